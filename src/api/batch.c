@@ -21,7 +21,8 @@ static void batch_phase(gradwire *g, int phase) {
 int gradwire_begin(gradwire *g, long samples, long global) {
     gw_call c;
     gw_err e = gw_call_begin(&c, g, "begin", GW_IN_BETWEEN, false);
-    if (e == GW_OK && (samples < 0 || samples > INT_MAX || global < 1 || samples > global))
+    bool odd = samples < 0 || samples > INT_MAX || global < 1 || samples > global;
+    if (e == GW_OK && odd && !g->inside)
         e = gw_fail(GW_ERR_USAGE,
                     "gradwire_begin: %ld samples of %ld: a rank has none or more, all together at "
                     "least one",
@@ -41,7 +42,8 @@ int gradwire_begin(gradwire *g, long samples, long global) {
     g->share = (double)samples / (double)global;
     g->begun = false;
     g->state = GW_HANDLE_BATCH;
-    gw_files_begin(g);
+    if (!g->inside)
+        gw_files_begin(g);
     return gw_call_end(&c, GW_OK);
 }
 
@@ -63,8 +65,7 @@ int gradwire_phase(gradwire *g, int phase) {
 
 /* ---- gradients ---- */
 
-/* The exchange of this batch begins with its first gradient. */
-static gw_err batch_begin_exchange(gradwire *g) {
+gw_err gw_batch_exchange(gradwire *g) {
     if (g->pending)
         return gw_call_refuse("ready", "the last batch's exchange is not over: finish, update and "
                                        "await every group first");
@@ -88,7 +89,11 @@ static gw_err batch_take(gradwire *g, int t, float *grad) {
     g->tensor[t].ready = true;
     g->tensor[t].grad = grad;
     g->ready++;
+    if (g->inside) /* it lies where it must */
+        return GW_OK;
+    gw_phase_enter(GW_PHASE_ENCODE);
     gw_layout_take_grad(g, t);
+    gw_phase_leave();
     return GW_OK;
 }
 
@@ -112,15 +117,13 @@ static gw_err batch_pass_on(gradwire *g) {
 static gw_err batch_ready(gradwire *g, int n, const int *tensor, float *const *grad) {
     if (n < 0 || (n > 0 && !tensor))
         return gw_call_refuse("ready", "n is negative, or tensor is NULL");
-    if (!g->begun)
-        GW_TRY(batch_begin_exchange(g));
+    if (!g->begun) /* it begins with its first gradient */
+        GW_TRY(gw_batch_exchange(g));
     if (g->finished > 0)
         return gw_call_refuse("ready", "this batch's exchange is finished");
     gw_err e = GW_OK;
     for (int i = 0; i < n && e == GW_OK; i++) {
-        gw_phase_enter(GW_PHASE_ENCODE);
         e = batch_take(g, tensor[i], grad ? grad[i] : NULL);
-        gw_phase_leave();
         GW_THEN(e, batch_pass_on(g));
     }
     return e;
@@ -176,13 +179,15 @@ static int batch_until(const gradwire *g, int group, int next) {
 }
 
 static gw_err batch_finish(gradwire *g, int *owns) {
-    gw_update u;
-    GW_TRY(gw_session_finish(g->session, batch_span(g, g->finished), &u));
-    gw_phase_enter(GW_PHASE_DECODE);
-    if (u.own.n > 0)
-        gw_layout_give_grads(g, &u);
-    gw_phase_leave();
-    *owns |= u.own.n > 0;
+    gw_update *u = &g->update;
+    GW_TRY(gw_session_finish(g->session, batch_span(g, g->finished), u));
+    if (!g->inside) {
+        gw_phase_enter(GW_PHASE_DECODE);
+        if (u->own.n > 0)
+            gw_layout_give_grads(g, u);
+        gw_phase_leave();
+    }
+    *owns |= u->own.n > 0;
     g->finished += batch_stride(g);
     return GW_OK;
 }
@@ -280,7 +285,8 @@ static gw_err batch_check_end(const gradwire *g) {
                        "gradwire_end: %d of %d tensors are ready: call gradwire_ready for all of "
                        "them first",
                        g->begun ? g->ready : 0, g->n_tensors);
-    if (g->pending && (!g->words.lazy || g->finished > 0))
+    bool within = !g->words.lazy || g->finished > 0;
+    if (g->pending && within && !g->inside)
         return gw_call_refuse("end", "the exchange is not over: finish, updated and await come "
                                      "before (or, with --update lazy, in the next batch)");
     return GW_OK;
@@ -292,7 +298,7 @@ int gradwire_end(gradwire *g, double loss) {
     GW_THEN(e, batch_check_end(g));
     if (e == GW_OK) {
         batch_phase(g, -1);
-        e = gw_files_end(g, loss);
+        e = g->inside ? GW_OK : gw_files_end(g, loss);
         c.together = e != GW_OK;
     }
     if (e == GW_OK)

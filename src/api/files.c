@@ -1,11 +1,11 @@
 /* The run's folder and the ledger: what is recorded of each batch, and of all of them. */
 #include "api/handle.h"
 #include "base/text.h"
+#include "folder/report.h"
 #include "folder/runfolder.h"
 #include "mpi/replicas.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
-#include "run/report.h"
 #include "trace/trace.h"
 
 #include <math.h>

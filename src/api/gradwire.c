@@ -3,9 +3,9 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "folder/report.h"
 #include "mpi/parting.h"
 #include "mpi/wait.h"
-#include "run/report.h"
 
 #include <limits.h>
 #include <omp.h>
@@ -18,8 +18,8 @@ enum {
     MOST = 1 << 14 /* tensors */
 };
 
-static gradwire *live;    /* the one handle of this process */
-static atomic_bool taken; /* there is one, or one is being made */
+static gradwire *live;    /* the handles of this process */
+static atomic_bool taken; /* there is one of the public header, or one is being made */
 
 const char *gradwire_error(void) {
     return gw_err_text();
@@ -35,12 +35,19 @@ gw_err gw_call_refuse(const char *name, const char *why) {
     return gw_fail(GW_ERR_USAGE, "gradwire_%s: %s", name, why);
 }
 
+static bool call_knows(const gradwire *g) {
+    const gradwire *one = live;
+    while (one && one != g)
+        one = one->next;
+    return one;
+}
+
 static gw_err call_check(const gradwire *g, const char *name, int in) {
     static const char *const states[] = {"the handle is not open yet: call gradwire_open first",
                                          "no batch is open: call gradwire_begin first",
                                          "a batch is open: call gradwire_end first",
                                          "an earlier error ended this exchange: close the handle"};
-    if (!g || g != live)
+    if (!g || !call_knows(g))
         return gw_call_refuse(name,
                               "no handle: gradwire_new makes one, and gradwire_close ends it");
     if (!pthread_equal(g->thread, pthread_self()))
@@ -55,6 +62,9 @@ gw_err gw_call_begin(gw_call *c, gradwire *g, const char *name, int in, bool tog
     *c = (gw_call){.name = name, .together = together};
     GW_TRY(call_check(g, name, in));
     c->g = g;
+    c->inside = g->inside;
+    if (c->inside) /* the thread's state is as it must be */
+        return GW_OK;
     c->floats = gw_float_state();
     c->threads = omp_get_max_threads();
     gw_flush_denormals_here();
@@ -64,12 +74,13 @@ gw_err gw_call_begin(gw_call *c, gradwire *g, const char *name, int in, bool tog
 }
 
 void gw_call_restore(gw_call *c) {
-    if (!c->g)
+    bool changed = c->g && !c->inside;
+    c->g = NULL;
+    if (!changed)
         return;
     gw_float_state_set(c->floats);
     if (omp_get_max_threads() != c->threads)
         omp_set_num_threads(c->threads);
-    c->g = NULL;
 }
 
 int gw_call_end(gw_call *c, gw_err e) {
@@ -78,19 +89,31 @@ int gw_call_end(gw_call *c, gw_err e) {
     if (e >= GW_OK)
         return e;
     bool alone = !c->together || gw_err_alone(e);
-    bool harmless = e == GW_ERR_USAGE || e == GW_ERR_INPUT; /* it was refused, and nothing done */
+    /* It was refused, and nothing done; or the program goes on to where it learns of errors. */
+    bool harmless = e == GW_ERR_USAGE || e == GW_ERR_INPUT || c->inside;
     if (g && !harmless && g->state != GW_HANDLE_BROKEN && g->state != GW_HANDLE_NEW) {
         g->state = GW_HANDLE_BROKEN;
         g->alone = alone;
     }
-    return alone && !gw_err_alone(e) ? (int)e - ALONE : (int)e;
+    return alone && !gw_err_alone(e) && !c->inside ? (int)e - ALONE : (int)e;
+}
+
+void gw_call_remember(gradwire *g) {
+    g->thread = pthread_self();
+    g->phase = -1;
+    g->comm = MPI_COMM_NULL;
+    g->next = live;
+    live = g;
 }
 
 void gw_call_forget(const gradwire *g) {
-    if (g != live)
-        return;
-    live = NULL;
-    atomic_store(&taken, false);
+    gradwire **at = &live;
+    while (*at && *at != g)
+        at = &(*at)->next;
+    if (*at)
+        *at = g->next;
+    if (!g->inside)
+        atomic_store(&taken, false);
 }
 
 /* ---- MPI ---- */
@@ -256,10 +279,7 @@ int gradwire_new(gradwire **out, int comm, const char *words) {
         atomic_store(&taken, false);
         return gw_call_end(&c, e);
     }
-    live = g;
-    g->thread = pthread_self();
-    g->phase = -1;
-    g->comm = MPI_COMM_NULL;
+    gw_call_remember(g);
     e = gradwire_join(g, comm < 0 ? MPI_COMM_WORLD : MPI_Comm_f2c(comm));
     GW_THEN(e, gradwire_make(g, words));
     c.together = true;
@@ -326,8 +346,12 @@ int gradwire_tensor(gradwire *g, const char *name, int group, size_t n, size_t r
     gw_err e = gw_call_begin(&c, g, "tensor", GW_IN_NEW, false);
     GW_THEN(e, tensor_check(g, name, group, n, rows));
     if (e == GW_OK) {
-        gw_handle_tensor t = {
-            .name = (char *)name, .group = group, .span = {g->n, n}, .rows = rows, .param = param};
+        gw_handle_tensor t = {.name = (char *)name,
+                              .group = group,
+                              .layer = group,
+                              .span = {g->n, n},
+                              .rows = rows,
+                              .param = param};
         e = tensor_add(g, &t);
     }
     if (e != GW_OK && c.g && !g->refused[0]) /* open tells all ranks */

@@ -3,6 +3,7 @@
 #ifndef GW_API_HANDLE_H
 #define GW_API_HANDLE_H
 
+#include "api/inside.h"
 #include "api/words.h"
 #include "folder/claim.h"
 #include "folder/epochs.h"
@@ -14,15 +15,13 @@
 #include "prof/waits.h"
 #include "run/codec_stats.h"
 #include "run/session.h"
-#include <gradwire.h>
-
 #include <pthread.h>
 
 /** A tensor of the caller's model. */
 typedef struct gw_handle_tensor {
     char *name;
-    int group;
-    gw_span span; /* of the arenas */
+    int group, layer; /* layer: for a codec's rules; the group, if nothing else was told */
+    gw_span span;     /* of the arenas */
     size_t rows;
     float *param; /* the caller's; NULL: it is in the arena */
     float *grad;  /* of this batch, the caller's; NULL: it is in the arena */
@@ -68,7 +67,10 @@ typedef struct gw_files {
 } gw_files;
 
 struct gradwire {
+    gradwire *next; /* of this process */
     pthread_t thread;
+    bool inside; /* the program's own: see inside.h; words and files are empty */
+    gw_inside_setup told;
     gw_handle_state state;
     gw_words words;
     MPI_Comm comm;
@@ -102,6 +104,7 @@ struct gradwire {
     int finished, updated, awaited; /* groups, from 0 on */
     bool pending;                   /* an exchange is not over */
     bool fresh;                     /* parameters may have changed outside of batches */
+    gw_update update;               /* of the last finish */
     uint64_t logical;
     gw_batch_row row; /* of the last batch */
     gw_files files;
@@ -122,6 +125,7 @@ typedef struct gw_call {
     unsigned long floats; /* the floating-point state */
     int threads;          /* OpenMP's */
     bool together;        /* collective: all ranks return the same error */
+    bool inside;          /* the handle is: nothing was changed */
 } gw_call;
 
 /** A call of function `name` begins, which is allowed `in` these states. GW_ERR_USAGE: not so, or
@@ -134,11 +138,20 @@ int gw_call_end(gw_call *c, gw_err e);
  */
 void gw_call_restore(gw_call *c);
 
-/** There is no handle any more. */
+/** Calls know the handle from now on; not any more. */
+void gw_call_remember(gradwire *g);
 void gw_call_forget(const gradwire *g);
 
 /** GW_ERR_USAGE, with a line that names the function. */
 gw_err gw_call_refuse(const char *name, const char *why);
+
+/* program.c: what an opened session takes of what the program told. */
+void gw_told_to_session(const gw_inside_setup *told, gw_session_setup *setup);
+
+/* batch.c */
+
+/** The exchange of this batch begins. */
+gw_err gw_batch_exchange(gradwire *g);
 
 /* layout.c */
 

@@ -32,7 +32,7 @@ gw_err gw_layout_make(gradwire *g) {
     for (int t = g->n_tensors - 1; t >= 0; t--) {
         const gw_handle_tensor *of = &g->tensor[t];
         int rows = of->rows ? (int)of->rows : 1;
-        g->layout[t] = (gw_tensor){of->span, of->group, rows, (int)(of->span.n / (size_t)rows)};
+        g->layout[t] = (gw_tensor){of->span, of->layer, rows, (int)(of->span.n / (size_t)rows)};
         g->first[of->group] = t;
     }
     g->first[groups] = g->n_tensors;
@@ -66,7 +66,7 @@ static void layout_own_span(gradwire *g, gw_span s) {
 
 /* A strategy that hands out an earlier step's gradients still needs those of the present one. */
 static gw_err layout_open_grads(gradwire *g) {
-    if (g->session->strategy.ops->traits & GW_STRATEGY_LATE)
+    if (g->session->strategy.ops->traits & GW_STRATEGY_LATE && !g->inside)
         return gw_alloc(&g->late, g->n, sizeof *g->late);
     return GW_OK;
 }

@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "base/probe.h"
 #include "base/version.h"
+#include "folder/report.h"
 #include "mpi/wait.h"
-#include "run/report.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -57,9 +57,11 @@ static gw_err open_session(gradwire *g) {
                               .correction = (float)w->momentum,
                               .seed = w->seed,
                               .yield = g->oversubscribed};
+    if (g->inside)
+        gw_told_to_session(&g->told, &setup);
     g->opened = true;
     GW_TRY(gw_session_open(g->session, g->comm, &setup));
-    g->publishes = g->session->strategy.ops->traits & GW_STRATEGY_PARAMS;
+    g->publishes = g->session->strategy.ops->traits & GW_STRATEGY_PARAMS && !g->inside;
     return gw_agree(g->comm, gw_layout_own(g));
 }
 
@@ -67,10 +69,12 @@ static gw_err open_all(gradwire *g) {
     GW_TRY(gw_agree(g->comm, open_check_tensors(g)));
     GW_TRY(open_compare_tensors(g));
     GW_TRY(gw_agree(g->comm, gw_layout_make(g)));
-    GW_TRY(gw_files_claim(g));
+    if (!g->inside)
+        GW_TRY(gw_files_claim(g));
     GW_TRY(open_session(g));
     GW_TRY(gw_layout_share(g));
-    GW_TRY(gw_files_open(g));
+    if (!g->inside)
+        GW_TRY(gw_files_open(g));
     g->epoch = 1;
     g->fresh = true;
     g->state = GW_HANDLE_BETWEEN;
@@ -171,15 +175,18 @@ static void close_broken(gradwire *g) {
 }
 
 static gw_err close_whole(gradwire *g) {
-    gw_err e = g->state == GW_HANDLE_BETWEEN ? gw_files_finish(g) : GW_OK;
+    bool complete = g->state == GW_HANDLE_BETWEEN && !g->inside;
+    gw_err e = complete ? gw_files_finish(g) : GW_OK;
     if (gw_err_alone(e)) {
         close_broken(g);
         return e;
     }
     if (g->opened)
         gw_session_close(g->session);
-    gw_files_close(g);
-    MPI_Comm_free(&g->comm);
+    if (!g->inside) {
+        gw_files_close(g);
+        MPI_Comm_free(&g->comm);
+    }
     gw_session_free(g->session);
     gw_words_free(&g->words);
     gw_layout_free(g);
@@ -197,7 +204,7 @@ int gradwire_close(gradwire *g) {
         return gw_call_end(&c, e);
     bool within = g->state == GW_HANDLE_BATCH || g->pending;
     bool broken = g->state == GW_HANDLE_BROKEN;
-    if (within || (broken && g->alone)) {
+    if (!g->inside && (within || (broken && g->alone))) {
         close_broken(g);
         if (!broken)
             e = gw_call_refuse("close", "an exchange is under way, and the run is not complete: "

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "folder/report.h"
 #include "folder/runfolder.h"
 #include "prof/clock.h"
 
@@ -25,13 +26,8 @@ static void report_command(char *out, size_t room) {
     gw_text_line(out);
 }
 
-static json_t *report_layers(const gradwire *g) {
-    const gw_codec_row *rows = g->files.codec_rows;
-    return rows ? gw_report_codecs(rows, g->groups) : json_null();
-}
-
 static json_t *report_comm(const gradwire *g) {
-    return gw_report_comm(g->session, report_layers(g), g->files.warning);
+    return gw_report_comm(g->session, g->files.codec_rows, g->files.warning);
 }
 
 static json_t *report_machine(const gradwire *g, json_t *hosts) {

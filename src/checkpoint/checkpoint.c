@@ -6,7 +6,6 @@
 #include "checkpoint/merge.h"
 #include "mpi/wait.h"
 #include "prof/ledger.h"
-#include "run/codec_stats.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -128,11 +127,10 @@ static gw_err checkpoint_open_mine(gw_checkpoint *c) {
 
 gw_err gw_checkpoint_open(gw_checkpoint **out, const gw_checkpoint_setup *setup) {
     gw_checkpoint *c = NULL;
-    const gw_strategy_ops *strategy = setup->stepper->session->strategy.ops;
     gw_err e = gw_alloc(&c, 1, sizeof *c);
     if (e == GW_OK) {
         c->s = *setup;
-        c->agree = strategy->traits & GW_STRATEGY_SYNCHRONOUS;
+        c->agree = setup->stepper->is.synchronous;
         c->last_s = gw_ledger_now();
         e = gw_mpi_check(MPI_Comm_rank(setup->comm, &c->rank), "MPI_Comm_rank");
     }
@@ -199,7 +197,7 @@ static gw_err checkpoint_take(gw_checkpoint *c) {
     gw_io *io = NULL;
     GW_TRY(gw_io_keep(&io, &r->exchange));
     /* It drains, and what was in flight may end in the parameters: before they are copied. */
-    GW_TRY(gw_io_end(io, gw_session_state(t->session, io)));
+    GW_TRY(gw_io_end(io, gw_inside_state(t->g, io)));
     memcpy(r->params, gw_model_params(t->model), r->n * sizeof(float));
     if (r->n_momentum > 0)
         memcpy(r->momentum, gw_optimizer_momentum(t->optimizer), r->n * sizeof(float));

@@ -2,8 +2,6 @@
 
 #include "base/text.h"
 #include "checkpoint/best.h"
-#include "comm/lane_parts.h"
-#include "comm/tuning.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,12 +86,8 @@ static json_t *facts_options(const gw_train_config *c) {
 }
 
 static json_t *facts_choices(const gw_facts_of *run) {
-    const char *rows = run->session->choices;
-    char *table = NULL;
-    if (gw_mesh_divides(&run->c->parallel.shape))
-        rows = ""; /* they are of rank 0's replica group alone */
-    if (*rows && asprintf(&table, GW_TUNING_HEADER "%s", rows) < 0)
-        return NULL;
+    bool alone = gw_mesh_divides(&run->c->parallel.shape); /* of rank 0's replica group */
+    char *table = alone ? NULL : gw_inside_choices(run->g);
     json_t *all = json_pack("{s:s?, s:s?, s:s?}", "codec", run->codec, "algorithm", run->algo,
                             "table", table);
     free(table);
@@ -101,16 +95,15 @@ static json_t *facts_choices(const gw_facts_of *run) {
 }
 
 json_t *gw_facts_make(const gw_facts_of *run) {
-    const gw_session *s = run->session;
-    return json_pack("{s:o, s:o, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:b, s:s?, s:o, s:o}",
-                     "options", facts_options(run->c), "layout", facts_layout_json(run),
-                     "data_hash", run->data->hash, "training_samples",
-                     (json_int_t)run->data->train.n_global, "parameters",
-                     (json_int_t)run->parameters, "ranks", run->ranks, "global_batch",
-                     run->global_batch, "momentum", run->momentum, "residuals",
-                     s->env.grads->store != NULL, "corrected_momentum", s->residuals.corrects,
-                     "strategy_state", s->strategy.ops->state ? s->strategy.ops->head.name : NULL,
-                     "choices", facts_choices(run), "gemm", gw_products_json(run->products));
+    gw_inside_facts is = gw_inside_know(run->g);
+    return json_pack(
+        "{s:o, s:o, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:b, s:s?, s:o, s:o}", "options",
+        facts_options(run->c), "layout", facts_layout_json(run), "data_hash", run->data->hash,
+        "training_samples", (json_int_t)run->data->train.n_global, "parameters",
+        (json_int_t)run->parameters, "ranks", run->ranks, "global_batch", run->global_batch,
+        "momentum", run->momentum, "residuals", is.residual, "corrected_momentum", is.corrects,
+        "strategy_state", is.keeps ? is.strategy : NULL, "choices", facts_choices(run), "gemm",
+        gw_products_json(run->products));
 }
 
 /* ---- comparing ---- */

@@ -3,11 +3,11 @@
 #ifndef GW_CHECKPOINT_FACTS_H
 #define GW_CHECKPOINT_FACTS_H
 
+#include "api/inside.h"
 #include "checkpoint/notes.h"
 #include "config/config.h"
 #include "machine/products.h"
 #include "mesh/pipeline.h"
-#include "run/session.h"
 
 #include <jansson.h>
 
@@ -17,7 +17,7 @@ typedef struct gw_facts_of {
     const gw_data *data;
     const gw_mesh *mesh;         /* opened */
     const gw_pipeline *pipeline; /* divided; NULL: none */
-    const gw_session *session;   /* opened, to write */
+    const gradwire *g;           /* opened, to write */
     const char *codec, *algo;    /* that it chose for itself; NULL: they were named. To write */
     size_t parameters;
     int ranks, global_batch;

@@ -34,7 +34,7 @@ typedef struct gw_rank_state {
     size_t n, n_momentum; /* floats of the rank's own arena; no momentum: 0 */
     float *params, *momentum;
     gw_owned owned;
-    gw_io_memory exchange, statistics; /* what gw_session_state and gw_codec_stats_state carry */
+    gw_io_memory exchange, statistics; /* what gw_inside_state and gw_codec_stats_state carry */
 } gw_rank_state;
 
 /** Set the sizes and blocks of a rank that holds this part of the model; no momentum. */

@@ -124,7 +124,7 @@ static gw_err resume_check(gw_resume *r, const gw_facts_of *run) {
     return gw_facts_changed(facts, run, &r->notes);
 }
 
-gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session, MPI_Comm comm) {
+gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, MPI_Comm comm) {
     if (!*r->path)
         return GW_OK;
     const json_t *facts = r->manifest.facts;
@@ -138,7 +138,7 @@ gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session
         return GW_OK;
     r->codec = codec;
     r->algo = algo;
-    session->table = *table ? table : NULL;
+    r->table = *table ? table : NULL;
     return GW_OK;
 }
 
@@ -207,7 +207,7 @@ static gw_err resume_load_own(gw_resume *r, int rank, gw_stepper *t, uint32_t *a
             : gw_fail(GW_ERR_INPUT, "%s: the file of rank %d is of another part of the model",
                       r->path, rank);
     if (e == GW_OK) {
-        e = gw_session_state(t->session, io);
+        e = gw_inside_state(t->g, io);
         *alike = gw_io_alike_sum(io);
         e = gw_io_end(io, e);
     }
@@ -315,7 +315,7 @@ static gw_err resume_load_merged(gw_resume *r, int rank, gw_stepper *t, const gw
     GW_THEN(e, resume_deal(all.params, gw_model_params(t->model), t, mesh, comm));
     if (momentum)
         GW_THEN(e, resume_deal(all.momentum, momentum, t, mesh, comm));
-    gw_session_count_on(t->session, r->at.step);
+    gw_inside_count_on(t->g, r->at.step);
     free(all.params);
     free(all.momentum);
     return e;

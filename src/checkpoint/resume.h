@@ -6,7 +6,6 @@
 #include "checkpoint/facts.h"
 #include "checkpoint/position.h"
 #include "folder/store.h"
-#include "run/codec_stats.h"
 
 /** Zeroed before the first use. */
 typedef struct gw_resume {
@@ -15,9 +14,10 @@ typedef struct gw_resume {
     bool whole, statistics;     /* each rank resumes with all that it had; also with its sums */
     bool best;                  /* and with the best epoch so far */
     gw_position at;
-    const char *codec, *algo; /* chosen then, for a run that goes on just as it was; NULL: none */
-    gw_notes notes;           /* rank 0 has those that it alone could make */
-    gw_io_memory collected;   /* for gw_resume_statistics */
+    /* Chosen then, for a run that goes on just as it was; NULL: nothing. table: by algo=auto. */
+    const char *codec, *algo, *table;
+    gw_notes notes;         /* rank 0 has those that it alone could make */
+    gw_io_memory collected; /* for gw_resume_statistics */
 } gw_resume;
 
 /** Collective: look for the checkpoint that c->resume names. With "auto" there may be none: that is
@@ -28,7 +28,7 @@ gw_err gw_resume_find(gw_resume *r, const gw_train_config *c, MPI_Comm comm);
 /** Collective, before the session chooses: GW_ERR_INPUT where the run of the checkpoint could not
  * go on as this one, or, with c->resume_strict, could not with all that it had. What algo=auto
  * chose then is handed to `session`. Nothing to do where nothing was found; likewise below. */
-gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, gw_session *session, MPI_Comm comm);
+gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, MPI_Comm comm);
 
 /** After gw_resume_check: the products' plan of then, for a run that goes on just as it was; NULL:
  *  there is none. Owned by r. */

@@ -77,6 +77,7 @@ static gw_err plan_prepare_codecs(gw_bench_run *run) {
     gw_mix none_yet = {.framed = p->c.wire_check};
     p->rig.lazy = p->c.lazy;
     GW_TRY(gw_session_new(&p->rig.session, p->c.comm, &none_yet, p->c.feedback));
+    GW_TRY(gw_rig_own(&p->rig));
     GW_TRY(gw_chooser_open(&p->rig.choice, p->rig.session, &p->c, a, false));
     run->level = gw_session_thread_level(p->rig.session);
     return GW_OK;
@@ -103,7 +104,9 @@ static void plan_choose_trials(plan *p, gw_chooser *a, int most) {
 
 static gw_err plan_open_trial(plan *p, trial *t) {
     t->rig.lazy = p->c.lazy;
-    GW_TRY(gw_agree(p->place->comm, gw_chooser_session(p->rig.choice, t->of, &t->rig.session)));
+    gw_err e = gw_chooser_session(p->rig.choice, t->of, &t->rig.session);
+    GW_THEN(e, gw_rig_own(&t->rig));
+    GW_TRY(gw_agree(p->place->comm, e));
     GW_TRY(gw_rig_open(&t->rig, &p->setup));
     return gw_rig_start(&t->rig, &p->setup);
 }
@@ -186,7 +189,7 @@ static gw_bound_parts plan_bound_parts(const plan *p, const gw_chooser *a) {
                             .transport_s = x.sent > 0 ? p->byte_s * x.sent : NAN,
                             .layers = gw_model_spans(p->rig.model),
                             .n_layers = gw_model_layers(p->rig.model),
-                            .bucket = gw_bound_bucket(p->rig.session),
+                            .bucket = gw_bound_bucket(&p->rig.stepper.is),
                             .update_share = 1};
 }
 
@@ -273,7 +276,7 @@ static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
 
 static void plan_close_sessions(void) {
     for (int i = the.n - 1; i >= 0; i--)
-        gw_session_close(the.trial[i].rig.session);
+        gw_rig_stop(&the.trial[i].rig);
 }
 
 static void plan_release(void) {

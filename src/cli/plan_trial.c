@@ -9,7 +9,8 @@
 static gw_err trial_new_session(gw_plan_trial *t, const gw_train_config *c) {
     gw_mix exact;
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, c->wire_check));
-    return gw_session_new(&t->rig.session, c->comm, &exact, c->feedback);
+    GW_TRY(gw_session_new(&t->rig.session, c->comm, &exact, c->feedback));
+    return gw_rig_own(&t->rig);
 }
 
 static gw_err trial_open_rig(gw_plan_trial *t, const gw_place_setup *s) {
@@ -20,7 +21,7 @@ static gw_err trial_open_rig(gw_plan_trial *t, const gw_place_setup *s) {
     r->lr = p->c.lr;
     r->stepper = (gw_stepper){.model = p->model,
                               .optimizer = p->optimizer,
-                              .session = r->session,
+                              .g = r->g,
                               .set = s->set,
                               .pipeline = p->pipeline};
     GW_TRY(gw_alloc(&r->stepper.labels, p->rows.n, 1));
@@ -36,10 +37,13 @@ gw_err gw_plan_trial_open(gw_plan_trial *t, const gw_place_setup *s, const gw_la
     GW_TRY(gw_agree(s->comm, trial_new_session(t, s->c)));
     GW_TRY(gw_placed_open(p, s, l, t->rig.session));
     GW_TRY(gw_agree(s->comm, trial_open_rig(t, s)));
-    gw_session_setup setup = gw_step_session(p->model, p->optimizer, &p->c, &p->products);
-    setup.yield = yield;
-    GW_TRY(gw_session_open(t->rig.session, p->mesh.comm[GW_DIM_DATA], &setup));
-    gw_model_lend(p->model, t->rig.session->env.param, t->rig.session->env.grad);
+    gw_step_setup setup = {.c = &p->c,
+                           .products = &p->products,
+                           .comm = p->mesh.comm[GW_DIM_DATA],
+                           .seed = p->c.seed,
+                           .lazy = p->c.lazy,
+                           .yield = yield};
+    GW_TRY(gw_step_open(&t->rig.stepper, t->rig.g, &setup));
     gw_pipeline_hooks hooks = gw_step_hooks(&t->rig.stepper);
     if (p->pipeline)
         GW_TRY(gw_pipeline_open(p->pipeline, p->model, &hooks, p->c.seed, yield, s->comm));
@@ -50,7 +54,7 @@ void gw_plan_trial_close(gw_plan_trial *t) {
     gw_pipeline_close(t->placed.pipeline);
     gw_pipeline_free(t->placed.pipeline);
     t->placed.pipeline = NULL;
-    gw_session_close(t->rig.session);
+    gw_rig_stop(&t->rig);
     gw_placed_close(&t->placed);
     gw_rig_free(&t->rig);
     gw_samples_free(&t->wall);

@@ -4,6 +4,7 @@
 #include "comm/lane_parts.h"
 #include "mpi/agree.h"
 #include "mpi/wait.h"
+#include "run/session.h"
 
 #include <limits.h>
 #include <math.h>

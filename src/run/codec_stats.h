@@ -4,8 +4,13 @@
 #ifndef GW_RUN_CODEC_STATS_H
 #define GW_RUN_CODEC_STATS_H
 
+#include "base/io.h"
 #include "base/rows.h"
-#include "run/session.h"
+#include "base/span.h"
+
+#include <mpi.h>
+
+struct gw_session;
 
 /** codec.csv: rows are gw_codec_row. */
 extern const gw_table gw_codec_stats_table;
@@ -13,7 +18,7 @@ extern const gw_table gw_codec_stats_table;
 typedef struct gw_codec_stats gw_codec_stats;
 
 typedef struct gw_codec_stats_setup {
-    gw_session *session; /* opened; must outlive the stats' use */
+    struct gw_session *session; /* opened; must outlive the stats' use */
     const gw_span *layers;
     int n_layers;
     size_t n;
@@ -36,7 +41,7 @@ typedef struct gw_codec_row {
 
 /** GW_ERR_USAGE: the strategy does not hand out the exchanged gradient, so that no step can be
  *  compared. No communication. */
-gw_err gw_codec_stats_check(const gw_session *session, int every);
+gw_err gw_codec_stats_check(const struct gw_session *session, int every);
 
 /** Collective. GW_ERR_USAGE: the strategy does not hand out the exchanged gradient. */
 gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_stats_setup *setup);

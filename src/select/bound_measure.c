@@ -16,16 +16,16 @@ enum { WARMUP = 1, LEAST = 3, MOST = 51 };
 
 /* ---- modes ---- */
 
-static bool bound_named(const gw_session *s, const char *name) {
-    return strcmp(s->strategy.ops->head.name, name) == 0;
+static bool bound_named(const gw_inside_facts *s, const char *name) {
+    return strcmp(s->strategy, name) == 0;
 }
 
-static bool bound_by_priority(const gw_session *s) {
+static bool bound_by_priority(const gw_inside_facts *s) {
     return bound_named(s, "iallreduce") &&
-           strcmp(gw_args_text(s->strategy.args, "order"), "priority") == 0;
+           strcmp(gw_args_text(s->options, "order"), "priority") == 0;
 }
 
-gw_err gw_bound_of_session(const gw_session *s, bool lazy, gw_bound_mode *mode) {
+gw_err gw_bound_of(const gw_inside_facts *s, bool lazy, gw_bound_mode *mode) {
     bool buckets = bound_named(s, "iallreduce") || bound_named(s, "sparse");
     if (bound_named(s, "allreduce") || bound_named(s, "powersgd") ||
         (bound_named(s, "sharded") && !lazy))
@@ -42,13 +42,13 @@ gw_err gw_bound_of_session(const gw_session *s, bool lazy, gw_bound_mode *mode) 
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "no bound is known for a step with --comm %s, only with allreduce, "
                        "iallreduce, sparse, sharded, delayed and powersgd",
-                       s->strategy.ops->head.name);
+                       s->strategy);
     return GW_OK;
 }
 
-size_t gw_bound_bucket(const gw_session *s) {
+size_t gw_bound_bucket(const gw_inside_facts *s) {
     bool cuts = bound_named(s, "iallreduce") || bound_named(s, "delayed");
-    return cuts ? gw_args_bytes(s->strategy.args, "bucket") / sizeof(float) : 0;
+    return cuts ? gw_args_bytes(s->options, "bucket") / sizeof(float) : 0;
 }
 
 /* ---- the exchange without a step ---- */
@@ -60,36 +60,12 @@ typedef struct exchange {
 } exchange;
 
 /* As a blocking step has it, but nothing is computed. */
-static gw_err bound_exchange_once(exchange *x) {
-    gw_stepper *t = x->r->stepper;
-    gw_session *s = t->session;
-    const gw_model *m = t->model;
-    int layers = gw_model_layers(m), spans = t->lazy ? layers : 1;
-    gw_span all = {0, gw_model_size(m)};
-    x->owned = 0;
-    for (int l = layers - 1; l >= 0; l--)
-        GW_TRY(gw_session_ready(s, gw_model_span(m, l)));
-    for (int i = 0; i < spans; i++) {
-        gw_update u;
-        GW_TRY(gw_session_finish(s, t->lazy ? gw_model_span(m, i) : all, &u));
-        x->owned += u.own.n;
-    }
-    for (int i = 0; i < spans; i++)
-        GW_TRY(gw_session_publish(s, t->lazy ? gw_model_span(m, i) : all));
-    for (int i = 0; i < spans; i++)
-        GW_TRY(gw_session_await(s, t->lazy ? gw_model_span(m, i) : all));
-    return gw_session_settle(s);
-}
-
 static gw_err bound_time_once(exchange *x, gw_batch_cost *cost) {
-    gw_session *s = x->r->stepper->session;
-    gw_session_begin(s, 1);
-    float *sums = gw_session_sums(s);
-    memcpy(sums ? sums : s->env.grad, x->gradient,
-           gw_model_size(x->r->stepper->model) * sizeof *x->gradient);
+    gw_stepper *t = x->r->stepper;
+    GW_TRY(gw_step_offer(t, x->gradient));
     GW_TRY(gw_barrier(x->r->comm));
     gw_ledger_begin();
-    gw_err e = bound_exchange_once(x);
+    gw_err e = gw_step_exchange(t, &x->owned);
     gw_ledger_end(cost);
     return e;
 }
@@ -140,7 +116,7 @@ static gw_err bound_measure_parts(gw_bound_run *out, const gw_rehearsal *r, floa
     exchange x = {.r = r, .gradient = gradient};
     t->guard = NULL;
     gw_err e = gw_survey_step(r, params, gradient, &out->parts.local);
-    gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
+    gw_step_use(t, t->g);
     if (e == GW_OK) {
         e = bound_put_together(&x, oversubscribed, out);
         *own = e != GW_OK;
@@ -156,8 +132,8 @@ gw_err gw_bound_measure(gw_bound_run *out, const gw_rehearsal *r, bool oversubsc
     gw_snapshot before = {0};
     *out = (gw_bound_run){.parts = {.layers = gw_model_spans(t->model),
                                     .n_layers = gw_model_layers(t->model),
-                                    .bucket = gw_bound_bucket(t->session)}};
-    GW_TRY(gw_bound_of_session(t->session, t->lazy, &out->mode));
+                                    .bucket = gw_bound_bucket(&t->is)}};
+    GW_TRY(gw_bound_of(&t->is, t->lazy, &out->mode));
     gw_err e = gw_alloc(&params, n, sizeof *params);
     GW_THEN(e, gw_alloc(&gradient, n, sizeof *gradient));
     GW_THEN(e, gw_snapshot_take(&before, t));

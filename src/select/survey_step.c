@@ -4,6 +4,7 @@
 #include "base/stats.h"
 #include "mpi/wait.h"
 #include "prof/ledger.h"
+#include "run/session.h"
 
 #include <string.h>
 
@@ -47,40 +48,34 @@ static gw_err survey_steps(const gw_rehearsal *r, gw_local *out) {
     return GW_OK;
 }
 
-static gw_err survey_open_alone(gw_session **out, gw_stepper *t) {
-    gw_session_setup setup = {.n = gw_model_size(t->model),
-                              .layers = gw_model_spans(t->model),
-                              .n_layers = gw_model_layers(t->model),
-                              .tensors = gw_model_tensors(t->model),
-                              .n_tensors = gw_model_tensor_count(t->model),
-                              .params = gw_model_params(t->model),
-                              .momentum = gw_optimizer_momentum(t->optimizer)};
+static gw_err survey_open_alone(gradwire **out, gw_stepper *t) {
+    gw_session *s = NULL;
     gw_mix exact;
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, false));
-    GW_TRY(gw_session_new(out, &GW_SPEC_NAMED("allreduce"), &exact, "off"));
-    return gw_session_open(*out, MPI_COMM_SELF, &setup);
+    GW_TRY(gw_session_new(&s, &GW_SPEC_NAMED("allreduce"), &exact, "off"));
+    GW_TRY(gw_inside_new(out, s));
+    return gw_step_open(t, *out, &(gw_step_setup){.comm = MPI_COMM_SELF});
 }
 
 gw_err gw_survey_step(const gw_rehearsal *r, float *params, float *gradient, gw_local *out) {
     gw_stepper *t = r->stepper;
-    gw_session *alone = NULL, *session = t->session;
+    gradwire *alone = NULL, *g = t->g;
+    gw_inside_facts is = t->is;
     bool lazy = t->lazy;
     size_t bytes = gw_model_size(t->model) * sizeof(float);
     memcpy(params, gw_model_params(t->model), bytes);
     gw_err e = gw_agree(r->comm, survey_open_alone(&alone, t));
     if (e == GW_OK) {
-        gw_model_lend(t->model, alone->env.param, alone->env.grad);
-        t->session = alone;
         t->lazy = false;
         gw_ledger_start();
         e = survey_steps(r, out);
-        memcpy(gradient, alone->env.grad, bytes);
-        t->session = session;
+        memcpy(gradient, gw_model_grads(t->model), bytes);
         t->lazy = lazy;
-        gw_model_lend(t->model, params, gradient);
     }
-    gw_session_close(alone);
-    gw_session_free(alone);
+    t->g = g;
+    t->is = is;
+    gw_model_lend(t->model, params, gradient);
+    gradwire_close(alone);
     float *momentum = gw_optimizer_momentum(t->optimizer);
     if (momentum)
         memset(momentum, 0, bytes);

@@ -1,34 +1,32 @@
 #include "step/checks.h"
 
 #include "base/json.h"
-#include "comm/lane_parts.h"
 #include "mpi/replicas.h"
 #include "mpi/wait.h"
 #include "prof/ledger.h"
 
 #include <stdlib.h>
 
-gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session) {
-    const gw_strategy_ops *ops = session->strategy.ops;
-    bool agree = ops->traits & GW_STRATEGY_SYNCHRONOUS || ops->agrees, verify = c->verify_every > 0;
-    if (agree || (!verify && c->eval_every == 0))
+gw_err gw_checks_refuse(const gw_train_config *c, const gradwire *g) {
+    gw_inside_facts is = gw_inside_know(g);
+    bool verify = c->verify_every > 0;
+    if (is.synchronous || is.agrees || (!verify && c->eval_every == 0))
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "train: --%s replicas, and those of --comm %s agree only at the end of an "
                    "epoch, where they are averaged and %s anyway: remove --%s-every",
-                   verify ? "verify-every compares" : "eval-every evaluates", ops->head.name,
+                   verify ? "verify-every compares" : "eval-every evaluates", is.strategy,
                    verify ? "compared" : "evaluated", verify ? "verify" : "eval");
 }
 
-void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session, MPI_Comm comm,
+void gw_checks_open(gw_checks *k, const gw_train_config *c, gradwire *g, MPI_Comm comm,
                     MPI_Comm replicas, const gw_span *layers, int n_layers, const int *number) {
     int rank, ranks;
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &ranks);
-    bool together = session->strategy.ops->traits & GW_STRATEGY_SYNCHRONOUS;
     *k = (gw_checks){.comm = comm,
                      .replicas = replicas,
-                     .session = session,
+                     .g = g,
                      .layers = layers,
                      .n_layers = n_layers,
                      .ranks = ranks,
@@ -36,19 +34,14 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session,
                      .guard = {.comm = comm,
                                .rank = rank,
                                .skip = c->nan_skip,
-                               .together = together,
+                               .together = gw_inside_know(g).synchronous,
                                .layers = layers,
                                .n_layers = n_layers,
                                .number = number}};
 }
 
-static uint64_t check_frames(const gw_checks *k) {
-    const gw_env *env = &k->session->env;
-    return env->grads->frames + env->params->frames;
-}
-
 void gw_checks_begin(gw_checks *k) {
-    k->rehearsed = check_frames(k);
+    k->rehearsed = gw_inside_frames(k->g);
 }
 
 gw_checks_mark gw_checks_keep(const gw_checks *k) {
@@ -56,7 +49,7 @@ gw_checks_mark gw_checks_keep(const gw_checks *k) {
     mark.bad_steps = k->guard.bad_steps;
     mark.out_steps = k->guard.out_steps;
     mark.first = gw_guard_first(&k->guard);
-    mark.frames += check_frames(k) - k->rehearsed;
+    mark.frames += gw_inside_frames(k->g) - k->rehearsed;
     return mark;
 }
 
@@ -86,7 +79,7 @@ bool gw_checks_due(const gw_checks *k, int64_t step) {
 
 gw_err gw_checks_compare(gw_checks *k, int64_t step, uint32_t *hash) {
     double from = gw_ledger_now();
-    const float *params = k->session->env.param;
+    const float *params = gradwire_memory(k->g, 0, GRADWIRE_PARAM);
     gw_replicas replicas = {.params = params,
                             .layers = k->layers,
                             .n_layers = k->n_layers,
@@ -104,7 +97,7 @@ gw_err gw_checks_compare(gw_checks *k, int64_t step, uint32_t *hash) {
 
 gw_err gw_checks_step(gw_checks *k, int64_t step) {
     uint32_t hash;
-    if (!gw_checks_due(k, step) || !gw_session_agrees(k->session, 0))
+    if (!gw_checks_due(k, step) || !gw_inside_agrees(k->g, 0))
         return GW_OK;
     return gw_checks_compare(k, step, &hash);
 }
@@ -114,7 +107,7 @@ gw_err gw_checks_collect(const gw_checks *k, gw_checks_total *out) {
                              .compare_s = k->mark.compare_s,
                              .skip = k->guard.skip,
                              .ranks = k->ranks,
-                             .framed = k->session->framed,
+                             .framed = gw_inside_know(k->g).framed,
                              .frames = gw_checks_keep(k).frames};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &out->frames, 1, MPI_UINT64_T, MPI_SUM, k->comm));
     return gw_guard_collect(&k->guard, k->ranks, &out->nan);

@@ -4,8 +4,8 @@
 #ifndef GW_STEP_CHECKS_H
 #define GW_STEP_CHECKS_H
 
+#include "api/inside.h"
 #include "config/config.h"
-#include "run/session.h"
 #include "step/guard.h"
 
 /** What of it a resumed run keeps, on this rank; whole 8-byte fields. */
@@ -20,7 +20,7 @@ typedef struct gw_checks_mark {
 
 typedef struct gw_checks {
     MPI_Comm comm, replicas; /* all ranks; those that hold equal parameters */
-    gw_session *session;
+    gradwire *g;
     const gw_span *layers;
     int n_layers, ranks;
     gw_guard guard;
@@ -42,12 +42,12 @@ typedef struct gw_checks_total {
 
 /** Before MPI starts: GW_ERR_UNSUPPORTED for --verify-every and --eval-every where replicas agree
  *  at the end of an epoch only. */
-gw_err gw_checks_refuse(const gw_train_config *c, const gw_session *session);
+gw_err gw_checks_refuse(const gw_train_config *c, const gradwire *g);
 
-/** For a session that is open; the layers must outlive it, as must `number`, what they are in the
+/** For a handle that is open; the layers must outlive it, as must `number`, what they are in the
  *  whole model (NULL: these are all). `replicas`: the ranks that hold equal parameters. No
  *  communication. */
-void gw_checks_open(gw_checks *k, const gw_train_config *c, gw_session *session, MPI_Comm comm,
+void gw_checks_open(gw_checks *k, const gw_train_config *c, gradwire *g, MPI_Comm comm,
                     MPI_Comm replicas, const gw_span *layers, int n_layers, const int *number);
 
 gw_checks_mark gw_checks_keep(const gw_checks *k);

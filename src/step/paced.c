@@ -18,12 +18,12 @@ enum {
 };
 #define BUDGET_S 1.0 /* of a size of batch, beyond the least steps */
 
-gw_err gw_paced_refuse(const gw_train_config *c, const gw_session *session, const void *pipeline) {
+gw_err gw_paced_refuse(const gw_train_config *c, const gradwire *g, const void *pipeline) {
     const char *what = pipeline  ? "a rank that computes its whole model and batch at once: "
                                    "leave out --mesh and --microbatches"
                        : c->lazy ? "a step whose updates are all done before the next one "
                                    "computes: use --update eager"
-                       : !session->mix.n
+                       : !gw_inside_know(g).codec
                            ? "a codec by name, for --compress auto measures ranks that "
                              "compute at once"
                            : NULL;
@@ -86,13 +86,15 @@ static void paced_poll(void *none) {
 
 /* A product that a step would compute in pieces rounds as pieces do. */
 static void paced_between(const gw_stepper *t, void (*f)(void *ctx), void *ctx) {
-    gw_gemm_between(gw_session_progresses(t->session) ? f : NULL, ctx);
+    gw_gemm_between(t->is.polls ? f : NULL, ctx);
 }
 
 gw_err gw_paced_prepare(gw_stepper *t, const gw_batch *batch) {
-    gradient g = {.sums = gw_session_sums(t->session)};
-    if (g.sums) /* it keeps what the backward pass adds to */
-        gw_session_begin(t->session, (double)batch->local / batch->global);
+    gradient g = {0};
+    if (!t->naive)
+        GW_TRY(gradwire_begin(t->g, batch->local, batch->global));
+    if (t->is.adds && !t->naive) /* the exchange keeps what the backward pass adds to */
+        GW_TRY(gw_inside_sums(t->g, &g.sums));
     paced_between(t, paced_poll, NULL);
     t->computed_loss = paced_compute(t, batch, &g);
     gw_gemm_between(NULL, NULL);
@@ -149,8 +151,7 @@ static void take_update(take *k) {
 }
 
 static gw_err take_step(take *k, const gw_batch *batch) {
-    bool sums = gw_session_sums(k->t->session);
-    gradient g = {sums ? gw_model_grads(k->t->model) : NULL, take_segment, k};
+    gradient g = {k->t->is.adds ? gw_model_grads(k->t->model) : NULL, take_segment, k};
     k->segment = k->piece = 0;
     paced_between(k->t, take_piece, k);
     k->since = gw_clock_ticks();
@@ -302,10 +303,10 @@ static gw_err paced_measure_alone(gw_stepper *t, const gw_sampler *sampler) {
 /* See the head: where the last step's gradients are still needed. */
 static gw_err paced_lend(gw_stepper *t) {
     size_t n = gw_model_size(t->model);
-    if (!(t->session->strategy.ops->traits & GW_STRATEGY_LATE))
+    if (!t->is.late)
         return GW_OK;
     GW_TRY(gw_alloc(&t->scratch, n, sizeof(float)));
-    gw_model_lend(t->model, t->session->env.param, t->scratch);
+    gw_model_lend(t->model, gw_model_params(t->model), t->scratch);
     return GW_OK;
 }
 

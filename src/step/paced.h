@@ -16,7 +16,7 @@
 #include "step/step.h"
 
 /** GW_ERR_UNSUPPORTED: what --pace cannot be combined with. `pipeline`: the run has one. */
-gw_err gw_paced_refuse(const gw_train_config *c, const gw_session *session, const void *pipeline);
+gw_err gw_paced_refuse(const gw_train_config *c, const gradwire *g, const void *pipeline);
 
 /** Collective, before the first step: measure the times of the local batches that occur, on one
  *  rank while all others sleep, and set t->pacer. The run's state stays as it is. */

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The session first: it drains, and what was in flight may end in the parameters. */
+/* The exchange first: it drains, and what was in flight may end in the parameters. */
 static gw_err snapshot_state(gw_stepper *t, gw_io *io) {
-    GW_TRY(gw_session_state(t->session, io));
+    GW_TRY(gw_inside_state(t->g, io));
     GW_TRY(gw_optimizer_state(t->optimizer, io));
     return gw_io_field(io, "parameters", gw_model_params(t->model),
                        gw_model_size(t->model) * sizeof(float));

@@ -10,39 +10,10 @@
 /* Floats of an update between two polls: some tenths of a millisecond of memory traffic. */
 enum { UPDATE_PIECE = 1 << 18 };
 
-gw_session_setup gw_step_session(gw_model *m, gw_optimizer *o, const gw_train_config *c,
-                                 const gw_products *p) {
-    return (gw_session_setup){.n = gw_model_size(m),
-                              .layers = gw_model_spans(m),
-                              .n_layers = gw_model_layers(m),
-                              .tensors = gw_model_tensors(m),
-                              .n_tensors = gw_model_tensor_count(m),
-                              .model_layers = gw_model_spec_layers(gw_model_get_spec(m)),
-                              .by_layer = c->lazy,
-                              .adds = true,
-                              .lists = gw_optimizer_lists(o),
-                              .params = gw_model_params(m),
-                              .momentum = gw_optimizer_momentum(o),
-                              .pace = gw_wire_pace(&p->wire, gw_products_gap_s(p)),
-                              .correction = (float)c->momentum,
-                              .seed = c->seed,
-                              .undo = c->nan_skip};
-}
-
-gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global) {
-    int64_t batch = (int64_t)c->batch * (c->local_batch ? ranks : 1);
-    if (batch > INT32_MAX)
-        return gw_fail(GW_ERR_USAGE,
-                       "local-batch=%d on %d ranks: the global batch must stay below 2^31",
-                       c->batch, ranks);
-    *global = (int)batch;
-    return GW_OK;
-}
-
 static void step_poll(void *stepper) {
     gw_stepper *t = stepper;
     if (t->failed == GW_OK)
-        t->failed = gw_session_progress(t->session);
+        t->failed = gradwire_poll(t->g);
 }
 
 static void step_count(gw_moved *m, size_t n) {
@@ -73,7 +44,7 @@ static gw_err step_update(gw_stepper *t, const gw_update *u, float lr) {
         gw_phase_leave();
         step_count(&t->moved, piece.n);
         if (left > UPDATE_PIECE)
-            GW_TRY(gw_session_progress(t->session));
+            GW_TRY(gradwire_poll(t->g));
     }
     return GW_OK;
 }
@@ -85,20 +56,19 @@ static gw_err step_agree(gw_stepper *t) {
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     gw_err e = gw_guard_agree(t->guard);
     gw_phase_leave();
-    t->session->env.skip = t->guard->out;
+    gw_inside_leave_out(t->g, t->guard->out);
     return e;
 }
 
 static bool step_left_out(const gw_stepper *t) {
-    bool late = t->session->strategy.ops->traits & GW_STRATEGY_LATE;
-    return t->guard && t->guard->out && !late;
+    return t->guard && t->guard->out && !t->is.late;
 }
 
 /* Do the ranks agree right after the backward pass? Lazy, the first update comes after the step;
  * and of a void step whose exchange has not begun nothing need be sent or taken back. Else they
  * meet when the exchange is done. */
 static bool step_agrees_first(const gw_stepper *t) {
-    return t->lazy || !t->session->strategy.ops->ready;
+    return t->lazy || !t->is.starts;
 }
 
 /* For the time that the update takes on a free core. It is done now if somebody else gets what it
@@ -110,7 +80,7 @@ static gw_err step_update_paced(gw_stepper *t, const gw_update *u, float lr) {
         n = 0;
     for (int i = 0; i < u->n_lists; i++)
         n += u->lists[i].n;
-    if (u->lists || t->session->strategy.ops->publish)
+    if (u->lists || t->is.publishes)
         GW_TRY(step_update(t, u, lr));
     else
         t->later = (gw_step_later){true, *u, lr};
@@ -129,22 +99,31 @@ gw_err gw_step_catch_up(gw_stepper *t) {
 }
 
 /* What starts when a paced step is over, and lasts into the next one, waits for the next clock. */
-static gw_err step_publish(gw_stepper *t, gw_span span) {
+static gw_err step_publish(gw_stepper *t, int group) {
     t->unpublished = t->scratch;
-    return t->scratch ? GW_OK : gw_session_publish(t->session, span);
+    return t->scratch ? GW_OK : gradwire_updated(t->g, group);
 }
 
 static gw_err step_publish_rest(gw_stepper *t) {
     bool due = t->unpublished;
     t->unpublished = false;
-    return due ? gw_session_publish(t->session, (gw_span){0, gw_model_size(t->model)}) : GW_OK;
+    return due ? gradwire_updated(t->g, GRADWIRE_ALL) : GW_OK;
 }
 
-/* Exchange of `span` done, parameters moved and agreed on. */
-static gw_err step_finish(gw_stepper *t, gw_span span, float lr) {
+/* What a layer or all of them are to be updated by. */
+static gw_err step_take(gw_stepper *t, int group, gw_update *u) {
+    int owns = gradwire_finish(t->g, group);
+    if (owns < 0)
+        return owns;
+    *u = *gw_inside_update(t->g);
+    return GW_OK;
+}
+
+/* The exchange of a layer or all of them is done, parameters are moved and agreed on. */
+static gw_err step_finish(gw_stepper *t, int group, float lr) {
     gw_update u;
     uint64_t start = gw_clock_ticks();
-    GW_TRY(gw_session_finish(t->session, span, &u));
+    GW_TRY(step_take(t, group, &u));
     gw_owned_add(&t->owned, u.own, gw_model_size(t->model));
     if (!step_agrees_first(t))
         GW_TRY(step_agree(t));
@@ -152,22 +131,17 @@ static gw_err step_finish(gw_stepper *t, gw_span span, float lr) {
         gw_pacer_waited(t->pacer, gw_clock_since(start));
     if (!step_left_out(t))
         GW_TRY(t->pacer ? step_update_paced(t, &u, lr) : step_update(t, &u, lr));
-    return step_publish(t, span);
-}
-
-static gw_err step_finish_layer(gw_stepper *t, int l) {
-    return step_finish(t, gw_model_span(t->model, l), t->pending_lr);
+    return step_publish(t, group);
 }
 
 /* Layer l's parameters are needed now. Where publishing goes on in the background, the next layer
  * is published before this one is waited for, so that it travels under this one's computation. */
 static gw_err step_await(gw_stepper *t, int l) {
-    bool ahead = t->session->strategy.ops->await;
-    if (!ahead || l == 0)
-        GW_TRY(step_finish_layer(t, l));
-    if (ahead && l + 1 < gw_model_layers(t->model))
-        GW_TRY(step_finish_layer(t, l + 1));
-    return gw_session_await(t->session, gw_model_span(t->model, l));
+    if (!t->is.awaits || l == 0)
+        GW_TRY(step_finish(t, l, t->pending_lr));
+    if (t->is.awaits && l + 1 < gw_model_layers(t->model))
+        GW_TRY(step_finish(t, l + 1, t->pending_lr));
+    return gradwire_await(t->g, l);
 }
 
 static gw_err step_forward(gw_stepper *t, int batch) {
@@ -178,15 +152,31 @@ static gw_err step_forward(gw_stepper *t, int batch) {
         gw_model_forward(t->model, l, batch);
         gw_phase_leave();
         if (t->pending)
-            GW_TRY(gw_session_progress(t->session));
+            GW_TRY(gradwire_poll(t->g));
     }
     t->pending = false;
     return GW_OK;
 }
 
-static gw_err step_backward(gw_stepper *t, int batch, double share) {
-    gw_session_begin(t->session, share);
-    float *sums = gw_session_sums(t->session);
+/* The gradients of layer l's tensors, the last first, as a backward pass ends with them. */
+static gw_err step_ready(gw_stepper *t, int l) {
+    const gw_tensor *tensor = gw_model_tensors(t->model);
+    gw_span layer = gw_model_span(t->model, l);
+    for (int i = gw_model_tensor_count(t->model) - 1; i >= 0; i--)
+        if (layer.off <= tensor[i].span.off && tensor[i].span.off < gw_span_end(layer))
+            GW_TRY(gradwire_ready(t->g, 1, &i, NULL));
+    return GW_OK;
+}
+
+static gw_err step_ready_all(gw_stepper *t) {
+    for (int l = gw_model_layers(t->model) - 1; l >= 0; l--)
+        GW_TRY(step_ready(t, l));
+    return GW_OK;
+}
+
+static gw_err step_backward(gw_stepper *t, int batch) {
+    float *sums;
+    GW_TRY(gw_inside_sums(t->g, &sums));
     for (int l = gw_model_layers(t->model) - 1; l >= 0; l--) {
         gw_phase_enter(GW_PHASE_BACKWARD);
         if (sums)
@@ -197,35 +187,31 @@ static gw_err step_backward(gw_stepper *t, int batch, double share) {
             gw_guard_layer(t->guard, sums ? sums : gw_model_grads(t->model), l);
         gw_phase_leave();
         if (!t->apart)
-            GW_TRY(gw_session_ready(t->session, gw_model_span(t->model, l)));
-        GW_TRY(gw_session_progress(t->session));
+            GW_TRY(step_ready(t, l));
         gw_phase_enter(GW_PHASE_BACKWARD);
         gw_model_descend(t->model, l, batch); /* while layer l's gradient is on its way */
         gw_phase_leave();
     }
-    for (int l = gw_model_layers(t->model) - 1; l >= 0 && t->apart; l--)
-        GW_TRY(gw_session_ready(t->session, gw_model_span(t->model, l)));
-    return GW_OK;
+    return t->apart ? step_ready_all(t) : GW_OK;
 }
 
 /* The exchange, whose end a lazy step leaves to the next one. Nothing of a void step stays. */
 static gw_err step_exchange(gw_stepper *t, float lr) {
-    gw_span all = {0, gw_model_size(t->model)};
     if (step_agrees_first(t))
         GW_TRY(step_agree(t));
-    bool none = gw_session_leaves_out(t->session);
+    bool none = gw_inside_leaves_out(t->g);
     t->pending = t->lazy;
     t->pending_lr = lr;
-    if (none && !t->session->strategy.ops->ready) {
+    if (none && !t->is.starts) {
         t->pending = false;
+        gw_inside_abandon(t->g);
     } else if (!t->lazy) {
-        GW_TRY(step_finish(t, all, lr));
-        GW_TRY(gw_session_await(t->session, all));
+        GW_TRY(step_finish(t, GRADWIRE_ALL, lr));
     } else if (none) {
         GW_TRY(gw_step_settle(t));
     }
     if (t->guard && t->guard->out)
-        gw_session_undo(t->session);
+        gw_inside_undo(t->g);
     return GW_OK;
 }
 
@@ -239,9 +225,9 @@ static gw_err step_pipeline_await(void *stepper, int l) {
 /* All layers' parameters have been awaited: before each backward pass comes a forward pass. */
 static void step_pipeline_begin(void *stepper, float **grads, bool *add) {
     gw_stepper *t = stepper;
+    float *sums = NULL;
     t->pending = false;
-    gw_session_begin(t->session, t->share);
-    float *sums = gw_session_sums(t->session);
+    GW_THEN(t->failed, gw_inside_sums(t->g, &sums));
     *grads = t->grads = sums ? sums : gw_model_grads(t->model);
     *add = sums;
 }
@@ -259,12 +245,12 @@ static gw_err step_pipeline_ready(void *stepper, int l) {
         gw_guard_layer(t->guard, t->grads, l);
         gw_phase_leave();
     }
-    return t->apart ? GW_OK : gw_session_ready(t->session, gw_model_span(t->model, l));
+    return t->apart ? GW_OK : step_ready(t, l);
 }
 
 static gw_err step_pipeline_poll(void *stepper) {
     gw_stepper *t = stepper;
-    return gw_session_progress(t->session);
+    return gradwire_poll(t->g);
 }
 
 gw_pipeline_hooks gw_step_hooks(gw_stepper *t) {
@@ -282,10 +268,9 @@ static gw_err step_pipeline(gw_stepper *t, const gw_batch *batch, float lr, doub
                            .local = batch->local,
                            .global = batch->global,
                            .step = t->guard ? (uint64_t)t->guard->step : 0};
-    t->share = (double)batch->local / batch->global;
     GW_TRY(gw_pipeline_step(t->pipeline, &job, loss_sum));
-    for (int l = gw_model_layers(t->model) - 1; l >= 0 && t->apart; l--)
-        GW_TRY(gw_session_ready(t->session, gw_model_span(t->model, l)));
+    if (t->apart)
+        GW_TRY(step_ready_all(t));
     GW_TRY(gw_gemm_check());
     return step_exchange(t, lr);
 }
@@ -299,7 +284,7 @@ static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_
     gw_phase_leave();
     if (t->guard)
         gw_guard_loss(t->guard, *loss_sum);
-    GW_TRY(step_backward(t, local, (double)local / global));
+    GW_TRY(step_backward(t, local));
     GW_TRY(gw_gemm_check());
     return step_exchange(t, lr);
 }
@@ -316,25 +301,22 @@ static void step_rest_backward(gw_stepper *t, gw_span span) {
     double start_s = gw_nap_now();
     gw_phase_enter(GW_PHASE_BACKWARD);
     if (t->scratch)
-        memcpy(t->session->env.grad + span.off, t->scratch + span.off, span.n * sizeof(float));
+        memcpy(gradwire_memory(t->g, 0, GRADWIRE_GRAD) + span.off, t->scratch + span.off,
+               span.n * sizeof(float));
     gw_pacer_spent(t->pacer, gw_nap_now() - start_s);
     gw_pacer_segment(t->pacer);
     gw_phase_leave();
 }
 
 /* The same with what gw_paced_prepare has computed: only the exchange is for real. */
-static gw_err step_paced(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
+static gw_err step_paced(gw_stepper *t, float lr, double *loss_sum) {
     int layers = gw_model_layers(t->model);
     for (int l = 0; l <= layers; l++) /* the last is the loss */
         step_rest(t, GW_PHASE_FORWARD);
     *loss_sum = t->computed_loss;
-    if (!gw_session_sums(t->session)) /* else it has begun already */
-        gw_session_begin(t->session, (double)local / global);
     for (int l = layers - 1; l >= 0; l--) {
-        gw_span span = gw_model_span(t->model, l);
-        step_rest_backward(t, span);
-        GW_TRY(gw_session_ready(t->session, span));
-        GW_TRY(gw_session_progress(t->session));
+        step_rest_backward(t, gw_model_span(t->model, l));
+        GW_TRY(step_ready(t, l));
         step_rest(t, GW_PHASE_BACKWARD); /* the descent */
     }
     return step_exchange(t, lr);
@@ -358,22 +340,20 @@ static gw_err step_finish_apart(gw_stepper *t) {
     gw_update u[GW_MAX_LAYERS];
     int layers = t->pending ? gw_model_layers(t->model) : 0;
     for (int l = 0; l < layers; l++)
-        GW_TRY(gw_session_finish(t->session, gw_model_span(t->model, l), &u[l]));
+        GW_TRY(step_take(t, l, &u[l]));
     for (int l = 0; l < layers && !step_left_out(t); l++)
         GW_TRY(step_update(t, &u[l], t->pending_lr));
-    for (int l = 0; l < layers; l++)
-        GW_TRY(gw_session_publish(t->session, gw_model_span(t->model, l)));
-    for (int l = 0; l < layers; l++)
-        GW_TRY(gw_session_await(t->session, gw_model_span(t->model, l)));
+    if (t->pending)
+        GW_TRY(gradwire_updated(t->g, GRADWIRE_ALL));
     t->pending = false;
-    return gw_session_settle(t->session);
+    return gw_inside_drain(t->g);
 }
 
 static gw_err step_whole(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
-    bool polls = gw_session_progresses(t->session) && !t->apart;
+    bool polls = t->is.polls && !t->apart;
     if (t->pacer) {
         gw_pacer_between(t->pacer, polls ? step_poll : NULL, t);
-        return step_paced(t, batch->local, batch->global, lr, loss_sum);
+        return step_paced(t, lr, loss_sum);
     }
     if (polls)
         gw_gemm_between(step_poll, t);
@@ -407,7 +387,7 @@ static void step_naive_descend_paced(gw_stepper *t, float lr) {
 static gw_err step_naive_paced(gw_stepper *t, float lr, double *loss_sum) {
     step_rest(t, GW_PHASE_BACKWARD);
     *loss_sum = t->computed_loss;
-    t->session->logical_bytes += gw_naive_bytes(t->naive);
+    gw_inside_count(t->g, gw_naive_bytes(t->naive));
     uint64_t start = gw_clock_ticks();
     GW_TRY(gw_naive_reduce(t->naive));
     gw_pacer_waited(t->pacer, gw_clock_since(start));
@@ -422,7 +402,7 @@ static gw_err step_naive(gw_stepper *t, const gw_batch *batch, float lr, double 
     if (t->pacer)
         return step_naive_paced(t, lr, loss_sum);
     *loss_sum = gw_step_naive_compute(t, batch);
-    t->session->logical_bytes += gw_naive_bytes(t->naive);
+    gw_inside_count(t->g, gw_naive_bytes(t->naive));
     GW_TRY(gw_naive_reduce(t->naive));
     if (gw_naive_descends(t->naive))
         gw_naive_descend(t->naive, (double)lr);
@@ -432,11 +412,14 @@ static gw_err step_naive(gw_stepper *t, const gw_batch *batch, float lr, double 
 static gw_err step_taken(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
     if (t->naive)
         return step_naive(t, batch, lr, loss_sum);
+    if (!t->pacer) /* else gw_paced_prepare was the begin of it */
+        GW_TRY(gradwire_begin(t->g, batch->local, batch->global));
     GW_TRY(t->pipeline ? step_pipeline(t, batch, lr, loss_sum)
                        : step_whole(t, batch, lr, loss_sum));
     if (t->apart)
         GW_TRY(step_finish_apart(t));
-    return t->failed;
+    GW_TRY(t->failed);
+    return gradwire_end(t->g, batch->local > 0 ? *loss_sum / batch->local : 0);
 }
 
 gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum) {

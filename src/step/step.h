@@ -4,6 +4,7 @@
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 
+#include "api/inside.h"
 #include "config/config.h"
 #include "data/sampler.h"
 #include "machine/products.h"
@@ -11,7 +12,6 @@
 #include "naive/naive.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
-#include "run/session.h"
 #include "step/guard.h"
 #include "step/owned.h"
 #include "step/pacer.h"
@@ -27,7 +27,8 @@ typedef struct gw_step_later {
 typedef struct gw_stepper {
     gw_model *model;
     gw_optimizer *optimizer;
-    gw_session *session;
+    gradwire *g;        /* gw_step_use's, and */
+    gw_inside_facts is; /* what it is */
     const gw_dataset *set;
     uint8_t *labels; /* of the local batch: max_local */
     bool lazy;
@@ -40,7 +41,6 @@ typedef struct gw_stepper {
     gw_guard *guard;       /* NULL: nobody looks whether loss and gradients are finite */
     gw_pipeline *pipeline; /* NULL: the model is whole, and a step takes its batch at once */
     gw_naive *naive;       /* computes, exchanges and updates instead of model and session */
-    double share;          /* of the pipeline's step; see gw_env */
     float *grads;          /* where its gradients go */
     gw_err failed;         /* what a poll within a kernel ran into */
     /* of a paced run (step/paced.h), else NULL and unused: */
@@ -51,15 +51,34 @@ typedef struct gw_stepper {
     gw_step_later later;
 } gw_stepper;
 
-/** What a session is told of the model and optimizer that it works for; `yield` is the caller's. */
-gw_session_setup gw_step_session(gw_model *m, gw_optimizer *o, const gw_train_config *c,
-                                 const gw_products *p);
+/** What a handle exchanges gradients for. */
+typedef struct gw_step_setup {
+    const gw_train_config *c; /* NULL: the plainest exchange */
+    const gw_products *products;
+    MPI_Comm comm; /* the replicas' */
+    uint64_t seed;
+    bool lazy, yield;         /* yield: the node runs more threads than cores */
+    const char *note, *table; /* as in gw_inside_setup */
+} gw_step_setup;
+
+/** Collective: name the tensors of t->model, open `g`, and lend the model its memory: the stepper
+ *  works with it from now on. */
+gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s);
+
+/** The stepper works with another handle that was opened for its model. */
+void gw_step_use(gw_stepper *t, gradwire *g);
 
 /** The samples of a global batch on so many ranks. GW_ERR_USAGE: too many. */
 gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global);
 
 /** What the pipeline of a stepper's step does; the stepper must outlive it. */
 gw_pipeline_hooks gw_step_hooks(gw_stepper *t);
+
+/** The exchange without the step: of `gradient`, which the first copies to where it must lie. The
+ *  second updates nothing, and leaves nothing in flight; *owned: floats that this rank would
+ *  update. */
+gw_err gw_step_offer(gw_stepper *t, const float *gradient);
+gw_err gw_step_exchange(gw_stepper *t, size_t *owned);
 
 /** Run one step inside the caller's ledger batch, of a paced run after gw_paced_prepare. *loss_sum:
  *  sum over the local samples. */

@@ -54,9 +54,8 @@ struct gw_paired {
     int rank, ranks;
     uint64_t seed;
     gw_stepper *stepper;
-    gw_session *session[VARIANTS];
+    gradwire *g[VARIANTS];
     gw_guard *watch, twin_watch; /* the run's; what the twin finds is no news */
-    bool open;                   /* the twin */
     bool lazy;                   /* the run's --update */
     bool same;                   /* the twin is the same strategy */
     bool promise;                /* both variants must end with the same bits */
@@ -74,52 +73,27 @@ struct gw_paired {
 
 /* ---- what can be paired ---- */
 
-gw_err gw_paired_check(const gw_session *session) {
-    const gw_strategy_ops *ops = session->strategy.ops;
+gw_err gw_paired_check(const gradwire *g) {
+    gw_inside_facts is = gw_inside_know(g);
     const char *why = NULL;
-    if (session->mix.n == 0)
+    if (!is.codec)
         return gw_fail(GW_ERR_UNSUPPORTED, "train: --paired compares one codec over one algorithm: "
                                            "name them instead of --compress auto");
-    if (!(ops->traits & GW_STRATEGY_SYNCHRONOUS))
+    if (!is.synchronous)
         why = "its ranks do not make the same updates, so a twin cannot begin where they are";
-    else if (!ops->ready && !(ops->traits & GW_STRATEGY_LATE))
+    else if (!is.starts && !is.late)
         why = "it blocks, so nothing is overlapped";
-    else if (ops->traits & GW_STRATEGY_LOSSY)
+    else if (is.lossy)
         why = "it compresses by itself, which no blocking exchange repeats";
     if (why)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "train: --paired has no twin for --comm %s: %s; use iallreduce, sparse, "
                        "sharded or delayed",
-                       ops->head.name, why);
+                       is.strategy, why);
     return GW_OK;
 }
 
-/* Who updates what (publish), and by which step's gradient, is the strategy's own. */
-static bool paired_own_updates(const gw_session *s) {
-    const gw_strategy_ops *ops = s->strategy.ops;
-    return ops->publish || ops->state || ops->traits & GW_STRATEGY_LATE;
-}
-
-static bool paired_lossless(const gw_mix *mix) {
-    bool all = true;
-    for (int i = 0; i < mix->n; i++)
-        all = all && mix->codec[i].caps & GW_CODEC_LOSSLESS;
-    return all;
-}
-
 /* ---- opening ---- */
-
-static gw_err paired_new_twin(gw_session **out, const gw_train_config *c,
-                              const gw_session *session) {
-    gw_mix mix, none_yet = {.framed = c->wire_check};
-    if (paired_own_updates(session)) {
-        GW_TRY(gw_mix_open(&mix, c->compress, c->wire_check));
-        return gw_session_new(out, c->comm, &mix, c->feedback);
-    }
-    GW_TRY(gw_session_new(out, &GW_SPEC_NAMED("allreduce"), &none_yet, c->feedback));
-    GW_TRY(gw_mix_open(&mix, c->compress, c->wire_check));
-    return gw_session_bind(*out, &mix, gw_args_spec(session->strategy.args, "algo"));
-}
 
 static gw_err paired_open_csv(gw_paired *p, const gw_train_config *c) {
     if (!c->out || p->rank != 0)
@@ -130,38 +104,37 @@ static gw_err paired_open_csv(gw_paired *p, const gw_train_config *c) {
 }
 
 gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *stepper,
-                      const gw_session_setup *setup, bool cut, MPI_Comm comm) {
+                      const gw_step_setup *setup, bool cut, MPI_Comm comm) {
     gw_paired *p = NULL;
+    gw_inside_facts is = stepper->is;
     gw_err e = gw_alloc(&p, 1, sizeof *p);
     if (e == GW_OK) {
         p->comm = comm;
         p->seed = c->seed;
         p->stepper = stepper;
-        p->session[OVERLAPPED] = stepper->session;
+        p->g[OVERLAPPED] = stepper->g;
         p->watch = stepper->guard;
         p->lazy = c->lazy;
-        p->same = paired_own_updates(stepper->session);
-        bool late = stepper->session->strategy.ops->traits & GW_STRATEGY_LATE;
-        p->wanted = c->lazy || late ? BLOCK : 1; /* does a step's exchange end in the next one? */
-        e = paired_new_twin(&p->session[BLOCKING], c, stepper->session);
+        p->same = gw_inside_repeats(stepper->g);
+        p->wanted = c->lazy || is.late ? BLOCK : 1; /* does its exchange end in the next step? */
+        e = gw_inside_twin(&p->g[BLOCKING], stepper->g, c->comm, c->compress, c->feedback);
     }
     GW_THEN(e, gw_mpi_check(MPI_Comm_rank(comm, &p->rank), "MPI_Comm_rank"));
     GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &p->ranks), "MPI_Comm_size"));
     GW_THEN(e, paired_open_csv(p, c));
     e = gw_agree(comm, e);
     if (e == GW_OK) {
-        gw_session_setup empty = *setup;
-        empty.params = NULL; /* every pair puts them in place */
-        empty.by_layer = c->lazy && p->same;
-        p->open = true;
-        e = gw_session_open(p->session[BLOCKING], comm, &empty);
+        gw_step_setup twin = *setup; /* every pair puts parameters in place */
+        twin.lazy = c->lazy && p->same;
+        e = gw_step_open(stepper, p->g[BLOCKING], &twin);
+        gw_step_use(stepper, p->g[OVERLAPPED]);
     }
     if (e != GW_OK) {
         gw_paired_close(p);
         return e;
     }
     /* a + b is b + a, so two ranks' sum has the same bits in whatever order it is formed */
-    p->promise = p->ranks <= 2 && !cut && paired_lossless(&stepper->session->mix);
+    p->promise = p->ranks <= 2 && !cut && is.lossless;
     *out = p;
     return GW_OK;
 }
@@ -169,9 +142,7 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
 void gw_paired_close(gw_paired *p) {
     if (!p)
         return;
-    if (p->open)
-        gw_session_close(p->session[BLOCKING]);
-    gw_session_free(p->session[BLOCKING]);
+    gradwire_close(p->g[BLOCKING]);
     gw_snapshot_free(&p->start);
     gw_snapshot_free(&p->end);
     for (int i = 0; i < SERIES; i++)
@@ -182,16 +153,14 @@ void gw_paired_close(gw_paired *p) {
 
 /* ---- a pair ---- */
 
-/* From now on the stepper works on this session's arenas. */
+/* From now on the stepper works with this exchange. */
 static void paired_use(gw_paired *p, int variant) {
-    gw_session *s = p->session[variant];
     gw_stepper *t = p->stepper;
     bool twin = variant == BLOCKING;
-    t->session = s;
     t->apart = twin;
     t->lazy = p->lazy && !(twin && !p->same);
     t->guard = twin && p->watch ? &p->twin_watch : p->watch;
-    gw_model_lend(t->model, s->env.param, s->env.grad);
+    gw_step_use(t, p->g[variant]);
 }
 
 /* Both variants begin alike: their state was just put in place, and the ranks have met. */
@@ -231,8 +200,8 @@ static gw_err paired_take_twin(gw_paired *p, gw_paired_run *run, void *ctx, int 
 
 /* The arenas hold what the two steps made of the parameters. */
 static gw_err paired_compare(gw_paired *p, int64_t step, bool *equal) {
-    const float *a = p->session[BLOCKING]->env.param;
-    const float *b = p->session[OVERLAPPED]->env.param;
+    const float *a = gradwire_memory(p->g[BLOCKING], 0, GRADWIRE_PARAM);
+    const float *b = gradwire_memory(p->g[OVERLAPPED], 0, GRADWIRE_PARAM);
     size_t n = gw_model_size(p->stepper->model);
     double most = 0;
     for (size_t i = 0; i < n; i++) {

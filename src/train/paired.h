@@ -38,13 +38,13 @@ typedef struct gw_paired_result {
 
 /** Before MPI starts: GW_ERR_USAGE, or GW_ERR_UNSUPPORTED for what has no blocking twin or cannot
  *  be taken twice. */
-gw_err gw_paired_check(const gw_session *session);
+gw_err gw_paired_check(const gradwire *g);
 
-/** Collective, after the stepper's session was opened: open the twin, and DIR/paired.csv where
- * c->out is set. `setup`: as that session was opened. `cut`: overlapped steps compute some product
+/** Collective, after the stepper's handle was opened: open the twin, and DIR/paired.csv where
+ * c->out is set. `setup`: as that handle was opened. `cut`: overlapped steps compute some product
  * in pieces, so that their bits may differ. All arguments must outlive it. */
 gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *stepper,
-                      const gw_session_setup *setup, bool cut, MPI_Comm comm);
+                      const gw_step_setup *setup, bool cut, MPI_Comm comm);
 
 /** Which step to take. */
 typedef struct gw_paired_take {

@@ -31,7 +31,7 @@ static bool trainer_must_settle(const gw_trainer *t, int ahead) {
     bool due = gw_trainer_evaluates(t, step) || gw_checks_due(&t->checks, step);
     return t->batch + ahead + 1 == gw_sampler_batches(t->sampler) || step == t->c->steps ||
            step == t->flush_at || step == t->stop_at || t->keep ||
-           (due && gw_session_agrees(t->session, t->stepper.pending + 1 + ahead)) ||
+           (due && gw_inside_agrees(t->g, t->stepper.pending + 1 + ahead)) ||
            gw_codec_stats_settles(t->stats, step);
 }
 
@@ -63,7 +63,7 @@ static gw_err trainer_timed_step(const step_job *job, gw_batch_parts *batch) {
     if (e == GW_OK && job->settle)
         e = gw_step_settle(&job->t->stepper);
     if (e == GW_OK && job->drain)
-        e = gw_session_settle(job->t->stepper.session);
+        e = gw_inside_drain(job->t->stepper.g);
     if (e == GW_OK && job->keep)
         e = gw_step_catch_up(&job->t->stepper);
     if (e == GW_OK && job->keep)
@@ -146,7 +146,7 @@ static gw_err trainer_name_step(const gw_trainer *t, gw_err e) {
 
 static gw_err trainer_one_step(gw_trainer *t) {
     gw_batch batch = gw_sampler_batch(t->sampler, t->batch);
-    uint64_t logical = t->session->logical_bytes;
+    uint64_t logical = gw_inside_logical(t->g);
     gw_batch_parts parts = {
         .rank = t->rank,
         .place = {t->mesh.at[GW_DIM_DATA], t->mesh.at[GW_DIM_PIPE], t->mesh.at[GW_DIM_TENSOR]},
@@ -174,7 +174,7 @@ static gw_err trainer_one_step(gw_trainer *t) {
         t->left_out += parts.samples;
     else
         t->loss_sum += parts.loss_sum;
-    parts.logical_bytes = t->session->logical_bytes - logical;
+    parts.logical_bytes = gw_inside_logical(t->g) - logical;
     t->train_s += parts.cost.wall_s;
     t->checkpoint_s += parts.cost.phase_s[GW_PHASE_CHECKPOINT];
     gw_trainer_count_wire(t, &parts.cost);
@@ -361,14 +361,14 @@ static gw_err trainer_check(gw_trainer *t) {
     return GW_OK;
 }
 
-gw_err gw_train(const gw_train_config *config, gw_session *session, gw_pipeline *pipeline,
+gw_err gw_train(const gw_train_config *config, gradwire *g, gw_pipeline *pipeline,
                 gw_chooser *choice, MPI_Comm comm,
                 void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
                 gw_train_result *result, bool *own) {
     gw_trainer t = {.c = config,
                     .choice = choice,
                     .comm = comm,
-                    .session = session,
+                    .g = g,
                     .pipeline = pipeline,
                     .watch = watch,
                     .ctx = ctx,

@@ -27,12 +27,12 @@ typedef struct gw_train_status {
     gw_epoch_row last; /* with epoch_end */
 } gw_train_status;
 
-/** Collective. `session` and `choice` (NULL: nothing is to be chosen or predicted) as
- *  gw_chooser_open makes them. `watch` (NULL: none) is called on rank 0 outside the batches. Every
- * rank returns the same error for whatever goes wrong before the first step and between epochs; an
- * error inside a step is the failing rank's own, and *own is set: end the job with MPI_Abort then,
- * as with any error that gw_err_alone knows. */
-gw_err gw_train(const gw_train_config *config, gw_session *session, gw_pipeline *pipeline,
+/** Collective. `g` is closed, unless an error is this rank's alone. `choice`: as gw_chooser_open
+ *  makes it; NULL: nothing is to be chosen or predicted. `watch` (NULL: none) is called on rank 0
+ *  outside the batches. Every rank returns the same error for whatever goes wrong before the first
+ *  step and between epochs; an error inside a step is the failing rank's own, and *own is set: end
+ *  the job with MPI_Abort then, as with any error that gw_err_alone knows. */
+gw_err gw_train(const gw_train_config *config, gradwire *g, gw_pipeline *pipeline,
                 gw_chooser *choice, MPI_Comm comm,
                 void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
                 gw_train_result *result, bool *own);

@@ -25,7 +25,7 @@ static gw_err trainer_settle_replicas(gw_trainer *t) {
     gw_batch_cost cost;
     gw_trace_step(0);
     gw_ledger_begin();
-    gw_err e = gw_session_settle(t->session);
+    gw_err e = gw_inside_drain(t->g);
     gw_ledger_end(&cost);
     gw_trainer_count_wire(t, &cost);
     *t->own = e != GW_OK;
@@ -71,7 +71,7 @@ bool gw_trainer_evaluates(const gw_trainer *t, int64_t step) {
 /* The step's time, bytes and ledger are closed; nothing of the evaluation gets into them. */
 gw_err gw_trainer_evaluate(gw_trainer *t) {
     bool ends = t->batch == gw_sampler_batches(t->sampler);
-    bool agree = !t->stepper.pending && gw_session_agrees(t->session, 0);
+    bool agree = !t->stepper.pending && gw_inside_agrees(t->g, 0);
     if (ends || !agree || !gw_trainer_evaluates(t, t->step))
         return GW_OK;
     GW_TRY(gw_guard_check(&t->checks.guard)); /* no row of what comes after a fault */

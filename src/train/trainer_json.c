@@ -6,12 +6,11 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "comm/tuning.h"
 #include "folder/history.h"
+#include "folder/report.h"
 #include "machine/host.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
-#include "run/report.h"
 #include "select/chooser.h"
 #include "train/restart.h"
 
@@ -42,9 +41,8 @@ static json_t *machine_facts(const gw_trainer *t, json_t *host_names) {
         "nodes:i ranks_on_this_node:i threads_per_rank:i helper_threads_per_rank:i "
         "oversubscribed:b gemm:s gemm_warning:t clock:s",
         host_names, h.cpu_model, h.cpus_online, h.cpus_usable, h.cores_usable, h.memory, t->ranks,
-        gw_trainer_workers(t), t->nodes, t->node_ranks, t->c->threads,
-        gw_session_helpers(t->session), t->oversubscribed, gw_gemm_library(), gw_gemm_warning(),
-        gw_clock_name());
+        gw_trainer_workers(t), t->nodes, t->node_ranks, t->c->threads, gw_inside_know(t->g).helpers,
+        t->oversubscribed, gw_gemm_library(), gw_gemm_warning(), gw_clock_name());
 }
 
 /* What of a step goes along each dimension of a mesh; null: there is none. */
@@ -65,7 +63,7 @@ static json_t *run_dimensions(const gw_trainer *t) {
 /* MPI does not say what its own collectives send: those of gradients, or of tensor ranks. */
 static const char *run_wire_source(const gw_trainer *t) {
     bool mesh = gw_mesh_divides(&t->mesh.shape), one = t->mesh.shape.size[GW_DIM_DATA] == 1;
-    bool data = !(mesh && one) && (t->session->mix.algo->ops->caps & GW_ALGO_ORDERED);
+    bool data = !(mesh && one) && gw_inside_know(t->g).ordered;
     bool tensor = t->pipeline && gw_pipeline_sums_by_mpi(t->pipeline);
     return !data && !tensor ? "measured: bytes handed to MPI"
            : !mesh          ? "modelled: what the bandwidth-optimal collective sends"
@@ -152,8 +150,6 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names, json_t *tempo)
     json_t *interruptions = NULL;
     GW_TRY(gw_history_read(c->out, &interruptions));
     gw_work_run work = work_of(t);
-    json_t *layers =
-        t->codec_rows ? gw_report_codecs(t->codec_rows, gw_model_layers(t->model)) : json_null();
     json_t *run = gw_json_object(
         "schema:i program:s version:s commit:s command:s started_utc:s options:o seed:I "
         "parameters:I mesh:o data:o comm:o backend:o mpi:o machine:o link:o ceilings:o gemm:o "
@@ -161,7 +157,7 @@ static gw_err write_json(const gw_trainer *t, json_t *host_names, json_t *tempo)
         "interruptions:o results:o",
         GW_RUN_SCHEMA, "train", GW_VERSION, GW_COMMIT, c->command, t->started_utc,
         gw_report_options(c->args), c->seed, r->parameters, gw_pipeline_json(t->pipeline),
-        data_facts(t), gw_report_comm(t->session, layers, t->warning),
+        data_facts(t), gw_inside_json(t->g, t->codec_rows, t->warning),
         gw_naive_json(t->stepper.naive, gw_trainer_parameters(t)), gw_report_mpi(),
         machine_facts(t, host_names), gw_link_cost_json(&r->link_cost), gw_gauge_json(&t->gauge),
         c->naive.on ? json_null() : gw_products_json(&t->products),
@@ -190,7 +186,7 @@ gw_err gw_trainer_write(const gw_trainer *t) {
     if (e != GW_OK)
         json_decref(names);
     else if (names) { /* rank 0 */
-        e = gw_report_choices(t->c->out, t->session);
+        e = gw_inside_write_choices(t->g, t->c->out);
         gw_err late = write_json(t, names, tempo);
         e = e == GW_OK ? late : e;
     }

@@ -28,7 +28,7 @@ gw_facts_of gw_trainer_facts(const gw_trainer *t) {
                          .data = t->data,
                          .mesh = &t->mesh,
                          .pipeline = t->pipeline,
-                         .session = t->session,
+                         .g = t->g,
                          .parameters = gw_trainer_parameters(t),
                          .ranks = t->ranks,
                          .global_batch = t->global_batch,

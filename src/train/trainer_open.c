@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "comm/lane_parts.h"
 #include "machine/host.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
@@ -27,7 +26,7 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
     GW_MPI(MPI_Comm_rank(t->comm, &t->rank));
     GW_MPI(MPI_Comm_size(t->comm, &t->ranks));
     GW_TRY(gw_mesh_open(&t->mesh, &t->c->parallel.shape, t->comm));
-    t->servers = gw_session_servers(t->session);
+    t->servers = gw_inside_know(t->g).servers;
     int replicas = t->mesh.shape.size[GW_DIM_DATA];
     if (t->servers >= replicas)
         return gw_fail(GW_ERR_USAGE,
@@ -39,7 +38,7 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
                        "train: --inject-skew delays rank %lld, but the ranks are 0 to %d",
                        (long long)t->c->skew.count, t->ranks - 1);
     gw_host_node node;
-    GW_TRY(gw_host_node_of(&node, t->c->threads + gw_session_helpers(t->session), t->comm));
+    GW_TRY(gw_host_node_of(&node, t->c->threads + gw_inside_know(t->g).helpers, t->comm));
     t->nodes = node.nodes;
     t->node_ranks = node.ranks;
     int over = gw_host_oversubscribed(&node);
@@ -90,10 +89,11 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
         GW_TRY(gw_model_open(&t->model, &spec, most));
     }
     GW_TRY(gw_optimizer_open(&t->optimizer, gw_model_size(t->model),
-                             t->session->residuals.corrects ? 0 : c->momentum, c->weight_decay));
+                             gw_inside_know(t->g).corrects ? 0 : c->momentum, c->weight_decay));
     t->stepper = (gw_stepper){.model = t->model,
                               .optimizer = t->optimizer,
-                              .session = t->session,
+                              .g = t->g,
+                              .is = gw_inside_know(t->g),
                               .set = &t->data->train,
                               .lazy = c->lazy,
                               .pipeline = t->pipeline};
@@ -133,13 +133,12 @@ gw_load gw_trainer_load(const gw_trainer *t, int batch) {
 static gw_err trainer_open_products(gw_trainer *t) {
     if (t->c->check || t->c->naive.on) /* nothing is computed, or not by these */
         return GW_OK;
-    const gw_session *s = t->session;
+    gw_inside_facts is = gw_inside_know(t->g);
     gw_products_setup setup = {.comm = t->comm,
                                .load = gw_trainer_load(t, gw_sampler_max_local(t->sampler)),
                                .threads = t->c->threads,
-                               .polls = gw_session_progresses(t->session),
-                               .adds = t->c->parallel.microbatches > 1 ||
-                                       gw_residuals_add(&s->residuals, &s->strategy, &s->mix),
+                               .polls = is.polls,
+                               .adds = t->c->parallel.microbatches > 1 || is.adds,
                                .then = gw_resume_products(&t->resume)};
     gw_watchdog_stage("timing the matrix products");
     return gw_products_open(&t->products, &setup);
@@ -182,11 +181,9 @@ static gw_err trainer_measure_bound(gw_trainer *t) {
 /* What has a twin: one codec for all tensors, that one thread runs, and no momentum of the
  * session's on top of it. */
 static const gw_spec *trainer_codec_to_time(const gw_trainer *t) {
-    const gw_codec *codec = t->session->mix.codec;
-    bool lossy = t->session->strategy.ops->traits & GW_STRATEGY_LOSSY;
-    bool alone = strcmp(gw_session_compression(t->session), codec->name) == 0;
-    bool coded = !(codec->caps & GW_CODEC_IDENTITY) && alone && !lossy;
-    return coded && t->c->threads == 1 && !t->session->residuals.corrects ? codec->of : NULL;
+    gw_inside_facts is = gw_inside_know(t->g);
+    bool coded = !(is.codec->caps & GW_CODEC_IDENTITY) && is.one && !is.lossy;
+    return coded && t->c->threads == 1 && !is.corrects ? is.codec->of : NULL;
 }
 
 static bool trainer_opening_gauges(const gw_trainer *t) {
@@ -196,15 +193,15 @@ static bool trainer_opening_gauges(const gw_trainer *t) {
 
 static gw_err trainer_open_gauge(gw_trainer *t) {
     const gw_train_config *c = t->c;
-    const gw_codec *codec = t->session->mix.codec;
+    gw_inside_facts is = gw_inside_know(t->g);
     gw_twin_setup twins = {.load = gw_trainer_load(t, gw_sampler_max_local(t->sampler)),
                            .threads = c->threads,
-                           .momentum = t->session->residuals.corrects ? 0 : c->momentum,
+                           .momentum = is.corrects ? 0 : c->momentum,
                            .weight_decay = c->weight_decay,
                            .codec = trainer_codec_to_time(t),
-                           .feedback = gw_residuals_any(&t->session->residuals),
-                           .framed = codec->framed,
-                           .joined = codec->ranks};
+                           .feedback = is.feedback,
+                           .framed = is.codec->framed,
+                           .joined = is.codec->ranks};
     t->gauging = (gw_gauge_setup){.comm = t->comm,
                                   .from = c->ceilings,
                                   .threads = c->threads,
@@ -219,9 +216,15 @@ static gw_err trainer_open_gauge(gw_trainer *t) {
     return GW_OK;
 }
 
-static gw_session_setup trainer_session_setup(const gw_trainer *t) {
-    gw_session_setup setup = gw_step_session(t->model, t->optimizer, t->c, &t->products);
-    setup.yield = t->oversubscribed;
+static gw_step_setup trainer_step_setup(const gw_trainer *t) {
+    gw_step_setup setup = {.c = t->c,
+                           .products = &t->products,
+                           .comm = t->mesh.comm[GW_DIM_DATA],
+                           .seed = t->c->seed,
+                           .lazy = t->c->lazy,
+                           .yield = t->oversubscribed,
+                           .note = t->pipeline ? gw_pipeline_note(t->pipeline) : NULL,
+                           .table = t->resume.table};
     if (gw_mesh_divides(&t->mesh.shape)) /* ranks of one data coordinate draw apart */
         setup.seed = gw_rng_key(setup.seed, (uint64_t)gw_mesh_group(&t->mesh));
     return setup;
@@ -247,8 +250,8 @@ static gw_err trainer_open_pace(gw_trainer *t) {
 }
 
 static gw_err trainer_open_naive(gw_trainer *t) {
-    gw_env *env = &t->session->env;
-    gw_span doubles = {0, 2 * env->n}; /* in floats, as the log of exchanges counts */
+    gw_span doubles = {0,
+                       2 * gw_model_size(t->model)}; /* in floats, as the log of exchanges counts */
     gw_naive_setup setup = {.options = t->c->naive,
                             .model = t->model,
                             .threads = t->c->threads,
@@ -257,8 +260,8 @@ static gw_err trainer_open_naive(gw_trainer *t) {
                             .comm = t->mesh.comm[GW_DIM_DATA]};
     if (!t->c->naive.on)
         return GW_OK;
-    setup.gradients = gw_lane_exchange(env->grads, doubles);
-    setup.parameters = gw_lane_exchange(env->params, doubles);
+    setup.gradients = gw_inside_exchange(t->g, doubles, false);
+    setup.parameters = gw_inside_exchange(t->g, doubles, true);
     return gw_naive_open(&t->stepper.naive, &setup);
 }
 
@@ -296,7 +299,7 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     GW_TRY(trainer_divide(t));
     GW_TRY(gw_agree(t->comm, trainer_opening_open_model(t)));
     gw_facts_of facts = gw_trainer_facts(t);
-    GW_TRY(gw_resume_check(&t->resume, &facts, t->session, t->comm));
+    GW_TRY(gw_resume_check(&t->resume, &facts, t->comm));
     t->began_at = t->resume.manifest.step;
     GW_TRY(trainer_open_products(t));
     return trainer_opening_choose(t);
@@ -304,9 +307,9 @@ static gw_err trainer_open_basis(gw_trainer *t) {
 
 gw_err gw_trainer_check(gw_trainer *t) {
     GW_TRY(trainer_open_basis(t));
-    gw_session_setup setup = trainer_session_setup(t);
-    if (t->session->mix.n > 0) /* it has not chosen what to open */
-        GW_TRY(gw_agree(t->comm, gw_session_open(t->session, t->mesh.comm[GW_DIM_DATA], &setup)));
+    gw_step_setup setup = trainer_step_setup(t);
+    if (gw_inside_know(t->g).codec) /* else it has not chosen what to open */
+        GW_TRY(gw_agree(t->comm, gw_step_open(&t->stepper, t->g, &setup)));
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
     gw_gauge_setup gauging = {.comm = t->comm,
@@ -323,17 +326,14 @@ gw_err gw_trainer_open(gw_trainer *t) {
     memcpy(t->started_utc, t->start_utc, sizeof t->started_utc);
     GW_TRY(trainer_open_basis(t));
     gw_watchdog_stage("opening the exchange");
-    gw_session_setup setup = trainer_session_setup(t);
-    if (t->pipeline && !t->session->note)
-        t->session->note = gw_pipeline_note(t->pipeline);
-    GW_TRY(gw_session_open(t->session, t->mesh.comm[GW_DIM_DATA], &setup));
-    gw_model_lend(t->model, t->session->env.param, t->session->env.grad);
+    gw_step_setup setup = trainer_step_setup(t);
+    GW_TRY(gw_step_open(&t->stepper, t->g, &setup));
     GW_TRY(trainer_open_pipeline(t));
     GW_TRY(gw_agree(t->comm, trainer_open_naive(t)));
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, &t->mesh, t->comm));
     GW_TRY(trainer_measure_bound(t));
     t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0;
-    gw_checks_open(&t->checks, t->c, t->session, t->comm, t->mesh.comm[GW_DIM_DATA],
+    gw_checks_open(&t->checks, t->c, t->g, t->comm, t->mesh.comm[GW_DIM_DATA],
                    gw_model_spans(t->model), gw_model_layers(t->model), trainer_layer_numbers(t));
     t->stepper.guard = &t->checks.guard;
     gw_clock_start();
@@ -354,13 +354,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
         gw_memory_columns(t->memory, t->record);
     /* Only now, when nothing is left that could be refused, an older run gives way. */
     GW_TRY(gw_trainer_open_rows(t));
-    gw_codec_stats_setup stats = {.session = t->session,
-                                  .layers = gw_model_spans(t->model),
-                                  .n_layers = gw_model_layers(t->model),
-                                  .n = gw_model_size(t->model),
-                                  .every = t->c->compress_stats,
-                                  .files = t->rows};
-    GW_TRY(gw_codec_stats_open(&t->stats, t->comm, &stats));
+    GW_TRY(gw_inside_stats(&t->stats, t->g, t->c->compress_stats, t->rows, t->comm));
     if (t->c->paired)
         GW_TRY(gw_paired_open(&t->paired, t->c, &t->stepper, &setup, gw_products_cut(&t->products),
                               t->comm));
@@ -392,7 +386,7 @@ void gw_trainer_close(gw_trainer *t) {
     gw_paired_close(t->paired);
     gw_resume_free(&t->resume);
     gw_pipeline_close(t->pipeline);
-    gw_session_close(t->session);
+    gradwire_close(t->g);
     gw_paced_close(&t->stepper);
     gw_naive_close(t->stepper.naive);
     free(t->stepper.labels);

@@ -15,7 +15,6 @@
 #include "machine/products.h"
 #include "prof/ranks.h"
 #include "prof/waits.h"
-#include "run/codec_stats.h"
 #include "select/bound_measure.h"
 #include "select/chooser.h"
 #include "step/checks.h"
@@ -46,7 +45,7 @@ typedef struct gw_trainer {
     gw_model *model;
     gw_optimizer *optimizer;
     gw_sampler *sampler;
-    gw_session *session;
+    gradwire *g;
     gw_chooser *choice; /* NULL: nothing is to be chosen or predicted */
     gw_stepper stepper;
     int layer_numbers[GW_MAX_LAYERS]; /* of the layers held here, in the whole model */

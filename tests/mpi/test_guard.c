@@ -25,7 +25,8 @@ static int me, ranks;
 typedef struct rig {
     gw_model *model;
     gw_optimizer *optimizer;
-    gw_session *session;
+    gw_session *session; /* the handle's */
+    gradwire *g;
     gw_stepper stepper;
     gw_checks checks;
 } rig;
@@ -63,38 +64,26 @@ static bool open(rig *r, const gw_train_config *c) {
     CHECK_OK(gw_model_open(&r->model, &spec, BATCH));
     double momentum = r->session->residuals.corrects ? 0 : 0.9;
     CHECK_OK(gw_optimizer_open(&r->optimizer, gw_model_size(r->model), momentum, 0));
-    gw_session_setup setup = {.n = gw_model_size(r->model),
-                              .layers = gw_model_spans(r->model),
-                              .n_layers = gw_model_layers(r->model),
-                              .tensors = gw_model_tensors(r->model),
-                              .n_tensors = gw_model_tensor_count(r->model),
-                              .by_layer = c->lazy,
-                              .adds = true,
-                              .params = gw_model_params(r->model),
-                              .momentum = gw_optimizer_momentum(r->optimizer),
-                              .correction = 0.9f,
-                              .undo = c->nan_skip,
-                              .seed = 5,
-                              .yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN)};
-    e = gw_session_open(r->session, MPI_COMM_WORLD, &setup);
+    r->stepper = (gw_stepper){
+        .model = r->model, .optimizer = r->optimizer, .lazy = c->lazy, .guard = &r->checks.guard};
+    gw_step_setup setup = {.c = c,
+                           .comm = MPI_COMM_WORLD,
+                           .seed = 5,
+                           .lazy = c->lazy,
+                           .yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN)};
+    CHECK_OK(gw_inside_new(&r->g, r->session));
+    e = gw_step_open(&r->stepper, r->g, &setup);
     if (e == GW_ERR_UNSUPPORTED)
         return false;
     CHECK_OK(e);
-    gw_model_lend(r->model, r->session->env.param, r->session->env.grad);
-    r->stepper = (gw_stepper){.model = r->model,
-                              .optimizer = r->optimizer,
-                              .session = r->session,
-                              .lazy = c->lazy,
-                              .guard = &r->checks.guard};
     CHECK_OK(gw_alloc(&r->stepper.labels, BATCH, 1));
-    gw_checks_open(&r->checks, c, r->session, MPI_COMM_WORLD, MPI_COMM_WORLD,
-                   gw_model_spans(r->model), gw_model_layers(r->model), NULL);
+    gw_checks_open(&r->checks, c, r->g, MPI_COMM_WORLD, MPI_COMM_WORLD, gw_model_spans(r->model),
+                   gw_model_layers(r->model), NULL);
     return true;
 }
 
 static void close_rig(rig *r) {
-    gw_session_close(r->session);
-    gw_session_free(r->session);
+    gradwire_close(r->g);
     gw_optimizer_close(r->optimizer);
     gw_model_close(r->model);
     free(r->stepper.labels);
@@ -122,6 +111,7 @@ static void skips(const char *comm, const char *codec, bool lazy) {
     gw_train_config c = {.comm = &GW_SPEC_NAMED(comm),
                          .compress = &GW_SPEC_NAMED(codec),
                          .lazy = lazy,
+                         .momentum = 0.9,
                          .nan_skip = true};
     rig r;
     char what[128];

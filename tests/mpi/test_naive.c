@@ -62,20 +62,14 @@ static void train(gw_stepper *stepper, const trial *t, double loss[STEPS]) {
 }
 
 /* The fast one; *out: its model. */
-static void train_fast(const trial *t, gw_session *s, gw_model **out, double loss[STEPS]) {
+static void train_fast(const trial *t, gradwire *g, gw_model **out, double loss[STEPS]) {
     static uint8_t labels[1 << 16];
     gw_model *m = model_of(t, (int)data->train.n);
     gw_optimizer *o = NULL;
     CHECK_OK(gw_optimizer_open(&o, gw_model_size(m), 0, 0));
-    gw_session_setup setup = {.n = gw_model_size(m),
-                              .layers = gw_model_spans(m),
-                              .n_layers = gw_model_layers(m),
-                              .params = gw_model_params(m),
-                              .yield = true};
-    CHECK_OK(gw_session_open(s, MPI_COMM_WORLD, &setup));
-    gw_model_lend(m, s->env.param, s->env.grad);
-    gw_stepper stepper = {
-        .model = m, .optimizer = o, .session = s, .set = &data->train, .labels = labels};
+    gw_step_setup setup = {.comm = MPI_COMM_WORLD, .yield = true};
+    gw_stepper stepper = {.model = m, .optimizer = o, .set = &data->train, .labels = labels};
+    CHECK_OK(gw_step_open(&stepper, g, &setup));
     train(&stepper, t, loss);
     gw_optimizer_close(o);
     *out = m;
@@ -102,8 +96,8 @@ static void check_params(gw_model *m, gw_model *fast, const char *how) {
     free(root);
 }
 
-static void check_naive(const char *spec, int threads, const trial *t, gw_session *s,
-                        gw_model *fast, const double want[STEPS]) {
+static void check_naive(const char *spec, int threads, const trial *t, gradwire *g, gw_model *fast,
+                        const double want[STEPS]) {
     char how[256];
     double loss[STEPS];
     gw_model *m = model_of(t, CHUNK);
@@ -112,7 +106,7 @@ static void check_naive(const char *spec, int threads, const trial *t, gw_sessio
                             .max_local = (int)data->train.n,
                             .yield = true,
                             .comm = MPI_COMM_WORLD};
-    gw_stepper stepper = {.model = m, .session = s, .set = &data->train};
+    gw_stepper stepper = {.model = m, .g = g, .set = &data->train};
     gw_spec *parsed = NULL;
     snprintf(how, sizeof how, "%s, %d threads, activation %d, %d hidden, batch %d", spec, threads,
              (int)t->activation, t->n_hidden, t->batch);
@@ -131,12 +125,14 @@ static void check_naive(const char *spec, int threads, const trial *t, gw_sessio
 
 static void check_trial(const trial *t, const char *loops, int most_threads) {
     gw_session *s = NULL;
+    gradwire *g = NULL;
     gw_model *fast = NULL;
     double want[STEPS];
     char spec[128];
     CHECK_OK(new_session(&s, "allreduce", "none", "auto", false));
+    CHECK_OK(gw_inside_new(&g, s));
     omp_set_num_threads(1);
-    train_fast(t, s, &fast, want);
+    train_fast(t, g, &fast, want);
     CHECK(want[t->steps - 1] < want[0], "the loss does not fall: %g to %g", want[0],
           want[t->steps - 1]);
     for (int i = 0; i < 8; i++)
@@ -144,10 +140,9 @@ static void check_trial(const trial *t, const char *loops, int most_threads) {
             snprintf(spec, sizeof spec, "naive:loops=%s,sum=%s,schedule=%s,exchange=%s", loops,
                      i & 1 ? "critical" : "reduction", i & 2 ? "static" : "dynamic",
                      i & 4 ? "allreduce" : "root");
-            check_naive(spec, threads, t, s, fast, want);
+            check_naive(spec, threads, t, g, fast, want);
         }
-    gw_session_close(s);
-    gw_session_free(s);
+    gradwire_close(g);
     gw_model_close(fast);
 }
 

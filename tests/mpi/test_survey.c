@@ -168,7 +168,7 @@ static void test_step(void) {
     CHECK(gw_model_params(r.stepper.model) == params && gw_model_grads(r.stepper.model) == gradient,
           "the model works elsewhere");
     CHECK(memcmp(params, before, bytes) == 0, "parameters moved");
-    CHECK(r.stepper.lazy && !r.stepper.session && !r.stepper.pending, "the stepper changed");
+    CHECK(r.stepper.lazy && !r.stepper.g && !r.stepper.pending, "the stepper changed");
     float *momentum = gw_optimizer_momentum(r.stepper.optimizer), norm = 0;
     for (size_t i = 0; i < n; i++) {
         CHECK(momentum[i] == 0, "momentum is left");

@@ -23,6 +23,11 @@ REGISTRIES = [
     ("src/cli/commands.def", "src/cli", "gw_command gw_command_"),
 ]
 
+# Clients of the library, and the headers of it that they may include.
+CLIENTS = {"train", "checkpoint", "step"}
+LIBRARY = {"comm", "run", "api"}
+DOORS = {"gradwire.h", "api/inside.h"}
+
 TOP_LEVEL = ["CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CONTRIBUTING.md",
              "CHANGELOG.md", "CITATION.cff", "packages.txt", "quickstart", "include", "src", "comm", "compress",
              "docs", "experiments", "analysis", "examples", "tests", "python", "profiles"]
@@ -113,6 +118,14 @@ def bad_includes(root, rooms):
         chain = sees_mpi(name, {name}) if room in WITHOUT_MPI else None
         if chain:
             yield f"{name}: {room} must not see MPI: {' -> '.join(chain)}"
+
+
+def bad_clients(root):
+    """One line for each header of the library's inside that a client includes."""
+    for name, room, path in sources(root):
+        for _, target in INCLUDE.findall(read(path)) if room in CLIENTS else []:
+            if target.split("/")[0] in LIBRARY and target not in DOORS:
+                yield f"{name}: {room} is a client of the library and must not include {target}"
 
 
 def module_of(name):
@@ -210,6 +223,9 @@ class Layout(unittest.TestCase):
         self.assertEqual(list(bad_includes(ROOT, may_include(PAGE))), [])
         self.assertEqual(list(bad_drawing(PAGE)), [])
 
+    def test_clients(self):
+        self.assertEqual(list(bad_clients(ROOT)), [])
+
     def test_ways(self):
         self.assertEqual(list(bad_ways(PAGE, ROOT)), [])
 
@@ -252,6 +268,14 @@ class CheckerCanFail(unittest.TestCase):
         found = [line.split(":")[0] for line in bad_includes(self.dir.name, may_include(PAGE))]
         self.assertEqual(found, ["base/agree.h", "comm/timed.c", "compress/bare.c", "new/x.c",
                                  "nn/direct.c", "nn/indirect.c"])
+
+    def test_clients(self):
+        self.write("src/step/a.c", '#include "api/inside.h"\n#include <gradwire.h>\n#include "comm/lane.h"\n')
+        self.write("src/train/b.h", '#include "run/session.h"\n')
+        self.write("src/train/c.c", '  # include "api/handle.h"\n')
+        self.write("src/select/d.c", '#include "comm/algo.h"\n')
+        found = sorted(line.split(":")[0] for line in bad_clients(self.dir.name))
+        self.assertEqual(found, ["step/a.c", "train/b.h", "train/c.c"])
 
     def test_drawing(self):
         page = "```\n{:38}the top\n{:38}below\n```\n| `a` | `b`, `c` |\n| `b` | |\n| `c` | |\n"

@@ -31,7 +31,7 @@ static const char notes[] = "Each round takes one step with --profile off, timer
 static struct {
     gw_train_config c;
     gw_group_choice *counters;
-    gw_session *session;
+    gradwire *g;
     gw_chooser *choice;
     gw_train_result result;
 } b;
@@ -49,14 +49,18 @@ static gw_err overhead_prepare(gw_bench_run *run) {
     b.c.counters = b.counters;
     gw_mix mix;
     GW_TRY(gw_mix_open(&mix, b.c.compress, b.c.wire_check));
-    GW_TRY(gw_session_new(&b.session, b.c.comm, &mix, b.c.feedback));
-    GW_TRY(gw_chooser_open(&b.choice, b.session, &b.c, NULL, false));
-    run->level = gw_session_thread_level(b.session);
+    gw_session *session = NULL;
+    GW_TRY(gw_session_new(&session, b.c.comm, &mix, b.c.feedback));
+    GW_TRY(gw_inside_new(&b.g, session));
+    GW_TRY(gw_chooser_open(&b.choice, session, &b.c, NULL, false));
+    run->level = gw_session_thread_level(session);
     return GW_OK;
 }
 
 static gw_err overhead_measure(gw_bench_run *run, bool *own) {
-    return gw_train(&b.c, b.session, NULL, b.choice, run->place.comm, NULL, NULL, &b.result, own);
+    gradwire *g = b.g;
+    b.g = NULL;
+    return gw_train(&b.c, g, NULL, b.choice, run->place.comm, NULL, NULL, &b.result, own);
 }
 
 static void overhead_report(gw_bench_run *run) {
@@ -81,7 +85,7 @@ static void overhead_report(gw_bench_run *run) {
 
 static void overhead_release(void) {
     gw_chooser_free(b.choice);
-    gw_session_free(b.session);
+    gradwire_close(b.g);
     free(b.counters);
 }
 

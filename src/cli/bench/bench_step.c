@@ -108,6 +108,7 @@ static gw_err step_add_config(const gw_spec *item, int *level) {
     gw_mix mix;
     GW_TRY(gw_mix_open(&mix, one->c.compress, one->c.wire_check));
     GW_TRY(gw_session_new(&one->rig.session, one->c.comm, &mix, one->c.feedback));
+    GW_TRY(gw_rig_own(&one->rig));
     GW_TRY(gw_chooser_open(&one->rig.choice, one->rig.session, &one->c, NULL, false));
     int needs = gw_session_thread_level(one->rig.session);
     *level = needs > *level ? needs : *level;
@@ -287,7 +288,7 @@ static gw_err step_measure(gw_bench_run *run, bool *own) {
 
 static void step_close_sessions(void) {
     for (int i = b.n - 1; i >= 0; i--)
-        gw_session_close(b.configs[i].rig.session);
+        gw_rig_stop(&b.configs[i].rig);
 }
 
 static void step_release(void) {

@@ -24,6 +24,14 @@ static void rig_fill(gw_rig *r, const gw_rig_setup *s, size_t first) {
             (uint8_t)(gw_rng_u64(labels, first + (size_t)i) % (uint64_t)s->spec.classes);
 }
 
+gw_err gw_rig_own(gw_rig *r) {
+    gw_session *s = r->session;
+    r->session = NULL;
+    GW_TRY(gw_inside_new(&r->g, s));
+    r->session = s;
+    return GW_OK;
+}
+
 gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args) {
     gw_model_spec spec = c->model;
     spec.inputs = (int)gw_args_int(args, "inputs");
@@ -43,8 +51,9 @@ static gw_err rig_open_model(gw_rig *r, const gw_rig_setup *s) {
     GW_TRY(gw_model_open(&r->model, &s->spec, r->local > 0 ? r->local : 1));
     GW_TRY(gw_optimizer_open(&r->optimizer, gw_model_size(r->model),
                              r->session->residuals.corrects ? 0 : c->momentum, c->weight_decay));
-    r->stepper = (gw_stepper){
-        .model = r->model, .optimizer = r->optimizer, .session = r->session, .lazy = r->lazy};
+    r->stepper =
+        (gw_stepper){.model = r->model, .optimizer = r->optimizer, .g = r->g, .lazy = r->lazy};
+    r->stepper.is = gw_inside_know(r->g);
     GW_TRY(gw_alloc(&r->stepper.labels, own.n, 1));
     rig_fill(r, s, own.off);
     return GW_OK;
@@ -77,12 +86,13 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
 }
 
 gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
-    gw_session_setup setup = gw_step_session(r->model, r->optimizer, s->c, s->products);
-    setup.by_layer = r->lazy;
-    setup.yield = r->yield;
-    GW_TRY(gw_session_open(r->session, s->place->comm, &setup));
-    gw_model_lend(r->model, r->session->env.param, r->session->env.grad);
-    return GW_OK;
+    gw_step_setup setup = {.c = s->c,
+                           .products = s->products,
+                           .comm = s->place->comm,
+                           .seed = s->c->seed,
+                           .lazy = r->lazy,
+                           .yield = r->yield};
+    return gw_step_open(&r->stepper, r->g, &setup);
 }
 
 void gw_rig_say_products(const gw_products *p) {
@@ -108,7 +118,7 @@ gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *k
     gw_bound_mode mode;
     gw_rehearsal job = {&r->stepper, rig_rehearse, r, s->place->comm};
     *out = (gw_bound_run){0};
-    *known = gw_bound_of_session(r->session, r->lazy, &mode) == GW_OK;
+    *known = gw_bound_of(&r->stepper.is, r->lazy, &mode) == GW_OK;
     return *known ? gw_bound_measure(out, &job, r->yield, own) : GW_OK;
 }
 
@@ -127,7 +137,7 @@ static gw_err rig_settle(gw_rig *r) {
     gw_batch_cost cost;
     gw_ledger_begin();
     gw_err e = gw_step_settle(&r->stepper);
-    GW_THEN(e, gw_session_settle(r->session));
+    GW_THEN(e, gw_inside_drain(r->g));
     gw_ledger_end(&cost);
     return e;
 }
@@ -167,9 +177,15 @@ gw_err gw_rig_take_turns(gw_rig_turns *t) {
     return GW_OK;
 }
 
+void gw_rig_stop(gw_rig *r) {
+    gradwire_close(r->g);
+    r->g = NULL;
+    r->session = NULL;
+}
+
 void gw_rig_free(gw_rig *r) {
     gw_chooser_free(r->choice);
-    gw_session_free(r->session);
+    gw_rig_stop(r);
     gw_optimizer_close(r->optimizer);
     gw_model_close(r->model);
     gw_samples_free(&r->wall);

@@ -11,7 +11,8 @@
 #include "step/step.h"
 
 typedef struct gw_rig {
-    gw_session *session;
+    gw_session *session; /* the handle's */
+    gradwire *g;
     gw_chooser *choice; /* NULL: the codec was named */
     bool lazy;
     bool yield; /* with its helpers there are more threads than CPUs */
@@ -42,11 +43,14 @@ typedef struct gw_rig_setup {
 /** The model that the command line describes. */
 gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args);
 
+/** A handle for r->session, which it owns from now on. */
+gw_err gw_rig_own(gw_rig *r);
+
 /** Collective: the model and its batch, for r->session, r->choice and r->lazy, which are set; and
  * the choice. */
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s);
 
-/** Collective: open the session, which lends the model its arenas. */
+/** Collective: open the exchange. */
 gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s);
 
 /** Print which libraries compute how many products, and the piece; on rank 0. */
@@ -73,9 +77,10 @@ typedef struct gw_rig_turns {
  *  ledger anew. */
 gw_err gw_rig_take_turns(gw_rig_turns *t);
 
-/** Free all but what gw_session_close (collective) frees; session and choice, too. Safe on a zeroed
- * rig.
- */
+/** Collective where it was started: close the exchange. */
+void gw_rig_stop(gw_rig *r);
+
+/** Free the rest, and all of a rig that was not started. Safe on a zeroed rig. */
 void gw_rig_free(gw_rig *r);
 
 #endif

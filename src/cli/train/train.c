@@ -173,7 +173,7 @@ static const gw_rule rules[] = {
 typedef struct job {
     const gw_args *args;
     gw_train_config config;
-    gw_session *session;
+    gradwire *g;
     gw_pipeline *pipeline; /* NULL: none is needed */
     gw_chooser *choice;
     gw_group_choice *counters; /* NULL: none */
@@ -228,22 +228,25 @@ static gw_err train_read_config(job *j) {
     c->counters = j->counters;
     gw_mix mix;
     GW_TRY(gw_mix_open(&mix, c->compress, c->wire_check));
-    GW_TRY(gw_session_new(&j->session, c->comm, &mix, c->feedback));
+    gw_session *session = NULL;
+    GW_TRY(gw_session_new(&session, c->comm, &mix, c->feedback));
+    GW_TRY(gw_inside_new(&j->g, session));
     GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
-    GW_TRY(gw_pipeline_new(&j->pipeline, c, j->session));
-    GW_TRY(gw_paced_refuse(c, j->session, j->pipeline));
-    GW_TRY(gw_chooser_open(&j->choice, j->session, c, NULL, c->forecast));
+    GW_TRY(gw_pipeline_new(&j->pipeline, c, session));
+    GW_TRY(gw_paced_refuse(c, j->g, j->pipeline));
+    GW_TRY(gw_chooser_open(&j->choice, session, c, NULL, c->forecast));
     j->teller = (gw_train_teller){.config = c,
-                                  .session = j->session,
+                                  .g = j->g,
                                   .choice = j->choice,
                                   .quiet = gw_args_flag(a, "quiet"),
                                   .terminal = isatty(STDOUT_FILENO)};
+    gw_inside_facts is = gw_inside_know(j->g);
     if (c->bound)
-        GW_TRY(gw_bound_of_session(j->session, c->lazy, &mode));
+        GW_TRY(gw_bound_of(&is, c->lazy, &mode));
     if (c->paired)
-        GW_TRY(gw_paired_check(j->session));
-    GW_TRY(gw_checks_refuse(c, j->session));
-    return gw_codec_stats_check(j->session, c->compress_stats);
+        GW_TRY(gw_paired_check(j->g));
+    GW_TRY(gw_checks_refuse(c, j->g));
+    return gw_codec_stats_check(session, c->compress_stats);
 }
 
 static char *train_join(int argc, char **argv) {
@@ -268,8 +271,10 @@ static gw_err train_body(void *ctx, MPI_Comm comm, bool *own) {
     gw_train_result result;
     if (!j->config.check)
         GW_TRY(gw_agree(comm, gw_signals_watch()));
-    GW_TRY(gw_train(&j->config, j->session, j->pipeline, j->choice, comm, gw_train_tell, &j->teller,
-                    &result, own));
+    gradwire *g = j->g;
+    j->g = NULL;
+    GW_TRY(gw_train(&j->config, g, j->pipeline, j->choice, comm, gw_train_tell, &j->teller, &result,
+                    own));
     if (rank == 0)
         gw_train_tell_end(&j->teller, &result);
     j->signal = result.signal;
@@ -282,14 +287,14 @@ static int train_run(const gw_args *args, int argc, char **argv) {
     if (gw_args_given(args, "out"))
         GW_THEN(e, gw_cli_utf8("train", "out", argc, argv));
     GW_THEN(e, train_read_config(&j));
-    int level = e == GW_OK ? gw_session_thread_level(j.session) : MPI_THREAD_FUNNELED;
+    int level = e == GW_OK ? gw_inside_know(j.g).level : MPI_THREAD_FUNNELED;
     int status = gw_cli_parallel(level, e, train_body, &j);
     if (j.signal)
         status = 128 + j.signal; /* as the shell says of whom a signal ended */
     gw_watchdog_close();
     gw_chooser_free(j.choice);
     gw_pipeline_free(j.pipeline);
-    gw_session_free(j.session);
+    gradwire_close(j.g);
     free(j.counters);
     free(j.command);
     return status;

@@ -13,17 +13,16 @@
 #define WIDEST_OVERHEAD 0.2
 #define MOST_FLAGGED    0.5
 
-static const char *tell_feedback_text(const gw_train_teller *t) {
-    const gw_residuals *r = &t->session->residuals;
-    return !gw_residuals_any(r) ? ""
-           : r->masks           ? " with error feedback (DGC)"
-           : r->corrects        ? " with error feedback, momentum first"
-                                : " with error feedback";
+static const char *tell_feedback_text(const gw_inside_facts *r) {
+    return !r->feedback  ? ""
+           : r->masks    ? " with error feedback (DGC)"
+           : r->corrects ? " with error feedback, momentum first"
+                         : " with error feedback";
 }
 
 /* "2 ranks x 1 thread + 1 for progress", "4 ranks (data 2 x pipe 2 x tensor 1) x 1 thread" */
 static void tell_put_place(const gw_train_teller *t, int ranks) {
-    int threads = t->config->threads, helpers = gw_session_helpers(t->session);
+    int threads = t->config->threads, helpers = gw_inside_know(t->g).helpers;
     const gw_mesh_shape *mesh = &t->config->parallel.shape;
     int pipe = mesh->size[GW_DIM_PIPE], tensor = mesh->size[GW_DIM_TENSOR];
     printf("%d rank%s", ranks, ranks == 1 ? "" : "s");
@@ -37,6 +36,7 @@ static void tell_put_place(const gw_train_teller *t, int ranks) {
 static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     const gw_train_config *c = t->config;
     const gw_data *d = s->data;
+    gw_inside_facts is = gw_inside_know(t->g);
     char naive[128];
     gw_naive_text(&c->naive, naive, sizeof naive);
     printf("%s: %u training, %u validation, %u test samples of %d inputs, %d classes\n", d->name,
@@ -44,16 +44,15 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
            gw_dataset_features(&d->train), d->classes);
     printf("%zu parameters; ", s->parameters);
     tell_put_place(t, s->ranks);
-    printf("; %s over %s, %s%s; %s%s\n", t->session->strategy.ops->head.name,
-           t->session->mix.algo->ops->head.name,
-           gw_chooser_chooses(t->choice) ? t->session->mix.codec->spec : c->compress->text,
-           tell_feedback_text(t), c->naive.on ? "" : "GEMM by ",
+    printf("; %s over %s, %s%s; %s%s\n", is.strategy, is.algorithm,
+           gw_chooser_chooses(t->choice) ? is.codec->spec : c->compress->text,
+           tell_feedback_text(&is), c->naive.on ? "" : "GEMM by ",
            c->naive.on ? naive : gw_gemm_library());
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
     if (*s->products)
         printf("note: %s\n", s->products);
-    fputs(t->session->notes, stdout);
+    fputs(is.notes, stdout);
     gw_notes_print(s->notes, stdout);
     if (c->pace > 0)
         printf("note: paced: ranks sleep %g times what their computation takes on a free core, "

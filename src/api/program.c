@@ -1,0 +1,212 @@
+/* What the program that holds the library asks of a handle: inside.h. */
+#include "api/handle.h"
+#include "base/mem.h"
+#include "comm/lane_parts.h"
+#include "comm/tuning.h"
+#include "run/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+gw_err gw_inside_new(gradwire **out, gw_session *session) {
+    gradwire *g = NULL;
+    gw_err e = gw_alloc(&g, 1, sizeof *g);
+    if (e != GW_OK) {
+        gw_session_free(session);
+        return e;
+    }
+    g->inside = true;
+    g->session = session;
+    gw_call_remember(g);
+    *out = g;
+    return GW_OK;
+}
+
+/* Who updates what (publish), and by which step's gradient, is the strategy's own. */
+bool gw_inside_repeats(const gradwire *of) {
+    const gw_strategy_ops *ops = of->session->strategy.ops;
+    return ops->publish || ops->state || ops->traits & GW_STRATEGY_LATE;
+}
+
+static gw_err inside_twin(gw_session **out, const gradwire *of, const gw_spec *comm, gw_mix *mix,
+                          const char *feedback) {
+    if (gw_inside_repeats(of))
+        return gw_session_new(out, comm, mix, feedback);
+    gw_mix none_yet = {.framed = mix->framed};
+    gw_err e = gw_session_new(out, &GW_SPEC_NAMED("allreduce"), &none_yet, feedback);
+    GW_THEN(e, gw_session_bind(*out, mix, gw_args_spec(of->session->strategy.args, "algo")));
+    gw_mix_close(mix); /* what is not taken over */
+    return e;
+}
+
+gw_err gw_inside_twin(gradwire **out, const gradwire *of, const gw_spec *comm,
+                      const gw_spec *compress, const char *feedback) {
+    gw_session *s = NULL;
+    gw_mix mix;
+    GW_TRY(gw_mix_open(&mix, compress, of->session->framed));
+    gw_err e = inside_twin(&s, of, comm, &mix, feedback);
+    if (e == GW_OK)
+        return gw_inside_new(out, s);
+    gw_session_free(s);
+    return e;
+}
+
+static bool inside_lossless(const gw_mix *mix) {
+    bool all = true;
+    for (int i = 0; i < mix->n; i++)
+        all = all && mix->codec[i].caps & GW_CODEC_LOSSLESS;
+    return all;
+}
+
+gw_inside_facts gw_inside_know(const gradwire *g) {
+    const gw_session *s = g->session;
+    const gw_strategy_ops *ops = s->strategy.ops;
+    bool bound = s->mix.n > 0;
+    gw_inside_facts f = {.strategy = ops->head.name,
+                         .framed = s->framed,
+                         .synchronous = ops->traits & GW_STRATEGY_SYNCHRONOUS,
+                         .late = ops->traits & GW_STRATEGY_LATE,
+                         .lossy = ops->traits & GW_STRATEGY_LOSSY,
+                         .starts = ops->ready,
+                         .publishes = ops->publish,
+                         .awaits = ops->await,
+                         .keeps = ops->state,
+                         .agrees = ops->agrees,
+                         .polls = gw_session_progresses(s),
+                         .feedback = gw_residuals_any(&s->residuals),
+                         .corrects = s->residuals.corrects,
+                         .masks = s->residuals.masks,
+                         .residual = g->opened && s->env.grads->store,
+                         .servers = gw_session_servers(s),
+                         .helpers = gw_session_helpers(s),
+                         .level = gw_session_thread_level(s),
+                         .options = s->strategy.args,
+                         .notes = s->notes ? s->notes : ""};
+    if (!bound)
+        return f;
+    f.codec = s->mix.codec;
+    f.one = s->mix.n == 1;
+    f.lossless = inside_lossless(&s->mix);
+    f.algorithm = s->mix.algo->ops->head.name;
+    f.ordered = s->mix.algo->ops->caps & GW_ALGO_ORDERED;
+    f.adds = g->opened ? s->env.grads->fed : gw_residuals_add(&s->residuals, &s->strategy, &s->mix);
+    return f;
+}
+
+void gw_inside_layer(gradwire *g, int tensor, int layer) {
+    g->tensor[tensor].layer = layer;
+}
+
+void gw_inside_tell(gradwire *g, const gw_inside_setup *setup) {
+    g->told = *setup;
+    g->words.lazy = setup->lazy;
+    g->comm = setup->comm;
+    MPI_Comm_rank(g->comm, &g->rank);
+    MPI_Comm_size(g->comm, &g->ranks);
+    gw_session *s = g->session;
+    s->note = s->note ? s->note : setup->note;
+    s->table = setup->table;
+}
+
+void gw_told_to_session(const gw_inside_setup *told, gw_session_setup *setup) {
+    setup->model_layers = told->model_layers;
+    setup->lists = told->lists;
+    setup->undo = told->undo;
+    setup->yield = told->yield;
+    setup->params = told->params;
+    setup->momentum = told->momentum;
+    setup->correction = told->correction;
+    setup->pace = told->pace;
+    setup->seed = told->seed;
+}
+
+/* ---- a step ---- */
+
+gw_err gw_inside_sums(gradwire *g, float **sums) {
+    GW_TRY(gw_batch_exchange(g));
+    *sums = gw_session_sums(g->session);
+    return GW_OK;
+}
+
+const gw_update *gw_inside_update(const gradwire *g) {
+    return &g->update;
+}
+
+void gw_inside_leave_out(gradwire *g, bool out) {
+    g->session->env.skip = out;
+}
+
+bool gw_inside_leaves_out(const gradwire *g) {
+    return gw_session_leaves_out(g->session);
+}
+
+void gw_inside_abandon(gradwire *g) {
+    g->pending = false;
+}
+
+void gw_inside_undo(gradwire *g) {
+    gw_session_undo(g->session);
+}
+
+gw_err gw_inside_drain(gradwire *g) {
+    return gw_session_settle(g->session);
+}
+
+bool gw_inside_agrees(const gradwire *g, int steps) {
+    return gw_session_agrees(g->session, steps);
+}
+
+/* ---- its state ---- */
+
+gw_err gw_inside_state(gradwire *g, gw_io *io) {
+    return gw_session_state(g->session, io);
+}
+
+void gw_inside_count_on(gradwire *g, int64_t steps) {
+    gw_session_count_on(g->session, steps);
+}
+
+/* ---- telling of it ---- */
+
+uint64_t gw_inside_logical(const gradwire *g) {
+    return g->session->logical_bytes;
+}
+
+void gw_inside_count(gradwire *g, uint64_t bytes) {
+    g->session->logical_bytes += bytes;
+}
+
+uint64_t gw_inside_frames(const gradwire *g) {
+    return g->session->env.grads->frames + g->session->env.params->frames;
+}
+
+gw_exchange gw_inside_exchange(const gradwire *g, gw_span span, bool params) {
+    const gw_env *env = &g->session->env;
+    return gw_lane_exchange(params ? env->params : env->grads, span);
+}
+
+gw_err gw_inside_stats(gw_codec_stats **out, gradwire *g, int every, gw_rows *files,
+                       MPI_Comm comm) {
+    gw_codec_stats_setup stats = {.session = g->session,
+                                  .layers = g->group,
+                                  .n_layers = g->groups,
+                                  .n = g->n,
+                                  .every = every,
+                                  .files = files};
+    return gw_codec_stats_open(out, comm, &stats);
+}
+
+json_t *gw_inside_json(const gradwire *g, const gw_codec_row *rows, const char *warning) {
+    return gw_report_comm(g->session, rows, warning);
+}
+
+gw_err gw_inside_write_choices(const gradwire *g, const char *dir) {
+    return gw_report_choices(dir, g->session);
+}
+
+char *gw_inside_choices(const gradwire *g) {
+    char *text;
+    const char *rows = g->session->choices;
+    return *rows && asprintf(&text, GW_TUNING_HEADER "%s", rows) >= 0 ? text : NULL;
+}

@@ -1,0 +1,95 @@
+/* Opening the exchange that a stepper works with, and what of it needs no step. */
+#include "step/step.h"
+
+#include <stdio.h>
+#include <string.h>
+
+gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global) {
+    int64_t batch = (int64_t)c->batch * (c->local_batch ? ranks : 1);
+    if (batch > INT32_MAX)
+        return gw_fail(GW_ERR_USAGE,
+                       "local-batch=%d on %d ranks: the global batch must stay below 2^31",
+                       c->batch, ranks);
+    *global = (int)batch;
+    return GW_OK;
+}
+
+static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) {
+    const gw_products *p = s->products;
+    gw_inside_setup told = {.comm = s->comm,
+                            .lazy = s->lazy,
+                            .yield = s->yield,
+                            .params = gw_model_params(t->model),
+                            .momentum = gw_optimizer_momentum(t->optimizer),
+                            .seed = s->seed,
+                            .note = s->note,
+                            .table = s->table};
+    if (s->c) {
+        told.model_layers = gw_model_spec_layers(gw_model_get_spec(t->model));
+        told.lists = gw_optimizer_lists(t->optimizer);
+        told.undo = s->c->nan_skip;
+        told.correction = (float)s->c->momentum;
+    }
+    if (p)
+        told.pace = gw_wire_pace(&p->wire, gw_products_gap_s(p));
+    gw_inside_tell(g, &told);
+}
+
+/* Tensor i's layer, of those that the model holds. */
+static int step_layer(const gw_stepper *t, int i) {
+    int l = 0;
+    while (gw_span_end(gw_model_span(t->model, l)) <= gw_model_tensors(t->model)[i].span.off)
+        l++;
+    return l;
+}
+
+static void step_name(const gw_stepper *t, gradwire *g, int i) {
+    const gw_tensor *of = &gw_model_tensors(t->model)[i];
+    char name[32];
+    snprintf(name, sizeof name, "%d of layer %d", i, of->layer);
+    gradwire_tensor(g, name, step_layer(t, i), of->span.n, (size_t)of->rows, NULL);
+    gw_inside_layer(g, i, of->layer);
+}
+
+gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s) {
+    step_tell(t, g, s);
+    for (int i = 0; i < gw_model_tensor_count(t->model); i++)
+        step_name(t, g, i);
+    GW_TRY(gradwire_open(g)); /* all ranks learn of what was refused */
+    gw_step_use(t, g);
+    return GW_OK;
+}
+
+void gw_step_use(gw_stepper *t, gradwire *g) {
+    t->g = g;
+    t->is = gw_inside_know(g);
+    gw_model_lend(t->model, gradwire_memory(g, 0, GRADWIRE_PARAM),
+                  gradwire_memory(g, 0, GRADWIRE_GRAD));
+}
+
+/* ---- the exchange without the step ---- */
+
+gw_err gw_step_offer(gw_stepper *t, const float *gradient) {
+    float *sums;
+    GW_TRY(gradwire_begin(t->g, 1, 1));
+    GW_TRY(gw_inside_sums(t->g, &sums));
+    memcpy(sums ? sums : gradwire_memory(t->g, 0, GRADWIRE_GRAD), gradient,
+           gw_model_size(t->model) * sizeof *gradient);
+    return GW_OK;
+}
+
+gw_err gw_step_exchange(gw_stepper *t, size_t *owned) {
+    int spans = t->lazy ? gw_model_layers(t->model) : 1;
+    *owned = 0;
+    for (int i = gw_model_tensor_count(t->model) - 1; i >= 0; i--)
+        GW_TRY(gradwire_ready(t->g, 1, &i, NULL));
+    for (int i = 0; i < spans; i++) {
+        int owns = gradwire_finish(t->g, t->lazy ? i : GRADWIRE_ALL);
+        if (owns < 0)
+            return owns;
+        *owned += gw_inside_update(t->g)->own.n;
+    }
+    GW_TRY(gradwire_updated(t->g, GRADWIRE_ALL));
+    GW_TRY(gw_inside_drain(t->g));
+    return gradwire_end(t->g, 0);
+}
