@@ -1,20 +1,44 @@
-/* Preloaded into ranks that are more than the cores. MPICH's device ch4:ucx polls without ever
+/* Preloaded into ranks that are more than the free cores. MPICH's device ch4:ucx polls without ever
  * giving way, so that ranks which wait take the cores from those that they wait for, a time slice
  * at a time. Here they yield after IDLE polls that found nothing: soon in a call that blocks, and
- * later than gradwire's own loops of MPI_Test do. Where MPI does not use UCX, nothing changes. */
+ * later than gradwire's own loops of MPI_Test do. Yielding, too, is work for a core, so that who
+ * has yielded YIELDS times for nothing naps. Where MPI does not use UCX, nothing changes. */
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
-enum { IDLE = 128 };
+enum { IDLE = 128, YIELDS = 8, NAP_NS = 50000, SLACK_NS = 1000 };
 
 typedef unsigned poll(void *worker);
 
 unsigned ucp_worker_progress(void *worker);
 
+static _Thread_local int idle;   /* polls since one found something, or since the last yield */
+static _Thread_local int yields; /* since a poll found something; 0: of a thread that never polls */
+
+static void yield_nap(void) {
+    static _Thread_local int fine;
+    if (!fine)
+        fine = prctl(PR_SET_TIMERSLACK, SLACK_NS) == 0;
+    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+}
+
+int sched_yield(void) {
+    idle = 0;
+    if (yields > YIELDS) {
+        yield_nap();
+        return 0;
+    }
+    yields += yields > 0;
+    return (int)syscall(SYS_sched_yield);
+}
+
 unsigned ucp_worker_progress(void *worker) {
     static _Atomic(poll *) real;
-    static _Thread_local int idle;
     poll *next = atomic_load_explicit(&real, memory_order_relaxed);
     if (!next) {
         void *ucp = dlopen("libucp.so.0", RTLD_LAZY | RTLD_NOLOAD); /* which called this */
@@ -24,9 +48,10 @@ unsigned ucp_worker_progress(void *worker) {
         atomic_store_explicit(&real, next, memory_order_relaxed);
     }
     unsigned n = next(worker);
-    idle = n == 0 ? idle + 1 : 0;
-    if (idle == IDLE) {
+    if (n > 0) {
         idle = 0;
+        yields = 1;
+    } else if (++idle == IDLE) {
         sched_yield();
     }
     return n;

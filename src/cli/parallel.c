@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "mpi/agree.h"
 #include "mpi/parting.h"
+#include "prof/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
                     void *ctx) {
     int provided = 0, rank = 0;
     gw_err e = parsed;
+    gw_clock_begin();
     if (MPI_Init_thread(NULL, NULL, level, &provided) != MPI_SUCCESS)
         return gw_cli_fail(gw_fail(GW_ERR_MPI, "MPI_Init_thread failed"));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -15,6 +15,8 @@ enum { CALIBRATION_NS = 10000000, TRIES = 16 };
 
 static bool use_tsc;
 static double tick_s = 1e-9;
+static bool begun;
+static uint64_t begin_ticks, begin_ns;
 
 static uint64_t clock_monotonic_ns(void) {
     struct timespec t;
@@ -72,20 +74,28 @@ void gw_clock_anchor(uint64_t *ticks, uint64_t *ns) {
     }
 }
 
+void gw_clock_begin(void) {
+    if (begun)
+        return;
+    begun = true;
+    use_tsc = clock_tsc_usable();
+    if (use_tsc)
+        gw_clock_anchor(&begin_ticks, &begin_ns);
+}
+
 void gw_clock_start(void) {
     static bool started;
     if (started)
         return;
     started = true;
-    use_tsc = clock_tsc_usable();
+    gw_clock_begin();
     if (!use_tsc)
         return;
-    uint64_t t0, ns0, t1, ns1;
-    gw_clock_anchor(&t0, &ns0);
-    while (clock_monotonic_ns() - ns0 < CALIBRATION_NS)
+    uint64_t ticks, ns;
+    while (clock_monotonic_ns() - begin_ns < CALIBRATION_NS)
         ;
-    gw_clock_anchor(&t1, &ns1);
-    tick_s = (double)(ns1 - ns0) * 1e-9 / (double)(t1 - t0);
+    gw_clock_anchor(&ticks, &ns);
+    tick_s = (double)(ns - begin_ns) * 1e-9 / (double)(ticks - begin_ticks);
 }
 
 const char *gw_clock_name(void) {

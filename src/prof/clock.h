@@ -6,8 +6,12 @@
 
 #include <stdint.h>
 
-/** Calibrate (10 ms); call before anything else here, on the main thread. Later calls do nothing.
- */
+/** Begin to calibrate, on the main thread: a program that calls this before MPI_Init does not wait
+ *  in gw_clock_start. Later calls do nothing. */
+void gw_clock_begin(void);
+
+/** Calibrate, over 10 ms or more since gw_clock_begin, which this calls if nobody has; call before
+ *  anything else here, on the main thread. Later calls do nothing. */
 void gw_clock_start(void);
 
 /** "tsc" or "monotonic". Static string. */
