@@ -1,8 +1,9 @@
 /* Preloaded into ranks that are more than the free cores. MPICH's device ch4:ucx polls without ever
  * giving way, so that ranks which wait take the cores from those that they wait for, a time slice
  * at a time. Here they yield after IDLE polls that found nothing: soon in a call that blocks, and
- * later than gradwire's own loops of MPI_Test do. Yielding, too, is work for a core, so that who
- * has yielded YIELDS times for nothing naps. Where MPI does not use UCX, nothing changes. */
+ * later than gradwire's own loops of MPI_Test do. Yielding, too, is work for a core: who has
+ * yielded YIELDS times for nothing naps, unless the ranks share one core (see one_core), where a
+ * yield reaches the one that is waited for. Where MPI does not use UCX, nothing changes. */
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -27,13 +28,23 @@ static void yield_nap(void) {
     nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
 }
 
+static int yield_may_nap(void) {
+    static _Atomic int cores; /* of this process: 1, or 2 for more */
+    if (atomic_load_explicit(&cores, memory_order_relaxed) == 0) {
+        cpu_set_t set;
+        int one = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1;
+        atomic_store_explicit(&cores, one ? 1 : 2, memory_order_relaxed);
+    }
+    return atomic_load_explicit(&cores, memory_order_relaxed) > 1;
+}
+
 int sched_yield(void) {
     idle = 0;
-    if (yields > YIELDS) {
+    if (yields > YIELDS && yield_may_nap()) {
         yield_nap();
         return 0;
     }
-    yields += yields > 0;
+    yields += yields > 0 && yields <= YIELDS;
     return (int)syscall(SYS_sched_yield);
 }
 
