@@ -51,6 +51,22 @@ def need(*modules):
         sys.exit(2)
 
 
+def later(*names):
+    """These modules, each loaded when something of it is first used: help and mistakes in the command
+    need not wait for what they import."""
+    return [_later(name) for name in names]
+
+
+def _later(name):
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.find_spec(name)
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def plain(text):
     """The same as one line that is safe on a terminal."""
     return CONTROL.sub("?", text)
