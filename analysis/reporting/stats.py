@@ -202,15 +202,20 @@ def holm(p_values):
     return adjusted, levels
 
 
+@lru_cache(maxsize=1024)
+def _spreads(freedom):
+    """Of samples with these degrees of freedom, relative to the true one: 4000 equally likely ones."""
+    chances = (np.arange(4000) + 0.5) / 4000
+    return np.sqrt(2 * special.gammaincinv(freedom / 2, chances) / freedom)
+
+
 @lru_cache(maxsize=4096)
 def _noncentrality(freedom, level):
     """The standard errors of a difference that is detected with a chance of POWER.
 
     For a given spread, t beyond the edge is the event of a normal deviate; its chance is averaged
     over the spreads. (scipy's noncentral t is NaN in the far tail.)"""
-    chances = (np.arange(4000) + 0.5) / 4000
-    edges = special.stdtrit(freedom, 1 - level / 2) * \
-        np.sqrt(2 * special.gammaincinv(freedom / 2, chances) / freedom)
+    edges = special.stdtrit(freedom, 1 - level / 2) * _spreads(freedom)
     return optimize.brentq(lambda delta: special.ndtr(delta - edges).mean() - POWER,
                            0, edges[-1] + 5)
 
