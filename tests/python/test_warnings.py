@@ -4,15 +4,17 @@ Each command of the build is repeated with clang -fsyntax-only, so nothing is wr
 """
 
 import concurrent.futures
+import functools
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import tempfile
 import unittest
 
-BUILD = os.environ["BUILD"]
+BUILD, SOURCE = os.environ["BUILD"], os.environ["SOURCE"]
 CLANG = shutil.which("clang-14") or shutil.which("clang")
 
 
@@ -29,6 +31,35 @@ def check(words, folder):
     return "" if done.returncode == 0 else done.stderr or "clang failed"
 
 
+@functools.cache
+def words_of(path):
+    """The words of a source, and of those of the tree's headers that it includes."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    found = set(re.findall(r"\w+", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)))
+    for name in re.findall(r'^#include "(.+)"', text, re.MULTILINE):
+        for folder in (os.path.dirname(path), os.path.join(SOURCE, "src"), SOURCE):
+            header = os.path.normpath(os.path.join(folder, name))
+            if os.path.exists(header):
+                found |= words_of(header)
+                break
+    return found
+
+
+def once(commands):
+    """The commands without those that show the compiler what another does: the library compiles the
+    program's sources again, for another place and without names that they do not look at."""
+    kept = {}
+    for command in commands:
+        known = words_of(command["file"])
+        words = [word for word in shlex.split(command["command"])
+                 if not re.fullmatch(r"-fPIC|-fno-semantic-interposition|-o|\S+\.o", word)
+                 and word != f"-I{SOURCE}/include"
+                 and (not word.startswith("-D") or word[2:].split("=")[0] in known)]
+        kept.setdefault((command["file"], *words), command)
+    return list(kept.values())
+
+
 class Warnings(unittest.TestCase):
     def setUp(self):
         if CLANG is None:
@@ -36,7 +67,7 @@ class Warnings(unittest.TestCase):
 
     def test_tree(self):
         with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as file:
-            commands = json.load(file)
+            commands = once(json.load(file))
         self.assertGreater(len(commands), 0)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             found = list(pool.map(lambda c: check(shlex.split(c["command"]), c["directory"]),
