@@ -1,4 +1,4 @@
-"""Every mistake of a user costs one clear line and exit status 2, on one rank and on three."""
+"""Every mistake of a user costs one clear line and exit status 2, on one rank and on several."""
 
 import gzip
 import os
@@ -21,23 +21,28 @@ class BadInput(unittest.TestCase):
         self.dir = tempfile.TemporaryDirectory()
         self.addCleanup(self.dir.cleanup)
 
-    def refused(self, *words, says, checked=True, **more):
-        for ranks in (1, 3):
-            with self.subTest(ranks=ranks, words=words):
-                done = gwrun.run(ranks, *words, **more)
-                ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
-                self.assertEqual(len(ours), 1, done.stderr)
-                self.assertEqual(done.returncode, 2, done.stderr)
-                for word in says:
-                    self.assertIn(word, ours[0])
-        if words[:1] == ("train",):
-            self.check(*words, line=ours[0] if checked else None, **more)
-
-    def check(self, *words, line, **more):
-        """--check refuses with the same line; None: --check does not look at this mistake."""
-        done = gwrun.run(3, words[0], "--check", "--quiet", *words[1:], **more)
+    def refused(self, *words, says, checked=True, several=2, one=1, **more):
+        """On `several` ranks, and on `one`: there by --check, if that looks at this mistake."""
+        line = self.line(several, *words, says=says, **more)
+        if words[:1] != ("train",):
+            self.line(one, *words, says=says, **more)
+            return
+        done = gwrun.run(one, words[0], "--check", "--quiet", *words[1:], **more)
         ours = [text for text in done.stderr.splitlines() if "gradwire:" in text]
-        self.assertEqual((ours, done.returncode), ([line], 2) if line else ([], 0))
+        self.assertEqual((ours, done.returncode), ([line], 2) if checked else ([], 0))
+        if not checked:
+            self.line(one, *words, says=says, **more)
+
+    def line(self, ranks, *words, says, **more):
+        """The one that is said."""
+        with self.subTest(ranks=ranks, words=words):
+            done = gwrun.run(ranks, *words, **more)
+            ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+            self.assertEqual(len(ours), 1, done.stderr)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            for word in says:
+                self.assertIn(word, ours[0])
+            return ours[0]
 
     # ---- options ----
 
@@ -88,7 +93,7 @@ class BadInput(unittest.TestCase):
         for text in ("1", "1:", ":1ms", "x:1ms", "-1:1ms", "1:-1ms", "1:0", "1:nan", "1:2min",
                      "1:1ms,", "1:61", "99999999999:1ms"):
             self.refused(*train, f"--inject-skew={text}", says=[f"inject-skew={text}: must be"])
-        self.refused(*train, "--inject-skew", "3:1ms", says=["--inject-skew", "rank 3"])
+        self.refused(*train, "--inject-skew", "3:1ms", says=["--inject-skew", "rank 3"], one=2)
         self.refused(*train, "word", says=["word"])
 
     def test_text(self):
@@ -202,7 +207,7 @@ class BadInput(unittest.TestCase):
         return path
 
     def bad_data(self, path, *says, **more):
-        self.refused("train", "--batch", 2, "--data", path, says=says, **more)
+        self.refused("train", "--batch", 2, "--data", path, says=says, several=3, **more)
 
     def test_good_folder(self):
         done = gwrun.run(3, "train", "--quiet", "--batch", 2, "--data", self.folder())
