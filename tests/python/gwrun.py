@@ -102,12 +102,13 @@ def run_script(path, words):
     return status
 
 
-def train(ranks, out, *words, overhead=0):
+def train(ranks, out, *words, overhead=0, ceilings="off"):
     """The run folder's run.json after `gradwire train --quiet`; raises unless that succeeds.
-    --overhead is off, since its rehearsals would take longer than most of these runs; None: the
-    program's default."""
-    if overhead is not None and "--overhead" not in words:
-        words = ("--overhead", overhead, *words)
+    --overhead and --ceilings are off, since the rehearsals of the one and the measurements of the
+    other would take longer than most of these runs; None: the program's defaults."""
+    for option, value in (("--overhead", overhead), ("--ceilings", ceilings)):
+        if value is not None and option not in words:
+            words = (option, value, *words)
     done = run(ranks, "train", "--quiet", "--out", out, *words)
     if done.returncode != 0:
         raise AssertionError(f"train {words} on {ranks} ranks: {done.returncode}: {done.stderr}")

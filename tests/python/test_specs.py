@@ -28,10 +28,11 @@ def head(text):
     return "".join(re.match(r"(#[^\n]*\n)*", text)[0])
 
 
-def start(ranks):
-    """The checks are of options, not of speed: four ranks, of which a mesh can have two dimensions, see
-    what more would."""
-    return gwrun.command(min(ranks, 4))
+def start(study):
+    """The checks are of options, not of speed: two ranks see what more would, and four, of which a
+    mesh can have two dimensions."""
+    meshes = any("--mesh" in cell.words for cell in study.cells)
+    return lambda ranks: gwrun.command(min(ranks, 4 if meshes else 2))
 
 
 class Shipped(unittest.TestCase):
@@ -80,7 +81,7 @@ class Shipped(unittest.TestCase):
 
     def test_short_cells_start(self):
         for _, _, short in self.each():
-            check.cells(short, short.cells, start, gwrun.SOURCE)  # or BadInput says which cannot
+            check.cells(short, short.cells, start(short), gwrun.SOURCE)  # or BadInput says which cannot
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import gwrun
 from tracecase import PHASES, load, timelines
 
 SMALL = ("--data", "synthetic:samples=600,features=64,classes=5,seed=1", "--layers", "48,32",
-         "--epochs", 2, "--batch", 54)
+         "--epochs", 2, "--batch", 108)
 RUNS = {
     "blocking": ("--comm", "allreduce"),
     "poll": ("--comm", "iallreduce:bucket=4K,progress=poll", "--update", "lazy"),
@@ -83,13 +83,13 @@ class Written(unittest.TestCase):
         done = check(os.path.join(out, "trace.json"))
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertIn(f"valid: {ranks} rank", done.stdout)
-        self.assertIn(f"sums equal {20 * ranks} rows", done.stdout)
+        self.assertIn(f"sums equal {10 * ranks} rows", done.stdout)
         lines = timelines(load(out, parse_float=decimal.Decimal))
         self.assertEqual(sorted(lines), list(range(ranks)))
         for line in lines.values():
             self.assertTrue(line.nested())
             self.assertEqual([a["step"] for _, _, _, a in line.slices["batch"]],
-                             list(range(1, 21)))
+                             list(range(1, 11)))
             self.assertEqual(len(line.slices["between"]), 2)
             codec = [s[:3] for s in line.slices["phase"] if s[2] in ("encode", "decode")]
             self.assertEqual([s[:3] for s in line.slices["codec"]], codec)
@@ -102,7 +102,7 @@ class Written(unittest.TestCase):
         for ranks in (1, 2, 3):
             with self.subTest(ranks=ranks):
                 for line in self.one(ranks, "blocking").values():
-                    self.assertEqual(len(line.slices["wait"]), 20)  # each blocks
+                    self.assertEqual(len(line.slices["wait"]), 10)  # each blocks
                     for phase in line.sums().values():
                         self.assertEqual(phase["inflight"], 0)
 
