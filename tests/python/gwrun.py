@@ -48,10 +48,7 @@ def by_open_mpi():
 
 
 def command(ranks, *words):
-    """More ranks than cores share one where they give it away (tests/one_core): they take half as long."""
-    shares = ranks > os.cpu_count() and "libyield" in os.environ.get("LD_PRELOAD", "")
-    place = [os.path.join(SOURCE, "tests/one_core")] if shares else []
-    return [*place, MPIEXEC, "-n", str(ranks), GRADWIRE, *map(str, words)]
+    return [MPIEXEC, "-n", str(ranks), GRADWIRE, *map(str, words)]
 
 
 def run(ranks, *words, timeout=HANG_S, **more):
