@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/mem.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -14,6 +15,8 @@ typedef struct state_head {
     uint32_t words, tensors;
     int32_t rank, ranks;
 } state_head;
+
+#define MOST_STEPS ((int64_t)1 << 53) /* which figures, being doubles, can count */
 
 static const char magic[8] = "GWSTATE";
 
@@ -31,9 +34,15 @@ static uint32_t state_sum(const void *bytes, size_t n) {
     return (uint32_t)crc32_z(crc32_z(0, NULL, 0), bytes, n);
 }
 
+static gw_err state_refuse(const char *why) {
+    return gw_fail(GW_ERR_INPUT, "gradwire_load: %s", why);
+}
+
 static gw_err state_fields(gradwire *g, gw_io *io) {
     int64_t at[2] = {g->step, g->epoch};
     GW_TRY(gw_io_alike(io, "steps", at, sizeof at));
+    if (at[0] < 0 || at[0] > MOST_STEPS || at[1] < 1 || at[1] >= INT_MAX)
+        return state_refuse("the state counts steps or epochs that no run has");
     GW_TRY(gw_session_state(g->session, io));
     g->step = at[0];
     g->epoch = (int)at[1];
@@ -94,10 +103,6 @@ int gradwire_save(gradwire *g, void **bytes, size_t *n) {
 }
 
 /* ---- in ---- */
-
-static gw_err state_refuse(const char *why) {
-    return gw_fail(GW_ERR_INPUT, "gradwire_load: %s", why);
-}
 
 static gw_err state_check(const gradwire *g, const unsigned char *blob, size_t n) {
     state_head head, own;
