@@ -1,10 +1,14 @@
 #include "comm/mix.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "comm/lane_parts.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define RULES "layerN=CODEC, PATTERN=CODEC (names of tensors) or min_bytes=BYTES"
 
 /* ---- reading a spec ---- */
 
@@ -24,27 +28,35 @@ static gw_err mix_add(gw_mix *mix, const gw_spec *spec, int layer) {
     return GW_OK;
 }
 
-static gw_err mix_layer(gw_mix *mix, const gw_spec *rule) {
-    char *end;
-    const char *number = rule->key + strlen("layer");
-    long layer = strtol(number, &end, 10);
-    if (end == number || *end || layer > 1 << 20)
-        return gw_fail(GW_ERR_USAGE,
-                       "compress: rule '%s': must be layerN=CODEC, N a whole number from 0 on",
-                       rule->text);
+/* N of the key "layerN"; -1: it is no such. */
+static long mix_layer_of(const char *key) {
+    size_t name = strlen("layer"), digits;
+    if (strncmp(key, "layer", name) != 0)
+        return -1;
+    digits = strspn(key + name, "0123456789");
+    return digits > 0 && digits < 8 && !key[name + digits] ? strtol(key + name, NULL, 10) : -1;
+}
+
+static gw_err mix_layer(gw_mix *mix, const gw_spec *rule, long layer) {
     for (int i = 1; i < mix->n; i++)
         if (mix->layer[i] == layer)
             return gw_fail(GW_ERR_USAGE, "compress: two rules for layer %ld", layer);
     return mix_add(mix, rule->parts, (int)layer);
 }
 
-static gw_err mix_rule(gw_mix *mix, const gw_spec *rule) {
+/* A misspelt key is taken for a name: so the line names all that it could be. */
+static gw_err mix_pattern(gw_mix *mix, const gw_spec *rule) {
+    char why[512];
+    mix->pattern[mix->n] = rule->key;
+    gw_err e = mix_add(mix, rule->parts, -1);
+    if (e != GW_ERR_USAGE)
+        return e;
+    gw_text_copy(why, sizeof why, gw_err_text());
+    return gw_fail(e, "compress: rule '%s': must be " RULES ": %s", rule->text, why);
+}
+
+static gw_err mix_min_bytes(gw_mix *mix, const gw_spec *rule) {
     gw_args *args;
-    if (!rule->key)
-        return gw_fail(GW_ERR_USAGE, "compress: rule '%s': must be layerN=CODEC or min_bytes=BYTES",
-                       rule->text);
-    if (strncmp(rule->key, "layer", strlen("layer")) == 0)
-        return mix_layer(mix, rule);
     GW_TRY(gw_args_new(&args, rule_opts));
     gw_err e = gw_args_set(args, "compress rule", rule->key, rule->parts->text);
     mix->min_bytes = gw_args_bytes(args, "min_bytes");
@@ -54,6 +66,15 @@ static gw_err mix_rule(gw_mix *mix, const gw_spec *rule) {
         return gw_fail(GW_ERR_USAGE, "compress: min_bytes is given twice");
     mix->exact = mix->n;
     return mix_add(mix, &gw_codec_exact, -1);
+}
+
+static gw_err mix_rule(gw_mix *mix, const gw_spec *rule) {
+    if (!rule->key)
+        return gw_fail(GW_ERR_USAGE, "compress: rule '%s': must be " RULES, rule->text);
+    long layer = mix_layer_of(rule->key);
+    if (layer >= 0)
+        return mix_layer(mix, rule, layer);
+    return strcmp(rule->key, "min_bytes") == 0 ? mix_min_bytes(mix, rule) : mix_pattern(mix, rule);
 }
 
 gw_err gw_mix_open(gw_mix *out, const gw_spec *spec, bool framed) {
@@ -103,9 +124,10 @@ void gw_mix_close(gw_mix *mix) {
 
 /* ---- on a lane ---- */
 
-static gw_err mix_check_layers(const gw_mix *mix, int layers, const gw_tensor *tensors,
-                               int n_tensors) {
-    int last = layers > 0 ? layers - 1 : n_tensors > 0 ? tensors[n_tensors - 1].layer : -1;
+static gw_err mix_check_layers(const gw_mix *mix, const gw_mix_model *m) {
+    int last = m->layers > 0      ? m->layers - 1
+               : m->n_tensors > 0 ? m->tensors[m->n_tensors - 1].layer
+                                  : -1;
     for (int i = 1; i < mix->n; i++)
         if (mix->layer[i] > last)
             return gw_fail(GW_ERR_USAGE,
@@ -114,35 +136,83 @@ static gw_err mix_check_layers(const gw_mix *mix, int layers, const gw_tensor *t
     return GW_OK;
 }
 
-/* Index of the codec for a tensor. */
-static int mix_choice(const gw_mix *mix, const gw_tensor *tensor) {
+static bool mix_matches(const char *pattern, const char *name) {
+    return fnmatch(pattern, name, 0) == 0;
+}
+
+/* The first names, as far as there is room. */
+static void mix_list_names(const gw_mix_model *m, char *out, size_t room) {
+    enum { MOST = 6 };
+    char name[64];
+    int n = m->n_tensors < MOST ? m->n_tensors : MOST;
+    *out = '\0';
+    for (int t = 0; t < n; t++) {
+        size_t at = strlen(out);
+        gw_text_plain(name, sizeof name, m->names[t]);
+        snprintf(out + at, room - at, "%s%s", at ? ", " : "", name);
+    }
+    if (n < m->n_tensors)
+        snprintf(out + strlen(out), room - strlen(out), ", .. (%d in all)", m->n_tensors);
+}
+
+static gw_err mix_check_pattern(const char *pattern, const gw_mix_model *m) {
+    char names[480];
+    if (!m->names || m->layers > 0)
+        return gw_fail(GW_ERR_USAGE,
+                       "compress: rule for '%s': this model's tensors have no names: must be "
+                       "layerN=CODEC or min_bytes=BYTES",
+                       pattern);
+    for (int t = 0; t < m->n_tensors; t++)
+        if (mix_matches(pattern, m->names[t]))
+            return GW_OK;
+    mix_list_names(m, names, sizeof names);
+    return gw_fail(GW_ERR_USAGE, "compress: rule for '%s': no tensor has such a name: there are %s",
+                   pattern, names);
+}
+
+static gw_err mix_check(const gw_mix *mix, const gw_mix_model *m) {
+    GW_TRY(mix_check_layers(mix, m));
     for (int i = 1; i < mix->n; i++)
-        if (mix->layer[i] == tensor->layer)
+        if (mix->pattern[i])
+            GW_TRY(mix_check_pattern(mix->pattern[i], m));
+    return GW_OK;
+}
+
+static bool mix_fits(const gw_mix *mix, int i, const gw_mix_model *m, int t) {
+    return mix->pattern[i] ? mix_matches(mix->pattern[i], m->names[t])
+                           : mix->layer[i] == m->tensors[t].layer;
+}
+
+/* Index of the codec for tensor t. */
+static int mix_choice(const gw_mix *mix, const gw_mix_model *m, int t) {
+    for (int i = 1; i < mix->n; i++)
+        if (mix_fits(mix, i, m, t))
             return i;
-    bool small = tensor->span.n * sizeof(float) < mix->min_bytes;
+    bool small = m->tensors[t].span.n * sizeof(float) < mix->min_bytes;
     return small && mix->exact >= 0 ? mix->exact : 0;
 }
 
 /* Runs of neighbouring tensors with one codec each. */
-static int mix_cut(const gw_mix *mix, const gw_lane *by_codec[], const gw_tensor *tensors, int n,
+static int mix_cut(const gw_mix *mix, const gw_lane *by_codec[], const gw_mix_model *m,
                    gw_lane_run *runs) {
     int count = 0, last = -1;
-    for (int t = 0; t < n; t++) {
-        int i = mix_choice(mix, &tensors[t]);
+    for (int t = 0; t < m->n_tensors; t++) {
+        int i = mix_choice(mix, m, t);
+        gw_span span = m->tensors[t].span;
         if (i == last)
-            runs[count - 1].span.n += tensors[t].span.n;
+            runs[count - 1].span.n += span.n;
         else
-            runs[count++] = (gw_lane_run){tensors[t].span, (gw_lane *)by_codec[i], &mix->algo[i]};
+            runs[count++] = (gw_lane_run){span, (gw_lane *)by_codec[i], &mix->algo[i]};
         last = i;
     }
     return count;
 }
 
-gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, int layers, const gw_tensor *tensors,
-                    int n_tensors, const bool *feedback) {
+gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_mix_model *model,
+                    const bool *feedback) {
     if (mix->n == 1)
         return GW_OK;
-    GW_TRY(mix_check_layers(mix, layers, tensors, n_tensors)); /* the same on all ranks */
+    GW_TRY(mix_check(mix, model)); /* the same on all ranks */
     const gw_lane *by_codec[GW_MIX_CODECS] = {lane};
     for (int i = 1; i < mix->n; i++) {
         gw_lane *other;
@@ -151,10 +221,10 @@ gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, int layers, const gw_tenso
         by_codec[i] = other;
     }
     gw_lane_run *runs = NULL;
-    gw_err e = gw_alloc(&runs, (size_t)n_tensors, sizeof *runs);
+    gw_err e = gw_alloc(&runs, (size_t)model->n_tensors, sizeof *runs);
     GW_THEN(e, gw_lane_attach(lane, runs, runs, free));
     GW_TRY(gw_agree(lane->comm, e));
-    lane->n_runs = mix_cut(mix, by_codec, tensors, n_tensors, runs);
+    lane->n_runs = mix_cut(mix, by_codec, model, runs);
     lane->runs = runs;
     return GW_OK;
 }

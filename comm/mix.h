@@ -1,12 +1,15 @@
 /** Which codec, over which algorithm, for which tensor of the model.
  *
  *  A mix is a list (base/spec.h): a codec, which is for all tensors, and rules:
- *      topk:ratio=0.01;layer2=none;min_bytes=4K
+ *      topk:ratio=0.01;layer2=none;*.bias=none;min_bytes=4K
  *  layerN=CODEC     the tensors of layer N (0: the one next to the input)
+ *  PATTERN=CODEC    the tensors whose names match, as a shell's file names do (fnmatch): in a
+ *                   program that names them
  *  min_bytes=BYTES  tensors of fewer bytes of floats go exact: biases, whose few values matter more
  *                   than their bytes (Lin et al., "Deep gradient compression", ICLR 2018)
- *  A rule for a layer comes before min_bytes. algo=auto is refused: what it chooses for one codec
- *  may hold up the collectives of another, which then start in different orders on the ranks. */
+ *  Of layers and patterns the first that fits holds; min_bytes comes last. algo=auto is refused:
+ *  what it chooses for one codec may hold up the collectives of another, which then start in
+ *  different orders on the ranks. */
 #ifndef GW_COMM_MIX_H
 #define GW_COMM_MIX_H
 
@@ -18,12 +21,21 @@ typedef struct gw_mix {
     const char *spec; /* what it was opened by, as text */
     int n;            /* codecs in use; the first is for all tensors without a rule */
     gw_codec codec[GW_MIX_CODECS];
-    gw_algo algo[GW_MIX_CODECS]; /* that carries the codec of this index */
-    int layer[GW_MIX_CODECS];    /* that the codec is for; -1: no layer of its own */
-    int exact;                   /* index of the codec for small tensors; -1: no such rule */
+    gw_algo algo[GW_MIX_CODECS];        /* that carries the codec of this index */
+    int layer[GW_MIX_CODECS];           /* that the codec is for; -1: no layer of its own */
+    const char *pattern[GW_MIX_CODECS]; /* of the names that it is for; NULL: none */
+    int exact;                          /* index of the codec for small tensors; -1: no such rule */
     size_t min_bytes;
     bool framed; /* all of them write frames */
 } gw_mix;
+
+/** What a mix is applied to. */
+typedef struct gw_mix_model {
+    const gw_tensor *tensors;
+    int n_tensors;
+    int layers; /* of the whole model, of which these may be a part; 0: they are all */
+    const char *const *names; /* of the tensors, if they are all; NULL: they have none */
+} gw_mix_model;
 
 /** Open the codecs of `spec`, a list, which is kept; of `auto`, which leaves the choice to
  *  select/chooser.h, none: n is 0. `framed`: see gw_codec_frame. No communication. GW_ERR_USAGE,
@@ -37,10 +49,9 @@ void gw_mix_close(gw_mix *mix);
 
 /** Collective: let `lane`, which carries the first codec, know of the others: the arena is cut into
  *  runs of tensors with one codec each, and each further codec gets a lane of its own, closed with
- *  this one. feedback[i]: codec i keeps a residual. `layers`: of the whole model, of which the
- *  tensors may be a part; 0: these are all. GW_ERR_USAGE: a rule for a layer that the model
- *  lacks. */
-gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, int layers, const gw_tensor *tensors,
-                    int n_tensors, const bool *feedback);
+ *  this one. feedback[i]: codec i keeps a residual. GW_ERR_USAGE: a rule for a layer that the model
+ *  lacks, or a pattern that no name matches. */
+gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_mix_model *model,
+                    const bool *feedback);
 
 #endif

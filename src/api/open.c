@@ -45,13 +45,24 @@ static gw_err open_compare_tensors(const gradwire *g) {
     return GW_OK;
 }
 
+/* Of the tensors, in their order; the names stay the handle's. */
+static gw_err open_names(const gradwire *g, const char ***names) {
+    GW_TRY(gw_alloc(names, (size_t)g->n_tensors, sizeof **names));
+    for (int t = 0; t < g->n_tensors; t++)
+        (*names)[t] = g->tensor[t].name;
+    return GW_OK;
+}
+
 static gw_err open_session(gradwire *g) {
+    const char **names = NULL;
+    GW_TRY(gw_agree(g->comm, open_names(g, &names)));
     const gw_words *w = &g->words;
     gw_session_setup setup = {.n = g->n,
                               .layers = g->group,
                               .n_layers = g->groups,
                               .tensors = g->layout,
                               .n_tensors = g->n_tensors,
+                              .names = names,
                               .by_layer = w->lazy,
                               .adds = true,
                               .correction = (float)w->momentum,
@@ -60,7 +71,9 @@ static gw_err open_session(gradwire *g) {
     if (g->inside)
         gw_told_to_session(&g->told, &setup);
     g->opened = true;
-    GW_TRY(gw_session_open(g->session, g->comm, &setup));
+    gw_err e = gw_session_open(g->session, g->comm, &setup);
+    free(names);
+    GW_TRY(e);
     g->publishes = g->session->strategy.ops->traits & GW_STRATEGY_PARAMS && !g->inside;
     return gw_agree(g->comm, gw_layout_own(g));
 }

@@ -44,6 +44,13 @@ static char *spec_plus(char *at) {
     }
 }
 
+/* Length of the key of "key=chain"; 0: it is no rule. An entry with arguments has a colon before
+ * its first '=', and a path a slash. */
+static size_t spec_key(const char *text) {
+    size_t n = strcspn(text, "=:;,+()/");
+    return text[n] == '=' ? n : 0;
+}
+
 /* "name[:argument=value,..]", which is cut. */
 static gw_err spec_entry(gw_spec *s, char *cut) {
     char *at = strchr(cut, ':');
@@ -72,14 +79,14 @@ static gw_err spec_entry(gw_spec *s, char *cut) {
 }
 
 static gw_err spec_read(gw_spec **out, const spec_reader *r, const char *text, spec_level level) {
-    size_t size = strlen(text) + 1, key = level == SPEC_ITEM ? strspn(text, spec_letters) : 0;
+    size_t size = strlen(text) + 1, key = level == SPEC_ITEM ? spec_key(text) : 0;
     bool list = level == SPEC_LIST;
     gw_spec *s = NULL;
     GW_TRY(gw_alloc(&s, 1, sizeof *s + 2 * size));
     char *cut = memcpy((char *)(s + 1) + size, text, size);
     s->name = s->text = memcpy(s + 1, text, size);
     *out = s;
-    if (key > 0 && cut[key] == '=') {
+    if (key > 0) {
         cut[key] = '\0';
         s->key = cut;
         return spec_read(&s->parts, r, spec_bare(cut + key + 1), SPEC_CHAIN);

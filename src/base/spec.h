@@ -2,7 +2,7 @@
  *  makes a tree of the text, and the tree is passed on; nobody else looks for separators:
  *
  *    list   item ; item ..       or item , item .. where a caller allows that
- *    item   key = chain          a rule, such as layer1=none; or just a chain
+ *    item   key = chain          a rule, such as layer1=none or *.bias=none; or just a chain
  *    chain  entry + entry ..     qsgd:bits=4+zlib
  *    entry  name : argument = value , argument = value ..
  *

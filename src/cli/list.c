@@ -139,7 +139,8 @@ static gw_err list_print_text(void) {
            "v: chunks; F, I, W: seconds of a microbatch forward, back to the input, and for the\n"
            "weights; B: I + W.\n"
            "A plugin is named by its path. Rules choose codecs for some tensors:\n"
-           "--compress 'topk;layer2=none;min_bytes=4K'.\n");
+           "--compress 'topk;layer2=none;min_bytes=4K'; in programs that name their tensors:\n"
+           "--compress 'topk;*.bias=none'.\n");
     return GW_OK;
 }
 

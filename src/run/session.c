@@ -122,8 +122,8 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
     env->grads->n_tallied = setup->n_layers;
     env->grads->coded = s->coded;
     env->grads->velocity = s->residuals.masks ? s->velocity : NULL; /* what it may clear */
-    GW_TRY(gw_mix_apply(&s->mix, env->grads, setup->model_layers, setup->tensors, setup->n_tensors,
-                        s->residuals.of));
+    gw_mix_model model = {setup->tensors, setup->n_tensors, setup->model_layers, setup->names};
+    GW_TRY(gw_mix_apply(&s->mix, env->grads, &model, s->residuals.of));
     lane.codec = &s->exact;
     lane.apart = lane.feedback = false;
     lane.name = "parameters";

@@ -1,6 +1,7 @@
 /* The contract of the library, through its header: a strategy (argv[2]) with every codec gives the
  * bits of the session that it stands on, eager and lazy, in the caller's memory and in its own.
- * What an exact one hands out is the mean, and a run that was saved continues to the bit. */
+ * What an exact one hands out is the mean, and a run that was saved continues to the bit. A rule by
+ * names is the rule by layers that has the same tensors; of two the first holds. */
 #include "../mpi/check.h"
 #include "../specs.h"
 #include "comm/strategy.h"
@@ -266,6 +267,28 @@ static void try_codec(const char *comm, const char *codec, int *carried) {
     ++*carried;
 }
 
+static void try_names(const char *comm) {
+    static const char *const alike[][2] = {{"qsgd:bits=4;layer1=none", "qsgd:bits=4;t[23]=none"},
+                                           {"qsgd:bits=4;layer0=fp16;min_bytes=64",
+                                            "qsgd:bits=4;t[01]=fp16;layer0=none;min_bytes=64"}};
+    static model by_layer, by_name;
+    bool runs = false;
+    for (int i = 0; i < 2; i++) {
+        setting layers = {.comm = comm, .codec = alike[i][0]}, names = layers;
+        names.codec = alike[i][1];
+        runs = library_run(&layers, &by_layer, false);
+        CHECK(library_run(&names, &by_name, false) == runs, "%s, %s: %s", comm, names.codec,
+              gradwire_error());
+        if (runs)
+            same(&by_layer, &by_name, &names, "layers and names differ");
+    }
+    setting none = {.comm = comm, .codec = "qsgd;t1=fp16;*.bias=none"};
+    CHECK(!library_run(&none, &by_name, false), "%s: a rule for no tensor", comm);
+    CHECK(!runs ||
+              strstr(gradwire_error(), "'*.bias': no tensor has such a name: there are t0, t1"),
+          "%s", gradwire_error());
+}
+
 /* The first batch's result, where the strategy exchanges gradients and nothing is lost. */
 static void try_mean(const char *comm) {
     static model m;
@@ -308,6 +331,7 @@ int main(int argc, char **argv) {
     gw_strategy_free(&strategy);
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
         try_codec(comm, (*c)->name, &carried);
+    try_names(comm);
     CHECK(carried > 0, "%s: no codec was carried", comm);
     return 0;
 }

@@ -96,6 +96,7 @@ class CodecStats(unittest.TestCase):
                     (("--compress", "qsgd;layer7=none"), "layers are 0 to 2"),
                     (("--compress", "qsgd;layer=none"), "layerN=CODEC"),
                     (("--compress", "qsgd;layer1=none;layer1=fp16"), "two rules for layer 1"),
+                    (("--compress", "qsgd;*.bias=none"), "tensors have no names"),
                     (("--compress", "qsgd;min_byte=4K"), "min_bytes"),
                     (("--compress", "qsgd;layer0=qsdg"), "did you mean 'qsgd'"),
                     (("--comm", "sharded", "--compress", "qsgd;layer0=none"), "use one codec"),

@@ -151,6 +151,7 @@ class Replay(unittest.TestCase):
     def test_words_refused(self):
         for words, why in ((["--comm", "nonesuch"], "unknown strategy 'nonesuch'"),
                            (["--compress", "auto"], "name a codec"), (["--speed", "0"], "speed=0"),
+                           (["--compress", "qsgd;*.bais=none"], "no tensor has such a name: there are a.weight, a.bias"),
                            (["--nonesuch"], "unknown option"), ([self.path], "2 profiles: give one"),
                            (["--check", "--comm", "powersgd", "--compress", "fp16"], "strategy powersgd")):
             with self.subTest(why=why):
@@ -158,6 +159,13 @@ class Replay(unittest.TestCase):
         done = gwrun.run(1, "replay", self.path)
         self.assertEqual(done.returncode, 2)
         self.assertIn("--out DIR is needed", done.stderr)
+
+    def test_rules_by_name(self):
+        """Exact biases take 40 floats more bytes on each of two ranks; both ways name the same tensors."""
+        sent = {words: self.replay("--compress", words, "--steps", "2", "--speed", "100")[0]["results"]["wire_bytes"]
+                for words in ("fp16", "fp16;*.bias=none", "none;?.weight=fp16")}
+        self.assertEqual(sent["fp16;*.bias=none"], sent["none;?.weight=fp16"])
+        self.assertEqual(sent["fp16;*.bias=none"] - sent["fp16"], 2 * 2 * 40 * 2)
 
     def test_check(self):
         done = self.call("--check", "--trace", "--comm", "sharded")

@@ -118,7 +118,8 @@ class Session(unittest.TestCase):
                         "sparse": "makes sparse gradients", "frozen": "no parameter that requires",
                         "channels": "channels_last is not", "ps": "--comm ps does not hand out",
                         "sharded": "--comm sharded does", "local": "--comm local does",
-                        "gossip": "--comm gossip does", "words": "nosuch", "join": "join() is not",
+                        "gossip": "--comm gossip does", "words": "nosuch", "names": "'*.bias': no tensor has such a name: there are weight, bias",
+                        "join": "join() is not",
                         "nested": "the one before it has not ended",
                         "no exchange": "no backward pass exchanged",
                         "open batch": "end the batch"}.items():

@@ -259,6 +259,7 @@ def case_refusals():
     for name in ("ps", "sharded", "local", "gossip"):
         found[name] = refusal(hook, torch.nn.Linear(4, 4), f"--comm {name}")
     found["words"] = refusal(hook, torch.nn.Linear(4, 4), "--comm nosuch")
+    found["names"] = refusal(hook, torch.nn.Linear(4, 4), "--compress 'qsgd;weight=none;*.bias=none'")
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1)
     net = DistributedDataParallel(linear)
     with gradwire.torch.hook(net, optimizer) as run, net.join():

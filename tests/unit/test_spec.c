@@ -25,8 +25,8 @@ static void is_arg(const gw_spec *s, int i, const char *name, const char *value)
 
 static void test_mix(void **state) {
     (void)state;
-    gw_spec *list =
-        parse("qsgd:bits=4,bucket=512+zlib;layer2=(topk:ratio=(+0.1));min_bytes=4K", GW_SPEC_LIST);
+    gw_spec *list = parse("qsgd:bits=4,bucket=512+zlib;layer2=(topk:ratio=(+0.1));h.[0-9].B*=none",
+                          GW_SPEC_LIST);
     const gw_spec *first = list->parts, *rule = first->next, *last = rule->next;
     assert_string_equal(first->text, "qsgd:bits=4,bucket=512+zlib");
     assert_string_equal(first->parts->name, "qsgd");
@@ -38,9 +38,19 @@ static void test_mix(void **state) {
     assert_string_equal(rule->name, rule->text); /* where an entry is wanted, it is none */
     assert_string_equal(rule->parts->name, "topk");
     is_arg(rule->parts, 0, "ratio", "+0.1");
-    assert_string_equal(last->key, "min_bytes");
-    assert_string_equal(last->parts->text, "4K");
+    assert_string_equal(last->key, "h.[0-9].B*");
+    assert_string_equal(last->parts->text, "none");
     assert_null(last->next);
+    gw_spec_free(list);
+}
+
+/* What only looks like a rule: the path of a plugin, and an argument. */
+static void test_no_rules(void **state) {
+    (void)state;
+    gw_spec *list = parse("./a=b.so:x=1;qsgd:bits=4", GW_SPEC_LIST);
+    assert_null(list->parts->key);
+    is_arg(list->parts, 0, "x", "1");
+    assert_null(list->parts->next->key);
     gw_spec_free(list);
 }
 
@@ -118,8 +128,9 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mix), cmocka_unit_test(test_commas),
-                                       cmocka_unit_test(test_chain), cmocka_unit_test(test_nested),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mix),    cmocka_unit_test(test_no_rules),
+        cmocka_unit_test(test_commas), cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_nested), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
