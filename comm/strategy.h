@@ -37,7 +37,8 @@ typedef struct gw_pace {
 
 /** What the session lends a strategy for its life; all of it stays the session's. */
 typedef struct gw_env {
-    float *param, *grad; /* the two arenas; at open: initial parameters, zeros */
+    float *param, *grad; /* the two arenas; at open: initial parameters, zeros. Without
+                            GW_STRATEGY_PARAMS param may be NULL */
     float *momentum;     /* the optimizer's, n floats; NULL: it has none */
     size_t n;            /* floats in each */
     const gw_span *layers;

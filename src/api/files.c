@@ -125,6 +125,8 @@ static gw_err files_compare(gradwire *g, uint32_t *hash) {
     double from_s = gw_ledger_now();
     gw_layout_take_params(g, (gw_span){0, g->n});
     gw_replicas replicas = {.params = g->session->env.param,
+                            .sum = gw_layout_group_sum,
+                            .ctx = g,
                             .layers = g->group,
                             .n_layers = g->groups,
                             .step = g->step,

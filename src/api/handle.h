@@ -167,7 +167,10 @@ gw_err gw_layout_own(gradwire *g);
 gw_err gw_layout_share(gradwire *g);
 void gw_layout_free(gradwire *g);
 
-/** Parameters of the caller's within `s` to the arena, and back. */
+/** The CRC-32 of a group's parameters, where all of them are the caller's. */
+uint32_t gw_layout_group_sum(const void *handle, int group);
+
+/** Parameters of the caller's within `s` to the arena, if there is one, and back. */
 void gw_layout_take_params(gradwire *g, gw_span s);
 void gw_layout_give_params(gradwire *g, gw_span s);
 

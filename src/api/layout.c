@@ -101,11 +101,19 @@ gw_err gw_layout_share(gradwire *g) {
     return GW_OK;
 }
 
+uint32_t gw_layout_group_sum(const void *handle, int group) {
+    const gradwire *g = handle;
+    uLong sum = 0;
+    for (int t = g->first[group]; t < g->first[group + 1]; t++)
+        sum = crc32_z(sum, (const Bytef *)g->tensor[t].param, g->tensor[t].span.n * sizeof(float));
+    return (uint32_t)sum;
+}
+
 void gw_layout_take_params(gradwire *g, gw_span s) {
     for (int t = 0; t < g->n_tensors; t++) {
         const gw_handle_tensor *of = &g->tensor[t];
         gw_span part = gw_span_common(s, of->span);
-        if (of->param && part.n > 0)
+        if (g->session->env.param && of->param && part.n > 0)
             memcpy(g->session->env.param + part.off, of->param + (part.off - of->span.off),
                    part.n * sizeof(float));
     }

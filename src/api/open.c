@@ -53,6 +53,14 @@ static gw_err open_names(const gradwire *g, const char ***names) {
     return GW_OK;
 }
 
+/* All parameters lie with the caller. */
+static bool open_keeps(const gradwire *g) {
+    for (int t = 0; t < g->n_tensors; t++)
+        if (!g->tensor[t].param)
+            return false;
+    return true;
+}
+
 static gw_err open_session(gradwire *g) {
     const char **names = NULL;
     GW_TRY(gw_agree(g->comm, open_names(g, &names)));
@@ -64,6 +72,7 @@ static gw_err open_session(gradwire *g) {
                               .n_tensors = g->n_tensors,
                               .names = names,
                               .by_layer = w->lazy,
+                              .keeps = open_keeps(g),
                               .adds = true,
                               .correction = (float)w->momentum,
                               .seed = w->seed,

@@ -97,12 +97,18 @@ static gw_err replicas_gather(const gw_replicas *r, const uint32_t *mine) {
     return e;
 }
 
+static uint32_t replicas_sum(const gw_replicas *r, int l) {
+    gw_span s = r->layers[l];
+    if (!r->params)
+        return r->sum(r->ctx, l);
+    return (uint32_t)crc32_z(0, (const Bytef *)(r->params + s.off), s.n * sizeof(float));
+}
+
 static gw_err replicas_compare(const gw_replicas *r, uint32_t *mine, uint32_t *hash) {
     uLong crc = 0;
     for (int l = 0; l < r->n_layers; l++) {
-        gw_span s = r->layers[l];
-        mine[l] = (uint32_t)crc32_z(0, (const Bytef *)(r->params + s.off), s.n * sizeof(float));
-        crc = crc32_combine(crc, mine[l], (z_off_t)(s.n * sizeof(float)));
+        mine[l] = replicas_sum(r, l);
+        crc = crc32_combine(crc, mine[l], (z_off_t)(r->layers[l].n * sizeof(float)));
     }
     *hash = (uint32_t)crc;
     uint32_t ends[2] = {*hash, ~*hash}; /* least and greatest in one: the complement turns them */

@@ -9,7 +9,9 @@
 #include <stdint.h>
 
 typedef struct gw_replicas {
-    const float *params;
+    const float *params; /* NULL: they lie elsewhere, and `sum` has the CRC-32 of layer l */
+    uint32_t (*sum)(const void *ctx, int l);
+    const void *ctx;
     const gw_span *layers; /* which tile them, in order */
     int n_layers;
     const int *number; /* of the layers in the whole model, for the message; NULL: these are all */

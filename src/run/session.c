@@ -131,6 +131,8 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
     env->params->tallied = setup->layers; /* `coded` being NULL, to name them only */
     env->params->n_tallied = setup->n_layers;
     GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
+    if (setup->keeps && !(s->strategy.ops->traits & GW_STRATEGY_PARAMS))
+        return GW_OK;
     return gw_lane_floats(env->params, setup->n, &env->param);
 }
 

@@ -77,12 +77,13 @@ typedef struct gw_session_setup {
     const char *const *names; /* of the tensors; NULL: they have none */
     int model_layers;         /* of the whole model, of which these are a part; 0: all */
     bool by_layer;            /* lazy: finish and publish come a layer at a time */
-    bool adds;                /* the caller asks gw_session_sums where gradients go */
-    bool lists;               /* gw_update may list what it touches (gw_optimizer_lists) */
-    const float *params;      /* initial values, copied; NULL: zeros */
-    float *momentum;          /* the optimizer's, or NULL; must outlive the session's use */
-    gw_pace pace;             /* zeros: not known */
-    float correction;         /* momentum for a session that corrects, in [0, 1) */
+    bool keeps; /* the caller has the parameters: env.param is NULL, if the strategy leaves it */
+    bool adds;  /* the caller asks gw_session_sums where gradients go */
+    bool lists; /* gw_update may list what it touches (gw_optimizer_lists) */
+    const float *params; /* initial values, copied; NULL: zeros */
+    float *momentum;     /* the optimizer's, or NULL; must outlive the session's use */
+    gw_pace pace;        /* zeros: not known */
+    float correction;    /* momentum for a session that corrects, in [0, 1) */
     uint64_t seed;
     bool yield; /* the node runs more threads than cores */
     bool undo;  /* keep what gw_session_undo needs */

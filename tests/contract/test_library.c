@@ -8,6 +8,7 @@
 
 #include <gradwire.h>
 #include <math.h>
+#include <unistd.h>
 
 enum { TENSORS = 4, GROUPS = 2, STEPS = 6, CUT = 3 };
 static const size_t sizes[TENSORS] = {96, 12, 60, 5}, rows[TENSORS] = {8, 0, 12, 0};
@@ -319,6 +320,45 @@ static void try_mean(const char *comm) {
     ok(gradwire_close(g));
 }
 
+/* ---- memory ---- */
+
+/* Resident bytes of this process. */
+static double resident(void) {
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    CHECK(f && fscanf(f, "%*s %ld", &pages) == 1, "/proc/self/statm");
+    fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* What an open handle of one tensor takes, with its parameters written. */
+static double handle_takes(const char *comm, size_t n, float *param) {
+    char words[256];
+    gradwire *g;
+    double before = resident();
+    snprintf(words, sizeof words, "--comm '%s' --profile off", comm);
+    ok(gradwire_new(&g, -1, words));
+    ok(gradwire_tensor(g, "t", 0, n, 0, param));
+    ok(gradwire_open(g));
+    if (!param)
+        memset(gradwire_memory(g, 0, GRADWIRE_PARAM), 1, n * sizeof *param);
+    double takes = resident() - before;
+    ok(gradwire_close(g));
+    return takes;
+}
+
+/* Parameters of the caller's have no memory in the library, if the strategy leaves them. */
+static void try_memory(const char *comm, bool writes) {
+    const size_t n = (size_t)10 << 20, bytes = n * sizeof(float); /* more than malloc keeps */
+    float *param = malloc(bytes);
+    CHECK(param != NULL, "memory");
+    memset(param, 1, bytes);
+    double saved = handle_takes(comm, n, NULL) - handle_takes(comm, n, param);
+    CHECK((saved > 0.5 * (double)bytes) == !writes, "%s: the caller's memory saves %g of %zu bytes",
+          comm, saved, bytes);
+    free(param);
+}
+
 int main(int argc, char **argv) {
     CHECK(gradwire_start(NULL, &rank, &ranks) == 0, "%s", gradwire_error());
     CHECK(check_ranks(argc, argv) == ranks, "ranks");
@@ -328,6 +368,8 @@ int main(int argc, char **argv) {
     CHECK_OK(find_strategy(&strategy, comm));
     if (strategy.ops->traits & GW_STRATEGY_EXACT && strcmp(comm, "sparse") != 0)
         try_mean(comm);
+    if (strcmp(comm, "sparse") != 0) /* it carries no exact codec */
+        try_memory(comm, strategy.ops->traits & GW_STRATEGY_PARAMS);
     gw_strategy_free(&strategy);
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
         try_codec(comm, (*c)->name, &carried);
