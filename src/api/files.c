@@ -1,5 +1,6 @@
 /* The run's folder and the ledger: what is recorded of each batch, and of all of them. */
 #include "api/handle.h"
+#include "base/nap.h"
 #include "base/text.h"
 #include "folder/report.h"
 #include "folder/runfolder.h"
@@ -161,6 +162,7 @@ gw_err gw_files_end(gradwire *g, double loss) {
                             .samples = g->samples,
                             .loss_sum = loss * g->samples,
                             .logical_bytes = g->session->logical_bytes - g->logical,
+                            .slept = !gw_nap_computes(),
                             .counts = gw_batch_no_counts,
                             .split = gw_batch_no_split};
     gw_ledger_end(&parts.cost);

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdbool.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -31,6 +30,16 @@ void gw_nap_in_time(double due_s, double *wake_s) {
     gw_nap_until(until);
     bool late = gw_nap_now() > due_s;
     *wake_s = fmin(MOST_WAKE_S, fmax(0, *wake_s + (late ? WAKE_UP_S : -WAKE_DOWN_S)));
+}
+
+static bool nap_instead;
+
+void gw_nap_instead(void) {
+    nap_instead = true;
+}
+
+bool gw_nap_computes(void) {
+    return !nap_instead;
 }
 
 void gw_nap_lightly(void) {

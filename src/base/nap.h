@@ -3,6 +3,8 @@
 #ifndef GW_BASE_NAP_H
 #define GW_BASE_NAP_H
 
+#include <stdbool.h>
+
 double gw_nap_now(void);
 
 /** Sleep until `due_s`; the kernel wakes the thread some tens of microseconds later. */
@@ -16,5 +18,10 @@ void gw_nap_in_time(double due_s, double *wake_s);
 /** Have the kernel delay this thread's wake-ups as little as it can: it may else gather them over
  *  50 microseconds. */
 void gw_nap_lightly(void);
+
+/** From now on this process sleeps where others compute (gradwire replay): to be off the processor
+ *  is no interruption. gw_nap_computes: it does not. */
+void gw_nap_instead(void);
+bool gw_nap_computes(void);
 
 #endif

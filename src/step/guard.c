@@ -154,7 +154,8 @@ gw_err gw_guard_check(const gw_guard *g) {
     if (first.rank < 0)
         return GW_OK;
     gw_fault_text(text, sizeof text, &first);
-    return gw_fail(GW_ERR_DIVERGED, "%s: try a smaller --lr, or --on-nan skip", text);
+    return gw_fail(GW_ERR_DIVERGED, "%s: try a smaller --lr%s", text,
+                   g->stops ? "" : ", or --on-nan skip");
 }
 
 gw_err gw_guard_params(const float *params, const gw_span *layers, int n_layers, const int *number,

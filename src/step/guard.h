@@ -34,6 +34,7 @@ typedef struct gw_guard {
     MPI_Comm comm;
     int rank;
     bool skip;     /* else stop */
+    bool stops;    /* it can do nothing else */
     bool together; /* all ranks leave out the same steps */
     const gw_span *layers;
     int n_layers;

@@ -114,6 +114,7 @@ class Naive(unittest.TestCase):
             done = gwrun.run(2, "train", *SMALL, *NAIVE, "--lr", "1e6", "--layers", layers)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(f"{what} no longer finite", done.stderr)
+            self.assertNotIn("--on-nan", done.stderr)  # which cannot skip here
 
     def refused(self, ranks, *words):
         done = gwrun.run(ranks, "train", *SMALL, "--out", self.path("refused"), *words)

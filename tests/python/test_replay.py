@@ -68,6 +68,9 @@ class Replay(unittest.TestCase):
                     # a nap that ended late takes from the next; spun ones begin after what was copied
                     self.assertGreater(float(row[column]), seconds / 2 * 0.5)
                 self.assertGreater(float(row["wall_s"]), (FORWARD_S + BACKWARD_S + 0.002) / 2 * 0.98)
+            slept = compute == "sleep"  # to be off the processor is what it is for
+            self.assertEqual([row["interrupted"] == "" for row in rows], [slept] * 10)
+            self.assertEqual(run["results"]["summary"]["interrupted"] is None, slept)
             self.assertEqual((run["program"], run["replay"]["compute"], run["replay"]["speed"]), ("replay", compute, 2))
             self.assertIn("replayed: tiny, 4 tensors, 1540 parameters; batch 8 on a device (a machine)", said)
             self.assertRegex(said, r"\nstep [\d.]+ ms, exposed communication [\d.]+ ms, in flight .* wire bytes a rank\n")

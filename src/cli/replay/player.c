@@ -159,6 +159,8 @@ int gw_player_open(gw_player *p, gradwire *g) {
     size_t n;
     p->g = g;
     gw_nap_lightly();
+    if (p->sleeps)
+        gw_nap_instead();
     TRY(player_memory(p));
     p->moves = strategy && (strcmp(strategy, "local") == 0 || strcmp(strategy, "gossip") == 0);
     for (int i = 0; (more = gradwire_owned(g, i, &t, NULL, &n)) == 1; i++)

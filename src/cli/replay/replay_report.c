@@ -74,8 +74,6 @@ gw_err gw_replay_report(const gw_replay_facts *f, bool tells) {
     if (!run)
         return gw_fail(GW_ERR_INTERNAL, "replay: %s: cannot be read again", path);
     json_t *summary = json_object_get(json_object_get(run, "results"), "summary");
-    if (f->player->sleeps && summary) /* whoever sleeps is off the processor by itself */
-        json_object_set_new(summary, "interrupted", json_null());
     double floor_s = report_floor_s(f, report_number(summary, "wire_bytes"));
     run = gw_json_add(run, "program:s replay:o", "replay", report_json(f, floor_s));
     if (run && tells)
