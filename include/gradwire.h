@@ -184,8 +184,8 @@ int gradwire_load(gradwire *g, const void *bytes, size_t n);
  *  rank. NaN: not known. */
 double gradwire_figure(const gradwire *g, const char *column);
 
-/** "strategy", "algorithm", "codec", "error_feedback", "notes", "mpi", "thread_level", "out",
- *  "version". Valid until close. NULL: no such key. */
+/** "strategy", "algorithm", "codec", "error_feedback", "update", "notes", "mpi", "thread_level",
+ *  "out", "version". Valid until close. NULL: no such key. */
 const char *gradwire_text(const gradwire *g, const char *key);
 
 /** Ends the exchange, completes the run's folder and frees the handle, after an error too. NULL:

@@ -43,7 +43,7 @@ static int tensor_check(gpt *m, const gpt_tensor *t, const uint8_t *text, const 
         for (size_t i = 0; i < t->n; i++) {
             param[i] = (float)(old[i] + far * normal(seed, i));
         }
-        loss[k] = gpt_forward(m, text, at, BATCH);
+        loss[k] = gpt_forward(m, text, at, BATCH, NULL, NULL);
     }
     for (size_t i = 0; i < t->n; i++) {
         param[i] = old[i];
@@ -96,7 +96,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     draw(m);
-    double loss = gpt_forward(m, text, at, BATCH);
+    double loss = gpt_forward(m, text, at, BATCH, NULL, NULL);
     gpt_backward(m, NULL, NULL);
     if (argc > 1) {
         write_all(argv[1], m, text, at, loss);

@@ -1,5 +1,7 @@
 /* Trains the GPT of model.h over MPI through gradwire: each rank takes its share of the batch, hands
- * over a block's gradients as soon as the backward pass has them, and updates the pieces it owns. */
+ * over a block's gradients as soon as the backward pass has them, and updates the pieces it owns:
+ * at the end of a batch, or with --update lazy a group at a time, before the next forward pass reads
+ * it. */
 #include "kernels.h"
 #include "options.h"
 #include "text.h"
@@ -24,8 +26,11 @@ typedef struct job {
     const gpt_tensor *tensors;
     int count;
     float *first, *second; /* AdamW's moments */
-    long updates;
     gradwire *g;
+    int lazy;
+    int owed;    /* the last batch's gradients are on their way */
+    int counted; /* among the updates is this batch's */
+    long step, updates;
     size_t *at; /* where sequences begin */
 } job;
 
@@ -93,6 +98,7 @@ static void connect(job *j) {
               gradwire_tensor(j->g, t->name, t->group, t->n, t->rows, gpt_param(j->model) + t->at));
     }
     check(j, gradwire_open(j->g));
+    j->lazy = !strcmp(gradwire_text(j->g, "update"), "lazy");
 }
 
 /* The backward pass has a group's gradients: from here on they travel. */
@@ -117,16 +123,43 @@ static double rate(const gpt_options *o, long step) {
     return o->rate * (0.1 + 0.45 * (1 + cos(3.141592653589793 * part)));
 }
 
-static void update(job *j, long step) {
+static void update(job *j, int group) {
     int tensor;
     size_t from, n;
-    j->updates++;
+    j->updates += !j->counted;
+    j->counted = 1;
     for (int i = 0; check(j, gradwire_owned(j->g, i, &tensor, &from, &n)); i++) {
         const gpt_tensor *t = &j->tensors[tensor];
         size_t at = t->at + from;
-        gpt_adamw(gpt_param(j->model) + at, gpt_grad(j->model) + at, j->first + at, j->second + at,
-                  n, rate(&j->o, step), t->rows ? 0.1 : 0, j->updates);
+        if (group == GRADWIRE_ALL || group == t->group) {
+            gpt_adamw(gpt_param(j->model) + at, gpt_grad(j->model) + at, j->first + at,
+                      j->second + at, n, rate(&j->o, j->step), t->rows ? 0.1 : 0, j->updates);
+        }
     }
+}
+
+/* The end of a group's exchange, or of all that is owed. */
+static void complete(job *j, int group) {
+    if (check(j, gradwire_finish(j->g, group))) {
+        check(j, gradwire_phase(j->g, GRADWIRE_UPDATE));
+        update(j, group);
+    }
+    check(j, gradwire_updated(j->g, group));
+    check(j, gradwire_await(j->g, group));
+}
+
+static void catch_up(job *j) {
+    if (j->owed) {
+        complete(j, GRADWIRE_ALL);
+    }
+    j->owed = 0;
+}
+
+/* The forward pass is about to read a group. */
+static void group_needed(void *to, int group) {
+    job *j = to;
+    complete(j, group);
+    check(j, gradwire_phase(j->g, GRADWIRE_FORWARD));
 }
 
 static double train_step(job *j, long step) {
@@ -138,14 +171,16 @@ static double train_step(job *j, long step) {
         j->at[i - from] = gpt_text_draw(j->o.seed, number, j->train - (size_t)j->o.shape.context);
     }
     check(j, gradwire_phase(j->g, GRADWIRE_FORWARD));
-    double loss = gpt_forward(j->model, j->text.at, j->at, to - from);
+    double loss =
+        gpt_forward(j->model, j->text.at, j->at, to - from, j->owed ? group_needed : NULL, j);
     check(j, gradwire_phase(j->g, GRADWIRE_BACKWARD));
     gpt_backward(j->model, group_ready, j);
-    if (check(j, gradwire_finish(j->g, GRADWIRE_ALL))) {
-        check(j, gradwire_phase(j->g, GRADWIRE_UPDATE));
-        update(j, step);
+    j->owed = 1;
+    j->counted = 0;
+    j->step = step;
+    if (!j->lazy) {
+        catch_up(j);
     }
-    check(j, gradwire_updated(j->g, GRADWIRE_ALL));
     check(j, gradwire_end(j->g, loss));
     return loss;
 }
@@ -157,13 +192,14 @@ static double validate(job *j) {
     size_t from = count * (size_t)j->rank / (size_t)j->ranks;
     size_t to = count * ((size_t)j->rank + 1) / (size_t)j->ranks;
     double sum = 0;
+    catch_up(j);
     check(j, gradwire_settle(j->g));
     for (size_t i = from; i < to; i += room) {
         size_t n = to - i < room ? to - i : room;
         for (size_t k = 0; k < n; k++) {
             j->at[k] = j->train + (i + k) * context;
         }
-        sum += gpt_forward(j->model, j->text.at, j->at, (int)n) * (double)n;
+        sum += gpt_forward(j->model, j->text.at, j->at, (int)n, NULL, NULL) * (double)n;
     }
     MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     return sum / (double)count;
@@ -199,6 +235,7 @@ static void train(job *j) {
             }
         }
     }
+    catch_up(j);
     qsort(times, (size_t)j->o.steps, sizeof *times, later);
     if (j->rank == 0) {
         printf("%ld steps, %d ranks, median %.2f ms, last loss %.4f\n", j->o.steps, j->ranks,

@@ -300,11 +300,15 @@ static void block_backward(gpt *m, int layer) {
                   weight(m, t + LN1), rows, width);
 }
 
-double gpt_forward(gpt *m, const uint8_t *text, const size_t *at, int batch) {
+double gpt_forward(gpt *m, const uint8_t *text, const size_t *at, int batch,
+                   void (*needs)(void *to, int group), void *to) {
     gpt_shape s = m->shape;
     size_t t = (size_t)s.context, rows = (size_t)batch * t, c = (size_t)s.width;
     m->batch = batch;
     float *stream = s.layers ? m->kept[0].in : m->last;
+    if (needs) {
+        needs(to, 0);
+    }
     for (size_t i = 0; i < (size_t)batch; i++) {
         memcpy(m->input + i * t, text + at[i], t);
         memcpy(m->target + i * t, text + at[i] + 1, t);
@@ -312,7 +316,13 @@ double gpt_forward(gpt *m, const uint8_t *text, const size_t *at, int batch) {
                   s.context, s.width);
     }
     for (int l = 0; l < s.layers; l++) {
+        if (needs) {
+            needs(to, l + 1);
+        }
         block_forward(m, l, l + 1 < s.layers ? m->kept[l + 1].in : m->last);
+    }
+    if (needs) {
+        needs(to, s.layers + 1);
     }
     gpt_norm(m->norm, m->mean, m->rstd, m->last, weight(m, m->count - 2), weight(m, m->count - 1),
              rows, s.width);

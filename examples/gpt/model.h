@@ -38,8 +38,10 @@ float *gpt_param(gpt *m);
 float *gpt_grad(gpt *m);
 
 /** Mean loss in nats of `batch` sequences: for each, `context` characters at text + at[i], whose
- *  targets are the characters one further. */
-double gpt_forward(gpt *m, const uint8_t *text, const size_t *at, int batch);
+ *  targets are the characters one further. Before the parameters of a group are read, `needs` is
+ *  called (NULL: not): from 0 up to layers + 1. */
+double gpt_forward(gpt *m, const uint8_t *text, const size_t *at, int batch,
+                   void (*needs)(void *to, int group), void *to);
 
 /** The gradient of the last gpt_forward, written (not added) to gpt_grad. Whenever the tensors of
  *  a group are final, `done` is called (NULL: not): from layers + 1 down to 0. */

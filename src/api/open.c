@@ -165,6 +165,7 @@ const char *gradwire_text(const gradwire *g, const char *key) {
         {"strategy", s->strategy.ops->head.name},
         {"algorithm", s->mix.algo->ops->head.name},
         {"codec", gw_session_compression(s)},
+        {"update", g->words.lazy ? "lazy" : "eager"},
         {"error_feedback", gw_residuals_any(&s->residuals) ? "on" : "off"},
         {"notes", s->notes ? s->notes : ""},
         {"out", g->words.out ? g->words.out : ""},

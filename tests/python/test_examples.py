@@ -75,6 +75,21 @@ class Gpt(unittest.TestCase):
             for here, there in zip(self.curve(ranks, *words.split()), self.alone):
                 self.assertAlmostEqual(here, there, delta=1e-3, msg=f"{ranks} {words}")
 
+    def test_lazy_is_eager_to_the_bit(self):
+        for words in (["--comm", "iallreduce:bucket=4K"], ["--comm", "delayed"], ["--comm", "ps"]):
+            self.assertEqual(self.curve(2, *words, "--update", "lazy"), self.curve(2, *words), words)
+        for here, there in zip(self.curve(2, "--comm", "sharded", "--update", "lazy"), self.alone):
+            self.assertAlmostEqual(here, there, delta=1e-3)  # other shards, and so another order of sums
+
+    def test_lazy_updates_in_the_next_forward_pass(self):
+        """The first batch updates nothing; the last one's update is in no batch."""
+        folder = os.path.join(self.dir, "lazy")
+        self.curve(2, "--comm", "iallreduce", "--update", "lazy", "--out", folder, "--overwrite")
+        with open(os.path.join(folder, "batches.csv"), encoding="utf-8") as file:
+            updates = [float(row["update_s"]) for row in csv.DictReader(file) if row["rank"] == "0"]
+        after_validation = (0, 30)
+        self.assertEqual([i for i, s in enumerate(updates) if s == 0], list(after_validation))
+
     def test_a_codec_changes_little_but_something(self):
         curve = self.curve(2, "--compress", "qsgd:bits=8")
         self.assertNotEqual(curve, self.alone)
