@@ -193,6 +193,19 @@ class Installed(unittest.TestCase):
         said("cmake", "--build", "build", cwd=folder)
         self.runs("build/client", folder)
 
+    def test_examples_alone(self):
+        """As a project of their own; tiny_dnn, which takes long to compile, is only configured."""
+        folder = os.path.join(self.top, "examples")
+        shutil.copytree(os.path.join(SOURCE, "examples"), folder)
+        told = said("cmake", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+                    f"-DCMAKE_C_COMPILER={gwrun.cached('CMAKE_C_COMPILER')}",
+                    f"-DGW_SANITIZE={gwrun.cached('GW_SANITIZE') or ''}", cwd=folder)
+        gpt = [] if "gpt is left out" in told else ["gpt"]
+        said("cmake", "--build", "build", "--target", "least_squares", *gpt, cwd=folder)
+        self.runs("build/least_squares", folder)
+        for name in gpt:
+            self.assertIn("usage: gpt", said(os.path.join(folder, "build", name), "--help"))
+
     def test_manual_names_every_option(self):
         with open(self.path("share", "man", "man1", "gradwire.1"), encoding="utf-8") as file:
             manual = file.read().replace("\\-", "-").replace("\\e", "\\")
