@@ -34,8 +34,8 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gradwire *g, MPI_Com
                      .guard = {.comm = comm,
                                .rank = rank,
                                .skip = c->nan_skip,
-                                .stops = c->naive.on,
-                                .together = gw_inside_know(g).synchronous,
+                               .stops = c->naive.on,
+                               .together = gw_inside_know(g).synchronous,
                                .layers = layers,
                                .n_layers = n_layers,
                                .number = number}};
