@@ -237,6 +237,7 @@ static gw_err train_read_config(job *j) {
     GW_TRY(gw_chooser_open(&j->choice, session, c, NULL, c->forecast));
     j->teller = (gw_train_teller){.config = c,
                                   .g = j->g,
+                                  .helpers = gw_inside_know(j->g).helpers,
                                   .choice = j->choice,
                                   .quiet = gw_args_flag(a, "quiet"),
                                   .terminal = isatty(STDOUT_FILENO)};

@@ -22,7 +22,7 @@ static const char *tell_feedback_text(const gw_inside_facts *r) {
 
 /* "2 ranks x 1 thread + 1 for progress", "4 ranks (data 2 x pipe 2 x tensor 1) x 1 thread" */
 static void tell_put_place(const gw_train_teller *t, int ranks) {
-    int threads = t->config->threads, helpers = gw_inside_know(t->g).helpers;
+    int threads = t->config->threads, helpers = t->helpers;
     const gw_mesh_shape *mesh = &t->config->parallel.shape;
     int pipe = mesh->size[GW_DIM_PIPE], tensor = mesh->size[GW_DIM_TENSOR];
     printf("%d rank%s", ranks, ranks == 1 ? "" : "s");

@@ -7,6 +7,7 @@
 typedef struct gw_train_teller {
     const gw_train_config *config;
     const gradwire *g;        /* until the run is over */
+    int helpers;              /* threads for progress */
     const gw_chooser *choice; /* NULL: nothing is chosen or predicted */
     bool quiet;               /* errors only, and why a run was stopped */
     bool terminal;            /* one line is written over and over */
