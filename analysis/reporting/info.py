@@ -68,9 +68,11 @@ MOST_IN_TURN = 0.1  # of a step
 
 def exchanges_in_turn(info):
     """Whether ranks that slept instead of computing took turns on the cores for what they did not sleep through: more
-    of them than cores exchange in one machine's memory, or they began that much late."""
+    of them than cores exchange in one machine's memory (for longer than the stages of a pipe wait by their timetable),
+    or they began that much late."""
     step_s, late_s = number(info, "results.summary.wall_s"), number(info, "paced.late_s")
-    exposed_s = number(info, "results.summary.exposed_s")
+    bubbles = [number(info, f"results.{which}.bubble_s") for which in ("summary", "simulated")]
+    exposed_s = number(info, "results.summary.exposed_s") - (0 if math.isnan(sum(bubbles)) else min(bubbles))
     machine = info["machine"]
     share = machine.get("nodes") == 1 and machine["oversubscribed"]
     return late_s > MOST_IN_TURN * step_s or (

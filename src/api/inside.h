@@ -72,8 +72,8 @@ typedef struct gw_inside_setup {
 } gw_inside_setup;
 void gw_inside_tell(gradwire *g, const gw_inside_setup *setup);
 
-/** In a batch, before the backward pass: the exchange begins. Where the pass is to add gradients;
- *  NULL: it writes them to gradwire_memory. */
+/** In a batch, before the backward pass: the exchange begins, unless it has. Where the pass is to
+ *  add gradients; NULL: it writes them to gradwire_memory. */
 gw_err gw_inside_sums(gradwire *g, float **sums);
 
 /** What the last gradwire_finish came to: gradients that still lack the factor `scale`. */

@@ -124,7 +124,8 @@ void gw_told_to_session(const gw_inside_setup *told, gw_session_setup *setup) {
 /* ---- a step ---- */
 
 gw_err gw_inside_sums(gradwire *g, float **sums) {
-    GW_TRY(gw_batch_exchange(g));
+    if (!g->begun)
+        GW_TRY(gw_batch_exchange(g));
     *sums = gw_session_sums(g->session);
     return GW_OK;
 }

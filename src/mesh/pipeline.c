@@ -46,10 +46,11 @@ typedef struct pipeline_step {
 static void pipeline_gather(gw_pipeline *p, const gw_pipeline_job *job, gw_act act) {
     gw_span part = gw_pipeline_part(p, act.micro);
     gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, gw_pipeline_at(p, act));
-    gw_phase_enter(GW_PHASE_DATA);
+    if (!gw_pipeline_enter(p, GW_PHASE_DATA))
+        return;
     gw_dataset_gather(job->set, job->idx + part.off, (int)part.n, gw_model_work(p->model) + to.off,
                       NULL);
-    gw_phase_leave();
+    gw_pipeline_leave(p);
 }
 
 static gw_err pipeline_forward(gw_pipeline *p, pipeline_step *s, gw_act act) {
@@ -58,7 +59,7 @@ static gw_err pipeline_forward(gw_pipeline *p, pipeline_step *s, gw_act act) {
         pipeline_gather(p, job, act);
     GW_TRY(gw_pipeline_forward(p, act, act.micro == 0));
     if (!gw_pipeline_is_top(p, act.chunk))
-        return gw_runner_send(&p->runner, act);
+        return gw_pipeline_send(p, act);
     const uint8_t *labels = p->labels + gw_pipeline_part(p, act.micro).off;
     return gw_pipeline_loss(p, act, labels, 1.0f / (float)job->global, &s->loss, NULL);
 }
@@ -114,6 +115,7 @@ static void pipeline_next(void *step, gw_act act) {
     pipeline_step *s = step;
     gw_hook_act(words[act.kind], s->pipeline->stage, act.chunk, act.micro);
     pipeline_tell(s->pipeline, s, act);
+    gw_pipeline_waits(s->pipeline);
 }
 
 static gw_err pipeline_do(gw_pipeline *p, pipeline_step *s, gw_act act) {
@@ -129,11 +131,17 @@ static gw_err pipeline_do(gw_pipeline *p, pipeline_step *s, gw_act act) {
 
 static gw_err pipeline_act(void *step, gw_act act) {
     pipeline_step *s = step;
+    gw_pipeline *p = s->pipeline;
     gw_action told = {gw_act_letter(act.kind), act.chunk, act.micro};
-    GW_TRY(pipeline_make_way(s->pipeline, act));
-    gw_action_tell(&told, 1);
-    GW_TRY(pipeline_do(s->pipeline, s, act));
-    gw_action_tell(&told, 0);
+    bool tells = p->pacing.mode == GW_PIPELINE_REAL || p->pacing.mode == GW_PIPELINE_SLEPT;
+    GW_TRY(pipeline_make_way(p, act));
+    gw_pipeline_waited(p);
+    if (tells)
+        gw_action_tell(&told, 1);
+    GW_TRY(pipeline_do(p, s, act));
+    if (tells)
+        gw_action_tell(&told, 0);
+    gw_pipeline_waits(p); /* until what it sent has left */
     return GW_OK;
 }
 
@@ -141,6 +149,21 @@ static void pipeline_poll(void *pipeline) {
     gw_pipeline *p = pipeline;
     if (p->failed == GW_OK)
         p->failed = gw_pipeline_poll(p);
+}
+
+/* All actions, with polls between the pieces of products, or of what is slept instead. */
+static gw_err pipeline_run(gw_pipeline *p) {
+    const gw_pipeline_pacing *pacing = &p->pacing;
+    bool alone = pacing->mode == GW_PIPELINE_ALONE;
+    if (alone)
+        p->runner.hops = NULL;
+    if (pacing->mode == GW_PIPELINE_SLEPT)
+        gw_pacer_between(pacing->pacer, pipeline_poll, p);
+    gw_gemm_between(alone ? pacing->piece : pipeline_poll, alone ? pacing->ctx : p);
+    gw_err e = gw_runner_step(&p->runner);
+    gw_gemm_between(NULL, NULL);
+    gw_pipeline_waited(p);
+    return e;
 }
 
 gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum) {
@@ -152,12 +175,11 @@ gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss
     p->runner.act = pipeline_act;
     p->runner.ctx = &s;
     p->failed = GW_OK;
-    gw_phase_enter(GW_PHASE_DATA);
-    gw_dataset_labels(job->set, job->idx, job->local, p->labels);
-    gw_phase_leave();
-    gw_gemm_between(pipeline_poll, p);
-    gw_err e = gw_runner_step(&p->runner);
-    gw_gemm_between(NULL, NULL);
+    if (gw_pipeline_enter(p, GW_PHASE_DATA)) {
+        gw_dataset_labels(job->set, job->idx, job->local, p->labels);
+        gw_pipeline_leave(p);
+    }
+    gw_err e = pipeline_run(p);
     gw_hook_act(NULL, 0, 0, 0);
     *loss_sum = gw_pipeline_counts(p) ? s.loss : 0;
     return e == GW_OK ? p->failed : e;

@@ -10,6 +10,7 @@
 #include "comm/timetable.h"
 #include "config/config.h"
 #include "data/data.h"
+#include "machine/pacer.h"
 #include "run/session.h"
 
 #include <jansson.h>
@@ -81,6 +82,37 @@ typedef struct gw_pipeline_job {
  *  *loss_sum: over the local samples, on the ranks of which gw_pipeline_counts is true; 0 on
  *  others. */
 gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum);
+
+/** How a step is done, for a paced run (run/paced.h). */
+typedef enum gw_pipeline_mode {
+    GW_PIPELINE_REAL,
+    GW_PIPELINE_AHEAD, /* for real, with what is sent kept */
+    GW_PIPELINE_SLEPT, /* right after it: the same is sent again, and arithmetic slept instead */
+    GW_PIPELINE_ALONE  /* arithmetic without messages, on what lies there */
+} gw_pipeline_mode;
+
+typedef struct gw_pipeline_pacing {
+    gw_pipeline_mode mode;
+    gw_pipeline_hooks hooks; /* instead of those that it was opened with; of SLEPT ignored */
+    gw_pacer *pacer;         /* of SLEPT: its step has begun */
+    void *ctx;               /* of ALONE: what is told when a segment of a tape begins, */
+    void (*begins)(void *ctx);
+    void (*piece)(void *ctx);                /* when one of its pieces ends that others follow, */
+    void (*ends)(void *ctx, gw_phase phase); /* and when it ends */
+} gw_pipeline_pacing;
+
+/** gw_pipeline_step in another way. ALONE is not collective, takes any number of samples that there
+ *  is room for, and may leave anything in the work arena. */
+gw_err gw_pipeline_step_paced(gw_pipeline *p, const gw_pipeline_job *job,
+                              const gw_pipeline_pacing *pacing, double *loss_sum);
+
+/** Arithmetic begins, in a phase that is entered. False: there is none to do, its time was slept,
+ *  and the phase is over. Else gw_pipeline_leave comes behind it. Also for what hooks compute. */
+bool gw_pipeline_enter(gw_pipeline *p, gw_phase phase);
+void gw_pipeline_leave(gw_pipeline *p);
+
+/** The mesh that it was divided over. */
+const gw_mesh *gw_pipeline_mesh(const gw_pipeline *p);
 
 /** Does this rank compute the loss for its replica? One of each does. */
 bool gw_pipeline_counts(const gw_pipeline *p);

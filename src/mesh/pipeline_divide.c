@@ -181,6 +181,10 @@ const gw_model_room *gw_pipeline_room(const gw_pipeline *p) {
     return &p->room;
 }
 
+const gw_mesh *gw_pipeline_mesh(const gw_pipeline *p) {
+    return p->mesh;
+}
+
 int gw_pipeline_chunks(const gw_pipeline *p) {
     return p->chunks;
 }

@@ -18,7 +18,8 @@ static gw_err pipeline_join(gw_pipeline *p, int l, gw_moment moment, gw_micro at
                             gw_schedule **out) {
     gw_join join = gw_model_join(p->model, l, moment, at);
     *out = NULL;
-    if (join.kind == GW_JOIN_NONE || !p->join_lane[GW_PIPELINE_EXACT])
+    if (join.kind == GW_JOIN_NONE || !p->join_lane[GW_PIPELINE_EXACT] ||
+        p->pacing.mode == GW_PIPELINE_ALONE)
         return GW_OK;
     return gw_collective_get(&p->join[pipeline_way(p, moment)][join.kind], join.over, out);
 }
@@ -26,13 +27,21 @@ static gw_err pipeline_join(gw_pipeline *p, int l, gw_moment moment, gw_micro at
 static gw_err pipeline_join_start(gw_pipeline *p, int l, gw_moment moment, gw_micro at, int micro) {
     gw_schedule *s;
     GW_TRY(pipeline_join(p, l, moment, at, &s));
-    return s ? gw_runner_start(&p->runner, s, micro) : GW_OK;
+    if (!s)
+        return GW_OK;
+    GW_TRY(gw_pipeline_sends(p, s));
+    return gw_runner_start(&p->runner, s, micro);
 }
 
 static gw_err pipeline_join_wait(gw_pipeline *p, int l, gw_moment moment, gw_micro at) {
     gw_schedule *s;
     GW_TRY(pipeline_join(p, l, moment, at, &s));
-    return s ? gw_runner_wait(&p->runner, s) : GW_OK;
+    if (!s)
+        return GW_OK;
+    gw_pipeline_waits(p);
+    GW_TRY(gw_runner_wait(&p->runner, s));
+    gw_pipeline_waited(p);
+    return GW_OK;
 }
 
 static bool pipeline_joins(const gw_pipeline *p, int l, gw_moment moment, gw_micro at) {
@@ -63,31 +72,34 @@ static gw_err pipeline_between(gw_pipeline *p) {
 
 static gw_err pipeline_layer_forward(gw_pipeline *p, int l, gw_micro at, int micro,
                                      gw_phase phase) {
-    bool exchanges =
-        pipeline_joins(p, l, GW_MOMENT_INPUT, at) || pipeline_joins(p, l, GW_MOMENT_PRODUCT, at);
+    bool gathers = pipeline_joins(p, l, GW_MOMENT_INPUT, at);
+    bool exchanges = gathers || pipeline_joins(p, l, GW_MOMENT_PRODUCT, at);
     int runs = pipeline_runs(p, exchanges, at);
-    for (int i = 0; i < runs; i++) {
+    for (int i = 0; gathers && i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
-        gw_phase_enter(phase);
-        gw_model_pack(p->model, l, GW_MOMENT_INPUT, rows);
-        gw_phase_leave();
+        if (gw_pipeline_enter(p, phase)) {
+            gw_model_pack(p->model, l, GW_MOMENT_INPUT, rows);
+            gw_pipeline_leave(p);
+        }
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_INPUT, rows, micro));
     }
     for (int i = 0; i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_INPUT, rows));
-        gw_phase_enter(phase);
-        gw_model_unpack(p->model, l, GW_MOMENT_INPUT, rows);
-        gw_model_product(p->model, l, rows);
-        gw_phase_leave();
+        if (gw_pipeline_enter(p, phase)) {
+            gw_model_unpack(p->model, l, GW_MOMENT_INPUT, rows);
+            gw_model_product(p->model, l, rows);
+            gw_pipeline_leave(p);
+        }
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_PRODUCT, rows, micro));
     }
     for (int i = 0; i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_PRODUCT, rows));
-        gw_phase_enter(phase);
-        gw_model_transfer(p->model, l, rows);
-        gw_phase_leave();
+        if (gw_pipeline_enter(p, phase)) {
+            gw_model_transfer(p->model, l, rows);
+            gw_pipeline_leave(p);
+        }
     }
     return pipeline_between(p);
 }
@@ -114,14 +126,16 @@ gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float
     gw_micro at = gw_pipeline_at(p, act);
     int top = p->shard.n_layers - 1;
     gw_phase phase = pipeline_pass(act);
-    gw_phase_enter(phase);
-    gw_model_loss_tell(p->model, labels, at);
-    gw_phase_leave();
+    if (pipeline_joins(p, top, GW_MOMENT_LOSS, at) && gw_pipeline_enter(p, phase)) {
+        gw_model_loss_tell(p->model, labels, at);
+        gw_pipeline_leave(p);
+    }
     GW_TRY(pipeline_join_start(p, top, GW_MOMENT_LOSS, at, act.micro));
     GW_TRY(pipeline_join_wait(p, top, GW_MOMENT_LOSS, at));
-    gw_phase_enter(phase);
-    *sum += gw_model_loss_join(p->model, labels, at, scale, correct);
-    gw_phase_leave();
+    if (gw_pipeline_enter(p, phase)) {
+        *sum += gw_model_loss_join(p->model, labels, at, scale, correct);
+        gw_pipeline_leave(p);
+    }
     return GW_OK;
 }
 
@@ -129,9 +143,10 @@ gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float
 
 static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at,
                                      const gw_pipeline_onto *onto) {
-    gw_phase_enter(GW_PHASE_BACKWARD);
-    gw_model_weights(p->model, l, at, onto->grads, onto->add);
-    gw_phase_leave();
+    if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
+        gw_model_weights(p->model, l, at, onto->grads, onto->add);
+        gw_pipeline_leave(p);
+    }
     if (onto->last)
         GW_TRY(p->hooks.ready(p->hooks.ctx, l));
     return pipeline_between(p);
@@ -143,29 +158,32 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
                                       const gw_pipeline_onto *onto) {
     bool exchanges = pipeline_joins(p, l, GW_MOMENT_DELTA, at);
     int runs = pipeline_runs(p, exchanges, at);
-    gw_phase_enter(GW_PHASE_BACKWARD);
-    gw_model_enter(p->model, l, at, onto->grads, onto->add);
-    gw_phase_leave();
+    if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
+        gw_model_enter(p->model, l, at, onto->grads, onto->add);
+        gw_pipeline_leave(p);
+    }
     for (int i = 0; i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
-        gw_phase_enter(GW_PHASE_BACKWARD);
-        gw_model_descend_rows(p->model, l, rows);
-        gw_model_pack(p->model, l, GW_MOMENT_DELTA, rows);
-        gw_phase_leave();
+        if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
+            gw_model_descend_rows(p->model, l, rows);
+            gw_model_pack(p->model, l, GW_MOMENT_DELTA, rows);
+            gw_pipeline_leave(p);
+        }
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_DELTA, rows, act.micro));
     }
     if (!exchanges && bottom)
-        GW_TRY(gw_runner_send(&p->runner, act));
+        GW_TRY(gw_pipeline_send(p, act));
     if (act.kind == GW_ACT_BACKWARD)
         GW_TRY(pipeline_layer_weights(p, l, at, onto));
     for (int i = 0; exchanges && i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_DELTA, rows));
-        gw_phase_enter(GW_PHASE_BACKWARD);
-        gw_model_unpack(p->model, l, GW_MOMENT_DELTA, rows);
-        gw_phase_leave();
+        if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
+            gw_model_unpack(p->model, l, GW_MOMENT_DELTA, rows);
+            gw_pipeline_leave(p);
+        }
     }
-    return exchanges && bottom ? gw_runner_send(&p->runner, act) : pipeline_between(p);
+    return exchanges && bottom ? gw_pipeline_send(p, act) : pipeline_between(p);
 }
 
 gw_err gw_pipeline_backward(gw_pipeline *p, gw_act act, const gw_pipeline_onto *onto) {

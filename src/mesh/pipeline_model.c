@@ -25,7 +25,7 @@ static gw_err pipeline_test_chunk(gw_pipeline *p, const gw_pipeline_samples *s, 
         gw_dataset_gather(s->set, s->idx, s->n, gw_model_work(p->model) + to.off, NULL);
     }
     GW_TRY(gw_pipeline_forward(p, act, false));
-    return gw_pipeline_is_top(p, act.chunk) ? GW_OK : gw_runner_send(&p->runner, act);
+    return gw_pipeline_is_top(p, act.chunk) ? GW_OK : gw_pipeline_send(p, act);
 }
 
 static gw_err pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *loss,

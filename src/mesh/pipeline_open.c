@@ -289,6 +289,8 @@ void gw_pipeline_close(gw_pipeline *p) {
         p->hop_lane[i] = p->join_lane[i] = NULL;
     }
     free(p->labels);
+    free(p->sent.x);
     p->labels = NULL;
+    p->sent.x = NULL;
     p->runner.queue = NULL;
 }

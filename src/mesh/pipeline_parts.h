@@ -1,7 +1,8 @@
 /** What a pipeline is made of, for its files: what a rank holds (pipeline_divide.c), lanes and what
  *  goes over them (pipeline_open.c), the actions of a step (pipeline.c), layers with what tensor
- *  ranks exchange (pipeline_layers.c), evaluation and collection (pipeline_model.c), the simulator
- *  beside it (pipeline_tempo.c). Nobody else includes this. */
+ *  ranks exchange (pipeline_layers.c), evaluation and collection (pipeline_model.c), steps that
+ *  are paced (pipeline_pace.c), the simulator beside it (pipeline_tempo.c). Nobody else includes
+ *  this. */
 #ifndef GW_MESH_PIPELINE_PARTS_H
 #define GW_MESH_PIPELINE_PARTS_H
 
@@ -59,7 +60,25 @@ struct gw_pipeline {
     int local;    /* samples */
     bool testing; /* an evaluation: no codecs, nothing is kept */
     int tested;   /* calls of gw_pipeline_test so far */
+    /* of a paced step: */
+    gw_pipeline_pacing pacing;
+    gw_phase phase; /* of the segment that has begun */
+    double since_s; /* a wait began */
+    struct {
+        float *x; /* one message behind another */
+        size_t n, room, at;
+    } sent; /* AHEAD; SLEPT has sent those before `at` again */
 };
+
+/** What goes over a schedule is there, and about to be sent. */
+gw_err gw_pipeline_sends(gw_pipeline *p, gw_schedule *s);
+
+/** gw_runner_send, of the rows that are there. */
+gw_err gw_pipeline_send(gw_pipeline *p, gw_act act);
+
+/** This rank may have to wait for others; it need not any more. */
+void gw_pipeline_waits(gw_pipeline *p);
+void gw_pipeline_waited(gw_pipeline *p);
 
 /** The largest local batch. */
 int gw_pipeline_most(const gw_pipeline *p);

@@ -5,6 +5,7 @@
 #include "mpi/wait.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
+#include "step/paced_pipeline.h"
 #include "watch/watchdog.h"
 
 #include <stdlib.h>
@@ -18,11 +19,9 @@ enum {
 };
 #define BUDGET_S 1.0 /* of a size of batch, beyond the least steps */
 
-gw_err gw_paced_refuse(const gw_train_config *c, const gradwire *g, const void *pipeline) {
-    const char *what = pipeline  ? "a rank that computes its whole model and batch at once: "
-                                   "leave out --mesh and --microbatches"
-                       : c->lazy ? "a step whose updates are all done before the next one "
-                                   "computes: use --update eager"
+gw_err gw_paced_refuse(const gw_train_config *c, const gradwire *g) {
+    const char *what = c->lazy ? "a step whose updates are all done before the next one "
+                                 "computes: use --update eager"
                        : !gw_inside_know(g).codec
                            ? "a codec by name, for --compress auto measures ranks that "
                              "compute at once"
@@ -89,15 +88,24 @@ static void paced_between(const gw_stepper *t, void (*f)(void *ctx), void *ctx) 
     gw_gemm_between(t->is.polls ? f : NULL, ctx);
 }
 
+static gw_err paced_ahead(gw_stepper *t, const gw_batch *batch, const gradient *g) {
+    gw_paced_onto onto = {g->sums ? g->sums : gw_model_grads(t->model), g->sums};
+    if (t->pipeline)
+        return gw_paced_pipeline(t, batch, onto, (gw_pipeline_pacing){.mode = GW_PIPELINE_AHEAD},
+                                 &t->computed_loss);
+    paced_between(t, paced_poll, NULL);
+    t->computed_loss = paced_compute(t, batch, g);
+    gw_gemm_between(NULL, NULL);
+    return GW_OK;
+}
+
 gw_err gw_paced_prepare(gw_stepper *t, const gw_batch *batch) {
     gradient g = {0};
     if (!t->naive)
         GW_TRY(gradwire_begin(t->g, batch->local, batch->global));
     if (t->is.adds && !t->naive) /* the exchange keeps what the backward pass adds to */
         GW_TRY(gw_inside_sums(t->g, &g.sums));
-    paced_between(t, paced_poll, NULL);
-    t->computed_loss = paced_compute(t, batch, &g);
-    gw_gemm_between(NULL, NULL);
+    GW_TRY(paced_ahead(t, batch, &g));
     GW_TRY(gw_gemm_check());
     return gw_pacer_begin(t->pacer, batch->local);
 }
@@ -109,6 +117,7 @@ typedef struct take {
     gw_stepper *t;
     gw_tape *tape;
     int segment, piece; /* of the present step */
+    gw_phase *phase;    /* of each segment of a pipeline; else NULL */
     int step;           /* 0: it finds the pieces */
     uint64_t since;
     gw_samples update;
@@ -138,6 +147,38 @@ static void take_segment(void *ctx) {
     k->segment++;
 }
 
+/* A pipeline's begins behind what is between segments, and is told of. */
+static void take_begin(void *ctx) {
+    take *k = ctx;
+    k->since = gw_clock_ticks();
+}
+
+static void take_end(void *ctx, gw_phase phase) {
+    take *k = ctx;
+    k->phase[k->segment] = phase;
+    take_segment(k);
+}
+
+static gw_err take_arithmetic(take *k, const gw_batch *batch) {
+    gw_stepper *t = k->t;
+    bool sums = t->is.adds;
+    gradient g = {sums ? gw_model_grads(t->model) : NULL, take_segment, k};
+    gw_pipeline_pacing alone = {.mode = GW_PIPELINE_ALONE,
+                                .ctx = k,
+                                .begins = take_begin,
+                                .piece = take_piece,
+                                .ends = take_end};
+    double loss;
+    if (t->pipeline)
+        return gw_paced_pipeline(t, batch, (gw_paced_onto){gw_model_grads(t->model), sums}, alone,
+                                 &loss);
+    paced_between(t, take_piece, k);
+    k->since = gw_clock_ticks();
+    paced_compute(t, batch, &g);
+    gw_gemm_between(NULL, NULL);
+    return GW_OK;
+}
+
 /* At rate 0, so that no parameter moves. */
 static void take_update(take *k) {
     gw_span all = {0, gw_model_size(k->t->model)};
@@ -151,12 +192,8 @@ static void take_update(take *k) {
 }
 
 static gw_err take_step(take *k, const gw_batch *batch) {
-    gradient g = {k->t->is.adds ? gw_model_grads(k->t->model) : NULL, take_segment, k};
     k->segment = k->piece = 0;
-    paced_between(k->t, take_piece, k);
-    k->since = gw_clock_ticks();
-    paced_compute(k->t, batch, &g);
-    gw_gemm_between(NULL, NULL);
+    GW_TRY(take_arithmetic(k, batch));
     if (k->step == 0 && k->tape->s.n <= MOST_PIECES)
         GW_THEN(k->failed, gw_alloc(&k->by_piece, (size_t)k->tape->s.n, sizeof *k->by_piece));
     take_update(k);
@@ -183,6 +220,9 @@ static gw_err take_medians(take *k) {
     double whole = gw_stats_median(steps, n);
     for (int i = 0; i < k->tape->s.n; i++)
         k->tape->s.x[i] *= whole / sum;
+    for (int g = 0, i = 0; k->phase && g < k->tape->segments; g++)
+        for (int p = 0; p < k->tape->pieces[g]; p++)
+            k->tape->phase_s[k->phase[g]] += k->tape->s.x[i++];
     k->tape->update_s = gw_stats_median(k->update.x, k->update.n);
     k->tape->repetitions = n;
     free(steps);
@@ -198,8 +238,18 @@ static gw_batch take_batch(const gw_sampler *sampler, int i, int samples) {
     return batch;
 }
 
-static gw_err take_steps(take *k, const gw_sampler *sampler) {
+static gw_err take_room(take *k, const gw_sampler *sampler) {
+    gw_batch batch = take_batch(sampler, 0, k->tape->samples);
+    if (k->t->pipeline)
+        GW_TRY(gw_paced_count(k->t, &batch, &k->tape->segments));
+    size_t n = (size_t)k->tape->segments;
+    GW_TRY(gw_alloc(&k->tape->pieces, n, sizeof *k->tape->pieces));
+    return k->t->pipeline ? gw_alloc(&k->phase, n, sizeof *k->phase) : GW_OK;
+}
+
+static gw_err take_steps(take *k, const gw_sampler *sampler, double budget_s) {
     double spent = 0;
+    GW_TRY(take_room(k, sampler));
     for (int i = 0; i < WARMUP + MOST_STEPS; i++) {
         gw_batch batch = take_batch(sampler, i, k->tape->samples);
         uint64_t start = gw_clock_ticks();
@@ -210,24 +260,26 @@ static gw_err take_steps(take *k, const gw_sampler *sampler) {
         }
         GW_TRY(take_step(k, &batch));
         spent += i < WARMUP ? 0 : gw_clock_since(start);
-        if (i - WARMUP + 1 >= LEAST_STEPS && spent > BUDGET_S)
+        if (i - WARMUP + 1 >= LEAST_STEPS && spent > budget_s)
             break;
     }
     return take_medians(k);
 }
 
-static gw_err paced_measure_tape(gw_stepper *t, gw_tape *tape, const gw_sampler *sampler) {
+static gw_err paced_measure_tape(gw_stepper *t, gw_tape *tape, const gw_sampler *sampler,
+                                 double budget_s) {
     take k = {.t = t, .tape = tape};
-    gw_err e = take_steps(&k, sampler);
+    gw_err e = take_steps(&k, sampler, budget_s);
     for (int i = 0; k.by_piece && i < tape->s.n; i++)
         gw_samples_free(&k.by_piece[i]);
     free(k.by_piece);
+    free(k.phase);
     gw_samples_free(&k.update);
     return e;
 }
 
 /* Parameters stay by the rate, but for the sign of a zero; momentum does not. */
-static gw_err paced_measure(gw_stepper *t, const gw_sampler *sampler) {
+static gw_err paced_measure(gw_stepper *t, const gw_sampler *sampler, double budget_s) {
     size_t n = gw_model_size(t->model);
     float *live[] = {gw_model_params(t->model), gw_optimizer_momentum(t->optimizer)}, *kept = NULL;
     GW_TRY(gw_alloc(&kept, 2 * n, sizeof *kept));
@@ -236,7 +288,7 @@ static gw_err paced_measure(gw_stepper *t, const gw_sampler *sampler) {
     gw_err e = GW_OK;
     t->pacer->wake_s = gw_pacer_wake();
     for (int i = 0; e == GW_OK && i < t->pacer->n_tapes; i++)
-        e = paced_measure_tape(t, &t->pacer->tape[i], sampler);
+        e = paced_measure_tape(t, &t->pacer->tape[i], sampler, budget_s);
     for (int i = 0; i < 2 && live[i]; i++)
         memcpy(live[i], kept + (size_t)i * n, n * sizeof *kept);
     memset(gw_model_grads(t->model), 0, n * sizeof *kept);
@@ -246,19 +298,33 @@ static gw_err paced_measure(gw_stepper *t, const gw_sampler *sampler) {
 
 /* ---- all ranks ---- */
 
-/* The sizes of all ranks' batches, and the rank that measures: the first with the largest. */
-static gw_err paced_find_sizes(gw_pacer *p, const gw_sampler *s, int segments) {
+/* Ranks that measure one after another; those of a group have one share. */
+typedef struct turns {
+    MPI_Comm group;
+    int own, n;
+} turns;
+
+static turns paced_turns(const gw_stepper *t) {
+    turns k = {t->pacer->comm, 0, 1};
+    if (t->pipeline)
+        gw_paced_turns(t, &k.own, &k.n, &k.group);
+    return k;
+}
+
+/* The sizes of all ranks' batches, and the rank of a group that measures: the first with the
+ * largest. */
+static gw_err paced_find_sizes(gw_pacer *p, const gw_sampler *s, int segments, MPI_Comm group) {
     struct {
         int most, rank;
     } largest = {gw_sampler_max_local(s), 0};
     unsigned char *seen = NULL;
-    GW_MPI(MPI_Comm_rank(p->comm, &largest.rank));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &largest, 1, MPI_2INT, MPI_MAXLOC, p->comm));
+    GW_MPI(MPI_Comm_rank(group, &largest.rank));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &largest, 1, MPI_2INT, MPI_MAXLOC, group));
     GW_TRY(gw_agree(p->comm, gw_alloc(&seen, (size_t)largest.most + 1, 1)));
     seen[gw_sampler_batch(s, 0).local] = 1;
     seen[gw_sampler_batch(s, gw_sampler_batches(s) - 1).local] = 1;
     gw_err e =
-        gw_allreduce(MPI_IN_PLACE, seen, largest.most + 1, MPI_UNSIGNED_CHAR, MPI_MAX, p->comm);
+        gw_allreduce(MPI_IN_PLACE, seen, largest.most + 1, MPI_UNSIGNED_CHAR, MPI_MAX, group);
     for (int n = largest.most; e == GW_OK && n >= 0 && p->n_tapes < GW_PACER_SIZES; n--)
         if (seen[n])
             p->tape[p->n_tapes++] = (gw_tape){.samples = n, .segments = segments};
@@ -267,37 +333,58 @@ static gw_err paced_find_sizes(gw_pacer *p, const gw_sampler *s, int segments) {
     return e;
 }
 
-/* Of the rank that measured, to all. */
-static gw_err paced_share_tape(gw_pacer *p, gw_tape *t) {
-    double more[] = {t->update_s, t->repetitions, t->s.n};
-    GW_TRY(gw_bcast(more, 3, MPI_DOUBLE, p->measured_by, p->comm));
+static gw_err paced_make_room(gw_tape *t, int pieces) {
+    gw_err e = t->pieces ? GW_OK : gw_alloc(&t->pieces, (size_t)t->segments, sizeof *t->pieces);
+    while (e == GW_OK && t->s.n < pieces)
+        e = gw_samples_add(&t->s, 0);
+    return e;
+}
+
+/* Of the rank that measured, to its group. */
+static gw_err paced_share_tape(const gw_pacer *p, gw_tape *t, MPI_Comm group) {
+    double more[] = {t->update_s, t->repetitions, t->segments, t->s.n};
+    GW_TRY(gw_bcast(more, 4, MPI_DOUBLE, p->measured_by, group));
     t->update_s = more[0];
     t->repetitions = (int)more[1];
+    t->segments = (int)more[2];
+    GW_TRY(gw_agree(p->comm, paced_make_room(t, (int)more[3])));
+    GW_TRY(gw_bcast(t->phase_s, GW_PHASES, MPI_DOUBLE, p->measured_by, group));
+    GW_TRY(gw_bcast(t->pieces, t->segments, MPI_INT, p->measured_by, group));
+    return gw_bcast(t->s.x, t->s.n, MPI_DOUBLE, p->measured_by, group);
+}
+
+/* One rank at a time, while all others sleep. */
+static gw_err paced_measure_in_turn(gw_stepper *t, const gw_sampler *sampler, const turns *k) {
+    gw_pacer *p = t->pacer;
     gw_err e = GW_OK;
-    while (e == GW_OK && t->s.n < (int)more[2])
-        e = gw_samples_add(&t->s, 0);
-    GW_TRY(gw_agree(p->comm, e));
-    GW_TRY(gw_bcast(t->pieces, t->segments, MPI_INT, p->measured_by, p->comm));
-    return gw_bcast(t->s.x, t->s.n, MPI_DOUBLE, p->measured_by, p->comm);
+    int rank;
+    GW_MPI(MPI_Comm_rank(k->group, &rank));
+    for (int turn = 0; turn < k->n; turn++) {
+        if (turn == k->own && rank == p->measured_by)
+            e = paced_measure(t, sampler, BUDGET_S / k->n);
+        MPI_Request request;
+        GW_MPI(MPI_Ibarrier(p->comm, &request));
+        GW_TRY(gw_wait_asleep(&request));
+        gw_watchdog_beat();
+    }
+    return gw_agree(p->comm, e);
 }
 
 static gw_err paced_measure_alone(gw_stepper *t, const gw_sampler *sampler) {
     gw_pacer *p = t->pacer;
-    gw_err e = GW_OK;
-    int rank;
-    GW_MPI(MPI_Comm_rank(p->comm, &rank));
-    for (int i = 0; e == GW_OK && i < p->n_tapes; i++)
-        e = gw_alloc(&p->tape[i].pieces, (size_t)p->tape[i].segments, sizeof(int));
-    GW_TRY(gw_agree(p->comm, e));
-    if (rank == p->measured_by)
-        e = paced_measure(t, sampler);
-    MPI_Request request;
-    GW_MPI(MPI_Ibarrier(p->comm, &request));
-    GW_TRY(gw_wait_asleep(&request));
-    GW_TRY(gw_agree(p->comm, e));
+    turns k = paced_turns(t);
+    GW_TRY(paced_find_sizes(p, sampler, t->naive ? 1 : 2 + 3 * gw_model_layers(t->model), k.group));
+    GW_TRY(paced_measure_in_turn(t, sampler, &k));
     for (int i = 0; i < p->n_tapes; i++)
-        GW_TRY(paced_share_tape(p, &p->tape[i]));
-    return gw_bcast(&p->wake_s, 1, MPI_DOUBLE, p->measured_by, p->comm);
+        GW_TRY(paced_share_tape(p, &p->tape[i], k.group));
+    GW_TRY(gw_bcast(&p->wake_s, 1, MPI_DOUBLE, p->measured_by, k.group));
+    return t->pipeline ? gw_paced_tell_shares(t) : GW_OK;
+}
+
+/* Activations of a first batch, so that what is measured finds such numbers. Collective. */
+static gw_err paced_fill(gw_stepper *t, const gw_sampler *sampler) {
+    gw_batch batch = gw_sampler_batch(sampler, 0);
+    return t->pipeline ? paced_ahead(t, &batch, &(gradient){0}) : GW_OK;
 }
 
 /* See the head: where the last step's gradients are still needed. */
@@ -319,7 +406,7 @@ gw_err gw_paced_open(gw_stepper *t, double factor, const gw_sampler *sampler, MP
     t->pacer->parameters = gw_model_size(t->model);
     gw_clock_start();
     gw_nap_lightly();
-    GW_TRY(paced_find_sizes(t->pacer, sampler, t->naive ? 1 : 2 + 3 * gw_model_layers(t->model)));
+    GW_TRY(paced_fill(t, sampler));
     return paced_measure_alone(t, sampler);
 }
 

@@ -234,15 +234,29 @@ static void step_pipeline_begin(void *stepper, float **grads, bool *add) {
 
 static void step_pipeline_loss(void *stepper, double sum) {
     gw_stepper *t = stepper;
-    if (t->guard)
+    if (t->guard && !t->pacer) /* which was told outside the clock */
         gw_guard_loss(t->guard, sum);
+}
+
+/* Gradients that a paced step computed elsewhere come to where they are exchanged. */
+static void step_fetch(gw_stepper *t, gw_span span) {
+    double start_s = gw_nap_now();
+    if (t->scratch)
+        memcpy(gradwire_memory(t->g, 0, GRADWIRE_GRAD) + span.off, t->scratch + span.off,
+               span.n * sizeof(float));
+    gw_pacer_spent(t->pacer, gw_nap_now() - start_s);
 }
 
 static gw_err step_pipeline_ready(void *stepper, int l) {
     gw_stepper *t = stepper;
-    if (t->guard) {
-        gw_phase_enter(GW_PHASE_BACKWARD);
+    if (t->guard && gw_pipeline_enter(t->pipeline, GW_PHASE_BACKWARD)) {
         gw_guard_layer(t->guard, t->grads, l);
+        gw_pipeline_leave(t->pipeline);
+    }
+    if (t->pacer) {
+        gw_phase_enter(GW_PHASE_BACKWARD);
+        step_fetch(t, gw_model_span(t->model, l));
+        gw_pacer_settle(t->pacer);
         gw_phase_leave();
     }
     return t->apart ? GW_OK : step_ready(t, l);
@@ -268,7 +282,11 @@ static gw_err step_pipeline(gw_stepper *t, const gw_batch *batch, float lr, doub
                            .local = batch->local,
                            .global = batch->global,
                            .step = t->guard ? (uint64_t)t->guard->step : 0};
-    GW_TRY(gw_pipeline_step(t->pipeline, &job, loss_sum));
+    gw_pipeline_pacing slept = {.mode = GW_PIPELINE_SLEPT, .pacer = t->pacer};
+    GW_TRY(t->pacer ? gw_pipeline_step_paced(t->pipeline, &job, &slept, loss_sum)
+                    : gw_pipeline_step(t->pipeline, &job, loss_sum));
+    if (t->pacer) /* by gw_paced_prepare */
+        *loss_sum = t->computed_loss;
     if (t->apart)
         GW_TRY(step_ready_all(t));
     GW_TRY(gw_gemm_check());
@@ -298,12 +316,8 @@ static void step_rest(gw_stepper *t, gw_phase phase) {
 }
 
 static void step_rest_backward(gw_stepper *t, gw_span span) {
-    double start_s = gw_nap_now();
     gw_phase_enter(GW_PHASE_BACKWARD);
-    if (t->scratch)
-        memcpy(gradwire_memory(t->g, 0, GRADWIRE_GRAD) + span.off, t->scratch + span.off,
-               span.n * sizeof(float));
-    gw_pacer_spent(t->pacer, gw_nap_now() - start_s);
+    step_fetch(t, span);
     gw_pacer_segment(t->pacer);
     gw_phase_leave();
 }
@@ -322,10 +336,11 @@ static gw_err step_paced(gw_stepper *t, float lr, double *loss_sum) {
     return step_exchange(t, lr);
 }
 
-/* Samples gathered, and a straggler's delay. The naive backend's one segment holds all. */
+/* Samples gathered, and a straggler's delay. The naive backend's one segment holds all, and a
+ * pipeline gathers by microbatches. */
 static void step_paced_data(gw_stepper *t) {
     gw_phase_enter(GW_PHASE_DATA);
-    if (!t->naive)
+    if (!t->naive && !t->pipeline)
         gw_pacer_segment(t->pacer);
     if (t->skew_s > 0)
         gw_pacer_rest(t->pacer, gw_nap_now(), t->skew_s);

@@ -7,6 +7,7 @@
 #include "api/inside.h"
 #include "config/config.h"
 #include "data/sampler.h"
+#include "machine/pacer.h"
 #include "machine/products.h"
 #include "mesh/pipeline.h"
 #include "naive/naive.h"
@@ -14,7 +15,6 @@
 #include "nn/optimizer.h"
 #include "step/guard.h"
 #include "step/owned.h"
-#include "step/pacer.h"
 #include "step/split.h"
 
 /** An update that is left to be done when the clock of a paced step has stopped. */

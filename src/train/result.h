@@ -32,7 +32,7 @@ typedef struct gw_train_result {
     double bound_s;          /* of a step; 0: not asked for */
     gw_bound_mode bound_mode;
     double late_s,
-        outside_s; /* of a paced run (step/pacer.h), the most of a rank; NaN, 0: it is not */
+        outside_s; /* of a paced run (machine/pacer.h), the most of a rank; NaN, 0: it is not */
     int64_t split, flagged; /* batches of all ranks with a memory split by twins; of these with an
                                empty interval of products */
     gw_link_cost link_cost; /* rank 0 */

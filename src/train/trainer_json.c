@@ -135,9 +135,11 @@ static gw_work_run work_of(const gw_trainer *t) {
     const double *phase = t->result->summary.phase_s;
     int workers = gw_trainer_workers(t);
     double passes_s = gw_phases_computation(phase) - phase[GW_PHASE_UPDATE];
-    double compute_s = t->c->pace > 0 ? NAN : passes_s * t->ranks / workers; /* else slept */
+    double compute_s = passes_s * t->ranks / workers;
     if (gw_mesh_divides(&t->mesh.shape))
         compute_s = t->by_rank[0].step.passes_s;
+    if (t->c->pace > 0) /* it was slept */
+        compute_s = NAN;
     return (gw_work_run){.load = gw_trainer_load(t, (t->global_batch + workers - 1) / workers),
                          .momentum = t->gauging.twins.momentum > 0,
                          .split = &t->split,

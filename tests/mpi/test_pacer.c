@@ -2,7 +2,7 @@
  * what one rank took longer for than others delays its next step, and real work within a segment or
  * a rest is no time on top. */
 #include "base/nap.h"
-#include "step/pacer.h"
+#include "machine/pacer.h"
 
 #include "check.h"
 
@@ -113,6 +113,20 @@ static void lateness(void) {
     CHECK(p.late_s == 0, "%g s late after a wait", p.late_s);
 }
 
+/* Segments that need not be exact are so together, once they are settled. */
+static void loosely(void) {
+    gw_pacer p;
+    open_pacer(&p, 1);
+    CHECK_OK(gw_pacer_begin(&p, 8));
+    polls = 0;
+    for (int s = 0; s < SEGMENTS; s++)
+        gw_pacer_segment_loosely(&p);
+    CHECK(polls == PIECES - SEGMENTS, "%d polls", polls);
+    gw_pacer_settle(&p);
+    CHECK(gw_nap_now() - p.start_s >= PIECES * PIECE_S - ROUNDING, "settled early");
+    CHECK(p.late_s >= 0, "%g s late", p.late_s);
+}
+
 static void refusals(void) {
     gw_pacer p;
     open_pacer(&p, 1);
@@ -131,6 +145,7 @@ int main(int argc, char **argv) {
     skew(false);
     skew(true);
     lateness();
+    loosely();
     refusals();
     MPI_Finalize();
     return 0;

@@ -119,13 +119,15 @@ class Judged(ReportCase):
         self.assertRegex(judge.of_results(found)[0]["why"], "^no finished run of iallreduce")
 
     def test_paced_ranks_exchange_in_turn(self):
-        def said(exposed_s, late_s, paced=True, nodes=1):
+        def said(exposed_s, late_s, paced=True, nodes=1, bubble_s=None, simulated_s=None):
             return info.exchanges_in_turn({
                 "machine": {"nodes": nodes, "oversubscribed": True},
                 "paced": {"late_s": late_s} if paced else None,
-                "results": {"summary": {"wall_s": 1.0, "exposed_s": exposed_s}}})
+                "results": {"summary": {"wall_s": 1.0, "exposed_s": exposed_s, "bubble_s": bubble_s},
+                            "simulated": simulated_s and {"bubble_s": simulated_s}}})
         self.assertEqual([said(.2, 0), said(.05, .2), said(.2, .2, nodes=8)], [True, True, True])
         self.assertEqual([said(.05, .05), said(.2, 0, paced=False), said(.2, .05, nodes=8)], [False, False, False])
+        self.assertEqual([said(.3, 0, bubble_s=.25, simulated_s=simulated) for simulated in (.27, .1)], [False, True])
 
     def test_page_and_damaged_claims(self):
         found = self.results(claim_of(against=BASE))

@@ -19,6 +19,16 @@ BESIDE = {"allreduce": ("--compress", "topk", "--error-feedback", "dgc"),
           "ps:dedicated=1": ("--data-layout", "sharded"),
           "sharded": ("--inject-skew", "0:1ms"),
           "sparse": ("--compress", "topk:ratio=0.1", "--momentum", 0)}
+# Whose steps exchange activations, too: every split, timetable and way to hold less, codecs with random
+# numbers, and the exchanges of gradients that keep something or go on in the next step.
+MESHES = ((1, "--microbatches", 3), (2, "--mesh", "tensor=2", "--tensor-chunks", 2),
+          (2, "--mesh", "pipe=2", "--microbatches", 4, "--timetable", "zb", "--recompute", "on"),
+          (2, "--mesh", "pipe=2", "--microbatches", 2, "--timetable", "interleaved", "--layers", "32,16,16"),
+          (3, "--mesh", "pipe=3", "--microbatches", 2, "--timetable", "gpipe", "--on-nan", "skip"),
+          (4, "--mesh", "tensor=4", "--tensor-split", "columns"),
+          (4, "--mesh", "pipe=2,tensor=2", "--microbatches", 2, "--compress-activations", "qsgd"),
+          (4, "--mesh", "data=2,tensor=2", "--comm", "iallreduce", "--compress", "topk"),
+          (4, "--mesh", "data=2,pipe=2", "--microbatches", 2, "--comm", "delayed", "--inject-skew", "1:1ms"))
 PLAIN = ("--ceilings", "off", "--papi-group", "none")
 
 
@@ -53,6 +63,10 @@ class Pace(unittest.TestCase):
     def test_steps(self):
         self.pair(1)
         self.pair(2, "--comm", "iallreduce:progress=thread", "--compress", "topk")
+
+    def test_meshes(self):
+        for ranks, *words in MESHES:
+            self.pair(ranks, *words)
 
     def test_naive(self):
         plain = ("--momentum", 0, "--backend")
@@ -103,10 +117,34 @@ class Pace(unittest.TestCase):
         self.assertIsNone(run["work"]["compute_s"])
         self.assertIsNone(results["summary"]["division"])
 
+    def test_mesh_run(self):
+        mesh = ("--mesh", "data=2,pipe=2", "--microbatches", 2, "--recompute", "on")
+        run = self.train(4, "run", "--pace", "50", *mesh)
+        for of_all in (identities.waits, identities.traffic, identities.dimensions, identities.bubble):
+            of_all(self, self.out("run"))
+        identities.leaves(self, self.out("run"), False)
+        paced = run["paced"]
+        self.assertIsNone(paced["measured_by"])
+        # 334 training samples: 2 replicas take 32, of the last batch of 14 each 7
+        self.assertEqual([(tape["stage"], tape["shard"], tape["batch"]) for tape in paced["measured"]],
+                         [(0, 0, 32), (0, 0, 7), (1, 0, 32), (1, 0, 7)])
+        for tape in paced["measured"]:
+            for key in ("forward_s", "recompute_s", "backward_s", "update_s", "data_s"):
+                self.assertGreater(tape[key], 0, (key, tape))
+        for row in gwrun.batches(self.out("run"))[:8]:  # a stage sleeps through its own share
+            share = next(tape for tape in paced["measured"]
+                         if (str(tape["stage"]), tape["batch"]) == (row["stage"], 32))
+            least = 50 * sum(share[f"{phase}_s"] for phase in ("data", "forward", "recompute", "backward"))
+            self.assertGreater(float(row["wall_s"]), 0.999 * least, row)
+        self.assertEqual(run["results"]["simulated"]["statistic"], "median")
+        self.assertIsNone(run["work"]["compute_s"])
+
     def test_refused(self):
         for ranks, named, *words in (
                 (1, "--update eager", "--update", "lazy", "--comm", "iallreduce"),
-                (2, "--mesh", "--mesh", "pipe=2"), (1, "--microbatches", "--microbatches", 2),
+                (2, "--update eager", "--mesh", "pipe=2", "--update", "lazy"),
+                (2, "--paired", "--mesh", "tensor=2", "--paired"),
+                (2, "4096 threads", "--mesh", "pipe=2", "--threads", 4096),
                 (2, "--compress auto", "--compress", "auto"), (2, "--paired", "--paired"),
                 (2, "--bound", "--bound"), (2, "--forecast", "--forecast"),
                 (1, "--overhead", "--overhead", 20), (1, "--papi-events", "--papi-events", "A"),

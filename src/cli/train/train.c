@@ -233,7 +233,7 @@ static gw_err train_read_config(job *j) {
     GW_TRY(gw_inside_new(&j->g, session));
     GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
     GW_TRY(gw_pipeline_new(&j->pipeline, c, session));
-    GW_TRY(gw_paced_refuse(c, j->g, j->pipeline));
+    GW_TRY(gw_paced_refuse(c, j->g));
     GW_TRY(gw_chooser_open(&j->choice, session, c, NULL, c->forecast));
     j->teller = (gw_train_teller){.config = c,
                                   .g = j->g,

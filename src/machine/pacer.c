@@ -1,4 +1,4 @@
-#include "step/pacer.h"
+#include "machine/pacer.h"
 
 #include "base/json.h"
 #include "base/nap.h"
@@ -28,6 +28,8 @@ void gw_pacer_close(gw_pacer *p) {
         free(p->tape[i].pieces);
         gw_samples_free(&p->tape[i].s);
     }
+    if (p)
+        json_decref(p->shares);
     free(p);
 }
 
@@ -150,17 +152,29 @@ static void pacer_piece(gw_pacer *p, double seconds, bool last) {
 }
 
 /* A slower core would cut its products into more pieces, for as many polls a second. */
-void gw_pacer_segment(gw_pacer *p) {
+static void pacer_segment(gw_pacer *p, bool loosely) {
     int n = p->playing->pieces[p->segment++];
     int parts = p->poll && p->factor > 1 ? (int)ceil(p->factor) : 1;
     for (int i = 0; i < n * parts; i++) {
         double s = p->factor * p->playing->s.x[p->piece + i / parts] / parts;
         bool last = i == n * parts - 1;
-        pacer_piece(p, s, last);
+        pacer_piece(p, s, last && !loosely);
         if (!last && p->poll)
             p->poll(p->ctx);
     }
     p->piece += n;
+}
+
+void gw_pacer_segment(gw_pacer *p) {
+    pacer_segment(p, false);
+}
+
+void gw_pacer_segment_loosely(gw_pacer *p) {
+    pacer_segment(p, true);
+}
+
+void gw_pacer_settle(gw_pacer *p) {
+    pacer_piece(p, 0, true);
 }
 
 void gw_pacer_rest(gw_pacer *p, double since_s, double seconds) {
@@ -216,10 +230,11 @@ static json_t *tape_json(const gw_tape *t) {
 json_t *gw_pacer_json(const gw_pacer *p, double late_s, double outside_s) {
     if (!p)
         return json_null();
-    json_t *measured = json_array();
-    for (int i = 0; i < p->n_tapes; i++)
+    json_t *measured = p->shares ? json_incref(p->shares) : json_array();
+    for (int i = 0; i < p->n_tapes && !p->shares; i++)
         json_array_append_new(measured, tape_json(&p->tape[i]));
     return gw_json_object(
-        "factor:f arithmetic:s measured_by:i measured:o wake_s:f late_s:f outside_s:f", p->factor,
-        "outside the clock", p->measured_by, measured, p->wake_s, late_s, outside_s);
+        "factor:f arithmetic:s measured_by:o measured:o wake_s:f late_s:f outside_s:f", p->factor,
+        "outside the clock", p->shares ? json_null() : json_integer(p->measured_by), measured,
+        p->wake_s, late_s, outside_s);
 }

@@ -6,9 +6,10 @@
  *  Each segment ends at an absolute time, so sleeps that last too long do not add up: the next one
  *  is shorter. What a rank does between two segments, for the exchange, takes its real time.
  */
-#ifndef GW_STEP_PACER_H
-#define GW_STEP_PACER_H
+#ifndef GW_MACHINE_PACER_H
+#define GW_MACHINE_PACER_H
 
+#include "base/probe.h"
 #include "base/stats.h"
 #include "mpi/check.h"
 
@@ -19,13 +20,15 @@
 enum { GW_PACER_SIZES = 8 /* local batches of different size, an empty one included */ };
 
 /** The arithmetic of a step of so many samples: data, forward pass of each layer, loss, and from
- *  the last layer to the first its backward pass and its descent; or, of the naive backend, all of
- *  that as one. Then the update, which is no segment. */
+ *  the last layer to the first its backward pass and its descent; of the naive backend, all of that
+ *  as one; of a pipeline, what it computes between two messages, in its order. Then the update,
+ *  which is no segment. */
 typedef struct gw_tape {
     int samples, segments, repetitions;
-    int *pieces;     /* of each segment */
-    gw_samples s;    /* seconds of all pieces, one behind another */
-    double update_s; /* of all parameters */
+    int *pieces;               /* of each segment */
+    gw_samples s;              /* seconds of all pieces, one behind another */
+    double update_s;           /* of all parameters */
+    double phase_s[GW_PHASES]; /* of a pipeline's segments, else 0 */
 } gw_tape;
 
 /** Read by all, written by the functions below and where it is said. */
@@ -35,7 +38,9 @@ typedef struct gw_pacer {
     size_t parameters;
     int n_tapes, measured_by; /* the rank that did */
     gw_tape tape[GW_PACER_SIZES];
-    double wake_s;           /* a nap ends so much later than asked for, nine times in ten */
+    json_t
+        *shares;   /* of ranks that hold parts of a model, for run.json; NULL: all hold all of it */
+    double wake_s; /* a nap ends so much later than asked for, nine times in ten */
     void (*poll)(void *ctx); /* between two pieces; NULL: nothing */
     void *ctx;
     /* of the present step: */
@@ -79,6 +84,12 @@ void gw_pacer_between(gw_pacer *p, void (*f)(void *ctx), void *ctx);
 
 /** Sleep through the next segment, with polls between its pieces. */
 void gw_pacer_segment(gw_pacer *p);
+
+/** The same, but it may end early by what naps are cut short: many short segments one behind
+ *  another are slept as one. gw_pacer_settle then sleeps what is left, before others see that it
+ *  ended. */
+void gw_pacer_segment_loosely(gw_pacer *p);
+void gw_pacer_settle(gw_pacer *p);
 
 /** Sleep for `seconds`, which began at `since_s`. */
 void gw_pacer_rest(gw_pacer *p, double since_s, double seconds);
