@@ -83,7 +83,7 @@ typedef struct gw_pipeline_job {
  *  others. */
 gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum);
 
-/** How a step is done, for a paced run (run/paced.h). */
+/** How a step is done, for a paced run (step/paced.h). */
 typedef enum gw_pipeline_mode {
     GW_PIPELINE_REAL,
     GW_PIPELINE_AHEAD, /* for real, with what is sent kept */

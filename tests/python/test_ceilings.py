@@ -1,12 +1,15 @@
 """Ceilings and the memory split in a run folder: identities, sources, cache, bad files."""
 
+import functools
 import json
 import os
 import tempfile
 import unittest
 
-from gwrun import batches, run, run_json, train
+import gwrun
+from gwrun import batches, run, run_json
 
+train = functools.partial(gwrun.train, ceilings=None)
 SET = ["--data", "synthetic:samples=640,features=64", "--layers", "64", "--epochs", "1",
        "--overhead", "3"]
 COMPUTE = ("forward_s", "backward_s", "update_s")
