@@ -41,6 +41,9 @@ class HookedRun(Run):
         ddp.register_comm_hook(None, self._bucket)
         ddp.register_forward_pre_hook(self._forward)
         around_step(optimizer, self._step)
+        self.polls = []
+        if hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):  # buckets alone come rarely
+            self.polls = [p.register_post_accumulate_grad_hook(self._poll) for p in self.parameters_]
 
     def _check(self):
         if self.strategy not in MEAN:
@@ -105,6 +108,11 @@ class HookedRun(Run):
 
     def _after(self):
         self.handle.updated()
+
+    def close(self):
+        for poll in self.polls:
+            poll.remove()
+        super().close()
 
 
 def around_step(optimizer, around):

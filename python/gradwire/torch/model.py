@@ -100,6 +100,11 @@ class Run:
         if self.inside and not self.complete:
             self.handle.phase(Phase.FORWARD)
 
+    def _poll(self, *_):
+        """Between kernels: messages of a nonblocking exchange move in the library's calls alone."""
+        if self.inside and not self.complete:
+            self.handle.poll()
+
     def settle(self):
         """All ranks, before evaluating or saving the model: replicas agree."""
         self.handle.settle()

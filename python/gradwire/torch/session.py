@@ -116,7 +116,3 @@ class Session(Run):
     def _after(self):
         self.handle.phase(Phase.OTHER)
         self.handle.updated()
-
-    def _poll(self, module, inputs, output):
-        if self.inside and not self.complete:
-            self.handle.poll()
