@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 import gwrun
+from identities import rows_of
 
 FOLDER = os.path.join(gwrun.SOURCE, "profiles")
 TENSOR = {"name": "a.weight", "shape": [30, 40], "group": 0, "forward_s": 0.001, "backward_s": 0.002, "std": 1e-3}
@@ -83,6 +84,17 @@ class Replay(unittest.TestCase):
                                          "--update", update, "--steps", "3", "--speed", "100")
                     self.assertEqual(run["results"]["steps"], 3)
                     self.assertEqual(run["comm"]["strategy"], strategy)
+
+    def test_buckets(self):
+        """Gradients wait for their bucket to be full: one that holds them all is exchanged when the backward
+        pass is over, and one that holds the last tensors (1,240 bytes) when these are there."""
+        for megabytes, seconds in ((1, FORWARD_S + BACKWARD_S), (1 / 1024, FORWARD_S + BACKWARD_S / 2)):
+            run, _ = self.replay("--compute", "spin", "--comm", "iallreduce:bucket=64", "--steps", "3", "--collectives",
+                                 "--bucket-mb", megabytes)
+            self.assertEqual(run["replay"]["bucket_mb"], megabytes)
+            begins = {(row["rank"], row["step"]): float(row["t_start_s"]) for row in gwrun.batches(self.out)}
+            for row in rows_of(self.out, "collectives.csv"):
+                self.assertGreater(float(row["start_s"]) - begins[row["rank"], row["step"]], 0.999 * seconds)
 
     def test_servers(self):
         run, _ = self.replay("--comm", "ps:dedicated=1", "--steps", "2", "--speed", "100")

@@ -10,6 +10,8 @@
 
 #define POLL_S 1e-4 /* between two polls of a host that waits for its device */
 #define RATE   1e-3F
+/* DistributedDataParallel's first bucket is smaller, for the exchange to begin early. */
+#define FIRST_BUCKET ((size_t)1 << 20)
 
 #define TRY(call)                                                                                  \
     do {                                                                                           \
@@ -109,16 +111,32 @@ static int player_forward(gw_player *p) {
     return 0;
 }
 
+/* Gradient t is there: announce it with those that wait for their bucket to be full. */
+static int player_announce(gw_player *p, int t) {
+    size_t limit = p->first && p->bucket > FIRST_BUCKET ? FIRST_BUCKET : p->bucket;
+    p->ready[p->n_ready] = t;
+    p->ready_grad[p->n_ready++] = p->grad[t];
+    p->ready_bytes += p->profile->tensor[t].n * sizeof(float);
+    if (t > 0 && p->ready_bytes < limit)
+        return 0;
+    int n = p->n_ready;
+    p->n_ready = 0;
+    p->ready_bytes = 0;
+    p->first = false;
+    return gradwire_ready(p->g, n, p->ready, p->own ? p->ready_grad : NULL);
+}
+
 static int player_backward(gw_player *p) {
     const gw_step_profile *of = p->profile;
     TRY(gradwire_phase(p->g, GRADWIRE_BACKWARD));
+    p->first = true;
     for (int t = of->n_tensors - 1; t >= 0; t--) {
         double begun_s = gw_nap_now();
         if (!p->serves)
             gw_gradients_write(p->gradients, t, p->at[t], p->step, p->grad[t]);
         double spent_s = p->sleeps ? 0 : p->speed * (gw_nap_now() - begun_s);
         TRY(player_compute(p, p->serves ? 0 : fmax(0, of->tensor[t].backward_s - spent_s)));
-        TRY(gradwire_ready(p->g, 1, &t, p->own ? &p->grad[t] : NULL));
+        TRY(player_announce(p, t));
     }
     p->late_s += p->sleeps ? fmax(0, gw_nap_now() - p->due_s) : 0;
     return 0;
@@ -142,6 +160,8 @@ static int player_memory(gw_player *p) {
     size_t tensors = (size_t)of->n_tensors;
     TRY(gw_alloc(&p->at, tensors, sizeof *p->at));
     TRY(gw_alloc(&p->grad, tensors, sizeof *p->grad));
+    TRY(gw_alloc(&p->ready, tensors, sizeof *p->ready));
+    TRY(gw_alloc(&p->ready_grad, tensors, sizeof *p->ready_grad));
     TRY(gw_alloc(&p->owned, (size_t)of->groups, sizeof *p->owned));
     if (!gradwire_memory(p->g, 0, GRADWIRE_GRAD))
         TRY(gw_alloc(&p->own, of->n, sizeof *p->own));
@@ -179,6 +199,8 @@ int gw_player_run(gw_player *p) {
 void gw_player_free(gw_player *p) {
     free(p->at);
     free(p->grad);
+    free(p->ready);
+    free(p->ready_grad);
     free(p->own);
     free(p->owned);
 }

@@ -16,12 +16,17 @@ typedef struct gw_player {
     double speed;       /* times as fast as the profile's device */
     int ranks, servers; /* the first ranks, which only serve */
     bool serves;        /* this one does */
+    size_t bucket;      /* bytes of gradients that are announced together; or 0 */
     long steps;         /* to play */
     /* Its own: */
     gradwire *g;
-    size_t *at;    /* [tensor]: floats before it */
-    float **grad;  /* [tensor]: the library's memory, or `own` */
-    float *own;    /* NULL: not needed */
+    size_t *at;          /* [tensor]: floats before it */
+    float **grad;        /* [tensor]: the library's memory, or `own` */
+    float *own;          /* NULL: not needed */
+    int *ready, n_ready; /* tensors that wait for their bucket to be full */
+    float **ready_grad;  /* theirs */
+    size_t ready_bytes;
+    bool first;    /* the next bucket is a step's first */
     double *owned; /* [group]: share of all parameters that this rank updates */
     bool moves;    /* what is sent depends on how parameters change: so they must */
     double due_s;  /* when the device is through with what it was given, by gw_nap_now */

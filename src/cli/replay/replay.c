@@ -15,6 +15,7 @@
 
 enum { CHECK_FLOATS = 4096 /* of a tensor, where no step is played */ };
 
+#define MIB        1048576
 #define TO(member) 0, 0
 
 static const gw_opt opts[] = {
@@ -26,6 +27,8 @@ static const gw_opt opts[] = {
     {"gradients", GW_OPT_PATH, "normal", 0, 0, NULL, "normal|FILE",
      "normal numbers with each tensor's deviation, or captured gradients: float32, all tensors in "
      "the profile's order, one step after another"},
+    {"bucket-mb", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
+     "announce gradients in buckets of X MB, as DistributedDataParallel does; 0: each by itself"},
     {"steps", GW_OPT_INT, "20", 1, 1e9, NULL, "N", "play N steps"},
 #include "config/comm_opts.def"
     {"gradient", GW_OPT_CHOICE, NULL, 0, 0, "mean|scaled", NULL,
@@ -44,7 +47,8 @@ static const gw_opt opts[] = {
     {0}};
 
 /* Options that the library does not know. */
-static const char *const own[] = {"compute", "speed", "gradients", "steps", "check", "quiet", NULL};
+static const char *const own[] = {"compute", "speed", "gradients", "bucket-mb",
+                                  "steps",   "check", "quiet",     NULL};
 
 typedef struct job {
     gw_args *args;
@@ -138,6 +142,7 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
                             .gradients = &j->gradients,
                             .sleeps = strcmp(gw_args_text(j->args, "compute"), "sleep") == 0,
                             .lazy = j->words.lazy,
+                            .bucket = (size_t)(gw_args_real(j->args, "bucket-mb") * MIB),
                             .speed = gw_args_real(j->args, "speed"),
                             .steps = j->check ? 0 : (long)gw_args_int(j->args, "steps")};
     return replay_level(j);

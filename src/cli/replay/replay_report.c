@@ -31,11 +31,12 @@ static json_t *report_profile(const gw_step_profile *p) {
 
 static json_t *report_json(const gw_replay_facts *f, double floor_s) {
     const gw_player *p = f->player;
-    return gw_json_object("profile:o compute:s speed:f gradients:s data_dependent:b late_s:f "
-                          "link_floor_s:f",
-                          report_profile(p->profile), p->sleeps ? "sleep" : "spin", p->speed,
-                          f->gradients, f->data_dependent,
-                          p->sleeps ? p->late_s / (double)p->steps : NAN, floor_s);
+    return gw_json_object(
+        "profile:o compute:s speed:f bucket_mb:f gradients:s data_dependent:b late_s:f "
+        "link_floor_s:f",
+        report_profile(p->profile), p->sleeps ? "sleep" : "spin", p->speed,
+        (double)p->bucket / 1048576, f->gradients, f->data_dependent,
+        p->sleeps ? p->late_s / (double)p->steps : NAN, floor_s);
 }
 
 static void report_part(const char *name, double seconds) {
