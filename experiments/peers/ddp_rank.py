@@ -1,6 +1,7 @@
 """One rank of compare_ddp.py: DistributedDataParallel with Gloo's exchange, PyTorch's hooks or
 gradwire's hook, in turns within one process, each step beside one without any exchange.
 
+With --profile every rank first times the model by gradwire.torch.profile, all at once, as they train.
 A side of a round builds its own DistributedDataParallel over the model, warms up, and then takes a
 step with the exchange and one under no_sync() in turn, so that both see the same machine. Losses are
 read after the last step."""
@@ -26,20 +27,21 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradwire.torch
 import models
+from gradwire.torch.profiles import profile
 
 FIRST_BUCKET = dist._DEFAULT_FIRST_BUCKET_BYTES  # pylint: disable=protected-access
 
 
 def task(name, batch, length, rank):
-    """(model, one batch, loss of a model on it); the model's weights are the same on all ranks."""
+    """(model, its inputs, loss of what it returns); the model's weights are the same on all ranks."""
     torch.manual_seed(1)
     model = {"resnet18": models.resnet18, "gpt2": models.gpt2, "tiny": tiny}[name]()
     torch.manual_seed(2 + rank)
     if name == "gpt2":
         ids = torch.randint(50257, (batch, length + 1))
-        return model, lambda net: F.cross_entropy(net(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+        return model, (ids[:, :-1],), lambda out: F.cross_entropy(out.flatten(0, 1), ids[:, 1:].flatten())
     images, labels = torch.randn(batch, 3, 32, 32), torch.randint(1000, (batch,))
-    return model, lambda net: F.cross_entropy(net(images), labels)
+    return model, (images,), lambda out: F.cross_entropy(out, labels)
 
 
 def tiny():
@@ -92,7 +94,7 @@ def watch(run):
     return hook, library
 
 
-def measure(side, words, model, loss, options):
+def measure(side, words, model, inputs, loss, options):
     """{"step_s", "alone_s": a list each, "hook_s": Python's part of the hook a step, "loss"}"""
     net = replicate(model, side, options.bucket_mb)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr)
@@ -107,7 +109,7 @@ def measure(side, words, model, loss, options):
             around = (net.no_sync() if alone else
                       run.batch(options.batch) if run else contextlib.nullcontext())
             with around:
-                value = loss(net)
+                value = loss(net(*inputs))
                 if run and not alone:
                     run.loss(value)
                 value.backward()
@@ -130,6 +132,20 @@ def measure(side, words, model, loss, options):
     return found
 
 
+def take_profile(model, loss, inputs, options, rank):
+    """Leaves FOLDER/profile.json and FOLDER/gradients.bin: rank 0's, in the profile's order."""
+    content = profile(model, inputs, loss, name=options.model, batch=options.batch, steps=options.steps,
+                      optimizer=torch.optim.SGD(model.parameters(), lr=options.lr))
+    if rank > 0:
+        return
+    with open(os.path.join(options.profile, "profile.json"), "w", encoding="utf-8") as file:
+        json.dump(content, file)
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    with open(os.path.join(options.profile, "gradients.bin"), "wb") as file:
+        for tensor in content["tensors"]:
+            file.write(gradients[tensor["name"]].numpy().tobytes())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=["resnet18", "gpt2", "tiny"], required=True)
@@ -141,21 +157,24 @@ def main():
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--warmup", type=int, required=True)
     parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--profile", metavar="FOLDER", help="leave profile and gradients there")
     parser.add_argument("--out", required=True, help="JSON file, by rank 0")
     options = parser.parse_args()
     threads = [words for _, _, words in options.sides if "progress=thread" in words]
     rank, ranks = gradwire.torch.init(threads[0] if threads else "")
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    model, loss = task(options.model, options.batch, options.length, rank)
+    model, inputs, loss = task(options.model, options.batch, options.length, rank)
     start = {name: value.clone() for name, value in model.state_dict().items()}
+    if options.profile:
+        take_profile(model, loss, inputs, options, rank)
     rounds = []
     for turn in range(options.rounds):
         rounds.append({})
         for name, kind, words in options.sides:
             model.load_state_dict(start)
             model.zero_grad(set_to_none=True)
-            mine, all_ranks = measure(kind, words, model, loss, options), [None] * ranks
+            mine, all_ranks = measure(kind, words, model, inputs, loss, options), [None] * ranks
             dist.all_gather_object(all_ranks, mine)
             rounds[-1][name] = all_ranks
             if rank == 0:
