@@ -20,6 +20,7 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "analysis/compare": ([".", "."], ["numpy", "pandas", "scipy"]),
     "experiments/run": (["quick.yaml"], ["yaml"]),
     "experiments/peers/compare_ddp.py": (["--out", "."], ["numpy", "torch"]),
+    "experiments/peers/compare_replay.py": (["--out", "."], ["numpy", "torch"]),
     "experiments/peers/compare_gpt.py": (["--text", ".", "--out", "."], ["numpy", "torch"]),
     "experiments/peers/compare_topk.py": ([], ["torch"]),
     "experiments/peers/compare_torch.py": ([], ["numpy", "torch"]),
