@@ -1,4 +1,4 @@
-"""Every mistake of a user costs one clear line and exit status 2, on one rank and on several."""
+"""Every mistake of a user costs one clear line and exit status 2, on one rank and on three."""
 
 import gzip
 import os
@@ -21,9 +21,9 @@ class BadInput(unittest.TestCase):
         self.dir = tempfile.TemporaryDirectory()
         self.addCleanup(self.dir.cleanup)
 
-    def refused(self, *words, says, checked=True, several=2, one=1, **more):
-        """On `several` ranks, and on `one`: there by --check, if that looks at this mistake."""
-        line = self.line(several, *words, says=says, **more)
+    def refused(self, *words, says, checked=True, one=1, **more):
+        """On 3 ranks, and on `one`: there by --check, if that looks at this mistake."""
+        line = self.line(3, *words, says=says, **more)
         if words[:1] != ("train",):
             self.line(one, *words, says=says, **more)
             return
@@ -93,7 +93,7 @@ class BadInput(unittest.TestCase):
         for text in ("1", "1:", ":1ms", "x:1ms", "-1:1ms", "1:-1ms", "1:0", "1:nan", "1:2min",
                      "1:1ms,", "1:61", "99999999999:1ms"):
             self.refused(*train, f"--inject-skew={text}", says=[f"inject-skew={text}: must be"])
-        self.refused(*train, "--inject-skew", "3:1ms", says=["--inject-skew", "rank 3"], one=2)
+        self.refused(*train, "--inject-skew", "3:1ms", says=["--inject-skew", "rank 3"], one=3)
         self.refused(*train, "word", says=["word"])
 
     def test_text(self):
@@ -207,7 +207,7 @@ class BadInput(unittest.TestCase):
         return path
 
     def bad_data(self, path, *says, **more):
-        self.refused("train", "--batch", 2, "--data", path, says=says, several=3, **more)
+        self.refused("train", "--batch", 2, "--data", path, says=says, **more)
 
     def test_good_folder(self):
         done = gwrun.run(3, "train", "--quiet", "--batch", 2, "--data", self.folder())

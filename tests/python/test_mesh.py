@@ -181,9 +181,9 @@ class Mesh(unittest.TestCase):
             self.assertIn(says, ours[0])
 
     def test_refused_anywhere(self):
-        """Before the number of ranks matters: one does not make the meshes, two make most."""
+        """Before the number of ranks matters."""
         whole = "does not go with pipe or tensor in --mesh"
-        for ranks in (1, 2):
+        for ranks in (1, 2, 3, 4):
             self.refused(ranks, "--mesh pip=2", "unknown dimension 'pip': did you mean 'pipe'?")
             self.refused(ranks, "--mesh pipe=0", "'0' is not a number of ranks: give 1 or more")
             self.refused(ranks, "--mesh pipe=9999999999", "is not a number of ranks")
