@@ -19,7 +19,7 @@ static void mem_want_large_pages(void *p, size_t bytes) {
 #endif
 }
 
-gw_err gw_alloc(void *out, size_t count, size_t size) {
+static gw_err mem_alloc(void *out, size_t count, size_t size, bool zeroed) {
     if (size != 0 && count > (SIZE_MAX - GW_ALIGN) / size)
         return gw_fail(GW_ERR_NOMEM, "cannot allocate %zu x %zu bytes", count, size);
     size_t bytes = (count * size + GW_ALIGN - 1) / GW_ALIGN * GW_ALIGN;
@@ -31,9 +31,18 @@ gw_err gw_alloc(void *out, size_t count, size_t size) {
         return gw_fail(GW_ERR_NOMEM, "cannot allocate %zu bytes", bytes);
     if (large) /* before the first write, which would map small pages */
         mem_want_large_pages(p, bytes);
-    memset(p, 0, bytes);
+    if (zeroed)
+        memset(p, 0, bytes);
     memcpy(out, &p, sizeof p);
     return GW_OK;
+}
+
+gw_err gw_alloc(void *out, size_t count, size_t size) {
+    return mem_alloc(out, count, size, true);
+}
+
+gw_err gw_alloc_unset(void *out, size_t count, size_t size) {
+    return mem_alloc(out, count, size, false);
 }
 
 void gw_flush_denormals_here(void) {

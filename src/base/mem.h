@@ -1,4 +1,4 @@
-/** Allocation: 64-byte aligned (a cache line, an AVX-512 register) and zeroed. Blocks of
+/** Allocation: 64-byte aligned (a cache line, an AVX-512 register). Blocks of
  *  GW_LARGE_PAGE bytes or more are aligned to that and use large pages if the system provides
  *  them. */
 #ifndef GW_BASE_MEM_H
@@ -14,6 +14,9 @@
 /** Allocate count * size zeroed bytes, 64-byte aligned, into *out (free with free()).
  *  count * size == 0 gives a valid pointer. GW_ERR_NOMEM. */
 gw_err gw_alloc(void *out, size_t count, size_t size);
+
+/** The same, but with any contents: what nobody writes then takes no memory and no time. */
+gw_err gw_alloc_unset(void *out, size_t count, size_t size);
 
 /** Make this thread (and each OpenMP thread it starts later) flush denormals to zero: they make
  *  codecs up to 27 times slower and carry no information here. */

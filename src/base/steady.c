@@ -27,8 +27,8 @@ gw_err gw_steady_open(gw_steady **out, int figures) {
     GW_TRY(gw_alloc(&s, 1, sizeof *s));
     s->figures = figures;
     s->width = 1;
-    gw_err e = gw_alloc(&s->sum, (size_t)PIECES * (size_t)figures, sizeof *s->sum);
-    GW_THEN(e, gw_alloc(&s->have, (size_t)PIECES * (size_t)figures, sizeof *s->have));
+    gw_err e = gw_alloc_unset(&s->sum, (size_t)PIECES * (size_t)figures, sizeof *s->sum);
+    GW_THEN(e, gw_alloc_unset(&s->have, (size_t)PIECES * (size_t)figures, sizeof *s->have));
     if (e != GW_OK) {
         gw_steady_free(s);
         return e;

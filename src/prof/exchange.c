@@ -121,9 +121,9 @@ static void exchange_log_slice(gw_phase phase, uint64_t start, uint64_t end) {
 static const gw_ledger_sink sink = {.slice = exchange_log_slice, .exchange = exchange_log_hear};
 
 static gw_err exchange_alloc(int rows) {
-    GW_TRY(gw_alloc(&lg.entries, ENTRIES, sizeof *lg.entries));
-    GW_TRY(gw_alloc(&lg.finished, ENTRIES, sizeof *lg.finished));
-    GW_TRY(gw_alloc(&lg.stretches, STRETCHES, sizeof *lg.stretches));
+    GW_TRY(gw_alloc_unset(&lg.entries, ENTRIES, sizeof *lg.entries));
+    GW_TRY(gw_alloc_unset(&lg.finished, ENTRIES, sizeof *lg.finished));
+    GW_TRY(gw_alloc_unset(&lg.stretches, STRETCHES, sizeof *lg.stretches));
     GW_TRY(gw_alloc(&lg.places, SLOTS, sizeof *lg.places));
     return gw_alloc(&lg.lost, (size_t)rows, sizeof *lg.lost);
 }

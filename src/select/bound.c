@@ -39,7 +39,7 @@ static int bound_cut(const gw_bound_parts *p, bool sharded, gw_walk_part *part) 
 }
 
 static double bound_walk(const gw_bound_parts *p, gw_bound_mode mode) {
-    static _Thread_local gw_walk_part part[GW_FORECAST_PARTS];
+    gw_walk_part part[GW_FORECAST_PARTS];
     bool sharded = mode == GW_BOUND_SHARDED;
     gw_walk w = {.local = p->local,
                  .layers = p->layers,

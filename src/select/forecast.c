@@ -40,7 +40,7 @@ gw_forecast gw_forecast_exchange(const gw_way *way, size_t n, bool link) {
 /* ---- a step ---- */
 
 static gw_forecast forecast_overlapped(const gw_shape *s, const gw_way *way) {
-    static _Thread_local gw_walk_part part[GW_FORECAST_PARTS];
+    gw_walk_part part[GW_FORECAST_PARTS];
     gw_forecast sum = {0};
     for (int i = 0; i < s->n_parts; i++) {
         exchange x = forecast_exchange(way, s->parts[i].n, s->link);

@@ -123,8 +123,10 @@ static void walk_forward(state *s) {
 }
 
 gw_walked gw_walk_step(const gw_walk *w) {
-    static _Thread_local state s;
-    s = (state){.of = w};
+    state s;
+    s.of = w;
+    s.now = s.waited = s.link_free = 0;
+    s.posted = 0;
     walk_backward(&s);
     walk_carry(&s);
     for (int i = 0; i < s.posted && !w->lazy; i++)
