@@ -5,6 +5,7 @@ import glob
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -65,10 +66,11 @@ class Replay(unittest.TestCase):
             rows = gwrun.batches(self.out)
             self.assertEqual(len(rows), 2 * 5)
             for row in rows:
-                for column, seconds in (("forward_s", FORWARD_S), ("backward_s", BACKWARD_S), ("update_s", 0.002)):
-                    # a nap that ended late takes from the next; spun ones begin after what was copied
-                    self.assertGreater(float(row[column]), seconds / 2 * 0.5)
                 self.assertGreater(float(row["wall_s"]), (FORWARD_S + BACKWARD_S + 0.002) / 2 * 0.98)
+            for column, seconds in (("forward_s", FORWARD_S), ("backward_s", BACKWARD_S), ("update_s", 0.002)):
+                # a nap that ended late takes from the next part of its step; spun ones begin after what was copied
+                part = statistics.median(float(row[column]) for row in rows)
+                self.assertGreater(part, seconds / 2 * 0.5)
             slept = compute == "sleep"  # to be off the processor is what it is for
             self.assertEqual([row["interrupted"] == "" for row in rows], [slept] * 10)
             self.assertEqual(run["results"]["summary"]["interrupted"] is None, slept)
