@@ -48,7 +48,10 @@ def by_open_mpi():
 
 
 def command(ranks, *words):
-    return [MPIEXEC, "-n", str(ranks), GRADWIRE, *map(str, words)]
+    """More ranks than cores take one core, if they give it away to each other at once (tests/yield.c)."""
+    crowded = ranks > os.cpu_count() and "yield" in os.environ.get("LD_PRELOAD", "")
+    place = [os.path.join(SOURCE, "tests", "one_core")] if crowded else []
+    return [*place, MPIEXEC, "-n", str(ranks), GRADWIRE, *map(str, words)]
 
 
 def run(ranks, *words, timeout=HANG_S, **more):

@@ -100,7 +100,7 @@ class Job:
 STOPPED = {
     "allreduce": (2, r"in MPI_Allreduce_c", r"blocked in an MPI collective of 2 ranks"),
     "allreduce:algo=ring": (3, r"MPI_\w+", r"(from|to) rank 1 "),
-    "allreduce:algo=shm": (2, r"MPI", r"waits for the signal of rank 1 in shared memory"),
+    "allreduce:algo=shm": (3, r"MPI", r"waits for the signal of rank 1 in shared memory"),
     "iallreduce:algo=sra,progress=poll": (2, r"MPI_Test", r"from rank 1 \("),
     "iallreduce:algo=sra,progress=thread": (2, r"MPI by the progress thread: .* MPI_Test",
                                             r"from rank 1 \("),
