@@ -9,7 +9,7 @@ a single number of workers above 1 any law fits exactly (the serial fraction of 
 Communications of the ACM 1990), so none is fitted."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -67,9 +67,18 @@ def _chosen(seconds, oversubscribed):
     return used
 
 
-def _resampled(runs, random):
-    """Medians of resamples of the runs."""
-    return np.median(random.choice(runs, (RESAMPLES, len(runs))), axis=1)
+@lru_cache(maxsize=8)
+def _draws(counts):
+    """The indices of the resamples of this many runs each."""
+    random = np.random.default_rng(1)
+    return [random.integers(0, n, (RESAMPLES, n)) for n in counts]
+
+
+def _resampled(groups):
+    """Medians of resamples of each group of runs."""
+    for runs, drawn in zip(groups, _draws(tuple(map(len, groups)))):
+        ranked, n = np.sort(runs[drawn], axis=1), len(runs)
+        yield (ranked[:, (n - 1) // 2] + ranked[:, n // 2]) / 2
 
 
 def fit(law, seconds, oversubscribed=()):
@@ -87,11 +96,10 @@ def fit(law, seconds, oversubscribed=()):
     n = min(map(len, used.values()))
     serial = stats.Interval(value, None, None, n, "none", stats.too_few(n, "runs"))
     if n >= stats.LEAST:
-        random = np.random.default_rng(1)
-        first = _resampled(used[1], random)[:, None]
-        others = np.stack([_resampled(used[count], random) for count in workers], axis=1)
+        first, *others = _resampled([used[1], *(used[count] for count in workers)])
         freedom = sum(len(runs) - 1 for runs in used.values())
-        low, high = stats.percentiles(_serial(law, first / others / shares, workers), n, freedom)
+        low, high = stats.percentiles(_serial(law, first[:, None] / np.stack(others, axis=1) / shares,
+                                              workers), n, freedom)
         serial = stats.Interval(value, float(low), float(high), n, "bootstrap")
     points = dict(zip(map(int, workers), map(float, efficiency * workers)))
     misfit = float(np.max(np.abs(efficiency * workers / LAWS[law][0](value, workers) - 1)))

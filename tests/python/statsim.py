@@ -5,6 +5,7 @@ docs/analysis.md, which takes some minutes."""
 
 import os
 import sys
+from functools import cache
 
 import numpy as np
 from scipy import special
@@ -34,6 +35,7 @@ def noise(kind, shape, random):
     raise ValueError(kind)
 
 
+@cache
 def truth(kind):
     """Median of the figures."""
     if kind != "outliers":
