@@ -1,15 +1,16 @@
 """The built program as its users run it: `gradwire ...` on N ranks, and its run folders read back."""
 
 import csv
+import functools
 import json
 import os
 import re
-import runpy
 import signal
 import subprocess
 import sys
 import tempfile
 import traceback
+import types
 
 GRADWIRE = os.environ["PROGRAM"]
 MPIEXEC = os.environ["MPIEXEC"]
@@ -66,6 +67,7 @@ def run(ranks, *words, timeout=HANG_S, **more):
 def script(path, *words):
     """The finished process of a Python script, a fork of this one: the libraries that the test has
     imported take longer to load than the script takes to run."""
+    code = script_code(path)
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         child = os.fork()
         if child == 0:
@@ -74,7 +76,7 @@ def script(path, *words):
                 signal.alarm(HANG_S)
                 os.dup2(out.fileno(), 1)
                 os.dup2(err.fileno(), 2)
-                status = run_script(path, words)
+                status = run_script(path, code, words)
             finally:
                 os._exit(status if isinstance(status, int) else 1)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -82,14 +84,25 @@ def script(path, *words):
         return subprocess.CompletedProcess([path, *words], status, out.read(), err.read())
 
 
-def run_script(path, words):
+@functools.cache
+def script_code(path):
+    """The compiled script; what it imports is loaded here, once for all forks."""
+    with open(path, encoding="utf-8") as file:
+        code = compile(file.read(), path, "exec")
+    sys.path.insert(0, os.path.dirname(path))
+    exec(code, {"__name__": "imported", "__file__": path})
+    return code
+
+
+def run_script(path, code, words):
     """Its exit status, in a process of its own."""
     sys.stdout, sys.stderr = (open(fd, "w", encoding="utf-8", closefd=False) for fd in (1, 2))
     sys.argv = [path, *words]
-    sys.path.insert(0, os.path.dirname(path))
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__file__ = path
     status = 0
     try:
-        runpy.run_path(path, run_name="__main__")
+        exec(code, vars(main))
     except SystemExit as end:
         status = end.code or 0
         if not isinstance(status, int):

@@ -3,12 +3,12 @@
 import copy
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import unittest
 
-SCRIPT = os.path.join(os.environ["SOURCE"], "analysis", "table")
+import gwrun
+
+SCRIPT = os.path.join(gwrun.SOURCE, "analysis", "table")
 RUN = {
     "schema": 3,
     "results": {
@@ -39,8 +39,7 @@ class Table(unittest.TestCase):
         return folder
 
     def table(self, *folders):
-        return subprocess.run([sys.executable, SCRIPT, *folders], text=True, capture_output=True,
-                              check=False)
+        return gwrun.script(SCRIPT, *folders)
 
     def test_figures(self):
         second = copy.deepcopy(RUN)
