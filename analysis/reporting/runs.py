@@ -80,12 +80,13 @@ def read_epochs(path):
                                usecols=lambda name: name != "replica_hash")
     except ValueError as error:  # the parser's errors are ValueErrors
         raise Bad(f"{name}: {str(error).splitlines()[0]}") from error
-    rows = rows.apply(pandas.to_numeric, errors="coerce")
-    rows = rows.where(rows.eq(0) | rows.abs().ge(LEAST) & rows.abs().le(MOST))
+    records = rows.apply(pandas.to_numeric, errors="coerce").to_dict("records")
+    records = [{title: figure if figure == 0 or LEAST <= abs(figure) <= MOST else None
+                for title, figure in record.items()} for record in records]
     for accuracy in ("test_accuracy", "validation_accuracy"):
-        if accuracy in rows and not rows[accuracy].dropna().between(0, 1).all():
+        if not all(0 <= (record.get(accuracy) or 0) <= 1 for record in records):
             raise Bad(f"{name}: a {accuracy} outside 0 to 1")
-    return rows.astype(object).where(rows.notna(), None).to_dict("records")
+    return records
 
 
 def interrupted_share(info, means):
