@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 import termios
 import unittest
-from unittest import mock
 
 import gwrun
 
@@ -22,12 +21,9 @@ PARTS = ["data", "core", "core_or_memory", "memory", "codec", "waiting", "transf
 
 
 def show(*words, env=None):
-    """What `gradwire show` says; without `env`: the script that it starts, in a fork of this process."""
-    if not env:
-        with mock.patch.dict(os.environ, LC_ALL="C"):
-            return gwrun.script(os.path.join(gwrun.SOURCE, "analysis", "show"), *words)
     return subprocess.run([gwrun.GRADWIRE, "show", *words], text=True, capture_output=True,
-                          env=env, check=False, timeout=300, stdin=subprocess.DEVNULL)
+                          env=env or dict(os.environ, LC_ALL="C"), check=False, timeout=300,
+                          stdin=subprocess.DEVNULL)
 
 
 def document(*dirs):
