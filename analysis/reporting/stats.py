@@ -90,8 +90,7 @@ def percentiles(resampled, n, freedom):
     and a few values say little about their spread."""
     edge = special.stdtrit(freedom, (1 + LEVEL) / 2)
     tail = special.ndtr(-np.sqrt(n / (n - 1)) * edge)
-    ends = [max(0, math.ceil(len(resampled) * share) - 1) for share in (tail, 1 - tail)]
-    return np.partition(resampled, ends)[ends]
+    return np.quantile(resampled, [tail, 1 - tail], method="inverted_cdf")
 
 
 def median_ci(values):
