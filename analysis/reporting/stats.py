@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 import numpy as np
-from scipy import optimize, special, stats
+from scipy import special
 
 LEVEL = 0.95  # of intervals
 ALPHA = 0.05  # chance of any false positive in a family of comparisons
@@ -232,6 +232,7 @@ def _noncentrality(freedom, level):
 
     For a given spread, t beyond the edge is the event of a normal deviate; its chance is averaged
     over the spreads. (scipy's noncentral t is NaN in the far tail.)"""
+    from scipy import optimize  # this and stats are slow to load, and few figures need them
     edges = special.stdtrit(freedom, 1 - level / 2) * _spreads(freedom)
     return optimize.brentq(lambda delta: special.ndtr(delta - edges).mean() - POWER,
                            0, edges[-1] + 5)
@@ -371,6 +372,7 @@ def drift_within(walls):
     if third < 3 * PIECES or np.median(first) <= 0:
         return Flag()
     change = float(np.median(last) / np.median(first) - 1)
+    from scipy import stats
     medians = [np.median(part.reshape(PIECES, -1), axis=1) for part in (first, last)]
     p = float(stats.mannwhitneyu(*medians, method="asymptotic").pvalue)
     text = ""
