@@ -258,7 +258,7 @@ class Standing(Testbed):
     def test_slow_host(self):
         """A host that gets a fifth of a core: nothing on it runs faster than that, its ranks are on it,
         and their run tells. Whom the others wait for depends on what else the machine does; that a rank
-        which is late is named, test_identities shows."""
+        which is late is named, test_delays shows."""
         done = self.call("up", "--slow", "1:0.2")
         if done.returncode != 0:  # this machine's root may not limit processor time
             self.refused(done, "--slow")
