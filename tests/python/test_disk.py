@@ -69,7 +69,7 @@ class Disk(unittest.TestCase):
     def test_no_room_for_checkpoints(self):
         """Training goes on, with a warning; or ends with a line, where rows were to be written while
         the checkpoint had taken all room."""
-        self.make_disk("700k")
+        self.make_disk("420k")
         run = self.start(20, *SLOWLY)
         faultcase.await_true(lambda: "warning: " in run.text() or run.over())
         if run.over():
