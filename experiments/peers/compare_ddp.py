@@ -41,12 +41,16 @@ OURS = {False: ["exact=--comm allreduce:algo=shm"],
                "topk 1%=--comm sparse --compress topk:ratio=0.01"]}
 BATCH = {"resnet18": 16, "gpt2": 1, "tiny": 4}  # of a rank
 EARLY = 3  # steps whose losses are compared
+# glibc gives large tensors back to the kernel, which clears their pages again in each step: a third of
+# GPT-2's step under no_sync(), and by chance more. All sides keep their memory.
+KEEP_MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184"
 
 
 def environment(options):
     env = torch_environment()
     env.pop("GRADWIRE", None)
     env.setdefault("GRADWIRE_LIBRARY", os.path.join(ROOT, "build/release/libgradwire.so"))
+    env.setdefault("GLIBC_TUNABLES", KEEP_MEMORY)
     if options.link:
         env["GLOO_SOCKET_IFNAME"] = options.link["interface"]
     return env
