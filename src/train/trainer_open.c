@@ -276,7 +276,6 @@ static const int *trainer_layer_numbers(gw_trainer *t) {
 /* Ranks, data set and model; then codec and algorithm are known, too. */
 static gw_err trainer_open_basis(gw_trainer *t) {
     omp_set_num_threads(t->c->threads);
-    gw_flush_denormals();
     GW_TRY(trainer_count_ranks(t));
     GW_TRY(gw_watchdog_meet(t->comm));
     GW_TRY(gw_agree(t->comm, gw_step_batch(t->c, gw_trainer_workers(t), &t->global_batch)));
@@ -288,6 +287,7 @@ static gw_err trainer_open_basis(gw_trainer *t) {
         GW_TRY(gw_agree(t->comm, trainer_opening_check_folder(t)));
     if (t->c->pace > 0)
         GW_TRY(gw_pacer_check(t->c->threads, t->comm));
+    gw_flush_denormals(); /* starts the threads: after what may be refused */
     gw_watchdog_stage("reading the data set");
     gw_data_spec spec = t->c->data;
     spec.batch = t->global_batch;

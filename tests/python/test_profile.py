@@ -108,8 +108,8 @@ class Profile(unittest.TestCase):
         """By default the measurement takes a tenth of a second, or says why it did not: a machine
         may be fast enough for these steps."""
         out = os.path.join(self.dir.name, "wide")
-        run = gwrun.train(2, out, "--data", "synthetic:samples=1000,features=2048", "--layers",
-                          "2048,2048", "--steps", 1, overhead=None)
+        run = gwrun.train(2, out, "--data", "synthetic:samples=200,features=1024", "--layers",
+                          "1024,1024", "--steps", 1, "--save-model", "off", overhead=None)
         left_out = run["overhead"]["pairs"] == 0
         self.assertEqual(run["overhead"]["ratio"] is None, left_out)
         self.assertEqual("--overhead PAIRS" in (run["overhead"]["why"] or ""), left_out)

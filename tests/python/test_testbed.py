@@ -189,7 +189,7 @@ class Standing(Testbed):
         out = os.path.join(self.dir.name, "run")
         self.must("run", *MPIEXEC, "-n", str(ranks), "--", gwrun.GRADWIRE, "train", "--quiet", "--data",
                   "synthetic:samples=2000,features=256,classes=4", "--layers", "256", "--steps",
-                  "20", "--out", out, *words)
+                  "20", "--overhead", "0", "--ceilings", "off", "--out", out, *words)
         with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
             return json.load(file), gwrun.batches(out)
 
