@@ -53,6 +53,7 @@ class RealRuns(unittest.TestCase):
     def time(info, step_s, data_s):
         info["results"]["summary"]["wall_s"] = step_s
         info["results"]["summary"]["phases"]["data_s"] = data_s
+        info["results"]["summary"]["interrupted"] = 0
 
     @classmethod
     def derive(cls, run, folder, second, took, delay):
@@ -169,7 +170,7 @@ class KnownRuns(unittest.TestCase):
         os.makedirs(folder)
         info = json.loads(self.info)
         info["started_utc"] = f"2024-01-01T00:{second // 60:02}:{second % 60:02}Z"
-        info["results"]["summary"]["wall_s"] = wall
+        info["results"]["summary"].update(wall_s=wall, interrupted=0)
         change(info)
         with open(os.path.join(folder, "run.json"), "w", encoding="utf-8") as file:
             json.dump(info, file)
