@@ -6,6 +6,9 @@
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 enum { N = 8 };
 static int rank, ranks;
@@ -219,14 +222,28 @@ static void try_damage(void) {
     free(blob);
 }
 
+/* Whether LeakSanitizer reports what is allocated from here on and never freed. */
+static void leaks_from_here(bool reported) {
+#ifdef __SANITIZE_ADDRESS__
+    if (reported)
+        __lsan_enable();
+    else
+        __lsan_disable();
+#else
+    (void)reported;
+#endif
+}
+
 /* Closed where it should not be: a line, and what was under way is given up. */
 static void try_close_within(void) {
+    leaks_from_here(false);
     gradwire *g = ready_to_go(NULL);
     ok(gradwire_begin(g, 1, ranks));
     ok(gradwire_phase(g, GRADWIRE_FORWARD));
     int e = gradwire_close(g);
     refused(e, "under way");
     CHECK(gradwire_alone(e), "nobody else learns of it");
+    leaks_from_here(true);
     g = ready_to_go(NULL);
     step(g);
     ok(gradwire_close(g));

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -49,8 +50,11 @@ static void test_facts(void **state) {
     gw_best b = {
         .epoch = 3, .validation_loss = 1.0 / 3, .validation_accuracy = 0.1, .test_accuracy = NAN};
     gw_best back = {0};
-    char *text = json_dumps(json_pack("{s:o}", GW_BEST_FACT, gw_best_json(&b)), 0);
+    json_t *facts = json_pack("{s:o}", GW_BEST_FACT, gw_best_json(&b));
+    char *text = json_dumps(facts, 0);
     assert_int_equal(read_back(&back, text), GW_OK);
+    free(text);
+    json_decref(facts);
     assert_int_equal(back.epoch, 3);
     assert_true(back.validation_loss == b.validation_loss && back.validation_accuracy == 0.1);
     assert_true(isnan(back.test_accuracy));
