@@ -7,6 +7,7 @@ takes as long to start as it takes to read a file.
 import concurrent.futures
 import ctypes
 import functools
+import glob
 import json
 import os
 import re
@@ -30,7 +31,8 @@ def library():
     """libclang of CLANG, and where its own headers lie."""
     headers = subprocess.run([CLANG, "-print-resource-dir"], text=True, capture_output=True,
                              check=True).stdout.strip()
-    found = ctypes.CDLL(os.path.join(headers, "..", "..", "libclang.so.1"))
+    beside = glob.glob(os.path.join(headers, "..", "..", "libclang[-.]*so*"))
+    found = ctypes.CDLL(next(path for path in sorted(beside) if "-cpp" not in path))
     handle, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint
     for name, result, *arguments in (
             ("createIndex", handle, number, number),
