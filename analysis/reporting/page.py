@@ -63,7 +63,8 @@ def machine_of(info):
     machine = info["machine"]
     hosts = sorted(set(machine["hosts"]))
     shown = ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
-    return f"{machine['cpu']}, {machine['cores_usable']} cores, {machine['gemm']}; host {shown}"
+    gemm = f", {machine['gemm']}" if "gemm" in machine else ""  # a library's program has its own
+    return f"{machine['cpu']}, {machine['cores_usable']} cores{gemm}; host {shown}"
 
 
 def shape_of(info):

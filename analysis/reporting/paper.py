@@ -126,7 +126,8 @@ def provenance(all_results):
                 "gradwire": results.study["gradwire"], "created_utc": results.study["created_utc"]}
                for results in all_results if results.study]
     runs = [{"study": results.name, "folder": run.folder, "cell": run.cell,
-             **{key: run.info[key] for key in kept}} for results in all_results for run in results.runs]
+             **{key: run.info[key] for key in kept if key in run.info}}
+            for results in all_results for run in results.runs]
     return json.dumps({"studies": studies, "runs": runs}, indent=1) + "\n"
 
 

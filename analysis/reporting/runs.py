@@ -113,7 +113,7 @@ def marks_of(info, means):
         marks.append(MARK_RESUMED)
     if info["results"]["stopped_by"] in shape.CUT_SHORT:
         marks.append(f"cut short by {info['results']['stopped_by']}")
-    if (info["ceilings"] or {}).get("drifted"):
+    if (info.get("ceilings") or {}).get("drifted"):
         marks.append("the machine's speed changed during the run")
     if (interrupted_share(info, means) or 0) > INTERRUPTED:
         marks.append(MARK_INTERRUPTED)

@@ -202,7 +202,7 @@ RUN = {
                    "cost?": {"seconds": Maybe(NUMBER), "interrupts_s": Maybe(NUMBER),
                              "ranks_system_s": Maybe(NUMBER), "cores_per_rank": Maybe(NUMBER),
                              "warned?": YES_NO}}),
-    "ceilings": Maybe({
+    "ceilings?": Maybe({
         "fma_flops_per_s?": Maybe(_BOTH), "copy_bytes_per_s?": Maybe(_BOTH),
         "levels?": [{"level": TEXT, "working_set_bytes": NUMBER, "read_bytes_per_s": _BOTH,
                      "update_bytes_per_s": _BOTH}],

@@ -91,9 +91,9 @@ def facts(run):
         "cpu": machine["cpu"],
         "cores": loose.text(machine["cores_usable"]),
         "oversubscribed": "yes" if machine["oversubscribed"] else "no",
-        "kernels": machine.get("gemm"),
+        "kernels": machine.get("gemm", "absent"),
         "MPI": f"{' '.join(mpi['library'].split())}, {mpi['thread_level']}",
-        "data": f"{info['data']['source']}, {info['data']['hash']}" if "data" in info else None,
+        "data": f"{info['data']['source']}, {info['data']['hash']}" if "data" in info else "absent",
         **more,
     }
 

@@ -131,8 +131,12 @@ class Replay(unittest.TestCase):
         self.assertNotIn("was interrupted", done.stdout)
         other = os.path.join(self.out, "..", "report")
         done = subprocess.run([sys.executable, "-B", os.path.join(gwrun.SOURCE, "analysis", "report"), self.out,
-                               "--out", other], text=True, capture_output=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+                               "--out", other, "--paper", other + ".paper"], text=True, capture_output=True,
+                              check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(": 1 runs, ", done.stdout)
+        done = gwrun.script(os.path.join(gwrun.SOURCE, "analysis", "compare"), self.out, self.out)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     # ---- refusals ----
 
