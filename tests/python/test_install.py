@@ -38,6 +38,7 @@ target_link_libraries(client PRIVATE gradwire::gradwire)
 """
 OPTION = re.compile(r"^  (--[a-z][a-z0-9-]*)(?: (\S+))?\s", re.MULTILINE)
 NAME = re.compile(r"^  ([a-z][a-z0-9-]*) ", re.MULTILINE)
+UNSANITIZED = "a client of a user is not linked with a sanitizer's runtime"
 
 
 def said(*command, **more):
@@ -175,6 +176,7 @@ class Installed(unittest.TestCase):
         self.assertEqual((run["program"], run["machine"]["ranks"], run["comm"]["strategy"]),
                          ("library", 2, "sharded"))
 
+    @unittest.skipIf(gwrun.cached("GW_SANITIZE"), UNSANITIZED)
     def test_client_by_pkg_config(self):
         folder = os.path.join(self.top, "by-pkg-config")
         self.client(folder)
@@ -184,6 +186,7 @@ class Installed(unittest.TestCase):
         place = next(word[2:] for word in words if word.startswith("-L"))
         self.runs("./client", folder, LD_LIBRARY_PATH=os.path.realpath(place))
 
+    @unittest.skipIf(gwrun.cached("GW_SANITIZE"), UNSANITIZED)
     def test_client_by_cmake(self):
         folder = os.path.join(self.top, "by-cmake")
         self.client(folder)
