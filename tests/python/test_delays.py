@@ -51,9 +51,9 @@ class Delays(unittest.TestCase):
         return before(other) - before(rows)
 
     def test_skew_comes_back(self):
-        """Of rank 1's delay rank 0 waits: in each batch that nothing interrupts, what the phases before
-        the exchange say. They end before it begins, and what lies between is in the batch's other
-        columns. How near that is to the delay, `gradwire bench ledger --skew` says."""
+        """Of rank 1's delay rank 0 waits: in each batch, what the phases before the exchange say. They
+        end before it begins, and what lies between is in the batch's other columns. How near that is
+        to the delay, `gradwire bench ledger --skew` says."""
         for skew in (200e-6, 1e-3):
             with self.subTest(skew=skew):
                 self.train("allreduce", "--steps", 300, "--inject-skew", f"1:{skew}")
@@ -63,9 +63,7 @@ class Delays(unittest.TestCase):
                 pairs = list(zip(*identities.by_rank(gwrun.batches(self.out))))[10:]
                 for _, late in pairs:
                     self.assertGreaterEqual(seconds(late, "data"), skew)
-                whole = [pair for pair in pairs if all(row["interrupted"] == "0" for row in pair)]
-                self.assertGreater(len(whole), 0)
-                for a, b in whole:
+                for a, b in pairs:
                     off = seconds(a, "wait_skew") - max(self.predicted(a, b), 0)
                     self.assertLessEqual(abs(off), identities.between(a) + identities.between(b) + 1e-6)
 
