@@ -33,6 +33,7 @@ static inline gw_cost gw_cost_sum(gw_cost a, gw_cost b) {
 enum {
     GW_ALGO_ORDERED = 1, /* starts MPI collectives: all ranks must start schedules in one order */
     GW_ALGO_ONCE = 4,    /* an allreduce encodes each rank's own values, once, and nothing else */
+    GW_ALGO_LENT = 8,    /* and, of exact lanes, on the memory that callers lent (comm/lent.h) */
     GW_ALGO_SHARED = 2   /* works on memory that the ranks of a node share: the session's arenas */
 };
 

@@ -34,6 +34,7 @@ struct gw_lane {
     int next_tag;      /* tag of the next strand on this lane */
     int most_tag;      /* what MPI allows */
     gw_shared *shared; /* of the ranks on this node; NULL: not asked for */
+    struct gw_lent *lent;    /* where gradients lie, the session's; NULL: all in the arena */
     struct gw_lane *parent;  /* of a lane split off another, else NULL */
     bool branch;             /* it was made by gw_lane_branch: `shared` is its parent's */
     const gw_lane_run *runs; /* which tile the arena, if its tensors have different codecs */

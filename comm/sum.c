@@ -15,6 +15,26 @@ GW_CLONES static void sum_add_pair(float *restrict a, float *restrict b, size_t 
     }
 }
 
+GW_CLONES static void sum_weigh_pair(float *restrict a, float *restrict b, const float *weights,
+                                     size_t n) {
+    float wa = weights[0], wb = weights[1];
+    for (size_t i = 0; i < n; i++) {
+        float sum = a[i] * wa + b[i] * wb;
+        a[i] = sum;
+        b[i] = sum;
+    }
+}
+
+GW_CLONES static void sum_scale(float *y, float w, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        y[i] *= w;
+}
+
+GW_CLONES static void sum_weigh(float *restrict y, const float *restrict x, float w, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i] * w;
+}
+
 GW_CLONES static void sum_add(float *restrict y, const float *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
@@ -23,17 +43,31 @@ GW_CLONES static void sum_add(float *restrict y, const float *restrict x, size_t
 /* A block of the sum is gathered in the first-level cache and then stored to all. */
 enum { BLOCK = 2048 };
 
-void gw_sum_rows(float *const *rows, int n, float *const *to, int n_to, size_t len) {
+static void sum_block(float *sum, float *const *rows, const float *weights, int n, size_t i,
+                      size_t m) {
+    memcpy(sum, rows[0] + i, m * sizeof *sum);
+    if (weights && weights[0] != 1)
+        sum_scale(sum, weights[0], m);
+    for (int r = 1; r < n; r++)
+        if (weights && weights[r] != 1)
+            sum_weigh(sum, rows[r] + i, weights[r], m);
+        else
+            sum_add(sum, rows[r] + i, m);
+}
+
+void gw_sum_rows(float *const *rows, const float *weights, int n, float *const *to, int n_to,
+                 size_t len) {
     if (n == 2 && n_to == 2 && to[0] == rows[0] && to[1] == rows[1]) {
-        sum_add_pair(rows[0], rows[1], len);
+        if (weights)
+            sum_weigh_pair(rows[0], rows[1], weights, len);
+        else
+            sum_add_pair(rows[0], rows[1], len);
         return;
     }
     float sum[BLOCK];
     for (size_t i = 0; i < len; i += BLOCK) {
         size_t m = len - i < BLOCK ? len - i : BLOCK;
-        memcpy(sum, rows[0] + i, m * sizeof *sum);
-        for (int r = 1; r < n; r++)
-            sum_add(sum, rows[r] + i, m);
+        sum_block(sum, rows, weights, n, i, m);
         for (int j = 0; j < n_to; j++)
             memcpy(to[j] + i, sum, m * sizeof *sum);
     }

@@ -58,8 +58,8 @@
  *      }
  *
  *  Functions return 0 or more, or a negative error, whose line gradwire_error has. Collective, with
- *  all ranks of the communicator: new, open, end, settle, epoch, save, load, close; what one of
- *  them finds wrong, all ranks learn. Any other error after open is this rank's alone
+ *  all ranks of the communicator: new, open, lend, end, settle, epoch, save, load, close; what one
+ *  of them finds wrong, all ranks learn. Any other error after open is this rank's alone
  *  (gradwire_alone), while others may be waiting for it: end the job.
  *
  *  Only the thread that called gradwire_new calls, and a process has one handle at a time. The MPI
@@ -142,6 +142,13 @@ int gradwire_phase(gradwire *g, int phase);
  *  best. Without samples gradients are not read. */
 int gradwire_ready(gradwire *g, int n, const int *tensor, float *const *grad);
 
+/** Collective, after open: gradients will lie in the `bytes` at `memory`, which are mapped shared,
+ *  read and write, from the beginning of the file `fd` (negative: this rank has none), and stay so
+ *  until close. 1: the ranks sum what lies there in place, without copies. 0: all of them copy as
+ *  before, and gradwire_error says why: the exchange cannot do it (gradwire_text "in_place" is
+ *  "no"), or a rank could not lend or map. */
+int gradwire_lend(gradwire *g, void *memory, size_t bytes, int fd);
+
 /** Between kernels: moves on what is under way. Returns at once. */
 int gradwire_poll(gradwire *g);
 
@@ -185,7 +192,8 @@ int gradwire_load(gradwire *g, const void *bytes, size_t n);
 double gradwire_figure(const gradwire *g, const char *column);
 
 /** "strategy", "algorithm", "codec", "error_feedback", "update", "notes", "mpi", "thread_level",
- *  "out", "version". Valid until close. NULL: no such key. */
+ *  "out", "version", "in_place" ("yes": gradwire_lend saves copies). Valid until close.
+ *  NULL: no such key. */
 const char *gradwire_text(const gradwire *g, const char *key);
 
 /** Ends the exchange, completes the run's folder and frees the handle, after an error too. NULL:

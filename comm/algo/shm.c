@@ -1,6 +1,7 @@
 /* shm: the ranks of one node work on each other's memory; nothing goes through MPI.
  *
- * Exact lanes. The arenas lie in memory that all ranks map.
+ * Exact lanes. The arenas lie in memory that all ranks map, and so do gradients that lie with the
+ * caller in lent memory (comm/lent.h): those are weighed in the same pass.
  *  1. Each rank signals that its values are ready and waits for all others.
  *  2. Rank r reads part r of all arenas, adds them in the order of the ranks and stores the sum
  *     straight into all of them: one pass, P reads and P writes of n/P floats. Parts end at cache
@@ -25,6 +26,7 @@
 #include "base/mem.h"
 #include "comm/crew.h"
 #include "comm/lane_parts.h"
+#include "comm/lent.h"
 #include "comm/sum.h"
 #include "mpi/wait.h"
 
@@ -40,7 +42,8 @@ typedef struct job {
     int root; /* of a reduction */
     gw_crew *crew;
     float **values; /* exact: base[span] of each rank, as mapped here */
-    float **rows;   /* scratch: one part of each */
+    float **rows;   /* scratch: one part of each, */
+    float *weights; /* and how they weigh */
     char **block;   /* with a codec: each rank's encodings, a length and a slot a part */
     size_t *at;     /* offset of each part's slot in a block */
 } job;
@@ -50,6 +53,7 @@ static void shm_release(void *ctx) {
     free(j->crew);
     free(j->values);
     free(j->rows);
+    free(j->weights);
     free(j->block);
     free(j->at);
     free(j);
@@ -57,33 +61,55 @@ static void shm_release(void *ctx) {
 
 /* ---- exact: values ---- */
 
-static gw_err shm_sum_into(job *j, gw_span part, float *const *values, int to) {
-    size_t skip = part.off - j->span.off;
-    for (int r = 0; r < j->ranks; r++)
-        j->rows[r] = j->values[r] + skip;
-    float *one = values ? NULL : j->rows[to];
-    gw_sum_rows(j->rows, j->ranks, values ? j->rows : &one, values ? j->ranks : 1, part.n);
+/* Where all ranks have the first floats of `part`, and how many of them. */
+static size_t shm_find_rows(job *j, gw_span part) {
+    const gw_lent *lent = j->lane->lent;
+    if (lent && gw_lent_arena(lent) == j->base)
+        return gw_lent_rows(lent, part, j->rows, j->weights);
+    for (int r = 0; r < j->ranks; r++) {
+        j->rows[r] = j->values[r] + (part.off - j->span.off);
+        j->weights[r] = 1;
+    }
+    return part.n;
+}
+
+static gw_span shm_behind(gw_span part, size_t n) {
+    return (gw_span){part.off + n, part.n - n};
+}
+
+/* To rank `to`; -1: to all. */
+static gw_err shm_sum_to(job *j, gw_span part, int to) {
+    while (part.n > 0) {
+        size_t n = shm_find_rows(j, part);
+        bool lent = j->lane->lent;
+        gw_sum_rows(j->rows, lent ? j->weights : NULL, j->ranks, j->rows + (to < 0 ? 0 : to),
+                    to < 0 ? j->ranks : 1, n);
+        part = shm_behind(part, n);
+    }
     return GW_OK;
 }
 
 static gw_err shm_sum_for_all(void *ctx) {
     job *j = ctx;
-    return shm_sum_into(j, gw_sum_part(j->span, j->me, j->ranks), j->values, 0);
+    return shm_sum_to(j, gw_sum_part(j->span, j->me, j->ranks), -1);
 }
 
 static gw_err shm_sum_for_root(void *ctx) {
     job *j = ctx;
-    return shm_sum_into(j, gw_sum_part(j->span, j->me, j->ranks), NULL, j->root);
+    return shm_sum_to(j, gw_sum_part(j->span, j->me, j->ranks), j->root);
 }
 
 static gw_err shm_sum_for_me(void *ctx) {
     job *j = ctx;
-    return shm_sum_into(j, gw_span_part(j->span, j->me, j->ranks), NULL, j->me);
+    return shm_sum_to(j, gw_span_part(j->span, j->me, j->ranks), j->me);
 }
 
 static void shm_copy_from(job *j, gw_span part, int r) {
-    if (r != j->me)
-        memcpy(j->base + part.off, j->values[r] + (part.off - j->span.off), part.n * sizeof(float));
+    while (r != j->me && part.n > 0) {
+        size_t n = shm_find_rows(j, part);
+        memcpy(j->rows[j->me], j->rows[r], n * sizeof(float));
+        part = shm_behind(part, n);
+    }
 }
 
 static gw_err shm_copy_parts(void *ctx) {
@@ -185,6 +211,7 @@ static gw_err shm_find_values(job *j) {
     size_t ranks = (size_t)j->ranks;
     GW_TRY(gw_alloc(&j->values, ranks, sizeof *j->values));
     GW_TRY(gw_alloc(&j->rows, ranks, sizeof *j->rows));
+    GW_TRY(gw_alloc(&j->weights, ranks, sizeof *j->weights));
     for (int r = 0; r < j->ranks; r++)
         j->values[r] = gw_crew_twin(j->crew, j->base + j->span.off, r);
     return j->values[0] ? GW_OK
@@ -303,7 +330,7 @@ static gw_cost shm_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t
 const gw_algo_ops gw_algo_shm = {
     .head = {GW_ALGO_ABI, "shm", "one node: each rank sums its slice in the memory of all ranks",
              NULL},
-    .caps = GW_ALGO_SHARED,
+    .caps = GW_ALGO_SHARED | GW_ALGO_LENT,
     .verbs = ~0u,
     .formula = "no bytes, no messages (8 P n bytes read and written in shared memory)",
     .lay_down = shm_lay_down,

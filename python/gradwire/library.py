@@ -41,6 +41,7 @@ FUNCTIONS = {  # name: result, parameters, as the header has them
     "gradwire_begin": (_int, [_at, _long, _long]),
     "gradwire_phase": (_int, [_at, _int]),
     "gradwire_ready": (_int, [_at, _int, _at, _at]),
+    "gradwire_lend": (_int, [_at, _at, _size, _int]),
     "gradwire_poll": (_int, [_at]),
     "gradwire_finish": (_int, [_at, _int]),
     "gradwire_owned": (_int, [_at, _int, _to(_int), _to(_size), _to(_size)]),

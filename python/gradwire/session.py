@@ -143,6 +143,11 @@ class Session:
         """As `ready`, from C arrays."""
         return self._call("gradwire_ready", n, indices, addresses)
 
+    def lend(self, address, size, file):
+        """All ranks: gradients will lie in `size` bytes at `address`, mapped shared from the beginning
+        of the open file. True: they are summed there, without copies; False: gradwire_error says why."""
+        return self._call("gradwire_lend", address, size, file) > 0
+
     def poll(self):
         """Between computations: moves messages on."""
         self._call("gradwire_poll")

@@ -136,6 +136,19 @@ int gradwire_ready(gradwire *g, int n, const int *tensor, float *const *grad) {
     return gw_call_end(&c, e);
 }
 
+int gradwire_lend(gradwire *g, void *memory, size_t bytes, int fd) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "lend", GW_IN_OPEN, true);
+    if (e == GW_OK && !gw_session_takes_lent(g->session))
+        e = gw_fail(GW_ERR_UNSUPPORTED,
+                    "gradwire_lend: gradients are summed in place by an algorithm of shared memory "
+                    "alone, on several ranks, without a codec: --comm allreduce:algo=shm");
+    GW_THEN(e, gw_session_lend(g->session, memory, bytes, fd));
+    bool copies = e == GW_ERR_UNSUPPORTED;
+    int end = gw_call_end(&c, copies ? GW_OK : e);
+    return end < 0 ? end : !copies;
+}
+
 int gradwire_poll(gradwire *g) {
     gw_call c;
     gw_err e = gw_call_begin(&c, g, "poll", GW_IN_OPEN, false);

@@ -26,6 +26,7 @@ typedef struct gw_handle_tensor {
     float *param; /* the caller's; NULL: it is in the arena */
     float *grad;  /* of this batch, the caller's; NULL: it is in the arena */
     bool ready;   /* in this batch */
+    bool lent;    /* grad lies in memory that gradwire_lend was told of */
 } gw_handle_tensor;
 
 /** A part of a tensor that this rank updates: floats [from, from + n) of it. */

@@ -141,14 +141,15 @@ static void layout_add(float *to, const float *from, size_t n, float by) {
 
 /* Where the backward pass of a trainer would add to the residual, this does. */
 void gw_layout_take_grad(gradwire *g, int tensor) {
-    const gw_handle_tensor *t = &g->tensor[tensor];
+    gw_handle_tensor *t = &g->tensor[tensor];
     float *arena = g->session->env.grad + t->span.off;
     float *sums = gw_session_sums(g->session);
     const float *grad = t->grad ? t->grad : g->grads + t->span.off;
     float by = g->words.scaled ? 1 : (float)g->share;
     if (sums && g->samples > 0)
         layout_add(sums + t->span.off, grad, t->span.n, by);
-    if (sums)
+    t->lent = gw_session_lies(g->session, tensor, g->samples > 0 ? t->grad : NULL, by);
+    if (sums || t->lent)
         return;
     if (g->samples == 0)
         memset(arena, 0, t->span.n * sizeof *arena);
@@ -167,8 +168,8 @@ static bool layout_lies_there(const gradwire *g, const gw_update *u) {
 
 static void layout_give_grad(gradwire *g, const gw_handle_tensor *t, const gw_update *u) {
     gw_span part = gw_span_common(u->own, t->span);
-    const float *from = u->grad + part.off;
     float *to = t->grad ? t->grad + (part.off - t->span.off) : g->grads + part.off;
+    const float *from = t->lent ? to : u->grad + part.off;
     if (u->scale != 1)
         layout_scale(to, from, part.n, u->scale);
     else if (to != from)

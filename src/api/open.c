@@ -169,6 +169,7 @@ const char *gradwire_text(const gradwire *g, const char *key) {
         {"error_feedback", gw_residuals_any(&s->residuals) ? "on" : "off"},
         {"notes", s->notes ? s->notes : ""},
         {"out", g->words.out ? g->words.out : ""},
+        {"in_place", g->opened && gw_session_takes_lent(s) ? "yes" : "no"},
         {"mpi", mpi},
         {"thread_level", gw_report_thread_level(level)},
         {"version", GW_VERSION}};

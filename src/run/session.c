@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/probe.h"
 #include "comm/lane_parts.h"
+#include "comm/lent.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,6 +196,8 @@ void gw_session_close(gw_session *s) {
         gw_strategy_close(&s->strategy, s->self);
         gw_hook_leave();
     }
+    if (s->env.grads)
+        gw_lent_close(s->env.grads->lent);
     gw_lane_close(s->env.grads);
     gw_lane_close(s->env.params);
     s->env.grads = s->env.params = NULL;
@@ -225,6 +228,25 @@ void gw_session_begin(gw_session *s, double share) {
 
 float *gw_session_sums(gw_session *s) {
     return s->env.grads->fed ? s->env.grads->residual : NULL;
+}
+
+bool gw_session_takes_lent(const gw_session *s) {
+    const gw_lane *lane = s->env.grads;
+    unsigned traits = s->strategy.ops->traits, caps = s->mix.algo[0].ops->caps;
+    return lane->size > 1 && traits & GW_STRATEGY_ENCODES && caps & GW_ALGO_LENT &&
+           lane->n_runs == 0 && gw_lane_exact(lane) && !s->residuals.corrects && !s->tap.before;
+}
+
+gw_err gw_session_lend(gw_session *s, void *memory, size_t bytes, int fd) {
+    gw_env *env = &s->env;
+    gw_lane *lane = env->grads;
+    if (!lane->lent)
+        GW_TRY(gw_lent_open(&lane->lent, lane->shared, env->grad, env->tensors, env->n_tensors));
+    return gw_lent_add(lane->lent, memory, bytes, fd);
+}
+
+bool gw_session_lies(gw_session *s, int t, float *grad, float weight) {
+    return s->env.grads->lent && gw_lent_put(s->env.grads->lent, t, grad, weight);
 }
 
 /* What is found again by the difference stays in the gradient's arena, which no one else reads. */

@@ -102,6 +102,17 @@ void gw_session_begin(gw_session *s, double resume_share);
  *  gw_session_begin and ready(). */
 float *gw_session_sums(gw_session *s);
 
+/** Can gradients be summed where they lie in memory of the caller's, if that is lent? Yes where
+ *  nobody but the algorithm reads them, and it sums exact values in shared memory. */
+bool gw_session_takes_lent(const gw_session *s);
+
+/** Collective, where it does: lend as gw_lent_add has it. */
+gw_err gw_session_lend(gw_session *s, void *memory, size_t bytes, int fd);
+
+/** Before ready() of its span: tensor t's gradient lies at `grad`, to be weighed by `weight`, and
+ *  the result will lie there. False: that is not in lent memory, or NULL: it goes to env.grad. */
+bool gw_session_lies(gw_session *s, int t, float *grad, float weight);
+
 /** Spec of the codec that the arena's float `at` is sent with. */
 const char *gw_session_codec_of(const gw_session *s, size_t at);
 

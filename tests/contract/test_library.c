@@ -1,13 +1,16 @@
 /* The contract of the library, through its header: a strategy (argv[2]) with every codec gives the
  * bits of the session that it stands on, eager and lazy, in the caller's memory and in its own.
- * What an exact one hands out is the mean, and a run that was saved continues to the bit. A rule by
- * names is the rule by layers that has the same tensors; of two the first holds. */
+ * Gradients that are summed in memory which the ranks lent each other give the same bits, and so do
+ * those of an exchange that copies them. What an exact one hands out is the mean. A run that was
+ * saved continues to the bit. A rule by names is the rule by layers that has the same tensors; of
+ * two the first holds. */
 #include "../mpi/check.h"
 #include "../specs.h"
 #include "comm/strategy.h"
 
 #include <gradwire.h>
 #include <math.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { TENSORS = 4, GROUPS = 2, STEPS = 6, CUT = 3 };
@@ -21,6 +24,8 @@ typedef struct setting {
     const char *comm, *codec;
     bool lazy, own; /* own: the library's memory for parameters and gradients */
     bool mean;      /* gradients come as means, else scaled */
+    bool lent;      /* some of them in memory of this rank's that is lent, */
+    bool in_place;  /* and summed there */
 } setting;
 
 /* A caller's model. */
@@ -63,6 +68,22 @@ static void model_gradient(model *m, int step, bool mean) {
 
 /* ---- through the header ---- */
 
+/* Memory for gradients of all tensors, and its file. */
+static float *lent;
+static int lent_file = -1;
+
+static void lent_make(void) {
+    lent_file = memfd_create("gradients", 0);
+    CHECK(lent_file >= 0 && ftruncate(lent_file, sizeof(float[N])) == 0, "memory to lend");
+    lent = mmap(NULL, sizeof(float[N]), PROT_READ | PROT_WRITE, MAP_SHARED, lent_file, 0);
+    CHECK(lent != MAP_FAILED, "memory to lend");
+}
+
+/* Where the caller has a gradient: on each rank others lie in memory that is not lent. */
+static float *grad_of(const setting *s, model *m, int t) {
+    return (s->lent && (t + rank) % 3 != 0 ? lent : m->grad) + m->off[t];
+}
+
 static int ok(int e) {
     CHECK(e >= 0, "%s", gradwire_error());
     return e;
@@ -86,7 +107,14 @@ static int library_open(gradwire **g, const setting *s, model *m) {
         ok(gradwire_tensor(*g, name, group_of[t], sizes[t], rows[t],
                            s->own ? NULL : m->param + m->off[t]));
     }
-    return gradwire_open(*g);
+    e = gradwire_open(*g);
+    if (e >= 0 && s->lent) {
+        const char *says = gradwire_text(*g, "in_place");
+        CHECK(strcmp(says, s->in_place ? "yes" : "no") == 0, "%s: in place: %s", words, says);
+        CHECK(ok(gradwire_lend(*g, lent, sizeof(float[N]), lent_file)) == s->in_place, "%s: %s",
+              words, gradwire_error());
+    }
+    return e;
 }
 
 static float *param_of(gradwire *g, const setting *s, model *m, int t) {
@@ -106,7 +134,7 @@ static void library_update(gradwire *g, const setting *s, model *m, int group) {
     size_t from, n;
     for (int i = 0; more && ok(gradwire_owned(g, i, &t, &from, &n)); i++) {
         float *p = param_of(g, s, m, t);
-        const float *d = s->own ? gradwire_memory(g, t, GRADWIRE_GRAD) : m->grad + m->off[t];
+        const float *d = s->own ? gradwire_memory(g, t, GRADWIRE_GRAD) : grad_of(s, m, t);
         for (size_t k = from; k < from + n && (group == GRADWIRE_ALL || group_of[t] == group); k++)
             p[k] -= rate * d[k];
     }
@@ -130,9 +158,11 @@ static void library_step(gradwire *g, const setting *s, model *m, int step, bool
     model_gradient(m, step, s->mean);
     for (int i = 0; i < TENSORS; i++) {
         int t = order[i];
-        grads[i] = m->grad + m->off[t];
-        if (s->own)
-            memcpy(gradwire_memory(g, t, GRADWIRE_GRAD), grads[i], sizes[t] * sizeof(float));
+        const float *made = m->grad + m->off[t];
+        grads[i] = grad_of(s, m, t);
+        if (s->own || s->lent)
+            memmove(s->own ? gradwire_memory(g, t, GRADWIRE_GRAD) : grads[i], made,
+                    sizes[t] * sizeof(float));
     }
     ok(gradwire_ready(g, 1, order, s->own ? NULL : grads));
     ok(gradwire_poll(g));
@@ -268,6 +298,27 @@ static void try_codec(const char *comm, const char *codec, int *carried) {
     ++*carried;
 }
 
+/* Of exact values, over an algorithm that sums in place and over one that does not. */
+static void try_lent(const char *comm, bool encodes) {
+    static const char *const algos[] = {"shm", "sra"};
+    static model session, library;
+    char words[64];
+    for (int way = 0; way < 4; way++) {
+        const char *algo = algos[way >> 1];
+        bool in_place = encodes && ranks > 1 && algo == algos[0];
+        snprintf(words, sizeof words, "%s:algo=%s", comm, algo);
+        setting s = {.comm = words,
+                     .codec = "none",
+                     .lazy = way & 1,
+                     .mean = encodes, /* others round it otherwise */
+                     .lent = true,
+                     .in_place = in_place};
+        CHECK_OK(session_run(&s, &session));
+        CHECK(library_run(&s, &library, true), "%s", gradwire_error());
+        same(&session, &library, &s, "lent memory");
+    }
+}
+
 static void try_names(const char *comm) {
     static const char *const alike[][2] = {{"qsgd:bits=4;layer1=none", "qsgd:bits=4;t[23]=none"},
                                            {"qsgd:bits=4;layer0=fp16;min_bytes=64",
@@ -362,14 +413,17 @@ static void try_memory(const char *comm, bool writes) {
 int main(int argc, char **argv) {
     CHECK(gradwire_start(NULL, &rank, &ranks) == 0, "%s", gradwire_error());
     CHECK(check_ranks(argc, argv) == ranks, "ranks");
+    lent_make();
     const char *comm = argc > 2 ? argv[2] : "allreduce";
     gw_strategy strategy;
     int carried = 0;
     CHECK_OK(find_strategy(&strategy, comm));
     if (strategy.ops->traits & GW_STRATEGY_EXACT && strcmp(comm, "sparse") != 0)
         try_mean(comm);
-    if (strcmp(comm, "sparse") != 0) /* it carries no exact codec */
+    if (strcmp(comm, "sparse") != 0) { /* it carries no exact codec */
         try_memory(comm, strategy.ops->traits & GW_STRATEGY_PARAMS);
+        try_lent(comm, strategy.ops->traits & GW_STRATEGY_ENCODES);
+    }
     gw_strategy_free(&strategy);
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
         try_codec(comm, (*c)->name, &carried);

@@ -3,6 +3,7 @@
 #include "comm/collective.h"
 #include "comm/crew.h"
 #include "comm/lane_parts.h"
+#include "comm/lent.h"
 #include "comm/sum.h"
 #include "mpi/wait.h"
 
@@ -12,6 +13,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static int me, ranks;
@@ -104,20 +106,24 @@ static void parts_tile(void) {
 static void sums_of_rows(void) {
     enum { N = 5000 };
     static float data[4][N], copy[4][N];
+    static const float weights[] = {0.3f, 1, 0.7f, 2}, ones[] = {1, 1, 1, 1};
     for (int rows = 1; rows <= 4; rows++)
-        for (int one = 0; one < 2; one++) {
+        for (int way = 0; way < 4; way++) {
+            bool one = way & 1;
+            const float *w = way & 2 ? weights : ones;
             float *row[4], want;
             for (int r = 0; r < 4; r++) {
                 row[r] = data[r];
                 for (int i = 0; i < N; i++)
                     data[r][i] = copy[r][i] = (float)(i % 97) * 0.37f - (float)(r * 11);
             }
-            gw_sum_rows(row, rows, one ? row + rows - 1 : row, one ? 1 : rows, N - 1);
+            gw_sum_rows(row, way & 2 ? w : NULL, rows, one ? row + rows - 1 : row, one ? 1 : rows,
+                        N - 1);
             for (int r = 0; r < 4; r++)
                 for (int i = 0; i < N; i++) {
-                    want = copy[0][i];
+                    want = copy[0][i] * w[0];
                     for (int k = 1; k < rows; k++)
-                        want += copy[k][i];
+                        want += copy[k][i] * w[k];
                     bool summed = i < N - 1 && r < rows && (!one || r == rows - 1);
                     CHECK(data[r][i] == (summed ? want : copy[r][i]), "rows=%d row %d[%d]", rows, r,
                           i);
@@ -224,6 +230,81 @@ static void same_as_sra(const char *compress) {
     rig_down(&shm);
 }
 
+/* ---- memory that is lent ---- */
+
+static const gw_tensor tensors[] = {{{0, 40}, 0, 1, 40},
+                                    {{40, 1500}, 0, 1, 1500},
+                                    {{1540, MOST + SKIP - 1540}, 0, 1, MOST + SKIP - 1540}};
+enum { TENSORS = sizeof tensors / sizeof *tensors };
+
+/* What all ranks lend, as many bytes each. */
+static float *lend(gw_lent *l, int *file) {
+    size_t bytes = (MOST + SKIP) * sizeof(float);
+    *file = memfd_create("lent", 0);
+    CHECK(*file >= 0 && ftruncate(*file, (off_t)bytes) == 0, "memory to lend");
+    float *mine = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *file, 0);
+    CHECK(mine != MAP_FAILED, "memory to lend");
+    CHECK(gw_lent_add(l, mine, bytes, me == ranks - 1 ? -1 : *file) == GW_ERR_UNSUPPORTED,
+          "a rank lends nothing");
+    CHECK(gw_lent_add(l, mine + 1024, bytes - 4096, *file) == GW_ERR_UNSUPPORTED,
+          "not from the file's beginning");
+    CHECK(gw_lent_add(l, mine, bytes + (1 << 20), *file) == GW_ERR_UNSUPPORTED, "too long");
+    CHECK_OK(gw_lent_add(l, mine, bytes, *file));
+    CHECK(!gw_lent_put(l, 1, mine + SKIP + MOST - 5, 1), "ends behind what is lent");
+    return mine;
+}
+
+/* Some tensors stay in the arena: others than the neighbour's. */
+static float *place(const rig *r, float *lent, int t, float weight) {
+    float *at = (t + me) % 2 ? lent + tensors[t].span.off : NULL;
+    CHECK(gw_lent_put(r->lane->lent, t, at, weight) == (at != NULL), "tensor %d", t);
+    return at ? lent : r->base;
+}
+
+/* A sum of what lies there times its weight, or a copy of it, is that of the arenas. */
+static void from_lent(rig *r, gw_verb what, gw_span s, float *lent) {
+    gw_collective c = {
+        .algo = &r->algo, .lane = r->lane, .base = r->base, .verb = what, .root = ranks - 1};
+    bool sums = what != GW_BCAST && what != GW_ALLGATHER;
+    float *base[TENSORS];
+    gw_span own = what == GW_REDUCE_SCATTER ? gw_span_part(s, me, ranks) : s;
+    if (what == GW_REDUCE && me != ranks - 1)
+        own.n = 0;
+    for (int t = 0; t < TENSORS; t++) {
+        base[t] = place(r, lent, t, 0.25f);
+        for (size_t i = tensors[t].span.off; i < gw_span_end(tensors[t].span); i++)
+            base[t][i] = value(me, i) * (sums && base[t] == lent ? 4 : 1);
+    }
+    CHECK_OK(gw_collective_run(&c, s));
+    for (int t = 0; t < TENSORS; t++) {
+        gw_span part = gw_span_common(tensors[t].span, own);
+        for (size_t i = part.off; i < gw_span_end(part); i++) {
+            int from = what == GW_BCAST ? ranks - 1 : 0;
+            while (what == GW_ALLGATHER && i >= gw_span_end(gw_span_part(s, from, ranks)))
+                from++;
+            double want = sums ? sum_of(i) : (double)value(from, i);
+            CHECK((double)base[t][i] == want, "verb %d: %zu: %g", what, i, (double)base[t][i]);
+        }
+    }
+    gw_collective_clear(&c);
+}
+
+static void lent_memory(void) {
+    static const gw_span spans[] = {{0, MOST + SKIP}, {SKIP, 30}, {39, 2}, {17, 1600}};
+    int file;
+    rig r;
+    rig_up(&r, "shm", "none");
+    CHECK_OK(gw_lent_open(&r.lane->lent, r.lane->shared, r.base, tensors, TENSORS));
+    float *lent = lend(r.lane->lent, &file);
+    for (int what = GW_ALLREDUCE; what <= GW_ALLGATHER; what++)
+        for (size_t k = 0; k < sizeof spans / sizeof *spans; k++)
+            from_lent(&r, (gw_verb)what, spans[k], lent);
+    gw_lent_close(r.lane->lent);
+    munmap(lent, (MOST + SKIP) * sizeof *lent);
+    close(file);
+    rig_down(&r);
+}
+
 static void algorithms(void) {
     exact_sums("shm");
     yield = ranks > sysconf(_SC_NPROCESSORS_ONLN); /* spin if there are enough cores */
@@ -280,6 +361,8 @@ int main(int argc, char **argv) {
     parts_tile();
     sums_of_rows();
     algorithms();
+    if (ranks > 1)
+        lent_memory();
     refusals();
     MPI_Finalize();
     return 0;

@@ -19,11 +19,15 @@ static int ok(int e) {
     return e;
 }
 
-/* The last call failed with one line that has `part` in it. */
-static void refused(int e, const char *part) {
+/* The last call left one line that has `part` in it. */
+static void says(const char *part) {
     const char *text = gradwire_error();
-    CHECK(e < 0, "'%s' was expected, and nothing was refused", part);
     CHECK(strstr(text, part) && !strchr(text, '\n'), "'%s' was expected, not '%s'", part, text);
+}
+
+static void refused(int e, const char *part) {
+    CHECK(e < 0, "'%s' was expected, and nothing was refused", part);
+    says(part);
 }
 
 static gradwire *make(const char *words) {
@@ -61,6 +65,7 @@ static void try_no_handle(void) {
         refused(gradwire_begin(g, 1, 1), "no handle");
         refused(gradwire_phase(g, 0), "no handle");
         refused(gradwire_ready(g, 0, NULL, NULL), "no handle");
+        refused(gradwire_lend(g, param, N, 0), "no handle");
         refused(gradwire_poll(g), "no handle");
         refused(gradwire_finish(g, 0), "no handle");
         refused(gradwire_owned(g, 0, &t, &n, &n), "no handle");
@@ -149,6 +154,8 @@ static void try_order(void) {
     refused(gradwire_open(g), "open already");
     refused(gradwire_tensor(g, "v", 0, N, 0, NULL), "open already");
     refused(gradwire_ready(g, 1, zero, grads), "no batch");
+    CHECK(gradwire_lend(g, grad, sizeof grad, 0) == 0, "there is no shared memory");
+    says("in place");
     refused(gradwire_end(g, 0), "no batch");
     refused(gradwire_begin(g, 2, 1), "samples");
     refused(gradwire_begin(g, -1, 1), "samples");
@@ -180,6 +187,18 @@ static void try_order(void) {
     ok(gradwire_close(g));
     refused(gradwire_begin(g, 1, 1), "no handle");
     refused(gradwire_close(g), "no handle");
+}
+
+/* What is no lent memory is copied, and summed all the same. */
+static void try_lending(void) {
+    gradwire *g = ready_to_go("--comm allreduce:algo=shm");
+    if (ranks > 1)
+        for (int file = -1; file < 3; file++) {
+            CHECK(gradwire_lend(g, grad, sizeof grad, file) == 0, "it is no shared mapping");
+            says(file < 0 ? "none to lend" : "lent memory: it");
+        }
+    step(g);
+    ok(gradwire_close(g));
 }
 
 static void *from_aside(void *g) {
@@ -257,6 +276,7 @@ int main(int argc, char **argv) {
     try_words();
     try_tensors();
     try_order();
+    try_lending();
     try_threads();
     try_damage();
     try_close_within();

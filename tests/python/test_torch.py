@@ -39,15 +39,26 @@ def told(ranks, *words):
 class Hook(unittest.TestCase):
     def test_exact_is_gloo(self):
         """Also with static_graph, whose buckets have one index at first and are rebuilt then, with
-        parameters that one rank or both leave out, and with buckets of 0.1 MB."""
+        parameters that one rank or both leave out, and with buckets of 0.1 MB. In shared memory
+        gradients are summed in the buckets themselves."""
         jobs = [["resnet", "plain", "--comm allreduce"], ["gpt", "plain", "--comm iallreduce"],
                 ["gpt", "static", "--comm allreduce"], ["halves", "unused", "--comm iallreduce"],
-                ["gpt", "plain", "--comm sparse --compress topk:ratio=1"]]
+                ["gpt", "plain", "--comm sparse --compress topk:ratio=1"],
+                ["resnet", "plain", "--comm allreduce:algo=shm"],
+                ["gpt", "static", "--comm iallreduce:algo=shm,bucket=64K"],
+                ["halves", "unused", "--comm allreduce:algo=shm"]]
         one, two = told(2, "hook", json.dumps(jobs))
         for job, a, b in zip(jobs, one, two):
             with self.subTest(job=job):
                 self.assertEqual(a["hash"], b["hash"], "replicas differ")
                 self.assertLess(a["apart"], ROUNDING)
+                self.assertEqual(a["in place"], "algo=shm" in job[2])
+
+    def test_copies_where_a_rank_cannot_share(self):
+        for found in told(2, "cramped"):
+            self.assertLess(found["apart"], ROUNDING)
+            self.assertFalse(found["in place"])
+            self.assertEqual(found["said"], ["gradients are copied: lent memory: a rank had none to lend"])
 
     def test_others_agree(self):
         jobs = [["gpt", "plain", f"--comm {words}"] for words in

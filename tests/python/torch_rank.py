@@ -144,8 +144,23 @@ def case_hook(jobs):
             for number in range(4):
                 step(number)
             run.settle()
-        found.append({"apart": apart(model, reference), "hash": hash_of(model)})
+        found.append({"apart": apart(model, reference), "hash": hash_of(model), "in place": run.lends})
     return found
+
+
+def case_cramped():
+    """One rank cannot move its buckets to shared memory: all copy, and are told."""
+    rank, _ = gradwire.torch.init()
+    reference = by_gloo(gpt, rank)
+    model, net, run, step = hooked(gpt, rank, "--comm allreduce:algo=shm")
+    if rank == 1:
+        torch.UntypedStorage._share_fd_cpu_ = None
+    with run, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for number in range(4):
+            step(number)
+    return {"apart": apart(model, reference), "in place": run.lends,
+            "said": [str(w.message) for w in said if "copied" in str(w.message)]}
 
 
 def case_sessions(jobs):

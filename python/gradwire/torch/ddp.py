@@ -2,12 +2,13 @@
 
 import functools
 import types
+import warnings
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from gradwire.library import Error, Phase, last_words
+from gradwire.library import Error, Phase, last_words, library
 from gradwire.torch.model import Run, addresses, indices, trained
 
 MEAN = ("allreduce", "iallreduce", "sparse", "powersgd", "delayed")  # strategies that hand it out
@@ -38,6 +39,7 @@ class HookedRun(Run):
         self.ddp = ddp
         super().__init__(parameters, words, comm)
         self.seen, self.waiting, self.layouts = 0, [], {}
+        self.exchanges, self.lends, self.lent = 1, self.text("in_place") == "yes", []
         ddp.register_comm_hook(None, self._bucket)
         ddp.register_forward_pre_hook(self._forward)
         around_step(optimizer, self._step)
@@ -73,6 +75,8 @@ class HookedRun(Run):
             raise Error("hook: a backward pass outside `with run.batch(n)`, or a second one in it: "
                         "accumulate gradients under ddp.no_sync()")
         buffer, future = bucket.buffer(), torch.futures.Future()
+        if self.lends and self.exchanges == 2:  # DistributedDataParallel has rebuilt its buckets
+            self._lend(buffer)
         # Keyed by parameter: buckets are rebuilt after the first step, and with static_graph all of
         # that step's have one index.
         of = bucket.parameters()
@@ -85,7 +89,20 @@ class HookedRun(Run):
             for ready, result in self.waiting:
                 ready.set_result(result)
             self.seen, self.waiting = 0, []
+            self.exchanges += 1
         return future
+
+    def _lend(self, buffer):
+        """Move a bucket to memory that the other ranks map: they sum there, and nothing is copied."""
+        storage = getattr(buffer, "untyped_storage", buffer.storage)()
+        try:
+            file = storage._share_fd_cpu_()[0]  # moves it under all views, as share_memory_() does
+        except (AttributeError, TypeError, RuntimeError):  # another PyTorch, or /dev/shm is full
+            file = -1
+        self.lends = self.handle.lend(storage.data_ptr(), storage.nbytes(), file)
+        if not self.lends:
+            warnings.warn("gradients are copied: " + library().gradwire_error().decode(), stacklevel=2)
+        self.lent.append(storage)  # mapped until the end, whatever DistributedDataParallel does
 
     def _layout(self, buffer, bucket, of):
         """(number, tensors, addresses) of a bucket's gradients, remembered while it stays in place."""

@@ -1,0 +1,254 @@
+#include "comm/lent.h"
+
+#include "base/mem.h"
+#include "mpi/wait.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Where one rank has one tensor. In memory that all ranks read. */
+typedef struct entry {
+    int region; /* -1: the arena */
+    float weight;
+    size_t off; /* bytes in the region */
+} entry;
+
+/* What all ranks lent with one gw_lent_add: where it lies here. */
+typedef struct region {
+    char **at; /* of each rank */
+    size_t *bytes;
+} region;
+
+struct gw_lent {
+    gw_shared *memory;
+    int me, ranks;
+    float **arena;
+    entry **table; /* of each rank, an entry a tensor */
+    const gw_tensor *tensors;
+    int n_tensors;
+    region *regions;
+    int count;
+};
+
+static void lent_free_region(gw_lent *l, region *g) {
+    for (int r = 0; g->at && r < l->ranks; r++)
+        if (g->at[r] && r != l->me)
+            munmap(g->at[r], g->bytes[r]);
+    free(g->at);
+    free(g->bytes);
+}
+
+void gw_lent_close(gw_lent *l) {
+    if (!l)
+        return;
+    for (int i = 0; i < l->count; i++)
+        lent_free_region(l, &l->regions[i]);
+    free(l->regions);
+    free(l->arena);
+    free(l->table);
+    free(l);
+}
+
+static gw_err lent_new(gw_lent **out, size_t ranks) {
+    GW_TRY(gw_alloc(out, 1, sizeof **out));
+    GW_TRY(gw_alloc(&(*out)->arena, ranks, sizeof *(*out)->arena));
+    return gw_alloc(&(*out)->table, ranks, sizeof *(*out)->table);
+}
+
+gw_err gw_lent_open(gw_lent **out, gw_shared *memory, float *arena, const gw_tensor *tensors,
+                    int n_tensors) {
+    gw_lent *l = NULL;
+    void *mine = NULL;
+    int ranks = gw_shared_size(memory);
+    gw_err e = gw_agree(gw_shared_comm(memory), lent_new(&l, (size_t)ranks));
+    GW_THEN(e, gw_shared_alloc(memory, (size_t)n_tensors * sizeof(entry), &mine));
+    if (e != GW_OK) {
+        gw_lent_close(l);
+        return e;
+    }
+    l->memory = memory;
+    l->me = gw_shared_rank(memory);
+    l->ranks = ranks;
+    l->tensors = tensors;
+    l->n_tensors = n_tensors;
+    for (int r = 0; r < ranks; r++) {
+        l->arena[r] = gw_shared_twin(memory, arena, r);
+        l->table[r] = gw_shared_twin(memory, mine, r);
+    }
+    for (int t = 0; t < n_tensors; t++)
+        gw_lent_put(l, t, NULL, 1);
+    *out = l;
+    return GW_OK;
+}
+
+const float *gw_lent_arena(const gw_lent *l) {
+    return l->arena[l->me];
+}
+
+/* ---- lending ---- */
+
+/* How the other ranks find a file that one of them has open. */
+typedef struct offer {
+    int64_t pid, fd;
+    uint64_t bytes, device, inode;
+} offer;
+
+/* A mistake here would be a sum of something else, so the kernel is asked. */
+static gw_err lent_check_mapping(const void *memory, size_t bytes, const struct stat *file) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    uintptr_t at = (uintptr_t)memory, from, to;
+    uintmax_t off, inode;
+    char line[512], mode[8];
+    bool found = false;
+    while (maps && !found && fgets(line, sizeof line, maps))
+        found = sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %" SCNxMAX " %*s %" SCNuMAX, &from, &to,
+                       mode, &off, &inode) == 5 &&
+                from <= at && at < to && to - at >= bytes && off + (at - from) == 0 &&
+                inode == (uintmax_t)file->st_ino && strcmp(mode, "rw-s") == 0;
+    if (maps)
+        fclose(maps);
+    return found ? GW_OK
+                 : gw_fail(GW_ERR_UNSUPPORTED,
+                           "lent memory: it is no shared mapping of its file from the beginning");
+}
+
+static gw_err lent_make_offer(void *memory, size_t bytes, int fd, offer *o) {
+    struct stat file;
+    if (fd < 0 || !memory || bytes == 0)
+        return gw_fail(GW_ERR_UNSUPPORTED, "lent memory: a rank had none to lend");
+    if (fstat(fd, &file) != 0)
+        return gw_fail(GW_ERR_UNSUPPORTED, "lent memory: its file: %s", strerror(errno));
+    *o = (offer){
+        .pid = getpid(), .fd = fd, .bytes = bytes, .device = file.st_dev, .inode = file.st_ino};
+    return lent_check_mapping(memory, bytes, &file);
+}
+
+/* Of another rank; one in another namespace of processes has another file by this name, or none. */
+static gw_err lent_map(const offer *o, char **at) {
+    char name[64];
+    struct stat file;
+    snprintf(name, sizeof name, "/proc/%" PRId64 "/fd/%" PRId64, o->pid, o->fd);
+    int fd = open(name, O_RDWR | O_CLOEXEC);
+    bool right = fd >= 0 && fstat(fd, &file) == 0 && file.st_dev == o->device &&
+                 file.st_ino == o->inode && (uint64_t)file.st_size >= o->bytes;
+    void *map = right
+                    ? mmap(NULL, o->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0)
+                    : MAP_FAILED;
+    int why = errno;
+    if (fd >= 0)
+        close(fd);
+    if (map == MAP_FAILED)
+        return gw_fail(GW_ERR_UNSUPPORTED, "lent memory: %s of another rank cannot be mapped: %s",
+                       name, fd >= 0 && !right ? "it is another file" : strerror(why));
+    *at = map;
+    return GW_OK;
+}
+
+static gw_err lent_map_all(gw_lent *l, region *g, const offer *offers, void *mine) {
+    gw_err e = GW_OK;
+    for (int r = 0; r < l->ranks && e == GW_OK; r++) {
+        g->bytes[r] = offers[r].bytes;
+        if (r == l->me)
+            g->at[r] = mine;
+        else
+            e = lent_map(&offers[r], &g->at[r]);
+    }
+    return e;
+}
+
+/* Every rank's offer to every rank: each fills in its own, and they are added. */
+static gw_err lent_exchange(const gw_lent *l, offer *offers) {
+    enum { WORDS = sizeof *offers / sizeof(uint64_t) };
+    return gw_allreduce(MPI_IN_PLACE, offers, l->ranks * WORDS, MPI_UINT64_T, MPI_SUM,
+                        gw_shared_comm(l->memory));
+}
+
+static gw_err lent_prepare(gw_lent *l, region *g, offer **offers) {
+    size_t ranks = (size_t)l->ranks;
+    region *wide = realloc(l->regions, ((size_t)l->count + 1) * sizeof *wide);
+    if (!wide)
+        return gw_fail(GW_ERR_NOMEM, "lent memory: out of memory");
+    l->regions = wide;
+    GW_TRY(gw_alloc(&g->at, ranks, sizeof *g->at));
+    GW_TRY(gw_alloc(&g->bytes, ranks, sizeof *g->bytes));
+    return gw_alloc(offers, ranks, sizeof **offers);
+}
+
+gw_err gw_lent_add(gw_lent *l, void *memory, size_t bytes, int fd) {
+    MPI_Comm comm = gw_shared_comm(l->memory);
+    region g = {0};
+    offer *offers = NULL;
+    gw_err e = lent_prepare(l, &g, &offers);
+    GW_THEN(e, lent_make_offer(memory, bytes, fd, &offers[l->me]));
+    e = gw_agree(comm, e);
+    GW_THEN(e, lent_exchange(l, offers));
+    if (e == GW_OK)
+        e = gw_agree(comm, lent_map_all(l, &g, offers, memory));
+    free(offers);
+    if (e == GW_OK)
+        l->regions[l->count++] = g;
+    else
+        lent_free_region(l, &g);
+    return e;
+}
+
+/* ---- an exchange ---- */
+
+/* The region that all of a tensor lies in; -1: none. */
+static int lent_find(const gw_lent *l, const float *grad, size_t n, size_t *off) {
+    uintptr_t at = (uintptr_t)grad;
+    for (int i = 0; grad && i < l->count; i++) {
+        uintptr_t from = (uintptr_t)l->regions[i].at[l->me];
+        size_t bytes = l->regions[i].bytes[l->me];
+        if (at >= from && at - from < bytes && bytes - (at - from) >= n * sizeof *grad) {
+            *off = at - from;
+            return i;
+        }
+    }
+    return -1;
+}
+
+bool gw_lent_put(gw_lent *l, int t, float *grad, float weight) {
+    entry *mine = &l->table[l->me][t];
+    *mine = (entry){.region = -1, .weight = 1};
+    int i = lent_find(l, grad, l->tensors[t].span.n, &mine->off);
+    if (i < 0)
+        return false;
+    mine->region = i;
+    mine->weight = weight;
+    return true;
+}
+
+/* The tensor that the arena's float `at` belongs to. */
+static int lent_tensor(const gw_lent *l, size_t at) {
+    int lo = 0, hi = l->n_tensors - 1;
+    while (lo < hi) {
+        int mid = (lo + hi + 1) / 2;
+        if (l->tensors[mid].span.off <= at)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return lo;
+}
+
+size_t gw_lent_rows(const gw_lent *l, gw_span s, float **rows, float *weights) {
+    int t = lent_tensor(l, s.off);
+    gw_span of = l->tensors[t].span;
+    for (int r = 0; r < l->ranks; r++) {
+        const entry *e = &l->table[r][t];
+        float *tensor =
+            e->region < 0 ? l->arena[r] + of.off : (float *)(l->regions[e->region].at[r] + e->off);
+        rows[r] = tensor + (s.off - of.off);
+        weights[r] = e->weight;
+    }
+    return gw_span_common(of, s).n;
+}
