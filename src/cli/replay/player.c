@@ -3,10 +3,14 @@
 #include "base/mem.h"
 #include "base/nap.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <sched.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define POLL_S  1e-4 /* between two polls of a host that waits for its device */
 #define TAKEN_S 1e-6 /* between two readings of the clock, of some 30 ns: the core was taken away */
@@ -133,7 +137,7 @@ static int player_announce(gw_player *p, int t) {
     p->n_ready = 0;
     p->ready_bytes = 0;
     p->first = false;
-    return gradwire_ready(p->g, n, p->ready, p->own ? p->ready_grad : NULL);
+    return gradwire_ready(p->g, n, p->ready, p->ready_grad);
 }
 
 static int player_backward(gw_player *p) {
@@ -165,6 +169,21 @@ static int player_step(gw_player *p) {
 
 /* ---- a run ---- */
 
+static size_t player_bytes(const gw_player *p) {
+    return p->profile->n * sizeof *p->own;
+}
+
+static int player_share(gw_player *p) {
+    off_t bytes = (off_t)player_bytes(p);
+    p->file = memfd_create("gradients", MFD_CLOEXEC);
+    if (p->file >= 0 && posix_fallocate(p->file, 0, bytes) == 0)
+        p->own = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p->file, 0);
+    if (p->own && p->own != MAP_FAILED)
+        return 0;
+    p->own = NULL;
+    return gw_fail(GW_ERR_NOMEM, "replay: cannot make %jd bytes of shared memory", (intmax_t)bytes);
+}
+
 static int player_memory(gw_player *p) {
     const gw_step_profile *of = p->profile;
     size_t tensors = (size_t)of->n_tensors;
@@ -173,12 +192,13 @@ static int player_memory(gw_player *p) {
     TRY(gw_alloc(&p->ready, tensors, sizeof *p->ready));
     TRY(gw_alloc(&p->ready_grad, tensors, sizeof *p->ready_grad));
     TRY(gw_alloc(&p->owned, (size_t)of->groups, sizeof *p->owned));
-    if (!gradwire_memory(p->g, 0, GRADWIRE_GRAD))
-        TRY(gw_alloc(&p->own, of->n, sizeof *p->own));
+    const char *in_place = gradwire_text(p->g, "in_place");
+    p->lends = in_place && strcmp(in_place, "yes") == 0;
+    TRY(p->lends ? player_share(p) : gw_alloc(&p->own, of->n, sizeof *p->own));
     size_t at = 0;
     for (int t = 0; t < of->n_tensors; at += of->tensor[t++].n) {
         p->at[t] = at;
-        p->grad[t] = p->own ? p->own + at : gradwire_memory(p->g, t, GRADWIRE_GRAD);
+        p->grad[t] = p->own + at;
     }
     return 0;
 }
@@ -199,6 +219,8 @@ int gw_player_open(gw_player *p, gradwire *g) {
 }
 
 int gw_player_run(gw_player *p) {
+    if (p->lends)
+        TRY(gradwire_lend(p->g, p->own, player_bytes(p), p->file));
     for (p->step = 0; p->step < p->steps; p->step++)
         TRY(player_step(p));
     if (p->lazy && p->steps > 0) /* what the next forward pass would have ended */
@@ -211,6 +233,11 @@ void gw_player_free(gw_player *p) {
     free(p->grad);
     free(p->ready);
     free(p->ready_grad);
-    free(p->own);
+    if (p->lends && p->own)
+        munmap(p->own, player_bytes(p));
+    else
+        free(p->own);
+    if (p->lends && p->file >= 0)
+        close(p->file);
     free(p->owned);
 }

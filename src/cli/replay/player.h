@@ -21,8 +21,10 @@ typedef struct gw_player {
     /* Its own: */
     gradwire *g;
     size_t *at;          /* [tensor]: floats before it */
-    float **grad;        /* [tensor]: the library's memory, or `own` */
-    float *own;          /* NULL: not needed */
+    float *own;          /* gradients, as PyTorch has them: in memory that the library copies */
+    bool lends;          /* or sums in place, for `own` is shared, as the hook's buckets are: */
+    int file;            /* its file */
+    float **grad;        /* [tensor]: in `own` */
     int *ready, n_ready; /* tensors that wait for their bucket to be full */
     float **ready_grad;  /* theirs */
     size_t ready_bytes;
