@@ -17,7 +17,7 @@ typedef struct group_sums {
 
 /* The columns of a rank, to be compared with another's. */
 typedef struct columns {
-    int n;
+    int counts, n;
     char name[GW_COUNTERS][GW_COUNTER_NAME], group[256];
 } columns;
 
@@ -38,31 +38,36 @@ static void memory_columns_of(const gw_memory *m, columns *c) {
     memset(c, 0, sizeof *c); /* all of it is compared */
     if (!m->counters)
         return;
+    c->counts = 1;
     c->n = gw_counters_columns(m->counters, names);
     for (int i = 0; i < c->n; i++)
         snprintf(c->name[i], GW_COUNTER_NAME, "%s", names[i]);
     gw_text_print(c->group, sizeof c->group, "%s", m->choice->name);
 }
 
-/* Figures of one column must mean the same on all ranks. */
-static gw_err memory_agree_columns(gw_memory *m) {
+static gw_err memory_start(gw_memory *m) {
+    if (m->rank == 0)
+        gw_papi_probe(&m->papi); /* before anything else counts */
+    return gw_counters_open(&m->counters, &m->report, &gw_counters_papi, m->choice, m->threads);
+}
+
+/* Figures of one column must mean the same on all ranks. Where rank 0 counts nothing, the others
+ * need not start PAPI, which takes milliseconds. */
+static gw_err memory_start_all(gw_memory *m) {
     columns mine;
-    memory_columns_of(m, &mine);
-    m->columns = mine;
+    GW_TRY(gw_agree(m->comm, m->rank == 0 ? memory_start(m) : GW_OK));
+    memory_columns_of(m, &m->columns);
     GW_TRY(gw_bcast(&m->columns, (int)sizeof m->columns, MPI_BYTE, 0, m->comm));
+    if (!m->columns.counts)
+        return GW_OK;
+    GW_TRY(gw_agree(m->comm, m->rank == 0 ? GW_OK : memory_start(m)));
+    memory_columns_of(m, &mine);
     if (m->counters && memcmp(&m->columns, &mine, sizeof mine) != 0) {
         gw_counters_close(m->counters);
         m->counters = NULL;
     }
     m->ranks_counting = m->counters != NULL;
     return gw_allreduce(MPI_IN_PLACE, &m->ranks_counting, 1, MPI_INT, MPI_SUM, m->comm);
-}
-
-static gw_err memory_start(gw_memory *m) {
-    gw_sde_offer();
-    if (m->rank == 0)
-        gw_papi_probe(&m->papi); /* before anything else counts */
-    return gw_counters_open(&m->counters, &m->report, &gw_counters_papi, m->choice, m->threads);
 }
 
 static void memory_say_source(gw_memory *m) {
@@ -84,11 +89,11 @@ gw_err gw_memory_open(gw_memory **out, const gw_group_choice *choice, int thread
     m->threads = threads;
     m->choice = choice;
     gw_err e = gw_mpi_check(MPI_Comm_rank(comm, &m->rank), "MPI_Comm_rank");
-    if (e == GW_OK && choice)
-        e = memory_start(m);
     e = gw_agree(comm, e);
-    if (e == GW_OK && choice)
-        e = memory_agree_columns(m);
+    if (e == GW_OK && choice) {
+        gw_sde_offer();
+        e = memory_start_all(m);
+    }
     if (e != GW_OK) {
         gw_memory_close(m);
         return e;
