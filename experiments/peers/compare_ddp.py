@@ -35,7 +35,8 @@ from compare_torch import (
     write,
 )
 
-PEERS = [("Gloo", "gloo", ""), ("fp16 hook", "fp16", ""), ("PowerSGD-2 hook", "powersgd2", "")]
+PEERS = [("Gloo", "gloo", ""), ("no exchange", "none", ""), ("fp16 hook", "fp16", ""),
+         ("PowerSGD-2 hook", "powersgd2", "")]
 OURS = {False: ["exact=--comm allreduce:algo=shm"],
         True: ["exact=--comm iallreduce:algo=sra", "qsgd8=--comm iallreduce:algo=sra --compress qsgd:bits=8",
                "topk 1%=--comm sparse --compress topk:ratio=0.01"]}
@@ -120,7 +121,8 @@ def parse():
     parser.add_argument("--ranks", type=int, help="[one per host of the testbed, else 2]")
     parser.add_argument("--ours", type=named_words, action="append", metavar="NAME=WORDS",
                         help="a side: the words of gradwire.torch.hook; may be repeated")
-    parser.add_argument("--peers", default="gloo,fp16,powersgd2", help="of PyTorch [all three]")
+    parser.add_argument("--peers", default="gloo,fp16,powersgd2",
+                        help="of PyTorch; none: what DistributedDataParallel costs without an exchange [%(default)s]")
     parser.add_argument("--batch", type=int, help="of a rank")
     parser.add_argument("--length", type=int, default=64, help="tokens of a sample of gpt2")
     parser.add_argument("--bucket-mb", type=float, default=4, help="bucket_cap_mb of gradwire's sides")

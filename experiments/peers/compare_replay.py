@@ -8,12 +8,16 @@ A round trains under DistributedDataParallel with each exchange in turn (ddp_ran
 one under no_sync(), and takes a profile and the gradients of the same model on the same two ranks.
 Then `gradwire replay --compute spin` plays the profile with each exchange and these gradients. Its
 --speed makes the computation as long as the round's steps under no_sync(), for machines change
-their pace between two runs; the column "profile" has the profile's own step.
+their pace between two runs; the column "profile" has the profile's own step. What is played without
+an exchange (IDLE) tells how long spinning really takes: the kernel's clock, whose time the
+profile has, takes of it, too.
 
-Exposed communication is a step less its neighbour under no_sync(), and in the replay a step less
-its computation. The table has medians over the rounds, and the last lines judge them: a step within 10%,
-exposed communication within 15% or 5 ms, and the same order of any two exchanges whose real steps
-are 10% apart.
+Exposed communication is a step less the same computation alone: its neighbour under no_sync(), and in
+the replay what is played without an exchange. Both so contain what the kernel's work for messages takes of
+a core that computes; exposed_s in the run's folder, a step less its computing phases, does not. What
+DistributedDataParallel itself costs, with a hook that exchanges nothing, is subtracted: column "unexchanged".
+The table has medians over the rounds, and the last lines judge them: a step within 10%, exposed
+communication within 15% or 5 ms, and the same order of any two exchanges whose real steps are 10% apart.
 
 By an interpreter with PyTorch 2.1; gradwire's library as GRADWIRE_LIBRARY or in build/release."""
 
@@ -50,6 +54,8 @@ SIDES = {link: sides + ["overlapped=--comm iallreduce:algo=sra",
                         "qsgd8=--comm iallreduce:algo=sra --compress qsgd:bits=8",
                         "topk 1%=--comm sparse --compress topk:ratio=0.01",
                         "powersgd=--comm powersgd:rank=2"] for link, sides in SIDES.items()}
+NONE = "no exchange"
+IDLE = ["--comm", "local:period=1000000"]
 STEP, EXPOSED, EXPOSED_S = 0.10, 0.15, 0.005  # what a replay may differ by
 
 
@@ -58,7 +64,8 @@ def train(options, env, folder):
     out = os.path.join(folder, "out.json")
     words = [*mpi(options.ranks, options), sys.executable, os.path.join(HERE, "ddp_rank.py"), "--model",
              options.model, "--sides",
-             json.dumps([(name, "gradwire", " ".join(words)) for name, words in options.ours]),
+             json.dumps([(name, "gradwire", " ".join(words)) for name, words in options.ours]
+                        + [(NONE, "none", "")]),
              "--batch", options.batch, "--steps", options.steps, "--warmup", options.warmup,
              "--bucket-mb", options.bucket_mb, "--rounds", 1, "--profile", folder, "--out", out]
     done = subprocess.run(list(map(str, words)), env=env, check=False, timeout=3600)
@@ -69,19 +76,24 @@ def train(options, env, folder):
 
 
 def replay(words, speed, options, folder):
-    """(step, exposed): the slowest rank's seconds of each step."""
+    """The slowest rank's median step, and what of it were phases that compute: seconds."""
     out = os.path.join(folder, "run")
     run([*mpi(options.ranks, options), options.gradwire, "replay", os.path.join(folder, "profile.json"),
          "--gradients", os.path.join(folder, "gradients.bin"), "--compute", "spin", "--speed", f"{speed:.4f}",
          "--bucket-mb", str(options.bucket_mb),
          "--steps", str(options.steps + options.warmup), "--quiet", "--overwrite", "--out", out, *words])
-    wall, exposed = collections.defaultdict(float), collections.defaultdict(float)
+    wall, computing = collections.defaultdict(float), collections.defaultdict(float)
     with open(os.path.join(out, "batches.csv"), newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            step, took = int(row["step"]), float(row["wall_s"])
-            alone = sum(float(row[key]) for key in ("forward_s", "backward_s", "update_s"))
-            wall[step], exposed[step] = max(wall[step], took), max(exposed[step], took - alone)
-    return [[of[step] for step in sorted(of)][options.warmup:] for of in (wall, exposed)]
+            step = int(row["step"])
+            wall[step] = max(wall[step], float(row["wall_s"]))
+            computing[step] = max(computing[step],
+                                  sum(float(row[key]) for key in ("forward_s", "backward_s", "update_s")))
+    return [statistics.median([of[step] for step in sorted(of)][options.warmup:]) for of in (wall, computing)]
+
+
+def exposed(ranks):
+    return statistics.median(a - b for a, b in zip(*(slowest(ranks, key) for key in ("step_s", "alone_s"))))
 
 
 def profiled(folder):
@@ -97,21 +109,24 @@ def measure(options, env):
         with tempfile.TemporaryDirectory() as folder:
             trained = train(options, env, folder)
             alone = {name: statistics.median(slowest(ranks, "alone_s")) for name, ranks in trained.items()}
+            unexchanged = exposed(trained[NONE])
             profile = profiled(folder)
+            idle = statistics.median(alone.values())
+            longer = replay(IDLE, profile / idle, options, folder)[1] / idle
             for name, words in options.ours:
-                step, own = (slowest(trained[name], key) for key in ("step_s", "alone_s"))
-                played, exposed = replay(words, profile / alone[name], options, folder)
-                for key, value in (("step", statistics.median(step)), ("alone", alone[name]),
-                                   ("profile", profile), ("replayed step", statistics.median(played)),
-                                   ("exposed", statistics.median(a - b for a, b in zip(step, own))),
-                                   ("replayed exposed", statistics.median(exposed))):
+                played, _ = replay(words, longer * profile / alone[name], options, folder)
+                step = statistics.median(slowest(trained[name], "step_s"))
+                for key, value in (("step", step), ("alone", alone[name]), ("profile", profile),
+                                   ("replayed step", played), ("unexchanged", unexchanged),
+                                   ("exposed", exposed(trained[name]) - unexchanged),
+                                   ("replayed exposed", played - alone[name])):
                     found[name][key].append(value)
         print(f"round {turn + 1}/{options.rounds} replayed", file=sys.stderr, flush=True)
     return found
 
 
 def table(found):
-    columns = ("alone", "profile", "step", "replayed step", "exposed", "replayed exposed")
+    columns = ("alone", "profile", "unexchanged", "step", "replayed step", "exposed", "replayed exposed")
     lines = [f"{'milliseconds':12}" + "".join(f"  {name:>23}" for name in ("no_sync", *columns[1:]))]
     for side, of in found.items():
         lines.append(f"{side:12}" + "".join(f"  {spread([v * 1e3 for v in of[key]], '.1f'):>23}"

@@ -50,7 +50,7 @@ def tiny():
 
 
 def replicate(model, side, bucket_mb):
-    """DistributedDataParallel with what the side names: gloo, fp16, powersgd2 or gradwire."""
+    """DistributedDataParallel with what the side names: gloo, none, fp16, powersgd2 or gradwire."""
     options = {}
     if side == "gradwire":
         options = {"bucket_cap_mb": bucket_mb}
@@ -61,12 +61,21 @@ def replicate(model, side, bucket_mb):
     dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 31 if side == "powersgd2" else FIRST_BUCKET
     net = DistributedDataParallel(model, gradient_as_bucket_view=True, broadcast_buffers=False,
                                   **options)
-    if side == "fp16":
+    if side == "none":
+        net.register_comm_hook(None, unexchanged)
+    elif side == "fp16":
         net.register_comm_hook(None, default_hooks.fp16_compress_hook)
     elif side == "powersgd2":
         state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
         net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     return net
+
+
+def unexchanged(_, bucket):
+    """What DistributedDataParallel itself costs."""
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
 
 
 class Clock:
