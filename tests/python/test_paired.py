@@ -226,15 +226,15 @@ class OnALink(unittest.TestCase):
                     [*bed, "run", *name, *test_testbed.MPIEXEC, "-n", "2", "--",
                      gwrun.GRADWIRE, "train", "--quiet", "--paired", "--comm",
                      "iallreduce:bucket=256K", "--data",
-                     "synthetic:samples=5000,features=256", "--layers",
-                     "256,256,256,256,256", "--batch", "2048", "--steps", "20", "--epochs",
-                     "10", "--overhead", "0", "--overwrite", "--out", out], **more)
+                     "synthetic:samples=20000,features=256", "--layers",
+                     "256,256,256,256,256", "--batch", "2048", "--steps", "30", "--epochs",
+                     "5", "--overhead", "0", "--overwrite", "--out", out], **more)
                 with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
                     paired = json.load(file)["results"]["paired"]
                 self.assertLessEqual(paired["saved_ci_low_s"], paired["saved_s"])
                 self.assertLessEqual(paired["saved_s"], paired["saved_ci_high_s"])
                 self.assertGreater(paired["inflight_s"], 0)
-                self.assertEqual(paired["equal_steps"], 20)
+                self.assertEqual(paired["equal_steps"], 30)
             finally:
                 subprocess.run([*bed, "down", *name], **more)
 
