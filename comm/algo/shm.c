@@ -43,7 +43,7 @@ typedef struct job {
     gw_crew *crew;
     float **values; /* exact: base[span] of each rank, as mapped here */
     float **rows;   /* scratch: one part of each, */
-    float *weights; /* and how they weigh */
+    float *weights; /* and how they weigh in lent memory */
     char **block;   /* with a codec: each rank's encodings, a length and a slot a part */
     size_t *at;     /* offset of each part's slot in a block */
 } job;
@@ -61,15 +61,18 @@ static void shm_release(void *ctx) {
 
 /* ---- exact: values ---- */
 
+/* Lent memory may come after the schedule was laid down. It stands for one arena of the lane's. */
+static const gw_lent *shm_lent(const job *j) {
+    const gw_lent *lent = j->lane->lent;
+    return lent && gw_lent_arena(lent) == j->base ? lent : NULL;
+}
+
 /* Where all ranks have the first floats of `part`, and how many of them. */
 static size_t shm_find_rows(job *j, gw_span part) {
-    const gw_lent *lent = j->lane->lent;
-    if (lent && gw_lent_arena(lent) == j->base)
-        return gw_lent_rows(lent, part, j->rows, j->weights);
-    for (int r = 0; r < j->ranks; r++) {
+    if (shm_lent(j))
+        return gw_lent_rows(shm_lent(j), part, j->rows, j->weights);
+    for (int r = 0; r < j->ranks; r++)
         j->rows[r] = j->values[r] + (part.off - j->span.off);
-        j->weights[r] = 1;
-    }
     return part.n;
 }
 
@@ -81,8 +84,7 @@ static gw_span shm_behind(gw_span part, size_t n) {
 static gw_err shm_sum_to(job *j, gw_span part, int to) {
     while (part.n > 0) {
         size_t n = shm_find_rows(j, part);
-        bool lent = j->lane->lent;
-        gw_sum_rows(j->rows, lent ? j->weights : NULL, j->ranks, j->rows + (to < 0 ? 0 : to),
+        gw_sum_rows(j->rows, shm_lent(j) ? j->weights : NULL, j->ranks, j->rows + (to < 0 ? 0 : to),
                     to < 0 ? j->ranks : 1, n);
         part = shm_behind(part, n);
     }

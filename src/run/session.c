@@ -237,12 +237,24 @@ bool gw_session_takes_lent(const gw_session *s) {
            lane->n_runs == 0 && gw_lane_exact(lane) && !s->residuals.corrects && !s->tap.before;
 }
 
+/* For the report: what became of it, and why. */
+static gw_err session_note_lent(gw_session *s, gw_err e) {
+    char line[512] = "gradients in lent memory are summed in place";
+    if (e != GW_OK)
+        snprintf(line, sizeof line, "gradients are copied: %s", gw_err_text());
+    gw_lane_note(s->env.grads, line);
+    return session_join(&s->notes, s->env.grads->notes, s->env.params->notes);
+}
+
 gw_err gw_session_lend(gw_session *s, void *memory, size_t bytes, int fd) {
     gw_env *env = &s->env;
     gw_lane *lane = env->grads;
     if (!lane->lent)
         GW_TRY(gw_lent_open(&lane->lent, lane->shared, env->grad, env->tensors, env->n_tensors));
-    return gw_lent_add(lane->lent, memory, bytes, fd);
+    gw_err e = gw_lent_add(lane->lent, memory, bytes, fd);
+    if (e == GW_OK || e == GW_ERR_UNSUPPORTED)
+        GW_TRY(session_note_lent(s, e));
+    return e;
 }
 
 bool gw_session_lies(gw_session *s, int t, float *grad, float weight) {

@@ -106,7 +106,7 @@ float *gw_session_sums(gw_session *s);
  *  nobody but the algorithm reads them, and it sums exact values in shared memory. */
 bool gw_session_takes_lent(const gw_session *s);
 
-/** Collective, where it does: lend as gw_lent_add has it. */
+/** Collective, where they can: lend as gw_lent_add has it. `notes` tell what became of it. */
 gw_err gw_session_lend(gw_session *s, void *memory, size_t bytes, int fd);
 
 /** Before ready() of its span: tensor t's gradient lies at `grad`, to be weighed by `weight`, and

@@ -319,6 +319,36 @@ static void try_lent(const char *comm, bool encodes) {
     }
 }
 
+/* Of a rank without samples lent memory is not read, but it gets the result. */
+static void try_idle(const char *comm) {
+    static model m;
+    char words[64];
+    snprintf(words, sizeof words, "%s:algo=shm", comm);
+    setting s = {.comm = words, .codec = "none", .mean = true, .lent = true, .in_place = true};
+    gradwire *g;
+    int all[TENSORS] = {0, 1, 2, 3};
+    float *grads[TENSORS];
+    model_make(&m);
+    ok(library_open(&g, &s, &m));
+    ok(gradwire_begin(g, rank, ranks * (ranks - 1) / 2));
+    for (int t = 0; t < TENSORS; t++) {
+        grads[t] = grad_of(&s, &m, t);
+        for (size_t i = 0; i < sizes[t]; i++)
+            grads[t][i] = rank == 0 ? NAN : 2;
+    }
+    ok(gradwire_ready(g, TENSORS, all, grads));
+    ok(gradwire_finish(g, GRADWIRE_ALL));
+    for (int t = 0; t < TENSORS; t++)
+        for (size_t i = 0; i < sizes[t]; i++)
+            CHECK(fabsf(grads[t][i] - 2) < 1e-5f, "%s: tensor %d: %g", words, t,
+                  (double)grads[t][i]);
+    ok(gradwire_updated(g, GRADWIRE_ALL));
+    const char *notes = gradwire_text(g, "notes");
+    CHECK(strstr(notes, "summed in place"), "%s: notes: %s", words, notes);
+    ok(gradwire_end(g, 0));
+    ok(gradwire_close(g));
+}
+
 static void try_names(const char *comm) {
     static const char *const alike[][2] = {{"qsgd:bits=4;layer1=none", "qsgd:bits=4;t[23]=none"},
                                            {"qsgd:bits=4;layer0=fp16;min_bytes=64",
@@ -423,6 +453,8 @@ int main(int argc, char **argv) {
     if (strcmp(comm, "sparse") != 0) { /* it carries no exact codec */
         try_memory(comm, strategy.ops->traits & GW_STRATEGY_PARAMS);
         try_lent(comm, strategy.ops->traits & GW_STRATEGY_ENCODES);
+        if (strategy.ops->traits & GW_STRATEGY_ENCODES && ranks > 1)
+            try_idle(comm);
     }
     gw_strategy_free(&strategy);
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++)

@@ -4,8 +4,10 @@ import contextlib
 import json
 import os
 import sys
+import types
 import warnings
 import zlib
+from unittest import mock
 
 for part in ("python", "profiles"):
     sys.path.insert(0, os.path.join(os.environ["SOURCE"], part))
@@ -149,13 +151,23 @@ def case_hook(jobs):
 
 
 def case_cramped():
-    """One rank cannot move its buckets to shared memory: all copy, and are told."""
+    """One rank cannot move its buckets to shared memory, for want of room or by PyTorch's error: all
+    copy, and are told."""
+    return [cramped(os, "statvfs", types.SimpleNamespace(f_blocks=1, f_bavail=1, f_frsize=4096)),
+            cramped(torch.UntypedStorage, "_share_fd_cpu_", None)]
+
+
+def cramped(owner, name, answer):
     rank, _ = gradwire.torch.init()
     reference = by_gloo(gpt, rank)
     model, net, run, step = hooked(gpt, rank, "--comm allreduce:algo=shm")
-    if rank == 1:
-        torch.UntypedStorage._share_fd_cpu_ = None
-    with run, warnings.catch_warnings(record=True) as said:
+
+    def limited(*_):
+        if answer is None:
+            raise RuntimeError("unable to allocate shared memory")
+        return answer
+    theirs = mock.patch.object(owner, name, limited) if rank == 1 else contextlib.nullcontext()
+    with run, theirs, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for number in range(4):
             step(number)

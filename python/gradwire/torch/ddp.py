@@ -1,6 +1,7 @@
 """hook: gradwire as the communication hook of DistributedDataParallel."""
 
 import functools
+import os
 import types
 import warnings
 
@@ -94,14 +95,15 @@ class HookedRun(Run):
 
     def _lend(self, buffer):
         """Move a bucket to memory that the other ranks map: they sum there, and nothing is copied."""
-        storage = getattr(buffer, "untyped_storage", buffer.storage)()
+        storage, file, why = getattr(buffer, "untyped_storage", buffer.storage)(), -1, ""
         try:
+            need_room(self.ranks * storage.nbytes())
             file = storage._share_fd_cpu_()[0]  # moves it under all views, as share_memory_() does
-        except (AttributeError, TypeError, RuntimeError):  # another PyTorch, or /dev/shm is full
-            file = -1
+        except (AttributeError, OSError, RuntimeError) as error:  # of another PyTorch, or no room
+            why = str(error)
         self.lends = self.handle.lend(storage.data_ptr(), storage.nbytes(), file)
         if not self.lends:
-            warnings.warn("gradients are copied: " + library().gradwire_error().decode(), stacklevel=2)
+            warnings.warn(f"gradients are copied: {why or library().gradwire_error().decode()}", stacklevel=2)
         self.lent.append(storage)  # mapped until the end, whatever DistributedDataParallel does
 
     def _layout(self, buffer, bucket, of):
@@ -130,6 +132,13 @@ class HookedRun(Run):
         for poll in self.polls:
             poll.remove()
         super().close()
+
+
+def need_room(size):
+    """Shared memory for all ranks: PyTorch 1.13 takes what is not there, and ends by a signal."""
+    room = os.statvfs("/dev/shm")
+    if 0 < room.f_blocks and room.f_bavail * room.f_frsize < size:
+        raise OSError(f"/dev/shm has {room.f_bavail * room.f_frsize} bytes left, and the ranks need {size}")
 
 
 def around_step(optimizer, around):

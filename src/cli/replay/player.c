@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/nap.h"
+#include "base/text.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -219,8 +220,10 @@ int gw_player_open(gw_player *p, gradwire *g) {
 }
 
 int gw_player_run(gw_player *p) {
-    if (p->lends)
-        TRY(gradwire_lend(p->g, p->own, player_bytes(p), p->file));
+    int lent = p->lends ? gradwire_lend(p->g, p->own, player_bytes(p), p->file) : 1;
+    TRY(lent);
+    if (!lent)
+        gw_text_copy(p->copied, sizeof p->copied, gradwire_error());
     for (p->step = 0; p->step < p->steps; p->step++)
         TRY(player_step(p));
     if (p->lazy && p->steps > 0) /* what the next forward pass would have ended */

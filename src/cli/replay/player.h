@@ -24,6 +24,7 @@ typedef struct gw_player {
     float *own;          /* gradients, as PyTorch has them: in memory that the library copies */
     bool lends;          /* or sums in place, for `own` is shared, as the hook's buckets are: */
     int file;            /* its file */
+    char copied[256];    /* why gradients are copied in spite of that; "": they are not */
     float **grad;        /* [tensor]: in `own` */
     int *ready, n_ready; /* tensors that wait for their bucket to be full */
     float **ready_grad;  /* theirs */

@@ -59,6 +59,8 @@ static void report_print(const gw_replay_facts *f, const json_t *run, double flo
     if (!isnan(floor_s))
         printf(", which take the link %.3f ms", 1e3 * floor_s);
     printf("\n");
+    if (*p->copied)
+        printf("note: gradients are copied, not summed in place: %s\n", p->copied);
     if (f->data_dependent)
         printf("note: the codec's bytes or time depend on the gradients, and these are normal "
                "numbers: give captured ones by --gradients FILE\n");
