@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from reporting.expect import levels_of
 
 CLAIM = ("claim", "whose", "theirs")  # what every claim has
-TEST = ("figure", "cell", "against", "than", "confirmed", "direction")
+TEST = ("figure", "cell", "against", "than", "share", "confirmed", "direction")
 UNTESTABLE = "not testable"
 KEYS = (*CLAIM, *TEST, UNTESTABLE)
 
 CONFIRMED, REFUTED, DIFFERS, UNDECIDED = "confirmed", "refuted", "differs", "undecided"
+SUPERLINEAR = "superlinear"  # as fast as the criterion asks, but by more than the workers account for
 NOT_HERE, NOT_YET = "not testable here", "not measured yet"
 
 # A figure of two cells; each needs `against`.
@@ -33,9 +34,12 @@ _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})")
 _LIMIT = re.compile(rf"(>=|<=|>|<) ?({_NUMBER})")
 SPANS = "LOW..HIGH, >= N, <= N, > N or < N"
 
+TIMES = ("step_s", "wall_s", "train_s", "elapsed_s")  # whose ratio is a speedup, inverted
+
 # Columns of claims.csv.
 ROW = ("claim", "whose", "theirs", "figure", "confirmed", "ours", "low", "high", "unit", "verdict", "why",
-       "study", "date", "machine", "marks")
+       "workers", "whole_s", "share_s", "alone", "alone_low", "alone_high", "study", "date", "machine", "marks")
+FIGURES_OF_ROW = ("ours", "low", "high", "workers", "whole_s", "share_s", "alone", "alone_low", "alone_high")
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,9 @@ def fault(claim):
         return "figure", "is of two cells; give against: FACTOR=LEVEL,.."
     if "than" in claim and ("against" not in claim or names == ["points"]):
         return "than", "divides a ratio; give against:, and a figure other than points"
+    if "share" in claim and ("against" not in claim or "than" in claim or
+                             names[0] not in ("speedup", "efficiency", *TIMES)):
+        return "share", f"is of a speedup; give against:, no than:, and a figure of speedup, efficiency, {', '.join(TIMES)}"
     return next(((key, f"must be {SPANS}") for key in ("confirmed", "direction")
                  if key in claim and span_of(claim[key]) is None), None)
 
@@ -131,6 +138,22 @@ def cells_of(claim, factors, baseline):
         return cell, {**cell, **change}, None
     other = {**cell, **given("than")}
     return cell, {**cell, **change}, (other, {**other, **change})
+
+
+def share_of(claim, factors, baseline):
+    """The levels of the cell in which one rank does alone what a rank of `cell` does; it has those of `against`
+    otherwise. None: the claim names none. Raises LookupError as cells_of does."""
+    if "share" not in claim:
+        return None
+    levels = levels_of(claim["share"], factors)
+    if levels is None:
+        raise LookupError("share")
+    return {**cells_of(claim, factors, baseline)[1], **levels}
+
+
+def not_here(cores):
+    """The verdict on what so many cores cannot show."""
+    return NOT_HERE if cores is None else f"{NOT_HERE} ({cores} core{'' if cores == 1 else 's'})"
 
 
 def verdict(claim, low, high):

@@ -1,7 +1,7 @@
 """Judges the claims of a study: by its runs, or by the summary.csv that was kept of them."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -14,29 +14,109 @@ from reporting.summary import SUMS
 
 # What a sum is made of; memory_most_s: the upper bound of the time that computation waits for memory.
 SUMS = {**SUMS, "memory_most_s": ("memory_twin_s", "memory_model_hi_s")}
+MEANS = {part for name in claims.COLUMNS for part in SUMS.get(name, (name,))}  # columns of batches.csv
 KEPT = "judged from kept figures"
 
 
-def holds_anyway(claim, marks):
+UNSHARED = "paced ranks of one machine share neither caches nor memory bandwidth"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of a cell, beside its figures; None: not known."""
+
+    marks: frozenset
+    ranks: float | None = None
+    threads: float | None = None
+    nodes: float | None = None
+    cores: int | None = None  # of the machine
+
+    @property
+    def workers(self):
+        return None if None in (self.ranks, self.threads) else self.ranks * self.threads
+
+    @property
+    def unshared(self):
+        """Whether its ranks sleep for what they would take if each had caches and memory of its own."""
+        return any(mark.startswith("paced: ") for mark in self.marks) and \
+            None not in (self.ranks, self.nodes) and self.ranks > self.nodes
+
+
+def holds_anyway(claim, facts):
     """Whether what took turns could only have been faster, and is fast enough: paced ranks that exchange in turn are
     late, never early."""
     return claims.parts_of(claim["figure"])[0] in ("speedup", "efficiency") and \
-        claims.span_of(claim["confirmed"]).high is None and IN_TURN in marks[0] and not any(map(took_turns, marks[1:]))
+        claims.span_of(claim["confirmed"]).high is None and IN_TURN in facts[0].marks and not any(
+            took_turns(one.marks) for one in facts[1:])
 
 
-def judged(claim, study, interval, marks, machine, why=""):
-    """The row of a claim, by the Interval of its figure and the marks of each cell behind it."""
+def times_workers(claim, facts):
+    """How many times as many workers the claim's cell has as the one it is against; None: not more, or not known."""
+    if len(facts) != 2 or None in (facts[0].workers, facts[1].workers):
+        return None
+    times = facts[0].workers / facts[1].workers
+    return times if times > 1 else None
+
+
+def speedup_of(claim, value, workers):
+    """The figure as a speedup; None: it is none."""
+    name = claims.parts_of(claim["figure"])[0]
+    if value is None or workers is None or not (name in ("speedup", "efficiency") or name in claims.TIMES):
+        return None
+    return value if name == "speedup" else value * workers if name == "efficiency" else 1 / value
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What one rank alone takes for the whole and for a rank's share of it, and the Interval of the ratio."""
+
+    whole_s: float
+    share_s: float
+    ratio: object
+
+    def text(self):
+        whole, share = (f"{1e3 * seconds:.3g} ms" for seconds in (self.whole_s, self.share_s))
+        ends = "" if self.ratio.low is None else f" ({claims.number(self.ratio.low)}..{claims.number(self.ratio.high)})"
+        return (f"one rank alone takes {whole} for the whole and {share} for the share, "
+                f"{claims.number(self.ratio.value)}{ends} times as long")
+
+    def columns(self):
+        return {"whole_s": self.whole_s, "share_s": self.share_s, "alone": self.ratio.value,
+                "alone_low": self.ratio.low, "alone_high": self.ratio.high}
+
+
+def superlinear(speed, workers, alone):
+    """Why a speedup is above what its workers account for; "": it is not."""
+    if speed is None or speed <= workers:
+        return ""
+    head = f"faster than {workers:g} times as many workers account for: "
+    if alone is None:
+        return head + "no run of the share on one rank was kept, which would show why"
+    explained = alone.ratio.low is not None and alone.ratio.low > workers
+    return head + ("the share fits the caches: " if explained else "not explained by the share's size: ") + alone.text()
+
+
+def judged(claim, study, interval, facts, machine, why="", alone=None):
+    """The row of a claim, by the Interval of its figure, the Facts of each cell behind it, and what one rank alone
+    does."""
     low, high = interval.low, interval.high
     known = interval.value is not None and low is not None
     verdict = claims.verdict(claim, low, high) if known else claims.UNDECIDED
-    fast = verdict == claims.CONFIRMED and holds_anyway(claim, marks)
+    timed, turns = claims.is_of_time(claim["figure"]), [one for one in facts if took_turns(one.marks)]
+    workers = times_workers(claim, facts)
+    beyond = superlinear(speedup_of(claim, interval.value, workers), workers, alone)
+    said = [beyond or (alone.text() if alone else ""), UNSHARED if timed and any(one.unshared for one in facts) else ""]
     if not known:
         why = interval.reason
-    elif claims.is_of_time(claim["figure"]) and any(map(took_turns, marks)) and not fast:
-        turns = IN_TURN if any(IN_TURN in one for one in marks) else "oversubscribed"
-        verdict, why = claims.UNDECIDED, "; ".join(filter(None, (turns, why)))
-    return claims.row_of(claim, study, ours=interval.value, low=low, high=high, verdict=verdict, why=why,
-                         marks="; ".join(sorted(set().union(*marks))), **machine)
+    elif timed and turns and not (verdict == claims.CONFIRMED and holds_anyway(claim, facts)):
+        verdict = claims.not_here(min((one.cores for one in turns if one.cores), default=None))
+        said = [IN_TURN if any(IN_TURN in one.marks for one in turns) else "oversubscribed"]
+    elif beyond and verdict == claims.CONFIRMED:
+        verdict = claims.SUPERLINEAR
+    marks = sorted(set().union(*(one.marks for one in facts)))
+    return claims.row_of(claim, study, ours=interval.value, low=low, high=high, verdict=verdict,
+                         why="; ".join(filter(None, (*said, why))), marks="; ".join(marks), **machine,
+                         workers=workers, **(alone.columns() if alone else {}))
 
 
 def without(reason):
@@ -121,6 +201,21 @@ def machine_of(runs):
     return {"date": "..".join(dict.fromkeys((dates[0], dates[-1]))), "machine": " / ".join(sorted(where))}
 
 
+def facts_of(cell, short):
+    marks = frozenset(cell.marks) | ({"short version"} if short else set())
+    if not cell.runs:
+        return Facts(marks)
+    machine = cell.runs[0].info["machine"]
+    return Facts(marks, machine["ranks"], machine["threads_per_rank"], machine["nodes"], machine["cores_usable"])
+
+
+def share_alone(share, whole):
+    """What one rank alone takes for its share, and for the whole; None: there are no such runs."""
+    if share is None or not share.runs or not whole.runs or workers(share) != 1 or workers(whole) != 1:
+        return None
+    return Alone(whole.step_s, share.step_s, ratio([whole], [share], value_of(["step_s"])))
+
+
 def by_runs(results, claim):
     """The row of one claim."""
     if claims.UNTESTABLE in claim:
@@ -135,12 +230,14 @@ def by_runs(results, claim):
     except LookupError:
         return claims.untested(claim, results.name) | {
             "why": f"the {'short version' if study['short'] else 'study'} has no such cell"}
+    share = claims.share_of(claim, results.factors, baseline)
+    alone = share and share_alone(known.get(frozenset(share.items())), cells[1])
     lost = [cell.label for cell in cells if not cell.runs]
     machine = machine_of([run for cell in cells for run in cell.runs]) if len(lost) < len(cells) else {}
-    marks = [set(cell.marks) | ({"short version"} if study["short"] else set()) for cell in cells]
     interval = without(f"no finished run of {', '.join(lost)}") if lost else interval_of(
         claim, cells[0], cells[1] if len(cells) > 1 else None, cells[2:])
-    return judged(claim, results.name, interval, marks, machine)
+    return judged(claim, results.name, interval, [facts_of(cell, study["short"]) for cell in cells], machine,
+                  alone=alone)
 
 
 def of_results(results):
@@ -232,8 +329,41 @@ def kept_interval(claim, rows):
     return found, why
 
 
-def by_kept(claim, table):
-    """The row of a claim by the rows of summary.csv as {column: text}."""
+def kept_facts(row):
+    """On how many nodes was not kept: without an emulated link on one, with it one a rank."""
+    marks = frozenset(filter(None, row["marks"].split("; ")))
+    ranks, threads, cores = (read(row, name) for name in ("ranks", "threads", "cores"))
+    return Facts(marks, ranks, threads, ranks if "emulated link" in marks else 1, cores and int(cores))
+
+
+def kept_alone(claim, factors, baseline, rows, levels):
+    """What one rank alone takes, as share_alone()."""
+    try:
+        share = claims.share_of(claim, factors, baseline)
+        row = share and rows[levels.index(share)]
+    except (LookupError, ValueError):  # the kept study has no such level, or cell
+        return None
+    whole = rows[levels.index(claims.cells_of(claim, factors, baseline)[1])] if row else None
+    if not row or {kept_facts(one).workers for one in (row, whole)} != {1}:
+        return None
+    found, _ = kept_ratio(["step_s"], whole, row)
+    return Alone(read(whole, "step_s"), read(row, "step_s"), found)
+
+
+def judged_before(claim, study, row):
+    """(Interval, machine) of a row of claims.csv that runs were judged by when there were some; None: there is none,
+    or of another criterion, or it was itself made of kept figures."""
+    plan = claims.untested(claim, study)
+    same = row and all((row[key] or "") == (plan[key] or "") for key in ("theirs", "figure", "confirmed"))
+    if not same or not row["low"] or KEPT in row["why"]:
+        return None
+    return (stats.Interval(*(float(row[key]) for key in ("ours", "low", "high")), 0, "kept"),
+            {"date": row["date"], "machine": row["machine"]})
+
+
+def by_kept(claim, table, before=None):
+    """The row of a claim by the rows of summary.csv as {column: text}; before: its row of claims.csv, if any, whose
+    figure is that of the runs."""
     study = table[0]["study"]
     if claims.UNTESTABLE in claim:
         return claims.untested(claim, study)
@@ -247,8 +377,10 @@ def by_kept(claim, table):
         rows = [table[levels.index(one)] for one in wanted]
     except (LookupError, ValueError):
         return claims.untested(claim, study) | {"why": "the kept study has no such cell"}
+    facts, alone = list(map(kept_facts, rows)), kept_alone(claim, factors, baseline, table, levels)
+    if known := judged_before(claim, study, before):
+        return judged(claim, study, known[0], facts, known[1], alone=alone)
     interval, how = kept_interval(claim, rows)
     machine = {"date": rows[0].get("date"),
                "machine": f"{rows[0]['cpu']}, {rows[0]['cores']} cores" if rows[0].get("cpu") else None}
-    return judged(claim, study, interval, [set(filter(None, row["marks"].split("; "))) for row in rows],
-                  machine, f"{KEPT}: {how}" if how else KEPT)
+    return judged(claim, study, interval, facts, machine, f"{KEPT}: {how}" if how else KEPT, alone)

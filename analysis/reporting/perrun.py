@@ -10,7 +10,7 @@ from reporting.steps import DIMENSIONS
 
 
 # Of results; older versions lack them.
-ENDS = ("precision", "recall", "f1", "test_s", "test_samples_per_s", "test_forward_s")
+ENDS = ("validation_accuracy", "precision", "recall", "f1", "test_s", "test_samples_per_s", "test_forward_s")
 BEST = ("epoch", "validation_loss", "validation_accuracy", "test_accuracy")
 MEMORY, PHASES = ("peak_bytes", "peak_sum_bytes"), ("setup", "training", "evaluation", "total")
 
@@ -18,8 +18,9 @@ MEMORY, PHASES = ("peak_bytes", "peak_sum_bytes"), ("setup", "training", "evalua
 def of_results(results):
     """Rows {column: figure} of one study, or of the runs of none: the finished runs, then the others."""
     found = [row_of(results, cell, run) for cell in results.cells for run in cell.runs]
+    cells = {cell.name: cell for cell in results.cells + results.empty}
     for state, lost in (("failed", results.failed), ("diverged", results.diverged)):
-        found += [{"study": results.name, "folder": folder, "cell": cell, "state": state, "why": why}
+        found += [{"study": results.name, "folder": folder, "state": state, **levels_of(cells[cell]), "why": why}
                   for folder, cell, why in lost]
     found += [{"study": results.name, "folder": folder, "state": "left out", "why": why}
               for folder, why in results.left_out]
@@ -27,16 +28,21 @@ def of_results(results):
                     for folder in results.missing]
 
 
+def levels_of(cell):
+    return {"cell": cell.name, "label": cell.label, **{f"level.{name}": level for name, level in cell.levels.items()},
+            "baseline": int(cell.baseline)}
+
+
 def row_of(results, cell, run):
     info = run.info
     machine, result, link = info["machine"], info["results"], info["link"]
     return {
-        "study": results.name, "folder": run.folder, "state": "done", "cell": cell.name,
-        "label": cell.label, **{f"level.{name}": level for name, level in run.levels.items()},
-        "baseline": int(cell.baseline), "block": run.block, "seed": info["seed"],
+        "study": results.name, "folder": run.folder, "state": "done", **levels_of(cell),
+        "block": run.block, "seed": info["seed"],
         "started_utc": info["started_utc"], "version": info["version"], "commit": info["commit"],
         "hosts": " ".join(sorted(set(machine["hosts"]))), "cpu": machine["cpu"],
-        "ranks": machine["ranks"], "threads": machine["threads_per_rank"], "nodes": machine["nodes"],
+        "cores": machine["cores_usable"], "ranks": machine["ranks"], "threads": machine["threads_per_rank"],
+        "nodes": machine["nodes"],
         "oversubscribed": int(machine["oversubscribed"]),
         "paced": (info.get("paced") or {}).get("factor"), "backend": (info.get("backend") or {}).get("name"),
         "mpi": " ".join(info["mpi"]["library"].split()), "link": link_rate(link) if link else None,
@@ -77,7 +83,7 @@ def columns_of(rows):
     names = list(dict.fromkeys(name for row in rows for name in row))
     levels = [name for name in names if name.startswith("level.")]
     others = [name for name in names if name not in levels]
-    at = others.index("label") + 1 if levels else 0
+    at = others.index("label" if "label" in others else "cell") + 1 if levels else 0
     return others[:at] + levels + others[at:]
 
 

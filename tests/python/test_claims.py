@@ -13,8 +13,13 @@ import unittest
 import gwrun
 from reportcase import STRATEGIES, ReportCase, call, load
 
-from reporting import claims, info, judge, model, page, runs, summary
+sys.path.append(os.path.join(gwrun.SOURCE, "experiments"))
 
+from ablation.claims import of_file
+from reporting import claims, info, judge, kept, model, page, perrun, runs, summary
+
+REPORTS = {"A", "B", "C", "D", "E", "remedies"}  # specs in experiments/reports
+PACED = "paced: computation is slept, factor 1"
 BASE, OTHER = (f"comm={comm}" for comm in STRATEGIES)
 
 
@@ -98,25 +103,93 @@ class Judged(ReportCase):
         found = self.results(claim, claim_of("memory_ctr_s", "0..1"), claim_of(cell="comm=ring", against=BASE),
                              {"claim": "b", "whose": "A", "theirs": "x", "not testable": "no GPU"})
         found.cells[1].runs[0].marks = ["oversubscribed"]
+        here = claims.not_here(found.runs[0].info["machine"]["cores_usable"])
+        self.assertRegex(here, r"^not testable here \(\d+ cores?\)$")
         said = [(row["verdict"], row["why"]) for row in judge.of_results(found)]
-        self.assertEqual(said, [("undecided", "oversubscribed"), ("undecided", "no run has this figure"),
+        self.assertEqual(said, [(here, "oversubscribed"), ("undecided", "no run has this figure"),
                                 ("not measured yet", "the study has no such cell"),
                                 ("not testable here", "no GPU")])
         found.study["claims"] = [claim, claim_of("points", "4.9..5.1", against=BASE)]
-        self.assertEqual([row["verdict"] for row in judge.of_results(found)], ["undecided", "confirmed"])
-        found.cells[1].runs[0].marks.append("paced")
+        self.assertEqual([row["verdict"] for row in judge.of_results(found)], [here, "confirmed"])
+        found.cells[1].runs[0].marks.append(PACED)
         self.assertEqual(judge.of_results(found)[0]["verdict"], "confirmed")
         found.cells[1].runs[0].marks.append(model.IN_TURN)
-        self.assertEqual(judge.of_results(found)[0]["verdict"], "confirmed")
+        row = judge.of_results(found)[0]
+        self.assertEqual((row["verdict"], row["why"]), ("confirmed", judge.UNSHARED))
         for run in found.cells[1].runs[1:]:
             run.marks.append(model.IN_TURN)
         self.assertEqual([(row["verdict"], row["why"]) for row in judge.of_results(found)],
-                         [("undecided", model.IN_TURN), ("confirmed", "")])
+                         [(here, model.IN_TURN), ("confirmed", "")])
         found.study["claims"] = [claim_of(confirmed=">= 1.9", against=BASE), claim_of(confirmed=">= 2.1", against=BASE)]
-        self.assertEqual([row["verdict"] for row in judge.of_results(found)], ["confirmed", "undecided"])
+        self.assertEqual([row["verdict"] for row in judge.of_results(found)], ["confirmed", here])
         found.empty.append(found.cells.pop())
         found.empty[0].runs.clear()
         self.assertRegex(judge.of_results(found)[0]["why"], "^no finished run of iallreduce")
+
+    def with_share(self, share_factor, **more):
+        """4 ranks are as fast as said against one, and one alone takes share_factor times as long for a quarter."""
+        claim = claim_of(confirmed=">= 3.6", against="ranks=1", cell="ranks=4", **more)
+        found = self.results(claim, blocks=5)
+        times = {("1", "all"): 1.0, ("4", "all"): 1 / 4.4, ("1", "quarter"): share_factor}
+        first, made = found.cells[0], []
+        for (ranks, work), seconds in times.items():
+            runs_of = []
+            for i, run in enumerate(first.runs):
+                info_of = {**run.info, "machine": {**run.info["machine"], "ranks": int(ranks), "threads_per_rank": 1}}
+                runs_of.append(type(run)(**{**vars(run), "info": info_of, "cell": ranks + work,
+                                            "step_s": seconds * (1 + .01 * (i % 3)), "marks": []}))
+            made.append(type(first)(ranks + work, ranks + work, {"ranks": ranks, "work": work}, runs_of))
+        made[0].baseline = True
+        found.factors, found.cells, found.baseline = {"ranks": ["1", "4"], "work": ["all", "quarter"]}, made, made[0]
+        found.study["baseline"], found.study["cells"] = "1all", [
+            {"id": cell.name, "levels": cell.levels} for cell in made]
+        return found
+
+    def test_faster_than_the_workers_account_for(self):
+        """A speedup above the number of ranks is never confirmed alone: the share on one rank shows why, or not."""
+        for share, factor, why, alone in (
+                ({"share": "work=quarter"}, 1 / 5, r"the share fits the caches: one rank alone takes 1.01e\+03 ms for the "
+                 r"whole and 202 ms for the share, 5 \(", 5),
+                ({"share": "work=quarter"}, 1 / 3, "not explained by the share's size: one rank alone takes ", 3),
+                ({}, 1 / 5, "no run of the share on one rank was kept", None)):
+            found = self.with_share(factor, **share)
+            row, = judge.of_results(found)
+            self.assertEqual((row["verdict"], row["workers"]), ("superlinear", 4))
+            self.assertRegex(row["why"], f"^faster than 4 times as many workers account for: {why}")
+            self.assertEqual(row["alone"] and round(row["alone"], 3), alone)
+            by_table = judge.by_kept(found.study["claims"][0],
+                                     list(csv.DictReader(summary.text([found]).splitlines())))
+            self.assertEqual((by_table["verdict"], by_table["workers"]), ("superlinear", 4))
+            self.assertEqual(by_table["alone"] and round(by_table["alone"], 3), alone)
+        for figure, confirmed in (("step_s", "<= 0.3"), ("efficiency", ">= 0.9")):
+            found.study["claims"] = [claim_of(figure, confirmed, against="ranks=1", cell="ranks=4")]
+            self.assertEqual(judge.of_results(found)[0]["verdict"], "superlinear")
+        for run in found.cells[1].runs:
+            run.step_s *= 1.15  # 3.83 of 4
+        found.study["claims"] = self.with_share(1 / 4, share="work=quarter").study["claims"]
+        row, = judge.of_results(found)
+        self.assertEqual(row["verdict"], "confirmed")
+        self.assertRegex(row["why"], "^one rank alone takes 1.01e.03 ms for the whole and 202 ms for the share, 5 ")
+
+    def test_kept_runs_give_the_same_rows(self):
+        """runs.csv of experiments/results, written by `export --compact`, is judged as the runs were."""
+        wanted = (claim_of(against=BASE), claim_of("points", ">= 2", against=BASE), claim_of("elapsed_s", "> 0"),
+                  claim_of("forward_s / wall_s", "0.2..0.3"), claim_of("memory_ctr_s", "0..1"),
+                  claim_of("peak_bytes.total", "> 0"), claim_of("run_wire_bytes", "> 0"))
+        found = self.results(*wanted)
+        found.failed.append(("b09", found.cells[1].name, "failed: signal 9"))
+        rows = list(csv.DictReader(perrun.csv_text(kept.compact(perrun.of_all([found]), judge.MEANS)).splitlines()))
+        self.assertEqual([row["state"] for row in rows], ["done"] * 10 + ["failed"])
+        again = judge.of_results(kept.results_of(rows, list(wanted)))
+        for row, other in zip(judge.of_results(found), again, strict=True):
+            self.assert_same(row, other)
+
+    def assert_same(self, row, other):
+        for key, value in row.items():
+            if key in claims.FIGURES_OF_ROW and value is not None:
+                self.assertAlmostEqual(value, other[key], delta=1e-7 * abs(value) + 1e-7, msg=key)
+            else:
+                self.assertEqual(value or "", other[key] or "", key)
 
     def test_paced_ranks_exchange_in_turn(self):
         def said(exposed_s, late_s, paced=True, nodes=1, bubble_s=None, simulated_s=None):
@@ -156,6 +229,18 @@ class Judged(ReportCase):
         turned = judge.by_kept(claim_of(cell=BASE, against=OTHER), table)
         self.assertAlmostEqual(turned["low"], 1 / by_runs[0]["high"], 6)
         self.assertEqual(speedup["machine"], by_runs[0]["machine"])
+
+
+def read_rows(*names):
+    with open(os.path.join(*names), encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def overlap(row, other):
+    """Whether the intervals of two rows meet; without one, a figure is its own."""
+    low, high = (float(row[end]) for end in ("low", "high"))
+    ends = [other["ours"] if other[end] is None else other[end] for end in ("low", "high")]
+    return ends[0] <= high and low <= ends[1]
 
 
 class Tool(ReportCase):
@@ -210,6 +295,47 @@ class Table(unittest.TestCase):
     def test_is_up_to_date(self):
         done = self.claims("--check", root=gwrun.SOURCE)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_each_kept_claim_is_computed_again(self):
+        """From its runs.csv, or from summary.csv where no runs were kept; then its figure lies in the row's interval."""
+        results = os.path.join(self.top, "experiments", "results")
+        for name in sorted(os.listdir(results)):
+            folder = os.path.join(results, name)
+            with self.subTest(study=name):
+                before = read_rows(folder, "claims.csv")
+                done = call("claims", folder)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                for row, other in zip(before, read_rows(folder, "claims.csv"), strict=True):
+                    self.assertEqual(tuple(row), claims.ROW)
+                    for key in claims.ROW:
+                        if key in claims.FIGURES_OF_ROW and row[key]:
+                            self.assertAlmostEqual(float(row[key]), float(other[key]), delta=1e-7 * abs(float(row[key])))
+                        else:
+                            self.assertEqual(row[key], other[key])
+                table = read_rows(folder, "summary.csv")
+                for claim in of_file(os.path.join(self.top, "experiments", *(
+                        ("reports",) if name in REPORTS else ()), f"{name}.yaml")):
+                    row = next(row for row in before if row["claim"] == claim["claim"])
+                    kept_row = judge.by_kept(claim, table)
+                    if row["low"] and kept_row["ours"] is not None:
+                        self.assertTrue(overlap(row, kept_row), (row, kept_row))
+
+    def test_a_figure_that_was_changed_by_hand_is_found(self):
+        folder = os.path.join(self.top, "experiments", "results", "strong_scaling")
+        before = read_rows(folder, "claims.csv")[0]
+        self.change("results/strong_scaling/claims.csv", before["ours"], "1.99")
+        call("claims", folder)
+        self.assertEqual(read_rows(folder, "claims.csv")[0], before)
+
+    def test_totals_count_each_verdict(self):
+        with open(os.path.join(gwrun.SOURCE, "experiments", "README.md"), encoding="utf-8") as file:
+            text = file.read()
+        total, = re.findall(r"(?m)^Of (\d+) claims: (.*)\.$", text)
+        parts = {words: int(count) for count, words in (part.split(" ", 1) for part in total[1].split(", "))}
+        self.assertEqual(int(total[0]), sum(parts.values()))
+        for verdict, count in parts.items():
+            self.assertEqual(len(re.findall(rf"\| \**{re.escape(verdict)}\**(?=:| \|)", text)), count, verdict)
+        self.assertTrue(any(verdict.startswith("not testable here (") for verdict in parts))
 
     def test_is_rewritten(self):
         text = self.change("README.md", "| **confirmed**", "| **refuted**")
