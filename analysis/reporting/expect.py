@@ -7,6 +7,7 @@ import math
 import re
 
 MARGIN = 0.03  # relative: a smaller difference of step times is no "faster" and no "slower"
+LEAST = 3  # pairs of runs, or seeds, from which on there is an interval, as stats.py has it
 POINTS = 1.0  # the same of accuracies, in points of a hundred
 
 # Word: (the figure, the direction in which it must differ, whether it must not differ so).

@@ -7,6 +7,7 @@ from reporting.model import Cell, Results, Run
 # What tells runs apart, and where they ran.
 FACTS = ("study", "cell", "state", "why", "baseline", "block", "seed", "started_utc", "cpu", "cores", "ranks", "threads",
          "nodes", "marks", "step_s")
+DIGITS = 7
 NESTED = ("peak_bytes", "peak_sum_bytes")  # of run.json's results; a column has a dot
 OF_STEP = "mean."
 
@@ -17,9 +18,13 @@ def wanted(name, means):
         name.startswith(OF_STEP) and name.removeprefix(OF_STEP) in means
 
 
+def short(value):
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
 def compact(rows, means):
-    """The rows without columns that no claim needs, or that are no FACTS and blank in all."""
-    kept = [{name: value for name, value in row.items() if wanted(name, means)} for row in rows]
+    """The rows of cells' runs, without columns that no claim needs, or that are no FACTS and blank in all."""
+    kept = [{name: short(value) for name, value in row.items() if wanted(name, means)} for row in rows if "cell" in row]
     blank = {name for row in kept for name in row} - set(FACTS) - {
         name for row in kept for name, value in row.items() if value not in (None, "")}
     return [{name: value for name, value in row.items() if name not in blank} for row in kept]

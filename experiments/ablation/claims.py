@@ -53,11 +53,13 @@ def check(found, factors, cells, baseline, source):
             continue
         try:
             first, second, pair = claims.cells_of(claim, factors, baseline)
+            share = claims.share_of(claim, factors, baseline)
         except LookupError as error:
             key, = error.args
             raise item.value[key].bad(f"{key}: {show(claim[key])} are no levels; write FACTOR=LEVEL,.. with the "
                                       f"factors {', '.join(factors)}") from error
-        for key, levels in (("cell", first), ("against", second), *(("than", one) for one in pair or ())):
+        for key, levels in (("cell", first), ("against", second), ("share", share),
+                            *(("than", one) for one in pair or ())):
             if levels is not None and levels not in cells:
                 named = ",".join(f"{name}={level}" for name, level in levels.items())
                 raise item.value[key].bad(f"{key}: {show(named)} is not a cell of the design; name one")

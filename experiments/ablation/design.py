@@ -47,6 +47,7 @@ class Study:
     order_seed: int
     report: dict  # hints for the analysis
     claims: list  # those that it tests, as {key: text}; analysis/reporting/claims.py has the keys
+    doubt: str | None  # a line on what it states and can never decide; None: nothing
 
 
 @dataclass(frozen=True)

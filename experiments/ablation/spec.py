@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from ablation import base, claims, command, design, lines
+from ablation import base, claims, command, design, doubts, lines
 from ablation.design import Cell, Planned, Study, plan
 from ablation.lines import check_keys, nearest, show
 from reporting import expect
@@ -407,8 +407,21 @@ class Reader:
                          [cell.levels for cell in cells], baseline, self.texts("source", []))
         return [claim for claim, _ in found]
 
+    def doubt(self, cells, blocks, hints):
+        """A line on what the design cannot decide; None: it can decide all. Claims are of the long version."""
+        nodes = {}
+        for version in (self.top.value, self.short):
+            report = version["report"].value if "report" in version else {}
+            nodes = report["expect"].value if "expect" in report else nodes
+        factors = {name: list(levels) for name, levels in self.factors.items()}
+        baseline = next(cell.levels for cell in cells if cell.baseline)
+        found = [*doubts.of_expectations(nodes, factors, cells, baseline, hints.get("compare_within", []), blocks)]
+        found += [] if self.short else doubts.of_claims(claims.read(self.top), blocks)
+        return doubts.line(found, "short: " if self.short else "")
+
     def study(self, data, short):
         cells = self.cells()
+        blocks, hints = self.blocks(len(cells)), self.report()
         return Study(
             name=os.path.splitext(os.path.basename(self.top.path))[0], path=self.top.path,
             text=data.decode("utf-8"), sha256=hashlib.sha256(data).hexdigest(), short=short,
@@ -417,7 +430,7 @@ class Reader:
             factors={name: list(levels) for name, levels in self.factors.items()},
             design=self.choice("design", DESIGNS, "grid"),
             baseline=next(cell.id for cell in cells if cell.baseline),
-            blocks=self.blocks(len(cells)), cells=cells,
+            blocks=blocks, cells=cells,
             retries=self.number("retries", 0, 100, 0), timeout_s=self.timeout(),
-            order_seed=self.number("order_seed", 0, LARGEST_SEED, 1), report=self.report(),
-            claims=self.claims(cells))
+            order_seed=self.number("order_seed", 0, LARGEST_SEED, 1), report=hints,
+            claims=self.claims(cells), doubt=self.doubt(cells, blocks, hints))

@@ -9,6 +9,7 @@ import unittest
 import gwrun
 from speccase import BadInput, Case
 from ablation import check
+from reporting import expect, stats
 
 SMALL = "base:\n  data: synthetic:samples=512,features=16,classes=4\n  layers: 8\n"
 
@@ -35,6 +36,75 @@ class CommandLine(Case):
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
                 self.assertIn(why, done.stderr)
                 self.assertFalse(os.path.exists(out))
+
+
+class Doubts(Case):
+    """What a design can never decide is said before anything runs, in one line."""
+
+    def doubt(self, text, short=False):
+        """(its line, what it says); None: no doubt."""
+        said = self.read(text, short).doubt
+        if said is None:
+            return None
+        found = re.fullmatch(rf"{re.escape(self.path)}:(\d+): ([^\n]+)", said)
+        return int(found[1]), found[2]
+
+    def text(self, expected, blocks, more=""):
+        return (f"claim: x\nsource: [A]\nfactors: {{batch: [32, 64], lr: [1, 2]}}\n{blocks}\n{more}"
+                f"report:\n  expect:\n    {expected}\n")
+
+    def test_too_few_blocks_or_seeds(self):
+        for words, blocks, said in (
+                ("batch=64: faster", "repetitions: 3", None), ("batch=64: as accurate", "seeds: [1, 2, 3]", None),
+                ("batch=64: faster", "repetitions: 2", "'batch=64: faster' can never be decided: times are compared "
+                 "block by block, and there are 2 blocks; give 3 or more, repetitions: 3"),
+                ("batch=64: 2 times as fast", "seeds: [7]", "there is 1 block"),
+                ("batch=64: as accurate", "repetitions: 9", "accuracies are compared seed by seed, and there is 1 seed"),
+                ("batch=64: 'faster, as accurate'", "repetitions: 9", "'batch=64: as accurate' can never"),
+                ("batch=64: 'slower, less accurate'", "repetitions: 1", r" \(and 1 more like it\)$")):
+            with self.subTest(words=words, blocks=blocks):
+                found = self.doubt(self.text(words, blocks))
+                self.assertEqual(found is None, said is None)
+                if said:
+                    self.assertEqual(found[0], 7)
+                    self.assertRegex(found[1], said)
+
+    def test_nothing_to_compare_with(self):
+        for words, lonely in (("'batch=32,lr=1': faster", True), ("'batch=64,lr=2': faster", False),
+                              ("lr=1: faster", False)):
+            found = self.doubt(self.text(words, "repetitions: 5"))
+            self.assertEqual(found is not None, lonely, words)
+            if lonely:
+                self.assertIn("these cells are compared with none", found[1])
+
+    def test_claims(self):
+        claim = ("claims:\n  - {{claim: c, whose: A, theirs: t, figure: {}, cell: batch=64, against: batch=32, "
+                 "confirmed: '> 1'}}\n")
+        for figure, blocks, said in (("speedup", "repetitions: 3", None), ("speedup", "seeds: [1, 2]", "2 blocks"),
+                                     ("points", "repetitions: 5", "1 seed"), ("test_loss", "seeds: [1, 2]", "2 seeds"),
+                                     ("points", "seeds: [1, 2, 3]", None)):
+            found = self.doubt(f"claim: x\nsource: [A]\nfactors: {{batch: [32, 64]}}\n{blocks}\n" + claim.format(figure))
+            self.assertEqual(found is None, said is None, figure)
+            if said:
+                self.assertEqual(found[0], 6)
+                self.assertRegex(found[1], f"^claims: 'c' can never be decided: .*{said}; give 3 or more")
+
+    def test_the_short_version(self):
+        text = self.text("batch=64: faster", "repetitions: 3", "short: {repetitions: 1}\n")
+        self.assertIsNone(self.doubt(text))
+        self.assertRegex(self.doubt(text, short=True)[1], "^short: expect: 'batch=64: faster' can never")
+
+    def test_as_many_as_the_statistics_need(self):
+        self.assertEqual(expect.LEAST, stats.LEAST)
+
+    def test_the_runner_says_it(self):
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(self.text("batch=64: as accurate", "repetitions: 5").replace("claim: x\n", "claim: x\n" + SMALL))
+        done = subprocess.run([sys.executable, os.path.join(gwrun.SOURCE, "experiments", "run"), self.path, "--dry-run",
+                               "--build", os.environ["BUILD"]], text=True, capture_output=True, timeout=300, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "^experiments/run: .*study.yaml:10: expect: 'batch=64: as accurate' can never be "
+                                      "decided: [^\n]*\n$")
 
 
 class Checking(Case):

@@ -66,6 +66,10 @@ class Shipped(unittest.TestCase):
         for name, full, _ in self.each():
             self.assertGreaterEqual(len(full.blocks), 3 if name in ACCURACY else 5)
 
+    def test_each_statement_can_be_decided(self):
+        for _, full, _ in self.each():
+            self.assertIsNone(full.doubt)
+
     def test_a_run_that_hangs_is_ended(self):
         for _, full, short in self.each():
             self.assertTrue(full.timeout_s and short.timeout_s)
