@@ -11,6 +11,10 @@ import tempfile
 import unittest
 
 ROOT, GRADWIRE = os.environ["SOURCE"], os.environ["PROGRAM"]
+sys.path.append(os.path.join(ROOT, "docs"))
+
+import figures
+
 FOLDERS = ["", "docs", "experiments", "experiments/peers", "examples", "src/counters/groups"]
 LINK = re.compile(r"\[[^\]\[]*(?:\[[^\]]*\][^\]\[]*)*\]\(([^)\s]+)\)")
 
@@ -81,30 +85,136 @@ class Links(unittest.TestCase):
                               "docs/a.md: #comment: no such heading"])
 
 
-class Tables(unittest.TestCase):
-    def tables(self, root, *words):
-        return subprocess.run([sys.executable, "-B", os.path.join(root, "docs", "tables"),
-                               "--gradwire", GRADWIRE, *words],
-                              text=True, capture_output=True, check=False)
+def copy_pages(root):
+    """The pages that docs/tables writes, and what it reads."""
+    only = shutil.ignore_patterns("*.svg", "*.html", "__pycache__", "img")
+    for folder in ("docs", "analysis", "experiments/results"):
+        shutil.copytree(os.path.join(ROOT, folder), os.path.join(root, folder), ignore=only)
+    for page in ("README.md", "experiments/README.md"):
+        shutil.copy(os.path.join(ROOT, page), os.path.join(root, page))
 
+
+def tables(root, *words):
+    return subprocess.run([sys.executable, "-B", os.path.join(root, "docs", "tables"), "--gradwire", GRADWIRE, *words],
+                          text=True, capture_output=True, check=False)
+
+
+NUMBER = re.compile(r"(?<!\w)(?<!\d\.)\d+(?:,\d{3})*(?:\.\d+)?(?![\w])")
+UNITS = r"\d (?:ms|us|ns|GB/s|GFLOP/s|MB/s|x)\b|\d times as (?:fast|long)"
+
+
+def holds(number, text):
+    """Whether a number of the text rounds to this one."""
+    half = 0.5 * 10.0 ** -len(number.partition(".")[2]) + 1e-9
+    wanted, *found = (float(one.replace(",", "")) for one in (number, *NUMBER.findall(text)))
+    return any(abs(one - wanted) <= half for one in found)
+
+
+def without_code(text):
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+class Figures(unittest.TestCase):
+    """Figures are those of kept results, or the page says when they were measured."""
+
+    def test_a_result_that_changed_is_found(self):
+        with tempfile.TemporaryDirectory() as root:
+            copy_pages(root)
+            results = os.path.join(root, "experiments", "results")
+            for study, name, old, new, page in (
+                    ("codec_accuracy", "summary", "0.8631", "0.8531", "experiments/README.md"),
+                    ("pace", "claims", ",confirmed,", ",refuted,", "docs/measurement.md"),
+                    ("checkpoint", "claims", "1.24", "1.34", "experiments/README.md")):
+                path = os.path.join(results, study, f"{name}.csv")
+                text = read(path)
+                self.assertIn(old, text)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text.replace(old, new))
+                done = tables(root, "--check")
+                self.assertEqual((done.returncode, done.stderr), (1, f"docs/tables: {page} differs from the program or "
+                                                                     "the results: run docs/tables\n"))
+                self.assertEqual(tables(root).returncode, 0)
+                self.assertEqual(tables(root, "--check").returncode, 0)
+
+    def test_a_figure_that_is_not_kept(self):
+        for what, why in (("claim none", "no claim 'none' with a figure"), ("step_s of clock=x", "are no levels of clock, "),
+                          ("hue of clock=real", "summary.csv has no hue"), ("sum", "'sum' is unknown")):
+            with self.assertRaisesRegex(ValueError, f"<!-- of pace: {what} -->: .*{why}"):
+                figures.replaced(ROOT, f"It took <!-- of pace: {what} -->1<!-- end --> s.")
+        with self.assertRaisesRegex(ValueError, "No such file"):
+            figures.replaced(ROOT, "<!-- of nothing: made -->1<!-- end -->")
+
+    def test_each_kind_of_figure(self):
+        for what, said in (("codec_accuracy: points of codec=topk 1%, no EF against codec=none", r"\d+\.\d"),
+                           ("codec_accuracy: test_accuracy of codec=none", r"\d\d\.\d\d \(\d\d\.\d\d\.\.\d\d\.\d\d\)"),
+                           ("nesting: found confirmed", r"\d of 6"), ("pace: made", r"\d{4}-\d\d-\d\d, .+, \d cores"),
+                           ("pace: step_s of clock=real", r"0\.\d+"),
+                           ("depth_width: range of memory_twin_s in wall_mean_s", r"\S+ to \S+")):
+            found = figures.INLINE.fullmatch(figures.replaced(ROOT, f"<!-- of {what} --><!-- end -->"))
+            self.assertRegex(found[4], f"^{said}$")
+
+    def test_linked_results_hold_the_numbers(self):
+        """`[1.49; 4.0](results-..txt)`: each of them is in that file."""
+        seen = 0
+        for page in pages(ROOT):
+            for words, target in re.findall(r"\[([^\]]*)\]\(([^)\s]*results-\w[\w.-]*\.txt)\)", read(ROOT, page)):
+                kept = read(ROOT, os.path.dirname(page), target)
+                for number in NUMBER.findall(words):
+                    seen += 1
+                    self.assertTrue(holds(number, kept), f"{page}: {number}: not in {target}")
+        self.assertGreater(seen, 20)
+
+    def test_tables_of_peers_hold_kept_numbers(self):
+        """Each number with a decimal point in a table that has links to results is in one of them."""
+        for page in ("experiments/peers/README.md", "examples/README.md"):
+            folder = os.path.join(ROOT, "experiments", "peers")
+            kept = "\n".join(read(folder, name) for name in sorted(os.listdir(folder)) if re.match("results-.*txt", name))
+            for line in read(ROOT, page).splitlines():
+                if re.match(r"\|.*\(\d+\.\d+\.\.", line):
+                    for number in re.findall(r"(?<![\w.-])\d+\.\d+(?=[ )|;\]]|\.\.|$)|(?<=\.\.)\d+\.\d+", line):
+                        self.assertTrue(holds(number, kept), f"{page}: {number}: {line}")
+
+    def test_the_first_page_has_the_peers_figures(self):
+        peers = read(ROOT, "experiments", "peers", "README.md")
+        sentence, = re.findall(r"its uncompressed step is ([^[]*)\[comparisons\]", read(ROOT, "README.md"))
+        ratios = re.findall(r"\d+\.\d\d", sentence)
+        self.assertEqual(len(ratios), 2)
+        for ratio in ratios:
+            self.assertIn(ratio, peers)
+
+    def test_other_figures_have_a_date(self):
+        """A page with times of a machine says when they were measured, or has a link to results beside each."""
+        for page in pages(ROOT):
+            paragraphs = re.split(r"\n\s*\n", without_code(read(ROOT, page)))
+            dated = any(re.search(r"measured\s+once, \d{4}-\d\d-\d\d", paragraph) for paragraph in paragraphs)
+            for paragraph in paragraphs:
+                if re.search(UNITS, re.sub(r"<!-- (?:table|of) .*?<!-- end -->|`[^`]*`", "", paragraph, flags=re.DOTALL)):
+                    linked = re.search(r"results|peers|\d{4}-\d\d-\d\d", paragraph)
+                    self.assertTrue(dated or linked or page in UNDATED, f"{page}: no date beside: {paragraph[:200]}")
+
+
+# Pages whose times are rules or examples of output, and no results.
+UNDATED = {"CHANGELOG.md", "CONTRIBUTING.md", "docs/usage.md", "docs/analysis.md", "docs/run-folder.md"}
+
+
+class Tables(unittest.TestCase):
     def test_are_those_of_the_program(self):
-        done = self.tables(ROOT, "--check")
+        done = tables(ROOT, "--check")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
     def test_a_stale_table_is_found_and_rewritten(self):
         with tempfile.TemporaryDirectory() as root:
-            shutil.copytree(os.path.join(ROOT, "docs"), os.path.join(root, "docs"))
-            shutil.copy(os.path.join(ROOT, "README.md"), root)
+            copy_pages(root)
             usage = os.path.join(root, "docs", "usage.md")
             text = read(usage)
             self.assertIn("| `topk` |", text)
             with open(usage, "w", encoding="utf-8") as file:
                 file.write(text.replace("| `topk` |", "| `top` |"))
-            done = self.tables(root, "--check")
+            done = tables(root, "--check")
             self.assertEqual(done.returncode, 1)
-            self.assertEqual(done.stderr, "docs/tables: docs/usage.md differs from the program: run "
-                                          "docs/tables\n")
-            self.assertEqual(self.tables(root).returncode, 0)
+            self.assertEqual(done.stderr, "docs/tables: docs/usage.md differs from the program or the "
+                                          "results: run docs/tables\n")
+            self.assertEqual(tables(root).returncode, 0)
             self.assertEqual(read(usage), text)
 
     def test_list_as_json(self):

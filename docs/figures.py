@@ -1,0 +1,141 @@
+"""Figures of the documentation out of experiments/results: tables, and numbers within a line, between
+
+  <!-- of STUDY: WHAT -->NUMBER<!-- end -->
+
+| WHAT | NUMBER |
+|---|---|
+| claim TEXT | the figure of that claim and its interval, of claims.csv |
+| found VERDICT | `5 of 6`: how many of the study's claims have that verdict |
+| points of LEVELS against LEVELS | by how many points of accuracy the second, with the first's levels otherwise, is above the first |
+| range of COLUMN, .. in COLUMN | from the least to the greatest share of the cells, in percent |
+| COLUMN of LEVELS | that figure of a cell, of summary.csv; an accuracy with its interval, in percent |
+| made | the date and the machine |
+
+LEVELS are those of a spec, FACTOR=LEVEL,..; what they leave out is the baseline's. ValueError: there is no such figure.
+"""
+
+import csv
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(ROOT, "analysis"))
+
+from reporting import claims
+from reporting.expect import levels_of
+
+INLINE = re.compile(r"(<!-- of (\w+): ([^>]+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def rows(root, study, name):
+    path = os.path.join(root, "experiments", "results", study, f"{name}.csv")
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def percent(text):
+    return f"{100 * float(text):.2f}"
+
+
+def accuracy(row):
+    """Its median over the seeds and the interval of that; without a spread there is none."""
+    ends = [percent(row[f"test_accuracy_{end}"]) if row[f"test_accuracy_{end}"] else None for end in ("low", "high")]
+    alone = None in ends or ends[0] == ends[1]
+    return percent(row["test_accuracy"]) + ("" if alone else f" ({ends[0]}..{ends[1]})")
+
+
+class Study:
+    """A kept study's summary.csv."""
+
+    def __init__(self, root, name):
+        self.rows = rows(root, name, "summary")
+        names = [key.removeprefix("level.") for key in self.rows[0] if key.startswith("level.")]
+        self.factors = {name: list(dict.fromkeys(row[f"level.{name}"] for row in self.rows)) for name in names}
+        self.baseline = next(row for row in self.rows if row["baseline"] == "1")
+
+    def cell(self, text, other=None):
+        """The row of these levels; `other`: the one that it has the others' levels of, or the baseline's."""
+        levels = levels_of(text, self.factors)
+        if levels is None:
+            raise ValueError(f"'{text}' are no levels of {', '.join(self.factors)}")
+        wanted = {f"level.{name}": levels.get(name, (other or self.baseline)[f"level.{name}"]) for name in self.factors}
+        for row in self.rows:
+            if wanted.items() <= row.items():
+                return row
+        raise ValueError(f"'{text}' is no cell")
+
+    def range(self, columns, whole):
+        shares = [100 * float(row[column]) / float(row[whole]) for row in self.rows for column in columns if row[column]]
+        return f"{claims.number(min(shares))} to {claims.number(max(shares))}"
+
+    def made(self):
+        dates = sorted({row["date"] for row in self.rows if row["date"]})
+        machines = sorted({f"{row['cpu']}, {row['cores']} cores" for row in self.rows if row["cpu"]})
+        return f"{'..'.join(dict.fromkeys((dates[0], dates[-1])))}, {' / '.join(machines)}"
+
+
+def of_claim(root, study, text):
+    row = next((row for row in rows(root, study, "claims") if row["claim"] == text), None)
+    if row is None or not row["ours"]:
+        raise ValueError(f"no claim '{text}' with a figure")
+    return claims.shown({**row, "unit": ""})
+
+
+def inline(root, study, what):
+    """The NUMBER."""
+    what = " ".join(what.split())
+    if what == "made":
+        return Study(root, study).made()
+    if found := re.fullmatch(r"claim (.+)", what):
+        return of_claim(root, study, found[1])
+    if found := re.fullmatch(r"found (.+)", what):
+        of = rows(root, study, "claims")
+        return f"{sum(row['verdict'] == found[1] for row in of)} of {len(of)}"
+    if found := re.fullmatch(r"points of (.+) against (.+)", what):
+        of = Study(root, study)
+        own = of.cell(found[1])
+        return f"{100 * (float(of.cell(found[2], own)['test_accuracy']) - float(own['test_accuracy'])):.1f}"
+    if found := re.fullmatch(r"range of (.+) in (\w+)", what):
+        return Study(root, study).range(found[1].split(", "), found[2])
+    if found := re.fullmatch(r"(\w+) of (.+)", what):
+        row = Study(root, study).cell(found[2])
+        if not row.get(found[1]):
+            raise ValueError(f"summary.csv has no {found[1]} of '{found[2]}'")
+        return accuracy(row) if found[1] == "test_accuracy" else claims.number(float(row[found[1]]))
+    raise ValueError(f"'{what}' is unknown")
+
+
+def replaced(root, text):
+    """The page with its NUMBERs as they are kept now."""
+    def fresh(found):
+        try:
+            return found[1] + inline(root, found[2], found[3]) + found[5]
+        except (OSError, KeyError, ValueError) as error:
+            raise ValueError(f"{found[1]}: {error}") from error
+    return INLINE.sub(fresh, text)
+
+
+# ---- tables ----
+
+def table(head, lines):
+    return "".join("| " + " | ".join(line) + " |\n" for line in [head, ["---"] * len(head), *lines])
+
+
+def codec_accuracy(root):
+    study = Study(root, "codec_accuracy")
+    by = {(row["level.codec"], row["level.optimizer"]): accuracy(row) for row in study.rows if row["test_accuracy"]}
+    optimizers = study.factors["optimizer"]
+    return table(["codec", *optimizers], [[codec, *(by.get((codec, one), "-") for one in optimizers)]
+                                          for codec in study.factors["codec"]])
+
+
+def paced_steps(root):
+    of = [row for row in rows(root, "pace", "claims") if row["ours"]]
+    return table(["case", "real / paced step", "within 0.95 to 1.05"],
+                 [[re.sub(r"^.*?\((.*)\)$", r"\1", row["claim"]), claims.shown({**row, "unit": ""}), row["verdict"]]
+                  for row in of])
+
+
+def tables(root):
+    return {"codec accuracy": codec_accuracy(root), "paced steps": paced_steps(root)}
