@@ -232,6 +232,11 @@ class Judged(ReportCase):
         self.assertEqual(speedup["machine"], by_runs[0]["machine"])
 
 
+def open_text(*names):
+    with open(os.path.join(*names), encoding="utf-8") as file:
+        return file.read()
+
+
 def read_rows(*names):
     with open(os.path.join(*names), encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
@@ -276,6 +281,8 @@ class Table(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         self.top = holder.name
+        os.mkdir(os.path.join(self.top, "docs"))
+        shutil.copy(os.path.join(gwrun.SOURCE, "docs", "README.md"), os.path.join(self.top, "docs"))
         for folder in ("analysis", "experiments"):
             shutil.copytree(os.path.join(gwrun.SOURCE, folder), os.path.join(self.top, folder),
                             ignore=shutil.ignore_patterns("*.svg", "__pycache__", "peers"))
@@ -329,9 +336,9 @@ class Table(unittest.TestCase):
         self.assertEqual(read_rows(folder, "claims.csv")[0], before)
 
     def test_totals_count_each_verdict(self):
-        with open(os.path.join(gwrun.SOURCE, "experiments", "README.md"), encoding="utf-8") as file:
-            text = file.read()
+        text, index = (open_text(gwrun.SOURCE, folder, "README.md") for folder in ("experiments", "docs"))
         total, = re.findall(r"(?m)^Of (\d+) claims: (.*)\.$", text)
+        self.assertEqual([total], re.findall(r"(?m)^Of (\d+) claims: (.*)\.$", index))
         parts = {words: int(count) for count, words in (part.split(" ", 1) for part in total[1].split(", "))}
         self.assertEqual(int(total[0]), sum(parts.values()))
         for verdict, count in parts.items():
