@@ -3,7 +3,7 @@
 from operator import attrgetter
 from statistics import median
 
-from reporting import stats, steps
+from reporting import beyond, stats, steps
 
 STEP_S = attrgetter("step_s")
 
@@ -135,6 +135,7 @@ def warnings(results):
     # Without a study, commit and processor are factors like any other.
     said = [] if results.study is None else [
         lost(results),
+        beyond.warning(references(results), results.cells),
         several(results, "commits", lambda info: info["commit"] or "unknown"),
         several(results, "kinds of processor", lambda info: info["machine"]["cpu"])]
     for mark in sorted({mark for run in runs for mark in run.marks}):

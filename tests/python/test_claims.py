@@ -16,7 +16,7 @@ from reportcase import STRATEGIES, ReportCase, call, load
 sys.path.append(os.path.join(gwrun.SOURCE, "experiments"))
 
 from ablation.claims import of_file
-from reporting import claims, info, judge, kept, model, page, perrun, runs, summary
+from reporting import claims, info, judge, kept, model, page, perrun, runs, summary, verdicts
 
 REPORTS = {"A", "B", "C", "D", "E", "remedies"}  # specs in experiments/reports
 PACED = "paced: computation is slept, factor 1"
@@ -170,6 +170,16 @@ class Judged(ReportCase):
         row, = judge.of_results(found)
         self.assertEqual(row["verdict"], "confirmed")
         self.assertRegex(row["why"], "^one rank alone takes 1.01e.03 ms for the whole and 202 ms for the share, 5 ")
+
+    def test_a_report_warns_of_what_its_workers_do_not_account_for(self):
+        found = self.with_share(1 / 5, share="work=quarter")
+        found.study["report"] = {}
+        said = [text for text in verdicts.warnings(found) if text.startswith("Superlinear")]
+        self.assertEqual(len(said), 1)
+        self.assertIn(": 4all (4.4 times on 4 times the workers). ", said[0])  # the quarter is on one worker
+        for run in found.cells[1].runs:
+            run.info = {**run.info, "parameters": 1}  # another network's step
+        self.assertFalse([text for text in verdicts.warnings(found) if text.startswith("Superlinear")])
 
     def test_kept_runs_give_the_same_rows(self):
         """runs.csv of experiments/results, written by `export --compact`, is judged as the runs were."""
