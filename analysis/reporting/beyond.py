@@ -29,9 +29,29 @@ def found(references, cells):
     return said
 
 
+def batch_of(cell):
+    text = str(look(cell.runs[0].info, "options.batch"))
+    return int(text) if text.isdecimal() else None
+
+
+def share_of(other, times, cells):
+    """The cell in which one worker does what one of `times` as many does; `other` has one worker. None: there is none."""
+    for cell in cells if workers_of(other) == 1 and batch_of(other) else ():
+        alike = workers_of(cell) == 1 and cell.runs[0].info["parameters"] == other.runs[0].info["parameters"]
+        if alike and batch_of(cell) and abs(batch_of(cell) * times - batch_of(other)) <= times:
+            return cell
+    return None
+
+
+def said_of(cell, speedup, times, other, share):
+    alone = "" if share is None else (f"; one alone takes {1e3 * other.step_s:.3g} ms for the whole and {1e3 * share.step_s:.3g} ms "
+                                      f"for a part, {other.step_s / share.step_s:.3g} times as long")
+    return f"{cell.label} ({speedup:.3g} times on {times:g} times the workers{alone})"
+
+
 def warning(references, cells):
     """A sentence; None: there is none."""
-    said = [f"{cell.label} ({speedup:.3g} times on {times:g} times the workers)"
+    said = [said_of(cell, speedup, times, references[cell.name], share_of(references[cell.name], times, cells))
             for cell, speedup, times in found(references, cells)]
     return said and (f"Superlinear, faster than the workers account for: {', '.join(said)}. A part of the data may fit "
-                     "caches which the whole does not: one rank alone with such a part would show it.") or None
+                     "caches which the whole does not: one rank alone with such a part shows it.") or None

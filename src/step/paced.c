@@ -229,16 +229,20 @@ static gw_err take_medians(take *k) {
     return GW_OK;
 }
 
-/* Batches as the run has them, in turn, cut to the size. */
-static gw_batch take_batch(const gw_sampler *sampler, int i, int samples) {
-    gw_batch batch = gw_sampler_batch(sampler, i % gw_sampler_full(sampler));
+/* Batches as the run has them, in turn, each epoch in an order of its own, cut to the size. A full
+ * batch lies elsewhere in each epoch: gathered again from one place, it would be found in caches. */
+static gw_batch take_batch(gw_sampler *sampler, int i, int samples) {
+    int full = gw_sampler_full(sampler);
+    if (i % full == 0)
+        gw_sampler_epoch(sampler, i / full);
+    gw_batch batch = gw_sampler_batch(sampler, i % full);
     if (batch.local < samples) /* parts of few samples: the last batch has a larger one */
         batch = gw_sampler_batch(sampler, gw_sampler_batches(sampler) - 1);
     batch.local = samples;
     return batch;
 }
 
-static gw_err take_room(take *k, const gw_sampler *sampler) {
+static gw_err take_room(take *k, gw_sampler *sampler) {
     gw_batch batch = take_batch(sampler, 0, k->tape->samples);
     if (k->t->pipeline)
         GW_TRY(gw_paced_count(k->t, &batch, &k->tape->segments));
@@ -247,7 +251,7 @@ static gw_err take_room(take *k, const gw_sampler *sampler) {
     return k->t->pipeline ? gw_alloc(&k->phase, n, sizeof *k->phase) : GW_OK;
 }
 
-static gw_err take_steps(take *k, const gw_sampler *sampler, double budget_s) {
+static gw_err take_steps(take *k, gw_sampler *sampler, double budget_s) {
     double spent = 0;
     GW_TRY(take_room(k, sampler));
     for (int i = 0; i < WARMUP + MOST_STEPS; i++) {
@@ -266,7 +270,7 @@ static gw_err take_steps(take *k, const gw_sampler *sampler, double budget_s) {
     return take_medians(k);
 }
 
-static gw_err paced_measure_tape(gw_stepper *t, gw_tape *tape, const gw_sampler *sampler,
+static gw_err paced_measure_tape(gw_stepper *t, gw_tape *tape, gw_sampler *sampler,
                                  double budget_s) {
     take k = {.t = t, .tape = tape};
     gw_err e = take_steps(&k, sampler, budget_s);
@@ -279,7 +283,7 @@ static gw_err paced_measure_tape(gw_stepper *t, gw_tape *tape, const gw_sampler 
 }
 
 /* Parameters stay by the rate, but for the sign of a zero; momentum does not. */
-static gw_err paced_measure(gw_stepper *t, const gw_sampler *sampler, double budget_s) {
+static gw_err paced_measure(gw_stepper *t, gw_sampler *sampler, double budget_s) {
     size_t n = gw_model_size(t->model);
     float *live[] = {gw_model_params(t->model), gw_optimizer_momentum(t->optimizer)}, *kept = NULL;
     GW_TRY(gw_alloc(&kept, 2 * n, sizeof *kept));
@@ -354,7 +358,7 @@ static gw_err paced_share_tape(const gw_pacer *p, gw_tape *t, MPI_Comm group) {
 }
 
 /* One rank at a time, while all others sleep. */
-static gw_err paced_measure_in_turn(gw_stepper *t, const gw_sampler *sampler, const turns *k) {
+static gw_err paced_measure_in_turn(gw_stepper *t, gw_sampler *sampler, const turns *k) {
     gw_pacer *p = t->pacer;
     gw_err e = GW_OK;
     int rank;
@@ -370,7 +374,7 @@ static gw_err paced_measure_in_turn(gw_stepper *t, const gw_sampler *sampler, co
     return gw_agree(p->comm, e);
 }
 
-static gw_err paced_measure_alone(gw_stepper *t, const gw_sampler *sampler) {
+static gw_err paced_measure_alone(gw_stepper *t, gw_sampler *sampler) {
     gw_pacer *p = t->pacer;
     turns k = paced_turns(t);
     GW_TRY(paced_find_sizes(p, sampler, t->naive ? 1 : 2 + 3 * gw_model_layers(t->model), k.group));
@@ -397,7 +401,7 @@ static gw_err paced_lend(gw_stepper *t) {
     return GW_OK;
 }
 
-gw_err gw_paced_open(gw_stepper *t, double factor, const gw_sampler *sampler, MPI_Comm comm) {
+gw_err gw_paced_open(gw_stepper *t, double factor, gw_sampler *sampler, MPI_Comm comm) {
     gw_err e = gw_alloc(&t->pacer, 1, sizeof *t->pacer);
     GW_THEN(e, paced_lend(t));
     GW_TRY(gw_agree(comm, e));

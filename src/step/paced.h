@@ -23,8 +23,8 @@ gw_err gw_paced_refuse(const gw_train_config *c, const gradwire *g);
 
 /** Collective, before the first step: measure the times of the local batches that occur, on one
  *  rank while all others sleep (one of each share of the model), and set t->pacer. The run's state
- *  stays as it is. */
-gw_err gw_paced_open(gw_stepper *t, double factor, const gw_sampler *sampler, MPI_Comm comm);
+ *  stays as it is, but the sampler is left at an epoch of its own. */
+gw_err gw_paced_open(gw_stepper *t, double factor, gw_sampler *sampler, MPI_Comm comm);
 void gw_paced_close(gw_stepper *t);
 
 /** Collective, outside the clock, before gw_step on this batch: compute it, and wait until this

@@ -176,7 +176,11 @@ class Judged(ReportCase):
         found.study["report"] = {}
         said = [text for text in verdicts.warnings(found) if text.startswith("Superlinear")]
         self.assertEqual(len(said), 1)
-        self.assertIn(": 4all (4.4 times on 4 times the workers). ", said[0])  # the quarter is on one worker
+        self.assertIn(": 4all (4.4 times on 4 times the workers). ", said[0])  # the quarter has the whole's batch
+        for run in found.cells[2].runs:
+            run.info = {**run.info, "options": {**run.info["options"], "batch": "10"}}  # of 40
+        said = [text for text in verdicts.warnings(found) if text.startswith("Superlinear")]
+        self.assertIn("the workers; one alone takes 1.01e+03 ms for the whole and 202 ms for a part, 5 times as long)", said[0])
         for run in found.cells[1].runs:
             run.info = {**run.info, "parameters": 1}  # another network's step
         self.assertFalse([text for text in verdicts.warnings(found) if text.startswith("Superlinear")])
