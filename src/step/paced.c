@@ -230,7 +230,7 @@ static gw_err take_medians(take *k) {
 }
 
 /* Batches as the run has them, in turn, each epoch in an order of its own, cut to the size. A full
- * batch lies elsewhere in each epoch: gathered again from one place, it would be found in caches. */
+ * batch gathered again and again from the same places would be found in caches. */
 static gw_batch take_batch(gw_sampler *sampler, int i, int samples) {
     int full = gw_sampler_full(sampler);
     if (i % full == 0)
