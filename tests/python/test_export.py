@@ -4,6 +4,7 @@ import csv
 import importlib.machinery
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import unittest
@@ -43,6 +44,25 @@ class Export(ReportCase):
         else:
             self.assertEqual(done.returncode, 2)
             self.assertRegex(done.stderr, "^export: .* pyarrow, .* cannot import .No module named .*\n$")
+
+    def test_compact(self):
+        """What a claim can be of, of runs that have a cell; claims are judged by it (test_claims.py)."""
+        folder = self.study("one")
+        path = os.path.join(folder, "b01-s1", "comm=allreduce")
+        dump(os.path.join(path, "experiment.json"), {**load(os.path.join(path, "experiment.json")), "state": "failed"})
+        shutil.rmtree(os.path.join(folder, "b01-s1", "comm=iallreduce"))  # not run
+        found, whole = self.rows(folder, "--compact"), self.rows(folder)
+        self.assertEqual([row["state"] for row in found], ["done", "done", "failed"])
+        self.assertEqual([row["state"] for row in whole], ["done", "done", "failed", "not run"])
+        self.assertLess(set(found[0]), set(whole[0]))
+        self.assertFalse({"command", "folder", "label", "commit", "mean.memory_ctr_s"} & set(found[0]))
+        self.assertLessEqual({"cell", "level.comm", "block", "seed", "cores", "ranks", "nodes", "marks", "step_s",
+                              "mean.forward_s", "elapsed_s", "peak_bytes.total"}, set(found[0]))
+        for name, text in found[0].items():
+            kept = whole[0][name]
+            self.assertTrue(text == kept or abs(float(text) - float(kept)) <= 1e-6 * abs(float(kept)), name)
+        self.assertEqual((found[2]["cell"], found[2]["level.comm"]), ("comm=allreduce", "allreduce"))
+        self.assertIn("failed", found[2]["why"])
 
     def test_a_column_of_parquet_has_one_type(self):
         loader = importlib.machinery.SourceFileLoader("export", os.path.join(ANALYSIS, "export"))
