@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "compress/feedback.h"
 #include "mpi/wait.h"
 #include "mpi/world.h"
@@ -61,6 +62,24 @@ void gw_lane_reshape(gw_lane *lane) {
     lane->n_tallied = 0;
 }
 
+void gw_lane_foretell(gw_lane *lane, size_t floats) {
+    if (lane->codings)
+        lane->codings->laid += floats;
+}
+
+void gw_lane_plain(gw_lane *lane, const char *why) {
+    if (lane->codings)
+        gw_text_copy(lane->codings->plain, sizeof lane->codings->plain, why);
+}
+
+void gw_lane_drop_residual(gw_lane *lane) {
+    free(lane->store);
+    lane->store = lane->residual = NULL;
+    for (int i = 0; i < lane->n_runs; i++)
+        lane->runs[i].lane->store = lane->runs[i].lane->residual = NULL;
+    lane->fed = false;
+}
+
 static gw_err lane_join(gw_lane *lane, MPI_Comm comm) {
     int *most = NULL, found = 0;
     lane->comm = comm;
@@ -95,6 +114,7 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
                           .yield = setup->yield,
                           .id = opened,
                           .dim = setup->dim,
+                          .feeds = residual,
                           .name = setup->name,
                           .table = setup->table};
         if (residual)
@@ -132,6 +152,7 @@ void gw_lane_close(gw_lane *lane) {
     if (!lane->parent)
         free(lane->store);
     free(lane->world);
+    free(lane->unmet);
     free(lane->notes);
     free(lane->choices);
     free(lane);
@@ -162,7 +183,7 @@ static gw_err lane_derive(gw_lane *lane, MPI_Comm comm, gw_lane **sub) {
     l->attached = NULL;
     l->runs = NULL;
     l->n_runs = 0;
-    l->notes = l->choices = NULL;
+    l->notes = l->choices = l->unmet = NULL;
     l->next_tag = 0;
     GW_TRY(lane_join(l, comm));
     GW_TRY(gw_lane_attach(lane, l, l, lane_release));
@@ -183,6 +204,7 @@ gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool apart, bool feedback,
     feedback = feedback && !(codec->caps & GW_CODEC_LOSSLESS);
     gw_err e = feedback && !root->store ? gw_alloc(&root->store, root->n, sizeof(float)) : GW_OK;
     GW_TRY(gw_agree(lane->comm, e));
+    root->feeds = root->feeds || feedback;
     GW_TRY(gw_comm_dup(lane->comm, &comm));
     GW_TRY(lane_derive(lane, comm, &l));
     l->codec = codec;
@@ -254,6 +276,14 @@ void gw_lane_note(gw_lane *lane, const char *line) {
     gw_lane *root = lane_root(lane);
     if (!root->notes || !strstr(root->notes, line))
         lane_append(&root->notes, line, "\n"); /* without memory: a report without this line */
+}
+
+void gw_lane_unmet(gw_lane *lane, const char *what, const char *why) {
+    char line[256];
+    gw_lane *root = lane_root(lane);
+    gw_text_print(line, sizeof line, "%s\t%s", what, why);
+    if (!root->unmet || !strstr(root->unmet, line)) /* one schedule as the other */
+        lane_append(&root->unmet, line, "\n");
 }
 
 gw_err gw_lane_choices(gw_lane *lane, const char *rows) {
@@ -345,6 +375,10 @@ static gw_err lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw
 static gw_err lane_encoded(gw_lane *lane, gw_span s, bool adopt, const size_t *len, gw_err e) {
     if (e == GW_OK)
         lane_tally(lane, s, *len);
+    if (e == GW_OK && lane->codings) {
+        lane->codings->floats += s.n;
+        lane->codings->bytes += *len;
+    }
     gw_coded_tell(adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);
     gw_phase_leave();
     return e;
@@ -411,5 +445,12 @@ gw_err gw_lane_list(gw_lane *lane, const void *in, size_t len, gw_span s, gw_ele
 
 gw_err gw_lane_state(gw_lane *lane, gw_io *io) {
     GW_TRY(gw_io_alike(io, "ticket", &lane->ticket, sizeof lane->ticket));
-    return lane->store ? gw_io_field(io, "residual", lane->store, lane->n * sizeof(float)) : GW_OK;
+    if (!lane->feeds)
+        return GW_OK;
+    float *none = NULL; /* where it was dropped it is zero, and the same checkpoint fits */
+    if (!lane->store)
+        GW_TRY(gw_alloc(&none, lane->n, sizeof *none));
+    gw_err e = gw_io_field(io, "residual", none ? none : lane->store, lane->n * sizeof(float));
+    free(none);
+    return e;
 }

@@ -53,6 +53,15 @@ void gw_lane_note(gw_lane *lane, const char *line);
 /** What is encoded from now on are no parts of the arena: bytes are not told by its layers. */
 void gw_lane_reshape(gw_lane *lane);
 
+/** Before a run's first step it is told which of its codecs will encode. A schedule's packs say so
+ *  by themselves. Work that calls gw_lane_encode says it here, where it is laid down: so many
+ *  floats on this rank. */
+void gw_lane_foretell(gw_lane *lane, size_t floats);
+/** What is laid down sums plain floats although the lane has a codec: why, for people. */
+void gw_lane_plain(gw_lane *lane, const char *why);
+/** The run does not do all that --comm asks for: what does not happen, in a few words, and why. */
+void gw_lane_unmet(gw_lane *lane, const char *what, const char *why);
+
 /** True if messages are the arena's own floats: no encoding, no wire buffer. */
 bool gw_lane_exact(const gw_lane *lane);
 

@@ -16,6 +16,13 @@ typedef struct gw_lane_run {
     const struct gw_algo *algo;
 } gw_lane_run;
 
+/** What the schedules of a lane do with its codec. */
+typedef struct gw_codings {
+    uint64_t laid;                  /* floats that they were laid down to encode, on this rank */
+    _Atomic uint64_t floats, bytes; /* encoded so far, by this rank */
+    char plain[128];                /* why some sum plain floats; "": none does */
+} gw_codings;
+
 struct gw_lane {
     MPI_Comm comm; /* private duplicate, MPI_ERRORS_RETURN */
     int rank, size;
@@ -43,11 +50,14 @@ struct gw_lane {
     const gw_span *tallied; /* the arena's layers, for reports; NULL: not known */
     gw_coded *coded; /* a layer each; an encoding over several counts by their floats; NULL: no */
     int n_tallied;
-    char *notes;       /* lines for the run's report; NULL: none */
-    char *choices;     /* rows for the run folder's algo.csv; NULL: none */
-    const char *name;  /* what the lane carries, for reports; NULL: unnamed */
-    const char *table; /* algorithms to take again, as `choices` had them; NULL: choose anew */
+    gw_codings *codings; /* the owner's: of this codec and, of a mix, of the next ones; or NULL */
+    char *unmet;         /* lines "what<tab>why"; NULL: none */
+    char *notes;         /* lines for the run's report; NULL: none */
+    char *choices;       /* rows for the run folder's algo.csv; NULL: none */
+    const char *name;    /* what the lane carries, for reports; NULL: unnamed */
+    const char *table;   /* algorithms to take again, as `choices` had them; NULL: choose anew */
     _Atomic uint64_t frames; /* that came in and were checked, of the whole family; at its root */
+    bool feeds;              /* error feedback was asked for, of any of the family; at its root */
     bool fed; /* at its root, from the beginning: gradients were added to the residual before */
 };
 
@@ -72,6 +82,9 @@ void gw_lane_close(gw_lane *lane); /* collective; frees all that hangs on the la
  *  gw_lane_setup; `feedback`: with
  *  the residual that the whole family shares (ignored for lossless codecs). */
 gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool apart, bool feedback, gw_lane **branch);
+
+/** No lane of the family will encode: the residual's memory is freed. */
+void gw_lane_drop_residual(gw_lane *lane);
 
 /** Add rows (see comm/tuning.h) to what the run's folder keeps as algo.csv. */
 gw_err gw_lane_choices(gw_lane *lane, const char *rows);

@@ -104,12 +104,16 @@ static gw_err overlapped_queue(gw_overlapped *me, int capacity) {
 gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts parts,
                           bool gathers) {
     gw_collective *collective = &me->grads.collective;
+    bool late = collective->base; /* begins when the step is over, and the next one hides it */
     me->env = env;
     collective->algo = env->algo;
     collective->verb = gathers ? GW_REDUCE_SCATTER : GW_ALLREDUCE;
     collective->lane = env->grads;
-    collective->base = collective->base ? collective->base : env->grad;
+    collective->base = late ? collective->base : env->grad;
     GW_TRY(overlap_cut(&me->grads, env, parts));
+    if (me->grads.count == 1 && !env->by_layer && !late && gw_lane_size(env->grads) > 1)
+        gw_lane_unmet(env->grads, "nothing is overlapped",
+                      "all gradients travel in one piece, which --update eager waits for at once");
     if (gathers) {
         me->params.collective = (gw_collective){
             .algo = env->algo, .verb = GW_ALLGATHER, .lane = env->params, .base = env->param};

@@ -102,6 +102,8 @@ static gw_err schedule_add_op(gw_schedule *s, gw_op o) {
     GW_TRY(schedule_grow(&s->ops, &s->room_ops, s->n_ops + 1, sizeof *s->ops));
     o.lane = s->lane;
     o.tag = s->tag;
+    if (o.kind == GW_OP_PACK || o.kind == GW_OP_PACK_AGREED)
+        gw_lane_foretell(s->lane, o.part.n);
     s->ops[s->n_ops++] = o;
     s->strands[s->n_strands - 1].end = s->n_ops;
     return GW_OK;

@@ -96,6 +96,7 @@ static gw_err tuning_measure(tuner *p, double budget_s) {
 gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except, double budget_s) {
     float *residual = NULL;
     tuner *p = NULL;
+    gw_codings before = {0}; /* what is tried is no part of the run */
     *t = (gw_tuning){0};
     gw_err e = gw_alloc(&p, 1, sizeof *p);
     if (e == GW_OK && lane->residual)
@@ -104,9 +105,13 @@ gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except,
     e = gw_agree(lane->comm, e);
     if (e == GW_OK) {
         *p = (tuner){.t = t, .lane = lane};
+        if (lane->codings)
+            before = *lane->codings;
         if (residual)
             memcpy(residual, lane->residual, lane->n * sizeof *residual);
         e = tuning_measure(p, budget_s);
+        if (lane->codings)
+            *lane->codings = before;
         if (residual)
             memcpy(lane->residual, residual, lane->n * sizeof *residual);
     }

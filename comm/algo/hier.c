@@ -192,6 +192,17 @@ static gw_err hier_between_groups(gw_schedule *s, const nest *h) {
     return gw_schedule_stage(s);
 }
 
+/* Nothing goes between groups. */
+static void hier_tell_plain(const gw_args *args, gw_lane *lane) {
+    char why[128];
+    bool node = gw_args_int(args, "group") == 0;
+    snprintf(why, sizeof why, "hier sums plain floats within a %s, and all %d ranks are %s one",
+             node ? "node" : "group", lane->size, node ? "on" : "in");
+    gw_lane_plain(lane, why);
+    if (gw_args_given(args, "inner"))
+        gw_lane_unmet(lane, "inner= sends nothing", why);
+}
+
 static gw_err hier_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     (void)what, (void)root;
     gw_lane *lane = gw_schedule_lane(s);
@@ -206,8 +217,10 @@ static gw_err hier_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, i
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     if (leader || j->one_group)
         GW_TRY(gw_schedule_await(s, gw_crew_all, j->crew));
-    if (j->one_group)
+    if (j->one_group) {
+        hier_tell_plain(args, lane);
         return GW_OK;
+    }
     GW_TRY(hier_between_groups(s, h));
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     if (!leader) {

@@ -29,6 +29,9 @@ static bool iallreduce_by_priority(const gw_args *args) {
 static const char *iallreduce_refuses(const gw_args *args, const gw_algo *algo,
                                       const gw_codec *codec) {
     (void)codec;
+    if (gw_args_given(args, "credit") && !iallreduce_by_priority(args))
+        return "credit= limits what order=priority has in flight, and order=backward starts every "
+               "bucket at once: add order=priority, or leave credit out";
     if (!iallreduce_by_priority(args) || !(algo->ops->caps & GW_ALGO_ORDERED))
         return NULL;
     return "order=priority needs an algorithm of own messages, e.g. algo=sra; this one starts MPI "

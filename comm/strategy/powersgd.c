@@ -179,6 +179,9 @@ static void powersgd_note(const self *me) {
              "powersgd: %d matrices of %zu floats travel as %zu, the other %zu floats as they are",
              matrices, in, out, me->env->n - in);
     gw_lane_note(me->env->grads, line);
+    if (matrices == 0)
+        gw_lane_unmet(me->env->grads, "nothing is compressed",
+                      "factors would make no matrix smaller");
 }
 
 static gw_err powersgd_open(void *p, const gw_env *env) {

@@ -247,6 +247,10 @@ static gw_err files_total(gradwire *g, gw_total *t) {
     GW_TRY(gw_ranks_memory(t->by_rank, &f->resident, g->comm));
     if (g->words.profile != GW_PROFILE_OFF)
         GW_TRY(gw_matrix_write(g->words.out, &t->traffic, g->comm));
+    GW_TRY(gw_session_find_unmet(g->session, (gw_unmet_ask){.ended = true}, g->comm));
+    if (g->words.compress_stats > g->step)
+        gw_unmet_add(&g->session->unmet, "compress-stats", "on", "no step was compared",
+                     "the run ended before the first that was due");
     GW_TRY(gw_link_cost_end(&f->link_cost, g->ranks - gw_session_servers(g->session), g->comm));
     GW_TRY(files_wire(g, &t->wire_bytes));
     GW_TRY(files_train_loss(g, &loss)); /* of batches after the last epoch that was told */

@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "comm/strategy.h"
 #include "run/codec_stats.h"
+#include "run/unmet.h"
 
 #include <gradwire.h>
 #include <jansson.h>
@@ -41,14 +42,15 @@ typedef struct gw_inside_facts {
     bool starts, publishes, awaits, keeps; /* and hooks: ready, publish, await, state */
     bool polls;                            /* progress has something to do */
     bool agrees;                           /* replicas do at times, without being settled */
-    bool feedback;                         /* error feedback, of any codec */
-    bool corrects;                         /* it applies the optimizer's momentum, */
-    bool masks;                            /* and starts it anew where an element was sent */
-    bool adds;                             /* gw_inside_sums finds a place; of several ranks */
-    bool residual;                         /* one is kept; once it is open */
-    int servers, helpers, level;           /* see run/session.h */
-    const char *notes;                     /* for people; once it is open */
-    const gw_args *options;                /* the strategy's own */
+    bool feedback;                         /* error feedback, of any codec that encodes */
+    const gw_unmet *unmet;       /* what was asked for and does not happen; once it is open */
+    bool corrects;               /* it applies the optimizer's momentum, */
+    bool masks;                  /* and starts it anew where an element was sent */
+    bool adds;                   /* gw_inside_sums finds a place; of several ranks */
+    bool residual;               /* one is kept; once it is open */
+    int servers, helpers, level; /* see run/session.h */
+    const char *notes;           /* for people; once it is open */
+    const gw_args *options;      /* the strategy's own */
 } gw_inside_facts;
 gw_inside_facts gw_inside_know(const gradwire *g);
 
@@ -110,6 +112,14 @@ gw_exchange gw_inside_exchange(const gradwire *g, gw_span span, bool params);
 
 /** Collective: statistics of its codecs; see run/codec_stats.h. */
 gw_err gw_inside_stats(gw_codec_stats **out, gradwire *g, int every, gw_rows *files, MPI_Comm comm);
+
+/** Collective over `comm`, of which the replicas' is a part: find anew what is unmet; see
+ *  run/unmet.h. Then add to it. */
+gw_err gw_inside_unmet(gradwire *g, gw_unmet_ask ask, MPI_Comm comm);
+void gw_inside_unmet_add(gradwire *g, const char *option, const char *value, const char *what,
+                         const char *why);
+/** What was encoded so far was a rehearsal: it counts from here on. */
+void gw_inside_recount(gradwire *g);
 
 /** For run.json, with rows of gw_codec_stats_epoch or NULL. */
 json_t *gw_inside_json(const gradwire *g, const gw_codec_row *rows, const char *warning);

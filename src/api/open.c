@@ -150,7 +150,7 @@ double gradwire_figure(const gradwire *g, const char *column) {
 }
 
 const char *gradwire_text(const gradwire *g, const char *key) {
-    static char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+    static char mpi[MPI_MAX_LIBRARY_VERSION_STRING], unmet[4096];
     gw_call c;
     gw_err e = gw_call_begin(&c, (gradwire *)g, "text", GW_IN_NEW | GW_IN_OPEN, false);
     gw_call_end(&c, e);
@@ -161,12 +161,14 @@ const char *gradwire_text(const gradwire *g, const char *key) {
     if (!*mpi && MPI_Get_library_version(mpi, &len) == MPI_SUCCESS)
         mpi[strcspn(mpi, "\n")] = '\0';
     const gw_session *s = g->session;
+    gw_unmet_text(&s->unmet, unmet, sizeof unmet);
     const char *const texts[][2] = {
         {"strategy", s->strategy.ops->head.name},
         {"algorithm", s->mix.algo->ops->head.name},
         {"codec", gw_session_compression(s)},
         {"update", g->words.lazy ? "lazy" : "eager"},
-        {"error_feedback", gw_residuals_any(&s->residuals) ? "on" : "off"},
+        {"error_feedback", gw_session_feeds_back(s) ? "on" : "off"},
+        {"unmet", unmet},
         {"notes", s->notes ? s->notes : ""},
         {"out", g->words.out ? g->words.out : ""},
         {"in_place", g->opened && gw_session_takes_lent(s) ? "yes" : "no"},

@@ -74,7 +74,8 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
                          .keeps = ops->state,
                          .agrees = ops->agrees,
                          .polls = gw_session_progresses(s),
-                         .feedback = gw_residuals_any(&s->residuals),
+                         .feedback = gw_session_feeds_back(s),
+                         .unmet = &s->unmet,
                          .corrects = s->residuals.corrects,
                          .masks = s->residuals.masks,
                          .residual = g->opened && s->env.grads->store,
@@ -196,6 +197,19 @@ gw_err gw_inside_stats(gw_codec_stats **out, gradwire *g, int every, gw_rows *fi
                                   .every = every,
                                   .files = files};
     return gw_codec_stats_open(out, comm, &stats);
+}
+
+gw_err gw_inside_unmet(gradwire *g, gw_unmet_ask ask, MPI_Comm comm) {
+    return gw_session_find_unmet(g->session, ask, comm);
+}
+
+void gw_inside_unmet_add(gradwire *g, const char *option, const char *value, const char *what,
+                         const char *why) {
+    gw_unmet_add(&g->session->unmet, option, value, what, why);
+}
+
+void gw_inside_recount(gradwire *g) {
+    gw_session_recount(g->session);
 }
 
 json_t *gw_inside_json(const gradwire *g, const gw_codec_row *rows, const char *warning) {

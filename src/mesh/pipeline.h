@@ -38,6 +38,13 @@ typedef struct gw_pipeline_hooks {
  *  where the options ask for nothing that the plain step does not do. */
 gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_session *session);
 const char *gw_pipeline_note(const gw_pipeline *p); /* of its codecs, for people; NULL: none */
+/** Text of the codec of activations (way 0) or of their gradients (1). */
+const char *gw_pipeline_codec(const gw_pipeline *p, int way);
+/** Collective, once it is open: *why: that codec was asked for and encodes nothing; NULL: not so.
+ *  `ended`: by what was counted, else by what is laid down. */
+gw_err gw_pipeline_idle(const gw_pipeline *p, int way, bool ended, MPI_Comm comm, const char **why);
+/** Frames that were checked so far, on its lanes. */
+uint64_t gw_pipeline_frames(const gw_pipeline *p);
 void gw_pipeline_free(gw_pipeline *p); /* p may be NULL; gw_pipeline_close comes first */
 
 /** This replica's samples of a full batch, and of the shorter last one of an epoch, which may be

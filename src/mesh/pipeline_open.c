@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "comm/lane_parts.h"
+#include "mpi/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -188,7 +189,9 @@ static gw_err pipeline_open_lane(gw_pipeline *p, gw_pipeline_way way, gw_dim dim
                            .yield = yield,
                            .dim = (int)dim,
                            .name = name};
-    return gw_lane_open(out, p->mesh->comm[dim], &setup);
+    GW_TRY(gw_lane_open(out, p->mesh->comm[dim], &setup));
+    (*out)->codings = way < GW_PIPELINE_EXACT ? &p->codings[way] : NULL;
+    return GW_OK;
 }
 
 const char *gw_pipeline_hop_name(gw_pipeline_way way) {
@@ -254,6 +257,44 @@ static void pipeline_open_joins(gw_pipeline *p) {
                                             .base = gw_model_work(p->model)};
 }
 
+/* They are laid down when they are first needed. */
+static void pipeline_foretell_joins(gw_pipeline *p) {
+    gw_micro one = {.n = 1};
+    for (int l = 0; l < p->shard.n_layers && p->shard.share.tensor > 1; l++) {
+        gw_codings *c = p->codings;
+        c[GW_PIPELINE_ACTIVATIONS].laid +=
+            (gw_model_join(p->model, l, GW_MOMENT_INPUT, one).kind != GW_JOIN_NONE) +
+            (gw_model_join(p->model, l, GW_MOMENT_PRODUCT, one).kind != GW_JOIN_NONE);
+        c[GW_PIPELINE_DELTAS].laid +=
+            gw_model_join(p->model, l, GW_MOMENT_DELTA, one).kind != GW_JOIN_NONE;
+    }
+}
+
+const char *gw_pipeline_codec(const gw_pipeline *p, int way) {
+    return pipeline_codec(p->options, (gw_pipeline_way)way)->text;
+}
+
+gw_err gw_pipeline_idle(const gw_pipeline *p, int way, bool ended, MPI_Comm comm,
+                        const char **why) {
+    static const char *const nobody[] = {"no output of a layer passes between ranks",
+                                         "no delta of a layer passes between ranks"};
+    const gw_codings *c = &p->codings[way];
+    uint64_t n = ended ? c->floats : c->laid;
+    bool asked = pipeline_encodes(p->options->codec[way]);
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &n, 1, MPI_UINT64_T, MPI_SUM, comm));
+    *why = !asked || n > 0 ? NULL : ended && c->laid > 0 ? "no step took place" : nobody[way];
+    return GW_OK;
+}
+
+uint64_t gw_pipeline_frames(const gw_pipeline *p) {
+    uint64_t sum = 0;
+    for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
+        sum += p->hop_lane[i] ? p->hop_lane[i]->frames : 0;
+        sum += p->join_lane[i] ? p->join_lane[i]->frames : 0;
+    }
+    return sum;
+}
+
 static gw_err pipeline_open(gw_pipeline *p, uint64_t seed, bool yield) {
     int most = 4 * (p->options->microbatches + 1) * p->chunks + 4 * p->options->tensor_chunks;
     GW_TRY(pipeline_open_lanes(p, seed, yield));
@@ -261,6 +302,7 @@ static gw_err pipeline_open(gw_pipeline *p, uint64_t seed, bool yield) {
     GW_TRY(gw_queue_open(&p->runner.queue, GW_PROGRESS_POLL, most, yield));
     gw_queue_beside(p->runner.queue, p->hooks.poll, p->hooks.ctx);
     pipeline_open_joins(p);
+    pipeline_foretell_joins(p);
     if (p->stages == 1)
         return GW_OK;
     GW_TRY(pipeline_open_hops(p, GW_PIPELINE_FULL, p->rows.full));

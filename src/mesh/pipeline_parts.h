@@ -7,6 +7,7 @@
 #define GW_MESH_PIPELINE_PARTS_H
 
 #include "comm/collective.h"
+#include "comm/lane_parts.h"
 #include "comm/runner.h"
 #include "mesh/pipeline.h"
 
@@ -37,6 +38,7 @@ struct gw_pipeline {
     const char *cut; /* instead of one that would be measured; NULL: none */
     gw_codec hop_codec[GW_PIPELINE_WAYS], join_codec[GW_PIPELINE_WAYS];
     gw_algo algo[GW_PIPELINE_WAYS]; /* of joins */
+    gw_codings codings[GW_PIPELINE_EXACT];
     char note[256];
     /* once it is divided: */
     const gw_mesh *mesh;

@@ -20,11 +20,23 @@ static json_t *report_codecs(const gw_codec_row *rows, int n) {
     return all;
 }
 
+/* What each codec encoded, all ranks together. */
+static json_t *report_encoded(const gw_session *s) {
+    json_t *all = json_array();
+    for (int i = 0; i < s->mix.n; i++)
+        json_array_append_new(all, gw_json_object("codec:s floats:I bytes:I", s->mix.codec[i].spec,
+                                                  (uint64_t)s->unmet.all[i].floats,
+                                                  (uint64_t)s->unmet.all[i].bytes));
+    return all;
+}
+
 json_t *gw_report_comm(const gw_session *s, const gw_codec_row *rows, const char *warning) {
     return gw_json_object(
-        "strategy:s algorithm:s codec:s error_feedback:b notes:t layers:o warning:t",
+        "strategy:s algorithm:s codec:s error_feedback:b unmet:o encoded:o notes:t layers:o "
+        "warning:t",
         s->strategy.ops->head.name, s->mix.algo->ops->head.name, gw_session_compression(s),
-        gw_residuals_any(&s->residuals), s->notes, report_codecs(rows, s->env.n_layers), warning);
+        gw_session_feeds_back(s), gw_unmet_json(&s->unmet), report_encoded(s), s->notes,
+        report_codecs(rows, s->env.n_layers), warning);
 }
 
 gw_err gw_report_choices(const char *dir, const gw_session *session) {

@@ -88,7 +88,29 @@ int gw_session_helpers(const gw_session *s) {
 }
 
 const char *gw_session_compression(const gw_session *s) {
-    return s->mix.n > 1 ? s->mix.spec : s->mix.codec[0].name;
+    return *s->unmet.codec ? s->unmet.codec : s->mix.n > 1 ? s->mix.spec : s->mix.codec[0].name;
+}
+
+bool gw_session_feeds_back(const gw_session *s) {
+    return s->env.grads ? s->env.grads->store != NULL : gw_residuals_any(&s->residuals);
+}
+
+gw_err gw_session_find_unmet(gw_session *s, gw_unmet_ask ask, MPI_Comm comm) {
+    gw_unmet_of of = {.lane = s->env.grads,
+                      .mix = &s->mix,
+                      .codings = s->codings,
+                      .strategy = s->strategy.ops,
+                      .feedback = s->feedback,
+                      .holds = gw_residuals_any(&s->residuals),
+                      .framed = s->framed,
+                      .stepped = s->logical_bytes > s->recounted};
+    return gw_unmet_find(&s->unmet, &of, ask, comm);
+}
+
+void gw_session_recount(gw_session *s) {
+    for (int i = 0; i <= GW_MIX_CODECS; i++)
+        s->codings[i].floats = s->codings[i].bytes = 0;
+    s->recounted = s->logical_bytes;
 }
 
 int gw_session_servers(const gw_session *s) {
@@ -122,6 +144,7 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
     env->grads->tallied = setup->layers;
     env->grads->n_tallied = setup->n_layers;
     env->grads->coded = s->coded;
+    env->grads->codings = s->codings;
     env->grads->velocity = s->residuals.masks ? s->velocity : NULL; /* what it may clear */
     gw_mix_model model = {setup->tensors, setup->n_tensors, setup->model_layers, setup->names};
     GW_TRY(gw_mix_apply(&s->mix, env->grads, &model, s->residuals.of));
@@ -131,6 +154,7 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
     GW_TRY(gw_lane_open(&env->params, comm, &lane));
     env->params->tallied = setup->layers; /* `coded` being NULL, to name them only */
     env->params->n_tallied = setup->n_layers;
+    env->params->codings = &s->codings[GW_MIX_CODECS];
     GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
     if (setup->keeps && !(s->strategy.ops->traits & GW_STRATEGY_PARAMS))
         return GW_OK;
@@ -166,14 +190,13 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .args = s->strategy.args,
                     .name = s->strategy.ops->head.name};
     s->correction = setup->correction;
+    memset(s->codings, 0, sizeof s->codings);
     GW_TRY(gw_agree(comm, s->residuals.corrects ? gw_alloc(&s->velocity, setup->n, sizeof(float))
                                                 : GW_OK));
     GW_TRY(gw_agree(comm, gw_alloc(&s->coded, (size_t)setup->n_layers, sizeof *s->coded)));
     GW_TRY(session_open_lanes(s, comm, setup));
     env->grads->fed = setup->adds && gw_residuals_add(&s->residuals, &s->strategy, &s->mix) &&
                       env->grads->size > 1;
-    if (setup->undo)
-        GW_TRY(gw_agree(comm, session_open_undo(s)));
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
     gw_hook_enter("open", (gw_span){0, env->n});
@@ -185,7 +208,11 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
         mine = session_join(&s->notes, env->grads->notes, env->params->notes);
     if (mine == GW_OK)
         mine = session_join(&s->choices, env->grads->choices, env->params->choices);
-    return gw_agree(comm, mine);
+    GW_TRY(gw_agree(comm, mine));
+    GW_TRY(gw_session_find_unmet(s, (gw_unmet_ask){0}, comm));
+    if (!s->unmet.encodes)
+        gw_lane_drop_residual(env->grads);
+    return setup->undo ? gw_agree(comm, session_open_undo(s)) : GW_OK;
 }
 
 void gw_session_close(gw_session *s) {

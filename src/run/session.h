@@ -6,6 +6,7 @@
 
 #include "run/residuals.h"
 #include "run/undo.h"
+#include "run/unmet.h"
 
 /** Sees each part of the local gradient before it is exchanged (momentum applied) and each update
  *  that finish hands out. */
@@ -31,8 +32,11 @@ typedef struct gw_session {
     char *choices;      /* rows of algo.csv (comm/tuning.h) where it chose by a table, else "" */
     void *self;         /* the strategy's */
     gw_session_tap tap; /* the caller's */
-    uint64_t logical_bytes; /* float32 bytes of all spans finished so far */
+    uint64_t logical_bytes;                /* float32 bytes of all spans finished so far */
+    gw_codings codings[GW_MIX_CODECS + 1]; /* of the mix's codecs, then of parameters */
+    gw_unmet unmet; /* what was asked for and does not happen: foretold, or as it was last found */
     /* its own: */
+    uint64_t recounted; /* logical_bytes then */
     gw_codec exact;
     float correction, *velocity;
     gw_undo undo;
@@ -62,6 +66,14 @@ void gw_session_free(gw_session *s);
 int gw_session_thread_level(const gw_session *s);
 /** Threads that the strategy runs beside those of the run. */
 int gw_session_helpers(const gw_session *s);
+
+/** Error feedback holds something back; before it is open: it would, were it encoded. */
+bool gw_session_feeds_back(const gw_session *s);
+/** Collective over `comm`, the session's or one that it is a part of, once it is open: `unmet`
+ *  anew. */
+gw_err gw_session_find_unmet(gw_session *s, gw_unmet_ask ask, MPI_Comm comm);
+/** What is encoded counts from here on: all before was a rehearsal. */
+void gw_session_recount(gw_session *s);
 
 /** The codec's name, or of a mix its spec, for reports. */
 const char *gw_session_compression(const gw_session *s);

@@ -41,8 +41,13 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gradwire *g, MPI_Com
                                .number = number}};
 }
 
+static uint64_t checks_frames(const gw_checks *k) {
+    return gw_inside_frames(k->g) + (k->pipeline ? gw_pipeline_frames(k->pipeline) : 0);
+}
+
 void gw_checks_begin(gw_checks *k) {
-    k->rehearsed = gw_inside_frames(k->g);
+    k->rehearsed = checks_frames(k);
+    gw_inside_recount(k->g);
 }
 
 gw_checks_mark gw_checks_keep(const gw_checks *k) {
@@ -50,7 +55,7 @@ gw_checks_mark gw_checks_keep(const gw_checks *k) {
     mark.bad_steps = k->guard.bad_steps;
     mark.out_steps = k->guard.out_steps;
     mark.first = gw_guard_first(&k->guard);
-    mark.frames += gw_inside_frames(k->g) - k->rehearsed;
+    mark.frames += checks_frames(k) - k->rehearsed;
     return mark;
 }
 

@@ -6,6 +6,7 @@
 
 #include "api/inside.h"
 #include "config/config.h"
+#include "mesh/pipeline.h"
 #include "step/guard.h"
 
 /** What of it a resumed run keeps, on this rank; whole 8-byte fields. */
@@ -21,6 +22,7 @@ typedef struct gw_checks_mark {
 typedef struct gw_checks {
     MPI_Comm comm, replicas; /* all ranks; those that hold equal parameters */
     gradwire *g;
+    const gw_pipeline *pipeline; /* the caller's to set: its frames count, too; NULL: none */
     const gw_span *layers;
     int n_layers, ranks;
     gw_guard guard;

@@ -2,6 +2,7 @@
 #ifndef GW_TRAIN_RESULT_H
 #define GW_TRAIN_RESULT_H
 
+#include "api/inside.h"
 #include "checkpoint/best.h"
 #include "checkpoint/checkpoint.h"
 #include "folder/epochs.h"
@@ -33,10 +34,12 @@ typedef struct gw_train_result {
     gw_bound_mode bound_mode;
     double late_s,
         outside_s; /* of a paced run (machine/pacer.h), the most of a rank; NaN, 0: it is not */
-    int64_t split, flagged; /* batches of all ranks with a memory split by twins; of these with an
+    int64_t split, flagged;   /* batches of all ranks with a memory split by twins; of these with an
                                empty interval of products */
-    gw_link_cost link_cost; /* rank 0 */
-    double ceilings_drift;  /* relative, between begin and end; NaN: not measured */
+    gw_link_cost link_cost;   /* rank 0 */
+    double ceilings_drift;    /* relative, between begin and end; NaN: not measured */
+    gw_unmet foretold, unmet; /* what was asked for and did not happen: by the lines that the run
+                                 began with, and by what was counted */
     int ranks;
     size_t parameters;
     gw_checkpoint_counts checkpoints;

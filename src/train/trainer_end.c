@@ -60,6 +60,8 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     GW_TRY(gw_link_cost_end(&r->link_cost, gw_trainer_workers(t), t->comm));
     GW_TRY(trainer_compare_ranks(t));
     GW_TRY(gw_checks_collect(&t->checks, &t->checked));
+    r->foretold = *gw_inside_know(t->g).unmet;
+    GW_TRY(gw_trainer_unmet(t, true));
     r->left_out = t->checked.nan.out_steps;
     r->first_fault = t->checked.nan.first;
     if (t->choice)

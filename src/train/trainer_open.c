@@ -241,6 +241,24 @@ static gw_err trainer_open_pipeline(gw_trainer *t) {
     return gw_pipeline_open(t->pipeline, t->model, &hooks, seed, t->oversubscribed, t->comm);
 }
 
+/* What was asked for and does not happen: of the exchange of gradients, then of activations. */
+gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
+    static const char *const options[] = {"compress-activations", "compress-deltas"};
+    gw_unmet_ask ask = {.ended = ended, .carried = gw_mesh_divides(&t->mesh.shape)};
+    GW_TRY(gw_inside_unmet(t->g, ask, t->comm));
+    for (int k = 0; k < 2 && ask.carried; k++) {
+        const char *why, *codec = gw_pipeline_codec(t->pipeline, k);
+        GW_TRY(gw_pipeline_idle(t->pipeline, k, ended, t->comm, &why));
+        if (why)
+            gw_inside_unmet_add(t->g, options[k], codec, "not encoded here", why);
+    }
+    if (ended && t->c->compress_stats > t->step)
+        gw_inside_unmet_add(t->g, "compress-stats", gw_args_text(t->c->args, "compress-stats"),
+                            "no step was compared", "the run ended before that step");
+    t->result->unmet = *gw_inside_know(t->g).unmet;
+    return GW_OK;
+}
+
 static gw_err trainer_open_pace(gw_trainer *t) {
     if (t->c->pace == 0)
         return GW_OK;
@@ -310,6 +328,8 @@ gw_err gw_trainer_check(gw_trainer *t) {
     gw_step_setup setup = trainer_step_setup(t);
     if (gw_inside_know(t->g).codec) /* else it has not chosen what to open */
         GW_TRY(gw_agree(t->comm, gw_step_open(&t->stepper, t->g, &setup)));
+    if (gw_inside_know(t->g).codec && !t->pipeline)
+        GW_TRY(gw_trainer_unmet(t, false));
     if (t->c->profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
     gw_gauge_setup gauging = {.comm = t->comm,
@@ -329,12 +349,14 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_step_setup setup = trainer_step_setup(t);
     GW_TRY(gw_step_open(&t->stepper, t->g, &setup));
     GW_TRY(trainer_open_pipeline(t));
+    GW_TRY(gw_trainer_unmet(t, false));
     GW_TRY(gw_agree(t->comm, trainer_open_naive(t)));
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, &t->mesh, t->comm));
     GW_TRY(trainer_measure_bound(t));
     t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0;
     gw_checks_open(&t->checks, t->c, t->g, t->comm, t->mesh.comm[GW_DIM_DATA],
                    gw_model_spans(t->model), gw_model_layers(t->model), trainer_layer_numbers(t));
+    t->checks.pipeline = t->pipeline;
     t->stepper.guard = &t->checks.guard;
     gw_clock_start();
     if (t->c->profile == GW_PROFILE_FULL)

@@ -199,6 +199,10 @@ bool gw_trainer_evaluates(const gw_trainer *t, int64_t step);
 /** Collective, between steps: evaluate the model if that is due. */
 gw_err gw_trainer_evaluate(gw_trainer *t);
 
+/** Collective: find what was asked for and does not happen, foretold or at the end; it is the
+ *  result's then. */
+gw_err gw_trainer_unmet(gw_trainer *t, bool ended);
+
 /** What of the result is known when the last step is done. */
 void gw_trainer_note(const gw_trainer *t, gw_train_result *r);
 

@@ -303,6 +303,32 @@ static void cut_layers(run_state *r) {
     }
 }
 
+/* What a run says of its codecs before its first step is what was counted at its end. */
+static void check_labels(const run_state *r) {
+    gw_session *s = r->session;
+    const trial *t = r->t;
+    gw_unmet foretold = s->unmet;
+    CHECK_OK(gw_session_find_unmet(s, (gw_unmet_ask){.ended = true}, MPI_COMM_WORLD));
+    const gw_unmet *counted = &s->unmet;
+    for (int i = 0; i < s->mix.n && t->n > 0; i++) {
+        uint64_t floats = counted->all[i].floats, laid = foretold.all[i].laid;
+        bool changes = !(s->mix.codec[i].ops->caps & GW_CODEC_IDENTITY);
+        CHECK((floats > 0) == (counted->all[i].bytes > 0), "%s %s: bytes without floats", t->comm,
+              t->codec);
+        CHECK(foretold.idle[i] == (changes && floats == 0) && counted->idle[i] == foretold.idle[i],
+              "%s %s n=%zu lazy=%d: %s encoded %llu floats, foretold %d, told at the end %d",
+              t->comm, t->codec, t->n, t->lazy, s->mix.codec[i].spec, (unsigned long long)floats,
+              !foretold.idle[i], !counted->idle[i]);
+        CHECK((floats > 0) == (laid > 0), "%s %s n=%zu: %llu floats laid down, %llu encoded",
+              t->comm, t->codec, t->n, (unsigned long long)laid, (unsigned long long)floats);
+    }
+    CHECK(counted->encodes == foretold.encodes && counted->n == foretold.n,
+          "%s %s n=%zu: %d things unmet, %d foretold", t->comm, t->codec, t->n, counted->n,
+          foretold.n);
+    CHECK(foretold.encodes || !s->env.grads->store, "%s %s: a residual of nothing", t->comm,
+          t->codec);
+}
+
 static gw_err run(gw_session *s, const trial *t, outcome *o) {
     run_state r = {.session = s, .t = t, .servers = gw_session_servers(s)};
     cut_layers(&r);
@@ -319,6 +345,8 @@ static gw_err run(gw_session *s, const trial *t, outcome *o) {
     gw_err e = gw_session_open(s, MPI_COMM_WORLD, &setup);
     if (e == GW_OK)
         e = steps(&r, o);
+    if (e == GW_OK)
+        check_labels(&r);
     const float *residual = e == GW_OK ? s->env.grads->store : NULL;
     o->residual = residual;
     o->kept = residual && s->strategy.ops->traits & GW_STRATEGY_EXACT && !t->voids;

@@ -6,6 +6,7 @@
 #include "../mpi/check.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int ranks;
@@ -207,6 +208,30 @@ static void frames(void) {
           "gossip refuses frames: %s", gw_err_text());
 }
 
+static void one_update(const visitor *v, const char *algo, const char *codec) {
+    static int number;
+    combination(v->strategy, v->options, algo, codec, "auto", 1003, number++ % 2);
+}
+
+/* Ranks of two nodes, where other ranks encode than on one: every algorithm with every codec and
+ * with every strategy, and mixes with a codec that is left no tensor. */
+static void nodes(void) {
+    static const char *const kinds[] = {"qsgd:bits=4", "topk", "int8sum", "zlib"};
+    static const char *const idle[] = {"topk:ratio=0.5;min_bytes=1G",
+                                       "qsgd;layer0=fp16;layer1=none;layer2=fp16"};
+    each_pair(&(visitor){one_update, "allreduce", ""});
+    for (const gw_entry *const *s = gw_strategies.entries; *s; s++) {
+        visitor v = {one_update, (*s)->name, ""};
+        for (const gw_entry *const *a = gw_algos.entries; *a; a++) {
+            bool measures = strcmp((*a)->name, "auto") == 0; /* long, to take one of the others */
+            for (int k = 0; k < COUNT(kinds) && !measures; k++)
+                one_update(&v, (*a)->name, kinds[k]);
+            for (int m = 0; m < COUNT(idle); m++)
+                one_update(&v, (*a)->name, idle[m]);
+        }
+    }
+}
+
 static void sums(const char *algo) {
     each_variant(&(visitor){odd_spans, "allreduce", ""}, algo);
     if (strcmp(algo, "auto") != 0)
@@ -237,9 +262,11 @@ static void codec(const char *name) {
 
 /* Arguments: the number of ranks, then what to try. "strategy", "algo" or "codec" and a name
  * or a plugin's path: that one with everything of the two other kinds. "sums" and an algorithm: odd
- * spans, and equal bits of blocking and overlapped runs, with all codecs. "frames". */
+ * spans, and equal bits of blocking and overlapped runs, with all codecs. "frames". "nodes". */
 int main(int argc, char **argv) {
     int level;
+    if (argc > 2 && strcmp(argv[2], "nodes") == 0) /* MPICH: odd and even ranks are two nodes */
+        setenv("MPIR_CVAR_ODD_EVEN_CLIQUES", "1", 1);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
     CHECK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
     CHECK(argc >= 3 && atoi(argv[1]) == ranks,
@@ -249,6 +276,8 @@ int main(int argc, char **argv) {
     exchange_start(ranks);
     if (strcmp(part, "frames") == 0)
         frames();
+    else if (strcmp(part, "nodes") == 0)
+        nodes();
     else if (strcmp(part, "sums") == 0)
         sums(name);
     else if (strcmp(part, "algo") == 0)
@@ -258,7 +287,7 @@ int main(int argc, char **argv) {
     else if (strcmp(part, "strategy") == 0)
         every_option(name);
     else
-        CHECK(false, "'%s': must be strategy, algo, codec, sums or frames", part);
+        CHECK(false, "'%s': must be strategy, algo, codec, sums, frames or nodes", part);
     MPI_Finalize();
     return 0;
 }

@@ -57,6 +57,11 @@ def bus_factor(verb, ranks):
             "allgather": (ranks - 1) / ranks, "reduce": ranks > 1, "bcast": ranks > 1}[verb]
 
 
+def spec(row):
+    """Its codec, whether it encoded anything or not."""
+    return row["codec"].removesuffix(" (not encoded here)")
+
+
 def interval(samples):
     """95% interval of the median from order statistics; None: too few."""
     n, below, k = len(samples), 0.0, 0
@@ -116,8 +121,15 @@ class Bench(unittest.TestCase):
             self.close(row["ratio_native"], native[row["bytes"]] / row["median_s"])
         printed = [line.split()[:3] for line in lines if line.split()[:1] != [] and
                    line.split()[0].isdigit()]
-        self.assertEqual(printed, [[str(r["bytes"]), r["algorithm"], r["codec"]]
+        self.assertEqual(printed, [[str(r["bytes"]), r["algorithm"], spec(r)]
                                    for r in document["results"]])
+        idle = {(r["algorithm"], r["codec"]) for r in document["not_encoded"]}
+        for row in document["results"]:
+            encodes = row["codec"] == spec(row)
+            self.assertEqual(encodes, (row["algorithm"], spec(row)) not in idle, row)
+            self.assertEqual(encodes, spec(row) == "none" or document["ranks"] > 1 and row["algorithm"] != "hier", row)
+        for row in document["not_encoded"]:
+            self.assertIn(f"not encoded here: {row['codec']} over {row['algorithm']}: {row['reason']}", lines)
 
     def test_allreduce(self):
         for ranks, mode, repeats in ((1, "--blocking", 6), (2, "--blocking", 6),
@@ -129,7 +141,7 @@ class Bench(unittest.TestCase):
                 self.check_cells(document, lines, "allreduce")
                 rows = document["results"]
                 self.assertEqual({r["bytes"] for r in rows}, {4, 1000, 16384, 32768})
-                self.assertEqual({r["codec"] for r in rows},
+                self.assertEqual({spec(r) for r in rows},
                                  {"none", "fp16", "qsgd:bits=4,bucket=128"})
                 self.assertTrue(all(r["repeats"] == repeats and not r["limited"] for r in rows))
                 # Every algorithm there is: measured with a codec, or refused with the reason.
@@ -138,7 +150,7 @@ class Bench(unittest.TestCase):
                         name = {(algorithm, codec)}
                         if algorithm == "native":
                             name.add(("native/poll", codec))
-                        ran = {(r["algorithm"], r["codec"]) for r in rows}
+                        ran = {(r["algorithm"], spec(r)) for r in rows}
                         refused = {(r["algorithm"], r["codec"]) for r in document["refused"]}
                         self.assertTrue(name & (ran | refused), name)
                 for row in document["refused"]:
@@ -227,7 +239,7 @@ class Bench(unittest.TestCase):
                 rows = document["results"]
                 ways = 2 * 3  # algorithms by default, and progress modes
                 self.assertEqual(len(rows), ways * len(sizes.split(",")) * len(codecs.split(",")))
-                self.assertEqual(sum(line.split()[3:4] in (["none"], ["poll"], ["thread"])
+                self.assertEqual(sum(line.replace(" (not encoded here)", "").split()[3:4] in (["none"], ["poll"], ["thread"])
                                      for line in lines), len(rows))
                 for row in rows:
                     self.check_overlap(row, ranks)
@@ -264,10 +276,11 @@ class Bench(unittest.TestCase):
                     "--inputs", 20, "--classes", 4, "--batch", 8, "--configs",
                     "allreduce;iallreduce:algo=sra,progress=thread|qsgd:bits=8|lazy;ps|fp16")
                 rows = document["results"]
+                idle = " (not encoded here)" * (ranks == 1)
                 self.assertEqual([(r["comm"], r["compress"], r["update"]) for r in rows],
                                  [("allreduce", "none", "eager"),
-                                  ("iallreduce:algo=sra,progress=thread", "qsgd:bits=8", "lazy"),
-                                  ("ps", "fp16", "eager")])
+                                  ("iallreduce:algo=sra,progress=thread", "qsgd:bits=8" + idle, "lazy"),
+                                  ("ps", "fp16" + idle, "eager")])
                 parameters = 20 * 16 + 16 + 16 * 4 + 4
                 self.assertTrue(any(line.startswith(f"{parameters} parameters, global batch 8;")
                                     for line in lines))

@@ -61,8 +61,8 @@ class Examples(unittest.TestCase):
         run = self.train("--steps", "200", "--update", "lazy", "--comm",
                          "./whole.so:algo=./chain.so", "--compress", "./sign.so")
         self.assertEqual(run["comm"], {"strategy": "whole", "algorithm": "chain", "codec": "sign",
-                                       "error_feedback": True, "notes": None,
-                                       "layers": None, "warning": None})
+                                       "error_feedback": True, "unmet": [],
+                                       "encoded": run["comm"]["encoded"], "notes": None, "layers": None, "warning": None})
         self.assertEqual(run["results"]["steps"], 200)
         # Four classes: what learns nothing is right once in four times.
         self.assertGreater(run["results"]["test_accuracy"], 0.5)

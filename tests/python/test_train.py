@@ -41,8 +41,8 @@ class Train(unittest.TestCase):
         self.assertIsNone(run["link"])
         self.assertEqual((run["machine"]["nodes"], run["machine"]["ranks_on_this_node"]), (1, 2))
         self.assertEqual(run["comm"], {"strategy": "iallreduce", "algorithm": "sra",
-                                       "codec": "qsgd", "error_feedback": False, "notes": None,
-                                       "layers": None, "warning": None})
+                                       "codec": "qsgd", "error_feedback": False, "unmet": [],
+                                       "encoded": run["comm"]["encoded"], "notes": None, "layers": None, "warning": None})
         self.assertIn("mpi", run["mpi"]["library"].lower())
         self.assertEqual(run["options"]["compress"], "qsgd:bits=8")
         self.assertEqual(run["results"]["stopped_by"], "steps")

@@ -191,12 +191,13 @@ static gw_err allreduce_report_size(size_t bytes) {
         progress *p = &b.of[i];
         if (c->timed.times.n == 0)
             continue;
+        char codec[GW_GRID_LABEL];
         GW_TRY(gw_samples_stats(&c->timed.times, &p->stats));
         const gw_stats *s = &p->stats;
         double algbw = 1e-9 * (double)bytes / s->median;
         gw_bench_row(&table, b.results,
                      GW_TEXTS(allreduce_is_native(c) && b.polls ? "native/poll" : c->spec.text,
-                              c->wire->codec.spec, p->limited ? "*" : "", verbs[b.grid.verb]),
+                              gw_grid_codec(c, codec), p->limited ? "*" : "", verbs[b.grid.verb]),
                      GW_NUMBERS((double)bytes, s->min, s->median, s->p95, algbw,
                                 algbw * allreduce_bus_factor(), b.of[0].stats.median / s->median,
                                 b.verify ? (double)c->wrong : NAN, s->n, gw_stats_precision(s),

@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "comm/lane_parts.h"
+#include "base/text.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
 
@@ -80,7 +80,13 @@ gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place) {
     return GW_OK;
 }
 
+/* What is laid down or run now is this cell's: the codec's lane is others', too. */
+static void grid_turn(gw_grid_cell *c) {
+    c->wire->lane->codings = &c->codings;
+}
+
 gw_err gw_grid_lay(gw_grid *g, gw_grid_cell *c, size_t n) {
+    grid_turn(c);
     return c->mpi || c->never
                ? GW_OK
                : grid_keep_refusal(c, gw_timed_lay(&c->timed, g->verb, GW_BENCH_ROOT, n));
@@ -151,6 +157,7 @@ static gw_err grid_polled(gw_schedule *s, bool yield) {
 }
 
 void gw_grid_fill(gw_grid *g, gw_grid_cell *c, size_t n) {
+    grid_turn(c);
     gw_bench_data_fill(&g->data, c->wire->base, n);
     c->wire->lane->ticket++; /* every exchange draws its own random numbers */
 }
@@ -185,10 +192,12 @@ static gw_err grid_lay_all(gw_grid *g, bool (*skips)(const gw_grid_cell *c), siz
     return GW_OK;
 }
 
-static gw_err grid_count_wrong(gw_grid *g, MPI_Comm comm) {
+static gw_err grid_count(gw_grid *g, MPI_Comm comm) {
     for (int i = 0; i < g->n; i++) {
         uint64_t *wrong = &g->cell[i].wrong;
+        g->cell[i].encoded = g->cell[i].codings.floats;
         GW_TRY(gw_allreduce(MPI_IN_PLACE, wrong, 1, MPI_UINT64_T, MPI_SUM, comm));
+        GW_TRY(gw_allreduce(MPI_IN_PLACE, &g->cell[i].encoded, 1, MPI_UINT64_T, MPI_SUM, comm));
         g->wrong += *wrong;
     }
     return GW_OK;
@@ -203,23 +212,45 @@ gw_err gw_grid_sizes(gw_grid *g, const gw_bench_run *run, bool (*skips)(const gw
         gw_err e = measure(n);
         *own = e != GW_OK; /* the others wait in an exchange */
         GW_TRY(e);
-        GW_TRY(grid_count_wrong(g, place->comm));
+        GW_TRY(grid_count(g, place->comm));
         GW_TRY(gw_agree(place->comm, place->rank == 0 ? report(g->sizes.bytes[s]) : GW_OK));
     }
     return GW_OK;
 }
 
+static bool grid_idle(const gw_grid_cell *c) {
+    return gw_grid_ready(c) && !(c->wire->codec.caps & GW_CODEC_IDENTITY) && c->encoded == 0;
+}
+
+const char *gw_grid_codec(const gw_grid_cell *c, char text[GW_GRID_LABEL]) {
+    if (!grid_idle(c))
+        return c->wire->codec.spec;
+    gw_text_print(text, GW_GRID_LABEL, "%s (not encoded here)", c->wire->codec.spec);
+    return text;
+}
+
+static void grid_keep(json_t *to, const gw_grid_cell *c, const char *reason) {
+    json_array_append_new(to, gw_json_object("algorithm:s codec:s reason:s", c->spec.text,
+                                             c->wire->codec.spec, reason));
+}
+
 void gw_grid_tell(const gw_grid *g, int each, json_t *facts) {
-    json_t *refused = json_array();
+    json_t *refused = json_array(), *idle = json_array();
     for (int i = 0; i < g->n; i += each) {
         const gw_grid_cell *c = &g->cell[i];
-        if (!c->refused)
-            continue;
-        printf("refused: %s\n", c->refused);
-        json_array_append_new(refused, gw_json_object("algorithm:s codec:s reason:s", c->spec.text,
-                                                      c->wire->codec.spec, c->refused));
+        const char *why = c->wire->lane->size == 1 ? "1 rank exchanges nothing"
+                          : *c->codings.plain      ? c->codings.plain
+                                                   : "no encoding was counted";
+        if (c->refused) {
+            printf("refused: %s\n", c->refused);
+            grid_keep(refused, c, c->refused);
+        } else if (grid_idle(c)) {
+            printf("not encoded here: %s over %s: %s\n", c->wire->codec.spec, c->spec.text, why);
+            grid_keep(idle, c, why);
+        }
     }
     json_object_set_new(facts, "refused", refused);
+    json_object_set_new(facts, "not_encoded", idle);
 }
 
 gw_err gw_grid_verdict(const gw_grid *g) {

@@ -5,6 +5,7 @@
 
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_verify.h"
+#include "comm/lane_parts.h"
 #include "comm/timing.h"
 
 enum { GW_GRID_CELLS = GW_TIMED_MOST };
@@ -23,9 +24,11 @@ typedef struct gw_grid_cell {
     bool mpi; /* MPI's own blocking call, which has no algorithm and no schedule */
     gw_algo algo;
     gw_timed timed;
-    char *refused;  /* why it was last; NULL: it was not */
-    bool never;     /* refused whatever the size: it cannot carry the codec */
-    uint64_t wrong; /* elements of the present size: on this rank, then over all */
+    char *refused;      /* why it was last; NULL: it was not */
+    bool never;         /* refused whatever the size: it cannot carry the codec */
+    uint64_t wrong;     /* elements of the present size: on this rank, then over all */
+    gw_codings codings; /* of this rank */
+    uint64_t encoded;   /* floats in all sizes so far, over all ranks */
 } gw_grid_cell;
 
 typedef struct gw_grid {
@@ -77,8 +80,12 @@ void gw_grid_check(gw_grid *g, gw_grid_cell *c, size_t n);
 gw_err gw_grid_sizes(gw_grid *g, const gw_bench_run *run, bool (*skips)(const gw_grid_cell *c),
                      gw_err (*measure)(size_t n), gw_err (*report)(size_t bytes), bool *own);
 
-/** Rank 0, at the end: print which cells were refused and why, and keep it in `facts`; of `each`
- *  cells in a row that differ in other things the first. */
+/** The cell's codec, and where it encoded nothing, "(not encoded here)"; in `text` then. */
+enum { GW_GRID_LABEL = 160 };
+const char *gw_grid_codec(const gw_grid_cell *c, char text[GW_GRID_LABEL]);
+
+/** Rank 0, at the end: print which cells were refused, or encoded nothing, and why, and keep it in
+ *  `facts`; of `each` cells in a row that differ in other things the first. */
 void gw_grid_tell(const gw_grid *g, int each, json_t *facts);
 
 /** GW_ERR_INTERNAL: there were wrong elements. The runner asks it of a benchmark that has a grid,

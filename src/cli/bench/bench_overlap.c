@@ -345,7 +345,7 @@ static void overlap_keep_figures(json_t *row, const lap *l, const gw_stats *s) {
 
 static gw_err overlap_report_cell(size_t bytes, const gw_grid_cell *c, const lap *l) {
     gw_stats s[FIGURES];
-    char interval[32];
+    char interval[32], codec[GW_GRID_LABEL];
     for (int f = 0; f < FIGURES; f++)
         GW_TRY(gw_samples_stats(&l->samples[f], &s[f]));
     if (b.place->ranks == 1)
@@ -359,7 +359,7 @@ static gw_err overlap_report_cell(size_t bytes, const gw_grid_cell *c, const lap
     double bound_s = disturbed ? NAN : fmax(core_s, s[COMM].median);
     json_t *row = gw_bench_row(
         &table, b.results,
-        GW_TEXTS(c->spec.text, c->wire->codec.spec, mode_names[l->mode],
+        GW_TEXTS(c->spec.text, gw_grid_codec(c, codec), mode_names[l->mode],
                  isfinite(s[HIDDEN].ci_low) ? interval : NULL),
         GW_NUMBERS((double)bytes, s[COMM].median, s[COMP].median, s[BOTH].median, s[HIDDEN].median,
                    s[SAVED].median, s[INTERFERENCE].median, s[EXPOSED].median, transport_s, bound_s,

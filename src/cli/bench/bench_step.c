@@ -3,6 +3,7 @@
 #include "cli/bench/bench.h"
 
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/bench/step_rig.h"
 #include "cli/train/step_opts.h"
 #include "mpi/wait.h"
@@ -205,12 +206,17 @@ static void step_print_head(gw_bench_run *run) {
     for (int i = 0; i < b.n; i++)
         if (b.configs[i].rig.choice)
             printf("%s\n", b.configs[i].rig.choice->why);
+    for (int i = 0; i < b.n; i++)
+        gw_unmet_print(&b.configs[i].rig.session->unmet, NULL, stdout);
     gw_bench_head(&table);
 }
 
-/* As it was given; or what `auto` chose. */
-static const char *step_codec_of(const config *one) {
-    return one->rig.choice ? one->rig.session->mix.codec->spec : one->c.compress->text;
+/* As it was given; or what `auto` chose. With what became of it, in `text`. */
+static const char *step_codec_of(const config *one, char text[256]) {
+    const gw_session *s = one->rig.session;
+    gw_text_print(text, 256, "%s%s", one->rig.choice ? s->mix.codec->spec : one->c.compress->text,
+                  s->unmet.encodes ? "" : " (not encoded here)");
+    return text;
 }
 
 /* What the bounds are made of. */
@@ -239,21 +245,22 @@ static double step_report_one(config *one, double first_s, json_t *rows) {
     const gw_bound_run *bound = &one->bound;
     gw_stats s = gw_stats_of(one->rig.wall.x, one->rig.wall.n);
     double bound_s = bound->measured ? gw_bound_step(&bound->parts, bound->mode) : NAN, part[PARTS];
+    char codec[256];
     for (int p = 0; p < PARTS; p++)
         part[p] = gw_stats_median(one->part[p].x, one->part[p].n);
     json_t *row = gw_bench_row(
         &table, rows,
-        GW_TEXTS(one->c.comm->text, step_codec_of(one), one->rig.lazy ? "lazy" : "eager",
+        GW_TEXTS(one->c.comm->text, step_codec_of(one, codec), one->rig.lazy ? "lazy" : "eager",
                  one->rig.session->mix.algo->ops->head.name),
         GW_NUMBERS(s.median, s.p95, gw_stats_precision(&s), part[COMPUTATION], part[EXPOSED],
                    part[CODEC], part[OTHER], part[INFLIGHT], part[WIRE],
                    first_s > 0 ? first_s / s.median : 1, bound_s, s.median / bound_s,
-                   gw_residuals_any(&one->rig.session->residuals), s.n, s.min, s.ci_low,
-                   s.ci_high));
+                   gw_session_feeds_back(one->rig.session), s.n, s.min, s.ci_low, s.ci_high));
     if (choice)
         choice->measured_s = s.median;
-    gw_json_add(row, "bound:o forecast:o", gw_bound_run_json(bound),
-                choice ? gw_chooser_json(choice) : json_null());
+    gw_json_add(row, "bound:o forecast:o unmet:o", gw_bound_run_json(bound),
+                choice ? gw_chooser_json(choice) : json_null(),
+                gw_unmet_json(&one->rig.session->unmet));
     return s.median;
 }
 
@@ -283,7 +290,12 @@ static gw_err step_measure(gw_bench_run *run, bool *own) {
     GW_TRY(step_open_all(run, own));
     gw_err e = gw_rig_take_turns(&turns);
     *own = e != GW_OK; /* the others wait in an exchange */
-    return e == GW_OK ? step_check_losses() : e;
+    GW_TRY(e);
+    for (int i = 0; i < b.n; i++) {
+        gw_session *s = b.configs[i].rig.session;
+        GW_TRY(gw_session_find_unmet(s, (gw_unmet_ask){.ended = true}, run->place.comm));
+    }
+    return step_check_losses();
 }
 
 static void step_close_sessions(void) {

@@ -44,6 +44,13 @@ static void report_part(const char *name, double seconds) {
         printf(", %s %.3f ms", name, 1e3 * seconds);
 }
 
+static void report_unmet(json_t *item) {
+    const char *option, *value, *what, *why;
+    if (json_unpack(item, "{s:s, s:s, s:s, s:s}", "option", &option, "value", &value, "what", &what,
+                    "why", &why) == 0)
+        printf("note: --%s %s: %s: %s\n", option, value, what, why);
+}
+
 static void report_print(const gw_replay_facts *f, const json_t *run, double floor_s) {
     const gw_player *p = f->player;
     const json_t *summary = json_object_get(json_object_get(run, "results"), "summary");
@@ -61,6 +68,9 @@ static void report_print(const gw_replay_facts *f, const json_t *run, double flo
     printf("\n");
     if (*p->copied)
         printf("note: gradients are copied, not summed in place: %s\n", p->copied);
+    const json_t *unmet = json_object_get(json_object_get(run, "comm"), "unmet");
+    for (size_t i = 0; i < json_array_size(unmet); i++)
+        report_unmet(json_array_get(unmet, i));
     if (f->data_dependent)
         printf("note: the codec's bytes or time depend on the gradients, and these are normal "
                "numbers: give captured ones by --gradients FILE\n");

@@ -44,10 +44,11 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
            gw_dataset_features(&d->train), d->classes);
     printf("%zu parameters; ", s->parameters);
     tell_put_place(t, s->ranks);
-    printf("; %s over %s, %s%s; %s%s\n", is.strategy, is.algorithm,
+    printf("; %s over %s, %s%s%s; %s%s\n", is.strategy, is.algorithm,
            gw_chooser_chooses(t->choice) ? is.codec->spec : c->compress->text,
-           tell_feedback_text(&is), c->naive.on ? "" : "GEMM by ",
-           c->naive.on ? naive : gw_gemm_library());
+           is.unmet->encodes ? "" : " (not encoded here)", tell_feedback_text(&is),
+           c->naive.on ? "" : "GEMM by ", c->naive.on ? naive : gw_gemm_library());
+    gw_unmet_print(is.unmet, NULL, stdout);
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
     if (*s->products)
@@ -247,8 +248,8 @@ static void tell_say_accuracy(const gw_train_result *r) {
         printf("not evaluated (the signal left no time for it)");
     else
         printf("test accuracy %.4f", r->last.test_accuracy);
-    printf(" after %lld steps in %.1f s; replicas equal (crc32 %08x)\n", (long long)r->steps,
-           r->elapsed_s, r->last.replica_hash);
+    printf(" after %lld steps in %.1f s; %s (crc32 %08x)\n", (long long)r->steps, r->elapsed_s,
+           r->ranks == 1 ? "one replica" : "replicas equal", r->last.replica_hash);
 }
 
 static void tell_say_best(const gw_train_config *c, const gw_best *b) {
@@ -295,6 +296,7 @@ static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
     tell_say_link(&r->link_cost);
     tell_say_checkpoints(&r->checkpoints);
     tell_say_left_out(r);
+    gw_unmet_print(&r->unmet, &r->foretold, stdout);
     tell_say_accuracy(r);
     tell_say_best(t->config, &r->best);
     if (t->config->out)
@@ -316,6 +318,7 @@ static void tell_say_check(const gw_train_teller *t, const gw_train_result *r) {
     printf("a run could start: %zu parameters; ", r->parameters);
     tell_put_place(t, r->ranks);
     printf("; --comm %s --compress %s\n", c->comm->text, c->compress->text);
+    gw_unmet_print(&r->unmet, NULL, stdout);
 }
 
 void gw_train_tell_end(const gw_train_teller *t, const gw_train_result *r) {
