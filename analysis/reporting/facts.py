@@ -3,7 +3,7 @@ Run. Python's own library only."""
 
 import math
 
-from reporting.info import items, link_warned, look, number
+from reporting.info import LABELLED, items, link_warned, look, number, unmet
 from tool import plain
 
 WIDEST_OVERHEAD = 20  # percent of a step: an interval that says more of the machine than of probes
@@ -182,6 +182,12 @@ def checks(run):
     yield line
 
 
+def not_met(run):
+    """What stands at the run's name already is left out."""
+    yield from (f"not met: {option}: {what}: {why}" for what, option, why in unmet(run.info)
+                if what not in LABELLED)
+
+
 def sources(run):
     yield f"where from: core and memory: {run.time.split or 'absent'}"
     found = look(run.info, "sources")
@@ -192,5 +198,5 @@ def sources(run):
 
 def facts(run):
     for fact in (test_line, best_line, memory_line, products_line, straggler, bubble_line, saved, bound_line,
-                 ceilings, links, overhead, checks, sources):
+                 ceilings, links, overhead, checks, not_met, sources):
         yield from fact(run)

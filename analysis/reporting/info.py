@@ -49,9 +49,26 @@ def link_warned(info):
     return warned if isinstance(warned, bool) else number(info, "link.cost.cores_per_rank") > LINK_WARNS
 
 
+LABELLED = ("not encoded here", "nothing is compressed")  # of src/run/unmet.c: a label that claims it would lie
+
+
+def unmet(info):
+    """[(what, option, why)] of what the run was asked for and did not do; older versions do not tell."""
+    return [(text(one, "what"), f"--{text(one, 'option')} {text(one, 'value')}", text(one, "why"))
+            for one in items(info, "comm.unmet") if isinstance(one, dict)]
+
+
+def uncompressed(info):
+    """What follows a label that claims compression: LABELLED, in parentheses; "": the run did compress."""
+    if text(info, "comm.codec").endswith(f" ({LABELLED[0]})"):
+        return f" ({LABELLED[0]})"
+    return f" ({LABELLED[1]})" if LABELLED[1] in (what for what, *_ in unmet(info)) else ""
+
+
 def unlike(info):
     """[(name, words)] of what makes all figures of the run unlike those of others."""
-    found, factor = [], number(info, "paced.factor")
+    found = [(what, f"{option}: {why}") for what, option, why in unmet(info) if what in LABELLED]
+    factor = number(info, "paced.factor")
     if look(info, "paced") is not None:
         found.append(("paced", "computation is slept" + ("" if math.isnan(factor) else f", factor {factor:g}")))
     if look(info, "replay") is not None:

@@ -11,7 +11,7 @@ import pandas
 
 from reporting import claims, loose, shape, steps
 from reporting.batches import read_batches
-from reporting.info import exchanges_in_turn, link_warned, resumed, unlike
+from reporting.info import exchanges_in_turn, link_warned, resumed, uncompressed, unlike
 from reporting.model import IN_TURN, Cell, Results, Run
 from reporting.shape import Bad, printable
 
@@ -208,14 +208,22 @@ class Study:
         around = self.cells.get(self.study["baseline"]) \
             if self.study["design"] == "one-at-a-time" else None
         labels = make_labels(self.cells, factors, around)
-        cells = [Cell(name, labels[name], levels, [run for run in self.done if run.cell == name],
-                      name == self.study["baseline"]) for name, levels in self.cells.items()]
+        cells = [cell_of(name, labels[name], levels, [run for run in self.done if run.cell == name],
+                         name == self.study["baseline"]) for name, levels in self.cells.items()]
         empty = [cell for cell in cells if not cell.runs]
         cells = [cell for cell in cells if cell.runs]
         return Results(self.study["name"], printable(os.path.relpath(self.path, self.root)),
                        self.study, factors, cells,
                        next((cell for cell in cells if cell.baseline), None), self.left_out,
                        self.failed, self.diverged, self.missing(), empty)
+
+
+def cell_of(name, label, levels, members, baseline=False):
+    """A Cell; its label tells if the runs did not compress although they were to."""
+    not_so = [words for words in (uncompressed(run.info) for run in members) if words]
+    if 0 < len(not_so) < len(members):
+        not_so[0] = f"{not_so[0][:-1]} in {len(not_so)} of {len(members)} runs)"
+    return Cell(name, label + "".join(not_so[:1]), levels, members, baseline)
 
 
 def speaks(level):
@@ -264,7 +272,7 @@ def loose_results(folder, found, left_out):
     labels = make_labels({name: members[0].levels for name, members in of_cell.items()}, factors)
     if len(of_cell) == 1:
         labels = dict.fromkeys(of_cell, runs[0].info["comm"]["strategy"])
-    cells = [Cell(name, labels[name], members[0].levels, members)
+    cells = [cell_of(name, labels[name], members[0].levels, members)
              for name, members in of_cell.items()]
     name = printable(os.path.basename(os.path.abspath(folder))) or "runs"
     return Results(name, ".", None, factors, cells, None, left_out, [])

@@ -186,6 +186,8 @@ RUN = {
                 "compute": TEXT, "speed": NUMBER, "gradients": TEXT, "data_dependent": YES_NO},
     "comm": {"strategy": TEXT, "algorithm": TEXT, "codec": TEXT, "error_feedback": YES_NO,
              "warning": Maybe(TEXT),
+             "unmet?": [{"option": TEXT, "value": TEXT, "what": TEXT, "why": TEXT}],
+             "encoded?": [{"codec": TEXT, "floats": COUNT, "bytes": COUNT}],
              "layers": Maybe([{"layer": COUNT, "codec": TEXT, "samples": COUNT,
                                "relative_error": Maybe(NUMBER), "cosine": Maybe(NUMBER),
                                "bits_per_element": Maybe(NUMBER)}])},
