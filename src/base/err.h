@@ -15,7 +15,8 @@ typedef enum gw_err {
     GW_ERR_CORRUPT = -6,     /* wire bytes do not decode */
     GW_ERR_MPI = -7,         /* an MPI call failed */
     GW_ERR_DIVERGED = -8,    /* replicas differ, or the loss is no longer finite */
-    GW_ERR_INTERNAL = -9     /* a broken promise inside gradwire or a plugin */
+    GW_ERR_INTERNAL = -9,    /* a broken promise inside gradwire or a plugin */
+    GW_ERR_LOST = -10        /* the run's folder was removed, moved or taken (base/hold.h) */
 } gw_err;
 
 /** Set this thread's message (what, where, which value, what to do) and return `e`. It is one line

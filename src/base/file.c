@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include "base/hold.h"
 #include "base/mem.h"
 
 #include <dirent.h>
@@ -15,13 +16,16 @@
 
 struct gw_file {
     FILE *stream;
-    char *dir, *path, *temp; /* temp: the name before the commit */
-    int unnamed;             /* opened with O_TMPFILE: temp does not exist yet */
-    bool keep;               /* a part that a later run may resume */
+    int folder;                    /* open: names are in it, whatever its own is meanwhile */
+    char *path, *temp;             /* temp: before the commit */
+    const char *name, *named_temp; /* the same, without the folder */
+    int unnamed;                   /* opened with O_TMPFILE: temp does not exist yet */
+    bool keep;                     /* a part that a later run may resume */
 };
 
 static void file_free(gw_file *f) {
-    free(f->dir);
+    if (f->folder >= 0)
+        close(f->folder);
     free(f->path);
     free(f->temp);
     free(f);
@@ -29,7 +33,7 @@ static void file_free(gw_file *f) {
 
 static int file_open_unnamed(gw_file *f) {
 #ifdef O_TMPFILE
-    int fd = open(f->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+    int fd = openat(f->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
     f->unnamed = fd >= 0;
     return fd;
 #else
@@ -51,14 +55,19 @@ static gw_err file_new(gw_file **out, const char *dir, const char *name, bool pa
     char token[GW_FILE_TOKEN];
     GW_TRY(gw_file_token(token));
     GW_TRY(gw_alloc(&f, 1, sizeof *f));
-    f->dir = strdup(dir);
-    int bad = !f->dir || asprintf(&f->path, "%s/%s", dir, name) < 0 ||
+    f->folder = -1;
+    int bad = asprintf(&f->path, "%s/%s", dir, name) < 0 ||
               (part ? asprintf(&f->temp, "%s/%s.part", dir, name)
                     : asprintf(&f->temp, "%s/.%s.%s.tmp", dir, name, token)) < 0;
-    if (bad) {
+    gw_err e = bad ? gw_fail(GW_ERR_NOMEM, "out of memory") : gw_hold_open(dir, &f->folder);
+    if (e != GW_OK) {
+        if (e == GW_ERR_INPUT)
+            gw_fail(e, "cannot write %s: %s", f->path, strerror(errno));
         file_free(f);
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
+        return e;
     }
+    f->name = f->path + strlen(dir) + 1;
+    f->named_temp = f->temp + strlen(dir) + 1;
     *out = f;
     return GW_OK;
 }
@@ -68,7 +77,7 @@ gw_err gw_file_create(gw_file **out, const char *dir, const char *name) {
     GW_TRY(file_new(&f, dir, name, false));
     int fd = file_open_unnamed(f);
     if (fd < 0)
-        fd = open(f->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        fd = openat(f->folder, f->named_temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     f->stream = fd < 0 ? NULL : fdopen(fd, "w+");
     if (!f->stream) {
         gw_err e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->path, strerror(errno));
@@ -96,16 +105,6 @@ FILE *gw_file_stream(gw_file *f) {
     return f->stream;
 }
 
-/* The directory entry itself must reach the disk too, or a crash can lose the name. */
-static int file_sync_names(const char *dir) {
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    int rc = fsync(fd);
-    close(fd);
-    return rc;
-}
-
 gw_err gw_file_make_folder(const char *dir, bool *made) {
     char path[4096];
     size_t len = strlen(dir);
@@ -123,28 +122,23 @@ gw_err gw_file_make_folder(const char *dir, bool *made) {
     return GW_OK;
 }
 
-gw_err gw_file_sync_folder(const char *dir) {
-    return file_sync_names(dir) == 0
-               ? GW_OK
-               : gw_fail(GW_ERR_IO, "cannot write %s: %s", dir, strerror(errno));
-}
-
 static int file_name(gw_file *f) {
     int fd = fileno(f->stream);
     if (f->unnamed) {
         char self[64];
         snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-        if (linkat(AT_FDCWD, self, AT_FDCWD, f->temp, AT_SYMLINK_FOLLOW) != 0)
+        if (linkat(AT_FDCWD, self, f->folder, f->named_temp, AT_SYMLINK_FOLLOW) != 0)
             return -1;
         f->unnamed = 0;
     }
-    return rename(f->temp, f->path);
+    return renameat(f->folder, f->named_temp, f->folder, f->name);
 }
 
+/* The entry in the folder must reach the disk too, or a crash can lose the name. */
 gw_err gw_file_commit(gw_file *f) {
-    gw_err e = GW_OK;
-    if (fflush(f->stream) != 0 || ferror(f->stream) || fsync(fileno(f->stream)) != 0 ||
-        file_name(f) != 0 || file_sync_names(f->dir) != 0)
+    gw_err e = gw_hold_check(f->path);
+    if (e == GW_OK && (fflush(f->stream) != 0 || ferror(f->stream) ||
+                       fsync(fileno(f->stream)) != 0 || file_name(f) != 0 || fsync(f->folder) != 0))
         e = gw_fail(GW_ERR_IO, "cannot write %s: %s", f->path, strerror(errno));
     if (e != GW_OK) {
         gw_file_abandon(f);
@@ -160,7 +154,7 @@ void gw_file_abandon(gw_file *f) {
         return;
     fclose(f->stream);
     if (!f->unnamed && !f->keep)
-        unlink(f->temp);
+        unlinkat(f->folder, f->named_temp, 0);
     file_free(f);
 }
 
@@ -173,7 +167,7 @@ static gw_err file_part_begin(gw_file *f, int fd, int64_t bytes) {
         e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno));
     if (!f->stream)
         close(fd);
-    else if (fseeko(f->stream, 0, SEEK_END) != 0 || file_sync_names(f->dir) != 0)
+    else if (fseeko(f->stream, 0, SEEK_END) != 0 || fsync(f->folder) != 0)
         e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno));
     return e;
 }
@@ -188,7 +182,7 @@ static gw_err file_part_free(gw_file *f, gw_err e) {
 gw_err gw_file_create_part(gw_file **out, const char *dir, const char *name) {
     gw_file *f = NULL;
     GW_TRY(file_new(&f, dir, name, true));
-    int fd = open(f->temp, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    int fd = openat(f->folder, f->named_temp, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0)
         return file_part_free(
             f, gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->temp, strerror(errno)));
@@ -215,9 +209,9 @@ gw_err gw_file_sync(gw_file *f) {
 }
 
 /* Open a regular file of at least `bytes`; -1: it is not one. */
-static int file_open_from(const char *path, int64_t bytes, int mode) {
+static int file_open_from(const gw_file *f, const char *name, int64_t bytes, int mode) {
     struct stat st;
-    int fd = open(path, mode | O_NONBLOCK | O_CLOEXEC);
+    int fd = openat(f->folder, name, mode | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < bytes)) {
         close(fd);
         fd = -1;
@@ -228,11 +222,11 @@ static int file_open_from(const char *path, int64_t bytes, int mode) {
 
 /* The file to resume: the part, or else the whole file. */
 static gw_err file_open_kept(const gw_file *f, int64_t bytes, int mode, int *fd, bool *whole) {
-    *fd = file_open_from(f->temp, bytes, mode);
+    *fd = file_open_from(f, f->named_temp, bytes, mode);
     int why = errno;
     *whole = *fd < 0;
     if (*whole)
-        *fd = file_open_from(f->path, bytes, mode);
+        *fd = file_open_from(f, f->name, bytes, mode);
     if (*fd >= 0)
         return GW_OK;
     why = why == ENOENT ? errno : why;
@@ -257,8 +251,8 @@ gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int
     int fd = -1;
     bool whole = false;
     GW_TRY(file_new(&f, dir, name, true));
-    gw_err e = file_open_kept(f, bytes, O_RDWR, &fd, &whole);
-    if (e == GW_OK && whole && rename(f->path, f->temp) != 0) {
+    gw_err e = file_open_kept(f, bytes, O_RDWR | O_NOFOLLOW, &fd, &whole);
+    if (e == GW_OK && whole && renameat(f->folder, f->name, f->folder, f->named_temp) != 0) {
         e = gw_fail(GW_ERR_INPUT, "cannot rename %s: %s", f->path, strerror(errno));
         close(fd);
     }
@@ -311,18 +305,27 @@ bool gw_file_left_over(const char *entry, const char *name) {
     return digits > 0 && digits < GW_FILE_TOKEN && strcmp(token + digits, ".tmp") == 0;
 }
 
+gw_err gw_file_list(const char *dir, DIR **folder) {
+    int fd = -1;
+    GW_TRY(gw_hold_open(dir, &fd));
+    *folder = fdopendir(fd);
+    if (*folder)
+        return GW_OK;
+    close(fd);
+    return gw_fail(GW_ERR_NOMEM, "out of memory for the names in %s", dir);
+}
+
 gw_err gw_file_sweep(const char *dir, const char *const names[], size_t n) {
-    DIR *folder = opendir(dir);
-    if (!folder)
-        return gw_fail(GW_ERR_INPUT, "cannot read folder %s: %s", dir, strerror(errno));
-    gw_err e = GW_OK;
+    DIR *folder = NULL;
+    gw_err e = gw_file_list(dir, &folder);
     for (struct dirent *entry; e == GW_OK && (entry = readdir(folder)) != NULL;)
         for (size_t i = 0; i < n; i++)
             if (gw_file_left_over(entry->d_name, names[i]) &&
                 unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != ENOENT)
                 e = gw_fail(GW_ERR_INPUT, "cannot remove %s/%s: %s", dir, entry->d_name,
                             strerror(errno));
-    closedir(folder);
+    if (folder)
+        closedir(folder);
     return e;
 }
 

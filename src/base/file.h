@@ -1,12 +1,15 @@
 /** Files that appear whole or not at all: written without a name where the file system supports it
  *  (O_TMPFILE), else as DIR/.NAME.TOKEN.tmp; then fsync and rename. NAME itself is never a partial
  *  file. A killed process may leave the temporary file (with O_TMPFILE only between naming and
- *  renaming it); gw_file_sweep removes it. */
+ *  renaming it); gw_file_sweep removes it. The folder is opened when the file begins, and the file
+ *  stays in that one. In a folder that this process holds (base/hold.h) every commit checks that it
+ *  still has its name: GW_ERR_LOST. */
 #ifndef GW_BASE_FILE_H
 #define GW_BASE_FILE_H
 
 #include "base/err.h"
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -77,8 +80,9 @@ gw_err gw_file_token(char token[GW_FILE_TOKEN]);
 /** Make folder `dir` and its parents unless it exists; *made: this call made it. GW_ERR_INPUT. */
 gw_err gw_file_make_folder(const char *dir, bool *made);
 
-/** Sync the names in folder `dir` to disk. GW_ERR_IO. */
-gw_err gw_file_sync_folder(const char *dir);
+/** Open folder `dir` to read its names, and to remove and rename with dirfd(); closedir(). As
+ *  gw_hold_open has it. */
+gw_err gw_file_list(const char *dir, DIR **folder);
 
 /** Read all of PATH (at most `limit` bytes) into *data, with a zero byte after *len bytes;
  *  free(). */

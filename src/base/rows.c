@@ -1,6 +1,7 @@
 #include "base/rows.h"
 
 #include "base/file.h"
+#include "base/hold.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -213,6 +214,10 @@ gw_err gw_rows_sync(gw_rows *r) {
         if (r->files[i].file)
             GW_TRY(gw_file_sync(r->files[i].file));
     return GW_OK;
+}
+
+gw_err gw_rows_held(const gw_rows *r) {
+    return gw_hold_check(r->dir);
 }
 
 gw_err gw_rows_commit(gw_rows *r, const gw_table *t) {

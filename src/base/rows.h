@@ -44,6 +44,9 @@ gw_err gw_rows_mark(gw_rows *r, json_t **marks);
  *  write rows, but not while files are opened, committed or closed. */
 gw_err gw_rows_sync(gw_rows *r);
 
+/** GW_ERR_LOST: the folder is held no more (base/hold.h). */
+gw_err gw_rows_held(const gw_rows *r);
+
 /** The table is complete: rename its file and close it. */
 gw_err gw_rows_commit(gw_rows *r, const gw_table *t);
 

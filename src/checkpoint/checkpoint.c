@@ -300,8 +300,11 @@ static void checkpoint_warn(gw_checkpoint *c, const char *what, bool *since) {
                   what, gw_err_text());
 }
 
-/* The message is the last error's. Training goes on. */
-static void checkpoint_failed(gw_checkpoint *c) {
+/* The message is the last error's. Training goes on, except where it has lost its folder, or a
+ * rank meets the error alone. */
+static gw_err checkpoint_failed(gw_checkpoint *c, gw_err e) {
+    if (e == GW_ERR_LOST)
+        return e;
     checkpoint_warn(c, "no checkpoint", &c->failing);
     c->counts.failed++;
     c->phase = REST;
@@ -309,6 +312,7 @@ static void checkpoint_failed(gw_checkpoint *c) {
     if (c->rank == 0)
         gw_store_abandon(c->temp);
     c->temp[0] = '\0';
+    return gw_err_alone(e) ? e : GW_OK;
 }
 
 static gw_err checkpoint_begin(gw_checkpoint *c, gw_err ready) {
@@ -338,10 +342,8 @@ gw_err gw_checkpoint_write(gw_checkpoint *c, const gw_position *at, json_t *fact
     c->manifest.epoch = (int)at->epoch;
     c->manifest.batch = at->batch;
     gw_err e = gw_agree(c->s.comm, checkpoint_begin(c, ready));
-    if (e != GW_OK) {
-        checkpoint_failed(c);
-        return gw_err_alone(e) ? e : GW_OK;
-    }
+    if (e != GW_OK)
+        return checkpoint_failed(c, e);
     GW_TRY(gw_bcast(c->temp, (int)sizeof c->temp, MPI_CHAR, 0, c->s.comm));
     c->taken = at->step;
     c->phase = WRITING;
@@ -396,12 +398,12 @@ static gw_err checkpoint_gather(gw_checkpoint *c) {
 /* Rank 0's thread is done, and knows. */
 static gw_err checkpoint_conclude(gw_checkpoint *c) {
     gw_err e = checkpoint_wait_for_worker(&c->worker);
-    int complete = c->final[0] != '\0';
-    GW_TRY(gw_bcast(&complete, 1, MPI_INT, 0, c->s.comm));
-    if (!complete) {
-        checkpoint_failed(c);
-        return GW_OK;
-    }
+    int end[2] = {c->final[0] != '\0', e}; /* complete; why not */
+    GW_TRY(gw_bcast(end, 2, MPI_INT, 0, c->s.comm));
+    if (end[1] == GW_ERR_LOST)
+        return gw_agree(c->s.comm, e);
+    if (!end[0])
+        return checkpoint_failed(c, e);
     c->phase = REST;
     c->counts.written++;
     c->counts.step = c->state.at.step;
@@ -419,10 +421,8 @@ static gw_err checkpoint_advance(gw_checkpoint *c) {
     if (c->phase == COMMITTING)
         return checkpoint_conclude(c);
     gw_err e = gw_agree(c->s.comm, checkpoint_wait_for_worker(&c->worker));
-    if (e != GW_OK) {
-        checkpoint_failed(c);
-        return gw_err_alone(e) ? e : GW_OK;
-    }
+    if (e != GW_OK)
+        return checkpoint_failed(c, e);
     GW_TRY(checkpoint_gather(c));
     c->phase = COMMITTING;
     c->final[0] = '\0';

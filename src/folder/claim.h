@@ -4,7 +4,10 @@
  *
  *  The lock is flock's. It holds between containers, and between hosts if the network file system
  *  passes locks on to its server (NFS does, unless it is mounted with nolock or local_lock). A
- *  killed process loses the lock; its DIR/.lock does not stop the next run. */
+ *  killed process loses the lock; its DIR/.lock does not stop the next run.
+ *
+ *  The folder is held by its descriptor (base/hold.h): who removes it while a run is writing there,
+ *  and begins another of its name, meets nothing of that run, which ends at its next commit. */
 #ifndef GW_FOLDER_CLAIM_H
 #define GW_FOLDER_CLAIM_H
 

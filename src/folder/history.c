@@ -1,6 +1,7 @@
 #include "folder/history.h"
 
 #include "base/file.h"
+#include "base/hold.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,11 +16,6 @@ void gw_utc_now(char utc[GW_UTC]) {
     strftime(utc, GW_UTC, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &broken));
 }
 
-static gw_err history_path(const char *dir, char **path) {
-    return asprintf(path, "%s/" GW_HISTORY, dir) >= 0 ? GW_OK
-                                                      : gw_fail(GW_ERR_NOMEM, "out of memory");
-}
-
 /* A line that was cut off by a crash must not swallow ours. */
 static bool history_cut_off(int fd) {
     char last = '\n';
@@ -27,13 +23,16 @@ static bool history_cut_off(int fd) {
     return end > 0 && pread(fd, &last, 1, end - 1) == 1 && last != '\n';
 }
 
-static gw_err history_append(const char *path, const char *line) {
-    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+static gw_err history_append(const char *dir, const char *line) {
+    int folder;
+    GW_TRY(gw_hold_open(dir, &folder));
+    int fd = openat(folder, GW_HISTORY, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
     char *text = NULL;
     int len = fd < 0 ? -1 : asprintf(&text, "%s%s\n", history_cut_off(fd) ? "\n" : "", line);
     gw_err e = GW_OK;
     if (len < 0 || write(fd, text, (size_t)len) != len || fsync(fd) != 0)
-        e = gw_fail(GW_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+        e = gw_fail(GW_ERR_IO, "cannot write %s/" GW_HISTORY ": %s", dir, strerror(errno));
+    close(folder);
     if (fd >= 0)
         close(fd);
     free(text);
@@ -41,12 +40,10 @@ static gw_err history_append(const char *path, const char *line) {
 }
 
 gw_err gw_history_add(const char *dir, json_t *entry) {
-    char *path = NULL, *line = entry ? json_dumps(entry, JSON_COMPACT) : NULL;
-    gw_err e = line ? history_path(dir, &path) : gw_fail(GW_ERR_NOMEM, "out of memory");
-    GW_THEN(e, history_append(path, line));
+    char *line = entry ? json_dumps(entry, JSON_COMPACT) : NULL;
+    gw_err e = line ? history_append(dir, line) : gw_fail(GW_ERR_NOMEM, "out of memory");
     json_decref(entry);
     free(line);
-    free(path);
     return e;
 }
 
@@ -62,7 +59,8 @@ gw_err gw_history_read(const char *dir, json_t **all) {
     enum { LIMIT = 1 << 24 };
     char *path = NULL, *text = NULL;
     size_t len;
-    GW_TRY(history_path(dir, &path));
+    if (asprintf(&path, "%s/" GW_HISTORY, dir) < 0)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
     *all = json_array();
     gw_err e = access(path, F_OK) == 0 ? gw_file_read(path, LIMIT, &text, &len) : GW_OK;
     for (char *rest = text, *line; rest && (line = strsep(&rest, "\n")) != NULL;)

@@ -1,6 +1,7 @@
 #include "folder/runfolder.h"
 
 #include "base/file.h"
+#include "base/hold.h"
 #include "folder/history.h"
 #include "folder/store.h"
 
@@ -99,6 +100,7 @@ static gw_err folder_check_again(const char *dir) {
 }
 
 gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use) {
+    GW_TRY(gw_hold_check(dir)); /* what is read below is what is held */
     return use == GW_RUNFOLDER_NEW     ? folder_check_new(dir)
            : use == GW_RUNFOLDER_AGAIN ? folder_check_again(dir)
                                        : GW_OK;
@@ -106,14 +108,17 @@ gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use) {
 
 static gw_err folder_remove_all(const char *dir, const char *const names[], int n,
                                 const char *end) {
-    for (int i = 0; i < n; i++) {
-        char path[LONGEST];
-        snprintf(path, sizeof path, "%s/%s%s", dir, names[i], end);
-        if (unlink(path) != 0 && errno != ENOENT)
-            return gw_fail(GW_ERR_INPUT, "--out %s: cannot remove %s%s: %s", dir, names[i], end,
-                           strerror(errno));
+    int folder;
+    GW_TRY(gw_hold_open(dir, &folder));
+    gw_err e = GW_OK;
+    for (int i = 0; e == GW_OK && i < n; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s%s", names[i], end);
+        if (unlinkat(folder, name, 0) != 0 && errno != ENOENT)
+            e = gw_fail(GW_ERR_INPUT, "--out %s: cannot remove %s: %s", dir, name, strerror(errno));
     }
-    return GW_OK;
+    close(folder);
+    return e;
 }
 
 gw_err gw_runfolder_reopen(const char *dir, bool concludes) {

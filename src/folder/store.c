@@ -1,6 +1,7 @@
 #include "folder/store.h"
 
 #include "base/file.h"
+#include "base/hold.h"
 #include "base/io.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -16,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define PREFIX "step-"
 #define ASIDE  ".old" /* behind the name of one that is being replaced */
@@ -67,64 +67,28 @@ static void store_parent(const char *path, char out[GW_STORE_PATH]) {
 
 /* ---- removing ---- */
 
-/* Removes what is in an open folder, *removed entries. */
-static int store_empty(DIR *folder, int *removed) {
-    struct dirent *entry;
-    *removed = 0;
-    rewinddir(folder);
-    while ((entry = readdir(folder)) != NULL) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        if (unlinkat(dirfd(folder), entry->d_name, 0) == 0)
-            ++*removed;
-        else if (errno != ENOENT)
-            return -1;
-    }
-    return 0;
-}
-
-/* Removes a checkpoint's folder, complete or not; nothing by that name is fine. The manifest goes
- * first: without it nobody takes the rest for a checkpoint. Of a link what it leads to stays: it is
- * not the run's. */
-static gw_err store_remove_folder(const char *path) {
-    struct stat st;
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
-        return unlink(path) == 0
-                   ? GW_OK
-                   : gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
-    DIR *folder = opendir(path);
-    if (!folder && errno == ENOENT)
-        return GW_OK;
-    int removed = 1, bad = !folder;
-    if (!bad && unlinkat(dirfd(folder), GW_STORE_MANIFEST, 0) != 0)
-        bad = errno != ENOENT;
-    while (!bad && removed) /* readdir may pass over some while others are removed */
-        bad = store_empty(folder, &removed) != 0;
-    if (!bad)
-        bad = rmdir(path) != 0;
-    gw_err e = bad ? gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno)) : GW_OK;
-    if (folder)
-        closedir(folder);
-    return e;
+/* A checkpoint's folder, complete or not. Without its manifest nobody takes the rest for one. */
+static gw_err store_remove_folder(const char *ckpt_dir, const char *name) {
+    return gw_hold_remove(ckpt_dir, name, GW_STORE_MANIFEST);
 }
 
 /* Removes a complete checkpoint: it is hidden first, so that no half of one is ever seen. */
 static gw_err store_discard(const char *ckpt_dir, const char *name) {
-    char path[GW_STORE_PATH], hidden[GW_STORE_PATH], temporary[GW_STORE_NAME];
+    char temporary[GW_STORE_NAME];
+    int why;
     GW_TRY(store_temporary_name(name, temporary));
-    GW_TRY(gw_store_path(path, ckpt_dir, name));
-    GW_TRY(gw_store_path(hidden, ckpt_dir, temporary));
-    if (rename(path, hidden) != 0)
-        return errno == ENOENT ? GW_OK
-                               : gw_fail(GW_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
-    gw_err e = gw_file_sync_folder(ckpt_dir);
-    GW_TRY(store_remove_folder(hidden));
+    gw_err e = gw_hold_rename(ckpt_dir, name, temporary, &why);
+    if (why != 0)
+        return why == ENOENT ? GW_OK : e;
+    GW_TRY(store_remove_folder(ckpt_dir, temporary));
     return e;
 }
 
 void gw_store_abandon(const char *temp) {
+    char ckpt_dir[GW_STORE_PATH];
+    store_parent(temp, ckpt_dir);
     if (*temp)
-        store_remove_folder(temp);
+        store_remove_folder(ckpt_dir, strrchr(temp, '/') + 1);
 }
 
 /* Whether `entry` is .step-DIGITS.TOKEN.tmp. */
@@ -146,10 +110,10 @@ static bool store_left_over(const char *entry) {
 static gw_err store_each(const char *ckpt_dir, bool (*is)(const char *name),
                          gw_err (*one)(void *ctx, const char *ckpt_dir, const char *name),
                          void *ctx) {
-    DIR *folder = opendir(ckpt_dir);
-    gw_err e = folder || errno == ENOENT
-                   ? GW_OK
-                   : gw_fail(GW_ERR_INPUT, "cannot read folder %s: %s", ckpt_dir, strerror(errno));
+    DIR *folder = NULL;
+    gw_err e = gw_file_list(ckpt_dir, &folder);
+    if (e == GW_ERR_INPUT && errno == ENOENT)
+        return GW_OK;
     for (struct dirent *entry; e == GW_OK && folder && (entry = readdir(folder)) != NULL;)
         if (is(entry->d_name))
             e = one(ctx, ckpt_dir, entry->d_name);
@@ -159,10 +123,9 @@ static gw_err store_each(const char *ckpt_dir, bool (*is)(const char *name),
 }
 
 static gw_err store_sweep_away(void *none, const char *ckpt_dir, const char *name) {
-    char path[GW_STORE_PATH];
     (void)none;
-    GW_TRY(gw_store_path(path, ckpt_dir, name));
-    return store_remove_folder(path) == GW_OK ? GW_OK : gw_fail(GW_ERR_INPUT, "%s", gw_err_text());
+    gw_err e = store_remove_folder(ckpt_dir, name);
+    return e == GW_ERR_IO ? gw_fail(GW_ERR_INPUT, "%s", gw_err_text()) : e;
 }
 
 gw_err gw_store_sweep(const char *ckpt_dir) {
@@ -289,14 +252,15 @@ bool gw_store_any(const char *ckpt_dir) {
 }
 
 gw_err gw_store_clear(const char *ckpt_dir) {
+    char parent[GW_STORE_PATH];
     listing l;
     GW_TRY(gw_store_sweep(ckpt_dir));
     gw_err e = store_list(&l, ckpt_dir);
     for (size_t i = 0; e == GW_OK && i < l.n; i++)
         e = store_discard(ckpt_dir, l.all[i].name);
     free(l.all);
-    if (e == GW_OK && rmdir(ckpt_dir) != 0 && errno != ENOENT && errno != ENOTEMPTY)
-        e = gw_fail(GW_ERR_IO, "cannot remove %s: %s", ckpt_dir, strerror(errno));
+    store_parent(ckpt_dir, parent);
+    GW_THEN(e, gw_hold_remove(parent, strrchr(ckpt_dir, '/') + 1, NULL));
     return e;
 }
 
@@ -349,24 +313,14 @@ gw_err gw_store_newest(const char *ckpt_dir, gw_store_manifest *m, char path[GW_
 
 /* ---- writing ---- */
 
-static gw_err store_make_folder(const char *path) {
-    return mkdir(path, 0777) == 0
-               ? GW_OK
-               : gw_fail(GW_ERR_IO, "cannot make folder %s: %s", path, strerror(errno));
-}
-
 gw_err gw_store_begin(const char *ckpt_dir, int64_t step, char temp[GW_STORE_PATH]) {
     char name[GW_STORE_NAME], temporary[GW_STORE_NAME], parent[GW_STORE_PATH];
-    struct stat st;
     store_step_name(step, name);
+    store_parent(ckpt_dir, parent);
     GW_TRY(store_temporary_name(name, temporary));
     GW_TRY(gw_store_path(temp, ckpt_dir, temporary));
-    if (stat(ckpt_dir, &st) != 0 && errno == ENOENT) {
-        GW_TRY(store_make_folder(ckpt_dir));
-        store_parent(ckpt_dir, parent);
-        GW_TRY(gw_file_sync_folder(parent));
-    }
-    return store_make_folder(temp);
+    GW_TRY(gw_hold_make(parent, strrchr(ckpt_dir, '/') + 1));
+    return gw_hold_make(ckpt_dir, temporary);
 }
 
 static gw_err store_write_manifest(const char *temp, const gw_store_manifest *m) {
@@ -389,35 +343,34 @@ static gw_err store_write_manifest(const char *temp, const gw_store_manifest *m)
 /* Makes way at `name`. A complete checkpoint is set aside under a name by which it is still found;
  * a damaged one has nothing to lose. */
 static gw_err store_make_way(const char *ckpt_dir, const char *name, const char *path) {
-    char aside[GW_STORE_PATH], old[GW_STORE_NAME];
+    char old[GW_STORE_NAME];
     struct stat st;
+    int why;
     gw_store_manifest m;
     if (lstat(path, &st) != 0)
         return GW_OK;
     gw_err e = gw_store_open(path, &m);
     if (e == GW_ERR_INPUT)
-        return store_remove_folder(path);
+        return store_remove_folder(ckpt_dir, name);
     GW_TRY(e);
     gw_store_manifest_free(&m);
     snprintf(old, sizeof old, "%.40s" ASIDE, name);
-    GW_TRY(gw_store_path(aside, ckpt_dir, old));
     GW_TRY(store_discard(ckpt_dir, old)); /* what is at `path` replaced it long ago */
-    if (rename(path, aside) != 0)
-        return gw_fail(GW_ERR_IO, "cannot rename %s: %s", path, strerror(errno));
-    return GW_OK;
+    return gw_hold_rename(ckpt_dir, name, old, &why);
 }
 
 /* The folder gets its name. */
 static gw_err store_place(const char *temp, const char *ckpt_dir, int64_t step,
                           char final[GW_STORE_PATH]) {
     char name[GW_STORE_NAME], path[GW_STORE_PATH];
+    int why;
     store_step_name(step, name);
     GW_TRY(gw_store_path(path, ckpt_dir, name));
     GW_TRY(store_make_way(ckpt_dir, name, path));
-    if (rename(temp, path) != 0)
-        return gw_fail(GW_ERR_IO, "cannot rename %s to %s: %s", temp, path, strerror(errno));
-    gw_text_copy(final, GW_STORE_PATH, path);
-    return gw_file_sync_folder(ckpt_dir);
+    gw_err e = gw_hold_rename(ckpt_dir, strrchr(temp, '/') + 1, name, &why);
+    if (why == 0)
+        gw_text_copy(final, GW_STORE_PATH, path);
+    return e;
 }
 
 static gw_err store_next_serial(const char *ckpt_dir, int64_t *serial) {

@@ -239,7 +239,8 @@ static gw_err record_write_steps(gw_record *r, const gw_batch_row *all, const in
         r->summed[s.step > GW_RECORD_WARMUP]++;
         record_end_step(r, &s);
     }
-    return gw_table_write(&r->table.table, r->to, NULL, 0);
+    GW_TRY(gw_table_write(&r->table.table, r->to, NULL, 0));
+    return r->files ? gw_rows_held(r->files) : GW_OK;
 }
 
 /* Rank 0 makes room for what the ranks hold; others: count and at stay NULL. */

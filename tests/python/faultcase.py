@@ -82,11 +82,11 @@ def await_true(what, timeout=gwrun.HANG_S, pause=0.002):
 
 
 class Started:
-    """`gradwire train WORDS` on `ranks` ranks (1: without a launcher), running in the background. A
+    """`gradwire PROGRAM WORDS` on `ranks` ranks (1: without a launcher), running in the background. A
     context manager: it leaves no process behind."""
 
-    def __init__(self, ranks, *words, log, **more):
-        command = gwrun.command(ranks, "train", *words)
+    def __init__(self, ranks, *words, log, program="train", **more):
+        command = gwrun.command(ranks, program, *words)
         if ranks == 1:
             command = command[command.index(gwrun.GRADWIRE):]
         self.n = ranks

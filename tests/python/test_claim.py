@@ -3,6 +3,7 @@ killed run leaves the folder free."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -27,7 +28,7 @@ def pid_namespace():
     return None
 
 
-class Claim(unittest.TestCase):
+class Folder(unittest.TestCase):
     def setUp(self):
         top = tempfile.TemporaryDirectory()
         self.addCleanup(top.cleanup)
@@ -60,6 +61,8 @@ class Claim(unittest.TestCase):
         self.assertEqual(last, run["results"]["replica_hash"])
         self.assertNotIn(".lock", os.listdir(self.out))
 
+
+class Claim(Folder):
     def test_second_is_refused(self):
         """On any number of ranks, in every mode, even before the first has written a checkpoint or a
         row."""
@@ -108,6 +111,25 @@ class Claim(unittest.TestCase):
         self.refused("--data", os.path.join(self.top, "no-data"))
         self.assertEqual(os.listdir(self.out), [])
 
+    def test_link_in_the_place_of_checkpoints(self):
+        """What it leads to is another's: no start replaces, resumes or empties it."""
+        gwrun.train(1, os.path.join(self.top, "other"), *TINY, *KEPT)
+        there = os.path.join(self.top, "other", "model.ckpt.d")
+        before = sorted(os.listdir(there))
+        for words in ((), ("--overwrite",), ("--resume", "auto")):
+            gwrun.train(1, self.out, *TINY, *KEPT, "--overwrite")
+            shutil.rmtree(os.path.join(self.out, "model.ckpt.d"))
+            os.symlink(there, os.path.join(self.out, "model.ckpt.d"))
+            said = self.refused(*words, *KEPT)
+            self.assertIn(f"--out {self.out}: model.ckpt.d is a symbolic link", said)
+            self.assertEqual(sorted(os.listdir(there)), before)
+            os.unlink(os.path.join(self.out, "model.ckpt.d"))
+        link = os.path.join(self.top, "link")
+        os.symlink(os.path.join(self.top, "other"), link)
+        gwrun.train(1, link, *TINY, *KEPT, "--overwrite", "--seed", 3)
+        self.out = os.path.join(self.top, "other")
+        self.check_whole(3)
+
     def test_lock_that_cannot_be(self):
         os.makedirs(os.path.join(self.out, ".lock"))
         self.assertIn(f"cannot lock {self.out}/.lock: Is a directory", self.refused())
@@ -128,6 +150,76 @@ class Claim(unittest.TestCase):
                     os.kill(pid, signal.SIGTERM)
                 run.wait(timeout=gwrun.HANG_S)
         self.check_whole(3)
+
+
+PROFILE = os.path.join(gwrun.SOURCE, "profiles", "resnet18.json")
+
+
+class Lost(Folder):
+    """A folder that is taken from under a run: it ends by itself with one line, and whoever is there
+    now has every file as it was."""
+
+    SAID = {"removed": "was removed while this run was writing there: its results are lost",
+            "moved": "was moved while this run was writing there: what it had written is in {}.old",
+            "taken": ".lock was removed while this run was writing there, and another may have begun: "
+                     "this one ends, its results are lost"}
+
+    def take(self, way):
+        if way == "removed":
+            shutil.rmtree(self.out)
+        elif way == "moved":
+            os.rename(self.out, self.out + ".old")
+        else:
+            os.unlink(os.path.join(self.out, ".lock"))
+
+    def files(self):
+        """{path below the folder: its bytes}."""
+        found = {}
+        for folder, _, names in os.walk(self.out):
+            for name in names:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as file:
+                    found[path] = file.read()
+        return found
+
+    def check_lost(self, way, run, *more, ends=False):
+        """The run sleeps while it happens, and goes on when another has come and gone."""
+        pids = list(run.ranks().values())
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        self.take(way)
+        gwrun.train(2, self.out, *TINY, "--seed", 5, *more, *(["--overwrite"] if way == "taken" else []))
+        before = self.files()
+        if ends:
+            os.kill(pids[0], signal.SIGTERM)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        self.assertEqual(run.status(), 1, run.text())
+        self.assertEqual(run.text().count("gradwire: "), 1, run.text())
+        self.assertIn(f"gradwire: --out {self.out}: ", run.text())
+        self.assertIn(self.SAID[way].format(self.out), run.text())
+        self.assertEqual(self.files(), before)
+        self.check_whole(5)
+
+    def test_training(self):
+        """Whatever it has to write next: rows, a checkpoint, or all of its end."""
+        endings = [("--trace", "--collectives"), ("--paired", "--comm", "iallreduce"), KEPT, ()]
+        for way in self.SAID:
+            for number, words in enumerate(endings):
+                with self.subTest(way=way, words=words):
+                    self.out = os.path.join(self.top, way, str(number))
+                    with self.start(*ENDLESS, *words, ranks=2) as run:
+                        self.check_lost(way, run, *(words if words is KEPT else ()), ends=number < 2)
+
+    def test_library(self):
+        for way in self.SAID:
+            with self.subTest(way=way):
+                self.out = os.path.join(self.top, "of-library", way)
+                lock = os.path.join(self.out, ".lock")
+                with faultcase.Started(2, PROFILE, "--out", self.out, "--steps", 3000, "--speed", 20,
+                                       log=os.path.join(self.top, "log"), program="replay") as run:
+                    faultcase.await_true(lambda: os.path.exists(lock) and os.path.getsize(lock))
+                    self.check_lost(way, run)
 
 
 class Conclusion(unittest.TestCase):

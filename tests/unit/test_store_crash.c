@@ -49,12 +49,12 @@ static bool strikes(bool removes) {
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-int mkdir(const char *path, mode_t mode) {
-    return strikes(false) ? -1 : REAL(mkdir)(path, mode);
+int mkdirat(int fd, const char *path, mode_t mode) {
+    return strikes(false) ? -1 : REAL(mkdirat)(fd, path, mode);
 }
 
-int rename(const char *from, const char *to) {
-    return strikes(false) ? -1 : REAL(rename)(from, to);
+int renameat(int from_dir, const char *from, int to_dir, const char *to) {
+    return strikes(false) ? -1 : REAL(renameat)(from_dir, from, to_dir, to);
 }
 
 int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags) {
@@ -65,25 +65,17 @@ int fsync(int fd) {
     return strikes(false) ? -1 : REAL(fsync)(fd);
 }
 
-int unlink(const char *path) {
-    return strikes(true) ? -1 : REAL(unlink)(path);
-}
-
 int unlinkat(int fd, const char *path, int flags) {
     return strikes(true) ? -1 : REAL(unlinkat)(fd, path, flags);
 }
 
-int rmdir(const char *path) {
-    return strikes(true) ? -1 : REAL(rmdir)(path);
-}
-
-int open(const char *path, int flags, ...) {
+int openat(int fd, const char *path, int flags, ...) {
     va_list ap;
     va_start(ap, flags);
     bool makes = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;
     int mode = makes ? va_arg(ap, int) : 0;
     va_end(ap);
-    return makes && strikes(false) ? -1 : REAL(open)(path, flags, mode);
+    return makes && strikes(false) ? -1 : REAL(openat)(fd, path, flags, mode);
 }
 
 /* ---- what must hold whatever happened ---- */

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "folder/claim.h"
 #include "machine/host.h"
 
 #include <math.h>
@@ -77,7 +78,7 @@ static void report_print(const gw_replay_facts *f, const json_t *run, double flo
     printf("run folder: %s\n", f->out);
 }
 
-gw_err gw_replay_report(const gw_replay_facts *f, bool tells) {
+static gw_err report_write(const gw_replay_facts *f, bool tells) {
     char *text, path[4096];
     size_t len;
     snprintf(path, sizeof path, "%s/run.json", f->out);
@@ -96,5 +97,14 @@ gw_err gw_replay_report(const gw_replay_facts *f, bool tells) {
     if (e == GW_OK)
         return gw_json_commit(file, run, JSON_INDENT(2) | JSON_REAL_PRECISION(9), "run.json");
     json_decref(run);
+    return e;
+}
+
+/* The run is closed, and its folder free: it is claimed for this, too. */
+gw_err gw_replay_report(const gw_replay_facts *f, bool tells) {
+    gw_claim *claim;
+    GW_TRY(gw_claim_take(&claim, f->out));
+    gw_err e = report_write(f, tells);
+    gw_claim_release(claim);
     return e;
 }
