@@ -79,12 +79,32 @@ def take_lock(path, shared=False):
     return fd
 
 
+class Lost(Exception):
+    """The study's folder is no longer what was locked: another study may be there by now."""
+
+
 class Journal:
-    """One results folder. Only the holder of its lock writes."""
+    """One results folder. Only the holder of its lock writes, and looks before it does: who removes
+    the folder meanwhile, and begins another study there, meets nothing of this one."""
 
     def __init__(self, out):
         self.out = out
         self.share = None
+        self.own = None  # the lock's descriptor
+
+    def check(self):
+        """Raises Lost."""
+        if self.own is None or is_current(self.own, os.path.join(self.out, LOCK)):
+            return
+        now_at = os.readlink(f"/proc/self/fd/{self.own}")
+        what = ("was removed while its runs were made: their results are lost"
+                if now_at.endswith(" (deleted)") else
+                f"was moved while its runs were made: what there is of them is in {os.path.dirname(now_at)}")
+        raise Lost(f"{self.out}: this folder, or its {LOCK}, {what}")
+
+    def write(self, path, content):
+        self.check()
+        write_json(path, content)
 
     @contextlib.contextmanager
     def locked(self, share=None):
@@ -94,9 +114,11 @@ class Journal:
         locks = []
         try:
             made = self.lock(locks)
+            self.own = locks[0]
             try:
                 yield self
             finally:
+                self.own = None
                 if made:
                     self.unmake(locks[0])
         finally:
@@ -172,7 +194,7 @@ class Journal:
     def create(self, study, planned, facts):
         """Writes study.json: the spec, the runs in their planned order, and `facts`."""
         spec = {"file": os.path.abspath(study.path), "sha256": study.sha256, "text": study.text}
-        write_json(os.path.join(self.out, STUDY), {
+        self.write(os.path.join(self.out, STUDY), {
             "schema": SCHEMA, "name": study.name, "spec": spec,
             "claim": study.claim, "source": study.source, "short": study.short,
             "design": study.design, "factors": study.factors, "baseline": study.baseline,
@@ -243,11 +265,12 @@ class Journal:
         return (planned.cell.ranks > 1 and isinstance(machine, dict) and machine.get("ranks") == 1)
 
     def save(self, planned, record):
-        write_json(os.path.join(self.folder(planned), RUN), record)
+        self.write(os.path.join(self.folder(planned), RUN), record)
 
     def begin(self, planned, record):
         """Prepares the folder for a new attempt: removes results of an earlier one."""
         folder = self.folder(planned)
+        self.check()
         os.makedirs(folder, exist_ok=True)
         for name in ("run.json", LOG):
             with contextlib.suppress(FileNotFoundError):

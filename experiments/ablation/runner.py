@@ -94,6 +94,7 @@ class Runner:
         if self.progress.seconds or self.journal.share is not None:
             return
         for planned in probe.cells([planned for _, planned in self.queue], self.study.cells):
+            self.journal.check()
             passing(f"probing {planned.cell.id}")
             guess = probe.seconds(planned, self.journal.out, self.launcher, self.probe)
             if guess is not None:
@@ -175,6 +176,7 @@ class Runner:
         """Records a run that has ended; one that was done just before it was ended is done."""
         self.live.remove(live)
         processes.sweep([other.process for other in self.live])
+        self.journal.check()
         text = launch.read_log(self.journal.folder(live.planned))
         status = live.process.returncode
         alone = self.journal.alone(live.planned)

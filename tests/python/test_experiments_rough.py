@@ -174,6 +174,33 @@ class Ground(Study):
         self.assertEqual(self.starts()[-1], self.planned()[0])
         self.assertEqual(len(self.starts()), 4)
 
+    def test_study_that_is_replaced(self):
+        """The folder is removed or moved under a runner, and another does the study there: not a byte of it
+        changes when the first goes on, and that one says what happened."""
+        self.write(TWO + "ranks: 2\n")
+        self.addCleanup(os.environ.pop, "FAKE")
+        for remove, said in ((shutil.rmtree, "was removed while"),
+                             (lambda out: os.rename(out, out + ".old"), f"is in {self.out}.old\n")):
+            os.environ["FAKE"] = "hang"
+            runner = self.spawn()
+            remove(self.out)
+            os.environ["FAKE"] = ""
+            self.assertEqual(self.call().returncode, 0)
+            before = self.contents()
+            for pid in self.children(runner.pid):
+                os.kill(pid, 9)
+            text = runner.communicate(timeout=300)
+            self.assertEqual(runner.returncode, 1, text)
+            self.assertEqual(len(text[1].splitlines()), 1, text[1])
+            self.assertIn(said, text[1])
+            self.assertEqual(self.contents(), before)
+            self.assertEqual(self.states_of_all(), ["done", "done"])
+            shutil.rmtree(self.out)
+
+    def contents(self):
+        return {os.path.join(folder, name): read(os.path.join(folder, name))
+                for folder, _, names in os.walk(self.out) for name in names if not name.endswith(".gw")}
+
     def children(self, pid):
         return [int(word) for word in read(f"/proc/{pid}/task/{pid}/children").split()]
 

@@ -265,6 +265,19 @@ class Supervise(unittest.TestCase):
         self.assertIsNone(run["resumed"])
         self.assertTrue(run["options"]["overwrite"])
 
+    def test_folder_that_is_replaced(self):
+        """Another run may be there by now: nothing is written there, and nothing started."""
+        for remove in (f"rm -r '{self.out}'", f"mv '{self.out}' '{self.out}.old'"):
+            script = f"{remove}; mkdir '{self.out}'; : > '{self.out}/another'; exit 1"
+            done = subprocess.run(
+                supervise("--backoff", 0, "--", "sh", "-c", script, "gradwire", "--out", self.out, *KEPT),
+                capture_output=True, text=True, timeout=gwrun.HANG_S, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn(f"{self.out} was removed or moved: no restart", done.stderr)
+            self.assertEqual(os.listdir(self.out), ["another"])
+            shutil.rmtree(self.out)
+
     def test_refused(self):
         kept = ["--out", self.out, "--checkpoint-every", 5]
         for words, said in (
