@@ -16,9 +16,20 @@ class BadInput(Exception):
     status = 2  # exit status
 
 
+def check_names(words):
+    """BadInput if one has a control character: it would be a command to a terminal, or in a script that
+    it gets into."""
+    for word in words:
+        shown = "".join(ascii(c)[1:-1] if CONTROL.match(c) and c < "\ud800" else c for c in word)
+        if shown != word:
+            raise BadInput(f"'{shown}' contains a control character: choose a name without")
+
+
 class Parser(argparse.ArgumentParser):
     """The command line of a tool whose __doc__ begins with "gradwire NAME: what it does". Its help has
     the form of gradwire's own commands; a mistake of the user's raises BadInput."""
+
+    takes_command = False  # whose words are any; the others have to be checked by check_names()
 
     def __init__(self, doc="", **more):
         self.title, _, notes = doc.partition("\n")
@@ -29,6 +40,10 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self):
         return (self.title and f"{self.title}\n\n") + super().format_help()
+
+    def parse_known_args(self, args=None, namespace=None):  # all others end in this
+        check_names([] if self.takes_command else sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
 
     def error(self, message):
         raise BadInput(f"{message} (--help tells more)")

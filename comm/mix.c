@@ -47,6 +47,9 @@ static gw_err mix_layer(gw_mix *mix, const gw_spec *rule, long layer) {
 /* A misspelt key is taken for a name: so the line names all that it could be. */
 static gw_err mix_pattern(gw_mix *mix, const gw_spec *rule) {
     char why[512];
+    for (int i = 1; i < mix->n; i++)
+        if (mix->pattern[i] && strcmp(mix->pattern[i], rule->key) == 0)
+            return gw_fail(GW_ERR_USAGE, "compress: two rules for %s", rule->key);
     mix->pattern[mix->n] = rule->key;
     gw_err e = mix_add(mix, rule->parts, -1);
     if (e != GW_ERR_USAGE)

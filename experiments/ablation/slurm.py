@@ -7,6 +7,7 @@ import shlex
 
 from ablation.launch import threads_of
 from processes import GRACE_S
+from tool import check_names
 
 MOST_TASKS = 1000  # Slurm's MaxArraySize is 1001 unless the site says otherwise
 START_S = 60  # for starting and recording a run
@@ -51,7 +52,10 @@ def shape(cells):
 
 def render(study, left, total, words, file, out, limit):
     """The script for the runs `left`, [(index in the planned order, Planned)], of `total`; `words`:
-    the command of a task."""
+    the command of a task. No comment ends before its line does: check_names() sees to that."""
+    check_names([*words, file, out])
+    file = os.path.join(".", file) if file.startswith("-") else file
+    out = out.replace("%", "%%")  # Slurm has patterns in the name of a log
     chunk = -(-total // MOST_TASKS)
     name = re.sub(r"[^\w.+-]", "_", study.name)
     tasks, threads = shape([planned.cell for _, planned in left])

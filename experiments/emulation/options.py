@@ -4,7 +4,7 @@ import argparse
 import re
 
 from emulation.quantity import offload_of, quantity, rates_of
-from tool import BadInput, Parser
+from tool import BadInput, Parser, check_names
 
 
 def slow_host(text):
@@ -29,10 +29,12 @@ MTU = quantity({"": 1}, 1000, 9000, "1000 to 9000 bytes")
 
 def parse(description):
     parser = Parser(description)
+    parser.takes_command = True
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(name, help_text):
         sub = verbs.add_parser(name, help=help_text)
+        sub.takes_command = True
         sub.add_argument("--name", type=name_of, default="default",
                          help="which testbed, if several are up [default]")
         return sub
@@ -66,6 +68,7 @@ def parse(description):
     verb("check", "measure how exact the links are, and what they cost (status 1: not exact)")
     verb("down", "end the processes on the hosts and remove everything")
     options = parser.parse_args()
+    check_names([getattr(options, "mpiexec", None) or ""])
     if options.verb in ("run", "exec"):
         options.command = options.command[options.command[:1] == ["--"]:]
         if not options.command:

@@ -308,6 +308,7 @@ static gw_err tensor_check(const gradwire *g, const char *name, int group, size_
         return tensor_refuse(name, "a tensor needs a name");
     if (!gw_text_utf8(name))
         return tensor_refuse("(its name)", "is not UTF-8");
+    GW_TRY(gw_text_name("gradwire_tensor", "", name));
     if (n == 0 || n > INT_MAX)
         return tensor_refuse(name, "its size must be 1 to 2^31 - 1 floats");
     if (rows && n % rows)

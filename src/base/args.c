@@ -1,6 +1,7 @@
 #include "base/args.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -216,8 +217,6 @@ static gw_err args_read_value(const gw_opt *o, const char *owner, const char *te
     *out = (parsed){0};
     if (o->type == GW_OPT_CHOICE)
         return args_read_choice(o, owner, text, out);
-    if (o->type == GW_OPT_PATH && !*text)
-        return gw_fail(GW_ERR_USAGE, "%s: --%s is empty: give %s", owner, o->name, gw_opt_meta(o));
     if (o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH || args_is_spec(o) ||
         (o->choices && strcmp(text, o->choices) == 0))
         return GW_OK;
@@ -240,6 +239,7 @@ static gw_err args_read_value(const gw_opt *o, const char *owner, const char *te
 static gw_err args_assign(const gw_opt *o, value *v, const char *owner, const char *text) {
     parsed read;
     gw_spec *spec = NULL;
+    GW_TRY(gw_text_name(owner, o->name, text));
     GW_TRY(args_read_value(o, owner, text, &read, NULL));
     if (args_is_spec(o) && (*text || !o->def || *o->def))
         GW_TRY(gw_spec_parse(&spec, owner, o->name, text, (gw_spec_form)(o->type - GW_OPT_SPEC)));
@@ -288,7 +288,11 @@ gw_err gw_args_set(gw_args *args, const char *owner, const char *name, const cha
     value *v = args_find(args, name);
     if (!v)
         return args_unknown(args, owner, name);
-    GW_TRY(args_assign(&args->opts[v - args->values], v, owner, text));
+    const gw_opt *o = &args->opts[v - args->values];
+    bool words = o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH || args_is_spec(o);
+    if (words && !*text) /* what would stand for it in messages and files? */
+        return gw_fail(GW_ERR_USAGE, "%s: %s is empty: give %s", owner, name, gw_opt_meta(o));
+    GW_TRY(args_assign(o, v, owner, text));
     v->given = true;
     return GW_OK;
 }
@@ -297,7 +301,10 @@ gw_err gw_args_of(gw_args **out, const gw_opt *opts, const char *owner, const gw
     gw_args *args = NULL;
     GW_TRY(gw_args_new(&args, opts));
     for (int i = 0; i < spec->n_args; i++) {
-        gw_err e = gw_args_set(args, owner, spec->arg[i].name, spec->arg[i].value);
+        const value *v = args_find(args, spec->arg[i].name);
+        gw_err e = v && v->given ? gw_fail(GW_ERR_USAGE, "%s: %s is given twice: remove one", owner,
+                                           spec->arg[i].name)
+                                 : gw_args_set(args, owner, spec->arg[i].name, spec->arg[i].value);
         if (e != GW_OK) {
             gw_args_free(args);
             return e;
@@ -337,6 +344,7 @@ gw_err gw_args_argv(gw_args *args, const char *owner, int argc, char **argv, int
         if (strncmp(argv[i], "--", 2) == 0 && argv[i][2]) {
             GW_TRY(args_take(args, owner, argv, i, argc, &used));
         } else if (positional) {
+            GW_TRY(gw_text_name(owner, "", argv[i]));
             argv[1 + kept++] = argv[i];
         } else {
             return gw_fail(GW_ERR_USAGE, "%s: unexpected word '%s': options start with --", owner,

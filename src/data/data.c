@@ -3,6 +3,7 @@
 #include "data/data.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "base/span.h"
 #include "data/idx.h"
 #include "data/portion.h"
@@ -71,6 +72,7 @@ static gw_err data_read_source(gw_raw *raw, const char *source, facts *f) {
             "fashion-mnist not found in $GW_DATA_DIR/fashion-mnist, "
             "/usr/share/datasets/fashion-mnist or ./data/fashion-mnist: install Debian's "
             "dataset-fashion-mnist, or give its folder, or synthetic");
+    GW_TRY(gw_text_name("data", "", dir)); /* the environment may have named it */
     snprintf(f->name, sizeof f->name, "%s", fashion ? "fashion-mnist" : "mnist-format");
     return gw_idx_read(raw, dir, f->outline);
 }

@@ -1,9 +1,11 @@
 """Every mistake of a user costs one clear line and exit status 2, on one rank and on three."""
 
 import gzip
+import json
 import os
 import shutil
 import struct
+import subprocess
 import tempfile
 import unittest
 
@@ -66,7 +68,7 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--activation", "swish", says=["swish", "relu"])
         self.refused(*train, "--validation", "0.95", says=["validation"])
         self.refused(*train, "--output", "tanh", says=["tanh", "softmax|sigmoid"])
-        for text in ("", "hee", "he,", "he,,he"):
+        for text in ("hee", "he,", "he,,he"):
             self.refused(*train, f"--init={text}", says=[f"init={text}: must be auto, he or xavier"])
         for n in (2, 70):
             self.refused(*train, "--init", ",".join(["he"] * n),
@@ -86,7 +88,7 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--collectives", says=["--collectives", "--out"])
         self.refused(*train, "--collectives", "--out", os.path.join(self.dir.name, "out"),
                      "--profile", "off", says=["--collectives excludes --profile off: "])
-        self.refused(*train, "--out", "", says=["--out is empty: give DIR"])
+        self.refused(*train, "--out", "", says=["train: out is empty: give DIR"])
         self.refused(*train, "--error-feedback", "dgc", "--momentum", "0.0",
                      says=["--error-feedback dgc needs --momentum X: "])
         self.refused(*train, "--time-limit", "3 s", says=["time-limit=3 s: must be a time"])
@@ -105,6 +107,66 @@ class BadInput(unittest.TestCase):
             self.refused("train", "--data", SMALL, *words, says=["is not UTF-8", "--out"])
         self.refused("bench", "codec", "--codecs", latin, "--json", out, says=["is not UTF-8", "--json"])
         self.assertEqual(os.listdir(self.dir.name), [])
+
+    def options(self):
+        """(command, option) of each option that takes a text, a path or a spec."""
+        listed = json.loads(subprocess.run([gwrun.GRADWIRE, "list", "--json"], capture_output=True, check=True).stdout)
+        for command in listed["commands"]:
+            for option in command["options"]:
+                if option["value"] is not None:
+                    yield command["name"].split(), "--" + option["name"]
+
+    def alone(self, *words):
+        """Without a launcher: that all ranks say it at once is tested elsewhere."""
+        done = subprocess.run([gwrun.GRADWIRE, *words], capture_output=True, text=True, timeout=gwrun.HANG_S,
+                              check=False, stdin=subprocess.DEVNULL)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), (words, done.stderr))
+        return done.stderr
+
+    def test_control_characters(self):
+        """A terminal, a script and a page take them for commands: no option of any command takes one, and the
+        line shows which it was."""
+        seen = set()
+        for command, option in self.options():
+            if option in seen:
+                continue
+            seen.add(option)
+            with self.subTest(command=command, option=option):
+                said = self.alone(*command, option, "a\nb\x1b[31m\u009b\x7f\u00e9")
+                self.assertIn(r"'a\nb\x1b[31m\u009b\x7fé' contains a control character", said)
+        self.assertGreater(len(seen), 70)
+        self.assertIn("contains a control character", self.alone("replay", "a\tb", "--out", "c"))
+        env = {**os.environ, "GRADWIRE": "--out 'a\nb'", "GW_DATA_DIR": os.path.join(self.dir.name, "a\nb")}
+        shutil.copytree(self.folder(), os.path.join(env["GW_DATA_DIR"], "fashion-mnist"))
+        for words in (("train", "--steps", "1"), ("replay", os.path.join(gwrun.SOURCE, "profiles/resnet18.json"),
+                                                  "--out", self.dir.name, "--overwrite")):
+            done = gwrun.run(2, *words, env=env)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+            self.assertIn(r"a\nb", done.stderr)
+        for tool in ("run", "report", "table", "export", "claims", "compare", "trace-check", "show", "supervise"):
+            self.assertIn(r"'a\nb\x1b' contains a control character", self.alone(tool, "a\nb\x1b"))
+
+    def test_empty_texts(self):
+        """A message or a label could not show them."""
+        empty = [(command, option) for command, option in self.options()
+                 if option not in ("--layers", "--microbatches")]  # empty lists
+        for command, option in empty:
+            with self.subTest(command=command, option=option):
+                said = self.alone(*command, option, "")
+                self.assertRegex(said, f"{option[2:]}( is empty: give |=: must be )")
+                self.assertNotIn("''", said)
+
+    def test_given_twice(self):
+        train = ("train", "--data", SMALL)
+        for option, text, name in (("--compress", "qsgd:bits=2,bits=4", "bits"), ("--comm", "ps:algo=ring,algo=sra", "algo"),
+                                   ("--compress", "none;layer1=qsgd:bits=2,bits=2", "bits"),
+                                   ("--comm", "ps:algo=(hier:inner=ring,inner=sra)", "inner"),
+                                   ("--data", SMALL + ",samples=9", "samples")):
+            self.refused(*train, option, text, says=[f"{name} is given twice"])
+        for text in ("none;*.bias=fp16;*.bias=none", "none;layer1=fp16;layer1=none"):
+            self.refused(*train, "--compress", text, says=["two rules for "])
+        self.refused(*train, "--compress", "none;min_bytes=1;min_bytes=2", says=["min_bytes is given twice"])
+        self.refused(*train, "--mesh", "data=1,data=1", says=["data is given twice"])
 
     def test_text_of_the_environment(self):
         folder = os.path.join(self.dir.name, "f\udcfcr", "fashion-mnist")

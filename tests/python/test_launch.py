@@ -4,6 +4,8 @@ import dataclasses
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,7 @@ sys.path.insert(0, os.path.join(gwrun.SOURCE, "experiments"))
 from ablation import journal, launch, runner, slurm
 from ablation.design import Cell, Planned
 from ablation.progress import Progress
+from tool import BadInput
 
 
 def cell(name, ranks=1, words=()):
@@ -202,6 +205,27 @@ class Facts:
 class Slurm(unittest.TestCase):
     def render(self, left, total, **facts):
         return slurm.render(Facts(**facts), left, total, ["run", "a b"], "array.sh", "/out", 4)
+
+    def test_hostile_names(self):
+        """They come through to the letter, and no comment, directive or word of them runs."""
+        runs = list(enumerate(some_runs([cell("a")], 1)))
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("a b", "$(touch X)", "`touch X`", "it's", '"q"', "%A", "-n", "#x", "a;touch X", "\u00e9\\"):
+                text = slurm.render(Facts(name=name), runs, 1, [sys.executable, "-c", "import sys; print(*sys.argv[1:])", name], name, f"/out/{name}", 1)
+                done = subprocess.run(["bash", "-c", text], env={"SLURM_ARRAY_TASK_ID": "0"}, cwd=folder,
+                                      capture_output=True, text=True, check=True)
+                self.assertEqual((done.stdout, done.stderr), (f"{name} --only-run 0-0\n", ""))
+                self.assertEqual(os.listdir(folder), [])
+                output, = (line for line in text.splitlines() if "--output=" in line)
+                self.assertEqual(shlex.split(output.removeprefix("#SBATCH "))[0],
+                                 f"--output=/out/{name.replace('%', '%%')}/slurm-%A-%a.txt")
+                submit, = re.findall("`sbatch (.*)`, with", text)
+                self.assertEqual(shlex.split(submit), [f"./{name}" if name[0] == "-" else name])
+        for name in ("a\ntouch X", "a\rb", "\x1b[31m", "\x7f", "\x9b2J", "\0"):
+            for words, file, out in ((["run", name], "f", "o"), (["run"], name, "o"), (["run"], "f", name)):
+                with self.assertRaises(BadInput) as refused:
+                    slurm.render(Facts(), runs, 1, words, file, out, 1)
+                self.assertIn(f"'{ascii(name)[1:-1]}' contains a control character", str(refused.exception))
 
     def test_ranges(self):
         self.assertEqual(slurm.ranges([0, 1, 2, 5, 7, 8]), "0-2,5,7-8")

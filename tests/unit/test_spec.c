@@ -99,10 +99,20 @@ static void test_nested(void **state) {
     gw_spec_free(s);
     is_arg(gw_args_spec(args, "algo"), 0, "table", "/a;b+c.csv");
     assert_string_equal(gw_args_spec(args, "codecs")->parts->next->name, "y");
-    assert_int_equal(gw_args_set(args, "sra", "algo", ""), GW_OK); /* its default: unset */
-    assert_null(gw_args_spec(args, "algo"));
+    assert_int_equal(gw_args_set(args, "sra", "algo", ""), GW_ERR_USAGE);
+    assert_string_equal(gw_args_spec(args, "algo")->name, "auto"); /* as before */
     assert_int_equal(gw_args_set(args, "sra", "codecs", ""), GW_ERR_USAGE);
     gw_args_free(args);
+}
+
+static void test_twice(void **state) {
+    (void)state;
+    static const gw_opt opts[] = {{"bits", GW_OPT_INT, "4", 1, 8, NULL, NULL, ""}, {0}};
+    gw_spec *s = parse("qsgd:bits=2,bits=4", GW_SPEC_ONE);
+    gw_args *args = NULL;
+    assert_int_equal(gw_args_of(&args, opts, s->name, s), GW_ERR_USAGE);
+    assert_string_equal(gw_err_text(), "qsgd: bits is given twice: remove one");
+    gw_spec_free(s);
 }
 
 static void test_refused(void **state) {
@@ -131,6 +141,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mix),    cmocka_unit_test(test_no_rules),
         cmocka_unit_test(test_commas), cmocka_unit_test(test_chain),
-        cmocka_unit_test(test_nested), cmocka_unit_test(test_refused)};
+        cmocka_unit_test(test_nested), cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,9 +124,31 @@ static void test_message(void **state) {
     }
 }
 
+static void test_name(void **state) {
+    char name[8] = "a?b";
+    (void)state;
+    for (int c = 1; c < 256; c++) {
+        name[1] = (char)c;
+        bool control = c < 0x20 || c == 0x7f;
+        assert_int_equal(gw_text_name("o", "w", name), control ? GW_ERR_USAGE : GW_OK);
+    }
+    for (int c = 0x80; c < 0xc0; c++) { /* U+0080 to U+00BF */
+        snprintf(name, sizeof name, "\xc2%c", c);
+        assert_int_equal(gw_text_name("o", "w", name), c < 0xa0 ? GW_ERR_USAGE : GW_OK);
+    }
+    gw_text_name("train", "out", "\xc2\x9b\x1b[1m\xc3\xbc\n");
+    assert_string_equal(gw_err_text(),
+                        "train: out: '\\u009b\\x1b[1m\xc3\xbc\\n' contains a control "
+                        "character: choose a name without");
+    char endless[2000];
+    memset(endless, '\n', sizeof endless - 1);
+    endless[sizeof endless - 1] = '\0';
+    assert_int_equal(gw_text_name("o", "", endless), GW_ERR_USAGE);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_utf8), cmocka_unit_test(test_copy),
-                                       cmocka_unit_test(test_print), cmocka_unit_test(test_line),
-                                       cmocka_unit_test(test_message)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_utf8),    cmocka_unit_test(test_copy),
+                                       cmocka_unit_test(test_print),   cmocka_unit_test(test_line),
+                                       cmocka_unit_test(test_message), cmocka_unit_test(test_name)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
