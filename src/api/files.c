@@ -69,7 +69,7 @@ static gw_err files_open_measuring(gradwire *g) {
         GW_TRY(gw_trace_open(TRACE_EVENTS, g->comm));
     f->zero_s = gw_ledger_now();
     gw_link_cost_begin(&f->link_cost);
-    return GW_OK;
+    return gw_busy_open(&f->watch, &g->node, g->comm);
 }
 
 gw_err gw_files_open(gradwire *g) {
@@ -251,6 +251,7 @@ static gw_err files_total(gradwire *g, gw_total *t) {
     if (g->words.compress_stats > g->step)
         gw_unmet_add(&g->session->unmet, "compress-stats", "on", "no step was compared",
                      "the run ended before the first that was due");
+    GW_TRY(gw_busy_look(&f->watch, 0, &f->busy));
     GW_TRY(gw_link_cost_end(&f->link_cost, g->ranks - gw_session_servers(g->session), g->comm));
     GW_TRY(files_wire(g, &t->wire_bytes));
     GW_TRY(files_train_loss(g, &loss)); /* of batches after the last epoch that was told */
@@ -300,6 +301,7 @@ void gw_files_close(gradwire *g) {
     gw_waits_abandon(f->waits);
     gw_matrix_close();
     gw_record_abandon(f->record);
+    gw_busy_close(&f->watch);
     gw_codec_stats_close(f->stats);
     gw_rows_close(f->rows);
     gw_claim_release(f->claim);

@@ -8,6 +8,7 @@
 #include "folder/claim.h"
 #include "folder/epochs.h"
 #include "folder/history.h"
+#include "machine/busy.h"
 #include "machine/host.h"
 #include "machine/link_cost.h"
 #include "prof/matrix.h"
@@ -50,6 +51,8 @@ typedef struct gw_files {
     gw_waits *waits;  /* NULL: --profile off */
     FILE *epochs_csv; /* rank 0's */
     gw_codec_stats *stats;
+    gw_busy_watch watch;
+    gw_busy busy; /* from the first batch on */
     gw_link_cost link_cost;
     gw_resident resident;
     char start_utc[GW_UTC];

@@ -36,10 +36,11 @@ static json_t *report_machine(const gradwire *g, json_t *hosts) {
     return gw_json_object(
         "hosts:o cpu:s cpus_online:i cpus_usable:i cores_usable:i memory_bytes:I ranks:i workers:i "
         "nodes:i ranks_on_this_node:i threads_per_rank:i helper_threads_per_rank:i "
-        "oversubscribed:b clock:s",
+        "oversubscribed:b busy:o clock:s",
         json_incref(hosts), h.cpu_model, h.cpus_online, h.cpus_usable, h.cores_usable, h.memory,
         g->ranks, g->ranks - gw_session_servers(g->session), g->node.nodes, g->node.ranks,
-        g->words.threads, gw_session_helpers(g->session), g->oversubscribed, gw_clock_name());
+        g->words.threads, gw_session_helpers(g->session), g->oversubscribed,
+        gw_busy_run_json(NULL, &g->files.busy), gw_clock_name());
 }
 
 static json_t *report_sources(const gradwire *g) {

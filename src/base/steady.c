@@ -3,11 +3,15 @@
 #include "base/mem.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { BLOCKS = GW_STEADY_BLOCKS, PIECES = GW_STEADY_PIECES };
+
+/* Steps are counted by their length, in bins 1% wide, from a nanosecond on to over an hour. */
+enum { BINS = 2912 };
+#define BIN_LEAST 1e-9
+#define BIN_WIDTH 0.00995033085316808 /* ln 1.01 */
 
 /* Piece i has the sums of `width` steps, the last one of `last`. */
 struct gw_steady {
@@ -15,6 +19,7 @@ struct gw_steady {
     int64_t width, last;
     double *sum;   /* [piece][figure], over the steps that know it; */
     int64_t *have; /* so many */
+    int64_t bin[BINS];
 };
 
 typedef struct block {
@@ -49,6 +54,11 @@ int64_t gw_steady_steps(const gw_steady *s) {
     return s->pieces == 0 ? 0 : (s->pieces - 1) * s->width + s->last;
 }
 
+static int64_t *steady_bin(gw_steady *s, double x) {
+    double at = x > BIN_LEAST ? log(x / BIN_LEAST) / BIN_WIDTH : 0;
+    return &s->bin[at < BINS - 1 ? (int)at : BINS - 1];
+}
+
 /* All pieces are full: each becomes one with its neighbour. */
 static void steady_merge(gw_steady *s) {
     size_t f = (size_t)s->figures;
@@ -74,6 +84,7 @@ void gw_steady_add(gw_steady *s, const double *figure) {
     }
     size_t at = (size_t)(s->pieces - 1) * f;
     s->last++;
+    ++*steady_bin(s, figure[0]);
     for (size_t k = 0; k < f; k++)
         if (!isnan(figure[k])) {
             s->sum[at + k] += figure[k];
@@ -83,6 +94,8 @@ void gw_steady_add(gw_steady *s, const double *figure) {
 
 void gw_steady_forget(gw_steady *s, int n) {
     size_t f = (size_t)s->figures, rest = (size_t)(s->pieces - n) * f;
+    for (size_t i = 0; i < (size_t)n; i++) /* a piece is a step */
+        --*steady_bin(s, s->sum[i * f]);
     memmove(s->sum, s->sum + (size_t)n * f, rest * sizeof *s->sum);
     memmove(s->have, s->have + (size_t)n * f, rest * sizeof *s->have);
     s->pieces -= n;
@@ -94,11 +107,10 @@ static int steady_block_by_mean(const void *a, const void *b) {
     return order ? order : x->from - y->from; /* the same choice by every qsort */
 }
 
-/* The blocks that count; returns how many. */
-static int steady_blocks(const gw_steady *s, block *out) {
+/* All blocks, in their order; returns how many. */
+static int steady_blocks(const gw_steady *s, block *all) {
     size_t f = (size_t)s->figures;
-    int n = s->pieces < BLOCKS ? s->pieces : BLOCKS, cut = n / 4;
-    block all[BLOCKS];
+    int n = s->pieces < BLOCKS ? s->pieces : BLOCKS;
     for (int b = 0; b < n; b++) {
         double sum = 0, have = 0;
         all[b].from = b * s->pieces / n;
@@ -109,8 +121,14 @@ static int steady_blocks(const gw_steady *s, block *out) {
         }
         all[b].mean = sum / have;
     }
-    qsort(all, (size_t)n, sizeof *all, steady_block_by_mean);
-    memcpy(out, all + cut, (size_t)(n - 2 * cut) * sizeof *out);
+    return n;
+}
+
+/* Of these blocks the ones that count, moved to the front; returns how many. */
+static int steady_keep(block *of, int n) {
+    int cut = n / 4;
+    qsort(of, (size_t)n, sizeof *of, steady_block_by_mean);
+    memmove(of, of + cut, (size_t)(n - 2 * cut) * sizeof *of);
     return n - 2 * cut;
 }
 
@@ -127,11 +145,50 @@ static double steady_mean(const gw_steady *s, const block *of, int n, size_t k) 
 
 void gw_steady_means(const gw_steady *s, double *steady, double *plain) {
     block kept[BLOCKS], all = {.to = s->pieces};
-    int n = steady_blocks(s, kept);
+    int n = steady_keep(kept, steady_blocks(s, kept));
     for (size_t k = 0; k < (size_t)s->figures; k++) {
         steady[k] = steady_mean(s, kept, n, k);
         plain[k] = steady_mean(s, &all, 1, k);
     }
+}
+
+const gw_steady_doubt gw_steady_no_doubt = {NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+
+/* The steady mean of n blocks of `all`: those from `from` on, every `stride`th. */
+static double steady_half(const gw_steady *s, const block *all, int from, int stride, int n) {
+    block of[BLOCKS];
+    for (int i = 0; i < n; i++)
+        of[i] = all[from + i * stride];
+    return steady_mean(s, of, steady_keep(of, n), 0);
+}
+
+static double steady_percentile(const gw_steady *s, double share) {
+    double below = share * (double)gw_steady_steps(s);
+    int64_t seen = s->bin[0];
+    int b = 0;
+    while (b < BINS - 1 && (double)seen <= below)
+        seen += s->bin[++b];
+    return BIN_LEAST * exp((b + 0.5) * BIN_WIDTH);
+}
+
+gw_steady_doubt gw_steady_look(const gw_steady *s) {
+    gw_steady_doubt d = gw_steady_no_doubt;
+    block all[BLOCKS];
+    int n = steady_blocks(s, all);
+    d.p10 = steady_percentile(s, 0.1);
+    d.p90 = steady_percentile(s, 0.9);
+    if (n < GW_STEADY_HALVES)
+        return d;
+    d.odd = steady_half(s, all, 0, 2, (n + 1) / 2);
+    d.even = steady_half(s, all, 1, 2, n / 2);
+    d.first = steady_half(s, all, 0, 1, n / 2);
+    d.last = steady_half(s, all, n / 2, 1, n - n / 2);
+    d.apart = fmax(fabs(d.odd - d.even), fabs(d.first - d.last)) / steady_half(s, all, 0, 1, n);
+    return d;
+}
+
+bool gw_steady_doubts(const gw_steady_doubt *d) {
+    return d->apart > GW_STEADY_APART;
 }
 
 gw_err gw_steady_of(const double *x, int n, double *out) {

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Up to GW_STEADY_PIECES steps each step is kept, so blocks differ by one step at most. Of longer
@@ -35,6 +36,27 @@ void gw_steady_add(gw_steady *s, const double *figure);
 void gw_steady_forget(gw_steady *s, int n);
 
 int64_t gw_steady_steps(const gw_steady *s);
+
+/** How far the steady mean of the first figure can be trusted: what steps are like, and whether
+ *  halves of the blocks agree on one. */
+typedef struct gw_steady_doubt {
+    double p10, p90;    /* percentiles of the steps, within half a percent */
+    double odd, even;   /* steady means of every other block, and of the others; */
+    double first, last; /* of the first half of the blocks, and of the rest; NaN: fewer than
+                           GW_STEADY_HALVES blocks */
+    double apart;       /* the larger of the two differences over the steady mean */
+} gw_steady_doubt;
+extern const gw_steady_doubt gw_steady_no_doubt; /* all NaN */
+
+enum { GW_STEADY_HALVES = 16 };
+/** Beyond this difference halves disagree; docs/measurement.md has its false alarms. */
+#define GW_STEADY_APART 0.1
+
+/** At least one step was added. */
+gw_steady_doubt gw_steady_look(const gw_steady *s);
+
+/** Do halves of the blocks disagree? */
+bool gw_steady_doubts(const gw_steady_doubt *d);
 
 /** Each figure's steady mean to steady[], its mean over all steps to plain[]; NaN: no such step
  *  knows it. */

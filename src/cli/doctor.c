@@ -4,6 +4,7 @@
 #include "counters/counters.h"
 #include "counters/papi.h"
 #include "data/data.h"
+#include "machine/busy.h"
 #include "machine/ceilings_file.h"
 #include "machine/host.h"
 #include "mpi/agree.h"
@@ -25,6 +26,7 @@ static const gw_opt options[] = {
      .min = 1,
      .max = 4096,
      .help = "OpenMP threads per rank that the run will use [OMP_NUM_THREADS, else 1]"},
+    {.name = "busy", .type = GW_OPT_FLAG, .help = "only print what else the machine does, as JSON"},
     {0},
 };
 
@@ -113,6 +115,14 @@ static void doctor_check_cores(const gw_host *host, const gw_host_node *node) {
                    "raise the container's CPU limit or use fewer ranks or threads",
                    "the control group allows %.2f CPUs' worth of time for %d threads",
                    host->cpu_quota, node->threads);
+}
+
+static void doctor_check_busy(const gw_busy *b) {
+    char text[GW_BUSY_TEXT];
+    gw_busy_text(b, text, sizeof text);
+    verdict v = gw_busy_warns(b) ? PROBLEM : b->others > GW_BUSY_LACK * b->cpus ? NOTE : OK;
+    doctor_say(v, "busy", v == OK ? NULL : "end what else runs (see top), or wait until it is done",
+               "%s", text);
 }
 
 static void doctor_check_cpu(const gw_host *host) {
@@ -416,6 +426,12 @@ static void doctor_check_data(void) {
                    "Fashion-MNIST not found; synthetic:... works without files");
 }
 
+static gw_err doctor_print(json_t *all) {
+    bool printed = all && json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0;
+    json_decref(all);
+    return printed && putchar('\n') != EOF ? GW_OK : gw_fail(GW_ERR_NOMEM, "doctor: out of memory");
+}
+
 static gw_err doctor_diagnose(const gw_args *args, int provided) {
     int rank, ranks, threads = 1;
     GW_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
@@ -426,7 +442,11 @@ static gw_err doctor_diagnose(const gw_args *args, int provided) {
     else if (omp && atoi(omp) > 0)
         threads = atoi(omp);
     gw_host_node node;
+    gw_busy busy;
     GW_TRY(gw_host_node_of(&node, threads, MPI_COMM_WORLD));
+    GW_TRY(gw_busy_for(&busy, 0.4, &node, MPI_COMM_WORLD));
+    if (rank == 0 && gw_args_flag(args, "busy"))
+        return doctor_print(gw_busy_json(&busy));
     if (rank != 0)
         return GW_OK;
     gw_host host;
@@ -434,6 +454,7 @@ static gw_err doctor_diagnose(const gw_args *args, int provided) {
     printf("%d rank%s on %d host%s, %d thread%s each\n\n", ranks, ranks == 1 ? "" : "s", node.nodes,
            node.nodes == 1 ? "" : "s", threads, threads == 1 ? "" : "s");
     doctor_check_cores(&host, &node);
+    doctor_check_busy(&busy);
     doctor_check_cpu(&host);
     doctor_check_mpi(&node);
     doctor_check_launcher();
@@ -469,7 +490,8 @@ static int doctor(const gw_args *args, int argc, char **argv) {
 const gw_command gw_command_doctor = {
     .name = "doctor",
     .summary = "report what will limit a run on this machine, and what to do about it",
-    .usage = "[--threads N]      (under mpiexec as the run itself: it looks at all its ranks)",
+    .usage =
+        "[--threads N] [--busy]      (under mpiexec as the run itself: it looks at all its ranks)",
     .notes =
         "Each finding is ok, a note (good to know) or a problem (a run would suffer), with the\n"
         "remedy below it. The exit status is 0 whatever is found.",

@@ -104,14 +104,18 @@ json_t *gw_report_summary(const gw_report_steps *of) {
         json_object_set_new(phases, key, gw_json_number(p[i]));
     }
     return gw_json_object(
-        "batches:I statistic:s interrupted:f wall_s:f compute_s:f division:o memory_s:o "
+        "batches:I statistic:s interrupted:f wall_s:f spread:o halves:o compute_s:f division:o memory_s:o "
         "exposed_s:f waiting_s:f transfer_s:f hidden_s:f codec_s:f wire_bytes:f logical_bytes:f "
         "phases:o dimensions:o bubble_s:f bubble_share:f",
-        b->batches, GW_STEADY_NAME, b->interrupted, b->wall_s, compute, report_division(b, compute),
-        report_memory(of), p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT],
-        b->waiting_s, b->transfer_s, b->inflight_s, p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE],
-        b->wire_bytes, b->logical_bytes, phases, of->dimensions, of->bubble_s,
-        of->bubble_s / b->wall_s);
+        b->batches, GW_STEADY_NAME, b->interrupted, b->wall_s,
+        gw_json_object("p10_s:f p90_s:f", b->doubt.p10, b->doubt.p90),
+        gw_json_object("odd_s:f even_s:f first_s:f last_s:f apart:f warned:b", b->doubt.odd,
+                       b->doubt.even, b->doubt.first, b->doubt.last, b->doubt.apart,
+                       gw_steady_doubts(&b->doubt)),
+        compute, report_division(b, compute), report_memory(of),
+        p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT], b->waiting_s,
+        b->transfer_s, b->inflight_s, p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE], b->wire_bytes,
+        b->logical_bytes, phases, of->dimensions, of->bubble_s, of->bubble_s / b->wall_s);
 }
 
 json_t *gw_report_traffic(gw_profile profile, const gw_matrix_total *t) {

@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINE = 512, MASK_WORDS = CPU_SETSIZE / 64 };
+enum { LINE = GW_HOST_PATH };
+
+_Static_assert(CPU_SETSIZE == 64 * GW_HOST_WORDS, "a bit for each CPU of a mask");
 
 static bool host_read_number(const char *path, long long *out) {
     char line[LINE];
@@ -109,41 +111,42 @@ static double host_quota_of(const char *dir) {
     return host_read_number(path, &period) && period > 0 ? (double)quota / (double)period : -1;
 }
 
-/* The tightest quota of `group` below `mount` and of all groups above it. */
-static double host_tightest_quota(const char *mount, const char *group) {
+/* Of `group` below `mount` and of all groups above it the one with the tightest quota, if that is
+ * less than *least. */
+static void host_tightest_quota(const char *mount, const char *group, double *least,
+                                char where[GW_HOST_PATH]) {
     char dir[LINE];
-    double least = -1;
     snprintf(dir, sizeof dir, "%s%.400s", mount, group);
     for (;;) {
         double q = host_quota_of(dir);
-        if (q >= 0 && (least < 0 || q < least))
-            least = q;
+        if (q >= 0 && (*least < 0 || q < *least)) {
+            *least = q;
+            memcpy(where, dir, sizeof dir);
+        }
         char *slash = strrchr(dir, '/');
         if (!slash || strlen(dir) <= strlen(mount))
-            return least;
+            return;
         *slash = '\0';
     }
 }
 
-static double host_cpu_quota(void) {
+double gw_host_quota(char group[GW_HOST_PATH]) {
     FILE *in = fopen("/proc/self/cgroup", "r");
     char line[LINE];
     double least = -1;
+    *group = '\0';
     while (in && fgets(line, sizeof line, in)) {
         line[strcspn(line, "\n")] = '\0';
         char *controllers = strchr(line, ':');
-        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!group)
+        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!path)
             continue;
-        *group++ = '\0';
+        *path++ = '\0';
         controllers++;
-        double q = -1;
         if (*controllers == '\0')
-            q = host_tightest_quota("/sys/fs/cgroup", group);
+            host_tightest_quota("/sys/fs/cgroup", path, &least, group);
         else if (strcmp(controllers, "cpu") == 0 || strcmp(controllers, "cpu,cpuacct") == 0)
-            q = host_tightest_quota("/sys/fs/cgroup/cpu", group);
-        if (q >= 0 && (least < 0 || q < least))
-            least = q;
+            host_tightest_quota("/sys/fs/cgroup/cpu", path, &least, group);
     }
     if (in)
         fclose(in);
@@ -151,7 +154,8 @@ static double host_cpu_quota(void) {
 }
 
 void gw_host_facts(gw_host *out) {
-    *out = (gw_host){.cpu_quota = host_cpu_quota()};
+    char group[GW_HOST_PATH];
+    *out = (gw_host){.cpu_quota = gw_host_quota(group)};
     cpu_set_t mask;
     gethostname(out->name, sizeof out->name - 1);
     host_cpu_model(out->cpu_model, sizeof out->cpu_model);
@@ -177,7 +181,7 @@ static int host_threads_a_cpu(int threads, int cpus) {
 }
 
 /* The CPUs this process may use, as bits; returns how many. */
-static int host_mask_bits(uint64_t bits[MASK_WORDS]) {
+static int host_mask_bits(uint64_t bits[GW_HOST_WORDS]) {
     cpu_set_t mask;
     if (!host_usable_cpus(&mask))
         for (int cpu = 0; cpu < (int)sysconf(_SC_NPROCESSORS_ONLN) && cpu < CPU_SETSIZE; cpu++)
@@ -190,13 +194,13 @@ static int host_mask_bits(uint64_t bits[MASK_WORDS]) {
 
 /* `sharers`: the ranks whose threads compete for the same CPUs. */
 static gw_err host_fill_node(gw_host_node *out, int threads, MPI_Comm sharers) {
-    uint64_t mine[MASK_WORDS] = {0}, all[MASK_WORDS];
+    uint64_t mine[GW_HOST_WORDS] = {0}, *all = out->mask;
     int own = host_threads_a_cpu(threads, host_mask_bits(mine)), worst;
     GW_MPI(MPI_Comm_size(sharers, &out->sharers));
-    GW_TRY(gw_allreduce(mine, all, MASK_WORDS, MPI_UINT64_T, MPI_BOR, sharers));
+    GW_TRY(gw_allreduce(mine, all, GW_HOST_WORDS, MPI_UINT64_T, MPI_BOR, sharers));
     GW_TRY(gw_allreduce(&threads, &out->threads, 1, MPI_INT, MPI_SUM, sharers));
     GW_TRY(gw_allreduce(&own, &worst, 1, MPI_INT, MPI_MAX, sharers));
-    for (int w = 0; w < MASK_WORDS; w++)
+    for (int w = 0; w < GW_HOST_WORDS; w++)
         out->cpus += __builtin_popcountll(all[w]);
     int together = host_threads_a_cpu(out->threads, out->cpus);
     out->threads_per_cpu = together > worst ? together : worst;

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { GW_HOST_PATH = 512, GW_HOST_WORDS = 16 /* of a mask of CPUs, as sched.h has them */ };
+
 /** Facts of the calling process's host. Unknown texts are "", unknown numbers negative or 0 as
  *  said; never a guess. */
 typedef struct gw_host {
@@ -24,6 +26,10 @@ typedef struct gw_host {
 
 /** Fill *out; never fails. Reads /proc and /sys: not for inside a batch. */
 void gw_host_facts(gw_host *out);
+
+/** The tightest CPU quota of this process's control groups, in CPUs' worth of time, and that group's
+ *  folder; < 0 and "": no limit seen. */
+double gw_host_quota(char group[GW_HOST_PATH]);
 
 /** The links between hosts, where they are emulated on one machine (experiments/testbed). */
 typedef struct gw_host_link {
@@ -43,11 +49,12 @@ gw_err gw_host_link_read(gw_host_link *out);
 /** The ranks of `comm` that share a host with the caller. Emulated hosts share one machine's cores:
  *  `cpus`, `sharers` and what follows then count over all of `comm`. */
 typedef struct gw_host_node {
-    int nodes;           /* hosts that `comm` spans */
-    int ranks;           /* ranks of `comm` on this host */
-    int sharers;         /* ranks that share these CPUs; `ranks` unless hosts are emulated */
-    int cpus;            /* logical CPUs that at least one of the sharers may run on */
-    int threads;         /* compute threads of all sharers together */
+    int nodes;   /* hosts that `comm` spans */
+    int ranks;   /* ranks of `comm` on this host */
+    int sharers; /* ranks that share these CPUs; `ranks` unless hosts are emulated */
+    int cpus;    /* logical CPUs that at least one of the sharers may run on, */
+    uint64_t mask[GW_HOST_WORDS]; /* these */
+    int threads;                  /* compute threads of all sharers together */
     int threads_per_cpu; /* most threads a CPU must carry, even if well spread; 1: all fit */
 } gw_host_node;
 

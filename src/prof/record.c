@@ -284,13 +284,15 @@ gw_err gw_record_flush(gw_record *r) {
 
 void gw_record_summary(const gw_record *r, gw_batch_summary *out) {
     double steady[FIGURES], plain[FIGURES];
-    *out = (gw_batch_summary){.earlier = r->earlier, .split = gw_batch_no_split};
+    *out = (gw_batch_summary){
+        .earlier = r->earlier, .split = gw_batch_no_split, .doubt = gw_steady_no_doubt};
     if (r->seen == 0)
         return;
     gw_steady_means(r->steps, steady, plain);
     out->batches = gw_steady_steps(r->steps);
     memcpy(out->figure, steady, sizeof out->figure);
     out->source = r->source;
+    out->doubt = gw_steady_look(r->steps);
     out->wire_bytes = plain[WIRE];
     out->logical_bytes = plain[LOGICAL];
     out->interrupted = plain[INTERRUPTED];

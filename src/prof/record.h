@@ -33,6 +33,7 @@ typedef struct gw_batch_summary {
             figure[6 + 2 * GW_EXCHANGE_DIMS + GW_PHASES + sizeof(gw_batch_split) / sizeof(double)];
     };
     gw_split_source source; /* the best of any row */
+    gw_steady_doubt doubt;  /* about wall_s */
     /* Plain means: */
     double wire_bytes, logical_bytes;                                   /* of a rank */
     double dim_bytes[GW_EXCHANGE_DIMS], dim_messages[GW_EXCHANGE_DIMS]; /* likewise; all four by

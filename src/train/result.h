@@ -6,6 +6,7 @@
 #include "checkpoint/best.h"
 #include "checkpoint/checkpoint.h"
 #include "folder/epochs.h"
+#include "machine/busy.h"
 #include "machine/link_cost.h"
 #include "prof/matrix.h"
 #include "prof/ranks.h"
@@ -36,6 +37,8 @@ typedef struct gw_train_result {
         outside_s; /* of a paced run (machine/pacer.h), the most of a rank; NaN, 0: it is not */
     int64_t split, flagged;   /* batches of all ranks with a memory split by twins; of these with an
                                empty interval of products */
+    gw_busy before,
+        during; /* what else the machines did: until the first step, and from there on */
     gw_link_cost link_cost;   /* rank 0 */
     double ceilings_drift;    /* relative, between begin and end; NaN: not measured */
     gw_unmet foretold, unmet; /* what was asked for and did not happen: by the lines that the run

@@ -57,6 +57,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     gw_watchdog_stage("collecting the results");
     gw_resident_end(&t->resident); /* what follows belongs to no phase */
     gw_trainer_note(t, r);
+    GW_TRY(gw_busy_look(&t->busy, 0, &r->during));
     GW_TRY(gw_link_cost_end(&r->link_cost, gw_trainer_workers(t), t->comm));
     GW_TRY(trainer_compare_ranks(t));
     GW_TRY(gw_checks_collect(&t->checks, &t->checked));

@@ -39,10 +39,11 @@ static json_t *machine_facts(const gw_trainer *t, json_t *host_names) {
     return gw_json_object(
         "hosts:o cpu:s cpus_online:i cpus_usable:i cores_usable:i memory_bytes:I ranks:i workers:i "
         "nodes:i ranks_on_this_node:i threads_per_rank:i helper_threads_per_rank:i "
-        "oversubscribed:b gemm:s gemm_warning:t clock:s",
+        "oversubscribed:b busy:o gemm:s gemm_warning:t clock:s",
         host_names, h.cpu_model, h.cpus_online, h.cpus_usable, h.cores_usable, h.memory, t->ranks,
         gw_trainer_workers(t), t->nodes, t->node_ranks, t->c->threads, gw_inside_know(t->g).helpers,
-        t->oversubscribed, gw_gemm_library(), gw_gemm_warning(), gw_clock_name());
+        t->oversubscribed, gw_busy_run_json(&t->result->before, &t->result->during),
+        gw_gemm_library(), gw_gemm_warning(), gw_clock_name());
 }
 
 /* What of a step goes along each dimension of a mesh; null: there is none. */

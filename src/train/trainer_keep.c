@@ -183,6 +183,7 @@ static gw_err trainer_begin_best(gw_trainer *t) {
 gw_err gw_trainer_begin(gw_trainer *t) {
     const gw_train_config *c = t->c;
     t->epoch = 1;
+    GW_TRY(gw_busy_look(&t->busy, 0, &t->result->before));
     t->limit_from_s = t->zero_s = gw_ledger_now();
     gw_link_cost_begin(&t->result->link_cost);
     if (*t->resume.path) {
@@ -192,6 +193,7 @@ gw_err gw_trainer_begin(gw_trainer *t) {
     GW_TRY(gw_agree(t->comm, trainer_begin_best(t)));
     t->status.step = t->step;
     t->status.begins = true;
+    t->status.busy = &t->result->before;
     t->status.products = t->products.note;
     t->status.notes = &t->resume.notes;
     GW_TRY(gw_vote_open(&t->vote, t->comm, t->step, t->limit_from_s));

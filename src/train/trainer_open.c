@@ -45,7 +45,7 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
     t->oversubscribed = over;
     gw_wait_yields(over);
-    return GW_OK;
+    return t->c->check ? GW_OK : gw_busy_open(&t->busy, &node, t->comm);
 }
 
 static gw_err trainer_open_sampler(gw_trainer *t) {
@@ -420,5 +420,6 @@ void gw_trainer_close(gw_trainer *t) {
     gw_model_close(t->model);
     gw_data_close(t->data);
     gw_mesh_close(&t->mesh);
+    gw_busy_close(&t->busy);
     gw_claim_release(t->claim);
 }

@@ -11,6 +11,7 @@
 #include "folder/claim.h"
 #include "folder/history.h"
 #include "folder/runfolder.h"
+#include "machine/busy.h"
 #include "machine/gauge.h"
 #include "machine/products.h"
 #include "prof/ranks.h"
@@ -41,6 +42,7 @@ typedef struct gw_trainer {
     int global_batch, chunk;
     bool oversubscribed;
     int nodes, node_ranks;
+    gw_busy_watch busy;
     gw_data *data;
     gw_model *model;
     gw_optimizer *optimizer;

@@ -1,3 +1,4 @@
+#include "base/rng.h"
 #include "base/steady.h"
 
 #include <math.h>
@@ -82,6 +83,122 @@ static void test_forget(void **state) {
     gw_steady_free(s);
 }
 
+static gw_steady_doubt doubt(const double *x, int n) {
+    gw_steady *s;
+    assert_int_equal(gw_steady_open(&s, 1), GW_OK);
+    for (int i = 0; i < n; i++)
+        gw_steady_add(s, x + i);
+    gw_steady_doubt d = gw_steady_look(s);
+    gw_steady_free(s);
+    return d;
+}
+
+/* By hand: blocks of one step, sorted and trimmed; too few of them tell nothing of halves. */
+static void test_halves(void **state) {
+    (void)state;
+    double x[20];
+    for (int i = 0; i < 20; i++)
+        x[i] = (i % 2 ? 3 : 1) + (i >= 10 ? 0.5 : 0);
+    gw_steady_doubt d = doubt(x, 20);
+    assert_true(fabs(d.odd - 1.25) < 1e-12 && fabs(d.even - 3.25) < 1e-12); /* 3 of each kind */
+    assert_true(fabs(d.first - 2) < 1e-12 && fabs(d.last - 2.5) < 1e-12);
+    assert_true(fabs(d.apart - 2 / steady(x, 20)) < 1e-12);
+    assert_true(gw_steady_doubts(&d));
+    d = doubt(x, GW_STEADY_HALVES - 1);
+    assert_true(isnan(d.odd) && isnan(d.last) && isnan(d.apart) && !gw_steady_doubts(&d));
+    for (int i = 0; i < 20; i++)
+        x[i] = 1 + 0.001 * i;
+    d = doubt(x, 20);
+    assert_true(d.apart > 0 && !gw_steady_doubts(&d));
+}
+
+/* Of all steps, also where neighbours were merged; what was forgotten is in none. */
+static void test_percentiles(void **state) {
+    (void)state;
+    gw_steady *s;
+    assert_int_equal(gw_steady_open(&s, 1), GW_OK);
+    for (int i = 0; i < 10; i++)
+        gw_steady_add(s, (double[]){1e3});
+    gw_steady_add(s, (double[]){1e-6});
+    gw_steady_forget(s, 10);
+    gw_steady_doubt d = gw_steady_look(s);
+    assert_true(fabs(d.p10 / 1e-6 - 1) < 0.006 && fabs(d.p90 / 1e-6 - 1) < 0.006);
+    for (int i = 1; i < 100000; i++) /* 15% of them long, one by one */
+        gw_steady_add(s, (double[]){i % 20 < 3 ? 9e-3 : 0.4e-3});
+    d = gw_steady_look(s);
+    assert_true(fabs(d.p10 / 0.4e-3 - 1) < 0.006 && fabs(d.p90 / 9e-3 - 1) < 0.006);
+    gw_steady_free(s);
+    d = doubt((double[]){0, 1e9}, 2); /* beyond the bins: their ends */
+    assert_true(d.p10 > 0 && d.p10 < 2e-9 && d.p90 > 3600 && isfinite(d.p90));
+}
+
+/* ---- how often halves disagree: docs/measurement.md has these figures ---- */
+
+enum { RUNS = 200, LONGEST = 1000 };
+typedef double kind(uint64_t key, int i, int n, bool *slow);
+
+static double unimodal(uint64_t key, int i, int n, bool *slow) {
+    (void)n, (void)slow;
+    return exp(0.15 * gw_rng_normal(key, (uint64_t)i));
+}
+
+static double drifting(uint64_t key, int i, int n, bool *slow) {
+    return unimodal(key, i, n, slow) * (1 + 0.3 * i / n);
+}
+
+static double periodic(uint64_t key, int i, int n, bool *slow) {
+    return unimodal(key, i, n, slow) + (i % 8 == 3 ? 4 : 0);
+}
+
+/* Three steps in ten take 20 times as long, in groups of five on average. */
+static double bistable(uint64_t key, int i, int n, bool *slow) {
+    double u = gw_rng_unit(gw_rng_key(key, 1), (uint64_t)i);
+    *slow = *slow ? u >= 0.2 : u < 0.2 * 0.3 / 0.7;
+    return unimodal(key, i, n, NULL) * (*slow ? 20 : 1);
+}
+
+/* *moved: runs whose steady mean moves by a tenth if the blocks begin a step later; *told: those of
+ * them that are doubted. Returns how many are. */
+static int doubted(kind *step, int n, int *moved, int *told) {
+    static double x[LONGEST];
+    int count = 0;
+    *moved = *told = 0;
+    for (uint64_t run = 0; run < RUNS; run++) {
+        bool slow = false;
+        for (int i = 0; i < n; i++)
+            x[i] = step(gw_rng_key(7, run), i, n, &slow);
+        gw_steady_doubt d = doubt(x, n);
+        bool moves = fabs(steady(x + 1, n - 1) / steady(x, n) - 1) > 0.1;
+        count += gw_steady_doubts(&d);
+        *moved += moves;
+        *told += moves && gw_steady_doubts(&d);
+    }
+    return count;
+}
+
+static void test_how_often(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        kind *step;
+        int n, least, most; /* of RUNS */
+    } cases[] = {
+        {"unimodal", unimodal, 50, 0, 20},           {"unimodal", unimodal, 190, 0, 0},
+        {"unimodal", unimodal, 1000, 0, 0},          {"every eighth long", periodic, 190, 0, 4},
+        {"every eighth long", periodic, 1000, 0, 0}, {"30% drift", drifting, 190, 150, RUNS},
+        {"30% drift", drifting, 1000, 190, RUNS},    {"bistable", bistable, 50, 120, RUNS},
+        {"bistable", bistable, 190, 180, RUNS},      {"bistable", bistable, 1000, 160, RUNS},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int moved, told, count = doubted(cases[i].step, cases[i].n, &moved, &told);
+        print_message(
+            "%s, %d steps: %d of %d doubted; %d move with the edges, %d of these doubted\n",
+            cases[i].name, cases[i].n, count, RUNS, moved, told);
+        assert_in_range(count, cases[i].least, cases[i].most);
+        assert_true(told >= 0.95 * moved);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_recurs_counts),
@@ -89,6 +206,9 @@ int main(void) {
         cmocka_unit_test(test_all_steps_are_in_blocks),
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_percentiles),
+        cmocka_unit_test(test_how_often),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 #include "cli/bench/bench_kit.h"
 
-#include "machine/host.h"
 #include "mpi/wait.h"
 
 #include <omp.h>
@@ -62,10 +61,9 @@ gw_err gw_bench_sizes_read(gw_bench_sizes *out, const char *text) {
 /* ---- where it runs ---- */
 
 gw_err gw_bench_place_crowded(gw_bench_place *p, int helpers, bool *crowded) {
-    gw_host_node node;
-    GW_TRY(gw_host_node_of(&node, p->threads + helpers, p->comm));
-    p->nodes = node.nodes;
-    int over = gw_host_oversubscribed(&node);
+    GW_TRY(gw_host_node_of(&p->node, p->threads + helpers, p->comm));
+    p->nodes = p->node.nodes;
+    int over = gw_host_oversubscribed(&p->node);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, p->comm));
     *crowded = over;
     return GW_OK;
@@ -78,8 +76,8 @@ gw_err gw_bench_place_open(gw_bench_place *out, MPI_Comm comm, int threads) {
     GW_MPI(MPI_Comm_rank(comm, &out->rank));
     GW_MPI(MPI_Comm_size(comm, &out->ranks));
     omp_set_num_threads(threads);
-    GW_TRY(gw_bench_place_crowded(out, 0, &out->oversubscribed));
     GW_TRY(gw_bench_place_crowded(out, 1, &out->crowded));
+    GW_TRY(gw_bench_place_crowded(out, 0, &out->oversubscribed));
     gw_wait_yields(out->oversubscribed);
     GW_MPI(MPI_Get_library_version(library, &len));
     library[strcspn(library, "\n")] = '\0';

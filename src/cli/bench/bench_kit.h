@@ -4,6 +4,7 @@
 
 #include "base/args.h"
 #include "base/stats.h"
+#include "machine/host.h"
 #include "mpi/agree.h"
 
 #include <stdbool.h>
@@ -26,6 +27,7 @@ typedef struct gw_bench_place {
     int threads;         /* OpenMP threads a rank */
     bool oversubscribed; /* on some node more threads than CPUs: waits must yield */
     bool crowded;        /* the same with a progress thread in each rank */
+    gw_host_node node;   /* without progress threads */
     char mpi[64];        /* the MPI library */
 } gw_bench_place;
 

@@ -6,7 +6,7 @@
 #include "base/version.h"
 #include "cli/cli.h"
 #include "cli/parallel.h"
-#include "machine/host.h"
+#include "machine/busy.h"
 #include "mpi/agree.h"
 #include "prof/clock.h"
 
@@ -17,6 +17,8 @@
 typedef struct job {
     const gw_benchmark *bench;
     gw_bench_run run;
+    gw_busy_watch watch; /* what else the machines do, until the benchmark begins and during it: */
+    gw_busy before, during;
 } job;
 
 /* ---- the JSON file; rank 0 ---- */
@@ -43,12 +45,20 @@ static json_t *bench_document(const job *j) {
     strftime(utc, sizeof utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &broken));
     json_t *all = gw_json_object(
         "schema:i benchmark:s version:s finished_utc:s options:o ranks:i nodes:i threads:i "
-        "oversubscribed:b mpi_library:s host:s cpu:s results:o",
+        "oversubscribed:b busy:o mpi_library:s host:s cpu:s results:o",
         1, j->bench->name, GW_VERSION " (" GW_COMMIT ")", utc,
         bench_options_json(j->bench->opts, j->run.args), p->ranks, p->nodes, p->threads,
-        p->oversubscribed, p->mpi, host.name, host.cpu_model, json_incref(j->run.results));
+        p->oversubscribed, gw_busy_run_json(&j->before, &j->during), p->mpi, host.name,
+        host.cpu_model, json_incref(j->run.results));
     json_object_update(all, j->run.facts);
     return all;
+}
+
+static void bench_say_busy(const job *j, const char *when, const gw_busy *b) {
+    char text[GW_BUSY_TEXT];
+    gw_busy_text(b, text, sizeof text);
+    if (j->run.place.rank == 0 && gw_busy_warns(b))
+        printf("warning: %s this benchmark %s: its times are not to be trusted\n", when, text);
 }
 
 static gw_err bench_finish(job *j, gw_file *file) {
@@ -56,6 +66,7 @@ static gw_err bench_finish(job *j, gw_file *file) {
         return GW_OK;
     if (j->bench->report)
         j->bench->report(&j->run);
+    bench_say_busy(j, "during", &j->during);
     fflush(stdout);
     return file ? gw_json_commit(file, bench_document(j), JSON_INDENT(2), "the figures") : GW_OK;
 }
@@ -72,6 +83,9 @@ static gw_err bench_open_place(job *j, MPI_Comm comm) {
         return gw_fail(GW_ERR_USAGE,
                        "bench: %s runs on one rank, and here are %d: start it without mpiexec",
                        j->bench->name, r->place.ranks);
+    GW_TRY(gw_busy_open(&j->watch, &r->place.node, comm));
+    GW_TRY(gw_busy_look(&j->watch, 0, &j->before));
+    bench_say_busy(j, "before", &j->before);
     return GW_OK;
 }
 
@@ -82,10 +96,13 @@ static gw_err bench_body(void *ctx, MPI_Comm comm, bool *own) {
     const char *path = j->run.place.rank == 0 ? gw_args_text(j->run.args, "json") : NULL;
     GW_TRY(gw_agree(comm, path ? gw_file_create_at(&file, path) : GW_OK)); /* told at once */
     gw_err e = j->bench->measure(&j->run, own);
+    GW_THEN(e, gw_busy_look(&j->watch, 0, &j->during));
     if (e == GW_OK)
         e = gw_agree(comm, bench_finish(j, file));
     else
         gw_file_abandon(file);
+    if (!*own)
+        gw_busy_close(&j->watch);
     if (j->bench->close && !*own)
         j->bench->close();
     if (j->bench->grid && !*own)

@@ -67,6 +67,11 @@ static void report_print(const gw_replay_facts *f, const json_t *run, double flo
     if (!isnan(floor_s))
         printf(", which take the link %.3f ms", 1e3 * floor_s);
     printf("\n");
+    json_t *busy =
+        json_object_get(json_object_get(json_object_get(run, "machine"), "busy"), "during");
+    if (json_is_true(json_object_get(busy, "warned")))
+        printf("warning: during this run %s: its times are not to be trusted\n",
+               json_string_value(json_object_get(busy, "text")));
     if (*p->copied)
         printf("note: gradients are copied, not summed in place: %s\n", p->copied);
     const json_t *unmet = json_object_get(json_object_get(run, "comm"), "unmet");

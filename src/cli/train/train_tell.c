@@ -33,6 +33,13 @@ static void tell_put_place(const gw_train_teller *t, int ranks) {
         printf(" + %d for progress", helpers);
 }
 
+static void tell_say_busy(const char *when, const gw_busy *b) {
+    char text[GW_BUSY_TEXT];
+    gw_busy_text(b, text, sizeof text);
+    if (gw_busy_warns(b))
+        printf("warning: %s this run %s: its times are not to be trusted\n", when, text);
+}
+
 static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     const gw_train_config *c = t->config;
     const gw_data *d = s->data;
@@ -62,6 +69,7 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     else if (s->oversubscribed)
         printf("note: oversubscribed: more threads than cores, waits give the core away and times "
                "say little\n");
+    tell_say_busy("before", s->busy);
 }
 
 static void tell_say_epoch(const gw_train_teller *t, const gw_train_status *s) {
@@ -140,6 +148,22 @@ static void tell_say_step_time(const gw_train_result *r, gw_profile profile) {
         printf("; bubble %.1f us, %.1f%% of the step", r->bubble_s * 1e6,
                100 * r->bubble_s / b->wall_s);
     printf("\n");
+}
+
+/* What the one step time stands for. */
+static void tell_say_spread(const gw_batch_summary *b) {
+    const gw_steady_doubt *d = &b->doubt;
+    printf("its steps: %.1f to %.1f us (10th to 90th percentile); ", d->p10 * 1e6, d->p90 * 1e6);
+    if (isnan(b->interrupted))
+        printf("interrupted steps: absent\n");
+    else
+        printf("in %.1f%% of them a rank was interrupted\n", 100 * b->interrupted);
+    if (gw_steady_doubts(d))
+        printf(
+            "warning: the step time is unsettled: of its blocks the odd ones have %.1f us, the even "
+            "ones %.1f, the first half %.1f, the last %.1f; repeat on a quieter machine, or with "
+            "more steps\n",
+            d->odd * 1e6, d->even * 1e6, d->first * 1e6, d->last * 1e6);
 }
 
 /* Of all steps: rare long waits are what a straggler is noticed by. */
@@ -285,6 +309,8 @@ static void tell_say_left_out(const gw_train_result *r) {
 
 static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
     tell_say_step_time(r, t->config->profile);
+    tell_say_spread(&r->summary);
+    tell_say_busy("during", &r->during);
     tell_say_forecast(t->choice);
     tell_say_bound(r);
     tell_say_pace(r);
