@@ -96,6 +96,28 @@ def exchanges_in_turn(info):
         look(info, "paced") is not None and share and exposed_s > MOST_IN_TURN * step_s)
 
 
+MARK_BUSY = "busy machine: the ranks lacked more than a tenth of their CPUs"
+
+
+def busy(info):
+    """What else the machine did, if that was so much that the run's times are not to be trusted: words, with the
+    figures; None: not so, or not known."""
+    for when in ("during", "before"):
+        if look(info, f"machine.busy.{when}.warned") is True:
+            return f"{when} this run {text(info, f'machine.busy.{when}.text')}"
+    return None
+
+
+def unsettled(info):
+    """Likewise if halves of the steps' blocks disagree on the step time."""
+    odd, even, first, last = (1e6 * number(info, f"results.summary.halves.{key}_s")
+                              for key in ("odd", "even", "first", "last"))
+    if look(info, "results.summary.halves.warned") is not True:
+        return None
+    return (f"halves of its steps disagree: odd blocks take {odd:.1f} us, even ones {even:.1f}, the first half "
+            f"{first:.1f}, the last {last:.1f}")
+
+
 def resumed(info):
     return bool(info.get("resumed") or info.get("interruptions"))
 

@@ -5,6 +5,7 @@ import csv
 import io
 import math
 
+from reporting.info import look
 from reporting.loose import link_rate
 from reporting.steps import DIMENSIONS
 
@@ -50,6 +51,9 @@ def row_of(results, cell, run):
         "codec": info["comm"]["codec"], "data": info.get("data", {}).get("source"),
         "data_hash": info.get("data", {}).get("hash"), "parameters": info["parameters"],
         **mesh_of(info), "steps": result["steps"], "step_s": run.step_s, "bound_s": run.bound_s,
+        **{f"step_{key}": value for key, value in (result["summary"].get("spread") or {}).items()},
+        "halves_apart": (result["summary"].get("halves") or {}).get("apart"),
+        "cpus_lacking": look(info, "machine.busy.during.lack"),
         "train_s": result["train_s"], "elapsed_s": result["elapsed_s"],
         "train_loss": result["train_loss"], "test_loss": result["test_loss"],
         "test_accuracy": result["test_accuracy"], **{key: result.get(key) for key in ENDS},

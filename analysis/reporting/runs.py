@@ -11,12 +11,14 @@ import pandas
 
 from reporting import claims, loose, shape, steps
 from reporting.batches import read_batches
-from reporting.info import exchanges_in_turn, link_warned, resumed, uncompressed, unlike
+from reporting.info import (MARK_BUSY, busy, exchanges_in_turn, link_warned, resumed, uncompressed, unlike,
+                            unsettled)
 from reporting.model import IN_TURN, Cell, Results, Run
 from reporting.shape import Bad, printable
 
 INTERRUPTED = 0.1  # share of the batches from which on a run is marked
 MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
+MARK_UNSETTLED = "unsettled step time: halves of the steps disagree on it by more than 10%"
 MARK_LINK = "the emulated link took so much of the cores that overlap looks worse"
 MARK_MEDIAN = "step time by an older version: a median, not a steady mean"
 MARK_RESUMED = "resumed after an early end"
@@ -107,6 +109,10 @@ def marks_of(info, means):
         marks.append("emulated link")
         if link_warned(info):
             marks.append(MARK_LINK)
+    if busy(info):
+        marks.append(MARK_BUSY)
+    if unsettled(info):
+        marks.append(MARK_UNSETTLED)
     if steps.statistic(info) == steps.MEDIAN:
         marks.append(MARK_MEDIAN)
     if resumed(info):

@@ -197,6 +197,8 @@ RUN = {
     "machine": {"hosts": [TEXT], "cpu": TEXT, "cpus_usable": COUNT, "cores_usable": COUNT,
                 "ranks": COUNT, "workers": COUNT, "nodes": COUNT, "threads_per_rank": COUNT,
                 "helper_threads_per_rank?": COUNT, "oversubscribed": YES_NO, "gemm?": TEXT,
+                "busy?": dict.fromkeys(("before", "during"), Maybe(
+                    {"warned": YES_NO, "text": TEXT, "lack": Maybe(NUMBER)})),
                 "gemm_warning?": Maybe(TEXT), "clock": TEXT},
     "link": Maybe({"emulated": YES_NO, "hosts": COUNT, "rate_bits_per_s": NUMBER,
                    "slow_hosts?": Maybe(TEXT), "host_rates?": Maybe([[NUMBER]]),
@@ -248,7 +250,11 @@ RUN = {
             ("validation_loss", "validation_accuracy", "test_accuracy"), Maybe(NUMBER))}),
         "peak_bytes?": _MEMORY, "peak_sum_bytes?": _MEMORY, "elapsed_s": NUMBER, "train_s": NUMBER,
         "wire_bytes": Maybe(NUMBER), "replica_hash?": TEXT,
-        "summary": {"statistic?": TEXT, "interrupted?": Maybe(NUMBER), "division?": Maybe(
+        "summary": {"statistic?": TEXT, "interrupted?": Maybe(NUMBER),
+                    "spread?": {"p10_s": Maybe(NUMBER), "p90_s": Maybe(NUMBER)},
+                    "halves?": {**dict.fromkeys(("odd_s", "even_s", "first_s", "last_s", "apart"),
+                                                Maybe(NUMBER)), "warned": YES_NO},
+                    "division?": Maybe(
                         {f"{part}_s": Maybe(NUMBER) for part in ("core", "core_or_memory", "memory")}),
                     "wall_s": Maybe(NUMBER), "compute_s": Maybe(NUMBER),
                     "exposed_s": Maybe(NUMBER), "waiting_s": Maybe(NUMBER),

@@ -4,6 +4,7 @@ from operator import attrgetter
 from statistics import median
 
 from reporting import beyond, stats, steps
+from reporting.info import MARK_BUSY, busy
 
 STEP_S = attrgetter("step_s")
 
@@ -142,7 +143,8 @@ def warnings(results):
         labels = [cell.label for cell in results.cells if mark in cell.marks]
         which = "all configurations" if len(labels) == len(results.cells) else ", ".join(labels)
         count = sum(mark in run.marks for run in runs)
-        said.append(f"{mark[0].upper()}{mark[1:]}: {count} of {len(runs)} runs ({which}).")
+        figures = next((f"; {words}" for run in runs if mark == MARK_BUSY and (words := busy(run.info))), "")
+        said.append(f"{mark[0].upper()}{mark[1:]}: {count} of {len(runs)} runs ({which}{figures}).")
     if results.study is not None:
         ordered = sorted(runs, key=started)
         text = stats.drift([(run.cell, run.step_s) for run in ordered]).text

@@ -7,6 +7,7 @@ import time
 import processes
 from ablation import journal as j
 from ablation import launch, probe
+from ablation.busy import Gate
 from ablation.progress import Progress, duration, passing
 
 
@@ -32,8 +33,9 @@ class Live:
 
 
 class Runner:
-    def __init__(self, study, runs, journal, launcher, jobs, retry_failed):
+    def __init__(self, study, runs, journal, launcher, jobs, retry_failed, when_busy):
         """`runs`: [(index in the planned order, Planned)]."""
+        self.gate = Gate(when_busy, launcher, lambda s: self.take(signal.sigtimedwait(self.ending, s)))
         self.study, self.journal, self.launcher, self.jobs = study, journal, launcher, jobs
         self.runs = runs
         self.live = []
@@ -71,12 +73,14 @@ class Runner:
         self.ending = ending()
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*self.ending, signal.SIGCHLD})
         try:
+            self.admit()
             self.estimate()
             if self.journal.share is None:
                 self.progress.announce(self.left())
             while self.queue or self.live:
                 while self.queue and len(self.live) < self.jobs:
                     self.take(signal.sigtimedwait(self.ending, 0))
+                    self.admit()
                     self.start(*self.queue.pop(0))
                 self.show()
                 if self.live:
@@ -88,6 +92,11 @@ class Runner:
             while signal.sigtimedwait(self.ending, 0):
                 pass  # ignore a second Ctrl-C
             signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+
+    def admit(self):
+        """Waits or stops while other processes have the cores that the next run needs; own runs are none."""
+        if not self.live:
+            self.gate.admit(self.queue[0][1].cell, self.mask)
 
     def estimate(self):
         """If no run tells how long they take, and no task of a job array asks."""

@@ -95,6 +95,7 @@ static json_t *report_division(const gw_batch_summary *b, double compute) {
 
 json_t *gw_report_summary(const gw_report_steps *of) {
     const gw_batch_summary *b = of->summary;
+    const gw_steady_doubt *d = &b->doubt;
     const double *p = b->phase_s;
     double compute = gw_phases_computation(p);
     json_t *phases = json_object();
@@ -104,14 +105,13 @@ json_t *gw_report_summary(const gw_report_steps *of) {
         json_object_set_new(phases, key, gw_json_number(p[i]));
     }
     return gw_json_object(
-        "batches:I statistic:s interrupted:f wall_s:f spread:o halves:o compute_s:f division:o memory_s:o "
-        "exposed_s:f waiting_s:f transfer_s:f hidden_s:f codec_s:f wire_bytes:f logical_bytes:f "
-        "phases:o dimensions:o bubble_s:f bubble_share:f",
+        "batches:I statistic:s interrupted:f wall_s:f spread:o halves:o compute_s:f division:o "
+        "memory_s:o exposed_s:f waiting_s:f transfer_s:f hidden_s:f codec_s:f wire_bytes:f "
+        "logical_bytes:f phases:o dimensions:o bubble_s:f bubble_share:f",
         b->batches, GW_STEADY_NAME, b->interrupted, b->wall_s,
-        gw_json_object("p10_s:f p90_s:f", b->doubt.p10, b->doubt.p90),
-        gw_json_object("odd_s:f even_s:f first_s:f last_s:f apart:f warned:b", b->doubt.odd,
-                       b->doubt.even, b->doubt.first, b->doubt.last, b->doubt.apart,
-                       gw_steady_doubts(&b->doubt)),
+        gw_json_object("p10_s:f p90_s:f", d->p10, d->p90),
+        gw_json_object("odd_s:f even_s:f first_s:f last_s:f apart:f warned:b", d->odd, d->even,
+                       d->first, d->last, d->apart, gw_steady_doubts(d)),
         compute, report_division(b, compute), report_memory(of),
         p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT], b->waiting_s,
         b->transfer_s, b->inflight_s, p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE], b->wire_bytes,

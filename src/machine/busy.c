@@ -184,10 +184,10 @@ gw_err gw_busy_open(gw_busy_watch *w, const gw_host_node *node, MPI_Comm comm) {
 
 /* Sleep where it pays: see gw_busy_look. All ranks do alike. */
 static gw_err busy_nap(const gw_busy_watch *w, double least_s) {
-    int naps = least_s > 0;
-    if (w->reads && !naps)
-        naps = gw_nap_now() - w->from.at_s < SHORTEST_S && busy_now(w).runnable > w->node.threads;
-    double due_s = w->reads ? w->from.at_s + (least_s > 0 ? least_s : SHORTEST_S) : 0;
+    int naps = 0;
+    double due_s = w->from.at_s + (least_s > 0 ? least_s : SHORTEST_S);
+    if (w->reads && !isnan(w->from.busy_s))
+        naps = gw_nap_now() < due_s && (least_s > 0 || busy_now(w).runnable > w->node.threads);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &naps, 1, MPI_INT, MPI_MAX, w->comm));
     if (naps) {
         GW_TRY(gw_bcast(&due_s, 1, MPI_DOUBLE, 0, w->machine));

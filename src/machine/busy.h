@@ -76,7 +76,8 @@ gw_err gw_busy_open(gw_busy_watch *w, const gw_host_node *node, MPI_Comm comm);
 
 /** Collective: *out on all ranks, since the last such call or the opening, of the machine whose
  *  ranks lack most. With `least_s` > 0 the ranks sleep until so much has passed; at 0 only until
- *  something can be told, and only if other tasks are runnable. */
+ *  something can be told, and only if other tasks are runnable. Where the kernel tells of no CPUs
+ *  they never sleep. */
 gw_err gw_busy_look(gw_busy_watch *w, double least_s, gw_busy *out);
 
 /** Free a watch; one that was never opened may be all zero. Not collective in effect. */

@@ -27,8 +27,8 @@ typedef struct gw_host {
 /** Fill *out; never fails. Reads /proc and /sys: not for inside a batch. */
 void gw_host_facts(gw_host *out);
 
-/** The tightest CPU quota of this process's control groups, in CPUs' worth of time, and that group's
- *  folder; < 0 and "": no limit seen. */
+/** The tightest CPU quota of this process's control groups, in CPUs' worth of time, and the folder
+ *  of the group that sets it; < 0 and "": no limit seen. */
 double gw_host_quota(char group[GW_HOST_PATH]);
 
 /** The links between hosts, where they are emulated on one machine (experiments/testbed). */

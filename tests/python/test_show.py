@@ -144,9 +144,19 @@ class Show(unittest.TestCase):
 
     def test_interrupted_steps(self):
         out = self.folder("blocking")
-        self.summary(out, interrupted=0.74)
-        self.assertIn("steady mean of 50 steps after 10 of warm-up, in 74.0% of them a rank was "
-                      "interrupted", show(out).stdout)
+        self.summary(out, interrupted=0.74, spread={"p10_s": 0.4e-3, "p90_s": 9e-3}, halves={
+            "odd_s": 0.001, "even_s": 0.002, "first_s": 0.0015, "last_s": 0.0016, "apart": 0.66, "warned": True})
+        text = show(out).stdout
+        self.assertIn("steady mean of 50 steps after 10 of warm-up, 400.0 to 9000.0 us (10th to 90th percentile), "
+                      "in 74.0% of them a rank was interrupted\n", text)
+        self.assertIn("WARNING: halves of its steps disagree: odd blocks take 1000.0 us, even ones 2000.0, the first "
+                      "half 1500.0, the last 1600.0: its times are not to be trusted\n", text)
+        done = gwrun.run(1, "table", out).stdout
+        self.assertIn(f"{os.path.basename(out)} %", done)
+        self.assertIn("%: " + os.path.basename(out) + ": halves of its steps disagree: odd blocks take", done)
+        self.summary(out, spread=None, halves=None)  # of an older version
+        self.assertIn("of warm-up, in 74.0% of them", show(out).stdout)
+        self.assertNotIn("disagree", show(out).stdout + gwrun.run(1, "table", out).stdout)
 
     def test_overhead_that_cannot_be_told(self):
         out = self.folder("blocking")
@@ -176,7 +186,7 @@ class Show(unittest.TestCase):
             shutil.copytree(self.runs[name][0], os.path.join(self.dir.name, "list", name))
         text = show(os.path.join(self.dir.name, "list")).stdout
         self.assertEqual(len(re.findall(r"(?m)^\[\d\] +[\d.]+ .s +[\d.]+x \|", text)), 2)
-        self.assertRegex(text, r"(?m)^\[2\] .*/overlap: iallreduce .*; steady mean of 50 steps$")
+        self.assertRegex(text, r"(?m)^\[2\] .*/overlap: iallreduce .*; steady mean of 50 steps(, UNSETTLED)?$")
         self.assertIn(f"gradwire show {self.dir.name}/list/alone", text)
         self.assertEqual(len(document(os.path.join(self.dir.name, "list"))), 2)
         os.truncate(os.path.join(self.dir.name, "list", "alone", "run.json"), 300)

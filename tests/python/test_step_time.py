@@ -24,20 +24,32 @@ PHASES = ("data_s", "forward_s", "backward_s", "recompute_s", "update_s", "encod
           "mpi_post_s", "mpi_poll_s", "mpi_wait_s", "checkpoint_s", "other_s")
 
 
-def defined(out):
-    """(step time, {phase: seconds}) as the definition has them, from batches.csv."""
+def mean(some, column):
+    """Over steps, of the mean over ranks: each step has as many rows."""
+    return sum(float(row[column]) for rows in some for row in rows) / sum(map(len, some))
+
+
+def blocks_of(out):
+    """The blocks of the definition, from batches.csv: lists of steps, each a list of its rows."""
     steps = {}
     for row in gwrun.batches(out):
         steps.setdefault(int(row["step"]), []).append(row)
     steps = [steps[step] for step in sorted(steps)][10:]
     count = min(40, len(steps))
+    return [steps[b * len(steps) // count:(b + 1) * len(steps) // count] for b in range(count)]
 
-    def mean(some, column):
-        return sum(float(row[column]) for rows in some for row in rows) / sum(map(len, some))
-    blocks = [steps[b * len(steps) // count:(b + 1) * len(steps) // count] for b in range(count)]
-    blocks.sort(key=lambda block: mean(block, "wall_s"))
-    kept = [rows for block in blocks[count // 4:count - count // 4] for rows in block]
-    return mean(kept, "wall_s"), {column: mean(kept, column) for column in PHASES}
+
+def kept(blocks):
+    """The steps of the middle half of them."""
+    cut = len(blocks) // 4
+    return [rows for block in sorted(blocks, key=lambda block: mean(block, "wall_s"))[cut:len(blocks) - cut]
+            for rows in block]
+
+
+def defined(out):
+    """(step time, {phase: seconds}) as the definition has them."""
+    steps = kept(blocks_of(out))
+    return mean(steps, "wall_s"), {column: mean(steps, column) for column in PHASES}
 
 
 def tool(*words, status=0):
@@ -120,6 +132,33 @@ class StepTime(unittest.TestCase):
             self.near(said[1], found["wall_s"], 1e6)
             self.assertEqual(int(said[2]), found["batches"])
             self.told(name, found["wall_s"], "steady mean")
+
+    def test_what_it_stands_for(self):
+        """The spread of the steps, the share of interrupted ones, and halves of the blocks: by hand from
+        batches.csv, in run.json and in the last lines."""
+        for name in ("whole", "resumed"):
+            blocks, found = blocks_of(self.path(name)), gwrun.run_json(self.path(name))["results"]["summary"]
+            steps = [step for block in blocks for step in block]
+            walls = sorted(mean([step], "wall_s") for step in steps)
+            said = re.search(r"\nits steps: ([\d.]+) to ([\d.]+) us \(10th to 90th percentile\); in ([\d.]+)% of them "
+                             r"a rank was interrupted\n", self.said[name])
+            for key, share, text in (("p10_s", 0.1, said[1]), ("p90_s", 0.9, said[2])):
+                by_hand = walls[int(share * len(walls))]
+                self.assertAlmostEqual(found["spread"][key], by_hand, delta=0.006 * by_hand)
+                self.near(text, found["spread"][key], 1e6)
+            share = sum(any(row["interrupted"] == "1" for row in step) for step in steps) / len(steps)
+            self.assertAlmostEqual(found["interrupted"], share, delta=1e-6)
+            self.near(said[3], share, 100)
+            halves = {"odd_s": blocks[::2], "even_s": blocks[1::2], "first_s": blocks[:len(blocks) // 2],
+                      "last_s": blocks[len(blocks) // 2:]}
+            by_hand = {key: mean(kept(some), "wall_s") for key, some in halves.items()}
+            for key, value in by_hand.items():
+                self.assertAlmostEqual(found["halves"][key], value, delta=1e-7 * value)
+            apart = max(abs(by_hand["odd_s"] - by_hand["even_s"]), abs(by_hand["first_s"] - by_hand["last_s"]))
+            self.assertAlmostEqual(found["halves"]["apart"], apart / found["wall_s"], delta=1e-6)
+            self.assertEqual(found["halves"]["warned"], found["halves"]["apart"] > 0.1)
+            self.assertEqual("warning: the step time is unsettled" in self.said[name], found["halves"]["warned"])
+            self.assertEqual(self.shown(name)["halves"], found["halves"])
 
     def test_parts_add_up(self):
         for name in ("whole", "resumed"):

@@ -1,5 +1,5 @@
-/* What a machine does besides, of made-up files of /proc: busy, idle, lacking, malformed. Nothing here
- * looks at the machine that the test runs on. */
+/* What a machine does besides, of made-up files of /proc: busy, idle, lacking, malformed. Nothing
+ * here looks at the machine that the test runs on. */
 #include "base/json.h"
 #include "machine/busy.h"
 

@@ -159,10 +159,9 @@ static void tell_say_spread(const gw_batch_summary *b) {
     else
         printf("in %.1f%% of them a rank was interrupted\n", 100 * b->interrupted);
     if (gw_steady_doubts(d))
-        printf(
-            "warning: the step time is unsettled: of its blocks the odd ones have %.1f us, the even "
-            "ones %.1f, the first half %.1f, the last %.1f; repeat on a quieter machine, or with "
-            "more steps\n",
+        printf("warning: the step time is unsettled, halves of its steps disagree: odd blocks take "
+               "%.1f us, even ones %.1f, the first half %.1f, the last %.1f; repeat on a quieter "
+               "machine, or with more steps\n",
             d->odd * 1e6, d->even * 1e6, d->first * 1e6, d->last * 1e6);
 }
 
