@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 import uuid
@@ -18,21 +19,95 @@ STUCK = os.path.join(os.environ["BUILD"], "tests", "libplugin_stuck.so")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+PATIENCE_S = 600  # --hang-timeout: no machine is so busy that a run stands still for so long
+SKEW_S = 60
+
+# Has the watchdog's time pass when the test says so; all others have the machine's. In HASTE: each of its naps is
+# over at once and has lasted as long as it was to, until it has spoken. In LEAP: each of three naps has lasted for
+# hours, as if the machine had been stopped. Only the watchdog waits by pthread_cond_timedwait.
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static _Thread_local double ahead;
+static _Thread_local int spoke, leaps;
+
+static double seconds(struct timespec t) {
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int clock_gettime(clockid_t id, struct timespec *t) {
+    int rc = (int)syscall(SYS_clock_gettime, id, t);
+    if (rc == 0 && id == CLOCK_MONOTONIC && ahead > 0) {
+        double now = seconds(*t) + ahead;
+        t->tv_sec = (time_t)now;
+        t->tv_nsec = (long)(1e9 * (now - (double)t->tv_sec));
+    }
+    return rc;
+}
+
+static int asked(const char *name) {
+    const char *path = getenv(name);
+    return path && access(path, F_OK) == 0;
+}
+
+static void note(int leap) {
+    int fd = open(getenv("GW_TEST_LEAP"), O_WRONLY | O_APPEND);
+    if (fd >= 0)
+        syscall(SYS_write, fd, &leap, 1), close(fd);
+}
+
+int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *till) {
+    struct timespec now;
+    (void)c;
+    pthread_mutex_unlock(m);
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    pthread_mutex_lock(m);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    double left = seconds(*till) - seconds(now);
+    if (left > 0 && !spoke && asked("GW_TEST_HASTE"))
+        ahead += left;
+    else if (leaps < 3 && asked("GW_TEST_LEAP"))
+        ahead += 10000, note(++leaps);
+    else if (left > 0)
+        return 0; /* woken for nothing, as may be */
+    return ETIMEDOUT;
+}
+
+ssize_t write(int fd, const void *data, size_t n) {
+    spoke |= fd == STDERR_FILENO && ahead > 0;
+    return syscall(SYS_write, fd, data, n);
+}
+"""
+
+
 class Late(Exception):
-    """A rank was not where it should be before the watchdog's timeout."""
+    """The rank that was to be late is not any more."""
 
 
 class Job:
-    """A training run in the background."""
+    """A training run in the background. Its watchdog does not lose patience before `hasten`."""
 
-    def __init__(self, ranks, *words, timeout):
-        self.end_of_patience = time.monotonic() + timeout  # or later: progress may still come
+    def __init__(self, environment, ranks, *words):
+        folder = environment["GW_TEST_FOLDER"]
         self.mark = uuid.uuid4().hex
+        self.haste, self.leap, self.hooks = (os.path.join(folder, f"{what}-{self.mark}")
+                                             for what in ("haste", "leap", "hooks"))
         self.process = subprocess.Popen(
             gwrun.command(ranks, "train", "--data", "synthetic:samples=200,features=9", "--layers",
-                          "7", "--batch", 20, "--hang-timeout", str(timeout), *words),
+                          "7", "--batch", 20, "--hang-timeout", PATIENCE_S, *words),
             text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-            env={**os.environ, "GW_TEST_MARK": self.mark})
+            env={**environment, "GW_TEST_MARK": self.mark, "GW_TEST_HASTE": self.haste,
+                 "GW_TEST_LEAP": self.leap, "GW_TEST_STUCK": self.hooks})
+
+    def hasten(self):
+        open(self.haste, "x", encoding="utf-8").close()
 
     def pids(self):
         """Processes of the job that are left, by rank."""
@@ -59,8 +134,8 @@ class Job:
         """Wait until the run is in its first steps."""
         for line in self.process.stdout:
             if "parameters;" in line:
+                self.skewed_until = time.monotonic() + SKEW_S - 5
                 return self
-        self.in_time()
         raise AssertionError(self.process.communicate()[1])
 
     def used(self):
@@ -79,11 +154,6 @@ class Job:
             used[rank] = (int(fields[11]) + int(fields[12])) / TICKS, turns
         return used
 
-    def in_time(self):
-        """Late, if the watchdog may have lost patience already."""
-        if time.monotonic() >= self.end_of_patience:
-            raise Late
-
     def waiting(self):
         """Wait until each rank is where it stays: rank 1 busy in its first step, then the others in
         the exchange. From the line that `begun` waits for, that takes far less of a core's time than
@@ -95,6 +165,10 @@ class Job:
                           for rank, (seconds, turns) in self.used().items() if (rank != 1) == others):
                 self.in_time()
                 time.sleep(0.02)
+
+    def in_time(self):
+        if time.monotonic() >= self.skewed_until:
+            raise Late
 
     def signal(self, number, ranks):
         pids = self.pids()
@@ -118,32 +192,47 @@ STOPPED = {
 }
 
 
-def stopped(comm):
-    """Rank 1 is stopped during its first step. While they wait, the others poll: the timeout is as
-    short as this machine is fast."""
-    for timeout in (8, 16, 32, 55):  # the skew takes longer
-        job = Job(STOPPED[comm][0], "--comm", comm, "--inject-skew", "1:60", timeout=timeout)
-        with contextlib.suppress(Late, KeyError, OSError):  # the latter two: of a process that has ended
+def state(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def stopped(environment, comm):
+    """Rank 1 is stopped during its first step. While they wait, the others poll."""
+    for _ in range(5):  # the skew is over at times, if the cores have much else to do
+        job = Job(environment, STOPPED[comm][0], "--comm", comm, "--inject-skew", f"1:{SKEW_S}")
+        try:
             job.waiting()
             job.signal(signal.SIGSTOP, [1])
             job.in_time()
-            return *job.end(), job.left()
-        job.end()
+        except (Late, KeyError, OSError):  # the latter two: of a process that has ended
+            job.process.terminate()
+            job.end()
+            continue
+        job.hasten()
+        return *job.end(), job.left()
     raise AssertionError(f"--comm {comm}: the ranks do not reach their places")
 
 
-def stuck():
+def stuck(environment):
     """No rank is stopped, but an exchange never ends."""
-    job = Job(2, "--comm", STUCK, timeout=4)
+    job = Job(environment, 2, "--comm", STUCK)
+    faultcase.await_true(lambda: os.path.exists(job.hooks) and os.path.getsize(job.hooks) == 2, pause=0.05)
+    job.hasten()
     return *job.end(), job.left()
 
 
-def paused():
-    """All ranks are stopped for longer than the timeout."""
-    job = Job(2, "--steps", 3, "--inject-skew", "1:1", timeout=5).begun()
+def paused(environment):
+    """All ranks are stopped, and for hours by the clock; no step ends meanwhile. Then they go on, until the test
+    ends the run."""
+    job = Job(environment, 2, "--epochs", 100000, "--inject-skew", "1:1").begun()
     job.signal(signal.SIGSTOP, [0, 1])
-    time.sleep(5.5)
+    faultcase.await_true(lambda: all(state(pid) == "T" for pid in job.pids().values()))
+    open(job.leap, "x", encoding="utf-8").close()
     job.signal(signal.SIGCONT, [1, 0])
+    faultcase.await_true(lambda: os.path.getsize(job.leap) == 3 * 2 or job.process.poll() is not None)
+    with contextlib.suppress(KeyError, OSError):  # it has ended, and the test will tell
+        job.signal(signal.SIGTERM, [0])
     return *job.end(), job.left()
 
 
@@ -153,9 +242,12 @@ class Watchdog(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         """All jobs run at once, since they only wait."""
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        environment = gwrun.preload(folder.name, CLOCK, GW_TEST_FOLDER=folder.name)
         with concurrent.futures.ThreadPoolExecutor(len(STOPPED) + 2) as pool:
-            ends = {comm: pool.submit(stopped, comm) for comm in STOPPED}
-            cls.stuck, cls.paused = pool.submit(stuck), pool.submit(paused)
+            ends = {comm: pool.submit(stopped, environment, comm) for comm in STOPPED}
+            cls.stuck, cls.paused = pool.submit(stuck, environment), pool.submit(paused, environment)
         cls.stopped = {comm: end.result() for comm, end in ends.items()}
 
     def test_stopped(self):
@@ -189,7 +281,10 @@ class Watchdog(unittest.TestCase):
 
     def test_paused(self):
         """A batch system may stop all ranks for longer than the timeout: they then continue."""
-        self.assertEqual(self.paused.result(), ("", 0, {}))
+        errors, status, left = self.paused.result()
+        self.assertRegex(errors, r"(?m)^gradwire: stopped by SIGTERM after step \d+$")
+        self.assertNotIn("progress", errors)
+        self.assertEqual((status, left), (128 + signal.SIGTERM, {}))
 
 
 if __name__ == "__main__":
