@@ -81,9 +81,12 @@ class Reading(ReportCase):
         self.change(self.path("b"), lambda info: info.update(
             resumed={"step": 9, "from_ranks": 2, "dropped": []}, interruptions=[{"event": "x"}]))
         self.change(self.path("b"), lambda info: info["results"].update(stopped_by="SIGTERM"))
+        for name, warned in (("a", True), ("b", False)):
+            self.change(self.path(name), lambda info, warned=warned: info["results"]["summary"]["halves"].update(
+                warned=warned))
         marks = [set(run.marks) - {runs.MARK_INTERRUPTED}
                  for cell in self.only().cells for run in cell.runs]
-        self.assertCountEqual(marks, [{"oversubscribed"}, {"emulated link", runs.MARK_RESUMED,
+        self.assertCountEqual(marks, [{"oversubscribed", runs.MARK_UNSETTLED}, {"emulated link", runs.MARK_RESUMED,
                                                               "cut short by SIGTERM"}])
         self.assertEqual(self.only().factors["rate"], ["none", "1gbit"])
 

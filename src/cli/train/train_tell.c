@@ -162,7 +162,7 @@ static void tell_say_spread(const gw_batch_summary *b) {
         printf("warning: the step time is unsettled, halves of its steps disagree: odd blocks take "
                "%.1f us, even ones %.1f, the first half %.1f, the last %.1f; repeat on a quieter "
                "machine, or with more steps\n",
-            d->odd * 1e6, d->even * 1e6, d->first * 1e6, d->last * 1e6);
+               d->odd * 1e6, d->even * 1e6, d->first * 1e6, d->last * 1e6);
 }
 
 /* Of all steps: rare long waits are what a straggler is noticed by. */
