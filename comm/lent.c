@@ -97,12 +97,12 @@ const float *gw_lent_arena(const gw_lent *l) {
 
 /* How the other ranks find a file that one of them has open. */
 typedef struct offer {
-    int64_t pid, fd;
-    uint64_t bytes, device, inode;
+    gw_shared_file file;
+    uint64_t bytes;
 } offer;
 
 /* A mistake here would be a sum of something else, so the kernel is asked. */
-static gw_err lent_check_mapping(const void *memory, size_t bytes, const struct stat *file) {
+static gw_err lent_check_mapping(const void *memory, size_t bytes, uint64_t file) {
     FILE *maps = fopen("/proc/self/maps", "r");
     uintptr_t at = (uintptr_t)memory, from, to;
     uintmax_t off, inode;
@@ -112,7 +112,7 @@ static gw_err lent_check_mapping(const void *memory, size_t bytes, const struct 
         found = sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %" SCNxMAX " %*s %" SCNuMAX, &from, &to,
                        mode, &off, &inode) == 5 &&
                 from <= at && at < to && to - at >= bytes && off + (at - from) == 0 &&
-                inode == (uintmax_t)file->st_ino && strcmp(mode, "rw-s") == 0;
+                inode == file && strcmp(mode, "rw-s") == 0;
     if (maps)
         fclose(maps);
     return found ? GW_OK
@@ -121,33 +121,25 @@ static gw_err lent_check_mapping(const void *memory, size_t bytes, const struct 
 }
 
 static gw_err lent_make_offer(void *memory, size_t bytes, int fd, offer *o) {
-    struct stat file;
     if (fd < 0 || !memory || bytes == 0)
         return gw_fail(GW_ERR_UNSUPPORTED, "lent memory: a rank had none to lend");
-    if (fstat(fd, &file) != 0)
-        return gw_fail(GW_ERR_UNSUPPORTED, "lent memory: its file: %s", strerror(errno));
-    *o = (offer){
-        .pid = getpid(), .fd = fd, .bytes = bytes, .device = file.st_dev, .inode = file.st_ino};
-    return lent_check_mapping(memory, bytes, &file);
+    GW_TRY(gw_shared_file_of(fd, &o->file));
+    o->bytes = bytes;
+    return lent_check_mapping(memory, bytes, o->file.inode);
 }
 
-/* Of another rank; one in another namespace of processes has another file by this name, or none. */
 static gw_err lent_map(const offer *o, char **at) {
-    char name[64];
     struct stat file;
-    snprintf(name, sizeof name, "/proc/%" PRId64 "/fd/%" PRId64, o->pid, o->fd);
-    int fd = open(name, O_RDWR | O_CLOEXEC);
-    bool right = fd >= 0 && fstat(fd, &file) == 0 && file.st_dev == o->device &&
-                 file.st_ino == o->inode && (uint64_t)file.st_size >= o->bytes;
-    void *map = right
+    int fd;
+    GW_TRY(gw_shared_file_open(&o->file, &fd));
+    void *map = fstat(fd, &file) == 0 && (uint64_t)file.st_size >= o->bytes
                     ? mmap(NULL, o->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0)
                     : MAP_FAILED;
     int why = errno;
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     if (map == MAP_FAILED)
-        return gw_fail(GW_ERR_UNSUPPORTED, "lent memory: %s of another rank cannot be mapped: %s",
-                       name, fd >= 0 && !right ? "it is another file" : strerror(why));
+        return gw_fail(GW_ERR_UNSUPPORTED, "lent memory of another rank cannot be mapped: %s",
+                       strerror(why));
     *at = map;
     return GW_OK;
 }

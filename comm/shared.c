@@ -6,12 +6,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LINE = 64, LEAST_WINDOW = 1 << 16 };
@@ -105,40 +106,44 @@ static char *shared_segment(const window *w, int r) {
     return w->map + (size_t)r * w->size;
 }
 
-typedef struct label {
-    char text[64];
-} label;
+/* ---- files without a name ---- */
 
-/* Rank 0 makes the object; its name travels to the others, and is gone once all have it open. */
-static gw_err shared_make_object(label *name, int *fd) {
-    for (unsigned attempt = 0; attempt < 100 && *fd < 0; attempt++) {
-        struct timespec now;
-        clock_gettime(CLOCK_REALTIME, &now);
-        snprintf(name->text, sizeof name->text, "/gradwire.%ld.%ld.%u", (long)getpid(), now.tv_nsec,
-                 attempt);
-        *fd = shm_open(name->text, O_CREAT | O_EXCL | O_RDWR, 0600);
-        if (*fd < 0 && errno != EEXIST)
-            break;
-    }
-    return *fd >= 0 ? GW_OK
-                    : gw_fail(GW_ERR_NOMEM, "cannot make shared memory %s: %s", name->text,
-                              strerror(errno));
+gw_err gw_shared_file_of(int fd, gw_shared_file *out) {
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return gw_fail(GW_ERR_UNSUPPORTED, "shared memory: its file: %s", strerror(errno));
+    *out = (gw_shared_file){(uint64_t)getpid(), (uint64_t)fd, st.st_dev, st.st_ino};
+    return GW_OK;
+}
+
+/* A mistake here would be a sum of something else: another namespace of processes has another file
+ * by this name, or none. */
+gw_err gw_shared_file_open(const gw_shared_file *of, int *fd) {
+    char name[64];
+    struct stat st;
+    snprintf(name, sizeof name, "/proc/%" PRIu64 "/fd/%" PRIu64, of->pid, of->fd);
+    *fd = open(name, O_RDWR | O_CLOEXEC);
+    int why = errno;
+    if (*fd >= 0 && fstat(*fd, &st) == 0 && st.st_dev == of->device && st.st_ino == of->inode)
+        return GW_OK;
+    if (*fd >= 0)
+        close(*fd);
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "shared memory: %s of another rank cannot be opened: %s: start the ranks of a "
+                   "node in one namespace of processes, by one user",
+                   name, *fd >= 0 ? "it is another file" : strerror(why));
 }
 
 /* Each rank has its own pages allocated: near the rank, and an error now instead of a SIGBUS later.
  */
-static gw_err shared_map_object(const gw_shared *m, window *w, const label *name, int *fd) {
+static gw_err shared_map_object(const gw_shared *m, window *w, const gw_shared_file *of, int *fd) {
     size_t all = w->size * (size_t)m->size;
     if (*fd < 0)
-        *fd = shm_open(name->text, O_RDWR, 0);
-    if (*fd < 0)
-        return gw_fail(GW_ERR_NOMEM, "cannot open shared memory %s: %s", name->text,
-                       strerror(errno));
+        GW_TRY(gw_shared_file_open(of, fd));
     int rc = posix_fallocate(*fd, (off_t)w->size * m->rank, (off_t)w->size);
     if (rc != 0)
-        return gw_fail(GW_ERR_NOMEM,
-                       "cannot share %zu bytes a rank on this node: %s: is /dev/shm large enough?",
-                       w->size, strerror(rc));
+        return gw_fail(GW_ERR_NOMEM, "cannot share %zu bytes a rank on this node: %s", w->size,
+                       strerror(rc));
     void *map = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
     if (map == MAP_FAILED)
         return gw_fail(GW_ERR_NOMEM, "cannot map %zu bytes of shared memory: %s", all,
@@ -147,20 +152,20 @@ static gw_err shared_map_object(const gw_shared *m, window *w, const label *name
     return GW_OK;
 }
 
-/* An empty name tells the others that rank 0, whose error is the one that all learn, made none. */
+/* Rank 0 makes the file; without a process the others learn that it made none, and its error is the
+ * one that all learn. */
 static gw_err shared_open_window(const gw_shared *m, window *w, gw_err mine) {
-    label name = {0};
+    gw_shared_file file = {0};
     int fd = -1;
-    if (m->rank == 0 && mine == GW_OK)
-        mine = shared_make_object(&name, &fd);
-    if (mine != GW_OK)
-        name.text[0] = '\0';
-    GW_TRY(gw_bcast(&name, sizeof name, MPI_BYTE, 0, m->node));
-    if (mine == GW_OK && *name.text)
-        mine = shared_map_object(m, w, &name, &fd);
-    gw_err e = gw_agree(m->node, mine);
-    if (m->rank == 0 && *name.text)
-        shm_unlink(name.text);
+    if (m->rank == 0 && mine == GW_OK) {
+        fd = memfd_create("gradwire", MFD_CLOEXEC);
+        mine = fd >= 0 ? gw_shared_file_of(fd, &file)
+                       : gw_fail(GW_ERR_NOMEM, "cannot make shared memory: %s", strerror(errno));
+    }
+    GW_TRY(gw_bcast(&file, sizeof file, MPI_BYTE, 0, m->node));
+    if (mine == GW_OK && file.pid > 0)
+        mine = shared_map_object(m, w, &file, &fd);
+    gw_err e = gw_agree(m->node, mine); /* until all have it open */
     if (fd >= 0)
         close(fd);
     return e;

@@ -76,10 +76,12 @@ exec ip netns exec {space_of(name, '"$host"')} sh -c "$join $*"
     write(folder, "state.json", json.dumps(state, indent=2) + "\n")  # last: now it is complete
 
 
-def probe():
-    """BadInput if root may not build a testbed, as in a container or chroot."""
-    space = f"gw-probe-{os.getpid()}"
+def probe(name):
+    """BadInput if root may not build a testbed, as in a container or chroot. What a killed probe leaves is
+    the testbed's by its name."""
+    space = space_of(name, "probe")
     inside = ("ip", "-n", space, "link", "add")
+    system("ip", "netns", "del", space, check=False)
     try:
         system("ip", "netns", "add", space)
         system("ip", "netns", "exec", space, "true")
@@ -102,7 +104,6 @@ def up(options):
             raise BadInput(f"--slow: host {host}: the hosts are 1 to {options.hosts}")
     if len(slow) < len(options.slow):
         raise BadInput("--slow: a host is named twice")
-    probe()
     rates = [list(pair) for pair in options.rate * (options.hosts // len(options.rate))]
     state = {"name": name, "hosts": options.hosts, "rate_bits_per_s": min(map(min, rates)),
              "rates": rates, "mtu": options.mtu, "offload": options.offload,
@@ -116,6 +117,12 @@ def up(options):
         if old:
             raise BadInput(f"{name} is up with {text_of(old)}: `testbed down` first, or --name "
                           "another")
+        try:
+            probe(name)
+        except BaseException:
+            with contextlib.suppress(OSError):  # something of a killed `up` is there
+                os.rmdir(folder_of(name))
+            raise
         remove(name)
         try:
             build(name, state)

@@ -43,7 +43,7 @@ def folder_of(name):
 
 
 def space_of(name, host):
-    return f"gw-{name}-{host}"  # host: 1 to N, or "switch"
+    return f"gw-{name}-{host}"  # host: 1 to N, "switch", or "probe"
 
 
 def address_of(host):
@@ -52,7 +52,7 @@ def address_of(host):
 
 def namespaces(name):
     """The existing namespaces of this testbed, even if it is half built."""
-    mine = re.compile(rf"gw-{re.escape(name)}-(switch|\d+)")
+    mine = re.compile(rf"gw-{re.escape(name)}-(switch|probe|\d+)")
     words = (line.split()[0] for line in system("ip", "netns", "list").stdout.splitlines() if line)
     return sorted(word for word in words if mine.fullmatch(word))
 

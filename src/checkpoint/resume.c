@@ -103,8 +103,8 @@ static gw_err resume_check_end(const gw_resume *r, const gw_train_config *c) {
     const gw_store_manifest *m = &r->manifest;
     if (c->steps > 0 && c->steps < m->step)
         return gw_fail(GW_ERR_USAGE,
-                       "--resume %s: it has %lld steps done already, and --steps is %lld", r->path,
-                       (long long)m->step, (long long)c->steps);
+                       "--resume %s: it has %lld step%s done already, and --steps is %lld", r->path,
+                       (long long)m->step, m->step == 1 ? "" : "s", (long long)c->steps);
     if (c->epochs < m->epoch)
         return gw_fail(GW_ERR_USAGE, "--resume %s: it is in epoch %d already, and --epochs is %d",
                        r->path, m->epoch, c->epochs);
@@ -115,8 +115,9 @@ static gw_err resume_check(gw_resume *r, const gw_facts_of *run) {
     const json_t *facts = r->manifest.facts;
     GW_TRY(gw_facts_check(facts, run, r->path));
     GW_TRY(resume_check_end(r, run->c));
-    GW_TRY(gw_notes_add(&r->notes, GW_NOTE_TOLD, "%s: %lld steps done, in epoch %d", r->path,
-                        (long long)r->manifest.step, r->manifest.epoch));
+    GW_TRY(gw_notes_add(&r->notes, GW_NOTE_TOLD, "%s: %lld step%s done, in epoch %d", r->path,
+                        (long long)r->manifest.step, r->manifest.step == 1 ? "" : "s",
+                        r->manifest.epoch));
     GW_TRY(gw_facts_dropped(facts, run, r->manifest.batch > 0, &r->notes));
     const char *first = gw_notes_first(&r->notes, GW_NOTE_DROPPED);
     if (first && run->c->resume_strict)

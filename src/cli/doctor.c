@@ -97,19 +97,22 @@ static bool doctor_find_line(const char *text, const char *key, char *out, size_
 static void doctor_check_cores(const gw_host *host, const gw_host_node *node) {
     char cores[48] = "";
     if (host->cores_usable > 0 && host->cores_usable != host->cpus_usable)
-        snprintf(cores, sizeof cores, " (%d cores)", host->cores_usable);
+        snprintf(cores, sizeof cores, " (%d core%s)", host->cores_usable,
+                 host->cores_usable == 1 ? "" : "s");
     if (gw_host_oversubscribed(node))
         doctor_say(
             PROBLEM, "cores",
             "use fewer ranks or threads, or bind ranks to more CPUs (mpiexec -bind-to none): "
             "spinning waits starve the others",
-            "%d rank%s, %d threads on %d usable CPUs%s: some CPU must carry %d threads",
-            node->sharers, node->sharers == 1 ? "" : "s", node->threads, node->cpus, cores,
+            "%d rank%s, %d thread%s on %d usable CPU%s%s: some CPU must carry %d threads",
+            node->sharers, node->sharers == 1 ? "" : "s", node->threads,
+            node->threads == 1 ? "" : "s", node->cpus, node->cpus == 1 ? "" : "s", cores,
             node->threads_per_cpu);
     else
-        doctor_say(OK, "cores", NULL, "%d rank%s, %d thread%s on %d usable CPUs%s of %d",
+        doctor_say(OK, "cores", NULL, "%d rank%s, %d thread%s on %d usable CPU%s%s of %d",
                    node->sharers, node->sharers == 1 ? "" : "s", node->threads,
-                   node->threads == 1 ? "" : "s", node->cpus, cores, host->cpus_online);
+                   node->threads == 1 ? "" : "s", node->cpus, node->cpus == 1 ? "" : "s", cores,
+                   host->cpus_online);
     if (host->cpu_quota >= 0 && host->cpu_quota < node->threads)
         doctor_say(PROBLEM, "cores",
                    "raise the container's CPU limit or use fewer ranks or threads",
@@ -469,7 +472,8 @@ static gw_err doctor_diagnose(const gw_args *args, int provided) {
         doctor_say(OK, "memory", NULL, MODELLED);
     doctor_check_ceilings(&host, &node, threads);
     doctor_check_data();
-    printf("\n%d ok, %d notes, %d problems\n", tally[OK], tally[NOTE], tally[PROBLEM]);
+    printf("\n%d ok, %d note%s, %d problem%s\n", tally[OK], tally[NOTE],
+           tally[NOTE] == 1 ? "" : "s", tally[PROBLEM], tally[PROBLEM] == 1 ? "" : "s");
     return GW_OK;
 }
 

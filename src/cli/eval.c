@@ -54,7 +54,8 @@ static void eval_print(const job *j, const gw_evaluation *v) {
     static gw_class_metrics per[GW_MAX_CLASSES];
     gw_class_metrics macro;
     double accuracy = gw_confusion_metrics(j->confusion, classes, per, &macro);
-    printf("accuracy %.4f, loss %.4f, %u samples\n\n", accuracy, v->loss, j->data->test.n);
+    printf("accuracy %.4f, loss %.4f, %u sample%s\n\n", accuracy, v->loss, j->data->test.n,
+           j->data->test.n == 1 ? "" : "s");
     printf("%-8s %9s %9s %9s %9s\n", "class", "precision", "recall", "f1", "support");
     for (int c = 0; c < classes; c++)
         printf("%-8d %9.4f %9.4f %9.4f %9lld\n", c, per[c].precision, per[c].recall, per[c].f1,

@@ -9,8 +9,6 @@
 
 #include <stdbool.h>
 
-enum { GW_IDX_CLASSES = 10 };
-
 /** True if `dir` holds all four files. */
 bool gw_idx_present(const char *dir);
 

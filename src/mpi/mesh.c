@@ -90,9 +90,11 @@ static gw_err mesh_fit(gw_mesh_shape *s, int ranks) {
     else if (s->size[GW_DIM_DATA] == 0)
         return gw_fail(GW_ERR_USAGE, "--mesh %s takes a multiple of %lld ranks, and there %s %d",
                        text, model, ranks == 1 ? "is" : "are", ranks);
-    if (model * s->size[GW_DIM_DATA] != ranks)
-        return gw_fail(GW_ERR_USAGE, "--mesh %s takes %lld ranks, and there %s %d", text,
-                       model * s->size[GW_DIM_DATA], ranks == 1 ? "is" : "are", ranks);
+    long long takes = model * s->size[GW_DIM_DATA];
+    if (takes != ranks)
+        return gw_fail(GW_ERR_USAGE, "--mesh %s takes %lld rank%s, and there %s %d",
+                       *text ? text : "data=1", takes, takes == 1 ? "" : "s",
+                       ranks == 1 ? "is" : "are", ranks);
     return GW_OK;
 }
 

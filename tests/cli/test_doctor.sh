@@ -18,7 +18,7 @@ check_report() {
     for topic in $topics; do
         grep -Eq "^(ok|note|problem) +$topic +[^ ]" <<<"$1" || fail "no line '$topic' in: $1"
     done
-    [ "$(grep -Ec '^[0-9]+ ok, [0-9]+ notes, [0-9]+ problems$' <<<"$1")" = 1 ] ||
+    [ "$(grep -Ec '^[0-9]+ ok, [0-9]+ notes?, [0-9]+ problems?$' <<<"$1")" = 1 ] ||
         fail "not one tally in: $1"
     ! grep -E '.{81}' "$dir/report" | grep -Evq '[^ ]{40}' || fail "a line beyond 80 columns in: $1"
     if grep -q '^note *counters' <<<"$1"; then

@@ -88,7 +88,7 @@ static void check_part(const gw_raw *raw, const gw_raw_part *part) {
 static void check(gw_raw *raw) {
     char hash[32];
     MUST(raw->rows >= 1 && raw->rows <= GW_MAX_SIDE && raw->cols >= 1 && raw->cols <= GW_MAX_SIDE);
-    MUST(raw->classes >= 2 && raw->classes <= GW_IDX_CLASSES);
+    MUST(raw->classes >= 2 && raw->classes <= 256);
     check_part(raw, &raw->train);
     check_part(raw, &raw->test);
     gw_raw_hash(raw, hash);

@@ -166,6 +166,7 @@ class BadInput(unittest.TestCase):
         for text in ("none;*.bias=fp16;*.bias=none", "none;layer1=fp16;layer1=none"):
             self.refused(*train, "--compress", text, says=["two rules for "])
         self.refused(*train, "--compress", "none;min_bytes=1;min_bytes=2", says=["min_bytes is given twice"])
+        self.refused(*train, "--mesh", "data=1", says=["--mesh data=1 takes 1 rank, and there are 3"], one=3)
         self.refused(*train, "--mesh", "data=1,data=1", says=["data is given twice"])
 
     def test_text_of_the_environment(self):

@@ -35,14 +35,14 @@ class Data(unittest.TestCase):
         self.addCleanup(self.dir.cleanup)
         self.runs = 0
 
-    def folder(self, train, test, times=1, size=(5, 7)):
+    def folder(self, train, test, times=1, size=(5, 7), classes=CLASSES):
         """Of the first samples, images of 5 x 7 as they are or as `size`."""
         path = tempfile.mkdtemp(dir=self.dir.name)
         rows, cols = size
         at = [r * 5 // rows * 7 + c * 7 // cols for r in range(rows) for c in range(cols)]
         for name, n, of in (("train", train, 0), ("t10k", test, 3)):
             images = [pixel(of, i, j) for i in range(n) for j in at]
-            labels = [(i + of) % CLASSES for i in range(n)]
+            labels = [(i + of) % classes for i in range(n)]
             if of:
                 write(path, f"{name}-images-idx3-ubyte", (n, rows, cols), images)
                 write(path, f"{name}-labels-idx1-ubyte", (n,), labels)
@@ -144,6 +144,28 @@ class Data(unittest.TestCase):
         self.assertIn("3248 inputs", done.stderr)
 
     # ---- the network's two ends ----
+
+    def test_classes(self):
+        """As many as the labels tell, up to all that a byte holds: trained, tested class by class, resumed."""
+        ways = ((2,), (2, "--mesh", "tensor=2"), (2, "--output", "sigmoid"))
+        for classes, train, test, some in ((62, 130, 70, ways), (256, 300, 60, ways[:1])):
+            folder = self.folder(train, test, classes=classes)
+            for ranks, *words in some:
+                with self.subTest(classes=classes, ranks=ranks, words=words):
+                    run, losses, whole, accuracy = self.train(ranks, folder, *words)
+                    serial = self.train(1, folder, *words[words[:1] == ["--mesh"] and 2:])
+                    self.assertEqual(run["data"]["classes"], classes)
+                    for mine, theirs in zip(losses, serial[1]):
+                        self.assertAlmostEqual(mine / theirs, 1, delta=1e-5)
+                    out = os.path.join(self.dir.name, f"half{self.runs}")
+                    kept = (*TRAIN, "--data", folder, *words)
+                    gwrun.train(ranks, out, *kept, "--steps", 2, "--checkpoint-every", 2)
+                    done = gwrun.run(ranks, "train", *kept, "--out", out, "--resume", "auto")
+                    self.assertEqual((done.returncode, model(out)), (0, whole), done.stderr)
+                    done = gwrun.run(2, "eval", "--data", folder, "--model", out)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertIn(f"accuracy {accuracy:.4f}", done.stdout)
+                    self.assertEqual(len(done.stdout.splitlines()[-1].split()), classes + 1)
 
     def test_sigmoid_output(self):
         """The serial curve on every mesh, by both splits of the classes and none; and it is another loss,

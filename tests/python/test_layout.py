@@ -242,6 +242,12 @@ class Layout(unittest.TestCase):
     def test_registries(self):
         self.assertEqual(list(bad_registries(ROOT)), [])
 
+    def test_names_that_a_kill_would_leave(self):
+        """What ranks share, and temporary files, have none: src/base/file.c says how."""
+        self.assertEqual([os.path.relpath(path, ROOT) for room, _, path in sources(ROOT)
+                          if re.search(r"\b(shm_open|mkstemp|mkdtemp|tmpnam|tempnam|mknod|mkfifo|bind)\(", read(path))],
+                         [])
+
 
 class CheckerCanFail(unittest.TestCase):
     """The same checks on a small tree with faults."""

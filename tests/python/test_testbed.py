@@ -110,6 +110,11 @@ class Testbed(unittest.TestCase):
                 if line.startswith(f"gw-{self.name}-")]
 
 
+def spaces_of_all():
+    return {line.split()[0] for line in output("ip", "netns", "list").splitlines()
+            if line.startswith(("gw-probe", "gw-test"))}
+
+
 class Refusals(Testbed):
     """These need nothing of the machine."""
 
@@ -369,7 +374,26 @@ class Standing(Testbed):
         self.must("exec", "1", "--", "ping", "-c", "1", "10.77.0.2")
 
     def test_killed_half_way(self):
-        """Killed at any moment, `down` finds all; what still runs on a host, it ends."""
+        """Killed at any moment, `down` finds all; what still runs on a host, it ends. The first to be there is
+        that of the probe."""
+        before = spaces_of_all()
+        for calls in range(1, 9):  # of ip and tc
+            tools = os.path.join(self.dir.name, f"tools{calls}")
+            os.mkdir(tools)
+            for tool in ("ip", "tc"):
+                path = os.path.join(tools, tool)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(f"""#!/bin/sh
+echo >>{tools}/calls
+[ $(wc -l <{tools}/calls) -le {calls} ] || kill -9 $PPID
+exec {shutil.which(tool)} "$@"
+""")
+                os.chmod(path, 0o700)
+            job = subprocess.run([sys.executable, TESTBED, "up", "--name", self.name], check=False,
+                                 env={**self.env, "PATH": f"{tools}:{self.env['PATH']}"}, stdout=subprocess.DEVNULL)
+            self.assertEqual(job.returncode, -signal.SIGKILL)
+            self.must("down")
+            self.assertEqual(spaces_of_all(), before, calls)
         for spaces in (1, 9, 25):  # of 65
             job = subprocess.Popen([sys.executable, TESTBED, "up", "--name", self.name, "--hosts",
                                     "64"], env=self.env, stdout=subprocess.DEVNULL)

@@ -271,8 +271,9 @@ static void tell_say_accuracy(const gw_train_result *r) {
         printf("not evaluated (the signal left no time for it)");
     else
         printf("test accuracy %.4f", r->last.test_accuracy);
-    printf(" after %lld steps in %.1f s; %s (crc32 %08x)\n", (long long)r->steps, r->elapsed_s,
-           r->ranks == 1 ? "one replica" : "replicas equal", r->last.replica_hash);
+    printf(" after %lld step%s in %.1f s; %s (crc32 %08x)\n", (long long)r->steps,
+           r->steps == 1 ? "" : "s", r->elapsed_s, r->ranks == 1 ? "one replica" : "replicas equal",
+           r->last.replica_hash);
 }
 
 static void tell_say_best(const gw_train_config *c, const gw_best *b) {
