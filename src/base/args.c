@@ -208,6 +208,10 @@ static void args_read_number(const gw_opt *o, const char *text, parsed *v) {
     }
 }
 
+static bool args_is_text(const gw_opt *o) {
+    return o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH || o->type == GW_OPT_FILE;
+}
+
 static bool args_is_spec(const gw_opt *o) {
     return o->type >= GW_OPT_SPEC && o->type <= GW_OPT_CHAIN;
 }
@@ -217,8 +221,7 @@ static gw_err args_read_value(const gw_opt *o, const char *owner, const char *te
     *out = (parsed){0};
     if (o->type == GW_OPT_CHOICE)
         return args_read_choice(o, owner, text, out);
-    if (o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH || args_is_spec(o) ||
-        (o->choices && strcmp(text, o->choices) == 0))
+    if (args_is_text(o) || args_is_spec(o) || (o->choices && strcmp(text, o->choices) == 0))
         return GW_OK;
     if (o->type != GW_OPT_LIST)
         args_read_number(o, text, out);
@@ -289,7 +292,7 @@ gw_err gw_args_set(gw_args *args, const char *owner, const char *name, const cha
     if (!v)
         return args_unknown(args, owner, name);
     const gw_opt *o = &args->opts[v - args->values];
-    bool words = o->type == GW_OPT_TEXT || o->type == GW_OPT_PATH || args_is_spec(o);
+    bool words = args_is_text(o) || args_is_spec(o);
     if (words && !*text) /* what would stand for it in messages and files? */
         return gw_fail(GW_ERR_USAGE, "%s: %s is empty: give %s", owner, name, gw_opt_meta(o));
     GW_TRY(args_assign(o, v, owner, text));
@@ -411,7 +414,8 @@ static void args_put(const gw_opt *o, const value *v, void *to) {
     case GW_OPT_EVERY:
     case GW_OPT_RANK_TIME: *(gw_count_time *)to = (gw_count_time){v->is.count, v->is.number}; break;
     case GW_OPT_TEXT:
-    case GW_OPT_PATH: *(const char **)to = v->text; break;
+    case GW_OPT_PATH:
+    case GW_OPT_FILE: *(const char **)to = v->text; break;
     case GW_OPT_SPEC:
     case GW_OPT_SPECS:
     case GW_OPT_COMMAS:
@@ -486,8 +490,8 @@ gw_err gw_args_check(const gw_args *args, const gw_rule *rules, const char *owne
 /* ---- help ---- */
 
 const char *gw_opt_meta(const gw_opt *o) {
-    static const char *const metas[] = {NULL,     "N",    "X",    "BYTES",      NULL,
-                                        "TEXT",   "PATH", "TIME", "STEPS|TIME", "RANK:TIME",
-                                        "N,N,..", "SPEC", "LIST", "LIST"};
+    static const char *const metas[] = {NULL,   "N",    "X",          "BYTES",     NULL,     "TEXT",
+                                        "PATH", "TIME", "STEPS|TIME", "RANK:TIME", "N,N,..", "SPEC",
+                                        "LIST", "LIST", "SPEC",       "FILE"};
     return o->meta ? o->meta : o->choices ? o->choices : metas[o->type];
 }

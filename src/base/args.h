@@ -28,7 +28,8 @@ typedef enum gw_opt_type {
     GW_OPT_SPEC,      /* a spec (base/spec.h) of one entry; "" where the default is "": unset */
     GW_OPT_SPECS,     /* a list of them, with semicolons between; likewise */
     GW_OPT_COMMAS,    /* the same, or with commas between; likewise */
-    GW_OPT_CHAIN      /* a spec of one entry, or a chain of several; likewise */
+    GW_OPT_CHAIN,     /* a spec of one entry, or a chain of several; likewise */
+    GW_OPT_FILE       /* as PATH: a file that every rank reads, or a word for none */
 } gw_opt_type;
 
 /** What EVERY and RANK_TIME stand for: steps or, if these are 0, seconds; a rank and seconds. */
@@ -51,9 +52,9 @@ typedef struct gw_opt {
 
 /** The last columns of a gw_opt whose value goes into `member` of a struct: bool for FLAG; double
  *  for REAL, TIME; int, int64_t or the like for INT, BYTES; gw_count_time; const char * for TEXT,
- *  PATH and CHOICE; const gw_spec * for SPEC, SPECS, COMMAS and CHAIN. Of a CHOICE an int or an
- *  enum gets its place, a bool whether that is not 0. A LIST goes into an int, how many there are,
- *  and the ints behind it. */
+ *  PATH, FILE and CHOICE; const gw_spec * for SPEC, SPECS, COMMAS and CHAIN. Of a CHOICE an int or
+ *  an enum gets its place, a bool whether that is not 0. A LIST goes into an int, how many there
+ *  are, and the ints behind it. */
 #define GW_OPT_INTO(type, member) offsetof(type, member) + 1, sizeof(((type *)NULL)->member)
 
 /** An option that is of use only beside another one, or not beside it. */

@@ -1,6 +1,7 @@
 /* gradwire doctor: what will limit a run here, and what to do about it. */
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/parallel.h"
 #include "counters/counters.h"
 #include "counters/papi.h"
 #include "data/data.h"
@@ -8,6 +9,8 @@
 #include "machine/ceilings_file.h"
 #include "machine/host.h"
 #include "mpi/agree.h"
+#include "mpi/launcher.h"
+#include "mpi/parting.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
@@ -137,19 +140,13 @@ static void doctor_check_cpu(const gw_host *host) {
                    "frequency governor '%s': the first steps may run slower", host->governor);
 }
 
-/* What launchers tell each process that they start: of how many it is one. */
 static void doctor_check_launcher(void) {
-    static const char *const told[] = {"SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"};
-    int ranks;
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-        if (ranks == 1 && doctor_variable(told[i]) && atoi(doctor_variable(told[i])) > 1) {
-            doctor_say(PROBLEM, "launcher",
-                       "the launcher of this MPI library; under Slurm srun --mpi=pmi2 or pmix",
-                       "it started %s programs (%s), but this one sees itself alone",
-                       doctor_variable(told[i]), told[i]);
-            return;
-        }
+    const char *told = gw_launcher_foreign();
+    if (told)
+        doctor_say(PROBLEM, "launcher",
+                   "the launcher of this MPI library; under Slurm srun --mpi=pmi2 or pmix",
+                   "it started several programs (%s=%s), but this one sees itself alone", told,
+                   doctor_variable(told));
 }
 
 static void doctor_check_mpi(const gw_host_node *node) {
@@ -485,8 +482,10 @@ static int doctor(const gw_args *args, int argc, char **argv) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     gw_err e = gw_agree(MPI_COMM_WORLD, GW_OK); /* a rank may have refused its command line */
+    GW_THEN(e, gw_cli_alike(&(gw_cli_told){.command = "doctor", .args = args}, MPI_COMM_WORLD));
     GW_THEN(e, doctor_diagnose(args, provided));
     int status = e == GW_OK ? 0 : rank == 0 ? gw_cli_fail(e) : gw_err_status(e);
+    gw_world_part(MPI_COMM_WORLD);
     MPI_Finalize();
     return status;
 }

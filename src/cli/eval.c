@@ -127,7 +127,9 @@ static gw_err eval_read_args(job *j) {
 static int eval_run(const gw_args *args, int argc, char **argv) {
     (void)argc, (void)argv;
     job j = {.args = args};
-    int status = gw_cli_parallel(MPI_THREAD_FUNNELED, eval_read_args(&j), eval_body, &j);
+    gw_err e = eval_read_args(&j);
+    gw_cli_told told = {.command = "eval", .args = args, .file = j.path};
+    int status = gw_cli_parallel(&told, MPI_THREAD_FUNNELED, e, eval_body, &j);
     free(j.confusion);
     gw_model_close(j.model);
     return status;

@@ -2,6 +2,8 @@
 
 #include "cli/cli.h"
 #include "mpi/agree.h"
+#include "mpi/alike.h"
+#include "mpi/launcher.h"
 #include "mpi/parting.h"
 #include "prof/clock.h"
 
@@ -20,8 +22,20 @@ static gw_err parallel_check_level(int wanted, int provided) {
 
 static const struct timespec moment = {.tv_nsec = 200000000};
 
-int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm comm, bool *own),
-                    void *ctx) {
+gw_err gw_cli_alike(const gw_cli_told *told, MPI_Comm comm) {
+    gw_alike alike;
+    char command[64];
+    snprintf(command, sizeof command, "%s%s%s", told->command, told->part ? " " : "",
+             told->part ? told->part : "");
+    gw_alike_begin(&alike, command);
+    gw_alike_options(&alike, told->args);
+    if (told->file)
+        gw_alike_file(&alike, NULL, told->file);
+    return gw_alike_compare(&alike, told->command, comm);
+}
+
+int gw_cli_parallel(const gw_cli_told *told, int level, gw_err parsed,
+                    gw_err (*body)(void *ctx, MPI_Comm comm, bool *own), void *ctx) {
     int provided = 0, rank = 0;
     gw_err e = parsed;
     gw_clock_begin();
@@ -29,7 +43,10 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
         return gw_cli_fail(gw_fail(GW_ERR_MPI, "MPI_Init_thread failed"));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    e = gw_agree(MPI_COMM_WORLD, e != GW_OK ? e : parallel_check_level(level, provided));
+    GW_THEN(e, gw_launcher_check());
+    GW_THEN(e, parallel_check_level(level, provided));
+    e = gw_agree(MPI_COMM_WORLD, e);
+    GW_THEN(e, gw_cli_alike(told, MPI_COMM_WORLD));
     bool own = false;
     GW_THEN(e, body(ctx, MPI_COMM_WORLD, &own));
     if (own || gw_err_alone(e)) {
@@ -49,5 +66,5 @@ int gw_cli_parallel(int level, gw_err parsed, gw_err (*body)(void *ctx, MPI_Comm
 }
 
 int gw_cli_refuse(gw_err e) {
-    return gw_cli_parallel(MPI_THREAD_FUNNELED, e, NULL, NULL);
+    return gw_cli_parallel(NULL, MPI_THREAD_FUNNELED, e, NULL, NULL);
 }

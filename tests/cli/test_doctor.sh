@@ -61,7 +61,7 @@ grep -A1 '^problem  progress ' <<<"$report" | grep -q ' -> unset' || fail "no wa
 grep -q '3 threads each' <<<"$report" || fail "OMP_NUM_THREADS is ignored: $report"
 
 report=$(SLURM_STEP_NUM_TASKS=4 whole "$PROGRAM" doctor) || fail "exit status $?"
-grep -A1 '^problem  launcher    it started 4 programs' <<<"$report" | grep -q ' -> .*--mpi=pmi2' ||
+grep -A1 '^problem  launcher    it started several programs (SLURM_STEP_NUM_TASKS=4' <<<"$report" | grep -q ' -> .*--mpi=pmi2' ||
     fail "a launcher that does not fit is not named: $report"
 
 for ranks in 1 2; do

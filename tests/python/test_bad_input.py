@@ -338,6 +338,72 @@ class BadInput(unittest.TestCase):
         self.refused("eval", "--model", out, "--data", SMALL, says=["model.gw", "checksum"])
         shutil.rmtree(out)
 
+    # ---- ranks that differ; tests/mpi/test_alike.c takes every option ----
+
+    def apart(self, first, second, *says):
+        """Rank 0 is started by the words `first`, rank 1 by `second`: one line, and no hang."""
+        self.apart_programs([gwrun.GRADWIRE, *map(str, first)], [gwrun.GRADWIRE, *map(str, second)], *says)
+
+    def apart_programs(self, first, second, *says):
+        with self.subTest(first=first, second=second):
+            done = subprocess.run([gwrun.MPIEXEC, "-n", "1", *first, ":", "-n", "1", *second], text=True,
+                                  capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=gwrun.HANG_S)
+            ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+            self.assertEqual((len(ours), done.returncode, done.stdout), (1, 2, ""), done.stderr)
+            for word in (*says, "give all ranks the same"):
+                self.assertIn(word, ours[0])
+
+    def test_ranks_that_differ(self):
+        train = ["train", "--data", SMALL]
+        for option, one, two in (("seed", 1, 2), ("lr", 0.1, 0.2), ("steps", 3, 4), ("batch", 32, 64),
+                                 ("compress", "threshold:value=0.1", "threshold:value=0.2"),
+                                 ("comm", "allreduce", "iallreduce:progress=thread")):
+            self.apart([*train, f"--{option}", one], [*train, f"--{option}", two],
+                       f"train: rank 1 has --{option} '{two}', and rank 0 --{option} '{one}'")
+        self.apart(train, [*train, "--weight-decay", 0.1], "rank 1 has --weight-decay '0.1', and rank 0 ",
+                   "--weight-decay '0'")
+        self.apart(train, ["eval", "--model", "none"], "rank 1 has command 'eval', and rank 0 command 'train'")
+        self.apart(["doctor"], train, "rank 1 has command 'train', and rank 0 command 'doctor'")
+        self.apart(["bench", "step"], ["bench", "codec"], "'bench codec'", "'bench step'")
+        self.apart(["bench", "step", "--seed", 3], ["bench", "step"], "rank 1 has --seed '1'")
+        self.apart(["plan"], ["plan", "--top", 3], "rank 1 has --top '3', and rank 0 --top '15'")
+        self.apart_programs([gwrun.GRADWIRE, *train], ["env", "GW_SIMD=scalar", gwrun.GRADWIRE, *train],
+                            "rank 1 has $GW_SIMD 'scalar', and rank 0 no $GW_SIMD")
+
+    def test_files_that_differ(self):
+        profiles = [os.path.join(gwrun.SOURCE, "profiles", f"{name}.json") for name in ("resnet18", "gpt2-124m")]
+        out = os.path.join(self.dir.name, "out")
+        self.apart(["replay", profiles[0], "--out", out], ["replay", profiles[1], "--out", out],
+                   "rank 1 has file '", "gpt2-124m.json: ", "resnet18.json: ")
+        models = []
+        for seed in (1, 2):
+            folder = os.path.join(self.dir.name, str(seed))
+            gwrun.train(1, os.path.join(folder, "run"), "--data", SMALL, "--epochs", 1, "--seed", seed)
+            models.append(f"cd {folder} && exec {gwrun.GRADWIRE} eval --data {SMALL} --model run")
+        self.apart_programs(["sh", "-c", models[0]], ["sh", "-c", models[1]], "rank 1 has file 'run/model.gw: ")
+
+    def test_launchers(self):
+        """That of another MPI starts processes that each believe to be alone; what says 1, or is of an
+        allocation or of a group around the ranks, is no such one."""
+        train = ("train", "--data", SMALL, "--quiet", "--epochs", 1)
+        names = {"WORLD_SIZE": 2, "OMPI_COMM_WORLD_SIZE": 3, "PMI_SIZE": 2, "MV2_COMM_WORLD_SIZE": 2,
+                 "SLURM_STEP_NUM_TASKS": 4, "PMIX_RANK": 1}
+        clean = {k: v for k, v in os.environ.items() if k not in names}
+        for name, n in names.items():
+            for words in (train, ("bench", "gemm"), ("eval", "--model", "none")):
+                with self.subTest(name=name, words=words):
+                    done = subprocess.run([gwrun.GRADWIRE, *map(str, words)], text=True, capture_output=True,
+                                          check=False, env={**clean, name: str(n)}, timeout=gwrun.HANG_S)
+                    self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+                    self.assertIn(f"MPI has 1 rank, but {name}={n} says that ", done.stderr)
+                    self.assertIn(f"unset {name} if each is to run alone", done.stderr)
+        for more in ({"WORLD_SIZE": "1"}, {"SLURM_NTASKS": "4"}, {"PMIX_RANK": "0"}):
+            done = subprocess.run([gwrun.GRADWIRE, *map(str, train)], text=True, capture_output=True, check=False,
+                                  env={**clean, **more}, timeout=gwrun.HANG_S)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), more)
+        done = gwrun.run(2, *train, env={**clean, "WORLD_SIZE": "8"})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -13,7 +13,7 @@ static const gw_opt opts[] = {
 #include "cli/train/step_opts.def"
     {"data", GW_OPT_TEXT, "synthetic:samples=6400,features=784,classes=10", 0, 0, NULL, "SET",
      "as in train; its first batches are the steps", .group = "Benchmark"},
-    {"papi-group", GW_OPT_TEXT, "auto", 0, 0, NULL, "GROUP", "as in train"},
+    {"papi-group", GW_OPT_FILE, "auto", 0, 0, NULL, "GROUP", "as in train"},
     {"pairs", GW_OPT_INT, "4000", 6, GW_OVERHEAD_MOST, NULL, "N",
      "rounds: a step with each of off, timers and full"},
     GW_BENCH_JSON,

@@ -130,7 +130,9 @@ int gw_bench_main(const gw_benchmark *b, const char *owner, int argc, char **arg
     if (b->config)
         gw_args_fill(args, b->config);
     GW_THEN(e, b->prepare(&j.run));
-    int status = gw_cli_parallel(j.run.level, e, bench_body, &j);
+    gw_cli_told told = {
+        .command = owner, .part = strcmp(owner, b->name) ? b->name : NULL, .args = args};
+    int status = gw_cli_parallel(&told, j.run.level, e, bench_body, &j);
     if (b->release)
         b->release();
     if (b->grid)

@@ -24,7 +24,7 @@ static const gw_opt opts[] = {
      .group = "Computation"},
     {"speed", GW_OPT_REAL, "1", 1e-3, 1e6, NULL, "X",
      "of the device, as a multiple of the profile's"},
-    {"gradients", GW_OPT_PATH, "normal", 0, 0, NULL, "normal|FILE",
+    {"gradients", GW_OPT_FILE, "normal", 0, 0, NULL, "normal|FILE",
      "normal numbers with each tensor's deviation, or captured gradients: float32, all tensors in "
      "the profile's order, one step after another"},
     {"bucket-mb", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
@@ -206,7 +206,8 @@ static int replay_run(const gw_args *args, int argc, char **argv) {
     job j = {.level = MPI_THREAD_FUNNELED};
     gw_err e = gw_args_new(&j.args, opts);
     GW_THEN(e, replay_read_args(&j, argc, argv));
-    int status = gw_cli_parallel(j.level, e, replay_body, &j);
+    gw_cli_told told = {.command = "replay", .args = j.args, .file = e == GW_OK ? argv[1] : NULL};
+    int status = gw_cli_parallel(&told, j.level, e, replay_body, &j);
     gw_player_free(&j.player);
     gw_gradients_close(&j.gradients);
     gw_step_profile_free(&j.profile);

@@ -95,11 +95,11 @@ static const gw_opt opts[] = {
      "pairs of steps with and without probes before the run, to measure what probes cost (0: none; "
      "default: about 0.1 s of them with --out)",
      TO(overhead)},
-    {"papi-group", GW_OPT_TEXT, "auto", 0, 0, NULL, "GROUP",
+    {"papi-group", GW_OPT_FILE, "auto", 0, 0, NULL, "GROUP",
      "event group to count: auto (the memory group of this CPU), none, NAME, NAME/GROUP or a file"},
     {"papi-events", GW_OPT_TEXT, NULL, 0, 0, NULL, "A,B,..",
      "count these PAPI events, one column each (alone, or in turn with --papi-group)"},
-    {"ceilings", GW_OPT_PATH, "auto", 0, 0, NULL, "auto|FILE|off",
+    {"ceilings", GW_OPT_FILE, "auto", 0, 0, NULL, "auto|FILE|off",
      "limits of the machine: measured before a run with --out (auto: cached), or read from FILE",
      TO(ceilings)},
     {"check", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
@@ -289,7 +289,8 @@ static int train_run(const gw_args *args, int argc, char **argv) {
         GW_THEN(e, gw_cli_utf8("train", "out", argc, argv));
     GW_THEN(e, train_read_config(&j));
     int level = e == GW_OK ? gw_inside_know(j.g).level : MPI_THREAD_FUNNELED;
-    int status = gw_cli_parallel(level, e, train_body, &j);
+    gw_cli_told told = {.command = "train", .args = args};
+    int status = gw_cli_parallel(&told, level, e, train_body, &j);
     if (j.signal)
         status = 128 + j.signal; /* as the shell says of whom a signal ended */
     gw_watchdog_close();
