@@ -31,11 +31,12 @@ if(GW_SANITIZE)
   target_link_options(gw_core PUBLIC -fsanitize=${GW_SANITIZE})
 endif()
 
-# Its own calls of MPI go through src/prof/pmpi*.c, the host's do not: hence -Bsymbolic, and the map.
+# Its own calls of MPI go through src/prof/pmpi*.c, the host's do not: hence -Bsymbolic, and the map. It
+# stays loaded, for exit() calls back into it.
 add_library(libgradwire SHARED)
 set_target_properties(libgradwire PROPERTIES OUTPUT_NAME gradwire VERSION ${PROJECT_VERSION} SOVERSION 0
   LINK_DEPENDS ${gw_map} PUBLIC_HEADER ${CMAKE_SOURCE_DIR}/include/gradwire.h)
 target_link_libraries(libgradwire PRIVATE gw_core)
-target_link_options(libgradwire PRIVATE -Wl,-Bsymbolic -Wl,--version-script=${gw_map})
+target_link_options(libgradwire PRIVATE -Wl,-Bsymbolic -Wl,-z,nodelete -Wl,--version-script=${gw_map})
 target_include_directories(libgradwire INTERFACE
   $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

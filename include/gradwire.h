@@ -64,8 +64,10 @@
  *
  *  Only the thread that called gradwire_new calls, and a process has one handle at a time. The MPI
  *  thread level MPI_THREAD_FUNNELED is enough, except for progress=thread. The library never
- *  prints, exits or catches signals, and changes neither MPI's error handlers of yours, nor OpenMP's
- *  threads, nor the floating-point state. */
+ *  catches signals, and changes neither MPI's error handlers of yours, nor OpenMP's threads, nor the
+ *  floating-point state. It prints and ends the job where ranks would wait forever otherwise, and only
+ *  there: --hang-timeout (600 s) without progress within a function, or a process that ends with a
+ *  handle open and exit status 0, or calls MPI_Finalize so. */
 #ifndef GRADWIRE_H
 #define GRADWIRE_H
 
@@ -104,7 +106,8 @@ int gradwire_alone(int e);
 
 /** Start MPI, at the thread level that `words` ask for, unless the caller did (in which case the
  *  level must do); *rank and *ranks (both may be NULL) are those of MPI_COMM_WORLD. MPI that this
- *  started ends when the process exits with no handle open. Collective over MPI_COMM_WORLD. */
+ *  started ends when the process exits with no handle open; where a rank does so with an exit status
+ *  other than 0 and the others do not, the job is ended. Collective over MPI_COMM_WORLD. */
 int gradwire_start(const char *words, int *rank, int *ranks);
 
 /** A handle. `comm`: MPI_Comm_c2f() of a communicator, which is duplicated; negative: of

@@ -4,6 +4,7 @@ import ctypes
 import enum
 import os
 import sys
+import threading
 import time
 import traceback
 
@@ -148,18 +149,34 @@ def last_words(kind, error, trace):
         abort()
 
 
+def last_words_of_thread(args, before=threading.excepthook):
+    """The same of a thread that a session belongs to: no other may use it. Others' are their own affair."""
+    if args.thread is not None and args.thread.ident == _owner:
+        last_words(args.exc_type, args.exc_value, args.exc_traceback)
+    else:
+        before(args)
+
+
+def own(thread):
+    """The thread that the open session belongs to; None: there is none any more."""
+    global _owner
+    _owner = thread
+
+
 _rank = 0
+_owner = None
 
 
 def start(words=""):
     """(rank, ranks): initializes MPI unless that was done. `words` as for Session: some of them need
-    a higher thread level. From then on an uncaught exception on one rank ends the whole job."""
+    a higher thread level. From then on an uncaught exception on one rank ends the whole job, in a thread
+    that a session belongs to as well."""
     global _rank
     rank, ranks = ctypes.c_int(), ctypes.c_int()
     check(library().gradwire_start(words.encode(), ctypes.byref(rank), ctypes.byref(ranks)))
     _rank = rank.value
     if ranks.value > 1:
-        sys.excepthook = last_words
+        sys.excepthook, threading.excepthook = last_words, last_words_of_thread
     return rank.value, ranks.value
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import math
+import threading
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from gradwire.library import (
     check,
     handle_of,
     library,
+    own,
     shared,
     start,
 )
@@ -45,6 +47,7 @@ class Session:
         handle = ctypes.c_void_p()
         check(library().gradwire_new(ctypes.byref(handle), handle_of(comm), words.encode()))
         self.handle = handle
+        own(threading.get_ident())
         self._check_version()
 
     def __enter__(self):
@@ -210,6 +213,7 @@ class Session:
         """All ranks: writes run.json. A second call does nothing."""
         if self.handle is not None:
             handle, self.handle = self.handle, None
+            own(None)
             check(library().gradwire_close(handle))
 
 

@@ -1,6 +1,7 @@
 /* The public functions: a batch, from its begin to its end. */
 #include "api/handle.h"
 #include "base/probe.h"
+#include "watch/watchdog.h"
 
 #include <limits.h>
 #include <math.h>
@@ -317,6 +318,8 @@ int gradwire_end(gradwire *g, double loss) {
     }
     if (e == GW_OK)
         g->state = GW_HANDLE_BETWEEN;
+    if (e == GW_OK && !g->inside)
+        gw_watchdog_step(g->step, g->epoch);
     return gw_call_end(&c, e);
 }
 

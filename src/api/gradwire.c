@@ -2,10 +2,10 @@
 #include "api/handle.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "base/version.h"
-#include "folder/report.h"
-#include "mpi/parting.h"
+#include "mpi/alike.h"
+#include "mpi/launcher.h"
 #include "mpi/wait.h"
+#include "watch/watchdog.h"
 
 #include <limits.h>
 #include <omp.h>
@@ -33,6 +33,13 @@ int gradwire_alone(int e) {
 
 gw_err gw_call_refuse(const char *name, const char *why) {
     return gw_fail(GW_ERR_USAGE, "gradwire_%s: %s", name, why);
+}
+
+const gradwire *gw_call_open(void) {
+    const gradwire *g = live;
+    while (g && g->inside)
+        g = g->next;
+    return g;
 }
 
 static bool call_knows(const gradwire *g) {
@@ -65,6 +72,7 @@ gw_err gw_call_begin(gw_call *c, gradwire *g, const char *name, int in, bool tog
     c->inside = g->inside;
     if (c->inside) /* the thread's state is as it must be */
         return GW_OK;
+    gw_watchdog_inside(name);
     c->floats = gw_float_state();
     c->threads = omp_get_max_threads();
     gw_flush_denormals_here();
@@ -78,6 +86,7 @@ void gw_call_restore(gw_call *c) {
     c->g = NULL;
     if (!changed)
         return;
+    gw_watchdog_inside(NULL);
     gw_float_state_set(c->floats);
     if (omp_get_max_threads() != c->threads)
         omp_set_num_threads(c->threads);
@@ -116,76 +125,6 @@ void gw_call_forget(const gradwire *g) {
         atomic_store(&taken, false);
 }
 
-/* ---- MPI ---- */
-
-static void gradwire_end_mpi(void) {
-    int over = 0;
-    if (MPI_Finalized(&over) != MPI_SUCCESS || over || live)
-        return;
-    gw_world_part(MPI_COMM_WORLD);
-    MPI_Finalize();
-}
-
-static gw_err gradwire_check_level(int wanted, int provided) {
-    if (provided >= wanted)
-        return GW_OK;
-    return gw_fail(GW_ERR_UNSUPPORTED,
-                   "gradwire: MPI was started with %s, and the strategy needs %s: start it so, or "
-                   "use another progress=",
-                   gw_report_thread_level(provided), gw_report_thread_level(wanted));
-}
-
-/* The thread level that the words' strategy asks for. */
-static gw_err gradwire_level_of(const char *words, int *level) {
-    gw_words w;
-    gw_strategy strategy = {0};
-    gw_err e = gw_words_read(&w, words);
-    GW_THEN(e, gw_strategy_find(&strategy, w.comm));
-    *level = e == GW_OK && strategy.ops->thread_level ? strategy.ops->thread_level(strategy.args)
-                                                      : MPI_THREAD_FUNNELED;
-    gw_strategy_free(&strategy);
-    gw_words_free(&w);
-    return e;
-}
-
-static gw_err gradwire_start_mpi(int level) {
-    int started = 0, over = 0, provided = 0;
-    MPI_Initialized(&started);
-    MPI_Finalized(&over);
-    if (over)
-        return gw_fail(GW_ERR_USAGE, "gradwire_start: MPI has ended: it can start only once in a "
-                                     "process");
-    if (started) {
-        MPI_Query_thread(&provided);
-        return gradwire_check_level(level, provided);
-    }
-    if (MPI_Init_thread(NULL, NULL, level, &provided) != MPI_SUCCESS)
-        return gw_fail(GW_ERR_MPI, "gradwire_start: MPI_Init_thread failed");
-    atexit(gradwire_end_mpi);
-    return gradwire_check_level(level, provided);
-}
-
-int gradwire_start(const char *words, int *rank, int *ranks) {
-    int level, at = 0, of = 1, up = 0;
-    gw_err read = gradwire_level_of(words, &level);
-    char why[1024];
-    gw_text_copy(why, sizeof why, gw_err_text());
-    gw_err e = gradwire_start_mpi(level);
-    if (read != GW_OK)
-        e = gw_fail(read, "%s", why);
-    MPI_Initialized(&up);
-    MPI_Finalized(&of);
-    if (!up || of)
-        return e;
-    MPI_Comm_rank(MPI_COMM_WORLD, &at);
-    MPI_Comm_size(MPI_COMM_WORLD, &of);
-    if (rank)
-        *rank = at;
-    if (ranks)
-        *ranks = of;
-    return gw_agree(MPI_COMM_WORLD, e);
-}
-
 /* ---- a handle ---- */
 
 static gw_err gradwire_make_session(gradwire *g) {
@@ -202,17 +141,15 @@ static gw_err gradwire_make_session(gradwire *g) {
     GW_TRY(gw_codec_stats_check(g->session, w->compress_stats));
     int provided = MPI_THREAD_SINGLE;
     MPI_Query_thread(&provided);
-    return gradwire_check_level(gw_session_thread_level(g->session), provided);
+    return gw_start_check_level(gw_session_thread_level(g->session), provided);
 }
 
 /* Words and settings of all ranks have to be alike, or they would wait for each other forever. */
 static gw_err gradwire_alike(gradwire *g) {
-    uint64_t mine = gw_words_sum(&g->words), range[2] = {mine, ~mine};
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, range, 2, MPI_UINT64_T, MPI_MAX, g->comm));
-    if (range[0] == ~range[1])
-        return GW_OK;
-    return gw_fail(GW_ERR_USAGE,
-                   "gradwire_new: the ranks were given different words (or $GRADWIRE)");
+    gw_alike alike;
+    gw_alike_begin(&alike, NULL);
+    gw_alike_options(&alike, g->words.args);
+    return gw_alike_compare(&alike, "gradwire_new", g->comm);
 }
 
 /* OpenMP's threads are made now, with the floating-point state of the caller's. */
@@ -223,13 +160,25 @@ static void gradwire_start_threads(int threads) {
     }
 }
 
-static gw_err gradwire_make(gradwire *g, const char *words) {
-    gw_err e = gw_words_read(&g->words, words);
+/* From before the first collective call until the handle is closed. */
+static void gradwire_watch(const gw_words *w, MPI_Comm comm) {
+    int ranks = 1;
+    MPI_Comm_size(comm, &ranks);
+    gw_watchdog_setup dog = {.timeout_s = ranks > 1 ? w->hang_timeout_s : 0,
+                             .comm = w->comm->text,
+                             .compress = w->compress->text};
+    gw_watchdog_start(&dog, comm);
+    gw_watchdog_inside("new");
+}
+
+static gw_err gradwire_make(gradwire *g, gw_err e) {
     if (e == GW_OK)
         gradwire_start_threads(g->words.threads);
     GW_THEN(e, gradwire_make_session(g));
+    GW_THEN(e, gw_launcher_check());
     GW_TRY(gw_agree(g->comm, e));
     GW_TRY(gradwire_alike(g));
+    GW_TRY(gw_watchdog_meet(g->comm));
     int servers = gw_session_servers(g->session);
     if (servers >= g->ranks)
         return gw_fail(GW_ERR_USAGE,
@@ -280,13 +229,22 @@ int gradwire_new(gradwire **out, int comm, const char *words) {
         return gw_call_end(&c, e);
     }
     gw_call_remember(g);
-    e = gradwire_join(g, comm < 0 ? MPI_COMM_WORLD : MPI_Comm_f2c(comm));
-    GW_THEN(e, gradwire_make(g, words));
+    gw_start_mind();
+    MPI_Comm of = comm < 0 ? MPI_COMM_WORLD : MPI_Comm_f2c(comm);
+    gw_err read = gw_words_read(&g->words, words);
+    if (read == GW_OK)
+        gradwire_watch(&g->words, of);
+    e = gradwire_join(g, of);
+    GW_THEN(e, gradwire_make(g, read));
     c.together = true;
+    gw_watchdog_inside(NULL);
     if (e == GW_OK) {
         *out = g;
         return GW_OK;
     }
+    if (!gw_err_alone(e))
+        gw_watchdog_leave();
+    gw_watchdog_close();
     if (!gw_err_alone(e) && g->comm != MPI_COMM_NULL)
         MPI_Comm_free(&g->comm);
     gw_session_free(g->session);

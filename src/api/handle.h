@@ -146,8 +146,20 @@ void gw_call_restore(gw_call *c);
 void gw_call_remember(gradwire *g);
 void gw_call_forget(const gradwire *g);
 
+/** The one of the public header, whatever its state; NULL: none. */
+const gradwire *gw_call_open(void);
+
 /** GW_ERR_USAGE, with a line that names the function. */
 gw_err gw_call_refuse(const char *name, const char *why);
+
+/* start.c */
+
+/** GW_ERR_UNSUPPORTED: MPI was `provided` with a lower thread level than `wanted`. */
+gw_err gw_start_check_level(int wanted, int provided);
+
+/** A handle is made: from now on a process that ends with one open does not look as if all were
+ *  well. */
+void gw_start_mind(void);
 
 /* program.c: what an opened session takes of what the program told. */
 void gw_told_to_session(const gw_inside_setup *told, gw_session_setup *setup);
@@ -159,8 +171,7 @@ gw_err gw_batch_exchange(gradwire *g);
 
 /* layout.c */
 
-/** A checksum over what has to be alike on all ranks of tensor t; of all tensors. */
-uint32_t gw_layout_tensor_sum(const gradwire *g, int t);
+/** A checksum over the tensors. */
 uint32_t gw_layout_sum(const gradwire *g);
 
 /** After the tensors are declared: lay them out in arenas. */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
-uint32_t gw_layout_tensor_sum(const gradwire *g, int t) {
+static uint32_t layout_tensor_sum(const gradwire *g, int t) {
     const gw_handle_tensor *of = &g->tensor[t];
     uint64_t facts[] = {(uint64_t)of->group, of->span.n, of->rows};
     uLong sum = crc32_z(0, (const Bytef *)of->name, strlen(of->name));
@@ -18,7 +18,7 @@ uint32_t gw_layout_tensor_sum(const gradwire *g, int t) {
 uint32_t gw_layout_sum(const gradwire *g) {
     uLong sum = 0;
     for (int t = 0; t < g->n_tensors; t++) {
-        uint32_t one = gw_layout_tensor_sum(g, t);
+        uint32_t one = layout_tensor_sum(g, t);
         sum = crc32_z(sum, (const Bytef *)&one, sizeof one);
     }
     return (uint32_t)sum;

@@ -4,7 +4,8 @@
 #include "base/probe.h"
 #include "base/version.h"
 #include "folder/report.h"
-#include "mpi/wait.h"
+#include "mpi/alike.h"
+#include "watch/watchdog.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,30 +20,17 @@ static gw_err open_check_tensors(const gradwire *g) {
     return GW_OK;
 }
 
-/* The maximum of x and of ~x over the ranks: equal on all of them if one is the other's inverse. */
-static gw_err open_alike(const gradwire *g, uint64_t x, bool *alike) {
-    uint64_t range[2] = {x, ~x};
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, range, 2, MPI_UINT64_T, MPI_MAX, g->comm));
-    *alike = range[0] == ~range[1];
-    return GW_OK;
-}
-
 static gw_err open_compare_tensors(const gradwire *g) {
-    bool alike;
-    GW_TRY(open_alike(g, (uint64_t)g->n_tensors, &alike));
-    if (!alike)
-        return gw_fail(GW_ERR_USAGE, "gradwire_open: the ranks declared different numbers of "
-                                     "tensors: all must declare the same ones");
+    gw_alike alike;
+    gw_alike_begin(&alike, NULL);
     for (int t = 0; t < g->n_tensors; t++) {
-        GW_TRY(open_alike(g, gw_layout_tensor_sum(g, t), &alike));
-        if (!alike) /* rank 0's name, which all have the line of */
-            return gw_agree(g->comm,
-                            gw_fail(GW_ERR_USAGE,
-                                    "gradwire_open: tensor %d (%s) differs between the ranks, in "
-                                    "name, group, size or rows: declare the same on all",
-                                    t, g->tensor[t].name));
+        const gw_handle_tensor *of = &g->tensor[t];
+        char name[32];
+        snprintf(name, sizeof name, "tensor %d", t);
+        gw_alike_add(&alike, name, "%s: group %d, %zu floats, %zu rows", of->name, of->group,
+                     of->span.n, of->rows);
     }
-    return GW_OK;
+    return gw_alike_compare(&alike, "gradwire_open", g->comm);
 }
 
 /* Of the tensors, in their order; the names stay the handle's. */
@@ -197,6 +185,7 @@ static void close_batch(gradwire *g) {
 static void close_broken(gradwire *g) {
     close_batch(g);
     gw_files_close(g);
+    gw_watchdog_close();
     gw_call_forget(g);
 }
 
@@ -211,6 +200,8 @@ static gw_err close_whole(gradwire *g) {
         gw_session_close(g->session);
     if (!g->inside) {
         gw_files_close(g);
+        gw_watchdog_leave();
+        gw_watchdog_close();
         MPI_Comm_free(&g->comm);
     }
     gw_session_free(g->session);

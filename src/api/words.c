@@ -25,6 +25,7 @@ static const gw_opt opts[] = {
     GW_RUN_OPT_COLLECTIVES,
     GW_RUN_OPT_STATS,
     GW_RUN_OPT_PROFILE,
+    GW_RUN_OPT_HANG,
     {0}};
 
 static const gw_rule rules[] = {
@@ -112,13 +113,6 @@ static uint32_t words_add(const gw_words *w, const char *name, uint32_t sum) {
     const char *text = gw_args_text(w->args, name);
     const char *known = text ? text : "-";
     return (uint32_t)crc32_z(sum, (const Bytef *)known, strlen(known) + 1);
-}
-
-uint32_t gw_words_sum(const gw_words *w) {
-    uint32_t sum = 0;
-    for (const gw_opt *o = gw_args_opts(w->args); o->name; o++)
-        sum = words_add(w, o->name, sum);
-    return sum;
 }
 
 uint32_t gw_words_exchange_sum(const gw_words *w) {

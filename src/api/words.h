@@ -21,14 +21,12 @@ typedef struct gw_words {
     int compress_stats;
     int64_t verify_every;
     gw_profile profile;
+    double hang_timeout_s; /* see watch/watchdog.h */
 } gw_words;
 
 /** Read `text` (NULL: "") and behind it $GRADWIRE. GW_ERR_USAGE; gw_words_free also then. */
 gw_err gw_words_read(gw_words *w, const char *text);
-/** A checksum over all of them as resolved. */
-uint32_t gw_words_sum(const gw_words *w);
-
-/** The same over what the state of an exchange depends on. */
+/** A checksum over those that the state of an exchange depends on, as resolved. */
 uint32_t gw_words_exchange_sum(const gw_words *w);
 
 void gw_words_free(gw_words *w);

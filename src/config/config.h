@@ -64,11 +64,10 @@ typedef struct gw_train_config {
     bool nan_skip;        /* leave out a step that is not finite; else stop */
     gw_save_model save;   /* as model.gw */
     bool overwrite, trace;
-    bool check;            /* refuse what a run would refuse, and end before it */
-    bool collectives;      /* write collectives.csv */
-    gw_count_time skew;    /* that rank is held back so long in each step; 0 s: nobody */
-    double hang_timeout_s; /* end a run that makes no progress for this time; 0: never */
-    gw_watchdog_voice voice;
+    bool check;                      /* refuse what a run would refuse, and end before it */
+    bool collectives;                /* write collectives.csv */
+    gw_count_time skew;              /* that rank is held back so long in each step; 0 s: nobody */
+    double hang_timeout_s;           /* end a run that makes no progress for this time; 0: never */
     const gw_group_choice *counters; /* NULL: none */
     bool paired; /* take every step with a blocking exchange, too: see train/paired.h */
     double pace; /* ranks sleep instead of computing, so many times as long; 0: they compute */

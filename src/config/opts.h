@@ -26,6 +26,13 @@
             "epoch (0: no)",                                                                       \
             TO(verify_every)                                                                       \
     }
+#define GW_RUN_OPT_HANG                                                                            \
+    {                                                                                              \
+        "hang-timeout", GW_OPT_TIME, "600", 0, 1e9, NULL, NULL,                                    \
+            "without progress for this time, every rank reports where it is stuck and the job "    \
+            "ends (0: never)",                                                                     \
+            TO(hang_timeout_s), .group = "Faults"                                                  \
+    }
 #define GW_RUN_OPT_TRACE                                                                           \
     {                                                                                              \
         "trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,                                              \

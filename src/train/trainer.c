@@ -379,8 +379,7 @@ gw_err gw_train(const gw_train_config *config, gradwire *g, gw_pipeline *pipelin
     gw_resident_start(&t.resident, "/proc/self");
     gw_watchdog_setup dog = {.timeout_s = config->hang_timeout_s,
                              .comm = config->comm->text,
-                             .compress = config->compress->text,
-                             .voice = config->voice};
+                             .compress = config->compress->text};
     gw_watchdog_start(&dog, comm);
     gw_err e = config->check ? trainer_check(&t) : trainer_run(&t);
     /* After a failure of one rank alone no collective can be relied on, closing included. */

@@ -126,7 +126,8 @@ void gw_last_words_write(const gw_last_words *w, char *text, size_t room) {
                   w->asked_by, w->timeout_s, w->silent_s);
     else
         words_add(&p, "no progress for %.1f s (--hang-timeout %g)", w->silent_s, w->timeout_s);
-    words_add(&p, ": %s, %lld steps done", w->stage, (long long)w->step);
+    words_add(&p, ": %s%s, %lld steps done", w->call ? "in gradwire_" : "",
+              w->call ? w->call : w->stage, (long long)w->step);
     if (w->epoch > 0)
         words_add(&p, ", epoch %d", w->epoch);
     if (region >= 0)

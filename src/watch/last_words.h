@@ -24,6 +24,7 @@ typedef struct gw_last_words {
     double timeout_s, silent_s;
     int asked_by; /* the rank that has spoken before; -1: none */
     const char *stage, *comm, *compress;
+    const char *call; /* of the library's functions the one that is at work; NULL: none */
     int64_t step;
     int epoch;
     gw_peer *peers; /* by their rank on this host */

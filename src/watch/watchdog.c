@@ -41,6 +41,8 @@ static atomic_uint_fast64_t beats;
 static atomic_int_fast64_t steps;
 static atomic_int epochs;
 static _Atomic(const char *) stages = "starting";
+static _Atomic(const char *) calls; /* of the library's functions the one that is at work */
+static atomic_bool rests;           /* none is */
 
 void gw_watchdog_beat(void) {
     atomic_fetch_add_explicit(&beats, 1, memory_order_relaxed);
@@ -54,6 +56,12 @@ void gw_watchdog_step(int64_t step, int epoch) {
 
 void gw_watchdog_stage(const char *stage) {
     atomic_store_explicit(&stages, stage, memory_order_relaxed);
+    gw_watchdog_beat();
+}
+
+void gw_watchdog_inside(const char *call) {
+    atomic_store_explicit(&calls, call, memory_order_relaxed);
+    atomic_store_explicit(&rests, !call, memory_order_relaxed);
     gw_watchdog_beat();
 }
 
@@ -99,7 +107,9 @@ static void watchdog_gather(double silent_s, int asked_by) {
     gw_last_words *f = &dog.facts;
     f->silent_s = silent_s;
     f->asked_by = asked_by;
-    f->stage = atomic_load_explicit(&stages, memory_order_relaxed);
+    bool out = atomic_load_explicit(&rests, memory_order_relaxed);
+    f->stage = out ? "between two calls of the library" : atomic_load(&stages);
+    f->call = atomic_load_explicit(&calls, memory_order_relaxed);
     f->step = atomic_load_explicit(&steps, memory_order_relaxed);
     f->epoch = atomic_load_explicit(&epochs, memory_order_relaxed);
     for (int r = 0; dog.memory && r < f->n_peers; r++) {
@@ -119,15 +129,30 @@ static void watchdog_let_others_speak(double slice_s) {
         0.2); /* a launcher that learns of an end may leave what was printed before unread */
 }
 
+/* Past stdio, whose locks the thread that is stuck may hold; in one piece, so that the lines of
+ * other ranks do not fall between. */
+static void watchdog_cry(const char *lines) {
+    size_t left = strlen(lines);
+    while (left > 0) {
+        ssize_t n = write(STDERR_FILENO, lines, left);
+        if (n <= 0)
+            return;
+        lines += n;
+        left -= (size_t)n;
+    }
+}
+
 static void watchdog_speak(double silent_s, int asked_by, double slice_s) {
     watchdog_gather(silent_s, asked_by);
     gw_last_words_write(&dog.facts, dog.words, sizeof dog.words);
-    dog.setup.voice.say(dog.words);
+    watchdog_cry(dog.words);
     if (dog.mine)
         atomic_store_explicit(&dog.mine->spoken, true, memory_order_release);
     watchdog_let_others_speak(slice_s);
+    /* No MPI call is allowed beside the main thread's, MPI_Abort neither. A launcher takes a
+     * process that ends like this for a failed one, and ends the others, stopped ones included. */
     if (!dog.stop)
-        dog.setup.voice.end();
+        _exit(1);
 }
 
 static void *watchdog_watch(void *arg) {
@@ -138,7 +163,8 @@ static void *watchdog_watch(void *arg) {
     while (!dog.stop) {
         double slept_s = watchdog_doze(slice_s);
         uint_fast64_t now = atomic_load_explicit(&beats, memory_order_relaxed);
-        silent_s = now == heard ? silent_s + fmin(slept_s, 2 * slice_s) : 0;
+        bool waits = now == heard && !atomic_load_explicit(&rests, memory_order_relaxed);
+        silent_s = waits ? silent_s + fmin(slept_s, 2 * slice_s) : 0;
         heard = now;
         if (dog.mine)
             atomic_store_explicit(&dog.mine->step, atomic_load(&steps), memory_order_relaxed);
@@ -158,10 +184,13 @@ static void *watchdog_watch(void *arg) {
 void gw_watchdog_start(const gw_watchdog_setup *setup, MPI_Comm comm) {
     sigset_t all, before;
     pthread_condattr_t attr;
+    dog.setup = *setup;
     if (setup->timeout_s <= 0)
         return;
     gw_present_start();
-    dog.setup = *setup;
+    atomic_store_explicit(&steps, 0, memory_order_relaxed);
+    dog.memory = NULL; /* what a broken exchange has left stays */
+    dog.mine = NULL;
     dog.facts = (gw_last_words){
         .timeout_s = setup->timeout_s, .comm = setup->comm, .compress = setup->compress};
     gethostname(dog.facts.host, sizeof dog.facts.host - 1);

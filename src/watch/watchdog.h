@@ -3,7 +3,8 @@
  *  where this rank is stuck and ends the process, so that the launcher ends the job. The report has
  *  the stage and step, the ledger's phase, the strategy's hook, the MPI calls, the schedules under
  *  way with the ranks that they wait for (comm/pending.h), and which ranks of this host are stopped
- *  or gone, since those cannot report themselves.
+ *  or gone, since those cannot report themselves. It writes to stderr and ends the process by
+ *  itself: the thread that would is stuck.
  *
  *  One a process. It adds up time in slices and counts none as longer than two, so that a job that
  *  is stopped as a whole and continued does not look hung. */
@@ -14,16 +15,9 @@
 
 #include <stdint.h>
 
-/** How it is heard: both are called on the watchdog's thread. */
-typedef struct gw_watchdog_voice {
-    void (*say)(const char *lines); /* some lines, each with its end */
-    void (*end)(void);              /* end the process at once, nothing flushed or closed */
-} gw_watchdog_voice;
-
 typedef struct gw_watchdog_setup {
     double timeout_s;            /* without a beat; 0: no watchdog */
     const char *comm, *compress; /* as on the command line; live as long as the watchdog */
-    gw_watchdog_voice voice;
 } gw_watchdog_setup;
 
 /** Local, on the main thread: watch from now on. Whether that failed, gw_watchdog_meet says. */
@@ -37,6 +31,10 @@ void gw_watchdog_leave(void);
 
 /** End it; nothing to do where there is none. */
 void gw_watchdog_close(void);
+
+/** The program calls the library's function gradwire_CALL from now on, or (NULL) none: then silence
+ *  is the program's own affair, and only what other ranks report counts. A beat. */
+void gw_watchdog_inside(const char *call);
 
 /** The run goes on. */
 void gw_watchdog_beat(void);

@@ -102,7 +102,8 @@ static void try_words(void) {
     unsetenv("GRADWIRE");
     if (ranks > 1) { /* one rank's alone */
         refused(gradwire_new(&g, -1, rank == 1 ? "--comm nobody" : NULL), "nobody");
-        refused(gradwire_new(&g, -1, rank == 1 ? "--seed 2" : NULL), "different words");
+        refused(gradwire_new(&g, -1, rank == 1 ? "--seed 2" : NULL),
+                "rank 1 has --seed '2', and rank 0 --seed '1'");
     }
 }
 
@@ -137,7 +138,11 @@ static void try_tensors(void) {
                            param));
         if (odd && way == 2)
             ok(gradwire_tensor(g, "more", 0, N, 0, NULL));
-        refused(gradwire_open(g), way == 2 ? "numbers of tensors" : "differs between the ranks");
+        refused(gradwire_open(g),
+                way == 0   ? " has tensor 0 'v: group 0, 8 floats, 0 rows', and rank 0 "
+                : way == 1 ? " has tensor 0 'w: group 0, 7 floats, 0 rows', and rank 0 "
+                           : " has tensor 1 'more: group 0, 8 floats, 0 rows', and "
+                             "rank 0 no tensor 1");
         ok(gradwire_close(g));
     }
 }

@@ -177,6 +177,35 @@ def case_lonely():
     train(session, params, range(1))
 
 
+def case_exit(how):
+    """Rank 1 ends in the way `how`, while rank 0 goes on."""
+    import threading
+    ways = {"message": lambda: sys.exit("the message"), "zero": lambda: sys.exit(0),
+            "silent": lambda: sys.exit(0), "thread": lambda: in_thread(threading)}
+    odd = gradwire.start()[0] == 1
+    if odd and how in ("message", "silent"):  # no session is open
+        ways[how]()
+    if odd and how == "thread":
+        return ways[how]()
+    session = open_session("", initial(0))
+    if odd and how == "zero":
+        with session, session.batch(1):
+            ways[how]()
+    train(session, initial(0), range(1))
+
+
+def in_thread(threading):
+    """The exception of a thread without a session is its own affair; that of one with one is not."""
+    def work(opens):
+        if opens:
+            open_session("", initial(1))
+        raise ValueError(f"in a thread, {opens}")
+    for opens in (False, True):
+        thread = threading.Thread(target=work, args=[opens])
+        thread.start()
+        thread.join()
+
+
 def main():
     result = globals()[f"case_{sys.argv[1]}"](*sys.argv[2:])
     line = json.dumps(result) + "\n"

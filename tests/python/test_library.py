@@ -1,5 +1,6 @@
 """libgradwire.so as its users get it: what it exports, the program in its header, and its folder."""
 
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -12,6 +13,80 @@ BUILD, SOURCE = os.environ["BUILD"], os.environ["SOURCE"]
 LIBRARY = os.path.join(BUILD, "libgradwire.so")
 HEADER = os.path.join(SOURCE, "include", "gradwire.h")
 CC = gwrun.cached("CMAKE_C_COMPILER")
+# A rank that ends in a way of its own, argv[1], while the others go on. PMI's variables tell a child nothing.
+ENDS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <gradwire.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static float w[9], grad[9];
+static const char *how;
+
+static int check(int e) {
+    if (e >= 0)
+        return e;
+    fprintf(stderr, "%s\\n", gradwire_error());
+    exit(3);
+}
+
+static int odd(const char *way, int rank) {
+    return strcmp(how, way) == 0 && rank == 1;
+}
+
+static void step(gradwire *g, int ranks) {
+    float *grads[] = {grad};
+    int tensor = 0;
+    check(gradwire_begin(g, 1, ranks));
+    check(gradwire_ready(g, 1, &tensor, grads));
+    check(gradwire_finish(g, GRADWIRE_ALL));
+    check(gradwire_updated(g, GRADWIRE_ALL));
+    check(gradwire_end(g, 1));
+}
+
+int main(int argc, char **argv) {
+    int rank, ranks;
+    gradwire *g;
+    how = argc > 1 ? argv[1] : "";
+    check(gradwire_start(NULL, &rank, &ranks));
+    if (odd("exit before", rank))
+        exit(7);
+    if (odd("end before", rank))
+        exit(0);
+    check(gradwire_new(&g, -1, NULL));
+    if (odd("exit new", rank))
+        exit(0);
+    check(gradwire_tensor(g, "w", 0, 9, 0, w));
+    check(gradwire_open(g));
+    step(g, ranks);
+    if (odd("exit", rank))
+        exit(0);
+    if (odd("abort", rank))
+        raise(SIGKILL);
+    if (strcmp(how, "return") == 0)
+        return 0;
+    if (odd("finalize", rank))
+        ((int (*)(void))dlsym(RTLD_DEFAULT, "MPI_Finalize"))();
+    if (strcmp(how, "fork") == 0) {
+        pid_t child = fork();
+        if (child == 0)
+            exit(0); /* of a copy: nobody waits for it */
+        waitpid(child, NULL, 0);
+    }
+    if (odd("within", rank)) {
+        check(gradwire_begin(g, 1, ranks));
+        exit(0);
+    }
+    for (int i = 0; i < (odd("fewer", rank) ? 1 : 3); i++)
+        step(g, ranks);
+    return check(gradwire_close(g));
+}
+"""
 
 
 def read(path):
@@ -52,10 +127,10 @@ class Library(unittest.TestCase):
                        check=True)
         return client
 
-    def start(self, ranks, client, words=""):
-        return subprocess.run([gwrun.MPIEXEC, "-n", str(ranks), client], text=True, check=False,
+    def start(self, ranks, client, words="", *arguments, **more):
+        return subprocess.run([gwrun.MPIEXEC, "-n", str(ranks), client, *arguments], text=True, check=False,
                               capture_output=True, timeout=gwrun.HANG_S,
-                              env={**os.environ, "GRADWIRE": words})
+                              env={**os.environ, "GRADWIRE": words, **more})
 
     def test_exports(self):
         out = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], text=True, check=True,
@@ -121,6 +196,60 @@ class Library(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(len(set(done.stderr.splitlines())), 1, done.stderr)
         self.assertIn("holds a run already", done.stderr)
+
+    def end(self, client, how, says):
+        """A timeout as short as the machine is fast: what comes before it must not take as long."""
+        for timeout in (3, 12, 48) if "no progress" in says else (600,):
+            done = self.start(2, client, f"--hang-timeout {timeout}", how)
+            if re.search(says, done.stderr):
+                break
+        return done
+
+    def test_ends(self):
+        """No end of a rank looks like success, or leaves the others waiting; a child of a rank may end."""
+        client = self.build(ENDS)
+        opened = r"gradwire: rank 1: .* with a handle open, after {} batches: .*: call gradwire_close "
+        stuck = r"gradwire: rank 0 .*: no progress for .*: in gradwire_{}, {} steps done"
+        ends = {"well": r"\A\Z", "fork": r"\A\Z", "exit": opened.format(1), "exit new": opened.format(0),
+                "within": opened.format(2), "finalize": "MPI_Finalize was called with a handle open, after 1 ",
+                "return": opened.format(1), "abort": "(?s).*", "fewer": stuck.format("finish", 2),
+                "exit before": "rank 1: ends with exit status 7, and others do not end",
+                "end before": stuck.format("new", 0)}
+        with concurrent.futures.ThreadPoolExecutor(len(ends)) as pool:
+            done = dict(zip(ends, pool.map(lambda how: self.end(client, how, ends[how]), ends)))
+        for how, says in ends.items():
+            with self.subTest(how=how):
+                status, errors = done[how].returncode, done[how].stderr
+                self.assertEqual(status == 0, how in ("well", "fork"), errors)
+                self.assertRegex(errors, says)
+                ours = [line for line in errors.splitlines() if "gradwire: rank" in line]
+                if "rank 0" not in says and how != "return":  # where all ranks speak
+                    self.assertEqual(len(ours), 0 if status == 0 or how == "abort" else 1, errors)
+        self.assertEqual(done["exit before"].returncode, 7)
+        alone = self.start(1, client, "", "return")
+        self.assertNotEqual(alone.returncode, 0)
+        self.assertIn("rank 0: the program ends", alone.stderr)
+
+    def test_ranks_that_differ(self):
+        client = self.build(ENDS)
+        train = [gwrun.GRADWIRE, "train", "--data", "synthetic:samples=100"]
+        for first, second, says in (
+                (["env", "GRADWIRE=--seed 1", client], ["env", "GRADWIRE=--seed 2", client],
+                 "gradwire_new: rank 1 has --seed '2', and rank 0 --seed '1': "),
+                (["env", "GW_SIMD=scalar", client], [client], "gradwire_start: rank 1 has no $GW_SIMD, and"),
+                (train, [client], "rank 1 has command 'a program of its own', and rank 0 command 'train'")):
+            with self.subTest(says=says):
+                done = subprocess.run([gwrun.MPIEXEC, "-n", "1", *first, ":", "-n", "1", *second], text=True,
+                                      check=False, capture_output=True, timeout=gwrun.HANG_S)
+                self.assertNotEqual(done.returncode, 0)
+                said = {line.removeprefix("gradwire: ").partition(": ")[2] for line in done.stderr.splitlines()}
+                self.assertEqual(len(said), 1, done.stderr)
+                self.assertIn(says, done.stderr)
+
+    def test_launcher(self):
+        done = self.start(1, self.build(ENDS), WORLD_SIZE="2")
+        self.assertEqual(done.returncode, 3)
+        self.assertRegex(done.stderr, r"\AMPI has 1 rank, but WORLD_SIZE=2 says that torchrun started several: .*\n\Z")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The Python package: gradwire.Session on numpy arrays, and how the library is found."""
 
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -101,6 +102,31 @@ class Numpy(unittest.TestCase):
         done = launch(2, RANK, "lonely")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("ValueError: only here", done.stderr)
+
+    def test_ends_on_one_rank(self):
+        """Whatever ends a rank while others go on: the job ends, with another status than 0, and says why.
+        The timeout is of use in the last one alone."""
+        open_still = r"gradwire: rank 1: the program ends, with exit status 0, with a handle open, after 1 batches"
+        ends = {"zero": open_still, "message": r"the message\n(?s:.*)gradwire: rank 1: ends with exit status 1, and",
+                "thread": r"(?s)in a thread, False.*in a thread, True",
+                "silent": "gradwire: rank 0 .*: no progress for .*: in gradwire_start, 0 steps done"}
+        with concurrent.futures.ThreadPoolExecutor(len(ends)) as pool:
+            done = {how: pool.submit(launch, 2, RANK, "exit", how,
+                                     GRADWIRE=f"--hang-timeout {10 if how == 'silent' else 600}") for how in ends}
+        for how, says in ends.items():
+            with self.subTest(how=how):
+                errors = done[how].result().stderr
+                self.assertRegex(errors, says)
+                self.assertNotEqual(done[how].result().returncode, 0)
+                ours = [line for line in errors.splitlines() if line.startswith("gradwire: rank 1")]
+                self.assertEqual(len(ours), how in ("zero", "message"), errors)
+
+    def test_launcher(self):
+        alone = subprocess.run([sys.executable, "-B", RANK, "exit", ""], text=True, check=False, capture_output=True,
+                               env={**os.environ, "GRADWIRE_LIBRARY": LIBRARY, "WORLD_SIZE": "2"})
+        self.assertEqual(alone.returncode, 1)
+        self.assertRegex(alone.stderr.splitlines()[-1], "Error: MPI has 1 rank, but WORLD_SIZE=2 says that torchrun "
+                                                        "started several: .* unset WORLD_SIZE if each is to run alone")
 
     def test_library_is_checked(self):
         script = f"import sys; sys.path.insert(0, {gwrun.SOURCE + '/python'!r}); import gradwire; " \

@@ -41,6 +41,7 @@ static const gw_opt opts[] = {
     GW_RUN_OPT_STATS,
     GW_RUN_OPT_PROFILE,
     GW_RUN_OPT_SEED,
+    GW_RUN_OPT_HANG,
     {"check", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "check everything, play nothing",
      .group = "Output"},
     {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},

@@ -67,10 +67,7 @@ static const gw_opt opts[] = {
      TO(resume)},
     {"resume-strict", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "refuse a resume that would drop state",
      TO(resume_strict)},
-    {"hang-timeout", GW_OPT_TIME, "600", 0, 1e9, NULL, NULL,
-     "without progress for this time, every rank reports where it is stuck and the job ends (0: "
-     "never)",
-     TO(hang_timeout_s), .group = "Faults"},
+    GW_RUN_OPT_HANG,
     GW_RUN_OPT_VERIFY,
     {"on-nan", GW_OPT_CHOICE, "stop", 0, 0, "stop|skip", NULL,
      "if a loss or gradient is not finite: end the run, or skip the step and count it",
@@ -182,27 +179,6 @@ typedef struct job {
     int signal; /* that ended the run; 0: none */
 } job;
 
-/* ---- how a run that hangs is heard, and how it ends: on the watchdog's thread ---- */
-
-/* Past stdio, whose locks the thread that is stuck may hold; in one piece, so that the lines of
- * other ranks do not fall between. */
-static void train_cry(const char *lines) {
-    size_t left = strlen(lines);
-    while (left > 0) {
-        ssize_t n = write(STDERR_FILENO, lines, left);
-        if (n <= 0)
-            return;
-        lines += n;
-        left -= (size_t)n;
-    }
-}
-
-/* No MPI call is allowed beside the main thread's, MPI_Abort neither. A launcher takes a process
- * that ends like this for a failed one, and ends the others, stopped ones included. */
-static void train_die(void) {
-    _exit(1);
-}
-
 /* ---- reading the command line ---- */
 
 static gw_err train_read_config(job *j) {
@@ -215,7 +191,6 @@ static gw_err train_read_config(job *j) {
     if (c->naive.on && c->naive.exchange == GW_NAIVE_ROOT)
         c->comm = &ps; /* what it does, for those who tell of the run */
     c->data.seed = c->seed;
-    c->voice = (gw_watchdog_voice){train_cry, train_die};
     c->command = j->command;
     bool paced = c->pace > 0;
     if (strcmp(c->ceilings, "off") == 0 || paced)

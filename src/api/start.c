@@ -1,0 +1,200 @@
+/* The public functions: MPI's start; and how a process ends that has used the library. */
+#include "api/handle.h"
+#include "base/text.h"
+#include "folder/report.h"
+#include "mpi/alike.h"
+#include "mpi/launcher.h"
+#include "mpi/parting.h"
+#include "mpi/wait.h"
+#include "watch/watchdog.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    pid_t pid; /* the process that started MPI, or made a handle; its children have no part in it */
+    bool ours; /* the library started MPI, */
+    MPI_Comm world; /* and all ranks have met in this one */
+} mpi = {.world = MPI_COMM_NULL};
+
+/* ---- the end ---- */
+
+/* One line, and the whole job ends: other ranks may wait for this one. */
+static void start_abort(int status, const char *how, const char *remedy) {
+    char line[512];
+    int rank = 0, over = 0;
+    MPI_Finalized(&over);
+    if (!over)
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    size_t n = gw_text_print(line, sizeof line, "gradwire: rank %d: %s: %s\n", rank, how, remedy);
+    if (write(STDERR_FILENO, line, n) > 0) /* a launcher drops what it has not read by then */
+        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    if (!over)
+        MPI_Abort(MPI_COMM_WORLD, status);
+    _exit(status);
+}
+
+static void start_abort_open(const gradwire *g, const char *when) {
+    char how[160];
+    snprintf(how, sizeof how, "%s with a handle open, after %lld batches", when,
+             (long long)g->step);
+    start_abort(1, how,
+                "others may wait for this rank, and no run is complete: call gradwire_close (in "
+                "Python, close the session) on all ranks first");
+}
+
+/* Of an error that all ranks have every one knows, and may end as it likes. */
+static bool start_parts_from_others(const gradwire *g) {
+    return g && (g->state != GW_HANDLE_BROKEN || g->alone);
+}
+
+/* Called by MPI_Finalize, as an attribute of MPI_COMM_SELF is deleted before all else (MPI 4.0,
+ * 11.2.4). */
+static int start_finalizing(MPI_Comm comm, int key, void *value, void *extra) {
+    (void)comm, (void)key, (void)value, (void)extra;
+    const gradwire *g = gw_call_open();
+    if (getpid() == mpi.pid && start_parts_from_others(g))
+        start_abort_open(g, "MPI_Finalize was called");
+    return MPI_SUCCESS;
+}
+
+/* Whether all ranks are about to end: one that has failed does not wait for that forever. */
+static bool start_all_end(bool failed) {
+    enum { PAUSES = 1000 };
+    MPI_Request request;
+    int done = MPI_Ibarrier(mpi.world, &request) != MPI_SUCCESS;
+    for (int i = 0; !done && (i < PAUSES || !failed); i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return false;
+    }
+    return done;
+}
+
+static void start_end_mpi(int status) {
+    char how[64];
+    snprintf(how, sizeof how, "ends with exit status %d, and others do not end", status);
+    if (mpi.world != MPI_COMM_NULL) {
+        if (!start_all_end(status != 0))
+            start_abort(status, how, "they would wait for this rank, and so the job is ended");
+        MPI_Comm_free(&mpi.world);
+    }
+    gw_world_part(MPI_COMM_WORLD);
+    MPI_Finalize();
+}
+
+/* A failure with a handle open is for the launcher to see: MPI has not ended, and so it ends the
+ * others. */
+static void start_exit(int status, void *none) {
+    (void)none;
+    const gradwire *g = gw_call_open();
+    int over = 0;
+    if (getpid() != mpi.pid || MPI_Finalized(&over) != MPI_SUCCESS)
+        return;
+    if (g && status == 0)
+        start_abort_open(g, "the program ends, with exit status 0,");
+    else if (!g && !over && mpi.ours)
+        start_end_mpi(status);
+}
+
+void gw_start_mind(void) {
+    int key, old = mpi.pid == getpid();
+    mpi.pid = getpid();
+    if (!old)
+        on_exit(start_exit, NULL);
+    static bool attached;
+    if (attached ||
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, start_finalizing, &key, NULL) != MPI_SUCCESS)
+        return;
+    attached = MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL) == MPI_SUCCESS;
+    MPI_Comm_free_keyval(&key);
+}
+
+/* ---- the start ---- */
+
+gw_err gw_start_check_level(int wanted, int provided) {
+    if (provided >= wanted)
+        return GW_OK;
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "gradwire: MPI was started with %s, and the strategy needs %s: start it so, or "
+                   "use another progress=",
+                   gw_report_thread_level(provided), gw_report_thread_level(wanted));
+}
+
+/* The thread level that the words' strategy asks for. */
+static gw_err start_level_of(gw_words *w, const char *words, int *level) {
+    gw_strategy strategy = {0};
+    gw_err e = gw_words_read(w, words);
+    GW_THEN(e, gw_strategy_find(&strategy, w->comm));
+    *level = e == GW_OK && strategy.ops->thread_level ? strategy.ops->thread_level(strategy.args)
+                                                      : MPI_THREAD_FUNNELED;
+    gw_strategy_free(&strategy);
+    return e;
+}
+
+static gw_err start_mpi(int level) {
+    int started = 0, over = 0, provided = 0;
+    MPI_Initialized(&started);
+    MPI_Finalized(&over);
+    if (over)
+        return gw_fail(GW_ERR_USAGE, "gradwire_start: MPI has ended: it can start only once in a "
+                                     "process");
+    if (!started) {
+        if (MPI_Init_thread(NULL, NULL, level, &provided) != MPI_SUCCESS)
+            return gw_fail(GW_ERR_MPI, "gradwire_start: MPI_Init_thread failed");
+        mpi.ours = true;
+        gw_start_mind();
+    }
+    MPI_Query_thread(&provided);
+    GW_TRY(gw_launcher_check());
+    return gw_start_check_level(level, provided);
+}
+
+/* Words may differ here: groups of ranks may go on to handles with words of their own. */
+static gw_err start_meet(const gw_words *w, int ranks, gw_err e) {
+    bool watches = e == GW_OK && ranks > 1 && !gw_call_open();
+    gw_watchdog_setup dog = {.timeout_s = watches ? w->hang_timeout_s : 0,
+                             .comm = watches ? w->comm->text : NULL,
+                             .compress = watches ? w->compress->text : NULL};
+    if (watches)
+        gw_watchdog_start(&dog, MPI_COMM_WORLD);
+    gw_watchdog_inside("start");
+    gw_alike alike;
+    e = gw_agree(MPI_COMM_WORLD, e);
+    if (e == GW_OK) {
+        gw_alike_begin(&alike, "a program of its own");
+        e = gw_alike_compare(&alike, "gradwire_start", MPI_COMM_WORLD);
+    }
+    if (e == GW_OK && mpi.ours && mpi.world == MPI_COMM_NULL)
+        e = gw_comm_dup(MPI_COMM_WORLD, &mpi.world);
+    gw_watchdog_inside(NULL);
+    if (watches)
+        gw_watchdog_close();
+    return e;
+}
+
+int gradwire_start(const char *words, int *rank, int *ranks) {
+    int level, at = 0, of = 1, up = 0;
+    gw_words w;
+    gw_err read = start_level_of(&w, words, &level);
+    char why[1024];
+    gw_text_copy(why, sizeof why, gw_err_text());
+    gw_err e = start_mpi(level);
+    if (read != GW_OK)
+        e = gw_fail(read, "%s", why);
+    MPI_Initialized(&up);
+    MPI_Finalized(&of);
+    if (up && !of) {
+        MPI_Comm_rank(MPI_COMM_WORLD, &at);
+        MPI_Comm_size(MPI_COMM_WORLD, &of);
+        if (rank)
+            *rank = at;
+        if (ranks)
+            *ranks = of;
+        e = start_meet(&w, of, e);
+    }
+    gw_words_free(&w);
+    return e;
+}
