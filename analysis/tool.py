@@ -2,12 +2,14 @@
 
 import argparse
 import importlib.util
+import locale
 import os
 import re
 import sys
 
-# A terminal may take these for commands, and a line ends at some.
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+# A terminal may take these for commands, or show a line in another order; a line ends at some.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+COLOUR = re.compile("(\033\\[[0-9]{1,2}m)")  # as show has them
 
 
 class BadInput(Exception):
@@ -87,6 +89,24 @@ def plain(text):
     return CONTROL.sub("?", text)
 
 
+def say(text, colours=False, file=None):
+    """Prints lines. What a run's folder holds may come from anywhere, so nothing in them commands the terminal, but
+    for the tool's own `colours`."""
+    def safe(line):
+        parts = COLOUR.split(line) if colours else [line]
+        return "".join(part if i % 2 else plain(part) for i, part in enumerate(parts))
+    print("\n".join(map(safe, text.split("\n"))), file=file)
+
+
+def has_utf8():
+    """Whether the environment's locale has UTF-8. One that is not installed is C, as for Python itself."""
+    try:
+        locale.setlocale(locale.LC_CTYPE, "")
+    except locale.Error:
+        return False
+    return locale.nl_langinfo(locale.CODESET) == "UTF-8"
+
+
 def aligned(rows, pad=str.ljust):
     """Lines of a table of texts: the first column is padded on the right, the others by `pad`."""
     widths = [max(map(len, column)) for column in zip(*rows)]
@@ -107,7 +127,11 @@ def write(path, data):
 
 def call(name, main):
     """Ends the program with the status that main() returns, on bad input with one line and 2. On a
-    fault of the program's that no reader of input has caught: one line, and 3."""
+    fault of the program's that no reader of input has caught: one line, and 3. Letters that the
+    terminal's encoding lacks are printed as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = main()
     except BadInput as error:

@@ -18,21 +18,6 @@ Statement = namedtuple("Statement", "label word state verdict")
 Group = namedtuple("Group", "label cells against")
 
 
-def reference_of(results):
-    """The cell that speedups are over: the baseline; of runs without one the first to start."""
-    if results.baseline is not None or not results.cells:
-        return results.baseline
-    return min(results.cells, key=lambda cell: min(map(verdicts.started, cell.runs)))
-
-
-def references(results):
-    """{name: the cell that its speedup is over}."""
-    if results.baseline is not None:
-        return verdicts.references(results)
-    first = reference_of(results)
-    return {cell.name: first for cell in results.cells if cell is not first}
-
-
 # ---- the verdict ----
 
 def expected(results):
@@ -45,7 +30,7 @@ def statements(results):
     wanted = expected(results)
     if not wanted:
         return []
-    steps, _ = verdicts.compared(results)
+    steps = verdicts.compared(results)
     accuracies = final_accuracy.compare(results)
     others = {cell.name for cell in verdicts.references(results).values()}
     found = []
@@ -81,14 +66,9 @@ def statement(cell, word, step, accuracy):
 
 def groups(results):
     """The Groups: of a study that says within which factors to compare one for each of their levels, and
-    one for each kind of step time. All comparisons are one family."""
-    of = references(results)
-    members = {}
-    for cell in results.cells:
-        members.setdefault((of.get(cell.name, cell).name, cell.statistic or cell.name), []).append(cell)
-    ranked = [sorted(cells, key=lambda cell: cell.step_s) for cells in members.values()]
-    pairs = {cell.name: cells[0] for cells in ranked for cell in cells[1:]}
-    against = verdicts.compared(results, pairs=pairs)[0] if pairs else {}
+    one for each kind of step time."""
+    ranked = verdicts.groups_of(results)
+    against = verdicts.compared(results, {cell.name: cells[0] for cells in ranked for cell in cells[1:]})
     labels = group_labels(results, [cells[0] for cells in ranked])
     return [Group(labels[cells[0].name], cells, against) for cells in ranked if len(cells) > 1]
 
@@ -109,7 +89,7 @@ def group_labels(results, firsts):
 def pair_sentences(group):
     """[(label, text)]: the best, beside the second best; then each other one against the best."""
     best, second, *others = group.cells
-    return [(best.label, "the least time a step" + (f" of {group.label}" if group.label else "")
+    return [(best.label, "the least measured time a step" + (f" of {group.label}" if group.label else "")
              + f", {best.step_s * 1e3:.4g} ms; the second, {verdicts.named(second)}: "
              + verdicts.sentence(group.against[second.name]))] + [
         (verdicts.named(cell), f"against {best.label}: "
@@ -162,8 +142,8 @@ def accuracy(cell, compared):
 
 def table(results):
     """The Table of all configurations: at most six columns, those without any figure left out."""
-    of, found = references(results), learning.target_of(results)
-    compared = verdicts.compared(results, pairs=of)[0] if of else {}
+    of, found = verdicts.over(results), learning.target_of(results)
+    compared = verdicts.compared(results, of)
     accuracies = final_accuracy.compare(results) if results.baseline is not None else {}
     target = found[0] if found else None
     factor, unit = rows.bytes_unit([run.info["results"]["wire_bytes"] for run in results.runs])
@@ -182,8 +162,8 @@ def first_rows(results):
     the quickest, then the others in turns."""
     if len(results.cells) <= MOST:
         return list(range(len(results.cells)))
-    of, ranked = references(results), [group.cells for group in groups(results)]
-    wanted = [reference_of(results).name]
+    of, ranked = verdicts.over(results), [group.cells for group in groups(results)]
+    wanted = [verdicts.reference_of(results).name]
     for cells in ranked:
         wanted += [of.get(cells[0].name, cells[0]).name, cells[0].name]
     for turn in range(max(map(len, ranked), default=0)):

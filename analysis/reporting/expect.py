@@ -19,7 +19,7 @@ WORDS = {"faster": ("step", -1, False), "slower": ("step", 1, False),
 TIMES = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) times as fast")  # or faster
 EVERY = [*WORDS, "N times as fast"]
 
-SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
+SUPPORTED, REFUTED, UNDECIDED = "supported", "refuted", "undecided"
 
 
 def levels_of(text, factors):
@@ -50,26 +50,31 @@ def figure_of(word):
 
 
 def state(word, value, low, high, differs):
-    """SUPPORTED, NOT_SUPPORTED or UNDECIDED, by the logarithm of a ratio of step times, or a difference
+    """SUPPORTED, REFUTED or UNDECIDED, by the logarithm of a ratio of step times, or a difference
     in points, and its interval (None: there is none)."""
     if low is None or differs is None:
         return UNDECIDED
     if found := TIMES.fullmatch(word):
         wanted = -math.log(float(found[1]) or 1)
-        return SUPPORTED if high <= wanted else NOT_SUPPORTED if low > wanted else UNDECIDED
+        return SUPPORTED if high <= wanted else REFUTED if low > wanted else UNDECIDED
     figure, direction, denied = WORDS[word]
     margin = math.log1p(MARGIN) if figure == "step" else POINTS
     # A significant difference within the margin shows neither side, unless its whole interval does.
     if max(direction * low, direction * high) < margin:
-        return SUPPORTED if denied else NOT_SUPPORTED
+        return SUPPORTED if denied else REFUTED
     if differs and direction * value >= margin:
-        return NOT_SUPPORTED if denied else SUPPORTED
+        return REFUTED if denied else SUPPORTED
     return UNDECIDED
+
+
+def counted(states):
+    """`2 supported, 1 refuted, 4 undecided`."""
+    return ", ".join(f"{states.count(one)} {one}" for one in (SUPPORTED, REFUTED, UNDECIDED))
 
 
 def overall(states):
     """Of all statements: one that does not hold decides."""
-    for one in (NOT_SUPPORTED, UNDECIDED):
+    for one in (REFUTED, UNDECIDED):
         if one in states:
             return one
     return SUPPORTED

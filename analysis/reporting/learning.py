@@ -4,6 +4,7 @@ from collections import Counter, namedtuple
 
 import numpy
 
+from reporting import ends
 from reporting.shape import is_number
 from reporting.stats import median_ci
 
@@ -85,7 +86,7 @@ def summary(reach):
 
 def diverged(results):
     """{cell: how many of its runs ended because the loss was no longer finite}."""
-    return Counter(cell for _, cell, _ in results.diverged)
+    return Counter(one.cell for one in results.ended(ends.DIVERGED))
 
 
 def lost_rows(results, lost):

@@ -53,6 +53,7 @@ h2 { margin: 1rem 0 .5rem; }
 section.study + section.study { border-top: 1px solid var(--grid); margin-top: 3rem; }
 .claim { font-size: 1.15rem; margin: .3rem 0; }
 .verdict { margin: .3rem 0 .8rem; }
+.lost { font-weight: bold; }
 .badge { font-weight: bold; border: 2px solid; border-radius: .3rem; padding: .05rem .5rem;
   margin-right: .5rem; white-space: nowrap; }
 .skip { position: absolute; left: -99em; }

@@ -1,9 +1,10 @@
 """The runs of a report, and its charts. Seconds and bytes; None or NaN: not measured, never 0."""
 
+from collections import Counter, namedtuple
 from dataclasses import dataclass, field
 from statistics import median
 
-from reporting import steps
+from reporting import ends, steps
 from reporting.info import bound
 
 
@@ -94,6 +95,10 @@ class Cell:
         return took_turns(self.marks)
 
 
+# A run that began, and has no figures: one of ends.LOST, its folder, its cell, what happened.
+Lost = namedtuple("Lost", "end folder cell why")
+
+
 @dataclass
 class Results:
     """One study of experiments/run, or runs that were found beside each other."""
@@ -105,17 +110,27 @@ class Results:
     cells: list
     baseline: Cell | None
     left_out: list  # (folder, why): foreign, half-written, of another schema
-    failed: list  # (folder, cell, what happened)
-    diverged: list = field(default_factory=list)  # the same; a result, but without figures
+    lost: list  # of Lost: runs that began, and have no figures
     missing: list = field(default_factory=list)  # folders of runs that are planned, and not made
     # Cells of the study without a finished run: they are not among `cells`.
     empty: list = field(default_factory=list)
     # What the reader expects beside the study's author: {levels: words}, as in expect.py.
     expect: dict = field(default_factory=dict)
+    judged: object = field(default=None, repr=False, compare=False)  # what verdicts.family_of() keeps
 
     @property
     def runs(self):
         return [run for cell in self.cells for run in cell.runs]
+
+    def ended(self, end):
+        """The Lost that ended so."""
+        return [one for one in self.lost if one.end == end]
+
+    @property
+    def counts(self):
+        """{how a run ended: number}, in the words of ends.py."""
+        found = Counter(ends.of_run(run.info) for run in self.runs) + Counter(one.end for one in self.lost)
+        return found + Counter({ends.NOT_RUN: len(self.missing), ends.LEFT_OUT: len(self.left_out)})
 
     @property
     def hints(self):

@@ -27,9 +27,13 @@ const drawing = section => {
 const cells = (table, raw) => [...table.rows].map(row => [...row.cells].map(
   cell => !raw ? cell.textContent : cell.className === "absent" ? "" : cell.dataset.v || cell.textContent));
 
+// As sheet.py: a text that a spreadsheet would take for a formula gets an apostrophe; a number stays one.
+const neutral = text => /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(text)
+  && !/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) ? "'" + text : text;
+
 const formats = {
-  csv: table => cells(table, true).map(row => row.map(
-    text => /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text).join(",") + "\n").join(""),
+  csv: table => cells(table, true).map(row => row.map(neutral).map(
+    text => /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text).join(",") + "\n").join(""),
   md: table => {
     const lines = cells(table).map(
       row => "| " + row.map(text => text.replace(/[\\|]/g, "\\$&")).join(" | ") + " |\n");

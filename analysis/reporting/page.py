@@ -5,7 +5,7 @@ import os
 import re
 from collections import Counter
 
-from reporting import answer, charts, claims, expect, figure, judge, learning, verdicts
+from reporting import answer, charts, claims, ends, expect, figure, judge, learning, verdicts
 from reporting.batches import WARM_UP_RULE
 from reporting.info import unlike
 from reporting.loose import link_rate
@@ -14,17 +14,19 @@ from reporting.model import NotShown, judged
 from reporting.rows import scaled
 
 STATISTICS = (
-    "One step time per run, each step on its slowest rank. Several runs are shown "
+    "One step time per run, a steady mean: over the ranks, and over the steps but for the quickest and the "
+    "slowest blocks of them (of older versions a median). Several runs are shown "
     "by their median with a 95% interval over the runs (bootstrap; of 3 or 4 runs a t "
     "interval, of fewer none), never over the steps of one run. Ratios are taken "
-    "within blocks (runs close in time with one seed) and judged together (Holm, 5%). A "
+    "within blocks (runs close in time with one seed). All pairs of configurations are one family, judged "
+    "together: the chance that any is said to differ where none does is at most 5% (Holm; 4% of it for "
+    "the pairs with the baseline). Tables, sentences and charts quote these verdicts. A "
     "difference within the noise is reported as such, with the least one that would be detected. "
-    "Pairs with the best are a family of their own; the best is chosen by the same runs, so it is "
-    "flattered a little.")
+    "Accuracies are a family of their own, and each claim of the spec is judged alone.")
 
 MANY = 4  # sentences on the first screen; more are folded
 BADGES = {expect.SUPPORTED: ("\u2713 supported", "badge better"),
-          expect.NOT_SUPPORTED: ("\u2717 not supported", "badge worse"),
+          expect.REFUTED: ("\u2717 refuted", "badge worse"),
           expect.UNDECIDED: ("? undecided", "badge")}
 
 
@@ -91,13 +93,9 @@ def link_cost_of(runs):
 
 
 def counts(results):
-    done = len(results.runs)
-    parts = [f"{done} done", f"{len(results.failed)} failed", f"{len(results.diverged)} diverged",
-             f"{len(results.left_out)} left out"]
-    if results.study is not None:
-        parts += [f"{len(results.missing)} not run, of {len(results.study['runs'])} planned"]
+    planned = "" if results.study is None else f", of {len(results.study['runs'])} planned"
     over = sum("oversubscribed" in run.marks for run in results.runs)
-    return escape(", ".join(parts) + f"; {over} of {done} oversubscribed")
+    return ends.counted(results.counts) + planned + f"; {over} of {len(results.runs)} oversubscribed" * bool(over)
 
 
 def study_facts(study):
@@ -127,7 +125,7 @@ def head(results):
     return facts(known + [
         ("Factors", escape(factors) or "none"),
         ("Baseline", escape(baseline_of(results))),
-        ("Runs", counts(results)),
+        ("Runs", escape(counts(results))),
         ("gradwire", different(results, lambda info: f"{info['version']}, commit {info['commit']}")),
         ("Machine", different(results, machine_of)),
         ("MPI", different(results, lambda info: " ".join(info["mpi"]["library"].split()))),
@@ -165,19 +163,18 @@ def verdict_of(results):
                "figures follow.") if study else ""
         return head + (tag("p", badge(expect.UNDECIDED), escape(why), class_="verdict") if why else "")
     state = expect.overall([one.state for one in said])
-    hold = sum(one.state == expect.SUPPORTED for one in said)
     lines = [f"{badge(one.state)} {tag('strong', escape(one.label))}, expected "
              + escape(f"{one.word}: {one.verdict}") for one in said]
     if len(lines) == 1:
         return head + tag("p", lines[0], class_="verdict")
     return head + tag("p", badge(state), escape(
-        f"{hold} of {len(said)} tested statements hold; beyond them the claim is not judged."),
-                      class_="verdict") + few(lines, "more statements")
+        f"Of {len(said)} tested statements {expect.counted([one.state for one in said])}; beyond them the claim "
+        "is not judged."), class_="verdict") + few(lines, "more statements")
 
 
 def answer_table(results, where):
     made, shown = answer.table(results), answer.first_rows(results)
-    reference = answer.reference_of(results)
+    reference = verdicts.reference_of(results)
     html = table(made.columns, [made.rows[i] for i in shown], f"Main figures of {results.name}",
                  f"{where}-answer")
     if len(shown) < len(made.rows):
@@ -201,7 +198,11 @@ def claims_of(results):
     better = {claims.CONFIRMED: True, claims.REFUTED: False}
     lines = [[row["claim"], row["whose"], row["theirs"], claims.shown(row) or None, row["figure"], row["confirmed"],
               judged(row["verdict"], better.get(row["verdict"])), row["why"]] for row in made]
-    return tag("h3", "The claims") + table(
+    said = Counter(row["verdict"] for row in made)
+    return tag("h3", "The claims") + paragraph(
+        f"Of {len(made)} claims " + ", ".join(f"{said[one]} {one}" for one in dict.fromkeys((
+            claims.CONFIRMED, claims.REFUTED, claims.UNDECIDED, *said))) + ". Each is judged alone, by a criterion "
+        "of its own at 95%; the comparisons around it are judged together.", "note") + table(
         ["claim", "whose", "theirs", "found here", "figure", "confirmed if", "verdict", "why"], lines,
         f"Claims of {results.name}")
 
@@ -268,9 +269,16 @@ def listed(title, pairs):
     return tag("h3", escape(title)) + items(lines) if lines else ""
 
 
+def ended(results):
+    """How the runs ended, and of those without figures the first ones' reasons."""
+    why = [tag("code", escape(one.folder)) + escape(f": {one.end}: {one.why}") for one in results.lost]
+    return paragraph(f"Runs: {counts(results)}.", "runs" + " lost" * bool(why)) + few(why, "more runs without figures")
+
+
 def not_there(results):
     """The runs without figures, each with the reason."""
-    return (listed("Failed runs", results.failed) + listed("Diverged runs", results.diverged)
+    return ("".join(listed(f"{end.capitalize()} runs", [(one.folder, one.why) for one in results.ended(end)])
+                    for end in ends.LOST)
             + listed("Left out", results.left_out)
             + listed("Planned, and not run", [(name, "no folder") for name in results.missing]))
 
@@ -297,8 +305,8 @@ def provenance(results):
 def first_screen(results, lead, where, common):
     if not results.cells:
         claim = paragraph(results.study["claim"], "claim") if results.study else ""
-        return claim + paragraph("No finished run.")
-    return (verdict_of(results) + answer_table(results, where) + claims_of(results) + pairs_of(results)
+        return claim + paragraph("No finished run.") + ended(results)
+    return (verdict_of(results) + ended(results) + answer_table(results, where) + claims_of(results) + pairs_of(results)
             + (chart_section(*lead, where, common) if lead else "")
             + against_baseline(results) + warnings_of(results))
 

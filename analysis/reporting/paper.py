@@ -1,8 +1,6 @@
 """`gradwire report --paper DIR`: what a paper and the evaluation of its artifact ask for, as files.
 README.md in DIR, which README below becomes, says what is there."""
 
-import csv
-import io
 import itertools
 import json
 import math
@@ -10,7 +8,7 @@ import os
 import re
 import textwrap
 
-from reporting import answer, figure, perrun, summary
+from reporting import answer, figure, perrun, sheet, summary
 from reporting.markup import number
 from tool import BadInput
 
@@ -110,12 +108,9 @@ def latex_table(table):
 
 def steps_csv(results):
     """Each step of each run; the first ones are the warm-up and in no figure."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("folder", "step_after_warm_up", "wall_s"))
-    writer.writerows((run.folder, i, f"{wall:.9g}")
-                     for run in results.runs for i, wall in enumerate(run.walls, 1))
-    return out.getvalue()
+    return sheet.text_of(("folder", "step_after_warm_up", "wall_s"), (
+        {"folder": run.folder, "step_after_warm_up": i, "wall_s": float(wall)}
+        for run in results.runs for i, wall in enumerate(run.walls, 1)))
 
 
 def provenance(all_results):

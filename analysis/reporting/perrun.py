@@ -1,10 +1,9 @@
 """One row per run, of all that its folder says: for `gradwire export` and `gradwire report --paper`.
 Seconds and bytes; blank: not measured. docs/analysis.md has the columns."""
 
-import csv
-import io
 import math
 
+from reporting import ends, sheet
 from reporting.info import look
 from reporting.loose import link_rate
 from reporting.steps import DIMENSIONS
@@ -20,12 +19,12 @@ def of_results(results):
     """Rows {column: figure} of one study, or of the runs of none: the finished runs, then the others."""
     found = [row_of(results, cell, run) for cell in results.cells for run in cell.runs]
     cells = {cell.name: cell for cell in results.cells + results.empty}
-    for state, lost in (("failed", results.failed), ("diverged", results.diverged)):
-        found += [{"study": results.name, "folder": folder, "state": state, **levels_of(cells[cell]), "why": why}
-                  for folder, cell, why in lost]
-    found += [{"study": results.name, "folder": folder, "state": "left out", "why": why}
+    found += [{"study": results.name, "folder": one.folder, "state": one.end,
+               **(levels_of(cells[one.cell]) if one.cell in cells else {"cell": one.cell}), "why": one.why}
+              for one in results.lost]
+    found += [{"study": results.name, "folder": folder, "state": ends.LEFT_OUT, "why": why}
               for folder, why in results.left_out]
-    return found + [{"study": results.name, "folder": folder, "state": "not run"}
+    return found + [{"study": results.name, "folder": folder, "state": ends.NOT_RUN}
                     for folder in results.missing]
 
 
@@ -38,7 +37,7 @@ def row_of(results, cell, run):
     info = run.info
     machine, result, link = info["machine"], info["results"], info["link"]
     return {
-        "study": results.name, "folder": run.folder, "state": "done", **levels_of(cell),
+        "study": results.name, "folder": run.folder, "state": ends.of_run(info), **levels_of(cell),
         "block": run.block, "seed": info["seed"],
         "started_utc": info["started_utc"], "version": info["version"], "commit": info["commit"],
         "hosts": " ".join(sorted(set(machine["hosts"]))), "cpu": machine["cpu"],
@@ -91,17 +90,6 @@ def columns_of(rows):
     return others[:at] + levels + others[at:]
 
 
-def blank(value):
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ""
-    return f"{value:.9g}" if isinstance(value, float) else value
-
-
 def csv_text(rows):
     """The text of a CSV file; what is absent or not finite is blank."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns_of(rows), restval="", lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: blank(value) for name, value in row.items()})
-    return out.getvalue()
+    return sheet.text_of(columns_of(rows), rows)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas
 
-from reporting import claims, loose, shape, steps
+from reporting import claims, ends, loose, shape, steps
 from reporting.batches import read_batches
 from reporting.info import (MARK_BUSY, busy, exchanges_in_turn, link_warned, resumed, uncompressed, unlike,
                             unsettled)
-from reporting.model import IN_TURN, Cell, Results, Run
+from reporting.model import IN_TURN, Cell, Lost, Results, Run
 from reporting.shape import Bad, printable
 
 INTERRUPTED = 0.1  # share of the batches from which on a run is marked
@@ -117,8 +117,8 @@ def marks_of(info, means):
         marks.append(MARK_MEDIAN)
     if resumed(info):
         marks.append(MARK_RESUMED)
-    if info["results"]["stopped_by"] in shape.CUT_SHORT:
-        marks.append(f"cut short by {info['results']['stopped_by']}")
+    if ends.of_run(info) == ends.INTERRUPTED:
+        marks.append(f"interrupted by {info['results']['stopped_by']}")
     if (info.get("ceilings") or {}).get("drifted"):
         marks.append("the machine's speed changed during the run")
     if (interrupted_share(info, means) or 0) > INTERRUPTED:
@@ -151,19 +151,6 @@ def read_run(found, experiment=None):
 
 # ---- a study of the runner ----
 
-def happened(experiment):
-    """A line on the last attempt of a run that is not done."""
-    attempts = experiment["attempts"]
-    if not attempts:
-        return experiment["state"]
-    last = attempts[-1]
-    how = ("ran out of time" if last["timed_out"] else f"signal {last['signal']}" if last["signal"]
-           else "no exit status" if last["status"] is None else f"exit status {last['status']:g}")
-    lines = last["message"].strip().splitlines()
-    return (f"{experiment['state']}: {how}" + (f", {len(attempts)} attempts" if len(attempts) > 1
-            else "") + (f": {lines[-1][:300]}" if lines else ""))
-
-
 class Study:
     """Gathers the runs of one study.json."""
 
@@ -177,7 +164,7 @@ class Study:
         for claim in self.study.get("claims", ()):
             if wrong := claims.fault(claim):
                 raise Bad(f"study.json: claims: {': '.join(wrong)}")
-        self.done, self.left_out, self.failed, self.diverged, self.seen = [], [], [], [], {}
+        self.done, self.left_out, self.lost, self.seen = [], [], [], {}
 
     def add(self, found):
         try:
@@ -195,14 +182,11 @@ class Study:
         if turn in self.seen:
             raise Bad(f"the same cell and block as {self.seen[turn]}")
         self.seen[turn] = found.name
-        state = experiment["state"]
-        if state == "done":
+        end = ends.of_record(experiment)
+        if end == ends.DONE:
             self.done.append(read_run(found, experiment))
-        elif state == "running":
-            raise Bad("still running, or its runner was killed: --resume runs it again")
         else:
-            where = self.diverged if state == "diverged" else self.failed
-            where.append((found.name, cell, happened(experiment)))
+            self.lost.append(Lost(end, found.name, cell, ends.described(experiment)))
 
     def missing(self):
         planned = ((run["cell"], run["block"], run["folder"]) for run in self.study["runs"])
@@ -221,7 +205,7 @@ class Study:
         return Results(self.study["name"], printable(os.path.relpath(self.path, self.root)),
                        self.study, factors, cells,
                        next((cell for cell in cells if cell.baseline), None), self.left_out,
-                       self.failed, self.diverged, self.missing(), empty)
+                       self.lost, self.missing(), empty)
 
 
 def cell_of(name, label, levels, members, baseline=False):
@@ -262,13 +246,16 @@ def make_labels(cells, factors, around=None):
 
 def loose_results(folder, found, left_out):
     """Results of the runs outside studies; None if there are none."""
-    runs = []
+    runs, lost = [], []
     for one in found:
+        if not os.path.lexists(os.path.join(one.path, "run.json")):
+            lost.append(Lost(ends.UNFINISHED, one.name, "", ends.WITHOUT_RESULT))
+            continue
         try:
             runs.append(read_run(one))
         except Bad as error:
             left_out.append((one.name, str(error)))
-    if not runs and not left_out:
+    if not runs and not left_out and not lost:
         return None
     runs.sort(key=lambda run: (run.info["started_utc"], run.folder))
     factors = loose.assign_levels(runs)
@@ -281,7 +268,7 @@ def loose_results(folder, found, left_out):
     cells = [cell_of(name, labels[name], members[0].levels, members)
              for name, members in of_cell.items()]
     name = printable(os.path.basename(os.path.abspath(folder))) or "runs"
-    return Results(name, ".", None, factors, cells, None, left_out, [])
+    return Results(name, ".", None, factors, cells, None, left_out, lost)
 
 
 def read_results(folder):

@@ -21,7 +21,7 @@ TEXT, NUMBER, COUNT, YES_NO, SCALAR = "a text", "a number", "a whole number from
     "true or false", "a text, a number, true, false or null"
 
 # No page and no drawing can hold these.
-UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass
@@ -301,5 +301,5 @@ EXPERIMENT = {
     "seed": COUNT, "block": COUNT, "planned": COUNT, "state": STATES,
     "attempts": [{"started_utc": TEXT, "seconds": Maybe(NUMBER), "status": Maybe(NUMBER),
                   "signal": Maybe(TEXT), "timed_out": YES_NO, "interrupted?": Maybe(YES_NO),
-                  "message": TEXT}],
+                  "message": TEXT, "cause?": TEXT}],
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations  # or the classes would load stats
 
 import difflib
+from collections import Counter
 from dataclasses import dataclass
 
-from reporting import loose, steps
+from reporting import ends, loose, steps
 from tool import BadInput, later
 
 stats, = later("reporting.stats")
@@ -66,8 +67,8 @@ def diverged_of(results, alone):
     found = set()
     for one in results:
         levels = {cell["id"]: cell["levels"] for cell in (one.study or {"cells": []})["cells"]}
-        found |= {(None if alone else one.name, frozenset(levels[cell].items()))
-                  for _, cell, _ in one.diverged}
+        found |= {(None if alone else one.name, frozenset(levels[lost.cell].items()))
+                  for lost in one.ended(ends.DIVERGED)}
     return found
 
 
@@ -170,6 +171,7 @@ class Both:
     differences: list
     only: tuple  # titles of the cells that one side alone has
     failed: tuple  # lines on each side's runs without figures
+    ended: list  # how the runs of each side ended, where some have no figures
     lost: list  # titles of the cells that finish in A and diverge in B
     paired: bool
 
@@ -223,12 +225,20 @@ def compare(results_a, results_b, name, threshold):
                       for side, other in ((a, b), (b, a))),
                 tuple([failure for one in side for failure in troubles(one)]
                       for side in (results_a, results_b)),
+                ended_of(results_a, results_b),
                 [title(key) for key in a
                  if key not in b and key in diverged_of(results_b, alone)], paired)
 
 
+def ended_of(*sides):
+    """A line for each side of which some runs have no figures."""
+    counts = [sum((one.counts for one in side), Counter()) for side in sides]
+    return [f"{side}: {ends.counted(count)}" for side, count in zip("AB", counts)
+            if any(end != ends.DONE for end in count)]
+
+
 def troubles(results):
     """Lines on the runs without figures."""
-    lines = [f"{folder}: {why}" for folder, *_, why in
-             results.failed + results.diverged + results.left_out]
-    return lines + [f"{folder}: not run" for folder in results.missing]
+    lines = [f"{one.folder}: {one.end}: {one.why}" for one in results.lost]
+    lines += [f"{folder}: {ends.LEFT_OUT}: {why}" for folder, why in results.left_out]
+    return lines + [f"{folder}: {ends.NOT_RUN}" for folder in results.missing]

@@ -1,8 +1,8 @@
 """The statistics of repeated runs. docs/analysis.md describes the methods and the simulations behind
 them.
 
-The unit is a run with one figure, such as the median of its steps. Steps of one run are not
-independent, so no interval is over them. Random numbers have fixed seeds."""
+The unit is a run with one figure, such as its step time. Steps of one run are not independent, so no
+interval is over them. Random numbers have fixed seeds."""
 
 import math
 import sys
@@ -14,6 +14,7 @@ from scipy import special
 
 LEVEL = 0.95  # of intervals
 ALPHA = 0.05  # chance of any false positive in a family of comparisons
+PLANNED = 0.80  # of ALPHA, for the comparisons that a study was made for
 POWER = 0.80  # chance of detecting a difference of the size that verdicts state
 LEAST = 3  # runs for an interval or a test: with fewer the spread is unknown
 LEAST_BOOTSTRAP = 5  # runs for a bootstrap: the range of fewer covers the median too rarely
@@ -50,7 +51,7 @@ class Comparison:
 
     interval: Interval  # ratio value / baseline
     p: float | None  # None: no test
-    p_adjusted: float | None  # over the family (Holm)
+    p_adjusted: float | None  # over the family (Holm): significant if at most ALPHA
     differs: bool | None  # None: unknown
     mdd: float | None  # relative difference detected with a chance of POWER; 0.03: 3%
     n: int
@@ -143,6 +144,10 @@ class LogRatio:
     reason: str = ""
     ratio: float | None = None  # where there is a point, but no interval
 
+    def turned(self):
+        """The same of the inverse ratio."""
+        return replace(self, mean=0.0 - self.mean, ratio=self.ratio and 1 / self.ratio)
+
     def p(self):
         if self.error == 0:
             return 1.0 if self.mean == 0 else 0.0
@@ -203,19 +208,21 @@ def ratio_ci(values, baseline_values, paired=True):
     return log_ratio(*matched(*sides, paired), paired).interval(LEVEL)
 
 
-def holm(p_values):
-    """(adjusted p, the level at which each is judged), of S. Holm, Scand. J. Statist. 1979.
+def holm(p_values, weights=None):
+    """(adjusted p, the level at which each is judged), of S. Holm, Scand. J. Statist. 1979, with his
+    weights: a comparison's share of ALPHA, here 1 each if None.
 
-    The k-th smallest of m is judged at ALPHA / (m - k + 1), until the first that fails; all others
-    fail at its level. So an interval of 1 - level excludes ratio 1 if and only if the comparison is
-    significant: verdict and interval are one statement."""
+    In the order of p / weight each is judged at its share among those that are left, until the first
+    that fails; all others fail beside it. So an interval of 1 - level excludes ratio 1 if and only if
+    the comparison is significant: verdict and interval are one statement."""
     p_values = np.asarray(p_values, dtype=float)
-    order = np.argsort(p_values, kind="stable")
-    ranked, left = p_values[order], np.arange(len(p_values), 0, -1)  # hypotheses not yet rejected
+    weights = np.ones(len(p_values)) if weights is None else np.asarray(weights, dtype=float)
+    order = np.argsort(p_values / weights, kind="stable")
+    ranked, left = (p_values / weights)[order], np.cumsum(weights[order][::-1])[::-1]
     failed = np.flatnonzero(ranked > ALPHA / left)
     adjusted, levels = np.empty(len(order)), np.empty(len(order))
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(ranked * left))
-    levels[order] = ALPHA / np.maximum(left, left[failed[0]] if len(failed) else 1)
+    levels[order] = ALPHA * weights[order] / np.maximum(left, left[failed[0]] if len(failed) else 0)
     return adjusted, levels
 
 
@@ -264,14 +271,31 @@ def matched(group, reference, paired):
     return numbers(group.values()), numbers(reference.values())
 
 
+class Family:
+    """Estimates {name: LogRatio} that are judged together: the chance of any false positive is at most
+    ALPHA. `planned`: names of the comparisons that a study was made for; they get PLANNED of it, all
+    others the rest. `words`: for figures above and below the reference."""
+
+    def __init__(self, estimates, what, words=("slower", "faster"), planned=()):
+        self.estimates, self.what, self.words = estimates, what, words
+        tested = [name for name, estimate in estimates.items() if not estimate.reason]
+        first = [name in planned for name in tested]
+        both = 0 < sum(first) < len(first)
+        weights = [(PLANNED / sum(first) if mine else (1 - PLANNED) / (len(first) - sum(first)))
+                   if both else 1.0 for mine in first]
+        judged = holm([estimates[name].p() for name in tested], weights)
+        self.judged = dict(zip(tested, zip(*judged)))
+
+    def of(self, name, turned=False):
+        """The Comparison; `turned`: of the inverse ratio, with the same verdict."""
+        estimate = self.estimates[name].turned() if turned else self.estimates[name]
+        return _comparison(estimate, *self.judged.get(name, (None, ALPHA)), self.words, self.what)
+
+
 def judge(estimates, what, words=("slower", "faster")):
-    """{name: Comparison} of a family of estimates. `words`: for figures above and below the
-    reference."""
-    tested = [name for name, estimate in estimates.items() if not estimate.reason]
-    adjusted, levels = holm([estimates[name].p() for name in tested])
-    family = dict(zip(tested, zip(adjusted, levels)))
-    return {name: _comparison(estimate, *family.get(name, (None, ALPHA)), words, what)
-            for name, estimate in estimates.items()}
+    """{name: Comparison} of a family of estimates."""
+    family = Family(estimates, what, words)
+    return {name: family.of(name) for name in estimates}
 
 
 def _comparison(estimate, adjusted, level, words, what):

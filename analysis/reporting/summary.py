@@ -3,7 +3,7 @@ not measured. docs/analysis.md has the columns."""
 
 from statistics import fmean
 
-from reporting import learning, stats, verdicts
+from reporting import ends, learning, stats, verdicts
 from reporting.charts import memory
 from reporting.perrun import ENDS, MEMORY, PHASES, csv_text
 from reporting.steps import DIMENSIONS
@@ -83,12 +83,11 @@ def identity(results, cell):
     return {"study": results.name, "cell": cell.name, "label": cell.label,
             **{f"level.{name}": level for name, level in cell.levels.items()},
             "baseline": int(cell.baseline), "runs": len(cell.runs),
-            "failed": sum(name == cell.name for _, name, _ in results.failed),
-            "diverged": sum(name == cell.name for _, name, _ in results.diverged)}
+            **{end: sum(one.cell == cell.name for one in results.ended(end)) for end in ends.LOST}}
 
 
 def rows_of(results):
-    found, references = verdicts.of_study(results), verdicts.references(results)
+    found, references = verdicts.compared(results), verdicts.references(results)
     for cell in results.cells:
         machines = [run.info["machine"] for run in cell.runs]
         yield {**identity(results, cell),

@@ -1,12 +1,15 @@
-"""A study in sentences: each configuration against the baseline, and warnings about the runs."""
+"""A study's comparisons, in figures and in sentences, and warnings about its runs.
 
-from operator import attrgetter
+All comparisons of step times are one family, `family_of(results)`. A table, a sentence, a chart or a file
+that sets two configurations side by side quotes it, and makes no test of its own: so a pair has one
+verdict. docs/analysis.md has the method."""
+
+from collections import Counter
+from itertools import combinations
 from statistics import median
 
-from reporting import beyond, stats, steps
+from reporting import beyond, ends, stats, steps
 from reporting.info import MARK_BUSY, busy
-
-STEP_S = attrgetter("step_s")
 
 
 def references(results):
@@ -55,28 +58,98 @@ def two_kinds(cell, other):
         if len(kinds) > 1 else None
 
 
-def compared(results, value=STEP_S, units=blocks_of, pairs=None):
-    """({name of a cell: Comparison of a figure with its reference's}, whether figures of one unit,
-    a block or a seed, were paired). All cells of a study are one family. `pairs`: {name of a cell:
-    the one to compare with} instead of the references."""
+def by_seed(results, value):
+    """{name of a cell: Comparison, seed by seed, of a figure with its reference's}: a family of its own."""
+    known = {cell.name: middles(seeds_of(cell), value) for cell in results.cells}
+    return stats.compare({name: (known[name], known[other.name])
+                          for name, other in references(results).items()}, what="seeds")
+
+
+# ---- the family of step times ----
+
+def reference_of(results):
+    """The cell that speedups are over: the baseline; of runs without one the first to start."""
+    if results.baseline is not None or not results.cells:
+        return results.baseline
+    return min(results.cells, key=lambda cell: min(map(started, cell.runs)))
+
+
+def over(results):
+    """{name: the cell that its speedup is over}."""
+    if results.baseline is not None:
+        return references(results)
+    first = reference_of(results)
+    return {cell.name: first for cell in results.cells if cell is not first}
+
+
+def groups_of(results):
+    """Lists of the cells that may be set side by side, quickest first: those with one reference, whose step
+    times are of one kind."""
+    of, members = over(results), {}
+    for cell in results.cells:
+        key = of.get(cell.name, cell).name, cell.statistic or cell.name
+        members.setdefault(key, []).append(cell)
+    return [sorted(cells, key=lambda cell: cell.step_s) for cells in members.values()]
+
+
+class Pairs:
+    """All pairs of each group, judged together, so that a verdict holds whichever pair is looked at, that
+    with the best of the same runs, too."""
+
+    def __init__(self, results):
+        blocks = {cell.name: blocks_of(cell) for cell in results.cells}
+        self.paired = None not in blocks.values()
+        figures = {cell.name: {block if self.paired else i: run.step_s for i, (block, run) in
+                               enumerate((run.block, run) for run in cell.runs)}
+                   for cell in results.cells}
+        estimates = {
+            (one.name, other.name): stats.log_ratio(
+                *stats.matched(figures[one.name], figures[other.name], self.paired), self.paired)
+            for cells in groups_of(results) for one, other in combinations(cells, 2)}
+        planned = {pair for name, other in references(results).items()
+                   for pair in ((name, other.name), (other.name, name))}
+        self.family = stats.Family(estimates, "pairs of runs" if self.paired else "runs", planned=planned)
+
+    def of(self, cell, other):
+        """The Comparison of a cell's step time with another's; None: they are of two groups."""
+        if reason := two_kinds(cell, other):
+            return stats.judge({0: stats.LogRatio(reason=reason)}, "runs")[0]
+        for pair, turned in (((cell.name, other.name), False), ((other.name, cell.name), True)):
+            if pair in self.family.estimates:
+                return self.family.of(pair, turned)
+        return None
+
+
+def family_of(results):
+    """The Pairs of the study as it is now."""
+    state = [results.hints.get("compare_within"), results.baseline and results.baseline.name]
+    state += [(cell.name, dict(cell.levels), [(run.step_s, run.block, run.statistic) for run in cell.runs])
+              for cell in results.cells]
+    if results.judged is None or results.judged[0] != state:
+        results.judged = state, Pairs(results)
+    return results.judged[1]
+
+
+def compared(results, pairs=None):
+    """{name of a cell: Comparison of its step time with its reference's}. `pairs`: {name of a cell: the one
+    to compare with} instead of the references."""
+    family, by_name = family_of(results), {cell.name: cell for cell in results.cells}
     pairs = references(results) if pairs is None else pairs
-    groups = {cell.name: units(cell) for cell in results.cells}
-    paired = None not in groups.values()
-    if not paired:
-        groups = {cell.name: {i: [run] for i, run in enumerate(cell.runs)}
-                  for cell in results.cells}
-    known = {name: middles(group, value) for name, group in groups.items()}
-    sides = {name: (known[name], known[other.name]) for name, other in pairs.items()}
-    what = "seeds" if units is seeds_of else "runs"
-    by_name = {cell.name: cell for cell in results.cells}
-    reasons = {name: reason for name, other in pairs.items()
-               if value is STEP_S and (reason := two_kinds(by_name[name], other))}
-    return stats.compare(sides, paired, what, reasons), paired
+    return {name: family.of(by_name[name], other) for name, other in pairs.items()}
 
 
-def of_study(results):
-    """{name of a cell: Comparison of step times}."""
-    return compared(results)[0]
+def differs(results, pairs):
+    """[whether the step times of each pair of cells differ; None: it cannot be told, or nothing compares them]."""
+    found = [family_of(results).of(*pair) for pair in pairs]
+    return [comparison and comparison.differs for comparison in found]
+
+
+def standing(results, best, others):
+    """In words how the least of some step times stands to the others."""
+    found = differs(results, [(cell, best) for cell in others])
+    said = [f"{found.count(state)} {words}" for state, words in (
+        (True, "longer"), (False, "inside the noise"), (None, "not to be told")) if state in found]
+    return f" (of {len(found)} others {', '.join(said)})" if said else ""
 
 
 NAMED = ("oversubscribed", "paced", "replayed", "naive backend")  # marks that stand beside a name
@@ -89,7 +162,7 @@ def named(cell):
 
 def sentences(results):
     """[(label, its step time against its reference's)] in the order of the cells."""
-    found, pairs = of_study(results), references(results)
+    found, pairs = compared(results), references(results)
     many = len({id(other) for other in pairs.values()}) > 1
     return [(named(cell) + (f", against {named(pairs[cell.name])}" if many else ""),
              sentence(found[cell.name])) for cell in results.cells if cell.name in found]
@@ -120,12 +193,9 @@ def lost(results):
     """A warning about configurations without any figure; None: all have some."""
     if not results.empty:
         return None
-    ended = {}
-    for what, runs in (("diverged", results.diverged), ("failed", results.failed)):
-        for _, cell, _ in runs:
-            ended.setdefault(cell, []).append(what)
-    names = [cell.label + "".join(f", {ended[cell.name].count(what)} {what}" for what in
-                                  dict.fromkeys(ended.get(cell.name, ())))
+    ended = {cell.name: Counter(one.end for one in results.lost if one.cell == cell.name)
+             for cell in results.empty}
+    names = [cell.label + "".join(f", {ended[cell.name][end]} {end}" for end in ends.LOST if ended[cell.name][end])
              for cell in results.empty]
     return f"Without a finished run, and so in no chart of times: {'; '.join(names)}."
 

@@ -12,14 +12,11 @@ import processes
 from ablation.base import Base, variables
 from ablation.journal import LOG
 from ablation.progress import warn
+from reporting.ends import BANNER
 from tool import BadInput
 
 TESTBED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "testbed")
 LOG_BYTES, MESSAGE_LINES, MESSAGE_LENGTH = 64 << 10, 10, 2000
-# The lines of Hydra and UCX around a rank's own when one dies.
-BANNER = re.compile(r"^(=|YOUR APPLICATION TERMINATED|This typically refers to a problem|"
-                    r"Please see the FAQ page|\[(mpiexec|proxy).*\(\S+\.c:\d+\)|"
-                    r" *\d+ +/\S+\(\S*\) \[0x).*$", re.MULTILINE)
 DIED_OF = re.compile(r"YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*\(signal (\d+)\)")
 
 

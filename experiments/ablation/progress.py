@@ -8,6 +8,8 @@ import os
 import shutil
 import sys
 
+from reporting.ends import counted
+
 
 def open_streams():
     """Call this before any output: replaces closed streams, so that no file gets their descriptors,
@@ -125,10 +127,8 @@ class Progress:
         if self.live:
             say("\r\033[K", end="", stream=self.stream)
 
-    def summary(self, out):
-        parts = [f"{self.count(state)} {state}" for state in ("done", "diverged", "failed")
-                 if self.count(state)]
+    def summary(self, out, counts):
+        """`counts`: {how a run ended: number}."""
         left = self.total - len(self.states)
-        parts += [f"{left} left"] * bool(left)
-        return (f"{self.total} run{'' if self.total == 1 else 's'}: {', '.join(parts)}; in {out}, "
-                f"{size_of(out)}")
+        return (f"{self.total} run{'' if self.total == 1 else 's'}: {counted(counts)}"
+                + f"; {left} left" * bool(left) + f"; in {out}, {size_of(out)}")

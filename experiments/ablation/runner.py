@@ -3,12 +3,14 @@
 import os
 import signal
 import time
+from collections import Counter
 
 import processes
 from ablation import journal as j
 from ablation import launch, probe
 from ablation.busy import Gate
 from ablation.progress import Progress, duration, passing
+from reporting import ends
 
 
 def ending():
@@ -61,6 +63,11 @@ class Runner:
     def left_cells(self):
         """Each once, in the order of the runs."""
         return list({planned.cell.id: planned.cell for planned in self.left()}.values())
+
+    def summary(self, out):
+        """The last line: how all runs of this call ended."""
+        counts = Counter(ends.of_record(self.records.get(planned.folder)) for _, planned in self.runs)
+        return self.progress.summary(out, counts)
 
     def failed(self):
         """(folder, record) of each that has no result."""
@@ -146,14 +153,15 @@ class Runner:
                       command=words, environment=environment,
                       launcher="testbed" if planned.cell.testbed else self.launcher.kind,
                       jobs=self.jobs, testbed=planned.cell.testbed)
-        self.records[planned.folder] = record
         self.journal.begin(planned, record)
+        self.records[planned.folder] = record
         try:
             self.launcher.prepare(planned.cell)
             process = launch.start(words, environment, self.launcher.directory,
                                    os.path.join(folder, j.LOG), self.mask)
         except (j.BadInput, OSError) as error:  # the testbed, or a program that is being rebuilt
-            record["attempts"][-1].update(seconds=0.0, interrupted=False, message=str(error))
+            record["attempts"][-1].update(seconds=0.0, interrupted=False, message=str(error),
+                                          cause=ends.plain(str(error)))
             self.settle(planned, record, "failed")
             return
         self.live.append(Live(planned, record, process, self.study.timeout_s))
@@ -196,9 +204,10 @@ class Runner:
         attempt.update(seconds=round(time.monotonic() - live.begun, 3),
                        status=status if status >= 0 else None,
                        signal=launch.died_of(status, text), timed_out=timed_out and not complete,
-                       interrupted=state == "interrupted", message=launch.last_words(text))
+                       interrupted=state == "interrupted", message=launch.last_words(text),
+                       cause=ends.cause_of(text))
         if status == 0 and state == "failed" and not timed_out:
-            attempt["message"] = (
+            attempt["cause"] = attempt["message"] = (
                 f"the launcher started {live.planned.cell.ranks} programs of 1 rank: it does not "
                 "fit the MPI library (docs/clusters.md)" if alone else
                 "ended with status 0, but wrote no run.json")
@@ -217,21 +226,10 @@ class Runner:
         event = f"{planned.folder} {state} in {duration(attempt['seconds'])}"
         if state == "failed":
             again = j.spent(record) < self.allowed[planned.folder]
-            self.progress.note(f"{planned.folder}: {describe(record)}"
+            self.progress.note(f"{planned.folder}: {ends.described(record)}"
                                + ("; tried again" if again else ""))
             if again:
                 self.queue.insert(0, (record["planned"], planned))
                 return
         self.progress.ended(planned, state, attempt["seconds"])
         self.news = f"{self.news}, {event}" if self.news else event
-
-
-def describe(record):
-    """The last attempt that counts, in one line."""
-    attempt = [a for a in record["attempts"] if a.get("interrupted") is False][-1]
-    how = ("timed out" if attempt["timed_out"] else f"ended by {attempt['signal']}"
-           if attempt["signal"] else "not started" if attempt["status"] is None
-           else f"status {attempt['status']}")
-    said = attempt["message"].splitlines()
-    own = [line for line in said if line.startswith("gradwire: ")] or said
-    return f"{how} in attempt {j.spent(record)}" + (f": {own[-1]}" if own else "")

@@ -142,8 +142,8 @@ class Accuracy(Case):
 
     def test_diverged_runs_are_said(self):
         gone = self.results.cells.pop(1)
-        self.results.diverged = [("a", gone.name, "diverged: exit status 1"),
-                                 ("b", self.results.cells[1].name, "diverged: exit status 1")]
+        self.results.lost = [model.Lost("diverged", folder, cell.name, "exit status 1") for folder, cell in
+                             (("a", gone), ("b", self.results.cells[1]))]
         for chart, column in ((accuracy.build(self.results), "runs at the target"),
                               (final_accuracy.build(self.results), "verdict")):
             self.assertEqual(row_of(chart, configuration=gone.name)[column], "diverged")
@@ -258,8 +258,8 @@ class Factors(Case):
         self.assertAlmostEqual(found["over the reference"], 2)
         self.assertAlmostEqual(found["low"], 2)  # equal in each block, however the blocks differ
         self.assertEqual(found["compared"], 2)
-        self.assertIn("compress 4 times, ranks 3 times", chart.notes[0])
-        self.assertIn("within 0.00%", chart.notes[1])
+        self.assertIn("beyond the noise: compress 4 times, ranks 3 times.", chart.see)
+        self.assertIn("within 0.00%", chart.notes[0])
 
     def test_levels_of_marked_runs_are_starred(self):
         for run in self.cell("2", "none").runs:
@@ -279,13 +279,13 @@ class Factors(Case):
     def test_what_does_not_multiply_is_named(self):
         chart = self.grid(slow=3.0)
         # Least squares leave (1 - 1/2)(1 - 1/3) of the logarithm of 3, with either sign.
-        self.assertRegex(chart.notes[1], "44% slower|31% faster")
+        self.assertRegex(chart.notes[0], "44% slower|31% faster")
 
     def test_one_factor_at_a_time_cannot_tell_an_interaction(self):
         self.results.cells = [cell for cell in self.results.cells
                               if cell.levels["ranks"] == "1" or cell.levels["compress"] == "none"]
         chart = effects.build(self.results)
-        self.assertIn("Interaction is unknown", chart.notes[1])
+        self.assertIn("Interaction is unknown", chart.notes[0])
         # The codecs' cells on 1 rank have no like on 2.
         self.assertEqual(row_of(chart, level="1 (reference)")["configurations"], 1)
         self.assertEqual(row_of(chart, level="none (reference)")["configurations"], 1)
@@ -299,7 +299,7 @@ class Factors(Case):
 
     def test_sweep_calls_none_of_two_kinds_the_quickest(self):
         chart = sweep.build(self.results)
-        self.assertIn("at 1 the quickest is", chart.see)
+        self.assertIn("at 1 the least measured is", chart.see)
         old = next(cell for cell in self.results.cells if cell.levels["ranks"] == "1")
         old.runs = [dataclasses.replace(run, info=dict(run.info, schema=2)) for run in old.runs]
         self.assertIn("at 1 step times of two kinds", sweep.build(self.results).see)

@@ -232,7 +232,7 @@ class Ranks(ChartCase):
         chart = self.build(ranks, {"a": [none, none, self.late()]})
         self.assertIn("a: the straggler is rank 1 (1 of 3 runs).", chart.notes)
         self.assertIn("Runs of a name a straggler, but", chart.see)
-        self.assertIn("No rank makes", self.build(ranks, {"a": [none, none]}).see)
+        self.assertIn("No run names a straggler", self.build(ranks, {"a": [none, none]}).see)
         self.assertFalse(any("lags" in text.get_text()
                              for text in drawn(chart, False).axes[0].texts))
 

@@ -276,12 +276,13 @@ class KnownRuns(unittest.TestCase):
         done = self.compare("--markdown")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = [line.strip() for line in done.stdout.splitlines()]
+        self.assertEqual(lines[2], "B: 6 done, 1 left out")
         self.assertIn("only in A: batch=10", lines)
         self.assertIn("only in B: batch=30", lines)
         self.assertIn("|---|---|---|---|---|---|", lines)
         self.assertEqual([line.split("|")[1].strip() for line in lines if line.startswith("| ba")],
                          ["batch=20"])
-        self.assertTrue(any(line.startswith("without figures in B: torn: run.json: not valid")
+        self.assertTrue(any(line.startswith("without figures in B: torn: left out: run.json: not valid")
                             for line in lines), lines)
 
     def test_many_cells(self):
@@ -307,7 +308,7 @@ class KnownRuns(unittest.TestCase):
         sides[1].append(model.Results("rest", ".", None, {}, [], None, [("x", "a link")], []))
         both = sidebyside.compare(*sides, "step", 0.05)
         self.assertEqual((len(both.rows), both.only), (1, ([], [])))
-        self.assertEqual(both.failed[1], ["x: a link"])
+        self.assertEqual(both.failed[1], ["x: left out: a link"])
 
     def test_modelled_columns_are_marked(self):
         self.side("A", self.WALLS[:1])

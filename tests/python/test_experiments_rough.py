@@ -136,7 +136,8 @@ class Ground(Study):
     def test_record_cannot_be_written(self):
         """As on a full disk; here a folder is in the way."""
         self.write(TWO)
-        for place, counts in (("", "2 left"), ("b00-s1/compress=none", "1 done, 1 left")):
+        for place, counts in (("", "0 done, 2 not run; 2 left"),
+                              ("b00-s1/compress=none", "1 done, 1 not run; 1 left")):
             name = journal.RUN if place else journal.STUDY
             obstacle = os.path.join(self.out, place, f".{name}.new")
             os.makedirs(obstacle)
@@ -162,7 +163,7 @@ class Ground(Study):
             os.kill(pid, 9)
         text = runner.communicate(timeout=300)
         self.assertEqual(runner.returncode, 1, text)
-        self.assertIn("2 runs: 2 left", text[0])
+        self.assertIn("2 runs: 0 done, 1 unfinished, 1 not run; 2 left;", text[0])
         self.assertEqual(len(text[1].splitlines()), 1, text[1])
         self.assertIn(f"{folder}", text[1])
         self.assertEqual(self.ranks(), [])

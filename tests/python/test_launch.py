@@ -17,9 +17,10 @@ from test_experiments import TRAIN, Study, read
 from test_testbed import LAUNCHER, output
 
 sys.path.insert(0, os.path.join(gwrun.SOURCE, "experiments"))
-from ablation import journal, launch, runner, slurm
+from ablation import journal, launch, slurm
 from ablation.design import Cell, Planned
 from ablation.progress import Progress
+from reporting import ends
 from tool import BadInput
 
 
@@ -165,9 +166,11 @@ class Words(unittest.TestCase):
                    "message": "gradwire: the reason\nand more"}
         record = {"attempts": [{**attempt, "message": "earlier"}, attempt,
                                {**attempt, "interrupted": True, "message": "later"}]}
-        self.assertEqual(runner.describe(record), "status 1 in attempt 2: gradwire: the reason")
+        self.assertEqual(ends.described(record), "exit status 1, 2 attempts: gradwire: the reason")
         attempt.update(status=None, message="no such testbed")
-        self.assertEqual(runner.describe(record), "not started in attempt 2: no such testbed")
+        self.assertEqual(ends.described(record), "not started, 2 attempts: no such testbed")
+        attempt["cause"] = "why"  # of the whole output, of which the message is the end
+        self.assertEqual(ends.described(record), "not started, 2 attempts: why")
 
     def test_locks(self):
         """The tasks of an array share the folder, but no run of it; a runner has all to itself."""

@@ -15,7 +15,7 @@ from reporting.model import JudgedText
 
 class Words(unittest.TestCase):
     def test_states(self):
-        yes, no, open_ = expect.SUPPORTED, expect.NOT_SUPPORTED, expect.UNDECIDED
+        yes, no, open_ = expect.SUPPORTED, expect.REFUTED, expect.UNDECIDED
         for word, low, high, differs, state in (
                 ("faster", .7, .8, True, yes), ("faster", 1.2, 1.3, True, no),
                 ("faster", .9, 1.2, False, open_), ("faster", .99, 1.01, False, no),
@@ -53,7 +53,7 @@ class Words(unittest.TestCase):
         self.assertIsNone(expect.words_of("slower, quick"))
 
     def test_one_statement_that_does_not_hold_decides(self):
-        self.assertEqual(expect.overall(["supported", "undecided", "not supported"]), "not supported")
+        self.assertEqual(expect.overall(["supported", "undecided", "refuted"]), "refuted")
         self.assertEqual(expect.overall(["supported", "undecided"]), "undecided")
         self.assertEqual(expect.overall(["supported"]), "supported")
 
@@ -94,7 +94,7 @@ class Answer(ReportCase):
         found.cells.append(third)
         (best, last), = map(answer.pair_sentences, answer.groups(found))
         self.assertEqual((best[0], last[0]), ("allreduce", "third"))
-        self.assertRegex(best[1], r"^the least time a step, 1 ms; the second, iallreduce:algo=sra: "
+        self.assertRegex(best[1], r"^the least measured time a step, 1 ms; the second, iallreduce:algo=sra: "
                          r"2x slower \(.*\), 5 pairs of runs\.$")
         self.assertRegex(last[1], r"^against allreduce: 3x slower")
         # The median of an older version is no shorter step than a steady mean.
@@ -102,14 +102,14 @@ class Answer(ReportCase):
                       for run in third.runs]
         (best,), = map(answer.pair_sentences, answer.groups(found))
         self.assertEqual(best[0], "allreduce")
-        self.assertRegex(best[1], "^the least time a step of runs whose step time is a steady mean, 1 ms;")
+        self.assertRegex(best[1], "^the least measured time a step of runs whose step time is a steady mean, 1 ms;")
         third.runs[0].info["schema"] = 3
         self.assertEqual(len(answer.groups(found)), 1)
 
     def test_verdict(self):
         found = self.results(0.5)
         self.assertIn("? undecided</span>The study states no expectation", page.verdict_of(found))
-        for word, badge in (("faster", "\u2713 supported"), ("slower", "\u2717 not supported")):
+        for word, badge in (("faster", "\u2713 supported"), ("slower", "\u2717 refuted")):
             found.expect = {"comm=iallreduce:algo=sra": word}
             text = page.verdict_of(found)
             self.assertIn(badge, text)
@@ -117,14 +117,14 @@ class Answer(ReportCase):
         found.expect = {"comm=iallreduce:algo=sra": "faster, as accurate", "comm=ring": "slower"}
         self.assertEqual([one.state for one in answer.statements(found)],
                          ["supported", "supported", "undecided"])
-        self.assertIn("2 of 3 tested statements hold;", page.verdict_of(found))
+        self.assertIn("Of 3 tested statements 2 supported, 0 refuted, 1 undecided;", page.verdict_of(found))
 
     def test_a_reader_replaces_no_expectation(self):
         found, levels = self.results(0.5), "comm=iallreduce:algo=sra"
         found.study["report"]["expect"] = {levels: "slower"}
         found.expect = {levels: "faster, slower"}
         self.assertEqual([(one.word, one.state) for one in answer.statements(found)],
-                         [("slower", "not supported"), ("faster", "supported")])
+                         [("slower", "refuted"), ("faster", "supported")])
         folder = self.study(blocks=2)
         call("report", folder, *("--expect", f"{levels}: not slower") * 2,
              "--expect", f"{levels}: 2 times as fast")
@@ -157,7 +157,7 @@ class Answer(ReportCase):
             self.change(f"{folder}/b{block:02d}-s1/comm=iallreduce", lambda info: info.update(schema=2))
         found, = runs.read_results(folder)
         said = "cannot be told: step times of two kinds (a median, a steady mean)"
-        comparison, = verdicts.of_study(found).values()
+        comparison, = verdicts.compared(found).values()
         self.assertEqual((comparison.text, comparison.p, comparison.differs), (said, None, None))
         found.expect = {"comm=iallreduce:algo=sra": "faster"}
         self.assertEqual([(one.state, one.verdict) for one in answer.statements(found)],

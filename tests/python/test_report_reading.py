@@ -87,7 +87,7 @@ class Reading(ReportCase):
         marks = [set(run.marks) - {runs.MARK_INTERRUPTED}
                  for cell in self.only().cells for run in cell.runs]
         self.assertCountEqual(marks, [{"oversubscribed", runs.MARK_UNSETTLED}, {"emulated link", runs.MARK_RESUMED,
-                                                              "cut short by SIGTERM"}])
+                                                              "interrupted by SIGTERM"}])
         self.assertEqual(self.only().factors["rate"], ["none", "1gbit"])
 
     def test_links_cost(self):
@@ -135,7 +135,7 @@ class Reading(ReportCase):
         self.assertEqual([len(cell.runs) for cell in found.cells], [2, 2])
         self.assertIs(found.baseline, found.cells[0])
         self.assertEqual([run.block for run in found.cells[0].runs], ["0", "1"])
-        self.assertEqual((found.left_out, found.failed, found.missing), ([], [], []))
+        self.assertEqual(found.counts, {"done": 4})
 
     def test_several_studies(self):
         self.study("one")
@@ -160,11 +160,11 @@ class Reading(ReportCase):
         shutil.rmtree(self.path("demo/b01-s1/comm=iallreduce"))
         found = self.only()
         self.assertEqual(found.cells, [])
-        self.assertEqual(found.failed, [("demo/b00-s1/comm=allreduce", "comm=allreduce",
-                                         "failed: signal SIGKILL, 2 attempts: out of <memory>")])
-        self.assertEqual([what for _, _, what in found.diverged],
-                         ["diverged: exit status 1: out of <memory>"])
-        self.assertIn("still running", found.left_out[0][1])
+        self.assertEqual(found.lost, [
+            ("failed", "demo/b00-s1/comm=allreduce", "comm=allreduce",
+             "signal SIGKILL, 2 attempts: out of <memory>"),
+            ("diverged", "demo/b00-s1/comm=iallreduce", "comm=iallreduce", "exit status 1: out of <memory>"),
+            ("unfinished", "demo/b01-s1/comm=allreduce", "comm=allreduce", "never started")])
         self.assertEqual(found.missing, ["b01-s1/comm=iallreduce"])
 
     def test_no_run_is_left(self):
@@ -263,7 +263,7 @@ class LeftOut(ReportCase):
         self.assertIn("not a number", self.value("results", "train_s", value=1e300))
 
     def test_half_written(self):
-        for name in ("run.json", "batches.csv", "epochs.csv"):
+        for name in ("batches.csv", "epochs.csv"):
             why = self.reason(lambda folder, n=name: os.unlink(os.path.join(folder, n)))
             self.assertEqual(why, f"{name}: No such file or directory")
         self.assertIn("not valid JSON", self.text("run.json", lambda text: text[:5000]))

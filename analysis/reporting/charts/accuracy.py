@@ -60,7 +60,8 @@ def see(results, found, target):
     times = [(learning.summary(learning.reached(cell, target, 0))[0], cell.label) for cell in cells]
     known = [pair for pair in times if pair[0] is not None and not numpy.isinf(pair[0])]
     said = f"{len(known)} of {len(cells)} configurations reach {target:.4g}"
-    return said + (f"; first {min(known)[1]}, after {min(known)[0]:.3g} s." if known else ".")
+    return said + (f"; the least median time {min(known)[1]}'s, {min(known)[0]:.3g} s (no test compares these times)."
+                   if known else ".")
 
 
 def notes_of(results, found, others, target, lost):

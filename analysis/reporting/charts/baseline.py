@@ -4,7 +4,7 @@ import re
 
 from reporting import figure, panels, rows
 from reporting.model import Chart, NotShown, Table, judged
-from reporting.verdicts import compared, references
+from reporting.verdicts import compared, family_of, references
 
 TITLE = "Against the baseline"
 
@@ -12,8 +12,8 @@ WIDE_RANGE = 3.0  # largest ratio / least: beyond it the axis is logarithmic
 
 CAPTION = (
     "Step time divided by that of {reference}: geometric mean of the ratios {how}, of each "
-    "run's step time. Differences are judged together (Holm): the chance of reporting any where "
-    "there is none is below 5%. Each line is the interval at the level at which its difference "
+    "run's step time. All pairs of configurations are judged together (Holm): the chance of "
+    "reporting any difference where there is none is at most 5%. Each line is the interval at the level at which its difference "
     "was judged; it excludes 1 only if the difference is significant. The pale band is the "
     "least difference that these repetitions would detect with a chance of 80%.")
 
@@ -95,12 +95,12 @@ def see(found):
     slower = sum(one.differs is True and one.interval.value > 1 for _, one in found)
     untold = sum(one.differs is None for _, one in found)
     if untold == len(found):
-        return ("Whether a configuration differs from what it is compared with cannot be told from so few "
+        return ("Whether a configuration differs from what it is compared with cannot be told from these "
                 "repetitions.")
+    noise = len(found) - faster - slower - untold
     return (f"Of {len(found)} configurations {faster or 'none'} {'are' if faster > 1 else 'is'} faster "
-            f"than what it is compared with, {slower or 'none'} slower"
-            + (f", and of {untold} it cannot be told" if untold else "")
-            + "; whatever crosses the line at 1 lies within the noise.")
+            f"than what it is compared with, {slower or 'none'} slower, {noise or 'none'} inside the noise"
+            + (f", and of {untold} it cannot be told" if untold else "") + ".")
 
 
 def notes(found, paired, pairs, cells):
@@ -125,7 +125,7 @@ def build(results):
     pairs = references(results)
     if not pairs:
         raise NotShown("There is nothing beside the baseline.")
-    comparisons, paired = compared(results)
+    comparisons, paired = compared(results), family_of(results).paired
     found = [(cell, comparisons[cell.name]) for cell in results.cells if cell.name in pairs]
     visible, left_out = rows.chosen(found)
     how = "over pairs of runs of the same block" if paired else "of runs"

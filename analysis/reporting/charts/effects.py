@@ -1,10 +1,11 @@
 """Which factors matter: step time by the levels of each, and whether factors interact."""
 
 from collections import namedtuple
+from itertools import combinations
 
 import numpy
 
-from reporting import figure, levels, panels, rows, stats
+from reporting import figure, levels, panels, rows, stats, verdicts
 from reporting.model import Chart, NotShown, Table
 
 TITLE = "Effect of each factor"
@@ -25,9 +26,12 @@ def twins(factor, level, reference, cells):
     return found
 
 
-def ratio_of(pairs):
+def ratio_of(results, pairs):
     """Interval, over blocks, of step time at a level over that at the reference; of each block the
-    geometric mean over the cells."""
+    geometric mean over the cells. Of a single pair it is that of its verdict."""
+    verdict = verdicts.family_of(results).of(*pairs[0]) if len(pairs) == 1 else None
+    if verdict and verdict.interval.value is not None:
+        return verdict.interval
     by_block = {}
     for cell, other in pairs:
         theirs = {run.block: run.step_s for run in other.runs}
@@ -43,9 +47,10 @@ def ratio_of(pairs):
                           "the runs are not in blocks")
 
 
-def effects_of(factor, order, cells, baseline):
+def effects_of(results, factor, cells):
     """(reference, one Effect per level in the study's order): the reference is the baseline's
     level, or the first. Cells count that differ from another one in this factor alone."""
+    order, baseline = results.factors[factor], results.baseline
     cells = [cell for _, group in levels.group_cells(cells, (factor,)) if len(group) > 1
              for cell in group]
     met = dict.fromkeys(cell.levels[factor] for cell in cells if factor in cell.levels)
@@ -57,7 +62,7 @@ def effects_of(factor, order, cells, baseline):
     for level in present:
         pairs = twins(factor, level, reference, cells)
         members = [cell for cell in cells if cell.levels.get(factor) == level]
-        ratio = ratio_of(pairs) if pairs and level != reference else None
+        ratio = ratio_of(results, pairs) if pairs and level != reference else None
         found.append(Effect(level, members, ratio, len(pairs)))
     return reference, found
 
@@ -145,14 +150,25 @@ def words_on(deviation):
             "is the largest of many deviations, including noise: a hint, not a test.")
 
 
-def ratios_of(found):
-    return "slowest over quickest level, " + ", ".join(
-        f"{factor} {importance(effects):.3g} times" for factor, (_, effects) in found.items()) + "."
+def told(results, factor, cells):
+    """Whether configurations that differ in this factor alone differ in step time; None: it cannot be told."""
+    found = verdicts.differs(results, [pair for _, group in levels.group_cells(cells, (factor,))
+                                       for pair in combinations(group, 2)])
+    return True if True in found else False if False in found else None
+
+
+def see(results, found, cells):
+    """Slowest over quickest level, by what the verdicts say of the factor."""
+    states = {factor: told(results, factor, cells) for factor in found}
+    said = [words + ": " + ", ".join(f"{factor} {importance(found[factor][1]):.3g} times"
+                                     for factor in found if states[factor] is state)
+            for state, words in ((True, "beyond the noise"), (False, "inside the noise"),
+                                 (None, "not to be told from these runs")) if state in states.values()]
+    return f"Slowest over quickest level of each factor, {'; '.join(said)}."
 
 
 def notes_of(results, found, cells, hidden):
-    notes = [(said := ratios_of(found))[0].upper() + said[1:]]
-    notes += [f"No two configurations with finished runs differ in {factor} alone."
+    notes = [f"No two configurations with finished runs differ in {factor} alone."
               for factor in results.factors if factor not in found]
     if len(found) > 1:
         deviation = deviation_of(cells, list(found))
@@ -170,18 +186,18 @@ def build(results):
               if any(len(group) > 1 for _, group in levels.group_cells(cells, (name,)))]
     if not varied:
         raise NotShown("No two configurations with finished runs differ in a single factor.")
-    found = {name: effects_of(name, results.factors[name], cells, results.baseline)
-             for name in varied}
+    found = {name: effects_of(results, name, cells) for name in varied}
     found = dict(sorted(found.items(), key=lambda item: -importance(item[1][1])))
     lines = [(factor, one) for factor, (_, effects) in found.items() for one in effects]
     shown = lines[:rows.MOST]
-    caption = ("Step time by the levels of each factor, the factor with the largest effect first: "
+    caption = ("Step time by the levels of each factor, the factor with the largest measured effect first: "
                "a point is a configuration, the median over its runs of their step time. Lines "
                "join configurations that differ in this factor alone; on a logarithmic axis they "
                "are parallel if factors do not interact. An effect is the step at a level divided "
                "by that at the reference (the baseline's level, else the first), geometric mean "
-               "over configurations that differ in nothing else; its 95% interval, in the table, "
-               "is over blocks. Measured.")
+               "over configurations that differ in nothing else; its interval, in the table, is "
+               "over blocks: of a single pair that of its verdict, of several one of 95%, which "
+               "no verdict rests on. Measured.")
     return Chart(TITLE, caption, lambda fig, narrow: draw(fig, narrow, shown, cells),
                  table_of(found), notes_of(results, found, cells, len(lines) - len(shown)),
-                 "Which factor matters most: " + ratios_of(found))
+                 see(results, found, cells))

@@ -20,7 +20,7 @@ def exponential(run):
 
 def compare(results):
     """{cell: Comparison of exponentials, seed by seed}."""
-    return verdicts.compared(results, exponential, verdicts.seeds_of)[0]
+    return verdicts.by_seed(results, exponential)
 
 
 def points(value):
@@ -114,8 +114,11 @@ def see(cells, compared):
         text = "; ".join(said)
         return text[0].upper() + text[1:] + "."
     best = max(cells, key=learning.median_final)
-    return (f"The highest at the end: {best.label}, {learning.median_final(best):.4g}"
-            + ("; no difference to the baseline beyond the noise." if compared else "."))
+    states = [one.differs for one in compared.values()]
+    noise = [f"{states.count(state)} {words}" for state, words in (
+        (False, "inside the noise"), (None, "not to be told")) if state in states]
+    return (f"The highest median at the end: {best.label}, {learning.median_final(best):.4g}"
+            + (f"; against the baseline {', '.join(noise)}." if noise else "."))
 
 
 def build(results):

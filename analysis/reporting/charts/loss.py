@@ -28,7 +28,7 @@ def table_of(cells, found, beside):
 def see(cells, found):
     ends = [(found[cell.name].figure[-1], cell.label) for cell in cells if cell.name in found]
     (low, best), (high, worst) = min(ends), max(ends)
-    return (f"The lowest at the end: {best}, {low:.3g}; the highest: {worst}, {high:.3g}."
+    return (f"The lowest median at the end: {best}, {low:.3g}; the highest: {worst}, {high:.3g} (no test compares them)."
             if len(ends) > 1 else f"At the end it is {low:.3g}.")
 
 

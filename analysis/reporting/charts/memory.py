@@ -63,8 +63,8 @@ def see(cells):
     (least, first), (most, last) = min(known), max(known)
     if len(known) == 1:
         return f"All ranks together take {most * UNIT:.4g} MiB."
-    return (f"{first} takes least, {least * UNIT:.4g} MiB over all ranks; {last} most, "
-            f"{most * UNIT:.4g} MiB.")
+    return (f"The least median over all ranks is {first}'s, {least * UNIT:.4g} MiB; the largest {last}'s, "
+            f"{most * UNIT:.4g} MiB (no test compares them).")
 
 
 def build(results):

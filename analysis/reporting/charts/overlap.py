@@ -10,7 +10,7 @@ CAPTION = (
     "Exposed: time of a step in MPI calls, with waiting for the last rank apart. Hidden: "
     "computation while a message was in flight, an upper bound, since a message in flight need not "
     "make progress; it lies within computation, so it neither adds to the step time nor shows what "
-    "overlap saves. Means over ranks and steps of the run with the median step.")
+    "overlap saves. Means over the ranks and the steps of the step time, of the run with the median one.")
 
 CAPTION_PAIRED = (
     " Saved (--paired): step time of the blocking twin minus that of the overlapped step, from the "
@@ -124,7 +124,7 @@ def see(figures):
     if not shares:
         return "Nothing ran under computation: all communication is exposed."
     share, label = max(shares)
-    return f"At most {share:.0%} of the communication of {label} ran under computation: the most of all."
+    return f"At most {share:.0%} of the communication of {label} ran under computation: the largest share measured (no test compares them)."
 
 
 def notes(cells, figures):

@@ -12,7 +12,7 @@ TITLE = "Ranks: skew and the slowest"
 MOST_POINTS = 16  # ranks drawn as points; more are drawn as quantiles
 
 CAPTION = (
-    "A point is a rank: the mean over its steps, and of several runs their median. Waiting is the "
+    "A point is a rank: the mean over all its steps after the warm-up, and of several runs their median. Waiting is the "
     "time that a rank waited for later ones; waited for is the time that all others together "
     "waited for this rank because it arrived last. With more than 16 ranks the line is from the "
     "least to the largest, its thick part the middle half of the ranks, and the point the median. "
@@ -135,11 +135,11 @@ def see(figures):
     late = [cell.label for cell, _ in figures if named(cell) is not None]
     some = [cell.label for cell, _ in figures if stragglers_of(cell)]
     if late:
-        return f"The others wait for one rank in {rows.listed(late, len(figures))}."
+        return f"Most runs name one rank that the others wait for: {rows.listed(late, len(figures))}."
     if some:
         return (f"Runs of {rows.listed(some, len(figures))} name a straggler, but most of a configuration's "
                 "runs do not name the same one.")
-    return "No rank makes the others wait: points of a row that lie apart are uneven work."
+    return "No run names a straggler; points of a row that lie apart are uneven work."
 
 
 def notes(figures):

@@ -1,10 +1,11 @@
 """Speedup and efficiency over the number of workers."""
 
 from collections import namedtuple
+from dataclasses import replace
 
 import numpy
 
-from reporting import figure, fits, levels, panels, rows, stats
+from reporting import figure, fits, levels, panels, rows, stats, verdicts
 from reporting.model import Chart, NotShown, Table
 from reporting.shape import is_number
 
@@ -85,9 +86,19 @@ def pairs(cell, base, value):
     return [mine[block] for block in shared], [theirs[block] for block in shared], True
 
 
-def point_of(cell, base):
-    mine, theirs, paired = pairs(cell, base, rate)
-    return Point(cell, cores(cell.runs[0]), stats.ratio_ci(mine, theirs, paired),
+def speedup_of(results, cell, base):
+    """Interval of the ratio of rates: by the verdict on both step times, if there is one, else its own of 95%."""
+    shares = {samples(run) for run in cell.runs}, {samples(run) for run in base.runs}
+    verdict = verdicts.family_of(results).of(cell, base)
+    if verdict is None or any(len(share) > 1 for share in shares):
+        return stats.ratio_ci(*pairs(cell, base, rate))
+    more = shares[0].pop() / shares[1].pop()
+    found = verdict.interval.of(lambda ratio: more / ratio)
+    return replace(found, low=found.high, high=found.low)
+
+
+def point_of(results, cell, base):
+    return Point(cell, cores(cell.runs[0]), speedup_of(results, cell, base),
                  stats.median_ci([run.step_s for run in cell.runs]))
 
 
@@ -108,13 +119,13 @@ def fit_of(law, base, points):
         return None, str(reason).rstrip(".")
 
 
-def lines_of_group(label, group, law):
+def lines_of_group(results, label, group, law):
     """A Line each for ranks, threads and both, of cells that differ in the workers alone."""
     base = next(cell for cell in group if cores(cell.runs[0]) == 1)
     by_kind = {}
     for cell in group:
         if cell is not base:
-            by_kind.setdefault(kind(cell.runs[0]), []).append(point_of(cell, base))
+            by_kind.setdefault(kind(cell.runs[0]), []).append(point_of(results, cell, base))
     found = []
     for name, points in by_kind.items():
         title = label
@@ -138,7 +149,7 @@ def lines_of(results):
     for rest, group in groups:
         label = levels.rest_label(rest, cells)
         if any(cores(cell.runs[0]) == 1 for cell in group):
-            lines += lines_of_group(label, group, law)
+            lines += lines_of_group(results, label, group, law)
         else:
             without.append(label or "all")
     if not lines:
@@ -275,6 +286,13 @@ def notes_of(drawing, lines, without):
     return notes + rows.repetitions(cells) + rows.remarks(cells)
 
 
+def told(speedup):
+    """What follows a speedup that is not told from 1."""
+    if speedup.low is None:
+        return " (not to be told from these runs)"
+    return " (inside the noise)" if speedup.low <= 1 <= speedup.high else ""
+
+
 def see(lines):
     """The best at the most workers that have a core each."""
     points = [(line, point) for line in lines for point in line.points
@@ -283,10 +301,11 @@ def see(lines):
     if not fair:
         return ""
     most = max(point.cores for _, point in fair)
-    at = sorted(((point.speedup.value, line.label) for line, point in fair if point.cores == most))
-    (low, worst), (high, best) = at[0], at[-1]
-    return (f"On {most} workers {best} is {high:.3g} times as fast as on 1"
-            + (f", {worst} {low:.3g} times" if len(at) > 1 else "") + "; the dotted line is ideal.")
+    at = sorted(((point.speedup.value, line.label, told(point.speedup)) for line, point in fair
+                 if point.cores == most))
+    (low, worst, of_worst), (high, best, of_best) = at[0], at[-1]
+    return (f"On {most} workers {best} is {high:.3g} times as fast as on 1{of_best}"
+            + (f", {worst} {low:.3g} times{of_worst}" if len(at) > 1 else "") + "; the dotted line is ideal.")
 
 
 def build(results):
@@ -294,7 +313,9 @@ def build(results):
     drawing = Drawing(lines, law)
     caption = CAPTION[law].format(why=why) + (
         " Measured, from the step time of each run; geometric mean over pairs of runs of the "
-        "same block. The bars are 95% intervals over repetitions, cut where they leave the chart.")
+        "same block. The bars are intervals over repetitions, cut where they leave the chart: those "
+        "of the verdicts on these pairs, which are judged together (of pairs that no verdict "
+        "compares, 95%).")
     if any(line.fit for line in lines):
         caption += (" Dashed: Gustafson's law." if law == "weak" else " Dashed: Amdahl's law.")
     return Chart(TITLE, caption, drawing, table_of(lines),

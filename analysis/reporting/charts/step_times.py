@@ -109,7 +109,7 @@ def see(cells, quantiles):
     if not tails:
         return ""
     ratio, label = max(tails)
-    return f"The longest tail: the slowest 1% of {label}'s steps take {ratio:.3g} medians or more."
+    return f"The longest tail measured: the slowest 1% of {label}'s steps take {ratio:.3g} medians or more."
 
 
 def notes(cells):

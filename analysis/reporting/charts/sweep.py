@@ -4,7 +4,7 @@ from collections import namedtuple
 
 import numpy
 
-from reporting import levels, panels, rows, stats
+from reporting import levels, panels, rows, stats, verdicts
 from reporting.model import Chart, NotShown, Table
 
 TITLE = "Step time over a factor"
@@ -15,8 +15,7 @@ Line = namedtuple("Line", "label points first")  # `first`: holds the baseline
 
 
 def point_of(x, cell):
-    """Exposed communication is the run's median over its steps, like its step time; a mean would
-    include rare long waits."""
+    """Exposed communication is a part of the step time, over the same steps."""
     exposed = [run.info["results"]["summary"]["exposed_s"] for run in cell.runs]
     middle = None if None in exposed else float(numpy.median(exposed))
     return Point(x, cell, stats.median_ci([run.step_s for run in cell.runs]),
@@ -77,7 +76,7 @@ def draw(fig, narrow, factor, values, named, others):
                                for line in named for point in line.points
                                if getattr(point, figures).value])
         ax.set_title(title, loc="left")
-        ax.set_ylabel(f"median of the steps ({unit})")
+        ax.set_ylabel(f"{'step time' if figures == 'step' else 'part of the step time'} ({unit})")
         x_axis(ax, factor, values, 5 if narrow or len(titles) > 1 else 10)
 
 
@@ -93,8 +92,8 @@ def draw_line(ax, points, figures, scale, colour, strong):
     return y
 
 
-def see(factor, lines):
-    """Who is the quickest at either end."""
+def see(results, factor, lines):
+    """What takes least at either end, and whether it is told from the others there."""
     ends = [(pick(point.x for line in lines for point in line.points), pick) for pick in (min, max)]
     said = []
     for x, _ in ends:
@@ -103,8 +102,9 @@ def see(factor, lines):
             said.append(f"at {there[0][0].cell.levels[factor]} step times of two kinds")
             continue
         point, line = min(there, key=lambda pair: pair[0].step.value)
-        said.append(f"at {point.cell.levels[factor]} the quickest is {line.label}, "
-                    f"{point.step.value * 1e3:.3g} ms" if len(lines) > 1 else
+        others = verdicts.standing(results, point.cell, [one.cell for one, _ in there if one is not point])
+        said.append(f"at {point.cell.levels[factor]} the least measured is {line.label}'s, "
+                    f"{point.step.value * 1e3:.3g} ms{others}" if len(lines) > 1 else
                     f"at {point.cell.levels[factor]} a step takes {point.step.value * 1e3:.3g} ms")
     return f"How the step time changes with {factor}: {', '.join(dict.fromkeys(said))}."
 
@@ -134,13 +134,14 @@ def build(results):
         level for level in results.factors[factor] if level not in values]))
     if others:
         notes.append(f"{len(others)} of {len(lines)} lines have no name; those with one "
-                     "are the baseline's and the quickest at the largest level. The table has all.")
+                     "are the baseline's and those with the least step at the largest level. The table has all.")
     if not shown(lines, "exposed"):
         notes.append("No run had exposed communication, or none measured it.")
     caption = (f"The step time of each run over {factor}, median over runs with its 95% "
                "interval, a line for each combination of the other factors' levels; beside it, "
-               "dashed, the median time in MPI calls, when the step could not compute. Measured.")
+               "dashed, the part of it in MPI calls, when the step could not compute: a mean over the "
+               "same steps (of older versions a median). Measured.")
     return Chart(TITLE, caption,
                  lambda fig, narrow: draw(fig, narrow, factor, values, named, others),
                  table_of(factor, lines),
-                 notes + rows.repetitions(cells) + rows.remarks(cells), see(factor, lines))
+                 notes + rows.repetitions(cells) + rows.remarks(cells), see(results, factor, lines))

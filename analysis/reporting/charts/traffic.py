@@ -77,8 +77,9 @@ def see(found):
     least, most = counted[0], counted[-1]
     if least.wire == most.wire:
         return f"All that communicate send {amount(least, *rows.bytes_unit([least.wire]))} a rank and step."
+    modelled = [one.cell.label for one in (least, most) if one.modelled]
     return (f"{least.cell.label} sends least, {most.wire / least.wire:.3g} times less than "
-            f"{most.cell.label}; beside the bytes stands what the step takes.")
+            f"{most.cell.label}" + f" (modelled: {', '.join(modelled)})" * bool(modelled) + "; beside the bytes stands what the step takes.")
 
 
 def draw(fig, narrow, found):
