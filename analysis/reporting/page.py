@@ -19,8 +19,8 @@ STATISTICS = (
     "by their median with a 95% interval over the runs (bootstrap; of 3 or 4 runs a t "
     "interval, of fewer none), never over the steps of one run. Ratios are taken "
     "within blocks (runs close in time with one seed). All pairs of configurations are one family, judged "
-    "together: the chance that any is said to differ where none does is at most 5% (Holm; 4% of it for "
-    "the pairs with the baseline). Tables, sentences and charts quote these verdicts. A "
+    "together: the chance that any is said to differ where none does is at most 5% (Holm; four fifths of "
+    "it for the pairs with the baseline). Tables, sentences and charts quote these verdicts. A "
     "difference within the noise is reported as such, with the least one that would be detected. "
     "Accuracies are a family of their own, and each claim of the spec is judged alone.")
 

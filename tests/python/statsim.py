@@ -6,6 +6,7 @@ docs/analysis.md, which takes some minutes."""
 import os
 import sys
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 from scipy import special
@@ -14,7 +15,7 @@ from scipy import stats as tests
 SOURCE = os.environ.get("SOURCE") or os.path.join(os.path.dirname(__file__), "..", "..")
 sys.path.insert(0, os.path.join(SOURCE, "analysis"))
 
-from reporting import fits, stats
+from reporting import fits, model, stats, steps, verdicts
 
 KINDS = ("normal", "lognormal", "outliers", "heavy tails")
 COUNT = 4000  # studies a figure of the tables: one of 95% is then known to 0.35% (standard error)
@@ -82,6 +83,47 @@ def flagged(*args, **kwargs):
     """Share of studies that say of any cell that it differs."""
     return np.mean([any(one.differs for one in study.values())
                     for study in studies(*args, **kwargs)])
+
+
+def pages(cells, blocks, count, paired=True, noisiest=1.0, spread=SPREAD, effect=0.0, seed=1):
+    """`count` studies as a page has them. The last cell takes `effect` longer than the others, all of which are
+    alike; the noise of a cell grows from `spread` at the first, the baseline, to `noisiest` times that."""
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        logs = spread * np.linspace(1, noisiest, cells)[:, None] * random.standard_normal((cells, blocks))
+        logs += 0.1 * random.standard_normal(blocks) * paired
+        logs[-1] += np.log1p(effect)
+        runs = [[SimpleNamespace(step_s=float(step_s), block=block if paired else None,
+                                 statistic=steps.STEADY, info={"schema": 3})
+                 for block, step_s in enumerate(row)] for row in np.exp(logs)]
+        made = [model.Cell(f"cell {i}", f"cell {i}", {"cell": str(i)}, row, i == 0)
+                for i, row in enumerate(runs)]
+        yield model.Results("study", ".", None, {}, made, made[0], [], [])
+
+
+def told_by_one(results):
+    """{pair of cells that a page says to differ}: the family of all pairs."""
+    judged = verdicts.family_of(results).family.judged
+    return {frozenset(pair) for pair, (adjusted, _) in judged.items() if adjusted <= stats.ALPHA}
+
+
+def told_by_two(results):
+    """As it was: all cells against the baseline are one family, all against the best another."""
+    found = set()
+    for other in (results.baseline, min(results.cells, key=lambda cell: cell.step_s)):
+        sides = {cell.name: tuple({run.block or i: run.step_s for i, run in enumerate(one.runs)}
+                                  for one in (cell, other)) for cell in results.cells if cell is not other}
+        judged = stats.compare(sides, paired=results.cells[0].runs[0].block is not None)
+        found |= {frozenset((name, other.name)) for name, one in judged.items() if one.differs}
+    return found
+
+
+def told(how, *args, effect=0.0, **kwargs):
+    """Share of pages on which any pair is said to differ; with an effect: the pair that does, of the last
+    cell and the baseline."""
+    pair = frozenset(("cell 0", f"cell {args[0] - 1}"))
+    return np.mean([pair in how(one) if effect else bool(how(one))
+                    for one in pages(*args, effect=effect, **kwargs)])
 
 
 def joint_coverage(kind, cells, blocks, count):
@@ -209,6 +251,13 @@ def main():
                for kind in KINDS))
     table("Studies of 8 cells all of whose intervals hold, %; 4 differ by 5%", ["runs", *few],
           ((kind, [joint_coverage(kind, 8, n, COUNT) for n in few]) for kind in KINDS))
+    for effect, spread, noisiest in ((0, SPREAD, 1), (0, SPREAD, 5), (0.1, 0.05, 1)):
+        for paired in (True, False):
+            table(f"Pages, %: two families, one; paired: {paired}, noisiest cell {noisiest} times, "
+                  f"difference {effect:.0%} at {spread:.0%}", ["cells", *(f"{n} runs" for n in (3, 5, 10) for _ in "12")],
+                  ((cells, [told(how, cells, n, COUNT // 2, paired, noisiest, spread, effect=effect)
+                            for n in (3, 5, 10) for how in (told_by_two, told_by_one)])
+                   for cells in (2, 3, 5, 8, 12)))
     for family in (1, 7):
         table(f"Power for 5%, %; runs' spread 1.5%, {family} compared", ["runs", *few],
               ((kind, [power(kind, n, 0.05, 0.015, COUNT, family) for n in few])

@@ -200,7 +200,10 @@ class Browser(unittest.TestCase):
         self.driver.execute_script("""
             document.querySelectorAll("details").forEach(details => { details.open = true; });
             const chart = document.querySelector("#s0-traffic");
-            chart.querySelector("table").tBodies[0].rows[0].cells[0].textContent = arguments[0];
+            const rows = chart.querySelector("table").tBodies[0].rows;
+            rows[0].cells[0].textContent = arguments[0];
+            rows[1].cells[0].textContent = "=1+1";
+            rows[2].cells[0].textContent = "-0.15";
             for (const kind of ["svg", "csv", "tex", "md"])
               chart.querySelector(`[data-save=${kind}]`).click();""", ODD)
         wanted = [os.path.join(self.saved, f"s0-traffic.{kind}") for kind in ("csv", "md", "svg", "tex")]
@@ -214,6 +217,7 @@ class Browser(unittest.TestCase):
         self.assertEqual(rows[0][0], "configuration")
         self.assertEqual(len(rows), 1 + len(CELLS))
         self.assertEqual({len(row) for row in rows}, {len(rows[0])})
+        self.assertEqual([row[0] for row in rows[1:4]], [ODD, "'=1+1", "-0.15"])
         self.assertEqual(len(markdown.splitlines()), 2 + len(CELLS))
         self.assertEqual(latex.count(r"\\"), 1 + len(CELLS))
         self.assertIn("{}" + paper.latex(ODD, len(ODD))[0] + " & ", latex)
