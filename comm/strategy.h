@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "comm/collective.h"
 
-#define GW_STRATEGY_ABI 9
+#define GW_STRATEGY_ABI 10
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -139,6 +139,9 @@ typedef struct gw_strategy_ops {
     /** The part of s that this rank updates after finish(s), in every step that it updates in;
      *  NULL: all of it. */
     gw_span (*owned)(const void *self, gw_span s);
+    /** The greatest magnitude of a gradient that it can compute with: a larger one would make what
+     *  it keeps infinite. 0: any float. */
+    float most;
 } gw_strategy_ops;
 
 /** The option that every strategy offers. */

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GW_CODEC_ABI 5
+#define GW_CODEC_ABI 6
 
 /** What a codec promises; gw_codec.caps. */
 enum {
@@ -115,6 +115,10 @@ typedef struct gw_codec_ops {
      *  malformed. */
     gw_err (*unpack)(const void *self, const void *in, size_t packed, void *out, size_t cap,
                      size_t *len);
+
+    /** The greatest magnitude that it carries: a larger one becomes infinite, which error feedback
+     *  would keep for ever. 0: any float. */
+    float most;
 } gw_codec_ops;
 
 /** A codec bound to its options, and the stage behind it if there is one. */

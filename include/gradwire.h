@@ -46,9 +46,9 @@
  *                      grad[i] += 2 * error * x[i] / SAMPLES;
  *              }
  *              check(gradwire_ready(g, 1, &tensor, grads));
- *              check(gradwire_finish(g, GRADWIRE_ALL));
+ *              int update = check(gradwire_finish(g, GRADWIRE_ALL));
  *              check(gradwire_phase(g, GRADWIRE_UPDATE));
- *              for (int i = 0, t; check(gradwire_owned(g, i, &t, &from, &n)); i++)
+ *              for (int i = 0, t; update && check(gradwire_owned(g, i, &t, &from, &n)); i++)
  *                  for (size_t k = from; k < from + n; k++)
  *                      w[k] -= 0.3f * grad[k];
  *              check(gradwire_updated(g, GRADWIRE_ALL));
@@ -156,8 +156,8 @@ int gradwire_lend(gradwire *g, void *memory, size_t bytes, int fd);
 int gradwire_poll(gradwire *g);
 
 /** Wait for a group's exchange. 1: the gradient buffers have the result: update what this rank owns
- *  (gradwire_owned). 0: there is nothing to update by yet (--comm delayed, first batch). Groups
- *  rise, or GRADWIRE_ALL. With --update lazy each is finished, updated and awaited in the next
+ *  (gradwire_owned). 0: there is nothing to update by (--comm delayed, first batch; a batch
+ *  that is left out). Groups rise, or GRADWIRE_ALL. With --update lazy each is finished, updated and awaited in the next
  *  batch, before the forward pass reads it. */
 int gradwire_finish(gradwire *g, int group);
 
@@ -170,6 +170,18 @@ int gradwire_updated(gradwire *g, int group);
 
 /** Wait until a group's parameters may be read: after updated by groups. */
 int gradwire_await(gradwire *g, int group);
+
+/** 1: the batch is left out on all ranks (--comm local and gossip: on this one), since a gradient of
+ *  some rank was not finite (--on-nan skip), or the batch was cancelled. finish then returned 0 and
+ *  left zeros where gradients were, and residuals, factors and momentum of the exchange are as
+ *  before the batch; `delayed` still hands out the batch before it. After finish (--update lazy:
+ *  after end), until the next batch's first ready. */
+int gradwire_left_out(gradwire *g);
+
+/** In the place of what is left of a batch, gradwire_end included: give it up. On any number of
+ *  ranks; the others end it as usual, and it is left out on all. After finish it ends without an
+ *  update, and what was exchanged is lost. Collective, as what it takes the place of. */
+int gradwire_cancel(gradwire *g);
 
 /** The batch is over; `loss`: the mean over this rank's samples. Collective: at times it writes
  *  rows to the run's folder. */

@@ -331,4 +331,5 @@ const gw_strategy_ops gw_strategy_powersgd = {
     .finish = powersgd_finish,
     .state = powersgd_state,
     .cost = powersgd_cost,
+    .most = 0x1p80f, /* products with factors, summed over a matrix, stay far from 2^128 */
 };

@@ -28,4 +28,5 @@ const gw_codec_ops gw_codec_fp16 = {
     .decode = gw_half_decode,
     .add = fp16_add,
     .unit_bytes = 2,
+    .most = 65000, /* 65504, less what rounding may add to a sum */
 };

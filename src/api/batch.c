@@ -77,7 +77,55 @@ gw_err gw_batch_exchange(gradwire *g) {
     g->passed = g->groups;
     g->finished = g->updated = g->awaited = 0;
     g->begun = g->pending = true;
+    g->agreed = g->abandoned = false;
+    gw_guard_loss(&g->guard, 0); /* a step begins */
+    g->guard.step = g->step;
+    g->guard.most = gw_session_most(g->session) / (g->words.scaled ? 1 : (float)g->share);
     return GW_OK;
+}
+
+/* ---- void batches ---- */
+
+/* Nothing of the exchange has begun when all gradients are there, and none of it need. */
+static bool batch_starts_late(const gradwire *g) {
+    return !g->session->strategy.ops->ready && g->guard.together;
+}
+
+/* Do the ranks agree before they exchange anything? Lazy, when the batch ends; and where nothing
+ * has begun a void batch need not be taken back. Else they meet when the exchange is done. */
+static bool batch_agrees_first(const gradwire *g) {
+    return g->words.lazy || batch_starts_late(g);
+}
+
+/* Is this exchange void? Settled once. */
+static gw_err batch_agree(gradwire *g, gw_call *c) {
+    if (g->agreed || g->inside || g->words.on_nan == GW_ON_NAN_KEEP)
+        return GW_OK;
+    gw_guard *guard = &g->guard;
+    g->agreed = true;
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    gw_err e = gw_guard_agree(guard);
+    if (e == GW_OK && guard->out && !guard->given_up && guard->how == GW_ON_NAN_STOP) {
+        c->together = guard->together;
+        e = gw_guard_fail(guard, "try a smaller rate, or --on-nan skip");
+    }
+    gw_phase_leave();
+    g->session->env.skip = guard->out;
+    bool late = g->session->strategy.ops->traits & GW_STRATEGY_LATE;
+    g->abandoned = guard->out && batch_starts_late(g) && (guard->given_up || !late);
+    return e;
+}
+
+bool gw_batch_void(const gradwire *g) {
+    bool late = g->session->strategy.ops->traits & GW_STRATEGY_LATE;
+    return g->guard.out && (!late || g->abandoned);
+}
+
+int gradwire_left_out(gradwire *g) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "left_out", GW_IN_OPEN, false);
+    int end = gw_call_end(&c, e);
+    return end < 0 ? end : g->guard.out;
 }
 
 static gw_err batch_take(gradwire *g, int t, float *grad) {
@@ -193,12 +241,22 @@ static int batch_until(const gradwire *g, int group, int next) {
     return group == GRADWIRE_ALL ? g->groups : next + batch_stride(g);
 }
 
-static gw_err batch_finish(gradwire *g, int *owns) {
+static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
+    gw_span s = batch_span(g, g->finished);
     gw_update *u = &g->update;
-    GW_TRY(gw_session_finish(g->session, batch_span(g, g->finished), u));
+    *u = (gw_update){0};
+    if (batch_agrees_first(g))
+        GW_TRY(batch_agree(g, c));
+    if (!g->abandoned)
+        GW_TRY(gw_session_finish(g->session, s, u));
+    GW_TRY(batch_agree(g, c));
+    if (gw_batch_void(g))
+        u->own.n = 0;
     if (!g->inside) {
         gw_phase_enter(GW_PHASE_DECODE);
-        if (u->own.n > 0)
+        if (gw_batch_void(g))
+            gw_layout_clear_grads(g, s);
+        else if (u->own.n > 0)
             gw_layout_give_grads(g, u);
         gw_phase_leave();
     }
@@ -215,7 +273,7 @@ int gradwire_finish(gradwire *g, int group) {
     if (e == GW_OK && g->finished == g->groups)
         e = gw_call_refuse("finish", "this exchange is finished already");
     while (e == GW_OK && g->finished < g->groups) {
-        e = batch_finish(g, &owns);
+        e = batch_finish(g, &c, &owns);
         if (group != GRADWIRE_ALL)
             break;
     }
@@ -246,21 +304,25 @@ static gw_err batch_updated(gradwire *g) {
         gw_layout_take_params(g, gw_session_owned(g->session, s));
         gw_phase_leave();
     }
-    GW_TRY(gw_session_publish(g->session, s));
+    if (!g->abandoned)
+        GW_TRY(gw_session_publish(g->session, s));
     g->updated += batch_stride(g);
     return GW_OK;
 }
 
 static gw_err batch_await(gradwire *g) {
     gw_span s = batch_span(g, g->awaited);
-    GW_TRY(gw_session_await(g->session, s));
-    if (g->publishes) {
+    if (!g->abandoned)
+        GW_TRY(gw_session_await(g->session, s));
+    if (g->publishes && !g->abandoned) {
         gw_phase_enter(GW_PHASE_DECODE);
         gw_layout_give_params(g, s);
         gw_phase_leave();
     }
     g->awaited += batch_stride(g);
     g->pending = g->awaited < g->groups;
+    if (!g->pending && g->guard.out)
+        gw_session_undo(g->session, g->abandoned);
     return GW_OK;
 }
 
@@ -307,19 +369,63 @@ static gw_err batch_check_end(const gradwire *g) {
     return GW_OK;
 }
 
-int gradwire_end(gradwire *g, double loss) {
-    gw_call c;
-    gw_err e = gw_call_begin(&c, g, "end", GW_IN_BATCH, false);
-    GW_THEN(e, batch_check_end(g));
-    if (e == GW_OK) {
-        batch_phase(g, -1);
-        e = g->inside ? GW_OK : gw_files_end(g, loss);
-        c.together = e != GW_OK;
-    }
+static gw_err batch_end(gradwire *g, gw_call *c, double loss) {
+    if (g->words.lazy)
+        GW_TRY(batch_agree(g, c));
+    batch_phase(g, -1);
+    gw_err e = g->inside ? GW_OK : gw_files_end(g, loss);
+    c->together = e != GW_OK;
     if (e == GW_OK)
         g->state = GW_HANDLE_BETWEEN;
     if (e == GW_OK && !g->inside)
         gw_watchdog_step(g->step, g->epoch);
+    return e;
+}
+
+int gradwire_end(gradwire *g, double loss) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "end", GW_IN_BATCH, false);
+    GW_THEN(e, batch_check_end(g));
+    GW_THEN(e, batch_end(g, &c, loss));
+    return gw_call_end(&c, e);
+}
+
+/* Zeros for the gradients that are not there yet: other ranks may be waiting for them. */
+static gw_err batch_give_up(gradwire *g) {
+    gw_err e = GW_OK;
+    g->samples = 0;
+    if (!g->begun)
+        GW_TRY(gw_batch_exchange(g));
+    g->guard.given_up = true;
+    for (int t = g->n_tensors - 1; t >= 0 && e == GW_OK; t--)
+        if (!g->tensor[t].ready)
+            e = batch_take(g, t, NULL);
+    GW_THEN(e, batch_pass_on(g));
+    return e;
+}
+
+static gw_err batch_cancel(gradwire *g, gw_call *c) {
+    int owns;
+    if (g->words.on_nan == GW_ON_NAN_KEEP)
+        return gw_call_refuse("cancel", "--on-nan keep keeps nothing to go back to: skip or stop");
+    if (g->pending && !g->begun)
+        return gw_call_refuse("cancel", "the last batch's exchange is not over: finish, update and "
+                                        "await every group first");
+    if (!g->begun || g->finished == 0)
+        GW_TRY(batch_give_up(g));
+    while (g->finished < g->groups && !g->words.lazy)
+        GW_TRY(batch_finish(g, c, &owns));
+    while (g->updated < g->finished)
+        GW_TRY(batch_updated(g));
+    while (g->awaited < g->updated)
+        GW_TRY(batch_await(g));
+    return batch_end(g, c, NAN);
+}
+
+int gradwire_cancel(gradwire *g) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "cancel", GW_IN_BATCH, false);
+    GW_THEN(e, batch_cancel(g, &c));
     return gw_call_end(&c, e);
 }
 

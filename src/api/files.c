@@ -160,7 +160,7 @@ gw_err gw_files_end(gradwire *g, double loss) {
                             .epoch = g->epoch,
                             .step = g->step,
                             .samples = g->samples,
-                            .loss_sum = loss * g->samples,
+                            .loss_sum = g->samples > 0 ? loss * g->samples : 0,
                             .logical_bytes = g->session->logical_bytes - g->logical,
                             .slept = !gw_nap_computes(),
                             .counts = gw_batch_no_counts,
@@ -169,7 +169,7 @@ gw_err gw_files_end(gradwire *g, double loss) {
     g->batch_open = false;
     gw_exchange_log_end();
     files_count_wire(g, &parts.cost);
-    if (g->samples > 0) {
+    if (g->samples > 0 && !g->guard.out) {
         f->loss_sum += parts.loss_sum;
         f->samples += g->samples;
     }
@@ -257,6 +257,7 @@ static gw_err files_total(gradwire *g, gw_total *t) {
     GW_TRY(files_train_loss(g, &loss)); /* of batches after the last epoch that was told */
     if (!isnan(loss))
         f->last.train_loss = loss;
+    GW_TRY(gw_guard_collect(&g->guard, g->ranks, &t->nan));
     return gw_report_hosts(&t->hosts, g->comm);
 }
 
@@ -291,6 +292,7 @@ gw_err gw_files_finish(gradwire *g) {
         GW_THEN(e, gw_files_report(g, &total));
     }
     json_decref(total.hosts);
+    free(total.nan.bad_steps);
     free(total.by_rank);
     return gw_agree(g->comm, e);
 }

@@ -11,6 +11,7 @@
 #include "machine/busy.h"
 #include "machine/host.h"
 #include "machine/link_cost.h"
+#include "mpi/guard.h"
 #include "prof/matrix.h"
 #include "prof/ranks.h"
 #include "prof/waits.h"
@@ -96,6 +97,8 @@ struct gradwire {
     float *late;  /* needed until the parameters are updated, another one; else NULL */
     gw_piece *piece;
     int n_pieces;
+    const char **names; /* of the tensors */
+    gw_guard guard;
     /* The batch, and of the exchange how far it is: */
     int64_t step; /* 1.. */
     int epoch;    /* 1.. */
@@ -108,6 +111,8 @@ struct gradwire {
     int finished, updated, awaited; /* groups, from 0 on */
     bool pending;                   /* an exchange is not over */
     bool fresh;                     /* parameters may have changed outside of batches */
+    bool agreed;                    /* the ranks have on whether this exchange is void */
+    bool abandoned;                 /* it is, and none of it takes place */
     gw_update update;               /* of the last finish */
     uint64_t logical;
     gw_batch_row row; /* of the last batch */
@@ -169,6 +174,9 @@ void gw_told_to_session(const gw_inside_setup *told, gw_session_setup *setup);
 /** The exchange of this batch begins. */
 gw_err gw_batch_exchange(gradwire *g);
 
+/** Is it void: do the buffers hold nothing to update by? Known once the ranks agreed. */
+bool gw_batch_void(const gradwire *g);
+
 /* layout.c */
 
 /** A checksum over the tensors. */
@@ -193,6 +201,8 @@ void gw_layout_give_params(gradwire *g, gw_span s);
 void gw_layout_take_grad(gradwire *g, int tensor);
 /** What `u` says to where the gradients were. */
 void gw_layout_give_grads(gradwire *g, const gw_update *u);
+/** Zeros to where gradients within `s` were. */
+void gw_layout_clear_grads(gradwire *g, gw_span s);
 
 /* files.c, and report.c for run.json */
 
@@ -223,6 +233,7 @@ typedef struct gw_total {
     gw_rank_figures *by_rank;
     uint64_t dropped;
     gw_matrix_total traffic;
+    gw_guard_total nan;
     json_t *hosts;
     uint64_t wire_bytes;
 } gw_total;

@@ -48,6 +48,7 @@ typedef struct gw_inside_facts {
     bool masks;                  /* and starts it anew where an element was sent */
     bool adds;                   /* gw_inside_sums finds a place; of several ranks */
     bool residual;               /* one is kept; once it is open */
+    float most;                  /* gw_session_most; likewise */
     int servers, helpers, level; /* see run/session.h */
     const char *notes;           /* for people; once it is open */
     const gw_args *options;      /* the strategy's own */

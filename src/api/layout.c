@@ -52,6 +52,7 @@ void gw_layout_free(gradwire *g) {
     free(g->layout);
     free(g->piece);
     free(g->late);
+    free(g->names);
 }
 
 /* Of one span that finish() is called with. */
@@ -139,13 +140,18 @@ static void layout_add(float *to, const float *from, size_t n, float by) {
         to[i] += from[i] * by;
 }
 
+static float *layout_grad(const gradwire *g, const gw_handle_tensor *t) {
+    return t->grad ? t->grad : g->grads + t->span.off;
+}
+
 /* Where the backward pass of a trainer would add to the residual, this does. */
 void gw_layout_take_grad(gradwire *g, int tensor) {
     gw_handle_tensor *t = &g->tensor[tensor];
     float *arena = g->session->env.grad + t->span.off;
     float *sums = gw_session_sums(g->session);
-    const float *grad = t->grad ? t->grad : g->grads + t->span.off;
-    float by = g->words.scaled ? 1 : (float)g->share;
+    float *grad = layout_grad(g, t), by = g->words.scaled ? 1 : (float)g->share;
+    if (g->words.on_nan != GW_ON_NAN_KEEP && g->samples > 0)
+        gw_guard_values(&g->guard, grad, t->span.n, tensor);
     if (sums && g->samples > 0)
         layout_add(sums + t->span.off, grad, t->span.n, by);
     t->lent = gw_session_lies(g->session, tensor, g->samples > 0 ? t->grad : NULL, by);
@@ -181,4 +187,10 @@ void gw_layout_give_grads(gradwire *g, const gw_update *u) {
     for (int t = 0; t < g->n_tensors; t++)
         if (!there || !g->tensor[t].grad)
             layout_give_grad(g, &g->tensor[t], u);
+}
+
+void gw_layout_clear_grads(gradwire *g, gw_span s) {
+    for (int t = 0; t < g->n_tensors; t++)
+        if (gw_span_overlap(s, g->tensor[t].span))
+            memset(layout_grad(g, &g->tensor[t]), 0, g->tensor[t].span.n * sizeof(float));
 }

@@ -34,10 +34,10 @@ static gw_err open_compare_tensors(const gradwire *g) {
 }
 
 /* Of the tensors, in their order; the names stay the handle's. */
-static gw_err open_names(const gradwire *g, const char ***names) {
-    GW_TRY(gw_alloc(names, (size_t)g->n_tensors, sizeof **names));
+static gw_err open_names(gradwire *g) {
+    GW_TRY(gw_alloc(&g->names, (size_t)g->n_tensors, sizeof *g->names));
     for (int t = 0; t < g->n_tensors; t++)
-        (*names)[t] = g->tensor[t].name;
+        g->names[t] = g->tensor[t].name;
     return GW_OK;
 }
 
@@ -50,28 +50,32 @@ static bool open_keeps(const gradwire *g) {
 }
 
 static gw_err open_session(gradwire *g) {
-    const char **names = NULL;
-    GW_TRY(gw_agree(g->comm, open_names(g, &names)));
+    GW_TRY(gw_agree(g->comm, open_names(g)));
     const gw_words *w = &g->words;
     gw_session_setup setup = {.n = g->n,
                               .layers = g->group,
                               .n_layers = g->groups,
                               .tensors = g->layout,
                               .n_tensors = g->n_tensors,
-                              .names = names,
+                              .names = g->names,
                               .by_layer = w->lazy,
                               .keeps = open_keeps(g),
                               .adds = true,
                               .correction = (float)w->momentum,
                               .seed = w->seed,
-                              .yield = g->oversubscribed};
+                              .yield = g->oversubscribed,
+                              .undo = w->on_nan != GW_ON_NAN_KEEP};
     if (g->inside)
         gw_told_to_session(&g->told, &setup);
     g->opened = true;
-    gw_err e = gw_session_open(g->session, g->comm, &setup);
-    free(names);
-    GW_TRY(e);
-    g->publishes = g->session->strategy.ops->traits & GW_STRATEGY_PARAMS && !g->inside;
+    GW_TRY(gw_session_open(g->session, g->comm, &setup));
+    unsigned traits = g->session->strategy.ops->traits;
+    g->publishes = traits & GW_STRATEGY_PARAMS && !g->inside;
+    g->guard = (gw_guard){.comm = g->comm,
+                          .rank = g->rank,
+                          .how = w->on_nan,
+                          .together = traits & GW_STRATEGY_SYNCHRONOUS,
+                          .names = g->names};
     return gw_agree(g->comm, gw_layout_own(g));
 }
 

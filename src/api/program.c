@@ -79,6 +79,7 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
                          .corrects = s->residuals.corrects,
                          .masks = s->residuals.masks,
                          .residual = g->opened && s->env.grads->store,
+                         .most = g->opened ? gw_session_most(s) : 0,
                          .servers = gw_session_servers(s),
                          .helpers = gw_session_helpers(s),
                          .level = gw_session_thread_level(s),
@@ -148,7 +149,7 @@ void gw_inside_abandon(gradwire *g) {
 }
 
 void gw_inside_undo(gradwire *g) {
-    gw_session_undo(g->session);
+    gw_session_undo(g->session, false);
 }
 
 gw_err gw_inside_drain(gradwire *g) {

@@ -58,9 +58,10 @@ static json_t *report_sources(const gradwire *g) {
                           resident);
 }
 
-static json_t *report_checks(const gradwire *g) {
+static json_t *report_checks(const gradwire *g, const gw_total *total) {
     const gw_files *f = &g->files;
-    return gw_json_object("replicas:I replicas_s:f", f->comparisons, f->compare_s);
+    return gw_json_object("replicas:I replicas_s:f nan:o", f->comparisons, f->compare_s,
+                          gw_guard_json(&total->nan, g->ranks, g->names));
 }
 
 static json_t *report_results(gradwire *g, const gw_total *total) {
@@ -80,7 +81,7 @@ static json_t *report_results(gradwire *g, const gw_total *total) {
         gw_ledger_now() - g->files.zero_s, g->files.train_s, total->wire_bytes,
         gw_report_traffic(g->words.profile, &total->traffic), gw_report_summary(&steps), peak, sum,
         gw_ranks_json(total->by_rank, g->ranks), gw_report_straggler(&straggler), total->dropped,
-        report_checks(g));
+        report_checks(g, total));
     return last->epoch > 0 ? gw_json_add(results, "replica_hash:s", hash) : results;
 }
 

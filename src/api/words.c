@@ -18,6 +18,10 @@ static const gw_opt opts[] = {
     {"gradient", GW_OPT_CHOICE, "mean", 0, 0, "mean|scaled", NULL,
      "a rank's gradient is the mean over its samples, or their sum divided by the global batch",
      TO(scaled)},
+    {"on-nan", GW_OPT_CHOICE, "skip", 0, 0, "stop|skip|keep", NULL,
+     "if a gradient is not finite: end the exchange, leave the batch out on all ranks, or do not "
+     "look",
+     TO(on_nan)},
     GW_RUN_OPT_OUT,
     GW_RUN_OPT_OVERWRITE,
     GW_RUN_OPT_VERIFY,

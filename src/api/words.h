@@ -4,6 +4,7 @@
 #define GW_API_WORDS_H
 
 #include "base/args.h"
+#include "mpi/guard.h"
 #include "prof/ledger.h"
 
 /** What the words say, in plain values. */
@@ -18,6 +19,7 @@ typedef struct gw_words {
     int threads;
     const char *out; /* NULL: no folder */
     bool overwrite, trace, collectives;
+    gw_on_nan on_nan;
     int compress_stats;
     int64_t verify_every;
     gw_profile profile;

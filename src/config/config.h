@@ -7,6 +7,7 @@
 #include "comm/hop.h"
 #include "counters/group.h"
 #include "data/data.h"
+#include "mpi/guard.h"
 #include "mpi/mesh.h"
 #include "naive/naive.h"
 #include "nn/model.h"
@@ -61,7 +62,7 @@ typedef struct gw_train_config {
     const char *resume;   /* "auto", a checkpoint, a folder of them or of a run; NULL: a new run */
     bool resume_strict;   /* refuse a restart that could not keep everything */
     int64_t verify_every; /* compare the replicas after so many steps, too; 0: each epoch only */
-    bool nan_skip;        /* leave out a step that is not finite; else stop */
+    gw_on_nan on_nan;     /* stop or skip */
     gw_save_model save;   /* as model.gw */
     bool overwrite, trace;
     bool check;                      /* refuse what a run would refuse, and end before it */

@@ -322,13 +322,29 @@ bool gw_session_leaves_out(const gw_session *s) {
     return s->env.skip && session_takes_back(s);
 }
 
-void gw_session_undo(gw_session *s) {
+void gw_session_undo(gw_session *s, bool abandoned) {
     gw_undo_put(&s->undo);
-    if (!session_takes_back(s))
+    if (!session_takes_back(s) && !abandoned)
         return;
     s->env.grads->ticket--;
     s->env.params->ticket--;
     gw_hook_count(s->env.grads->ticket);
+}
+
+/* What overflows next to the end of binary32, sums and residuals, is far from it at this one. */
+#define SESSION_MOST 0x1p120f
+
+float gw_session_most(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    float most = SESSION_MOST;
+    if (s->env.grads->size == 1 || !(ops->traits & GW_STRATEGY_SYNCHRONOUS))
+        return 0;
+    if (ops->most > 0 && ops->most < most)
+        most = ops->most;
+    for (int i = 0; i < s->mix.n; i++)
+        if (s->mix.codec[i].ops->most > 0 && s->mix.codec[i].ops->most < most)
+            most = s->mix.codec[i].ops->most;
+    return most / (float)s->env.grads->size;
 }
 
 const char *gw_session_codec_of(const gw_session *s, size_t at) {

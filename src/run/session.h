@@ -125,6 +125,10 @@ gw_err gw_session_lend(gw_session *s, void *memory, size_t bytes, int fd);
  *  the result will lie there. False: that is not in lent memory, or NULL: it goes to env.grad. */
 bool gw_session_lies(gw_session *s, int t, float *grad, float weight);
 
+/** The greatest magnitude of a rank's gradient (its part of the global mean) with which neither sums
+ *  over the ranks nor what error feedback keeps become infinite. 0: gradients are not exchanged. */
+float gw_session_most(const gw_session *s);
+
 /** Spec of the codec that the arena's float `at` is sent with. */
 const char *gw_session_codec_of(const gw_session *s, size_t at);
 
@@ -134,8 +138,9 @@ bool gw_session_leaves_out(const gw_session *s);
 /** The present step is void, on all ranks if the strategy is synchronous, and nothing of it is
  * under way: residual, momentum and ticket are again what they were before it. A strategy that is
  *  GW_STRATEGY_LATE, or not synchronous, exchanges something in a void step, too: there only the
- *  session's momentum goes back. The session was opened with setup->undo. */
-void gw_session_undo(gw_session *s);
+ *  session's momentum goes back, unless it was `abandoned` before anything of it was exchanged. The
+ *  session was opened with setup->undo. */
+void gw_session_undo(gw_session *s, bool abandoned);
 
 /** Will replicas agree without being settled, once `steps` more are published (0: do they now,
  *  with nothing pending)? */

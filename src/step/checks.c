@@ -33,12 +33,13 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gradwire *g, MPI_Com
                      .every = c->verify_every,
                      .guard = {.comm = comm,
                                .rank = rank,
-                               .skip = c->nan_skip,
+                               .how = c->on_nan,
                                .stops = c->naive.on,
                                .together = gw_inside_know(g).synchronous,
                                .layers = layers,
                                .n_layers = n_layers,
-                               .number = number}};
+                               .number = number,
+                               .most = gw_inside_know(g).most}};
 }
 
 static uint64_t checks_frames(const gw_checks *k) {
@@ -111,7 +112,6 @@ gw_err gw_checks_step(gw_checks *k, int64_t step) {
 gw_err gw_checks_collect(const gw_checks *k, gw_checks_total *out) {
     *out = (gw_checks_total){.comparisons = k->mark.comparisons,
                              .compare_s = k->mark.compare_s,
-                             .skip = k->guard.skip,
                              .ranks = k->ranks,
                              .framed = gw_inside_know(k->g).framed,
                              .frames = gw_checks_keep(k).frames};
@@ -126,6 +126,6 @@ void gw_checks_free(gw_checks_total *t) {
 
 json_t *gw_checks_json(const gw_checks_total *t) {
     return gw_json_object("replicas:I replicas_s:f nan:o wire:o", t->comparisons, t->compare_s,
-                          gw_guard_json(&t->nan, t->ranks, t->skip),
+                          gw_guard_json(&t->nan, t->ranks, NULL),
                           t->framed ? gw_json_object("frames:I", t->frames) : json_null());
 }

@@ -7,7 +7,7 @@
 #include "api/inside.h"
 #include "config/config.h"
 #include "mesh/pipeline.h"
-#include "step/guard.h"
+#include "mpi/guard.h"
 
 /** What of it a resumed run keeps, on this rank; whole 8-byte fields. */
 typedef struct gw_checks_mark {
@@ -35,7 +35,6 @@ typedef struct gw_checks {
 typedef struct gw_checks_total {
     int64_t comparisons;
     double compare_s; /* of this rank, of all comparisons */
-    bool skip;
     int ranks;
     gw_guard_total nan;
     bool framed;

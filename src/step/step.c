@@ -51,7 +51,7 @@ static gw_err step_update(gw_stepper *t, const gw_update *u, float lr) {
 
 /* Is this step, or the pending one, to be updated by? */
 static gw_err step_agree(gw_stepper *t) {
-    if (!t->guard)
+    if (!t->guard || t->guard->how == GW_ON_NAN_STOP) /* then the run ends soon */
         return GW_OK;
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     gw_err e = gw_guard_agree(t->guard);

@@ -13,7 +13,7 @@
 #include "naive/naive.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
-#include "step/guard.h"
+#include "mpi/guard.h"
 #include "step/owned.h"
 #include "step/split.h"
 

@@ -12,7 +12,7 @@
 #include "prof/ranks.h"
 #include "prof/record.h"
 #include "select/bound.h"
-#include "step/guard.h"
+#include "mpi/guard.h"
 #include "train/overhead.h"
 #include "train/paired.h"
 

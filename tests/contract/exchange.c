@@ -139,7 +139,7 @@ static gw_err step(run_state *r, int number) {
     if (r->session->strategy.ops->ready || !gw_session_leaves_out(r->session))
         GW_TRY(settle_all(r));
     if (r->session->env.skip)
-        gw_session_undo(r->session);
+        gw_session_undo(r->session, false);
     return GW_OK;
 }
 

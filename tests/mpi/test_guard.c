@@ -112,7 +112,7 @@ static void skips(const char *comm, const char *codec, bool lazy) {
                          .compress = &GW_SPEC_NAMED(codec),
                          .lazy = lazy,
                          .momentum = 0.9,
-                         .nan_skip = true};
+                         .on_nan = GW_ON_NAN_SKIP};
     rig r;
     char what[128];
     double loss;
@@ -192,7 +192,7 @@ static void leave_nothing(const char *comm) {
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
         gw_train_config c = how[i];
         c.comm = &GW_SPEC_NAMED(comm);
-        c.nan_skip = true;
+        c.on_nan = GW_ON_NAN_SKIP;
         leaves_nothing(&c);
     }
 }

@@ -71,7 +71,7 @@ static const gw_opt opts[] = {
     GW_RUN_OPT_VERIFY,
     {"on-nan", GW_OPT_CHOICE, "stop", 0, 0, "stop|skip", NULL,
      "if a loss or gradient is not finite: end the run, or skip the step and count it",
-     TO(nan_skip)},
+     TO(on_nan)},
     GW_RUN_OPT_TRACE,
     GW_RUN_OPT_COLLECTIVES,
     GW_RUN_OPT_STATS,

@@ -302,7 +302,7 @@ static void tell_say_left_out(const gw_train_result *r) {
     char first[200];
     if (r->left_out == 0)
         return;
-    gw_fault_text(first, sizeof first, &r->first_fault);
+    gw_fault_text(first, sizeof first, &r->first_fault, NULL);
     printf("left out %lld step%s of %lld; the first: %s\n", (long long)r->left_out,
            r->left_out == 1 ? "" : "s", (long long)r->steps, first);
 }

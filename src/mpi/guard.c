@@ -1,10 +1,9 @@
-#include "step/guard.h"
+#include "mpi/guard.h"
 
+#include "base/clones.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "mpi/wait.h"
-#include "nn/elementwise.h"
-#include "nn/model_spec.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -17,6 +16,8 @@
 /* ---- looking ---- */
 
 #define INFINITE 0x7f800000u /* magnitudes from here on are no finite binary32 */
+enum { SHARED = 1 << 15 };   /* floats that are worth several threads */
+enum { MOST_LAYERS = 1 << 14, GIVEN_UP = 2 };
 
 static uint32_t guard_magnitude(float x) {
     uint32_t bits;
@@ -35,24 +36,29 @@ GW_CLONES static uint32_t guard_greatest(const float *x, size_t n) {
     return most;
 }
 
-static bool guard_all_finite(const float *x, size_t n) {
-    int threads = n < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
+static bool guard_all_below(const float *x, size_t n, uint32_t limit) {
+    int threads = n < SHARED ? 1 : omp_get_max_threads();
     uint32_t most = 0;
     if (threads == 1)
-        return guard_greatest(x, n) < INFINITE;
+        return guard_greatest(x, n) < limit;
 #pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(max : most)
     for (int t = 0; t < threads; t++) {
         gw_span s = gw_span_part((gw_span){0, n}, t, threads);
         most = guard_greatest(x + s.off, s.n);
     }
-    return most < INFINITE;
+    return most < limit;
+}
+
+/* The least magnitude that is too large. */
+static uint32_t guard_limit(const gw_guard *g) {
+    return g->most > 0 ? guard_magnitude(g->most) + 1 : INFINITE;
 }
 
 /* Slow, and rare. */
-static void guard_describe(gw_fault *f, const float *x, size_t n) {
+static void guard_describe(gw_fault *f, const float *x, size_t n, uint32_t limit) {
     f->count = 0;
     for (size_t i = 0; i < n; i++) {
-        if (guard_magnitude(x[i]) < INFINITE)
+        if (guard_magnitude(x[i]) < limit)
             continue;
         if (f->count++ == 0) {
             f->at = (int64_t)i;
@@ -74,31 +80,29 @@ static void guard_note(gw_guard *g, gw_fault f) {
 }
 
 void gw_guard_loss(gw_guard *g, double loss) {
-    g->bad = g->out = false;
+    g->bad = g->given_up = g->out = false;
     if (!isfinite(loss))
         guard_note(g, (gw_fault){g->step, g->rank, GW_GUARD_LOSS, 0, 1, loss});
 }
 
-void gw_guard_layer(gw_guard *g, float *grad, int l) {
-    gw_span s = g->layers[l];
-    float *x = grad + s.off;
+void gw_guard_values(gw_guard *g, float *x, size_t n, int l) {
+    uint32_t limit = guard_limit(g);
     if (!g->bad) {
-        if (guard_all_finite(x, s.n))
+        if (guard_all_below(x, n, limit))
             return;
         gw_fault f = {.step = g->step, .rank = g->rank, .layer = g->number ? g->number[l] : l};
-        guard_describe(&f, x, s.n);
+        guard_describe(&f, x, n, limit);
         guard_note(g, f);
     }
-    memset(x, 0, s.n * sizeof *x);
+    memset(x, 0, n * sizeof *x);
 }
 
 gw_err gw_guard_agree(gw_guard *g) {
-    int out = g->bad;
-    if (!g->skip)
-        return GW_OK; /* the run ends soon */
+    int out = g->given_up ? GIVEN_UP : g->bad;
     if (g->together)
         GW_TRY(gw_allreduce(MPI_IN_PLACE, &out, 1, MPI_INT, MPI_MAX, g->comm));
     g->out = out;
+    g->given_up = out == GIVEN_UP;
     if (out && g->left != g->step) {
         g->left = g->step;
         g->out_steps += !g->together || g->rank == 0;
@@ -110,8 +114,8 @@ gw_err gw_guard_agree(gw_guard *g) {
 
 /* Less is earlier. */
 static long guard_order(const gw_fault *f) {
-    long after = f->layer == GW_GUARD_LOSS ? 0 : GW_MAX_LAYERS - f->layer;
-    return f->step == 0 ? LONG_MAX : (long)f->step * (GW_MAX_LAYERS + 1) + after;
+    long after = f->layer == GW_GUARD_LOSS ? 0 : MOST_LAYERS - f->layer;
+    return f->step == 0 ? LONG_MAX : (long)f->step * (MOST_LAYERS + 1) + after;
 }
 
 bool gw_fault_before(const gw_fault *a, const gw_fault *b) {
@@ -133,29 +137,47 @@ static gw_err guard_find_first(const gw_guard *g, const gw_fault *mine, gw_fault
     return gw_bcast(found, (int)sizeof *found, MPI_BYTE, least.rank, g->comm);
 }
 
-void gw_fault_text(char *out, size_t cap, const gw_fault *f) {
-    const char *what = isnan(f->value) ? "nan" : f->value < 0 ? "-inf" : "inf";
+void gw_fault_text(char *out, size_t cap, const gw_fault *f, const char *const *names) {
+    char where[128];
+    const char *of = names ? "tensor" : "layer";
+    const char *how = isfinite(f->value) ? "larger than the exchange carries" : "no longer finite";
+    double value = isnan(f->value) ? (double)NAN : f->value; /* without a sign */
+    if (names && f->layer != GW_GUARD_LOSS)
+        snprintf(where, sizeof where, "%.100s", names[f->layer]);
+    else
+        snprintf(where, sizeof where, "%d", f->layer);
     if (f->layer == GW_GUARD_LOSS)
-        snprintf(out, cap, "step %" PRId64 ", rank %d: the loss is no longer finite (%s)", f->step,
-                 f->rank, what);
+        snprintf(out, cap, "step %" PRId64 ", rank %d: the loss is no longer finite (%g)", f->step,
+                 f->rank, value);
     else
         snprintf(out, cap,
-                 "step %" PRId64 ", rank %d, layer %d: the gradient is no longer finite (%s at "
-                 "float %" PRId64 " of the layer, %" PRId64 " such in all)",
-                 f->step, f->rank, f->layer, what, f->at, f->count);
+                 "step %" PRId64 ", rank %d, %s %s: the gradient is %s (%g at float %" PRId64
+                 " of the %s, %" PRId64 " such in all)",
+                 f->step, f->rank, of, where, how, value, f->at, of, f->count);
+}
+
+static gw_err guard_fail(const gw_guard *g, const gw_fault *f, const char *advice) {
+    char text[400];
+    gw_fault_text(text, sizeof text, f, g->names);
+    return gw_fail(GW_ERR_DIVERGED, "%s: %s", text, advice);
 }
 
 gw_err gw_guard_check(const gw_guard *g) {
     gw_fault first;
-    char text[200];
-    if (g->skip)
+    if (g->how != GW_ON_NAN_STOP)
         return GW_OK;
     GW_TRY(guard_find_first(g, &g->first, &first));
     if (first.rank < 0)
         return GW_OK;
-    gw_fault_text(text, sizeof text, &first);
-    return gw_fail(GW_ERR_DIVERGED, "%s: try a smaller --lr%s", text,
-                   g->stops ? "" : ", or --on-nan skip");
+    return guard_fail(g, &first,
+                      g->stops ? "try a smaller --lr" : "try a smaller --lr, or --on-nan skip");
+}
+
+gw_err gw_guard_fail(const gw_guard *g, const char *advice) {
+    gw_fault first = g->first;
+    if (g->together)
+        GW_TRY(guard_find_first(g, &g->first, &first));
+    return guard_fail(g, &first, advice);
 }
 
 gw_err gw_guard_params(const float *params, const gw_span *layers, int n_layers, const int *number,
@@ -163,9 +185,9 @@ gw_err gw_guard_params(const float *params, const gw_span *layers, int n_layers,
     for (int l = 0; l < n_layers; l++) {
         gw_fault f = {.step = step, .layer = l};
         const float *x = params + layers[l].off;
-        if (guard_all_finite(x, layers[l].n))
+        if (guard_all_below(x, layers[l].n, INFINITE))
             continue;
-        guard_describe(&f, x, layers[l].n);
+        guard_describe(&f, x, layers[l].n, INFINITE);
         return gw_fail(GW_ERR_DIVERGED,
                        "step %" PRId64 ", layer %d: parameters are no longer finite (%" PRId64
                        " floats, the first at %" PRId64 "): an update overflowed, or memory or a "
@@ -176,7 +198,7 @@ gw_err gw_guard_params(const float *params, const gw_span *layers, int n_layers,
 }
 
 gw_err gw_guard_collect(const gw_guard *g, int ranks, gw_guard_total *out) {
-    *out = (gw_guard_total){.out_steps = g->out_steps};
+    *out = (gw_guard_total){.how = g->how, .out_steps = g->out_steps};
     gw_err e =
         g->rank == 0 ? gw_alloc(&out->bad_steps, (size_t)ranks, sizeof *out->bad_steps) : GW_OK;
     GW_TRY(gw_agree(g->comm, e));
@@ -187,18 +209,22 @@ gw_err gw_guard_collect(const gw_guard *g, int ranks, gw_guard_total *out) {
     return GW_OK;
 }
 
-static json_t *guard_first_json(const gw_fault *f) {
+static json_t *guard_first_json(const gw_fault *f, const char *const *names) {
     if (f->rank < 0)
         return json_null();
     json_t *layer = f->layer == GW_GUARD_LOSS ? json_null() : json_integer(f->layer);
-    return gw_json_object("step:I rank:i layer:o what:s", f->step, f->rank, layer,
-                          f->layer == GW_GUARD_LOSS ? "loss" : "gradient");
+    const char *what = f->layer == GW_GUARD_LOSS ? "loss" : "gradient";
+    if (names)
+        return gw_json_object("step:I rank:i tensor:s what:s", f->step, f->rank, names[f->layer],
+                              what);
+    return gw_json_object("step:I rank:i layer:o what:s", f->step, f->rank, layer, what);
 }
 
-json_t *gw_guard_json(const gw_guard_total *t, int ranks, bool skip) {
+json_t *gw_guard_json(const gw_guard_total *t, int ranks, const char *const *names) {
+    static const char *const words[] = {"stop", "skip", "keep"};
     json_t *by_rank = json_array();
     for (int r = 0; r < ranks; r++)
         json_array_append_new(by_rank, json_integer((json_int_t)t->bad_steps[r]));
-    return gw_json_object("on_nan:s left_out:I by_rank:o first:o", skip ? "skip" : "stop",
-                          t->out_steps, by_rank, guard_first_json(&t->first));
+    return gw_json_object("on_nan:s left_out:I by_rank:o first:o", words[t->how], t->out_steps,
+                          by_rank, guard_first_json(&t->first, names));
 }
