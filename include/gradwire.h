@@ -207,9 +207,10 @@ int gradwire_load(gradwire *g, const void *bytes, size_t n);
 double gradwire_figure(const gradwire *g, const char *column);
 
 /** "strategy", "algorithm", "codec", "error_feedback", "update", "notes", "mpi", "thread_level",
- *  "out", "version", "in_place" ("yes": gradwire_lend saves copies), "unmet": lines on what was
- *  asked for and does not happen here, such as a codec that encodes nothing. Valid until close;
- *  notes until the next gradwire_lend, unmet until it is asked for again. NULL: no such key. */
+ *  "out", "version", "servers" (so many ranks, from 0 on, only serve), "in_place" ("yes":
+ *  gradwire_lend saves copies), "unmet": lines on what was asked for and does not happen here, such
+ *  as a codec that encodes nothing. Valid until close; notes until the next gradwire_lend, unmet
+ *  until it is asked for again. NULL: no such key. */
 const char *gradwire_text(const gradwire *g, const char *key);
 
 /** Ends the exchange, completes the run's folder and frees the handle, after an error too. NULL:

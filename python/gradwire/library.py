@@ -48,6 +48,8 @@ FUNCTIONS = {  # name: result, parameters, as the header has them
     "gradwire_owned": (_int, [_at, _int, _to(_int), _to(_size), _to(_size)]),
     "gradwire_updated": (_int, [_at, _int]),
     "gradwire_await": (_int, [_at, _int]),
+    "gradwire_left_out": (_int, [_at]),
+    "gradwire_cancel": (_int, [_at]),
     "gradwire_end": (_int, [_at, _double]),
     "gradwire_settle": (_int, [_at]),
     "gradwire_epoch": (_int, [_at, _double, _double]),

@@ -49,6 +49,7 @@ class Session:
         self.handle = handle
         own(threading.get_ident())
         self._check_version()
+        self.servers = int(self.text("servers"))  # ranks 0 to servers - 1 get no samples
 
     def __enter__(self):
         return self
@@ -72,9 +73,12 @@ class Session:
                         "install both from one source")
 
     def _call(self, name, *values):
+        return check(self._ask(name, *values))
+
+    def _ask(self, name, *values):
         if self.handle is None:
             raise Error(f"{name.removeprefix('gradwire_')}: the session is closed")
-        return check(getattr(library(), name)(self.handle, *values))
+        return getattr(library(), name)(self.handle, *values)
 
     def tensor(self, name, array, group=None, rows=None):
         """Declare a tensor, in forward order; returns its index. array: its parameters, or its shape:
@@ -104,7 +108,7 @@ class Session:
     def memory(self, tensor, which=PARAM):
         """The library's memory of a tensor's parameters (PARAM) or gradient (GRAD), as an array:
         with it nothing is copied."""
-        at = library().gradwire_memory(self.handle, tensor, which)
+        at = self._ask("gradwire_memory", tensor, which)
         if not at:
             check(-1)
         shape = self.shapes[tensor]
@@ -113,15 +117,20 @@ class Session:
 
     @contextlib.contextmanager
     def batch(self, samples, total=None):
-        """One optimizer step: begin, and end unless there was an exception. total: samples of all
-        ranks [samples * ranks]. Set .loss of what it yields, the mean over this rank's samples."""
+        """One optimizer step: begin, and end unless there was an exception (then `cancel` it, if the
+        program goes on). total: samples of all ranks [as many as here on each that trains]. Set
+        .loss of what it yields, the mean over this rank's samples."""
         self.begin(samples, total)
         batch = Batch()
         yield batch
         self.end(batch.loss)
 
     def begin(self, samples, total=None):
-        self._call("gradwire_begin", samples, samples * self.ranks if total is None else total)
+        if total is None:
+            if samples == 0 and self.rank >= self.servers:
+                raise Error("batch: 0 samples on this rank: give total, the samples of all ranks")
+            total = max(1, samples * (self.ranks - self.servers))
+        self._call("gradwire_begin", samples, total)
 
     def phase(self, phase):
         self._call("gradwire_phase", Phase(phase))
@@ -179,6 +188,16 @@ class Session:
     def end(self, loss=math.nan):
         self._call("gradwire_end", loss)
 
+    def left_out(self):
+        """After `finish` (lazy: `end`): is this batch left out, for a gradient that is not finite, or
+        since it was cancelled? Then nothing is to be updated; see gradwire.h."""
+        return self._call("gradwire_left_out") > 0
+
+    def cancel(self):
+        """Give up the batch that is open, instead of what is left of it: all ranks leave it out,
+        whether they call this or end it as usual. Before `finish` nothing of it stays."""
+        self._call("gradwire_cancel")
+
     def settle(self):
         """All ranks, before evaluating or saving: replicas agree."""
         self._call("gradwire_settle")
@@ -202,11 +221,11 @@ class Session:
 
     def figure(self, column):
         """A column of batches.csv, of the last batch; NaN: not there."""
-        return library().gradwire_figure(self.handle, column.encode())
+        return self._ask("gradwire_figure", column.encode())
 
     def text(self, key):
         """What the library tells under a key ("algorithm", "mpi", ..), or None."""
-        told = library().gradwire_text(self.handle, key.encode())
+        told = self._ask("gradwire_text", key.encode())
         return None if told is None else told.decode(errors="replace")
 
     def close(self):

@@ -8,6 +8,7 @@
 #include "watch/watchdog.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,7 +155,10 @@ const char *gradwire_text(const gradwire *g, const char *key) {
         mpi[strcspn(mpi, "\n")] = '\0';
     const gw_session *s = g->session;
     gw_unmet_text(&s->unmet, unmet, sizeof unmet);
+    static char servers[12];
+    snprintf(servers, sizeof servers, "%d", gw_session_servers(s));
     const char *const texts[][2] = {
+        {"servers", servers},
         {"strategy", s->strategy.ops->head.name},
         {"algorithm", s->mix.algo->ops->head.name},
         {"codec", gw_session_compression(s)},

@@ -35,6 +35,61 @@ def told(ranks, *words):
     return found
 
 
+def check_left_out(self, way):
+    """A gradient that is not finite on one rank: no rank moves, residuals and factors are as before, and
+    a GradScaler finds it on all, lowers its scale and goes on."""
+    exchanges = ["allreduce", "iallreduce --compress onebit", "powersgd", "sparse --compress topk",
+                 "sparse --compress topk --momentum 0.9 --error-feedback dgc", "delayed"]
+    exchanges += ["ps", "sharded --compress topk"] if way == "session" else []
+    jobs = [[way, f"--comm {words}"] for words in exchanges]
+    one, two = told(2, "left_out", json.dumps(jobs))
+    for words, a, b in zip(exchanges, one, two):
+        with self.subTest(words=words):
+            for found in (a, b):
+                late = words == "delayed"  # gradients are of other parameters, then
+                self.assertEqual(found["same"], not late, "as without the batch")
+                self.assertEqual(found["seen"]["left_out"], [number == 1 + late for number in range(5)])
+                for seen in (found["seen"], found["scaled"]):
+                    self.assertTrue(seen["finite"])
+                    self.assertEqual(seen["moved"], [number != 1 + late and number + 1 > late
+                                                     for number in range(5)])
+                self.assertEqual(found["scaled"]["scale"], 512)
+            self.assertEqual((a["hash"], a["scaled hash"]), (b["hash"], b["scaled hash"]))
+
+
+def check_changes(self, way):
+    one, two = told(2, "changes", way)
+    for found in (one, two):
+        if way == "hook":
+            self.assertIn("0.weight is frozen by now: DistributedDataParallel needs", found["plain frozen"])
+        self.assertFalse(found["frozen moves"])
+        self.assertTrue(found["others move"])
+        self.assertIn("0.bias requires a gradient, and did not when", found["unfrozen"])
+        self.assertIn("2.weight requires a gradient, and did not when", found["added"])
+        self.assertIn("1.weight requires a gradient, and did not when", found["replaced"])
+    for key in ("frozen", "tied"):
+        self.assertEqual(one[key], two[key], key)
+
+
+def check_closures(self, way, refused):
+    one, two = told(2, "closures", way)
+    self.assertEqual(len({found[key] for found in (one, two) for key in ("plain", "closure")}), 1)
+    for found in (one, two):
+        self.assertIn("(LBFGS)", found["lbfgs"])
+        self.assertIn(refused, found["lbfgs"])
+
+
+def check_cancel(self, way):
+    one, two = told(2, "cancel", way)
+    self.assertEqual(len({found[who] for found in (one, two) for who in ("nobody", "all", "one")}), 1)
+    for found in (one, two):
+        self.assertTrue(found["left out"])
+        self.assertIn("no batch is open", found["idle"])
+        self.assertTrue(found["goes on"])
+    if way == "hook":  # averaged by DistributedDataParallel itself
+        self.assertEqual(one["after"], two["after"])
+
+
 @unittest.skipIf(VERSION is None, NONE)
 class Hook(unittest.TestCase):
     def test_exact_is_gloo(self):
@@ -79,6 +134,18 @@ class Hook(unittest.TestCase):
                  "iallreduce --compress qsgd:bits=4 --error-feedback on")]
         self.assertEqual(told(2, "resume", json.dumps(jobs)), [[True] * len(jobs)] * 2)
 
+    def test_not_finite(self):
+        check_left_out(self, "hook")
+
+    def test_a_model_that_changes(self):
+        check_changes(self, "hook")
+
+    def test_closures(self):
+        check_closures(self, "hook", "belongs into the closure alone")
+
+    def test_cancelled_and_closed(self):
+        check_cancel(self, "hook")
+
     def test_an_exception_ends_the_job(self):
         for case, said in ("broken", "in the hook"), ("lonely", "only here"):
             done = launch(2, RANK, case, python=PYTHON)
@@ -119,6 +186,29 @@ class Session(unittest.TestCase):
                 ("sharded --compress onebit", "local:period=3", "gossip:topology=exponential",
                  "delayed", "ps")]
         self.assertEqual(told(2, "resume", json.dumps(jobs)), [[True] * len(jobs)] * 2)
+
+    def test_not_finite(self):
+        check_left_out(self, "session")
+
+    def test_a_model_that_changes(self):
+        check_changes(self, "session")
+
+    def test_closures(self):
+        check_closures(self, "session", "second one in it")
+
+    def test_cancelled_and_closed(self):
+        check_cancel(self, "session")
+
+    def test_a_rank_that_only_serves(self):
+        server, worker = told(2, "serves")
+        for found in (server, worker):
+            self.assertIn("within `with session.batch(0)`", found["refused"])
+            self.assertIn("give total", found["no total"])
+            self.assertIn("belongs into `with session.batch(n)`", found["outside"])
+            for a, b in zip(found["--comm ps:dedicated=1"], server["--comm allreduce"], strict=True):
+                self.assertAlmostEqual(a, b, places=6)
+        self.assertTrue(server["serves"])
+        self.assertFalse(worker["serves"])
 
     def test_accumulates(self):
         one, two = told(2, "accumulate")

@@ -1,16 +1,18 @@
 """hook: gradwire as the communication hook of DistributedDataParallel."""
 
 import functools
+import math
 import os
 import types
 import warnings
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from gradwire.library import Error, Phase, last_words, library
-from gradwire.torch.model import Run, addresses, indices, trained
+from gradwire.torch.model import Run, addresses, indices
 
 MEAN = ("allreduce", "iallreduce", "sparse", "powersgd", "delayed")  # strategies that hand it out
 
@@ -36,17 +38,15 @@ def hook(ddp, optimizer, words="", comm=None):
 
 class HookedRun(Run):
     def __init__(self, ddp, optimizer, words, comm):
-        parameters = trained(ddp.module, getattr(ddp, "parameters_to_ignore", ()))
         self.ddp = ddp
-        super().__init__(parameters, words, comm)
+        super().__init__(ddp.module, getattr(ddp, "parameters_to_ignore", ()), words, comm)
         self.seen, self.waiting, self.layouts = 0, [], {}
         self.exchanges, self.lends, self.lent = 1, self.text("in_place") == "yes", []
         ddp.register_comm_hook(None, self._bucket)
-        ddp.register_forward_pre_hook(self._forward)
+        self.hooks.append(ddp.register_forward_pre_hook(self._forward))
         around_step(optimizer, self._step)
-        self.polls = []
         if hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):  # buckets alone come rarely
-            self.polls = [p.register_post_accumulate_grad_hook(self._poll) for p in self.parameters_]
+            self.hooks += [p.register_post_accumulate_grad_hook(self._poll) for p in self.parameters_]
 
     def _check(self):
         if self.strategy not in MEAN:
@@ -72,6 +72,8 @@ class HookedRun(Run):
             raise
 
     def _take(self, bucket):
+        if self.handle.handle is None:  # closed, and a communication hook stays for ever
+            return allreduce_hook(self.ddp.process_group, bucket)
         if not self.inside or self.complete:
             raise Error("hook: a backward pass outside `with run.batch(n)`, or a second one in it: "
                         "accumulate gradients under ddp.no_sync()")
@@ -88,6 +90,8 @@ class HookedRun(Run):
         if self.seen == len(self.names):
             self._finish()
             for ready, result in self.waiting:
+                if self.left_out:  # so a GradScaler sees why, on every rank
+                    result.fill_(math.nan)
                 ready.set_result(result)
             self.seen, self.waiting = 0, []
             self.exchanges += 1
@@ -117,21 +121,41 @@ class HookedRun(Run):
             self.layouts[place] = found
         return found
 
-    def _step(self, step, *args, **more):
-        """The optimizer's step, or none while `delayed` has no gradient yet."""
+    def _step(self, step, closure=None, **more):
+        """The optimizer's step, or none while `delayed` has no gradient yet, and of a batch that is
+        left out."""
         if not self.inside:
-            return step(*args, **more)
-        result = step(*args, **more) if self.updates else None
+            return step(closure, **more) if closure else step(**more)
+        for p in self.parameters_:  # frozen since: as torch would leave it
+            p.grad = p.grad if p.requires_grad else None
+        if closure:
+            result = step(functools.partial(self._evaluate, closure), **more)
+        else:
+            result = step(**more) if self.updates else None
         self.handle.phase(Phase.OTHER)
         return result
 
+    def _evaluate(self, closure):
+        """The batch's forward and backward pass, within optimizer.step."""
+        if self.complete:
+            raise Error("optimizer.step(closure): this batch's gradients are exchanged already: backward() "
+                        "belongs into the closure alone, and one that is evaluated several times (LBFGS) "
+                        "is not supported")
+        loss = closure()
+        if not self.updates:
+            for p in self.parameters_:
+                p.grad = None
+        return loss
+
+    def _why_none(self):
+        why = super()._why_none()
+        return f"{why}: DistributedDataParallel needs find_unused_parameters=True" if "frozen" in why else why
+
+    def _drop(self):
+        self.seen, self.waiting = 0, []
+
     def _after(self):
         self.handle.updated()
-
-    def close(self):
-        for poll in self.polls:
-            poll.remove()
-        super().close()
 
 
 def need_room(size):

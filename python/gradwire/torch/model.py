@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from gradwire.library import Error, Phase
+from gradwire.library import Error, Phase, shared
 from gradwire.session import Session as Handle
 
 
@@ -34,7 +34,9 @@ def trained(model, ignored=()):
 class Run:
     """One model's exchange: batches, losses, and what the run's folder gets."""
 
-    def __init__(self, parameters, words, comm):
+    def __init__(self, model, ignored, words, comm):
+        parameters = trained(model, ignored)
+        self.model, self.ignored = model, ignored
         self.names = list(parameters)
         self.parameters_ = list(parameters.values())
         self.tensor_of = {p: i for i, p in enumerate(self.parameters_)}
@@ -46,6 +48,8 @@ class Run:
             raise
         self.rank, self.ranks = self.handle.rank, self.handle.ranks
         self.latest, self.inside, self.complete, self.updates = None, False, False, False
+        self.left_out = self.void = False  # void: as left_out, of the gradients that batch k hands in
+        self.hooks = []
 
     def _open(self, parameters):
         """Declare the tensors, a module's as a group, and open; more refusals of a subclass."""
@@ -66,23 +70,62 @@ class Run:
         return self
 
     def __exit__(self, kind, error, trace):
-        self.handle.__exit__(kind, error, trace)
+        if kind is None or shared(error):
+            with contextlib.nullcontext() if kind is None else contextlib.suppress(Error):
+                self.close()
 
     @contextlib.contextmanager
     def batch(self, samples, total=None):
         """One optimizer step on `samples` samples of this rank, of `total` on all [samples * ranks]:
-        forward and backward pass, optimizer.step()."""
+        forward and backward pass, optimizer.step(). After an exception that the program catches, it
+        is open until `cancel`."""
         if self.inside:
-            raise Error("batch: the one before it has not ended")
+            raise Error("batch: the one before it has not ended: cancel() gives it up")
+        self._check_model()
         self._before()
-        self.latest, self.complete, self.inside = None, False, True
+        self.latest, self.complete, self.left_out, self.samples = None, False, False, samples
         self.handle.begin(samples, total)
+        self.inside = True
         yield self
+        if not self.inside:  # cancelled
+            return
         if not self.complete:
-            raise Error("batch: no backward pass exchanged gradients (no_sync, or no backward at all)")
+            raise Error(f"batch: no backward pass exchanged gradients ({self._why_none()})")
         self._after()
         self.inside = False
         self.handle.end(math.nan if self.latest is None else float(self.latest))
+
+    def cancel(self):
+        """Give up the batch that is open, outside of its `with` or at its end: all ranks leave it out,
+        whether they call this or go through it as usual. What is exchanged is as before it; if its
+        gradients were exchanged already, they are lost, and the model is as optimizer.step left it."""
+        if not self.inside:
+            raise Error("cancel: no batch is open")
+        self.inside = False
+        self._drop()
+        self.handle.cancel()
+        for p in self.parameters_:
+            p.grad = None
+
+    def _why_none(self):
+        frozen = [name for name, p in zip(self.names, self.parameters_) if not p.requires_grad]
+        return f"{frozen[0]} is frozen by now" if frozen else "no_sync, or no backward at all"
+
+    def _drop(self):
+        """What a subclass has of a batch that is cancelled."""
+
+    def _check_model(self):
+        """Gradients that were not declared would be nobody's to exchange, and replicas part."""
+        present = set()
+        for name, p in self.model.named_parameters():
+            present.add(p)
+            if p.requires_grad and p not in self.tensor_of and name not in self.ignored:
+                raise Error(f"{name} requires a gradient, and did not when the exchange was opened: no "
+                            "rank would exchange it: open another one for the model as it is now")
+        for name, p in zip(self.names, self.parameters_):
+            if p not in present:
+                raise Error(f"{name} is another parameter than when the exchange was opened: open "
+                            "another one for the model as it is now")
 
     def loss(self, loss):
         """Tell the mean loss of this rank's samples; returns it, for .backward()."""
@@ -92,7 +135,11 @@ class Run:
 
     def _finish(self):
         """All gradients are with the library: wait for the exchanged ones."""
+        self._check_model()
         self.updates = self.handle.finish()
+        void, self.void = self.void, self.handle.left_out()
+        self.left_out = void if self.strategy == "delayed" else self.void  # it hands out the last ones
+        self.updates = self.updates and not self.left_out
         self.complete = True
         self.handle.phase(Phase.UPDATE)
 
@@ -110,7 +157,8 @@ class Run:
         self.handle.settle()
 
     def epoch(self, test_loss=math.nan, test_accuracy=math.nan):
-        """A row of epochs.csv."""
+        """All ranks: a row of epochs.csv. The parameters that are exchanged are compared over the ranks;
+        frozen ones and buffers, such as BatchNorm's statistics, are each rank's own affair."""
         self.handle.epoch(test_loss, test_accuracy)
 
     def save(self):
@@ -129,7 +177,10 @@ class Run:
         return self.handle.text(key)
 
     def close(self):
-        """All ranks: writes run.json."""
+        """All ranks: writes run.json. The model goes on without gradwire."""
+        for hook in self.hooks:
+            hook.remove()
+        self.hooks = []
         self.handle.close()
 
 

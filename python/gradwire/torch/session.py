@@ -1,11 +1,12 @@
 """Session: gradwire in the place of DistributedDataParallel, for every strategy."""
 
 import contextlib
+import math
 
 import torch
 
 from gradwire.library import Error, Phase
-from gradwire.torch.model import Run, addresses, indices, trained
+from gradwire.torch.model import Run, addresses, indices
 
 
 class Session(Run):
@@ -25,18 +26,21 @@ class Session(Run):
         if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
             raise Error(f"gradwire.torch.Session needs PyTorch 2.1 (this is {torch.__version__}): "
                         "gradwire.torch.hook does without")
-        super().__init__(trained(model), words, comm)
-        self.holding, self.arrived, self.next = False, None, -1
+        super().__init__(model, (), words, comm)
+        self.holding, self.arrived, self.next, self.stepping = False, None, -1, False
+        self.serves = self.rank < self.handle.servers
         self.one = [indices([i]) for i in range(len(self.names))]
         self.places = [p.data_ptr() for p in self.parameters_]
         self.pieces = [self._piece(tensor, part) for tensor, part in self.handle.owned()]
-        model.register_forward_pre_hook(self._forward)
-        for p in self.parameters_:
-            p.register_post_accumulate_grad_hook(self._arrive)
+        self.none = None if self.pieces else torch.nn.Parameter(torch.zeros(1))
+        self.hooks += [model.register_forward_pre_hook(self._forward),
+                       torch.optim.optimizer.register_optimizer_step_pre_hook(self._before_step),
+                       torch.optim.optimizer.register_optimizer_step_post_hook(self._after_step)]
+        self.hooks += [p.register_post_accumulate_grad_hook(self._arrive) for p in self.parameters_]
         if self.strategy == "delayed":  # its exchange runs under the next forward pass, too
             for module in model.modules():
                 if not any(True for _ in module.children()):
-                    module.register_forward_hook(self._poll)
+                    self.hooks.append(module.register_forward_hook(self._poll))
 
     def _piece(self, tensor, part):
         """(parameter for the optimizer, tensor, elements; None: the parameter itself, as a whole)"""
@@ -48,11 +52,12 @@ class Session(Run):
     def named_parameters(self):
         """(name, parameter) of what this rank updates: a tensor of the model where it is all this
         rank's, else a flat view into it. Gradients are there after the backward pass. Where this rank
-        updates nothing there is one empty parameter, for optimizers refuse to have none."""
+        updates nothing there is one of a single zero, for optimizers and GradScaler refuse to have
+        none."""
         for piece, tensor, _ in self.pieces:
             yield self.names[tensor], piece
-        if not self.pieces:
-            yield "none", torch.nn.Parameter(torch.empty(0))
+        if self.none is not None:
+            yield "none", self.none
 
     def parameters(self):
         """What this rank updates, for the optimizer; see named_parameters."""
@@ -74,7 +79,38 @@ class Session(Run):
             p.grad = None
         for piece, _, _ in self.pieces:
             piece.grad = None
-        self.arrived, self.next = None, len(self.names) - 1
+        self._drop()
+
+    def _drop(self):
+        self.arrived, self.next, self.stepping = None, len(self.names) - 1, False
+
+    def serve(self):
+        """In the place of forward and backward pass, on a rank without samples: `batch(0)` of one that
+        only serves (`--comm ps:dedicated=1`: self.serves), or `batch(0, total)`. optimizer.step()
+        follows, as on other ranks."""
+        if not self.inside or self.complete or self.samples:
+            raise Error("serve: it takes the place of a backward pass within `with session.batch(0)`")
+        self._end_of_backward()
+
+    def _before_step(self, optimizer, args, more):
+        """Of any optimizer: with a parameter of this session it belongs into a batch, and nothing moves
+        in one that is left out."""
+        own = set(self.parameters())
+        if not any(p in own for group in optimizer.param_groups for p in group["params"]):
+            return
+        if not self.inside:
+            raise Error("optimizer.step(): it belongs into `with session.batch(n)`")
+        self.stepping = True
+        if self.left_out:
+            self._give(None)
+
+    def _after_step(self, optimizer, args, more):
+        self.stepping = False
+
+    def _give(self, value):
+        """The same gradient to all that this rank updates: a number, or none."""
+        for piece in [self.none] if self.none is not None else [piece for piece, _, _ in self.pieces]:
+            piece.grad = None if value is None else torch.full_like(piece, value)
 
     def _arrive(self, p):
         """A gradient is complete. All ranks hand tensors over in one order, from the last: what came
@@ -84,7 +120,8 @@ class Session(Run):
         if self.arrived is None:
             if not self.inside or self.complete:
                 raise Error("a backward pass outside `with session.batch(n)`, or a second one in it: "
-                            "accumulate gradients under session.no_sync()")
+                            "accumulate gradients under session.no_sync(); closures that are evaluated "
+                            "several times (LBFGS) are not supported")
             self.arrived = [False] * len(self.names)
             torch.autograd.Variable._execution_engine.queue_callback(self._end_of_backward)
         self.arrived[self.tensor_of[p]] = True
@@ -108,10 +145,14 @@ class Session(Run):
         self.arrived = None
         for piece, tensor, part in self.pieces:
             whole = self.parameters_[tensor]
-            if not self.updates:
+            if not self.updates or not whole.requires_grad:  # frozen since: as torch would leave it
                 piece.grad = None
             elif part is not None:
                 piece.grad = whole.grad.view(-1)[part]
+        if self.left_out and not self.stepping:  # so a GradScaler sees why, on every rank
+            self._give(math.nan)
+        elif self.none is not None:
+            self._give(0.0)
 
     def _after(self):
         self.handle.phase(Phase.OTHER)
