@@ -26,6 +26,7 @@ class Session(Run):
         if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
             raise Error(f"gradwire.torch.Session needs PyTorch 2.1 (this is {torch.__version__}): "
                         "gradwire.torch.hook does without")
+        from torch.optim import optimizer as optimizers
         super().__init__(model, (), words, comm)
         self.holding, self.arrived, self.next, self.stepping = False, None, -1, False
         self.serves = self.rank < self.handle.servers
@@ -34,8 +35,8 @@ class Session(Run):
         self.pieces = [self._piece(tensor, part) for tensor, part in self.handle.owned()]
         self.none = None if self.pieces else torch.nn.Parameter(torch.zeros(1))
         self.hooks += [model.register_forward_pre_hook(self._forward),
-                       torch.optim.optimizer.register_optimizer_step_pre_hook(self._before_step),
-                       torch.optim.optimizer.register_optimizer_step_post_hook(self._after_step)]
+                       optimizers.register_optimizer_step_pre_hook(self._before_step),
+                       optimizers.register_optimizer_step_post_hook(self._after_step)]
         self.hooks += [p.register_post_accumulate_grad_hook(self._arrive) for p in self.parameters_]
         if self.strategy == "delayed":  # its exchange runs under the next forward pass, too
             for module in model.modules():
@@ -94,14 +95,14 @@ class Session(Run):
 
     def _before_step(self, optimizer, args, more):
         """Of any optimizer: with a parameter of this session it belongs into a batch, and nothing moves
-        in one that is left out."""
+        in one that has no update."""
         own = set(self.parameters())
         if not any(p in own for group in optimizer.param_groups for p in group["params"]):
             return
         if not self.inside:
             raise Error("optimizer.step(): it belongs into `with session.batch(n)`")
         self.stepping = True
-        if self.left_out:
+        if self.complete and not self.updates:
             self._give(None)
 
     def _after_step(self, optimizer, args, more):
@@ -149,10 +150,8 @@ class Session(Run):
                 piece.grad = None
             elif part is not None:
                 piece.grad = whole.grad.view(-1)[part]
-        if self.left_out and not self.stepping:  # so a GradScaler sees why, on every rank
-            self._give(math.nan)
-        elif self.none is not None:
-            self._give(0.0)
+        if not self.stepping and (not self.updates or self.none is not None):
+            self._give(math.nan if self.left_out else 0.0)  # a GradScaler sees why, on every rank
 
     def _after(self):
         self.handle.phase(Phase.OTHER)
