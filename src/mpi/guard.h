@@ -42,10 +42,10 @@ typedef struct gw_guard {
     bool together; /* all ranks leave out the same steps */
     const gw_span *layers;
     int n_layers;
-    const int *number; /* of the layers in the whole model; NULL: these are all */
+    const int *number;        /* of the layers in the whole model; NULL: these are all */
     const char *const *names; /* in the place of layers there are tensors of these names; NULL */
-    float most;     /* the greatest magnitude that the exchange carries; 0: any that is finite */
-    int64_t step;      /* the present one, from 1 on; in a rehearsal 0 */
+    float most;   /* the greatest magnitude that the exchange carries; 0: any that is finite */
+    int64_t step; /* the present one, from 1 on; in a rehearsal 0 */
     /* what is found */
     bool bad;              /* something in this step of this rank is not finite */
     bool given_up;         /* the program gives up this step; once agreed: on some rank */

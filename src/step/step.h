@@ -10,10 +10,10 @@
 #include "machine/pacer.h"
 #include "machine/products.h"
 #include "mesh/pipeline.h"
+#include "mpi/guard.h"
 #include "naive/naive.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
-#include "mpi/guard.h"
 #include "step/owned.h"
 #include "step/split.h"
 

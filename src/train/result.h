@@ -8,11 +8,11 @@
 #include "folder/epochs.h"
 #include "machine/busy.h"
 #include "machine/link_cost.h"
+#include "mpi/guard.h"
 #include "prof/matrix.h"
 #include "prof/ranks.h"
 #include "prof/record.h"
 #include "select/bound.h"
-#include "mpi/guard.h"
 #include "train/overhead.h"
 #include "train/paired.h"
 

@@ -219,8 +219,7 @@ static void names_first(void) {
         CHECK(isfinite(loss), "the loss of step %d is %g", k, loss);
     }
     CHECK(gw_guard_check(&r.checks.guard) == GW_ERR_DIVERGED, "no error is reported");
-    snprintf(words, sizeof words, "step %d, rank %d, layer 0: the gradient is ", BAD,
-             ranks - 1);
+    snprintf(words, sizeof words, "step %d, rank %d, layer 0: the gradient is ", BAD, ranks - 1);
     CHECK(strncmp(gw_err_text(), words, strlen(words)) == 0, "'%s' lacks '%s'", gw_err_text(),
           words);
     close_rig(&r);

@@ -22,8 +22,8 @@ static const event events[STEPS + 1] = {[3] = BAD_NAN, [5] = BAD_INF, [7] = HUGE
 
 typedef struct setting {
     const char *comm, *codec, *feedback;
-    bool lazy, without;           /* without: such batches are not taken */
-    bool together, late;          /* the strategy's traits */
+    bool lazy, without;  /* without: such batches are not taken */
+    bool together, late; /* the strategy's traits */
 } setting;
 
 static float param[N], grad[N];

@@ -71,6 +71,8 @@ static void try_no_handle(void) {
         refused(gradwire_owned(g, 0, &t, &n, &n), "no handle");
         refused(gradwire_updated(g, 0), "no handle");
         refused(gradwire_await(g, 0), "no handle");
+        refused(gradwire_left_out(g), "no handle");
+        refused(gradwire_cancel(g), "no handle");
         refused(gradwire_end(g, 0), "no handle");
         refused(gradwire_settle(g), "no handle");
         refused(gradwire_epoch(g, 0, 0), "no handle");

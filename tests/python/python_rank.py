@@ -168,6 +168,38 @@ def case_foreign(library):
     return gradwire.start()
 
 
+def case_left_out():
+    """Batches of which one has a gradient that is not finite on the last rank, and one is cancelled by
+    it, against the same without them."""
+    words = "--comm sparse --compress topk:ratio=0.1"
+    rank, ranks = gradwire.start(words)
+    said, kept = [], {}
+    for way in ("with", "without"):
+        params = initial(rank)
+        session = open_session(words, params)
+        for step in range(STEPS) if way == "with" else (0, 2, 4, 5):
+            session.begin(2)
+            grads = gradients(rank, step)
+            if step == 1 and rank == ranks - 1:
+                grads[1][3] = np.nan
+            if step == 3 and rank == ranks - 1:
+                session.cancel()
+                continue
+            session.ready(range(len(grads)), grads)
+            updates = session.finish()
+            said.append([step, updates, session.left_out()])
+            for tensor, piece in session.owned() if updates else ():
+                params[tensor].reshape(-1)[piece] -= RATE * grads[tensor].reshape(-1)[piece]
+            session.updated()
+            session.end()
+        kept[way] = hash_of(b"".join(p.tobytes() for p in params))
+        no_total = refusal(session.begin, 0)
+        session.close()
+    closed = [refusal(session.figure, "wall_s"), refusal(session.text, "mpi"), refusal(session.memory, 0)]
+    return {"said": said, "same": kept["with"] == kept["without"], "hash": kept["with"],
+            "no total": no_total, "closed": closed}
+
+
 def case_lonely():
     """Rank 1 fails while rank 0 waits for it."""
     params = initial(gradwire.start()[0])

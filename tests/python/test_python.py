@@ -85,6 +85,18 @@ class Numpy(unittest.TestCase):
                     self.assertIn(part, told[key])
                     self.assertNotIn("\n", told[key])
 
+    def test_left_out(self):
+        for ranks in (1, 2):
+            told = results(ranks, RANK, "left_out")
+            self.assertEqual(len({rank["hash"] for rank in told}), 1, "replicas differ")
+            for rank in told:
+                self.assertTrue(rank["same"], "as without the batches")
+                for step, updates, left_out in rank["said"]:
+                    self.assertEqual((updates, left_out), (step not in (1, 3), step in (1, 3)), step)
+                self.assertIn("give total", rank["no total"])
+                for said in rank["closed"]:
+                    self.assertIn("the session is closed", said)
+
     def test_words_of_the_environment_win(self):
         done = results(1, RANK, "strategies", '["--comm allreduce"]', GRADWIRE="--comm sharded")
         self.assertEqual(done[0]["--comm allreduce"]["strategy"].partition(":")[0], "sharded")
