@@ -210,12 +210,21 @@ class NotFinite(Case):
         self.assertEqual(checks[0]["replicas"], checks[1]["replicas"])
 
     def test_overflow_on_the_way(self):
-        """Finite gradients that half precision cannot hold: parameters damaged by such an update do not
-        replace good ones."""
+        """Finite gradients that half precision cannot hold are found before they are sent."""
         out = os.path.join(self.dir, "run")
-        words = (*OVERFLOW, *QUICK, "--epochs", 1, "--compress", "fp16", "--on-nan", "skip", "--out",
-                 out, "--checkpoint-keep", 1, "--checkpoint-every", 20)
-        done = gwrun.run(2, "train", *words, "--steps", 1)
+        words = (*OVERFLOW, *QUICK, "--epochs", 1, "--compress", "fp16", "--out", out)
+        line = self.fails(2, 1, *words)
+        self.assertIn("the gradient is larger than the exchange carries", line)
+        done = gwrun.run(2, "train", *words, "--on-nan", "skip")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(self.facts(out)["checks"]["nan"]["left_out"], 0)
+
+    def test_overflow_of_an_average(self):
+        """Parameters move farther than half precision can tell: damaged ones do not replace good ones."""
+        out = os.path.join(self.dir, "run")
+        words = (*OVERFLOW, *QUICK, "--epochs", 1, "--comm", "local:period=1", "--compress", "fp16", "--on-nan",
+                 "skip", "--out", out, "--checkpoint-keep", 1, "--checkpoint-every", 20)
+        done = gwrun.run(2, "train", *words, "--steps", 1, "--lr", 0.1)
         self.assertEqual(done.returncode, 0, done.stderr)
         line = self.fails(2, 1, *words, "--resume", "auto")
         self.assertIn("parameters are no longer finite", line)

@@ -13,6 +13,7 @@ from test_python import every_strategy, launch, results
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RANK = os.path.join(HERE, "torch_rank.py")
+CHANGES = os.path.join(HERE, "torch_change_rank.py")
 PYTHON = os.environ.get("TORCH_PYTHON", sys.executable)
 ROUNDING = 1e-5
 
@@ -28,9 +29,9 @@ NONE = f"{PYTHON} cannot import torch, or a sanitizer's runtime would have to be
 OLD = "gradwire.torch.Session needs PyTorch 2.1"
 
 
-def told(ranks, *words):
+def told(ranks, *words, script=RANK):
     """What the ranks found, and whether it is the same on all."""
-    found = [line["result"] for line in results(ranks, RANK, *words, python=PYTHON)]
+    found = [line["result"] for line in results(ranks, script, *words, python=PYTHON)]
     assert len(found) == ranks, found
     return found
 
@@ -42,7 +43,7 @@ def check_left_out(self, way):
                  "sparse --compress topk --momentum 0.9 --error-feedback dgc", "delayed"]
     exchanges += ["ps", "sharded --compress topk"] if way == "session" else []
     jobs = [[way, f"--comm {words}"] for words in exchanges]
-    one, two = told(2, "left_out", json.dumps(jobs))
+    one, two = told(2, "left_out", json.dumps(jobs), script=CHANGES)
     for words, a, b in zip(exchanges, one, two):
         with self.subTest(words=words):
             for found in (a, b):
@@ -58,7 +59,7 @@ def check_left_out(self, way):
 
 
 def check_changes(self, way):
-    one, two = told(2, "changes", way)
+    one, two = told(2, "changes", way, script=CHANGES)
     for found in (one, two):
         if way == "hook":
             self.assertIn("0.weight is frozen by now: DistributedDataParallel needs", found["plain frozen"])
@@ -72,7 +73,7 @@ def check_changes(self, way):
 
 
 def check_closures(self, way, refused):
-    one, two = told(2, "closures", way)
+    one, two = told(2, "closures", way, script=CHANGES)
     self.assertEqual(len({found[key] for found in (one, two) for key in ("plain", "closure")}), 1)
     for found in (one, two):
         self.assertIn("(LBFGS)", found["lbfgs"])
@@ -80,7 +81,7 @@ def check_closures(self, way, refused):
 
 
 def check_cancel(self, way):
-    one, two = told(2, "cancel", way)
+    one, two = told(2, "cancel", way, script=CHANGES)
     self.assertEqual(len({found[who] for found in (one, two) for who in ("nobody", "all", "one")}), 1)
     for found in (one, two):
         self.assertTrue(found["left out"])
@@ -200,7 +201,7 @@ class Session(unittest.TestCase):
         check_cancel(self, "session")
 
     def test_a_rank_that_only_serves(self):
-        server, worker = told(2, "serves")
+        server, worker = told(2, "serves", script=CHANGES)
         for found in (server, worker):
             self.assertIn("within `with session.batch(0)`", found["refused"])
             self.assertIn("give total", found["no total"])
