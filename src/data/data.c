@@ -3,8 +3,8 @@
 #include "data/data.h"
 
 #include "base/mem.h"
-#include "base/text.h"
 #include "base/span.h"
+#include "base/text.h"
 #include "data/idx.h"
 #include "data/portion.h"
 #include "data/synthetic.h"

@@ -35,7 +35,7 @@ typedef struct gw_train_result {
     gw_bound_mode bound_mode;
     double late_s,
         outside_s; /* of a paced run (machine/pacer.h), the most of a rank; NaN, 0: it is not */
-    int64_t split, flagged;   /* batches of all ranks with a memory split by twins; of these with an
+    int64_t split, flagged; /* batches of all ranks with a memory split by twins; of these with an
                                empty interval of products */
     gw_busy before,
         during; /* what else the machines did: until the first step, and from there on */
