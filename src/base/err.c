@@ -32,3 +32,24 @@ int gw_err_status(gw_err e) {
         return 0;
     return e == GW_ERR_USAGE || e == GW_ERR_INPUT || e == GW_ERR_UNSUPPORTED ? 2 : 1;
 }
+
+gw_err gw_text_name(const char *owner, const char *what, const char *s) {
+    const unsigned char *at = (const unsigned char *)s;
+    char shown[200];
+    size_t len = 0;
+    while (*at && !gw_text_is_control(at))
+        at++;
+    if (!*at)
+        return GW_OK;
+    for (at = (const unsigned char *)s; *at && len + 8 < sizeof shown; at++) {
+        const char *format = *at == '\n'               ? "\\n"
+                             : !gw_text_is_control(at) ? "%c"
+                             : *at == 0xc2             ? "\\u00%02x"
+                                                       : "\\x%02x";
+        at += *at == 0xc2 && gw_text_is_control(at);
+        len += (size_t)snprintf(shown + len, sizeof shown - len, format, *at);
+    }
+    shown[len] = '\0';
+    return gw_fail(GW_ERR_USAGE, "%s%s%s: '%s' contains a control character: choose a name without",
+                   owner, *what ? ": " : "", what, shown);
+}

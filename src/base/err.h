@@ -48,4 +48,9 @@ int gw_err_status(gw_err e);
             (e) = (call);                                                                          \
     } while (0)
 
+/** GW_ERR_USAGE, with `s` as it would be written in C, if it contains control characters (as
+ *  gw_text_line has them): a name with one would be a command to a terminal or in a script that it
+ *  gets into. `owner` and `what` begin the message; what "": it has no name. */
+gw_err gw_text_name(const char *owner, const char *what, const char *s);
+
 #endif

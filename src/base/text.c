@@ -38,29 +38,8 @@ bool gw_text_utf8(const char *s) {
 }
 
 /* C0, DEL and C1 of ISO 6429. */
-static bool text_is_control(const unsigned char *s) {
+bool gw_text_is_control(const unsigned char *s) {
     return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0);
-}
-
-gw_err gw_text_name(const char *owner, const char *what, const char *s) {
-    const unsigned char *at = (const unsigned char *)s;
-    char shown[200];
-    size_t len = 0;
-    while (*at && !text_is_control(at))
-        at++;
-    if (!*at)
-        return GW_OK;
-    for (at = (const unsigned char *)s; *at && len + 8 < sizeof shown; at++) {
-        const char *format = *at == '\n'            ? "\\n"
-                             : !text_is_control(at) ? "%c"
-                             : *at == 0xc2          ? "\\u00%02x"
-                                                    : "\\x%02x";
-        at += *at == 0xc2 && text_is_control(at);
-        len += (size_t)snprintf(shown + len, sizeof shown - len, format, *at);
-    }
-    shown[len] = '\0';
-    return gw_fail(GW_ERR_USAGE, "%s%s%s: '%s' contains a control character: choose a name without",
-                   owner, *what ? ": " : "", what, shown);
 }
 
 void gw_text_copy(char *dst, size_t cap, const char *src) {
@@ -108,7 +87,7 @@ void gw_text_line(char *s) {
     for (size_t n; *s; s += n) {
         const unsigned char *c = (const unsigned char *)s;
         n = text_character(c);
-        if (n == 0 || text_is_control(c)) {
+        if (n == 0 || gw_text_is_control(c)) {
             n = n ? n : 1;
             *to++ = '?';
         } else {

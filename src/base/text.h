@@ -2,18 +2,11 @@
 #ifndef GW_BASE_TEXT_H
 #define GW_BASE_TEXT_H
 
-#include "base/err.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 
 /** True if `s` is valid UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
 bool gw_text_utf8(const char *s);
-
-/** GW_ERR_USAGE, with `s` as it would be written in C, if it contains control characters (as
- *  gw_text_line has them): a name with one would be a command to a terminal or in a script that it
- *  gets into. `owner` and `what` begin the message; what "": it has no name. */
-gw_err gw_text_name(const char *owner, const char *what, const char *s);
 
 /** Copy src into dst[0..cap), cap > 0, always terminated; cuts it before the first character that
  *  does not fit whole (a byte that is not UTF-8 counts as a character). */
@@ -32,5 +25,8 @@ void gw_text_plain(char *dst, size_t cap, const char *src);
  *  characters (C0, DEL and C1 of ISO 6429, including newlines) become '?'. Its length may
  *  shrink. */
 void gw_text_line(char *s);
+
+/** Does a control character begin at s? Those of C1 are two bytes of UTF-8. */
+bool gw_text_is_control(const unsigned char *s);
 
 #endif

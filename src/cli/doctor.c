@@ -30,13 +30,10 @@ static const gw_opt options[] = {
      .max = 4096,
      .help = "OpenMP threads per rank that the run will use [OMP_NUM_THREADS, else 1]"},
     {.name = "busy", .type = GW_OPT_FLAG, .help = "only print what else the machine does, as JSON"},
-    {0},
-};
+    {0}};
 
 typedef enum verdict { OK, NOTE, PROBLEM, VERDICTS } verdict;
-
 static int tally[VERDICTS];
-
 #define MODELLED "memory-bound time: source twin+model where a run has ceilings, else none"
 static const char lower_paranoid[] = "sysctl kernel.perf_event_paranoid=1 (as root) or CAP_PERFMON";
 

@@ -192,7 +192,7 @@ class Judged(ReportCase):
                   claim_of("forward_s / wall_s", "0.2..0.3"), claim_of("memory_ctr_s", "0..1"),
                   claim_of("peak_bytes.total", "> 0"), claim_of("run_wire_bytes", "> 0"))
         found = self.results(*wanted)
-        found.failed.append(("b09", found.cells[1].name, "failed: signal 9"))
+        found.lost.append(model.Lost("failed", "b09", found.cells[1].name, "signal 9"))
         found.missing.append("b10")
         rows = list(csv.DictReader(perrun.csv_text(kept.compact(perrun.of_all([found]), judge.MEANS)).splitlines()))
         self.assertEqual([row["state"] for row in rows], ["done"] * 10 + ["failed"])
