@@ -217,7 +217,8 @@ def stopped(environment, comm):
 def stuck(environment):
     """No rank is stopped, but an exchange never ends."""
     job = Job(environment, 2, "--comm", STUCK)
-    faultcase.await_true(lambda: os.path.exists(job.hooks) and os.path.getsize(job.hooks) == 2, pause=0.05)
+    faultcase.await_true(lambda: os.path.exists(job.hooks) and os.path.getsize(job.hooks) == 2
+                         or job.process.poll() is not None, pause=0.05)
     job.hasten()
     return *job.end(), job.left()
 
