@@ -285,7 +285,7 @@ class BadInput(unittest.TestCase):
         self.bad_data(self.folder(train_images=images[:-1]), "train-images", "truncated")
         self.bad_data(self.folder(train_images=b"\1" + images[1:]), "train-images", "magic")
         self.bad_data(self.folder(train_labels=idx((5,), bytes(5))), "5", "6")
-        self.bad_data(self.folder(train_labels=idx((6,), b"\0\1\2\3\4\12")), "train-labels", "10")
+        self.bad_data(self.folder(t10k_labels=idx((3,), b"\0\1\377")), "t10k-labels", "255", "0 to ")
         self.bad_data(self.folder(t10k_images=idx((3, 3, 2), bytes(18))), "t10k-images")
         self.bad_data(tempfile.mkdtemp(dir=self.dir.name), "train-images")
         self.bad_data(os.path.join(self.dir.name, "nowhere"), "nowhere")
