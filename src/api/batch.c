@@ -107,6 +107,7 @@ static gw_err batch_agree(gradwire *g, gw_call *c) {
     gw_err e = gw_guard_agree(guard);
     if (e == GW_OK && guard->out && !guard->given_up && guard->how == GW_ON_NAN_STOP) {
         c->together = guard->together;
+        g->pending = g->words.lazy && !batch_starts_late(g); /* else nothing is under way */
         e = gw_guard_fail(guard, "try a smaller rate, or --on-nan skip");
     }
     gw_phase_leave();

@@ -207,6 +207,7 @@ static gw_err close_whole(gradwire *g) {
     if (g->opened)
         gw_session_close(g->session);
     if (!g->inside) {
+        close_batch(g);
         gw_files_close(g);
         gw_watchdog_leave();
         gw_watchdog_close();
