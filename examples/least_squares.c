@@ -47,9 +47,9 @@ int main(void) {
             }
         }
         check(gradwire_ready(g, 1, &tensor, grads));
-        check(gradwire_finish(g, GRADWIRE_ALL));
+        int update = check(gradwire_finish(g, GRADWIRE_ALL));
         check(gradwire_phase(g, GRADWIRE_UPDATE));
-        for (int i = 0, t; check(gradwire_owned(g, i, &t, &from, &n)); i++) {
+        for (int i = 0, t; update && check(gradwire_owned(g, i, &t, &from, &n)); i++) {
             for (size_t k = from; k < from + n; k++) {
                 w[k] -= 0.3F * grad[k];
             }

@@ -14,7 +14,10 @@ static int ranks;
 static outcome combination(const char *strategy, const char *options, const char *algo,
                            const char *codec, const char *feedback, size_t n, bool lazy) {
     trial t = {.feedback = feedback, .n = n, .lazy = lazy};
-    snprintf(t.comm, sizeof t.comm, "%s:%salgo=(%s)", strategy, options, algo);
+    if (*algo)
+        snprintf(t.comm, sizeof t.comm, "%s:%salgo=(%s)", strategy, options, algo);
+    else /* the strategy's own */
+        snprintf(t.comm, sizeof t.comm, "%s:%s", strategy, options);
     snprintf(t.codec, sizeof t.codec, "%s", codec);
     return exchange_try(&t);
 }

@@ -128,6 +128,12 @@ def train(ranks, out, *words, overhead=0, ceilings="off"):
     return run_json(out)
 
 
+def warnings(text):
+    """The lines of warning in what train said, but for those that the machine is to blame for."""
+    return [line for line in text.splitlines()
+            if line.startswith("warning: ") and "the step time is unsettled" not in line]
+
+
 def run_json(out):
     with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
         return json.load(file)

@@ -151,9 +151,7 @@ class Victim:
             self.resumed.append(step)
             if step != (self.there or [0])[-1]:
                 self.faults.append(f"went on from step {step} of {self.there}")
-        self.faults += [line for line in text.splitlines()
-                        if line.startswith(("gradwire:", "warning:"))
-                        and "the step time is unsettled" not in line]  # which the machine is to blame for
+        self.faults += [line for line in text.splitlines() if line.startswith("gradwire:")] + gwrun.warnings(text)
 
 
 def draw(seed, *names):

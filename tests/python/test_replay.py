@@ -134,7 +134,7 @@ class Replay(unittest.TestCase):
                                "--out", other, "--paper", other + ".paper"], text=True, capture_output=True,
                               check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn(": 1 runs, ", done.stdout)
+        self.assertIn(": 1 runs: 1 done; ", done.stdout)
         done = gwrun.script(os.path.join(gwrun.SOURCE, "analysis", "compare"), self.out, self.out)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
