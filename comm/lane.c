@@ -151,6 +151,7 @@ void gw_lane_close(gw_lane *lane) {
         MPI_Comm_free(&lane->comm);
     if (!lane->parent)
         free(lane->store);
+    free(lane->idle);
     free(lane->world);
     free(lane->unmet);
     free(lane->notes);
@@ -447,10 +448,9 @@ gw_err gw_lane_state(gw_lane *lane, gw_io *io) {
     GW_TRY(gw_io_alike(io, "ticket", &lane->ticket, sizeof lane->ticket));
     if (!lane->feeds)
         return GW_OK;
-    float *none = NULL; /* where it was dropped it is zero, and the same checkpoint fits */
-    if (!lane->store)
-        GW_TRY(gw_alloc(&none, lane->n, sizeof *none));
-    gw_err e = gw_io_field(io, "residual", none ? none : lane->store, lane->n * sizeof(float));
-    free(none);
-    return e;
+    /* One that was dropped is saved as zeros, or as it was loaded. */
+    float **kept = lane->store ? &lane->store : &lane->idle;
+    if (!*kept)
+        GW_TRY(gw_alloc(kept, lane->n, sizeof **kept));
+    return gw_io_field(io, "residual", *kept, lane->n * sizeof(float));
 }

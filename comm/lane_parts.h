@@ -30,6 +30,7 @@ struct gw_lane {
     const gw_codec *codec; /* the session's */
     float *residual;       /* as long as the arena; NULL: no error feedback */
     float *store;          /* the residual's memory, which lanes of one family share */
+    float *idle;           /* of a checkpoint, where nothing is encoded: only to be saved again */
     float *velocity; /* momentum, the session's: cleared where an element was sent; NULL: not so */
     size_t n;        /* floats in the arena */
     uint64_t seed;
