@@ -84,7 +84,7 @@ class Foreign(Study):
         self.refused(self.call(), "unknown option 'com'; did you mean 'comm'?")
 
     def test_what_fails(self):
-        self.write(SPEC.format(command=self.command).replace("ps", "nonesuch"))
+        self.write(SPEC.format(command=self.command).replace("comm: ps", "comm: nonesuch"))
         done = self.call("--only", "width=8")
         self.assertEqual(done.returncode, 1)
         self.assertEqual(self.states(), {"width=8,how=sum": "done", "width=8,how=server": "failed"})
