@@ -282,7 +282,8 @@ class BadInput(unittest.TestCase):
         self.bad_data(self.folder(train_images=packed[:-12]), "train-images", checked=False)
         self.bad_data(self.folder(train_images=packed[:-6] + b"XX" + packed[-4:]), "train-images",
                       checked=False)
-        self.bad_data(self.folder(train_images=images[:-1]), "train-images", "truncated")
+        self.bad_data(self.folder(train_images=images[:-1]), "train-images", "truncated: its header promises 24 ",
+                      "holds 23 at most")
         self.bad_data(self.folder(train_images=b"\1" + images[1:]), "train-images", "magic")
         self.bad_data(self.folder(train_labels=idx((5,), bytes(5))), "5", "6")
         self.bad_data(self.folder(t10k_labels=idx((3,), b"\0\1\377")), "t10k-labels", "255", "0 to ")
