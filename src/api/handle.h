@@ -5,16 +5,8 @@
 
 #include "api/inside.h"
 #include "api/words.h"
-#include "folder/claim.h"
-#include "folder/epochs.h"
-#include "folder/history.h"
-#include "machine/busy.h"
-#include "machine/host.h"
-#include "machine/link_cost.h"
 #include "mpi/guard.h"
-#include "prof/matrix.h"
-#include "prof/ranks.h"
-#include "prof/waits.h"
+#include "record/recorder.h"
 #include "run/codec_stats.h"
 #include "run/session.h"
 #include <pthread.h>
@@ -44,31 +36,11 @@ typedef enum gw_handle_state {
     GW_HANDLE_BROKEN /* an error ended the exchange */
 } gw_handle_state;
 
-/** The files of a run's folder, and what goes into them; see files.c. */
+/** What is recorded of a run; see files.c. */
 typedef struct gw_files {
-    gw_claim *claim; /* rank 0's */
-    gw_rows *rows;   /* NULL: no --out */
-    gw_record *record;
-    gw_waits *waits;  /* NULL: --profile off */
-    FILE *epochs_csv; /* rank 0's */
-    gw_codec_stats *stats;
-    gw_busy_watch watch;
-    gw_busy busy; /* from the first batch on */
-    gw_link_cost link_cost;
-    gw_resident resident;
-    char start_utc[GW_UTC];
-    int64_t began;    /* steps before those of this handle */
-    double zero_s;    /* when the first batch could begin */
-    int64_t flush_at; /* the step whose end is the next flush, the same on all ranks */
-    gw_epoch_row last;
-    double train_s, loss_sum; /* in batches; of this epoch's samples */
-    int64_t samples;          /* of this epoch, this rank's */
-    uint64_t wire_bytes;
+    gw_recorder rec;
     int64_t compared, comparisons; /* the step of the last comparison; how many there were */
     double compare_s;
-    char warning[256];
-    const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
-    bool measures;                  /* the ledger runs */
 } gw_files;
 
 struct gradwire {
@@ -227,18 +199,7 @@ gw_err gw_files_finish(gradwire *g);
 /** Local: give up what is open. */
 void gw_files_close(gradwire *g);
 
-/** What all batches came to, for run.json; rank 0's. */
-typedef struct gw_total {
-    gw_batch_summary summary;
-    gw_rank_figures *by_rank;
-    uint64_t dropped;
-    gw_matrix_total traffic;
-    gw_guard_total nan;
-    json_t *hosts;
-    uint64_t wire_bytes;
-} gw_total;
-
 /** Rank 0: run.json and algo.csv. */
-gw_err gw_files_report(gradwire *g, gw_total *total);
+gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wire_bytes);
 
 #endif

@@ -145,8 +145,8 @@ static gw_err state_load(gradwire *g, const unsigned char *blob, size_t n) {
     free(m.data);
     if (e != GW_OK) /* whole, and of these words, but not what they carry: half is loaded */
         g->state = GW_HANDLE_BROKEN;
-    g->files.began = g->step;
-    g->files.flush_at += g->step;
+    g->files.rec.began_at = g->step;
+    g->files.rec.flush_at += g->step;
     g->fresh = true;
     return e;
 }

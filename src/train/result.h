@@ -5,13 +5,8 @@
 #include "api/inside.h"
 #include "checkpoint/best.h"
 #include "checkpoint/checkpoint.h"
-#include "folder/epochs.h"
-#include "machine/busy.h"
-#include "machine/link_cost.h"
 #include "mpi/guard.h"
-#include "prof/matrix.h"
-#include "prof/ranks.h"
-#include "prof/record.h"
+#include "record/recorder.h"
 #include "select/bound.h"
 #include "train/overhead.h"
 #include "train/paired.h"
@@ -19,27 +14,21 @@
 typedef struct gw_train_result {
     int64_t steps; /* of all starts of the run */
     gw_epoch_row last;
-    double elapsed_s, train_s; /* from the first step to the end; inside batches */
-    gw_batch_summary summary;  /* rank 0 */
-    double bubble_s;           /* of its step: waiting along the pipe; NaN: there is one stage */
+    gw_recorder_total total; /* its by_rank and hosts: NULL */
+    double train_s;          /* inside batches */
+    double bubble_s;         /* of its step: waiting along the pipe; NaN: there is one stage */
     /* All zero: not asked for. The first is the run's own, unless overhead_only asked for both. */
     gw_overhead overhead[GW_OVERHEAD_LEVELS];
-    gw_straggler straggler;  /* rank 0 */
     gw_best best;            /* epoch 0: no validation set; its params: NULL */
     int64_t left_out;        /* steps, by --on-nan skip */
     gw_fault first_fault;    /* rank -1: there was none */
-    gw_matrix_total traffic; /* rank 0; zeros with --profile off */
-    uint64_t dropped;        /* exchanges that the log had no room for */
     gw_paired_result paired; /* 0 pairs: not asked for */
     double bound_s;          /* of a step; 0: not asked for */
     gw_bound_mode bound_mode;
     double late_s,
         outside_s; /* of a paced run (machine/pacer.h), the most of a rank; NaN, 0: it is not */
-    int64_t split, flagged; /* batches of all ranks with a memory split by twins; of these with an
+    int64_t split, flagged;   /* batches of all ranks with a memory split by twins; of these with an
                                empty interval of products */
-    gw_busy before,
-        during; /* what else the machines did: until the first step, and from there on */
-    gw_link_cost link_cost;   /* rank 0 */
     double ceilings_drift;    /* relative, between begin and end; NaN: not measured */
     gw_unmet foretold, unmet; /* what was asked for and did not happen: by the lines that the run
                                  began with, and by what was counted */

@@ -8,10 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    FORGET_EVERY = 64,    /* steps of a rehearsal */
-    TRACE_EVENTS = 200000 /* bounds the memory of --trace: about 25 MiB a rank */
-};
+enum { FORGET_EVERY = 64 /* steps of a rehearsal */ };
 
 /* Warm-up climbs from the unscaled rate (or 0, without scaling) to the full one (Goyal et al.,
  * "Accurate, large minibatch SGD", 2017). */
@@ -30,9 +27,9 @@ static bool trainer_must_settle(const gw_trainer *t, int ahead) {
     int64_t step = t->step + ahead;
     bool due = gw_trainer_evaluates(t, step) || gw_checks_due(&t->checks, step);
     return t->batch + ahead + 1 == gw_sampler_batches(t->sampler) || step == t->c->steps ||
-           step == t->flush_at || step == t->stop_at || t->keep ||
+           step == t->rec.flush_at || step == t->stop_at || t->keep ||
            (due && gw_inside_agrees(t->g, t->stepper.pending + 1 + ahead)) ||
-           gw_codec_stats_settles(t->stats, step);
+           gw_codec_stats_settles(t->rec.stats, step);
 }
 
 /* Steps that a pair beginning here may have. */
@@ -41,11 +38,6 @@ static int trainer_room_of_pair(const gw_trainer *t) {
     while (n < most && !trainer_must_settle(t, n - 1))
         n++;
     return n;
-}
-
-void gw_trainer_count_wire(gw_trainer *t, const gw_batch_cost *cost) {
-    if (cost->wire_bytes != GW_UNCOUNTED)
-        t->wire_bytes += cost->wire_bytes;
 }
 
 typedef struct step_job {
@@ -117,7 +109,7 @@ static gw_err trainer_take_paced_step(const step_job *job, gw_batch_parts *batch
     GW_THEN(e, gw_step_catch_up(&t->stepper));
     outside_s += gw_ledger_now() - start_s;
     t->outside_s += outside_s;
-    t->zero_s += outside_s;
+    t->rec.zero_s += outside_s;
     return e;
 }
 
@@ -156,7 +148,7 @@ static gw_err trainer_one_step(gw_trainer *t) {
         .slept = t->c->pace > 0};
     t->checks.guard.step = t->step;
     t->keep = gw_checkpoint_due(t->checkpoint, t->step);
-    gw_codec_stats_begin(t->stats, t->step);
+    gw_codec_stats_begin(t->rec.stats, t->step);
     if (t->paired) {
         GW_TRY(gw_paired_step(t->paired, trainer_take_paired, t, trainer_room_of_pair(t), &parts,
                               t->own));
@@ -170,28 +162,12 @@ static gw_err trainer_one_step(gw_trainer *t) {
     gw_watchdog_step(t->step, t->epoch);
     t->batch++;
     t->samples += batch.global;
-    if (t->checks.guard.out)
-        t->left_out += parts.samples;
-    else
-        t->loss_sum += parts.loss_sum;
     parts.logical_bytes = gw_inside_logical(t->g) - logical;
-    t->train_s += parts.cost.wall_s;
     t->checkpoint_s += parts.cost.phase_s[GW_PHASE_CHECKPOINT];
-    gw_trainer_count_wire(t, &parts.cost);
-    gw_batch_row row = gw_batch_row_of(&parts);
+    gw_batch_row row;
+    GW_TRY(gw_recorder_push(&t->rec, &parts, t->checks.guard.out, &row));
     t->status.loss = row.loss;
-    gw_trace_row(&row);
-    return gw_record_push(t->record, &row);
-}
-
-gw_err gw_trainer_flush(gw_trainer *t) {
-    int room = GW_TRAINER_ROWS;
-    int64_t n;
-    gw_batch_row *rows = gw_record_rows(t->record, &n);
-    if (t->waits)
-        GW_TRY(gw_waits_flush(t->waits, rows, n, &room));
-    t->flush_at = t->step + room;
-    return gw_record_flush(t->record);
+    return GW_OK;
 }
 
 static gw_err trainer_limit_reached(gw_trainer *t, bool *stop) {
@@ -209,20 +185,12 @@ static void trainer_report(gw_trainer *t, double epoch_start_s, int64_t samples)
         return;
     double now = gw_ledger_now();
     t->status.step = t->step;
-    t->status.elapsed_s = now - t->zero_s;
+    t->status.elapsed_s = now - t->rec.zero_s;
     if (!t->status.epoch_end && now > epoch_start_s)
         t->status.samples_per_s = (double)samples / (now - epoch_start_s);
     t->watch(t->ctx, &t->status);
     t->status.warning = NULL;
     t->status.begins = false;
-}
-
-static gw_err trainer_look_at_codecs(gw_trainer *t) {
-    const char *warning = NULL;
-    GW_TRY(gw_codec_stats_end(t->stats, t->step, &warning));
-    if (warning)
-        gw_trainer_warn(t, warning);
-    return GW_OK;
 }
 
 /* What is left of the epoch, if the run resumed within it. */
@@ -237,7 +205,7 @@ static gw_err trainer_one_epoch(gw_trainer *t, bool *stop) {
         double outside_s = t->outside_s;
         GW_TRY(trainer_one_step(t));
         start_s += t->outside_s - outside_s; /* no time of training */
-        GW_TRY(trainer_look_at_codecs(t));
+        GW_TRY(gw_recorder_look(&t->rec, t->step, &t->status.warning));
         if (!t->stepper.pending)
             GW_TRY(gw_checks_step(&t->checks, t->step));
         double step_end_s = gw_ledger_now();
@@ -247,9 +215,9 @@ static gw_err trainer_one_epoch(gw_trainer *t, bool *stop) {
             gw_watchdog_stage("beginning a checkpoint");
             GW_TRY(gw_trainer_keep(t));
             gw_watchdog_stage("training");
-        } else if (t->step == t->flush_at) {
+        } else if (t->step == t->rec.flush_at) {
             gw_watchdog_stage("writing rows");
-            GW_TRY(gw_trainer_flush(t));
+            GW_TRY(gw_recorder_flush(&t->rec, t->step, NULL));
             gw_watchdog_stage("training");
         }
         GW_TRY(trainer_limit_reached(t, stop));
@@ -270,8 +238,6 @@ static gw_err trainer_one_epoch(gw_trainer *t, bool *stop) {
     trainer_report(t, start_s, t->samples - before);
     t->batch = 0;
     t->samples = 0;
-    t->loss_sum = 0;
-    t->left_out = 0;
     return GW_OK;
 }
 
@@ -305,7 +271,7 @@ static gw_err trainer_measure_overhead(gw_trainer *t) {
     t->stepper.skew_s = 0;
     GW_TRY(gw_overhead_measure(t->result->overhead, &job, t->own));
     t->stepper.skew_s = skew_s;
-    gw_codec_stats_restart(t->stats);
+    gw_codec_stats_restart(t->rec.stats);
     gw_exchange_log_forget();
     gw_counters_forget(gw_memory_counters(t->memory));
     gw_split_forget(&t->split);
@@ -318,8 +284,6 @@ static gw_err trainer_run(gw_trainer *t) {
         gw_trainer_note(t, t->result);
         return GW_OK;
     }
-    if (t->c->profile != GW_PROFILE_OFF)
-        GW_TRY(gw_agree(t->comm, gw_matrix_open()));
     gw_watchdog_stage("measuring what the profile costs");
     GW_TRY(trainer_measure_overhead(t));
     if (t->c->overhead_only) {
@@ -328,10 +292,8 @@ static gw_err trainer_run(gw_trainer *t) {
     }
     if (t->pipeline && t->c->profile != GW_PROFILE_OFF)
         GW_TRY(gw_agree(t->comm, gw_tempo_open(gw_pipeline_chunks(t->pipeline))));
-    if (t->c->trace && !t->has_trace) { /* now: it shows the run, no rehearsal */
-        GW_TRY(gw_trace_open(TRACE_EVENTS, t->comm));
-        gw_trace_counters(t->record);
-    }
+    t->rec.of.trace = t->c->trace && !t->has_trace;
+    GW_TRY(gw_recorder_trace(&t->rec)); /* now: it shows the run, no rehearsal */
     int per_epoch = gw_sampler_batches(t->sampler);
     t->status.epochs = t->c->epochs;
     t->status.steps = (int64_t)per_epoch * t->c->epochs;
@@ -376,7 +338,6 @@ gw_err gw_train(const gw_train_config *config, gradwire *g, gw_pipeline *pipelin
                     .own = own};
     *own = false;
     memset(result, 0, sizeof *result);
-    gw_resident_start(&t.resident, "/proc/self");
     gw_watchdog_setup dog = {.timeout_s = config->hang_timeout_s,
                              .comm = config->comm->text,
                              .compress = config->compress->text};

@@ -3,33 +3,15 @@
 
 #include "mpi/wait.h"
 #include "select/chooser.h"
-#include "trace/trace.h"
 
 #include <math.h>
 
-static gw_err trainer_compare_ranks(gw_trainer *t) {
-    gw_train_result *r = t->result;
-    if (t->rank == 0)
-        gw_record_summary(t->record, &r->summary);
-    bool pipe = t->mesh.shape.size[GW_DIM_PIPE] > 1;
-    r->bubble_s = pipe ? r->summary.dim_waiting_s[GW_DIM_PIPE] : NAN;
-    GW_TRY(gw_ranks_collect(&t->by_rank, &r->dropped, t->record, t->waits, t->step, t->began_at,
-                            t->comm));
-    GW_TRY(gw_ranks_memory(t->by_rank, &t->resident, t->comm));
-    if (t->rank == 0)
-        r->straggler = gw_ranks_straggler(t->by_rank, t->ranks);
-    if (t->c->profile == GW_PROFILE_OFF)
-        return GW_OK;
-    GW_TRY(gw_matrix_write(t->has_matrix ? NULL : t->c->out, &r->traffic, t->comm));
-    if (t->has_matrix)
-        r->traffic = t->traffic;
-    return GW_OK;
-}
-
 void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
     r->steps = t->step;
-    r->elapsed_s = gw_ledger_now() - t->zero_s;
-    r->train_s = t->train_s;
+    r->total = t->rec.total;
+    r->total.by_rank = NULL; /* the recorder's, as hosts */
+    r->total.hosts = NULL;
+    r->train_s = t->rec.train_s;
     r->ranks = t->ranks;
     r->parameters = gw_trainer_parameters(t);
     r->checkpoints = gw_checkpoint_count(t->checkpoint);
@@ -38,12 +20,8 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->stopped_by);
 }
 
-/* Rank 0: what grew row by row is whole, and the model is what all this led to, or its best. */
-static gw_err trainer_commit_files(gw_trainer *t) {
-    GW_TRY(gw_rows_commit(t->rows, &gw_epochs));
-    GW_TRY(gw_rows_commit(t->rows, &gw_trainer_evaluations));
-    GW_TRY(gw_rows_commit(t->rows, &gw_codec_stats_table));
-    GW_TRY(gw_rows_finish(t->rows));
+/* Rank 0: the model is what all this led to, or its best. */
+static gw_err trainer_save_model(gw_trainer *t) {
     bool saves = t->c->save == GW_SAVE_BEST ? t->best.epoch > 0 : t->c->save == GW_SAVE_LAST;
     const float *params = t->best.params ? t->best.params : gw_trainer_whole(t);
     uint64_t bytes;
@@ -55,18 +33,19 @@ static gw_err trainer_commit_files(gw_trainer *t) {
 gw_err gw_trainer_finish(gw_trainer *t) {
     gw_train_result *r = t->result;
     gw_watchdog_stage("collecting the results");
-    gw_resident_end(&t->resident); /* what follows belongs to no phase */
+    GW_TRY(gw_recorder_total_up(&t->rec, t->step, gw_trainer_workers(t)));
+    if (t->rec.has_matrix)
+        t->rec.total.traffic = t->traffic;
     gw_trainer_note(t, r);
-    GW_TRY(gw_busy_look(&t->busy, 0, &r->during));
-    GW_TRY(gw_link_cost_end(&r->link_cost, gw_trainer_workers(t), t->comm));
-    GW_TRY(trainer_compare_ranks(t));
+    bool pipe = t->mesh.shape.size[GW_DIM_PIPE] > 1;
+    r->bubble_s = pipe ? r->total.summary.dim_waiting_s[GW_DIM_PIPE] : NAN;
     GW_TRY(gw_checks_collect(&t->checks, &t->checked));
     r->foretold = *gw_inside_know(t->g).unmet;
     GW_TRY(gw_trainer_unmet(t, true));
     r->left_out = t->checked.nan.out_steps;
     r->first_fault = t->checked.nan.first;
     if (t->choice)
-        t->choice->measured_s = r->summary.wall_s;
+        t->choice->measured_s = r->total.summary.wall_s;
     GW_TRY(gw_memory_finish(t->memory));
     r->bound_s = t->bound.measured ? gw_bound_step(&t->bound.parts, t->bound.mode) : 0;
     r->bound_mode = t->bound.mode;
@@ -86,17 +65,9 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     GW_TRY(gw_gauge_close(&t->gauge, &t->gauging));
     r->ceilings_drift = t->gauge.drift;
     gw_watchdog_stage("writing the results");
-    gw_record *record = t->record;
-    t->record = NULL;
-    GW_TRY(gw_record_close(record));
-    if (t->c->trace && !t->has_trace)
-        GW_TRY(gw_trace_write(t->c->out, gw_waits_sync(t->waits), t->comm));
-    gw_waits *waits = t->waits;
-    t->waits = NULL;
-    if (waits)
-        GW_TRY(gw_waits_close(waits));
+    GW_TRY(gw_recorder_end(&t->rec, &gw_trainer_evaluations));
     if (!t->c->out)
         return GW_OK;
-    GW_TRY(gw_agree(t->comm, t->rank == 0 ? trainer_commit_files(t) : GW_OK));
+    GW_TRY(gw_agree(t->comm, t->rank == 0 ? trainer_save_model(t) : GW_OK));
     return gw_trainer_write(t);
 }

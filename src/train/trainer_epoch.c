@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "mpi/wait.h"
-#include "trace/trace.h"
 #include "train/evaluate.h"
 
 #include <math.h>
@@ -22,23 +21,11 @@ const gw_table gw_trainer_evaluations = GW_TABLE("evaluations.csv", gw_epoch_row
 
 /* Bytes of a settling belong to the run, but to no batch. */
 static gw_err trainer_settle_replicas(gw_trainer *t) {
-    gw_batch_cost cost;
-    gw_trace_step(0);
-    gw_ledger_begin();
+    gw_recorder_aside();
     gw_err e = gw_inside_drain(t->g);
-    gw_ledger_end(&cost);
-    gw_trainer_count_wire(t, &cost);
+    gw_recorder_aside_end(&t->rec);
     *t->own = e != GW_OK;
     return e;
-}
-
-/* Sent so far, by all ranks. */
-static gw_err trainer_epoch_wire(const gw_trainer *t, uint64_t *wire) {
-    *wire = t->wire_bytes;
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, wire, 1, MPI_UINT64_T, MPI_SUM, t->comm));
-    if (t->c->profile == GW_PROFILE_OFF)
-        *wire = GW_UNCOUNTED;
-    return GW_OK;
 }
 
 static gw_err trainer_epoch_evaluate(gw_trainer *t, const gw_dataset *set, int64_t *confusion,
@@ -49,9 +36,9 @@ static gw_err trainer_epoch_evaluate(gw_trainer *t, const gw_dataset *set, int64
                        .part = t->mesh.at[GW_DIM_DATA],
                        .parts = t->mesh.shape.size[GW_DIM_DATA],
                        .comm = t->comm};
-    gw_resident_enter(&t->resident, GW_RESIDENT_EVALUATION);
+    gw_resident_enter(&t->rec.resident, GW_RESIDENT_EVALUATION);
     gw_err e = gw_evaluate(&by, set, confusion, out);
-    gw_resident_enter(&t->resident, GW_RESIDENT_TRAINING);
+    gw_resident_enter(&t->rec.resident, GW_RESIDENT_TRAINING);
     return e;
 }
 
@@ -76,9 +63,9 @@ gw_err gw_trainer_evaluate(gw_trainer *t) {
         return GW_OK;
     GW_TRY(gw_guard_check(&t->checks.guard)); /* no row of what comes after a fault */
     gw_watchdog_stage("evaluating");
-    gw_epoch_row row = {.epoch = t->epoch, .step = t->step, .train_s = t->train_s};
+    gw_epoch_row row = {.epoch = t->epoch, .step = t->step, .train_s = t->rec.train_s};
     gw_evaluation test;
-    GW_TRY(trainer_epoch_wire(t, &row.wire_bytes));
+    GW_TRY(gw_recorder_wire(&t->rec, &row.wire_bytes));
     GW_TRY(trainer_epoch_evaluate(t, &t->data->test, NULL, &test));
     row.test_loss = test.loss;
     row.test_accuracy = test.accuracy;
@@ -125,12 +112,11 @@ gw_err gw_trainer_end_epoch(gw_trainer *t) {
     GW_TRY(trainer_settle_replicas(t));
     GW_TRY(gw_guard_check(&t->checks.guard));
     gw_watchdog_stage("closing the epoch");
-    GW_TRY(gw_trainer_flush(t));
+    GW_TRY(gw_recorder_flush(&t->rec, t->step, NULL));
     uint64_t wire;
-    double sums[2] = {t->loss_sum, (double)t->left_out};
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, t->comm));
-    GW_TRY(trainer_epoch_wire(t, &wire));
-    double mean = sums[0] / ((double)t->samples - sums[1]);
+    double mean;
+    GW_TRY(gw_recorder_loss(&t->rec, &mean));
+    GW_TRY(gw_recorder_wire(&t->rec, &wire));
     if (!isfinite(mean)) /* not found above, so it comes of nothing but steps that were left out */
         return gw_fail(GW_ERR_DIVERGED,
                        "epoch %d: loss or gradient are no longer finite in any step, and all are "
@@ -139,8 +125,8 @@ gw_err gw_trainer_end_epoch(gw_trainer *t) {
     gw_epoch_row row = {.epoch = t->epoch,
                         .step = t->step,
                         .train_loss = mean,
-                        .elapsed_s = gw_ledger_now() - t->zero_s,
-                        .train_s = t->train_s,
+                        .elapsed_s = gw_ledger_now() - t->rec.zero_s,
+                        .train_s = t->rec.train_s,
                         .wire_bytes = wire};
     gw_evaluation test, validation;
     gw_watchdog_stage("evaluating");
@@ -158,8 +144,6 @@ gw_err gw_trainer_end_epoch(gw_trainer *t) {
     gw_best_offer(&t->best, &epoch, gw_trainer_whole(t));
     t->status.loss = mean;
     t->status.last = t->result->last = row;
-    GW_TRY(gw_codec_stats_epoch(t->stats, t->epoch, &t->codec_rows));
-    gw_err e = trainer_epoch_tested(t, &row);
-    GW_THEN(e, gw_table_write(&gw_epochs, t->epochs_csv, &row, 1));
-    return gw_agree(t->comm, e);
+    GW_TRY(gw_agree(t->comm, trainer_epoch_tested(t, &row)));
+    return gw_recorder_epoch(&t->rec, &row);
 }

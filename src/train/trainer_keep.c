@@ -3,13 +3,12 @@
 #include "train/trainer_parts.h"
 
 #include "base/mem.h"
-#include "base/text.h"
 #include "trace/trace.h"
 #include "watch/signals.h"
 
 void gw_trainer_warn(gw_trainer *t, const char *line) {
-    gw_text_print(t->warning, sizeof t->warning, "%s", line);
-    t->status.warning = t->warning;
+    gw_recorder_warn(&t->rec, line);
+    t->status.warning = t->rec.warning;
 }
 
 /* ---- checkpoints ---- */
@@ -41,12 +40,12 @@ static gw_position trainer_keep_position(const gw_trainer *t) {
                          .epoch = t->epoch,
                          .batch = t->batch,
                          .samples = t->samples,
-                         .loss_sum = t->loss_sum,
-                         .left_out = t->left_out,
+                         .loss_sum = t->rec.sum.loss,
+                         .left_out = t->rec.sum.left_out,
                          .checks = gw_checks_keep(&t->checks),
-                         .elapsed_s = gw_ledger_now() - t->zero_s,
-                         .train_s = t->train_s,
-                         .wire_bytes = t->wire_bytes};
+                         .elapsed_s = gw_ledger_now() - t->rec.zero_s,
+                         .train_s = t->rec.train_s,
+                         .wire_bytes = t->rec.wire_bytes};
 }
 
 static gw_err trainer_make_facts(const gw_trainer *t, json_t **facts) {
@@ -54,7 +53,7 @@ static gw_err trainer_make_facts(const gw_trainer *t, json_t **facts) {
     if (t->rank != 0)
         return GW_OK;
     json_t *files = NULL; /* of rows; can be resumed from here once gw_rows_sync is done */
-    GW_TRY(gw_rows_mark(t->rows, &files));
+    GW_TRY(gw_rows_mark(t->rec.rows, &files));
     int64_t evaluated = t->c->eval_every > 0 ? t->evaluated : t->step; /* one that was not due */
     json_t *marks = json_pack("{s:s, s:f, s:I, s:b, s:o}", "started_utc", t->started_utc, "clock_s",
                               gw_ledger_now(), "evaluated", (json_int_t)evaluated, "mesh_columns",
@@ -68,7 +67,7 @@ static gw_err trainer_make_facts(const gw_trainer *t, json_t **facts) {
 gw_err gw_trainer_keep(gw_trainer *t) {
     json_t *facts = NULL;
     GW_TRY(gw_guard_check(&t->checks.guard)); /* no checkpoint of what comes after a fault */
-    GW_TRY(gw_trainer_flush(t));
+    GW_TRY(gw_recorder_flush(&t->rec, t->step, NULL));
     gw_err ready = trainer_make_facts(t, &facts);
     gw_position at = trainer_keep_position(t);
     GW_TRY(gw_checkpoint_write(t->checkpoint, &at, facts, ready));
@@ -164,12 +163,13 @@ static gw_err trainer_keep_resume(gw_trainer *t) {
     t->batch = (int)at->batch;
     t->step = at->step;
     t->samples = at->samples;
-    t->loss_sum = at->loss_sum;
-    t->left_out = at->left_out;
+    t->rec.sum.samples = t->rank == 0 ? at->samples : 0;
+    t->rec.sum.loss = at->loss_sum;
+    t->rec.sum.left_out = at->left_out;
     gw_checks_resume(&t->checks, &at->checks);
-    t->train_s = at->train_s;
-    t->wire_bytes = at->wire_bytes;
-    t->zero_s -= at->elapsed_s;
+    t->rec.train_s = at->train_s;
+    t->rec.wire_bytes = at->wire_bytes;
+    t->rec.zero_s -= at->elapsed_s;
     return GW_OK;
 }
 
@@ -183,30 +183,30 @@ static gw_err trainer_begin_best(gw_trainer *t) {
 gw_err gw_trainer_begin(gw_trainer *t) {
     const gw_train_config *c = t->c;
     t->epoch = 1;
-    GW_TRY(gw_busy_look(&t->busy, 0, &t->result->before));
-    t->limit_from_s = t->zero_s = gw_ledger_now();
-    gw_link_cost_begin(&t->result->link_cost);
+    GW_TRY(gw_busy_look(&t->rec.watch, 0, &t->rec.total.before));
+    gw_recorder_begin(&t->rec);
+    t->limit_from_s = t->rec.zero_s;
     if (*t->resume.path) {
         GW_TRY(gw_agree(t->comm, trainer_keep_resume(t)));
-        GW_TRY(gw_resume_statistics(&t->resume, t->stats, t->comm));
+        GW_TRY(gw_resume_statistics(&t->resume, t->rec.stats, t->comm));
     }
     GW_TRY(gw_agree(t->comm, trainer_begin_best(t)));
     t->status.step = t->step;
     t->status.begins = true;
-    t->status.busy = &t->result->before;
+    t->status.busy = &t->rec.total.before;
     t->status.products = t->products.note;
     t->status.notes = &t->resume.notes;
     GW_TRY(gw_vote_open(&t->vote, t->comm, t->step, t->limit_from_s));
     gw_checkpoint_setup setup = {.c = c,
                                  .stepper = &t->stepper,
-                                 .stats = t->stats,
+                                 .stats = t->rec.stats,
                                  .mesh = &t->mesh,
                                  .best = &t->best,
-                                 .rows = t->rows,
+                                 .rows = t->rec.rows,
                                  .comm = t->comm};
     bool keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
     if (keeps)
         GW_TRY(gw_checkpoint_open(&t->checkpoint, &setup));
-    gw_resident_enter(&t->resident, GW_RESIDENT_TRAINING);
+    gw_resident_enter(&t->rec.resident, GW_RESIDENT_TRAINING);
     return GW_OK;
 }

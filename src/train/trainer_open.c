@@ -7,10 +7,8 @@
 #include "machine/host.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
-#include "prof/matrix.h"
 #include "prof/tempo.h"
 #include "select/chooser.h"
-#include "trace/trace.h"
 #include "watch/signals.h"
 
 #include <math.h>
@@ -37,15 +35,20 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
         return gw_fail(GW_ERR_USAGE,
                        "train: --inject-skew delays rank %lld, but the ranks are 0 to %d",
                        (long long)t->c->skew.count, t->ranks - 1);
-    gw_host_node node;
-    GW_TRY(gw_host_node_of(&node, t->c->threads + gw_inside_know(t->g).helpers, t->comm));
-    t->nodes = node.nodes;
-    t->node_ranks = node.ranks;
-    int over = gw_host_oversubscribed(&node);
+    GW_TRY(gw_host_node_of(&t->node, t->c->threads + gw_inside_know(t->g).helpers, t->comm));
+    int over = gw_host_oversubscribed(&t->node);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
     t->oversubscribed = over;
     gw_wait_yields(over);
-    return t->c->check ? GW_OK : gw_busy_open(&t->busy, &node, t->comm);
+    gw_recorder_setup of = {.comm = t->comm,
+                            .rank = t->rank,
+                            .ranks = t->ranks,
+                            .along = t->mesh.comm,
+                            .out = t->c->check ? NULL : t->c->out,
+                            .profile = t->c->profile,
+                            .collectives = t->c->collectives};
+    gw_recorder_start(&t->rec, &of);
+    return t->c->check ? GW_OK : gw_busy_open(&t->rec.watch, &t->node, t->comm);
 }
 
 static gw_err trainer_open_sampler(gw_trainer *t) {
@@ -159,7 +162,7 @@ static gw_err trainer_opening_choose(gw_trainer *t) {
     gw_watchdog_stage("predicting steps");
     gw_sampler_epoch(t->sampler, 0);
     gw_chooser_job job = {.check = t->c->check,
-                          .nodes = t->nodes,
+                          .nodes = t->node.nodes,
                           .rehearsal = {&t->stepper, trainer_opening_rehearse, t, t->comm},
                           .lazy = t->c->lazy,
                           .yield = t->oversubscribed,
@@ -297,9 +300,8 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     GW_TRY(trainer_count_ranks(t));
     GW_TRY(gw_watchdog_meet(t->comm));
     GW_TRY(gw_agree(t->comm, gw_step_batch(t->c, gw_trainer_workers(t), &t->global_batch)));
-    bool claims = !t->c->check && t->c->out && t->rank == 0;
-    if (!t->c->check) /* before anybody reads the folder: nobody else changes it from now on */
-        GW_TRY(gw_agree(t->comm, claims ? gw_claim_take(&t->claim, t->c->out) : GW_OK));
+    if (!t->c->check) /* before anybody reads the folder */
+        GW_TRY(gw_recorder_claim(&t->rec));
     GW_TRY(gw_resume_find(&t->resume, t->c, t->comm));
     if (!t->c->check)
         GW_TRY(gw_agree(t->comm, trainer_opening_check_folder(t)));
@@ -318,7 +320,7 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     GW_TRY(gw_agree(t->comm, trainer_opening_open_model(t)));
     gw_facts_of facts = gw_trainer_facts(t);
     GW_TRY(gw_resume_check(&t->resume, &facts, t->comm));
-    t->began_at = t->resume.manifest.step;
+    t->rec.began_at = t->resume.manifest.step;
     GW_TRY(trainer_open_products(t));
     return trainer_opening_choose(t);
 }
@@ -342,9 +344,8 @@ gw_err gw_trainer_check(gw_trainer *t) {
 }
 
 gw_err gw_trainer_open(gw_trainer *t) {
-    gw_utc_now(t->start_utc);
-    memcpy(t->started_utc, t->start_utc, sizeof t->started_utc);
     GW_TRY(trainer_open_basis(t));
+    memcpy(t->started_utc, t->rec.start_utc, sizeof t->started_utc);
     gw_watchdog_stage("opening the exchange");
     gw_step_setup setup = trainer_step_setup(t);
     GW_TRY(gw_step_open(&t->stepper, t->g, &setup));
@@ -371,39 +372,25 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_watchdog_stage("opening the run's files");
     GW_TRY(gw_agree(t->comm, trainer_check_source(t)));
     GW_TRY(gw_trainer_find_rows(t));
-    GW_TRY(gw_record_open(&t->record, GW_TRAINER_ROWS, t->mesh_columns, t->comm));
+    GW_TRY(gw_recorder_open(&t->rec, t->mesh_columns));
     if (t->memory)
-        gw_memory_columns(t->memory, t->record);
+        gw_memory_columns(t->memory, t->rec.record);
     /* Only now, when nothing is left that could be refused, an older run gives way. */
     GW_TRY(gw_trainer_open_rows(t));
-    GW_TRY(gw_inside_stats(&t->stats, t->g, t->c->compress_stats, t->rows, t->comm));
+    GW_TRY(gw_inside_stats(&t->rec.stats, t->g, t->c->compress_stats, t->rec.rows, t->comm));
     if (t->c->paired)
         GW_TRY(gw_paired_open(&t->paired, t->c, &t->stepper, &setup, gw_products_cut(&t->products),
                               t->comm));
-    GW_TRY(gw_record_begin(t->record, t->rows));
-    GW_TRY(gw_barrier(t->comm));
-    gw_ledger_start();
-    gw_ledger_resume(t->clock_s);
-    gw_ledger_set_profile(t->c->profile);
-    if (t->c->profile != GW_PROFILE_OFF)
-        GW_TRY(gw_waits_open(&t->waits, t->c->collectives ? t->rows : NULL, GW_TRAINER_ROWS,
-                             t->mesh.comm, t->comm));
-    t->flush_at = t->began_at + (t->waits ? GW_TRAINER_FIRST : GW_TRAINER_ROWS);
+    GW_TRY(gw_recorder_measure(&t->rec, t->clock_s));
     return gw_trainer_reopened(t);
 }
 
 void gw_trainer_close(gw_trainer *t) {
-    gw_trace_close();
     gw_tempo_close();
-    gw_waits_abandon(t->waits);
-    gw_matrix_close();
-    free(t->by_rank);
     gw_checks_free(&t->checked);
     gw_memory_close(t->memory);
-    gw_record_abandon(t->record);
     gw_checkpoint_close(t->checkpoint); /* its thread may be at the rows */
-    gw_codec_stats_close(t->stats);
-    gw_rows_close(t->rows);
+    gw_recorder_close(&t->rec);
     json_decref(t->told);
     gw_paired_close(t->paired);
     gw_resume_free(&t->resume);
@@ -420,6 +407,4 @@ void gw_trainer_close(gw_trainer *t) {
     gw_model_close(t->model);
     gw_data_close(t->data);
     gw_mesh_close(&t->mesh);
-    gw_busy_close(&t->busy);
-    gw_claim_release(t->claim);
 }

@@ -8,14 +8,9 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/resume.h"
 #include "data/sampler.h"
-#include "folder/claim.h"
-#include "folder/history.h"
-#include "folder/runfolder.h"
-#include "machine/busy.h"
 #include "machine/gauge.h"
 #include "machine/products.h"
-#include "prof/ranks.h"
-#include "prof/waits.h"
+#include "record/recorder.h"
 #include "select/bound_measure.h"
 #include "select/chooser.h"
 #include "step/checks.h"
@@ -27,11 +22,6 @@
 #include "train/trainer.h"
 #include "watch/vote.h"
 
-enum {
-    GW_TRAINER_ROWS = 4096, /* most batch rows kept between two flushes */
-    GW_TRAINER_FIRST = 8    /* before the first one, which tells how many exchanges a step has */
-};
-
 typedef struct gw_trainer {
     const gw_train_config *c;
     MPI_Comm comm;
@@ -41,8 +31,7 @@ typedef struct gw_trainer {
     int servers;           /* replicas from 0 on that take no samples */
     int global_batch, chunk;
     bool oversubscribed;
-    int nodes, node_ranks;
-    gw_busy_watch busy;
+    gw_host_node node;
     gw_data *data;
     gw_model *model;
     gw_optimizer *optimizer;
@@ -56,36 +45,25 @@ typedef struct gw_trainer {
     float *whole;  /* rank 0, where several ranks hold the model: all of it, at an epoch's end */
     gw_best best;  /* epoch so far */
     int64_t *confusion; /* (classes, classes): of the test set, at an epoch's end */
-    gw_resident resident;
-    gw_record *record;
+    gw_recorder rec;
     bool mesh_columns; /* batches.csv has those of a mesh */
-    gw_waits *waits;   /* NULL: --profile off */
-    int64_t flush_at;  /* the step whose end is the next flush, the same on all ranks */
     gw_memory *memory; /* NULL: --profile leaves it out */
     gw_bound_run bound;
     gw_gauge_setup gauging;
     gw_gauge gauge;
     gw_split split;
-    gw_codec_stats *stats;
     gw_checks checks;
-    gw_checks_total checked;        /* at the end */
-    gw_paired *paired;              /* NULL: not asked for */
-    const gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
-    char warning[256];              /* the last one */
-    gw_claim *claim;                /* rank 0, with --out */
-    bool concludes;                 /* rank 0: the resumed run has no step left to take; what only
+    gw_checks_total checked;  /* at the end */
+    gw_paired *paired;        /* NULL: not asked for */
+    bool concludes;           /* rank 0: the resumed run has no step left to take; what only
                                        steps could fill stays as the last of them left it: */
-    bool has_matrix, has_trace;     /* rank 0; all ranks */
-    gw_matrix_total traffic;        /* of that matrix */
-    json_t *told;                   /* rank 0: its run.json; NULL: there was none */
-    gw_rows *rows;                  /* the files that grow; NULL: no --out */
-    FILE *epochs_csv;               /* rank 0's, one of them */
-    FILE *evaluations_csv;          /* rank 0's, another; NULL: not asked for */
-    char start_utc[GW_UTC];         /* of this start */
-    char started_utc[GW_UTC];       /* of the run's first */
+    bool has_trace;           /* all ranks */
+    gw_matrix_total traffic;  /* rank 0: of the matrix that stays */
+    json_t *told;             /* rank 0: its run.json; NULL: there was none */
+    FILE *evaluations_csv;    /* rank 0's; NULL: not asked for */
+    char started_utc[GW_UTC]; /* of the run's first */
     /* Of the checkpoint that this start goes on from: */
-    double clock_s;   /* the clock goes on from there */
-    int64_t began_at; /* steps that earlier starts have done */
+    double clock_s; /* the clock goes on from there */
     void (*watch)(void *ctx, const gw_train_status *status);
     void *ctx;
     gw_train_status status;
@@ -94,20 +72,14 @@ typedef struct gw_trainer {
     int64_t step;      /* of all epochs, done */
     int64_t evaluated; /* the step after which the model was last evaluated */
     bool keep;         /* at the end of the step under way a checkpoint is taken */
-    double loss_sum;   /* of the epoch so far, this rank's */
-    int64_t left_out;  /* samples that it leaves out: this rank's, of steps that were left out */
     int64_t samples;   /* of the epoch so far, all ranks' */
     gw_vote vote;
     int64_t stop_at; /* the step that a vote has made the last one; 0: none */
     gw_resume resume;
     gw_checkpoint *checkpoint; /* NULL: none are written */
     double limit_from_s;       /* when this start began to train */
-    double zero_s;             /* when the first one did, by the same clock */
-    double train_s;
-    double outside_s;         /* of this start, this rank: of steps, but not in their clock */
-    double checkpoint_s;      /* of this start, by the ledger */
-    uint64_t wire_bytes;      /* this rank */
-    gw_rank_figures *by_rank; /* rank 0, at the end */
+    double outside_s;          /* of this start, this rank: of steps, but not in their clock */
+    double checkpoint_s;       /* of this start, by the ledger */
     const char *stopped_by;
     gw_train_result *result;
     bool *own;
@@ -147,14 +119,8 @@ gw_err gw_trainer_check(gw_trainer *t);
 /** Collective: close what is open, after a failure of all ranks, too. */
 void gw_trainer_close(gw_trainer *t);
 
-/** Bytes that a settling or a step sent. */
-void gw_trainer_count_wire(gw_trainer *t, const gw_batch_cost *cost);
-
 /** `sig` (0: none), which all ranks know of, ends the run. */
 void gw_trainer_heed(gw_trainer *t, int sig);
-
-/** Collective, between batches: rows and exchanges so far to their files. */
-gw_err gw_trainer_flush(gw_trainer *t);
 
 /** What happens to the run that --out holds; after t->resume was looked for. */
 gw_runfolder_use gw_trainer_use(const gw_trainer *t);

@@ -52,7 +52,7 @@ static gw_err trainer_rows_resume(gw_trainer *t, bool ours) {
     GW_TRY(trainer_check_names(files, t->resume.path));
     if (!ours)
         GW_TRY(trainer_folder_of(t->resume.path, &from));
-    gw_err e = gw_rows_resume(t->rows, from, files, gw_store_other(&t->resume.manifest));
+    gw_err e = gw_rows_resume(t->rec.rows, from, files, gw_store_other(&t->resume.manifest));
     free(from);
     return e;
 }
@@ -60,7 +60,7 @@ static gw_err trainer_rows_resume(gw_trainer *t, bool ours) {
 /* A file that is continued keeps its columns, whatever the mesh is now. */
 static bool trainer_mesh_columns(const gw_trainer *t) {
     const json_t *marks = json_object_get(t->resume.manifest.facts, "marks");
-    return t->rows && gw_rows_continue(t->rows, GW_BATCHES)
+    return t->rec.rows && gw_rows_continue(t->rec.rows, GW_BATCHES)
                ? json_is_true(json_object_get(marks, "mesh_columns"))
                : gw_mesh_divides(&t->mesh.shape);
 }
@@ -68,7 +68,7 @@ static bool trainer_mesh_columns(const gw_trainer *t) {
 static gw_err trainer_find_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
     bool goes_on = *t->resume.path, keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
-    GW_TRY(gw_rows_new(&t->rows, c->out, t->rank == 0 && (keeps || goes_on)));
+    GW_TRY(gw_recorder_rows(&t->rec, t->rank == 0 && (keeps || goes_on)));
     return t->rank == 0 && goes_on
                ? trainer_rows_resume(t, gw_trainer_use(t) == GW_RUNFOLDER_RESUME)
                : GW_OK;
@@ -84,15 +84,15 @@ gw_err gw_trainer_find_rows(gw_trainer *t) {
  */
 static gw_err trainer_check_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
-    GW_TRY(gw_record_check(t->record, t->rows));
-    GW_TRY(gw_rows_check(t->rows, &gw_epochs));
+    GW_TRY(gw_record_check(t->rec.record, t->rec.rows));
+    GW_TRY(gw_rows_check(t->rec.rows, &gw_epochs));
     if (c->eval_every > 0)
-        GW_TRY(gw_rows_check(t->rows, &gw_trainer_evaluations));
+        GW_TRY(gw_rows_check(t->rec.rows, &gw_trainer_evaluations));
     if (c->compress_stats > 0)
-        GW_TRY(gw_rows_check(t->rows, &gw_codec_stats_table));
+        GW_TRY(gw_rows_check(t->rec.rows, &gw_codec_stats_table));
     if (c->collectives)
-        GW_TRY(gw_rows_check(t->rows, &gw_waits_collectives));
-    return gw_rows_lack(t->rows) ? gw_resume_lacks_rows(&t->resume, c->resume_strict) : GW_OK;
+        GW_TRY(gw_rows_check(t->rec.rows, &gw_waits_collectives));
+    return gw_rows_lack(t->rec.rows) ? gw_resume_lacks_rows(&t->resume, c->resume_strict) : GW_OK;
 }
 
 static bool trainer_rows_trains(const gw_trainer *t) {
@@ -104,10 +104,10 @@ static bool trainer_rows_trains(const gw_trainer *t) {
 /* Rows behind the mark are of steps that this run shall not have had: what tells of them goes. */
 static void trainer_look_for_end(gw_trainer *t) {
     const char *dir = t->c->out;
-    t->concludes = !trainer_rows_trains(t) && !gw_rows_beyond(t->rows, GW_BATCHES);
+    t->concludes = !trainer_rows_trains(t) && !gw_rows_beyond(t->rec.rows, GW_BATCHES);
     if (!t->concludes)
         return;
-    t->has_matrix = gw_matrix_read(dir, &t->traffic) == GW_OK;
+    t->rec.has_matrix = gw_matrix_read(dir, &t->traffic) == GW_OK;
     t->has_trace = gw_runfolder_has(dir, "trace.json");
     t->told = gw_runfolder_read(dir);
 }
@@ -119,11 +119,10 @@ static gw_err trainer_open_rows(gw_trainer *t) {
         GW_TRY(trainer_check_rows(t));
     if (use == GW_RUNFOLDER_RESUME)
         trainer_look_for_end(t);
-    else
-        GW_TRY(gw_runfolder_clear(c->out, use));
-    if (c->eval_every > 0)
-        GW_TRY(gw_rows_open(t->rows, &gw_trainer_evaluations, &t->evaluations_csv, NULL));
-    return gw_rows_open(t->rows, &gw_epochs, &t->epochs_csv, NULL);
+    GW_TRY(gw_recorder_replace(&t->rec, use));
+    return c->eval_every > 0
+               ? gw_rows_open(t->rec.rows, &gw_trainer_evaluations, &t->evaluations_csv, NULL)
+               : GW_OK;
 }
 
 gw_err gw_trainer_open_rows(gw_trainer *t) {

@@ -124,7 +124,7 @@ static void tell_say_part(const char *name, double s) {
 
 /* All parts are of the steps that the step time is of, so they add up to it. */
 static void tell_say_step_time(const gw_train_result *r, gw_profile profile) {
-    const gw_batch_summary *b = &r->summary;
+    const gw_batch_summary *b = &r->total.summary;
     printf("step %.1f us (" GW_STEADY_NAME " of %lld)", b->wall_s * 1e6, (long long)b->batches);
     if (profile == GW_PROFILE_OFF) {
         printf("; its parts were not measured (--profile off)\n");
@@ -176,7 +176,7 @@ static void tell_say_straggler(const gw_straggler *s) {
 
 /* By the best source; twins and model add up to one interval. */
 static void tell_say_memory(const gw_train_result *r) {
-    const gw_batch_summary *b = &r->summary;
+    const gw_batch_summary *b = &r->total.summary;
     const gw_batch_split *s = &b->split;
     double flagged = (double)r->flagged / (double)r->split;
     if (b->source == GW_SPLIT_CTR)
@@ -244,7 +244,8 @@ static void tell_say_pace(const gw_train_result *r) {
 static void tell_say_bound(const gw_train_result *r) {
     if (r->bound_s > 0)
         printf("bound of a step (%s): %.1f us; the measured step takes %.2f times that\n",
-               gw_bound_name(r->bound_mode), r->bound_s * 1e6, r->summary.wall_s / r->bound_s);
+               gw_bound_name(r->bound_mode), r->bound_s * 1e6,
+               r->total.summary.wall_s / r->bound_s);
 }
 
 static void tell_say_interval(const char *what, const gw_stats *s) {
@@ -272,8 +273,8 @@ static void tell_say_accuracy(const gw_train_result *r) {
     else
         printf("test accuracy %.4f", r->last.test_accuracy);
     printf(" after %lld step%s in %.1f s; %s (crc32 %08x)\n", (long long)r->steps,
-           r->steps == 1 ? "" : "s", r->elapsed_s, r->ranks == 1 ? "one replica" : "replicas equal",
-           r->last.replica_hash);
+           r->steps == 1 ? "" : "s", r->total.elapsed_s,
+           r->ranks == 1 ? "one replica" : "replicas equal", r->last.replica_hash);
 }
 
 static void tell_say_best(const gw_train_config *c, const gw_best *b) {
@@ -309,17 +310,17 @@ static void tell_say_left_out(const gw_train_result *r) {
 
 static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
     tell_say_step_time(r, t->config->profile);
-    tell_say_spread(&r->summary);
-    tell_say_busy("during", &r->during);
+    tell_say_spread(&r->total.summary);
+    tell_say_busy("during", &r->total.during);
     tell_say_forecast(t->choice);
     tell_say_bound(r);
     tell_say_pace(r);
     tell_say_memory(r);
     tell_say_overhead(r->overhead);
-    tell_say_straggler(&r->straggler);
+    tell_say_straggler(&r->total.straggler);
     tell_say_paired(&r->paired);
     tell_say_drift(r->ceilings_drift);
-    tell_say_link(&r->link_cost);
+    tell_say_link(&r->total.link_cost);
     tell_say_checkpoints(&r->checkpoints);
     tell_say_left_out(r);
     gw_unmet_print(&r->unmet, &r->foretold, stdout);

@@ -1,0 +1,166 @@
+/** What is recorded of a run, whoever takes its steps: the folder and the files that grow there row
+ *  by row, the ledger, the log of exchanges, the ranks side by side, and run.json. The library and
+ *  the trainer each have one; main thread.
+ *
+ *  In order: start, claim, rows, open, replace, measure, begin; then push after each step, look and
+ *  flush between steps, epoch; then total, end, write; and close in any case. Functions are
+ *  collective over the setup's `comm`, unless they say otherwise. */
+#ifndef GW_RECORD_RECORDER_H
+#define GW_RECORD_RECORDER_H
+
+#include "base/args.h"
+#include "folder/claim.h"
+#include "folder/epochs.h"
+#include "folder/history.h"
+#include "folder/report.h"
+#include "folder/runfolder.h"
+#include "machine/busy.h"
+#include "machine/link_cost.h"
+#include "prof/matrix.h"
+#include "prof/ranks.h"
+#include "prof/waits.h"
+
+struct gw_codec_stats;
+struct gw_codec_row;
+
+enum { GW_RECORDER_ROWS = 4096 /* most batch rows kept between two flushes */ };
+
+typedef struct gw_recorder_setup {
+    MPI_Comm comm; /* of all ranks; kept */
+    int rank, ranks;
+    const MPI_Comm *along; /* as gw_waits_open has it; kept */
+    const char *out;       /* the folder, kept; NULL: none, and no files */
+    gw_profile profile;
+    bool collectives, trace; /* files that were asked for */
+} gw_recorder_setup;
+
+/** What this rank's batches of the epoch so far add up to. */
+typedef struct gw_recorder_sum {
+    double loss;
+    int64_t samples, left_out; /* left_out: of these, those of steps that are; not in `loss` */
+} gw_recorder_sum;
+
+/** What all batches and ranks come to. */
+typedef struct gw_recorder_total {
+    gw_batch_summary summary; /* rank 0's, as all that follows but for `busy` */
+    gw_rank_figures *by_rank; /* the recorder's */
+    json_t *hosts;            /* likewise */
+    gw_straggler straggler;
+    gw_matrix_total traffic; /* zeros with --profile off */
+    gw_busy before, during;  /* what else the machines did: until the first step (zeros: nobody
+                                   looked), and from there on */
+    gw_link_cost link_cost;
+    uint64_t dropped; /* exchanges that the log had no room for */
+    double elapsed_s; /* from the first step to the end */
+} gw_recorder_total;
+
+/** Members may be read; those from `more` on may be written, too. */
+typedef struct gw_recorder {
+    gw_recorder_setup of;
+    gw_claim *claim;  /* rank 0's */
+    FILE *epochs_csv; /* likewise */
+    gw_record *record;
+    gw_waits *waits; /* NULL: --profile off */
+    bool measures;   /* the ledger runs */
+    gw_resident resident;
+    char start_utc[GW_UTC]; /* of this start */
+    gw_epoch_row last;
+    char warning[256];                     /* the last one */
+    const struct gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
+    gw_recorder_total total;
+    gw_rows *rows;                /* the files that grow; NULL: no folder */
+    struct gw_codec_stats *stats; /* the recorder's, once it is there */
+    gw_busy_watch watch;          /* likewise */
+    int64_t began_at;             /* steps that earlier starts have done */
+    int64_t flush_at;             /* the step whose end is the next flush, the same on all ranks */
+    double zero_s;                /* when the first step could begin, by the ledger's clock */
+    double train_s;               /* in batches */
+    uint64_t wire_bytes;          /* that this rank sent */
+    gw_recorder_sum sum;
+    bool has_matrix; /* matrix.csv is an earlier start's, and stays */
+} gw_recorder;
+
+/** Local. */
+void gw_recorder_start(gw_recorder *r, const gw_recorder_setup *of);
+
+/** Nobody else writes into the folder from now on. */
+gw_err gw_recorder_claim(gw_recorder *r);
+
+/** Local: the files that grow; `parts` as gw_rows_new has it. */
+gw_err gw_recorder_rows(gw_recorder *r, bool parts);
+
+/** batches.csv; `mesh`: with the columns of one. */
+gw_err gw_recorder_open(gw_recorder *r, bool mesh);
+
+/** Rank 0, when nothing is left that could be refused: an older run in the folder gives way, and
+ *  epochs.csv begins, or is continued by a run that resumes. */
+gw_err gw_recorder_replace(gw_recorder *r, gw_runfolder_use use);
+
+/** The ledger starts, `clock_s` after the run's first start. */
+gw_err gw_recorder_measure(gw_recorder *r, double clock_s);
+
+/** The timeline, if it was asked for. */
+gw_err gw_recorder_trace(const gw_recorder *r);
+
+/** Local: the first step may begin. */
+void gw_recorder_begin(gw_recorder *r);
+
+/** Local: a batch has ended; `out`: it was left out. *row: what batches.csv gets. */
+gw_err gw_recorder_push(gw_recorder *r, const gw_batch_parts *parts, bool out, gw_batch_row *row);
+
+/** Local, around what the run sends outside of batches. */
+void gw_recorder_aside(void);
+void gw_recorder_aside_end(gw_recorder *r);
+
+/** Between batches, after `step`: see what the codecs do. *warning (else untouched): a new one. */
+gw_err gw_recorder_look(gw_recorder *r, int64_t step, const char **warning);
+
+/** Local: a warning for run.json, copied. */
+void gw_recorder_warn(gw_recorder *r, const char *line);
+
+/** Between batches: rows and exchanges so far to their files. *last (may be NULL; else untouched
+ *  if there is none): this rank's last row, completed. */
+gw_err gw_recorder_flush(gw_recorder *r, int64_t step, gw_batch_row *last);
+
+/** *wire: bytes sent so far, by all ranks; GW_UNCOUNTED: nobody counts. */
+gw_err gw_recorder_wire(const gw_recorder *r, uint64_t *wire);
+
+/** *loss: the mean over the epoch's samples so far; NaN: there are none. */
+gw_err gw_recorder_loss(const gw_recorder *r, double *loss);
+
+/** The epoch ends with this row; sums begin anew. */
+gw_err gw_recorder_epoch(gw_recorder *r, const gw_epoch_row *row);
+
+/** After the last flush: fill in `total`. `steps`: of the run; `workers`: ranks that train. */
+gw_err gw_recorder_total_up(gw_recorder *r, int64_t steps, int workers);
+
+/** The files of rows are whole, `more` (NULL: none) one of them. */
+gw_err gw_recorder_end(gw_recorder *r, const gw_table *more);
+
+/** Local: give up what is open. */
+void gw_recorder_close(gw_recorder *r);
+
+/** What run.json has of every run, beside what the recorder knows. */
+typedef struct gw_recorder_report {
+    const char *program, *command, *started_utc, *stopped_by;
+    const gw_args *args;
+    uint64_t seed, parameters, wire_bytes;
+    int64_t steps;
+    gw_host_node node;
+    int workers, threads, helpers;
+    bool oversubscribed;
+    gw_report_steps of; /* summary is the recorder's */
+    /* Where figures come from; NULL: they are absent. */
+    const char *phases, *memory, *wire, *resident;
+    /* Owned: the exchange; members of run.json, of its "machine" and "results" beside those of
+     * every run. */
+    json_t *comm, *more, *machine, *results;
+} gw_recorder_report;
+
+/** Rank 0: run.json's content. GW_ERR_INTERNAL: a text is not UTF-8. */
+gw_err gw_recorder_json(const gw_recorder *r, const gw_recorder_report *of, json_t **run);
+
+/** Rank 0: into the folder's run.json; `run` is freed. */
+gw_err gw_recorder_write(const gw_recorder *r, json_t *run);
+
+#endif
