@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "base/probe.h"
 #include "base/version.h"
-#include "folder/report.h"
 #include "mpi/alike.h"
+#include "mpi/world.h"
 #include "watch/watchdog.h"
 
 #include <math.h>
@@ -169,7 +169,7 @@ const char *gradwire_text(const gradwire *g, const char *key) {
         {"out", g->words.out ? g->words.out : ""},
         {"in_place", g->opened && gw_session_takes_lent(s) ? "yes" : "no"},
         {"mpi", mpi},
-        {"thread_level", gw_report_thread_level(level)},
+        {"thread_level", gw_world_thread_level(level)},
         {"version", GW_VERSION}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strcmp(texts[i][0], key) == 0)

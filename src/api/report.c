@@ -61,7 +61,8 @@ gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wi
                              .threads = g->words.threads,
                              .helpers = gw_session_helpers(g->session),
                              .oversubscribed = g->oversubscribed,
-                             .of = {.dimensions = json_null(), .bubble_s = NAN},
+                             .dimensions = json_null(),
+                             .bubble_s = NAN,
                              .phases =
                                  "measured: exclusive timers, as the program names its phases",
                              .memory = "absent",

@@ -1,11 +1,11 @@
 /* The public functions: MPI's start; and how a process ends that has used the library. */
 #include "api/handle.h"
 #include "base/text.h"
-#include "folder/report.h"
 #include "mpi/alike.h"
 #include "mpi/launcher.h"
 #include "mpi/parting.h"
 #include "mpi/wait.h"
+#include "mpi/world.h"
 #include "watch/watchdog.h"
 
 #include <stdio.h>
@@ -120,7 +120,7 @@ gw_err gw_start_check_level(int wanted, int provided) {
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "gradwire: MPI was started with %s, and the strategy needs %s: start it so, or "
                    "use another progress=",
-                   gw_report_thread_level(provided), gw_report_thread_level(wanted));
+                   gw_world_thread_level(provided), gw_world_thread_level(wanted));
 }
 
 /* The thread level that the words' strategy asks for. */

@@ -24,12 +24,19 @@ void gw_pipeline_run_over(gw_pipeline *p, gw_pipeline_size size) {
     p->runner.micros = gw_pipeline_micros(p);
 }
 
+static gw_err pipeline_poll(gw_pipeline *p, bool within) {
+    gw_err e = GW_OK;
+    if (p->runner.queue) {
+        gw_phase_enter(GW_PHASE_MPI_POLL);
+        e = gw_queue_poll(p->runner.queue);
+        gw_phase_leave();
+    }
+    GW_THEN(e, p->hooks.poll(p->hooks.ctx, within));
+    return e;
+}
+
 gw_err gw_pipeline_poll(gw_pipeline *p) {
-    gw_phase_enter(GW_PHASE_MPI_POLL);
-    gw_err e = gw_queue_poll(p->runner.queue);
-    gw_phase_leave();
-    GW_TRY(e);
-    return p->hooks.poll(p->hooks.ctx);
+    return pipeline_poll(p, false);
 }
 
 /* ---- actions ---- */
@@ -46,7 +53,7 @@ typedef struct pipeline_step {
 static void pipeline_gather(gw_pipeline *p, const gw_pipeline_job *job, gw_act act) {
     gw_span part = gw_pipeline_part(p, act.micro);
     gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, gw_pipeline_at(p, act));
-    if (!gw_pipeline_enter(p, GW_PHASE_DATA))
+    if (!job->set || !gw_pipeline_enter(p, GW_PHASE_DATA))
         return;
     gw_dataset_gather(job->set, job->idx + part.off, (int)part.n, gw_model_work(p->model) + to.off,
                       NULL);
@@ -60,7 +67,7 @@ static gw_err pipeline_forward(gw_pipeline *p, pipeline_step *s, gw_act act) {
     GW_TRY(gw_pipeline_forward(p, act, act.micro == 0));
     if (!gw_pipeline_is_top(p, act.chunk))
         return gw_pipeline_send(p, act);
-    const uint8_t *labels = p->labels + gw_pipeline_part(p, act.micro).off;
+    const uint8_t *labels = s->job->labels + gw_pipeline_part(p, act.micro).off;
     return gw_pipeline_loss(p, act, labels, 1.0f / (float)job->global, &s->loss, NULL);
 }
 
@@ -73,7 +80,7 @@ static gw_pipeline_onto pipeline_onto(const gw_pipeline *p, const pipeline_step 
 /* A recomputed top has its logits again, which the loss must turn into deltas again. */
 static gw_err pipeline_repeat_loss(gw_pipeline *p, const pipeline_step *s, gw_act act) {
     double sum = 0;
-    const uint8_t *labels = p->labels + gw_pipeline_part(p, act.micro).off;
+    const uint8_t *labels = s->job->labels + gw_pipeline_part(p, act.micro).off;
     return gw_pipeline_loss(p, act, labels, 1.0f / (float)s->job->global, &sum, NULL);
 }
 
@@ -113,7 +120,8 @@ static void pipeline_next(void *step, gw_act act) {
                                         [GW_ACT_INPUT] = "gradient of the input",
                                         [GW_ACT_WEIGHTS] = "gradient of the weights"};
     pipeline_step *s = step;
-    gw_hook_act(words[act.kind], s->pipeline->stage, act.chunk, act.micro);
+    if (!gw_pipeline_is_whole(s->pipeline))
+        gw_hook_act(words[act.kind], s->pipeline->stage, act.chunk, act.micro);
     pipeline_tell(s->pipeline, s, act);
     gw_pipeline_waits(s->pipeline);
 }
@@ -133,7 +141,8 @@ static gw_err pipeline_act(void *step, gw_act act) {
     pipeline_step *s = step;
     gw_pipeline *p = s->pipeline;
     gw_action told = {gw_act_letter(act.kind), act.chunk, act.micro};
-    bool tells = p->pacing.mode == GW_PIPELINE_REAL || p->pacing.mode == GW_PIPELINE_SLEPT;
+    gw_pipeline_mode mode = p->pacing.mode;
+    bool tells = p->mesh && (mode == GW_PIPELINE_REAL || mode == GW_PIPELINE_SLEPT);
     GW_TRY(pipeline_make_way(p, act));
     gw_pipeline_waited(p);
     if (tells)
@@ -145,23 +154,24 @@ static gw_err pipeline_act(void *step, gw_act act) {
     return GW_OK;
 }
 
-static void pipeline_poll(void *pipeline) {
+static void pipeline_poll_within(void *pipeline) {
     gw_pipeline *p = pipeline;
-    if (p->failed == GW_OK)
-        p->failed = gw_pipeline_poll(p);
+    GW_THEN(p->failed, pipeline_poll(p, true));
 }
 
 /* All actions, with polls between the pieces of products, or of what is slept instead. */
-static gw_err pipeline_run(gw_pipeline *p) {
+static gw_err pipeline_run(gw_pipeline *p, bool pieces) {
     const gw_pipeline_pacing *pacing = &p->pacing;
     bool alone = pacing->mode == GW_PIPELINE_ALONE;
     if (alone)
         p->runner.hops = NULL;
     if (pacing->mode == GW_PIPELINE_SLEPT)
-        gw_pacer_between(pacing->pacer, pipeline_poll, p);
-    gw_gemm_between(alone ? pacing->piece : pipeline_poll, alone ? pacing->ctx : p);
+        gw_pacer_between(pacing->pacer, pieces ? pipeline_poll_within : NULL, p);
+    if (pieces)
+        gw_gemm_between(alone ? pacing->piece : pipeline_poll_within, alone ? pacing->ctx : p);
     gw_err e = gw_runner_step(&p->runner);
-    gw_gemm_between(NULL, NULL);
+    if (pieces)
+        gw_gemm_between(NULL, NULL);
     gw_pipeline_waited(p);
     return e;
 }
@@ -175,16 +185,20 @@ gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss
     p->runner.act = pipeline_act;
     p->runner.ctx = &s;
     p->failed = GW_OK;
-    if (gw_pipeline_enter(p, GW_PHASE_DATA)) {
-        gw_dataset_labels(job->set, job->idx, job->local, p->labels);
+    if (job->set && gw_pipeline_enter(p, GW_PHASE_DATA)) {
+        gw_dataset_labels(job->set, job->idx, job->local, job->labels);
         gw_pipeline_leave(p);
     }
-    gw_err e = pipeline_run(p);
+    gw_err e = pipeline_run(p, job->pieces);
     gw_hook_act(NULL, 0, 0, 0);
     *loss_sum = gw_pipeline_counts(p) ? s.loss : 0;
     return e == GW_OK ? p->failed : e;
 }
 
+bool gw_pipeline_is_whole(const gw_pipeline *p) {
+    return !p->mesh;
+}
+
 bool gw_pipeline_counts(const gw_pipeline *p) {
-    return p->stage == p->stages - 1 && p->mesh->at[GW_DIM_TENSOR] == 0;
+    return !p->mesh || (p->stage == p->stages - 1 && p->mesh->at[GW_DIM_TENSOR] == 0);
 }

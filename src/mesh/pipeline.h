@@ -29,8 +29,9 @@ typedef struct gw_pipeline_hooks {
     gw_err (*ready)(void *ctx, int l);
     /** The sum of the local losses is known (0 on ranks that compute none). No layer is ready. */
     void (*loss)(void *ctx, double sum);
-    /** A bounded poll of what else is under way, between kernels and while the pipeline waits. */
-    gw_err (*poll)(void *ctx);
+    /** A bounded poll of what else is under way: between kernels and while the pipeline waits, or
+     *  `within` a kernel. */
+    gw_err (*poll)(void *ctx, bool within);
 } gw_pipeline_hooks;
 
 /** Before MPI starts: check what needs no ranks, open codecs and the algorithm. The errors of their
@@ -77,11 +78,19 @@ gw_err gw_pipeline_open(gw_pipeline *p, gw_model *model, const gw_pipeline_hooks
                         uint64_t seed, bool yield, MPI_Comm comm);
 void gw_pipeline_close(gw_pipeline *p);
 
+/** The walk over a whole model: one stage that takes its batch at once, and sends nothing. Nothing
+ *  else needs to be opened for gw_pipeline_step. Local; gw_pipeline_close and gw_pipeline_free. */
+gw_err gw_pipeline_open_whole(gw_pipeline **out, gw_model *model, const gw_pipeline_hooks *hooks);
+bool gw_pipeline_is_whole(const gw_pipeline *p);
+
 /** Which samples a step takes, and what becomes of their gradient. */
 typedef struct gw_pipeline_job {
-    const gw_dataset *set;
+    const gw_dataset
+        *set;            /* NULL: the samples lie in the model's input, their labels in `labels` */
     const uint32_t *idx; /* of this replica's samples */
+    uint8_t *labels;     /* room for as many */
     int local, global;
+    bool pieces;   /* products are computed in pieces, with polls between them */
     uint64_t step; /* by which codecs draw random numbers */
 } gw_pipeline_job;
 

@@ -128,7 +128,7 @@ static void pipeline_make_room(gw_pipeline *p, int rows) {
 
 /* Where replicas do not divide the batch, one may take more of the last, shorter batch than of a
  * full one (data/sampler.c). */
-int gw_pipeline_most(const gw_pipeline *p) {
+static int pipeline_most(const gw_pipeline *p) {
     return p->rows.full > p->rows.last ? p->rows.full : p->rows.last;
 }
 
@@ -144,7 +144,7 @@ static gw_err pipeline_check_rows(const gw_pipeline *p, MPI_Comm comm) {
 /* Errors are the same on all ranks, but for a measurement's and a plugin's. */
 static gw_err pipeline_divide(gw_pipeline *p, const gw_model_spec *whole, MPI_Comm comm) {
     const gw_parallel *o = p->options;
-    int rows = (gw_pipeline_most(p) + o->microbatches - 1) / o->microbatches;
+    int rows = (pipeline_most(p) + o->microbatches - 1) / o->microbatches;
     GW_TRY(gw_timetable_open(&p->timetable, o->timetable, p->stages, o->microbatches));
     p->chunks = gw_timetable_chunks(p->timetable);
     if (p->stages == 1 && p->chunks > 1)

@@ -152,16 +152,7 @@ static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at,
     return pipeline_between(p);
 }
 
-/* The delta of the inputs leaves as early as can be: before the weights' gradients, or, where it
- * must be summed first, with the sum under way meanwhile. */
-static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micro at, bool bottom,
-                                      const gw_pipeline_onto *onto) {
-    bool exchanges = pipeline_joins(p, l, GW_MOMENT_DELTA, at);
-    int runs = pipeline_runs(p, exchanges, at);
-    if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
-        gw_model_enter(p->model, l, at, onto->grads, onto->add);
-        gw_pipeline_leave(p);
-    }
+static gw_err pipeline_layer_descend(gw_pipeline *p, int l, gw_act act, gw_micro at, int runs) {
     for (int i = 0; i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
@@ -171,9 +162,28 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
         }
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_DELTA, rows, act.micro));
     }
+    return GW_OK;
+}
+
+/* The gradient of the weights comes first where nobody waits for the delta of the inputs: it is on
+ * its way while that is computed. Else the delta leaves as early as can be: before the weights'
+ * gradients, or, where it must be summed first, with the sum under way meanwhile. */
+static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micro at, bool bottom,
+                                      const gw_pipeline_onto *onto) {
+    bool exchanges = pipeline_joins(p, l, GW_MOMENT_DELTA, at);
+    bool leaves = exchanges || (bottom && gw_runner_hop(&p->runner, act, false));
+    bool weighs = act.kind == GW_ACT_BACKWARD;
+    int runs = pipeline_runs(p, exchanges, at);
+    if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
+        gw_model_enter(p->model, l, at, onto->grads, onto->add);
+        gw_pipeline_leave(p);
+    }
+    if (weighs && !leaves)
+        GW_TRY(pipeline_layer_weights(p, l, at, onto));
+    GW_TRY(pipeline_layer_descend(p, l, act, at, runs));
     if (!exchanges && bottom)
         GW_TRY(gw_pipeline_send(p, act));
-    if (act.kind == GW_ACT_BACKWARD)
+    if (weighs && leaves)
         GW_TRY(pipeline_layer_weights(p, l, at, onto));
     for (int i = 0; exchanges && i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);

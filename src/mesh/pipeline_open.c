@@ -295,12 +295,16 @@ uint64_t gw_pipeline_frames(const gw_pipeline *p) {
     return sum;
 }
 
+static gw_err pipeline_beside(void *pipeline) {
+    gw_pipeline *p = pipeline;
+    return p->hooks.poll(p->hooks.ctx, false);
+}
+
 static gw_err pipeline_open(gw_pipeline *p, uint64_t seed, bool yield) {
     int most = 4 * (p->options->microbatches + 1) * p->chunks + 4 * p->options->tensor_chunks;
     GW_TRY(pipeline_open_lanes(p, seed, yield));
-    GW_TRY(gw_alloc(&p->labels, (size_t)gw_pipeline_most(p), 1));
     GW_TRY(gw_queue_open(&p->runner.queue, GW_PROGRESS_POLL, most, yield));
-    gw_queue_beside(p->runner.queue, p->hooks.poll, p->hooks.ctx);
+    gw_queue_beside(p->runner.queue, pipeline_beside, p);
     pipeline_open_joins(p);
     pipeline_foretell_joins(p);
     if (p->stages == 1)
@@ -317,6 +321,23 @@ gw_err gw_pipeline_open(gw_pipeline *p, gw_model *model, const gw_pipeline_hooks
     return gw_agree(comm, pipeline_open(p, seed, yield));
 }
 
+gw_err gw_pipeline_open_whole(gw_pipeline **out, gw_model *model, const gw_pipeline_hooks *hooks) {
+    static const gw_parallel alone = {.microbatches = 1, .tensor_chunks = 1};
+    gw_pipeline *p;
+    GW_TRY(gw_alloc(&p, 1, sizeof *p));
+    *p = (gw_pipeline){.options = &alone,
+                       .stages = 1,
+                       .chunks = 1,
+                       .shard = *gw_model_shard(model),
+                       .room = {.slots = {1}, .deltas = 1},
+                       .model = model,
+                       .hooks = *hooks};
+    gw_err e = gw_timetable_open(&p->timetable, NULL, 1, 1);
+    p->runner.timetable = p->timetable;
+    *out = p;
+    return e;
+}
+
 void gw_pipeline_close(gw_pipeline *p) {
     if (!p)
         return;
@@ -330,9 +351,7 @@ void gw_pipeline_close(gw_pipeline *p) {
         gw_lane_close(p->join_lane[i]);
         p->hop_lane[i] = p->join_lane[i] = NULL;
     }
-    free(p->labels);
     free(p->sent.x);
-    p->labels = NULL;
     p->sent.x = NULL;
     p->runner.queue = NULL;
 }

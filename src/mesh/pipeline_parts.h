@@ -41,7 +41,7 @@ struct gw_pipeline {
     gw_codings codings[GW_PIPELINE_EXACT];
     char note[256];
     /* once it is divided: */
-    const gw_mesh *mesh;
+    const gw_mesh *mesh; /* NULL: the model is whole */
     gw_timetable *timetable;
     int stages, stage, chunks; /* chunks: of this stage */
     int sizes[GW_MAX_LAYERS];  /* layers of each run */
@@ -56,8 +56,7 @@ struct gw_pipeline {
     gw_collective join[GW_PIPELINE_WAYS][GW_PIPELINE_VERBS];
     gw_hops *hops[GW_PIPELINE_SIZES]; /* NULL: no such */
     gw_runner runner;
-    uint8_t *labels; /* of the local batch */
-    gw_err failed;   /* what a poll within a kernel ran into */
+    gw_err failed; /* what a poll within a kernel ran into */
     /* of the present step: */
     int local;    /* samples */
     bool testing; /* an evaluation: no codecs, nothing is kept */
@@ -81,9 +80,6 @@ gw_err gw_pipeline_send(gw_pipeline *p, gw_act act);
 /** This rank may have to wait for others; it need not any more. */
 void gw_pipeline_waits(gw_pipeline *p);
 void gw_pipeline_waited(gw_pipeline *p);
-
-/** The largest local batch. */
-int gw_pipeline_most(const gw_pipeline *p);
 
 /** Microbatches of a step. */
 static inline int gw_pipeline_micros(const gw_pipeline *p) {

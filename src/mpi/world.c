@@ -27,3 +27,10 @@ gw_err gw_world_ranks(MPI_Comm comm, int **ranks) {
     MPI_Group_free(&to);
     return e;
 }
+
+const char *gw_world_thread_level(int level) {
+    return level == MPI_THREAD_SINGLE       ? "MPI_THREAD_SINGLE"
+           : level == MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
+           : level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                                            : "MPI_THREAD_MULTIPLE";
+}

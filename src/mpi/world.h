@@ -1,4 +1,4 @@
-/** Ranks as the user knows them: numbers in MPI_COMM_WORLD. */
+/** MPI as the user knows it: ranks are numbers in MPI_COMM_WORLD. */
 #ifndef GW_MPI_WORLD_H
 #define GW_MPI_WORLD_H
 
@@ -6,5 +6,8 @@
 
 /** Local: (*ranks)[i] is rank i of `comm` in MPI_COMM_WORLD; the caller frees it. */
 gw_err gw_world_ranks(MPI_Comm comm, int **ranks);
+
+/** The name of an MPI thread level. */
+const char *gw_world_thread_level(int level);
 
 #endif

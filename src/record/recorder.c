@@ -1,5 +1,6 @@
 #include "record/recorder.h"
 
+#include "base/mem.h"
 #include "base/text.h"
 #include "mpi/wait.h"
 #include "run/codec_stats.h"
@@ -7,6 +8,8 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum {
     FIRST = 8,            /* steps to the first flush, which tells how many exchanges one has */
@@ -158,6 +161,34 @@ gw_err gw_recorder_epoch(gw_recorder *r, const gw_epoch_row *row) {
 
 /* ---- the end ---- */
 
+/* *out (rank 0's, else untouched): the names of all hosts, each once, in the order of the ranks.
+ */
+static gw_err recorder_hosts(json_t **out, MPI_Comm comm) {
+    enum { NAME = 64 };
+    int rank, size;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_MPI(MPI_Comm_size(comm, &size));
+    char mine[NAME] = {0}, *all = NULL;
+    gethostname(mine, NAME - 1);
+    gw_err e = gw_agree(comm, rank == 0 ? gw_alloc(&all, (size_t)size, NAME) : GW_OK);
+    GW_THEN(e, gw_mpi_check(MPI_Gather(mine, NAME, MPI_CHAR, all, NAME, MPI_CHAR, 0, comm),
+                            "MPI_Gather"));
+    if (e == GW_OK && rank == 0) {
+        json_t *names = json_array();
+        for (int r = 0; r < size; r++) {
+            const char *name = all + (size_t)r * NAME;
+            bool known = false;
+            for (size_t i = 0; i < json_array_size(names); i++)
+                known |= strcmp(json_string_value(json_array_get(names, i)), name) == 0;
+            if (!known)
+                json_array_append_new(names, json_string(name));
+        }
+        *out = names;
+    }
+    free(all);
+    return e;
+}
+
 gw_err gw_recorder_total_up(gw_recorder *r, int64_t steps, int workers) {
     const gw_recorder_setup *of = &r->of;
     gw_recorder_total *t = &r->total;
@@ -174,7 +205,7 @@ gw_err gw_recorder_total_up(gw_recorder *r, int64_t steps, int workers) {
         t->straggler = gw_ranks_straggler(t->by_rank, of->ranks);
     if (of->profile != GW_PROFILE_OFF)
         GW_TRY(gw_matrix_write(r->has_matrix ? NULL : of->out, &t->traffic, of->comm));
-    return gw_report_hosts(&t->hosts, of->comm);
+    return recorder_hosts(&t->hosts, of->comm);
 }
 
 static gw_err recorder_commit(gw_recorder *r, const gw_table *more) {

@@ -12,7 +12,6 @@
 #include "folder/claim.h"
 #include "folder/epochs.h"
 #include "folder/history.h"
-#include "folder/report.h"
 #include "folder/runfolder.h"
 #include "machine/busy.h"
 #include "machine/link_cost.h"
@@ -149,12 +148,13 @@ typedef struct gw_recorder_report {
     gw_host_node node;
     int workers, threads, helpers;
     bool oversubscribed;
-    gw_report_steps of; /* summary is the recorder's */
+    int64_t split, flagged; /* batches with a memory split by twins; those flagged */
+    double bubble_s;        /* of a step; NaN: there is none */
     /* Where figures come from; NULL: they are absent. */
     const char *phases, *memory, *wire, *resident;
-    /* Owned: the exchange; members of run.json, of its "machine" and "results" beside those of
-     * every run. */
-    json_t *comm, *more, *machine, *results;
+    /* Owned: the exchange; what of a step goes along each dimension; members of run.json, of its
+     * "machine" and "results" beside those of every run. */
+    json_t *comm, *dimensions, *more, *machine, *results;
 } gw_recorder_report;
 
 /** Rank 0: run.json's content. GW_ERR_INTERNAL: a text is not UTF-8. */

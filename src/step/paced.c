@@ -30,82 +30,29 @@ gw_err gw_paced_refuse(const gw_train_config *c, const gradwire *g) {
                                : GW_OK;
 }
 
+/* Does each rank hold a part of the model, or pass its batch in microbatches? */
+static bool paced_parts(const gw_stepper *t) {
+    return !t->naive && !gw_pipeline_is_whole(t->pipeline);
+}
+
 /* ---- the arithmetic of a step ---- */
 
-typedef struct gradient {
-    float *sums; /* the backward pass adds to it; NULL: it writes the model's gradients */
-    void (*ended)(void *ctx); /* a segment of the tape; NULL: nobody listens */
-    void *ctx;
-} gradient;
-
-static void paced_ended(const gradient *g) {
-    if (g->ended)
-        g->ended(g->ctx);
-}
-
-static void paced_backward(gw_stepper *t, int l, int batch, const gradient *g) {
-    if (g->sums)
-        gw_model_backward_onto(t->model, l, batch, g->sums);
-    else
-        gw_model_backward(t->model, l, batch);
-    if (t->guard)
-        gw_guard_layer(t->guard, g->sums ? g->sums : gw_model_grads(t->model), l);
-}
-
-/* As gw_step does it, in segments of a tape. */
-static double paced_compute(gw_stepper *t, const gw_batch *b, const gradient *g) {
-    int layers = gw_model_layers(t->model);
-    if (t->naive) {
-        double loss = gw_step_naive_compute(t, b);
-        paced_ended(g);
-        return loss;
-    }
-    gw_dataset_gather(t->set, b->idx, b->local, gw_model_input(t->model), t->labels);
-    paced_ended(g);
-    for (int l = 0; l < layers; l++) {
-        gw_model_forward(t->model, l, b->local);
-        paced_ended(g);
-    }
-    double loss = gw_model_loss(t->model, t->labels, b->local, 1.0f / (float)b->global, NULL);
-    if (t->guard)
-        gw_guard_loss(t->guard, loss);
-    paced_ended(g);
-    for (int l = layers - 1; l >= 0; l--) {
-        paced_backward(t, l, b->local, g);
-        paced_ended(g);
-        gw_model_descend(t->model, l, b->local);
-        paced_ended(g);
-    }
-    return loss;
-}
-
-static void paced_poll(void *none) {
-    (void)none;
-}
-
-/* A product that a step would compute in pieces rounds as pieces do. */
-static void paced_between(const gw_stepper *t, void (*f)(void *ctx), void *ctx) {
-    gw_gemm_between(t->is.polls ? f : NULL, ctx);
-}
-
-static gw_err paced_ahead(gw_stepper *t, const gw_batch *batch, const gradient *g) {
-    gw_paced_onto onto = {g->sums ? g->sums : gw_model_grads(t->model), g->sums};
-    if (t->pipeline)
+static gw_err paced_ahead(gw_stepper *t, const gw_batch *batch, float *sums) {
+    gw_paced_onto onto = {sums ? sums : gw_model_grads(t->model), sums};
+    if (!t->naive)
         return gw_paced_pipeline(t, batch, onto, (gw_pipeline_pacing){.mode = GW_PIPELINE_AHEAD},
                                  &t->computed_loss);
-    paced_between(t, paced_poll, NULL);
-    t->computed_loss = paced_compute(t, batch, g);
-    gw_gemm_between(NULL, NULL);
+    t->computed_loss = gw_step_naive_compute(t, batch);
     return GW_OK;
 }
 
 gw_err gw_paced_prepare(gw_stepper *t, const gw_batch *batch) {
-    gradient g = {0};
+    float *sums = NULL;
     if (!t->naive)
         GW_TRY(gradwire_begin(t->g, batch->local, batch->global));
     if (t->is.adds && !t->naive) /* the exchange keeps what the backward pass adds to */
-        GW_TRY(gw_inside_sums(t->g, &g.sums));
-    GW_TRY(paced_ahead(t, batch, &g));
+        GW_TRY(gw_inside_sums(t->g, &sums));
+    GW_TRY(paced_ahead(t, batch, sums));
     GW_TRY(gw_gemm_check());
     return gw_pacer_begin(t->pacer, batch->local);
 }
@@ -117,7 +64,7 @@ typedef struct take {
     gw_stepper *t;
     gw_tape *tape;
     int segment, piece; /* of the present step */
-    gw_phase *phase;    /* of each segment of a pipeline; else NULL */
+    gw_phase *phase;    /* of each segment; of the naive backend NULL */
     int step;           /* 0: it finds the pieces */
     uint64_t since;
     gw_samples update;
@@ -147,7 +94,6 @@ static void take_segment(void *ctx) {
     k->segment++;
 }
 
-/* A pipeline's begins behind what is between segments, and is told of. */
 static void take_begin(void *ctx) {
     take *k = ctx;
     k->since = gw_clock_ticks();
@@ -161,21 +107,18 @@ static void take_end(void *ctx, gw_phase phase) {
 
 static gw_err take_arithmetic(take *k, const gw_batch *batch) {
     gw_stepper *t = k->t;
-    bool sums = t->is.adds;
-    gradient g = {sums ? gw_model_grads(t->model) : NULL, take_segment, k};
+    gw_paced_onto onto = {gw_model_grads(t->model), t->is.adds};
     gw_pipeline_pacing alone = {.mode = GW_PIPELINE_ALONE,
                                 .ctx = k,
                                 .begins = take_begin,
                                 .piece = take_piece,
                                 .ends = take_end};
     double loss;
-    if (t->pipeline)
-        return gw_paced_pipeline(t, batch, (gw_paced_onto){gw_model_grads(t->model), sums}, alone,
-                                 &loss);
-    paced_between(t, take_piece, k);
-    k->since = gw_clock_ticks();
-    paced_compute(t, batch, &g);
-    gw_gemm_between(NULL, NULL);
+    if (!t->naive)
+        return gw_paced_pipeline(t, batch, onto, alone, &loss);
+    take_begin(k);
+    gw_step_naive_compute(t, batch);
+    take_segment(k);
     return GW_OK;
 }
 
@@ -244,11 +187,12 @@ static gw_batch take_batch(gw_sampler *sampler, int i, int samples) {
 
 static gw_err take_room(take *k, gw_sampler *sampler) {
     gw_batch batch = take_batch(sampler, 0, k->tape->samples);
-    if (k->t->pipeline)
+    k->tape->segments = 1;
+    if (!k->t->naive)
         GW_TRY(gw_paced_count(k->t, &batch, &k->tape->segments));
     size_t n = (size_t)k->tape->segments;
     GW_TRY(gw_alloc(&k->tape->pieces, n, sizeof *k->tape->pieces));
-    return k->t->pipeline ? gw_alloc(&k->phase, n, sizeof *k->phase) : GW_OK;
+    return k->t->naive ? GW_OK : gw_alloc(&k->phase, n, sizeof *k->phase);
 }
 
 static gw_err take_steps(take *k, gw_sampler *sampler, double budget_s) {
@@ -310,14 +254,14 @@ typedef struct turns {
 
 static turns paced_turns(const gw_stepper *t) {
     turns k = {t->pacer->comm, 0, 1};
-    if (t->pipeline)
+    if (paced_parts(t))
         gw_paced_turns(t, &k.own, &k.n, &k.group);
     return k;
 }
 
 /* The sizes of all ranks' batches, and the rank of a group that measures: the first with the
  * largest. */
-static gw_err paced_find_sizes(gw_pacer *p, const gw_sampler *s, int segments, MPI_Comm group) {
+static gw_err paced_find_sizes(gw_pacer *p, const gw_sampler *s, MPI_Comm group) {
     struct {
         int most, rank;
     } largest = {gw_sampler_max_local(s), 0};
@@ -331,7 +275,7 @@ static gw_err paced_find_sizes(gw_pacer *p, const gw_sampler *s, int segments, M
         gw_allreduce(MPI_IN_PLACE, seen, largest.most + 1, MPI_UNSIGNED_CHAR, MPI_MAX, group);
     for (int n = largest.most; e == GW_OK && n >= 0 && p->n_tapes < GW_PACER_SIZES; n--)
         if (seen[n])
-            p->tape[p->n_tapes++] = (gw_tape){.samples = n, .segments = segments};
+            p->tape[p->n_tapes++] = (gw_tape){.samples = n};
     free(seen);
     p->measured_by = largest.rank;
     return e;
@@ -377,18 +321,18 @@ static gw_err paced_measure_in_turn(gw_stepper *t, gw_sampler *sampler, const tu
 static gw_err paced_measure_alone(gw_stepper *t, gw_sampler *sampler) {
     gw_pacer *p = t->pacer;
     turns k = paced_turns(t);
-    GW_TRY(paced_find_sizes(p, sampler, t->naive ? 1 : 2 + 3 * gw_model_layers(t->model), k.group));
+    GW_TRY(paced_find_sizes(p, sampler, k.group));
     GW_TRY(paced_measure_in_turn(t, sampler, &k));
     for (int i = 0; i < p->n_tapes; i++)
         GW_TRY(paced_share_tape(p, &p->tape[i], k.group));
     GW_TRY(gw_bcast(&p->wake_s, 1, MPI_DOUBLE, p->measured_by, k.group));
-    return t->pipeline ? gw_paced_tell_shares(t) : GW_OK;
+    return paced_parts(t) ? gw_paced_tell_shares(t) : GW_OK;
 }
 
 /* Activations of a first batch, so that what is measured finds such numbers. Collective. */
 static gw_err paced_fill(gw_stepper *t, const gw_sampler *sampler) {
     gw_batch batch = gw_sampler_batch(sampler, 0);
-    return t->pipeline ? paced_ahead(t, &batch, &(gradient){0}) : GW_OK;
+    return paced_parts(t) ? paced_ahead(t, &batch, NULL) : GW_OK;
 }
 
 /* See the head: where the last step's gradients are still needed. */

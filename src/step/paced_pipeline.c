@@ -40,19 +40,15 @@ static void outside_loss(void *ctx, double sum) {
         gw_guard_loss(o->t->guard, sum);
 }
 
-static gw_err outside_poll(void *ctx) {
-    (void)ctx;
+static gw_err outside_poll(void *ctx, bool within) {
+    (void)ctx, (void)within;
     return GW_OK;
 }
 
 gw_err gw_paced_pipeline(gw_stepper *t, const gw_batch *batch, gw_paced_onto onto,
                          gw_pipeline_pacing pacing, double *loss) {
     outside o = {t, onto};
-    gw_pipeline_job job = {.set = t->set,
-                           .idx = batch->idx,
-                           .local = batch->local,
-                           .global = batch->global,
-                           .step = t->guard ? (uint64_t)t->guard->step : 0};
+    gw_pipeline_job job = gw_step_job(t, batch);
     pacing.hooks = (gw_pipeline_hooks){
         &o, outside_await, outside_begin, outside_ready, outside_loss, outside_poll,
     };

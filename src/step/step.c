@@ -10,12 +10,6 @@
 /* Floats of an update between two polls: some tenths of a millisecond of memory traffic. */
 enum { UPDATE_PIECE = 1 << 18 };
 
-static void step_poll(void *stepper) {
-    gw_stepper *t = stepper;
-    if (t->failed == GW_OK)
-        t->failed = gradwire_poll(t->g);
-}
-
 static void step_count(gw_moved *m, size_t n) {
     bool shared = gw_optimizer_threads(n) > 1;
     *(shared ? &m->shared : &m->alone) += (double)n;
@@ -144,20 +138,6 @@ static gw_err step_await(gw_stepper *t, int l) {
     return gradwire_await(t->g, l);
 }
 
-static gw_err step_forward(gw_stepper *t, int batch) {
-    for (int l = 0; l < gw_model_layers(t->model); l++) {
-        if (t->pending)
-            GW_TRY(step_await(t, l));
-        gw_phase_enter(GW_PHASE_FORWARD);
-        gw_model_forward(t->model, l, batch);
-        gw_phase_leave();
-        if (t->pending)
-            GW_TRY(gradwire_poll(t->g));
-    }
-    t->pending = false;
-    return GW_OK;
-}
-
 /* The gradients of layer l's tensors, the last first, as a backward pass ends with them. */
 static gw_err step_ready(gw_stepper *t, int l) {
     const gw_tensor *tensor = gw_model_tensors(t->model);
@@ -172,27 +152,6 @@ static gw_err step_ready_all(gw_stepper *t) {
     for (int l = gw_model_layers(t->model) - 1; l >= 0; l--)
         GW_TRY(step_ready(t, l));
     return GW_OK;
-}
-
-static gw_err step_backward(gw_stepper *t, int batch) {
-    float *sums;
-    GW_TRY(gw_inside_sums(t->g, &sums));
-    for (int l = gw_model_layers(t->model) - 1; l >= 0; l--) {
-        gw_phase_enter(GW_PHASE_BACKWARD);
-        if (sums)
-            gw_model_backward_onto(t->model, l, batch, sums);
-        else
-            gw_model_backward(t->model, l, batch);
-        if (t->guard)
-            gw_guard_layer(t->guard, sums ? sums : gw_model_grads(t->model), l);
-        gw_phase_leave();
-        if (!t->apart)
-            GW_TRY(step_ready(t, l));
-        gw_phase_enter(GW_PHASE_BACKWARD);
-        gw_model_descend(t->model, l, batch); /* while layer l's gradient is on its way */
-        gw_phase_leave();
-    }
-    return t->apart ? step_ready_all(t) : GW_OK;
 }
 
 /* The exchange, whose end a lazy step leaves to the next one. Nothing of a void step stays. */
@@ -215,15 +174,15 @@ static gw_err step_exchange(gw_stepper *t, float lr) {
     return GW_OK;
 }
 
-/* ---- over a mesh ---- */
+/* ---- what the walk over the model tells the exchange ---- */
 
-static gw_err step_pipeline_await(void *stepper, int l) {
+static gw_err step_walk_await(void *stepper, int l) {
     gw_stepper *t = stepper;
     return t->pending ? step_await(t, l) : GW_OK;
 }
 
 /* All layers' parameters have been awaited: before each backward pass comes a forward pass. */
-static void step_pipeline_begin(void *stepper, float **grads, bool *add) {
+static void step_walk_begin(void *stepper, float **grads, bool *add) {
     gw_stepper *t = stepper;
     float *sums = NULL;
     t->pending = false;
@@ -232,7 +191,7 @@ static void step_pipeline_begin(void *stepper, float **grads, bool *add) {
     *add = sums;
 }
 
-static void step_pipeline_loss(void *stepper, double sum) {
+static void step_walk_loss(void *stepper, double sum) {
     gw_stepper *t = stepper;
     if (t->guard && !t->pacer) /* which was told outside the clock */
         gw_guard_loss(t->guard, sum);
@@ -247,7 +206,7 @@ static void step_fetch(gw_stepper *t, gw_span span) {
     gw_pacer_spent(t->pacer, gw_nap_now() - start_s);
 }
 
-static gw_err step_pipeline_ready(void *stepper, int l) {
+static gw_err step_walk_ready(void *stepper, int l) {
     gw_stepper *t = stepper;
     if (t->guard && gw_pipeline_enter(t->pipeline, GW_PHASE_BACKWARD)) {
         gw_guard_layer(t->guard, t->grads, l);
@@ -262,26 +221,35 @@ static gw_err step_pipeline_ready(void *stepper, int l) {
     return t->apart ? GW_OK : step_ready(t, l);
 }
 
-static gw_err step_pipeline_poll(void *stepper) {
+/* Of a whole model nothing else is under way, unless the last step's exchange is. */
+static gw_err step_walk_poll(void *stepper, bool within) {
     gw_stepper *t = stepper;
-    return gradwire_poll(t->g);
+    bool idle = gw_pipeline_is_whole(t->pipeline) && !within && !t->pending;
+    return idle ? GW_OK : gradwire_poll(t->g);
 }
 
 gw_pipeline_hooks gw_step_hooks(gw_stepper *t) {
     return (gw_pipeline_hooks){.ctx = t,
-                               .await = step_pipeline_await,
-                               .begin = step_pipeline_begin,
-                               .ready = step_pipeline_ready,
-                               .loss = step_pipeline_loss,
-                               .poll = step_pipeline_poll};
+                               .await = step_walk_await,
+                               .begin = step_walk_begin,
+                               .ready = step_walk_ready,
+                               .loss = step_walk_loss,
+                               .poll = step_walk_poll};
 }
 
-static gw_err step_pipeline(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
-    gw_pipeline_job job = {.set = t->set,
-                           .idx = batch->idx,
-                           .local = batch->local,
-                           .global = batch->global,
-                           .step = t->guard ? (uint64_t)t->guard->step : 0};
+gw_pipeline_job gw_step_job(const gw_stepper *t, const gw_batch *batch) {
+    bool whole = gw_pipeline_is_whole(t->pipeline);
+    return (gw_pipeline_job){.set = batch->idx ? t->set : NULL,
+                             .idx = batch->idx,
+                             .labels = t->labels,
+                             .local = batch->local,
+                             .global = batch->global,
+                             .pieces = !whole || (t->is.polls && !t->apart),
+                             .step = t->guard ? (uint64_t)t->guard->step : 0};
+}
+
+static gw_err step_walked(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
+    gw_pipeline_job job = gw_step_job(t, batch);
     gw_pipeline_pacing slept = {.mode = GW_PIPELINE_SLEPT, .pacer = t->pacer};
     GW_TRY(t->pacer ? gw_pipeline_step_paced(t->pipeline, &job, &slept, loss_sum)
                     : gw_pipeline_step(t->pipeline, &job, loss_sum));
@@ -291,60 +259,6 @@ static gw_err step_pipeline(gw_stepper *t, const gw_batch *batch, float lr, doub
         GW_TRY(step_ready_all(t));
     GW_TRY(gw_gemm_check());
     return step_exchange(t, lr);
-}
-
-/* ---- */
-
-static gw_err step(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
-    GW_TRY(step_forward(t, local));
-    gw_phase_enter(GW_PHASE_FORWARD);
-    *loss_sum = gw_model_loss(t->model, t->labels, local, 1.0f / (float)global, NULL);
-    gw_phase_leave();
-    if (t->guard)
-        gw_guard_loss(t->guard, *loss_sum);
-    GW_TRY(step_backward(t, local));
-    GW_TRY(gw_gemm_check());
-    return step_exchange(t, lr);
-}
-
-/* ---- paced ---- */
-
-static void step_rest(gw_stepper *t, gw_phase phase) {
-    gw_phase_enter(phase);
-    gw_pacer_segment(t->pacer);
-    gw_phase_leave();
-}
-
-static void step_rest_backward(gw_stepper *t, gw_span span) {
-    gw_phase_enter(GW_PHASE_BACKWARD);
-    step_fetch(t, span);
-    gw_pacer_segment(t->pacer);
-    gw_phase_leave();
-}
-
-/* The same with what gw_paced_prepare has computed: only the exchange is for real. */
-static gw_err step_paced(gw_stepper *t, float lr, double *loss_sum) {
-    int layers = gw_model_layers(t->model);
-    for (int l = 0; l <= layers; l++) /* the last is the loss */
-        step_rest(t, GW_PHASE_FORWARD);
-    *loss_sum = t->computed_loss;
-    for (int l = layers - 1; l >= 0; l--) {
-        step_rest_backward(t, gw_model_span(t->model, l));
-        GW_TRY(step_ready(t, l));
-        step_rest(t, GW_PHASE_BACKWARD); /* the descent */
-    }
-    return step_exchange(t, lr);
-}
-
-/* Samples gathered, and a straggler's delay. The naive backend's one segment holds all, and a
- * pipeline gathers by microbatches. */
-static void step_paced_data(gw_stepper *t) {
-    gw_phase_enter(GW_PHASE_DATA);
-    if (!t->naive && !t->pipeline)
-        gw_pacer_segment(t->pacer);
-    if (t->skew_s > 0)
-        gw_pacer_rest(t->pacer, gw_nap_now(), t->skew_s);
-    gw_phase_leave();
 }
 
 /* ---- */
@@ -362,20 +276,6 @@ static gw_err step_finish_apart(gw_stepper *t) {
         GW_TRY(gradwire_updated(t->g, GRADWIRE_ALL));
     t->pending = false;
     return gw_inside_drain(t->g);
-}
-
-static gw_err step_whole(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
-    bool polls = t->is.polls && !t->apart;
-    if (t->pacer) {
-        gw_pacer_between(t->pacer, polls ? step_poll : NULL, t);
-        return step_paced(t, lr, loss_sum);
-    }
-    if (polls)
-        gw_gemm_between(step_poll, t);
-    gw_err e = step(t, batch->local, batch->global, lr, loss_sum);
-    if (polls)
-        gw_gemm_between(NULL, NULL);
-    return e;
 }
 
 double gw_step_naive_compute(gw_stepper *t, const gw_batch *batch) {
@@ -400,7 +300,9 @@ static void step_naive_descend_paced(gw_stepper *t, float lr) {
 
 /* The same with what gw_paced_prepare has computed. */
 static gw_err step_naive_paced(gw_stepper *t, float lr, double *loss_sum) {
-    step_rest(t, GW_PHASE_BACKWARD);
+    gw_phase_enter(GW_PHASE_BACKWARD);
+    gw_pacer_segment(t->pacer);
+    gw_phase_leave();
     *loss_sum = t->computed_loss;
     gw_inside_count(t->g, gw_naive_bytes(t->naive));
     uint64_t start = gw_clock_ticks();
@@ -429,8 +331,7 @@ static gw_err step_taken(gw_stepper *t, const gw_batch *batch, float lr, double 
         return step_naive(t, batch, lr, loss_sum);
     if (!t->pacer) /* else gw_paced_prepare was the begin of it */
         GW_TRY(gradwire_begin(t->g, batch->local, batch->global));
-    GW_TRY(t->pipeline ? step_pipeline(t, batch, lr, loss_sum)
-                       : step_whole(t, batch, lr, loss_sum));
+    GW_TRY(step_walked(t, batch, lr, loss_sum));
     if (t->apart)
         GW_TRY(step_finish_apart(t));
     GW_TRY(t->failed);
@@ -441,25 +342,22 @@ gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *lo
     return step_taken(t, &(gw_batch){.local = local, .global = global}, lr, loss_sum);
 }
 
-/* Busy, as a rank is that has more to do than the others. */
-static void step_hold_up(double seconds) {
+/* Busy, as a rank is that has more to do than the others; of a paced step by its clock. */
+static void step_hold_up(gw_stepper *t) {
     uint64_t start = gw_clock_ticks();
-    while (gw_clock_seconds(gw_clock_ticks() - start) < seconds)
+    gw_phase_enter(GW_PHASE_DATA);
+    if (t->pacer)
+        gw_pacer_rest(t->pacer, gw_nap_now(), t->skew_s);
+    while (!t->pacer && gw_clock_since(start) < t->skew_s)
         ;
+    gw_phase_leave();
 }
 
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
-    if (t->pacer) {
+    if (t->pacer)
         GW_TRY(step_publish_rest(t));
-        step_paced_data(t);
-        return step_taken(t, &batch, lr, loss_sum);
-    }
-    gw_phase_enter(GW_PHASE_DATA);
-    if (!t->pipeline && !t->naive)
-        gw_dataset_gather(t->set, batch.idx, batch.local, gw_model_input(t->model), t->labels);
     if (t->skew_s > 0)
-        step_hold_up(t->skew_s);
-    gw_phase_leave();
+        step_hold_up(t);
     return step_taken(t, &batch, lr, loss_sum);
 }
 

@@ -35,14 +35,16 @@ typedef struct gw_stepper {
     bool apart;   /* nothing overlaps: exchange between the passes, and settle it in the step */
     bool pending; /* lazy: the last step's exchange is not finished yet */
     float pending_lr;
-    double skew_s;         /* delay of each step, after its samples are gathered; 0: none */
-    gw_moved moved;        /* in all steps so far */
-    gw_owned owned;        /* likewise */
-    gw_guard *guard;       /* NULL: nobody looks whether loss and gradients are finite */
-    gw_pipeline *pipeline; /* NULL: the model is whole, and a step takes its batch at once */
-    gw_naive *naive;       /* computes, exchanges and updates instead of model and session */
-    float *grads;          /* where its gradients go */
-    gw_err failed;         /* what a poll within a kernel ran into */
+    double skew_s;   /* delay of each step, after its samples are gathered; 0: none */
+    gw_moved moved;  /* in all steps so far */
+    gw_owned owned;  /* likewise */
+    gw_guard *guard; /* NULL: nobody looks whether loss and gradients are finite */
+    gw_pipeline
+        *pipeline;    /* the walk over the model; NULL: gw_step_open opens that of a whole one */
+    gw_pipeline *own; /* which it is then */
+    gw_naive *naive;  /* computes, exchanges and updates instead of model and session */
+    float *grads;     /* where its gradients go */
+    gw_err failed;    /* what a poll within a kernel ran into */
     /* of a paced run (step/paced.h), else NULL and unused: */
     gw_pacer *pacer;
     float *scratch;       /* where gradients are computed, if not to the arena; NULL: to it */
@@ -73,6 +75,12 @@ gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global);
 
 /** What the pipeline of a stepper's step does; the stepper must outlive it. */
 gw_pipeline_hooks gw_step_hooks(gw_stepper *t);
+
+/** What its walk is told of a batch. */
+gw_pipeline_job gw_step_job(const gw_stepper *t, const gw_batch *batch);
+
+/** Free what gw_step_open opened beside the exchange. */
+void gw_step_close(gw_stepper *t);
 
 /** The exchange without the step: of `gradient`, which the first copies to where it must lie. The
  *  second updates nothing, and leaves nothing in flight; *owned: floats that this rank would

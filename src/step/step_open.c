@@ -51,7 +51,17 @@ static void step_name(const gw_stepper *t, gradwire *g, int i) {
     gw_inside_layer(g, i, of->layer);
 }
 
+static gw_err step_open_walk(gw_stepper *t) {
+    gw_pipeline_hooks hooks = gw_step_hooks(t);
+    if (t->pipeline)
+        return GW_OK;
+    gw_err e = gw_pipeline_open_whole(&t->own, t->model, &hooks);
+    t->pipeline = t->own;
+    return e;
+}
+
 gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s) {
+    GW_TRY(gw_agree(s->comm, step_open_walk(t)));
     step_tell(t, g, s);
     for (int i = 0; i < gw_model_tensor_count(t->model); i++)
         step_name(t, g, i);
@@ -65,6 +75,12 @@ void gw_step_use(gw_stepper *t, gradwire *g) {
     t->is = gw_inside_know(g);
     gw_model_lend(t->model, gradwire_memory(g, 0, GRADWIRE_PARAM),
                   gradwire_memory(g, 0, GRADWIRE_GRAD));
+}
+
+void gw_step_close(gw_stepper *t) {
+    gw_pipeline_close(t->own);
+    gw_pipeline_free(t->own);
+    t->pipeline = t->own = NULL;
 }
 
 /* ---- the exchange without the step ---- */

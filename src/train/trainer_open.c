@@ -397,6 +397,7 @@ void gw_trainer_close(gw_trainer *t) {
     gw_pipeline_close(t->pipeline);
     gradwire_close(t->g);
     gw_paced_close(&t->stepper);
+    gw_step_close(&t->stepper);
     gw_naive_close(t->stepper.naive);
     free(t->stepper.labels);
     free(t->whole);

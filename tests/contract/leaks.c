@@ -221,8 +221,8 @@ static void mesh_loss(void *ctx, double sum) {
     (void)ctx, (void)sum;
 }
 
-static gw_err mesh_poll(void *ctx) {
-    (void)ctx;
+static gw_err mesh_poll(void *ctx, bool within) {
+    (void)ctx, (void)within;
     return GW_OK;
 }
 
@@ -233,7 +233,14 @@ static gw_err mesh_step(void *ctx, int number) {
     gw_batch_cost cost;
     double loss;
     int correct;
-    gw_pipeline_job job = {&m->set, idx, SAMPLES, SAMPLES, (uint64_t)number};
+    uint8_t room[SAMPLES];
+    gw_pipeline_job job = {.set = &m->set,
+                           .idx = idx,
+                           .labels = room,
+                           .local = SAMPLES,
+                           .global = SAMPLES,
+                           .pieces = true,
+                           .step = (uint64_t)number};
     gw_pipeline_samples some = {&m->set, idx, SAMPLES / 2, m->labels};
     gw_ledger_begin();
     GW_TRY(gw_pipeline_step(m->pipeline, &job, &loss));

@@ -149,8 +149,8 @@ static void rig_loss(void *ctx, double sum) {
     r->told = sum;
 }
 
-static gw_err rig_poll(void *ctx) {
-    (void)ctx;
+static gw_err rig_poll(void *ctx, bool within) {
+    (void)ctx, (void)within;
     return GW_OK;
 }
 

@@ -171,7 +171,14 @@ static bits bits_of(const rig *r, double loss, float *room, size_t n) {
 
 static double rig_step(rig *r, int step, int local, const uint32_t *idx, gw_batch_cost *cost) {
     double sum;
-    gw_pipeline_job job = {&set, idx, local, GLOBAL, (uint64_t)step};
+    uint8_t labels[SAMPLES];
+    gw_pipeline_job job = {.set = &set,
+                           .idx = idx,
+                           .labels = labels,
+                           .local = local,
+                           .global = GLOBAL,
+                           .pieces = true,
+                           .step = (uint64_t)step};
     r->awaited = r->ready = r->begun = r->losses = 0;
     gw_ledger_begin();
     gw_err e = gw_pipeline_step(r->pipeline, &job, &sum);

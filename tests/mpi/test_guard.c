@@ -84,6 +84,7 @@ static bool open(rig *r, const gw_train_config *c) {
 
 static void close_rig(rig *r) {
     gradwire_close(r->g);
+    gw_step_close(&r->stepper);
     gw_optimizer_close(r->optimizer);
     gw_model_close(r->model);
     free(r->stepper.labels);

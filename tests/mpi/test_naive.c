@@ -71,6 +71,7 @@ static void train_fast(const trial *t, gradwire *g, gw_model **out, double loss[
     gw_stepper stepper = {.model = m, .optimizer = o, .set = &data->train, .labels = labels};
     CHECK_OK(gw_step_open(&stepper, g, &setup));
     train(&stepper, t, loss);
+    gw_step_close(&stepper);
     gw_optimizer_close(o);
     *out = m;
 }

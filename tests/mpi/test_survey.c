@@ -175,6 +175,7 @@ static void test_step(void) {
         norm += gradient[i] * gradient[i];
     }
     CHECK(norm > 0, "no gradient");
+    gw_step_close(&r.stepper);
     gw_optimizer_close(r.stepper.optimizer);
     gw_model_close(r.stepper.model);
     free(r.stepper.labels);

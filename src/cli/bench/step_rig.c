@@ -186,6 +186,7 @@ void gw_rig_stop(gw_rig *r) {
 void gw_rig_free(gw_rig *r) {
     gw_chooser_free(r->choice);
     gw_rig_stop(r);
+    gw_step_close(&r->stepper);
     gw_optimizer_close(r->optimizer);
     gw_model_close(r->model);
     gw_samples_free(&r->wall);
