@@ -31,6 +31,7 @@ typedef struct job {
     const gw_args *args;
     char path[4096];
     gw_model *model;
+    gw_pipeline *walk;
     gw_data *data;
     int64_t *confusion;
 } job;
@@ -95,8 +96,13 @@ static gw_err eval_evaluate(job *j, MPI_Comm comm) {
     GW_TRY(gw_data_open(&j->data, &spec, comm));
     GW_TRY(gw_agree(comm, eval_check_fit(j)));
     gw_evaluation v;
-    gw_evaluator by = {
-        .model = j->model, .chunk = CHUNK, .part = rank, .parts = ranks, .comm = comm};
+    GW_TRY(gw_agree(comm, gw_pipeline_open_whole(&j->walk, j->model, NULL)));
+    gw_evaluator by = {.model = j->model,
+                       .pipeline = j->walk,
+                       .chunk = CHUNK,
+                       .part = rank,
+                       .parts = ranks,
+                       .comm = comm};
     GW_TRY(gw_evaluate(&by, &j->data->test, j->confusion, &v));
     if (rank == 0)
         eval_print(j, &v);
@@ -130,6 +136,8 @@ static int eval_run(const gw_args *args, int argc, char **argv) {
     gw_err e = eval_read_args(&j);
     gw_cli_told told = {.command = "eval", .args = args, .file = j.path};
     int status = gw_cli_parallel(&told, MPI_THREAD_FUNNELED, e, eval_body, &j);
+    gw_pipeline_close(j.walk);
+    gw_pipeline_free(j.walk);
     free(j.confusion);
     gw_model_close(j.model);
     return status;

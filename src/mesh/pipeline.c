@@ -31,7 +31,8 @@ static gw_err pipeline_poll(gw_pipeline *p, bool within) {
         e = gw_queue_poll(p->runner.queue);
         gw_phase_leave();
     }
-    GW_THEN(e, p->hooks.poll(p->hooks.ctx, within));
+    if (p->hooks.poll)
+        GW_THEN(e, p->hooks.poll(p->hooks.ctx, within));
     return e;
 }
 

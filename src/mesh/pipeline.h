@@ -79,7 +79,8 @@ gw_err gw_pipeline_open(gw_pipeline *p, gw_model *model, const gw_pipeline_hooks
 void gw_pipeline_close(gw_pipeline *p);
 
 /** The walk over a whole model: one stage that takes its batch at once, and sends nothing. Nothing
- *  else needs to be opened for gw_pipeline_step. Local; gw_pipeline_close and gw_pipeline_free. */
+ *  else needs to be opened for gw_pipeline_step; without steps `hooks` may be NULL. Local;
+ *  gw_pipeline_close and gw_pipeline_free. */
 gw_err gw_pipeline_open_whole(gw_pipeline **out, gw_model *model, const gw_pipeline_hooks *hooks);
 bool gw_pipeline_is_whole(const gw_pipeline *p);
 
@@ -142,11 +143,16 @@ typedef struct gw_pipeline_samples {
     const uint8_t *labels;
 } gw_pipeline_samples;
 
-/** Collective over a replica: their forward pass, without codecs. The sum of the losses and the
- *  count of right predictions are those of the rank that gw_pipeline_counts, 0 on others; its
- *  predictions are the model's (gw_model_predictions). After the last samples comes
+/** What a rank that gw_pipeline_counts found; zeros on others. */
+typedef struct gw_pipeline_result {
+    double loss;      /* the sum over the samples */
+    int correct;      /* right predictions, which are the model's (gw_model_predictions) */
+    double forward_s; /* in layers, with what ranks wait for each other there */
+} gw_pipeline_result;
+
+/** Collective over a replica: their forward pass, without codecs. After the last samples comes
  *  gw_pipeline_tested, which waits for what was sent. */
-gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *loss, int *correct);
+gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, gw_pipeline_result *out);
 gw_err gw_pipeline_tested(gw_pipeline *p);
 
 /** Put the whole arena together at rank 0 of the mesh: `whole` there, out of `own`, the arenas of

@@ -3,6 +3,7 @@
 
 #include "base/hook.h"
 #include "base/mem.h"
+#include "base/nap.h"
 #include "mpi/agree.h"
 #include "mpi/wait.h"
 
@@ -12,8 +13,10 @@
 
 /* Two calls are under way at a time: one's samples travel while the next's are computed. Hops carry
  * as many rows as there is room for, though the last samples of a data set are fewer. */
-static gw_err pipeline_test_chunk(gw_pipeline *p, const gw_pipeline_samples *s, gw_act act) {
-    gw_hook_act("evaluation", p->stage, act.chunk, act.micro);
+static gw_err pipeline_test_chunk(gw_pipeline *p, const gw_pipeline_samples *s, gw_act act,
+                                  gw_pipeline_result *out) {
+    if (!gw_pipeline_is_whole(p))
+        gw_hook_act("evaluation", p->stage, act.chunk, act.micro);
     gw_schedule *from = gw_runner_hop(&p->runner, act, true);
     if (from) {
         GW_TRY(gw_runner_start(&p->runner, from, act.micro));
@@ -24,35 +27,33 @@ static gw_err pipeline_test_chunk(gw_pipeline *p, const gw_pipeline_samples *s, 
         gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, gw_pipeline_at(p, act));
         gw_dataset_gather(s->set, s->idx, s->n, gw_model_work(p->model) + to.off, NULL);
     }
+    double start_s = gw_nap_now();
     GW_TRY(gw_pipeline_forward(p, act, false));
+    out->forward_s += gw_nap_now() - start_s;
     return gw_pipeline_is_top(p, act.chunk) ? GW_OK : gw_pipeline_send(p, act);
 }
 
-static gw_err pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *loss,
-                            int *correct) {
+static gw_err pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, gw_pipeline_result *out) {
     gw_act act = {.kind = GW_ACT_FORWARD, .micro = p->tested++ % GW_PIPELINE_TEST_MICROS};
     for (act.chunk = 0; act.chunk < p->chunks; act.chunk++)
-        GW_TRY(pipeline_test_chunk(p, s, act));
+        GW_TRY(pipeline_test_chunk(p, s, act, out));
     act.chunk = p->chunks - 1;
     if (!gw_pipeline_is_top(p, act.chunk))
         return GW_OK;
     p->local = s->n; /* what no sample is in is not counted */
-    return gw_pipeline_loss(p, act, s->labels, 1.0f, loss, correct);
+    return gw_pipeline_loss(p, act, s->labels, 1.0f, &out->loss, &out->correct);
 }
 
-gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, double *loss, int *correct) {
-    *loss = 0;
-    *correct = 0;
+gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, gw_pipeline_result *out) {
+    *out = (gw_pipeline_result){0};
     p->testing = true;
     gw_pipeline_run_over(p, GW_PIPELINE_TEST);
-    p->local = p->room.rows;
-    gw_err e = pipeline_test(p, s, loss, correct);
+    p->local = gw_pipeline_is_whole(p) ? s->n : p->room.rows;
+    gw_err e = pipeline_test(p, s, out);
     gw_hook_act(NULL, 0, 0, 0);
     p->testing = false;
-    if (!gw_pipeline_counts(p)) {
-        *loss = 0;
-        *correct = 0;
-    }
+    if (!gw_pipeline_counts(p))
+        *out = (gw_pipeline_result){0};
     return e;
 }
 

@@ -330,8 +330,9 @@ gw_err gw_pipeline_open_whole(gw_pipeline **out, gw_model *model, const gw_pipel
                        .chunks = 1,
                        .shard = *gw_model_shard(model),
                        .room = {.slots = {1}, .deltas = 1},
-                       .model = model,
-                       .hooks = *hooks};
+                       .model = model};
+    if (hooks)
+        p->hooks = *hooks;
     gw_err e = gw_timetable_open(&p->timetable, NULL, 1, 1);
     p->runner.timetable = p->timetable;
     *out = p;

@@ -1,8 +1,8 @@
 /** A multilayer perceptron over one flat arena: dense layers and a loss on top (nn/loss.h). The
  *  step is exposed layer by layer, so that a trainer can exchange one layer's gradient while it
  *  computes the next. A model may also be a shard of one (nn/shard.h), whose ranks compute it
- *  together, by microbatches; it never sees them, but says what is to be exchanged and where it
- *  lies. Shapes: B = local batch, in/out = a layer's widths, C = classes. */
+ *  together; it never sees them, but says what is to be exchanged and where it lies. Samples pass
+ *  by microbatches, of which there may be one alone. Shapes: B = local batch, in/out = a layer's widths, C = classes. */
 #ifndef GW_NN_MODEL_H
 #define GW_NN_MODEL_H
 
@@ -54,37 +54,13 @@ float *gw_model_grads(gw_model *m);
  *  the model is used, and has put the parameters into `params`. */
 void gw_model_lend(gw_model *m, float *params, float *grads);
 
-/* ---- a step: whole layers, the local batch at once ---- */
-
-/** Where the caller puts the batch: (max_batch, inputs). */
-float *gw_model_input(gw_model *m);
-
-/** Layer l of the forward pass on the first `batch` rows; layers in order 0..L-1. */
-void gw_model_forward(gw_model *m, int l, int batch);
-
-/** The loss of the logits against labels[0..batch) by spec.output: returns the SUM of the losses
- *  and prepares the backward pass with d(loss)/d(logit) * grad_scale (1 / global batch for the
- *  mean). *correct (may be NULL) counts right predictions. */
-double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_scale, int *correct);
-
 /** The class of the largest logit (ties: the lowest) of each of the rows of the last loss. */
 const uint8_t *gw_model_predictions(const gw_model *m);
-
-/** Layer l of the backward pass: writes (not adds) grads[span(l)]; layers in order L-1..0, and
- *  gw_model_descend between one layer and the next. batch == 0 writes zeros. */
-void gw_model_backward(gw_model *m, int l, int batch);
-
-/** The same, but adds to sums[span(l)] of the caller's arena and leaves grads alone. */
-void gw_model_backward_onto(gw_model *m, int l, int batch, float *sums);
-
-/** Compute what the backward pass of layer l-1 starts from (nothing for l == 0). Separate, so that
- *  layer l's gradient can be sent meanwhile. */
-void gw_model_descend(gw_model *m, int l, int batch);
 
 /** Floating-point operations of one forward and backward pass over `batch` samples. */
 double gw_model_flops(const gw_model *m, int batch);
 
-/* ---- a step of a shard ----
+/* ---- a step ----
  *
  * Forward, for each layer l of a chunk, upwards:         backward, downwards:
  *
@@ -154,8 +130,10 @@ void gw_model_unpack(gw_model *m, int l, gw_moment moment, gw_micro at);
 void gw_model_product(gw_model *m, int l, gw_micro at);
 void gw_model_transfer(gw_model *m, int l, gw_micro at);
 
-/** gw_model_loss in two halves, of labels[0..at.n), where the model's last layer is held; the sum
- *  and *correct are the same on all tensor ranks. */
+/** The loss of the logits against labels[0..at.n) by spec.output, in two halves, where the model's
+ *  last layer is held: the SUM of the losses, and d(loss)/d(logit) * grad_scale (1 / global batch
+ *  for the mean) for the backward pass. *correct (may be NULL) counts right predictions. The same
+ *  on all tensor ranks. */
 void gw_model_loss_tell(gw_model *m, const uint8_t *labels, gw_micro at);
 double gw_model_loss_join(gw_model *m, const uint8_t *labels, gw_micro at, float grad_scale,
                           int *correct);

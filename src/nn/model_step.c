@@ -1,12 +1,7 @@
-/* A step's computation, layer by layer: whole, and by the parts that exchanges come between. */
+/* A step's computation, by the parts that exchanges come between. */
 #include "base/probe.h"
 #include "nn/loss.h"
 #include "nn/model_parts.h"
-
-/* The simple case: all rows, of the only microbatch. */
-static gw_micro model_step_all(int batch) {
-    return (gw_micro){.n = batch};
-}
 
 static float *model_step_rows(gw_model *m, const gw_area *area, gw_micro at) {
     return m->work + gw_model_rows(area, at).off;
@@ -89,37 +84,4 @@ void gw_model_descend_rows(gw_model *m, int l, gw_micro at) {
         gw_layer_descend(layer, m->params + layer->span.off,
                          model_step_rows(m, &m->areas[l].dy, at),
                          model_step_rows(m, &m->areas[l].dx, at), at.n);
-}
-
-/* ---- whole layers, the whole batch at once ---- */
-
-float *gw_model_input(gw_model *m) {
-    return model_step_rows(m, &m->areas[0].below, model_step_all(0));
-}
-
-void gw_model_forward(gw_model *m, int l, int batch) {
-    gw_model_product(m, l, model_step_all(batch));
-    gw_model_transfer(m, l, model_step_all(batch));
-}
-
-double gw_model_loss(gw_model *m, const uint8_t *labels, int batch, float grad_scale,
-                     int *correct) {
-    return gw_model_loss_join(m, labels, model_step_all(batch), grad_scale, correct);
-}
-
-static void model_step_backward(gw_model *m, int l, int batch, float *grads, bool add) {
-    gw_model_enter(m, l, model_step_all(batch), grads, add);
-    gw_model_weights(m, l, model_step_all(batch), grads, add);
-}
-
-void gw_model_backward(gw_model *m, int l, int batch) {
-    model_step_backward(m, l, batch, m->grads, false);
-}
-
-void gw_model_backward_onto(gw_model *m, int l, int batch, float *sums) {
-    model_step_backward(m, l, batch, sums, true);
-}
-
-void gw_model_descend(gw_model *m, int l, int batch) {
-    gw_model_descend_rows(m, l, model_step_all(batch));
 }

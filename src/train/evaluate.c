@@ -32,29 +32,20 @@ typedef struct samples {
 
 static gw_err evaluate_pass(const gw_evaluator *by, const gw_dataset *set, const samples *s,
                             tally *sum) {
-    double loss = 0;
-    int correct = 0;
-    gw_err e = GW_OK;
     gw_pipeline_samples shared = {set, s->idx, s->n, s->labels};
-    if (by->pipeline) {
-        gw_dataset_labels(set, s->idx, s->n, s->labels);
-        e = gw_pipeline_test(by->pipeline, &shared, &loss, &correct);
-    } else {
-        gw_dataset_gather(set, s->idx, s->n, gw_model_input(by->model), s->labels);
-        sum->forward_s -= gw_ledger_now();
-        for (int l = 0; l < gw_model_layers(by->model); l++)
-            gw_model_forward(by->model, l, s->n);
-        sum->forward_s += gw_ledger_now();
-        loss = gw_model_loss(by->model, s->labels, s->n, 1.0f, &correct);
-    }
-    sum->loss_sum += loss;
-    sum->correct += correct;
-    return e;
+    gw_pipeline_result found;
+    gw_dataset_labels(set, s->idx, s->n, s->labels);
+    GW_TRY(gw_pipeline_test(by->pipeline, &shared, &found));
+    sum->loss_sum += found.loss;
+    sum->correct += found.correct;
+    sum->forward_s += found.forward_s;
+    return GW_OK;
 }
 
 static gw_err evaluate_count(const gw_evaluator *by, const gw_dataset *set, samples *s,
                              int64_t *confusion, tally *sum) {
     int classes = gw_model_get_spec(by->model)->classes;
+    bool whole = gw_pipeline_is_whole(by->pipeline);
     double start_s = gw_ledger_now();
     gw_span part = gw_span_part((gw_span){0, set->n}, by->part, by->parts);
     for (size_t at = 0; at < part.n && !sum->signal; at += (size_t)by->chunk) {
@@ -62,12 +53,12 @@ static gw_err evaluate_count(const gw_evaluator *by, const gw_dataset *set, samp
         for (int i = 0; i < s->n; i++)
             s->idx[i] = (uint32_t)(part.off + at + (size_t)i);
         GW_TRY(evaluate_pass(by, set, s, sum));
-        if (confusion && (!by->pipeline || gw_pipeline_counts(by->pipeline)))
+        if (confusion && gw_pipeline_counts(by->pipeline))
             gw_confusion_add(confusion, classes, gw_model_predictions(by->model), s->labels, s->n);
-        sum->signal = by->pipeline ? 0 : evaluate_give_up(start_s);
+        sum->signal = whole ? evaluate_give_up(start_s) : 0;
         gw_watchdog_beat();
     }
-    gw_err e = by->pipeline ? gw_pipeline_tested(by->pipeline) : GW_OK;
+    gw_err e = gw_pipeline_tested(by->pipeline);
     sum->seconds = gw_ledger_now() - start_s;
     return e;
 }
@@ -103,6 +94,6 @@ gw_err gw_evaluate(const gw_evaluator *by, const gw_dataset *set, int64_t *confu
     out->accuracy = known ? (double)sum.correct / set->n : NAN;
     out->signal = (int)most[0];
     out->seconds = known ? most[1] : NAN;
-    out->forward_s = known && !by->pipeline ? most[2] : NAN;
+    out->forward_s = known && gw_pipeline_is_whole(by->pipeline) ? most[2] : NAN;
     return GW_OK;
 }

@@ -21,7 +21,7 @@ typedef struct gw_evaluation {
 /** Who evaluates, and how. */
 typedef struct gw_evaluator {
     gw_model *model;
-    gw_pipeline *pipeline; /* of the ranks that hold the model; NULL: each rank has all of it */
+    gw_pipeline *pipeline; /* the walk over it */
     int chunk;       /* samples a pass: at most the model's max_batch, or the pipeline's rows */
     int part, parts; /* which part of the set the ranks of this pipeline, or this rank, take */
     MPI_Comm comm;   /* all ranks */

@@ -31,7 +31,7 @@ static gw_err trainer_settle_replicas(gw_trainer *t) {
 static gw_err trainer_epoch_evaluate(gw_trainer *t, const gw_dataset *set, int64_t *confusion,
                                      gw_evaluation *out) {
     gw_evaluator by = {.model = t->model,
-                       .pipeline = t->pipeline,
+                       .pipeline = t->stepper.pipeline,
                        .chunk = t->chunk,
                        .part = t->mesh.at[GW_DIM_DATA],
                        .parts = t->mesh.shape.size[GW_DIM_DATA],

@@ -232,7 +232,7 @@ static gw_err mesh_step(void *ctx, int number) {
     meshed *m = ctx;
     gw_batch_cost cost;
     double loss;
-    int correct;
+    gw_pipeline_result found;
     uint8_t room[SAMPLES];
     gw_pipeline_job job = {.set = &m->set,
                            .idx = idx,
@@ -245,7 +245,7 @@ static gw_err mesh_step(void *ctx, int number) {
     gw_ledger_begin();
     GW_TRY(gw_pipeline_step(m->pipeline, &job, &loss));
     gw_ledger_end(&cost);
-    GW_TRY(gw_pipeline_test(m->pipeline, &some, &loss, &correct));
+    GW_TRY(gw_pipeline_test(m->pipeline, &some, &found));
     GW_TRY(gw_pipeline_tested(m->pipeline));
     return gw_pipeline_collect(m->pipeline, gw_model_params(m->model), m->whole, MPI_COMM_WORLD);
 }

@@ -9,6 +9,7 @@
 #include "../specs.h"
 
 #include "base/mem.h"
+#include "tests/simple_step.h"
 
 #include <math.h>
 
@@ -246,10 +247,10 @@ static void whole_close(whole *w) {
 }
 
 static double whole_forward(whole *w, const uint32_t *idx, int n, int *correct) {
-    gw_dataset_gather(&set, idx, n, gw_model_input(w->model), w->labels);
+    gw_dataset_gather(&set, idx, n, simple_input(w->model), w->labels);
     for (int l = 0; l < gw_model_layers(w->model); l++)
-        gw_model_forward(w->model, l, n);
-    return gw_model_loss(w->model, w->labels, n, 1.0f / GLOBAL, correct);
+        simple_forward(w->model, l, n);
+    return simple_loss(w->model, w->labels, n, 1.0f / GLOBAL, correct);
 }
 
 /* Added to `sums`; NULL: to 0. */
@@ -257,10 +258,10 @@ static double whole_step(whole *w, const uint32_t *idx, int n, float *sums) {
     double loss = whole_forward(w, idx, n, NULL);
     for (int l = gw_model_layers(w->model) - 1; l >= 0; l--) {
         if (sums)
-            gw_model_backward_onto(w->model, l, n, sums);
+            simple_backward_onto(w->model, l, n, sums);
         else
-            gw_model_backward(w->model, l, n);
-        gw_model_descend(w->model, l, n);
+            simple_backward(w->model, l, n);
+        simple_descend(w->model, l, n);
     }
     return loss;
 }

@@ -9,6 +9,7 @@
 #include "nn/gemm.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "tests/simple_step.h"
 
 #include <gradwire.h>
 #include <string.h>
@@ -75,20 +76,20 @@ static void client_update(client *c, int group) {
 static void client_step(client *c, gw_batch b, bool first, bool last) {
     int layers = gw_model_layers(c->model);
     ok(gradwire_begin(c->g, b.local, b.global));
-    gw_dataset_gather(&c->data->train, b.idx, b.local, gw_model_input(c->model), c->labels);
+    gw_dataset_gather(&c->data->train, b.idx, b.local, simple_input(c->model), c->labels);
     for (int l = 0; l < layers; l++) {
         if (c->lazy && !first) {
             client_update(c, l);
             ok(gradwire_await(c->g, l));
         }
-        gw_model_forward(c->model, l, b.local);
+        simple_forward(c->model, l, b.local);
     }
-    double loss = gw_model_loss(c->model, c->labels, b.local, 1.0f / (float)b.global, NULL);
+    double loss = simple_loss(c->model, c->labels, b.local, 1.0f / (float)b.global, NULL);
     for (int l = layers - 1, t = c->tensors; l >= 0; l--) {
-        gw_model_backward(c->model, l, b.local);
+        simple_backward(c->model, l, b.local);
         while (t > 0 && gw_model_tensors(c->model)[t - 1].layer == l)
             ok(gradwire_ready(c->g, 1, (int[]){--t}, NULL));
-        gw_model_descend(c->model, l, b.local);
+        simple_descend(c->model, l, b.local);
     }
     for (int l = 0; l < layers && c->lazy && last; l++) {
         client_update(c, l);

@@ -193,17 +193,18 @@ static double rig_step(rig *r, int step, int local, const uint32_t *idx, gw_batc
 static void check_test(const rig *r, whole *w) {
     uint32_t idx[TESTED];
     uint8_t labels[TESTED];
-    double loss = 0, one;
+    double loss = 0;
     int correct = 0, hits, rows = gw_pipeline_room(r->pipeline)->rows;
     samples_of(r, 5, idx, TESTED);
     double serial = whole_forward(w, idx, TESTED, &hits);
     for (int at = 0; at < TESTED; at += rows) {
-        int n = TESTED - at < rows ? TESTED - at : rows, some;
+        int n = TESTED - at < rows ? TESTED - at : rows;
+        gw_pipeline_result found;
         gw_dataset_labels(&set, idx + at, n, labels);
         gw_pipeline_samples s = {&set, idx + at, n, labels};
-        RIG_CHECK(r, gw_pipeline_test(r->pipeline, &s, &one, &some) == GW_OK, "%s", gw_err_text());
-        loss += one;
-        correct += some;
+        RIG_CHECK(r, gw_pipeline_test(r->pipeline, &s, &found) == GW_OK, "%s", gw_err_text());
+        loss += found.loss;
+        correct += found.correct;
         if (gw_pipeline_counts(r->pipeline))
             RIG_CHECK(r,
                       memcmp(gw_model_predictions(r->model), gw_model_predictions(w->model) + at,

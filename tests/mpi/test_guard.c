@@ -13,6 +13,7 @@
 #include "step/checks.h"
 #include "step/snapshot.h"
 #include "step/step.h"
+#include "tests/simple_step.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,7 +35,7 @@ typedef struct rig {
 /* On all ranks one input has weights of 0 and a value as large as a float can be. The loss does not
  * see it, but the gradient of its weights, a sum over samples of one class, overflows. */
 static void fill(rig *r, int number, bool overflows) {
-    float *x = gw_model_input(r->model);
+    float *x = simple_input(r->model);
     if (number <= BAD) /* afterwards a lazy update is pending */
         memset(r->session->env.param, 0, HIDDEN * sizeof *x);
     for (int i = 0; i < BATCH; i++) {

@@ -6,6 +6,7 @@
 
 #include "../specs.h"
 #include "check.h"
+#include "tests/simple_step.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -158,7 +159,7 @@ static void test_step(void) {
     CHECK_OK(gw_alloc(&gradient, n, sizeof *gradient));
     CHECK_OK(gw_alloc(&r.stepper.labels, 4, 1));
     for (int i = 0; i < 4 * spec.inputs; i++)
-        gw_model_input(r.stepper.model)[i] = (float)i / 80;
+        simple_input(r.stepper.model)[i] = (float)i / 80;
     memcpy(before, gw_model_params(r.stepper.model), bytes);
     gw_rehearsal job = {&r.stepper, rehearse, &r, MPI_COMM_WORLD};
     CHECK_OK(gw_survey_step(&job, params, gradient, &local));

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 
 #include "reference_model.h"
+#include "tests/simple_step.h"
 
 #include <math.h>
 #include <omp.h>
@@ -20,7 +21,7 @@ enum { MAX_PARAMS = 2000, MAX_ROWS = 16 };
 static void fill(gw_model *m, uint8_t *labels, int batch) {
     const gw_model_spec *s = gw_model_get_spec(m);
     for (int i = 0; i < batch * s->inputs; i++)
-        gw_model_input(m)[i] = (float)gw_rng_normal(5, (uint64_t)i);
+        simple_input(m)[i] = (float)gw_rng_normal(5, (uint64_t)i);
     for (int i = 0; i < batch; i++)
         labels[i] = (uint8_t)(gw_rng_u64(6, (uint64_t)i) % (uint64_t)s->classes);
     for (int l = 0; l < gw_model_layers(m); l++) { /* initial biases are 0: an easy place to hide */
@@ -32,13 +33,13 @@ static void fill(gw_model *m, uint8_t *labels, int batch) {
 
 static double run(gw_model *m, const uint8_t *labels, int batch, float scale) {
     for (int l = 0; l < gw_model_layers(m); l++)
-        gw_model_forward(m, l, batch);
-    double loss = gw_model_loss(m, labels, batch, scale, NULL);
+        simple_forward(m, l, batch);
+    double loss = simple_loss(m, labels, batch, scale, NULL);
     for (size_t i = 0; i < gw_model_size(m); i++)
         gw_model_grads(m)[i] = NAN; /* the backward pass writes every element */
     for (int l = gw_model_layers(m) - 1; l >= 0; l--) {
-        gw_model_backward(m, l, batch);
-        gw_model_descend(m, l, batch);
+        simple_backward(m, l, batch);
+        simple_descend(m, l, batch);
     }
     return loss;
 }
@@ -51,11 +52,11 @@ static void check_added(gw_model *m, const uint8_t *labels, int batch) {
     for (size_t i = 0; i < n; i++)
         sums[i] = (float)(i % 7) - 3;
     for (int l = 0; l < gw_model_layers(m); l++)
-        gw_model_forward(m, l, batch);
-    gw_model_loss(m, labels, batch, 1.0f / (float)batch, NULL);
+        simple_forward(m, l, batch);
+    simple_loss(m, labels, batch, 1.0f / (float)batch, NULL);
     for (int l = gw_model_layers(m) - 1; l >= 0; l--) {
-        gw_model_backward_onto(m, l, batch, sums);
-        gw_model_descend(m, l, batch);
+        simple_backward_onto(m, l, batch, sums);
+        simple_descend(m, l, batch);
     }
     for (size_t i = 0; i < n; i++) {
         float want = (float)(i % 7) - 3 + grads[i];
@@ -76,7 +77,7 @@ static void check(gw_model_spec spec, int batch) {
     check_added(m, labels, batch);
     for (size_t i = 0; i < gw_model_size(m); i++)
         p[i] = (double)gw_model_params(m)[i];
-    const float *x = gw_model_input(m);
+    const float *x = simple_input(m);
     double want = reference_loss(&spec, p, x, labels, batch);
     assert_true(fabs(loss - want) <= 1e-5 * fabs(want));
     for (int l = 0; l < gw_model_layers(m); l++) {

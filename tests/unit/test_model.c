@@ -2,6 +2,7 @@
 #include "nn/model.h"
 
 #include "base/file.h"
+#include "tests/simple_step.h"
 
 #include <math.h>
 #include <omp.h>
@@ -114,13 +115,13 @@ static void test_empty_batch(void **state) {
     for (size_t i = 0; i < gw_model_size(m); i++)
         gw_model_grads(m)[i] = NAN;
     for (int l = 0; l < 3; l++)
-        gw_model_forward(m, l, 0);
+        simple_forward(m, l, 0);
     int correct = -1;
-    assert_true(gw_model_loss(m, NULL, 0, 1.0f, &correct) == 0.0);
+    assert_true(simple_loss(m, NULL, 0, 1.0f, &correct) == 0.0);
     assert_int_equal(correct, 0);
     for (int l = 2; l >= 0; l--) {
-        gw_model_backward(m, l, 0);
-        gw_model_descend(m, l, 0);
+        simple_backward(m, l, 0);
+        simple_descend(m, l, 0);
     }
     for (size_t i = 0; i < gw_model_size(m); i++)
         assert_true(gw_model_grads(m)[i] == 0.0f);
@@ -134,15 +135,15 @@ static void test_correct(void **state) {
     gw_model *m = make(&spec, 3);
     memset(gw_model_params(m), 0, gw_model_size(m) * sizeof(float));
     for (int i = 0; i < 3; i++) /* identity weights: the input is the logits */
-        gw_model_params(m)[4 * i] = gw_model_input(m)[4 * i] = 1.0f;
-    gw_model_forward(m, 0, 3);
+        gw_model_params(m)[4 * i] = simple_input(m)[4 * i] = 1.0f;
+    simple_forward(m, 0, 3);
     gw_span logits = gw_model_edge(m, 0, GW_EDGE_OUTPUT, (gw_micro){.n = 3});
     assert_int_equal(logits.n, 9);
     for (int i = 0; i < 9; i++)
         assert_true(gw_model_work(m)[logits.off + (size_t)i] == (i % 4 == 0 ? 1.0f : 0.0f));
     int correct;
     const uint8_t labels[] = {0, 2, 2};
-    gw_model_loss(m, labels, 3, 1.0f, &correct);
+    simple_loss(m, labels, 3, 1.0f, &correct);
     assert_int_equal(correct, 2);
     gw_model_close(m);
 }

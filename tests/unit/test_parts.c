@@ -5,6 +5,7 @@
 #include "prof/ledger.h"
 
 #include "../timed.h"
+#include "tests/simple_step.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -72,13 +73,13 @@ static void test_model_tells_its_pointwise_work(void **state) {
     gw_ledger_begin();
     gw_phase_enter(GW_PHASE_FORWARD);
     for (int l = 0; l < gw_model_layers(m); l++)
-        gw_model_forward(m, l, BATCH);
-    gw_model_loss(m, labels, BATCH, 1, NULL);
+        simple_forward(m, l, BATCH);
+    simple_loss(m, labels, BATCH, 1, NULL);
     gw_phase_leave();
     gw_phase_enter(GW_PHASE_BACKWARD);
     for (int l = gw_model_layers(m) - 1; l >= 0; l--) {
-        gw_model_backward(m, l, BATCH);
-        gw_model_descend(m, l, BATCH);
+        simple_backward(m, l, BATCH);
+        simple_descend(m, l, BATCH);
     }
     gw_phase_leave();
     gw_ledger_end(&c);

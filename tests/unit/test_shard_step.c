@@ -2,6 +2,7 @@
  * loss, predictions and gradients, over all meshes, splits and ways to hold a microbatch. */
 #include "reference_model.h"
 #include "shard_grid.h"
+#include "tests/simple_step.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -54,19 +55,19 @@ static void step_whole(const gw_model_spec *spec, const grid_plan *p) {
     whole = (result){0};
     for (int j = 0, row = 0; j < p->micro; row += p->rows[j++]) {
         int rows = p->rows[j], correct;
-        memcpy(gw_model_input(m), data.x + row * spec->inputs,
+        memcpy(simple_input(m), data.x + row * spec->inputs,
                (size_t)(rows * spec->inputs) * sizeof *data.x);
         for (int l = 0; l < gw_model_layers(m); l++)
-            gw_model_forward(m, l, rows);
-        whole.loss += gw_model_loss(m, data.labels + row, rows, 1.0f / (float)data.rows, &correct);
+            simple_forward(m, l, rows);
+        whole.loss += simple_loss(m, data.labels + row, rows, 1.0f / (float)data.rows, &correct);
         whole.correct += correct;
         memcpy(whole.predictions + row, gw_model_predictions(m), (size_t)rows);
         for (int l = gw_model_layers(m) - 1; l >= 0; l--) {
             if (j == 0)
-                gw_model_backward(m, l, rows);
+                simple_backward(m, l, rows);
             else
-                gw_model_backward_onto(m, l, rows, gw_model_grads(m));
-            gw_model_descend(m, l, rows);
+                simple_backward_onto(m, l, rows, gw_model_grads(m));
+            simple_descend(m, l, rows);
         }
     }
     memcpy(whole.grads, gw_model_grads(m), n * sizeof *whole.grads);

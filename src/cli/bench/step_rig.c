@@ -16,7 +16,8 @@
 static void rig_fill(gw_rig *r, const gw_rig_setup *s, size_t first) {
     size_t inputs = (size_t)s->spec.inputs;
     uint64_t pixels = gw_rng_key(s->c->seed, 1), labels = gw_rng_key(s->c->seed, 2);
-    float *x = gw_model_input(r->model);
+    gw_span input = gw_model_edge(r->model, 0, GW_EDGE_INPUT, (gw_micro){.n = r->local});
+    float *x = gw_model_work(r->model) + input.off;
     for (size_t i = 0; i < (size_t)r->local * inputs; i++)
         x[i] = (float)gw_rng_unit(pixels, first * inputs + i);
     for (int i = 0; i < r->local; i++)
