@@ -19,16 +19,16 @@
 
 enum { GW_PACER_SIZES = 8 /* local batches of different size, an empty one included */ };
 
-/** The arithmetic of a step of so many samples: data, forward pass of each layer, loss, and from
- *  the last layer to the first its backward pass and its descent; of the naive backend, all of that
- *  as one; of a pipeline, what it computes between two messages, in its order. Then the update,
- *  which is no segment. */
+/** The arithmetic of a step of so many samples, as the walk over the model has it: each stretch
+ *  between two moments at which others may be told of something is a segment; of the naive backend,
+ *  all of it is one. Then the update, which is no segment. */
 typedef struct gw_tape {
     int samples, segments, repetitions;
     int *pieces;               /* of each segment */
     gw_samples s;              /* seconds of all pieces, one behind another */
     double update_s;           /* of all parameters */
-    double phase_s[GW_PHASES]; /* of a pipeline's segments, else 0 */
+    int in_phase[GW_PHASES];   /* segments; of the naive backend 0, and so is */
+    double phase_s[GW_PHASES]; /* what they take */
 } gw_tape;
 
 /** Read by all, written by the functions below and where it is said. */

@@ -163,9 +163,11 @@ static gw_err take_medians(take *k) {
     double whole = gw_stats_median(steps, n);
     for (int i = 0; i < k->tape->s.n; i++)
         k->tape->s.x[i] *= whole / sum;
-    for (int g = 0, i = 0; k->phase && g < k->tape->segments; g++)
+    for (int g = 0, i = 0; k->phase && g < k->tape->segments; g++) {
+        k->tape->in_phase[k->phase[g]]++;
         for (int p = 0; p < k->tape->pieces[g]; p++)
             k->tape->phase_s[k->phase[g]] += k->tape->s.x[i++];
+    }
     k->tape->update_s = gw_stats_median(k->update.x, k->update.n);
     k->tape->repetitions = n;
     free(steps);
@@ -297,6 +299,7 @@ static gw_err paced_share_tape(const gw_pacer *p, gw_tape *t, MPI_Comm group) {
     t->segments = (int)more[2];
     GW_TRY(gw_agree(p->comm, paced_make_room(t, (int)more[3])));
     GW_TRY(gw_bcast(t->phase_s, GW_PHASES, MPI_DOUBLE, p->measured_by, group));
+    GW_TRY(gw_bcast(t->in_phase, GW_PHASES, MPI_INT, p->measured_by, group));
     GW_TRY(gw_bcast(t->pieces, t->segments, MPI_INT, p->measured_by, group));
     return gw_bcast(t->s.x, t->s.n, MPI_DOUBLE, p->measured_by, group);
 }
