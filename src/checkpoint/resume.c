@@ -290,7 +290,7 @@ static gw_err resume_deal(const float *whole, float *own, gw_stepper *t, const g
                           MPI_Comm comm) {
     enum { PIECE = 1 << 20 }; /* a count that fits an int */
     size_t n = gw_model_size(t->model);
-    if (t->pipeline)
+    if (!gw_pipeline_is_whole(t->pipeline))
         GW_TRY(gw_pipeline_deal(t->pipeline, whole, own, comm));
     else if (whole)
         memcpy(own, whole, n * sizeof *own);

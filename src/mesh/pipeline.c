@@ -40,6 +40,47 @@ gw_err gw_pipeline_poll(gw_pipeline *p) {
     return pipeline_poll(p, false);
 }
 
+/* ---- who executes it ---- */
+
+bool gw_pipeline_enter(gw_pipeline *p, gw_phase phase) {
+    gw_phase_enter(phase);
+    p->phase = phase;
+    if (!p->exec.begin || p->exec.begin(p->exec.ctx, phase))
+        return true;
+    gw_phase_leave();
+    return false;
+}
+
+void gw_pipeline_leave(gw_pipeline *p) {
+    if (p->exec.end)
+        p->exec.end(p->exec.ctx, p->phase);
+    gw_phase_leave();
+}
+
+gw_err gw_pipeline_sends(gw_pipeline *p, gw_schedule *s) {
+    gw_span span = gw_schedule_span(s);
+    return p->exec.sends ? p->exec.sends(p->exec.ctx, gw_schedule_base(s) + span.off, span.n)
+                         : GW_OK;
+}
+
+gw_err gw_pipeline_send(gw_pipeline *p, gw_act act) {
+    gw_schedule *s = gw_runner_hop(&p->runner, act, false);
+    if (!s)
+        return GW_OK;
+    GW_TRY(gw_pipeline_sends(p, s));
+    return gw_runner_start(&p->runner, s, act.micro);
+}
+
+void gw_pipeline_waits(gw_pipeline *p) {
+    if (p->exec.waits)
+        p->exec.waits(p->exec.ctx);
+}
+
+void gw_pipeline_waited(gw_pipeline *p) {
+    if (p->exec.waited)
+        p->exec.waited(p->exec.ctx);
+}
+
 /* ---- actions ---- */
 
 typedef struct pipeline_step {
@@ -142,8 +183,7 @@ static gw_err pipeline_act(void *step, gw_act act) {
     pipeline_step *s = step;
     gw_pipeline *p = s->pipeline;
     gw_action told = {gw_act_letter(act.kind), act.chunk, act.micro};
-    gw_pipeline_mode mode = p->pacing.mode;
-    bool tells = p->mesh && (mode == GW_PIPELINE_REAL || mode == GW_PIPELINE_SLEPT);
+    bool tells = p->mesh && !p->exec.aside;
     GW_TRY(pipeline_make_way(p, act));
     gw_pipeline_waited(p);
     if (tells)
@@ -160,19 +200,22 @@ static void pipeline_poll_within(void *pipeline) {
     GW_THEN(p->failed, pipeline_poll(p, true));
 }
 
-/* All actions, with polls between the pieces of products, or of what is slept instead. */
+static void pipeline_between(const gw_pipeline *p, void (*poll)(void *of), void *of) {
+    if (p->exec.between)
+        p->exec.between(p->exec.ctx, poll, of);
+    else
+        gw_gemm_between(poll, of);
+}
+
+/* All actions, with polls between the pieces of products, or of what is done instead. */
 static gw_err pipeline_run(gw_pipeline *p, bool pieces) {
-    const gw_pipeline_pacing *pacing = &p->pacing;
-    bool alone = pacing->mode == GW_PIPELINE_ALONE;
-    if (alone)
+    if (p->exec.alone)
         p->runner.hops = NULL;
-    if (pacing->mode == GW_PIPELINE_SLEPT)
-        gw_pacer_between(pacing->pacer, pieces ? pipeline_poll_within : NULL, p);
     if (pieces)
-        gw_gemm_between(alone ? pacing->piece : pipeline_poll_within, alone ? pacing->ctx : p);
+        pipeline_between(p, pipeline_poll_within, p);
     gw_err e = gw_runner_step(&p->runner);
     if (pieces)
-        gw_gemm_between(NULL, NULL);
+        pipeline_between(p, NULL, NULL);
     gw_pipeline_waited(p);
     return e;
 }
@@ -194,6 +237,18 @@ gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss
     gw_hook_act(NULL, 0, 0, 0);
     *loss_sum = gw_pipeline_counts(p) ? s.loss : 0;
     return e == GW_OK ? p->failed : e;
+}
+
+gw_err gw_pipeline_step_by(gw_pipeline *p, const gw_pipeline_job *job, const gw_exec *exec,
+                           const gw_pipeline_hooks *hooks, double *loss_sum) {
+    gw_pipeline_hooks own = p->hooks;
+    p->exec = *exec;
+    if (hooks)
+        p->hooks = *hooks;
+    gw_err e = gw_pipeline_step(p, job, loss_sum);
+    p->exec = (gw_exec){0};
+    p->hooks = own;
+    return e;
 }
 
 bool gw_pipeline_is_whole(const gw_pipeline *p) {

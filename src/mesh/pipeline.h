@@ -10,7 +10,6 @@
 #include "comm/timetable.h"
 #include "config/config.h"
 #include "data/data.h"
-#include "machine/pacer.h"
 #include "run/session.h"
 
 #include <jansson.h>
@@ -100,31 +99,33 @@ typedef struct gw_pipeline_job {
  *  others. */
 gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum);
 
-/** How a step is done, for a paced run (step/paced.h). */
-typedef enum gw_pipeline_mode {
-    GW_PIPELINE_REAL,
-    GW_PIPELINE_AHEAD, /* for real, with what is sent kept */
-    GW_PIPELINE_SLEPT, /* right after it: the same is sent again, and arithmetic slept instead */
-    GW_PIPELINE_ALONE  /* arithmetic without messages, on what lies there */
-} gw_pipeline_mode;
+/** Who executes what the walk comes to; step/exec has some. Members may be NULL: then it is
+ *  computed for real, and its messages are sent. */
+typedef struct gw_exec {
+    void *ctx;
+    /** Arithmetic of an entered phase begins. False: there is none to do, and its time is over. */
+    bool (*begin)(void *ctx, gw_phase phase);
+    /** It has ended. */
+    void (*end)(void *ctx, gw_phase phase);
+    /** x[0..n) is about to be sent. */
+    gw_err (*sends)(void *ctx, float *x, size_t n);
+    /** This rank may have to wait for others; it need not any more. */
+    void (*waits)(void *ctx);
+    void (*waited)(void *ctx);
+    /** From now on poll(of) is to be called between pieces of arithmetic; NULL: not any more. */
+    void (*between)(void *ctx, void (*poll)(void *of), void *of);
+    bool alone; /* no other rank takes part: nothing is sent or awaited */
+    bool aside; /* not the run's own step: timeline and tempo are not told */
+} gw_exec;
 
-typedef struct gw_pipeline_pacing {
-    gw_pipeline_mode mode;
-    gw_pipeline_hooks hooks; /* instead of those that it was opened with; of SLEPT ignored */
-    gw_pacer *pacer;         /* of SLEPT: its step has begun */
-    void *ctx;               /* of ALONE: what is told when a segment of a tape begins, */
-    void (*begins)(void *ctx);
-    void (*piece)(void *ctx);                /* when one of its pieces ends that others follow, */
-    void (*ends)(void *ctx, gw_phase phase); /* and when it ends */
-} gw_pipeline_pacing;
+/** gw_pipeline_step by `exec`, which, if it is `alone`, is not collective, takes any number of
+ *  samples that there is room for, and may leave anything in the work arena. `hooks`: instead of
+ *  those that it was opened with; NULL: these. */
+gw_err gw_pipeline_step_by(gw_pipeline *p, const gw_pipeline_job *job, const gw_exec *exec,
+                           const gw_pipeline_hooks *hooks, double *loss_sum);
 
-/** gw_pipeline_step in another way. ALONE is not collective, takes any number of samples that there
- *  is room for, and may leave anything in the work arena. */
-gw_err gw_pipeline_step_paced(gw_pipeline *p, const gw_pipeline_job *job,
-                              const gw_pipeline_pacing *pacing, double *loss_sum);
-
-/** Arithmetic begins, in a phase that is entered. False: there is none to do, its time was slept,
- *  and the phase is over. Else gw_pipeline_leave comes behind it. Also for what hooks compute. */
+/** Arithmetic begins, in a phase that is entered. False: there is none to do, and the phase is
+ *  over. Else gw_pipeline_leave comes behind it. Also for what hooks compute. */
 bool gw_pipeline_enter(gw_pipeline *p, gw_phase phase);
 void gw_pipeline_leave(gw_pipeline *p);
 

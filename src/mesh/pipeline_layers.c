@@ -18,8 +18,7 @@ static gw_err pipeline_join(gw_pipeline *p, int l, gw_moment moment, gw_micro at
                             gw_schedule **out) {
     gw_join join = gw_model_join(p->model, l, moment, at);
     *out = NULL;
-    if (join.kind == GW_JOIN_NONE || !p->join_lane[GW_PIPELINE_EXACT] ||
-        p->pacing.mode == GW_PIPELINE_ALONE)
+    if (join.kind == GW_JOIN_NONE || !p->join_lane[GW_PIPELINE_EXACT] || p->exec.alone)
         return GW_OK;
     return gw_collective_get(&p->join[pipeline_way(p, moment)][join.kind], join.over, out);
 }

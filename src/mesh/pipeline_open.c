@@ -352,7 +352,5 @@ void gw_pipeline_close(gw_pipeline *p) {
         gw_lane_close(p->join_lane[i]);
         p->hop_lane[i] = p->join_lane[i] = NULL;
     }
-    free(p->sent.x);
-    p->sent.x = NULL;
     p->runner.queue = NULL;
 }

@@ -1,8 +1,7 @@
 /** What a pipeline is made of, for its files: what a rank holds (pipeline_divide.c), lanes and what
  *  goes over them (pipeline_open.c), the actions of a step (pipeline.c), layers with what tensor
- *  ranks exchange (pipeline_layers.c), evaluation and collection (pipeline_model.c), steps that
- *  are paced (pipeline_pace.c), the simulator beside it (pipeline_tempo.c). Nobody else includes
- *  this. */
+ *  ranks exchange (pipeline_layers.c), evaluation and collection (pipeline_model.c), the simulator
+ *  beside it (pipeline_tempo.c). Nobody else includes this. */
 #ifndef GW_MESH_PIPELINE_PARTS_H
 #define GW_MESH_PIPELINE_PARTS_H
 
@@ -61,14 +60,8 @@ struct gw_pipeline {
     int local;    /* samples */
     bool testing; /* an evaluation: no codecs, nothing is kept */
     int tested;   /* calls of gw_pipeline_test so far */
-    /* of a paced step: */
-    gw_pipeline_pacing pacing;
-    gw_phase phase; /* of the segment that has begun */
-    double since_s; /* a wait began */
-    struct {
-        float *x; /* one message behind another */
-        size_t n, room, at;
-    } sent; /* AHEAD; SLEPT has sent those before `at` again */
+    gw_exec exec;
+    gw_phase phase; /* of the arithmetic that has begun */
 };
 
 /** What goes over a schedule is there, and about to be sent. */

@@ -2,7 +2,8 @@
  *  step is exposed layer by layer, so that a trainer can exchange one layer's gradient while it
  *  computes the next. A model may also be a shard of one (nn/shard.h), whose ranks compute it
  *  together; it never sees them, but says what is to be exchanged and where it lies. Samples pass
- *  by microbatches, of which there may be one alone. Shapes: B = local batch, in/out = a layer's widths, C = classes. */
+ *  by microbatches, of which there may be one alone. Shapes: B = local batch, in/out = a layer's
+ *  widths, C = classes. */
 #ifndef GW_NN_MODEL_H
 #define GW_NN_MODEL_H
 

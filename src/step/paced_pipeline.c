@@ -45,40 +45,17 @@ static gw_err outside_poll(void *ctx, bool within) {
     return GW_OK;
 }
 
-gw_err gw_paced_pipeline(gw_stepper *t, const gw_batch *batch, gw_paced_onto onto,
-                         gw_pipeline_pacing pacing, double *loss) {
+gw_err gw_paced_walk(gw_stepper *t, const gw_batch *batch, gw_paced_onto onto, const gw_exec *exec,
+                     double *loss) {
     outside o = {t, onto};
     gw_pipeline_job job = gw_step_job(t, batch);
-    pacing.hooks = (gw_pipeline_hooks){
+    gw_pipeline_hooks hooks = {
         &o, outside_await, outside_begin, outside_ready, outside_loss, outside_poll,
     };
     gw_matrix_pause(); /* it is sent again in the clock, and counted there */
-    gw_err e = gw_pipeline_step_paced(t->pipeline, &job, &pacing, loss);
+    gw_err e = gw_pipeline_step_by(t->pipeline, &job, exec, &hooks, loss);
     gw_matrix_resume();
     return e;
-}
-
-/* ---- measuring ---- */
-
-static void count_nothing(void *ctx) {
-    (void)ctx;
-}
-
-static void count_segment(void *ctx, gw_phase phase) {
-    (void)phase;
-    ++*(int *)ctx;
-}
-
-gw_err gw_paced_count(gw_stepper *t, const gw_batch *batch, int *segments) {
-    gw_pipeline_pacing counts = {.mode = GW_PIPELINE_ALONE,
-                                 .ctx = segments,
-                                 .begins = count_nothing,
-                                 .piece = count_nothing,
-                                 .ends = count_segment};
-    double loss;
-    *segments = 0;
-    return gw_paced_pipeline(t, batch, (gw_paced_onto){gw_model_grads(t->model), false}, counts,
-                             &loss);
 }
 
 void gw_paced_turns(const gw_stepper *t, int *turn, int *turns, MPI_Comm *group) {

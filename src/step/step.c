@@ -250,8 +250,8 @@ gw_pipeline_job gw_step_job(const gw_stepper *t, const gw_batch *batch) {
 
 static gw_err step_walked(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
     gw_pipeline_job job = gw_step_job(t, batch);
-    gw_pipeline_pacing slept = {.mode = GW_PIPELINE_SLEPT, .pacer = t->pacer};
-    GW_TRY(t->pacer ? gw_pipeline_step_paced(t->pipeline, &job, &slept, loss_sum)
+    gw_exec slept = gw_exec_sleep(&t->sleeper);
+    GW_TRY(t->pacer ? gw_pipeline_step_by(t->pipeline, &job, &slept, NULL, loss_sum)
                     : gw_pipeline_step(t->pipeline, &job, loss_sum));
     if (t->pacer) /* by gw_paced_prepare */
         *loss_sum = t->computed_loss;
@@ -278,57 +278,9 @@ static gw_err step_finish_apart(gw_stepper *t) {
     return gw_inside_drain(t->g);
 }
 
-double gw_step_naive_compute(gw_stepper *t, const gw_batch *batch) {
-    gw_naive_job job = {t->set, batch->idx, batch->local, batch->global};
-    double loss = gw_naive_compute(t->naive, &job);
-    if (t->guard)
-        gw_guard_loss(t->guard, loss);
-    return loss;
-}
-
-/* As step_update_paced: others may get what it computes. */
-static void step_naive_descend_paced(gw_stepper *t, float lr) {
-    double start_s = gw_nap_now();
-    if (gw_naive_publishes(t->naive))
-        gw_naive_descend(t->naive, (double)lr);
-    else
-        t->later = (gw_step_later){.due = true, .lr = lr};
-    gw_phase_enter(GW_PHASE_UPDATE);
-    gw_pacer_rest(t->pacer, start_s, gw_pacer_update_s(t->pacer, gw_model_size(t->model)));
-    gw_phase_leave();
-}
-
-/* The same with what gw_paced_prepare has computed. */
-static gw_err step_naive_paced(gw_stepper *t, float lr, double *loss_sum) {
-    gw_phase_enter(GW_PHASE_BACKWARD);
-    gw_pacer_segment(t->pacer);
-    gw_phase_leave();
-    *loss_sum = t->computed_loss;
-    gw_inside_count(t->g, gw_naive_bytes(t->naive));
-    uint64_t start = gw_clock_ticks();
-    GW_TRY(gw_naive_reduce(t->naive));
-    gw_pacer_waited(t->pacer, gw_clock_since(start));
-    if (gw_naive_descends(t->naive))
-        step_naive_descend_paced(t, lr);
-    return gw_naive_publish(t->naive);
-}
-
-/* Only the loss tells the guard of what is not finite: a gradient that is not makes the next one
- * so, or else the parameters, which are looked at when replicas are compared. */
-static gw_err step_naive(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
-    if (t->pacer)
-        return step_naive_paced(t, lr, loss_sum);
-    *loss_sum = gw_step_naive_compute(t, batch);
-    gw_inside_count(t->g, gw_naive_bytes(t->naive));
-    GW_TRY(gw_naive_reduce(t->naive));
-    if (gw_naive_descends(t->naive))
-        gw_naive_descend(t->naive, (double)lr);
-    return gw_naive_publish(t->naive);
-}
-
 static gw_err step_taken(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
     if (t->naive)
-        return step_naive(t, batch, lr, loss_sum);
+        return t->instead(t, batch, lr, loss_sum);
     if (!t->pacer) /* else gw_paced_prepare was the begin of it */
         GW_TRY(gradwire_begin(t->g, batch->local, batch->global));
     GW_TRY(step_walked(t, batch, lr, loss_sum));

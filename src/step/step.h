@@ -7,13 +7,12 @@
 #include "api/inside.h"
 #include "config/config.h"
 #include "data/sampler.h"
-#include "machine/pacer.h"
 #include "machine/products.h"
-#include "mesh/pipeline.h"
 #include "mpi/guard.h"
 #include "naive/naive.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "step/exec/sleep.h"
 #include "step/owned.h"
 #include "step/split.h"
 
@@ -24,7 +23,9 @@ typedef struct gw_step_later {
     float lr;
 } gw_step_later;
 
-typedef struct gw_stepper {
+typedef struct gw_stepper gw_stepper;
+
+struct gw_stepper {
     gw_model *model;
     gw_optimizer *optimizer;
     gradwire *g;        /* gw_step_use's, and */
@@ -35,23 +36,23 @@ typedef struct gw_stepper {
     bool apart;   /* nothing overlaps: exchange between the passes, and settle it in the step */
     bool pending; /* lazy: the last step's exchange is not finished yet */
     float pending_lr;
-    double skew_s;   /* delay of each step, after its samples are gathered; 0: none */
-    gw_moved moved;  /* in all steps so far */
-    gw_owned owned;  /* likewise */
-    gw_guard *guard; /* NULL: nobody looks whether loss and gradients are finite */
-    gw_pipeline
-        *pipeline;    /* the walk over the model; NULL: gw_step_open opens that of a whole one */
-    gw_pipeline *own; /* which it is then */
-    gw_naive *naive;  /* computes, exchanges and updates instead of model and session */
-    float *grads;     /* where its gradients go */
-    gw_err failed;    /* what a poll within a kernel ran into */
+    double skew_s;         /* delay of each step, after its samples are gathered; 0: none */
+    gw_moved moved;        /* in all steps so far */
+    gw_owned owned;        /* likewise */
+    gw_guard *guard;       /* NULL: nobody looks whether loss and gradients are finite */
+    gw_pipeline *pipeline; /* the walk; NULL: gw_step_open opens that over a whole model */
+    gw_naive *naive;       /* computes, exchanges and updates instead of model and session, by */
+    gw_err (*instead)(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum);
+    float *grads;  /* where its gradients go */
+    gw_err failed; /* what a poll within a kernel ran into */
     /* of a paced run (step/paced.h), else NULL and unused: */
     gw_pacer *pacer;
+    gw_sleeper sleeper;
     float *scratch;       /* where gradients are computed, if not to the arena; NULL: to it */
     double computed_loss; /* of the step that the clock is about to take */
     bool unpublished;     /* what the last step is to publish, the next one does first */
     gw_step_later later;
-} gw_stepper;
+};
 
 /** What a handle exchanges gradients for. */
 typedef struct gw_step_setup {
@@ -95,10 +96,6 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
 /** The same on samples that lie in the model's input and in `labels` already: `local` of the
  *  `global` ones. */
 gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum);
-
-/** The naive backend's part of a batch: its gradient is computed, the sum of its losses returned.
- */
-double gw_step_naive_compute(gw_stepper *t, const gw_batch *batch);
 
 /** What a paced step leaves to be done outside the clock, before anybody reads parameters; nothing
  *  to do otherwise. */

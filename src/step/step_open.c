@@ -55,9 +55,7 @@ static gw_err step_open_walk(gw_stepper *t) {
     gw_pipeline_hooks hooks = gw_step_hooks(t);
     if (t->pipeline)
         return GW_OK;
-    gw_err e = gw_pipeline_open_whole(&t->own, t->model, &hooks);
-    t->pipeline = t->own;
-    return e;
+    return gw_pipeline_open_whole(&t->pipeline, t->model, &hooks);
 }
 
 gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s) {
@@ -78,9 +76,11 @@ void gw_step_use(gw_stepper *t, gradwire *g) {
 }
 
 void gw_step_close(gw_stepper *t) {
-    gw_pipeline_close(t->own);
-    gw_pipeline_free(t->own);
-    t->pipeline = t->own = NULL;
+    if (!t->pipeline || !gw_pipeline_is_whole(t->pipeline))
+        return;
+    gw_pipeline_close(t->pipeline);
+    gw_pipeline_free(t->pipeline);
+    t->pipeline = NULL;
 }
 
 /* ---- the exchange without the step ---- */

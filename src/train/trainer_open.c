@@ -9,6 +9,7 @@
 #include "prof/clock.h"
 #include "prof/tempo.h"
 #include "select/chooser.h"
+#include "step/exec/naive.h"
 #include "watch/signals.h"
 
 #include <math.h>
@@ -283,6 +284,7 @@ static gw_err trainer_open_naive(gw_trainer *t) {
         return GW_OK;
     setup.gradients = gw_inside_exchange(t->g, doubles, false);
     setup.parameters = gw_inside_exchange(t->g, doubles, true);
+    t->stepper.instead = gw_exec_naive;
     return gw_naive_open(&t->stepper.naive, &setup);
 }
 

@@ -7,6 +7,7 @@
 #include "mpi/wait.h"
 #include "naive/naive_parts.h"
 #include "nn/gemm.h"
+#include "step/exec/naive.h"
 #include "step/step.h"
 
 #include <math.h>
@@ -113,6 +114,7 @@ static void check_naive(const char *spec, int threads, const trial *t, gradwire 
              (int)t->activation, t->n_hidden, t->batch);
     CHECK_OK(gw_spec_parse(&parsed, "test", "backend", spec, GW_SPEC_ONE));
     CHECK_OK(gw_naive_read(&setup.options, parsed));
+    stepper.instead = gw_exec_naive;
     CHECK_OK(gw_naive_open(&stepper.naive, &setup));
     omp_set_num_threads(threads);
     train(&stepper, t, loss);
