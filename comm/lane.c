@@ -4,8 +4,6 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "compress/feedback.h"
-#include "mpi/wait.h"
-#include "mpi/world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,7 +33,11 @@ int gw_lane_size(const gw_lane *lane) {
 }
 
 MPI_Comm gw_lane_comm(const gw_lane *lane) {
-    return lane->comm;
+    return lane->fabric->comm;
+}
+
+gw_err gw_lane_agree(const gw_lane *lane, gw_err mine) {
+    return lane->fabric->ops->agree(lane->fabric, mine);
 }
 
 const gw_codec *gw_lane_codec(const gw_lane *lane) {
@@ -80,39 +82,21 @@ void gw_lane_drop_residual(gw_lane *lane) {
     lane->fed = false;
 }
 
-static gw_err lane_join(gw_lane *lane, MPI_Comm comm) {
-    int *most = NULL, found = 0;
-    lane->comm = comm;
-    GW_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
-    GW_MPI(MPI_Comm_rank(comm, &lane->rank));
-    GW_MPI(MPI_Comm_size(comm, &lane->size));
-    GW_MPI(MPI_Comm_get_attr(comm, MPI_TAG_UB, (void *)&most, &found));
-    lane->most_tag = found ? *most : 32767; /* the least that MPI grants */
-    return gw_world_ranks(comm, &lane->world);
-}
-
-static gw_err lane_open_on(gw_lane *lane, MPI_Comm parent, bool shared) {
-    MPI_Comm comm;
-    GW_TRY(gw_comm_dup(parent, &comm));
-    GW_TRY(lane_join(lane, comm));
-    return shared ? gw_shared_open(&lane->shared, parent) : GW_OK;
-}
-
-gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) {
-    static int opened;
+gw_err gw_lane_open_on(gw_lane **out, gw_fabric *fabric, const gw_lane_setup *setup) {
     gw_lane *lane = NULL;
     bool residual = setup->feedback && !(setup->codec->caps & GW_CODEC_LOSSLESS);
+    int id = (*fabric->lanes)++; /* on every rank, whatever goes wrong on one */
     gw_err e = gw_alloc(&lane, 1, sizeof *lane);
-    int ranks;
-    GW_MPI(MPI_Comm_size(parent, &ranks));
-    GW_THEN(e, gw_codec_join(setup->codec, setup->apart ? 1 : ranks));
+    GW_THEN(e, gw_codec_join(setup->codec, setup->apart ? 1 : fabric->size));
     if (e == GW_OK) {
-        *lane = (gw_lane){.comm = MPI_COMM_NULL,
+        *lane = (gw_lane){.fabric = fabric,
+                          .rank = fabric->rank,
+                          .size = fabric->size,
                           .codec = setup->codec,
                           .n = setup->n,
                           .seed = setup->seed,
                           .yield = setup->yield,
-                          .id = opened,
+                          .id = id,
                           .dim = setup->dim,
                           .feeds = residual,
                           .name = setup->name,
@@ -121,9 +105,23 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
             e = gw_alloc(&lane->store, setup->n, sizeof(float));
         lane->residual = lane->store;
     }
-    opened++; /* on every rank, whatever went wrong on one */
-    e = gw_agree(parent, e);
-    GW_THEN(e, lane_open_on(lane, parent, setup->shared));
+    e = fabric->ops->agree(fabric, e);
+    if (e != GW_OK) {
+        if (!lane || !lane->fabric)
+            fabric->ops->close(fabric);
+        gw_lane_close(lane);
+        return e;
+    }
+    *out = lane;
+    return GW_OK;
+}
+
+gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) {
+    gw_fabric *fabric;
+    gw_lane *lane;
+    GW_TRY(gw_fabric_mpi(&fabric, parent));
+    GW_TRY(gw_lane_open_on(&lane, fabric, setup));
+    gw_err e = setup->shared ? gw_shared_open(&lane->shared, parent) : GW_OK;
     if (e != GW_OK) {
         gw_lane_close(lane);
         return e;
@@ -147,12 +145,11 @@ void gw_lane_close(gw_lane *lane) {
     lane_close_attached(lane); /* last come, first gone */
     if (!lane->branch)
         gw_shared_close(lane->shared);
-    if (lane->comm != MPI_COMM_NULL)
-        MPI_Comm_free(&lane->comm);
+    if (lane->fabric)
+        lane->fabric->ops->close(lane->fabric);
     if (!lane->parent)
         free(lane->store);
     free(lane->idle);
-    free(lane->world);
     free(lane->unmet);
     free(lane->notes);
     free(lane->choices);
@@ -163,51 +160,45 @@ static void lane_release(void *lane) {
     gw_lane_close(lane);
 }
 
-/* A lane like this one but over `comm`, if that is one. */
-static gw_err lane_derive(gw_lane *lane, MPI_Comm comm, gw_lane **sub) {
+gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub) {
+    gw_fabric *fabric;
     gw_lane *l = NULL;
     *sub = NULL;
-    gw_err e = comm == MPI_COMM_NULL ? GW_OK : gw_alloc(&l, 1, sizeof *l);
-    e = gw_agree(lane->comm, e);
+    GW_TRY(lane->fabric->ops->split(lane->fabric, color, &fabric));
+    gw_err e = fabric ? gw_alloc(&l, 1, sizeof *l) : GW_OK;
+    e = gw_lane_agree(lane, e);
     if (e != GW_OK) {
         free(l);
-        if (comm != MPI_COMM_NULL)
-            MPI_Comm_free(&comm);
+        if (fabric)
+            fabric->ops->close(fabric);
         return e;
     }
     if (!l)
         return GW_OK;
     *l = *lane;
+    l->fabric = fabric;
+    l->rank = fabric->rank;
+    l->size = fabric->size;
     l->parent = lane;
-    l->world = NULL;
     l->shared = NULL;
     l->attached = NULL;
     l->runs = NULL;
     l->n_runs = 0;
     l->notes = l->choices = l->unmet = NULL;
     l->next_tag = 0;
-    GW_TRY(lane_join(l, comm));
     GW_TRY(gw_lane_attach(lane, l, l, lane_release));
     *sub = l;
     return GW_OK;
 }
 
-gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub) {
-    MPI_Comm comm;
-    GW_MPI(MPI_Comm_split(lane->comm, color, lane->rank, &comm));
-    return lane_derive(lane, comm, sub);
-}
-
 gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool apart, bool feedback, gw_lane **branch) {
     gw_lane *root = lane_root(lane), *l;
-    MPI_Comm comm;
     GW_TRY(gw_codec_join(codec, apart ? 1 : lane->size)); /* the same on all ranks */
     feedback = feedback && !(codec->caps & GW_CODEC_LOSSLESS);
     gw_err e = feedback && !root->store ? gw_alloc(&root->store, root->n, sizeof(float)) : GW_OK;
-    GW_TRY(gw_agree(lane->comm, e));
+    GW_TRY(gw_lane_agree(lane, e));
     root->feeds = root->feeds || feedback;
-    GW_TRY(gw_comm_dup(lane->comm, &comm));
-    GW_TRY(lane_derive(lane, comm, &l));
+    GW_TRY(gw_lane_split(lane, 0, &l));
     l->codec = codec;
     l->branch = true;
     l->shared = lane->shared;
@@ -250,12 +241,12 @@ void *gw_lane_attached(const gw_lane *lane, const void *key) {
 gw_err gw_lane_floats(gw_lane *lane, size_t n, float **out) {
     void *fresh = NULL;
     if (lane->shared) {
-        GW_TRY(gw_agree(lane->comm, gw_shared_alloc(lane->shared, n * sizeof(float), &fresh)));
+        GW_TRY(gw_lane_agree(lane, gw_shared_alloc(lane->shared, n * sizeof(float), &fresh)));
     } else {
         float *own = NULL;
         gw_err e = gw_alloc(&own, n, sizeof *own);
         GW_THEN(e, gw_lane_attach(lane, own, own, free));
-        GW_TRY(gw_agree(lane->comm, e));
+        GW_TRY(gw_lane_agree(lane, e));
         fresh = own;
     }
     *out = fresh;
@@ -294,21 +285,16 @@ gw_err gw_lane_choices(gw_lane *lane, const char *rows) {
 
 int gw_lane_tag(gw_lane *lane) {
     int tag = lane->next_tag;
-    lane->next_tag = tag == lane->most_tag ? 0 : tag + 1;
+    lane->next_tag = tag == lane->fabric->most_tag ? 0 : tag + 1;
     return tag;
 }
 
 int gw_lane_root_rank(const gw_lane *lane, int rank) {
-    MPI_Group from, to;
-    int found = rank;
-    if (!lane->parent || MPI_Comm_group(lane->comm, &from) != MPI_SUCCESS)
-        return rank;
-    if (MPI_Comm_group(lane_root(lane)->comm, &to) == MPI_SUCCESS) {
-        MPI_Group_translate_ranks(from, 1, &rank, to, &found);
-        MPI_Group_free(&to);
-    }
-    MPI_Group_free(&from);
-    return found;
+    const int *family = lane_root(lane)->fabric->world;
+    int i = 0;
+    while (family[i] != lane->fabric->world[rank])
+        i++;
+    return i;
 }
 
 /* ---- coding ---- */

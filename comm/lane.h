@@ -1,4 +1,4 @@
-/** A lane: a private communicator, the codec that its messages are written in, and the error-
+/** A lane: a group of ranks of its own, the codec that its messages are written in, and the error-
  *  feedback residual of that codec. Everything lossy on the way from a gradient to the wire happens
  *  here, so no strategy, algorithm or codec knows of error feedback.
  *
@@ -19,8 +19,10 @@ typedef struct gw_lane gw_lane;
 
 int gw_lane_rank(const gw_lane *lane);
 int gw_lane_size(const gw_lane *lane);
-/** The lane's own, with MPI_ERRORS_RETURN: for MPI's collectives, and for gw_agree. */
+/** The lane's own, with MPI_ERRORS_RETURN: for MPI's collectives. */
 MPI_Comm gw_lane_comm(const gw_lane *lane);
+/** gw_agree among the lane's ranks. */
+gw_err gw_lane_agree(const gw_lane *lane, gw_err mine);
 const gw_codec *gw_lane_codec(const gw_lane *lane);
 /** Waits give the core away: the node runs more threads than it has cores. */
 bool gw_lane_yields(const gw_lane *lane);
@@ -35,7 +37,7 @@ typedef struct gw_coded {
 } gw_coded;
 
 /** Collective: a lane of the ranks with the same `color`, in their order; *sub is NULL where the
- *  color is MPI_UNDEFINED. It shares codec, residual and ticket, and is closed with its parent. */
+ *  color is below 0. It shares codec, residual and ticket, and is closed with its parent. */
 gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub);
 
 /** Collective: n floats, zeroed, aligned to 64 bytes, freed with the lane. */

@@ -4,6 +4,7 @@
 
 #include "base/io.h"
 #include "base/probe.h"
+#include "comm/fabric/fabric.h"
 #include "comm/lane.h"
 #include "comm/shared.h"
 #include "mpi/agree.h"
@@ -24,9 +25,8 @@ typedef struct gw_codings {
 } gw_codings;
 
 struct gw_lane {
-    MPI_Comm comm; /* private duplicate, MPI_ERRORS_RETURN */
+    gw_fabric *fabric; /* its own */
     int rank, size;
-    int *world;            /* the ranks by their numbers in MPI_COMM_WORLD */
     const gw_codec *codec; /* the session's */
     float *residual;       /* as long as the arena; NULL: no error feedback */
     float *store;          /* the residual's memory, which lanes of one family share */
@@ -40,7 +40,6 @@ struct gw_lane {
     int dim;           /* of a mesh, which its ranks lie along (gw_dim) */
     int schedules;     /* laid down so far on it and all that were split off it */
     int next_tag;      /* tag of the next strand on this lane */
-    int most_tag;      /* what MPI allows */
     gw_shared *shared; /* of the ranks on this node; NULL: not asked for */
     struct gw_lent *lent;    /* where gradients lie, the session's; NULL: all in the arena */
     struct gw_lane *parent;  /* of a lane split off another, else NULL */
@@ -77,6 +76,8 @@ typedef struct gw_lane_setup {
 
 /** Collective over `parent`. GW_ERR_UNSUPPORTED: the codec cannot be summed over so many ranks. */
 gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup);
+/** The same over `fabric`, which it takes, also where it fails. Memory is not shared. */
+gw_err gw_lane_open_on(gw_lane **out, gw_fabric *fabric, const gw_lane_setup *setup);
 void gw_lane_close(gw_lane *lane); /* collective; frees all that hangs on the lane */
 
 /** Collective: a lane of the same ranks for another codec; else as gw_lane_split. `apart` as in

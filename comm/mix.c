@@ -227,7 +227,7 @@ gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_mix_model *model,
     gw_lane_run *runs = NULL;
     gw_err e = gw_alloc(&runs, (size_t)model->n_tensors, sizeof *runs);
     GW_THEN(e, gw_lane_attach(lane, runs, runs, free));
-    GW_TRY(gw_agree(lane->comm, e));
+    GW_TRY(gw_lane_agree(lane, e));
     lane->n_runs = mix_cut(mix, by_codec, model, runs);
     lane->runs = runs;
     return GW_OK;

@@ -74,11 +74,11 @@ static void pending_add_message(line *l, const gw_schedule *s, const gw_op *o) {
     const gw_lane *lane = o->lane;
     switch (o->kind) {
     case GW_OP_SEND:
-        pending_add(l, " to rank %d (up to %zu bytes)", lane->world[o->peer],
+        pending_add(l, " to rank %d (up to %zu bytes)", lane->fabric->world[o->peer],
                     s->slots[o->slot].cap);
         break;
     case GW_OP_RECV:
-        pending_add(l, " from rank %d (up to %zu bytes)", lane->world[o->peer],
+        pending_add(l, " from rank %d (up to %zu bytes)", lane->fabric->world[o->peer],
                     s->slots[o->slot].cap);
         break;
     default: pending_add(l, " an MPI collective of %d ranks", lane->size);

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/turn.h"
+#include "comm/lane_parts.h"
 #include "comm/pending.h"
 
 #include <omp.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -24,6 +24,7 @@ enum {
 struct gw_queue {
     gw_progress mode;
     bool yield;
+    gw_fabric *fabric; /* of what was started, all in one world; NULL: nothing was */
     int capacity, n;
     gw_schedule **inflight;      /* in the order started */
     size_t credit, bytes;        /* most bytes in flight (0: no limit), and how many are */
@@ -52,6 +53,7 @@ static size_t queue_bytes(const gw_schedule *s) {
 static gw_err queue_launch(gw_queue *q, gw_schedule *s) {
     if (q->credit > 0)
         gw_pending_defer(s, false);
+    q->fabric = gw_schedule_lane(s)->fabric;
     GW_TRY(gw_schedule_start(s));
     q->inflight[q->n++] = s;
     q->bytes += queue_bytes(s);
@@ -116,10 +118,12 @@ static gw_err queue_sweep(gw_queue *q) {
     return queue_answer(q);
 }
 
-static int64_t queue_now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+static int64_t queue_now_ns(const gw_queue *q) {
+    return q->fabric->ops->now_ns(q->fabric);
+}
+
+static void queue_tell(const gw_queue *q, gw_exchange_event event, const gw_schedule *s) {
+    q->fabric->ops->tell(q->fabric, event, gw_schedule_exchange(s));
 }
 
 /* Whether so many calls of MPI found something to move, which their time tells. */
@@ -134,7 +138,7 @@ static bool queue_moved(gw_queue *q, int64_t took_ns, int calls) {
  * shares its core with a computation, and a round of tests has found nothing. */
 static bool queue_take_turn(gw_queue *q) {
     bool done;
-    int64_t start = queue_now_ns();
+    int64_t start = queue_now_ns(q);
     q->turn = q->turn < q->n ? q->turn : 0;
     q->tested += 1 + (q->turn == 0 ? queue_looks(q) : 0);
     q->failed = queue_test(q, q->turn, &done);
@@ -145,7 +149,7 @@ static bool queue_take_turn(gw_queue *q) {
     if (done || q->failed != GW_OK)
         pthread_cond_broadcast(&q->changed);
     q->turn += !done;
-    q->busy += queue_now_ns() - start;
+    q->busy += queue_now_ns(q) - start;
     if (q->turn < q->n)
         return false;
     bool found = queue_moved(q, q->busy, q->tested);
@@ -184,13 +188,11 @@ static void *queue_thread(void *arg) {
         }
         omp_set_num_threads(q->team); /* what the main thread has set holds for that one alone */
         bool rests = queue_take_turn(q);
+        const gw_fabric *f = q->fabric;
         gw_turn_leave();
-        if (rests)
-            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-        else
-            do /* the core, too, if there are too few */
-                sched_yield();
-            while (gw_turn_wanted());
+        do /* the core, too, if there are too few */
+            f->ops->yield(f, rests ? NAP_NS : 0);
+        while (!rests && gw_turn_wanted());
         gw_turn_take();
     }
     gw_turn_leave();
@@ -277,10 +279,10 @@ gw_err gw_queue_start(gw_queue *q, gw_schedule *s) {
 gw_err gw_queue_poll(gw_queue *q) {
     bool busy = q->mode == GW_PROGRESS_POLL;
     for (int i = 0; i < MOST_SWEEPS && busy && q->n > 0; i++) {
-        int64_t start = queue_now_ns();
+        int64_t start = queue_now_ns(q);
         int calls = q->n + queue_looks(q);
         GW_TRY(queue_sweep(q));
-        busy = queue_moved(q, queue_now_ns() - start, calls);
+        busy = queue_moved(q, queue_now_ns(q) - start, calls);
     }
     return GW_OK;
 }
@@ -306,13 +308,13 @@ static gw_err queue_wait_for_thread(gw_queue *q, gw_schedule *s) {
     gw_err e = queue_urge(q, s);
     bool blocks = gw_queue_in_flight(q, s);
     if (blocks)
-        gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
+        queue_tell(q, GW_EXCHANGE_BLOCK, s);
     q->blocked += blocks;
     while (e == GW_OK && q->failed == GW_OK && gw_queue_in_flight(q, s))
         gw_turn_wait(&q->changed);
     q->blocked -= blocks;
     if (blocks)
-        gw_exchange_tell(GW_EXCHANGE_UNBLOCK, gw_schedule_exchange(s));
+        queue_tell(q, GW_EXCHANGE_UNBLOCK, s);
     if (q->failed != GW_OK)
         e = gw_fail(q->failed, "%s", q->message);
     gw_turn_leave();
@@ -327,15 +329,15 @@ gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
         return GW_OK;
     gw_err e = GW_OK;
     int before = gw_dim_turn(gw_schedule_exchange(s)->dim);
-    gw_exchange_tell(GW_EXCHANGE_BLOCK, gw_schedule_exchange(s));
+    queue_tell(q, GW_EXCHANGE_BLOCK, s);
     while (e == GW_OK && gw_queue_in_flight(q, s)) {
         e = queue_sweep(q);
         if (q->beside)
             GW_THEN(e, q->beside(q->ctx));
         if (q->yield)
-            sched_yield();
+            q->fabric->ops->yield(q->fabric, 0);
     }
-    gw_exchange_tell(GW_EXCHANGE_UNBLOCK, gw_schedule_exchange(s));
+    queue_tell(q, GW_EXCHANGE_UNBLOCK, s);
     gw_dim_turn(before);
     return e;
 }

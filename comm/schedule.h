@@ -67,7 +67,8 @@ gw_err gw_schedule_work(gw_schedule *s, gw_err (*checkpoint_work)(void *ctx), vo
 gw_err gw_schedule_await(gw_schedule *s, gw_err (*poll)(void *ctx, bool *done), void *ctx);
 /** Any MPI operation that a request stands for. issue(ctx, request) starts it; with request NULL
  *  it does the blocking form. MPI collectives of one communicator must start in one order on all
- *  ranks, so a schedule holds at most one a lane, in its first round. */
+ *  ranks, so a schedule holds at most one a lane, in its first round. GW_ERR_UNSUPPORTED: the lane
+ *  is not MPI's. */
 gw_err gw_schedule_call(gw_schedule *s, gw_err (*issue)(void *ctx, MPI_Request *request),
                         void *ctx);
 /** The schedule calls release(ctx) when it is freed (at once if this fails). */

@@ -50,10 +50,10 @@ typedef struct gw_slot {
     int peer;   /* that it is received from, by its rank on the lane; else -1 */
 } gw_slot;
 
-/* ops[first, end); its requests are [at, at + most) of the schedule's. */
+/* ops[first, end); its messages are [at, at + most) of the schedule's posts. */
 typedef struct gw_strand {
     int stage, first, end, at, most;
-    atomic_int pc, pending; /* next operation; requests of the running round */
+    atomic_int pc, pending; /* next operation; messages of the running round */
     atomic_bool running;
 } gw_strand;
 
@@ -78,9 +78,7 @@ struct gw_schedule {
     int n_owned, room_owned;
     int tag, round; /* laying down: of this strand on this lane; messages of this round */
     /* of all strands, made at the first start */
-    MPI_Request *requests;
-    MPI_Status *statuses;
-    int *into;        /* slot that request i receives into, or GW_NO_SLOT */
+    gw_posts *posts;
     atomic_int stage; /* running: this one */
     int low;          /* strands before this one are done */
     atomic_bool running;

@@ -1,89 +1,51 @@
 /* Schedules under way: see comm/schedule.h. */
 #include "comm/schedule_parts.h"
 
-#include "base/mem.h"
-
-#include <sched.h>
-
-static gw_err schedule_make_requests(gw_schedule *s) {
+static gw_err schedule_make_posts(gw_schedule *s) {
     int total = 0;
     for (int i = 0; i < s->n_strands; i++) {
         s->strands[i].at = total;
         total += s->strands[i].most;
     }
-    GW_TRY(gw_alloc(&s->statuses, (size_t)total, sizeof *s->statuses));
-    GW_TRY(gw_alloc(&s->into, (size_t)total, sizeof *s->into));
-    GW_TRY(gw_alloc(&s->requests, (size_t)total, sizeof *s->requests));
+    GW_TRY(s->own->fabric->ops->room(total, &s->posts));
     gw_pending_add(s);
     return GW_OK;
 }
 
 static gw_err schedule_post(gw_schedule *s, gw_strand *t, const gw_op *o) {
     int pending = GW_GET(t->pending), i = t->at + pending;
-    MPI_Request *r = &s->requests[i];
+    gw_fabric *f = o->lane->fabric;
     gw_slot *w = o->kind == GW_OP_CALL ? NULL : &s->slots[o->slot];
-    s->into[i] = o->kind == GW_OP_RECV ? o->slot : GW_NO_SLOT;
     switch (o->kind) {
-    case GW_OP_SEND:
-        GW_MPI(
-            MPI_Isend_c(w->data, (MPI_Count)w->len, MPI_BYTE, o->peer, o->tag, o->lane->comm, r));
-        break;
+    case GW_OP_SEND: GW_TRY(f->ops->isend(f, s->posts, i, w->data, w->len, o->peer, o->tag)); break;
     case GW_OP_RECV:
-        GW_MPI(
-            MPI_Irecv_c(w->data, (MPI_Count)w->cap, MPI_BYTE, o->peer, o->tag, o->lane->comm, r));
+        GW_TRY(f->ops->irecv(f, s->posts, i, w->data, w->cap, o->peer, o->tag, &w->len));
         break;
     default:
         if (s->blocking)
             return o->call.issue(o->ctx, NULL);
-        GW_TRY(o->call.issue(o->ctx, r));
+        GW_TRY(f->ops->call(s->posts, i, o->call.issue, o->ctx));
     }
     GW_SET(t->pending, pending + 1);
     return GW_OK;
 }
 
-static gw_err schedule_settle_several(MPI_Request *r, int n, bool wait, int *all,
-                                      MPI_Status *status) {
-    if (wait)
-        GW_MPI(MPI_Waitall(n, r, status));
-    else
-        GW_MPI(MPI_Testall(n, r, all, status));
-    return GW_OK;
-}
-
-/* MPICH 4.0's MPI_Testall takes a persistent collective's completion for an error; its MPI_Test
- * does not, and such a request is alone in its round. */
-static gw_err schedule_settle_one(MPI_Request *r, bool wait, int *done, MPI_Status *status) {
-    if (wait)
-        GW_MPI(MPI_Wait(r, status));
-    else
-        GW_MPI(MPI_Test(r, done, status));
-    return GW_OK;
-}
-
-/* Are the round's messages complete? Then take their lengths. `wait`: block until they are. */
+/* Are the round's messages complete? Then their lengths are there. `wait`: block until they are. */
 static gw_err schedule_settle(gw_schedule *s, gw_strand *t, bool wait, bool *complete) {
     int pending = GW_GET(t->pending);
+    gw_fabric *f = s->own->fabric;
     *complete = true;
     if (pending == 0)
         return GW_OK;
-    MPI_Request *r = s->requests + t->at;
-    MPI_Status *status = s->statuses + t->at;
-    int all = 1;
-    GW_TRY(pending == 1 ? schedule_settle_one(r, wait, &all, status)
-                        : schedule_settle_several(r, pending, wait, &all, status));
-    *complete = all;
-    if (!all)
-        return GW_OK;
-    for (int i = 0; i < pending; i++) {
-        int into = s->into[t->at + i];
-        if (into == GW_NO_SLOT)
-            continue;
-        MPI_Count len = 0;
-        GW_MPI(MPI_Get_count_c(&status[i], MPI_BYTE, &len));
-        s->slots[into].len = (size_t)len;
-    }
-    GW_SET(t->pending, 0);
+    GW_TRY(wait ? f->ops->wait(f, s->posts, t->at, pending)
+                : f->ops->test(f, s->posts, t->at, pending, complete));
+    if (*complete)
+        GW_SET(t->pending, 0);
     return GW_OK;
+}
+
+static void schedule_tell(const gw_schedule *s, gw_exchange_event event) {
+    s->own->fabric->ops->tell(s->own->fabric, event, &s->told);
 }
 
 /* Who sent what is damaged is known only here. */
@@ -158,7 +120,7 @@ static gw_err schedule_stages(gw_schedule *s) {
             return GW_OK;
     }
     GW_SET(s->running, false);
-    gw_exchange_tell(GW_EXCHANGE_DONE, &s->told);
+    schedule_tell(s, GW_EXCHANGE_DONE);
     return GW_OK;
 }
 
@@ -174,8 +136,8 @@ static gw_err schedule_start(gw_schedule *s, bool blocking) {
     if (GW_GET(s->running))
         return gw_fail(GW_ERR_INTERNAL, "schedule for span [%zu, %zu) started twice", s->span.off,
                        gw_span_end(s->span));
-    if (!s->requests)
-        GW_TRY(schedule_make_requests(s));
+    if (!s->posts)
+        GW_TRY(schedule_make_posts(s));
     for (int i = 0; i < s->n_strands; i++) {
         gw_strand *t = &s->strands[i];
         GW_SET(t->pc, t->first);
@@ -193,7 +155,7 @@ static gw_err schedule_start(gw_schedule *s, bool blocking) {
 
 gw_err gw_schedule_start(gw_schedule *s) {
     s->told.run++;
-    gw_exchange_tell(GW_EXCHANGE_START, &s->told);
+    schedule_tell(s, GW_EXCHANGE_START);
     return schedule_start(s, false);
 }
 
@@ -205,27 +167,27 @@ gw_err gw_schedule_test(gw_schedule *s, bool *done) {
 }
 
 gw_err gw_schedule_called(const gw_schedule *s, bool *called) {
-    int i = 0, flag = 0;
+    int i = 0;
+    *called = false;
     while (i < s->n_ops && s->ops[i].kind != GW_OP_RECV)
         i++;
-    if (i < s->n_ops)
-        GW_MPI(MPI_Iprobe(MPI_ANY_SOURCE, s->ops[i].tag, s->ops[i].lane->comm, &flag,
-                          MPI_STATUS_IGNORE));
-    *called = flag;
-    return GW_OK;
+    if (i == s->n_ops)
+        return GW_OK;
+    gw_fabric *f = s->ops[i].lane->fabric;
+    return f->ops->called(f, s->ops[i].tag, called);
 }
 
 gw_err gw_schedule_run(gw_schedule *s) {
     s->told.run++; /* blocked from before its start on */
-    gw_exchange_tell(GW_EXCHANGE_START, &s->told);
-    gw_exchange_tell(GW_EXCHANGE_BLOCK, &s->told);
+    schedule_tell(s, GW_EXCHANGE_START);
+    schedule_tell(s, GW_EXCHANGE_BLOCK);
     gw_err e = schedule_start(s, !s->own->yield);
     while (e == GW_OK && GW_GET(s->running)) {
         if (s->own->yield)
-            sched_yield();
+            s->own->fabric->ops->yield(s->own->fabric, 0);
         e = schedule_pass(s);
     }
-    gw_exchange_tell(GW_EXCHANGE_UNBLOCK, &s->told);
+    schedule_tell(s, GW_EXCHANGE_UNBLOCK);
     return e;
 }
 

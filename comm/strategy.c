@@ -48,7 +48,7 @@ gw_err gw_strategy_check(const gw_strategy *s, const gw_algo *algo, const gw_cod
 
 gw_err gw_strategy_open(const gw_strategy *s, const gw_env *env, void **self) {
     void *fresh = NULL;
-    GW_TRY(gw_agree(gw_lane_comm(env->grads), gw_alloc(&fresh, 1, s->ops->size)));
+    GW_TRY(gw_lane_agree(env->grads, gw_alloc(&fresh, 1, s->ops->size)));
     gw_err e = s->ops->open(fresh, env);
     if (e == GW_OK)
         *self = fresh;

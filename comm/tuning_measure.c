@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "comm/lane_parts.h"
-#include "mpi/wait.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,9 +21,10 @@ typedef struct tuner {
 /* ---- who takes part ---- */
 
 static gw_err tuning_several_nodes(const gw_lane *lane, bool *out) {
-    int most_here = lane->shared ? gw_shared_size(lane->shared) : 1;
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &most_here, 1, MPI_INT, MPI_MAX, lane->comm));
-    *out = most_here > 1 && most_here < lane->size;
+    int here = lane->shared ? gw_shared_size(lane->shared) : 1;
+    int neighbours = here > 1 && here < lane->size;
+    GW_TRY(lane->fabric->ops->sum(lane->fabric, &neighbours));
+    *out = neighbours > 0;
     return GW_OK;
 }
 
@@ -81,8 +81,8 @@ static gw_err tuning_measure(tuner *p, double budget_s) {
                            .hopeless = 8,
                            .end = tuning_choose};
     GW_TRY(gw_lane_floats(lane, arena / sizeof(float), &scratch));
-    p->timing.rounds =
-        (gw_rounds){.comm = lane->comm, .seed = lane->seed, .once = tuning_run_once, .ctx = p};
+    p->timing.rounds = (gw_rounds){
+        .comm = gw_lane_comm(lane), .seed = lane->seed, .once = tuning_run_once, .ctx = p};
     for (int a = 0; a < p->t->n_algos; a++) {
         p->timed[a] = (gw_timed){.algo = &p->t->algo[a], .lane = lane, .base = scratch};
         p->timing.timed[p->timing.n++] = &p->timed[a];
@@ -102,7 +102,7 @@ gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except,
     if (e == GW_OK && lane->residual)
         e = gw_alloc(&residual, lane->n, sizeof *residual);
     GW_THEN(e, tuning_gather(t, lane, except));
-    e = gw_agree(lane->comm, e);
+    e = gw_lane_agree(lane, e);
     if (e == GW_OK) {
         *p = (tuner){.t = t, .lane = lane};
         if (lane->codings)

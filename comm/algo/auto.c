@@ -19,7 +19,6 @@
 #include "base/text.h"
 #include "comm/lane_parts.h"
 #include "comm/tuning.h"
-#include "mpi/wait.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -91,18 +90,18 @@ static gw_err auto_read_table(gw_tuning *t, gw_lane *lane, const char *path) {
     char *text = NULL;
     size_t len = 0;
     gw_err e = lane->rank == 0 ? gw_file_read(path, MOST, &text, &len) : GW_OK;
-    e = gw_agree(lane->comm, e);
+    e = gw_lane_agree(lane, e);
     if (e != GW_OK)
         return e;
     uint64_t bytes = len + 1;
-    GW_TRY(gw_bcast(&bytes, 1, MPI_UINT64_T, 0, lane->comm));
+    GW_TRY(lane->fabric->ops->bcast(lane->fabric, &bytes, sizeof bytes, 0));
     if (lane->rank != 0)
         e = gw_alloc(&text, (size_t)bytes, 1);
-    e = gw_agree(lane->comm, e);
-    GW_THEN(e, gw_bcast(text, (int)bytes, MPI_CHAR, 0, lane->comm));
+    e = gw_lane_agree(lane, e);
+    GW_THEN(e, lane->fabric->ops->bcast(lane->fabric, text, (size_t)bytes, 0));
     if (e == GW_OK && strlen(text) + 1 != bytes)
         e = gw_fail(GW_ERR_INPUT, "algo=auto: table %s: not text: it holds a zero byte", path);
-    GW_THEN(e, gw_agree(lane->comm, gw_tuning_read(t, lane, &gw_algo_auto, path, text)));
+    GW_THEN(e, gw_lane_agree(lane, gw_tuning_read(t, lane, &gw_algo_auto, path, text)));
     free(text);
     return e;
 }
@@ -112,7 +111,7 @@ static gw_err auto_make_table(const gw_args *args, gw_lane *lane, gw_tuning *t) 
     char *rows = NULL;
     if (lane->table) {
         const char *source = "of the checkpoint";
-        GW_TRY(gw_agree(lane->comm, gw_tuning_read(t, lane, &gw_algo_auto, source, lane->table)));
+        GW_TRY(gw_lane_agree(lane, gw_tuning_read(t, lane, &gw_algo_auto, source, lane->table)));
         auto_note_choice(lane, t, "as before the restart");
     } else if (*path) {
         GW_TRY(auto_read_table(t, lane, path));

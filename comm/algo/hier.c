@@ -17,7 +17,6 @@
 #include "comm/crew.h"
 #include "comm/lane_parts.h"
 #include "comm/sum.h"
-#include "mpi/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,36 +74,30 @@ static gw_err hier_find_group(const gw_lane *lane, int each, nest *h) {
     *h = (nest){.first = 0, .n = here, .me = mine};
     if (each == 0)
         return GW_OK;
-    int *ranks = NULL, lo = lane->rank - lane->rank % each;
-    GW_TRY(gw_alloc(&ranks, (size_t)here, sizeof *ranks));
-    MPI_Request request;
-    gw_err e = gw_mpi_check(MPI_Iallgather(&lane->rank, 1, MPI_INT, ranks, 1, MPI_INT,
-                                           gw_shared_comm(lane->shared), &request),
-                            "MPI_Iallgather");
-    GW_THEN(e, gw_wait(&request));
+    int lo = lane->rank - lane->rank % each;
+    const int *world = lane->fabric->world;
     h->n = lane->size - lo < each ? lane->size - lo : each;
     h->me = lane->rank - lo;
     h->first = mine - h->me;
-    for (int i = 0; e == GW_OK && i < h->n; i++) {
+    for (int i = 0; i < h->n; i++) {
         int at = h->first + i;
-        if (at < 0 || at >= here || ranks[at] != lo + i)
-            e = gw_fail(GW_ERR_UNSUPPORTED,
-                        "algorithm hier: group=%d: ranks %d to %d lie on several nodes: choose a "
-                        "divisor of the ranks a node, or group=0",
-                        each, lo, lo + h->n - 1);
+        if (at < 0 || at >= here || gw_shared_world(lane->shared, at) != world[lo + i])
+            return gw_fail(GW_ERR_UNSUPPORTED,
+                           "algorithm hier: group=%d: ranks %d to %d lie on several nodes: choose "
+                           "a divisor of the ranks a node, or group=0",
+                           each, lo, lo + h->n - 1);
     }
-    free(ranks);
-    return e;
+    return GW_OK;
 }
 
 static gw_err hier_make_nest(const gw_args *args, gw_lane *lane, nest *h) {
     if (!lane->shared)
         return gw_fail(GW_ERR_UNSUPPORTED, "algorithm hier: these ranks share no memory");
-    GW_TRY(gw_agree(lane->comm, hier_find_group(lane, (int)gw_args_int(args, "group"), h)));
-    GW_TRY(gw_agree(lane->comm, hier_open_inner(args, lane->codec, &h->inner)));
+    GW_TRY(gw_lane_agree(lane, hier_find_group(lane, (int)gw_args_int(args, "group"), h)));
+    GW_TRY(gw_lane_agree(lane, hier_open_inner(args, lane->codec, &h->inner)));
     h->groups = h->me == 0;
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &h->groups, 1, MPI_INT, MPI_SUM, lane->comm));
-    return h->groups > 1 ? gw_lane_split(lane, h->me == 0 ? 0 : MPI_UNDEFINED, &h->leaders) : GW_OK;
+    GW_TRY(lane->fabric->ops->sum(lane->fabric, &h->groups));
+    return h->groups > 1 ? gw_lane_split(lane, h->me == 0 ? 0 : -1, &h->leaders) : GW_OK;
 }
 
 /* Collective at the first call on a lane. */

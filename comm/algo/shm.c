@@ -28,7 +28,6 @@
 #include "comm/lane_parts.h"
 #include "comm/lent.h"
 #include "comm/sum.h"
-#include "mpi/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -202,7 +201,7 @@ static gw_err shm_check_node(const gw_lane *lane) {
     if (gw_shared_size(lane->shared) == lane->size)
         return GW_OK;
     int nodes = gw_shared_rank(lane->shared) == 0; /* all ranks get here, or none */
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &nodes, 1, MPI_INT, MPI_SUM, lane->comm));
+    GW_TRY(lane->fabric->ops->sum(lane->fabric, &nodes));
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "algorithm shm: the ranks lie on %d nodes: use algo=hier, which works so inside "
                    "each",

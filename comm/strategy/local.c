@@ -57,7 +57,7 @@ static gw_err local_open(void *p, const gw_env *env) {
     me->env = env;
     me->period = gw_args_int(env->args, "period");
     me->steps.n = env->n;
-    GW_TRY(gw_agree(gw_lane_comm(env->grads), gw_alloc(&me->reference, env->n, sizeof(float))));
+    GW_TRY(gw_lane_agree(env->grads, gw_alloc(&me->reference, env->n, sizeof(float))));
     GW_TRY(gw_lane_floats(env->grads, env->n, &me->drift));
     me->over_drift = (gw_collective){.algo = env->algo, .lane = env->grads, .base = me->drift};
     GW_TRY(gw_env_prepare(env, &me->over_drift));

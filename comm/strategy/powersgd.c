@@ -201,9 +201,9 @@ static gw_err powersgd_open(void *p, const gw_env *env) {
     if (gw_lane_size(env->grads) == 1)
         return GW_OK;
     gw_lane_reshape(env->grads); /* into factors */
-    GW_TRY(gw_agree(gw_lane_comm(env->grads), powersgd_make_room(me)));
+    GW_TRY(gw_lane_agree(env->grads, powersgd_make_room(me)));
     GW_TRY(gw_lane_floats(env->grads, powersgd_lay_out_all(me), &me->flat));
-    GW_TRY(gw_agree(gw_lane_comm(env->grads), powersgd_open_matrices(me)));
+    GW_TRY(gw_lane_agree(env->grads, powersgd_open_matrices(me)));
     me->sum = (gw_collective){.algo = env->algo, .lane = env->grads, .base = me->flat};
     for (int i = 0; i < me->n_groups; i++) {
         GW_TRY(gw_collective_get(&me->sum, me->groups[i].first, &unused));

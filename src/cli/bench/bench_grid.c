@@ -114,9 +114,10 @@ static gw_err grid_scatter_or_gather(const gw_lane *lane, gw_verb verb, float *x
     int *counts = NULL, *offsets = NULL, rc;
     GW_TRY(grid_parts(n, lane->size, &counts, &offsets));
     if (verb == GW_ALLGATHER) {
-        rc = MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, x, counts, offsets, MPI_FLOAT, lane->comm);
+        rc = MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, x, counts, offsets, MPI_FLOAT,
+                            gw_lane_comm(lane));
     } else {
-        rc = MPI_Reduce_scatter(MPI_IN_PLACE, x, counts, MPI_FLOAT, MPI_SUM, lane->comm);
+        rc = MPI_Reduce_scatter(MPI_IN_PLACE, x, counts, MPI_FLOAT, MPI_SUM, gw_lane_comm(lane));
         /* it leaves the part at the front; where it belongs is within x in any case */
         memmove(x + offsets[lane->rank], x, (size_t)counts[lane->rank] * sizeof *x);
     }
@@ -129,13 +130,15 @@ static gw_err grid_mpi_blocking(const gw_lane *lane, gw_verb verb, float *x, siz
     bool root = lane->rank == GW_BENCH_ROOT;
     switch (verb) {
     case GW_ALLREDUCE:
-        GW_MPI(MPI_Allreduce(MPI_IN_PLACE, x, count, MPI_FLOAT, MPI_SUM, lane->comm));
+        GW_MPI(MPI_Allreduce(MPI_IN_PLACE, x, count, MPI_FLOAT, MPI_SUM, gw_lane_comm(lane)));
         return GW_OK;
     case GW_REDUCE:
         GW_MPI(MPI_Reduce(root ? MPI_IN_PLACE : x, root ? x : NULL, count, MPI_FLOAT, MPI_SUM,
-                          GW_BENCH_ROOT, lane->comm));
+                          GW_BENCH_ROOT, gw_lane_comm(lane)));
         return GW_OK;
-    case GW_BCAST: GW_MPI(MPI_Bcast(x, count, MPI_FLOAT, GW_BENCH_ROOT, lane->comm)); return GW_OK;
+    case GW_BCAST:
+        GW_MPI(MPI_Bcast(x, count, MPI_FLOAT, GW_BENCH_ROOT, gw_lane_comm(lane)));
+        return GW_OK;
     case GW_REDUCE_SCATTER:
     case GW_ALLGATHER: return grid_scatter_or_gather(lane, verb, x, n);
     }
