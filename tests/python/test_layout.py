@@ -32,6 +32,10 @@ TOP_LEVEL = ["CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CON
              "CHANGELOG.md", "CITATION.cff", "packages.txt", "quickstart", "include", "src", "comm", "compress",
              "docs", "experiments", "analysis", "examples", "tests", "python", "profiles"]
 
+# Calls that only a fabric makes, and what docs/architecture.md lists beside it.
+OF_THE_WORLD = re.compile(r"\b(MPI_[A-Z][a-z]\w*|gw_(?:agree|allreduce|allreduce_begin|barrier|bcast|comm_dup|message|wait"
+                          r"|wait_asleep)|clock_gettime|nanosleep|sched_yield)\(")
+
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -118,6 +122,17 @@ def bad_includes(root, rooms):
         chain = sees_mpi(name, {name}) if room in WITHOUT_MPI else None
         if chain:
             yield f"{name}: {room} must not see MPI: {' -> '.join(chain)}"
+
+
+def bad_calls(page, root):
+    """One line for each file of comm that calls the world past its fabric, and each that is listed as one and does not."""
+    listed = set(re.findall(r"^\| `(comm/[\w./]+)` \|", page, re.MULTILINE))
+    for name, room, path in sources(root):
+        calls = sorted(set(OF_THE_WORLD.findall(read(path)))) if room == "comm" else []
+        if calls and name not in listed:
+            yield f"{name}: calls {', '.join(calls)}, for which a lane has its fabric"
+        elif not calls and name in listed:
+            yield f"{name}: calls neither MPI nor a clock: {ROOMS} need not list it"
 
 
 def bad_clients(root):
@@ -226,6 +241,9 @@ class Layout(unittest.TestCase):
     def test_clients(self):
         self.assertEqual(list(bad_clients(ROOT)), [])
 
+    def test_calls(self):
+        self.assertEqual(list(bad_calls(PAGE, ROOT)), [])
+
     def test_ways(self):
         self.assertEqual(list(bad_ways(PAGE, ROOT)), [])
 
@@ -282,6 +300,16 @@ class CheckerCanFail(unittest.TestCase):
         self.write("src/select/d.c", '#include "comm/algo.h"\n')
         found = sorted(line.split(":")[0] for line in bad_clients(self.dir.name))
         self.assertEqual(found, ["step/a.c", "train/b.h", "train/c.c"])
+
+    def test_calls(self):
+        self.write("comm/fabric/mpi.c", "    GW_MPI(MPI_Isend_c(data, f->comm, r)); /* its own */\n")
+        self.write("comm/sends.c", "e = gw_agree(lane->comm, e);\n    sched_yield();\n")
+        self.write("comm/idle.c", "MPI_Comm comm; /* gw_queue_wait(q, s), as MPI_Wait */\n")
+        self.write("src/mpi/wait.c", "MPI_Test(request);\n")
+        page = "| `comm/fabric/mpi.c` | the fabric |\n| `comm/idle.c` | nothing |\n"
+        self.assertEqual(sorted(bad_calls(page, self.dir.name)),
+                         ["comm/idle.c: calls neither MPI nor a clock: docs/architecture.md need not list it",
+                          "comm/sends.c: calls gw_agree, sched_yield, for which a lane has its fabric"])
 
     def test_drawing(self):
         page = "```\n{:38}the top\n{:38}below\n```\n| `a` | `b`, `c` |\n| `b` | |\n| `c` | |\n"
