@@ -209,23 +209,23 @@ static double tape_seconds(const gw_tape *t, int *segment, int *piece, int n) {
     return sum;
 }
 
-/* Of a whole model: each layer has as many segments as any other. */
+/* Of a whole model. Backward, layer 0 has one segment less than the others: it descends nowhere. */
 static json_t *tape_json(const gw_tape *t) {
     const int *n = t->in_phase;
-    int layers = n[GW_PHASE_FORWARD] / 2, segment = 0, piece = 0; /* a product, what follows it */
-    if (layers == 0)
+    int layers = n[GW_PHASE_FORWARD] - 1, segment = 0, piece = 0; /* and the loss */
+    if (layers < 0)
         return gw_json_object("batch:i compute_s:f update_s:f pieces:i repetitions:i", t->samples,
                               tape_seconds(t, &segment, &piece, 1), t->update_s, t->s.n,
                               t->repetitions);
     json_t *forward = json_array(), *backward = json_array();
     double data_s = tape_seconds(t, &segment, &piece, n[GW_PHASE_DATA]);
     for (int l = 0; l < layers; l++)
-        json_array_append_new(forward, gw_json_number(tape_seconds(t, &segment, &piece, 2)));
+        json_array_append_new(forward, gw_json_number(tape_seconds(t, &segment, &piece, 1)));
     double loss_s = tape_seconds(t, &segment, &piece, 1);
-    for (int l = 0; l < layers; l++)
-        json_array_insert_new(
-            backward, 0,
-            gw_json_number(tape_seconds(t, &segment, &piece, n[GW_PHASE_BACKWARD] / layers)));
+    int each = (n[GW_PHASE_BACKWARD] + 1) / layers;
+    for (int l = layers - 1; l >= 0; l--)
+        json_array_insert_new(backward, 0,
+                              gw_json_number(tape_seconds(t, &segment, &piece, each - (l == 0))));
     return gw_json_object(
         "batch:i data_s:f forward_s:o loss_s:f backward_s:o update_s:f pieces:i repetitions:i",
         t->samples, data_s, forward, loss_s, backward, t->update_s, t->s.n, t->repetitions);

@@ -88,11 +88,13 @@ static gw_err pipeline_layer_forward(gw_pipeline *p, int l, gw_micro at, int mic
         if (gw_pipeline_enter(p, phase)) {
             gw_model_unpack(p->model, l, GW_MOMENT_INPUT, rows);
             gw_model_product(p->model, l, rows);
+            if (!exchanges)
+                gw_model_transfer(p->model, l, rows);
             gw_pipeline_leave(p);
         }
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_PRODUCT, rows, micro));
     }
-    for (int i = 0; i < runs; i++) {
+    for (int i = 0; exchanges && i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_PRODUCT, rows));
         if (gw_pipeline_enter(p, phase)) {
@@ -140,9 +142,12 @@ gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float
 
 /* ---- backward ---- */
 
-static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at,
+/* `enters`: through the transfer first. */
+static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at, bool enters,
                                      const gw_pipeline_onto *onto) {
     if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
+        if (enters)
+            gw_model_enter(p->model, l, at, onto->grads, onto->add);
         gw_model_weights(p->model, l, at, onto->grads, onto->add);
         gw_pipeline_leave(p);
     }
@@ -152,7 +157,8 @@ static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at,
 }
 
 static gw_err pipeline_layer_descend(gw_pipeline *p, int l, gw_act act, gw_micro at, int runs) {
-    for (int i = 0; i < runs; i++) {
+    bool lowest = p->shard.layers[l].number == 0;
+    for (int i = 0; i < runs && !lowest; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
             gw_model_descend_rows(p->model, l, rows);
@@ -171,19 +177,19 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
                                       const gw_pipeline_onto *onto) {
     bool exchanges = pipeline_joins(p, l, GW_MOMENT_DELTA, at);
     bool leaves = exchanges || (bottom && gw_runner_hop(&p->runner, act, false));
-    bool weighs = act.kind == GW_ACT_BACKWARD;
+    bool weighs = act.kind == GW_ACT_BACKWARD, first = weighs && !leaves;
     int runs = pipeline_runs(p, exchanges, at);
-    if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
+    if (first) {
+        GW_TRY(pipeline_layer_weights(p, l, at, true, onto));
+    } else if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
         gw_model_enter(p->model, l, at, onto->grads, onto->add);
         gw_pipeline_leave(p);
     }
-    if (weighs && !leaves)
-        GW_TRY(pipeline_layer_weights(p, l, at, onto));
     GW_TRY(pipeline_layer_descend(p, l, act, at, runs));
     if (!exchanges && bottom)
         GW_TRY(gw_pipeline_send(p, act));
     if (weighs && leaves)
-        GW_TRY(pipeline_layer_weights(p, l, at, onto));
+        GW_TRY(pipeline_layer_weights(p, l, at, false, onto));
     for (int i = 0; exchanges && i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_DELTA, rows));
@@ -209,6 +215,6 @@ gw_err gw_pipeline_weights(gw_pipeline *p, gw_act act, const gw_pipeline_onto *o
     gw_micro at = gw_pipeline_at(p, act);
     gw_pipeline_layers(p, act.chunk, &first, &end);
     for (int l = end - 1; l >= first; l--)
-        GW_TRY(pipeline_layer_weights(p, l, at, onto));
+        GW_TRY(pipeline_layer_weights(p, l, at, false, onto));
     return GW_OK;
 }
