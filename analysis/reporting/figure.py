@@ -202,6 +202,21 @@ def inline_svg(chart, where=""):
     return f'<div class="drawing">{drawings}</div>'
 
 
+def kept_svg(path, where):
+    """(HTML of a drawing that standalone_svg() wrote, for all screens; its title and caption)."""
+    root = ElementTree.parse(path).getroot()
+    _own_ids(root, f"k{hashlib.sha256(where.encode()).hexdigest()[:8]}-")
+    for element in list(root.iter()):
+        for style in element.findall(f"{{{SVG}}}style"):
+            element.remove(style)
+    for rect in root.findall(f"{{{SVG}}}rect")[:1]:  # the ground, which the page has
+        root.remove(rect)
+    for element in root.iter():
+        _adapt(element)
+    said = root.get("aria-label", "")
+    return f'<div class="drawing">{ElementTree.tostring(root, encoding="unicode")}</div>', said
+
+
 def standalone_svg(chart):
     """The text of a separate file, in plain colours on white, for wide screens."""
     root = _render(chart, False)

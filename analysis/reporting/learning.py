@@ -31,8 +31,8 @@ def points(run):
 
 
 def final(run):
-    """Accuracy after the last epoch; None: never tested."""
-    return points(run)[-1][2] if points(run) else None
+    """Accuracy after the last epoch; None: never tested. Of a kept run that of its results, since no epoch is kept."""
+    return points(run)[-1][2] if points(run) else run.info["results"].get("test_accuracy")
 
 
 def best_epoch(run):

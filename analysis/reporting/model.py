@@ -114,6 +114,7 @@ class Results:
     missing: list = field(default_factory=list)  # folders of runs that are planned, and not made
     # Cells of the study without a finished run: they are not among `cells`.
     empty: list = field(default_factory=list)
+    kept: str | None = None  # the folder of experiments/results that they are of; None: folders of runs
     # What the reader expects beside the study's author: {levels: words}, as in expect.py.
     expect: dict = field(default_factory=dict)
     judged: object = field(default=None, repr=False, compare=False)  # what verdicts.family_of() keeps
@@ -169,8 +170,8 @@ class Chart:
 
     title: str
     caption: str  # what is drawn, how it was measured or modelled, what the interval is over
-    draw: object  # draw(figure, narrow): fills a matplotlib figure, for wide and narrow screens
-    table: Table
+    draw: object  # draw(figure, narrow): fills a matplotlib figure, for wide and narrow screens; None: a kept drawing
+    table: Table | None  # None: of a kept drawing
     notes: list = field(default_factory=list)  # marks and limits
     see: str = ""  # what there is to see, in a line
     name: str = ""  # its module's

@@ -5,12 +5,12 @@ import os
 import re
 from collections import Counter
 
-from reporting import answer, charts, claims, ends, expect, figure, judge, learning, verdicts
+from reporting import answer, charts, claims, ends, expect, figure, judge, kept, learning, verdicts
 from reporting.batches import WARM_UP_RULE
 from reporting.info import unlike
 from reporting.loose import link_rate
 from reporting.markup import (button, escape, facts, folded, items, page, paragraph, table, tag)
-from reporting.model import NotShown, judged
+from reporting.model import Chart, NotShown, judged
 from reporting.rows import scaled
 
 STATISTICS = (
@@ -24,6 +24,7 @@ STATISTICS = (
     "difference within the noise is reported as such, with the least one that would be detected. "
     "Accuracies are a family of their own, and each claim of the spec is judged alone.")
 
+DRAWN_THEN = "Drawn when the runs were there; the figures behind it were not kept."
 MANY = 4  # sentences on the first screen; more are folded
 BADGES = {expect.SUPPORTED: ("\u2713 supported", "badge better"),
           expect.REFUTED: ("\u2717 refuted", "badge worse"),
@@ -43,6 +44,9 @@ class Drawn:
     def build(self, name, results, where):
         module = importlib.import_module(f"reporting.charts.{name}")
         try:
+            if results.kept is not None and name not in kept.CHARTS:
+                self.shown.append(drawing_of(results.kept, name, module.TITLE, where))
+                return
             chart = module.build(results)
             chart.name = name
             self.shown.append((chart, figure.inline_svg(chart, where)))
@@ -51,6 +55,15 @@ class Drawn:
         except Exception as error:  # one chart's bug must not lose the report
             self.not_shown.append((module.TITLE, f"error: {type(error).__name__}: {error}"))
             self.errors.append((name, error))
+
+
+def drawing_of(folder, name, title, where):
+    """(Chart, HTML) of a drawing that was kept in the folder, whose figures were not."""
+    path = os.path.join(folder, f"{name}.svg")
+    if not os.path.lexists(path):
+        raise NotShown(kept.NOT_KEPT)
+    html, said = figure.kept_svg(path, f"{where} {name}")
+    return Chart(title, said.removeprefix(f"{title}. "), None, None, name=name, see=DRAWN_THEN), html
 
 
 # ---- the head of a study ----
@@ -93,9 +106,32 @@ def link_cost_of(runs):
 
 
 def counts(results):
-    planned = "" if results.study is None else f", of {len(results.study['runs'])} planned"
+    planned = "" if results.study is None or results.kept else f", of {len(results.study['runs'])} planned"
     over = sum("oversubscribed" in run.marks for run in results.runs)
     return ends.counted(results.counts) + planned + f"; {over} of {len(results.runs)} oversubscribed" * bool(over)
+
+
+def kept_head(results):
+    """What the kept files and the spec say; the rest is named."""
+    study, runs = results.study, results.runs
+    blocks = {run.block: run.info["seed"] for run in runs}
+    dates = sorted({run.info["started_utc"][:10] for run in runs})
+    return facts([
+        ("Made of", f"the figures of each run that were kept ({kept.RUNS}); the folders of the runs were not"),
+        ("Spec", escape(f"{os.path.basename(study['spec']['file'])}, as it is now")),
+        ("Source", escape(", ".join(study["source"])) or None),
+        ("Design", escape(f"{study['design']}; {len(study['cells'])} configurations in {len(blocks)} blocks, seeds "
+                          f"{', '.join(map(str, sorted(set(blocks.values()))))}; randomised within each block")),
+        ("Factors", escape("; ".join(f"{name}: {', '.join(levels)}" for name, levels in results.factors.items()))),
+        ("Baseline", escape(baseline_of(results))),
+        ("Runs", escape(counts(results))),
+        ("Measured", escape("..".join(dict.fromkeys((dates[0], dates[-1]))))),
+        ("Machine", different(results, lambda info: f"{info['machine']['cpu']}, {info['machine']['cores_usable']} cores")),
+        ("Ranks x threads", different(results, lambda info: "{ranks} x {threads_per_rank}".format_map(info["machine"]))),
+        ("Not kept", "version and commit of gradwire, host, MPI library, link and its cost, parameters, commands"),
+        ("Warm-up", escape(WARM_UP_RULE)),
+        ("Statistics", escape(STATISTICS)),
+    ])
 
 
 def study_facts(study):
@@ -118,6 +154,8 @@ def baseline_of(results):
 
 
 def head(results):
+    if results.kept is not None:
+        return kept_head(results)
     study = results.study
     factors = "; ".join(f"{name}: {', '.join(levels)}" for name, levels in results.factors.items())
     known = study_facts(study) if study else [
@@ -184,7 +222,8 @@ def answer_table(results, where):
     over = f"{reference.label}" + (f", or what stands for it with the same {' and '.join(within)}"
                                    if within and results.baseline else "")
     target = learning.target_of(results)
-    to = f" Target: accuracy {target[0]:.4g}, {target[1]}." if target else ""
+    reach = target and any(map(learning.points, results.runs))
+    to = f" Target: accuracy {target[0]:.4g}, {target[1]}." if reach else ""
     return tag("div", html, paragraph(
         f"Speedup is over {over}.{to} \u25b2 better, \u25bc worse, beyond the noise; "
         "~ modelled; * see the warnings.", "note"), class_="answer")
@@ -253,7 +292,7 @@ def chart_section(chart, drawing, where, common):
     see = chart.see or re.split(r"(?<=[.:]) ", chart.caption)[0]
     return tag("section", tag("h3", escape(chart.title)), paragraph(see, "see"), drawing, save,
                folded("Data, and how it was measured", paragraph(chart.caption, "caption"), *notes,
-                      table(chart.table.columns, chart.table.rows, f"Data: {chart.title}", name)),
+                      table(chart.table.columns, chart.table.rows, f"Data: {chart.title}", name) if chart.table else ""),
                class_="chart", id=name) + "\n"
 
 
@@ -288,7 +327,19 @@ PROVENANCE = ["folder", "configuration", "block", "started (UTC)", "commit", "ra
               "batches interrupted (%)", "replicas", "marks", "command"]
 
 
+KEPT_PROVENANCE = ["run", "configuration", "seed", "started (UTC)", "ranks x threads", "step time (ms)", "marks"]
+
+
+def kept_provenance(results):
+    rows = [[run.folder, cell.label, run.info["seed"], run.info["started_utc"],
+             "{ranks} x {threads_per_rank}".format_map(run.info["machine"]), run.step_s * 1e3, "; ".join(run.marks)]
+            for cell in results.cells for run in cell.runs]
+    return folded(f"Provenance: all {len(rows)} runs", table(KEPT_PROVENANCE, rows, f"Runs of {results.name}")) if rows else ""
+
+
 def provenance(results):
+    if results.kept is not None:
+        return kept_provenance(results)
     rows = []
     for cell in results.cells:
         for run in cell.runs:

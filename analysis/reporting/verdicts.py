@@ -205,10 +205,10 @@ def warnings(results):
     runs = results.runs
     # Without a study, commit and processor are factors like any other.
     said = [] if results.study is None else [
-        lost(results),
-        beyond.warning(references(results), results.cells),
-        several(results, "commits", lambda info: info["commit"] or "unknown"),
-        several(results, "kinds of processor", lambda info: info["machine"]["cpu"])]
+        lost(results), several(results, "kinds of processor", lambda info: info["machine"]["cpu"])]
+    if results.study is not None and results.kept is None:
+        said[1:1] = [beyond.warning(references(results), results.cells),
+                     several(results, "commits", lambda info: info["commit"] or "unknown")]
     for mark in sorted({mark for run in runs for mark in run.marks}):
         labels = [cell.label for cell in results.cells if mark in cell.marks]
         which = "all configurations" if len(labels) == len(results.cells) else ", ".join(labels)
@@ -219,7 +219,7 @@ def warnings(results):
         ordered = sorted(runs, key=started)
         text = stats.drift([(run.cell, run.step_s) for run in ordered]).text
         said.append(f"{text[0].upper()}{text[1:]}." if text else None)
-    drifting = [run.folder for run in runs if stats.drift_within(run.walls).raised]
+    drifting = [run.folder for run in runs if run.walls is not None and stats.drift_within(run.walls).raised]
     if drifting:
         said.append(f"Step times drift within {len(drifting)} of {len(runs)} runs: "
                     f"{', '.join(drifting[:5])}{', ...' if len(drifting) > 5 else ''}.")

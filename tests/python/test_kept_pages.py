@@ -1,0 +1,124 @@
+"""`gradwire report` of a folder of experiments/results: the page is made of the kept figures and drawings alone."""
+
+import csv
+import html
+import os
+import re
+import shutil
+import tempfile
+import unittest
+from unittest import mock
+
+import gwrun
+from reportcase import call
+from test_report import Checker
+
+from reporting import charts, claims, kept
+
+RESULTS = os.path.join(gwrun.SOURCE, "experiments", "results")
+ONE = "B"  # a study of runs.csv, time_stack.svg and several kinds of cells
+
+
+def rows_of(*names):
+    with open(os.path.join(*names), encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def text_of(cell):
+    return html.unescape(re.sub("<[^>]*>", "", cell))
+
+
+class KeptPages(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.dir = holder.name
+
+    def path(self, *names):
+        return os.path.join(self.dir, *names)
+
+    def copy(self, study):
+        shutil.copytree(os.path.join(RESULTS, study), self.path(study))
+        return self.path(study)
+
+    def page_of(self, folder):
+        out = self.path("page.html")
+        done = call("report", folder, "--out", out)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with open(out, encoding="utf-8") as file:
+            return file.read()
+
+    def refused(self, *words):
+        done = call("report", *words)
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+        return done.stderr
+
+    @mock.patch.object(charts, "ORDER", [])
+    def test_each_page_has_the_kept_verdicts(self):
+        seen = 0
+        for name in sorted(os.listdir(RESULTS)):
+            if not os.path.exists(os.path.join(RESULTS, name, kept.RUNS)):
+                continue
+            lines = {text_of(claim): [text_of(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", rest)]
+                     for claim, rest in re.findall(r'<tr><th scope="row">([^<]*)</th>((?:<td[^>]*>[^\n]*?</td>){7})</tr>',
+                                                   self.page_of(os.path.join(RESULTS, name)))}
+            for row in rows_of(RESULTS, name, "claims.csv"):
+                said = lines[row["claim"]]
+                self.assertEqual((said[2].replace("absent", ""), said[5].lstrip("\u25b2\u25bc "), said[6].replace("absent", "")),
+                                 (claims.shown(row), row["verdict"], row["why"]), (name, row["claim"]))
+                seen += 1
+        self.assertGreater(seen, 20)
+        self.assertEqual(os.listdir(self.dir), ["page.html"])  # no summary.csv of what has no runs
+
+    def test_what_was_not_kept_is_said(self):
+        page = self.page_of(os.path.join(RESULTS, ONE))
+        checker = Checker(page)
+        self.assertEqual(checker.faults, [])
+        drawn = {name for name in charts.ORDER if f'id="s0-{name}"' in page}
+        self.assertLessEqual({"baseline", "time_stack", "order"}, drawn)
+        self.assertEqual(page.count("Drawn when the runs were there"),
+                         len([name for name in drawn if name not in kept.CHARTS]))
+        self.assertGreater(page.count(kept.NOT_KEPT), 4)  # among them the distribution of steps
+        for name in charts.ORDER:
+            if name not in kept.CHARTS:
+                self.assertEqual(name in drawn, os.path.exists(os.path.join(RESULTS, ONE, f"{name}.svg")), name)
+        for row in rows_of(RESULTS, ONE, "summary.csv"):
+            self.assertRegex(page, rf"<th[^>]*>(\* )?{re.escape(html.escape(row['label']))}</th>"
+                             rf"<td[^>]*>{1e3 * float(row['step_s']):,.4g}</td>")
+        self.assertEqual(self.page_of(self.copy(ONE)), page)  # nothing depends on when or where
+
+    @mock.patch.object(charts, "ORDER", [])
+    def test_a_run_without_figures(self):
+        folder = self.copy(ONE)
+        rows = rows_of(folder, kept.RUNS)
+        rows[3].update(state="failed")
+        with open(os.path.join(folder, kept.RUNS), "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        page = self.page_of(folder)
+        self.assertIn(f"Runs: {len(rows) - 1} done, 1 failed", page)
+        self.assertIn("failed: its reason was not kept", page)
+
+    def test_refused(self):
+        folder = self.copy(ONE)
+        for option in ("--plots", "--paper"):
+            self.assertIn(f"{option}: needs the folders of the runs", self.refused(folder, option, self.path("new")))
+        os.remove(os.path.join(folder, kept.RUNS))
+        said = self.refused(folder)
+        self.assertIn("its runs were not kept", said)
+        self.assertIn("reports/B.yaml", said)
+        with open(os.path.join(folder, "summary.csv"), "w", encoding="utf-8") as file:
+            file.write("study,cell\nnone,a\n")
+        self.assertIn("whose spec is not in", self.refused(folder))
+        os.remove(os.path.join(folder, "summary.csv"))
+        self.assertIn("no run of gradwire", self.refused(folder))
+        for text, why in (("a,b\n1,2\n", "is no table"), ("study,cell\n", "is no table")):
+            shutil.copy(os.path.join(RESULTS, ONE, "summary.csv"), folder)
+            with open(os.path.join(folder, kept.RUNS), "w", encoding="utf-8") as file:
+                file.write(text)
+            self.assertIn(why, self.refused(folder))
+
+
+if __name__ == "__main__":
+    unittest.main()
