@@ -85,8 +85,7 @@ gw_err gw_lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_spa
 
 /** base[s] = (add ? base[s] : 0) + value(in). A frame is checked and counted before. The message of
  *  GW_ERR_CORRUPT tells the lane, the floats and their layers. */
-gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw_span s,
-                      bool pending_add);
+gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw_span s, bool add);
 
 /** What `in` holds of s as a list; else as gw_lane_decode. */
 gw_err gw_lane_list(gw_lane *lane, const void *in, size_t len, gw_span s, gw_elements *out);

@@ -7,10 +7,10 @@
 #include "comm/schedule.h"
 
 /** For each schedule that has begun and is not complete, or waits for its turn in a queue, call
- *  line(ctx, text): its lane, number, run and span, where it stands, and for whom it waits, by rank
+ *  tell(ctx, text): its lane, number, run and span, where it stands, and for whom it waits, by rank
  *  in MPI_COMM_WORLD. At most `most` lines; what is left out is counted in one more. Returns how
- *  many schedules there were. Any thread; a schedule must not be freed by `line`. */
-int gw_pending_each(int most, void (*line)(void *ctx, const char *text), void *ctx);
+ *  many schedules there were. Any thread; a schedule must not be freed by `tell`. */
+int gw_pending_each(int most, void (*tell)(void *ctx, const char *text), void *ctx);
 
 /** For the queue: `s` waits for its turn, or does no more. */
 void gw_pending_defer(gw_schedule *s, bool waits);

@@ -90,8 +90,8 @@ int gw_schedule_strands(const gw_schedule *s) {
     return s->n_strands;
 }
 
-void *gw_schedule_slot_data(const gw_schedule *s, int i) {
-    return s->slots[i].data;
+void *gw_schedule_slot_data(const gw_schedule *s, int slot) {
+    return s->slots[slot].data;
 }
 
 /* ---- laying down ---- */

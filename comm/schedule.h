@@ -33,25 +33,26 @@ gw_lane *gw_schedule_lane(const gw_schedule *s);
 gw_span gw_schedule_span(const gw_schedule *s);
 float *gw_schedule_base(const gw_schedule *s);
 
-/* ---- laying down; *slot is what later operations name ---- */
+/* ---- laying down; *slot_out is what later operations name ---- */
 
 /** Encode `part`; `adopt` as in gw_lane_encode. */
-gw_err gw_schedule_pack(gw_schedule *s, gw_span part, bool adopt, int *slot);
+gw_err gw_schedule_pack(gw_schedule *s, gw_span part, bool adopt, int *slot_out);
 /** The same, but the slot is never the arena itself: `part` may change while it is in use. */
-gw_err gw_schedule_copy(gw_schedule *s, gw_span part, bool adopt, int *slot);
-/** For a codec that agrees, pack in two halves: the prefix into *slot; later, when the elementwise
- *  maximum over the ranks is there in its place, the encoding of the same part behind it. */
-gw_err gw_schedule_measure(gw_schedule *s, gw_span part, int *slot);
-gw_err gw_schedule_pack_agreed(gw_schedule *s, int slot, gw_span part);
+gw_err gw_schedule_copy(gw_schedule *s, gw_span part, bool adopt, int *slot_out);
+/** For a codec that agrees, pack in two halves: the prefix into *slot_out; later, when the
+ *  elementwise maximum over the ranks is there in its place, the encoding of the same part behind
+ *  it. */
+gw_err gw_schedule_measure(gw_schedule *s, gw_span part, int *slot_out);
+gw_err gw_schedule_pack_agreed(gw_schedule *s, int slot_in, gw_span part);
 /** Send a packed or received slot, verbatim. */
-gw_err gw_schedule_send(gw_schedule *s, int slot, int peer);
+gw_err gw_schedule_send(gw_schedule *s, int slot_in, int peer);
 /** Receive an encoding of `part`. `over`: the message may land straight on the arena (the old
  *  values of `part` are not needed any more); unpack it without `add` in a later round. */
-gw_err gw_schedule_recv(gw_schedule *s, gw_span part, int peer, bool over, int *slot);
-/** part = (add ? part : 0) + value(slot), in a round after the one that received it. */
-gw_err gw_schedule_unpack(gw_schedule *s, int slot, gw_span part, bool sparse_sum_add);
-/** *into = the elements that `slot` holds of `part` (gw_lane_list), likewise in a later round. */
-gw_err gw_schedule_list(gw_schedule *s, int slot, gw_span part, gw_elements *into);
+gw_err gw_schedule_recv(gw_schedule *s, gw_span part, int peer, bool over, int *slot_out);
+/** part = (add ? part : 0) + value(slot_in), in a round after the one that received it. */
+gw_err gw_schedule_unpack(gw_schedule *s, int slot_in, gw_span part, bool add);
+/** *into = the elements that `slot_in` holds of `part` (gw_lane_list), in a later round, too. */
+gw_err gw_schedule_list(gw_schedule *s, int slot_in, gw_span part, gw_elements *into);
 /** End the round: what follows waits for all messages of this strand so far. */
 gw_err gw_schedule_round(gw_schedule *s);
 /** Begin another strand beside those of this stage. Strands start in order. */
@@ -62,7 +63,7 @@ void gw_schedule_window(gw_schedule *s, int width);
 gw_err gw_schedule_stage(gw_schedule *s);
 
 /** Work of our own, at its place in the order; quick, or it holds up whoever polls. */
-gw_err gw_schedule_work(gw_schedule *s, gw_err (*checkpoint_work)(void *ctx), void *ctx);
+gw_err gw_schedule_work(gw_schedule *s, gw_err (*work)(void *ctx), void *ctx);
 /** What follows in this strand waits until *done; `poll` must not block. */
 gw_err gw_schedule_await(gw_schedule *s, gw_err (*poll)(void *ctx, bool *done), void *ctx);
 /** Any MPI operation that a request stands for. issue(ctx, request) starts it; with request NULL

@@ -74,7 +74,7 @@ void gw_args_free(gw_args *args);
 
 /** Set one value from text. `owner` is who the message names ("qsgd", "train").
  *  GW_ERR_USAGE: unknown name (with the nearest one), value malformed or out of range. */
-gw_err gw_args_set(gw_args *args, const char *owner, const char *name, const char *value);
+gw_err gw_args_set(gw_args *args, const char *owner, const char *name, const char *text);
 
 /** New values for table `opts`, set from the arguments of `spec`. Errors as gw_args_set. */
 gw_err gw_args_of(gw_args **out, const gw_opt *opts, const char *owner, const gw_spec *spec);

@@ -59,7 +59,7 @@ typedef struct gw_group_choice {
 
 /** Parse the text of a group file named `path`. All its groups, and whether it is for `cpu`.
  *  GW_ERR_INPUT with the number of the bad line. */
-gw_err gw_group_parse(gw_group_choice *out, bool *chooser_fits, const gw_cpu *cpu, const char *path,
+gw_err gw_group_parse(gw_group_choice *out, bool *fits, const gw_cpu *cpu, const char *path,
                       const char *text);
 
 /** Choose by the options --papi-group (`group`: "auto", "none", NAME, NAME/GROUP or a file's path)

@@ -36,9 +36,9 @@ void gw_raw_hash(const gw_raw *raw, char hash[32]);
  *  set. GW_ERR_USAGE: there are fewer. */
 gw_err gw_raw_limit(gw_raw *raw, int64_t train, int64_t test, const char *name);
 
-/** *take: the floor(fraction * n) of n training samples that a split holds out. GW_ERR_USAGE: a
+/** *out: the floor(fraction * n) of n training samples that a split holds out. GW_ERR_USAGE: a
  *  part would be empty. */
-gw_err gw_raw_apart(uint32_t n, double fraction, uint32_t *take);
+gw_err gw_raw_apart(uint32_t n, double fraction, uint32_t *out);
 
 /** Move floor(fraction * train.n) training samples, chosen by `seed`, to raw->validation; both
  *  parts keep the order of the file. GW_ERR_USAGE: a part would be empty. */

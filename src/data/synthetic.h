@@ -15,11 +15,11 @@
 /** The options of "synthetic[:name=value,...]". */
 extern const gw_opt gw_synthetic_opts[];
 
-/** Generate the set that `spec` ("synthetic[:name=value,...]") describes: classes of equal size in
- *  random order, 1 x features. The bytes are a pure function of spec, whatever the number of
+/** Generate the set that `text` ("synthetic[:name=value,...]") describes: classes of equal size in
+ *  random order, 1 x features. The bytes are a pure function of it, whatever the number of
  *  threads. raw->source is the spec with every option; free with gw_raw_free. Any
  *  thread. `outline`: without samples, images and labels stay NULL. GW_ERR_USAGE: options that are
  *  out of range or do not fit together. */
-gw_err gw_synthetic_make(gw_raw *raw, const char *spec, bool outline);
+gw_err gw_synthetic_make(gw_raw *raw, const char *text, bool outline);
 
 #endif

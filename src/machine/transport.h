@@ -26,11 +26,11 @@ typedef struct gw_transport_job {
     void *ctx;
 } gw_transport_job;
 
-/** Collective: run the job some times, about 0.1 s in all, all ranks at once; *s: seconds of a core
- *  each, the median over the runs on the rank where it is longest; NaN: cannot be told (one rank,
- *  ranks that share cores, or less than what disturbs the measurement). */
+/** Collective: run the job some times, about 0.1 s in all, all ranks at once; *out: seconds of a
+ *  core each, the median over the runs on the rank where it is longest; NaN: cannot be told (one
+ *  rank, ranks that share cores, or less than what disturbs the measurement). */
 gw_err gw_transport_measure(const gw_transport_job *job, bool oversubscribed, MPI_Comm comm,
-                            double *s);
+                            double *out);
 
 /** Collective: likewise of a byte that is sent and one that is received at the same time, by
  *  messages to the next rank. */

@@ -130,8 +130,8 @@ int gw_gemm_way_first(void) {
     return 2 * gemm_first;
 }
 
-void gw_gemm_adopt(const gw_gemm_plan *p) {
-    gemm_plan = *p;
+void gw_gemm_adopt(const gw_gemm_plan *plan) {
+    gemm_plan = *plan;
 }
 
 double gw_product_flops(const gw_product *p) {

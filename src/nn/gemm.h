@@ -58,7 +58,7 @@ double gw_product_flops(const gw_product *p);
  *  its own threads. */
 enum { GW_GEMM_WAYS = 4, GW_GEMM_CHOICES = 256 };
 /** "dnnl", "dnnl-threads" or "cblas"; NULL: not available with these libraries and threads. */
-const char *gw_gemm_way_name(int way, int threads);
+const char *gw_gemm_way_name(int at, int threads);
 /** -1: no such name. */
 int gw_gemm_way_named(const char *name, int threads);
 /** The way of products that no plan covers. */

@@ -25,6 +25,6 @@ typedef enum gw_openblas_verdict {
 } gw_openblas_verdict;
 
 /** Judge a choice. *core_type: the kernel set that suits the CPU, NULL if any does. */
-gw_openblas_verdict gw_openblas_judge(const gw_openblas_facts *facts, const char **core_type);
+gw_openblas_verdict gw_openblas_judge(const gw_openblas_facts *f, const char **core_type);
 
 #endif

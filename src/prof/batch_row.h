@@ -80,7 +80,7 @@ typedef struct gw_batch_row {
     double counter[GW_COUNTERS];
 } gw_batch_row;
 
-gw_batch_row gw_batch_row_of(const gw_batch_parts *parts);
+gw_batch_row gw_batch_row_of(const gw_batch_parts *p);
 void gw_batch_row_wait(gw_batch_row *row, const gw_batch_wait *wait);
 
 /** The table of such rows: the columns in the order of the file. Seconds unless the name says

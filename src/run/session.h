@@ -107,7 +107,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
 void gw_session_close(gw_session *s); /* collective */
 
 /** A new exchange begins; before the first ready() of a step. `share` as in gw_env. */
-void gw_session_begin(gw_session *s, double resume_share);
+void gw_session_begin(gw_session *s, double share);
 
 /** Where the backward pass is to add this step's gradient: the residual, so that the exchange need
  *  not add it there in a pass of its own. NULL: it writes the gradient to env.grad. Between
@@ -166,6 +166,6 @@ gw_err gw_session_state(gw_session *s, gw_io *io);
 
 /** `steps` have been done by a session whose state is not loaded: a codec's warm-up and random
  *  numbers go on from there. */
-void gw_session_count_on(gw_session *s, int64_t survey_steps);
+void gw_session_count_on(gw_session *s, int64_t steps);
 
 #endif

@@ -16,14 +16,14 @@ typedef struct gw_bound_run {
 } gw_bound_run;
 
 /** No MPI call: the mode of an exchange. GW_ERR_UNSUPPORTED: no bound is known for its strategy. */
-gw_err gw_bound_of(const gw_inside_facts *is, bool lazy, gw_bound_mode *mode);
+gw_err gw_bound_of(const gw_inside_facts *s, bool lazy, gw_bound_mode *mode);
 
 /** Collective, while nothing is pending: measure with r->stepper, whose session is open; all that a
  *  step changes is put back. Starts the ledger anew. *own: the error is this rank's alone. */
 gw_err gw_bound_measure(gw_bound_run *out, const gw_rehearsal *r, bool oversubscribed, bool *own);
 
 /** Floats of a bucket of the session's strategy; 0: it exchanges a layer each, or all at once. */
-size_t gw_bound_bucket(const gw_inside_facts *is);
+size_t gw_bound_bucket(const gw_inside_facts *s);
 
 /** For run.json and the benchmarks; null: not measured. */
 json_t *gw_bound_run_json(const gw_bound_run *run);

@@ -23,7 +23,7 @@ const gw_chooser_known *gw_chooser_known_of(const gw_strategy *s);
 
 /** *ok: that codec can be had by this algorithm under the strategy; if not, the last message tells
  *  why. */
-gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_spec *algo,
+gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_spec *spec,
                           bool *ok);
 
 /** What a strategy that the model knows exchanges of an arena of n floats, and when: sets what of

@@ -64,7 +64,7 @@ gw_forecast gw_forecast_exchange(const gw_way *way, size_t n, bool link);
  *  messages queue on the link behind those of earlier parts for t - alpha and are complete alpha
  *  later. On one node there is no link, and the rank itself moves them at once. The wait for what
  *  is not complete is exposed. */
-gw_forecast gw_forecast_step(const gw_shape *shape, const gw_way *way);
+gw_forecast gw_forecast_step(const gw_shape *s, const gw_way *way);
 
 /** Index of the best of n forecasts by step_s; but `plain` (if >= 0) unless the best is shorter by
  *  more than `margin` of it: never compress for a gain that the model cannot be sure of. NaN: not

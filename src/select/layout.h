@@ -35,7 +35,7 @@ typedef struct gw_layout_space {
 /** out[0..*n), at most GW_LAYOUTS: those that the ranks, the layers, their neurons, the batch and
  *  the timetable allow. With a single stage microbatches gain nothing, so it takes only the fewest,
  *  and no timetable. Errors are those of a timetable that does not exist. */
-gw_err gw_layouts_list(const gw_layout_space *space, gw_layout *out, int *n);
+gw_err gw_layouts_list(const gw_layout_space *s, gw_layout *out, int *n);
 
 /** Ranks that hold neither layers nor neurons apart, and take the batch at once. */
 bool gw_layout_plain(const gw_layout *l);
@@ -75,7 +75,6 @@ typedef struct gw_layout_forecast {
 /** Over a link, the sum of a delta travels while the weights' gradient of the same microbatch is
  *  computed; within a node it is the ranks' own copying. `t` must be that of the layout: its
  *  timetable, stages and microbatches. GW_ERR_NOMEM. */
-gw_err gw_layout_predict(const gw_layout_price *price, const gw_timetable *t,
-                         gw_layout_forecast *out);
+gw_err gw_layout_predict(const gw_layout_price *p, const gw_timetable *t, gw_layout_forecast *out);
 
 #endif

@@ -33,7 +33,7 @@ gw_parallel gw_layout_options(const gw_layout *l);
 
 /** Collective: open all of it; p is zeroed, and stays where it is.
  *  gw_gemm computes by p->products from now on. `session` says what options go together. */
-gw_err gw_placed_open(gw_placed *p, const gw_place_setup *setup, const gw_layout *l,
+gw_err gw_placed_open(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
                       const gw_session *session);
 /** Collective; also after an error, and on a zeroed one. */
 void gw_placed_close(gw_placed *p);

@@ -31,8 +31,8 @@ typedef struct gw_last_words {
     int n_peers;
 } gw_last_words;
 
-/** Collective over the host's ranks: who they are, gw_shared_size(m) of them; free() it. */
-gw_err gw_last_words_peers(gw_peer **peers, const gw_shared *m);
+/** Collective over the host's ranks: *out: who they are, gw_shared_size(m) of them; free() it. */
+gw_err gw_last_words_peers(gw_peer **out, const gw_shared *m);
 
 /** True unless the kernel says that the host's rank `r` is stopped or gone. */
 bool gw_last_words_alive(const gw_last_words *w, int r);

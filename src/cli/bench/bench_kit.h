@@ -35,14 +35,14 @@ typedef struct gw_bench_place {
 gw_err gw_bench_place_open(gw_bench_place *out, MPI_Comm comm, int threads);
 
 /** Collective: whether on some node there are more threads than CPUs with so many `helpers` in each
- *  rank beside place->threads. */
-gw_err gw_bench_place_crowded(gw_bench_place *place, int helpers, bool *crowded);
+ *  rank beside p->threads. */
+gw_err gw_bench_place_crowded(gw_bench_place *p, int helpers, bool *crowded);
 
 /** Rank 0: print "WHAT: ranks, nodes, library" and what makes times say little. */
-void gw_bench_place_say(const gw_bench_place *place, const char *what);
+void gw_bench_place_say(const gw_bench_place *p, const char *what);
 
 /** Collective: wait for all ranks, so that they go on as near together as messages allow; see
  *  docs/benchmarks.md. With `yield` between polls the core is given away. */
-gw_err gw_bench_sync(const gw_bench_place *place);
+gw_err gw_bench_sync(const gw_bench_place *p);
 
 #endif

@@ -106,10 +106,10 @@ static gw_err report_write(const gw_replay_facts *f, bool tells) {
 }
 
 /* The run is closed, and its folder free: it is claimed for this, too. */
-gw_err gw_replay_report(const gw_replay_facts *f, bool tells) {
+gw_err gw_replay_report(const gw_replay_facts *facts, bool tells) {
     gw_claim *claim;
-    GW_TRY(gw_claim_take(&claim, f->out));
-    gw_err e = report_write(f, tells);
+    GW_TRY(gw_claim_take(&claim, facts->out));
+    gw_err e = report_write(facts, tells);
     gw_claim_release(claim);
     return e;
 }

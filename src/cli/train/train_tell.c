@@ -348,10 +348,10 @@ static void tell_say_check(const gw_train_teller *t, const gw_train_result *r) {
     gw_unmet_print(&r->unmet, NULL, stdout);
 }
 
-void gw_train_tell_end(const gw_train_teller *t, const gw_train_result *r) {
+void gw_train_tell_end(const gw_train_teller *teller, const gw_train_result *r) {
     bool taken = r->steps > 0 || !r->signal;
-    if (!t->quiet && taken)
-        (t->config->check ? tell_say_check : tell_say_end)(t, r);
+    if (!teller->quiet && taken)
+        (teller->config->check ? tell_say_check : tell_say_end)(teller, r);
     if (r->signal)
         tell_say_stopped(r);
 }
