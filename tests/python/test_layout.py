@@ -5,9 +5,11 @@ import re
 import tempfile
 import unittest
 
+import layout_debts
+
 ROOT = os.environ["SOURCE"]
 
-LONGEST_FILE, LONGEST_FUNCTION, LONGEST_LINE = 500, 60, 100
+LONGEST_FILE, LONGEST_FUNCTION, LONGEST_LINE, MOST_FIELDS = 500, 60, 100, 25
 ROOMS = "docs/architecture.md"
 NOTES = 38  # the column of the drawing where its rooms end
 
@@ -136,39 +138,117 @@ def bad_calls(page, root):
 
 
 def bad_clients(root):
-    """One line for each header of the library's inside that a client includes."""
-    for name, room, path in sources(root):
-        for _, target in INCLUDE.findall(read(path)) if room in CLIENTS else []:
+    """(header, header of the library's inside) of each #include by which a client sees the second, its own or one of a
+    header that it comes by: the header of another room, or a door."""
+    includes = {name: [target for _, target in INCLUDE.findall(read(path))] for name, _, path in sources(root)}
+    clients = {name for name, room, _ in sources(root) if room in CLIENTS}
+    seen, ahead = set(clients), sorted(clients)
+    while ahead:
+        name = ahead.pop()
+        for target in includes[name]:
             if target.split("/")[0] in LIBRARY and target not in DOORS:
-                yield f"{name}: {room} is a client of the library and must not include {target}"
-
-
-def module_of(name):
-    """A .c file and its header are one module; so is what they share as NAME_parts.h."""
-    return re.sub(r"(_parts)?\.(c|h|def)$", "", name)
+                yield name, target
+            elif target in includes and target not in seen:
+                seen.add(target)
+                ahead.append(target)
 
 
 def circles(root):
-    """One line for each set of modules that include each other, however many steps it takes."""
+    """Of each set of modules that include each other, however many steps it takes, their names. A .c file and its
+    header are one module."""
     needs = {}
     for name, _, path in sources(root):
-        found = needs.setdefault(module_of(name), set())
-        found |= {module_of(target) for quote, target in INCLUDE.findall(read(path)) if quote == '"'}
-    for module, found in needs.items():
-        found.discard(module)
-    while True:  # what needs nothing that is left is in no circle
-        free = {module for module, found in needs.items() if not found & needs.keys()}
-        if not free:
-            break
-        needs = {module: found for module, found in needs.items() if module not in free}
-    while True:  # nor is what nothing left needs
-        needed = set().union(*needs.values()) if needs else set()
-        free = needs.keys() - needed
-        if not free:
-            break
-        needs = {module: found for module, found in needs.items() if module not in free}
-    if needs:
-        yield f"a circle among {', '.join(sorted(needs))}"
+        found = needs.setdefault(re.sub(r"\.(c|h|def)$", "", name), set())
+        found |= {re.sub(r"\.(c|h|def)$", "", target) for quote, target in INCLUDE.findall(read(path)) if quote == '"'}
+
+    def reached(module):
+        seen, ahead = set(), [module]
+        while ahead:
+            fresh = needs.get(ahead.pop(), set()) - seen
+            seen |= fresh
+            ahead += fresh
+        return seen
+
+    reach = {module: reached(module) for module in needs}
+    return {", ".join(sorted(other for other in found if module in reach.get(other, ())))
+            for module, found in reach.items() if any(module in reach.get(other, ()) for other in found - {module})}
+
+
+# ---- inside C files ----
+
+FUNCTION = re.compile(r"^(?!return|else|typedef)([a-zA-Z_][\w\s*]*[\s*])(\w+)\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)"
+                      r"[\w\s(),]*?([;{])", re.MULTILINE)
+STRUCT = re.compile(r"\bstruct(?: (\w+))? \{")
+
+
+def code_of(path):
+    """The text of a C file without its comments."""
+    return re.sub(r"/\*.*?\*/|//[^\n]*", "", read(path), flags=re.DOTALL)
+
+
+def pieces(text, end):
+    """The text cut at each `end` that is in no brackets."""
+    depth, begin = 0, 0
+    for i, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == end and depth == 0:
+            yield text[begin:i]
+            begin = i + 1
+    yield text[begin:]
+
+
+def parameters(text):
+    """The names of a function's parameters; None: one has no name."""
+    for one in pieces(re.sub(r"\[[^\]]*\]", "", text), ","):
+        pointer, words = re.search(r"\(\*\s*(\w+)", one), re.findall(r"\w+", one)
+        yield pointer[1] if pointer else words[-1] if len(words) > 1 else None
+
+
+def bad_parameters(root):
+    """One line for each function whose declaration names a parameter otherwise than its definition."""
+    declared, defined = [], {}
+    outside = os.path.join(root, "include", "gradwire.h")
+    paths = [(name, path) for name, _, path in sources(root)] + [("gradwire.h", outside)] * os.path.exists(outside)
+    for name, path in paths:
+        for head, function, text, end in FUNCTION.findall(code_of(path)):
+            key = name if "static" in head.split() else "", function
+            if end == "{":
+                defined[key] = list(parameters(text))
+            else:
+                declared.append((name, key, list(parameters(text))))
+    for name, key, own in declared:
+        for one, other in zip(own, defined.get(key, ())):
+            if one and other and one != other:
+                yield f"{name}: {key[1]}: {one} is {other} where it is defined"
+
+
+def fields(body):
+    """How many a struct has; a struct within is one."""
+    return sum(len(list(pieces(re.sub(r"\{.*\}", "", one, flags=re.DOTALL), ","))) for one in pieces(body, ";") if one.strip())
+
+
+def large_structs(root):
+    """{(file, struct): its fields} of those with too many."""
+    found = {}
+    for name, _, path in sources(root):
+        text = code_of(path)
+        for begin in STRUCT.finditer(text):
+            body = text[begin.end():].split("\n}" if text[begin.end()] == "\n" else "}", 1)
+            known_as = begin[1] or re.match(r"\s*(\w*)", body[1])[1]
+            if fields(body[0]) > MOST_FIELDS:
+                found[name, known_as] = fields(body[0])
+    return found
+
+
+def named_strategies(root):
+    """(file, strategy) of each text of a program that is or begins with a strategy's name, outside its own folder."""
+    names = re.findall(r"^X\((\w+)\)", read(os.path.join(root, "comm/strategies.def")), re.MULTILINE)
+    word = re.compile(rf"\"({'|'.join(names)})(?=[\":,;|])")
+    places = [(path, code_of(path)) for name, _, path in sources(root) if not name.startswith("comm/strategy/")]
+    for folder, _, files in os.walk(os.path.join(root, "python")):
+        paths = [os.path.join(folder, file) for file in files if file.endswith(".py")]
+        places += [(path, re.sub(r"^\s*#.*", "", read(path), flags=re.MULTILINE)) for path in paths]
+    return {(os.path.relpath(path, root), name) for path, text in places for name in word.findall(text)}
 
 
 def too_long(name, text):
@@ -238,8 +318,13 @@ class Layout(unittest.TestCase):
         self.assertEqual(list(bad_includes(ROOT, may_include(PAGE))), [])
         self.assertEqual(list(bad_drawing(PAGE)), [])
 
+    def assert_debts(self, found, listed):
+        """What breaks a rule is what layout_debts.py lists, no more and no less."""
+        found, listed = set(found), set(listed)
+        self.assertEqual((found - listed, listed - found), (set(), set()), "(breaks a rule anew, or has to go from the list)")
+
     def test_clients(self):
-        self.assertEqual(list(bad_clients(ROOT)), [])
+        self.assert_debts(bad_clients(ROOT), layout_debts.SHOWN)
 
     def test_calls(self):
         self.assertEqual(list(bad_calls(PAGE, ROOT)), [])
@@ -248,7 +333,18 @@ class Layout(unittest.TestCase):
         self.assertEqual(list(bad_ways(PAGE, ROOT)), [])
 
     def test_circles(self):
-        self.assertEqual(list(circles(ROOT)), [])
+        self.assert_debts(circles(ROOT), layout_debts.CIRCLES)
+
+    def test_parameters(self):
+        self.assertEqual(list(bad_parameters(ROOT)), [])
+
+    def test_structs(self):
+        found = large_structs(ROOT)
+        self.assert_debts(found, layout_debts.FIELDS)
+        self.assertEqual({key: size for key, size in found.items() if size > layout_debts.FIELDS[key]}, {})
+
+    def test_strategies(self):
+        self.assert_debts(named_strategies(ROOT), layout_debts.STRATEGIES | layout_debts.OTHER_WORDS)
 
     def test_lengths(self):
         paths = [path for _, _, path in sources(ROOT)] + list(scripts_and_tests(ROOT))
@@ -298,8 +394,38 @@ class CheckerCanFail(unittest.TestCase):
         self.write("src/train/b.h", '#include "run/session.h"\n')
         self.write("src/train/c.c", '  # include "api/handle.h"\n')
         self.write("src/select/d.c", '#include "comm/algo.h"\n')
-        found = sorted(line.split(":")[0] for line in bad_clients(self.dir.name))
-        self.assertEqual(found, ["step/a.c", "train/b.h", "train/c.c"])
+        self.write("src/step/e.c", '#include "config/f.h"\n')
+        self.write("src/config/f.h", '#include "config/g.h"\n')
+        self.write("src/config/g.h", '#include "run/session.h"\n')
+        self.write("src/config/g.c", '#include "run/more.h"\n')
+        self.write("src/api/inside.h", '#include "api/handle.h"\n')
+        self.write("src/run/session.h", '#include "comm/lane.h"\n')
+        self.assertEqual(sorted(bad_clients(self.dir.name)), [
+            ("api/inside.h", "api/handle.h"), ("config/g.h", "run/session.h"), ("step/a.c", "comm/lane.h"),
+            ("train/b.h", "run/session.h"), ("train/c.c", "api/handle.h")])
+
+    def test_parameters(self):
+        self.write("src/nn/a.h", "/** `of` it. */\nint a_f(int value, float x[3], void (*call)(int i));\nint a_g(int);\n")
+        self.write("src/nn/a.c", "static int a_h(int one);\nint a_f(int value, float y[3], void (*tell)(int j)) {\n    a_h(x, 1);\n}\n"
+                   "int a_g(int n) {\n}\nstatic int a_h(int other) {\n}\n")
+        self.write("src/nn/b.c", "static int a_h(int third) {\n}\n")
+        self.assertEqual(sorted(bad_parameters(self.dir.name)), [
+            "nn/a.c: a_h: one is other where it is defined", "nn/a.h: a_f: call is tell where it is defined",
+            "nn/a.h: a_f: x is y where it is defined"])
+
+    def test_structs(self):
+        members = "    int a, b; /* ; */\n    void (*f)(int x, int y);\n    struct {\n        int c, d;\n    } in[3];\n" + 20 * "    int e;\n"
+        self.write("src/nn/a.h", f"typedef struct large {{\n{members}    int g, h;\n}} large;\n"
+                   f"typedef struct {{\n{members}    float k[2][3], l;\n}} unnamed;\n"
+                   f"struct small {{\n{members}    int g;\n}};\n")
+        self.assertEqual(large_structs(self.dir.name), {("nn/a.h", "large"): 26, ("nn/a.h", "unnamed"): 26})
+
+    def test_strategies(self):
+        self.write("comm/strategies.def", "X(ring)\nX(star)\n")
+        self.write("comm/strategy/ring.c", 'const char *name = "ring";\n')
+        self.write("src/cli/a.c", '/* "ring" */ f("ring:algo=x"), f("rings"), f("a ring");\n')
+        self.write("python/gradwire/b.py", '# "ring"\nNAMES = ("star", 1)\n')
+        self.assertEqual(named_strategies(self.dir.name), {("src/cli/a.c", "ring"), ("python/gradwire/b.py", "star")})
 
     def test_calls(self):
         self.write("comm/fabric/mpi.c", "    GW_MPI(MPI_Isend_c(data, f->comm, r)); /* its own */\n")
@@ -328,14 +454,16 @@ class CheckerCanFail(unittest.TestCase):
     def test_circles(self):
         self.write("src/prof/a.h", '#include "prof/b.h"\n')
         self.write("src/prof/a.c", '#include "prof/a.h"\n#include "prof/a_parts.h"\n')
-        self.write("src/prof/a_parts.h", '#include "prof/a.h"\n')
+        self.write("src/prof/a_parts.h", "")
         self.write("src/prof/b.h", "")
-        self.assertEqual(list(circles(self.dir.name)), [])
+        self.assertEqual(circles(self.dir.name), set())
         self.write("src/prof/b.c", '#include "prof/c.h"\n')
         self.write("src/prof/c.c", '#include "prof/a.h"\n#include "prof/free.h"\n')
         self.write("src/prof/free.h", "")
         self.write("src/prof/user.c", '#include "prof/a.h"\n')
-        self.assertEqual(list(circles(self.dir.name)), ["a circle among prof/a, prof/b, prof/c"])
+        self.write("src/nn/d.c", '#include "nn/d_parts.h"\n')
+        self.write("src/nn/d_parts.h", '#include "nn/d.h"\n')
+        self.assertEqual(circles(self.dir.name), {"nn/d, nn/d_parts", "prof/a, prof/b, prof/c"})
 
     def test_lengths(self):
         function = "static int f(void) {\n" + (LONGEST_FUNCTION - 1) * "    g();\n"
