@@ -123,7 +123,7 @@ class Figures(unittest.TestCase):
             results = os.path.join(root, "experiments", "results")
             for study, name, old, new, page in (
                     ("codec_accuracy", "summary", ",0.8", ",0.7", "experiments/README.md"),
-                    ("pace", "claims", ",confirmed,", ",refuted,", "docs/measurement.md"),
+                    ("pace", "claims", ",confirmed,", ",refuted,", "docs/measurement-paced.md"),
                     ("checkpoint", "claims", ",1.", ",2.", "experiments/README.md")):
                 path = os.path.join(results, study, f"{name}.csv")
                 text = read(path)
