@@ -107,8 +107,10 @@ static void try_table(const char *command, const gw_opt *opts) {
 
 static void try_tables(void) {
     static const gw_benchmark *const benchmarks[] = {
-        &gw_bench_allreduce, &gw_bench_overlap,  &gw_bench_step, &gw_bench_codec,
-        &gw_bench_ledger,    &gw_bench_overhead, &gw_bench_gemm, &gw_bench_pipe};
+#define X(name) &gw_bench_##name,
+#include "cli/bench/benchmarks.def"
+#undef X
+    };
     for (const gw_command *const *c = gw_commands; *c; c++)
         try_table((*c)->name, (*c)->opts);
     for (size_t i = 0; i < sizeof benchmarks / sizeof *benchmarks; i++)

@@ -6,8 +6,9 @@
 #include <string.h>
 
 static const gw_benchmark *const benchmarks[] = {
-    &gw_bench_allreduce, &gw_bench_overlap,  &gw_bench_step, &gw_bench_codec,
-    &gw_bench_ledger,    &gw_bench_overhead, &gw_bench_gemm, &gw_bench_pipe,
+#define X(name) &gw_bench_##name,
+#include "cli/bench/benchmarks.def"
+#undef X
 };
 
 static const char summary[] = "measure parts: collectives, overlap, a step, its products, "

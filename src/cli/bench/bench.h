@@ -1,6 +1,6 @@
-/** `gradwire bench`: one file src/cli/bench/bench_NAME.c a benchmark, one line in bench.c. It has
- *  its options, its cases and how it measures them; bench_run.c has what all have in common. The
- *  figures are defined in docs/benchmarks.md. */
+/** `gradwire bench`: one file src/cli/bench/bench_NAME.c a benchmark, one line in benchmarks.def.
+ *  It has its options, its cases and how it measures them; bench_run.c has what all have in common.
+ *  The figures are defined in docs/benchmarks.md. */
 #ifndef GW_CLI_BENCH_BENCH_H
 #define GW_CLI_BENCH_BENCH_H
 
@@ -48,7 +48,8 @@ int gw_bench_main(const gw_benchmark *b, const char *owner, int argc, char **arg
 #define GW_BENCH_JSON                                                                              \
     { "json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE" }
 
-extern const gw_benchmark gw_bench_allreduce, gw_bench_overlap, gw_bench_step, gw_bench_codec,
-    gw_bench_ledger, gw_bench_overhead, gw_bench_gemm, gw_bench_pipe;
+#define X(name) extern const gw_benchmark gw_bench_##name;
+#include "cli/bench/benchmarks.def"
+#undef X
 
 #endif

@@ -129,7 +129,7 @@ int gw_bench_main(const gw_benchmark *b, const char *owner, int argc, char **arg
               .facts = json_object()}};
     if (b->config)
         gw_args_fill(args, b->config);
-    GW_THEN(e, b->prepare(&j.run));
+    GW_THEN(e, b->prepare ? b->prepare(&j.run) : GW_OK);
     gw_cli_told told = {
         .command = owner, .part = strcmp(owner, b->name) ? b->name : NULL, .args = args};
     int status = gw_cli_parallel(&told, j.run.level, e, bench_body, &j);
