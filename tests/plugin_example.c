@@ -1,7 +1,7 @@
 /* halves: gradients are exchanged in two halves. The backward pass completes the upper layers
  * first; they are reduced while it computes the lower ones, which are reduced at its end. This is a
- * strategy outside the tree, as CONTRIBUTING.md describes it: a shared object, loaded by its path,
- * that must pass the same contract as the strategies inside. */
+ * strategy outside the tree, as docs/extend-plugin.md describes it: a shared object, loaded by its
+ * path, that must pass the same contract as the strategies inside. */
 #include "comm/collective.h"
 #include "comm/queue.h"
 #include "comm/strategy.h"

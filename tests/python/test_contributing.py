@@ -1,22 +1,34 @@
-"""The examples of CONTRIBUTING.md: built as plugins, they train together."""
+"""The examples of docs/extend-*.md, each as its page says: plugins train together, and a benchmark, a chart and an event
+group take their file and one line."""
 
+import glob
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
+
+from test_counters import has_sde
 
 SOURCE, BUILD = os.environ["SOURCE"], os.environ["BUILD"]
 KINDS = {"sign": "codec", "chain": "algo", "whole": "strategy", "early": "timetable"}
 
 
+def blocks(page, language):
+    """The text of each block of a page of docs in that language."""
+    with open(os.path.join(SOURCE, "docs", page), encoding="utf-8") as file:
+        return re.findall(rf"^```{language}\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL)
+
+
 def examples():
-    """{name: source} of the complete files shown; each begins with a comment '/* NAME: ...'."""
-    with open(os.path.join(SOURCE, "CONTRIBUTING.md"), encoding="utf-8") as file:
-        blocks = re.findall(r"^```c\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL)
-    return {re.match(r"/\* (\w+): ", block).group(1): block for block in blocks}
+    """{name: source} of the complete files in C; each begins with a comment '/* NAME: ...'."""
+    found = [block for path in sorted(glob.glob(os.path.join(SOURCE, "docs", "extend-*.md")))
+             for block in blocks(os.path.basename(path), "c")]
+    return {name[1]: block for block in found if (name := re.match(r"/\* (\w+): ", block))}
 
 
 def compiler():
@@ -40,11 +52,10 @@ class Examples(unittest.TestCase):
 
     def build(self):
         found = examples()
-        self.assertEqual(set(found), set(KINDS))
-        for name, text in found.items():
-            path, kind = os.path.join(self.dir.name, name), KINDS[name]
+        for name, kind in KINDS.items():
+            path = os.path.join(self.dir.name, name)
             with open(path + ".c", "w", encoding="utf-8") as file:
-                file.write(text.replace(f"gw_{kind}_{name}", f"gw_{kind}_plugin"))
+                file.write(found[name].replace(f"gw_{kind}_{name}", f"gw_{kind}_plugin"))
             self.run_well(compiler() + ["-shared", "-fPIC", path + ".c", "-o", path + ".so"])
 
     def train(self, *words):
@@ -66,6 +77,68 @@ class Examples(unittest.TestCase):
         self.assertEqual(run["results"]["steps"], 200)
         # Four classes: what learns nothing is right once in four times.
         self.assertGreater(run["results"]["test_accuracy"], 0.5)
+
+    def write(self, name, text):
+        path = os.path.join(self.dir.name, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def test_benchmark_is_a_file_and_a_line(self):
+        """In a program that is linked anew, of the objects of the build."""
+        registry = "cli/bench/benchmarks.def"
+        with open(os.path.join(SOURCE, "src", registry), encoding="utf-8") as file:
+            self.write(registry, file.read() + "X(barrier)\n")
+        words = compiler()
+        words.insert(next(i for i, word in enumerate(words) if word.startswith("-I")), f"-I{self.dir.name}")
+        ours = {}
+        for name, path in (("bench", os.path.join(SOURCE, "src/cli/bench/bench.c")),
+                           ("bench_barrier", self.write("bench_barrier.c", examples()["barrier"]))):
+            ours[name] = os.path.join(self.dir.name, f"{name}.o")
+            self.run_well([*words, "-c", path, "-o", ours[name]])
+        with open(os.path.join(BUILD, "CMakeFiles/gradwire.dir/link.txt"), encoding="utf-8") as file:
+            link = shlex.split(file.read())
+        theirs, = (word for word in link if word.endswith("/bench/bench.c.o"))
+        link[link.index(theirs)], link[link.index("-o") + 1] = ours["bench"], os.path.join(self.dir.name, "gradwire")
+        done = subprocess.run([*link, ours["bench_barrier"]], cwd=BUILD, text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("\n  barrier    what MPI_Barrier takes\n", self.run_well(["./gradwire", "bench", "--help"]))
+        self.run_well([os.environ["MPIEXEC"], "-n", "2", "./gradwire", "bench", "barrier", "--rounds", "20", "--json", "out.json"])
+        with open(os.path.join(self.dir.name, "out.json"), encoding="utf-8") as file:
+            row, = json.load(file)["results"]
+        self.assertEqual(row["rounds"], 20)
+        self.assertTrue(0 < row["min_s"] <= row["median_s"] <= row["p95_s"])
+
+    def test_chart_is_a_file_and_a_line(self):
+        tool = os.path.join(self.dir.name, "analysis")
+        shutil.copytree(os.path.join(SOURCE, "analysis"), tool, ignore=shutil.ignore_patterns("__pycache__"))
+        text, = blocks("extend-chart.md", "python")
+        self.write("analysis/reporting/charts/spread.py", text)
+        path = os.path.join(tool, "reporting/charts/__init__.py")
+        with open(path, encoding="utf-8") as file:
+            order = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(order.replace("ORDER = [", 'ORDER = ["spread", ', 1))
+        steps = []
+        for seed in ("1", "2"):
+            steps.append(self.train("--steps", "30", "--seed", seed)["results"]["summary"]["wall_s"])
+            shutil.move(os.path.join(self.dir.name, "run"), os.path.join(self.dir.name, "runs", seed))
+        self.run_well([sys.executable, "-B", os.path.join(tool, "report"), "runs", "--plots", "plots"])
+        with open(os.path.join(self.dir.name, "runs", "report.html"), encoding="utf-8") as file:
+            shown = re.search(r'id="s0-spread">.*?<tbody>.*?data-v="2".*?data-v="([^"]*)"', file.read(), re.DOTALL)
+        self.assertAlmostEqual(float(shown[1]), max(steps) / min(steps), places=6)
+        self.assertTrue(os.path.exists(os.path.join(self.dir.name, "plots", "spread.svg")))
+
+    @unittest.skipUnless(has_sde(), "PAPI without its component sde")
+    def test_event_group_counts(self):
+        text, command = blocks("extend-event-group.md", "")
+        path = self.write("messages.grp", text)
+        self.assertIn(f"--papi-group ./{os.path.basename(path)}", command)
+        papi = self.train("--steps", "30", "--comm", "allreduce:algo=ring", "--papi-group", "./messages.grp")["papi"]
+        group, = papi["groups"]
+        self.assertGreater(group["sums"]["messages"], 0)
+        self.assertAlmostEqual(group["figures"]["bytes_per_message"], group["sums"]["sent"] / group["sums"]["messages"])
 
     def test_timetable_keeps_its_contract(self):
         self.build()

@@ -11,7 +11,7 @@ import unittest
 
 import gwrun
 from gwrun import GRADWIRE, SOURCE
-from test_contributing import KINDS, examples
+from test_contributing import KINDS, blocks, examples
 
 SPEC = """
 claim: a test
@@ -50,12 +50,9 @@ def said(*command, **more):
     return done.stdout
 
 
-def commands(section):
-    """The lines of each block without a language below this heading."""
-    with open(os.path.join(SOURCE, "CONTRIBUTING.md"), encoding="utf-8") as file:
-        text = file.read().split(f"\n## {section}\n")[1].split("\n## ")[0]
-    return [block.splitlines() for block in
-            re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
+def commands(page):
+    """The lines of each block without a language of a page of docs."""
+    return [block.splitlines() for block in blocks(page, "")]
 
 
 def helps():
@@ -137,10 +134,10 @@ class Installed(unittest.TestCase):
             for name in os.listdir(room):
                 said(mpicc, "-std=c11", "-Werror", *include, "-fsyntax-only", "-x", "c", "-include",
                      f"{room.name}/{name}", os.devnull)
-        build, test = commands("Out of the tree")
-        for name, text in examples().items():
+        build, test = commands("extend-plugin.md")
+        for name in KINDS:
             with open(os.path.join(folder, name + ".c"), "w", encoding="utf-8") as file:
-                file.write(text.replace(f"gw_{KINDS[name]}_{name}", f"gw_{KINDS[name]}_plugin"))
+                file.write(examples()[name].replace(f"gw_{KINDS[name]}_{name}", f"gw_{KINDS[name]}_plugin"))
             command = build[0].replace("sign", name)
             if KINDS[name] not in ("codec", "timetable"):  # these see no MPI
                 command = command.replace("cc", mpicc, 1)
