@@ -157,8 +157,8 @@ typedef struct gw_recorder_report {
     json_t *comm, *dimensions, *more, *machine, *results;
 } gw_recorder_report;
 
-/** Rank 0: run.json's content. GW_ERR_INTERNAL: a text is not UTF-8. */
-gw_err gw_recorder_json(const gw_recorder *r, const gw_recorder_report *of, json_t **run);
+/** Rank 0: *out: run.json's content. GW_ERR_INTERNAL: a text is not UTF-8. */
+gw_err gw_recorder_json(const gw_recorder *r, const gw_recorder_report *of, json_t **out);
 
 /** Rank 0: into the folder's run.json; `run` is freed. */
 gw_err gw_recorder_write(const gw_recorder *r, json_t *run);

@@ -36,8 +36,7 @@ FIELDS = {
     ("comm/schedule_parts.h", "gw_schedule"): 35,
     ("config/config.h", "gw_train_config"): 49,
     ("mesh/pipeline_parts.h", "gw_pipeline"): 32,
-    ("train/result.h", "gw_train_result"): 32,
-    ("train/trainer_parts.h", "gw_trainer"): 80,
+    ("train/trainer_parts.h", "gw_trainer"): 60,
 }
 
 # (file, strategy that it names).
