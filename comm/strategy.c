@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "mpi/agree.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +34,33 @@ gw_err gw_strategy_find(gw_strategy *out, const gw_spec *spec) {
     const gw_entry *entry = NULL;
     GW_TRY(gw_registry_find(&gw_strategies, spec->name, &entry));
     *out = (gw_strategy){.ops = (const gw_strategy_ops *)entry}; /* head is the first member */
-    return gw_args_of(&out->args, entry->opts, entry->name, spec);
+    GW_TRY(gw_args_of(&out->args, entry->opts, entry->name, spec));
+    if (out->ops->shape != GW_SHAPE_BUCKETS || gw_args_has(out->args, "bucket"))
+        return GW_OK;
+    gw_strategy_free(out);
+    return gw_fail(GW_ERR_INPUT,
+                   "strategy %s: cuts into buckets, but has no option bucket: give it one",
+                   entry->name);
+}
+
+const char *gw_strategy_shape_name(gw_strategy_shape shape) {
+    static const char *const names[] = {
+        [GW_SHAPE_OTHER] = "other",     [GW_SHAPE_WHOLE] = "whole",
+        [GW_SHAPE_BUCKETS] = "buckets", [GW_SHAPE_LAYERS] = "layers",
+        [GW_SHAPE_SHARDS] = "shards",   [GW_SHAPE_PARAMETERS] = "parameters",
+    };
+    return names[shape];
+}
+
+const char *gw_strategy_names(bool (*fits)(const gw_strategy_ops *ops),
+                              char text[GW_STRATEGY_NAMES]) {
+    int len = 0;
+    text[0] = '\0';
+    for (const gw_entry *const *e = entries; *e; e++)
+        if (fits((const gw_strategy_ops *)*e) && len < GW_STRATEGY_NAMES)
+            len += snprintf(text + len, (size_t)(GW_STRATEGY_NAMES - len), "%s%s", len ? ", " : "",
+                            (*e)->name);
+    return text;
 }
 
 void gw_strategy_free(gw_strategy *s) {

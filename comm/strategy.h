@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "comm/collective.h"
 
-#define GW_STRATEGY_ABI 10
+#define GW_STRATEGY_ABI 11
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -85,14 +85,29 @@ enum {
                                      finish() names, in the same step (gw_lane's `fed`). Excludes
                                      GW_STRATEGY_LATE */
     GW_STRATEGY_PARAMS = 32,     /* it reads or writes env->param */
+    GW_STRATEGY_MEAN = 64,       /* finish() hands the mean of all ranks' gradients to every rank */
     GW_STRATEGY_LATE = 8         /* finish() hands out the gradient of an earlier step; where
                                      env->skip says that a step is void, publish() takes zeros in
                                      the place of its gradient */
 };
 
+/** What a step exchanges, for those who predict its time or play it without a model. */
+typedef enum gw_strategy_shape {
+    GW_SHAPE_OTHER,     /* nothing is known of it */
+    GW_SHAPE_WHOLE,     /* gradients, at once and blocking, when all of them are final */
+    GW_SHAPE_BUCKETS,   /* gradients in parts of its option `bucket`, each as soon as it is final */
+    GW_SHAPE_LAYERS,    /* gradients, each layer's as soon as it is final */
+    GW_SHAPE_SHARDS,    /* reduce-scatter of gradients, then allgather of what the owners updated */
+    GW_SHAPE_PARAMETERS /* parameters, which each rank has moved by its own gradient */
+} gw_strategy_shape;
+
+/** "whole", "buckets", ... Static string. */
+const char *gw_strategy_shape_name(gw_strategy_shape shape);
+
 typedef struct gw_strategy_ops {
     gw_entry head; /* its options include GW_STRATEGY_ALGO */
     unsigned traits;
+    gw_strategy_shape shape;
     /** Bytes and messages of a step, all ranks, for `gradwire list`, in terms of the algorithm's
      *  collectives or of n, P, b = bytes of the encoded gradient. */
     const char *formula;
@@ -162,6 +177,11 @@ extern const gw_registry gw_strategies;
 
 /** Look up an entry; no communication. */
 gw_err gw_strategy_find(gw_strategy *out, const gw_spec *spec);
+
+/** The names of the table's strategies that fit, "a, b, c", in text. */
+enum { GW_STRATEGY_NAMES = 256 };
+const char *gw_strategy_names(bool (*fits)(const gw_strategy_ops *ops),
+                              char text[GW_STRATEGY_NAMES]);
 
 /** GW_ERR_UNSUPPORTED with the strategy's reason if it cannot work with these. */
 gw_err gw_strategy_check(const gw_strategy *s, const gw_algo *algo, const gw_codec *codec);

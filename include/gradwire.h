@@ -206,7 +206,9 @@ int gradwire_load(gradwire *g, const void *bytes, size_t n);
  *  rank. NaN: not known. */
 double gradwire_figure(const gradwire *g, const char *column);
 
-/** "strategy", "algorithm", "codec", "error_feedback", "update", "notes", "mpi", "thread_level",
+/** "strategy", its "shape" (of the exchange: "whole", "buckets", "layers", "shards", "parameters",
+ *  "other"), "mean" ("yes": all ranks get the mean gradient) and "late" ("yes": an earlier step's);
+ *  "algorithm", "codec", "error_feedback", "update", "notes", "mpi", "thread_level",
  *  "out", "version", "servers" (so many ranks, from 0 on, only serve), "in_place" ("yes":
  *  gradwire_lend saves copies), "unmet": lines on what was asked for and does not happen here, such
  *  as a codec that encodes nothing. Valid until close; notes until the next gradwire_lend, unmet

@@ -37,7 +37,8 @@ static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
 
 const gw_strategy_ops gw_strategy_allreduce = {
     .head = {GW_STRATEGY_ABI, "allreduce", "one blocking allreduce after the backward pass", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES,
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES | GW_STRATEGY_MEAN,
+    .shape = GW_SHAPE_WHOLE,
     .formula = "one allreduce of n",
     .size = sizeof(self),
     .open = allreduce_open,

@@ -230,6 +230,7 @@ const gw_strategy_ops gw_strategy_gossip = {
              "decentralized: after each update, parameters are averaged with one or two neighbours",
              opts},
     .traits = GW_STRATEGY_PARAMS,
+    .shape = GW_SHAPE_PARAMETERS,
     .formula = "P spans of n (exact) per neighbour: 2 (ring), 1 (exponential or P = 2)",
     .refuses = gossip_refuses,
     .size = sizeof(self),

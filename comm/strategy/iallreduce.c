@@ -83,7 +83,8 @@ static const gw_opt opts[] = {
 const gw_strategy_ops gw_strategy_iallreduce = {
     .head = {GW_STRATEGY_ABI, "iallreduce",
              "nonblocking allreduces in buckets, overlapped with the backward pass", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES,
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES | GW_STRATEGY_MEAN,
+    .shape = GW_SHAPE_BUCKETS,
     .formula = "one allreduce of each bucket",
     .refuses = iallreduce_refuses,
     .thread_level = gw_overlap_thread_level,

@@ -152,6 +152,7 @@ const gw_strategy_ops gw_strategy_local = {
     .head = {GW_STRATEGY_ABI, "local", "local SGD: parameters are averaged every `period` steps",
              opts},
     .traits = GW_STRATEGY_PARAMS,
+    .shape = GW_SHAPE_PARAMETERS,
     .formula = "one allreduce of n every `period` steps (momentum=1: and one exact)",
     .size = sizeof(self),
     .open = local_open,

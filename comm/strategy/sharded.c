@@ -44,6 +44,7 @@ const gw_strategy_ops gw_strategy_sharded = {
     .head = {GW_STRATEGY_ABI, "sharded",
              "each rank updates its shard: reduce-scatter, update, allgather (ZeRO-1)", opts},
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_PARAMS,
+    .shape = GW_SHAPE_SHARDS,
     .formula = "one reduce-scatter of n (codec) + one allgather of n (exact)",
     .thread_level = gw_overlap_thread_level,
     .helpers = gw_overlap_helpers,

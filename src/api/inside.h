@@ -38,7 +38,8 @@ typedef struct gw_inside_facts {
     bool lossless;                    /* so are all codecs */
     bool ordered;                     /* the first algorithm calls collectives of MPI */
     bool framed;
-    bool synchronous, late, lossy; /* traits of the strategy, as comm/strategy.h has them, */
+    unsigned traits; /* of the strategy, as comm/strategy.h has them, */
+    gw_strategy_shape shape;
     bool starts, publishes, awaits, keeps; /* and hooks: ready, publish, await, state */
     bool polls;                            /* progress has something to do */
     bool agrees;                           /* replicas do at times, without being settled */

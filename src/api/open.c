@@ -154,12 +154,16 @@ const char *gradwire_text(const gradwire *g, const char *key) {
     if (!*mpi && MPI_Get_library_version(mpi, &len) == MPI_SUCCESS)
         mpi[strcspn(mpi, "\n")] = '\0';
     const gw_session *s = g->session;
+    const gw_strategy_ops *ops = s->strategy.ops;
     gw_unmet_text(&s->unmet, unmet, sizeof unmet);
     static char servers[12];
     snprintf(servers, sizeof servers, "%d", gw_session_servers(s));
     const char *const texts[][2] = {
         {"servers", servers},
-        {"strategy", s->strategy.ops->head.name},
+        {"strategy", ops->head.name},
+        {"shape", gw_strategy_shape_name(ops->shape)},
+        {"mean", ops->traits & GW_STRATEGY_MEAN ? "yes" : "no"},
+        {"late", ops->traits & GW_STRATEGY_LATE ? "yes" : "no"},
         {"algorithm", s->mix.algo->ops->head.name},
         {"codec", gw_session_compression(s)},
         {"update", g->words.lazy ? "lazy" : "eager"},

@@ -65,9 +65,8 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
     bool bound = s->mix.n > 0;
     gw_inside_facts f = {.strategy = ops->head.name,
                          .framed = s->framed,
-                         .synchronous = ops->traits & GW_STRATEGY_SYNCHRONOUS,
-                         .late = ops->traits & GW_STRATEGY_LATE,
-                         .lossy = ops->traits & GW_STRATEGY_LOSSY,
+                         .traits = ops->traits,
+                         .shape = ops->shape,
                          .starts = ops->ready,
                          .publishes = ops->publish,
                          .awaits = ops->await,

@@ -17,9 +17,10 @@ static const gw_opt opts[] = {{"json", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
 
 static gw_err list_state_strategy(const gw_entry *e, json_t **out) {
     const gw_strategy_ops *ops = (const gw_strategy_ops *)e; /* head is the first member */
-    *out = gw_json_object("synchronous:b exact:b sends:s",
-                          (ops->traits & GW_STRATEGY_SYNCHRONOUS) != 0,
-                          (ops->traits & GW_STRATEGY_EXACT) != 0, ops->formula);
+    *out = gw_json_object(
+        "synchronous:b exact:b shape:s mean:b sends:s",
+        (ops->traits & GW_STRATEGY_SYNCHRONOUS) != 0, (ops->traits & GW_STRATEGY_EXACT) != 0,
+        gw_strategy_shape_name(ops->shape), (ops->traits & GW_STRATEGY_MEAN) != 0, ops->formula);
     return GW_OK;
 }
 
@@ -88,8 +89,9 @@ static void list_print_traits(const char *name, const json_t *o) {
                  *held = json_object_get(o, "held"), *precision = json_object_get(o, "precision");
     printf("      ");
     if (json_object_get(o, "synchronous"))
-        printf("%s, %s; ", list_holds(o, "synchronous") ? "synchronous" : "not synchronous",
-               list_holds(o, "exact") ? "exact" : "not exact");
+        printf("%s, %s, %s; ", list_holds(o, "synchronous") ? "synchronous" : "not synchronous",
+               list_holds(o, "exact") ? "exact" : "not exact",
+               json_string_value(json_object_get(o, "shape")));
     if (sends)
         printf("sends %s", json_string_value(sends));
     if (json_is_real(bits))

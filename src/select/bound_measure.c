@@ -16,39 +16,36 @@ enum { WARMUP = 1, LEAST = 3, MOST = 51 };
 
 /* ---- modes ---- */
 
-static bool bound_named(const gw_inside_facts *s, const char *name) {
-    return strcmp(s->strategy, name) == 0;
-}
-
 static bool bound_by_priority(const gw_inside_facts *s) {
-    return bound_named(s, "iallreduce") &&
+    return gw_args_has(s->options, "order") &&
            strcmp(gw_args_text(s->options, "order"), "priority") == 0;
 }
 
+static bool bound_known(const gw_strategy_ops *ops) {
+    return ops->shape != GW_SHAPE_OTHER && ops->shape != GW_SHAPE_PARAMETERS;
+}
+
 gw_err gw_bound_of(const gw_inside_facts *s, bool lazy, gw_bound_mode *mode) {
-    bool buckets = bound_named(s, "iallreduce") || bound_named(s, "sparse");
-    if (bound_named(s, "allreduce") || bound_named(s, "powersgd") ||
-        (bound_named(s, "sharded") && !lazy))
-        *mode = GW_BOUND_BLOCKING;
-    else if (buckets && !lazy)
-        *mode = GW_BOUND_EAGER;
-    else if (buckets)
-        *mode = bound_by_priority(s) ? GW_BOUND_PRIORITY : GW_BOUND_LAZY;
-    else if (bound_named(s, "sharded"))
-        *mode = GW_BOUND_SHARDED;
-    else if (bound_named(s, "delayed"))
-        *mode = GW_BOUND_DELAYED;
-    else
+    char names[GW_STRATEGY_NAMES];
+    if (!bound_known(&(gw_strategy_ops){.shape = s->shape}))
         return gw_fail(GW_ERR_UNSUPPORTED,
-                       "no bound is known for a step with --comm %s, only with allreduce, "
-                       "iallreduce, sparse, sharded, delayed and powersgd",
-                       s->strategy);
+                       "no bound is known for a step with --comm %s, only with %s", s->strategy,
+                       gw_strategy_names(bound_known, names));
+    if (s->traits & GW_STRATEGY_LATE)
+        *mode = GW_BOUND_DELAYED;
+    else if (s->shape == GW_SHAPE_SHARDS)
+        *mode = lazy ? GW_BOUND_SHARDED : GW_BOUND_BLOCKING;
+    else if (s->shape == GW_SHAPE_WHOLE)
+        *mode = GW_BOUND_BLOCKING;
+    else if (!lazy)
+        *mode = GW_BOUND_EAGER;
+    else
+        *mode = bound_by_priority(s) ? GW_BOUND_PRIORITY : GW_BOUND_LAZY;
     return GW_OK;
 }
 
 size_t gw_bound_bucket(const gw_inside_facts *s) {
-    bool cuts = bound_named(s, "iallreduce") || bound_named(s, "delayed");
-    return cuts ? gw_args_bytes(s->options, "bucket") / sizeof(float) : 0;
+    return s->shape == GW_SHAPE_BUCKETS ? gw_args_bytes(s->options, "bucket") / sizeof(float) : 0;
 }
 
 /* ---- the exchange without a step ---- */

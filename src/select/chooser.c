@@ -20,26 +20,21 @@ static const gw_opt opts[] = {
 
 /* ---- strategies that the model knows ---- */
 
-static const gw_chooser_known known[] = {{"allreduce", GW_CHOOSER_WHOLE, false},
-                                         {"iallreduce", GW_CHOOSER_BUCKETS, true},
-                                         {"sparse", GW_CHOOSER_LAYERS, true}};
-enum { KNOWN = sizeof known / sizeof *known };
-
-const gw_chooser_known *gw_chooser_known_of(const gw_strategy *s) {
-    for (int i = 0; i < KNOWN; i++)
-        if (strcmp(s->ops->head.name, known[i].name) == 0)
-            return &known[i];
-    return NULL;
+bool gw_chooser_knows(const gw_strategy_ops *ops) {
+    gw_strategy_shape shape = ops->shape;
+    return (shape == GW_SHAPE_WHOLE || shape == GW_SHAPE_BUCKETS || shape == GW_SHAPE_LAYERS) &&
+           !(ops->traits & (GW_STRATEGY_LATE | GW_STRATEGY_LOSSY));
 }
 
 /* What the cost model can tell nothing of. */
 static gw_err chooser_check_known(const gw_chooser *a) {
     const char *feedback = a->config->feedback, *who = a->named ? "--forecast" : "--compress auto";
     const char *instead = a->named ? "remove --forecast" : "name a codec";
-    if (!gw_chooser_known_of(a->strategy))
-        return gw_fail(
-            GW_ERR_UNSUPPORTED, "%s: the cost model knows the strategies %s, %s and %s, not %s: %s",
-            who, known[0].name, known[1].name, known[2].name, a->strategy->ops->head.name, instead);
+    char names[GW_STRATEGY_NAMES];
+    if (!gw_chooser_knows(a->strategy->ops))
+        return gw_fail(GW_ERR_UNSUPPORTED, "%s: the cost model knows the strategies %s, not %s: %s",
+                       who, gw_strategy_names(gw_chooser_knows, names), a->strategy->ops->head.name,
+                       instead);
     if (gw_residuals_correct(feedback))
         return gw_fail(GW_ERR_UNSUPPORTED, "%s: the cost model does not know error-feedback=%s: %s",
                        who, feedback, instead);

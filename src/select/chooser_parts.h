@@ -4,22 +4,8 @@
 
 #include "select/chooser.h"
 
-/** What a strategy exchanges at a time. */
-typedef enum gw_chooser_pattern {
-    GW_CHOOSER_WHOLE,
-    GW_CHOOSER_BUCKETS,
-    GW_CHOOSER_LAYERS
-} gw_chooser_pattern;
-
-/** A strategy that the cost model knows. */
-typedef struct gw_chooser_known {
-    const char *name;
-    gw_chooser_pattern parts;
-    bool overlapped;
-} gw_chooser_known;
-
-/** NULL: it does not. */
-const gw_chooser_known *gw_chooser_known_of(const gw_strategy *s);
+/** Whether the cost model knows the strategy's exchange. */
+bool gw_chooser_knows(const gw_strategy_ops *ops);
 
 /** *ok: that codec can be had by this algorithm under the strategy; if not, the last message tells
  *  why. */

@@ -15,21 +15,19 @@
 /* ---- the step's shape ---- */
 
 gw_err gw_chooser_shape(const gw_strategy *strategy, gw_shape *shape, size_t n, gw_span **parts) {
-    const gw_chooser_known *known = gw_chooser_known_of(strategy);
-    bool split = known->parts == GW_CHOOSER_WHOLE && shape->lazy;
-    gw_chooser_pattern p = split ? GW_CHOOSER_LAYERS : known->parts;
-    shape->overlapped = known->overlapped;
+    gw_strategy_shape of = strategy->ops->shape;
+    bool layers = of == GW_SHAPE_LAYERS || (of == GW_SHAPE_WHOLE && shape->lazy);
+    shape->overlapped = of != GW_SHAPE_WHOLE;
     gw_buckets cut = {.n = n, .each = n, .count = 1};
-    if (p == GW_CHOOSER_BUCKETS)
+    if (of == GW_SHAPE_BUCKETS)
         cut = gw_buckets_cut(n, gw_args_bytes(strategy->args, "bucket"));
-    int count = p == GW_CHOOSER_LAYERS ? shape->n_layers : cut.count;
+    int count = layers ? shape->n_layers : cut.count;
     if (count > GW_FORECAST_PARTS)
         return gw_fail(GW_ERR_USAGE, "%s: more than %d buckets: use larger ones",
                        strategy->ops->head.name, GW_FORECAST_PARTS);
     GW_TRY(gw_alloc(parts, (size_t)count, sizeof **parts));
     for (int i = 0; i < count; i++)
-        (*parts)[i] =
-            p == GW_CHOOSER_LAYERS ? shape->layers[count - 1 - i] : gw_buckets_span(&cut, i);
+        (*parts)[i] = layers ? shape->layers[count - 1 - i] : gw_buckets_span(&cut, i);
     shape->parts = *parts;
     shape->n_parts = count;
     return GW_OK;

@@ -17,7 +17,7 @@ enum { LONGEST = 8 << 20 };
 
 gw_err gw_layouts_know(const gw_session *session) {
     const gw_strategy *s = &session->strategy;
-    if (gw_chooser_known_of(s))
+    if (gw_chooser_knows(s->ops))
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED, "plan: the cost model does not know the strategy %s",
                    s->ops->head.name);

@@ -10,7 +10,7 @@
 gw_err gw_checks_refuse(const gw_train_config *c, const gradwire *g) {
     gw_inside_facts is = gw_inside_know(g);
     bool verify = c->verify_every > 0;
-    if (is.synchronous || is.agrees || (!verify && c->eval_every == 0))
+    if (is.traits & GW_STRATEGY_SYNCHRONOUS || is.agrees || (!verify && c->eval_every == 0))
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "train: --%s replicas, and those of --comm %s agree only at the end of an "
@@ -35,7 +35,7 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gradwire *g, MPI_Com
                                .rank = rank,
                                .how = c->on_nan,
                                .stops = c->naive.on,
-                               .together = gw_inside_know(g).synchronous,
+                               .together = gw_inside_know(g).traits & GW_STRATEGY_SYNCHRONOUS,
                                .layers = layers,
                                .n_layers = n_layers,
                                .number = number,

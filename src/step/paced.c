@@ -168,7 +168,7 @@ static gw_err paced_fill(gw_stepper *t, const gw_sampler *sampler) {
 /* See the head: where the last step's gradients are still needed. */
 static gw_err paced_lend(gw_stepper *t) {
     size_t n = gw_model_size(t->model);
-    if (!t->is.late)
+    if (!(t->is.traits & GW_STRATEGY_LATE))
         return GW_OK;
     GW_TRY(gw_alloc(&t->scratch, n, sizeof(float)));
     gw_model_lend(t->model, gw_model_params(t->model), t->scratch);

@@ -55,7 +55,7 @@ static gw_err step_agree(gw_stepper *t) {
 }
 
 static bool step_left_out(const gw_stepper *t) {
-    return t->guard && t->guard->out && !t->is.late;
+    return t->guard && t->guard->out && !(t->is.traits & GW_STRATEGY_LATE);
 }
 
 /* Do the ranks agree right after the backward pass? Lazy, the first update comes after the step;

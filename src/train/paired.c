@@ -79,11 +79,11 @@ gw_err gw_paired_check(const gradwire *g) {
     if (!is.codec)
         return gw_fail(GW_ERR_UNSUPPORTED, "train: --paired compares one codec over one algorithm: "
                                            "name them instead of --compress auto");
-    if (!is.synchronous)
+    if (!(is.traits & GW_STRATEGY_SYNCHRONOUS))
         why = "its ranks do not make the same updates, so a twin cannot begin where they are";
-    else if (!is.starts && !is.late)
+    else if (!is.starts && !(is.traits & GW_STRATEGY_LATE))
         why = "it blocks, so nothing is overlapped";
-    else if (is.lossy)
+    else if (is.traits & GW_STRATEGY_LOSSY)
         why = "it compresses by itself, which no blocking exchange repeats";
     if (why)
         return gw_fail(GW_ERR_UNSUPPORTED,
@@ -116,7 +116,9 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
         p->watch = stepper->guard;
         p->lazy = c->lazy;
         p->same = gw_inside_repeats(stepper->g);
-        p->wanted = c->lazy || is.late ? BLOCK : 1; /* does its exchange end in the next step? */
+        p->wanted = c->lazy || is.traits & GW_STRATEGY_LATE
+                        ? BLOCK
+                        : 1; /* does its exchange end in the next step? */
         e = gw_inside_twin(&p->g[BLOCKING], stepper->g, c->comm, c->compress, c->feedback);
     }
     GW_THEN(e, gw_mpi_check(MPI_Comm_rank(comm, &p->rank), "MPI_Comm_rank"));

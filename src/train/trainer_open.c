@@ -186,7 +186,8 @@ static gw_err trainer_measure_bound(gw_trainer *t) {
  * session's on top of it. */
 static const gw_spec *trainer_codec_to_time(const gw_trainer *t) {
     gw_inside_facts is = gw_inside_know(t->g);
-    bool coded = !(is.codec->caps & GW_CODEC_IDENTITY) && is.one && !is.lossy;
+    bool coded =
+        !(is.codec->caps & GW_CODEC_IDENTITY) && is.one && !(is.traits & GW_STRATEGY_LOSSY);
     return coded && t->c->threads == 1 && !is.corrects ? is.codec->of : NULL;
 }
 

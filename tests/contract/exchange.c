@@ -93,8 +93,12 @@ static const sum *expected(int servers, int steps, size_t n) {
 static gw_err settle(run_state *r, gw_span span) {
     gw_update u;
     float *param = r->session->env.param;
-    bool late = r->session->strategy.ops->traits & GW_STRATEGY_LATE;
+    unsigned traits = r->session->strategy.ops->traits;
+    bool late = traits & GW_STRATEGY_LATE;
     GW_TRY(gw_session_finish(r->session, span, &u));
+    bool whole = u.own.off == span.off && u.own.n == span.n, none_yet = late && u.own.n == 0;
+    CHECK(!(traits & GW_STRATEGY_MEAN) || whole || none_yet,
+          "%s: has GW_STRATEGY_MEAN, but a rank gets a part", r->t->comm);
     if (!r->session->env.skip || late)
         for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
             param[i] -= u.scale * u.grad[i];

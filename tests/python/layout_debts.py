@@ -30,7 +30,7 @@ SHOWN = {
 # (file, struct): the most fields that it may have.
 FIELDS = {
     ("api/handle.h", "gradwire"): 50,
-    ("api/inside.h", "gw_inside_facts"): 28,
+    ("api/inside.h", "gw_inside_facts"): 27,
     ("cli/replay/player.h", "gw_player"): 28,
     ("comm/lane_parts.h", "gw_lane"): 37,
     ("comm/schedule_parts.h", "gw_schedule"): 35,
@@ -41,30 +41,12 @@ FIELDS = {
 
 # (file, strategy that it names).
 STRATEGIES = {
-    ("python/gradwire/torch/ddp.py", "allreduce"),
-    ("python/gradwire/torch/ddp.py", "delayed"),
-    ("python/gradwire/torch/ddp.py", "iallreduce"),
-    ("python/gradwire/torch/ddp.py", "powersgd"),
-    ("python/gradwire/torch/ddp.py", "sparse"),
-    ("python/gradwire/torch/model.py", "delayed"),
-    ("python/gradwire/torch/session.py", "delayed"),
     ("src/api/batch.c", "allreduce"),
     ("src/api/program.c", "allreduce"),
     ("src/cli/bench/bench_codec.c", "powersgd"),
     ("src/cli/bench/bench_step.c", "allreduce"),
-    ("src/cli/replay/player.c", "gossip"),
-    ("src/cli/replay/player.c", "local"),
     ("src/cli/train/train.c", "ps"),
     ("src/config/comm_opts.def", "allreduce"),
-    ("src/select/bound_measure.c", "allreduce"),
-    ("src/select/bound_measure.c", "delayed"),
-    ("src/select/bound_measure.c", "iallreduce"),
-    ("src/select/bound_measure.c", "powersgd"),
-    ("src/select/bound_measure.c", "sharded"),
-    ("src/select/bound_measure.c", "sparse"),
-    ("src/select/chooser.c", "allreduce"),
-    ("src/select/chooser.c", "iallreduce"),
-    ("src/select/chooser.c", "sparse"),
     ("src/select/survey_step.c", "allreduce"),
 }
 

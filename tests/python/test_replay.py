@@ -13,6 +13,7 @@ import unittest
 
 import gwrun
 from identities import rows_of
+from test_contributing import compiler
 
 FOLDER = os.path.join(gwrun.SOURCE, "profiles")
 TENSOR = {"name": "a.weight", "shape": [30, 40], "group": 0, "forward_s": 0.001, "backward_s": 0.002, "std": 1e-3}
@@ -86,6 +87,21 @@ class Replay(unittest.TestCase):
                                          "--update", update, "--steps", "3", "--speed", "100")
                     self.assertEqual(run["results"]["steps"], 3)
                     self.assertEqual(run["comm"]["strategy"], strategy)
+
+    def test_a_new_strategy_of_parameters_moves_them(self):
+        """`local` under another name, outside the tree. Where nothing moves, zlib sends next to nothing."""
+        with open(os.path.join(gwrun.SOURCE, "comm/strategy/local.c"), encoding="utf-8") as file:
+            text = file.read().replace("gw_strategy_local", "gw_strategy_plugin").replace('"local"', '"average"')
+        path = os.path.join(os.path.dirname(self.path), "average")
+        with open(path + ".c", "w", encoding="utf-8") as file:
+            file.write(text)
+        subprocess.run([*compiler(), "-shared", "-fPIC", path + ".c", "-o", path + ".so"], check=True)
+        sent = []
+        for comm in "local", path + ".so":
+            run, _ = self.replay("--comm", f"{comm}:period=1", "--compress", "zlib", "--steps", "4", "--speed", "100")
+            sent.append(run["results"]["wire_bytes"])
+        self.assertEqual(*sent)
+        self.assertGreater(sent[0], 2 * 4 * 1540 * 2)  # of 4 bytes a parameter, at most
 
     def test_buckets(self):
         """Gradients wait for their bucket to be full: one that holds them all is exchanged when the backward

@@ -14,8 +14,6 @@ from torch.nn.parallel import DistributedDataParallel
 from gradwire.library import Error, Phase, last_words, library
 from gradwire.torch.model import Run, addresses, indices
 
-MEAN = ("allreduce", "iallreduce", "sparse", "powersgd", "delayed")  # strategies that hand it out
-
 
 def hook(ddp, optimizer, words="", comm=None):
     """Exchange the gradients of `ddp`, a DistributedDataParallel over the ranks of gradwire.torch.init,
@@ -49,9 +47,9 @@ class HookedRun(Run):
             self.hooks += [p.register_post_accumulate_grad_hook(self._poll) for p in self.parameters_]
 
     def _check(self):
-        if self.strategy not in MEAN:
-            raise Error(f"hook: --comm {self.strategy} does not hand out the mean of the gradients, as "
-                        f"{', '.join(MEAN)} do: use gradwire.torch.Session for it")
+        if self.text("mean") != "yes":
+            raise Error(f"hook: --comm {self.strategy} does not hand out the mean of the gradients, which "
+                        "DistributedDataParallel takes: use gradwire.torch.Session for it")
         theirs = dist.get_world_size(self.ddp.process_group)
         if theirs != self.handle.ranks:
             raise Error(f"hook: DistributedDataParallel has {theirs} ranks and MPI {self.handle.ranks}: "

@@ -59,7 +59,7 @@ class Run:
             if module != owner or group < 0:
                 group, owner = group + 1, module
             self.handle.declare(name, p.numel(), group, p.shape[0] if p.dim() > 1 else 0, p.data_ptr())
-        self.strategy = (self.text("strategy") or "").partition(":")[0]
+        self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
         self._check()
         self.handle.open()
 
@@ -138,7 +138,7 @@ class Run:
         self._check_model()
         self.updates = self.handle.finish()
         void, self.void = self.void, self.handle.left_out()
-        self.left_out = void if self.strategy == "delayed" else self.void  # it hands out the last ones
+        self.left_out = void if self.late else self.void  # it hands out the last ones
         self.updates = self.updates and not self.left_out
         self.complete = True
         self.handle.phase(Phase.UPDATE)

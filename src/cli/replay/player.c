@@ -205,7 +205,7 @@ static int player_memory(gw_player *p) {
 }
 
 int gw_player_open(gw_player *p, gradwire *g) {
-    const char *strategy = gradwire_text(g, "strategy");
+    const char *shape = gradwire_text(g, "shape");
     int more, t;
     size_t n;
     p->g = g;
@@ -213,7 +213,7 @@ int gw_player_open(gw_player *p, gradwire *g) {
     if (p->sleeps)
         gw_nap_instead();
     TRY(player_memory(p));
-    p->moves = strategy && (strcmp(strategy, "local") == 0 || strcmp(strategy, "gossip") == 0);
+    p->moves = shape && strcmp(shape, "parameters") == 0;
     for (int i = 0; (more = gradwire_owned(g, i, &t, NULL, &n)) == 1; i++)
         p->owned[p->profile->tensor[t].group] += (double)n / (double)p->profile->n;
     return more;
