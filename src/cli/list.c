@@ -89,7 +89,8 @@ static void list_print_traits(const char *name, const json_t *o) {
                  *held = json_object_get(o, "held"), *precision = json_object_get(o, "precision");
     printf("      ");
     if (json_object_get(o, "synchronous"))
-        printf("%s, %s, %s; ", list_holds(o, "synchronous") ? "synchronous" : "not synchronous",
+        printf("%s, %s, shape %s; ",
+               list_holds(o, "synchronous") ? "synchronous" : "not synchronous",
                list_holds(o, "exact") ? "exact" : "not exact",
                json_string_value(json_object_get(o, "shape")));
     if (sends)
