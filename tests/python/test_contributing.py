@@ -85,6 +85,24 @@ class Examples(unittest.TestCase):
             file.write(text)
         return path
 
+    def link(self, without, *more):
+        """Link the program anew as ./gradwire, of the objects of the build without those whose names
+        have `without`, and with `more`."""
+        with open(os.path.join(BUILD, "CMakeFiles/gradwire.dir/link.txt"), encoding="utf-8") as file:
+            all_words = shlex.split(file.read())
+        words = [word for word in all_words if without not in word]
+        self.assertLess(len(words), len(all_words))
+        words[words.index("-o") + 1] = os.path.join(self.dir.name, "gradwire")
+        done = subprocess.run([*words, *more], cwd=BUILD, text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_executor_is_a_file(self):
+        path = self.write("tally.c", examples()["tally"])
+        self.run_well([*compiler(), "-c", path, "-o", path + ".o"])
+        self.link("/src/cli/", path + ".o")
+        # Three layers and the loss; each layer's gradient, and the descent of all but the first.
+        self.assertRegex(self.run_well(["./gradwire"]), r"^forward 4, backward 5, loss 1\.\d+\n$")
+
     def test_benchmark_is_a_file_and_a_line(self):
         """In a program that is linked anew, of the objects of the build."""
         registry = "cli/bench/benchmarks.def"
@@ -97,12 +115,7 @@ class Examples(unittest.TestCase):
                            ("bench_barrier", self.write("bench_barrier.c", examples()["barrier"]))):
             ours[name] = os.path.join(self.dir.name, f"{name}.o")
             self.run_well([*words, "-c", path, "-o", ours[name]])
-        with open(os.path.join(BUILD, "CMakeFiles/gradwire.dir/link.txt"), encoding="utf-8") as file:
-            link = shlex.split(file.read())
-        theirs, = (word for word in link if word.endswith("/bench/bench.c.o"))
-        link[link.index(theirs)], link[link.index("-o") + 1] = ours["bench"], os.path.join(self.dir.name, "gradwire")
-        done = subprocess.run([*link, ours["bench_barrier"]], cwd=BUILD, text=True, capture_output=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.link("/bench/bench.c.o", *ours.values())
         self.assertIn("\n  barrier    what MPI_Barrier takes\n", self.run_well(["./gradwire", "bench", "--help"]))
         self.run_well([os.environ["MPIEXEC"], "-n", "2", "./gradwire", "bench", "barrier", "--rounds", "20", "--json", "out.json"])
         with open(os.path.join(self.dir.name, "out.json"), encoding="utf-8") as file:
