@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "comm/collective.h"
 
-#define GW_STRATEGY_ABI 11
+#define GW_STRATEGY_ABI 12
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -39,7 +39,7 @@ typedef struct gw_pace {
 typedef struct gw_env {
     float *param, *grad; /* the two arenas; at open: initial parameters, zeros. Without
                             GW_STRATEGY_PARAMS param may be NULL */
-    float *momentum;     /* the optimizer's, n floats; NULL: it has none */
+    gw_vectors vectors;  /* the optimizer's state, n floats each */
     size_t n;            /* floats in each */
     const gw_span *layers;
     int n_layers;

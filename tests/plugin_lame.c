@@ -1,8 +1,9 @@
-/* A plugin of all four kinds, built for another abi. tests/unit/test_plugins.c shares these
+/* A plugin of all five kinds, built for another abi. tests/unit/test_plugins.c shares these
  * structs, corrects the abi and leaves out one hook after another. */
 #include "comm/algo.h"
 #include "comm/strategy.h"
 #include "comm/timetable.h"
+#include "optim/optimizer.h"
 
 static gw_err open(void *self, const gw_env *env) {
     (void)self, (void)env;
@@ -66,12 +67,22 @@ static int held(const gw_args *args, int stages, int micro, int stage) {
     return 0;
 }
 
+static const char *const *vectors(const void *self) {
+    (void)self;
+    return NULL;
+}
+
+static void update(const void *self, const gw_optimizer_part *part) {
+    (void)self, (void)part;
+}
+
 static const gw_opt algo_option[] = {GW_STRATEGY_ALGO, {0}};
 
 extern gw_strategy_ops gw_strategy_plugin;
 extern gw_algo_ops gw_algo_plugin;
 extern gw_codec_ops gw_codec_plugin;
 extern gw_timetable_ops gw_timetable_plugin;
+extern gw_optimizer_ops gw_optimizer_plugin;
 
 gw_strategy_ops gw_strategy_plugin = {
     .head = {GW_STRATEGY_ABI + 1, "lame", "a strategy that does nothing", algo_option},
@@ -93,3 +104,7 @@ gw_timetable_ops gw_timetable_plugin = {
     .lay_down = lay_down_stage,
     .bubble = bubble,
     .held = held};
+gw_optimizer_ops gw_optimizer_plugin = {
+    .head = {GW_OPTIMIZER_ABI + 1, "lame", "an optimizer that stays where it is", NULL},
+    .vectors = vectors,
+    .update = update};

@@ -3,6 +3,7 @@
 #ifndef GW_TESTS_SPECS_H
 #define GW_TESTS_SPECS_H
 
+#include "optim/optimizer.h"
 #include "run/session.h"
 
 #include <stdlib.h>
@@ -58,6 +59,13 @@ static inline gw_err new_session(gw_session **out, const char *comm, const char 
     GW_TRY(keep_spec(&list, compress, GW_SPEC_LIST));
     GW_TRY(gw_mix_open(&mix, list, framed));
     return gw_session_new(out, entry, &mix, feedback);
+}
+
+/* Over n floats of no known tensors. */
+static inline gw_err open_optimizer(gw_optimizer **out, const char *text, size_t n) {
+    gw_optimizer_setup setup = {.n = n};
+    GW_TRY(keep_spec(&setup.spec, text, GW_SPEC_ONE));
+    return gw_optimizer_open(out, &setup);
 }
 
 #endif

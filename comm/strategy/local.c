@@ -7,13 +7,13 @@
  * What is averaged is how far each rank has moved since the replicas last agreed, over the gradient
  * lane: drifts are small where parameters are not, so a codec errs little, and its error feedback
  * works as it does for gradients. All ranks then compute reference + sum / P from equal bits. With
- * momentum=1 the optimizer's momentum is averaged too (exactly), as a serial run's would be one
- * vector; without it each rank keeps its own.
+ * momentum=1 what the optimizer remembers, such as momentum, is averaged too (exactly), as it would
+ * be one in a serial run; without it each rank keeps its own.
  *
  * A rank without samples in a step does not move in it; replicas count equally in the average.
  *
- * Cost: one allreduce every `period` steps (two with momentum=1); memory for the reference and the
- * drift, two arenas. */
+ * Cost: one allreduce every `period` steps (momentum=1: and one for each vector of the optimizer's
+ * state); memory for the reference and the drift, two arenas. */
 #include "comm/collective.h"
 #include "comm/steps.h"
 #include "comm/strategy.h"
@@ -31,25 +31,24 @@ typedef struct self {
     int64_t agreed;   /* steps done when the replicas last agreed */
     float *reference; /* what they agreed on */
     float *drift;     /* reduced: parameters - reference */
-    float *velocity;  /* reduced: momentum; NULL: not averaged */
-    gw_collective over_drift, over_velocity;
+    float *vector;    /* reduced: one of the optimizer's; NULL: they are not averaged */
+    gw_collective over_drift, over_vector;
 } self;
 
 static void local_close(void *p) {
     self *me = p;
     gw_collective_clear(&me->over_drift);
-    gw_collective_clear(&me->over_velocity);
+    gw_collective_clear(&me->over_vector);
     free(me->reference);
 }
 
-static gw_err local_open_momentum(self *me, const gw_env *env) {
-    if (!env->momentum)
+static gw_err local_open_vector(self *me, const gw_env *env) {
+    if (env->vectors.count == 0)
         return gw_fail(GW_ERR_USAGE, "local: momentum=1 averages the optimizer's momentum, and it "
                                      "has none: give --momentum, or leave momentum=1 out");
-    GW_TRY(gw_lane_floats(env->params, env->n, &me->velocity));
-    me->over_velocity =
-        (gw_collective){.algo = env->algo, .lane = env->params, .base = me->velocity};
-    return gw_env_prepare(env, &me->over_velocity);
+    GW_TRY(gw_lane_floats(env->params, env->n, &me->vector));
+    me->over_vector = (gw_collective){.algo = env->algo, .lane = env->params, .base = me->vector};
+    return gw_env_prepare(env, &me->over_vector);
 }
 
 static gw_err local_open(void *p, const gw_env *env) {
@@ -61,7 +60,7 @@ static gw_err local_open(void *p, const gw_env *env) {
     GW_TRY(gw_lane_floats(env->grads, env->n, &me->drift));
     me->over_drift = (gw_collective){.algo = env->algo, .lane = env->grads, .base = me->drift};
     GW_TRY(gw_env_prepare(env, &me->over_drift));
-    return gw_args_flag(env->args, "momentum") ? local_open_momentum(me, env) : GW_OK;
+    return gw_args_flag(env->args, "momentum") ? local_open_vector(me, env) : GW_OK;
 }
 
 static gw_err local_finish(void *p, gw_span s, gw_update *u) {
@@ -76,6 +75,18 @@ static gw_err local_finish(void *p, gw_span s, gw_update *u) {
     return GW_OK;
 }
 
+static gw_err local_average_state(self *me, gw_span s, float ranks) {
+    const gw_env *env = me->env;
+    for (int v = 0; v < env->vectors.count; v++) {
+        float *x = env->vectors.x + (size_t)v * env->n;
+        memcpy(me->vector + s.off, x + s.off, s.n * sizeof(float));
+        GW_TRY(gw_collective_run(&me->over_vector, s));
+        for (size_t i = s.off; i < gw_span_end(s); i++)
+            x[i] = me->vector[i] / ranks;
+    }
+    return GW_OK;
+}
+
 static gw_err local_average(self *me, gw_span s) {
     const gw_env *env = me->env;
     float *param = env->param, *ref = me->reference, *drift = me->drift;
@@ -87,13 +98,7 @@ static gw_err local_average(self *me, gw_span s) {
     GW_TRY(gw_collective_run(&me->over_drift, s));
     for (size_t i = s.off; i < gw_span_end(s); i++)
         param[i] = ref[i] + drift[i] / ranks;
-    if (!me->velocity)
-        return GW_OK;
-    memcpy(me->velocity + s.off, env->momentum + s.off, s.n * sizeof(float));
-    GW_TRY(gw_collective_run(&me->over_velocity, s));
-    for (size_t i = s.off; i < gw_span_end(s); i++)
-        env->momentum[i] = me->velocity[i] / ranks;
-    return GW_OK;
+    return me->vector ? local_average_state(me, s, ranks) : GW_OK;
 }
 
 static gw_err local_publish(void *p, gw_span s) {
@@ -124,7 +129,9 @@ static gw_err local_state(void *p, gw_io *io) {
 
 static gw_cost local_average_cost(const self *me) {
     gw_cost c = gw_env_cost(me->env, &me->over_drift);
-    return me->velocity ? gw_cost_sum(c, gw_env_cost(me->env, &me->over_velocity)) : c;
+    for (int v = 0; me->vector && v < me->env->vectors.count; v++)
+        c = gw_cost_sum(c, gw_env_cost(me->env, &me->over_vector));
+    return c;
 }
 
 static gw_cost local_cost(const void *p, int64_t exchange) {
@@ -144,7 +151,7 @@ static bool local_agrees(const void *p, int steps) {
 
 static const gw_opt opts[] = {
     {"period", GW_OPT_INT, "8", 1, 0x1p31, NULL, "H", "steps between averages"},
-    {"momentum", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "also average the optimizer's momentum"},
+    {"momentum", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "also average the optimizer's state"},
     GW_STRATEGY_ALGO,
     {0}};
 
@@ -153,7 +160,7 @@ const gw_strategy_ops gw_strategy_local = {
              opts},
     .traits = GW_STRATEGY_PARAMS,
     .shape = GW_SHAPE_PARAMETERS,
-    .formula = "one allreduce of n every `period` steps (momentum=1: and one exact)",
+    .formula = "one allreduce of n every `period` steps (momentum=1: and exact ones of its state)",
     .size = sizeof(self),
     .open = local_open,
     .close = local_close,

@@ -45,7 +45,7 @@ typedef struct gw_inside_facts {
     bool agrees;                           /* replicas do at times, without being settled */
     bool feedback;                         /* error feedback, of any codec that encodes */
     const gw_unmet *unmet;       /* what was asked for and does not happen; once it is open */
-    bool corrects;               /* it applies the optimizer's momentum, */
+    bool corrects;               /* it applies momentum in the optimizer's place, */
     bool masks;                  /* and starts it anew where an element was sent */
     bool adds;                   /* gw_inside_sums finds a place; of several ranks */
     bool residual;               /* one is kept; once it is open */
@@ -55,6 +55,7 @@ typedef struct gw_inside_facts {
     const gw_args *options;      /* the strategy's own */
 } gw_inside_facts;
 gw_inside_facts gw_inside_know(const gradwire *g);
+bool gw_inside_cuts(const gradwire *g); /* this rank updates parts of tensors; once it is open */
 
 /** Before gradwire_open: tensor is of that layer of a whole model, in which groups are others. */
 void gw_inside_layer(gradwire *g, int tensor, int layer);
@@ -68,7 +69,7 @@ typedef struct gw_inside_setup {
     bool undo;           /* steps may be left out */
     bool yield;          /* the node runs more threads than cores */
     const float *params; /* initial values, copied; NULL: zeros */
-    float *momentum;     /* the optimizer's, or NULL */
+    gw_vectors vectors;  /* the optimizer's state */
     float correction;    /* momentum of an exchange that corrects */
     gw_pace pace;        /* zeros: not known */
     uint64_t seed;

@@ -95,6 +95,13 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
     return f;
 }
 
+bool gw_inside_cuts(const gradwire *g) {
+    for (int i = 0; i < g->n_pieces; i++)
+        if (g->piece[i].n < g->tensor[g->piece[i].tensor].span.n)
+            return true;
+    return false;
+}
+
 void gw_inside_layer(gradwire *g, int tensor, int layer) {
     g->tensor[tensor].layer = layer;
 }
@@ -116,7 +123,7 @@ void gw_told_to_session(const gw_inside_setup *told, gw_session_setup *setup) {
     setup->undo = told->undo;
     setup->yield = told->yield;
     setup->params = told->params;
-    setup->momentum = told->momentum;
+    setup->vectors = told->vectors;
     setup->correction = told->correction;
     setup->pace = told->pace;
     setup->seed = told->seed;

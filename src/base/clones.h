@@ -1,4 +1,5 @@
-/** One build that runs on any CPU of the architecture and uses the widest vectors it has. */
+/** Elementwise kernels: one build that runs on any CPU of the architecture and uses the widest
+ *  vectors it has, and from when on threads pay. */
 #ifndef GW_BASE_CLONES_H
 #define GW_BASE_CLONES_H
 
@@ -8,5 +9,8 @@
 #else
 #define GW_CLONES
 #endif
+
+/** Below this many elements, waking threads costs an elementwise kernel more than it saves. */
+enum { GW_PARALLEL_ELEMENTS = 1 << 15 };
 
 #endif

@@ -1,6 +1,6 @@
-/** Registries: strategies, algorithms, codecs and timetables are found by name in a table, or,
- *  given a path, in a shared object. Every ops struct begins with a gw_entry, so one lookup serves
- *  all of them. */
+/** Registries: strategies, algorithms, codecs, timetables and optimizers are found by name in a
+ *  table, or, given a path, in a shared object. Every ops struct begins with a gw_entry, so one
+ *  lookup serves all of them. */
 #ifndef GW_BASE_REGISTRY_H
 #define GW_BASE_REGISTRY_H
 
@@ -27,7 +27,7 @@ typedef struct gw_hook {
     { #member, offsetof(ops, member) }
 
 typedef struct gw_registry {
-    const char *kind;               /* "strategy", "algorithm", "codec", "timetable" */
+    const char *kind;               /* "strategy", "algorithm", "codec", .. */
     const char *symbol;             /* what a plugin exports: a const <ops struct> of this name;
                                        NULL: there are no plugins */
     int abi;                        /* the only version accepted */

@@ -1,4 +1,4 @@
-/** A half-open range [off, off + n) of an arena, in floats. */
+/** A half-open range [off, off + n) of an arena, in floats; and what an arena is made of. */
 #ifndef GW_BASE_SPAN_H
 #define GW_BASE_SPAN_H
 
@@ -14,6 +14,12 @@ typedef struct gw_tensor {
     gw_span span;
     int layer, rows, cols;
 } gw_tensor;
+
+/** Vectors of n floats each, one behind another; count 0: none. */
+typedef struct gw_vectors {
+    float *x;
+    int count;
+} gw_vectors;
 
 static inline size_t gw_span_end(gw_span s) {
     return s.off + s.n;

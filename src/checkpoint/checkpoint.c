@@ -104,11 +104,11 @@ static gw_err checkpoint_wait_for_worker(worker *w) {
 
 static gw_err checkpoint_allocate(gw_checkpoint *c) {
     gw_stepper *t = c->s.stepper;
-    bool momentum = gw_optimizer_momentum(t->optimizer);
     gw_rank_state_shape(&c->state, gw_model_shard(t->model));
-    c->state.n_momentum = momentum ? c->state.n : 0;
+    c->state.vectors.count = t->optimizer->state.count;
     GW_TRY(gw_alloc(&c->state.params, c->state.n, sizeof(float)));
-    GW_TRY(gw_alloc(&c->state.momentum, c->state.n_momentum, sizeof(float)));
+    GW_TRY(
+        gw_alloc(&c->state.vectors.x, c->state.n * (size_t)c->state.vectors.count, sizeof(float)));
     if (c->rank == 0) {
         size_t files = (size_t)c->ranks + 2;
         GW_TRY(gw_alloc(&c->manifest.files, files, sizeof *c->manifest.files));
@@ -199,8 +199,8 @@ static gw_err checkpoint_take(gw_checkpoint *c) {
     /* It drains, and what was in flight may end in the parameters: before they are copied. */
     GW_TRY(gw_io_end(io, gw_inside_state(t->g, io)));
     memcpy(r->params, gw_model_params(t->model), r->n * sizeof(float));
-    if (r->n_momentum > 0)
-        memcpy(r->momentum, gw_optimizer_momentum(t->optimizer), r->n * sizeof(float));
+    memcpy(r->vectors.x, t->optimizer->state.x, r->n * (size_t)r->vectors.count * sizeof(float));
+    r->updates = t->optimizer->updates;
     r->owned = t->owned;
     return GW_OK;
 }
@@ -250,7 +250,7 @@ static gw_err checkpoint_add_rank(const gw_checkpoint *c, gw_merge *m, int rank,
 static gw_err checkpoint_assemble(const gw_checkpoint *c, float *whole) {
     gw_merge m = {0};
     int replicas = checkpoint_replicas(c), places = c->ranks / replicas;
-    gw_err e = c->agree ? GW_OK : gw_merge_open(&m, c->state.whole, false);
+    gw_err e = c->agree ? GW_OK : gw_merge_open(&m, c->state.whole, 0);
     for (int d = 0; d < (c->agree ? 1 : replicas); d++)
         for (int place = 0; place < places; place++)
             GW_THEN(e, checkpoint_add_rank(c, &m, checkpoint_rank_at(c, d, place), whole));

@@ -94,15 +94,23 @@ static json_t *facts_choices(const gw_facts_of *run) {
     return all;
 }
 
+static json_t *facts_vectors_json(const gw_optimizer *o) {
+    json_t *all = json_array();
+    for (const char *const *name = o->names; *name; name++)
+        json_array_append_new(all, json_string(*name));
+    return all;
+}
+
 json_t *gw_facts_make(const gw_facts_of *run) {
     gw_inside_facts is = gw_inside_know(run->g);
     return json_pack(
-        "{s:o, s:o, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:b, s:s?, s:o, s:o}", "options",
+        "{s:o, s:o, s:s, s:I, s:I, s:i, s:i, s:s, s:o, s:b, s:b, s:s?, s:o, s:o}", "options",
         facts_options(run->c), "layout", facts_layout_json(run), "data_hash", run->data->hash,
         "training_samples", (json_int_t)run->data->train.n_global, "parameters",
         (json_int_t)run->parameters, "ranks", run->ranks, "global_batch", run->global_batch,
-        "momentum", run->momentum, "residuals", is.residual, "corrected_momentum", is.corrects,
-        "strategy_state", is.keeps ? is.strategy : NULL, "choices", facts_choices(run), "gemm",
+        "optimizer", run->optimizer->ops->head.name, "vectors", facts_vectors_json(run->optimizer),
+        "residuals", is.residual, "corrected_momentum", is.corrects, "strategy_state",
+        is.keeps ? is.strategy : NULL, "choices", facts_choices(run), "gemm",
         gw_products_json(run->products));
 }
 
@@ -213,6 +221,24 @@ bool gw_facts_statistics(const json_t *facts, const gw_facts_of *run) {
     return gw_facts_whole(facts, run) && facts_option_same(facts, run, "compress-stats");
 }
 
+/* Of a run before there were other optimizers: sgd, perhaps with momentum. */
+gw_facts_state gw_facts_vectors(const json_t *facts, const gw_optimizer *o) {
+    const json_t *names = json_object_get(facts, "vectors");
+    const char *then = names ? facts_text(facts, "optimizer") : "sgd";
+    gw_facts_state s = {.same = strcmp(then, o->ops->head.name) == 0,
+                        .count =
+                            names ? (int)json_array_size(names) : facts_flag(facts, "momentum")};
+    s.count = s.count < GW_OPTIMIZER_VECTORS ? s.count : GW_OPTIMIZER_VECTORS;
+    for (int i = 0; i < s.count; i++) {
+        const char *name = names ? json_string_value(json_array_get(names, (size_t)i)) : "momentum";
+        s.name[i] = name ? name : "";
+        s.to[i] = s.same ? o->state.count - 1 : -1;
+        while (s.to[i] >= 0 && strcmp(s.name[i], o->names[s.to[i]]) != 0)
+            s.to[i]--;
+    }
+    return s;
+}
+
 bool gw_facts_best(const json_t *facts, const gw_facts_of *run) {
     return run->c->save != GW_SAVE_BEST || facts_option_same(facts, run, "save-model");
 }
@@ -243,14 +269,26 @@ static gw_err facts_exchange_lost(const json_t *facts, const gw_facts_of *run, b
                : GW_OK;
 }
 
+static gw_err facts_vectors_lost(const json_t *facts, const gw_optimizer *o, gw_notes *to) {
+    gw_facts_state s = gw_facts_vectors(facts, o);
+    bool found[GW_OPTIMIZER_VECTORS] = {false};
+    for (int i = 0; i < s.count; i++)
+        if (s.to[i] >= 0)
+            found[s.to[i]] = true;
+        else
+            GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED,
+                                "the optimizer had %.100s and has none now: it is dropped",
+                                s.name[i]));
+    for (int v = 0; v < o->state.count; v++)
+        if (!found[v])
+            GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED, "the optimizer had no %s: it starts at zero",
+                                o->names[v]));
+    return GW_OK;
+}
+
 gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, gw_notes *to) {
     GW_TRY(facts_exchange_lost(facts, run, inside, to));
-    if (facts_flag(facts, "momentum") && !run->momentum)
-        GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED,
-                            "the optimizer had momentum and has none now: it is dropped"));
-    if (run->momentum && !facts_flag(facts, "momentum"))
-        GW_TRY(
-            gw_notes_add(to, GW_NOTE_DROPPED, "the optimizer had no momentum: it starts at zero"));
+    GW_TRY(facts_vectors_lost(facts, run->optimizer, to));
     bool none = json_is_null(json_object_get(facts, GW_BEST_FACT)); /* older ones do not say */
     if (!none && !gw_facts_best(facts, run))
         GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED,

@@ -21,7 +21,7 @@ typedef struct gw_facts_of {
     const char *codec, *algo;    /* that it chose for itself; NULL: they were named. To write */
     size_t parameters;
     int ranks, global_batch;
-    bool momentum;               /* the optimizer's */
+    const gw_optimizer *optimizer;
     const gw_products *products; /* to write */
 } gw_facts_of;
 
@@ -42,6 +42,15 @@ bool gw_facts_statistics(const json_t *facts, const gw_facts_of *run);
 /** True if the run resumes with all that the checkpoint knows of its best epoch; false: the model
  *  of that epoch is wanted (--save-model best), and is not there. */
 bool gw_facts_best(const json_t *facts, const gw_facts_of *run);
+
+/** What each rank's file has of the optimizer's state, and what becomes of it. */
+typedef struct gw_facts_state {
+    bool same; /* the optimizer is, and so its count of updates goes on */
+    int count; /* of vectors, with these names: */
+    const char *name[GW_OPTIMIZER_VECTORS];
+    int to[GW_OPTIMIZER_VECTORS]; /* which vector of this run it is; -1: none */
+} gw_facts_state;
+gw_facts_state gw_facts_vectors(const json_t *facts, const gw_optimizer *o);
 
 /** Note what is dropped. `inside`: the checkpoint lies within an epoch. GW_ERR_NOMEM. */
 gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, gw_notes *to);

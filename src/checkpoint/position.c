@@ -8,9 +8,9 @@
 #include <string.h>
 
 /* How long the fields behind it are: floats, floats, spans, bytes, bytes; from version 2 on the
- * floats of the whole model, and blocks. */
+ * floats of the whole model, and blocks; from version 3 on it has a count of updates. */
 typedef struct sizes {
-    uint64_t params, momentum, owned, exchange, statistics, whole, blocks;
+    uint64_t params, state, owned, exchange, statistics, whole, blocks, updates;
 } sizes;
 
 _Static_assert(sizeof(gw_span) == 2 * sizeof(uint64_t), "spans are written as they are");
@@ -41,18 +41,21 @@ static gw_err position_make_room(gw_rank_state *r, const gw_io *io, const sizes 
     if (s->whole != whole)
         return gw_fail(GW_ERR_INPUT, "%s: %llu parameters, this model has %zu", gw_io_name(io),
                        (unsigned long long)s->whole, whole);
-    if (s->params > most || s->params > whole || s->momentum > most || s->owned > GW_MAX_LAYERS ||
-        s->blocks > 2 * GW_MAX_LAYERS || s->exchange > bytes || s->statistics > bytes)
+    if (s->params > most || s->params > whole || s->state > most || s->owned > GW_MAX_LAYERS ||
+        s->blocks > 2 * GW_MAX_LAYERS || s->exchange > bytes || s->statistics > bytes ||
+        s->state > GW_OPTIMIZER_VECTORS * s->params || s->updates > INT64_MAX ||
+        (s->params > 0 && s->state % s->params > 0))
         return gw_fail(GW_ERR_INPUT, "%s: claims more than it holds", gw_io_name(io));
     r->whole = whole;
     r->n = (size_t)s->params;
-    r->n_momentum = (size_t)s->momentum;
+    r->vectors.count = s->params > 0 ? (int)(s->state / s->params) : 0;
+    r->updates = (int64_t)s->updates;
     r->owned.n = (int)s->owned;
     r->n_blocks = (int)s->blocks;
     r->exchange.bytes = r->exchange.room = (size_t)s->exchange;
     r->statistics.bytes = r->statistics.room = (size_t)s->statistics;
     GW_TRY(gw_alloc(&r->params, r->n, sizeof(float)));
-    GW_TRY(gw_alloc(&r->momentum, r->n_momentum, sizeof(float)));
+    GW_TRY(gw_alloc(&r->vectors.x, (size_t)s->state, sizeof(float)));
     GW_TRY(gw_alloc(&r->exchange.data, r->exchange.bytes, 1));
     return gw_alloc(&r->statistics.data, r->statistics.bytes, 1);
 }
@@ -79,15 +82,17 @@ static gw_err position_spans(gw_rank_state *r, gw_io *io) {
 
 static gw_err position_sizes(gw_rank_state *r, gw_io *io, uint64_t bytes, size_t whole) {
     sizes s = {r->n,
-               r->n_momentum,
+               r->n * (size_t)r->vectors.count,
                (uint64_t)r->owned.n,
                r->exchange.bytes,
                r->statistics.bytes,
                r->whole,
-               (uint64_t)r->n_blocks};
-    bool first = gw_io_version(io) == 1;
-    GW_TRY(gw_io_field(io, "sizes", &s, first ? offsetof(sizes, whole) : sizeof s));
-    if (first) {
+               (uint64_t)r->n_blocks,
+               (uint64_t)r->updates};
+    static const size_t written[] = {offsetof(sizes, whole), offsetof(sizes, updates), sizeof s};
+    uint32_t version = gw_io_version(io);
+    GW_TRY(gw_io_field(io, "sizes", &s, written[version - 1]));
+    if (version == 1) {
         s.whole = s.params;
         s.blocks = 1;
     }
@@ -96,12 +101,13 @@ static gw_err position_sizes(gw_rank_state *r, gw_io *io, uint64_t bytes, size_t
 
 static gw_err position_fields(gw_rank_state *r, gw_io *io, uint64_t bytes, size_t whole) {
     float none = 0; /* an empty field still wants an address */
+    bool counted = gw_io_version(io) > 2;
     GW_TRY(position_sizes(r, io, bytes, whole));
     GW_TRY(gw_io_field(io, "position", &r->at, sizeof r->at));
     GW_TRY(position_blocks(r, io));
     GW_TRY(gw_io_field(io, "parameters", r->params, r->n * sizeof(float)));
-    GW_TRY(gw_io_field(io, "momentum", r->momentum ? r->momentum : &none,
-                       r->n_momentum * sizeof(float)));
+    GW_TRY(gw_io_field(io, counted ? "state" : "momentum", r->vectors.x ? r->vectors.x : &none,
+                       r->n * (size_t)r->vectors.count * sizeof(float)));
     GW_TRY(position_spans(r, io));
     GW_TRY(gw_io_field(io, "exchange", r->exchange.data, r->exchange.bytes));
     return gw_io_field(io, "statistics", r->statistics.data, r->statistics.bytes);
@@ -136,7 +142,7 @@ gw_err gw_rank_state_load(gw_rank_state *r, const char *dir, int rank, uint64_t 
 
 void gw_rank_state_free(gw_rank_state *r) {
     free(r->params);
-    free(r->momentum);
+    free(r->vectors.x);
     free(r->exchange.data);
     free(r->statistics.data);
     *r = (gw_rank_state){0};

@@ -21,7 +21,9 @@ typedef struct gw_position {
 } gw_position;
 
 #define GW_RANK_MAGIC "GWCKRANK"
-enum { GW_RANK_VERSION = 2 }; /* 1 lacks blocks: it is of ranks that hold the whole model */
+/* 1 lacks blocks: it is of ranks that hold the whole model. Up to 2 the only vector was momentum,
+ * and updates were not counted. */
+enum { GW_RANK_VERSION = 3 };
 
 /** What a rank's file holds. Saving, it lies where *r points to; loading, it is allocated, and
  *  gw_rank_state_free frees it. */
@@ -31,13 +33,15 @@ typedef struct gw_rank_state {
     gw_block
         blocks[2 * GW_MAX_LAYERS]; /* of it, this rank's; one that is all of it: a whole model */
     int n_blocks;
-    size_t n, n_momentum; /* floats of the rank's own arena; no momentum: 0 */
-    float *params, *momentum;
+    size_t n; /* floats of the rank's own arena */
+    float *params;
+    gw_vectors vectors; /* the optimizer's state, and how many updates it is of */
+    int64_t updates;
     gw_owned owned;
     gw_io_memory exchange, statistics; /* what gw_inside_state and gw_codec_stats_state carry */
 } gw_rank_state;
 
-/** Set the sizes and blocks of a rank that holds this part of the model; no momentum. */
+/** Set the sizes and blocks of a rank that holds this part of the model; no vectors. */
 void gw_rank_state_shape(gw_rank_state *r, const gw_shard *shard);
 
 /** Whether two have the same blocks. */

@@ -132,6 +132,7 @@ gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, MPI_Comm comm) {
     GW_TRY(gw_agree(comm, resume_check(r, run)));
     r->whole = gw_facts_whole(facts, run);
     r->statistics = gw_facts_statistics(facts, run);
+    r->state = gw_facts_vectors(facts, run->optimizer);
     r->best = gw_facts_best(facts, run);
     const char *codec, *algo, *table;
     gw_facts_choices(facts, &codec, &algo, &table);
@@ -180,17 +181,23 @@ static gw_err resume_read_rank(const gw_resume *r, int rank, size_t whole, gw_ra
         return gw_fail(GW_ERR_INPUT, "%s: lacks the file of rank %d", r->path, rank);
     GW_TRY(gw_rank_state_load(state, r->path, rank, m->files[i].bytes, whole));
     const gw_position *at = &state->at;
-    if (at->step == m->step && at->epoch == m->epoch && at->batch == m->batch)
+    bool here = at->step == m->step && at->epoch == m->epoch && at->batch == m->batch;
+    if (here && (state->n == 0 || state->vectors.count == r->state.count))
         return GW_OK;
     gw_rank_state_free(state);
-    return gw_fail(GW_ERR_INPUT, "%s: the file of rank %d is of another step", r->path, rank);
+    return gw_fail(GW_ERR_INPUT, "%s: the file of rank %d is of another %s", r->path, rank,
+                   here ? "optimizer" : "step");
 }
 
-static void resume_put(const gw_rank_state *state, gw_stepper *t) {
-    float *momentum = gw_optimizer_momentum(t->optimizer);
+static void resume_put(const gw_resume *r, const gw_rank_state *state, gw_stepper *t) {
+    gw_optimizer *o = t->optimizer;
     memcpy(gw_model_params(t->model), state->params, state->n * sizeof(float));
-    if (momentum && state->n_momentum == state->n)
-        memcpy(momentum, state->momentum, state->n * sizeof(float));
+    for (int i = 0; i < r->state.count; i++)
+        if (r->state.to[i] >= 0)
+            memcpy(o->state.x + (size_t)r->state.to[i] * o->n,
+                   state->vectors.x + (size_t)i * state->n, state->n * sizeof(float));
+    if (r->state.same)
+        o->updates = state->updates;
 }
 
 /* What this rank had. */
@@ -213,7 +220,7 @@ static gw_err resume_load_own(gw_resume *r, int rank, gw_stepper *t, uint32_t *a
         e = gw_io_end(io, e);
     }
     if (e == GW_OK)
-        resume_put(&state, t); /* last: draining must not touch them */
+        resume_put(r, &state, t); /* last: draining must not touch them */
     r->collected = state.statistics;
     state.statistics = (gw_io_memory){0};
     gw_rank_state_free(&state);
@@ -265,19 +272,20 @@ static gw_err resume_add_ranks(gw_resume *r, gw_merge *m) {
     return GW_OK;
 }
 
-/* Whole arenas at rank 0; momentum NULL: the optimizer has none. */
+/* Whole arenas at rank 0. */
 typedef struct arenas {
-    float *params, *momentum;
+    float *params, *state; /* state: all vectors of the checkpoint */
+    int64_t updates;
 } arenas;
 
-static gw_err resume_merge(gw_resume *r, size_t n, bool momentum, arenas *to) {
+static gw_err resume_merge(gw_resume *r, size_t n, arenas *to) {
     gw_merge m = {0};
-    gw_err e = gw_merge_open(&m, n, momentum);
+    gw_err e = gw_merge_open(&m, n, r->state.count);
     GW_THEN(e, gw_alloc(&to->params, n, sizeof(float)));
-    if (momentum)
-        GW_THEN(e, gw_alloc(&to->momentum, n, sizeof(float)));
+    GW_THEN(e, gw_alloc(&to->state, (size_t)r->state.count * n, sizeof(float)));
     GW_THEN(e, resume_add_ranks(r, &m));
-    GW_THEN(e, gw_merge_end(&m, r->path, to->params, to->momentum));
+    GW_THEN(e, gw_merge_end(&m, r->path, to->params, to->state));
+    to->updates = m.updates;
     if (m.differ)
         GW_THEN(e, gw_notes_add(&r->notes, GW_NOTE_TOLD,
                                 "parameters differed over the ranks: their mean is taken"));
@@ -303,10 +311,11 @@ static gw_err resume_deal(const float *whole, float *own, gw_stepper *t, const g
 /* Rank 0 makes one of all; sums over the ranks stay with it. */
 static gw_err resume_load_merged(gw_resume *r, int rank, gw_stepper *t, const gw_mesh *mesh,
                                  MPI_Comm comm) {
-    float *momentum = gw_optimizer_momentum(t->optimizer);
+    gw_optimizer *o = t->optimizer;
     size_t n = gw_model_shard(t->model)->whole;
     arenas all = {0};
-    gw_err e = gw_agree(comm, rank == 0 ? resume_merge(r, n, momentum, &all) : GW_OK);
+    gw_err e = gw_agree(comm, rank == 0 ? resume_merge(r, n, &all) : GW_OK);
+    GW_THEN(e, gw_bcast(&all.updates, 1, MPI_INT64_T, 0, comm));
     GW_THEN(e, gw_bcast(&r->at, (int)sizeof r->at, MPI_BYTE, 0, comm));
     if (rank != 0) {
         r->at.loss_sum = r->at.wire_bytes = 0, r->at.left_out = 0;
@@ -314,11 +323,15 @@ static gw_err resume_load_merged(gw_resume *r, int rank, gw_stepper *t, const gw
     }
     r->at.checks.bad_steps = 0; /* of each rank, and these are others */
     GW_THEN(e, resume_deal(all.params, gw_model_params(t->model), t, mesh, comm));
-    if (momentum)
-        GW_THEN(e, resume_deal(all.momentum, momentum, t, mesh, comm));
+    for (int i = 0; i < r->state.count; i++)
+        if (r->state.to[i] >= 0)
+            GW_THEN(e, resume_deal(rank == 0 ? all.state + (size_t)i * n : NULL,
+                                   o->state.x + (size_t)r->state.to[i] * o->n, t, mesh, comm));
+    if (r->state.same)
+        o->updates = all.updates;
     gw_inside_count_on(t->g, r->at.step);
     free(all.params);
-    free(all.momentum);
+    free(all.state);
     return e;
 }
 

@@ -13,6 +13,7 @@ typedef struct gw_resume {
     gw_store_manifest manifest; /* on all ranks */
     bool whole, statistics;     /* each rank resumes with all that it had; also with its sums */
     bool best;                  /* and with the best epoch so far */
+    gw_facts_state state;       /* of the optimizer */
     gw_position at;
     /* Chosen then, for a run that goes on just as it was; NULL: nothing. table: by algo=auto. */
     const char *codec, *algo, *table;
@@ -35,9 +36,9 @@ gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, MPI_Comm comm);
 const json_t *gw_resume_products(const gw_resume *r);
 
 /** Collective over `comm`, all ranks of `mesh`, with session and pipeline open and nothing under
- *  way: put parameters, momentum and what the exchange carries in place, and fill r->at. With other
- *  ranks, another mesh or another exchange than then, parameters and momentum are those that the
- *  ranks agreed on, or their mean. */
+ *  way: put parameters, the optimizer's state and what the exchange carries in place, and fill
+ *  r->at. With other ranks, another mesh or another exchange than then, parameters and state are
+ *  those that the ranks agreed on, or their mean. */
 gw_err gw_resume_load(gw_resume *r, gw_stepper *t, const gw_mesh *mesh, MPI_Comm comm);
 
 /** Collective, right before the first step: what was collected of the epoch. */

@@ -6,6 +6,7 @@
 #include "comm/strategy.h"
 #include "comm/timetable.h"
 #include "naive/naive.h"
+#include "optim/optimizer.h"
 
 #include <math.h>
 
@@ -56,6 +57,12 @@ static gw_err list_state_timetable(const gw_entry *e, json_t **out) {
     return GW_OK;
 }
 
+static gw_err list_state_optimizer(const gw_entry *e, json_t **out) {
+    const gw_optimizer_ops *ops = (const gw_optimizer_ops *)e; /* head is the first member */
+    *out = gw_json_object("moves:s", ops->traits & GW_OPTIMIZER_TENSORS ? "tensors" : "elements");
+    return GW_OK;
+}
+
 static gw_err list_state_backend(const gw_entry *e, json_t **out) {
     *out = gw_json_object("precision:s", e->opts ? "float64" : "float32");
     return GW_OK;
@@ -73,6 +80,7 @@ static const part parts[] = {
     {"algorithms", &gw_algos, "option algo=NAME of a strategy", list_state_algo},
     {"codecs", &gw_codecs, "--compress NAME:option=value,..", list_state_codec},
     {"timetables", &gw_timetables, "--timetable NAME:option=value,..", list_state_timetable},
+    {"optimizers", &gw_optimizers, "--optimizer NAME:option=value,..", list_state_optimizer},
     {"backends", &gw_backends, "--backend NAME:option=value,..", list_state_backend},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
@@ -86,7 +94,8 @@ static bool list_holds(const json_t *o, const char *key) {
 static void list_print_traits(const char *name, const json_t *o) {
     const json_t *sends = json_object_get(o, "sends"), *error = json_object_get(o, "error"),
                  *bits = json_object_get(o, "bits_per_element"), *idle = json_object_get(o, "idle"),
-                 *held = json_object_get(o, "held"), *precision = json_object_get(o, "precision");
+                 *held = json_object_get(o, "held"), *precision = json_object_get(o, "precision"),
+                 *moves = json_object_get(o, "moves");
     printf("      ");
     if (json_object_get(o, "synchronous"))
         printf("%s, %s, shape %s; ",
@@ -101,8 +110,8 @@ static void list_print_traits(const char *name, const json_t *o) {
         printf("error: %s", json_string_value(error));
     if (idle)
         printf("idle %s, holds %s", json_string_value(idle), json_string_value(held));
-    if (precision)
-        printf("%s", json_string_value(precision));
+    if (moves || precision)
+        printf("%s%s", moves ? "moves " : "", json_string_value(moves ? moves : precision));
     printf("%s%s", list_holds(o, "sparse") ? ", sparse" : "",
            list_holds(o, "mpi_sums") ? ", MPI can sum it" : "");
     if (list_holds(o, "stage"))
@@ -233,7 +242,8 @@ static int list_run(const gw_args *args, int argc, char **argv) {
 
 const gw_command gw_command_list = {
     .name = "list",
-    .summary = "list strategies, algorithms, codecs, timetables and backends with their options",
+    .summary =
+        "list strategies, algorithms, codecs, timetables, optimizers and backends, with options",
     .usage = "[options]",
     .opts = opts,
     .run = list_run,

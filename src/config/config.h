@@ -37,10 +37,11 @@ typedef struct gw_train_config {
     gw_data_spec data;
     gw_model_spec model; /* but for inputs and classes, which the data set tells */
     gw_parallel parallel;
-    double lr, momentum, weight_decay;
-    bool lr_linear;    /* lr times the number of ranks */
-    int64_t lr_warmup; /* steps */
-    int batch;         /* global; or, with local_batch, a rank's */
+    const gw_spec *optimizer; /* NULL: sgd */
+    double lr, momentum;      /* momentum: of an exchange that corrects */
+    bool lr_linear;           /* lr times the number of ranks */
+    int64_t lr_warmup;        /* steps */
+    int batch;                /* global; or, with local_batch, a rank's */
     bool local_batch;
     int epochs;
     int64_t steps;       /* stop after so many; 0: no limit */

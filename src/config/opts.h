@@ -11,7 +11,7 @@
 #define GW_RUN_OPT_THREADS                                                                         \
     { "threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads per rank", TO(threads) }
 #define GW_RUN_OPT_MOMENTUM                                                                        \
-    { "momentum", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "momentum of sgd", TO(momentum) }
+    { "momentum", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "momentum, as of sgd", TO(momentum) }
 #define GW_RUN_OPT_OUT                                                                             \
     {                                                                                              \
         "out", GW_OPT_PATH, NULL, 0, 0, NULL, "DIR", "write the run folder here", TO(out),         \

@@ -6,7 +6,7 @@
 #include "machine/operands.h"
 #include "nn/gemm.h"
 #include "nn/layer.h"
-#include "nn/optimizer.h"
+#include "optim/optimizer.h"
 #include "prof/clock.h"
 
 #include <math.h>
@@ -42,10 +42,13 @@ static void twin_pointwise_name(const gw_layer *of, gw_part part, char name[GW_C
              of->out);
 }
 
-static const char *twin_update_name(const gw_twin_setup *s) {
-    return s->momentum > 0       ? "twin update momentum"
-           : s->weight_decay > 0 ? "twin update decay"
-                                 : "twin update plain";
+static void twin_update_name(const gw_twin_setup *s, char name[GW_CEILING_NAME]) {
+    snprintf(name, GW_CEILING_NAME, "twin update %s", gw_optimizer_kernel(s->optimizer));
+}
+
+/* What moves whole tensors takes as long as their shapes make it. */
+static bool twin_has_update(const gw_twin_setup *s) {
+    return s->optimizer && !gw_optimizer_whole(s->optimizer);
 }
 
 static void twin_coding_name(const gw_twin_setup *s, gw_coding kind, char name[GW_CEILING_NAME]) {
@@ -198,18 +201,21 @@ static void twins_move(void *ctx) {
 }
 
 static gw_err twin_measure_update(gw_ceilings *c, const gw_twin_setup *s, int *added) {
-    if (twins_known(c, twin_update_name(s)))
+    char name[GW_CEILING_NAME];
+    if (!twin_has_update(s))
         return GW_OK;
-    update u = {.n = twin_resident(c) / (s->momentum > 0 ? 3 : 2)};
+    twin_update_name(s, name);
+    if (twins_known(c, name))
+        return GW_OK;
+    update u = {.n = twin_resident(c) / (size_t)(2 + s->optimizer->state.count)};
     float *memory = NULL;
     GW_TRY(gw_alloc(&memory, 2 * u.n, sizeof *memory));
     u.param = memory;
     u.grad = memory + u.n;
     twins_fill(memory, 2 * u.n, 0.1);
-    gw_err e = gw_optimizer_open(&u.optimizer, u.n, s->momentum, s->weight_decay);
+    gw_err e = gw_optimizer_like(&u.optimizer, s->optimizer, u.n);
     if (e == GW_OK)
-        twins_keep(c, twin_update_name(s), twin_best_of(twins_move, &u, TRIES) / (double)u.n,
-                   added);
+        twins_keep(c, name, twin_best_of(twins_move, &u, TRIES) / (double)u.n, added);
     gw_optimizer_close(u.optimizer);
     free(memory);
     return e;
@@ -344,7 +350,11 @@ double gw_twin_pointwise(const gw_ceilings *c, const gw_twin_setup *s, int l, gw
 }
 
 double gw_twin_update(const gw_ceilings *c, const gw_twin_setup *s) {
-    return gw_ceilings_time(c, twin_update_name(s));
+    char name[GW_CEILING_NAME];
+    if (!twin_has_update(s))
+        return NAN;
+    twin_update_name(s, name);
+    return gw_ceilings_time(c, name);
 }
 
 double gw_twin_coded(const gw_ceilings *c, const gw_twin_setup *s, gw_coding kind) {

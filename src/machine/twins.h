@@ -9,6 +9,7 @@
 #include "machine/ceilings.h"
 #include "nn/gemm.h"
 #include "nn/model.h"
+#include "optim/optimizer.h"
 
 enum { GW_PRODUCTS = 3 * GW_MAX_LAYERS };
 
@@ -42,11 +43,11 @@ int gw_twin_products(const gw_shard *shard, int rows, gw_product out[GW_PRODUCTS
 /** What the twins are of. */
 typedef struct gw_twin_setup {
     gw_load load;
-    int threads; /* of this rank */
-    double momentum, weight_decay;
-    const gw_spec *codec;  /* NULL: none to be timed */
-    bool feedback, framed; /* as the session has it */
-    int joined;            /* ranks that the codec was told */
+    int threads;                   /* of this rank */
+    const gw_optimizer *optimizer; /* NULL: its update is not timed */
+    const gw_spec *codec;          /* NULL: none to be timed */
+    bool feedback, framed;         /* as the session has it */
+    int joined;                    /* ranks that the codec was told */
 } gw_twin_setup;
 
 /** Measure what `c` does not hold yet, and mark all of it as used; *added: how many were measured.

@@ -7,9 +7,6 @@
 #include <stdint.h>
 #include <string.h>
 
-/** Below this many elements, waking threads costs an elementwise kernel more than it saves. */
-enum { GW_PARALLEL_ELEMENTS = 1 << 15 };
-
 /** exp(x), relative error below 2e-7, after Cephes (Moshier); saturates at exp(-87) and exp(88),
  * NaN stays NaN. Branch-free, so that loops over it vectorise. */
 static inline float gw_expf(float x) {

@@ -184,7 +184,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .n_tensors = setup->n_tensors,
                     .by_layer = setup->by_layer,
                     .lists = setup->lists && setup->n <= UINT32_MAX,
-                    .momentum = setup->momentum,
+                    .vectors = setup->vectors,
                     .pace = setup->pace,
                     .algo = s->mix.algo,
                     .args = s->strategy.args,

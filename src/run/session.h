@@ -93,7 +93,7 @@ typedef struct gw_session_setup {
     bool adds;  /* the caller asks gw_session_sums where gradients go */
     bool lists; /* gw_update may list what it touches (gw_optimizer_lists) */
     const float *params; /* initial values, copied; NULL: zeros */
-    float *momentum;     /* the optimizer's, or NULL; must outlive the session's use */
+    gw_vectors vectors;  /* the optimizer's state; must outlive the session's use */
     gw_pace pace;        /* zeros: not known */
     float correction;    /* momentum for a session that corrects, in [0, 1) */
     uint64_t seed;

@@ -138,12 +138,12 @@ static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
     return GW_OK;
 }
 
-static gw_err chooser_one_codec(const run *r, int nth, bool momentum) {
+static gw_err chooser_one_codec(const run *r, int nth, bool remembers) {
     gw_mix mix;
     gw_codec *codec = mix.codec;
     const gw_chooser *a = r->a;
     gw_err e = gw_agree(r->comm, gw_mix_single(&mix, &a->codec[nth], a->config->wire_check));
-    bool loses = momentum && a->default_codecs && gw_residuals_kept("auto", codec->caps);
+    bool loses = remembers && a->default_codecs && gw_residuals_kept("auto", codec->caps);
     r->a->dropped |= loses;
     if (e == GW_OK && !loses)
         e = gw_codec_join(codec, a->ranks);
@@ -231,9 +231,9 @@ static void chooser_drop_doubles(gw_chooser *a) {
 enum { LONGEST = 8 << 20 };
 
 static gw_err chooser_try_codecs(const run *r, const gw_chooser_job *job) {
-    bool momentum = gw_optimizer_momentum(job->rehearsal.stepper->optimizer);
+    bool remembers = job->rehearsal.stepper->optimizer->state.count > 0;
     for (int i = 0; i < r->a->n_codecs; i++)
-        GW_TRY(chooser_one_codec(r, i, momentum));
+        GW_TRY(chooser_one_codec(r, i, remembers));
     return GW_OK;
 }
 

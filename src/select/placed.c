@@ -1,6 +1,7 @@
 #include "select/placed.h"
 
 #include "mpi/agree.h"
+#include "step/step.h"
 
 gw_parallel gw_layout_options(const gw_layout *l) {
     return (gw_parallel){.timetable = l->timetable,
@@ -13,13 +14,12 @@ gw_parallel gw_layout_options(const gw_layout *l) {
 }
 
 static gw_err placed_open_model(gw_placed *p, const gw_place_setup *s) {
-    const gw_train_config *c = &p->c;
     if (p->pipeline)
         GW_TRY(gw_model_open_shard(&p->model, gw_pipeline_shard(p->pipeline),
                                    gw_pipeline_room(p->pipeline)));
     else
         GW_TRY(gw_model_open(&p->model, s->spec, (int)p->rows.n));
-    return gw_optimizer_open(&p->optimizer, gw_model_size(p->model), c->momentum, c->weight_decay);
+    return gw_step_optimizer(&p->optimizer, &p->c, p->model, false);
 }
 
 gw_load gw_placed_load(const gw_placed *p) {

@@ -5,7 +5,7 @@
 
 #include "machine/products.h"
 #include "mesh/pipeline.h"
-#include "nn/optimizer.h"
+#include "optim/optimizer.h"
 #include "select/layout.h"
 
 /** What all layouts of a command have in common. */

@@ -59,7 +59,7 @@ typedef struct gw_rehearsal {
 
 /** Collective: run some steps on every rank for itself, without exchange, and time them with the
  *  ledger. Afterwards the model works on params[0..n), which hold its parameters as they were, and
- *  gradient[0..n), which hold the last gradient; the momentum is 0. Starts the ledger anew. */
+ *  gradient[0..n), which hold the last gradient; the optimizer is reset. Starts the ledger anew. */
 gw_err gw_survey_step(const gw_rehearsal *r, float *params, float *gradient, gw_local *out);
 
 #endif

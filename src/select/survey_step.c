@@ -76,8 +76,6 @@ gw_err gw_survey_step(const gw_rehearsal *r, float *params, float *gradient, gw_
     t->is = is;
     gw_model_lend(t->model, params, gradient);
     gradwire_close(alone);
-    float *momentum = gw_optimizer_momentum(t->optimizer);
-    if (momentum)
-        memset(momentum, 0, bytes);
+    gw_optimizer_reset(t->optimizer);
     return e;
 }

@@ -1,4 +1,4 @@
-/** Which parts of the arena this rank updates: there its optimizer's momentum is the valid one. */
+/** Which parts of the arena this rank updates: there its optimizer's state is the valid one. */
 #ifndef GW_STEP_OWNED_H
 #define GW_STEP_OWNED_H
 

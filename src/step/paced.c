@@ -8,6 +8,7 @@
 #include "step/exec/measure.h"
 #include "step/exec/naive.h"
 #include "step/paced_pipeline.h"
+#include "step/snapshot.h"
 #include "watch/watchdog.h"
 
 #include <stdlib.h>
@@ -55,21 +56,16 @@ gw_err gw_paced_prepare(gw_stepper *t, const gw_batch *batch) {
 
 /* ---- measuring ---- */
 
-/* Parameters stay by the rate, but for the sign of a zero; momentum does not. */
+/* Parameters stay by the rate, but for the sign of a zero; the optimizer's state does not. */
 static gw_err paced_measure(gw_stepper *t, gw_sampler *sampler, double budget_s) {
-    size_t n = gw_model_size(t->model);
-    float *live[] = {gw_model_params(t->model), gw_optimizer_momentum(t->optimizer)}, *kept = NULL;
-    GW_TRY(gw_alloc(&kept, 2 * n, sizeof *kept));
-    for (int i = 0; i < 2 && live[i]; i++)
-        memcpy(kept + (size_t)i * n, live[i], n * sizeof *kept);
-    gw_err e = GW_OK;
+    gw_snapshot kept = {.alone = true};
+    gw_err e = gw_snapshot_take(&kept, t);
     t->pacer->wake_s = gw_pacer_wake();
     for (int i = 0; e == GW_OK && i < t->pacer->n_tapes; i++)
         e = gw_exec_measure(t, &t->pacer->tape[i], sampler, budget_s);
-    for (int i = 0; i < 2 && live[i]; i++)
-        memcpy(live[i], kept + (size_t)i * n, n * sizeof *kept);
-    memset(gw_model_grads(t->model), 0, n * sizeof *kept);
-    free(kept);
+    GW_THEN(e, gw_snapshot_put(&kept, t));
+    memset(gw_model_grads(t->model), 0, gw_model_size(t->model) * sizeof(float));
+    gw_snapshot_free(&kept);
     return e;
 }
 

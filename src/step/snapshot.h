@@ -8,9 +8,10 @@
 /** Zeroed before the first use. */
 typedef struct gw_snapshot {
     gw_io_memory memory;
+    bool alone; /* without the exchange: then neither call is collective */
 } gw_snapshot;
 
-/** Collective, between steps, with nothing pending: keep parameters, the optimizer's momentum and
+/** Collective, between steps, with nothing pending: keep parameters, the optimizer's state and
  *  what the exchange carries, in place of what *s holds. Errors are the strategy's, or
  *  GW_ERR_NOMEM; each rank's own. */
 gw_err gw_snapshot_take(gw_snapshot *s, gw_stepper *t);

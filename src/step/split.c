@@ -26,7 +26,8 @@ static int split_layers(const gw_split *m) {
     return m->of.load.shard->n_layers;
 }
 
-/* What a step touches: parameters, gradients and momentum; inputs, outputs and two deltas. */
+/* What a step touches: parameters, gradients and the optimizer's state; inputs, outputs and two
+ * deltas. */
 static double split_working_set(const gw_split *m) {
     const gw_load *load = &m->of.load;
     const gw_shard_layer *layer = load->shard->layers;
@@ -38,7 +39,7 @@ static double split_working_set(const gw_split *m) {
         sample += out + (begins ? layer[l].layer.in : 0);
         widest = fmax(widest, out);
     }
-    int arrays = m->of.momentum > 0 ? 3 : 2;
+    int arrays = 2 + m->of.optimizer->state.count;
     return sizeof(float) * (arrays * arena + gw_load_rows(load) * (held * sample + 2 * widest));
 }
 

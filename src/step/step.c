@@ -30,14 +30,14 @@ static void step_update_listed(gw_stepper *t, const gw_update *u, float lr) {
 static gw_err step_update(gw_stepper *t, const gw_update *u, float lr) {
     if (u->lists)
         step_update_listed(t, u, lr);
-    for (size_t done = 0; !u->lists && done < u->own.n; done += UPDATE_PIECE) {
-        size_t left = u->own.n - done;
-        gw_span piece = {u->own.off + done, left < UPDATE_PIECE ? left : UPDATE_PIECE};
+    for (gw_span left = u->own; !u->lists && left.n > 0;) {
+        gw_span piece = {left.off, gw_optimizer_piece(t->optimizer, left, UPDATE_PIECE)};
         gw_phase_enter(GW_PHASE_UPDATE);
         gw_optimizer_update(t->optimizer, gw_model_params(t->model), u->grad, piece, lr, u->scale);
         gw_phase_leave();
         step_count(&t->moved, piece.n);
-        if (left > UPDATE_PIECE)
+        left = (gw_span){gw_span_end(piece), left.n - piece.n};
+        if (left.n > 0)
             GW_TRY(gradwire_poll(t->g));
     }
     return GW_OK;
@@ -159,6 +159,7 @@ static gw_err step_exchange(gw_stepper *t, float lr) {
     if (step_agrees_first(t))
         GW_TRY(step_agree(t));
     bool none = gw_inside_leaves_out(t->g);
+    gw_optimizer_begin(t->optimizer);
     t->pending = t->lazy;
     t->pending_lr = lr;
     if (none && !t->is.starts) {

@@ -11,7 +11,7 @@
 #include "mpi/guard.h"
 #include "naive/naive.h"
 #include "nn/model.h"
-#include "nn/optimizer.h"
+#include "optim/optimizer.h"
 #include "step/exec/sleep.h"
 #include "step/owned.h"
 #include "step/split.h"
@@ -54,6 +54,10 @@ struct gw_stepper {
     gw_step_later later;
 };
 
+/** The run's optimizer for this model. `corrected`: the exchange applies --momentum. */
+gw_err gw_step_optimizer(gw_optimizer **out, const gw_train_config *c, const gw_model *model,
+                         bool corrected);
+
 /** What a handle exchanges gradients for. */
 typedef struct gw_step_setup {
     const gw_train_config *c; /* NULL: the plainest exchange */
@@ -65,7 +69,8 @@ typedef struct gw_step_setup {
 } gw_step_setup;
 
 /** Collective: name the tensors of t->model, open `g`, and lend the model its memory: the stepper
- *  works with it from now on. */
+ *  works with it from now on. GW_ERR_UNSUPPORTED on all ranks of s->comm: the optimizer moves whole
+ *  tensors, and a rank has parts of them to update. */
 gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s);
 
 /** The stepper works with another handle that was opened for its model. */

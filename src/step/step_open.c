@@ -14,13 +14,34 @@ gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global) {
     return GW_OK;
 }
 
+gw_err gw_step_optimizer(gw_optimizer **out, const gw_train_config *c, const gw_model *model,
+                         bool corrected) {
+    gw_optimizer_setup setup = {.spec = c->optimizer,
+                                .command = c->args,
+                                .corrected = corrected,
+                                .n = gw_model_size(model),
+                                .tensors = gw_model_tensors(model),
+                                .n_tensors = gw_model_tensor_count(model)};
+    return gw_optimizer_open(out, &setup);
+}
+
+static gw_err step_check_parts(const gw_stepper *t) {
+    bool parts = gw_inside_cuts(t->g) || gw_model_shard(t->model)->share.tensor > 1;
+    if (!parts || !gw_optimizer_whole(t->optimizer))
+        return GW_OK;
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "--optimizer %s moves whole tensors, and with this --comm or --mesh a rank "
+                   "updates parts of them: change one of these",
+                   t->optimizer->ops->head.name);
+}
+
 static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) {
     const gw_products *p = s->products;
     gw_inside_setup told = {.comm = s->comm,
                             .lazy = s->lazy,
                             .yield = s->yield,
                             .params = gw_model_params(t->model),
-                            .momentum = gw_optimizer_momentum(t->optimizer),
+                            .vectors = t->optimizer->state,
                             .seed = s->seed,
                             .note = s->note,
                             .table = s->table};
@@ -65,7 +86,7 @@ gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s) {
         step_name(t, g, i);
     GW_TRY(gradwire_open(g)); /* all ranks learn of what was refused */
     gw_step_use(t, g);
-    return GW_OK;
+    return gw_agree(s->comm, step_check_parts(t));
 }
 
 void gw_step_use(gw_stepper *t, gradwire *g) {

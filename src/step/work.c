@@ -18,12 +18,12 @@ static double work_flops(const gw_load *load, const gw_product *part) {
     return gw_load_times(load, part) * gw_product_flops(part) * load->batch / gw_load_rows(load);
 }
 
-/* Gradient read, parameter read and written; the velocity likewise. */
-static double work_update_bytes(double parameters, bool momentum) {
-    return sizeof(float) * parameters * (momentum ? 5 : 3);
+/* Gradient read, parameter read and written; the optimizer's vectors likewise. */
+static double work_update_bytes(double parameters, int vectors) {
+    return sizeof(float) * parameters * (3 + 2 * vectors);
 }
 
-void gw_work_count(gw_work *w, const gw_load *load, bool momentum) {
+void gw_work_count(gw_work *w, const gw_load *load, int vectors) {
     const gw_shard *shard = load->shard;
     *w = (gw_work){0};
     w->n_products = gw_twin_products(shard, gw_load_rows(load), w->product);
@@ -33,7 +33,7 @@ void gw_work_count(gw_work *w, const gw_load *load, bool momentum) {
     }
     for (int l = 0; l < shard->n_layers; l++)
         w->pointwise_bytes += work_pointwise_bytes(load, &shard->layers[l].layer);
-    w->update_bytes = work_update_bytes((double)shard->size, momentum);
+    w->update_bytes = work_update_bytes((double)shard->size, vectors);
 }
 
 /* ---- run.json ---- */
@@ -60,7 +60,7 @@ json_t *gw_work_json(const gw_work_run *run) {
     gw_work w;
     if (run->load.batch < 1)
         return json_null();
-    gw_work_count(&w, &run->load, run->momentum);
+    gw_work_count(&w, &run->load, run->vectors);
     /* The rank's part of what all threads of its host do together. */
     double peak = s->c ? s->c->fma.all / s->c->all_threads * s->of.threads : NAN, alone = 0;
     for (int i = 0; i < w.n_products; i++)

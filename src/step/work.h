@@ -18,11 +18,11 @@ typedef struct gw_work {
     double update_bytes;    /* of all parameters once */
 } gw_work;
 
-void gw_work_count(gw_work *w, const gw_load *load, bool momentum);
+void gw_work_count(gw_work *w, const gw_load *load, int vectors);
 
 typedef struct gw_work_run {
-    gw_load load; /* of a step of the most rows */
-    bool momentum;
+    gw_load load;          /* of a step of the most rows */
+    int vectors;           /* of the optimizer's state; above, too */
     const gw_split *split; /* where the ceilings and the step's working set are */
     double compute_s;      /* forward and backward pass of such a step; NaN: not measured */
 } gw_work_run;

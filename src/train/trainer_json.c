@@ -98,7 +98,7 @@ static gw_work_run work_of(const gw_trainer *t) {
     if (t->c->pace > 0) /* it was slept */
         compute_s = NAN;
     return (gw_work_run){.load = gw_trainer_load(t, (t->global_batch + workers - 1) / workers),
-                         .momentum = t->gauging.twins.momentum > 0,
+                         .vectors = t->optimizer->state.count,
                          .split = &t->split,
                          .compute_s = compute_s};
 }

@@ -31,7 +31,7 @@ gw_facts_of gw_trainer_facts(const gw_trainer *t) {
                          .parameters = gw_trainer_parameters(t),
                          .ranks = t->ranks,
                          .global_batch = t->global_batch,
-                         .momentum = gw_optimizer_momentum(t->optimizer),
+                         .optimizer = t->optimizer,
                          .products = &t->products};
 }
 

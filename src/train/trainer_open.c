@@ -92,8 +92,7 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
     } else {
         GW_TRY(gw_model_open(&t->model, &spec, most));
     }
-    GW_TRY(gw_optimizer_open(&t->optimizer, gw_model_size(t->model),
-                             gw_inside_know(t->g).corrects ? 0 : c->momentum, c->weight_decay));
+    GW_TRY(gw_step_optimizer(&t->optimizer, c, t->model, gw_inside_know(t->g).corrects));
     t->stepper = (gw_stepper){.model = t->model,
                               .optimizer = t->optimizer,
                               .g = t->g,
@@ -201,8 +200,7 @@ static gw_err trainer_open_gauge(gw_trainer *t) {
     gw_inside_facts is = gw_inside_know(t->g);
     gw_twin_setup twins = {.load = gw_trainer_load(t, gw_sampler_max_local(t->sampler)),
                            .threads = c->threads,
-                           .momentum = is.corrects ? 0 : c->momentum,
-                           .weight_decay = c->weight_decay,
+                           .optimizer = t->optimizer,
                            .codec = trainer_codec_to_time(t),
                            .feedback = is.feedback,
                            .framed = is.codec->framed,
@@ -351,7 +349,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     memcpy(t->started_utc, t->rec.start_utc, sizeof t->started_utc);
     gw_watchdog_stage("opening the exchange");
     gw_step_setup setup = trainer_step_setup(t);
-    GW_TRY(gw_step_open(&t->stepper, t->g, &setup));
+    GW_TRY(gw_agree(t->comm, gw_step_open(&t->stepper, t->g, &setup)));
     GW_TRY(trainer_open_pipeline(t));
     GW_TRY(gw_trainer_unmet(t, false));
     GW_TRY(gw_agree(t->comm, trainer_open_naive(t)));

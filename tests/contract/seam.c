@@ -8,7 +8,7 @@
 #include "data/sampler.h"
 #include "nn/gemm.h"
 #include "nn/model.h"
-#include "nn/optimizer.h"
+#include "optim/optimizer.h"
 #include "tests/simple_step.h"
 
 #include <gradwire.h>
@@ -45,7 +45,7 @@ static void client_open(client *c, const char *words, int rank, int ranks) {
     spec.n_init = 1;
     spec.init[0] = GW_INIT_HE;
     CHECK_OK(gw_model_open(&c->model, &spec, BATCH));
-    CHECK_OK(gw_optimizer_open(&c->optimizer, gw_model_size(c->model), 0, 0));
+    CHECK_OK(gw_optimizer_open(&c->optimizer, &(gw_optimizer_setup){.n = gw_model_size(c->model)}));
     ok(gradwire_new(&c->g, -1, words));
     c->tensors = gw_model_tensor_count(c->model);
     for (int t = 0; t < c->tensors; t++) {

@@ -1,5 +1,5 @@
 /* What a checkpoint is read from. A spec is the kind of file: `manifest`, `rank` (the state of a
- * rank that holds a whole model, version 1), `shard` (of one that holds a part, version 2), `model`
+ * rank that holds a whole model, version 1), `shard` (of one that holds a part, version 3), `model`
  * (the parameters alone).
  *
  * A manifest's first byte, modulo 4:
@@ -214,15 +214,15 @@ static void right_rank(bytes *b) {
 
 /* Two columns of a matrix of three, and two of its biases. */
 static void right_shard(bytes *b) {
-    const uint64_t sizes[7] = {SHARD, SHARD, 1, 20, 0, PARAMS, 2}, owned[1][2] = {{1, 4}};
+    const uint64_t sizes[8] = {SHARD, 2 * SHARD, 1, 20, 0, PARAMS, 2, 9}, owned[1][2] = {{1, 4}};
     const gw_block blocks[2] = {{0, 0, 2, 2, 3}, {7, 4, 1, 2, 3}};
     const gw_position at = {.step = 1200, .epoch = 3, .batch = 10};
-    const float floats[SHARD] = {1, 2, 3};
+    const float floats[2 * SHARD] = {1, 2, 3};
     field(b, "sizes", sizes, sizeof sizes);
     field(b, "position", &at, sizeof at);
     field(b, "blocks", blocks, sizeof blocks);
-    field(b, "parameters", floats, sizeof floats);
-    field(b, "momentum", floats, sizeof floats);
+    field(b, "parameters", floats, SHARD * sizeof *floats);
+    field(b, "state", floats, sizeof floats);
     field(b, "owned", owned, sizeof owned);
     field(b, "exchange", floats, 20);
     field(b, "statistics", floats, 0);
@@ -274,10 +274,10 @@ static void one_model(const uint8_t *data, size_t size) {
 /* All that it says goes into a whole model. */
 static void merge(const gw_rank_state *r) {
     gw_merge m = {0};
-    float params[PARAMS], momentum[PARAMS];
-    MUST(gw_merge_open(&m, PARAMS, true) == GW_OK);
+    float params[PARAMS], state[GW_OPTIMIZER_VECTORS * PARAMS];
+    MUST(gw_merge_open(&m, PARAMS, r->vectors.count) == GW_OK);
     gw_merge_add(&m, r);
-    gw_err e = gw_merge_end(&m, "it", params, momentum);
+    gw_err e = gw_merge_end(&m, "it", params, state);
     MUST(e == GW_OK || e == GW_ERR_INPUT); /* it lacks a part */
     touch(params, e == GW_OK ? sizeof params : 0);
     gw_fuzz_forget();
@@ -293,7 +293,7 @@ static void one_state(size_t n) {
     if (e == GW_OK) {
         MUST(r.whole == PARAMS && r.n <= PARAMS && r.owned.n >= 0 && r.owned.n <= GW_MAX_LAYERS);
         touch(r.params, r.n * sizeof(float));
-        touch(r.momentum, r.n_momentum * sizeof(float));
+        touch(r.vectors.x, r.n * (size_t)r.vectors.count * sizeof(float));
         touch(r.exchange.data, r.exchange.bytes);
         touch(r.statistics.data, r.statistics.bytes);
         for (int i = 0; i < r.owned.n; i++)

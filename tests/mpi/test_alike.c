@@ -87,14 +87,13 @@ static void try_option(const char *command, const gw_opt *opts, const gw_opt *o)
         refused(compare(command, opts, o->name, odd ? "1" : "0"), name, "on", NULL);
         refused(compare(command, opts, o->name, odd ? NULL : "1"), name, NULL, "on");
         CHECK_OK(compare(command, opts, o->name, "1"));
-    } else if (two_values(o, a, b)) {
+    } else {
+        CHECK(two_values(o, a, b), "--%s takes one value alone", o->name);
         refused(compare(command, opts, o->name, odd ? b : a), name, b, a);
         const char *def = o->def;
         if (!def || strcmp(def, a) != 0) /* given on one rank, the default on others */
             refused(compare(command, opts, o->name, odd ? a : NULL), name, a, def);
         CHECK_OK(compare(command, opts, o->name, b));
-    } else {
-        CHECK(strcmp(o->name, "optimizer") == 0, "--%s takes one value alone", o->name);
     }
 }
 

@@ -19,7 +19,7 @@ static void open_run(run *r, const char *comm, const char *codec, const char *fe
                      const float *params) {
     open_session(
         r, comm, codec, feedback,
-        (gw_session_setup){.params = params, .momentum = r->velocity, .correction = momentum});
+        (gw_session_setup){.params = params, .vectors = {r->velocity, 1}, .correction = momentum});
 }
 
 static void step(run *r, int number) {

@@ -63,8 +63,8 @@ static bool open(rig *r, const gw_train_config *c) {
     spec.n_hidden = 1;
     spec.hidden[0] = HIDDEN;
     CHECK_OK(gw_model_open(&r->model, &spec, BATCH));
-    double momentum = r->session->residuals.corrects ? 0 : 0.9;
-    CHECK_OK(gw_optimizer_open(&r->optimizer, gw_model_size(r->model), momentum, 0));
+    const char *sgd = r->session->residuals.corrects ? "sgd" : "sgd:momentum=0.9";
+    CHECK_OK(open_optimizer(&r->optimizer, sgd, gw_model_size(r->model)));
     r->stepper = (gw_stepper){
         .model = r->model, .optimizer = r->optimizer, .lazy = c->lazy, .guard = &r->checks.guard};
     gw_step_setup setup = {.c = c,
@@ -103,8 +103,8 @@ static bool all_finite(const float *x, size_t n) {
 static void check_state(rig *r, const char *what, int number) {
     size_t n = gw_model_size(r->model);
     CHECK(all_finite(r->session->env.param, n), "%s: parameters, step %d", what, number);
-    CHECK(all_finite(gw_optimizer_momentum(r->optimizer), n), "%s: momentum, step %d", what,
-          number);
+    gw_vectors state = r->optimizer->state;
+    CHECK(all_finite(state.x, n * (size_t)state.count), "%s: momentum, step %d", what, number);
     CHECK(all_finite(r->session->env.grads->store, n), "%s: residual, step %d", what, number);
 }
 

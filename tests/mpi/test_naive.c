@@ -67,7 +67,7 @@ static void train_fast(const trial *t, gradwire *g, gw_model **out, double loss[
     static uint8_t labels[1 << 16];
     gw_model *m = model_of(t, (int)data->train.n);
     gw_optimizer *o = NULL;
-    CHECK_OK(gw_optimizer_open(&o, gw_model_size(m), 0, 0));
+    CHECK_OK(open_optimizer(&o, "sgd", gw_model_size(m)));
     gw_step_setup setup = {.comm = MPI_COMM_WORLD, .yield = true};
     gw_stepper stepper = {.model = m, .optimizer = o, .set = &data->train, .labels = labels};
     CHECK_OK(gw_step_open(&stepper, g, &setup));

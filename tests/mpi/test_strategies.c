@@ -23,7 +23,7 @@ typedef struct bench {
 } bench;
 
 static gw_err open_bench(bench *b, const char *comm, const char *codec, bool lazy,
-                         float *momentum) {
+                         gw_vectors state) {
     b->lazy = lazy;
     CHECK_OK(new_session(&b->session, comm, codec, "auto", false));
     for (int l = 0; l < LAYERS; l++)
@@ -33,7 +33,7 @@ static gw_err open_bench(bench *b, const char *comm, const char *codec, bool laz
                               .n_layers = LAYERS,
                               .by_layer = lazy,
                               .lists = b->lists,
-                              .momentum = momentum,
+                              .vectors = state,
                               .seed = 5,
                               .yield = true};
     return gw_session_open(b->session, MPI_COMM_WORLD, &setup);
@@ -98,8 +98,9 @@ static void delayed_is_one_step_late(bool lazy, const char *progress) {
     bench late = {0}, prompt = {0};
     char comm[96];
     snprintf(comm, sizeof comm, "delayed:algo=sra,bucket=1K,progress=%s", progress);
-    CHECK_OK(open_bench(&late, comm, "qsgd:bits=4", lazy, NULL));
-    CHECK_OK(open_bench(&prompt, "iallreduce:algo=sra,bucket=1K", "qsgd:bits=4", lazy, NULL));
+    CHECK_OK(open_bench(&late, comm, "qsgd:bits=4", lazy, (gw_vectors){0}));
+    CHECK_OK(
+        open_bench(&prompt, "iallreduce:algo=sra,bucket=1K", "qsgd:bits=4", lazy, (gw_vectors){0}));
     const float *param = late.session->env.param;
     step(&late, 0, 1);
     for (int i = 0; i < N; i++)
@@ -123,8 +124,8 @@ static void lists_are_the_sums(const char *codec, bool lazy, const char *progres
     bench dense = {.lists = false}, lists = {.lists = true};
     char comm[32];
     snprintf(comm, sizeof comm, "sparse:progress=%s", progress);
-    CHECK_OK(open_bench(&dense, comm, codec, lazy, NULL));
-    CHECK_OK(open_bench(&lists, comm, codec, lazy, NULL));
+    CHECK_OK(open_bench(&dense, comm, codec, lazy, (gw_vectors){0}));
+    CHECK_OK(open_bench(&lists, comm, codec, lazy, (gw_vectors){0}));
     listed = 0;
     for (int k = 0; k < 5; k++) {
         step(&dense, k, 1);
@@ -140,7 +141,7 @@ static void lists_are_the_sums(const char *codec, bool lazy, const char *progres
 
 static void local_meets_every_period(bool lazy) {
     bench b = {0};
-    CHECK_OK(open_bench(&b, "local:period=3", "none", lazy, NULL));
+    CHECK_OK(open_bench(&b, "local:period=3", "none", lazy, (gw_vectors){0}));
     const float *param = b.session->env.param;
     for (int k = 0; k < 7; k++) {
         step(&b, k, 1);
@@ -155,24 +156,25 @@ static void local_meets_every_period(bool lazy) {
     close_bench(&b);
 }
 
-static void momentum_is_averaged(void) {
-    static float momentum[N];
+static void state_is_averaged(void) {
+    enum { VECTORS = 2 };
+    static float state[VECTORS * N];
     for (int on = 0; on < 2; on++) {
         bench b = {0};
-        for (int i = 0; i < N; i++)
-            momentum[i] = (float)(me + i);
+        for (int i = 0; i < VECTORS * N; i++)
+            state[i] = (float)(me + i);
         CHECK_OK(open_bench(&b, on ? "local:period=1,momentum=1" : "local:period=1", "none", 0,
-                            momentum));
+                            (gw_vectors){state, VECTORS}));
         step(&b, 0, 1);
-        for (int i = 0; i < N; i++) {
+        for (int i = 0; i < VECTORS * N; i++) {
             float want = (float)i + (on ? (float)(ranks - 1) / 2 : (float)me);
-            float off = momentum[i] - want;
-            CHECK(off * off < 1e-6f, "momentum=%d: %g, expected %g", on, momentum[i], want);
+            float off = state[i] - want;
+            CHECK(off * off < 1e-6f, "momentum=%d: %g, expected %g", on, state[i], want);
         }
         close_bench(&b);
     }
     bench b = {0};
-    gw_err e = open_bench(&b, "local:momentum=1", "none", false, NULL);
+    gw_err e = open_bench(&b, "local:momentum=1", "none", false, (gw_vectors){0});
     CHECK(e == GW_ERR_USAGE && strstr(gw_err_text(), "momentum"), "%d: %s", e, gw_err_text());
     close_bench(&b);
 }
@@ -181,7 +183,7 @@ static void momentum_is_averaged(void) {
 static void gossip_agrees(const char *comm, bool lazy) {
     bench b = {0};
     bool exponential = strstr(comm, "exponential"), power = (ranks & (ranks - 1)) == 0;
-    CHECK_OK(open_bench(&b, comm, "none", lazy, NULL));
+    CHECK_OK(open_bench(&b, comm, "none", lazy, (gw_vectors){0}));
     float *param = b.session->env.param;
     for (int i = 0; i < N; i++)
         param[i] = (float)(me * me + i);
@@ -204,7 +206,7 @@ static void gossip_agrees(const char *comm, bool lazy) {
 
 static void a_server_needs_workers(void) {
     bench b = {0};
-    gw_err e = open_bench(&b, "ps:dedicated=1", "none", false, NULL);
+    gw_err e = open_bench(&b, "ps:dedicated=1", "none", false, (gw_vectors){0});
     CHECK(e == (ranks == 1 ? GW_ERR_USAGE : GW_OK), "%d: %s", e, gw_err_text());
     CHECK(gw_session_servers(b.session) == 1, "%d servers", gw_session_servers(b.session));
     close_bench(&b);
@@ -359,7 +361,7 @@ int main(int argc, char **argv) {
         lists_are_the_sums("threshold:value=9", lazy, "poll");
         lists_are_the_sums("randomk:ratio=0.2+zlib", lazy, "poll");
     }
-    momentum_is_averaged();
+    state_is_averaged();
     a_server_needs_workers();
     lowest_goes_first(GW_PROGRESS_POLL);
     lowest_goes_first(GW_PROGRESS_NONE);

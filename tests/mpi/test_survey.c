@@ -153,7 +153,7 @@ static void test_step(void) {
     float *before, *params, *gradient;
     CHECK_OK(gw_model_open(&r.stepper.model, &spec, 4));
     size_t n = gw_model_size(r.stepper.model), bytes = n * sizeof(float);
-    CHECK_OK(gw_optimizer_open(&r.stepper.optimizer, n, 0.9, 0));
+    CHECK_OK(open_optimizer(&r.stepper.optimizer, "sgd:momentum=0.9", n));
     CHECK_OK(gw_alloc(&before, n, sizeof *before));
     CHECK_OK(gw_alloc(&params, n, sizeof *params));
     CHECK_OK(gw_alloc(&gradient, n, sizeof *gradient));
@@ -170,7 +170,7 @@ static void test_step(void) {
           "the model works elsewhere");
     CHECK(memcmp(params, before, bytes) == 0, "parameters moved");
     CHECK(r.stepper.lazy && !r.stepper.g && !r.stepper.pending, "the stepper changed");
-    float *momentum = gw_optimizer_momentum(r.stepper.optimizer), norm = 0;
+    float *momentum = r.stepper.optimizer->state.x, norm = 0;
     for (size_t i = 0; i < n; i++) {
         CHECK(momentum[i] == 0, "momentum is left");
         norm += gradient[i] * gradient[i];

@@ -14,7 +14,7 @@ ROOMS = "docs/architecture.md"
 NOTES = 38  # the column of the drawing where its rooms end
 
 # Rooms that must not come to see MPI, not even through a header of another room.
-WITHOUT_MPI = {"base", "nn", "compress"}
+WITHOUT_MPI = {"base", "nn", "optim", "compress"}
 
 # .def file, folder of its sources, and the symbol that a member defines.
 REGISTRIES = [
@@ -22,6 +22,7 @@ REGISTRIES = [
     ("comm/algos.def", "comm/algo", "gw_algo_ops gw_algo_"),
     ("comm/strategies.def", "comm/strategy", "gw_strategy_ops gw_strategy_"),
     ("comm/timetables.def", "comm/timetable", "gw_timetable_ops gw_timetable_"),
+    ("src/optim/optimizers.def", "src/optim", "gw_optimizer_ops gw_optimizer_"),
     ("src/cli/commands.def", "src/cli", "gw_command gw_command_"),
 ]
 

@@ -95,13 +95,17 @@ def forged(data, name, at, value):
     return data[:start] + struct.pack("<Q", value) + data[start + 8:]
 
 
-def of_version_1(data):
-    """A rank's file as it was before there were meshes: without blocks."""
-    begin, _, end = field(data, b"blocks")
-    data = data[:begin] + data[end:]
+def of_version(version, data):
+    """A rank's file as it was before there were other optimizers (2), and before there were meshes (1)."""
+    begin, _, _ = field(data, b"state")
+    data = data[:begin] + struct.pack("<I", 8) + b"momentum" + data[begin + 9:]
+    if version == 1:
+        begin, _, end = field(data, b"blocks")
+        data = data[:begin] + data[end:]
     _, start, end = field(data, b"sizes")
-    data = data[:start - 8] + struct.pack("<Q", 40) + data[start:start + 40] + data[end:]
-    return data[:8] + struct.pack("<I", 1) + data[12:]
+    size = 40 if version == 1 else 56
+    data = data[:start - 8] + struct.pack("<Q", size) + data[start:start + size] + data[end:]
+    return data[:8] + struct.pack("<I", version) + data[12:]
 
 
 class MeshResume(unittest.TestCase):
@@ -301,10 +305,11 @@ class MeshResume(unittest.TestCase):
         out = self.begin(2, "--momentum 0.9 --compress topk")
         folder = folder_of(out)
         for rank in (0, 1):
-            put_rank(folder, rank, of_version_1(rank_file(folder, rank)))
+            put_rank(folder, rank, of_version(1, rank_file(folder, rank)))
         text = read(folder, "manifest").decode()
         manifest = json.loads(text.rpartition("crc32 ")[0])
-        del manifest["facts"]["layout"]
+        del manifest["facts"]["layout"], manifest["facts"]["optimizer"], manifest["facts"]["vectors"]
+        manifest["facts"]["momentum"] = True
         for name in [name for name in manifest["facts"]["options"] if name.startswith(
                 ("mesh", "microbatches", "timetable", "stages", "recompute", "tensor", "compress-"))
                      and name != "compress-stats"]:
@@ -315,6 +320,27 @@ class MeshResume(unittest.TestCase):
         self.assert_same(moved, whole)
         _, said = self.resume(4, out, "--momentum 0.9 --compress topk --mesh pipe=2 --steps 32")
         self.assertIn("2 ranks then, 4 now: residuals", said)
+
+    def test_version_2(self):
+        """When momentum was the optimizer's only state, and nobody counted updates."""
+        words = "--mesh pipe=2 --momentum 0.9"
+        whole = self.train(2, words)
+        out = self.begin(2, words)
+        folder = folder_of(out)
+        for rank in (0, 1):
+            put_rank(folder, rank, of_version(2, rank_file(folder, rank)))
+        text = read(folder, "manifest").decode()
+        manifest = json.loads(text.rpartition("crc32 ")[0])
+        del manifest["facts"]["optimizer"], manifest["facts"]["vectors"]
+        manifest["facts"]["momentum"] = True
+        put_manifest(folder, json.dumps(manifest) + "\ncrc32 ")
+        moved, _ = self.resume(2, out, words, "--resume-strict")
+        self.assert_same(moved, whole)
+        error = self.refused(2, out, "--mesh pipe=2 --resume-strict")
+        self.assertIn("the optimizer had momentum and has none now: it is dropped", error)
+        manifest["facts"]["momentum"] = False
+        put_manifest(folder, json.dumps(manifest) + "\ncrc32 ")
+        self.assertIn("the file of rank 0 is of another optimizer", self.refused(2, out, words))
 
     # ---- damage ----
 
@@ -328,8 +354,9 @@ class MeshResume(unittest.TestCase):
                 (1, forged(rank[1], b"blocks", 4, 3), "its blocks do not fit"),
                 (0, forged(rank[0], b"sizes", 5, 10), "10 parameters, this model has"),
                 (0, forged(rank[0], b"sizes", 6, 2 ** 40), "claims more than it holds"),
-                (1, rank[1][:8] + struct.pack("<I", 3) + rank[1][12:],
-                 "format version 3, this gradwire reads 1 to 2"),
+                (0, forged(rank[0], b"sizes", 1, 3), "claims more than it holds"),
+                (1, rank[1][:8] + struct.pack("<I", 4) + rank[1][12:],
+                 "format version 4, this gradwire reads 1 to 3"),
                 (1, rank[1][:-9], "rank-00001.gw: "),
                 (1, rank[0], "the file of rank 1 is of another part of the model")):
             with self.subTest(part=part):

@@ -4,6 +4,8 @@
 #include "machine/twins.h"
 #include "prof/clock.h"
 
+#include "../specs.h"
+
 #include <math.h>
 #include <omp.h>
 #include <setjmp.h>
@@ -45,7 +47,9 @@ static void test_measured_is_in_order(void **state) {
     gw_share share = gw_share_whole(&spec);
     gw_shard whole;
     assert_int_equal(gw_shard_of(&whole, &spec, &share), GW_OK);
-    gw_twin_setup of = {.load = {.shard = &whole, .batch = 128}, .threads = 1};
+    gw_optimizer *sgd = NULL;
+    assert_int_equal(open_optimizer(&sgd, "sgd:momentum=0.9", 1), GW_OK);
+    gw_twin_setup of = {.load = {.shard = &whole, .batch = 128}, .threads = 1, .optimizer = sgd};
     int added;
     c.threads = c.all_threads = 1;
     assert_int_equal(gw_ceilings_measure(&c), GW_OK);
@@ -62,6 +66,10 @@ static void test_measured_is_in_order(void **state) {
     assert_true(isnan(gw_twin_coded(&c, &of, GW_CODING_ENCODE)));
     assert_int_equal(gw_twins_measure(&c, &of, &added), GW_OK);
     assert_int_equal(added, 0);
+    assert_true(gw_ceilings_time(&c, "twin update momentum") == gw_twin_update(&c, &of));
+    gw_optimizer_close(sgd);
+    of.optimizer = NULL;
+    assert_true(isnan(gw_twin_update(&c, &of)));
 }
 
 #ifndef GW_NO_CLONES /* a sanitizer slows the probe, but not the GEMM library */

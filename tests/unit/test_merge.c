@@ -1,4 +1,4 @@
-/* A whole model comes back out of the files of the ranks of any mesh, to the bit; momentum from
+/* A whole model comes back out of the files of the ranks of any mesh, to the bit; vectors from
  * those that own it. */
 #include "checkpoint/merge.h"
 
@@ -12,12 +12,12 @@
 
 #include <cmocka.h>
 
-enum { MOST = 3000, REPLICAS = 3 };
+enum { MOST = 3000, REPLICAS = 3, VECTORS = 2 };
 
 static const gw_model_spec spec = {
     .inputs = 7, .classes = 5, .n_hidden = 3, .hidden = {40, 33, 6}, .seed = 1};
 static char dir[KIT_PATH];
-static float params[MOST], momentum[MOST];
+static float params[MOST], vectors[VECTORS][MOST];
 static gw_shard shard; /* of the rank at hand */
 
 typedef struct mesh {
@@ -37,23 +37,26 @@ static void find_shard(const mesh *m, int place) {
     assert_int_equal(gw_shard_of(&shard, &spec, &share), GW_OK);
 }
 
-/* What a rank of the mesh writes, and reads back. Of its momentum it owns a part in two spans; the
+/* What a rank of the mesh writes, and reads back. Of its vectors it owns a part in two spans; the
  * rest is not to be used. */
 static void one_rank(const mesh *m, int replica, int place, float drift, gw_rank_state *out) {
-    float own[MOST], velocity[MOST];
+    static float own[MOST], state[VECTORS * MOST];
     uint64_t bytes;
     uint32_t crc32;
     find_shard(m, place);
-    gw_rank_state r = {.params = own, .momentum = velocity, .owned = {.n = 2}};
+    gw_rank_state r = {.params = own,
+                       .vectors = {state, VECTORS},
+                       .updates = 10 * replica + place,
+                       .owned = {.n = 2}};
     gw_rank_state_shape(&r, &shard);
-    r.n_momentum = r.n;
     gw_shard_gather(&shard, params, own);
-    gw_shard_gather(&shard, momentum, velocity);
+    for (int v = 0; v < VECTORS; v++)
+        gw_shard_gather(&shard, vectors[v], state + (size_t)v * r.n);
     gw_span mine = gw_span_part((gw_span){0, r.n}, replica, REPLICAS);
     for (size_t i = 0; i < r.n; i++) {
         own[i] += drift * (float)(replica - 1);
-        if (i < mine.off || i >= gw_span_end(mine))
-            velocity[i] = NAN;
+        for (int v = 0; v < VECTORS && (i < mine.off || i >= gw_span_end(mine)); v++)
+            state[(size_t)v * r.n + i] = NAN;
     }
     r.owned.span[0] = gw_span_part(mine, 0, 2);
     r.owned.span[1] = gw_span_part(mine, 1, 2);
@@ -61,13 +64,15 @@ static void one_rank(const mesh *m, int replica, int place, float drift, gw_rank
     assert_int_equal(gw_rank_state_load(out, dir, 0, bytes, shard.whole), GW_OK);
     assert_true(gw_rank_state_alike(out, &r));
     assert_memory_equal(out->params, own, r.n * sizeof *own);
+    assert_int_equal(out->vectors.count, VECTORS);
+    assert_memory_equal(out->vectors.x, state, VECTORS * r.n * sizeof *state);
 }
 
 /* All ranks but that of `lacks`. */
 static gw_err merge_all(gw_merge *all, const mesh *m, float drift, int lacks) {
-    static float whole[MOST], velocity[MOST];
+    static float whole[MOST], state[VECTORS * MOST];
     find_shard(m, 0);
-    assert_int_equal(gw_merge_open(all, shard.whole, true), GW_OK);
+    assert_int_equal(gw_merge_open(all, shard.whole, VECTORS), GW_OK);
     for (int replica = 0; replica < REPLICAS; replica++)
         for (int place = 0; place < m->stages * m->tensor; place++) {
             gw_rank_state r;
@@ -77,9 +82,12 @@ static gw_err merge_all(gw_merge *all, const mesh *m, float drift, int lacks) {
             gw_merge_add(all, &r);
             gw_rank_state_free(&r);
         }
-    GW_TRY(gw_merge_end(all, "here", whole, velocity));
+    GW_TRY(gw_merge_end(all, "here", whole, state));
     assert_memory_equal(whole, params, shard.whole * sizeof *whole);
-    assert_memory_equal(velocity, momentum, shard.whole * sizeof *whole);
+    for (int v = 0; v < VECTORS; v++)
+        assert_memory_equal(state + (size_t)v * shard.whole, vectors[v],
+                            shard.whole * sizeof *whole);
+    assert_int_equal(all->updates, 10 * (REPLICAS - 1) + m->stages * m->tensor - 1);
     return GW_OK;
 }
 
@@ -108,20 +116,19 @@ static void lacks_a_rank(void **state) {
 /* Before the first step of a run nobody owns any: it is where it was merged to. */
 static void nobody_owns(void **state) {
     (void)state;
-    float whole[2], velocity[2];
+    float whole[2], both[4];
     gw_merge all = {0};
     gw_rank_state r = {.whole = 2,
                        .blocks = {{.rows = 1, .cols = 2, .stride = 2}},
                        .n_blocks = 1,
                        .n = 2,
-                       .n_momentum = 2,
                        .params = (float[]){1, 2},
-                       .momentum = (float[]){3, 4}};
-    assert_int_equal(gw_merge_open(&all, 2, true), GW_OK);
+                       .vectors = {(float[]){3, 4, 5, 6}, 2}};
+    assert_int_equal(gw_merge_open(&all, 2, 2), GW_OK);
     gw_merge_add(&all, &r);
     gw_merge_add(&all, &r);
-    assert_int_equal(gw_merge_end(&all, "here", whole, velocity), GW_OK);
-    assert_memory_equal(velocity, r.momentum, sizeof velocity);
+    assert_int_equal(gw_merge_end(&all, "here", whole, both), GW_OK);
+    assert_memory_equal(both, r.vectors.x, sizeof both);
     gw_merge_free(&all);
 }
 
@@ -161,7 +168,8 @@ int main(void) {
         return 1;
     for (size_t i = 0; i < MOST; i++) {
         params[i] = (float)(i + 1) / 16;
-        momentum[i] = (float)gw_rng_normal(7, i);
+        for (int v = 0; v < VECTORS; v++)
+            vectors[v][i] = (float)gw_rng_normal(7 + (uint64_t)v, i);
     }
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     char path[KIT_DIR + KIT_PATH];

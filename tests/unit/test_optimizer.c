@@ -1,5 +1,8 @@
-/* The optimizer compared with its formula, element by element in double, over several steps. */
-#include "nn/optimizer.h"
+/* Optimizers compared with their formulas, element by element in double, over several steps; one of
+ * the tree, and two that are loaded by their path. */
+#include "optim/optimizer.h"
+
+#include "../specs.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -19,7 +22,7 @@ enum { N = 70001, STEPS = 4 };
 
 typedef struct fixture {
     float *param, *grad;
-    double *want, *velocity;
+    double *want, *velocity, *square;
 } fixture;
 
 static void begin(fixture *f) {
@@ -27,6 +30,7 @@ static void begin(fixture *f) {
     assert_int_equal(gw_alloc(&f->grad, N, sizeof(float)), GW_OK);
     assert_int_equal(gw_alloc(&f->want, N, sizeof(double)), GW_OK);
     assert_int_equal(gw_alloc(&f->velocity, N, sizeof(double)), GW_OK);
+    assert_int_equal(gw_alloc(&f->square, N, sizeof(double)), GW_OK);
     for (int i = 0; i < N; i++)
         f->want[i] = (double)(f->param[i] = (float)gw_rng_normal(1, (uint64_t)i));
 }
@@ -36,6 +40,7 @@ static void end(fixture *f) {
     free(f->grad);
     free(f->want);
     free(f->velocity);
+    free(f->square);
 }
 
 static void new_gradient(fixture *f, int step) {
@@ -59,11 +64,13 @@ static void compare(const fixture *f) {
 
 static void check(double mu, double decay, int threads) {
     const gw_span spans[] = {{0, N}, {3, 40001}, {40004, N - 40004}, {17, 5}, {N, 0}};
+    char spec[64];
     fixture f;
     gw_optimizer *o = NULL;
     omp_set_num_threads(threads);
     begin(&f);
-    assert_int_equal(gw_optimizer_open(&o, N, mu, decay), GW_OK);
+    snprintf(spec, sizeof spec, "sgd:momentum=%g,weight-decay=%g", mu, decay);
+    assert_int_equal(open_optimizer(&o, spec, N), GW_OK);
     for (int step = 0; step < STEPS; step++) {
         new_gradient(&f, step);
         for (int s = 0; s < 5; s++) {
@@ -90,12 +97,132 @@ static void test_rules(void **state) {
 static void test_refused(void **state) {
     (void)state;
     gw_optimizer *o = NULL;
-    const double bad[] = {-0.1, 1.0, NAN, INFINITY};
-    for (int i = 0; i < 4; i++) {
-        assert_int_equal(gw_optimizer_open(&o, 4, bad[i], 0.0), GW_ERR_USAGE);
-        assert_int_equal(gw_optimizer_open(&o, 4, 0.0, bad[i]), GW_ERR_USAGE);
+    const char *const bad[] = {"-0.1", "1.0", "nan", "inf"};
+    const char *const options[] = {"momentum", "weight-decay", "mass"};
+    char spec[64];
+    for (int i = 0; i < 12; i++) {
+        snprintf(spec, sizeof spec, "sgd:%s=%s", options[i / 4], bad[i % 4]);
+        assert_int_equal(open_optimizer(&o, spec, 4), GW_ERR_USAGE);
+        assert_null(o);
     }
     gw_optimizer_close(NULL);
+}
+
+static void reference_adam(fixture *f, int step, double lr, double scale) {
+    for (size_t i = 0; i < N; i++) {
+        double g = scale * (double)f->grad[i];
+        f->velocity[i] = 0.8 * f->velocity[i] + 0.2 * g;
+        f->square[i] = 0.99 * f->square[i] + 0.01 * g * g;
+        double mean = f->velocity[i] / (1 - pow(0.8, step)),
+               square = f->square[i] / (1 - pow(0.99, step));
+        f->want[i] -= lr * mean / (sqrt(square) + 1e-8);
+    }
+}
+
+/* Each update in three calls, of which threads share the larger ones; one that is begun anew, and
+ * one that goes on from another's state, come to the same. */
+static void test_adam(void **state) {
+    (void)state;
+    const gw_span parts[] = {{0, 5}, {5, 40000}, {40005, N - 40005}};
+    fixture f;
+    gw_optimizer *o = NULL, *other = NULL;
+    begin(&f);
+    omp_set_num_threads(3);
+    assert_int_equal(open_optimizer(&o, ADAM ":beta1=0.8,beta2=0.99", N), GW_OK);
+    assert_int_equal(gw_optimizer_like(&other, o, N), GW_OK);
+    assert_int_equal(o->state.count, 2);
+    assert_string_equal(o->names[1], "square");
+    assert_false(gw_optimizer_lists(o) || gw_optimizer_whole(o));
+    for (int step = 1; step <= STEPS; step++) {
+        new_gradient(&f, step);
+        gw_optimizer_begin(o);
+        for (int p = 0; p < 3; p++)
+            gw_optimizer_update(o, f.param, f.grad, parts[p], 0.1f, 0.25f);
+        reference_adam(&f, step, 0.1, 0.25);
+        compare(&f);
+    }
+    assert_int_equal(o->updates, STEPS);
+    float *x = o->state.x, *y = other->state.x;
+    memcpy(y, x, 2 * N * sizeof *y);
+    other->updates = STEPS;
+    gw_optimizer_begin(o);
+    gw_optimizer_begin(other);
+    gw_optimizer_update(o, f.param, f.grad, (gw_span){0, N}, 0.1f, 1);
+    gw_optimizer_update(other, f.param, f.grad, (gw_span){0, N}, 0.1f, 1);
+    assert_memory_equal(x, y, 2 * N * sizeof *x);
+    gw_optimizer_reset(o);
+    assert_true(o->updates == 0 && x[0] == 0 && x[2 * N - 1] == 0);
+    omp_set_num_threads(1);
+    gw_optimizer_close(other);
+    gw_optimizer_close(o);
+    end(&f);
+}
+
+/* A rule of whole tensors gets one after another, however large, and those of a span alone. */
+static void test_tensors(void **state) {
+    (void)state;
+    static const gw_tensor tensors[] = {{{0, 60000}, 0, 300, 200},
+                                        {{60000, 200}, 0, 1, 200},
+                                        {{60200, 0}, 1, 0, 0},
+                                        {{60200, N - 60200}, 1, 1, N - 60200}};
+    gw_optimizer_setup setup = {.n = N, .tensors = tensors, .n_tensors = 4};
+    fixture f;
+    gw_optimizer *o = NULL;
+    begin(&f);
+    new_gradient(&f, 1);
+    assert_int_equal(keep_spec(&setup.spec, LARS, GW_SPEC_ONE), GW_OK);
+    assert_int_equal(gw_optimizer_open(&o, &setup), GW_OK);
+    assert_true(gw_optimizer_whole(o));
+    assert_int_equal(gw_optimizer_piece(o, (gw_span){0, N}, 7), 60000);
+    assert_int_equal(gw_optimizer_piece(o, (gw_span){60000, N - 60000}, 7), 200);
+    assert_int_equal(gw_optimizer_piece(o, (gw_span){60200, N - 60200}, 7), N - 60200);
+    double moved = 0, by = 0;
+    for (int i = 0; i < 60000; i++) {
+        moved += f.want[i] * f.want[i];
+        by += 0.25 * 0.25 * (double)f.grad[i] * (double)f.grad[i];
+    }
+    omp_set_num_threads(3);
+    gw_optimizer_update(o, f.param, f.grad, (gw_span){0, 60200}, 0.1f, 0.25f);
+    omp_set_num_threads(1);
+    for (int i = 0; i < 60200; i++)
+        f.want[i] -= 0.1 * 0.25 * (double)f.grad[i] * (i < 60000 ? 0.02 * sqrt(moved / by) : 1);
+    compare(&f);
+    gw_optimizer_close(o);
+    end(&f);
+}
+
+static const gw_opt command_opts[] = {
+    {"momentum", GW_OPT_REAL, "0", 0, 1}, {"weight-decay", GW_OPT_REAL, "0", 0, 1}, {0}};
+
+static gw_err open_by(gw_optimizer **o, const char *spec, const char *momentum, bool corrected) {
+    gw_optimizer_setup setup = {.n = 4, .corrected = corrected};
+    gw_args *args = NULL;
+    assert_int_equal(gw_args_new(&args, command_opts), GW_OK);
+    if (momentum)
+        assert_int_equal(gw_args_set(args, "test", "momentum", momentum), GW_OK);
+    assert_int_equal(gw_args_set(args, "test", "weight-decay", "0"), GW_OK);
+    setup.command = args;
+    assert_int_equal(keep_spec(&setup.spec, spec, GW_SPEC_ONE), GW_OK);
+    gw_err e = gw_optimizer_open(o, &setup);
+    gw_args_free(args);
+    return e;
+}
+
+/* --momentum of the command line is sgd's, unless the exchange applies it. */
+static void test_command(void **state) {
+    (void)state;
+    gw_optimizer *o = NULL;
+    for (int corrected = 0; corrected < 2; corrected++) {
+        assert_int_equal(open_by(&o, "sgd", "0.5", corrected), GW_OK);
+        assert_string_equal(gw_optimizer_kernel(o), corrected ? "plain" : "momentum");
+        gw_optimizer_close(o);
+        o = NULL;
+        assert_int_equal(open_by(&o, "sgd:momentum=0.5", "0.5", corrected), GW_ERR_USAGE);
+        assert_non_null(strstr(gw_err_text(), "--momentum and --optimizer sgd:momentum=0.5"));
+        assert_int_equal(open_by(&o, ADAM, "0.5", corrected), GW_ERR_USAGE);
+        assert_non_null(strstr(gw_err_text(), "--momentum: --optimizer adam has no such option"));
+        assert_null(o);
+    }
 }
 
 /* An update by a list equals that by a gradient that is zero elsewhere, bit for bit. */
@@ -115,9 +242,9 @@ static void test_listed(void **state) {
         at[i / STRIDE] = (uint32_t)(i / STRIDE * STRIDE);
         value[i / STRIDE] = a.grad[i / STRIDE * STRIDE];
     }
-    assert_int_equal(gw_optimizer_open(&o, N, 0, 0), GW_OK);
-    assert_int_equal(gw_optimizer_open(&momentum, N, 0.9, 0), GW_OK);
-    assert_int_equal(gw_optimizer_open(&decay, N, 0, 0.1), GW_OK);
+    assert_int_equal(open_optimizer(&o, "sgd", N), GW_OK);
+    assert_int_equal(open_optimizer(&momentum, "sgd:momentum=0.9", N), GW_OK);
+    assert_int_equal(open_optimizer(&decay, "sgd:weight-decay=0.1", N), GW_OK);
     gw_optimizer_update(o, a.param, a.grad, (gw_span){0, N}, 0.1f, 0.5f);
     gw_optimizer_update_at(o, b.param, at, value, LISTED, 0.1f, 0.5f);
     assert_memory_equal(a.param, b.param, N * sizeof *a.param);
@@ -158,9 +285,9 @@ static void test_state(void **state) {
     gw_optimizer *through = NULL, *resumed = NULL, *plain = NULL;
     begin(&a);
     begin(&b);
-    assert_int_equal(gw_optimizer_open(&through, N, 0.9, 0.0), GW_OK);
-    assert_int_equal(gw_optimizer_open(&resumed, N, 0.9, 0.0), GW_OK);
-    assert_int_equal(gw_optimizer_open(&plain, N, 0.0, 0.0), GW_OK);
+    assert_int_equal(open_optimizer(&through, "sgd:momentum=0.9", N), GW_OK);
+    assert_int_equal(open_optimizer(&resumed, "sgd:momentum=0.9", N), GW_OK);
+    assert_int_equal(open_optimizer(&plain, "sgd", N), GW_OK);
     new_gradient(&a, 0);
     gw_optimizer_update(through, a.param, a.grad, (gw_span){0, N}, 0.1f, 1.0f);
     assert_int_equal(save(through, dir), GW_OK);
@@ -184,9 +311,9 @@ static void test_state(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_listed),
+        cmocka_unit_test(test_rules),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_listed),  cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_tensors), cmocka_unit_test(test_command),
         cmocka_unit_test(test_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,9 @@
-/* Shared objects as strategies, algorithms, codecs and timetables: one that cannot be used is
- * refused by one line before any of its functions is called. */
+/* Shared objects as strategies, algorithms, codecs, timetables and optimizers: one that cannot be
+ * used is refused by one line before any of its functions is called. */
 #include "comm/algo.h"
 #include "comm/strategy.h"
 #include "comm/timetable.h"
+#include "optim/optimizer.h"
 
 #include "../specs.h"
 
@@ -25,6 +26,7 @@ static gw_strategy_ops *strategy;
 static gw_algo_ops *algo;
 static gw_codec_ops *codec;
 static gw_timetable_ops *timetable;
+static gw_optimizer_ops *optimizer;
 static char scratch[] = "/tmp/gradwire-plugins-XXXXXX";
 
 static gw_err find(const gw_registry *reg, const char *spec) {
@@ -48,11 +50,14 @@ static void test_abi(void **state) {
     refused(&gw_algos, PLUGIN, "abi");
     refused(&gw_codecs, PLUGIN, "rebuild it");
     refused(&gw_timetables, PLUGIN, "rebuild it");
+    refused(&gw_optimizers, PLUGIN, "rebuild it");
     strategy->head.abi--, algo->head.abi--, codec->head.abi--, timetable->head.abi--;
+    optimizer->head.abi--;
     assert_int_equal(find(&gw_strategies, PLUGIN), GW_OK);
     assert_int_equal(find(&gw_algos, PLUGIN), GW_OK);
     assert_int_equal(find(&gw_codecs, PLUGIN), GW_OK);
     assert_int_equal(find(&gw_timetables, PLUGIN), GW_OK);
+    assert_int_equal(find(&gw_optimizers, PLUGIN), GW_OK);
 }
 
 /* Leave out each required hook and text in turn. */
@@ -83,6 +88,7 @@ static void test_hooks(void **state) {
     each_hook(&gw_algos, &algo->head);
     each_hook(&gw_codecs, &codec->head);
     each_hook(&gw_timetables, &timetable->head);
+    each_hook(&gw_optimizers, &optimizer->head);
 }
 
 /* What a plugin leaves out shows when its actions are laid down. */
@@ -208,6 +214,7 @@ int main(void) {
     algo = dlsym(lame, "gw_algo_plugin");
     codec = dlsym(lame, "gw_codec_plugin");
     timetable = dlsym(lame, "gw_timetable_plugin");
+    optimizer = dlsym(lame, "gw_optimizer_plugin");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_abi),         cmocka_unit_test(test_hooks),
         cmocka_unit_test(test_half_made),   cmocka_unit_test(test_files),

@@ -3,6 +3,8 @@
 #include "prof/clock.h"
 #include "step/split.h"
 
+#include "../specs.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +17,7 @@ enum { BATCH = 32 };
 
 static const gw_model_spec spec = {.inputs = 64, .classes = 10, .n_hidden = 1, .hidden = {48}};
 static gw_shard whole;
-static const gw_twin_setup of = {
-    .load = {.shard = &whole, .batch = BATCH}, .threads = 1, .joined = 1};
+static gw_twin_setup of = {.load = {.shard = &whole, .batch = BATCH}, .threads = 1, .joined = 1};
 
 static void test_interval(void **state) {
     (void)state;
@@ -186,8 +187,17 @@ static void test_codec(void **state) {
 static int set_out(void **state) {
     (void)state;
     gw_share share = gw_share_whole(&spec);
+    gw_optimizer *sgd = NULL;
     gw_clock_start();
+    assert_int_equal(open_optimizer(&sgd, "sgd", 1), GW_OK);
+    of.optimizer = sgd;
     return gw_shard_of(&whole, &spec, &share) != GW_OK;
+}
+
+static int set_back(void **state) {
+    (void)state;
+    gw_optimizer_close((gw_optimizer *)of.optimizer);
+    return 0;
 }
 
 int main(void) {
@@ -199,5 +209,5 @@ int main(void) {
         cmocka_unit_test(test_what_stays_blank),
         cmocka_unit_test(test_codec),
     };
-    return cmocka_run_group_tests(tests, set_out, NULL);
+    return cmocka_run_group_tests(tests, set_out, set_back);
 }

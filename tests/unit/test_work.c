@@ -25,7 +25,7 @@ static void counts_products(void **state) {
     (void)state;
     gw_work w;
     gw_load load = whole();
-    gw_work_count(&w, &load, false);
+    gw_work_count(&w, &load, 0);
     assert_int_equal(w.n_products, 8); /* the first layer hands nothing down */
     gw_model *m;
     assert_int_equal(gw_model_open(&m, &spec, BATCH), GW_OK);
@@ -44,7 +44,7 @@ static void counts_the_rest(void **state) {
     (void)state;
     gw_work w;
     gw_load load = whole();
-    gw_work_count(&w, &load, true);
+    gw_work_count(&w, &load, 1);
     assert_true(w.update_bytes == 20.0 * 179);
     /* 5 passes over 11 hidden activations, 3 over the logits */
     assert_true(w.pointwise_bytes == 4.0 * BATCH * (5 * 11 + 3 * 3));
@@ -55,9 +55,9 @@ static void divides_the_model(void **state) {
     (void)state;
     gw_work w, all;
     gw_load load = whole();
-    gw_work_count(&all, &load, true);
+    gw_work_count(&all, &load, 1);
     load.micro = 3; /* rows 3, 3, 2 */
-    gw_work_count(&w, &load, true);
+    gw_work_count(&w, &load, 1);
     assert_true(fabs(w.flops - all.flops) < 1e-6 && w.product[0].m == 3);
     assert_true(w.pointwise_bytes == all.pointwise_bytes && w.update_bytes == all.update_bytes);
     double again = 0; /* weights are read, and their gradients written, once a part */
@@ -74,14 +74,14 @@ static void divides_the_model(void **state) {
             gw_share_stage(&share, (int[]){1, 2}, 2, 1, stage);
             assert_int_equal(gw_shard_of(&shard, &spec, &share), GW_OK);
             load = (gw_load){.shard = &shard, .batch = BATCH};
-            gw_work_count(&w, &load, true);
+            gw_work_count(&w, &load, 1);
             flops += w.flops;
             update += w.update_bytes;
         }
     assert_true(flops == all.flops && update == all.update_bytes);
     load = whole();
     load.repeats = true;
-    gw_work_count(&w, &load, true);
+    gw_work_count(&w, &load, 1);
     assert_true(w.flops == all.flops + 2.0 * BATCH * (20 * 6 + 6 * 5 + 5 * 3));
 }
 

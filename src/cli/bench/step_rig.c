@@ -50,8 +50,7 @@ static gw_err rig_open_model(gw_rig *r, const gw_rig_setup *s) {
     r->local = (int)own.n;
     r->lr = c->lr;
     GW_TRY(gw_model_open(&r->model, &s->spec, r->local > 0 ? r->local : 1));
-    GW_TRY(gw_optimizer_open(&r->optimizer, gw_model_size(r->model),
-                             r->session->residuals.corrects ? 0 : c->momentum, c->weight_decay));
+    GW_TRY(gw_step_optimizer(&r->optimizer, c, r->model, r->session->residuals.corrects));
     r->stepper =
         (gw_stepper){.model = r->model, .optimizer = r->optimizer, .g = r->g, .lazy = r->lazy};
     r->stepper.is = gw_inside_know(r->g);

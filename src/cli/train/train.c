@@ -147,6 +147,7 @@ static const gw_rule rules[] = {
     {"backend", "!fast", false, "mesh", NULL, "each rank has the whole model"},
     {"backend", "!fast", false, "microbatches", "!1", "each rank has the whole model"},
     {"backend", "!fast", false, "gemm", "!auto", "loops= says how it multiplies"},
+    {"backend", "!fast", false, "optimizer", "!sgd", naive_update},
     {"backend", "!fast", false, "momentum", "!0", naive_update},
     {"backend", "!fast", false, "weight-decay", "!0", naive_update},
     {"backend", "!fast", false, "comm", "!allreduce", naive_exchange},

@@ -1,0 +1,201 @@
+#include "optim/optimizer.h"
+
+#include "base/clones.h"
+#include "base/mem.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define X(name) extern const gw_optimizer_ops gw_optimizer_##name;
+#include "optim/optimizers.def"
+#undef X
+
+static const gw_entry *const entries[] = {
+#define X(name) &gw_optimizer_##name.head,
+#include "optim/optimizers.def"
+#undef X
+    NULL,
+};
+
+static const gw_hook needs[] = {
+    GW_HOOK(gw_optimizer_ops, vectors), GW_HOOK(gw_optimizer_ops, update), {0}};
+
+const gw_registry gw_optimizers = {.kind = "optimizer",
+                                   .symbol = "gw_optimizer_plugin",
+                                   .abi = GW_OPTIMIZER_ABI,
+                                   .entries = entries,
+                                   .needs = needs};
+
+/* ---- opening ---- */
+
+/* An option of the command line becomes the rule's of that name, or might. */
+static gw_err optimizer_take(gw_optimizer *o, const gw_args *command, const char *name,
+                             bool takes) {
+    const char *rule = o->ops->head.name;
+    if (!command || !gw_args_has(command, name) || !gw_args_given(command, name))
+        return GW_OK;
+    if (!gw_args_has(o->args, name))
+        return gw_fail(GW_ERR_USAGE, "--%s: --optimizer %s has no such option: leave it out", name,
+                       rule);
+    if (gw_args_given(o->args, name))
+        return gw_fail(GW_ERR_USAGE, "--%s and --optimizer %s:%s=%s: remove one of them", name,
+                       rule, name, gw_args_text(o->args, name));
+    return takes ? gw_args_set(o->args, rule, name, gw_args_text(command, name)) : GW_OK;
+}
+
+static gw_err optimizer_read(gw_optimizer *o, const gw_optimizer_setup *s) {
+    const gw_spec *spec = s->spec ? s->spec : &GW_SPEC_NAMED("sgd");
+    const gw_entry *entry = NULL;
+    GW_TRY(gw_registry_find(&gw_optimizers, spec->name, &entry));
+    o->ops = (const gw_optimizer_ops *)entry; /* head is the first member */
+    GW_TRY(gw_args_of(&o->args, entry->opts, entry->name, spec));
+    GW_TRY(optimizer_take(o, s->command, "momentum", !s->corrected));
+    return optimizer_take(o, s->command, "weight-decay", true);
+}
+
+static gw_err optimizer_make(gw_optimizer *o, const gw_args *args, size_t n) {
+    o->n = n;
+    GW_TRY(gw_alloc(&o->self, o->ops->size, 1));
+    if (o->ops->open)
+        GW_TRY(o->ops->open(o->self, args));
+    o->names = o->ops->vectors(o->self);
+    while (o->names[o->state.count])
+        o->state.count++;
+    if (o->state.count > GW_OPTIMIZER_VECTORS)
+        return gw_fail(GW_ERR_INPUT, "optimizer %s: %d vectors, and there may be %d",
+                       o->ops->head.name, o->state.count, GW_OPTIMIZER_VECTORS);
+    return gw_alloc(&o->state.x, (size_t)o->state.count * n, sizeof(float));
+}
+
+static gw_err optimizer_hand_out(gw_optimizer **out, gw_optimizer *o, gw_err e) {
+    if (e == GW_OK)
+        *out = o;
+    else
+        gw_optimizer_close(o);
+    return e;
+}
+
+gw_err gw_optimizer_open(gw_optimizer **out, const gw_optimizer_setup *setup) {
+    gw_optimizer *o = NULL;
+    gw_err e = gw_alloc(&o, 1, sizeof *o);
+    GW_THEN(e, optimizer_read(o, setup));
+    GW_THEN(e, optimizer_make(o, o->args, setup->n));
+    if (e == GW_OK) {
+        o->tensors = setup->tensors;
+        o->n_tensors = setup->n_tensors;
+    }
+    return optimizer_hand_out(out, o, e);
+}
+
+gw_err gw_optimizer_like(gw_optimizer **out, const gw_optimizer *of, size_t n) {
+    gw_optimizer *o = NULL;
+    gw_err e = gw_alloc(&o, 1, sizeof *o);
+    if (e == GW_OK)
+        o->ops = of->ops;
+    GW_THEN(e, optimizer_make(o, of->args, n));
+    return optimizer_hand_out(out, o, e);
+}
+
+void gw_optimizer_close(gw_optimizer *o) {
+    if (!o)
+        return;
+    gw_args_free(o->args);
+    free(o->self);
+    free(o->state.x);
+    free(o);
+}
+
+/* ---- updating ---- */
+
+void gw_optimizer_begin(gw_optimizer *o) {
+    o->begins = true;
+}
+
+static void optimizer_count(gw_optimizer *o) {
+    o->updates += o->begins;
+    o->begins = false;
+}
+
+static void optimizer_update(const gw_optimizer *o, float *param, const float *grad, gw_span s,
+                             gw_optimizer_part part) {
+    part.param = param + s.off;
+    part.grad = grad + s.off;
+    part.n = s.n;
+    for (int v = 0; v < o->state.count; v++)
+        part.state[v] = o->state.x + (size_t)v * o->n + s.off;
+    o->ops->update(o->self, &part);
+}
+
+static void optimizer_update_tensors(const gw_optimizer *o, float *param, const float *grad,
+                                     gw_span s, gw_optimizer_part part) {
+    for (const gw_tensor *t = o->tensors; t < o->tensors + o->n_tensors; t++) {
+        part.rows = t->rows;
+        part.cols = t->cols;
+        if (gw_span_overlap(t->span, s))
+            optimizer_update(o, param, grad, t->span, part);
+    }
+}
+
+int gw_optimizer_threads(size_t n) {
+    return n < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
+}
+
+void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
+                         float scale) {
+    optimizer_count(o);
+    gw_optimizer_part part = {.lr = lr, .scale = scale, .step = o->updates > 0 ? o->updates : 1};
+    int threads = gw_optimizer_threads(s.n);
+    if (gw_optimizer_whole(o)) {
+        optimizer_update_tensors(o, param, grad, s, part);
+        return;
+    }
+    if (threads == 1) {
+        optimizer_update(o, param, grad, s, part);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; t++)
+        optimizer_update(o, param, grad, gw_span_part(s, t, threads), part);
+}
+
+size_t gw_optimizer_piece(const gw_optimizer *o, gw_span s, size_t most) {
+    size_t n = s.n < most ? s.n : most;
+    for (int t = 0; t < o->n_tensors && gw_optimizer_whole(o); t++)
+        if (o->tensors[t].span.off == s.off && o->tensors[t].span.n > 0)
+            n = o->tensors[t].span.n;
+    return n;
+}
+
+bool gw_optimizer_lists(const gw_optimizer *o) {
+    return o->ops->lists && o->ops->lists(o->self);
+}
+
+void gw_optimizer_update_at(gw_optimizer *o, float *param, const uint32_t *at, const float *grad,
+                            size_t n, float lr, float scale) {
+    int threads = gw_optimizer_threads(n);
+    optimizer_count(o);
+    if (threads == 1) {
+        o->ops->update_at(o->self, param, at, grad, n, lr, scale);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; t++) {
+        gw_span s = gw_span_part((gw_span){0, n}, t, threads);
+        o->ops->update_at(o->self, param, at + s.off, grad + s.off, s.n, lr, scale);
+    }
+}
+
+const char *gw_optimizer_kernel(const gw_optimizer *o) {
+    return o->ops->kernel ? o->ops->kernel(o->self) : o->ops->head.name;
+}
+
+void gw_optimizer_reset(gw_optimizer *o) {
+    memset(o->state.x, 0, (size_t)o->state.count * o->n * sizeof(float));
+    o->updates = 0;
+}
+
+gw_err gw_optimizer_state(gw_optimizer *o, gw_io *io) {
+    GW_TRY(gw_io_field(io, "updates", &o->updates, sizeof o->updates));
+    return gw_io_field(io, "state", o->state.x, (size_t)o->state.count * o->n * sizeof(float));
+}
