@@ -94,6 +94,10 @@ gw_err gw_optimizer_like(gw_optimizer **out, const gw_optimizer *of, size_t n) {
     if (e == GW_OK)
         o->ops = of->ops;
     GW_THEN(e, optimizer_make(o, of->args, n));
+    if (e == GW_OK && n == of->n) {
+        o->tensors = of->tensors;
+        o->n_tensors = of->n_tensors;
+    }
     return optimizer_hand_out(out, o, e);
 }
 
@@ -188,11 +192,6 @@ void gw_optimizer_update_at(gw_optimizer *o, float *param, const uint32_t *at, c
 
 const char *gw_optimizer_kernel(const gw_optimizer *o) {
     return o->ops->kernel ? o->ops->kernel(o->self) : o->ops->head.name;
-}
-
-void gw_optimizer_reset(gw_optimizer *o) {
-    memset(o->state.x, 0, (size_t)o->state.count * o->n * sizeof(float));
-    o->updates = 0;
 }
 
 gw_err gw_optimizer_state(gw_optimizer *o, gw_io *io) {

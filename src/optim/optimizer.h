@@ -86,7 +86,8 @@ typedef struct gw_optimizer_setup {
 /** GW_ERR_USAGE: no such rule or option, a value out of range, or an option that is given twice.
  *  gw_optimizer_close takes NULL. */
 gw_err gw_optimizer_open(gw_optimizer **out, const gw_optimizer_setup *setup);
-/** The same rule and options, for n other floats of no known tensors. `of` outlives it. */
+/** The same rule and options, for n other floats: as many, with the same tensors; else of no known
+ *  ones. `of` outlives it. */
 gw_err gw_optimizer_like(gw_optimizer **out, const gw_optimizer *of, size_t n);
 void gw_optimizer_close(gw_optimizer *o);
 
@@ -117,9 +118,6 @@ const char *gw_optimizer_kernel(const gw_optimizer *o);
 static inline bool gw_optimizer_whole(const gw_optimizer *o) {
     return o->ops->traits & GW_OPTIMIZER_TENSORS;
 }
-
-/** As after opening. */
-void gw_optimizer_reset(gw_optimizer *o);
 
 /** Save or load all of the state. */
 gw_err gw_optimizer_state(gw_optimizer *o, gw_io *io);

@@ -109,16 +109,13 @@ static gw_err bound_put_together(exchange *x, bool oversubscribed, gw_bound_run 
 static gw_err bound_measure_parts(gw_bound_run *out, const gw_rehearsal *r, float *params,
                                   float *gradient, bool oversubscribed, bool *own) {
     gw_stepper *t = r->stepper;
-    gw_guard *guard = t->guard;
     exchange x = {.r = r, .gradient = gradient};
-    t->guard = NULL;
     gw_err e = gw_survey_step(r, params, gradient, &out->parts.local);
     gw_step_use(t, t->g);
     if (e == GW_OK) {
         e = bound_put_together(&x, oversubscribed, out);
         *own = e != GW_OK;
     }
-    t->guard = guard;
     return e;
 }
 

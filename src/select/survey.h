@@ -48,18 +48,19 @@ typedef struct gw_codec_price {
 gw_err gw_survey_codec(gw_codec *codec, bool feedback, const float *gradient, size_t n,
                        gw_codec_price *price, int n_prices, MPI_Comm comm);
 
-/** How the caller runs a step: `step` runs one of `stepper`, whose session is lent for it, with
- *  learning rate 0. */
+/** What is measured without touching it: `stepper`; and how the caller runs a step, by one that the
+ *  measuring lends, with learning rate 0. */
 typedef struct gw_rehearsal {
     gw_stepper *stepper;
-    gw_err (*step)(void *ctx);
+    gw_err (*step)(void *ctx, gw_stepper *by);
     void *ctx;
     MPI_Comm comm;
 } gw_rehearsal;
 
-/** Collective: run some steps on every rank for itself, without exchange, and time them with the
- *  ledger. Afterwards the model works on params[0..n), which hold its parameters as they were, and
- *  gradient[0..n), which hold the last gradient; the optimizer is reset. Starts the ledger anew. */
+/** Collective: run some steps on every rank for itself, by a stepper of its own on the same model,
+ *  and time them with the ledger. Afterwards the model works on params[0..n), which hold its
+ *  parameters as they were, and gradient[0..n), which hold the last gradient; gw_step_use makes it
+ *  work for the other stepper again. Starts the ledger anew. */
 gw_err gw_survey_step(const gw_rehearsal *r, float *params, float *gradient, gw_local *out);
 
 #endif

@@ -11,10 +11,10 @@
 enum { WARMUP = 2, LEAST = 5, MOST = 99, PHASES = 5 };
 #define ENOUGH_S 0.5
 
-static gw_err survey_one_step(const gw_rehearsal *r, double phase[PHASES]) {
+static gw_err survey_one_step(const gw_rehearsal *r, gw_stepper *by, double phase[PHASES]) {
     gw_batch_cost cost;
     gw_ledger_begin();
-    gw_err e = r->step(r->ctx);
+    gw_err e = r->step(r->ctx, by);
     gw_ledger_end(&cost);
     const double *p = cost.phase_s;
     phase[0] = p[GW_PHASE_DATA];
@@ -26,14 +26,14 @@ static gw_err survey_one_step(const gw_rehearsal *r, double phase[PHASES]) {
 }
 
 /* Steps begin together, as an exchange would make them; each phase is the slowest rank's. */
-static gw_err survey_steps(const gw_rehearsal *r, gw_local *out) {
+static gw_err survey_steps(const gw_rehearsal *r, gw_stepper *by, gw_local *out) {
     double run[PHASES][MOST], spent = 0, typical[PHASES], start = MPI_Wtime();
     int n = 0;
     gw_err e = GW_OK;
     for (int k = -WARMUP; n < MOST && (n < LEAST || spent < ENOUGH_S); k++) {
         double phase[PHASES + 1] = {0};
         GW_TRY(gw_barrier(r->comm));
-        e = e == GW_OK ? survey_one_step(r, phase) : e;
+        e = e == GW_OK ? survey_one_step(r, by, phase) : e;
         phase[PHASES] = MPI_Wtime() - start; /* meeting, too: on busy cores it takes longest */
         GW_TRY(gw_allreduce(MPI_IN_PLACE, phase, PHASES + 1, MPI_DOUBLE, MPI_MAX, r->comm));
         for (int p = 0; p < PHASES && k >= 0; p++)
@@ -48,34 +48,33 @@ static gw_err survey_steps(const gw_rehearsal *r, gw_local *out) {
     return GW_OK;
 }
 
-static gw_err survey_open_alone(gradwire **out, gw_stepper *t) {
+/* A stepper of its own, over an exchange with nobody. */
+static gw_err survey_open_alone(const gw_rehearsal *r, gw_stepper *own) {
+    const gw_stepper *of = r->stepper;
     gw_session *s = NULL;
     gw_mix exact;
+    *own = (gw_stepper){.model = of->model, .set = of->set, .labels = of->labels};
+    GW_TRY(gw_optimizer_like(&own->optimizer, of->optimizer, gw_model_size(of->model)));
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, false));
     GW_TRY(gw_session_new(&s, &GW_SPEC_NAMED("allreduce"), &exact, "off"));
-    GW_TRY(gw_inside_new(out, s));
-    return gw_step_open(t, *out, &(gw_step_setup){.comm = MPI_COMM_SELF});
+    GW_TRY(gw_inside_new(&own->g, s));
+    return gw_step_open(own, own->g, &(gw_step_setup){.comm = MPI_COMM_SELF});
 }
 
 gw_err gw_survey_step(const gw_rehearsal *r, float *params, float *gradient, gw_local *out) {
-    gw_stepper *t = r->stepper;
-    gradwire *alone = NULL, *g = t->g;
-    gw_inside_facts is = t->is;
-    bool lazy = t->lazy;
-    size_t bytes = gw_model_size(t->model) * sizeof(float);
-    memcpy(params, gw_model_params(t->model), bytes);
-    gw_err e = gw_agree(r->comm, survey_open_alone(&alone, t));
+    gw_stepper own;
+    gw_model *model = r->stepper->model;
+    size_t bytes = gw_model_size(model) * sizeof(float);
+    memcpy(params, gw_model_params(model), bytes);
+    gw_err e = gw_agree(r->comm, survey_open_alone(r, &own));
     if (e == GW_OK) {
-        t->lazy = false;
         gw_ledger_start();
-        e = survey_steps(r, out);
-        memcpy(gradient, gw_model_grads(t->model), bytes);
-        t->lazy = lazy;
+        e = survey_steps(r, &own, out);
+        memcpy(gradient, gw_model_grads(model), bytes);
     }
-    t->g = g;
-    t->is = is;
-    gw_model_lend(t->model, params, gradient);
-    gradwire_close(alone);
-    gw_optimizer_reset(t->optimizer);
+    gw_model_lend(model, params, gradient);
+    gw_step_close(&own);
+    gradwire_close(own.g);
+    gw_optimizer_close(own.optimizer);
     return e;
 }

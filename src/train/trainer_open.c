@@ -148,12 +148,12 @@ static gw_err trainer_open_products(gw_trainer *t) {
 }
 
 /* A step of a rehearsal: a full batch, as most are, at rate 0, so that nothing moves. */
-static gw_err trainer_opening_rehearse(void *ctx) {
+static gw_err trainer_opening_rehearse(void *ctx, gw_stepper *by) {
     gw_trainer *t = ctx;
     double loss;
     gw_watchdog_beat();
     int b = t->rehearsed++ % gw_sampler_full(t->sampler);
-    return gw_step(&t->stepper, gw_sampler_batch(t->sampler, b), 0, &loss);
+    return gw_step(by, gw_sampler_batch(t->sampler, b), 0, &loss);
 }
 
 static gw_err trainer_opening_choose(gw_trainer *t) {

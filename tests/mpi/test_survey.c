@@ -138,11 +138,11 @@ typedef struct rehearsal {
     int steps;
 } rehearsal;
 
-static gw_err rehearse(void *ctx) {
+static gw_err rehearse(void *ctx, gw_stepper *by) {
     rehearsal *r = ctx;
     double loss;
     r->steps++;
-    return gw_step_loaded(&r->stepper, 4, 4 * ranks, 0, &loss);
+    return gw_step_loaded(by, 4, 4 * ranks, 0, &loss);
 }
 
 static void test_step(void) {

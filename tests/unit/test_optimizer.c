@@ -150,8 +150,6 @@ static void test_adam(void **state) {
     gw_optimizer_update(o, f.param, f.grad, (gw_span){0, N}, 0.1f, 1);
     gw_optimizer_update(other, f.param, f.grad, (gw_span){0, N}, 0.1f, 1);
     assert_memory_equal(x, y, 2 * N * sizeof *x);
-    gw_optimizer_reset(o);
-    assert_true(o->updates == 0 && x[0] == 0 && x[2 * N - 1] == 0);
     omp_set_num_threads(1);
     gw_optimizer_close(other);
     gw_optimizer_close(o);

@@ -60,10 +60,10 @@ static gw_err rig_open_model(gw_rig *r, const gw_rig_setup *s) {
 }
 
 /* For the cost model: rate 0, so that nothing moves. */
-static gw_err rig_rehearse(void *ctx) {
+static gw_err rig_rehearse(void *ctx, gw_stepper *by) {
     gw_rig *r = ctx;
     double loss;
-    return gw_step_loaded(&r->stepper, r->local, r->global, 0, &loss);
+    return gw_step_loaded(by, r->local, r->global, 0, &loss);
 }
 
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
