@@ -209,7 +209,7 @@ static double tape_seconds(const gw_tape *t, int *segment, int *piece, int n) {
     return sum;
 }
 
-/* Of a whole model. Backward, layer 0 has one segment less than the others: it descends nowhere. */
+/* Of a whole model: each layer has as many segments as any other. */
 static json_t *tape_json(const gw_tape *t) {
     const int *n = t->in_phase;
     int layers = n[GW_PHASE_FORWARD] - 1, segment = 0, piece = 0; /* and the loss */
@@ -222,10 +222,9 @@ static json_t *tape_json(const gw_tape *t) {
     for (int l = 0; l < layers; l++)
         json_array_append_new(forward, gw_json_number(tape_seconds(t, &segment, &piece, 1)));
     double loss_s = tape_seconds(t, &segment, &piece, 1);
-    int each = (n[GW_PHASE_BACKWARD] + 1) / layers;
-    for (int l = layers - 1; l >= 0; l--)
-        json_array_insert_new(backward, 0,
-                              gw_json_number(tape_seconds(t, &segment, &piece, each - (l == 0))));
+    int each = n[GW_PHASE_BACKWARD] / layers;
+    for (int l = 0; l < layers; l++)
+        json_array_insert_new(backward, 0, gw_json_number(tape_seconds(t, &segment, &piece, each)));
     return gw_json_object(
         "batch:i data_s:f forward_s:o loss_s:f backward_s:o update_s:f pieces:i repetitions:i",
         t->samples, data_s, forward, loss_s, backward, t->update_s, t->s.n, t->repetitions);

@@ -157,8 +157,7 @@ static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at, bool en
 }
 
 static gw_err pipeline_layer_descend(gw_pipeline *p, int l, gw_act act, gw_micro at, int runs) {
-    bool lowest = p->shard.layers[l].number == 0;
-    for (int i = 0; i < runs && !lowest; i++) {
+    for (int i = 0; i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
             gw_model_descend_rows(p->model, l, rows);
@@ -176,7 +175,8 @@ static gw_err pipeline_layer_descend(gw_pipeline *p, int l, gw_act act, gw_micro
 static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micro at, bool bottom,
                                       const gw_pipeline_onto *onto) {
     bool exchanges = pipeline_joins(p, l, GW_MOMENT_DELTA, at);
-    bool leaves = exchanges || (bottom && gw_runner_hop(&p->runner, act, false));
+    bool leaves =
+        exchanges || (bottom && gw_timetable_target(p->timetable, p->stage, act).stage >= 0);
     bool weighs = act.kind == GW_ACT_BACKWARD, first = weighs && !leaves;
     int runs = pipeline_runs(p, exchanges, at);
     if (first) {
