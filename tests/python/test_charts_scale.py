@@ -466,8 +466,8 @@ class Drawings(Case):
                                                    "scaling", "sweep"})
         for cell in self.results.cells:
             for run in cell.runs:
-                run.epochs = []
-        self.assertEqual(self.draw(self.results), {"effects", "scaling", "sweep"})
+                run.epochs = []  # run.json still has the last accuracy
+        self.assertEqual(self.draw(self.results), {"effects", "final_accuracy", "scaling", "sweep"})
 
     def test_no_blocks_and_no_baseline(self):
         for cell in self.results.cells:
