@@ -47,31 +47,29 @@ gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wi
     json_t *run;
     report_command(command, sizeof command);
     GW_TRY(gw_report_choices(g->words.out, g->session));
-    gw_recorder_report of = {.program = "library",
-                             .command = command,
-                             .started_utc = r->start_utc,
-                             .stopped_by = "close",
-                             .args = g->words.args,
-                             .seed = g->words.seed,
-                             .parameters = g->n,
-                             .wire_bytes = wire_bytes,
-                             .steps = g->step,
-                             .node = g->node,
-                             .workers = g->ranks - gw_session_servers(g->session),
-                             .threads = g->words.threads,
-                             .helpers = gw_session_helpers(g->session),
-                             .oversubscribed = g->oversubscribed,
-                             .dimensions = json_null(),
-                             .bubble_s = NAN,
-                             .phases =
-                                 "measured: exclusive timers, as the program names its phases",
-                             .memory = "absent",
-                             .wire = report_wire(g),
-                             .resident = "measured: the process's peak",
-                             .comm = gw_report_comm(g->session, r->codec_rows, r->warning),
-                             .more = gw_json_object("tensors:o", report_tensors(g)),
-                             .machine = json_object(),
-                             .results = gw_json_object("checks:o", report_checks(g, nan))};
+    gw_recorder_report of = {
+        .program = "library",
+        .command = command,
+        .started_utc = r->start_utc,
+        .stopped_by = "close",
+        .args = g->words.args,
+        .seed = g->words.seed,
+        .parameters = g->n,
+        .wire_bytes = wire_bytes,
+        .steps = g->step,
+        .node = g->node,
+        .workers = g->ranks - gw_session_servers(g->session),
+        .threads = g->words.threads,
+        .helpers = gw_session_helpers(g->session),
+        .oversubscribed = g->oversubscribed,
+        .dimensions = json_null(),
+        .bubble_s = NAN,
+        .sources = {"measured: exclusive timers, as the program names its phases", "absent",
+                    report_wire(g), "measured: the process's peak"},
+        .comm = gw_report_comm(g->session, r->codec_rows, r->warning),
+        .more = gw_json_object("tensors:o", report_tensors(g)),
+        .machine = json_object(),
+        .results = gw_json_object("checks:o", report_checks(g, nan))};
     GW_TRY(gw_recorder_json(r, &of, &run));
     return gw_recorder_write(r, run);
 }

@@ -139,6 +139,11 @@ gw_err gw_recorder_end(gw_recorder *r, const gw_table *more);
 /** Local: give up what is open. */
 void gw_recorder_close(gw_recorder *r);
 
+/** Where figures come from; NULL: they are absent. */
+typedef struct gw_recorder_sources {
+    const char *phases, *memory, *wire, *resident;
+} gw_recorder_sources;
+
 /** What run.json has of every run, beside what the recorder knows. */
 typedef struct gw_recorder_report {
     const char *program, *command, *started_utc, *stopped_by;
@@ -150,8 +155,7 @@ typedef struct gw_recorder_report {
     bool oversubscribed;
     int64_t split, flagged; /* batches with a memory split by twins; those flagged */
     double bubble_s;        /* of a step; NaN: there is none */
-    /* Where figures come from; NULL: they are absent. */
-    const char *phases, *memory, *wire, *resident;
+    gw_recorder_sources sources;
     /* Owned: the exchange; what of a step goes along each dimension; members of run.json, of its
      * "machine" and "results" beside those of every run. */
     json_t *comm, *dimensions, *more, *machine, *results;

@@ -151,11 +151,12 @@ static json_t *json_sources(const gw_recorder *r, const gw_recorder_report *of) 
     static const char form[] =
         "phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s peak_bytes:s";
     if (r->of.profile == GW_PROFILE_OFF)
-        return gw_json_object(form, "absent", "absent", "absent", "absent", "absent", of->resident);
-    return gw_json_object(form, of->phases,
+        return gw_json_object(form, "absent", "absent", "absent", "absent", "absent",
+                              of->sources.resident);
+    return gw_json_object(form, of->sources.phases,
                           "measured: blocked before the last rank's arrival, on a common clock",
-                          "upper bound: computation while a message was in flight", of->memory,
-                          of->wire, of->resident);
+                          "upper bound: computation while a message was in flight",
+                          of->sources.memory, of->sources.wire, of->sources.resident);
 }
 
 static json_t *json_results(const gw_recorder *r, const gw_recorder_report *of) {

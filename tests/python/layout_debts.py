@@ -36,7 +36,6 @@ FIELDS = {
     ("comm/schedule_parts.h", "gw_schedule"): 35,
     ("config/config.h", "gw_train_config"): 49,
     ("mesh/pipeline_parts.h", "gw_pipeline"): 31,
-    ("record/recorder.h", "gw_recorder_report"): 26,
     ("train/trainer_parts.h", "gw_trainer"): 60,
 }
 
