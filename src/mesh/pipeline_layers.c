@@ -16,9 +16,11 @@ static gw_pipeline_way pipeline_way(const gw_pipeline *p, gw_moment moment) {
 /* The schedule of a join; NULL: there is nothing to exchange. */
 static gw_err pipeline_join(gw_pipeline *p, int l, gw_moment moment, gw_micro at,
                             gw_schedule **out) {
-    gw_join join = gw_model_join(p->model, l, moment, at);
     *out = NULL;
-    if (join.kind == GW_JOIN_NONE || !p->join_lane[GW_PIPELINE_EXACT] || p->exec.alone)
+    if (!p->join_lane[GW_PIPELINE_EXACT] || p->exec.alone)
+        return GW_OK;
+    gw_join join = gw_model_join(p->model, l, moment, at);
+    if (join.kind == GW_JOIN_NONE)
         return GW_OK;
     return gw_collective_get(&p->join[pipeline_way(p, moment)][join.kind], join.over, out);
 }
