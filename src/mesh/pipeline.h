@@ -1,9 +1,12 @@
-/** A step over microbatches, on the part of a model that this rank of a mesh holds: the actions of
- *  a timetable in order, with the hops between stages and the sums over tensor ranks. Gradients are
- *  the session's affair, as in step/step.h; hooks tell it of them.
+/** The walk over a model, the only one: the actions of a timetable in order, on what this rank
+ *  holds, with the hops between stages and the sums over tensor ranks. A whole model is one stage
+ *  that takes its batch as one microbatch, and sends nothing. An executor may do the arithmetic in
+ *  another way than by computing it. Gradients are the session's affair, as in step/step.h; hooks
+ *  tell it of them.
  *
- *  It is made in three steps: gw_pipeline_new (options), gw_pipeline_divide (what this rank holds),
- *  gw_pipeline_open (what it sends). All calls come from the thread that initialised MPI. */
+ *  That over a mesh is made in three steps: gw_pipeline_new (options), gw_pipeline_divide (what
+ *  this rank holds), gw_pipeline_open (what it sends); that over a whole model by
+ *  gw_pipeline_open_whole. All calls come from the thread that initialised MPI. */
 #ifndef GW_MESH_PIPELINE_H
 #define GW_MESH_PIPELINE_H
 

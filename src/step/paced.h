@@ -1,6 +1,7 @@
 /** A paced run (--pace): the arithmetic of each step is done outside the clock, for real, and in
- *  the clock the rank sleeps for the time that it takes on a free core (machine/pacer.h). Losses,
- *  gradients and what is sent are those of the same run without --pace, to the bit.
+ *  the clock the rank sleeps for the time that it takes on a free core (machine/pacer.h): the same
+ *  walk, by two executors (step/exec/sleep.h). Losses, gradients and what is sent are those of the
+ *  same run without --pace, to the bit.
  *
  *  Gradients are computed to where a step would put them, and announced layer by layer when the
  *  clock gets there. Nothing that an exchange still needs lies there, unless an exchange may last
@@ -8,8 +9,8 @@
  *  layer's time, and what a step starts when it is over starts with the clock of the next one, lest
  *  it be exchanged while the clock stands still.
  *
- *  With a pipeline (mesh/pipeline.h) a step's arithmetic takes messages. They are sent outside the
- *  clock, too, and then again within it, with the same contents.
+ *  Over a mesh a step's arithmetic takes messages. They are sent outside the clock, too, and then
+ *  again within it, with the same contents.
  *
  *  The update is done outside the clock, too, unless others get what it computes, or it comes as
  *  lists: then it is done in the clock, and its time is topped up. */

@@ -1,6 +1,7 @@
-/** One optimizer step as data flows: gather, forward, loss, backward with the exchange of each
- * layer's gradient, update. `eager` finishes the exchange at the end of the step; `lazy` just
- * before the next forward pass reads each layer, so that communication may hide there, too. */
+/** One optimizer step: the walk over the model (mesh/pipeline.h), with the exchange of each layer's
+ * gradient as soon as it is there, and the update. `eager` finishes the exchange at the end of the
+ * step; `lazy` just before the next forward pass reads each layer, so that communication may hide
+ * there, too. */
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 
