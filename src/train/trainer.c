@@ -267,10 +267,7 @@ static gw_err trainer_measure_overhead(gw_trainer *t) {
                            .rounds = c->overhead,
                            .seed = c->seed,
                            .comm = t->comm};
-    double skew_s = t->stepper.skew_s; /* is no part of the step */
-    t->stepper.skew_s = 0;
     GW_TRY(gw_overhead_measure(t->result->overhead, &job, t->own));
-    t->stepper.skew_s = skew_s;
     gw_codec_stats_restart(t->rec.stats);
     gw_exchange_log_forget();
     gw_counters_forget(gw_memory_counters(t->memory));
@@ -286,6 +283,7 @@ static gw_err trainer_run(gw_trainer *t) {
     }
     gw_watchdog_stage("measuring what the profile costs");
     GW_TRY(trainer_measure_overhead(t));
+    t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0; /* no part of a rehearsal */
     if (t->c->overhead_only) {
         t->result->parameters = gw_trainer_parameters(t);
         return GW_OK;

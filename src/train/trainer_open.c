@@ -355,7 +355,6 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(gw_agree(t->comm, trainer_open_naive(t)));
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, &t->mesh, t->comm));
     GW_TRY(trainer_measure_bound(t));
-    t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0;
     gw_checks_open(&t->checks, t->c, t->g, t->comm, t->mesh.comm[GW_DIM_DATA],
                    gw_model_spans(t->model), gw_model_layers(t->model), trainer_layer_numbers(t));
     t->checks.pipeline = t->pipeline;
