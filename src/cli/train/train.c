@@ -107,13 +107,7 @@ static const gw_opt opts[] = {
     {0}};
 
 static const char no_paired[] = "it compares steps of one run, which this would cut in two";
-static const char slept[] = "the steps of a paced run are slept, not computed";
 static const char not_in_twins[] = "counters see the steps of the run, not their blocking twins";
-
-static const char naive_update[] = "its update is param -= lr * gradient";
-static const char naive_exchange[] = "it exchanges doubles in one blocking call: see exchange=";
-static const char naive_state[] = "checkpoints keep floats, and its parameters are doubles";
-static const char naive_figures[] = "it is about the fast backend's products and exchange";
 
 static const gw_rule rules[] = {
     {"image-size", NULL, false, "image-scale", NULL, "each says how large images become"},
@@ -137,32 +131,7 @@ static const gw_rule rules[] = {
     {"paired", NULL, false, "resume", NULL, no_paired},
     {"paired", NULL, false, "profile", "off", "it compares what --profile timers measures"},
     {"paired", NULL, false, "trace", NULL, "a trace would show every step twice"},
-    {"pace", NULL, false, "paired", NULL, slept},
-    {"pace", NULL, false, "bound", NULL, slept},
-    {"pace", NULL, false, "forecast", NULL, slept},
-    {"pace", NULL, false, "overhead", "!0", slept},
-    {"pace", NULL, false, "ceilings", "!auto|off", slept},
-    {"pace", NULL, false, "papi-group", "!auto|none", slept},
-    {"pace", NULL, false, "papi-events", NULL, slept},
-    {"backend", "!fast", false, "mesh", NULL, "each rank has the whole model"},
-    {"backend", "!fast", false, "microbatches", "!1", "each rank has the whole model"},
-    {"backend", "!fast", false, "gemm", "!auto", "loops= says how it multiplies"},
-    {"backend", "!fast", false, "optimizer", "!sgd", naive_update},
-    {"backend", "!fast", false, "momentum", "!0", naive_update},
-    {"backend", "!fast", false, "weight-decay", "!0", naive_update},
-    {"backend", "!fast", false, "comm", "!allreduce", naive_exchange},
-    {"backend", "!fast", false, "compress", "!none", naive_exchange},
-    {"backend", "!fast", false, "error-feedback", "!auto", naive_exchange},
-    {"backend", "!fast", false, "wire-check", "on", naive_exchange},
-    {"backend", "!fast", false, "update", "lazy", naive_exchange},
-    {"backend", "!fast", false, "compress-stats", "!0", naive_exchange},
-    {"backend", "!fast", false, "checkpoint-every", NULL, naive_state},
-    {"backend", "!fast", false, "resume", NULL, naive_state},
-    {"backend", "!fast", false, "on-nan", "skip", "it looks at the loss alone"},
-    {"backend", "!fast", false, "paired", NULL, naive_figures},
-    {"backend", "!fast", false, "bound", NULL, naive_figures},
-    {"backend", "!fast", false, "forecast", NULL, naive_figures},
-    {"backend", "!fast", false, "ceilings", "!auto|off", naive_figures},
+#include "step/exec/cannot.def"
     {"papi-group", NULL, false, "paired", NULL, not_in_twins},
     {"papi-events", NULL, false, "paired", NULL, not_in_twins},
     {0}};
