@@ -57,6 +57,14 @@ void gw_pipeline_leave(gw_pipeline *p) {
     gw_phase_leave();
 }
 
+gw_pipeline_unit gw_pipeline_at_work(const gw_pipeline *p) {
+    return p->unit;
+}
+
+void gw_pipeline_lend(gw_pipeline *p, gw_model *model) {
+    p->model = model;
+}
+
 gw_err gw_pipeline_sends(gw_pipeline *p, gw_schedule *s) {
     gw_span span = gw_schedule_span(s);
     return p->exec.sends ? p->exec.sends(p->exec.ctx, gw_schedule_base(s) + span.off, span.n)
@@ -184,6 +192,7 @@ static gw_err pipeline_act(void *step, gw_act act) {
     gw_pipeline *p = s->pipeline;
     gw_action told = {gw_act_letter(act.kind), act.chunk, act.micro};
     bool tells = p->mesh && !p->exec.aside;
+    p->unit = (gw_pipeline_unit){.act = act};
     GW_TRY(pipeline_make_way(p, act));
     gw_pipeline_waited(p);
     if (tells)
@@ -229,6 +238,7 @@ gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss
     p->runner.act = pipeline_act;
     p->runner.ctx = &s;
     p->failed = GW_OK;
+    p->unit = (gw_pipeline_unit){0};
     if (job->set && gw_pipeline_enter(p, GW_PHASE_DATA)) {
         gw_dataset_labels(job->set, job->idx, job->local, job->labels);
         gw_pipeline_leave(p);

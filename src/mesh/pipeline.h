@@ -127,6 +127,16 @@ typedef struct gw_exec {
 gw_err gw_pipeline_step_by(gw_pipeline *p, const gw_pipeline_job *job, const gw_exec *exec,
                            const gw_pipeline_hooks *hooks, double *loss_sum);
 
+/** What an executor is at. */
+typedef struct gw_pipeline_unit {
+    gw_act act;
+    bool weights, lowest; /* the gradient of a layer's weights; of the lowest layer of the chunk */
+} gw_pipeline_unit;
+gw_pipeline_unit gw_pipeline_at_work(const gw_pipeline *p);
+
+/** For steps that are alone: the model of a pipeline that is divided, and not opened. */
+void gw_pipeline_lend(gw_pipeline *p, gw_model *model);
+
 /** Arithmetic begins, in a phase that is entered. False: there is none to do, and the phase is
  *  over. Else gw_pipeline_leave comes behind it. Also for what hooks compute. */
 bool gw_pipeline_enter(gw_pipeline *p, gw_phase phase);

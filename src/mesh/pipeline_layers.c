@@ -147,12 +147,16 @@ gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float
 /* `enters`: through the transfer first. */
 static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at, bool enters,
                                      const gw_pipeline_onto *onto) {
+    const gw_shard_layer *held = p->shard.layers;
+    p->unit.weights = true;
+    p->unit.lowest = l == 0 || held[l - 1].chunk != held[l].chunk;
     if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
         if (enters)
             gw_model_enter(p->model, l, at, onto->grads, onto->add);
         gw_model_weights(p->model, l, at, onto->grads, onto->add);
         gw_pipeline_leave(p);
     }
+    p->unit.weights = false;
     if (onto->last)
         GW_TRY(p->hooks.ready(p->hooks.ctx, l));
     return pipeline_between(p);

@@ -61,7 +61,8 @@ struct gw_pipeline {
     bool testing; /* an evaluation: no codecs, nothing is kept */
     int tested;   /* calls of gw_pipeline_test so far */
     gw_exec exec;
-    gw_phase phase; /* of the arithmetic that has begun */
+    gw_phase phase;        /* of the arithmetic that has begun, */
+    gw_pipeline_unit unit; /* and what it is */
 };
 
 /** What goes over a schedule is there, and about to be sent. */
