@@ -159,7 +159,8 @@ static void pipeline_tell(gw_pipeline *p, pipeline_step *s, gw_act act) {
     if (!s->grads)
         p->hooks.begin(p->hooks.ctx, &s->grads, &s->add);
     if (!s->told && act.micro + 1 == gw_pipeline_micros(p)) {
-        p->hooks.loss(p->hooks.ctx, s->loss);
+        if (p->hooks.loss)
+            p->hooks.loss(p->hooks.ctx, s->loss);
         s->told = true;
     }
 }

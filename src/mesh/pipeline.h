@@ -19,7 +19,8 @@
 
 typedef struct gw_pipeline gw_pipeline;
 
-/** What a pipeline's step does for the exchange of gradients. */
+/** What a pipeline's step does for the exchange of gradients. All but `begin` may be NULL: then
+ *  there is nothing to do. */
 typedef struct gw_pipeline_hooks {
     void *ctx;
     /** Layer l's parameters are needed now: before its first forward pass of a step. */
@@ -106,13 +107,14 @@ gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss
  *  computed for real, and its messages are sent. */
 typedef struct gw_exec {
     void *ctx;
-    /** Arithmetic of an entered phase begins. False: there is none to do, and its time is over. */
+    /** Arithmetic begins in a phase that was entered. Returns false if there is nothing to compute,
+     *  as when its time was slept: the phase ends. */
     bool (*begin)(void *ctx, gw_phase phase);
-    /** It has ended. */
+    /** That arithmetic has ended. */
     void (*end)(void *ctx, gw_phase phase);
     /** x[0..n) is about to be sent. */
     gw_err (*sends)(void *ctx, float *x, size_t n);
-    /** This rank may have to wait for others; it need not any more. */
+    /** This rank may begin to wait for others; it has stopped waiting. */
     void (*waits)(void *ctx);
     void (*waited)(void *ctx);
     /** From now on poll(of) is to be called between pieces of arithmetic; NULL: not any more. */
@@ -127,18 +129,19 @@ typedef struct gw_exec {
 gw_err gw_pipeline_step_by(gw_pipeline *p, const gw_pipeline_job *job, const gw_exec *exec,
                            const gw_pipeline_hooks *hooks, double *loss_sum);
 
-/** What an executor is at. */
+/** What an executor is working on. */
 typedef struct gw_pipeline_unit {
     gw_act act;
     bool weights, lowest; /* the gradient of a layer's weights; of the lowest layer of the chunk */
 } gw_pipeline_unit;
 gw_pipeline_unit gw_pipeline_at_work(const gw_pipeline *p);
 
-/** For steps that are alone: the model of a pipeline that is divided, and not opened. */
+/** Give a pipeline that is divided but not opened its model. It can then take steps by an executor
+ *  that is `alone`. */
 void gw_pipeline_lend(gw_pipeline *p, gw_model *model);
 
-/** Arithmetic begins, in a phase that is entered. False: there is none to do, and the phase is
- *  over. Else gw_pipeline_leave comes behind it. Also for what hooks compute. */
+/** Enter a phase and begin arithmetic. Returns false if there is nothing to compute: the phase has
+ *  ended. Otherwise call gw_pipeline_leave after it. Hooks that compute use them, too. */
 bool gw_pipeline_enter(gw_pipeline *p, gw_phase phase);
 void gw_pipeline_leave(gw_pipeline *p);
 

@@ -117,7 +117,7 @@ gw_err gw_pipeline_forward(gw_pipeline *p, gw_act act, bool first) {
     gw_micro at = gw_pipeline_at(p, act);
     gw_phase phase = pipeline_pass(act);
     for (gw_pipeline_layers(p, act.chunk, &l, &end); l < end; l++) {
-        if (first)
+        if (first && p->hooks.await)
             GW_TRY(p->hooks.await(p->hooks.ctx, l));
         GW_TRY(pipeline_layer_forward(p, l, at, act.micro, phase));
     }
@@ -157,7 +157,7 @@ static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at, bool en
         gw_pipeline_leave(p);
     }
     p->unit.weights = false;
-    if (onto->last)
+    if (onto->last && p->hooks.ready)
         GW_TRY(p->hooks.ready(p->hooks.ctx, l));
     return pipeline_between(p);
 }

@@ -297,7 +297,7 @@ uint64_t gw_pipeline_frames(const gw_pipeline *p) {
 
 static gw_err pipeline_beside(void *pipeline) {
     gw_pipeline *p = pipeline;
-    return p->hooks.poll(p->hooks.ctx, false);
+    return p->hooks.poll ? p->hooks.poll(p->hooks.ctx, false) : GW_OK;
 }
 
 static gw_err pipeline_open(gw_pipeline *p, uint64_t seed, bool yield) {

@@ -44,24 +44,13 @@ static void passes_end(void *ctx, gw_phase phase) {
         of[LOWEST] += s;
 }
 
-/* ---- hooks: nothing is exchanged ---- */
-
-static gw_err passes_nothing(void *ctx, int l) {
-    (void)ctx, (void)l;
-    return GW_OK;
-}
-
 static void passes_grads(void *ctx, float **grads, bool *add) {
     passes *t = ctx;
     *grads = gw_model_grads(t->p->model);
     *add = false;
 }
 
-static void passes_loss(void *ctx, double sum) {
-    (void)ctx, (void)sum;
-}
-
-/* ---- */
+/* ---- steps ---- */
 
 static int passes_chunks(const passes *t) {
     return gw_model_shard(t->p->model)->share.n_chunks;
@@ -69,11 +58,7 @@ static int passes_chunks(const passes *t) {
 
 /* A step without messages, then the update. */
 static gw_err passes_step(passes *t, bool keep) {
-    gw_pipeline_hooks hooks = {.ctx = t,
-                               .await = passes_nothing,
-                               .begin = passes_grads,
-                               .ready = passes_nothing,
-                               .loss = passes_loss};
+    gw_pipeline_hooks hooks = {.ctx = t, .begin = passes_grads};
     gw_exec exec = {
         .ctx = t, .begin = passes_begin, .end = passes_end, .alone = true, .aside = true};
     gw_placed *p = t->p;

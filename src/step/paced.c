@@ -56,7 +56,8 @@ gw_err gw_paced_prepare(gw_stepper *t, const gw_batch *batch) {
 
 /* ---- measuring ---- */
 
-/* Parameters stay by the rate, but for the sign of a zero; the optimizer's state does not. */
+/* At rate 0 parameters keep their values, but for the sign of a zero; the optimizer's state does
+ * not. */
 static gw_err paced_measure(gw_stepper *t, gw_sampler *sampler, double budget_s) {
     gw_snapshot kept = {.alone = true};
     gw_err e = gw_snapshot_take(&kept, t);

@@ -14,11 +14,6 @@ typedef struct outside {
     gw_paced_onto onto;
 } outside;
 
-static gw_err outside_await(void *ctx, int l) {
-    (void)ctx, (void)l;
-    return GW_OK;
-}
-
 static void outside_begin(void *ctx, float **grads, bool *add) {
     outside *o = ctx;
     *grads = o->onto.grads;
@@ -40,18 +35,12 @@ static void outside_loss(void *ctx, double sum) {
         gw_guard_loss(o->t->guard, sum);
 }
 
-static gw_err outside_poll(void *ctx, bool within) {
-    (void)ctx, (void)within;
-    return GW_OK;
-}
-
 gw_err gw_paced_walk(gw_stepper *t, const gw_batch *batch, gw_paced_onto onto, const gw_exec *exec,
                      double *loss) {
     outside o = {t, onto};
     gw_pipeline_job job = gw_step_job(t, batch);
     gw_pipeline_hooks hooks = {
-        &o, outside_await, outside_begin, outside_ready, outside_loss, outside_poll,
-    };
+        .ctx = &o, .begin = outside_begin, .ready = outside_ready, .loss = outside_loss};
     gw_matrix_pause(); /* it is sent again in the clock, and counted there */
     gw_err e = gw_pipeline_step_by(t->pipeline, &job, exec, &hooks, loss);
     gw_matrix_resume();

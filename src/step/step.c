@@ -295,7 +295,7 @@ gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *lo
     return step_taken(t, &(gw_batch){.local = local, .global = global}, lr, loss_sum);
 }
 
-/* Busy, as a rank is that has more to do than the others; of a paced step by its clock. */
+/* Keeps the rank busy, as if it had more to do than the others; a paced step sleeps instead. */
 static void step_hold_up(gw_stepper *t) {
     uint64_t start = gw_clock_ticks();
     gw_phase_enter(GW_PHASE_DATA);

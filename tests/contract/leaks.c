@@ -207,23 +207,9 @@ typedef struct meshed {
     gw_dataset set;
 } meshed;
 
-static gw_err mesh_await(void *ctx, int l) {
-    (void)ctx, (void)l;
-    return GW_OK;
-}
-
 static void mesh_begin(void *ctx, float **grads, bool *add) {
     *grads = gw_model_grads(((meshed *)ctx)->model);
     *add = false;
-}
-
-static void mesh_loss(void *ctx, double sum) {
-    (void)ctx, (void)sum;
-}
-
-static gw_err mesh_poll(void *ctx, bool within) {
-    (void)ctx, (void)within;
-    return GW_OK;
 }
 
 /* A step, an evaluation, and the model collected. */
@@ -257,7 +243,7 @@ static gw_err mesh_settle(void *ctx) {
 
 static void mesh_open(meshed *m, gw_session *s) {
     gw_model_spec spec = {.inputs = INPUTS, .classes = 6, .n_hidden = 2 * ranks - 1, .seed = 1};
-    gw_pipeline_hooks hooks = {m, mesh_await, mesh_begin, mesh_await, mesh_loss, mesh_poll};
+    gw_pipeline_hooks hooks = {.ctx = m, .begin = mesh_begin};
     for (int l = 0; l < spec.n_hidden; l++)
         spec.hidden[l] = 8;
     m->set = (gw_dataset){SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, m->images, m->labels};

@@ -150,11 +150,6 @@ static void rig_loss(void *ctx, double sum) {
     r->told = sum;
 }
 
-static gw_err rig_poll(void *ctx, bool within) {
-    (void)ctx, (void)within;
-    return GW_OK;
-}
-
 /* Each layer has a neuron for each rank. */
 static gw_model_spec spec_of(const trial *t) {
     gw_model_spec s = {.inputs = INPUTS,
@@ -210,7 +205,7 @@ static void rig_open(rig *r, const trial *t) {
     gw_pipeline_rows rows = {r->local[0], r->local[1]};
     RIG_CHECK(r, gw_pipeline_divide(r->pipeline, &r->mesh, &r->spec, rows, MPI_COMM_WORLD) == GW_OK,
               "%s", gw_err_text());
-    gw_pipeline_hooks hooks = {r, rig_await, rig_begin, rig_ready, rig_loss, rig_poll};
+    gw_pipeline_hooks hooks = {r, rig_await, rig_begin, rig_ready, rig_loss, NULL};
     CHECK_OK(gw_model_open_shard(&r->model, gw_pipeline_shard(r->pipeline),
                                  gw_pipeline_room(r->pipeline)));
     RIG_CHECK(r, gw_pipeline_open(r->pipeline, r->model, &hooks, 5, yield, MPI_COMM_WORLD) == GW_OK,

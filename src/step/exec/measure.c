@@ -155,23 +155,14 @@ static gw_batch take_batch(gw_sampler *sampler, int i, int samples) {
     return batch;
 }
 
-/* How many segments a step has. */
-static bool count_nothing(void *ctx, gw_phase phase) {
-    (void)ctx, (void)phase;
-    return true;
-}
-
 static void count_segment(void *ctx, gw_phase phase) {
     (void)phase;
     ++*(int *)ctx;
 }
 
+/* How many segments a step has. */
 static gw_err take_count(gw_stepper *t, const gw_batch *batch, int *segments) {
-    gw_exec counts = {.ctx = segments,
-                      .begin = count_nothing,
-                      .end = count_segment,
-                      .alone = true,
-                      .aside = true};
+    gw_exec counts = {.ctx = segments, .end = count_segment, .alone = true, .aside = true};
     double loss;
     *segments = 0;
     return gw_paced_walk(t, batch, (gw_paced_onto){gw_model_grads(t->model), false}, &counts,

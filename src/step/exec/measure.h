@@ -5,8 +5,9 @@
 #include "step/step.h"
 
 /** Fill in the tape of steps of tape->samples samples, measured on this rank alone in about
- *  `budget_s` seconds, and some least number of steps. Parameters stay but for the sign of a zero;
- *  momentum does not. The sampler is left at an epoch of its own. Errors are this rank's own. */
+ *  `budget_s` seconds, and some least number of steps. Parameters keep their values, but for the
+ *  sign of a zero; the optimizer's state does not. The sampler is left at an epoch of its own.
+ *  Errors are this rank's own. */
 gw_err gw_exec_measure(gw_stepper *t, gw_tape *tape, gw_sampler *sampler, double budget_s);
 
 #endif

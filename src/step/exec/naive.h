@@ -5,9 +5,9 @@
 
 #include "step/step.h"
 
-/** A batch's gradient; returns the sum of its losses. Of not finite numbers only the loss tells the
- *  guard: such a gradient makes the next loss so, or else the parameters, which are looked at when
- *  replicas are compared. */
+/** Compute a batch's gradient; returns the sum of its losses. The guard sees the loss alone: a
+ *  gradient that is not finite shows in the next loss, or in the parameters when replicas are
+ *  compared. */
 double gw_exec_naive_compute(gw_stepper *t, const gw_batch *batch);
 
 /** A step within the caller's ledger batch; of a paced run gw_paced_prepare has computed it. */

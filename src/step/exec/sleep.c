@@ -44,7 +44,7 @@ static void sleep_settle(gw_sleeper *s) {
     gw_phase_leave();
 }
 
-/* In a real step it lies there already: the copy is no time on top. */
+/* In a real step it lies there already, so the copy must not add time. */
 static gw_err sleep_sends(void *sleeper, float *x, size_t n) {
     gw_sleeper *s = sleeper;
     double start_s = gw_nap_now();

@@ -17,7 +17,8 @@ typedef struct gw_sleeper {
     } sent; /* those before `at` were sent again */
 } gw_sleeper;
 
-/** The first, and the second; both reach `s` when a step begins. */
+/** The executor outside the clock, and the one in the clock. Get it anew for each step: it sets `s`
+ *  to the first message. */
 gw_exec gw_exec_ahead(gw_sleeper *s);
 gw_exec gw_exec_sleep(gw_sleeper *s);
 
