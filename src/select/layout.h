@@ -60,6 +60,7 @@ typedef struct gw_layout_stage {
 /** What a layout's step is made of. Plain data. */
 typedef struct gw_layout_price {
     int chunks;                       /* of a stage */
+    bool cuts;                        /* backward passes leave the weights' gradients for later */
     gw_layout_run run[GW_MAX_LAYERS]; /* by chunk * stages + stage */
     gw_layout_stage stage[GW_MAX_LAYERS];
     double activation_bytes; /* memory, on the rank that takes most of it */

@@ -1,8 +1,6 @@
 /* The curves of groups of ranks, and what each layout's step is made of. */
 #include "select/layout_survey.h"
 
-#include "base/mem.h"
-#include "base/text.h"
 #include "machine/links.h"
 #include "mpi/wait.h"
 #include "select/chooser_parts.h"
@@ -272,13 +270,22 @@ static gw_err survey_share(const opened *o, const gw_layout_run *own, gw_layout_
     return gw_allreduce(MPI_IN_PLACE, out->sent, GW_DIMS, MPI_DOUBLE, MPI_SUM, comm);
 }
 
-/* Whatever the timetable, passes of the same chunks take the same time. */
-static gw_err survey_passes(const opened *o, gw_layout_run *run, double *update_s) {
+/* Do backward passes leave the weights' gradients for later, on any rank? */
+static gw_err survey_cuts(const opened *o, bool *out) {
+    const gw_pipeline *p = o->placed->pipeline;
+    int cuts = p && gw_pipeline_room(p)->keep;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &cuts, 1, MPI_INT, MPI_MAX, o->s->place->comm));
+    *out = cuts;
+    return GW_OK;
+}
+
+/* Passes of the same chunks, cut alike, take the same time, whatever the timetable. */
+static gw_err survey_passes(const opened *o, bool cuts, gw_layout_run *run, double *update_s) {
     for (int i = 0; i < o->nth; i++) {
         const gw_layout *a = &o->all[i], *b = o->layout;
         const gw_layout_price *known = &o->price[i];
         if (memcmp(&a->shape, &b->shape, sizeof a->shape) != 0 || a->split != b->split ||
-            a->micro != b->micro || known->chunks != o->chunks)
+            a->micro != b->micro || known->chunks != o->chunks || known->cuts != cuts)
             continue;
         *update_s = known->stage[o->stage].update_s;
         for (int c = 0; c < o->chunks; c++) {
@@ -299,7 +306,8 @@ static gw_err survey_price(const opened *o, gw_layout_price *out) {
     gw_micro at = {.n = gw_load_rows(&load)};
     const gw_group_curve *tensor = o->group[GW_DIM_TENSOR];
     *out = (gw_layout_price){.chunks = o->chunks, .link = tensor && tensor->link};
-    GW_TRY(survey_passes(o, run, &stage.update_s));
+    GW_TRY(survey_cuts(o, &out->cuts));
+    GW_TRY(survey_passes(o, out->cuts, run, &stage.update_s));
     survey_joins(o, at, run, &out->sent[GW_DIM_TENSOR]);
     if (o->stages > 1)
         survey_hops(o, at, run, &out->sent[GW_DIM_PIPE]);

@@ -48,8 +48,8 @@ typedef struct gw_codec_price {
 gw_err gw_survey_codec(gw_codec *codec, bool feedback, const float *gradient, size_t n,
                        gw_codec_price *price, int n_prices, MPI_Comm comm);
 
-/** What is measured without touching it: `stepper`; and how the caller runs a step, by one that the
- *  measuring lends, with learning rate 0. */
+/** A step to be measured. `stepper` is not changed; `step` runs one, with learning rate 0, by the
+ *  stepper that it is given. */
 typedef struct gw_rehearsal {
     gw_stepper *stepper;
     gw_err (*step)(void *ctx, gw_stepper *by);
