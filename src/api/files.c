@@ -2,7 +2,6 @@
 #include "api/handle.h"
 #include "base/nap.h"
 #include "mpi/replicas.h"
-#include "mpi/wait.h"
 #include "prof/clock.h"
 #include "trace/trace.h"
 

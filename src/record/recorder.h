@@ -41,7 +41,7 @@ typedef struct gw_recorder_sum {
 
 /** What all batches and ranks come to. */
 typedef struct gw_recorder_total {
-    gw_batch_summary summary; /* rank 0's, as all that follows but for `busy` */
+    gw_batch_summary summary; /* rank 0's, like all that follows but before and during */
     gw_rank_figures *by_rank; /* the recorder's */
     json_t *hosts;            /* likewise */
     gw_straggler straggler;
@@ -53,7 +53,7 @@ typedef struct gw_recorder_total {
     double elapsed_s; /* from the first step to the end */
 } gw_recorder_total;
 
-/** Members may be read; those from `more` on may be written, too. */
+/** All members may be read; those from `rows` on may be written, too. */
 typedef struct gw_recorder {
     gw_recorder_setup of;
     gw_claim *claim;  /* rank 0's */
@@ -82,7 +82,7 @@ typedef struct gw_recorder {
 /** Local. */
 void gw_recorder_start(gw_recorder *r, const gw_recorder_setup *of);
 
-/** Nobody else writes into the folder from now on. */
+/** Lock the folder: nobody else writes into it from now on. */
 gw_err gw_recorder_claim(gw_recorder *r);
 
 /** Local: the files that grow; `parts` as gw_rows_new has it. */
@@ -95,19 +95,19 @@ gw_err gw_recorder_open(gw_recorder *r, bool mesh);
  *  epochs.csv begins, or is continued by a run that resumes. */
 gw_err gw_recorder_replace(gw_recorder *r, gw_runfolder_use use);
 
-/** The ledger starts, `clock_s` after the run's first start. */
+/** Start the ledger, `clock_s` seconds after the run's first start. */
 gw_err gw_recorder_measure(gw_recorder *r, double clock_s);
 
-/** The timeline, if it was asked for. */
+/** Open the timeline, if it was asked for. */
 gw_err gw_recorder_trace(const gw_recorder *r);
 
 /** Local: the first step may begin. */
 void gw_recorder_begin(gw_recorder *r);
 
-/** Local: a batch has ended; `out`: it was left out. *row: what batches.csv gets. */
+/** Local: record a batch that has ended; `out`: it was left out. *row: its row of batches.csv. */
 gw_err gw_recorder_push(gw_recorder *r, const gw_batch_parts *parts, bool out, gw_batch_row *row);
 
-/** Local, around what the run sends outside of batches. */
+/** Local: call them around what the run sends outside of batches; its bytes count. */
 void gw_recorder_aside(void);
 void gw_recorder_aside_end(gw_recorder *r);
 
@@ -133,10 +133,10 @@ gw_err gw_recorder_epoch(gw_recorder *r, const gw_epoch_row *row);
 /** After the last flush: fill in `total`. `steps`: of the run; `workers`: ranks that train. */
 gw_err gw_recorder_total_up(gw_recorder *r, int64_t steps, int workers);
 
-/** The files of rows are whole, `more` (NULL: none) one of them. */
+/** Complete and rename the files of rows, `more` (NULL: none) one of them. */
 gw_err gw_recorder_end(gw_recorder *r, const gw_table *more);
 
-/** Local: give up what is open. */
+/** Local: free the recorder, and abandon files that are not complete. */
 void gw_recorder_close(gw_recorder *r);
 
 /** Where figures come from; NULL: they are absent. */

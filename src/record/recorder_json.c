@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* All options as resolved. */
-static json_t *json_options(const gw_args *args) {
+static json_t *recorder_options(const gw_args *args) {
     json_t *all = json_object();
     for (const gw_opt *o = gw_args_opts(args); o->name; o++) {
         const char *text = gw_args_text(args, o->name);
@@ -32,7 +32,7 @@ static json_t *json_options(const gw_args *args) {
 }
 
 /* What tunes the MPI library and its transports is as much a factor as any option. */
-static json_t *json_environment(void) {
+static json_t *recorder_environment(void) {
     static const char *const families[] = {"UCX_", "MPIR_CVAR_", "MPICH_", "FI_"};
     json_t *all = json_object();
     for (char *const *v = environ; *v; v++)
@@ -48,7 +48,7 @@ static json_t *json_environment(void) {
 }
 
 /* The MPI library, its thread level, and what of the environment tunes it. */
-static json_t *json_mpi(void) {
+static json_t *recorder_mpi(void) {
     char library[MPI_MAX_LIBRARY_VERSION_STRING];
     int len = 0, version = 0, subversion = 0, level = MPI_THREAD_SINGLE;
     MPI_Query_thread(&level);
@@ -59,11 +59,11 @@ static json_t *json_mpi(void) {
     char standard[32];
     snprintf(standard, sizeof standard, "%d.%d", version, subversion);
     return gw_json_object("library:s standard:s thread_level:s environment:o", library, standard,
-                          gw_world_thread_level(level), json_environment());
+                          gw_world_thread_level(level), recorder_environment());
 }
 
 /* Memory time by each source apart; see docs/measurement.md. */
-static json_t *json_memory(const gw_batch_summary *b, const gw_recorder_report *of) {
+static json_t *recorder_memory(const gw_batch_summary *b, const gw_recorder_report *of) {
     static const char *const names[] = {"absent", "twin+model", "ctr"};
     const gw_batch_split *s = &b->split;
     return gw_json_object("source:s ctr_s:f twin_s:f model_lo_s:f model_hi_s:f core_ctr_s:f "
@@ -78,7 +78,7 @@ static json_t *json_memory(const gw_batch_summary *b, const gw_recorder_report *
 /* Computation divided by its best source into parts that add up to it; null: undivided. Batches
  * without counters are taken to be like those that have them; by twins and model what is in neither
  * may be either. */
-static json_t *json_division(const gw_batch_summary *b, double compute) {
+static json_t *recorder_division(const gw_batch_summary *b, double compute) {
     const gw_batch_split *s = &b->split;
     double core = b->core_least_s, memory = b->memory_least_s;
     if (b->source == GW_SPLIT_NONE)
@@ -92,7 +92,7 @@ static json_t *json_division(const gw_batch_summary *b, double compute) {
                           b->source == GW_SPLIT_CTR ? NAN : compute - core - memory, memory);
 }
 
-static json_t *json_summary(const gw_recorder *r, const gw_recorder_report *of) {
+static json_t *recorder_summary(const gw_recorder *r, const gw_recorder_report *of) {
     const gw_batch_summary *b = &r->total.summary;
     const gw_steady_doubt *d = &b->doubt;
     const double *p = b->phase_s;
@@ -111,28 +111,28 @@ static json_t *json_summary(const gw_recorder *r, const gw_recorder_report *of) 
         gw_json_object("p10_s:f p90_s:f", d->p10, d->p90),
         gw_json_object("odd_s:f even_s:f first_s:f last_s:f apart:f warned:b", d->odd, d->even,
                        d->first, d->last, d->apart, gw_steady_doubts(d)),
-        compute, json_division(b, compute), json_memory(b, of),
+        compute, recorder_division(b, compute), recorder_memory(b, of),
         p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT], b->waiting_s,
         b->transfer_s, b->inflight_s, p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE], b->wire_bytes,
         b->logical_bytes, phases, of->dimensions, of->bubble_s, of->bubble_s / b->wall_s);
 }
 
 /* null with GW_PROFILE_OFF: nothing is counted. */
-static json_t *json_traffic(gw_profile profile, const gw_matrix_total *t) {
+static json_t *recorder_traffic(gw_profile profile, const gw_matrix_total *t) {
     if (profile == GW_PROFILE_OFF)
         return json_null();
     return gw_json_object("messages:I message_bytes:I collectives:I collective_bytes:I",
                           t->messages, t->bytes, t->collectives, t->collective_bytes);
 }
 
-static json_t *json_straggler(const gw_straggler *s) {
+static json_t *recorder_straggler(const gw_straggler *s) {
     if (s->rank < 0)
         return json_null();
     return gw_json_object("rank:i last_share:f waited_s:f of_step:f", s->rank, s->last_share,
                           s->waited_s, s->of_step);
 }
 
-static json_t *json_machine(const gw_recorder *r, const gw_recorder_report *of) {
+static json_t *recorder_machine(const gw_recorder *r, const gw_recorder_report *of) {
     gw_host h;
     gw_host_facts(&h);
     const gw_busy *before = r->total.before.seconds > 0 ? &r->total.before : NULL;
@@ -147,7 +147,7 @@ static json_t *json_machine(const gw_recorder *r, const gw_recorder_report *of) 
 }
 
 /* Which figures were observed and which follow from a formula. */
-static json_t *json_sources(const gw_recorder *r, const gw_recorder_report *of) {
+static json_t *recorder_sources(const gw_recorder *r, const gw_recorder_report *of) {
     static const char form[] =
         "phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s peak_bytes:s";
     if (r->of.profile == GW_PROFILE_OFF)
@@ -159,7 +159,7 @@ static json_t *json_sources(const gw_recorder *r, const gw_recorder_report *of) 
                           of->sources.memory, of->sources.wire, of->sources.resident);
 }
 
-static json_t *json_results(const gw_recorder *r, const gw_recorder_report *of) {
+static json_t *recorder_results(const gw_recorder *r, const gw_recorder_report *of) {
     const gw_epoch_row *last = &r->last;
     const gw_recorder_total *t = &r->total;
     json_t *peak, *sum;
@@ -171,15 +171,15 @@ static json_t *json_results(const gw_recorder *r, const gw_recorder_report *of) 
         "peak_sum_bytes:o ranks:o straggler:o exchanges_dropped:I",
         of->steps, of->stopped_by, last->train_loss, last->validation_loss,
         last->validation_accuracy, last->test_loss, last->test_accuracy, t->elapsed_s, r->train_s,
-        of->wire_bytes, json_traffic(r->of.profile, &t->traffic), json_summary(r, of), peak, sum,
-        gw_ranks_json(t->by_rank, r->of.ranks), json_straggler(&t->straggler), t->dropped);
+        of->wire_bytes, recorder_traffic(r->of.profile, &t->traffic), recorder_summary(r, of), peak,
+        sum, gw_ranks_json(t->by_rank, r->of.ranks), recorder_straggler(&t->straggler), t->dropped);
     snprintf(hash, sizeof hash, "%08x", last->replica_hash);
     return last->epoch > 0 ? gw_json_add(results, "replica_hash:s", hash) : results;
 }
 
-/* The members of `more`, which is freed, to the object `to`; NULL, and that is freed: one of the
- * two is. */
-static json_t *json_join(json_t *to, json_t *more) {
+/* Adds the members of `more` to the object `to`, and frees `more`. Returns NULL, and frees both, if
+ * either is NULL. */
+static json_t *recorder_join(json_t *to, json_t *more) {
     bool joined = to && more && json_object_update(to, more) == 0;
     json_decref(more);
     if (!joined)
@@ -194,13 +194,17 @@ gw_err gw_recorder_json(const gw_recorder *r, const gw_recorder_report *of, json
         "schema:i program:s version:s commit:s command:s started_utc:s options:o seed:I "
         "parameters:I comm:o mpi:o machine:o link:o sources:o interruptions:o results:o",
         GW_RUN_SCHEMA, of->program, GW_VERSION, GW_COMMIT, of->command, of->started_utc,
-        json_options(of->args), of->seed, of->parameters, of->comm, json_mpi(),
-        json_join(json_machine(r, of), of->machine), gw_link_cost_json(&r->total.link_cost),
-        json_sources(r, of), e == GW_OK ? interruptions : json_null(),
-        json_join(json_results(r, of), of->results));
-    *out = json_join(run, of->more);
-    if (e == GW_OK && !*out)
+        recorder_options(of->args), of->seed, of->parameters, of->comm, recorder_mpi(),
+        recorder_join(recorder_machine(r, of), of->machine), gw_link_cost_json(&r->total.link_cost),
+        recorder_sources(r, of), e == GW_OK ? interruptions : json_null(),
+        recorder_join(recorder_results(r, of), of->results));
+    run = recorder_join(run, of->more);
+    if (e == GW_OK && !run)
         e = gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
+    if (e == GW_OK)
+        *out = run;
+    else
+        json_decref(run);
     return e;
 }
 

@@ -1,11 +1,9 @@
 #include "train/trainer_parts.h"
 
 #include "base/turn.h"
-#include "mpi/wait.h"
 #include "prof/tempo.h"
 #include "trace/trace.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { FORGET_EVERY = 64 /* steps of a rehearsal */ };

@@ -2,7 +2,6 @@
 #include "train/trainer_parts.h"
 
 #include "mpi/wait.h"
-#include "select/chooser.h"
 
 #include <math.h>
 

@@ -3,7 +3,6 @@
 #include "train/trainer_parts.h"
 
 #include "base/mem.h"
-#include "mpi/wait.h"
 #include "train/evaluate.h"
 
 #include <math.h>
