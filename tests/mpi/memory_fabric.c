@@ -65,9 +65,9 @@ struct world {
     rank rank[MEMORY_RANKS];
     int ranks, running, alive;
     uint64_t seed, drawn;
-    int calm;                  /* of 8 turns, so many go to the same rank again */
-    int slow, eager;           /* turns of a message at most; of 2 sends, so many */
-    int64_t clock, last_event; /* in turns */
+    int calm;                 /* of 8 turns, so many go to the same rank again */
+    int slow, eager;          /* turns of a message at most; of 2 sends, so many */
+    int64_t turn, last_event; /* turns taken; no time passes here */
     gw_err failed;
     char text[512];
     flight *first, **end;
@@ -127,7 +127,7 @@ static gw_err memory_turn(const gw_fabric *f, bool away) {
     rank *me = ((const member *)f)->me;
     world *w = me->w;
     GW_TRY(memory_state(w));
-    if (++w->clock - w->last_event > PATIENCE)
+    if (++w->turn - w->last_event > PATIENCE)
         return memory_fail(w, GW_ERR_INTERNAL, "no rank can go on");
     if (away || memory_draw(w, 8) >= w->calm) {
         memory_hand_over(w);
@@ -137,7 +137,7 @@ static gw_err memory_turn(const gw_fabric *f, bool away) {
 }
 
 static int64_t memory_now_ns(const gw_fabric *f) {
-    return 1000 * memory_world(f)->clock;
+    return 1000 * memory_world(f)->turn;
 }
 
 static void memory_yield(const gw_fabric *f, int64_t ns) {
@@ -189,7 +189,7 @@ static gw_err memory_post(gw_fabric *f, gw_posts *p, int i, const flight *what) 
     GW_TRY(gw_alloc(&x, 1, sizeof *x));
     *x = *what;
     x->group = ((member *)f)->group->id;
-    x->due = w->clock + memory_draw(w, w->slow);
+    x->due = w->turn + memory_draw(w, w->slow);
     x->eager = memory_draw(w, 2) < w->eager;
     *w->end = x;
     w->end = &x->next;
@@ -200,7 +200,7 @@ static gw_err memory_post(gw_fabric *f, gw_posts *p, int i, const flight *what) 
         memset(x->data, WORTHLESS, x->cap);
     }
     p->flight[i] = x;
-    w->last_event = w->clock;
+    w->last_event = w->turn;
     GW_TRY(memory_match(w, x));
     return memory_turn(f, false);
 }
@@ -236,7 +236,7 @@ static gw_err memory_move(world *w, flight *in) {
 
 /* What has come moves, also while other messages of the round are on their way. */
 static gw_err memory_ready(world *w, flight *x, bool *ready) {
-    *ready = w->clock >= x->due && (x->other || (x->sends && x->eager));
+    *ready = w->turn >= x->due && (x->other || (x->sends && x->eager));
     return *ready && !x->sends ? memory_move(w, x) : GW_OK;
 }
 
@@ -262,7 +262,7 @@ static gw_err memory_test(gw_fabric *f, gw_posts *p, int first, int n, bool *don
     for (int i = first; *done && i < first + n; i++) {
         GW_TRY(memory_complete(w, p->flight[i]));
         p->flight[i] = NULL;
-        w->last_event = w->clock;
+        w->last_event = w->turn;
     }
     return GW_OK;
 }
@@ -279,7 +279,7 @@ static gw_err memory_called(gw_fabric *f, int tag, bool *called) {
     *called = false;
     for (const flight *x = w->first; x && !*called; x = x->next)
         *called = x->sends && !x->other && x->group == ((member *)f)->group->id &&
-                  x->to == f->rank && x->tag == tag && w->clock >= x->due;
+                  x->to == f->rank && x->tag == tag && w->turn >= x->due;
     return GW_OK;
 }
 
@@ -293,7 +293,7 @@ static gw_err memory_meet(gw_fabric *f, const word *mine, const word **all) {
     uint64_t met = g->met;
     word *words = g->words[met % 2];
     words[f->rank] = *mine;
-    w->last_event = w->clock;
+    w->last_event = w->turn;
     if (++g->arrived == g->size) {
         g->arrived = 0;
         g->met++;
@@ -434,7 +434,7 @@ static void *memory_rank(void *arg) {
     else if (me->runs != 0)
         memory_fail(w, GW_ERR_INTERNAL, "rank %d leaves %d schedules behind", me->number, me->runs);
     me->ended = true;
-    w->last_event = w->clock;
+    w->last_event = w->turn;
     if (--w->alive > 0)
         memory_hand_over(w);
     pthread_mutex_unlock(&w->lock);

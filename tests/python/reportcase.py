@@ -50,7 +50,19 @@ def dump(path, value):
         file.write(value if isinstance(value, str) else json.dumps(value))
 
 
-class ReportCase(unittest.TestCase):
+class FolderCase(unittest.TestCase):
+    """A test with a temporary folder of its own."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.dir = holder.name
+
+    def path(self, *names):
+        return os.path.join(self.dir, *names)
+
+
+class ReportCase(FolderCase):
     """`real`: a folder with a run of 50 steps a strategy, by the strategy's name, made once for a file
     of tests."""
 
@@ -66,14 +78,6 @@ class ReportCase(unittest.TestCase):
         for comm in STRATEGIES:
             gwrun.train(2, os.path.join(cls.real, comm.partition(":")[0]), *TASK, "--comm", comm,
                         "--epochs", "2")
-
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.dir = holder.name
-
-    def path(self, *names):
-        return os.path.join(self.dir, *names)
 
     def copy(self, name, strategy="allreduce"):
         """A copy of a real run as folder `name`; its path."""

@@ -5,12 +5,11 @@ import html
 import os
 import re
 import shutil
-import tempfile
 import unittest
 from unittest import mock
 
 import gwrun
-from reportcase import call
+from reportcase import FolderCase, call
 from test_report import Checker
 
 from reporting import charts, claims, kept
@@ -28,15 +27,7 @@ def text_of(cell):
     return html.unescape(re.sub("<[^>]*>", "", cell))
 
 
-class KeptPages(unittest.TestCase):
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.dir = holder.name
-
-    def path(self, *names):
-        return os.path.join(self.dir, *names)
-
+class KeptPages(FolderCase):
     def copy(self, study):
         shutil.copytree(os.path.join(RESULTS, study), self.path(study))
         return self.path(study)
@@ -113,7 +104,7 @@ class KeptPages(unittest.TestCase):
         self.assertIn("whose spec is not in", self.refused(folder))
         os.remove(os.path.join(folder, "summary.csv"))
         self.assertIn("no run of gradwire", self.refused(folder))
-        for text, why in (("a,b\n1,2\n", "is no table"), ("study,cell\n", "is no table")):
+        for text, why in (("a,b\n1,2\n", "is not a table"), ("study,cell\n", "is not a table")):
             shutil.copy(os.path.join(RESULTS, ONE, "summary.csv"), folder)
             with open(os.path.join(folder, kept.RUNS), "w", encoding="utf-8") as file:
                 file.write(text)
