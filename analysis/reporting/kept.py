@@ -81,7 +81,7 @@ def rows_in(path):
 
 def results_of(rows, labels=None, **study):
     """Results of the rows of a runs.csv as {column: text}; labels: {name of a cell: its label}; study: what the spec
-    says. IndexError, KeyError, TypeError, ValueError: they are none."""
+    says. IndexError, KeyError, TypeError, ValueError: they are not such rows."""
     cells, factors, lost = {}, {}, []
     for row in rows:
         levels = {name.removeprefix("level."): text for name, text in row.items() if name.startswith("level.") and text}
@@ -106,7 +106,7 @@ def results_in(path, rows, labels=None, **study):
     try:
         return results_of(rows, labels, **study)
     except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise BadInput(f"{path}: is no table of `gradwire export --compact`: {error}") from error
+        raise BadInput(f"{path}: is not a table that `gradwire export --compact` writes: {error}") from error
 
 
 def read(folder):
@@ -117,7 +117,7 @@ def read(folder):
         return None
     cells = rows_in(table)
     if not cells or "study" not in cells[0]:
-        raise BadInput(f"{table}: is no summary of `gradwire report`: name a folder of experiments/results")
+        raise BadInput(f"{table}: is not a summary that `gradwire report` writes: name a folder of experiments/results")
     spec = specs.path_of(cells[0]["study"], table)
     if not os.path.lexists(path):
         raise BadInput(f"{path}: its runs were not kept, and without them there is no page: measure again, "

@@ -149,7 +149,7 @@ static gw_err mpi_fill(gw_fabric *f) {
     return gw_world_ranks(f->comm, &f->world);
 }
 
-/* Takes `comm` over, if it is one; collective over `all`. */
+/* Takes `comm` over, unless it is MPI_COMM_NULL. Collective over `all`. */
 static gw_err mpi_open(gw_fabric **out, MPI_Comm comm, MPI_Comm all) {
     gw_fabric *f = NULL;
     gw_err e = comm == MPI_COMM_NULL ? GW_OK : gw_alloc(&f, 1, sizeof *f);

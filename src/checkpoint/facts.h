@@ -45,7 +45,7 @@ bool gw_facts_best(const json_t *facts, const gw_facts_of *run);
 
 /** What each rank's file has of the optimizer's state, and what becomes of it. */
 typedef struct gw_facts_state {
-    bool same; /* the optimizer is, and so its count of updates goes on */
+    bool same; /* it is the same optimizer, so its count of updates continues */
     int count; /* of vectors, with these names: */
     const char *name[GW_OPTIMIZER_VECTORS];
     int to[GW_OPTIMIZER_VECTORS]; /* which vector of this run it is; -1: none */

@@ -21,7 +21,7 @@ enum { GW_PACER_SIZES = 8 /* local batches of different size, an empty one inclu
 
 /** The arithmetic of a step of so many samples, as the walk over the model has it: each stretch
  *  between two moments at which others may be told of something is a segment; of the naive backend,
- *  all of it is one. Then the update, which is no segment. */
+ *  all of it is one. The update comes last, and is not a segment. */
 typedef struct gw_tape {
     int samples, segments, repetitions;
     int *pieces;               /* of each segment */

@@ -62,7 +62,7 @@ class Optimizer(unittest.TestCase):
                 self.assertEqual(model(rest), model(whole))
 
     def test_shared_out(self):
-        """Who updates which part, and when, is no part of the arithmetic; two ranks' sums have one order."""
+        """Which rank updates which part, and when, does not change the arithmetic: two ranks' sums have only one order."""
         whole = self.train(2, ADAM)
         for words in (("--comm", "sharded"), ("--comm", "sharded", "--update", "lazy"), ("--comm", "ps"),
                       ("--comm", "iallreduce:bucket=1K", "--update", "lazy"), ("--threads", 2)):
@@ -78,7 +78,7 @@ class Optimizer(unittest.TestCase):
         self.assertEqual({model(out) for out in again}, {model(plain)})
 
     def test_merged_over_meshes(self):
-        """Stages are no part of the arithmetic, nor is who owns which part of the vectors."""
+        """Neither stages nor the owners of parts of the vectors change the arithmetic."""
         words = ("--microbatches", 4, "--checkpoint-every", 1000)
         for optimizer in (ADAM, LARS):
             whole = self.train(1, optimizer, *words)
