@@ -30,10 +30,10 @@ OLD = "gradwire.torch.Session needs PyTorch 2.1"
 
 
 def told(ranks, *words, script=RANK):
-    """What the ranks found, and whether it is the same on all."""
-    found = [line["result"] for line in results(ranks, script, *words, python=PYTHON)]
-    assert len(found) == ranks, found
-    return found
+    """What each rank found, in the order of ranks."""
+    found = {line["rank"]: line["result"] for line in results(ranks, script, *words, python=PYTHON)}
+    assert sorted(found) == list(range(ranks)), found
+    return [found[rank] for rank in range(ranks)]
 
 
 def check_left_out(self, way):

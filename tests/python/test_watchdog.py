@@ -271,9 +271,10 @@ class Watchdog(unittest.TestCase):
                     self.assertNotIn("gradwire: rank 1 ", errors)
 
     def test_stuck(self):
-        """All ranks report it."""
+        """All ranks report it. Both abort with status 1, and the launcher may kill the later one (9)."""
         errors, status, left = self.stuck.result()
-        self.assertEqual((status, left), (1, {}), errors)
+        self.assertIn(status, (1, 9), errors)
+        self.assertEqual(left, {})
         for rank in range(2):
             self.assertRegex(errors, rf"gradwire: rank {rank} \(.*training, 0 steps done, epoch 1")
             self.assertRegex(errors, rf"gradwire: rank {rank}:   --comm .*stuck.so .*: in finish")

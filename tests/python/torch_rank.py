@@ -333,7 +333,8 @@ def case_broken():
 def main(cases):
     torch.set_num_threads(1)
     result = cases[f"case_{sys.argv[1]}"](*sys.argv[2:])
-    os.write(1, (json.dumps({"result": result}) + "\n").encode())
+    rank = os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK"))
+    os.write(1, (json.dumps({"rank": int(rank), "result": result}) + "\n").encode())
     with contextlib.suppress(Exception):
         dist.barrier()
         dist.destroy_process_group()
