@@ -9,7 +9,7 @@
 
 /* Options without which it would be another run. (What --data says may name the same data in
  * another way; the batch may be told by --local-batch.) */
-static const char *const same[] = {"layers",      "activation",  "output",
+static const char *const same[] = {"model",       "layers",      "activation",  "output",
                                    "image-scale", "image-size",  "validation",
                                    "replicate",   "data-layout", "seed"};
 /* Options that shape what the exchange carries from step to step. */

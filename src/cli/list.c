@@ -6,6 +6,7 @@
 #include "comm/strategy.h"
 #include "comm/timetable.h"
 #include "naive/naive.h"
+#include "nn/model_ops.h"
 #include "optim/optimizer.h"
 
 #include <math.h>
@@ -63,6 +64,12 @@ static gw_err list_state_optimizer(const gw_entry *e, json_t **out) {
     return GW_OK;
 }
 
+static gw_err list_state_model(const gw_entry *e, json_t **out) {
+    const gw_model_ops *ops = (const gw_model_ops *)e; /* head is the first member */
+    *out = gw_json_object("tensor_parallel:b", (ops->traits & GW_MODEL_DENSE) != 0);
+    return GW_OK;
+}
+
 static gw_err list_state_backend(const gw_entry *e, json_t **out) {
     *out = gw_json_object("precision:s", e->opts ? "float64" : "float32");
     return GW_OK;
@@ -80,6 +87,7 @@ static const part parts[] = {
     {"algorithms", &gw_algos, "option algo=NAME of a strategy", list_state_algo},
     {"codecs", &gw_codecs, "--compress NAME:option=value,..", list_state_codec},
     {"timetables", &gw_timetables, "--timetable NAME:option=value,..", list_state_timetable},
+    {"models", &gw_models, "--model NAME:option=value,..", list_state_model},
     {"optimizers", &gw_optimizers, "--optimizer NAME:option=value,..", list_state_optimizer},
     {"backends", &gw_backends, "--backend NAME:option=value,..", list_state_backend},
 };
@@ -112,6 +120,9 @@ static void list_print_traits(const char *name, const json_t *o) {
         printf("idle %s, holds %s", json_string_value(idle), json_string_value(held));
     if (moves || precision)
         printf("%s%s", moves ? "moves " : "", json_string_value(moves ? moves : precision));
+    if (json_object_get(o, "tensor_parallel"))
+        printf("%s", list_holds(o, "tensor_parallel") ? "tensor ranks can share its layers"
+                                                      : "no tensor parallelism");
     printf("%s%s", list_holds(o, "sparse") ? ", sparse" : "",
            list_holds(o, "mpi_sums") ? ", MPI can sum it" : "");
     if (list_holds(o, "stage"))
@@ -243,7 +254,7 @@ static int list_run(const gw_args *args, int argc, char **argv) {
 const gw_command gw_command_list = {
     .name = "list",
     .summary =
-        "list strategies, algorithms, codecs, timetables, optimizers and backends, with options",
+        "list strategies, algorithms, codecs, timetables, models, optimizers, backends and options",
     .usage = "[options]",
     .opts = opts,
     .run = list_run,

@@ -59,6 +59,8 @@ static gw_err gauge_gather(const gw_gauge_setup *s, MPI_Comm host, bool leads, g
     GW_TRY(gw_agree(host, gw_alloc(shards, leads ? (size_t)*n : 0, sizeof **shards)));
     int bytes = (int)sizeof **shards;
     GW_MPI(MPI_Gather(s->twins.load.shard, bytes, MPI_BYTE, *shards, bytes, MPI_BYTE, 0, host));
+    for (int i = 0; leads && i < *n; i++)
+        (*shards)[i].spec.ops = s->twins.load.shard->spec.ops; /* an address of each process */
     return GW_OK;
 }
 

@@ -20,8 +20,6 @@ enum { ROUNDS = 15, LEAST_ROUNDS = 3 };
 #define SHAPE_S     40e-3 /* of a shape, once each way has had its rounds */
 #define GAIN        0.02  /* an earlier way is preferred to one that gains less */
 
-_Static_assert((int)GW_GEMM_CHOICES >= GW_PRODUCTS + GW_MAX_LAYERS, "each product has a choice");
-
 /* ---- timing ---- */
 
 static double product_time_calls(const gw_operands *o, int way, int calls) {
@@ -238,11 +236,12 @@ typedef struct listed {
 
 /* Those of a step, and where gradients may be added, these products again. */
 static int products_list(const gw_products_setup *setup, const gw_load *load, listed *all) {
-    gw_product step[GW_PRODUCTS];
-    int n = load->batch > 0 ? gw_twin_products(load->shard, gw_load_rows(load), step) : 0, l = -1;
-    for (int i = 0; i < n; i++) {
-        l += !step[i].ta && !step[i].tb; /* each layer's first one is the forward product */
-        all[i] = (listed){step[i], load->shard->layers[l].number};
+    int n = 0;
+    for (int l = 0; load->batch > 0 && l < load->shard->n_layers; l++) {
+        gw_product of[GW_UNIT_PRODUCTS];
+        int count = gw_twin_products_of(load->shard, l, gw_load_rows(load), of);
+        for (int i = 0; i < count; i++)
+            all[n++] = (listed){of[i], load->shard->layers[l].number};
     }
     for (int i = 0, added = n; i < added && setup->adds; i++)
         if (all[i].of.ta) {
@@ -277,7 +276,7 @@ static void products_add(gw_products *p, const listed *all, int n) {
 
 /* Collective: those of all ranks, each of which may hold another part of the model, at rank 0. */
 static gw_err products_collect(gw_products *p, const gw_products_setup *setup, int batch) {
-    listed own[GW_GEMM_CHOICES] = {0}, *all = NULL;
+    listed own[2 * GW_PRODUCTS] = {0}, *all = NULL;
     gw_load load = setup->load;
     int rank, ranks, most;
     load.batch = batch;

@@ -111,14 +111,14 @@ static void twins_fill(float *x, size_t n, double scale) {
 
 int gw_twin_products(const gw_shard *shard, int rows, gw_product out[GW_PRODUCTS]) {
     int n = 0;
-    for (int l = 0; l < shard->n_layers; l++) {
-        int in = shard->layers[l].layer.in, width = shard->layers[l].layer.out;
-        out[n++] = (gw_product){.m = rows, .n = width, .k = in};
-        out[n++] = (gw_product){.ta = true, .m = in, .n = width, .k = rows};
-        if (shard->layers[l].number > 0)
-            out[n++] = (gw_product){.tb = true, .m = rows, .n = in, .k = width};
-    }
+    for (int l = 0; l < shard->n_layers; l++)
+        n += gw_twin_products_of(shard, l, rows, out + n);
     return n;
+}
+
+int gw_twin_products_of(const gw_shard *shard, int l, int rows, gw_product out[GW_UNIT_PRODUCTS]) {
+    const gw_model_spec *spec = &shard->spec;
+    return gw_model_ops_of(spec)->products(spec, &shard->layers[l], rows, out);
 }
 
 static gw_err twins_measure_product(gw_ceilings *c, const gw_product *p, int *added) {
@@ -325,7 +325,8 @@ gw_err gw_twins_measure(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     *added = 0;
     gw_clock_start();
     GW_TRY(twin_measure_products(c, s, added));
-    for (int l = 0; s->load.batch > 0 && l < s->load.shard->n_layers; l++) {
+    bool dense = gw_model_spec_dense(&s->load.shard->spec);
+    for (int l = 0; dense && s->load.batch > 0 && l < s->load.shard->n_layers; l++) {
         GW_TRY(twin_measure_pointwise(c, twin_layer(s, l), GW_PART_FORWARD_POINTWISE, added));
         GW_TRY(twin_measure_pointwise(c, twin_layer(s, l), GW_PART_BACKWARD_POINTWISE, added));
     }
@@ -345,6 +346,8 @@ double gw_twin_product(const gw_ceilings *c, const gw_product *p) {
 
 double gw_twin_pointwise(const gw_ceilings *c, const gw_twin_setup *s, int l, gw_part part) {
     char name[GW_CEILING_NAME];
+    if (!gw_model_spec_dense(&s->load.shard->spec))
+        return NAN;
     twin_pointwise_name(twin_layer(s, l), part, name);
     return gw_ceilings_time(c, name);
 }

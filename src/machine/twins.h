@@ -11,7 +11,7 @@
 #include "nn/model.h"
 #include "optim/optimizer.h"
 
-enum { GW_PRODUCTS = 3 * GW_MAX_LAYERS };
+enum { GW_PRODUCTS = GW_UNIT_PRODUCTS * GW_MAX_LAYERS };
 
 /** What a rank computes in a step. */
 typedef struct gw_load {
@@ -36,9 +36,10 @@ static inline int gw_load_times(const gw_load *l, const gw_product *p) {
     return !p->ta && !p->tb && l->repeats ? 2 : 1;
 }
 
-/** The products of `rows` rows through a shard's layers, forward and backward: forward, dW, and dX
- *  above the model's first layer. Returns how many. */
+/** The products of `rows` rows through a shard's layers, or through held layer l, forward and
+ *  backward. Returns how many. */
 int gw_twin_products(const gw_shard *shard, int rows, gw_product out[GW_PRODUCTS]);
+int gw_twin_products_of(const gw_shard *shard, int l, int rows, gw_product out[GW_UNIT_PRODUCTS]);
 
 /** What the twins are of. */
 typedef struct gw_twin_setup {
@@ -57,9 +58,9 @@ typedef struct gw_twin_setup {
 gw_err gw_twins_measure(gw_ceilings *c, const gw_twin_setup *s, int *added);
 
 /** Seconds, NaN where it was not measured: of a product; of an element of layer width `cols`
- *  forward or backward through layer l's biases and activation; of a parameter's update; of a float
- *  coded in that way; of starting and ending a parallel region of all threads. All but products by
- *  one thread. */
+ *  forward or backward through dense layer l's biases and activation; of a parameter's update; of a
+ *  float coded in that way; of starting and ending a parallel region of all threads. All but
+ *  products by one thread. */
 double gw_twin_product(const gw_ceilings *c, const gw_product *p);
 double gw_twin_pointwise(const gw_ceilings *c, const gw_twin_setup *s, int l, gw_part part);
 double gw_twin_update(const gw_ceilings *c, const gw_twin_setup *s);

@@ -18,18 +18,19 @@
 static gw_err pipeline_time_layers(const gw_model_spec *s, int rows, double *cost) {
     gw_shard whole;
     gw_share share = gw_share_whole(s);
-    gw_product all[GW_PRODUCTS];
     GW_TRY(gw_shard_of(&whole, s, &share));
-    int n = gw_twin_products(&whole, rows, all), l = -1;
-    for (int i = 0; i < n; i++) {
-        gw_operands o;
-        if (!all[i].ta && !all[i].tb) /* each layer's first one is the forward product */
-            cost[++l] = 0;
-        gw_err e = gw_operands_open(&o, &all[i]);
-        if (e == GW_OK)
-            cost[l] += gw_operands_time(&o);
-        gw_operands_close(&o);
-        GW_TRY(e);
+    for (int l = 0; l < whole.n_layers; l++) {
+        gw_product all[GW_UNIT_PRODUCTS];
+        int n = gw_twin_products_of(&whole, l, rows, all);
+        cost[l] = 0;
+        for (int i = 0; i < n; i++) {
+            gw_operands o;
+            gw_err e = gw_operands_open(&o, &all[i]);
+            if (e == GW_OK)
+                cost[l] += gw_operands_time(&o);
+            gw_operands_close(&o);
+            GW_TRY(e);
+        }
     }
     return GW_OK;
 }
@@ -86,7 +87,7 @@ static gw_err pipeline_cut(gw_pipeline *p, const gw_model_spec *s, int rows, MPI
     if (strcmp(how, "flops") != 0 && strcmp(how, "measured") != 0)
         return pipeline_read_cut(how, resumed, layers, runs, p->sizes);
     for (int l = 0; l < layers; l++)
-        cost[l] = gw_model_spec_flops(s, l);
+        cost[l] = gw_shard_flops(s, l);
     if (strcmp(how, "measured") == 0)
         GW_TRY(pipeline_measure_layers(s, rows, cost, comm));
     return gw_partition(cost, layers, runs, p->sizes);

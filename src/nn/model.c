@@ -1,26 +1,29 @@
 #include "nn/model.h"
 
 #include "base/mem.h"
-#include "base/rng.h"
 #include "nn/model_parts.h"
 
-#include <math.h>
 #include <stdlib.h>
-
-#define INIT_STREAM 0x696e6974u /* the seed's stream for initial weights */
 
 /* Where each layer and tensor lies in the arena. */
 static void model_lay_out(gw_model *m) {
     for (int l = 0; l < m->shard.n_layers; l++) {
         const gw_shard_layer *held = gw_model_held(m, l);
         const gw_layer *layer = &held->layer;
-        size_t weights = layer->span.n - layer->own.n;
+        gw_unit u = gw_model_spec_unit(&m->shard.spec, held->number);
+        if (gw_model_spec_dense(&m->shard.spec)) { /* cut, perhaps */
+            u.tensor[0].rows = layer->in;
+            u.tensor[0].cols = layer->out;
+            u.tensor[1].cols = (int)layer->own.n;
+        }
         m->spans[l] = layer->span;
-        m->tensors[m->n_tensors++] =
-            (gw_tensor){{layer->span.off, weights}, held->number, layer->in, layer->out};
-        if (layer->own.n > 0)
-            m->tensors[m->n_tensors++] = (gw_tensor){
-                {layer->span.off + weights, layer->own.n}, held->number, 1, (int)layer->own.n};
+        size_t off = layer->span.off, n;
+        for (int i = 0; i < u.n_tensors; i++, off += n) {
+            int rows = u.tensor[i].rows, cols = u.tensor[i].cols;
+            n = (size_t)rows * (size_t)cols;
+            if (n > 0)
+                m->tensors[m->n_tensors++] = (gw_tensor){{off, n}, held->number, rows, cols};
+        }
     }
 }
 
@@ -69,25 +72,10 @@ gw_err gw_model_build(gw_model **out, const gw_model_spec *spec, int max_batch) 
     return model_build(out, &shard, &room);
 }
 
-/* A weight depends on its place in the whole model alone. */
 static void model_initialise(gw_model *m) {
     const gw_model_spec *spec = &m->shard.spec;
-    uint64_t stream = gw_rng_key(spec->seed, INIT_STREAM);
-    for (int l = 0; l < m->shard.n_layers; l++) {
-        const gw_shard_layer *held = gw_model_held(m, l);
-        uint64_t key = gw_rng_key(stream, (uint64_t)held->number);
-        int in = gw_model_spec_width(spec, held->number - 1);
-        int out = gw_model_spec_width(spec, held->number);
-        bool he = gw_model_spec_init(spec, held->number) == GW_INIT_HE;
-        double sigma = sqrt(2.0 / (he ? in : in + out));
-        float *w = m->params + held->layer.span.off;
-#pragma omp parallel for schedule(static)
-        for (size_t i = 0; i < held->in.n; i++)
-            for (size_t j = 0; j < held->out.n; j++) {
-                uint64_t at = (held->in.off + i) * (uint64_t)out + held->out.off + j;
-                w[i * held->out.n + j] = (float)(sigma * gw_rng_normal(key, at));
-            }
-    }
+    for (int l = 0; l < m->shard.n_layers; l++)
+        gw_model_ops_of(spec)->initialise(spec, gw_model_held(m, l), m->params + m->spans[l].off);
 }
 
 gw_err gw_model_open(gw_model **out, const gw_model_spec *spec, int max_batch) {

@@ -1,3 +1,4 @@
+#include "base/text.h"
 #include "nn/model.h"
 #include "nn/model_parts.h"
 
@@ -9,11 +10,12 @@
 #define MAGIC "GWMODEL1"
 /* The largest model's parameters, and more than enough for the fields before them. */
 #define LARGEST_FILE (GW_MAX_PARAMS * sizeof(float) + 4096)
-/* 1: softmax, all layers initialised alike. 2 adds what is other than that, if something is. */
-enum { VERSION = 2 };
+/* 1: softmax, all layers initialised alike. 2 adds what is other than that, if something is; 3 the
+ * name of another model than the perceptron. */
+enum { VERSION = 3 };
 
 static uint32_t model_io_version(const gw_model_spec *spec) {
-    return spec->output == GW_OUTPUT_SOFTMAX && spec->n_init <= 1 ? 1 : VERSION;
+    return *spec->text ? 3 : spec->output == GW_OUTPUT_SOFTMAX && spec->n_init <= 1 ? 1 : 2;
 }
 
 static gw_err model_io_extra(gw_io *io, gw_model_spec *spec, const char *where) {
@@ -30,6 +32,22 @@ static gw_err model_io_extra(gw_io *io, gw_model_spec *spec, const char *where) 
     for (int i = 0; i < head[1]; i++)
         spec->init[i] = (gw_init)init[i];
     return GW_OK;
+}
+
+/* The model by its name, as --model has it. */
+static gw_err model_io_name(gw_io *io, gw_model_spec *spec, const char *where) {
+    char text[GW_MODEL_TEXT] = {0};
+    gw_spec *tree = NULL;
+    memcpy(text, spec->text, sizeof text);
+    GW_TRY(gw_io_field(io, "model", text, sizeof text));
+    if (!gw_io_loading(io))
+        return GW_OK;
+    if (text[sizeof text - 1] || !*text || !gw_text_utf8(text))
+        return gw_fail(GW_ERR_INPUT, "%sthe name of the model cannot be", where);
+    gw_err e = gw_spec_parse(&tree, "model file", "model", text, GW_SPEC_ONE);
+    GW_THEN(e, gw_model_spec_choose(spec, tree));
+    gw_spec_free(tree);
+    return e == GW_ERR_USAGE ? GW_ERR_INPUT : e;
 }
 
 /* A file's header of the model; fixed widths, whatever an enum's size. */
@@ -52,7 +70,9 @@ static gw_err model_io_spec(gw_io *io, gw_model_spec *spec, const char *where) {
     spec->init[0] = (gw_init)shape[4];
     for (int i = 0; i < shape[2]; i++)
         spec->hidden[i] = hidden[i];
-    return gw_io_version(io) > 1 ? model_io_extra(io, spec, where) : GW_OK;
+    if (gw_io_version(io) > 1)
+        GW_TRY(model_io_extra(io, spec, where));
+    return gw_io_version(io) > 2 ? model_io_name(io, spec, where) : GW_OK;
 }
 
 /* Save *m or, loading, make it. `file_bytes` limits what a file may claim before memory is

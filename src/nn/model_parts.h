@@ -20,6 +20,7 @@ typedef struct gw_model_areas {
     gw_area y;
     gw_area dy;        /* of the last layer: y, which the loss overwrites */
     gw_area dx, lower; /* what descending writes, and what the layer below enters */
+    gw_area kept;
 } gw_model_areas;
 
 struct gw_model {
@@ -27,7 +28,7 @@ struct gw_model {
     gw_model_room room;
     gw_span spans[GW_MAX_LAYERS]; /* of the layers */
     int n_tensors;
-    gw_tensor tensors[2 * GW_MAX_LAYERS];
+    gw_tensor tensors[GW_UNIT_TENSORS * GW_MAX_LAYERS];
     float *params, *grads;
     bool lent; /* the caller owns these two */
     gw_model_areas areas[GW_MAX_LAYERS];

@@ -1,12 +1,12 @@
-/** What a multilayer perceptron is, before any of it exists. Layers are numbered from 0, in the
- *  order of the forward pass. */
+/** What a model is, before any of it exists. Its layers (units) are numbered from 0, in the order
+ *  of the forward pass. */
 #ifndef GW_NN_MODEL_SPEC_H
 #define GW_NN_MODEL_SPEC_H
 
-#include "base/err.h"
 #include "nn/layer.h"
 #include "nn/loss.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { GW_MAX_LAYERS = 64 };
@@ -17,39 +17,40 @@ enum { GW_MAX_WIDTH = 1 << 20 };
 
 typedef enum gw_init { GW_INIT_HE, GW_INIT_XAVIER } gw_init;
 
+enum { GW_UNIT_TENSORS = 16, GW_MODEL_TEXT = 128, GW_MODEL_SELF = 8 };
+
+/** A unit of a model: what the walk passes through at once. Its tensors lie one behind another, a
+ *  vector has rows = 1. */
+typedef struct gw_unit {
+    int in, out; /* floats of a row: from the unit below, and for the one above */
+    int kept;    /* floats of a row that the forward pass leaves for the backward pass, beside its
+                    outputs */
+    int n_tensors;
+    struct {
+        int rows, cols;
+    } tensor[GW_UNIT_TENSORS];
+} gw_unit;
+
+struct gw_model_ops;
+
+/** Plain data. What is not said of another model are the perceptron's own options. */
 typedef struct gw_model_spec {
-    int inputs, classes;
+    const struct gw_model_ops *ops; /* nn/model_ops.h; NULL: the perceptron */
+    char text[GW_MODEL_TEXT];       /* as --model has it; "": the perceptron */
+    int64_t self[GW_MODEL_SELF];    /* what ops->open made of its options */
+    int inputs, classes;            /* of any model, */
+    gw_output output;
+    uint64_t seed;
     int n_hidden;
     int hidden[GW_MAX_LAYERS - 1];
     gw_activation activation;
-    gw_output output;
     int n_init; /* 0 or 1: all layers are initialised by init[0]; else each by its own */
     gw_init init[GW_MAX_LAYERS];
-    uint64_t seed;
 } gw_model_spec;
 
-/** Check widths, counts and the arena's size; set *params to that size in floats. Failures have the
- *  kind `kind` and messages that begin with `where` ("" or "FILE: "). */
-gw_err gw_model_spec_check(const gw_model_spec *spec, gw_err kind, const char *where,
-                           size_t *params);
-
-static inline int gw_model_spec_layers(const gw_model_spec *spec) {
-    return spec->n_hidden + 1;
-}
-
-/** Outputs of layer l; of -1: the model's inputs. */
-static inline int gw_model_spec_width(const gw_model_spec *spec, int l) {
-    return l < 0 ? spec->inputs : l < spec->n_hidden ? spec->hidden[l] : spec->classes;
-}
-
+/** How the perceptron's layer l is initialised. */
 static inline gw_init gw_model_spec_init(const gw_model_spec *spec, int l) {
     return spec->init[spec->n_init > 1 ? l : 0];
-}
-
-/** Floating-point operations of layer l for a sample, forward and backward: a product each for the
- *  outputs, the gradient of the weights and, above the first layer, that of the inputs. */
-static inline double gw_model_spec_flops(const gw_model_spec *spec, int l) {
-    return 2.0 * gw_model_spec_width(spec, l - 1) * gw_model_spec_width(spec, l) * (l > 0 ? 3 : 2);
 }
 
 #endif

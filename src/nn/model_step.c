@@ -7,17 +7,31 @@ static float *model_step_rows(gw_model *m, const gw_area *area, gw_micro at) {
     return m->work + gw_model_rows(area, at).off;
 }
 
+static gw_unit_rows model_step_at(gw_model *m, int l, gw_micro at) {
+    const gw_model_areas *a = &m->areas[l];
+    return (gw_unit_rows){
+        .n = at.n,
+        .x = model_step_rows(m, &a->x, at),
+        .y = model_step_rows(m, &a->y, at),
+        .dy = model_step_rows(m, &a->dy, at),
+        .dx = gw_model_held(m, l)->number > 0 ? model_step_rows(m, &a->dx, at) : NULL,
+        .kept = model_step_rows(m, &a->kept, at),
+        .zeros = m->zeros,
+    };
+}
+
 void gw_model_product(gw_model *m, int l, gw_micro at) {
-    const gw_layer *layer = &gw_model_held(m, l)->layer;
-    gw_layer_product(layer, m->params + layer->span.off, model_step_rows(m, &m->areas[l].x, at),
-                     model_step_rows(m, &m->areas[l].y, at), at.n);
+    const gw_model_spec *spec = &m->shard.spec;
+    gw_unit_rows rows = model_step_at(m, l, at);
+    gw_model_ops_of(spec)->product(spec, gw_model_held(m, l), m->params + m->spans[l].off, &rows);
 }
 
 void gw_model_transfer(gw_model *m, int l, gw_micro at) {
-    const gw_layer *layer = &gw_model_held(m, l)->layer;
-    const float *biases = m->params + layer->span.off + (size_t)layer->in * (size_t)layer->out;
-    gw_layer_transfer(layer, layer->partial ? m->zeros : biases,
-                      model_step_rows(m, &m->areas[l].y, at), at.n);
+    const gw_model_spec *spec = &m->shard.spec;
+    gw_unit_rows rows = model_step_at(m, l, at);
+    if (gw_model_ops_of(spec)->transfer)
+        gw_model_ops_of(spec)->transfer(spec, gw_model_held(m, l), m->params + m->spans[l].off,
+                                        &rows);
 }
 
 static gw_loss_cut model_step_cut(const gw_model *m) {
@@ -51,6 +65,8 @@ double gw_model_loss_join(gw_model *m, const uint8_t *labels, gw_micro at, float
         gw_loss_join(z, labels, at.n, model_step_cut(m),
                      m->work + gw_model_join(m, last, GW_MOMENT_LOSS, at).over.off, grad_scale,
                      m->losses, m->best);
+    else if (gw_model_ops_of(spec)->loss)
+        gw_model_ops_of(spec)->loss(spec, z, labels, at.n, grad_scale, m->losses, m->best);
     else
         (spec->output == GW_OUTPUT_SIGMOID ? gw_loss_sigmoid : gw_loss_softmax)(
             z, labels, at.n, spec->classes, grad_scale, m->losses, m->best);
@@ -67,21 +83,23 @@ double gw_model_loss_join(gw_model *m, const uint8_t *labels, gw_micro at, float
 }
 
 void gw_model_enter(gw_model *m, int l, gw_micro at, float *grads, bool add) {
-    const gw_layer *layer = &gw_model_held(m, l)->layer;
-    gw_layer_enter(layer, grads + layer->span.off, add, model_step_rows(m, &m->areas[l].y, at),
-                   model_step_rows(m, &m->areas[l].dy, at), at.n);
+    const gw_model_spec *spec = &m->shard.spec;
+    gw_unit_rows rows = model_step_at(m, l, at);
+    size_t off = m->spans[l].off;
+    gw_model_ops_of(spec)->enter(spec, gw_model_held(m, l), m->params + off, grads + off, add,
+                                 &rows);
 }
 
 void gw_model_weights(gw_model *m, int l, gw_micro at, float *grads, bool add) {
-    const gw_layer *layer = &gw_model_held(m, l)->layer;
-    gw_layer_weights(layer, grads + layer->span.off, add, model_step_rows(m, &m->areas[l].x, at),
-                     model_step_rows(m, &m->areas[l].dy, at), at.n);
+    const gw_model_spec *spec = &m->shard.spec;
+    gw_unit_rows rows = model_step_at(m, l, at);
+    gw_model_ops_of(spec)->weights(spec, gw_model_held(m, l), grads + m->spans[l].off, add, &rows);
 }
 
 void gw_model_descend_rows(gw_model *m, int l, gw_micro at) {
-    const gw_layer *layer = &gw_model_held(m, l)->layer;
-    if (gw_model_held(m, l)->number > 0)
-        gw_layer_descend(layer, m->params + layer->span.off,
-                         model_step_rows(m, &m->areas[l].dy, at),
-                         model_step_rows(m, &m->areas[l].dx, at), at.n);
+    const gw_model_spec *spec = &m->shard.spec;
+    gw_unit_rows rows = model_step_at(m, l, at);
+    if (rows.dx)
+        gw_model_ops_of(spec)->descend(spec, gw_model_held(m, l), m->params + m->spans[l].off,
+                                       &rows);
 }

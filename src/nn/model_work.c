@@ -94,6 +94,8 @@ static void work_lay_out_layer(gw_model *m, int l, const shared *s) {
     a->below = begins ? work_take(m, below, GW_COPIES_SLOT, held->chunk) : a[-1].y;
     a->x = gathers ? work_take(m, in, outputs, held->chunk) : a->below;
     a->y = work_take(m, out, outputs, held->chunk);
+    int kept = gw_model_spec_unit(&m->shard.spec, held->number).kept;
+    a->kept = work_take(m, (widths){kept, kept}, outputs, held->chunk);
     if (gw_model_tops(m, l))
         a->dy = a->y;
     else if (gw_model_ends(m, l) || m->room.keep)

@@ -49,6 +49,12 @@ static gw_err shard_check(const gw_model_spec *spec, const gw_share *share) {
             (narrowest < 0 || gw_model_spec_width(spec, l) < gw_model_spec_width(spec, narrowest)))
             narrowest = l;
     int width = gw_model_spec_width(spec, narrowest);
+    if (share->tensor > 1 && !gw_model_spec_dense(spec))
+        return gw_fail(
+            GW_ERR_USAGE,
+            "--mesh tensor=%d: the model %s has no layers that tensor ranks could share: "
+            "leave tensor out",
+            share->tensor, gw_model_ops_of(spec)->head.name);
     if (narrowest >= 0 && width < share->tensor)
         return gw_fail(GW_ERR_USAGE,
                        "--mesh tensor=%d: layer %d has %d neuron%s: at most tensor=%d",
@@ -64,15 +70,21 @@ static void shard_add_block(gw_shard *s, gw_block b) {
     s->blocks[s->n_blocks++] = b;
 }
 
-/* Layer `number`, whose parameters begin at `off` in the whole arena. */
-static void shard_add_layer(gw_shard *s, int number, int chunk, size_t off) {
+/* A unit, whose parameters begin at `off` in the whole arena. */
+static void shard_add_unit(gw_shard *s, gw_shard_layer *l, const gw_unit *u, size_t off) {
+    size_t n = gw_unit_params(u);
+    l->out = (gw_span){0, (size_t)u->out};
+    l->layer = (gw_layer){.in = u->in, .out = u->out, .span = {s->size, n}};
+    shard_add_block(s, (gw_block){.off = off, .rows = 1, .cols = n, .stride = n});
+}
+
+/* A dense one. */
+static void shard_add_dense(gw_shard *s, gw_shard_layer *l, const gw_unit *u, size_t off) {
     const gw_share *share = &s->share;
-    int below = gw_model_spec_width(&s->spec, number - 1);
-    int width = gw_model_spec_width(&s->spec, number);
+    int number = l->number, below = u->in, width = u->out;
     bool last = number + 1 == gw_model_spec_layers(&s->spec);
-    gw_shard_layer *l = &s->layers[s->n_layers++];
     gw_span part = gw_share_part(width, share->part, share->tensor);
-    *l = (gw_shard_layer){number, chunk, shard_cut_of(share, number), .in = {0, (size_t)below}};
+    l->cut = shard_cut_of(share, number);
     l->out = l->cut == GW_CUT_COLUMNS ? part : (gw_span){0, (size_t)width};
     if (l->cut == GW_CUT_ROWS)
         l->in = gw_share_part(below, share->part, share->tensor);
@@ -101,14 +113,31 @@ gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *sha
     GW_TRY(shard_check(spec, share));
     *out = (gw_shard){.spec = *spec, .share = *share, .whole = whole};
     for (int l = 0, c = 0; l < gw_model_spec_layers(spec) && c < share->n_chunks; l++) {
-        if (l >= share->chunks[c].first)
-            shard_add_layer(out, l, c, off);
+        gw_unit u = gw_model_spec_unit(spec, l);
+        if (l >= share->chunks[c].first) {
+            gw_shard_layer *held = &out->layers[out->n_layers++];
+            *held = (gw_shard_layer){l, c, .in = {0, (size_t)u.in}};
+            (gw_model_spec_dense(spec) ? shard_add_dense : shard_add_unit)(out, held, &u, off);
+        }
         if (l + 1 == share->chunks[c].first + share->chunks[c].n)
             c++;
-        off +=
-            ((size_t)gw_model_spec_width(spec, l - 1) + 1) * (size_t)gw_model_spec_width(spec, l);
+        off += gw_unit_params(&u);
     }
     return GW_OK;
+}
+
+double gw_shard_flops(const gw_model_spec *spec, int l) {
+    gw_unit u = gw_model_spec_unit(spec, l);
+    gw_shard_layer whole = {.number = l,
+                            .in = {0, (size_t)u.in},
+                            .out = {0, (size_t)u.out},
+                            .layer = {.in = u.in, .out = u.out}};
+    gw_product all[GW_UNIT_PRODUCTS];
+    double flops = 0;
+    int n = gw_model_ops_of(spec)->products(spec, &whole, 1, all);
+    for (int i = 0; i < n; i++)
+        flops += gw_product_flops(&all[i]);
+    return flops;
 }
 
 static bool shard_block_fits(const gw_block *b, size_t whole) {

@@ -9,7 +9,7 @@
 #ifndef GW_NN_SHARD_H
 #define GW_NN_SHARD_H
 
-#include "nn/model_spec.h"
+#include "nn/model_ops.h"
 
 #include <stdbool.h>
 
@@ -51,12 +51,13 @@ typedef struct gw_block {
     size_t rows, cols, stride;
 } gw_block;
 
-typedef struct gw_shard_layer {
+struct gw_shard_layer {
     int number, chunk; /* the layer's in the whole model; the share's */
     gw_cut cut;
     gw_span in, out; /* its neurons, among those of the whole layer */
-    gw_layer layer;  /* in.n, out.n, and its place in the shard's own arena */
-} gw_shard_layer;
+    gw_layer layer;  /* in.n, out.n, and its place in the shard's own arena; what is more is of
+                        dense ones */
+};
 
 /** Plain data. */
 typedef struct gw_shard {
@@ -72,6 +73,10 @@ typedef struct gw_shard {
 /** GW_ERR_USAGE, the same on all ranks of a mesh: gw_model_spec_check's, or a layer that is too
  *  narrow for so many tensor ranks. GW_ERR_INTERNAL: no such share. */
 gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *share);
+
+/** Floating-point operations of layer l of the whole model for a sample, forward and backward, in
+ *  its products. */
+double gw_shard_flops(const gw_model_spec *spec, int l);
 
 /** Do b[0..n), out of a file, perhaps, cut `own` floats in their order out of `whole`? */
 bool gw_blocks_sound(const gw_block *b, int n, size_t own, size_t whole);

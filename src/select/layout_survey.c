@@ -67,10 +67,9 @@ static gw_err survey_find_groups(gw_layout_survey *s, const gw_layout *layout, i
 static size_t survey_longest(const gw_place_setup *p) {
     size_t params = 0, widest = 1;
     for (int l = 0; l < gw_model_spec_layers(p->spec); l++) {
-        size_t in = (size_t)gw_model_spec_width(p->spec, l - 1);
-        size_t out = (size_t)gw_model_spec_width(p->spec, l);
-        params += (in + 1) * out;
-        widest = out > widest ? out : widest;
+        gw_unit u = gw_model_spec_unit(p->spec, l);
+        params += gw_unit_params(&u);
+        widest = (size_t)u.out > widest ? (size_t)u.out : widest;
     }
     size_t rows = p->set->n * widest, most = rows > params ? rows : params;
     return most < LONGEST ? most : LONGEST;

@@ -31,6 +31,8 @@ void gw_work_count(gw_work *w, const gw_load *load, int vectors) {
         w->flops += work_flops(load, &w->product[i]);
         w->bytes += gw_split_load_bytes(load, &w->product[i]);
     }
+    if (!gw_model_spec_dense(&shard->spec))
+        w->pointwise_bytes = NAN;
     for (int l = 0; l < shard->n_layers; l++)
         w->pointwise_bytes += work_pointwise_bytes(load, &shard->layers[l].layer);
     w->update_bytes = work_update_bytes((double)shard->size, vectors);

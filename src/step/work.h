@@ -14,7 +14,8 @@ typedef struct gw_work {
     int n_products;
     gw_product product[GW_PRODUCTS]; /* of a part of the rows: see gw_load */
     double flops, bytes;             /* of all products, in all parts */
-    double pointwise_bytes; /* biases and activations, forward and backward; the loss is left out */
+    double pointwise_bytes; /* biases and activations, forward and backward, without the loss; NaN:
+                               not known of this model */
     double update_bytes;    /* of all parameters once */
 } gw_work;
 

@@ -23,6 +23,7 @@ REGISTRIES = [
     ("comm/strategies.def", "comm/strategy", "gw_strategy_ops gw_strategy_"),
     ("comm/timetables.def", "comm/timetable", "gw_timetable_ops gw_timetable_"),
     ("src/optim/optimizers.def", "src/optim", "gw_optimizer_ops gw_optimizer_"),
+    ("src/nn/models.def", "src/nn", "gw_model_ops gw_model_"),
     ("src/cli/commands.def", "src/cli", "gw_command gw_command_"),
 ]
 

@@ -1,6 +1,6 @@
 /* Every layer's gradient, with every activation, and both losses, against central differences of a
  * plain model in double. */
-#include "nn/model.h"
+#include "nn/model_ops.h"
 
 #include "base/rng.h"
 
@@ -166,12 +166,62 @@ static void test_threads_agree(void **state) {
     omp_set_num_threads(1);
 }
 
+/* The loss of the model as it is. */
+static double look(gw_model *m, const uint8_t *labels, int batch) {
+    for (int l = 0; l < gw_model_layers(m); l++)
+        simple_forward(m, l, batch);
+    return simple_loss(m, labels, batch, 0, NULL);
+}
+
+/* By differences of fourth order of the model's own loss, in float. */
+static void check_slopes(gw_model *m, const uint8_t *labels, int batch) {
+    const float h = 0.02f;
+    for (size_t i = 0; i < gw_model_size(m); i++) {
+        float *p = &gw_model_params(m)[i], was = *p;
+        double at[5], got = (double)gw_model_grads(m)[i];
+        for (int k = -2; k <= 2; k++) {
+            *p = was + (float)k * h;
+            at[k + 2] = look(m, labels, batch);
+        }
+        *p = was;
+        double slope = (8 * (at[3] - at[1]) - (at[4] - at[0])) / (12 * (double)h);
+        if (!(fabs(got - slope) <= 5e-4 + 1e-3 * fabs(slope)))
+            fail_msg("element %zu: %.9g, want %.9g", i, got, slope);
+    }
+}
+
+/* Of every model that is known or loaded, which no reference in doubles knows. */
+static void check_model(const char *text) {
+    enum { BATCH = 7 };
+    gw_model_spec spec = {
+        .inputs = 9, .classes = 5, .n_hidden = 1, .hidden = {6}, .activation = GW_TANH, .seed = 4};
+    gw_spec *tree = NULL;
+    gw_model *m = NULL;
+    uint8_t labels[BATCH];
+    assert_int_equal(gw_spec_parse(&tree, "test", "model", text, GW_SPEC_ONE), GW_OK);
+    assert_int_equal(gw_model_spec_choose(&spec, tree), GW_OK);
+    gw_spec_free(tree);
+    assert_int_equal(gw_model_open(&m, &spec, MAX_ROWS), GW_OK);
+    fill(m, labels, BATCH);
+    run(m, labels, BATCH, 1.0f / BATCH);
+    check_added(m, labels, BATCH);
+    run(m, labels, BATCH, 1);
+    check_slopes(m, labels, BATCH);
+    gw_model_close(m);
+}
+
+static void test_models(void **state) {
+    (void)state;
+    for (const gw_entry *const *e = gw_models.entries; *e; e++)
+        check_model((*e)->name);
+    check_model(RESIDUAL ":width=8,blocks=3");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_relu),
-        cmocka_unit_test(test_sigmoid),
-        cmocka_unit_test(test_tanh),
-        cmocka_unit_test(test_threads_agree),
+        cmocka_unit_test(test_relu),   cmocka_unit_test(test_sigmoid),
+        cmocka_unit_test(test_tanh),   cmocka_unit_test(test_threads_agree),
+        cmocka_unit_test(test_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

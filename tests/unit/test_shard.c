@@ -85,7 +85,7 @@ static void check_mesh(const gw_model_spec *spec, int stages, int chunks, gw_sha
     double cost[GW_MAX_LAYERS];
     gw_shard s;
     for (int l = 0; l < gw_model_spec_layers(spec); l++)
-        cost[l] = gw_model_spec_flops(spec, l);
+        cost[l] = gw_shard_flops(spec, l);
     assert_int_equal(gw_partition(cost, gw_model_spec_layers(spec), stages * chunks, sizes), GW_OK);
     memset(owners, 0, sizeof owners);
     for (size_t i = 0; i < MOST; i++) {

@@ -5,8 +5,13 @@
 
 #include <string.h>
 
+#define GW_OF_THE_PERCEPTRON "it is an option of the model mlp"
+
 static const gw_rule rules[] = {
     {"local-batch", NULL, false, "batch", NULL, "it makes the global batch by itself"},
+    {"model", "!mlp", false, "layers", NULL, GW_OF_THE_PERCEPTRON},
+    {"model", "!mlp", false, "activation", NULL, GW_OF_THE_PERCEPTRON},
+    {"model", "!mlp", false, "init", NULL, GW_OF_THE_PERCEPTRON},
     {"error-feedback", "momentum|dgc", true, "momentum", "!0", "it is about momentum"},
     {0}};
 
@@ -51,6 +56,7 @@ gw_err gw_step_opts_read(gw_train_config *c, const gw_args *a, const char *owner
     GW_TRY(step_opts_check_optimizer(c));
     GW_TRY(gw_mesh_parse(&c->parallel.shape, NULL)); /* all ranks are data, unless told otherwise */
     GW_TRY(step_opts_init(&c->model, gw_args_text(a, "init"), owner));
+    GW_TRY(gw_model_spec_choose(&c->model, gw_args_spec(a, "model")));
     c->model.seed = c->seed;
     c->local_batch = gw_args_given(a, "local-batch");
     if (c->local_batch)

@@ -1,0 +1,115 @@
+"""A model that the tree does not know, loaded by its path, goes where the perceptron goes: `residual` keeps more than its
+outputs for the backward pass."""
+
+import os
+import re
+import tempfile
+import unittest
+
+import gwrun
+
+SMALL = ("--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--batch", 20, "--epochs", 2, "--ceilings",
+         "off", "--overhead", 0)
+PATH = os.path.join(os.environ["BUILD"], "tests", "libplugin_residual.so")
+MODEL = ("--model", f"{PATH}:width=24,blocks=6")
+HALF = 30  # steps: within the second epoch of 24
+# (ranks, what else the run is told): the arithmetic of one rank, in another order.
+SAME = [(2,), (3, "--comm", "iallreduce:bucket=2K", "--update", "lazy"), (2, "--comm", "sharded"), (2, "--comm", "ps"),
+        (1, "--microbatches", 4), (2, "--mesh", "pipe=2", "--microbatches", 4, "--recompute", "on"),
+        (4, "--mesh", "data=2,pipe=2", "--microbatches", 2, "--stages", "5,3")]
+SAME += [(2, "--mesh", "pipe=2", "--microbatches", 4, "--timetable", name) for name in
+         gwrun.names("comm/timetables.def")]
+LOSSY = [("--compress", "qsgd:bits=8;layer0=none"), ("--comm", "sparse", "--compress", "topk:ratio=0.1"),
+         ("--comm", "powersgd"), ("--comm", "local:period=4"), ("--mesh", "pipe=2", "--compress-activations", "fp16")]
+
+
+def model(out):
+    with open(os.path.join(out, "model.gw"), "rb") as file:
+        return file.read()
+
+
+class Model(unittest.TestCase):
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.top = top.name
+        self.runs = 0
+
+    def train(self, ranks, *words):
+        """The folder of a run."""
+        self.runs += 1
+        out = os.path.join(self.top, str(self.runs))
+        gwrun.train(ranks, out, *SMALL, *MODEL, "--profile", "timers", *words)
+        return out
+
+    def test_composes(self):
+        few = ("--steps", 8, "--lr", 0.02)  # rounding grows with each step
+        loss = gwrun.run_json(self.train(1, *few))["results"]["test_loss"]
+        for ranks, *words in SAME:
+            with self.subTest(ranks=ranks, words=words):
+                run = gwrun.run_json(self.train(ranks, *few, *words))
+                self.assertAlmostEqual(run["results"]["test_loss"], loss, delta=1e-5 * loss)
+        for words in LOSSY:
+            with self.subTest(words=words):
+                results = gwrun.run_json(self.train(2, *words))["results"]
+                self.assertNotEqual(results["test_loss"], loss)
+                self.assertGreater(results["test_accuracy"], 0.6)  # four classes
+
+    def test_resumes_to_the_bit(self):
+        for ranks, *words in SAME:
+            with self.subTest(ranks=ranks, words=words):
+                whole = self.train(ranks, *words)
+                half = self.train(ranks, *words, "--steps", HALF, "--checkpoint-every", 1000)
+                rest = self.train(ranks, *words, "--resume", half, "--resume-strict")
+                self.assertEqual(model(rest), model(whole))
+
+    def test_is_saved_by_its_name(self):
+        out = self.train(2)
+        done = gwrun.run(1, "eval", "--model", out, "--data", SMALL[1])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        accuracy = gwrun.run_json(out)["results"]["test_accuracy"]
+        self.assertIn(f"accuracy {accuracy:.4f}", done.stdout)
+
+    def test_times_that_no_twin_has_are_absent(self):
+        """Products are counted and timed, its elementwise kernels are its own."""
+        self.runs += 1
+        out = os.path.join(self.top, str(self.runs))
+        gwrun.train(1, out, *SMALL[:-4], *MODEL, "--steps", 40)
+        work = gwrun.run_json(out)["work"]
+        self.assertEqual(len(work["products"]), 2 + 3 * 7)
+        self.assertEqual(work["flops"], sum(p["flops"] for p in work["products"]))
+        self.assertIsNone(work["pointwise_bytes"])
+        for row in gwrun.batches(out):
+            self.assertEqual(row["memory_twin_s"], "")
+
+    def test_measured(self):
+        """A step that is rehearsed, slept, doubled or predicted leaves the model as it is."""
+        whole = self.train(2, "--steps", 12, "--comm", "iallreduce")
+        for words in (("--pace", 0.01), ("--paired",), ("--bound",), ("--compress", "auto:codecs=none")):
+            with self.subTest(words=words):
+                self.assertEqual(model(self.train(2, "--steps", 12, "--comm", "iallreduce", *words)), model(whole))
+
+    def test_refused(self):
+        for ranks, words, part in (
+                (1, ("--model", "mpl"), "unknown model 'mpl': did you mean 'mlp'?"),
+                (1, (*MODEL[:1], f"{PATH}:depth=3"), "residual: unknown option 'depth'"),
+                (1, (*MODEL, "--layers", "5"), "it is an option of the model mlp"),
+                (1, (*MODEL, "--backend", "naive"), "it computes dense layers alone"),
+                (1, ("--model", f"{PATH}:width={'0' * 128}9"), "longer than 127 characters"),
+                (2, (*MODEL, "--mesh", "tensor=2"),
+                 "the model residual has no layers that tensor ranks could share")):
+            done = gwrun.run(ranks, "train", *SMALL, *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn(part, done.stderr)
+
+    def test_page(self):
+        """docs/extend-model.md shows the file that is tested here, as it would be within the tree."""
+        with open(os.path.join(os.environ["SOURCE"], "docs", "extend-model.md"), encoding="utf-8") as file:
+            shown = re.search(r"^```c\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL).group(1)
+        with open(os.path.join(os.environ["SOURCE"], "tests", "plugin_residual.c"), encoding="utf-8") as file:
+            self.assertEqual(shown.replace("gw_model_residual", "gw_model_plugin"), file.read())
+
+
+if __name__ == "__main__":
+    unittest.main()
