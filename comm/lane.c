@@ -61,25 +61,25 @@ bool gw_lane_exact(const gw_lane *lane) {
 }
 
 void gw_lane_reshape(gw_lane *lane) {
-    lane->n_tallied = 0;
+    lane->tally.n = 0;
 }
 
 void gw_lane_foretell(gw_lane *lane, size_t floats) {
-    if (lane->codings)
-        lane->codings->laid += floats;
+    if (lane->tally.codings)
+        lane->tally.codings->laid += floats;
 }
 
 void gw_lane_plain(gw_lane *lane, const char *why) {
-    if (lane->codings)
-        gw_text_copy(lane->codings->plain, sizeof lane->codings->plain, why);
+    if (lane->tally.codings)
+        gw_text_copy(lane->tally.codings->plain, sizeof lane->tally.codings->plain, why);
 }
 
 void gw_lane_drop_residual(gw_lane *lane) {
-    free(lane->store);
-    lane->store = lane->residual = NULL;
+    free(lane->kept.store);
+    lane->kept.store = lane->kept.residual = NULL;
     for (int i = 0; i < lane->n_runs; i++)
-        lane->runs[i].lane->store = lane->runs[i].lane->residual = NULL;
-    lane->fed = false;
+        lane->runs[i].lane->kept.store = lane->runs[i].lane->kept.residual = NULL;
+    lane->kept.fed = false;
 }
 
 gw_err gw_lane_open_on(gw_lane **out, gw_fabric *fabric, const gw_lane_setup *setup) {
@@ -98,12 +98,12 @@ gw_err gw_lane_open_on(gw_lane **out, gw_fabric *fabric, const gw_lane_setup *se
                           .yield = setup->yield,
                           .id = id,
                           .dim = setup->dim,
-                          .feeds = residual,
-                          .name = setup->name,
-                          .table = setup->table};
+                          .kept.feeds = residual,
+                          .said.name = setup->name,
+                          .said.table = setup->table};
         if (residual)
-            e = gw_alloc(&lane->store, setup->n, sizeof(float));
-        lane->residual = lane->store;
+            e = gw_alloc(&lane->kept.store, setup->n, sizeof(float));
+        lane->kept.residual = lane->kept.store;
     }
     e = fabric->ops->agree(fabric, e);
     if (e != GW_OK) {
@@ -148,11 +148,11 @@ void gw_lane_close(gw_lane *lane) {
     if (lane->fabric)
         lane->fabric->ops->close(lane->fabric);
     if (!lane->parent)
-        free(lane->store);
-    free(lane->idle);
-    free(lane->unmet);
-    free(lane->notes);
-    free(lane->choices);
+        free(lane->kept.store);
+    free(lane->kept.idle);
+    free(lane->said.unmet);
+    free(lane->said.notes);
+    free(lane->said.choices);
     free(lane);
 }
 
@@ -184,7 +184,7 @@ gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub) {
     l->attached = NULL;
     l->runs = NULL;
     l->n_runs = 0;
-    l->notes = l->choices = l->unmet = NULL;
+    l->said.notes = l->said.choices = l->said.unmet = NULL;
     l->next_tag = 0;
     GW_TRY(gw_lane_attach(lane, l, l, lane_release));
     *sub = l;
@@ -195,16 +195,17 @@ gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool apart, bool feedback,
     gw_lane *root = lane_root(lane), *l;
     GW_TRY(gw_codec_join(codec, apart ? 1 : lane->size)); /* the same on all ranks */
     feedback = feedback && !(codec->caps & GW_CODEC_LOSSLESS);
-    gw_err e = feedback && !root->store ? gw_alloc(&root->store, root->n, sizeof(float)) : GW_OK;
+    gw_err e =
+        feedback && !root->kept.store ? gw_alloc(&root->kept.store, root->n, sizeof(float)) : GW_OK;
     GW_TRY(gw_lane_agree(lane, e));
-    root->feeds = root->feeds || feedback;
+    root->kept.feeds = root->kept.feeds || feedback;
     GW_TRY(gw_lane_split(lane, 0, &l));
     l->codec = codec;
     l->branch = true;
     l->shared = lane->shared;
-    l->residual = feedback ? root->store : NULL;
+    l->kept.residual = feedback ? root->kept.store : NULL;
     if (!(feedback && codec->caps & GW_CODEC_SPARSE))
-        l->velocity = NULL;
+        l->kept.velocity = NULL;
     *branch = l;
     return GW_OK;
 }
@@ -228,7 +229,7 @@ gw_exchange gw_lane_exchange(gw_lane *lane, gw_span span) {
                          .schedule = root->schedules++,
                          .off = span.off,
                          .n = span.n,
-                         .name = root->name};
+                         .name = root->said.name};
 }
 
 void *gw_lane_attached(const gw_lane *lane, const void *key) {
@@ -266,21 +267,21 @@ static gw_err lane_append(char **text, const char *more, const char *end) {
 
 void gw_lane_note(gw_lane *lane, const char *line) {
     gw_lane *root = lane_root(lane);
-    if (!root->notes || !strstr(root->notes, line))
-        lane_append(&root->notes, line, "\n"); /* without memory: a report without this line */
+    if (!root->said.notes || !strstr(root->said.notes, line))
+        lane_append(&root->said.notes, line, "\n"); /* without memory: a report without this line */
 }
 
 void gw_lane_unmet(gw_lane *lane, const char *what, const char *why) {
     char line[256];
     gw_lane *root = lane_root(lane);
     gw_text_print(line, sizeof line, "%s\t%s", what, why);
-    if (!root->unmet || !strstr(root->unmet, line)) /* one schedule as the other */
-        lane_append(&root->unmet, line, "\n");
+    if (!root->said.unmet || !strstr(root->said.unmet, line)) /* one schedule as the other */
+        lane_append(&root->said.unmet, line, "\n");
 }
 
 gw_err gw_lane_choices(gw_lane *lane, const char *rows) {
     gw_lane *root = lane_root(lane);
-    return lane_append(&root->choices, rows, "");
+    return lane_append(&root->said.choices, rows, "");
 }
 
 int gw_lane_tag(gw_lane *lane) {
@@ -300,7 +301,7 @@ int gw_lane_root_rank(const gw_lane *lane, int rank) {
 /* ---- coding ---- */
 
 static float *lane_residual(const gw_lane *lane, gw_span s) {
-    return lane->residual ? lane->residual + s.off : NULL;
+    return lane->kept.residual ? lane->kept.residual + s.off : NULL;
 }
 
 uint64_t gw_lane_ticket(const gw_lane *lane) {
@@ -315,10 +316,11 @@ static gw_turn lane_turn(const gw_lane *lane, uint64_t ticket, gw_span s) {
 
 static void lane_tally(const gw_lane *lane, gw_span s, size_t len) {
     const gw_lane *root = lane_root(lane);
-    for (int i = 0; root->coded && i < root->n_tallied; i++) {
-        size_t n = gw_span_common(root->tallied[i], s).n;
-        root->coded[i].floats += n;
-        root->coded[i].bytes += n == s.n ? len : (uint64_t)((double)len * (double)n / (double)s.n);
+    for (int i = 0; root->tally.coded && i < root->tally.n; i++) {
+        size_t n = gw_span_common(root->tally.layers[i], s).n;
+        root->tally.coded[i].floats += n;
+        root->tally.coded[i].bytes +=
+            n == s.n ? len : (uint64_t)((double)len * (double)n / (double)s.n);
     }
 }
 
@@ -331,11 +333,11 @@ static gw_err lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s
         GW_TRY(gw_codec_encode(c, turn, v, s.n, out, cap, len));
         return adopt ? gw_codec_decode(c, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
     }
-    if (lane_root(lane)->fed)
+    if (lane_root(lane)->kept.fed)
         GW_TRY(gw_feedback_encode_sum(c, turn, v, e, s.n, adopt, out, cap, len));
     else
         GW_TRY(gw_feedback_encode(c, turn, v, e, s.n, adopt, out, cap, len));
-    float *u = lane->velocity;
+    float *u = lane->kept.velocity;
     return u ? gw_codec_decode(c, out, *len, u + s.off, s.n, GW_INTO_CLEAR) : GW_OK;
 }
 
@@ -362,9 +364,9 @@ static gw_err lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw
 static gw_err lane_encoded(gw_lane *lane, gw_span s, bool adopt, const size_t *len, gw_err e) {
     if (e == GW_OK)
         lane_tally(lane, s, *len);
-    if (e == GW_OK && lane->codings) {
-        lane->codings->floats += s.n;
-        lane->codings->bytes += *len;
+    if (e == GW_OK && lane->tally.codings) {
+        lane->tally.codings->floats += s.n;
+        lane->tally.codings->bytes += *len;
     }
     gw_coded_tell(adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);
     gw_phase_leave();
@@ -389,8 +391,8 @@ gw_err gw_lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_spa
 static gw_err lane_tell_damage(const gw_lane *root, gw_span s, uint64_t frames, gw_err e) {
     char layers[64] = "", count[64] = "";
     int first = -1, last = -1;
-    for (int i = 0; i < root->n_tallied; i++)
-        if (gw_span_overlap(root->tallied[i], s)) {
+    for (int i = 0; i < root->tally.n; i++)
+        if (gw_span_overlap(root->tally.layers[i], s)) {
             first = first < 0 ? i : first;
             last = i;
         }
@@ -401,16 +403,16 @@ static gw_err lane_tell_damage(const gw_lane *root, gw_span s, uint64_t frames, 
     if (frames > 0)
         snprintf(count, sizeof count, "; frame %" PRIu64 " that this rank checked", frames);
     return gw_fail(e, "%s (%s, %sfloats %zu to %zu%s)", gw_err_text(),
-                   root->name ? root->name : "unnamed lane", layers, s.off, gw_span_end(s) - 1,
-                   count);
+                   root->said.name ? root->said.name : "unnamed lane", layers, s.off,
+                   gw_span_end(s) - 1, count);
 }
 
 /* A decoding of s ended with `e`. */
 static gw_err lane_checked(gw_lane *lane, gw_span s, gw_err e) {
     gw_lane *root = lane_root(lane);
     if (lane->codec->framed && s.n > 0)
-        root->frames++;
-    return e == GW_ERR_CORRUPT ? lane_tell_damage(root, s, root->frames, e) : e;
+        root->tally.frames++;
+    return e == GW_ERR_CORRUPT ? lane_tell_damage(root, s, root->tally.frames, e) : e;
 }
 
 gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw_span s, bool add) {
@@ -432,10 +434,10 @@ gw_err gw_lane_list(gw_lane *lane, const void *in, size_t len, gw_span s, gw_ele
 
 gw_err gw_lane_state(gw_lane *lane, gw_io *io) {
     GW_TRY(gw_io_alike(io, "ticket", &lane->ticket, sizeof lane->ticket));
-    if (!lane->feeds)
+    if (!lane->kept.feeds)
         return GW_OK;
     /* One that was dropped is saved as zeros, or as it was loaded. */
-    float **kept = lane->store ? &lane->store : &lane->idle;
+    float **kept = lane->kept.store ? &lane->kept.store : &lane->kept.idle;
     if (!*kept)
         GW_TRY(gw_alloc(kept, lane->n, sizeof **kept));
     return gw_io_field(io, "residual", *kept, lane->n * sizeof(float));

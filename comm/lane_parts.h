@@ -24,15 +24,42 @@ typedef struct gw_codings {
     char plain[128];                /* why some sum plain floats; "": none does */
 } gw_codings;
 
+/** What error feedback keeps, each as long as the arena. */
+typedef struct gw_lane_kept {
+    float *residual; /* NULL: no error feedback */
+    float *store;    /* the residual's memory, which lanes of one family share */
+    float *idle;     /* of a checkpoint, where nothing is encoded: only to be saved again */
+    float *velocity; /* momentum, the session's: cleared where an element was sent; NULL: not so */
+    bool feeds;      /* error feedback was asked for, of any of the family; at its root */
+    bool fed; /* at its root, from the beginning: gradients were added to the residual before */
+} gw_lane_kept;
+
+/** What is counted, for reports. */
+typedef struct gw_lane_tally {
+    const gw_span *layers; /* of the arena; NULL: not known */
+    gw_coded *coded; /* a layer each; an encoding over several counts by their floats; NULL: no */
+    int n;
+    gw_codings *codings; /* the owner's: of this codec and, of a mix, of the next ones; or NULL */
+    _Atomic uint64_t frames; /* that came in and were checked, of the whole family; at its root */
+} gw_lane_tally;
+
+/** Lines for the run. */
+typedef struct gw_lane_said {
+    char *unmet;       /* "what<tab>why"; NULL: none */
+    char *notes;       /* for its report; NULL: none */
+    char *choices;     /* rows for the run folder's algo.csv; NULL: none */
+    const char *name;  /* what the lane carries; NULL: unnamed */
+    const char *table; /* algorithms to take again, as `choices` had them; NULL: choose anew */
+} gw_lane_said;
+
 struct gw_lane {
     gw_fabric *fabric; /* its own */
     int rank, size;
     const gw_codec *codec; /* the session's */
-    float *residual;       /* as long as the arena; NULL: no error feedback */
-    float *store;          /* the residual's memory, which lanes of one family share */
-    float *idle;           /* of a checkpoint, where nothing is encoded: only to be saved again */
-    float *velocity; /* momentum, the session's: cleared where an element was sent; NULL: not so */
-    size_t n;        /* floats in the arena */
+    gw_lane_kept kept;
+    gw_lane_tally tally;
+    gw_lane_said said;
+    size_t n; /* floats in the arena */
     uint64_t seed;
     uint64_t ticket;   /* of a root: what the next exchanges draw by; one a step, on all ranks */
     bool yield;        /* waits give the core away: the node runs more threads than it has cores */
@@ -47,18 +74,6 @@ struct gw_lane {
     const gw_lane_run *runs; /* which tile the arena, if its tensors have different codecs */
     int n_runs;              /* 0: this lane's codec is for all */
     struct gw_attachment *attached;
-    const gw_span *tallied; /* the arena's layers, for reports; NULL: not known */
-    gw_coded *coded; /* a layer each; an encoding over several counts by their floats; NULL: no */
-    int n_tallied;
-    gw_codings *codings; /* the owner's: of this codec and, of a mix, of the next ones; or NULL */
-    char *unmet;         /* lines "what<tab>why"; NULL: none */
-    char *notes;         /* lines for the run's report; NULL: none */
-    char *choices;       /* rows for the run folder's algo.csv; NULL: none */
-    const char *name;    /* what the lane carries, for reports; NULL: unnamed */
-    const char *table;   /* algorithms to take again, as `choices` had them; NULL: choose anew */
-    _Atomic uint64_t frames; /* that came in and were checked, of the whole family; at its root */
-    bool feeds;              /* error feedback was asked for, of any of the family; at its root */
-    bool fed; /* at its root, from the beginning: gradients were added to the residual before */
 };
 
 typedef struct gw_lane_setup {

@@ -221,7 +221,7 @@ gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_mix_model *model,
         gw_lane *other;
         bool apart = !(mix->algo[i].ops->caps & GW_ALGO_ORDERED);
         GW_TRY(gw_lane_branch(lane, (gw_codec *)&mix->codec[i], apart, feedback[i], &other));
-        other->codings = lane->codings ? lane->codings + i : NULL;
+        other->tally.codings = lane->tally.codings ? lane->tally.codings + i : NULL;
         by_codec[i] = other;
     }
     gw_lane_run *runs = NULL;

@@ -66,7 +66,7 @@ __attribute__((format(printf, 2, 3))) static void pending_add(line *l, const cha
 static int pending_rounds(const gw_schedule *s, const gw_strand *t, int end) {
     int rounds = 1;
     for (int i = t->first; i < end; i++)
-        rounds += s->ops[i].kind == GW_OP_ROUND && i + 1 < t->end;
+        rounds += s->ops.x[i].kind == GW_OP_ROUND && i + 1 < t->end;
     return rounds;
 }
 
@@ -75,11 +75,11 @@ static void pending_add_message(line *l, const gw_schedule *s, const gw_op *o) {
     switch (o->kind) {
     case GW_OP_SEND:
         pending_add(l, " to rank %d (up to %zu bytes)", lane->fabric->world[o->peer],
-                    s->slots[o->slot].cap);
+                    s->slots.x[o->slot].cap);
         break;
     case GW_OP_RECV:
         pending_add(l, " from rank %d (up to %zu bytes)", lane->fabric->world[o->peer],
-                    s->slots[o->slot].cap);
+                    s->slots.x[o->slot].cap);
         break;
     default: pending_add(l, " an MPI collective of %d ranks", lane->size);
     }
@@ -89,14 +89,14 @@ static void pending_add_message(line *l, const gw_schedule *s, const gw_op *o) {
 static void pending_add_messages(line *l, const gw_schedule *s, const gw_strand *t, int pc, int n) {
     int told = 0, left = n;
     for (int i = pc - 1; i >= t->first && left > 0; i--) {
-        gw_op_kind kind = s->ops[i].kind;
+        gw_op_kind kind = s->ops.x[i].kind;
         if (kind != GW_OP_SEND && kind != GW_OP_RECV && kind != GW_OP_CALL)
             continue;
         left--;
         if (told++ >= MESSAGES)
             continue;
         pending_add(l, "%s", told > 1 ? "," : "");
-        pending_add_message(l, s, &s->ops[i]);
+        pending_add_message(l, s, &s->ops.x[i]);
     }
     if (told > MESSAGES)
         pending_add(l, " and %d more", told - MESSAGES);
@@ -113,8 +113,8 @@ static void pending_add_flag(line *l, const gw_op *o) {
 
 static void pending_add_strand(line *l, const gw_schedule *s, const gw_strand *t) {
     int pc = GW_GET(t->pc), pending = GW_GET(t->pending);
-    const gw_op *o = pc < t->end ? &s->ops[pc] : NULL;
-    pending_add(l, "; strand %d of %d, round %d of %d:", (int)(t - s->strands) + 1, s->n_strands,
+    const gw_op *o = pc < t->end ? &s->ops.x[pc] : NULL;
+    pending_add(l, "; strand %d of %d, round %d of %d:", (int)(t - s->strands.x) + 1, s->strands.n,
                 pending_rounds(s, t, pc), pending_rounds(s, t, t->end));
     if (o && o->kind == GW_OP_AWAIT) {
         pending_add(l, " waits for");
@@ -146,15 +146,15 @@ static void pending_describe(line *l, const gw_schedule *s) {
     }
     int stage = GW_GET(s->stage), told = 0;
     pending_add(l, ", run %" PRIuFAST64 ", stage %d of %d", GW_GET(s->runs), stage + 1,
-                s->n_stages);
-    for (int i = 0; i < s->n_strands; i++)
-        if (pending_begun(s, &s->strands[i]) && told++ < STRANDS)
-            pending_add_strand(l, s, &s->strands[i]);
+                s->stages.n);
+    for (int i = 0; i < s->strands.n; i++)
+        if (pending_begun(s, &s->strands.x[i]) && told++ < STRANDS)
+            pending_add_strand(l, s, &s->strands.x[i]);
     if (told > STRANDS)
         pending_add(l, "; and %d strands more", told - STRANDS);
-    for (int i = 0; i < s->n_strands && told == 0; i++)
-        if (GW_GET(s->strands[i].running) && s->strands[i].stage == stage) {
-            pending_add_strand(l, s, &s->strands[i]); /* in its first operation */
+    for (int i = 0; i < s->strands.n && told == 0; i++)
+        if (GW_GET(s->strands.x[i].running) && s->strands.x[i].stage == stage) {
+            pending_add_strand(l, s, &s->strands.x[i]); /* in its first operation */
             told++;
         }
 }

@@ -21,20 +21,22 @@ static gw_err schedule_grow(void *array, int *room, int need, size_t size) {
 
 /* A strand without operations is begun anew instead of followed. */
 static gw_err schedule_begin_strand(gw_schedule *s) {
-    gw_strand *last = s->n_strands ? &s->strands[s->n_strands - 1] : NULL;
+    gw_strand *last = s->strands.n ? &s->strands.x[s->strands.n - 1] : NULL;
     s->tag = gw_lane_tag(s->lane);
     s->round = 0;
     if (!last || last->end > last->first) {
-        GW_TRY(schedule_grow(&s->strands, &s->room_strands, s->n_strands + 1, sizeof *s->strands));
-        last = &s->strands[s->n_strands++];
+        GW_TRY(
+            schedule_grow(&s->strands.x, &s->strands.room, s->strands.n + 1, sizeof *s->strands.x));
+        last = &s->strands.x[s->strands.n++];
     }
-    *last = (gw_strand){.stage = s->n_stages - 1, .first = s->n_ops, .end = s->n_ops};
+    *last = (gw_strand){.stage = s->stages.n - 1, .first = s->ops.n, .end = s->ops.n};
     return GW_OK;
 }
 
 static gw_err schedule_begin_stage(gw_schedule *s) {
-    GW_TRY(schedule_grow(&s->window, &s->room_stages, s->n_stages + 1, sizeof *s->window));
-    s->window[s->n_stages++] = 0;
+    GW_TRY(schedule_grow(&s->stages.window, &s->stages.room, s->stages.n + 1,
+                         sizeof *s->stages.window));
+    s->stages.window[s->stages.n++] = 0;
     return schedule_begin_strand(s);
 }
 
@@ -58,18 +60,18 @@ void gw_schedule_free(gw_schedule *s) {
     if (!s)
         return;
     gw_pending_remove(s);
-    for (int i = 0; i < s->n_slots; i++)
-        if (!s->slots[i].alias)
-            free(s->slots[i].data);
-    while (s->n_owned > 0) {
-        gw_owned *o = &s->owned[--s->n_owned];
+    for (int i = 0; i < s->slots.n; i++)
+        if (!s->slots.x[i].alias)
+            free(s->slots.x[i].data);
+    while (s->owned.n > 0) {
+        gw_owned *o = &s->owned.x[--s->owned.n];
         o->release(o->ctx);
     }
-    free(s->ops);
-    free(s->slots);
-    free(s->strands);
-    free(s->window);
-    free(s->owned);
+    free(s->ops.x);
+    free(s->slots.x);
+    free(s->strands.x);
+    free(s->stages.window);
+    free(s->owned.x);
     free(s->posts);
     free(s);
 }
@@ -87,28 +89,28 @@ float *gw_schedule_base(const gw_schedule *s) {
 }
 
 int gw_schedule_strands(const gw_schedule *s) {
-    return s->n_strands;
+    return s->strands.n;
 }
 
 void *gw_schedule_slot_data(const gw_schedule *s, int slot) {
-    return s->slots[slot].data;
+    return s->slots.x[slot].data;
 }
 
 /* ---- laying down ---- */
 
 static gw_err schedule_add_op(gw_schedule *s, gw_op o) {
-    GW_TRY(schedule_grow(&s->ops, &s->room_ops, s->n_ops + 1, sizeof *s->ops));
+    GW_TRY(schedule_grow(&s->ops.x, &s->ops.room, s->ops.n + 1, sizeof *s->ops.x));
     o.lane = s->lane;
     o.tag = s->tag;
     if (o.kind == GW_OP_PACK || o.kind == GW_OP_PACK_AGREED)
         gw_lane_foretell(s->lane, o.part.n);
-    s->ops[s->n_ops++] = o;
-    s->strands[s->n_strands - 1].end = s->n_ops;
+    s->ops.x[s->ops.n++] = o;
+    s->strands.x[s->strands.n - 1].end = s->ops.n;
     return GW_OK;
 }
 
 static gw_err schedule_add_message(gw_schedule *s, gw_op o) {
-    gw_strand *t = &s->strands[s->n_strands - 1];
+    gw_strand *t = &s->strands.x[s->strands.n - 1];
     GW_TRY(schedule_add_op(s, o));
     s->round++;
     if (t->most < s->round)
@@ -117,7 +119,7 @@ static gw_err schedule_add_message(gw_schedule *s, gw_op o) {
 }
 
 static gw_err schedule_add_slot(gw_schedule *s, gw_span part, bool alias, int *slot_out) {
-    GW_TRY(schedule_grow(&s->slots, &s->room_slots, s->n_slots + 1, sizeof *s->slots));
+    GW_TRY(schedule_grow(&s->slots.x, &s->slots.room, s->slots.n + 1, sizeof *s->slots.x));
     gw_slot fresh = {
         .cap = gw_codec_bound(gw_lane_codec(s->lane), part.n), .alias = alias, .peer = -1};
     if (alias) {
@@ -126,8 +128,8 @@ static gw_err schedule_add_slot(gw_schedule *s, gw_span part, bool alias, int *s
     } else {
         GW_TRY(gw_alloc(&fresh.data, fresh.cap, 1));
     }
-    *slot_out = s->n_slots;
-    s->slots[s->n_slots++] = fresh;
+    *slot_out = s->slots.n;
+    s->slots.x[s->slots.n++] = fresh;
     return GW_OK;
 }
 
@@ -170,7 +172,7 @@ gw_err gw_schedule_recv(gw_schedule *s, gw_span part, int peer, bool over, int *
     if (part.n == 0)
         return GW_OK;
     GW_TRY(schedule_add_slot(s, part, over && gw_lane_exact(s->lane), slot_out));
-    s->slots[*slot_out].peer = peer;
+    s->slots.x[*slot_out].peer = peer;
     return schedule_add_message(
         s, (gw_op){.kind = GW_OP_RECV, .slot = *slot_out, .peer = peer, .part = part});
 }
@@ -178,7 +180,7 @@ gw_err gw_schedule_recv(gw_schedule *s, gw_span part, int peer, bool over, int *
 gw_err gw_schedule_unpack(gw_schedule *s, int slot_in, gw_span part, bool add) {
     if (slot_in == GW_NO_SLOT)
         return GW_OK;
-    gw_slot *from = &s->slots[slot_in];
+    gw_slot *from = &s->slots.x[slot_in];
     if (from->alias && from->data == (char *)(s->base + part.off) && !add)
         return GW_OK; /* it landed where it belongs */
     return schedule_add_op(
@@ -202,7 +204,7 @@ gw_err gw_schedule_strand(gw_schedule *s) {
 }
 
 void gw_schedule_window(gw_schedule *s, int width) {
-    s->window[s->n_stages - 1] = width;
+    s->stages.window[s->stages.n - 1] = width;
 }
 
 gw_err gw_schedule_stage(gw_schedule *s) {
@@ -228,12 +230,12 @@ gw_err gw_schedule_call(gw_schedule *s, gw_err (*issue)(void *ctx, MPI_Request *
 }
 
 gw_err gw_schedule_own(gw_schedule *s, void *ctx, void (*release)(void *ctx)) {
-    gw_err e = schedule_grow(&s->owned, &s->room_owned, s->n_owned + 1, sizeof *s->owned);
+    gw_err e = schedule_grow(&s->owned.x, &s->owned.room, s->owned.n + 1, sizeof *s->owned.x);
     if (e != GW_OK) {
         release(ctx);
         return e;
     }
-    s->owned[s->n_owned++] = (gw_owned){ctx, release};
+    s->owned.x[s->owned.n++] = (gw_owned){ctx, release};
     return GW_OK;
 }
 

@@ -66,16 +66,26 @@ struct gw_schedule {
     gw_lane *own, *lane; /* the schedule's; the one of what is laid down now */
     float *base;
     gw_span span;
-    gw_op *ops;
-    int n_ops, room_ops;
-    gw_slot *slots;
-    int n_slots, room_slots;
-    gw_strand *strands;
-    int n_strands, room_strands;
-    int *window; /* one a stage */
-    int n_stages, room_stages;
-    gw_owned *owned;
-    int n_owned, room_owned;
+    struct {
+        gw_op *x;
+        int n, room;
+    } ops;
+    struct {
+        gw_slot *x;
+        int n, room;
+    } slots;
+    struct {
+        gw_strand *x;
+        int n, room;
+    } strands;
+    struct {
+        int *window;
+        int n, room;
+    } stages;
+    struct {
+        gw_owned *x;
+        int n, room;
+    } owned;
     int tag, round; /* laying down: of this strand on this lane; messages of this round */
     /* of all strands, made at the first start */
     gw_posts *posts;

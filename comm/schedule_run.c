@@ -3,9 +3,9 @@
 
 static gw_err schedule_make_posts(gw_schedule *s) {
     int total = 0;
-    for (int i = 0; i < s->n_strands; i++) {
-        s->strands[i].at = total;
-        total += s->strands[i].most;
+    for (int i = 0; i < s->strands.n; i++) {
+        s->strands.x[i].at = total;
+        total += s->strands.x[i].most;
     }
     GW_TRY(s->own->fabric->ops->room(total, &s->posts));
     gw_pending_add(s);
@@ -15,7 +15,7 @@ static gw_err schedule_make_posts(gw_schedule *s) {
 static gw_err schedule_post(gw_schedule *s, gw_strand *t, const gw_op *o) {
     int pending = GW_GET(t->pending), i = t->at + pending;
     gw_fabric *f = o->lane->fabric;
-    gw_slot *w = o->kind == GW_OP_CALL ? NULL : &s->slots[o->slot];
+    gw_slot *w = o->kind == GW_OP_CALL ? NULL : &s->slots.x[o->slot];
     switch (o->kind) {
     case GW_OP_SEND: GW_TRY(f->ops->isend(f, s->posts, i, w->data, w->len, o->peer, o->tag)); break;
     case GW_OP_RECV:
@@ -59,7 +59,7 @@ static gw_err schedule_unpack(gw_schedule *s, const gw_slot *w, const gw_op *o) 
 }
 
 static gw_err schedule_execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
-    gw_slot *w = o->slot == GW_NO_SLOT ? NULL : &s->slots[o->slot];
+    gw_slot *w = o->slot == GW_NO_SLOT ? NULL : &s->slots.x[o->slot];
     switch (o->kind) {
     case GW_OP_PACK:
         return gw_lane_encode(o->lane, s->ticket, s->base, o->part, o->flag, w->data, w->cap,
@@ -79,7 +79,7 @@ static gw_err schedule_execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
 static gw_err schedule_advance(gw_schedule *s, gw_strand *t, bool wait) {
     bool go = true;
     for (int pc = GW_GET(t->pc); pc < t->end; GW_SET(t->pc, pc)) {
-        const gw_op *o = &s->ops[pc];
+        const gw_op *o = &s->ops.x[pc];
         if (o->kind == GW_OP_ROUND)
             GW_TRY(schedule_settle(s, t, wait, &go));
         else if (o->kind == GW_OP_AWAIT)
@@ -97,22 +97,22 @@ static gw_err schedule_advance(gw_schedule *s, gw_strand *t, bool wait) {
 
 static int schedule_stage_end(const gw_schedule *s) {
     int i = s->low, stage = GW_GET(s->stage);
-    while (i < s->n_strands && s->strands[i].stage == stage)
+    while (i < s->strands.n && s->strands.x[i].stage == stage)
         i++;
     return i;
 }
 
 static gw_err schedule_stages(gw_schedule *s) {
-    while (s->low < s->n_strands) {
-        int end = schedule_stage_end(s), stage = GW_GET(s->stage), width = s->window[stage];
+    while (s->low < s->strands.n) {
+        int end = schedule_stage_end(s), stage = GW_GET(s->stage), width = s->stages.window[stage];
         int stop = width > 0 && s->low + width < end ? s->low + width : end;
         /* The only strand there is may as well block: nothing else could advance meanwhile. */
         bool wait = s->blocking && end - s->low == 1;
         for (int i = s->low; i < stop; i++)
-            if (GW_GET(s->strands[i].running))
-                GW_TRY(schedule_advance(s, &s->strands[i], wait));
+            if (GW_GET(s->strands.x[i].running))
+                GW_TRY(schedule_advance(s, &s->strands.x[i], wait));
         int low = s->low;
-        while (s->low < end && !GW_GET(s->strands[s->low].running))
+        while (s->low < end && !GW_GET(s->strands.x[s->low].running))
             s->low++;
         if (s->low == end)
             GW_SET(s->stage, stage + 1);
@@ -138,8 +138,8 @@ static gw_err schedule_start(gw_schedule *s, bool blocking) {
                        gw_span_end(s->span));
     if (!s->posts)
         GW_TRY(schedule_make_posts(s));
-    for (int i = 0; i < s->n_strands; i++) {
-        gw_strand *t = &s->strands[i];
+    for (int i = 0; i < s->strands.n; i++) {
+        gw_strand *t = &s->strands.x[i];
         GW_SET(t->pc, t->first);
         GW_SET(t->pending, 0);
         GW_SET(t->running, true);
@@ -169,12 +169,12 @@ gw_err gw_schedule_test(gw_schedule *s, bool *done) {
 gw_err gw_schedule_called(const gw_schedule *s, bool *called) {
     int i = 0;
     *called = false;
-    while (i < s->n_ops && s->ops[i].kind != GW_OP_RECV)
+    while (i < s->ops.n && s->ops.x[i].kind != GW_OP_RECV)
         i++;
-    if (i == s->n_ops)
+    if (i == s->ops.n)
         return GW_OK;
-    gw_fabric *f = s->ops[i].lane->fabric;
-    return f->ops->called(f, s->ops[i].tag, called);
+    gw_fabric *f = s->ops.x[i].lane->fabric;
+    return f->ops->called(f, s->ops.x[i].tag, called);
 }
 
 gw_err gw_schedule_run(gw_schedule *s) {

@@ -25,7 +25,7 @@ int gw_tuning_choice(const gw_tuning *t, size_t n) {
 }
 
 static const char *tuning_lane_name(const gw_lane *lane) {
-    return lane->name ? lane->name : "";
+    return lane->said.name ? lane->said.name : "";
 }
 
 /* ---- the table file ---- */

@@ -99,21 +99,21 @@ gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except,
     gw_codings before = {0}; /* what is tried is no part of the run */
     *t = (gw_tuning){0};
     gw_err e = gw_alloc(&p, 1, sizeof *p);
-    if (e == GW_OK && lane->residual)
+    if (e == GW_OK && lane->kept.residual)
         e = gw_alloc(&residual, lane->n, sizeof *residual);
     GW_THEN(e, tuning_gather(t, lane, except));
     e = gw_lane_agree(lane, e);
     if (e == GW_OK) {
         *p = (tuner){.t = t, .lane = lane};
-        if (lane->codings)
-            before = *lane->codings;
+        if (lane->tally.codings)
+            before = *lane->tally.codings;
         if (residual)
-            memcpy(residual, lane->residual, lane->n * sizeof *residual);
+            memcpy(residual, lane->kept.residual, lane->n * sizeof *residual);
         e = tuning_measure(p, budget_s);
-        if (lane->codings)
-            *lane->codings = before;
+        if (lane->tally.codings)
+            *lane->tally.codings = before;
         if (residual)
-            memcpy(lane->residual, residual, lane->n * sizeof *residual);
+            memcpy(lane->kept.residual, residual, lane->n * sizeof *residual);
     }
     free(residual);
     free(p);

@@ -44,7 +44,8 @@ static const char *auto_name(const gw_tuning *t, int a) {
 
 static void auto_note_choice(gw_lane *lane, const gw_tuning *t, const char *source) {
     char line[512], size[24];
-    int at = gw_text_print(line, sizeof line, "auto, %s (%s):", lane->name ? lane->name : "lane",
+    int at = gw_text_print(line, sizeof line,
+                           "auto, %s (%s):", lane->said.name ? lane->said.name : "lane",
                            lane->codec->name);
     bool split = false;
     for (int i = 0; i < t->n_sizes && at < (int)sizeof line; i++) {
@@ -71,9 +72,10 @@ static void auto_note_times(gw_lane *lane, const gw_tuning *t) {
     for (int i = 0; i < t->n_sizes; i++) {
         char line[1024], size[24];
         const gw_tuning_row *row = &t->row[i];
-        int at = gw_text_print(line, sizeof line,
-                               "auto, %s (%s), %s in us:", lane->name ? lane->name : "lane",
-                               lane->codec->name, auto_size_text((double)row->bytes, size));
+        int at =
+            gw_text_print(line, sizeof line,
+                          "auto, %s (%s), %s in us:", lane->said.name ? lane->said.name : "lane",
+                          lane->codec->name, auto_size_text((double)row->bytes, size));
         for (int a = 0; a < t->n_algos && at < (int)sizeof line; a++)
             if (!isnan(row->time_s[a]))
                 at += gw_text_print(line + at, sizeof line - (size_t)at, " %s %.4g",
@@ -109,9 +111,10 @@ static gw_err auto_read_table(gw_tuning *t, gw_lane *lane, const char *path) {
 static gw_err auto_make_table(const gw_args *args, gw_lane *lane, gw_tuning *t) {
     const char *path = gw_args_text(args, "table");
     char *rows = NULL;
-    if (lane->table) {
+    if (lane->said.table) {
         const char *source = "of the checkpoint";
-        GW_TRY(gw_lane_agree(lane, gw_tuning_read(t, lane, &gw_algo_auto, source, lane->table)));
+        GW_TRY(
+            gw_lane_agree(lane, gw_tuning_read(t, lane, &gw_algo_auto, source, lane->said.table)));
         auto_note_choice(lane, t, "as before the restart");
     } else if (*path) {
         GW_TRY(auto_read_table(t, lane, path));

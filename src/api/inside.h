@@ -40,10 +40,12 @@ typedef struct gw_inside_facts {
     bool framed;
     unsigned traits; /* of the strategy, as comm/strategy.h has them, */
     gw_strategy_shape shape;
-    bool starts, publishes, awaits, keeps; /* and hooks: ready, publish, await, state */
-    bool polls;                            /* progress has something to do */
-    bool agrees;                           /* replicas do at times, without being settled */
-    bool feedback;                         /* error feedback, of any codec that encodes */
+    struct {
+        bool ready, publish, await, state;
+    } hooks;                     /* those that it has */
+    bool polls;                  /* progress has something to do */
+    bool agrees;                 /* replicas do at times, without being settled */
+    bool feedback;               /* error feedback, of any codec that encodes */
     const gw_unmet *unmet;       /* what was asked for and does not happen; once it is open */
     bool corrects;               /* it applies momentum in the optimizer's place, */
     bool masks;                  /* and starts it anew where an element was sent */

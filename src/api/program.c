@@ -67,17 +67,17 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
                          .framed = s->framed,
                          .traits = ops->traits,
                          .shape = ops->shape,
-                         .starts = ops->ready,
-                         .publishes = ops->publish,
-                         .awaits = ops->await,
-                         .keeps = ops->state,
+                         .hooks.ready = ops->ready,
+                         .hooks.publish = ops->publish,
+                         .hooks.await = ops->await,
+                         .hooks.state = ops->state,
                          .agrees = ops->agrees,
                          .polls = gw_session_progresses(s),
                          .feedback = gw_session_feeds_back(s),
                          .unmet = &s->unmet,
                          .corrects = s->residuals.corrects,
                          .masks = s->residuals.masks,
-                         .residual = g->opened && s->env.grads->store,
+                         .residual = g->opened && s->env.grads->kept.store,
                          .most = g->opened ? gw_session_most(s) : 0,
                          .servers = gw_session_servers(s),
                          .helpers = gw_session_helpers(s),
@@ -91,7 +91,8 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
     f.lossless = inside_lossless(&s->mix);
     f.algorithm = s->mix.algo->ops->head.name;
     f.ordered = s->mix.algo->ops->caps & GW_ALGO_ORDERED;
-    f.adds = g->opened ? s->env.grads->fed : gw_residuals_add(&s->residuals, &s->strategy, &s->mix);
+    f.adds =
+        g->opened ? s->env.grads->kept.fed : gw_residuals_add(&s->residuals, &s->strategy, &s->mix);
     return f;
 }
 
@@ -187,7 +188,7 @@ void gw_inside_count(gradwire *g, uint64_t bytes) {
 }
 
 uint64_t gw_inside_frames(const gradwire *g) {
-    return g->session->env.grads->frames + g->session->env.params->frames;
+    return g->session->env.grads->tally.frames + g->session->env.params->tally.frames;
 }
 
 gw_exchange gw_inside_exchange(const gradwire *g, gw_span span, bool params) {

@@ -9,9 +9,9 @@
 
 /* Options without which it would be another run. (What --data says may name the same data in
  * another way; the batch may be told by --local-batch.) */
-static const char *const same[] = {"model",       "layers",      "activation",  "output",
-                                   "image-scale", "image-size",  "validation",
-                                   "replicate",   "data-layout", "seed"};
+static const char *const same[] = {"model",       "layers",     "activation", "output",
+                                   "image-scale", "image-size", "validation", "replicate",
+                                   "data-layout", "seed"};
 /* Options that shape what the exchange carries from step to step. */
 static const char *const exchange[] = {"comm", "compress", "error-feedback", "update"};
 /* Options that may differ, but then steps before and after are not of one kind. */
@@ -110,7 +110,7 @@ json_t *gw_facts_make(const gw_facts_of *run) {
         (json_int_t)run->parameters, "ranks", run->ranks, "global_batch", run->global_batch,
         "optimizer", run->optimizer->ops->head.name, "vectors", facts_vectors_json(run->optimizer),
         "residuals", is.residual, "corrected_momentum", is.corrects, "strategy_state",
-        is.keeps ? is.strategy : NULL, "choices", facts_choices(run), "gemm",
+        is.hooks.state ? is.strategy : NULL, "choices", facts_choices(run), "gemm",
         gw_products_json(run->products));
 }
 

@@ -6,7 +6,7 @@
 #include "nn/gemm.h"
 
 gw_span gw_pipeline_part(const gw_pipeline *p, int micro) {
-    return gw_span_part((gw_span){0, (size_t)p->local}, micro, gw_pipeline_micros(p));
+    return gw_span_part((gw_span){0, (size_t)p->now.local}, micro, gw_pipeline_micros(p));
 }
 
 /* Outputs that go with a delta's place, but are not kept, have a place of their own. */
@@ -16,7 +16,7 @@ gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act) {
     bool passing = own && act.kind == GW_ACT_FORWARD;
     return (gw_micro){.slot = act.micro % r->slots[act.chunk],
                       .delta = passing ? places : act.micro % places,
-                      .n = p->testing ? p->local : (int)gw_pipeline_part(p, act.micro).n};
+                      .n = p->now.testing ? p->now.local : (int)gw_pipeline_part(p, act.micro).n};
 }
 
 void gw_pipeline_run_over(gw_pipeline *p, gw_pipeline_size size) {
@@ -44,21 +44,21 @@ gw_err gw_pipeline_poll(gw_pipeline *p) {
 
 bool gw_pipeline_enter(gw_pipeline *p, gw_phase phase) {
     gw_phase_enter(phase);
-    p->phase = phase;
-    if (!p->exec.begin || p->exec.begin(p->exec.ctx, phase))
+    p->now.phase = phase;
+    if (!p->now.exec.begin || p->now.exec.begin(p->now.exec.ctx, phase))
         return true;
     gw_phase_leave();
     return false;
 }
 
 void gw_pipeline_leave(gw_pipeline *p) {
-    if (p->exec.end)
-        p->exec.end(p->exec.ctx, p->phase);
+    if (p->now.exec.end)
+        p->now.exec.end(p->now.exec.ctx, p->now.phase);
     gw_phase_leave();
 }
 
 gw_pipeline_unit gw_pipeline_at_work(const gw_pipeline *p) {
-    return p->unit;
+    return p->now.unit;
 }
 
 void gw_pipeline_lend(gw_pipeline *p, gw_model *model) {
@@ -67,8 +67,9 @@ void gw_pipeline_lend(gw_pipeline *p, gw_model *model) {
 
 gw_err gw_pipeline_sends(gw_pipeline *p, gw_schedule *s) {
     gw_span span = gw_schedule_span(s);
-    return p->exec.sends ? p->exec.sends(p->exec.ctx, gw_schedule_base(s) + span.off, span.n)
-                         : GW_OK;
+    return p->now.exec.sends
+               ? p->now.exec.sends(p->now.exec.ctx, gw_schedule_base(s) + span.off, span.n)
+               : GW_OK;
 }
 
 gw_err gw_pipeline_send(gw_pipeline *p, gw_act act) {
@@ -80,13 +81,13 @@ gw_err gw_pipeline_send(gw_pipeline *p, gw_act act) {
 }
 
 void gw_pipeline_waits(gw_pipeline *p) {
-    if (p->exec.waits)
-        p->exec.waits(p->exec.ctx);
+    if (p->now.exec.waits)
+        p->now.exec.waits(p->now.exec.ctx);
 }
 
 void gw_pipeline_waited(gw_pipeline *p) {
-    if (p->exec.waited)
-        p->exec.waited(p->exec.ctx);
+    if (p->now.exec.waited)
+        p->now.exec.waited(p->now.exec.ctx);
 }
 
 /* ---- actions ---- */
@@ -172,7 +173,7 @@ static void pipeline_next(void *step, gw_act act) {
                                         [GW_ACT_WEIGHTS] = "gradient of the weights"};
     pipeline_step *s = step;
     if (!gw_pipeline_is_whole(s->pipeline))
-        gw_hook_act(words[act.kind], s->pipeline->stage, act.chunk, act.micro);
+        gw_hook_act(words[act.kind], s->pipeline->at.stage, act.chunk, act.micro);
     pipeline_tell(s->pipeline, s, act);
     gw_pipeline_waits(s->pipeline);
 }
@@ -192,8 +193,8 @@ static gw_err pipeline_act(void *step, gw_act act) {
     pipeline_step *s = step;
     gw_pipeline *p = s->pipeline;
     gw_action told = {gw_act_letter(act.kind), act.chunk, act.micro};
-    bool tells = p->mesh && !p->exec.aside;
-    p->unit = (gw_pipeline_unit){.act = act};
+    bool tells = p->mesh && !p->now.exec.aside;
+    p->now.unit = (gw_pipeline_unit){.act = act};
     GW_TRY(pipeline_make_way(p, act));
     gw_pipeline_waited(p);
     if (tells)
@@ -211,15 +212,15 @@ static void pipeline_poll_within(void *pipeline) {
 }
 
 static void pipeline_between(const gw_pipeline *p, void (*poll)(void *of), void *of) {
-    if (p->exec.between)
-        p->exec.between(p->exec.ctx, poll, of);
+    if (p->now.exec.between)
+        p->now.exec.between(p->now.exec.ctx, poll, of);
     else
         gw_gemm_between(poll, of);
 }
 
 /* All actions, with polls between the pieces of products, or of what is done instead. */
 static gw_err pipeline_run(gw_pipeline *p, bool pieces) {
-    if (p->exec.alone)
+    if (p->now.exec.alone)
         p->runner.hops = NULL;
     if (pieces)
         pipeline_between(p, pipeline_poll_within, p);
@@ -232,14 +233,14 @@ static gw_err pipeline_run(gw_pipeline *p, bool pieces) {
 
 gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum) {
     pipeline_step s = {.pipeline = p, .job = job};
-    p->local = job->local;
+    p->now.local = job->local;
     gw_pipeline_run_over(p, job->local == p->rows.full ? GW_PIPELINE_FULL : GW_PIPELINE_LAST);
     p->runner.step = job->step;
     p->runner.next = pipeline_next;
     p->runner.act = pipeline_act;
     p->runner.ctx = &s;
     p->failed = GW_OK;
-    p->unit = (gw_pipeline_unit){0};
+    p->now.unit = (gw_pipeline_unit){0};
     if (job->set && gw_pipeline_enter(p, GW_PHASE_DATA)) {
         gw_dataset_labels(job->set, job->idx, job->local, job->labels);
         gw_pipeline_leave(p);
@@ -253,11 +254,11 @@ gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss
 gw_err gw_pipeline_step_by(gw_pipeline *p, const gw_pipeline_job *job, const gw_exec *exec,
                            const gw_pipeline_hooks *hooks, double *loss_sum) {
     gw_pipeline_hooks own = p->hooks;
-    p->exec = *exec;
+    p->now.exec = *exec;
     if (hooks)
         p->hooks = *hooks;
     gw_err e = gw_pipeline_step(p, job, loss_sum);
-    p->exec = (gw_exec){0};
+    p->now.exec = (gw_exec){0};
     p->hooks = own;
     return e;
 }
@@ -267,5 +268,5 @@ bool gw_pipeline_is_whole(const gw_pipeline *p) {
 }
 
 bool gw_pipeline_counts(const gw_pipeline *p) {
-    return !p->mesh || (p->stage == p->stages - 1 && p->mesh->at[GW_DIM_TENSOR] == 0);
+    return !p->mesh || (p->at.stage == p->at.stages - 1 && p->mesh->at[GW_DIM_TENSOR] == 0);
 }

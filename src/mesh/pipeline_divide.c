@@ -74,23 +74,23 @@ static gw_err pipeline_read_cut(const char *text, bool resumed, int layers, int 
 
 static gw_err pipeline_cut(gw_pipeline *p, const gw_model_spec *s, int rows, MPI_Comm comm) {
     double cost[GW_MAX_LAYERS] = {0};
-    int layers = gw_model_spec_layers(s), runs = p->stages * p->chunks;
+    int layers = gw_model_spec_layers(s), runs = p->at.stages * p->at.chunks;
     const char *how = p->options->stages;
     if (runs > layers)
         return gw_fail(GW_ERR_USAGE,
                        "--mesh pipe=%d: the model has %d layer%s, each chunk needs one: at most "
                        "pipe=%d",
-                       p->stages, layers, layers == 1 ? "" : "s", layers / p->chunks);
+                       p->at.stages, layers, layers == 1 ? "" : "s", layers / p->at.chunks);
     bool resumed = strcmp(how, "measured") == 0 && p->cut;
     if (resumed)
         how = p->cut;
     if (strcmp(how, "flops") != 0 && strcmp(how, "measured") != 0)
-        return pipeline_read_cut(how, resumed, layers, runs, p->sizes);
+        return pipeline_read_cut(how, resumed, layers, runs, p->at.sizes);
     for (int l = 0; l < layers; l++)
         cost[l] = gw_shard_flops(s, l);
     if (strcmp(how, "measured") == 0)
         GW_TRY(pipeline_measure_layers(s, rows, cost, comm));
-    return gw_partition(cost, layers, runs, p->sizes);
+    return gw_partition(cost, layers, runs, p->at.sizes);
 }
 
 /* ---- how much is held ---- */
@@ -98,7 +98,7 @@ static gw_err pipeline_cut(gw_pipeline *p, const gw_model_spec *s, int rows, MPI
 /* Most microbatches of a chunk whose deltas are kept for their weights' gradients. */
 static int pipeline_kept(const gw_pipeline *p, int chunk) {
     int kept = 1, now = 0, n;
-    const gw_act *acts = gw_timetable_acts(p->timetable, p->stage, &n);
+    const gw_act *acts = gw_timetable_acts(p->timetable, p->at.stage, &n);
     for (int i = 0; i < n; i++) {
         gw_act a = acts[i];
         if (a.chunk != chunk)
@@ -112,12 +112,12 @@ static int pipeline_kept(const gw_pipeline *p, int chunk) {
 /* A receive is posted one action ahead of its use, so what is received has a place more. */
 static void pipeline_make_room(gw_pipeline *p, int rows) {
     gw_model_room *r = &p->room;
-    int ahead = p->stages > 1, n;
-    const gw_act *acts = gw_timetable_acts(p->timetable, p->stage, &n);
+    int ahead = p->at.stages > 1, n;
+    const gw_act *acts = gw_timetable_acts(p->timetable, p->at.stage, &n);
     *r = (gw_model_room){.rows = rows > 0 ? rows : 1, .recompute = p->options->recompute};
-    for (int c = 0; c < p->chunks; c++) {
+    for (int c = 0; c < p->at.chunks; c++) {
         int kept = pipeline_kept(p, c) + ahead;
-        r->slots[c] = gw_timetable_slots(p->timetable, p->stage, c) + ahead;
+        r->slots[c] = gw_timetable_slots(p->timetable, p->at.stage, c) + ahead;
         r->deltas = kept > r->deltas ? kept : r->deltas;
     }
     for (int i = 0; i < n; i++)
@@ -146,19 +146,19 @@ static gw_err pipeline_check_rows(const gw_pipeline *p, MPI_Comm comm) {
 static gw_err pipeline_divide(gw_pipeline *p, const gw_model_spec *whole, MPI_Comm comm) {
     const gw_parallel *o = p->options;
     int rows = (pipeline_most(p) + o->microbatches - 1) / o->microbatches;
-    GW_TRY(gw_timetable_open(&p->timetable, o->timetable, p->stages, o->microbatches));
-    p->chunks = gw_timetable_chunks(p->timetable);
-    if (p->stages == 1 && p->chunks > 1)
+    GW_TRY(gw_timetable_open(&p->timetable, o->timetable, p->at.stages, o->microbatches));
+    p->at.chunks = gw_timetable_chunks(p->timetable);
+    if (p->at.stages == 1 && p->at.chunks > 1)
         return gw_fail(GW_ERR_USAGE,
                        "--timetable %s: one stage has nothing to interleave: add pipe to --mesh",
                        o->timetable->text);
     p->runner.timetable = p->timetable;
-    p->runner.stage = p->stage;
+    p->runner.stage = p->at.stage;
     GW_TRY(pipeline_cut(p, whole, rows, comm));
     gw_share share = {.tensor = p->mesh->shape.size[GW_DIM_TENSOR],
                       .part = p->mesh->at[GW_DIM_TENSOR],
                       .split = o->columns ? GW_SPLIT_COLUMNS : GW_SPLIT_PAIRS};
-    gw_share_stage(&share, p->sizes, p->stages, p->chunks, p->stage);
+    gw_share_stage(&share, p->at.sizes, p->at.stages, p->at.chunks, p->at.stage);
     GW_TRY(gw_shard_of(&p->shard, whole, &share));
     pipeline_make_room(p, rows);
     return GW_OK;
@@ -167,8 +167,8 @@ static gw_err pipeline_divide(gw_pipeline *p, const gw_model_spec *whole, MPI_Co
 gw_err gw_pipeline_divide(gw_pipeline *p, const gw_mesh *mesh, const gw_model_spec *whole,
                           gw_pipeline_rows rows, MPI_Comm comm) {
     p->mesh = mesh;
-    p->stages = mesh->shape.size[GW_DIM_PIPE];
-    p->stage = mesh->at[GW_DIM_PIPE];
+    p->at.stages = mesh->shape.size[GW_DIM_PIPE];
+    p->at.stage = mesh->at[GW_DIM_PIPE];
     p->rows = rows;
     GW_TRY(pipeline_check_rows(p, comm));
     return gw_agree(comm, pipeline_divide(p, whole, comm));
@@ -187,7 +187,7 @@ const gw_mesh *gw_pipeline_mesh(const gw_pipeline *p) {
 }
 
 int gw_pipeline_chunks(const gw_pipeline *p) {
-    return p->chunks;
+    return p->at.chunks;
 }
 
 void gw_pipeline_recut(gw_pipeline *p, const char *stages) {
@@ -196,21 +196,21 @@ void gw_pipeline_recut(gw_pipeline *p, const char *stages) {
 
 void gw_pipeline_stages(const gw_pipeline *p, char out[GW_PIPELINE_STAGES]) {
     int len = 0;
-    for (int i = 0; i < p->stages * p->chunks; i++)
-        len += sprintf(out + len, "%s%d", i ? "," : "", p->sizes[i]);
+    for (int i = 0; i < p->at.stages * p->at.chunks; i++)
+        len += sprintf(out + len, "%s%d", i ? "," : "", p->at.sizes[i]);
 }
 
 json_t *gw_pipeline_json(const gw_pipeline *p) {
     if (!p)
         return json_null();
     json_t *sizes = json_array();
-    for (int i = 0; i < p->stages * p->chunks; i++)
-        json_array_append_new(sizes, json_integer(p->sizes[i]));
+    for (int i = 0; i < p->at.stages * p->at.chunks; i++)
+        json_array_append_new(sizes, json_integer(p->at.sizes[i]));
     const int *size = p->mesh->shape.size;
     return gw_json_object("data:i pipe:i tensor:i split:s timetable:s microbatches:i chunks:i "
                           "layers:o recompute:b",
                           size[GW_DIM_DATA], size[GW_DIM_PIPE], size[GW_DIM_TENSOR],
                           p->options->columns ? "columns" : "pairs",
-                          gw_timetable_name(p->timetable), p->options->microbatches, p->chunks,
+                          gw_timetable_name(p->timetable), p->options->microbatches, p->at.chunks,
                           sizes, p->options->recompute);
 }

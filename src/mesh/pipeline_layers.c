@@ -8,16 +8,16 @@
 /* ---- joins ---- */
 
 static gw_pipeline_way pipeline_way(const gw_pipeline *p, gw_moment moment) {
-    return p->testing || moment == GW_MOMENT_LOSS ? GW_PIPELINE_EXACT
-           : moment == GW_MOMENT_DELTA            ? GW_PIPELINE_DELTAS
-                                                  : GW_PIPELINE_ACTIVATIONS;
+    return p->now.testing || moment == GW_MOMENT_LOSS ? GW_PIPELINE_EXACT
+           : moment == GW_MOMENT_DELTA                ? GW_PIPELINE_DELTAS
+                                                      : GW_PIPELINE_ACTIVATIONS;
 }
 
 /* The schedule of a join; NULL: there is nothing to exchange. */
 static gw_err pipeline_join(gw_pipeline *p, int l, gw_moment moment, gw_micro at,
                             gw_schedule **out) {
     *out = NULL;
-    if (!p->join_lane[GW_PIPELINE_EXACT] || p->exec.alone)
+    if (!p->join_lane[GW_PIPELINE_EXACT] || p->now.exec.alone)
         return GW_OK;
     gw_join join = gw_model_join(p->model, l, moment, at);
     if (join.kind == GW_JOIN_NONE)
@@ -148,15 +148,15 @@ gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float
 static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at, bool enters,
                                      const gw_pipeline_onto *onto) {
     const gw_shard_layer *held = p->shard.layers;
-    p->unit.weights = true;
-    p->unit.lowest = l == 0 || held[l - 1].chunk != held[l].chunk;
+    p->now.unit.weights = true;
+    p->now.unit.lowest = l == 0 || held[l - 1].chunk != held[l].chunk;
     if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
         if (enters)
             gw_model_enter(p->model, l, at, onto->grads, onto->add);
         gw_model_weights(p->model, l, at, onto->grads, onto->add);
         gw_pipeline_leave(p);
     }
-    p->unit.weights = false;
+    p->now.unit.weights = false;
     if (onto->last && p->hooks.ready)
         GW_TRY(p->hooks.ready(p->hooks.ctx, l));
     return pipeline_between(p);
@@ -182,7 +182,7 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
                                       const gw_pipeline_onto *onto) {
     bool exchanges = pipeline_joins(p, l, GW_MOMENT_DELTA, at);
     bool leaves =
-        exchanges || (bottom && gw_timetable_target(p->timetable, p->stage, act).stage >= 0);
+        exchanges || (bottom && gw_timetable_target(p->timetable, p->at.stage, act).stage >= 0);
     bool weighs = act.kind == GW_ACT_BACKWARD, first = weighs && !leaves;
     int runs = pipeline_runs(p, exchanges, at);
     if (first) {

@@ -16,7 +16,7 @@
 static gw_err pipeline_test_chunk(gw_pipeline *p, const gw_pipeline_samples *s, gw_act act,
                                   gw_pipeline_result *out) {
     if (!gw_pipeline_is_whole(p))
-        gw_hook_act("evaluation", p->stage, act.chunk, act.micro);
+        gw_hook_act("evaluation", p->at.stage, act.chunk, act.micro);
     gw_schedule *from = gw_runner_hop(&p->runner, act, true);
     if (from) {
         GW_TRY(gw_runner_start(&p->runner, from, act.micro));
@@ -34,43 +34,43 @@ static gw_err pipeline_test_chunk(gw_pipeline *p, const gw_pipeline_samples *s, 
 }
 
 static gw_err pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, gw_pipeline_result *out) {
-    gw_act act = {.kind = GW_ACT_FORWARD, .micro = p->tested++ % GW_PIPELINE_TEST_MICROS};
-    for (act.chunk = 0; act.chunk < p->chunks; act.chunk++)
+    gw_act act = {.kind = GW_ACT_FORWARD, .micro = p->now.tested++ % GW_PIPELINE_TEST_MICROS};
+    for (act.chunk = 0; act.chunk < p->at.chunks; act.chunk++)
         GW_TRY(pipeline_test_chunk(p, s, act, out));
-    act.chunk = p->chunks - 1;
+    act.chunk = p->at.chunks - 1;
     if (!gw_pipeline_is_top(p, act.chunk))
         return GW_OK;
-    p->local = s->n; /* what no sample is in is not counted */
+    p->now.local = s->n; /* what no sample is in is not counted */
     return gw_pipeline_loss(p, act, s->labels, 1.0f, &out->loss, &out->correct);
 }
 
 gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, gw_pipeline_result *out) {
     *out = (gw_pipeline_result){0};
-    p->testing = true;
+    p->now.testing = true;
     gw_pipeline_run_over(p, GW_PIPELINE_TEST);
-    p->local = gw_pipeline_is_whole(p) ? s->n : p->room.rows;
+    p->now.local = gw_pipeline_is_whole(p) ? s->n : p->room.rows;
     gw_err e = pipeline_test(p, s, out);
     gw_hook_act(NULL, 0, 0, 0);
-    p->testing = false;
+    p->now.testing = false;
     if (!gw_pipeline_counts(p))
         *out = (gw_pipeline_result){0};
     return e;
 }
 
 gw_err gw_pipeline_tested(gw_pipeline *p) {
-    p->testing = true;
+    p->now.testing = true;
     gw_pipeline_run_over(p, GW_PIPELINE_TEST);
     gw_err e = GW_OK;
-    for (int c = 0; c < p->chunks; c++)
+    for (int c = 0; c < p->at.chunks; c++)
         for (int j = 0; j < GW_PIPELINE_TEST_MICROS; j++) {
             gw_schedule *s = gw_runner_hop(&p->runner, (gw_act){GW_ACT_FORWARD, c, j}, false);
-            gw_hook_act("evaluation", p->stage, c, j);
+            gw_hook_act("evaluation", p->at.stage, c, j);
             if (s)
                 GW_THEN(e, gw_runner_wait(&p->runner, s));
         }
     gw_hook_act(NULL, 0, 0, 0);
-    p->testing = false;
-    p->tested = 0;
+    p->now.testing = false;
+    p->now.tested = 0;
     return e;
 }
 
@@ -80,7 +80,7 @@ gw_err gw_pipeline_tested(gw_pipeline *p) {
 static gw_err pipeline_shard_of(const gw_pipeline *p, int stage, int part, gw_shard *out) {
     gw_share share = p->shard.share;
     share.part = part;
-    gw_share_stage(&share, p->sizes, p->stages, p->chunks, stage);
+    gw_share_stage(&share, p->at.sizes, p->at.stages, p->at.chunks, stage);
     return gw_shard_of(out, &p->shard.spec, &share);
 }
 
@@ -97,7 +97,7 @@ static gw_err pipeline_pass(float *data, size_t n, int peer, bool sends, MPI_Com
 /* Rank 0 takes each other rank's shard in turn, or deals it out; `theirs` holds it on the way. */
 static gw_err pipeline_serve(const gw_pipeline *p, float *whole, float *theirs, gw_shard *s,
                              bool deals, MPI_Comm comm) {
-    for (int stage = 0; stage < p->stages; stage++)
+    for (int stage = 0; stage < p->at.stages; stage++)
         for (int part = 0; part < p->shard.share.tensor; part++) {
             const int at[GW_DIMS] = {[GW_DIM_PIPE] = stage, [GW_DIM_TENSOR] = part};
             int peer = gw_mesh_rank(p->mesh, at);

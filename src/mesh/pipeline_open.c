@@ -190,7 +190,7 @@ static gw_err pipeline_open_lane(gw_pipeline *p, gw_pipeline_way way, gw_dim dim
                            .dim = (int)dim,
                            .name = name};
     GW_TRY(gw_lane_open(out, p->mesh->comm[dim], &setup));
-    (*out)->codings = way < GW_PIPELINE_EXACT ? &p->codings[way] : NULL;
+    (*out)->tally.codings = way < GW_PIPELINE_EXACT ? &p->codings[way] : NULL;
     return GW_OK;
 }
 
@@ -203,7 +203,7 @@ static gw_err pipeline_open_lanes(gw_pipeline *p, uint64_t seed, bool yield) {
     static const char *const join[] = {"tensor outputs", "tensor deltas", "tensor exact"};
     for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
         gw_pipeline_way way = (gw_pipeline_way)i;
-        if (p->stages > 1)
+        if (p->at.stages > 1)
             GW_TRY(pipeline_open_lane(p, way, GW_DIM_PIPE, gw_pipeline_hop_name(way), seed, yield,
                                       &p->hop_lane[i]));
         if (p->shard.share.tensor > 1)
@@ -221,7 +221,7 @@ static gw_span pipeline_where(const void *pipeline, gw_hop hop, bool receives) {
     int run = hop.boundary + (activation == receives); /* the hop's end here */
     gw_edge edge = activation ? (receives ? GW_EDGE_INPUT : GW_EDGE_OUTPUT)
                               : (receives ? GW_EDGE_OUTPUT_DELTA : GW_EDGE_INPUT_DELTA);
-    int chunk = run / p->stages;
+    int chunk = run / p->at.stages;
     gw_act act = {activation ? GW_ACT_FORWARD : GW_ACT_BACKWARD, chunk, hop.micro};
     return gw_model_edge(p->model, chunk, edge, gw_pipeline_at(p, act));
 }
@@ -230,16 +230,16 @@ static gw_err pipeline_open_hops(gw_pipeline *p, gw_pipeline_size size, int loca
     bool test = size == GW_PIPELINE_TEST;
     gw_hops_setup setup = {.lane = {p->hop_lane[test ? GW_PIPELINE_EXACT : GW_PIPELINE_ACTIVATIONS],
                                     p->hop_lane[GW_PIPELINE_DELTAS]},
-                           .chunks = p->stages * p->chunks,
+                           .chunks = p->at.stages * p->at.chunks,
                            .deltas = !test,
                            .base = gw_model_work(p->model),
                            .where = pipeline_where,
                            .ctx = p};
-    p->local = local;
-    p->testing = test;
+    p->now.local = local;
+    p->now.testing = test;
     setup.micro = gw_pipeline_micros(p);
     gw_err e = gw_hops_open(&p->hops[size], &setup);
-    p->testing = false;
+    p->now.testing = false;
     return e;
 }
 
@@ -289,8 +289,8 @@ gw_err gw_pipeline_idle(const gw_pipeline *p, int way, bool ended, MPI_Comm comm
 uint64_t gw_pipeline_frames(const gw_pipeline *p) {
     uint64_t sum = 0;
     for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
-        sum += p->hop_lane[i] ? p->hop_lane[i]->frames : 0;
-        sum += p->join_lane[i] ? p->join_lane[i]->frames : 0;
+        sum += p->hop_lane[i] ? p->hop_lane[i]->tally.frames : 0;
+        sum += p->join_lane[i] ? p->join_lane[i]->tally.frames : 0;
     }
     return sum;
 }
@@ -301,13 +301,13 @@ static gw_err pipeline_beside(void *pipeline) {
 }
 
 static gw_err pipeline_open(gw_pipeline *p, uint64_t seed, bool yield) {
-    int most = 4 * (p->options->microbatches + 1) * p->chunks + 4 * p->options->tensor_chunks;
+    int most = 4 * (p->options->microbatches + 1) * p->at.chunks + 4 * p->options->tensor_chunks;
     GW_TRY(pipeline_open_lanes(p, seed, yield));
     GW_TRY(gw_queue_open(&p->runner.queue, GW_PROGRESS_POLL, most, yield));
     gw_queue_beside(p->runner.queue, pipeline_beside, p);
     pipeline_open_joins(p);
     pipeline_foretell_joins(p);
-    if (p->stages == 1)
+    if (p->at.stages == 1)
         return GW_OK;
     GW_TRY(pipeline_open_hops(p, GW_PIPELINE_FULL, p->rows.full));
     GW_TRY(pipeline_open_hops(p, GW_PIPELINE_LAST, p->rows.last));
@@ -326,8 +326,8 @@ gw_err gw_pipeline_open_whole(gw_pipeline **out, gw_model *model, const gw_pipel
     gw_pipeline *p;
     GW_TRY(gw_alloc(&p, 1, sizeof *p));
     *p = (gw_pipeline){.options = &alone,
-                       .stages = 1,
-                       .chunks = 1,
+                       .at.stages = 1,
+                       .at.chunks = 1,
                        .shard = *gw_model_shard(model),
                        .room = {.slots = {1}, .deltas = 1},
                        .model = model};

@@ -32,6 +32,22 @@ typedef enum gw_pipeline_size {
     GW_PIPELINE_SIZES
 } gw_pipeline_size;
 
+/** Where this rank is among the stages. */
+typedef struct gw_pipeline_place {
+    int stages, stage, chunks; /* chunks: of this stage */
+    int sizes[GW_MAX_LAYERS];  /* layers of each run */
+} gw_pipeline_place;
+
+/** A step under way. */
+typedef struct gw_pipeline_now {
+    int local;    /* samples */
+    bool testing; /* an evaluation: no codecs, nothing is kept */
+    int tested;   /* calls of gw_pipeline_test so far */
+    gw_exec exec;
+    gw_phase phase;        /* of the arithmetic that has begun, */
+    gw_pipeline_unit unit; /* and what it is */
+} gw_pipeline_now;
+
 struct gw_pipeline {
     const gw_parallel *options;
     const char *cut; /* instead of one that would be measured; NULL: none */
@@ -42,8 +58,7 @@ struct gw_pipeline {
     /* once it is divided: */
     const gw_mesh *mesh; /* NULL: the model is whole */
     gw_timetable *timetable;
-    int stages, stage, chunks; /* chunks: of this stage */
-    int sizes[GW_MAX_LAYERS];  /* layers of each run */
+    gw_pipeline_place at;
     gw_shard shard;
     gw_model_room room;
     gw_pipeline_rows rows;
@@ -56,13 +71,7 @@ struct gw_pipeline {
     gw_hops *hops[GW_PIPELINE_SIZES]; /* NULL: no such */
     gw_runner runner;
     gw_err failed; /* what a poll within a kernel ran into */
-    /* of the present step: */
-    int local;    /* samples */
-    bool testing; /* an evaluation: no codecs, nothing is kept */
-    int tested;   /* calls of gw_pipeline_test so far */
-    gw_exec exec;
-    gw_phase phase;        /* of the arithmetic that has begun, */
-    gw_pipeline_unit unit; /* and what it is */
+    gw_pipeline_now now;
 };
 
 /** What goes over a schedule is there, and about to be sent. */
@@ -77,7 +86,7 @@ void gw_pipeline_waited(gw_pipeline *p);
 
 /** Microbatches of a step. */
 static inline int gw_pipeline_micros(const gw_pipeline *p) {
-    return p->testing ? GW_PIPELINE_TEST_MICROS : p->options->microbatches;
+    return p->now.testing ? GW_PIPELINE_TEST_MICROS : p->options->microbatches;
 }
 
 /** The rows of microbatch `micro` among those of this rank's local batch. */
@@ -116,11 +125,11 @@ gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float
 
 /** Does the chunk hold the first layer of the model; the last one? */
 static inline bool gw_pipeline_is_bottom(const gw_pipeline *p, int chunk) {
-    return p->stage == 0 && chunk == 0;
+    return p->at.stage == 0 && chunk == 0;
 }
 
 static inline bool gw_pipeline_is_top(const gw_pipeline *p, int chunk) {
-    return p->stage == p->stages - 1 && chunk == p->chunks - 1;
+    return p->at.stage == p->at.stages - 1 && chunk == p->at.chunks - 1;
 }
 
 /** Held layers of a chunk: [*first, *end). */

@@ -27,8 +27,8 @@ static void tempo_of_chunk(const gw_pipeline *p, int chunk, double figure[FIGURE
 /* sum[run][FIGURES], then how many ranks know each. */
 static gw_err tempo_gather(const gw_pipeline *p, double *sum, int runs, MPI_Comm comm) {
     double *known = sum + runs * FIGURES;
-    for (int chunk = 0; chunk < p->chunks; chunk++) {
-        int at = (chunk * p->stages + p->stage) * FIGURES;
+    for (int chunk = 0; chunk < p->at.chunks; chunk++) {
+        int at = (chunk * p->at.stages + p->at.stage) * FIGURES;
         tempo_of_chunk(p, chunk, sum + at);
         for (int k = at; k < at + FIGURES; k++) {
             known[k] = !isnan(sum[k]);
@@ -61,10 +61,11 @@ static json_t *tempo_runs_json(const gw_pipeline *p, const double *figure, int r
     json_t *all = json_array();
     for (int i = 0; i < runs; i++, figure += FIGURES)
         json_array_append_new(
-            all, gw_json_object("stage:i chunk:i forward_s:f backward_s:f input_s:f weights_s:f "
-                                "activation_s:f delta_s:f",
-                                i % p->stages, i / p->stages, figure[FORWARD], figure[BACKWARD],
-                                figure[INPUT], figure[WEIGHTS], figure[ACTIVATION], figure[DELTA]));
+            all,
+            gw_json_object("stage:i chunk:i forward_s:f backward_s:f input_s:f weights_s:f "
+                           "activation_s:f delta_s:f",
+                           i % p->at.stages, i / p->at.stages, figure[FORWARD], figure[BACKWARD],
+                           figure[INPUT], figure[WEIGHTS], figure[ACTIVATION], figure[DELTA]));
     return all;
 }
 
@@ -77,11 +78,11 @@ static gw_err tempo_simulate(const gw_pipeline *p, const double *figure, int run
     for (int i = 0; i < runs; i++)
         if (!tempo_cost(figure + i * FIGURES, &cost[i]))
             return GW_OK;
-    GW_TRY(gw_alloc(&stage, (size_t)p->stages, sizeof *stage));
+    GW_TRY(gw_alloc(&stage, (size_t)p->at.stages, sizeof *stage));
     gw_err e = gw_timetable_simulate(p->timetable, cost, GW_SENDS_BUFFERED, &times, stage);
-    for (int s = 0; e == GW_OK && s < p->stages; s++) {
-        idle_s += stage[s].idle_s / p->stages;
-        bubble_s += stage[s].wait_s / p->stages;
+    for (int s = 0; e == GW_OK && s < p->at.stages; s++) {
+        idle_s += stage[s].idle_s / p->at.stages;
+        bubble_s += stage[s].wait_s / p->at.stages;
     }
     free(stage);
     if (e == GW_OK)
@@ -92,11 +93,11 @@ static gw_err tempo_simulate(const gw_pipeline *p, const double *figure, int run
 }
 
 gw_err gw_pipeline_tempo_json(const gw_pipeline *p, json_t **out, MPI_Comm comm) {
-    int rank, runs = p ? p->stages * p->chunks : 0;
+    int rank, runs = p ? p->at.stages * p->at.chunks : 0;
     double *figure;
     *out = NULL;
     GW_MPI(MPI_Comm_rank(comm, &rank));
-    if (!p || p->stages == 1) {
+    if (!p || p->at.stages == 1) {
         *out = rank == 0 ? json_null() : NULL;
         return GW_OK;
     }

@@ -67,7 +67,7 @@ static bool stats_due(const gw_codec_stats *st, int64_t step) {
 }
 
 static bool stats_watching(const gw_codec_stats *st, int64_t step) {
-    return st->s.session->env.grads->store && step % WATCH_EVERY == 0;
+    return st->s.session->env.grads->kept.store && step % WATCH_EVERY == 0;
 }
 
 bool gw_codec_stats_settles(const gw_codec_stats *st, int64_t step) {
@@ -113,7 +113,7 @@ static gw_err stats_compare(gw_codec_stats *st) {
 
 /* Of each layer, root mean square over the ranks. */
 static gw_err stats_residual_norms(gw_codec_stats *st, double *norms) {
-    const float *e = st->s.session->env.grads->store;
+    const float *e = st->s.session->env.grads->kept.store;
     for (int l = 0; l < st->s.n_layers; l++) {
         gw_span s = st->s.layers[l];
         norms[l] = 0;
@@ -236,7 +236,7 @@ static gw_err stats_reduce_rows(gw_codec_stats *st, int epoch) {
     const gw_coded *now = st->s.session->coded;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, st->sum, 4 * n, MPI_DOUBLE, MPI_SUM, st->comm));
     GW_TRY(gw_agree(st->comm, gw_alloc(&norms, (size_t)n, sizeof *norms)));
-    bool kept = st->s.session->env.grads->store;
+    bool kept = st->s.session->env.grads->kept.store;
     gw_err e = kept ? stats_residual_norms(st, norms) : GW_OK;
     for (int l = 0; l < n && e == GW_OK; l++) {
         const sums *s = &st->sum[l];

@@ -92,7 +92,7 @@ const char *gw_session_compression(const gw_session *s) {
 }
 
 bool gw_session_feeds_back(const gw_session *s) {
-    return s->env.grads ? s->env.grads->store != NULL : gw_residuals_any(&s->residuals);
+    return s->env.grads ? s->env.grads->kept.store != NULL : gw_residuals_any(&s->residuals);
 }
 
 gw_err gw_session_find_unmet(gw_session *s, gw_unmet_ask ask, MPI_Comm comm) {
@@ -141,20 +141,20 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
                           .name = "gradients",
                           .table = s->table};
     GW_TRY(gw_lane_open(&env->grads, comm, &lane));
-    env->grads->tallied = setup->layers;
-    env->grads->n_tallied = setup->n_layers;
-    env->grads->coded = s->coded;
-    env->grads->codings = s->codings;
-    env->grads->velocity = s->residuals.masks ? s->velocity : NULL; /* what it may clear */
+    env->grads->tally.layers = setup->layers;
+    env->grads->tally.n = setup->n_layers;
+    env->grads->tally.coded = s->coded;
+    env->grads->tally.codings = s->codings;
+    env->grads->kept.velocity = s->residuals.masks ? s->velocity : NULL; /* what it may clear */
     gw_mix_model model = {setup->tensors, setup->n_tensors, setup->model_layers, setup->names};
     GW_TRY(gw_mix_apply(&s->mix, env->grads, &model, s->residuals.of));
     lane.codec = &s->exact;
     lane.apart = lane.feedback = false;
     lane.name = "parameters";
     GW_TRY(gw_lane_open(&env->params, comm, &lane));
-    env->params->tallied = setup->layers; /* `coded` being NULL, to name them only */
-    env->params->n_tallied = setup->n_layers;
-    env->params->codings = &s->codings[GW_MIX_CODECS];
+    env->params->tally.layers = setup->layers; /* `coded` being NULL, to name them only */
+    env->params->tally.n = setup->n_layers;
+    env->params->tally.codings = &s->codings[GW_MIX_CODECS];
     GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
     if (setup->keeps && !(s->strategy.ops->traits & GW_STRATEGY_PARAMS))
         return GW_OK;
@@ -171,8 +171,9 @@ static bool session_takes_back(const gw_session *s) {
  */
 static gw_err session_open_undo(gw_session *s) {
     const gw_lane *lane = s->env.grads;
-    bool changes = lane->size > 1 && (s->strategy.ops->ready || lane->fed) && session_takes_back(s);
-    return gw_undo_open(&s->undo, s->env.n, changes ? lane->store : NULL, s->velocity);
+    bool changes =
+        lane->size > 1 && (s->strategy.ops->ready || lane->kept.fed) && session_takes_back(s);
+    return gw_undo_open(&s->undo, s->env.n, changes ? lane->kept.store : NULL, s->velocity);
 }
 
 gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
@@ -195,8 +196,8 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                                                 : GW_OK));
     GW_TRY(gw_agree(comm, gw_alloc(&s->coded, (size_t)setup->n_layers, sizeof *s->coded)));
     GW_TRY(session_open_lanes(s, comm, setup));
-    env->grads->fed = setup->adds && gw_residuals_add(&s->residuals, &s->strategy, &s->mix) &&
-                      env->grads->size > 1;
+    env->grads->kept.fed = setup->adds && gw_residuals_add(&s->residuals, &s->strategy, &s->mix) &&
+                           env->grads->size > 1;
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
     gw_hook_enter("open", (gw_span){0, env->n});
@@ -205,9 +206,9 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     if (s->note)
         gw_lane_note(env->grads, s->note);
     if (mine == GW_OK)
-        mine = session_join(&s->notes, env->grads->notes, env->params->notes);
+        mine = session_join(&s->notes, env->grads->said.notes, env->params->said.notes);
     if (mine == GW_OK)
-        mine = session_join(&s->choices, env->grads->choices, env->params->choices);
+        mine = session_join(&s->choices, env->grads->said.choices, env->params->said.choices);
     GW_TRY(gw_agree(comm, mine));
     GW_TRY(gw_session_find_unmet(s, (gw_unmet_ask){0}, comm));
     if (!s->unmet.encodes)
@@ -238,11 +239,11 @@ void gw_session_close(gw_session *s) {
 
 /* The residual as it is before the backward pass adds to it, where somebody wants it. */
 static void session_begin_feed(gw_session *s) {
-    if (!s->env.grads->fed)
+    if (!s->env.grads->kept.fed)
         return;
     gw_undo_keep(&s->undo, (gw_span){0, s->env.n});
     if (s->tap.before)
-        memcpy(s->env.grad, s->env.grads->residual, s->env.n * sizeof(float));
+        memcpy(s->env.grad, s->env.grads->kept.residual, s->env.n * sizeof(float));
 }
 
 void gw_session_begin(gw_session *s, double share) {
@@ -254,7 +255,7 @@ void gw_session_begin(gw_session *s, double share) {
 }
 
 float *gw_session_sums(gw_session *s) {
-    return s->env.grads->fed ? s->env.grads->residual : NULL;
+    return s->env.grads->kept.fed ? s->env.grads->kept.residual : NULL;
 }
 
 bool gw_session_takes_lent(const gw_session *s) {
@@ -270,7 +271,7 @@ static gw_err session_note_lent(gw_session *s, gw_err e) {
     if (e != GW_OK)
         snprintf(line, sizeof line, "gradients are copied: %s", gw_err_text());
     gw_lane_note(s->env.grads, line);
-    return session_join(&s->notes, s->env.grads->notes, s->env.params->notes);
+    return session_join(&s->notes, s->env.grads->said.notes, s->env.params->said.notes);
 }
 
 gw_err gw_session_lend(gw_session *s, void *memory, size_t bytes, int fd) {
@@ -291,7 +292,7 @@ bool gw_session_lies(gw_session *s, int t, float *grad, float weight) {
 /* What is found again by the difference stays in the gradient's arena, which no one else reads. */
 static void session_recover(gw_session *s, gw_span span) {
     float *g = s->env.grad + span.off;
-    const float *sum = s->env.grads->residual + span.off;
+    const float *sum = s->env.grads->kept.residual + span.off;
     for (size_t i = 0; i < span.n; i++)
         g[i] = sum[i] - g[i];
 }
@@ -306,7 +307,7 @@ static void session_correct(gw_session *s, gw_span span) {
 }
 
 gw_err gw_session_ready(gw_session *s, gw_span span) {
-    bool fed = s->env.grads->fed;
+    bool fed = s->env.grads->kept.fed;
     if (!fed)
         gw_undo_keep(&s->undo, span);
     if (s->residuals.corrects)

@@ -97,7 +97,7 @@ static void unmet_frames(gw_unmet *u, const gw_unmet_of *of, gw_unmet_ask ask) {
 /* Lines "what<tab>why" of a lane. */
 static void unmet_lines(gw_unmet *u, const gw_unmet_of *of) {
     char what[32], why[160];
-    const char *at = of->lane->unmet;
+    const char *at = of->lane->said.unmet;
     for (; at && *at; at = strchr(at, '\n') + 1)
         if (sscanf(at, "%31[^\t]\t%159[^\n]", what, why) == 2)
             gw_unmet_add(u, "comm", of->strategy->head.name, what, why);

@@ -62,7 +62,7 @@ static bool step_left_out(const gw_stepper *t) {
  * and of a void step whose exchange has not begun nothing need be sent or taken back. Else they
  * meet when the exchange is done. */
 static bool step_agrees_first(const gw_stepper *t) {
-    return t->lazy || !t->is.starts;
+    return t->lazy || !t->is.hooks.ready;
 }
 
 /* For the time that the update takes on a free core. It is done now if somebody else gets what it
@@ -74,7 +74,7 @@ static gw_err step_update_paced(gw_stepper *t, const gw_update *u, float lr) {
         n = 0;
     for (int i = 0; i < u->n_lists; i++)
         n += u->lists[i].n;
-    if (u->lists || t->is.publishes)
+    if (u->lists || t->is.hooks.publish)
         GW_TRY(step_update(t, u, lr));
     else
         t->later = (gw_step_later){true, *u, lr};
@@ -131,9 +131,9 @@ static gw_err step_finish(gw_stepper *t, int group, float lr) {
 /* Layer l's parameters are needed now. Where publishing goes on in the background, the next layer
  * is published before this one is waited for, so that it travels under this one's computation. */
 static gw_err step_await(gw_stepper *t, int l) {
-    if (!t->is.awaits || l == 0)
+    if (!t->is.hooks.await || l == 0)
         GW_TRY(step_finish(t, l, t->pending_lr));
-    if (t->is.awaits && l + 1 < gw_model_layers(t->model))
+    if (t->is.hooks.await && l + 1 < gw_model_layers(t->model))
         GW_TRY(step_finish(t, l + 1, t->pending_lr));
     return gradwire_await(t->g, l);
 }
@@ -162,7 +162,7 @@ static gw_err step_exchange(gw_stepper *t, float lr) {
     gw_optimizer_begin(t->optimizer);
     t->pending = t->lazy;
     t->pending_lr = lr;
-    if (none && !t->is.starts) {
+    if (none && !t->is.hooks.ready) {
         t->pending = false;
         gw_inside_abandon(t->g);
     } else if (!t->lazy) {

@@ -81,7 +81,7 @@ gw_err gw_paired_check(const gradwire *g) {
                                            "name them instead of --compress auto");
     if (!(is.traits & GW_STRATEGY_SYNCHRONOUS))
         why = "its ranks do not make the same updates, so a twin cannot begin where they are";
-    else if (!is.starts && !(is.traits & GW_STRATEGY_LATE))
+    else if (!is.hooks.ready && !(is.traits & GW_STRATEGY_LATE))
         why = "it blocks, so nothing is overlapped";
     else if (is.traits & GW_STRATEGY_LOSSY)
         why = "it compresses by itself, which no blocking exchange repeats";

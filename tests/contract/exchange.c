@@ -329,7 +329,7 @@ static void check_labels(const run_state *r) {
     CHECK(counted->encodes == foretold.encodes && counted->n == foretold.n,
           "%s %s n=%zu: %d things unmet, %d foretold", t->comm, t->codec, t->n, counted->n,
           foretold.n);
-    CHECK(foretold.encodes || !s->env.grads->store, "%s %s: a residual of nothing", t->comm,
+    CHECK(foretold.encodes || !s->env.grads->kept.store, "%s %s: a residual of nothing", t->comm,
           t->codec);
 }
 
@@ -351,7 +351,7 @@ static gw_err run(gw_session *s, const trial *t, outcome *o) {
         e = steps(&r, o);
     if (e == GW_OK)
         check_labels(&r);
-    const float *residual = e == GW_OK ? s->env.grads->store : NULL;
+    const float *residual = e == GW_OK ? s->env.grads->kept.store : NULL;
     o->residual = residual;
     o->kept = residual && s->strategy.ops->traits & GW_STRATEGY_EXACT && !t->voids;
     if (o->kept)

@@ -64,13 +64,13 @@ static void round_trip(const char *compress, bool yield) {
     char *rows, *back, text[1 << 16];
     CHECK_OK(open_codec(&codec, compress));
     gw_lane *lane = open_lane(&codec, yield);
-    for (size_t i = 0; lane->residual && i < N; i++)
-        lane->residual[i] = (float)i;
+    for (size_t i = 0; lane->kept.residual && i < N; i++)
+        lane->kept.residual[i] = (float)i;
     uint64_t ticket = lane->ticket;
     CHECK_OK(gw_tuning_measure(&t, lane, &gw_algo_auto, 0.01));
     CHECK(lane->ticket == ticket, "measuring takes tickets");
-    for (size_t i = 0; lane->residual && i < N; i++)
-        CHECK(lane->residual[i] == (float)i, "measuring changes the residual at %zu", i);
+    for (size_t i = 0; lane->kept.residual && i < N; i++)
+        CHECK(lane->kept.residual[i] == (float)i, "measuring changes the residual at %zu", i);
     check_table(&t, lane);
     CHECK_OK(gw_tuning_print(&t, lane, &rows));
     same_everywhere(rows);
@@ -204,8 +204,10 @@ static void obeys_table(const char *path) {
               (unsigned long long)c.messages);
     }
     if (ranks > 1) {
-        CHECK(strstr(lane->notes, "up to 7.81 KiB sra, above shm"), "notes: %s", lane->notes);
-        CHECK(strstr(lane->choices, ",16000,shm,1e-05,1\n"), "choices: %s", lane->choices);
+        CHECK(strstr(lane->said.notes, "up to 7.81 KiB sra, above shm"), "notes: %s",
+              lane->said.notes);
+        CHECK(strstr(lane->said.choices, ",16000,shm,1e-05,1\n"), "choices: %s",
+              lane->said.choices);
     }
     gw_collective_clear(&sum);
     gw_lane_close(lane);

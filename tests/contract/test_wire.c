@@ -78,7 +78,7 @@ static void feedback_adds_up(const char *codec) {
     gw_lane_setup setup = {.codec = &c, .n = M, .feedback = true, .seed = 3, .yield = yield};
     CHECK(open_codec(&c, codec) == GW_OK, "%s", gw_err_text());
     CHECK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup) == GW_OK, "%s", gw_err_text());
-    if (!lane->residual) {
+    if (!lane->kept.residual) {
         CHECK(c.caps & GW_CODEC_LOSSLESS, "%s: error feedback is not on", codec);
         gw_lane_close(lane);
         gw_codec_close(&c);
@@ -100,10 +100,10 @@ static void feedback_adds_up(const char *codec) {
     }
     double residual = 0;
     for (size_t i = 0; i < M; i++) {
-        double want = (double)K * g[i], have = (double)sent[i] + lane->residual[i];
+        double want = (double)K * g[i], have = (double)sent[i] + lane->kept.residual[i];
         CHECK(fabs(have - want) < 1e-4 * (1 + fabs(want)), "%s: element %zu: sent %g + residual %g",
-              codec, i, sent[i], lane->residual[i]);
-        residual += fabs(lane->residual[i]);
+              codec, i, sent[i], lane->kept.residual[i]);
+        residual += fabs(lane->kept.residual[i]);
     }
     CHECK(residual > 0, "%s: a lossy codec with nothing left over", codec);
     gw_lane_close(lane);

@@ -290,7 +290,7 @@ static void read_ceilings(char *text) {
 
 static void read_tuning(char *text) {
     static gw_codec exact;
-    gw_lane lane = {.size = 2, .codec = &exact, .name = "gradients"};
+    gw_lane lane = {.size = 2, .codec = &exact, .said.name = "gradients"};
     gw_tuning t;
     MUST(gw_codec_open(&exact, &gw_codec_exact) == GW_OK);
     gw_algo self;

@@ -177,7 +177,7 @@ static void nothing_is_lost(void) {
         }
     }
     for (size_t i = 0; i < N; i++)
-        left[i] = lane->residual[i];
+        left[i] = lane->kept.residual[i];
     CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, left, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
     for (size_t i = 0; i < N; i++) {
         held = fmax(held, fabs(left[i]));

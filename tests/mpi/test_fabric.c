@@ -104,8 +104,8 @@ static gw_err run_steps(const trial *t, gw_lane *lane, const gw_algo *algo, mode
         e = run_step(s, how, gw_rng_key(t->seed, (uint64_t)(k * ranks + lane->rank)), lane->rank);
         keep(t, lane->rank, base, out->sum[k]);
     }
-    if (lane->residual)
-        memcpy(out->residual, lane->residual, t->n * sizeof(float));
+    if (lane->kept.residual)
+        memcpy(out->residual, lane->kept.residual, t->n * sizeof(float));
     for (int b = 0; b < BUCKETS; b++)
         gw_schedule_free(s[b]);
     return e;

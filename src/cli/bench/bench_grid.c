@@ -82,7 +82,7 @@ gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place) {
 
 /* What is laid down or run now is this cell's: the codec's lane is others', too. */
 static void grid_turn(gw_grid_cell *c) {
-    c->wire->lane->codings = &c->codings;
+    c->wire->lane->tally.codings = &c->codings;
 }
 
 gw_err gw_grid_lay(gw_grid *g, gw_grid_cell *c, size_t n) {

@@ -128,23 +128,23 @@ static int player_forward(gw_player *p) {
 
 /* Gradient t is there: announce it with those that wait for their bucket to be full. */
 static int player_announce(gw_player *p, int t) {
-    size_t limit = p->first && p->bucket > FIRST_BUCKET ? FIRST_BUCKET : p->bucket;
-    p->ready[p->n_ready] = t;
-    p->ready_grad[p->n_ready++] = p->grad[t];
-    p->ready_bytes += p->profile->tensor[t].n * sizeof(float);
-    if (t > 0 && p->ready_bytes < limit)
+    size_t limit = p->filling.first && p->bucket > FIRST_BUCKET ? FIRST_BUCKET : p->bucket;
+    p->filling.tensor[p->filling.n] = t;
+    p->filling.grad[p->filling.n++] = p->grad[t];
+    p->filling.bytes += p->profile->tensor[t].n * sizeof(float);
+    if (t > 0 && p->filling.bytes < limit)
         return 0;
-    int n = p->n_ready;
-    p->n_ready = 0;
-    p->ready_bytes = 0;
-    p->first = false;
-    return gradwire_ready(p->g, n, p->ready, p->ready_grad);
+    int n = p->filling.n;
+    p->filling.n = 0;
+    p->filling.bytes = 0;
+    p->filling.first = false;
+    return gradwire_ready(p->g, n, p->filling.tensor, p->filling.grad);
 }
 
 static int player_backward(gw_player *p) {
     const gw_step_profile *of = p->profile;
     TRY(gradwire_phase(p->g, GRADWIRE_BACKWARD));
-    p->first = true;
+    p->filling.first = true;
     for (int t = of->n_tensors - 1; t >= 0; t--) {
         double begun_s = gw_nap_now();
         if (!p->serves)
@@ -190,8 +190,8 @@ static int player_memory(gw_player *p) {
     size_t tensors = (size_t)of->n_tensors;
     TRY(gw_alloc(&p->at, tensors, sizeof *p->at));
     TRY(gw_alloc(&p->grad, tensors, sizeof *p->grad));
-    TRY(gw_alloc(&p->ready, tensors, sizeof *p->ready));
-    TRY(gw_alloc(&p->ready_grad, tensors, sizeof *p->ready_grad));
+    TRY(gw_alloc(&p->filling.tensor, tensors, sizeof *p->filling.tensor));
+    TRY(gw_alloc(&p->filling.grad, tensors, sizeof *p->filling.grad));
     TRY(gw_alloc(&p->owned, (size_t)of->groups, sizeof *p->owned));
     const char *in_place = gradwire_text(p->g, "in_place");
     p->lends = in_place && strcmp(in_place, "yes") == 0;
@@ -234,8 +234,8 @@ int gw_player_run(gw_player *p) {
 void gw_player_free(gw_player *p) {
     free(p->at);
     free(p->grad);
-    free(p->ready);
-    free(p->ready_grad);
+    free(p->filling.tensor);
+    free(p->filling.grad);
     if (p->lends && p->own)
         munmap(p->own, player_bytes(p));
     else

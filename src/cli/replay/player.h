@@ -20,16 +20,18 @@ typedef struct gw_player {
     long steps;         /* to play */
     /* Its own: */
     gradwire *g;
-    size_t *at;          /* [tensor]: floats before it */
-    float *own;          /* gradients, as PyTorch has them: in memory that the library copies */
-    bool lends;          /* or sums in place, for `own` is shared, as the hook's buckets are: */
-    int file;            /* its file */
-    char copied[256];    /* why gradients are copied in spite of that; "": they are not */
-    float **grad;        /* [tensor]: in `own` */
-    int *ready, n_ready; /* tensors that wait for their bucket to be full */
-    float **ready_grad;  /* theirs */
-    size_t ready_bytes;
-    bool first;    /* the next bucket is a step's first */
+    size_t *at;       /* [tensor]: floats before it */
+    float *own;       /* gradients, as PyTorch has them: in memory that the library copies */
+    bool lends;       /* or sums in place, for `own` is shared, as the hook's buckets are: */
+    int file;         /* its file */
+    char copied[256]; /* why gradients are copied in spite of that; "": they are not */
+    float **grad;     /* [tensor]: in `own` */
+    struct {
+        int *tensor, n; /* that wait for their bucket to be full, */
+        float **grad;   /* and their gradients */
+        size_t bytes;
+        bool first; /* the next one is a step's first */
+    } filling;
     double *owned; /* [group]: share of all parameters that this rank updates */
     bool moves;    /* what is sent depends on how parameters change: so they must */
     double due_s;  /* when the device is through with what it was given, by gw_nap_now */
