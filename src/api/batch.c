@@ -7,14 +7,14 @@
 #include <math.h>
 
 static gw_span all_of(const gradwire *g) {
-    return (gw_span){0, g->n};
+    return (gw_span){0, g->arena.n};
 }
 
 /* The region that the caller named is left, and another entered; -1: none. */
 static void batch_phase(gradwire *g, int phase) {
-    if (g->phase >= 0)
+    if (g->batch.phase >= 0)
         gw_phase_leave();
-    g->phase = phase;
+    g->batch.phase = phase;
     if (phase >= 0)
         gw_phase_enter((gw_phase)phase);
 }
@@ -35,13 +35,13 @@ int gradwire_begin(gradwire *g, long samples, long global) {
                     samples, g->rank, g->words.comm->text);
     if (e != GW_OK)
         return gw_call_end(&c, e);
-    if (g->fresh && g->publishes)
+    if (g->batch.fresh && g->publishes)
         gw_layout_take_params(g, all_of(g));
-    g->fresh = false;
-    g->step++;
-    g->samples = (int)samples;
-    g->share = (double)samples / (double)global;
-    g->begun = false;
+    g->batch.fresh = false;
+    g->batch.step++;
+    g->batch.samples = (int)samples;
+    g->batch.share = (double)samples / (double)global;
+    g->batch.begun = false;
     g->state = GW_HANDLE_BATCH;
     if (!g->inside)
         gw_files_begin(g);
@@ -67,20 +67,20 @@ int gradwire_phase(gradwire *g, int phase) {
 /* ---- gradients ---- */
 
 gw_err gw_batch_exchange(gradwire *g) {
-    if (g->pending)
+    if (g->batch.pending)
         return gw_call_refuse("ready", "the last batch's exchange is not over: finish, update and "
                                        "await every group first");
-    gw_session_begin(g->session, g->share);
-    for (int t = 0; t < g->n_tensors; t++)
-        g->tensor[t].ready = false;
-    g->ready = 0;
-    g->passed = g->groups;
-    g->finished = g->updated = g->awaited = 0;
-    g->begun = g->pending = true;
-    g->agreed = g->abandoned = false;
+    gw_session_begin(g->session, g->batch.share);
+    for (int t = 0; t < g->arena.n_tensors; t++)
+        g->arena.tensor[t].ready = false;
+    g->batch.ready = 0;
+    g->batch.passed = g->arena.groups;
+    g->batch.finished = g->batch.updated = g->batch.awaited = 0;
+    g->batch.begun = g->batch.pending = true;
+    g->batch.agreed = g->batch.abandoned = false;
     gw_guard_loss(&g->guard, 0); /* a step begins */
-    g->guard.step = g->step;
-    g->guard.most = gw_session_most(g->session) / (g->words.scaled ? 1 : (float)g->share);
+    g->guard.step = g->batch.step;
+    g->guard.most = gw_session_most(g->session) / (g->words.scaled ? 1 : (float)g->batch.share);
     return GW_OK;
 }
 
@@ -99,27 +99,27 @@ static bool batch_agrees_first(const gradwire *g) {
 
 /* Is this exchange void? Settled once. */
 static gw_err batch_agree(gradwire *g, gw_call *c) {
-    if (g->agreed || g->inside || g->words.on_nan == GW_ON_NAN_KEEP)
+    if (g->batch.agreed || g->inside || g->words.on_nan == GW_ON_NAN_KEEP)
         return GW_OK;
     gw_guard *guard = &g->guard;
-    g->agreed = true;
+    g->batch.agreed = true;
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     gw_err e = gw_guard_agree(guard);
     if (e == GW_OK && guard->out && !guard->given_up && guard->how == GW_ON_NAN_STOP) {
         c->together = guard->together;
-        g->pending = g->words.lazy && !batch_starts_late(g); /* else nothing is under way */
+        g->batch.pending = g->words.lazy && !batch_starts_late(g); /* else nothing is under way */
         e = gw_guard_fail(guard, "try a smaller rate, or --on-nan skip");
     }
     gw_phase_leave();
     g->session->env.skip = guard->out;
     bool late = g->session->strategy.ops->traits & GW_STRATEGY_LATE;
-    g->abandoned = guard->out && batch_starts_late(g) && (guard->given_up || !late);
+    g->batch.abandoned = guard->out && batch_starts_late(g) && (guard->given_up || !late);
     return e;
 }
 
 bool gw_batch_void(const gradwire *g) {
     bool late = g->session->strategy.ops->traits & GW_STRATEGY_LATE;
-    return g->guard.out && (!late || g->abandoned);
+    return g->guard.out && (!late || g->batch.abandoned);
 }
 
 int gradwire_left_out(gradwire *g) {
@@ -130,15 +130,15 @@ int gradwire_left_out(gradwire *g) {
 }
 
 static gw_err batch_take(gradwire *g, int t, float *grad) {
-    if (t < 0 || t >= g->n_tensors)
+    if (t < 0 || t >= g->arena.n_tensors)
         return gw_fail(GW_ERR_USAGE, "gradwire_ready: tensor %d: there are 0 to %d", t,
-                       g->n_tensors - 1);
-    if (g->tensor[t].ready)
+                       g->arena.n_tensors - 1);
+    if (g->arena.tensor[t].ready)
         return gw_fail(GW_ERR_USAGE, "gradwire_ready: tensor %d (%s) is ready twice in this batch",
-                       t, g->tensor[t].name);
-    g->tensor[t].ready = true;
-    g->tensor[t].grad = grad;
-    g->ready++;
+                       t, g->arena.tensor[t].name);
+    g->arena.tensor[t].ready = true;
+    g->arena.tensor[t].grad = grad;
+    g->batch.ready++;
     if (g->inside) /* it lies where it must */
         return GW_OK;
     gw_phase_enter(GW_PHASE_ENCODE);
@@ -148,8 +148,8 @@ static gw_err batch_take(gradwire *g, int t, float *grad) {
 }
 
 static bool batch_group_ready(const gradwire *g, int group) {
-    for (int t = g->first[group]; t < g->first[group + 1]; t++)
-        if (!g->tensor[t].ready)
+    for (int t = g->arena.first[group]; t < g->arena.first[group + 1]; t++)
+        if (!g->arena.tensor[t].ready)
             return false;
     return true;
 }
@@ -157,8 +157,8 @@ static bool batch_group_ready(const gradwire *g, int group) {
 /* Strategies see groups from the last to the first, and so alike on all ranks, in whatever order
  * they get ready. */
 static gw_err batch_pass_on(gradwire *g) {
-    while (g->passed > 0 && batch_group_ready(g, g->passed - 1)) {
-        GW_TRY(gw_session_ready(g->session, g->group[--g->passed]));
+    while (g->batch.passed > 0 && batch_group_ready(g, g->batch.passed - 1)) {
+        GW_TRY(gw_session_ready(g->session, g->arena.group[--g->batch.passed]));
         GW_TRY(gw_session_progress(g->session));
     }
     return GW_OK;
@@ -167,9 +167,9 @@ static gw_err batch_pass_on(gradwire *g) {
 static gw_err batch_ready(gradwire *g, int n, const int *tensor, float *const *grad) {
     if (n < 0 || (n > 0 && !tensor))
         return gw_call_refuse("ready", "n is negative, or tensor is NULL");
-    if (!g->begun) /* it begins with its first gradient */
+    if (!g->batch.begun) /* it begins with its first gradient */
         GW_TRY(gw_batch_exchange(g));
-    if (g->finished > 0)
+    if (g->batch.finished > 0)
         return gw_call_refuse("ready", "this batch's exchange is finished");
     gw_err e = GW_OK;
     for (int i = 0; i < n && e == GW_OK; i++) {
@@ -211,11 +211,11 @@ int gradwire_poll(gradwire *g) {
 
 /* Which group a function is about: of lazy ones the next, else all at once. */
 static gw_err batch_next(const gradwire *g, const char *name, int group, int next) {
-    if (!g->pending || g->ready < g->n_tensors)
+    if (!g->batch.pending || g->batch.ready < g->arena.n_tensors)
         return gw_call_refuse(name, "not every tensor is ready: call gradwire_ready for all of "
                                     "them first");
-    if (group == GRADWIRE_ALL || (group == next && group < g->groups && g->words.lazy) ||
-        (group == 0 && g->groups == 1))
+    if (group == GRADWIRE_ALL || (group == next && group < g->arena.groups && g->words.lazy) ||
+        (group == 0 && g->arena.groups == 1))
         return GW_OK;
     if (!g->words.lazy)
         return gw_fail(GW_ERR_USAGE,
@@ -223,32 +223,32 @@ static gw_err batch_next(const gradwire *g, const char *name, int group, int nex
                        "together: GRADWIRE_ALL",
                        name, group);
     return gw_fail(GW_ERR_USAGE, "gradwire_%s: group %d: groups rise: %s %d", name, group,
-                   next < g->groups ? "the next is" : "there is none left after",
-                   next < g->groups ? next : g->groups - 1);
+                   next < g->arena.groups ? "the next is" : "there is none left after",
+                   next < g->arena.groups ? next : g->arena.groups - 1);
 }
 
 /* What is finished at once, from group i on. */
 static gw_span batch_span(const gradwire *g, int i) {
-    return g->words.lazy ? g->group[i] : all_of(g);
+    return g->words.lazy ? g->arena.group[i] : all_of(g);
 }
 
 /* So many groups. */
 static int batch_stride(const gradwire *g) {
-    return g->words.lazy ? 1 : g->groups;
+    return g->words.lazy ? 1 : g->arena.groups;
 }
 
 /* Where a call about `group` ends that begins at group `next`. */
 static int batch_until(const gradwire *g, int group, int next) {
-    return group == GRADWIRE_ALL ? g->groups : next + batch_stride(g);
+    return group == GRADWIRE_ALL ? g->arena.groups : next + batch_stride(g);
 }
 
 static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
-    gw_span s = batch_span(g, g->finished);
-    gw_update *u = &g->update;
+    gw_span s = batch_span(g, g->batch.finished);
+    gw_update *u = &g->batch.update;
     *u = (gw_update){0};
     if (batch_agrees_first(g))
         GW_TRY(batch_agree(g, c));
-    if (!g->abandoned)
+    if (!g->batch.abandoned)
         GW_TRY(gw_session_finish(g->session, s, u));
     GW_TRY(batch_agree(g, c));
     if (gw_batch_void(g))
@@ -262,7 +262,7 @@ static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
         gw_phase_leave();
     }
     *owns |= u->own.n > 0;
-    g->finished += batch_stride(g);
+    g->batch.finished += batch_stride(g);
     return GW_OK;
 }
 
@@ -270,10 +270,10 @@ int gradwire_finish(gradwire *g, int group) {
     gw_call c;
     int owns = 0;
     gw_err e = gw_call_begin(&c, g, "finish", GW_IN_OPEN, false);
-    GW_THEN(e, batch_next(g, "finish", group, g->finished));
-    if (e == GW_OK && g->finished == g->groups)
+    GW_THEN(e, batch_next(g, "finish", group, g->batch.finished));
+    if (e == GW_OK && g->batch.finished == g->arena.groups)
         e = gw_call_refuse("finish", "this exchange is finished already");
-    while (e == GW_OK && g->finished < g->groups) {
+    while (e == GW_OK && g->batch.finished < g->arena.groups) {
         e = batch_finish(g, &c, &owns);
         if (group != GRADWIRE_ALL)
             break;
@@ -287,56 +287,56 @@ int gradwire_owned(gradwire *g, int i, int *tensor, size_t *from, size_t *n) {
     gw_err e = gw_call_begin(&c, g, "owned", GW_IN_OPEN, false);
     if (e == GW_OK && i < 0)
         e = gw_fail(GW_ERR_USAGE, "gradwire_owned: piece %d: they are counted from 0", i);
-    bool is = e == GW_OK && i < g->n_pieces;
+    bool is = e == GW_OK && i < g->arena.n_pieces;
     if (is && tensor)
-        *tensor = g->piece[i].tensor;
+        *tensor = g->arena.piece[i].tensor;
     if (is && from)
-        *from = g->piece[i].from;
+        *from = g->arena.piece[i].from;
     if (is && n)
-        *n = g->piece[i].n;
+        *n = g->arena.piece[i].n;
     int end = gw_call_end(&c, e);
     return end < 0 ? end : is;
 }
 
 static gw_err batch_updated(gradwire *g) {
-    gw_span s = batch_span(g, g->updated);
+    gw_span s = batch_span(g, g->batch.updated);
     if (g->publishes) {
         gw_phase_enter(GW_PHASE_ENCODE);
         gw_layout_take_params(g, gw_session_owned(g->session, s));
         gw_phase_leave();
     }
-    if (!g->abandoned)
+    if (!g->batch.abandoned)
         GW_TRY(gw_session_publish(g->session, s));
-    g->updated += batch_stride(g);
+    g->batch.updated += batch_stride(g);
     return GW_OK;
 }
 
 static gw_err batch_await(gradwire *g) {
-    gw_span s = batch_span(g, g->awaited);
-    if (!g->abandoned)
+    gw_span s = batch_span(g, g->batch.awaited);
+    if (!g->batch.abandoned)
         GW_TRY(gw_session_await(g->session, s));
-    if (g->publishes && !g->abandoned) {
+    if (g->publishes && !g->batch.abandoned) {
         gw_phase_enter(GW_PHASE_DECODE);
         gw_layout_give_params(g, s);
         gw_phase_leave();
     }
-    g->awaited += batch_stride(g);
-    g->pending = g->awaited < g->groups;
-    if (!g->pending && g->guard.out)
-        gw_session_undo(g->session, g->abandoned);
+    g->batch.awaited += batch_stride(g);
+    g->batch.pending = g->batch.awaited < g->arena.groups;
+    if (!g->batch.pending && g->guard.out)
+        gw_session_undo(g->session, g->batch.abandoned);
     return GW_OK;
 }
 
 int gradwire_updated(gradwire *g, int group) {
     gw_call c;
     gw_err e = gw_call_begin(&c, g, "updated", GW_IN_OPEN, false);
-    GW_THEN(e, batch_next(g, "updated", group, g->updated));
-    int until = e == GW_OK ? batch_until(g, group, g->updated) : 0;
-    if (e == GW_OK && (until > g->finished || g->updated == g->groups))
+    GW_THEN(e, batch_next(g, "updated", group, g->batch.updated));
+    int until = e == GW_OK ? batch_until(g, group, g->batch.updated) : 0;
+    if (e == GW_OK && (until > g->batch.finished || g->batch.updated == g->arena.groups))
         e = gw_call_refuse("updated", "its group is not finished: call gradwire_finish first");
-    while (e == GW_OK && g->updated < until)
+    while (e == GW_OK && g->batch.updated < until)
         e = batch_updated(g);
-    while (e == GW_OK && group == GRADWIRE_ALL && g->awaited < g->groups)
+    while (e == GW_OK && group == GRADWIRE_ALL && g->batch.awaited < g->arena.groups)
         e = batch_await(g);
     return gw_call_end(&c, e);
 }
@@ -344,13 +344,13 @@ int gradwire_updated(gradwire *g, int group) {
 int gradwire_await(gradwire *g, int group) {
     gw_call c;
     gw_err e = gw_call_begin(&c, g, "await", GW_IN_OPEN, false);
-    if (e == GW_OK && !g->pending) /* there is nothing to wait for */
+    if (e == GW_OK && !g->batch.pending) /* there is nothing to wait for */
         return gw_call_end(&c, GW_OK);
-    GW_THEN(e, batch_next(g, "await", group, g->awaited));
-    int until = e == GW_OK ? batch_until(g, group, g->awaited) : 0;
-    if (e == GW_OK && until > g->updated)
+    GW_THEN(e, batch_next(g, "await", group, g->batch.awaited));
+    int until = e == GW_OK ? batch_until(g, group, g->batch.awaited) : 0;
+    if (e == GW_OK && until > g->batch.updated)
         e = gw_call_refuse("await", "its group is not updated: call gradwire_updated first");
-    while (e == GW_OK && g->awaited < until)
+    while (e == GW_OK && g->batch.awaited < until)
         e = batch_await(g);
     return gw_call_end(&c, e);
 }
@@ -358,13 +358,13 @@ int gradwire_await(gradwire *g, int group) {
 /* ---- its end ---- */
 
 static gw_err batch_check_end(const gradwire *g) {
-    if (!g->begun || g->ready < g->n_tensors)
+    if (!g->batch.begun || g->batch.ready < g->arena.n_tensors)
         return gw_fail(GW_ERR_USAGE,
                        "gradwire_end: %d of %d tensors are ready: call gradwire_ready for all of "
                        "them first",
-                       g->begun ? g->ready : 0, g->n_tensors);
-    bool within = !g->words.lazy || g->finished > 0;
-    if (g->pending && within && !g->inside)
+                       g->batch.begun ? g->batch.ready : 0, g->arena.n_tensors);
+    bool within = !g->words.lazy || g->batch.finished > 0;
+    if (g->batch.pending && within && !g->inside)
         return gw_call_refuse("end", "the exchange is not over: finish, updated and await come "
                                      "before (or, with --update lazy, in the next batch)");
     return GW_OK;
@@ -379,7 +379,7 @@ static gw_err batch_end(gradwire *g, gw_call *c, double loss) {
     if (e == GW_OK)
         g->state = GW_HANDLE_BETWEEN;
     if (e == GW_OK && !g->inside)
-        gw_watchdog_step(g->step, g->epoch);
+        gw_watchdog_step(g->batch.step, g->batch.epoch);
     return e;
 }
 
@@ -394,12 +394,12 @@ int gradwire_end(gradwire *g, double loss) {
 /* Zeros for the gradients that are not there yet: other ranks may be waiting for them. */
 static gw_err batch_give_up(gradwire *g) {
     gw_err e = GW_OK;
-    g->samples = 0;
-    if (!g->begun)
+    g->batch.samples = 0;
+    if (!g->batch.begun)
         GW_TRY(gw_batch_exchange(g));
     g->guard.given_up = true;
-    for (int t = g->n_tensors - 1; t >= 0 && e == GW_OK; t--)
-        if (!g->tensor[t].ready)
+    for (int t = g->arena.n_tensors - 1; t >= 0 && e == GW_OK; t--)
+        if (!g->arena.tensor[t].ready)
             e = batch_take(g, t, NULL);
     GW_THEN(e, batch_pass_on(g));
     return e;
@@ -409,16 +409,16 @@ static gw_err batch_cancel(gradwire *g, gw_call *c) {
     int owns;
     if (g->words.on_nan == GW_ON_NAN_KEEP)
         return gw_call_refuse("cancel", "--on-nan keep keeps nothing to go back to: skip or stop");
-    if (g->pending && !g->begun)
+    if (g->batch.pending && !g->batch.begun)
         return gw_call_refuse("cancel", "the last batch's exchange is not over: finish, update and "
                                         "await every group first");
-    if (!g->begun || g->finished == 0)
+    if (!g->batch.begun || g->batch.finished == 0)
         GW_TRY(batch_give_up(g));
-    while (g->finished < g->groups && !g->words.lazy)
+    while (g->batch.finished < g->arena.groups && !g->words.lazy)
         GW_TRY(batch_finish(g, c, &owns));
-    while (g->updated < g->finished)
+    while (g->batch.updated < g->batch.finished)
         GW_TRY(batch_updated(g));
-    while (g->awaited < g->updated)
+    while (g->batch.awaited < g->batch.updated)
         GW_TRY(batch_await(g));
     return batch_end(g, c, NAN);
 }
@@ -431,7 +431,7 @@ int gradwire_cancel(gradwire *g) {
 }
 
 static gw_err batch_settle(gradwire *g, const char *name) {
-    if (g->pending)
+    if (g->batch.pending)
         return gw_call_refuse(name, "an exchange is pending: finish, update and await every group "
                                     "first");
     return gw_files_settle(g);

@@ -36,9 +36,9 @@ static gw_err files_open_rows(gradwire *g) {
 
 static gw_err files_open_stats(gradwire *g) {
     gw_codec_stats_setup stats = {.session = g->session,
-                                  .layers = g->group,
-                                  .n_layers = g->groups,
-                                  .n = g->n,
+                                  .layers = g->arena.group,
+                                  .n_layers = g->arena.groups,
+                                  .n = g->arena.n,
                                   .every = g->words.compress_stats,
                                   .files = g->files.rec.rows};
     return gw_codec_stats_open(&g->files.rec.stats, g->comm, &stats);
@@ -59,27 +59,27 @@ gw_err gw_files_open(gradwire *g) {
 /* ---- batches ---- */
 
 void gw_files_begin(gradwire *g) {
-    g->logical = g->session->logical_bytes;
-    gw_codec_stats_begin(g->files.rec.stats, g->step);
-    gw_exchange_log_begin(g->step);
-    gw_trace_step(g->step);
+    g->batch.logical = g->session->logical_bytes;
+    gw_codec_stats_begin(g->files.rec.stats, g->batch.step);
+    gw_exchange_log_begin(g->batch.step);
+    gw_trace_step(g->batch.step);
     gw_ledger_begin();
-    g->batch_open = true;
+    g->batch.open = true;
 }
 
 static gw_err files_compare(gradwire *g, uint32_t *hash) {
     gw_files *f = &g->files;
     double from_s = gw_ledger_now();
-    gw_layout_take_params(g, (gw_span){0, g->n});
+    gw_layout_take_params(g, (gw_span){0, g->arena.n});
     gw_replicas replicas = {.params = g->session->env.param,
                             .sum = gw_layout_group_sum,
                             .ctx = g,
-                            .layers = g->group,
-                            .n_layers = g->groups,
-                            .step = g->step,
+                            .layers = g->arena.group,
+                            .n_layers = g->arena.groups,
+                            .step = g->batch.step,
                             .comm = g->comm};
     GW_TRY(gw_replicas_compare(&replicas, hash));
-    f->compared = g->step;
+    f->compared = g->batch.step;
     f->comparisons++;
     f->compare_s += gw_ledger_now() - from_s;
     return GW_OK;
@@ -90,50 +90,50 @@ static gw_err files_after(gradwire *g) {
     gw_files *f = &g->files;
     const char *warning;
     uint32_t hash;
-    GW_TRY(gw_recorder_look(&f->rec, g->step, &warning));
+    GW_TRY(gw_recorder_look(&f->rec, g->batch.step, &warning));
     int64_t every = g->words.verify_every;
-    bool agree = !g->pending && gw_session_agrees(g->session, 0);
-    if (every > 0 && agree && g->step - f->compared >= every)
+    bool agree = !g->batch.pending && gw_session_agrees(g->session, 0);
+    if (every > 0 && agree && g->batch.step - f->compared >= every)
         GW_TRY(files_compare(g, &hash));
-    bool due = g->step == f->rec.flush_at;
-    return due ? gw_recorder_flush(&f->rec, g->step, &g->row) : GW_OK;
+    bool due = g->batch.step == f->rec.flush_at;
+    return due ? gw_recorder_flush(&f->rec, g->batch.step, &g->batch.row) : GW_OK;
 }
 
 gw_err gw_files_end(gradwire *g, double loss) {
     gw_batch_parts parts = {.rank = g->rank,
-                            .epoch = g->epoch,
-                            .step = g->step,
-                            .samples = g->samples,
-                            .loss_sum = g->samples > 0 ? loss * g->samples : 0,
-                            .logical_bytes = g->session->logical_bytes - g->logical,
+                            .epoch = g->batch.epoch,
+                            .step = g->batch.step,
+                            .samples = g->batch.samples,
+                            .loss_sum = g->batch.samples > 0 ? loss * g->batch.samples : 0,
+                            .logical_bytes = g->session->logical_bytes - g->batch.logical,
                             .slept = !gw_nap_computes(),
                             .counts = gw_batch_no_counts,
                             .split = gw_batch_no_split};
     gw_ledger_end(&parts.cost);
-    g->batch_open = false;
+    g->batch.open = false;
     gw_exchange_log_end();
-    GW_TRY(gw_recorder_push(&g->files.rec, &parts, g->guard.out, &g->row));
+    GW_TRY(gw_recorder_push(&g->files.rec, &parts, g->guard.out, &g->batch.row));
     return files_after(g);
 }
 
 gw_err gw_files_settle(gradwire *g) {
-    if (g->fresh && g->publishes)
-        gw_layout_take_params(g, (gw_span){0, g->n});
+    if (g->batch.fresh && g->publishes)
+        gw_layout_take_params(g, (gw_span){0, g->arena.n});
     gw_recorder_aside();
     gw_err e = gw_session_settle(g->session);
     gw_recorder_aside_end(&g->files.rec);
     if (g->publishes)
-        gw_layout_give_params(g, (gw_span){0, g->n});
-    g->fresh = true; /* whoever settles may write parameters, too */
+        gw_layout_give_params(g, (gw_span){0, g->arena.n});
+    g->batch.fresh = true; /* whoever settles may write parameters, too */
     return e;
 }
 
 gw_err gw_files_epoch(gradwire *g, double test_loss, double test_accuracy) {
     gw_recorder *r = &g->files.rec;
-    GW_TRY(gw_recorder_flush(r, g->step, &g->row));
+    GW_TRY(gw_recorder_flush(r, g->batch.step, &g->batch.row));
     gw_epoch_row row = r->last;
-    row.epoch = g->epoch;
-    row.step = g->step;
+    row.epoch = g->batch.epoch;
+    row.step = g->batch.step;
     row.test_loss = test_loss;
     row.test_accuracy = test_accuracy;
     row.elapsed_s = gw_ledger_now() - r->zero_s;
@@ -141,7 +141,7 @@ gw_err gw_files_epoch(gradwire *g, double test_loss, double test_accuracy) {
     GW_TRY(gw_recorder_loss(r, &row.train_loss));
     GW_TRY(gw_recorder_wire(r, &row.wire_bytes));
     GW_TRY(files_compare(g, &row.replica_hash));
-    g->epoch++;
+    g->batch.epoch++;
     return gw_recorder_epoch(r, &row);
 }
 
@@ -150,9 +150,9 @@ gw_err gw_files_epoch(gradwire *g, double test_loss, double test_accuracy) {
 static gw_err files_total(gradwire *g, gw_guard_total *nan, uint64_t *wire) {
     gw_recorder *r = &g->files.rec;
     double loss;
-    GW_TRY(gw_recorder_total_up(r, g->step, g->ranks - gw_session_servers(g->session)));
+    GW_TRY(gw_recorder_total_up(r, g->batch.step, g->ranks - gw_session_servers(g->session)));
     GW_TRY(gw_session_find_unmet(g->session, (gw_unmet_ask){.ended = true}, g->comm));
-    if (g->words.compress_stats > g->step)
+    if (g->words.compress_stats > g->batch.step)
         gw_unmet_add(&g->session->unmet, "compress-stats", "on", "no step was compared",
                      "the run ended before the first that was due");
     GW_TRY(gw_recorder_wire(r, wire));
@@ -166,7 +166,7 @@ gw_err gw_files_finish(gradwire *g) {
     gw_recorder *r = &g->files.rec;
     gw_guard_total nan = {0};
     uint64_t wire;
-    gw_err e = gw_recorder_flush(r, g->step, &g->row);
+    gw_err e = gw_recorder_flush(r, g->batch.step, &g->batch.row);
     GW_THEN(e, files_total(g, &nan, &wire));
     GW_THEN(e, gw_recorder_end(r, NULL));
     if (e == GW_OK && g->words.out && g->rank == 0)

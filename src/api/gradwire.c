@@ -109,7 +109,7 @@ int gw_call_end(gw_call *c, gw_err e) {
 
 void gw_call_remember(gradwire *g) {
     g->thread = pthread_self();
-    g->phase = -1;
+    g->batch.phase = -1;
     g->comm = MPI_COMM_NULL;
     g->next = live;
     live = g;
@@ -261,7 +261,7 @@ static gw_err tensor_refuse(const char *name, const char *why) {
 }
 
 static gw_err tensor_check(const gradwire *g, const char *name, int group, size_t n, size_t rows) {
-    int last = g->n_tensors ? g->tensor[g->n_tensors - 1].group : -1;
+    int last = g->arena.n_tensors ? g->arena.tensor[g->arena.n_tensors - 1].group : -1;
     if (!name || !*name)
         return tensor_refuse(name, "a tensor needs a name");
     if (!gw_text_utf8(name))
@@ -273,30 +273,30 @@ static gw_err tensor_check(const gradwire *g, const char *name, int group, size_
         return tensor_refuse(name, "its size is not a multiple of its rows");
     if (group != last && group != last + 1)
         return tensor_refuse(name, "groups must rise from 0, each by 1");
-    if (g->n_tensors == MOST)
+    if (g->arena.n_tensors == MOST)
         return tensor_refuse(name, "too many tensors");
-    for (int t = 0; t < g->n_tensors; t++)
-        if (strcmp(g->tensor[t].name, name) == 0)
+    for (int t = 0; t < g->arena.n_tensors; t++)
+        if (strcmp(g->arena.tensor[t].name, name) == 0)
             return tensor_refuse(name, "declared twice");
     return GW_OK;
 }
 
 static gw_err tensor_add(gradwire *g, const gw_handle_tensor *t) {
-    if (g->n_tensors == g->room) {
-        int room = g->room ? 2 * g->room : 64;
-        gw_handle_tensor *more = realloc(g->tensor, (size_t)room * sizeof *more);
+    if (g->arena.n_tensors == g->arena.room) {
+        int room = g->arena.room ? 2 * g->arena.room : 64;
+        gw_handle_tensor *more = realloc(g->arena.tensor, (size_t)room * sizeof *more);
         if (!more)
             return gw_fail(GW_ERR_NOMEM, "gradwire_tensor: out of memory");
-        g->tensor = more;
-        g->room = room;
+        g->arena.tensor = more;
+        g->arena.room = room;
     }
     char *name = strdup(t->name);
     if (!name)
         return gw_fail(GW_ERR_NOMEM, "gradwire_tensor: out of memory");
-    g->tensor[g->n_tensors] = *t;
-    g->tensor[g->n_tensors++].name = name;
-    g->groups = t->group + 1;
-    g->n += t->span.n;
+    g->arena.tensor[g->arena.n_tensors] = *t;
+    g->arena.tensor[g->arena.n_tensors++].name = name;
+    g->arena.groups = t->group + 1;
+    g->arena.n += t->span.n;
     return GW_OK;
 }
 
@@ -308,7 +308,7 @@ int gradwire_tensor(gradwire *g, const char *name, int group, size_t n, size_t r
         gw_handle_tensor t = {.name = (char *)name,
                               .group = group,
                               .layer = group,
-                              .span = {g->n, n},
+                              .span = {g->arena.n, n},
                               .rows = rows,
                               .param = param};
         e = tensor_add(g, &t);
@@ -316,5 +316,5 @@ int gradwire_tensor(gradwire *g, const char *name, int group, size_t n, size_t r
     if (e != GW_OK && c.g && !g->refused[0]) /* open tells all ranks */
         gw_text_copy(g->refused, sizeof g->refused, gw_err_text());
     int end = gw_call_end(&c, e);
-    return end < 0 ? end : g->n_tensors - 1;
+    return end < 0 ? end : g->arena.n_tensors - 1;
 }

@@ -43,6 +43,41 @@ typedef struct gw_files {
     double compare_s;
 } gw_files;
 
+/** The tensors, and where they lie. */
+typedef struct gw_handle_arena {
+    gw_handle_tensor *tensor;
+    int n_tensors, room, groups;
+    size_t n;          /* floats of all tensors */
+    gw_span *group;    /* spans of the groups */
+    int *first;        /* [group]: its first tensor; groups + 1 of them */
+    gw_tensor *layout; /* of the tensors, for the session */
+    float *grads; /* where the caller may write gradients: the session's arena, or, where that is */
+    float *late;  /* needed until the parameters are updated, another one; else NULL */
+    gw_piece *piece;
+    int n_pieces;
+    const char **names; /* of the tensors */
+} gw_handle_arena;
+
+/** The batch, and how far its exchange is. */
+typedef struct gw_handle_batch {
+    int64_t step; /* 1.. */
+    int epoch;    /* 1.. */
+    int samples;
+    double share;
+    int phase;         /* a gw_phase that is entered; negative: none */
+    bool open;         /* the ledger's */
+    bool begun;        /* the exchange of this batch */
+    int ready, passed; /* tensors that are ready; groups from the last on that the session has */
+    int finished, updated, awaited; /* groups, from 0 on */
+    bool pending;                   /* an exchange is not over */
+    bool fresh;                     /* parameters may have changed outside of batches */
+    bool agreed;                    /* the ranks have on whether this exchange is void */
+    bool abandoned;                 /* it is, and none of it takes place */
+    gw_update update;               /* of the last finish */
+    uint64_t logical;
+    gw_batch_row row; /* of the last batch */
+} gw_handle_batch;
+
 struct gradwire {
     gradwire *next; /* of this process */
     pthread_t thread;
@@ -59,35 +94,9 @@ struct gradwire {
     bool publishes;    /* the strategy reads or writes the arena of parameters */
     char refused[512]; /* the first tensor that was, and why; "": none */
     bool alone;        /* broken by an error that no other rank learns of */
-    gw_handle_tensor *tensor;
-    int n_tensors, room, groups;
-    size_t n;          /* floats of all tensors */
-    gw_span *group;    /* spans of the groups */
-    int *first;        /* [group]: its first tensor; groups + 1 of them */
-    gw_tensor *layout; /* of the tensors, for the session */
-    float *grads; /* where the caller may write gradients: the session's arena, or, where that is */
-    float *late;  /* needed until the parameters are updated, another one; else NULL */
-    gw_piece *piece;
-    int n_pieces;
-    const char **names; /* of the tensors */
+    gw_handle_arena arena;
     gw_guard guard;
-    /* The batch, and of the exchange how far it is: */
-    int64_t step; /* 1.. */
-    int epoch;    /* 1.. */
-    int samples;
-    double share;
-    int phase;         /* a gw_phase that is entered; negative: none */
-    bool batch_open;   /* the ledger's */
-    bool begun;        /* the exchange of this batch */
-    int ready, passed; /* tensors that are ready; groups from the last on that the session has */
-    int finished, updated, awaited; /* groups, from 0 on */
-    bool pending;                   /* an exchange is not over */
-    bool fresh;                     /* parameters may have changed outside of batches */
-    bool agreed;                    /* the ranks have on whether this exchange is void */
-    bool abandoned;                 /* it is, and none of it takes place */
-    gw_update update;               /* of the last finish */
-    uint64_t logical;
-    gw_batch_row row; /* of the last batch */
+    gw_handle_batch batch;
     gw_files files;
 };
 

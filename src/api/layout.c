@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 static uint32_t layout_tensor_sum(const gradwire *g, int t) {
-    const gw_handle_tensor *of = &g->tensor[t];
+    const gw_handle_tensor *of = &g->arena.tensor[t];
     uint64_t facts[] = {(uint64_t)of->group, of->span.n, of->rows};
     uLong sum = crc32_z(0, (const Bytef *)of->name, strlen(of->name));
     return (uint32_t)crc32_z(sum, (const Bytef *)facts, sizeof facts);
@@ -17,7 +17,7 @@ static uint32_t layout_tensor_sum(const gradwire *g, int t) {
 
 uint32_t gw_layout_sum(const gradwire *g) {
     uLong sum = 0;
-    for (int t = 0; t < g->n_tensors; t++) {
+    for (int t = 0; t < g->arena.n_tensors; t++) {
         uint32_t one = layout_tensor_sum(g, t);
         sum = crc32_z(sum, (const Bytef *)&one, sizeof one);
     }
@@ -25,58 +25,61 @@ uint32_t gw_layout_sum(const gradwire *g) {
 }
 
 gw_err gw_layout_make(gradwire *g) {
-    size_t groups = (size_t)g->groups, tensors = (size_t)g->n_tensors;
-    GW_TRY(gw_alloc(&g->group, groups, sizeof *g->group));
-    GW_TRY(gw_alloc(&g->first, groups + 1, sizeof *g->first));
-    GW_TRY(gw_alloc(&g->layout, tensors, sizeof *g->layout));
-    for (int t = g->n_tensors - 1; t >= 0; t--) {
-        const gw_handle_tensor *of = &g->tensor[t];
+    size_t groups = (size_t)g->arena.groups, tensors = (size_t)g->arena.n_tensors;
+    GW_TRY(gw_alloc(&g->arena.group, groups, sizeof *g->arena.group));
+    GW_TRY(gw_alloc(&g->arena.first, groups + 1, sizeof *g->arena.first));
+    GW_TRY(gw_alloc(&g->arena.layout, tensors, sizeof *g->arena.layout));
+    for (int t = g->arena.n_tensors - 1; t >= 0; t--) {
+        const gw_handle_tensor *of = &g->arena.tensor[t];
         int rows = of->rows ? (int)of->rows : 1;
-        g->layout[t] = (gw_tensor){of->span, of->layer, rows, (int)(of->span.n / (size_t)rows)};
-        g->first[of->group] = t;
+        g->arena.layout[t] =
+            (gw_tensor){of->span, of->layer, rows, (int)(of->span.n / (size_t)rows)};
+        g->arena.first[of->group] = t;
     }
-    g->first[groups] = g->n_tensors;
-    for (int i = 0; i < g->groups; i++) {
-        size_t off = g->tensor[g->first[i]].span.off;
-        g->group[i] = (gw_span){off, gw_span_end(g->tensor[g->first[i + 1] - 1].span) - off};
+    g->arena.first[groups] = g->arena.n_tensors;
+    for (int i = 0; i < g->arena.groups; i++) {
+        size_t off = g->arena.tensor[g->arena.first[i]].span.off;
+        g->arena.group[i] =
+            (gw_span){off, gw_span_end(g->arena.tensor[g->arena.first[i + 1] - 1].span) - off};
     }
     return GW_OK;
 }
 
 void gw_layout_free(gradwire *g) {
-    for (int t = 0; t < g->n_tensors; t++)
-        free(g->tensor[t].name);
-    free(g->tensor);
-    free(g->group);
-    free(g->first);
-    free(g->layout);
-    free(g->piece);
-    free(g->late);
-    free(g->names);
+    for (int t = 0; t < g->arena.n_tensors; t++)
+        free(g->arena.tensor[t].name);
+    free(g->arena.tensor);
+    free(g->arena.group);
+    free(g->arena.first);
+    free(g->arena.layout);
+    free(g->arena.piece);
+    free(g->arena.late);
+    free(g->arena.names);
 }
 
 /* Of one span that finish() is called with. */
 static void layout_own_span(gradwire *g, gw_span s) {
     gw_span own = gw_session_owned(g->session, s);
-    for (int t = 0; t < g->n_tensors; t++) {
-        gw_span part = gw_span_common(own, g->tensor[t].span);
+    for (int t = 0; t < g->arena.n_tensors; t++) {
+        gw_span part = gw_span_common(own, g->arena.tensor[t].span);
         if (part.n > 0)
-            g->piece[g->n_pieces++] = (gw_piece){t, part.off - g->tensor[t].span.off, part.n};
+            g->arena.piece[g->arena.n_pieces++] =
+                (gw_piece){t, part.off - g->arena.tensor[t].span.off, part.n};
     }
 }
 
 /* A strategy that hands out an earlier step's gradients still needs those of the present one. */
 static gw_err layout_open_grads(gradwire *g) {
     if (g->session->strategy.ops->traits & GW_STRATEGY_LATE && !g->inside)
-        return gw_alloc(&g->late, g->n, sizeof *g->late);
+        return gw_alloc(&g->arena.late, g->arena.n, sizeof *g->arena.late);
     return GW_OK;
 }
 
 gw_err gw_layout_own(gradwire *g) {
     const gw_env *env = &g->session->env;
     GW_TRY(layout_open_grads(g));
-    g->grads = g->late ? g->late : env->grad;
-    GW_TRY(gw_alloc(&g->piece, (size_t)g->n_tensors, sizeof *g->piece));
+    g->arena.grads = g->arena.late ? g->arena.late : env->grad;
+    GW_TRY(gw_alloc(&g->arena.piece, (size_t)g->arena.n_tensors, sizeof *g->arena.piece));
     for (int i = 0; i < gw_env_spans(env); i++)
         layout_own_span(g, gw_env_span(env, i));
     return GW_OK;
@@ -96,23 +99,25 @@ static gw_err layout_share_floats(const gradwire *g, float *p, size_t n) {
 }
 
 gw_err gw_layout_share(gradwire *g) {
-    for (int t = 0; t < g->n_tensors; t++)
-        GW_TRY(layout_share_floats(g, layout_param(g, &g->tensor[t]), g->tensor[t].span.n));
-    gw_layout_take_params(g, (gw_span){0, g->n});
+    for (int t = 0; t < g->arena.n_tensors; t++)
+        GW_TRY(layout_share_floats(g, layout_param(g, &g->arena.tensor[t]),
+                                   g->arena.tensor[t].span.n));
+    gw_layout_take_params(g, (gw_span){0, g->arena.n});
     return GW_OK;
 }
 
 uint32_t gw_layout_group_sum(const void *handle, int group) {
     const gradwire *g = handle;
     uLong sum = 0;
-    for (int t = g->first[group]; t < g->first[group + 1]; t++)
-        sum = crc32_z(sum, (const Bytef *)g->tensor[t].param, g->tensor[t].span.n * sizeof(float));
+    for (int t = g->arena.first[group]; t < g->arena.first[group + 1]; t++)
+        sum = crc32_z(sum, (const Bytef *)g->arena.tensor[t].param,
+                      g->arena.tensor[t].span.n * sizeof(float));
     return (uint32_t)sum;
 }
 
 void gw_layout_take_params(gradwire *g, gw_span s) {
-    for (int t = 0; t < g->n_tensors; t++) {
-        const gw_handle_tensor *of = &g->tensor[t];
+    for (int t = 0; t < g->arena.n_tensors; t++) {
+        const gw_handle_tensor *of = &g->arena.tensor[t];
         gw_span part = gw_span_common(s, of->span);
         if (g->session->env.param && of->param && part.n > 0)
             memcpy(g->session->env.param + part.off, of->param + (part.off - of->span.off),
@@ -121,8 +126,8 @@ void gw_layout_take_params(gradwire *g, gw_span s) {
 }
 
 void gw_layout_give_params(gradwire *g, gw_span s) {
-    for (int t = 0; t < g->n_tensors; t++) {
-        const gw_handle_tensor *of = &g->tensor[t];
+    for (int t = 0; t < g->arena.n_tensors; t++) {
+        const gw_handle_tensor *of = &g->arena.tensor[t];
         gw_span part = gw_span_common(s, of->span);
         if (of->param && part.n > 0)
             memcpy(of->param + (part.off - of->span.off), g->session->env.param + part.off,
@@ -141,23 +146,23 @@ static void layout_add(float *to, const float *from, size_t n, float by) {
 }
 
 static float *layout_grad(const gradwire *g, const gw_handle_tensor *t) {
-    return t->grad ? t->grad : g->grads + t->span.off;
+    return t->grad ? t->grad : g->arena.grads + t->span.off;
 }
 
 /* Where the backward pass of a trainer would add to the residual, this does. */
 void gw_layout_take_grad(gradwire *g, int tensor) {
-    gw_handle_tensor *t = &g->tensor[tensor];
+    gw_handle_tensor *t = &g->arena.tensor[tensor];
     float *arena = g->session->env.grad + t->span.off;
     float *sums = gw_session_sums(g->session);
-    float *grad = layout_grad(g, t), by = g->words.scaled ? 1 : (float)g->share;
-    if (g->words.on_nan != GW_ON_NAN_KEEP && g->samples > 0)
+    float *grad = layout_grad(g, t), by = g->words.scaled ? 1 : (float)g->batch.share;
+    if (g->words.on_nan != GW_ON_NAN_KEEP && g->batch.samples > 0)
         gw_guard_values(&g->guard, grad, t->span.n, tensor);
-    if (sums && g->samples > 0)
+    if (sums && g->batch.samples > 0)
         layout_add(sums + t->span.off, grad, t->span.n, by);
-    t->lent = gw_session_lies(g->session, tensor, g->samples > 0 ? t->grad : NULL, by);
+    t->lent = gw_session_lies(g->session, tensor, g->batch.samples > 0 ? t->grad : NULL, by);
     if (sums || t->lent)
         return;
-    if (g->samples == 0)
+    if (g->batch.samples == 0)
         memset(arena, 0, t->span.n * sizeof *arena);
     else if (by != 1)
         layout_scale(arena, grad, t->span.n, by);
@@ -174,7 +179,7 @@ static bool layout_lies_there(const gradwire *g, const gw_update *u) {
 
 static void layout_give_grad(gradwire *g, const gw_handle_tensor *t, const gw_update *u) {
     gw_span part = gw_span_common(u->own, t->span);
-    float *to = t->grad ? t->grad + (part.off - t->span.off) : g->grads + part.off;
+    float *to = t->grad ? t->grad + (part.off - t->span.off) : g->arena.grads + part.off;
     const float *from = t->lent ? to : u->grad + part.off;
     if (u->scale != 1)
         layout_scale(to, from, part.n, u->scale);
@@ -184,13 +189,14 @@ static void layout_give_grad(gradwire *g, const gw_handle_tensor *t, const gw_up
 
 void gw_layout_give_grads(gradwire *g, const gw_update *u) {
     bool there = layout_lies_there(g, u);
-    for (int t = 0; t < g->n_tensors; t++)
-        if (!there || !g->tensor[t].grad)
-            layout_give_grad(g, &g->tensor[t], u);
+    for (int t = 0; t < g->arena.n_tensors; t++)
+        if (!there || !g->arena.tensor[t].grad)
+            layout_give_grad(g, &g->arena.tensor[t], u);
 }
 
 void gw_layout_clear_grads(gradwire *g, gw_span s) {
-    for (int t = 0; t < g->n_tensors; t++)
-        if (gw_span_overlap(s, g->tensor[t].span))
-            memset(layout_grad(g, &g->tensor[t]), 0, g->tensor[t].span.n * sizeof(float));
+    for (int t = 0; t < g->arena.n_tensors; t++)
+        if (gw_span_overlap(s, g->arena.tensor[t].span))
+            memset(layout_grad(g, &g->arena.tensor[t]), 0,
+                   g->arena.tensor[t].span.n * sizeof(float));
 }

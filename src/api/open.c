@@ -25,7 +25,7 @@ static gw_err open_compare_tensors(const gradwire *g) {
     gw_alike alike;
     gw_alike_begin(&alike, NULL);
     for (int t = 0; t < g->n_tensors; t++) {
-        const gw_handle_tensor *of = &g->tensor[t];
+        const gw_handle_tensor *of = &g->arena.tensor[t];
         char name[32];
         snprintf(name, sizeof name, "tensor %d", t);
         gw_alike_add(&alike, name, "%s: group %d, %zu floats, %zu rows", of->name, of->group,
@@ -38,14 +38,14 @@ static gw_err open_compare_tensors(const gradwire *g) {
 static gw_err open_names(gradwire *g) {
     GW_TRY(gw_alloc(&g->names, (size_t)g->n_tensors, sizeof *g->names));
     for (int t = 0; t < g->n_tensors; t++)
-        g->names[t] = g->tensor[t].name;
+        g->names[t] = g->arena.tensor[t].name;
     return GW_OK;
 }
 
 /* All parameters lie with the caller. */
 static bool open_keeps(const gradwire *g) {
     for (int t = 0; t < g->n_tensors; t++)
-        if (!g->tensor[t].param)
+        if (!g->arena.tensor[t].param)
             return false;
     return true;
 }
@@ -117,9 +117,9 @@ float *gradwire_memory(gradwire *g, int tensor, int which) {
         e = gw_fail(GW_ERR_USAGE, "gradwire_memory: tensor %d: there are 0 to %d", tensor,
                     g->n_tensors - 1);
     else if (e == GW_OK && which == GRADWIRE_GRAD)
-        at = g->grads + g->tensor[tensor].span.off;
-    else if (e == GW_OK && which == GRADWIRE_PARAM && !g->tensor[tensor].param)
-        at = g->session->env.param + g->tensor[tensor].span.off;
+        at = g->grads + g->arena.tensor[tensor].span.off;
+    else if (e == GW_OK && which == GRADWIRE_PARAM && !g->arena.tensor[tensor].param)
+        at = g->session->env.param + g->arena.tensor[tensor].span.off;
     else if (e == GW_OK)
         e = gw_call_refuse("memory", "the tensor's parameters are the caller's, or `which` is "
                                      "neither GRADWIRE_PARAM nor GRADWIRE_GRAD");

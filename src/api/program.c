@@ -97,14 +97,14 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
 }
 
 bool gw_inside_cuts(const gradwire *g) {
-    for (int i = 0; i < g->n_pieces; i++)
-        if (g->piece[i].n < g->tensor[g->piece[i].tensor].span.n)
+    for (int i = 0; i < g->arena.n_pieces; i++)
+        if (g->arena.piece[i].n < g->arena.tensor[g->arena.piece[i].tensor].span.n)
             return true;
     return false;
 }
 
 void gw_inside_layer(gradwire *g, int tensor, int layer) {
-    g->tensor[tensor].layer = layer;
+    g->arena.tensor[tensor].layer = layer;
 }
 
 void gw_inside_tell(gradwire *g, const gw_inside_setup *setup) {
@@ -133,14 +133,14 @@ void gw_told_to_session(const gw_inside_setup *told, gw_session_setup *setup) {
 /* ---- a step ---- */
 
 gw_err gw_inside_sums(gradwire *g, float **sums) {
-    if (!g->begun)
+    if (!g->batch.begun)
         GW_TRY(gw_batch_exchange(g));
     *sums = gw_session_sums(g->session);
     return GW_OK;
 }
 
 const gw_update *gw_inside_update(const gradwire *g) {
-    return &g->update;
+    return &g->batch.update;
 }
 
 void gw_inside_leave_out(gradwire *g, bool out) {
@@ -152,7 +152,7 @@ bool gw_inside_leaves_out(const gradwire *g) {
 }
 
 void gw_inside_abandon(gradwire *g) {
-    g->pending = false;
+    g->batch.pending = false;
 }
 
 void gw_inside_undo(gradwire *g) {
@@ -199,9 +199,9 @@ gw_exchange gw_inside_exchange(const gradwire *g, gw_span span, bool params) {
 gw_err gw_inside_stats(gw_codec_stats **out, gradwire *g, int every, gw_rows *files,
                        MPI_Comm comm) {
     gw_codec_stats_setup stats = {.session = g->session,
-                                  .layers = g->group,
-                                  .n_layers = g->groups,
-                                  .n = g->n,
+                                  .layers = g->arena.group,
+                                  .n_layers = g->arena.groups,
+                                  .n = g->arena.n,
                                   .every = every,
                                   .files = files};
     return gw_codec_stats_open(out, comm, &stats);

@@ -29,15 +29,16 @@ static const char *report_wire(const gradwire *g) {
 static json_t *report_checks(const gradwire *g, const gw_guard_total *nan) {
     const gw_files *f = &g->files;
     return gw_json_object("replicas:I replicas_s:f nan:o", f->comparisons, f->compare_s,
-                          gw_guard_json(nan, g->ranks, g->names));
+                          gw_guard_json(nan, g->ranks, g->arena.names));
 }
 
 static json_t *report_tensors(const gradwire *g) {
     json_t *all = json_array();
-    for (int t = 0; t < g->n_tensors; t++)
-        json_array_append_new(all, gw_json_object("name:s group:i floats:I rows:I",
-                                                  g->tensor[t].name, g->tensor[t].group,
-                                                  g->tensor[t].span.n, g->tensor[t].rows));
+    for (int t = 0; t < g->arena.n_tensors; t++)
+        json_array_append_new(all,
+                              gw_json_object("name:s group:i floats:I rows:I",
+                                             g->arena.tensor[t].name, g->arena.tensor[t].group,
+                                             g->arena.tensor[t].span.n, g->arena.tensor[t].rows));
     return all;
 }
 
@@ -54,9 +55,9 @@ gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wi
         .stopped_by = "close",
         .args = g->words.args,
         .seed = g->words.seed,
-        .parameters = g->n,
+        .parameters = g->arena.n,
         .wire_bytes = wire_bytes,
-        .steps = g->step,
+        .steps = g->batch.step,
         .node = g->node,
         .workers = g->ranks - gw_session_servers(g->session),
         .threads = g->words.threads,

@@ -39,7 +39,7 @@ static void start_abort(int status, const char *how, const char *remedy) {
 static void start_abort_open(const gradwire *g, const char *when) {
     char how[160];
     snprintf(how, sizeof how, "%s with a handle open, after %lld batches", when,
-             (long long)g->step);
+             (long long)g->batch.step);
     start_abort(1, how,
                 "others may wait for this rank, and no run is complete: call gradwire_close (in "
                 "Python, close the session) on all ranks first");

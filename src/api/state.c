@@ -39,13 +39,13 @@ static gw_err state_refuse(const char *why) {
 }
 
 static gw_err state_fields(gradwire *g, gw_io *io) {
-    int64_t at[2] = {g->step, g->epoch};
+    int64_t at[2] = {g->batch.step, g->batch.epoch};
     GW_TRY(gw_io_alike(io, "steps", at, sizeof at));
     if (at[0] < 0 || at[0] > MOST_STEPS || at[1] < 1 || at[1] >= INT_MAX)
         return state_refuse("the state counts steps or epochs that no run has");
     GW_TRY(gw_session_state(g->session, io));
-    g->step = at[0];
-    g->epoch = (int)at[1];
+    g->batch.step = at[0];
+    g->batch.epoch = (int)at[1];
     return GW_OK;
 }
 
@@ -86,7 +86,7 @@ int gradwire_save(gradwire *g, void **bytes, size_t *n) {
     gw_err e = gw_call_begin(&c, g, "save", GW_IN_BETWEEN, false);
     if (e == GW_OK && (!bytes || !n))
         e = gw_call_refuse("save", "bytes or n is NULL");
-    if (e == GW_OK && g->pending)
+    if (e == GW_OK && g->batch.pending)
         e = gw_call_refuse("save", "an exchange is pending: finish, update and await every group "
                                    "first");
     if (e == GW_OK) {
@@ -145,16 +145,16 @@ static gw_err state_load(gradwire *g, const unsigned char *blob, size_t n) {
     free(m.data);
     if (e != GW_OK) /* whole, and of these words, but not what they carry: half is loaded */
         g->state = GW_HANDLE_BROKEN;
-    g->files.rec.began_at = g->step;
-    g->files.rec.flush_at += g->step;
-    g->fresh = true;
+    g->files.rec.began_at = g->batch.step;
+    g->files.rec.flush_at += g->batch.step;
+    g->batch.fresh = true;
     return e;
 }
 
 int gradwire_load(gradwire *g, const void *bytes, size_t n) {
     gw_call c;
     gw_err e = gw_call_begin(&c, g, "load", GW_IN_BETWEEN, false);
-    if (e == GW_OK && g->step > 0)
+    if (e == GW_OK && g->batch.step > 0)
         e = gw_call_refuse("load", "there was a batch already: load comes before the first one");
     if (e == GW_OK) {
         c.together = true;

@@ -22,17 +22,17 @@ static float trainer_rate(const gw_trainer *t, int64_t step) {
 /* After the step `ahead` of the present one somebody reads parameters: nothing may be pending then.
  */
 static bool trainer_must_settle(const gw_trainer *t, int ahead) {
-    int64_t step = t->step + ahead;
-    bool due = gw_trainer_evaluates(t, step) || gw_checks_due(&t->checks, step);
-    return t->batch + ahead + 1 == gw_sampler_batches(t->sampler) || step == t->c->steps ||
-           step == t->rec.flush_at || step == t->stop_at || t->keep ||
+    int64_t step = t->at.step + ahead;
+    bool due = gw_trainer_evaluates(t, step) || gw_checks_due(&t->measures.checks, step);
+    return t->at.batch + ahead + 1 == gw_sampler_batches(t->sampler) || step == t->c->steps ||
+           step == t->rec.flush_at || step == t->at.stop_at || t->at.keep ||
            (due && gw_inside_agrees(t->g, t->stepper.pending + 1 + ahead)) ||
            gw_codec_stats_settles(t->rec.stats, step);
 }
 
 /* Steps that a pair beginning here may have. */
 static int trainer_room_of_pair(const gw_trainer *t) {
-    int most = gw_paired_wants(t->paired), n = 1;
+    int most = gw_paired_wants(t->measures.paired), n = 1;
     while (n < most && !trainer_must_settle(t, n - 1))
         n++;
     return n;
@@ -67,7 +67,7 @@ static gw_err trainer_timed_step(const step_job *job, gw_batch_parts *batch) {
 /* With all that the run does for a row. */
 static gw_err trainer_measured_step(const step_job *job, gw_batch_parts *batch) {
     gw_trainer *t = job->t;
-    gw_counters *counters = gw_memory_counters(t->memory);
+    gw_counters *counters = gw_memory_counters(t->measures.memory);
     gw_exchange_log_begin(batch->step);
     gw_trace_step(batch->step);
     gw_moved before = t->stepper.moved;
@@ -75,7 +75,7 @@ static gw_err trainer_measured_step(const step_job *job, gw_batch_parts *batch) 
     gw_err e = trainer_timed_step(job, batch);
     batch->counts = gw_counters_end(counters, &batch->cost);
     gw_moved moved = gw_moved_since(&t->stepper.moved, &before);
-    batch->split = gw_split_batch(&t->split, job->batch.local, &moved, &batch->cost);
+    batch->split = gw_split_batch(&t->measures.split, job->batch.local, &moved, &batch->cost);
     gw_exchange_log_end();
     return e;
 }
@@ -106,7 +106,7 @@ static gw_err trainer_take_paced_step(const step_job *job, gw_batch_parts *batch
     start_s = gw_ledger_now();
     GW_THEN(e, gw_step_catch_up(&t->stepper));
     outside_s += gw_ledger_now() - start_s;
-    t->outside_s += outside_s;
+    t->at.outside_s += outside_s;
     t->rec.zero_s += outside_s;
     return e;
 }
@@ -116,8 +116,8 @@ static gw_err trainer_take_paired(void *ctx, const gw_paired_take *take, gw_batc
     gw_trainer *t = ctx;
     bool settles = take->drain || (take->counts && trainer_must_settle(t, 0));
     step_job job = {.t = t,
-                    .batch = gw_sampler_batch(t->sampler, t->batch + take->at),
-                    .rate = trainer_rate(t, t->step + take->at),
+                    .batch = gw_sampler_batch(t->sampler, t->at.batch + take->at),
+                    .rate = trainer_rate(t, t->at.step + take->at),
                     .settle = settles,
                     .drain = settles};
     if (take->counts)
@@ -131,111 +131,113 @@ static gw_err trainer_take_paired(void *ctx, const gw_paired_take *take, gw_batc
 
 /* What came in damaged is found by the rank it came to, in its own time. */
 static gw_err trainer_name_step(const gw_trainer *t, gw_err e) {
-    return e == GW_ERR_CORRUPT ? gw_fail(e, "step %lld: %s", (long long)t->step, gw_err_text()) : e;
+    return e == GW_ERR_CORRUPT ? gw_fail(e, "step %lld: %s", (long long)t->at.step, gw_err_text())
+                               : e;
 }
 
 static gw_err trainer_one_step(gw_trainer *t) {
-    gw_batch batch = gw_sampler_batch(t->sampler, t->batch);
+    gw_batch batch = gw_sampler_batch(t->sampler, t->at.batch);
     uint64_t logical = gw_inside_logical(t->g);
     gw_batch_parts parts = {
         .rank = t->rank,
         .place = {t->mesh.at[GW_DIM_DATA], t->mesh.at[GW_DIM_PIPE], t->mesh.at[GW_DIM_TENSOR]},
-        .epoch = t->epoch,
-        .step = ++t->step,
+        .epoch = t->at.epoch,
+        .step = ++t->at.step,
         .samples = gw_trainer_counts(t) ? batch.local : 0,
         .slept = t->c->pace > 0};
-    t->checks.guard.step = t->step;
-    t->keep = gw_checkpoint_due(t->checkpoint, t->step);
-    gw_codec_stats_begin(t->rec.stats, t->step);
-    if (t->paired) {
-        GW_TRY(gw_paired_step(t->paired, trainer_take_paired, t, trainer_room_of_pair(t), &parts,
-                              t->own));
+    t->measures.checks.guard.step = t->at.step;
+    t->at.keep = gw_checkpoint_due(t->checkpoint, t->at.step);
+    gw_codec_stats_begin(t->rec.stats, t->at.step);
+    if (t->measures.paired) {
+        GW_TRY(gw_paired_step(t->measures.paired, trainer_take_paired, t, trainer_room_of_pair(t),
+                              &parts, t->own));
     } else {
-        step_job job = {t,     batch,  trainer_rate(t, t->step), trainer_must_settle(t, 0),
-                        false, t->keep};
+        step_job job = {t,     batch,     trainer_rate(t, t->at.step), trainer_must_settle(t, 0),
+                        false, t->at.keep};
         gw_err e = (t->stepper.pacer ? trainer_take_paced_step : trainer_take_step)(&job, &parts);
         *t->own = e != GW_OK;
         GW_TRY(trainer_name_step(t, e));
     }
-    gw_watchdog_step(t->step, t->epoch);
-    t->batch++;
-    t->samples += batch.global;
+    gw_watchdog_step(t->at.step, t->at.epoch);
+    t->at.batch++;
+    t->at.samples += batch.global;
     parts.logical_bytes = gw_inside_logical(t->g) - logical;
-    t->checkpoint_s += parts.cost.phase_s[GW_PHASE_CHECKPOINT];
+    t->at.checkpoint_s += parts.cost.phase_s[GW_PHASE_CHECKPOINT];
     gw_batch_row row;
-    GW_TRY(gw_recorder_push(&t->rec, &parts, t->checks.guard.out, &row));
-    t->status.loss = row.loss;
+    GW_TRY(gw_recorder_push(&t->rec, &parts, t->measures.checks.guard.out, &row));
+    t->watcher.status.loss = row.loss;
     return GW_OK;
 }
 
 static gw_err trainer_limit_reached(gw_trainer *t, bool *stop) {
-    bool last = t->c->steps > 0 && t->step >= t->c->steps;
-    if (!last || t->vote.open)
+    bool last = t->c->steps > 0 && t->at.step >= t->c->steps;
+    if (!last || t->at.vote.open)
         GW_TRY(gw_trainer_vote(t, stop));
     if (last)
-        t->stopped_by = "steps";
+        t->at.stopped_by = "steps";
     *stop |= last;
     return GW_OK;
 }
 
 static void trainer_report(gw_trainer *t, double epoch_start_s, int64_t samples) {
-    if (t->rank != 0 || !t->watch)
+    if (t->rank != 0 || !t->watcher.watch)
         return;
     double now = gw_ledger_now();
-    t->status.step = t->step;
-    t->status.elapsed_s = now - t->rec.zero_s;
-    if (!t->status.epoch_end && now > epoch_start_s)
-        t->status.samples_per_s = (double)samples / (now - epoch_start_s);
-    t->watch(t->ctx, &t->status);
-    t->status.warning = NULL;
-    t->status.begins = false;
+    t->watcher.status.step = t->at.step;
+    t->watcher.status.elapsed_s = now - t->rec.zero_s;
+    if (!t->watcher.status.epoch_end && now > epoch_start_s)
+        t->watcher.status.samples_per_s = (double)samples / (now - epoch_start_s);
+    t->watcher.watch(t->watcher.ctx, &t->watcher.status);
+    t->watcher.status.warning = NULL;
+    t->watcher.status.begins = false;
 }
 
 /* What is left of the epoch, if the run resumed within it. */
 static gw_err trainer_one_epoch(gw_trainer *t, bool *stop) {
-    gw_sampler_epoch(t->sampler, t->epoch - 1);
+    gw_sampler_epoch(t->sampler, t->at.epoch - 1);
     double start_s = gw_ledger_now();
-    int64_t before = t->samples; /* of earlier starts */
-    t->status.epoch = t->epoch;
-    t->status.epoch_end = false;
-    gw_watchdog_step(t->step, t->epoch);
-    while (t->batch < gw_sampler_batches(t->sampler) && !*stop) {
-        double outside_s = t->outside_s;
+    int64_t before = t->at.samples; /* of earlier starts */
+    t->watcher.status.epoch = t->at.epoch;
+    t->watcher.status.epoch_end = false;
+    gw_watchdog_step(t->at.step, t->at.epoch);
+    while (t->at.batch < gw_sampler_batches(t->sampler) && !*stop) {
+        double outside_s = t->at.outside_s;
         GW_TRY(trainer_one_step(t));
-        start_s += t->outside_s - outside_s; /* no time of training */
-        GW_TRY(gw_recorder_look(&t->rec, t->step, &t->status.warning));
+        start_s += t->at.outside_s - outside_s; /* no time of training */
+        GW_TRY(gw_recorder_look(&t->rec, t->at.step, &t->watcher.status.warning));
         if (!t->stepper.pending)
-            GW_TRY(gw_checks_step(&t->checks, t->step));
+            GW_TRY(gw_checks_step(&t->measures.checks, t->at.step));
         double step_end_s = gw_ledger_now();
         GW_TRY(gw_trainer_evaluate(t));
         start_s += gw_ledger_now() - step_end_s; /* no time of training */
-        if (t->keep) {
+        if (t->at.keep) {
             gw_watchdog_stage("beginning a checkpoint");
             GW_TRY(gw_trainer_keep(t));
             gw_watchdog_stage("training");
-        } else if (t->step == t->rec.flush_at) {
+        } else if (t->at.step == t->rec.flush_at) {
             gw_watchdog_stage("writing rows");
-            GW_TRY(gw_recorder_flush(&t->rec, t->step, NULL));
+            GW_TRY(gw_recorder_flush(&t->rec, t->at.step, NULL));
             gw_watchdog_stage("training");
         }
         GW_TRY(trainer_limit_reached(t, stop));
-        trainer_report(t, start_s, t->samples - before);
+        trainer_report(t, start_s, t->at.samples - before);
     }
-    bool last = *stop || t->epoch == t->c->epochs;
+    bool last = *stop || t->at.epoch == t->c->epochs;
     if (last)
         GW_TRY(gw_trainer_keep_last(t));
-    t->status.samples_per_s = (double)(t->samples - before) / (gw_ledger_now() - start_s);
+    t->watcher.status.samples_per_s =
+        (double)(t->at.samples - before) / (gw_ledger_now() - start_s);
     GW_TRY(gw_trainer_end_epoch(t));
-    *stop |= t->result->signal != 0;
+    *stop |= t->watcher.result->signal != 0;
     if (last || *stop) {
         gw_watchdog_stage("waiting for the checkpoint");
         GW_TRY(gw_trainer_kept(t));
     }
     gw_watchdog_stage("training");
-    t->status.epoch_end = true;
-    trainer_report(t, start_s, t->samples - before);
-    t->batch = 0;
-    t->samples = 0;
+    t->watcher.status.epoch_end = true;
+    trainer_report(t, start_s, t->at.samples - before);
+    t->at.batch = 0;
+    t->at.samples = 0;
     return GW_OK;
 }
 
@@ -265,48 +267,48 @@ static gw_err trainer_measure_overhead(gw_trainer *t) {
                            .rounds = c->overhead,
                            .seed = c->seed,
                            .comm = t->comm};
-    GW_TRY(gw_overhead_measure(t->result->overhead, &job, t->own));
+    GW_TRY(gw_overhead_measure(t->watcher.result->overhead, &job, t->own));
     gw_codec_stats_restart(t->rec.stats);
     gw_exchange_log_forget();
-    gw_counters_forget(gw_memory_counters(t->memory));
-    gw_split_forget(&t->split);
+    gw_counters_forget(gw_memory_counters(t->measures.memory));
+    gw_split_forget(&t->measures.split);
     return gw_agree(t->comm, gw_matrix_open()); /* from zero again */
 }
 
 static gw_err trainer_run(gw_trainer *t) {
     GW_TRY(gw_trainer_open(t));
-    if (t->result->signal) {
-        gw_trainer_note(t, t->result);
+    if (t->watcher.result->signal) {
+        gw_trainer_note(t, t->watcher.result);
         return GW_OK;
     }
     gw_watchdog_stage("measuring what the profile costs");
     GW_TRY(trainer_measure_overhead(t));
     t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0; /* no part of a rehearsal */
     if (t->c->overhead_only) {
-        t->result->parameters = gw_trainer_parameters(t);
+        t->watcher.result->parameters = gw_trainer_parameters(t);
         return GW_OK;
     }
-    if (t->pipeline && t->c->profile != GW_PROFILE_OFF)
-        GW_TRY(gw_agree(t->comm, gw_tempo_open(gw_pipeline_chunks(t->pipeline))));
-    t->rec.of.trace = t->c->trace && !t->has_trace;
+    if (t->part.pipeline && t->c->profile != GW_PROFILE_OFF)
+        GW_TRY(gw_agree(t->comm, gw_tempo_open(gw_pipeline_chunks(t->part.pipeline))));
+    t->rec.of.trace = t->c->trace && !t->past.has_trace;
     GW_TRY(gw_recorder_trace(&t->rec)); /* now: it shows the run, no rehearsal */
     int per_epoch = gw_sampler_batches(t->sampler);
-    t->status.epochs = t->c->epochs;
-    t->status.steps = (int64_t)per_epoch * t->c->epochs;
-    if (t->c->steps > 0 && t->c->steps < t->status.steps)
-        t->status.steps = t->c->steps;
-    t->status.data = t->data;
-    t->status.parameters = gw_trainer_parameters(t);
-    t->status.ranks = t->ranks;
-    t->status.oversubscribed = t->oversubscribed;
-    t->stopped_by = "epochs";
+    t->watcher.status.epochs = t->c->epochs;
+    t->watcher.status.steps = (int64_t)per_epoch * t->c->epochs;
+    if (t->c->steps > 0 && t->c->steps < t->watcher.status.steps)
+        t->watcher.status.steps = t->c->steps;
+    t->watcher.status.data = t->data;
+    t->watcher.status.parameters = gw_trainer_parameters(t);
+    t->watcher.status.ranks = t->ranks;
+    t->watcher.status.oversubscribed = t->oversubscribed;
+    t->at.stopped_by = "epochs";
     GW_TRY(gw_trainer_begin(t));
-    gw_checks_begin(&t->checks);
-    trainer_report(t, t->limit_from_s, 0);
+    gw_checks_begin(&t->measures.checks);
+    trainer_report(t, t->at.limit_from_s, 0);
     gw_watchdog_stage("training");
     bool stop = false;
     GW_TRY(trainer_limit_reached(t, &stop)); /* a run that was at its end is only concluded again */
-    for (; t->epoch <= t->c->epochs && !(stop && t->batch == 0); t->epoch++)
+    for (; t->at.epoch <= t->c->epochs && !(stop && t->at.batch == 0); t->at.epoch++)
         GW_TRY(trainer_one_epoch(t, &stop));
     gw_err e = gw_trainer_finish(t);
     return e == GW_ERR_INPUT ? GW_ERR_IO : e; /* a folder that was fine when the run began */
@@ -314,8 +316,8 @@ static gw_err trainer_run(gw_trainer *t) {
 
 static gw_err trainer_check(gw_trainer *t) {
     GW_TRY(gw_trainer_check(t));
-    t->stopped_by = "check";
-    gw_trainer_note(t, t->result);
+    t->at.stopped_by = "check";
+    gw_trainer_note(t, t->watcher.result);
     return GW_OK;
 }
 
@@ -327,10 +329,10 @@ gw_err gw_train(const gw_train_config *config, gradwire *g, gw_pipeline *pipelin
                     .choice = choice,
                     .comm = comm,
                     .g = g,
-                    .pipeline = pipeline,
-                    .watch = watch,
-                    .ctx = ctx,
-                    .result = result,
+                    .part.pipeline = pipeline,
+                    .watcher.watch = watch,
+                    .watcher.ctx = ctx,
+                    .watcher.result = result,
                     .own = own};
     *own = false;
     memset(result, 0, sizeof *result);

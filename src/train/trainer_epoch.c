@@ -31,7 +31,7 @@ static gw_err trainer_epoch_evaluate(gw_trainer *t, const gw_dataset *set, int64
                                      gw_evaluation *out) {
     gw_evaluator by = {.model = t->model,
                        .pipeline = t->stepper.pipeline,
-                       .chunk = t->chunk,
+                       .chunk = t->part.chunk,
                        .part = t->mesh.at[GW_DIM_DATA],
                        .parts = t->mesh.shape.size[GW_DIM_DATA],
                        .comm = t->comm};
@@ -43,26 +43,26 @@ static gw_err trainer_epoch_evaluate(gw_trainer *t, const gw_dataset *set, int64
 
 /* One row for each step that was tested; an evaluation that a signal ended tested nothing. */
 static gw_err trainer_epoch_tested(gw_trainer *t, const gw_epoch_row *row) {
-    if (t->evaluated == t->step || isnan(row->test_accuracy))
+    if (t->at.evaluated == t->at.step || isnan(row->test_accuracy))
         return GW_OK;
-    t->evaluated = t->step;
-    return gw_table_write(&gw_trainer_evaluations, t->evaluations_csv, row, 1);
+    t->at.evaluated = t->at.step;
+    return gw_table_write(&gw_trainer_evaluations, t->epochs.evaluations_csv, row, 1);
 }
 
 bool gw_trainer_evaluates(const gw_trainer *t, int64_t step) {
     int64_t every = t->c->eval_every;
-    return every > 0 && step / every > t->evaluated / every;
+    return every > 0 && step / every > t->at.evaluated / every;
 }
 
 /* The step's time, bytes and ledger are closed; nothing of the evaluation gets into them. */
 gw_err gw_trainer_evaluate(gw_trainer *t) {
-    bool ends = t->batch == gw_sampler_batches(t->sampler);
+    bool ends = t->at.batch == gw_sampler_batches(t->sampler);
     bool agree = !t->stepper.pending && gw_inside_agrees(t->g, 0);
-    if (ends || !agree || !gw_trainer_evaluates(t, t->step))
+    if (ends || !agree || !gw_trainer_evaluates(t, t->at.step))
         return GW_OK;
-    GW_TRY(gw_guard_check(&t->checks.guard)); /* no row of what comes after a fault */
+    GW_TRY(gw_guard_check(&t->measures.checks.guard)); /* no row of what comes after a fault */
     gw_watchdog_stage("evaluating");
-    gw_epoch_row row = {.epoch = t->epoch, .step = t->step, .train_s = t->rec.train_s};
+    gw_epoch_row row = {.epoch = t->at.epoch, .step = t->at.step, .train_s = t->rec.train_s};
     gw_evaluation test;
     GW_TRY(gw_recorder_wire(&t->rec, &row.wire_bytes));
     GW_TRY(trainer_epoch_evaluate(t, &t->data->test, NULL, &test));
@@ -70,7 +70,7 @@ gw_err gw_trainer_evaluate(gw_trainer *t) {
     row.test_accuracy = test.accuracy;
     gw_trainer_heed(t, test.signal);
     if (test.signal)
-        t->stop_at = t->step;
+        t->at.stop_at = t->at.step;
     GW_TRY(gw_agree(t->comm, trainer_epoch_tested(t, &row)));
     gw_watchdog_stage("training");
     return GW_OK;
@@ -82,12 +82,12 @@ static gw_err trainer_epoch_collect(gw_trainer *t, uint32_t *hash) {
     gw_err e = GW_OK;
     if (!gw_mesh_divides(&t->mesh.shape))
         return GW_OK;
-    if (t->rank == 0 && !t->whole)
-        e = gw_alloc(&t->whole, n, sizeof *t->whole);
+    if (t->rank == 0 && !t->epochs.whole)
+        e = gw_alloc(&t->epochs.whole, n, sizeof *t->epochs.whole);
     GW_TRY(gw_agree(t->comm, e));
-    e = gw_pipeline_collect(t->pipeline, gw_model_params(t->model), t->whole, t->comm);
+    e = gw_pipeline_collect(t->part.pipeline, gw_model_params(t->model), t->epochs.whole, t->comm);
     if (t->rank == 0)
-        *hash = (uint32_t)crc32_z(0, (const Bytef *)t->whole, n * sizeof(float));
+        *hash = (uint32_t)crc32_z(0, (const Bytef *)t->epochs.whole, n * sizeof(float));
     return gw_agree(t->comm, e);
 }
 
@@ -103,15 +103,15 @@ static void trainer_epoch_note(const gw_trainer *t, const gw_evaluation *test,
     row->validation_accuracy = validation->accuracy;
     row->macro = (gw_class_metrics){NAN, NAN, NAN, 0};
     if (!isnan(test->accuracy))
-        gw_confusion_metrics(t->confusion, t->data->classes, per, &row->macro);
+        gw_confusion_metrics(t->epochs.confusion, t->data->classes, per, &row->macro);
 }
 
 gw_err gw_trainer_end_epoch(gw_trainer *t) {
     gw_watchdog_stage("settling the replicas");
     GW_TRY(trainer_settle_replicas(t));
-    GW_TRY(gw_guard_check(&t->checks.guard));
+    GW_TRY(gw_guard_check(&t->measures.checks.guard));
     gw_watchdog_stage("closing the epoch");
-    GW_TRY(gw_recorder_flush(&t->rec, t->step, NULL));
+    GW_TRY(gw_recorder_flush(&t->rec, t->at.step, NULL));
     uint64_t wire;
     double mean;
     GW_TRY(gw_recorder_loss(&t->rec, &mean));
@@ -120,29 +120,29 @@ gw_err gw_trainer_end_epoch(gw_trainer *t) {
         return gw_fail(GW_ERR_DIVERGED,
                        "epoch %d: loss or gradient are no longer finite in any step, and all are "
                        "left out: try a smaller --lr",
-                       t->epoch);
-    gw_epoch_row row = {.epoch = t->epoch,
-                        .step = t->step,
+                       t->at.epoch);
+    gw_epoch_row row = {.epoch = t->at.epoch,
+                        .step = t->at.step,
                         .train_loss = mean,
                         .elapsed_s = gw_ledger_now() - t->rec.zero_s,
                         .train_s = t->rec.train_s,
                         .wire_bytes = wire};
     gw_evaluation test, validation;
     gw_watchdog_stage("evaluating");
-    GW_TRY(trainer_epoch_evaluate(t, &t->data->test, t->confusion, &test));
+    GW_TRY(trainer_epoch_evaluate(t, &t->data->test, t->epochs.confusion, &test));
     GW_TRY(trainer_epoch_evaluate(t, &t->data->validation, NULL, &validation));
     gw_trainer_heed(t, test.signal > validation.signal ? test.signal : validation.signal);
-    if (t->result->signal) /* one that came just now: before the row that it leaves blank */
+    if (t->watcher.result->signal) /* one that came just now: before the row that it leaves blank */
         GW_TRY(gw_trainer_keep_last(t));
     gw_watchdog_stage("comparing the replicas");
-    GW_TRY(gw_checks_compare(&t->checks, t->step, &row.replica_hash));
+    GW_TRY(gw_checks_compare(&t->measures.checks, t->at.step, &row.replica_hash));
     GW_TRY(trainer_epoch_collect(t, &row.replica_hash));
     trainer_epoch_note(t, &test, &validation, &row);
     gw_best epoch = {
-        t->epoch, row.validation_loss, row.validation_accuracy, row.test_accuracy, NULL, 0};
-    gw_best_offer(&t->best, &epoch, gw_trainer_whole(t));
-    t->status.loss = mean;
-    t->status.last = t->result->last = row;
+        t->at.epoch, row.validation_loss, row.validation_accuracy, row.test_accuracy, NULL, 0};
+    gw_best_offer(&t->epochs.best, &epoch, gw_trainer_whole(t));
+    t->watcher.status.loss = mean;
+    t->watcher.status.last = t->watcher.result->last = row;
     GW_TRY(gw_agree(t->comm, trainer_epoch_tested(t, &row)));
     return gw_recorder_epoch(&t->rec, &row);
 }

@@ -41,7 +41,7 @@ static json_t *run_dimensions(const gw_trainer *t) {
 static const char *run_wire_source(const gw_trainer *t) {
     bool mesh = gw_mesh_divides(&t->mesh.shape), one = t->mesh.shape.size[GW_DIM_DATA] == 1;
     bool data = !(mesh && one) && gw_inside_know(t->g).ordered;
-    bool tensor = t->pipeline && gw_pipeline_sums_by_mpi(t->pipeline);
+    bool tensor = t->part.pipeline && gw_pipeline_sums_by_mpi(t->part.pipeline);
     return !data && !tensor ? "measured: bytes handed to MPI"
            : !mesh          ? "modelled: what the bandwidth-optimal collective sends"
            : !tensor        ? "modelled: what the bandwidth-optimal collective sends (data)"
@@ -60,7 +60,7 @@ static void run_find_sources(const gw_trainer *t, run_sources *s) {
                  ? "modelled: times against cache-resident twins, products as an interval "
                    "(twin+model); counters "
                  : "",
-             gw_memory_source(t->memory));
+             gw_memory_source(t->measures.memory));
     snprintf(s->resident, sizeof s->resident, "measured: VmHWM, set back at each change of phase");
     if (*t->rec.resident.why)
         snprintf(s->resident, sizeof s->resident,
@@ -70,14 +70,14 @@ static void run_find_sources(const gw_trainer *t, run_sources *s) {
 
 /* Of "results", what only a run of the trainer has. */
 static json_t *run_results(const gw_trainer *t, json_t *tempo) {
-    const gw_train_result *r = t->result;
+    const gw_train_result *r = t->watcher.result;
     const gw_epoch_row *last = &r->last;
     return gw_json_object(
         "precision:f recall:f f1:f test_s:f test_samples_per_s:f test_forward_s:f best:o "
         "simulated:o paired:o checks:o",
         last->macro.precision, last->macro.recall, last->macro.f1, last->test_s,
         (double)t->data->test.n_global / last->test_s, last->test_forward_s, gw_best_json(&r->best),
-        tempo, gw_paired_json(&r->paired), gw_checks_json(&t->checked));
+        tempo, gw_paired_json(&r->paired), gw_checks_json(&t->measures.checked));
 }
 
 /* null: not asked for. */
@@ -97,25 +97,27 @@ static gw_work_run work_of(const gw_trainer *t) {
         compute_s = t->rec.total.by_rank[0].step.passes_s;
     if (t->c->pace > 0) /* it was slept */
         compute_s = NAN;
-    return (gw_work_run){.load = gw_trainer_load(t, (t->global_batch + workers - 1) / workers),
+    return (gw_work_run){.load = gw_trainer_load(t, (t->part.global_batch + workers - 1) / workers),
                          .vectors = t->optimizer->state.count,
-                         .split = &t->split,
+                         .split = &t->measures.split,
                          .compute_s = compute_s};
 }
 
 /* Of run.json. */
 static json_t *run_more(const gw_trainer *t) {
     const gw_train_config *c = t->c;
-    const gw_train_result *r = t->result;
+    const gw_train_result *r = t->watcher.result;
     gw_work_run work = work_of(t);
     return gw_json_object(
         "mesh:o data:o backend:o ceilings:o gemm:o work:o bound:o papi:o paced:o forecast:o "
         "overhead:o checkpoints:o resumed:o",
-        gw_pipeline_json(t->pipeline), data_facts(t),
-        gw_naive_json(t->stepper.naive, gw_trainer_parameters(t)), gw_gauge_json(&t->gauge),
-        c->naive.on ? json_null() : gw_products_json(&t->products),
-        c->naive.on ? json_null() : gw_work_json(&work), gw_bound_run_json(&t->bound),
-        gw_memory_papi_json(t->memory), gw_pacer_json(t->stepper.pacer, r->late_s, r->outside_s),
+        gw_pipeline_json(t->part.pipeline), data_facts(t),
+        gw_naive_json(t->stepper.naive, gw_trainer_parameters(t)),
+        gw_gauge_json(&t->measures.gauge),
+        c->naive.on ? json_null() : gw_products_json(&t->measures.products),
+        c->naive.on ? json_null() : gw_work_json(&work), gw_bound_run_json(&t->measures.bound),
+        gw_memory_papi_json(t->measures.memory),
+        gw_pacer_json(t->stepper.pacer, r->late_s, r->outside_s),
         t->choice ? gw_chooser_json(t->choice) : json_null(), run_overhead(c, r),
         gw_checkpoints_json(c, r),
         gw_resumed_json(&t->resume, t->rec.start_utc, t->rec.total.summary.earlier));
@@ -123,14 +125,14 @@ static json_t *run_more(const gw_trainer *t) {
 
 static gw_err write_json(const gw_trainer *t, json_t *tempo) {
     const gw_train_config *c = t->c;
-    const gw_train_result *r = t->result;
+    const gw_train_result *r = t->watcher.result;
     run_sources sources;
     json_t *run;
     run_find_sources(t, &sources);
     gw_recorder_report of = {
         .program = "train",
         .command = c->command,
-        .started_utc = t->started_utc,
+        .started_utc = t->past.started_utc,
         .stopped_by = r->stopped_by,
         .args = c->args,
         .seed = c->seed,
@@ -153,15 +155,15 @@ static gw_err write_json(const gw_trainer *t, json_t *tempo) {
         .machine = gw_json_object("gemm:s gemm_warning:t", gw_gemm_library(), gw_gemm_warning()),
         .results = run_results(t, tempo)};
     GW_TRY(gw_recorder_json(&t->rec, &of, &run));
-    if (t->told)
-        gw_restart_keep(run, t->told);
+    if (t->past.told)
+        gw_restart_keep(run, t->past.told);
     return gw_recorder_write(&t->rec, run);
 }
 
 gw_err gw_trainer_write(const gw_trainer *t) {
     json_t *tempo = NULL;
     GW_TRY(gw_naive_collect(t->stepper.naive));
-    gw_err e = gw_pipeline_tempo_json(t->pipeline, &tempo, t->comm);
+    gw_err e = gw_pipeline_tempo_json(t->part.pipeline, &tempo, t->comm);
     if (e == GW_OK && t->rank == 0) {
         e = gw_inside_write_choices(t->g, t->c->out);
         gw_err late = write_json(t, tempo);

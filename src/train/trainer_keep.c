@@ -8,7 +8,7 @@
 
 void gw_trainer_warn(gw_trainer *t, const char *line) {
     gw_recorder_warn(&t->rec, line);
-    t->status.warning = t->rec.warning;
+    t->watcher.status.warning = t->rec.warning;
 }
 
 /* ---- checkpoints ---- */
@@ -26,23 +26,23 @@ gw_facts_of gw_trainer_facts(const gw_trainer *t) {
                          .algo = c ? c->algo : NULL,
                          .data = t->data,
                          .mesh = &t->mesh,
-                         .pipeline = t->pipeline,
+                         .pipeline = t->part.pipeline,
                          .g = t->g,
                          .parameters = gw_trainer_parameters(t),
                          .ranks = t->ranks,
-                         .global_batch = t->global_batch,
+                         .global_batch = t->part.global_batch,
                          .optimizer = t->optimizer,
-                         .products = &t->products};
+                         .products = &t->measures.products};
 }
 
 static gw_position trainer_keep_position(const gw_trainer *t) {
-    return (gw_position){.step = t->step,
-                         .epoch = t->epoch,
-                         .batch = t->batch,
-                         .samples = t->samples,
+    return (gw_position){.step = t->at.step,
+                         .epoch = t->at.epoch,
+                         .batch = t->at.batch,
+                         .samples = t->at.samples,
                          .loss_sum = t->rec.sum.loss,
                          .left_out = t->rec.sum.left_out,
-                         .checks = gw_checks_keep(&t->checks),
+                         .checks = gw_checks_keep(&t->measures.checks),
                          .elapsed_s = gw_ledger_now() - t->rec.zero_s,
                          .train_s = t->rec.train_s,
                          .wire_bytes = t->rec.wire_bytes};
@@ -54,20 +54,22 @@ static gw_err trainer_make_facts(const gw_trainer *t, json_t **facts) {
         return GW_OK;
     json_t *files = NULL; /* of rows; can be resumed from here once gw_rows_sync is done */
     GW_TRY(gw_rows_mark(t->rec.rows, &files));
-    int64_t evaluated = t->c->eval_every > 0 ? t->evaluated : t->step; /* one that was not due */
-    json_t *marks = json_pack("{s:s, s:f, s:I, s:b, s:o}", "started_utc", t->started_utc, "clock_s",
-                              gw_ledger_now(), "evaluated", (json_int_t)evaluated, "mesh_columns",
-                              t->mesh_columns, "files", files);
+    int64_t evaluated =
+        t->c->eval_every > 0 ? t->at.evaluated : t->at.step; /* one that was not due */
+    json_t *marks = json_pack("{s:s, s:f, s:I, s:b, s:o}", "started_utc", t->past.started_utc,
+                              "clock_s", gw_ledger_now(), "evaluated", (json_int_t)evaluated,
+                              "mesh_columns", t->mesh_columns, "files", files);
     *facts = gw_facts_make(&run);
     bool bad = !*facts || json_object_set_new(*facts, "marks", marks) != 0 ||
-               json_object_set_new(*facts, GW_BEST_FACT, gw_best_json(&t->best)) != 0;
+               json_object_set_new(*facts, GW_BEST_FACT, gw_best_json(&t->epochs.best)) != 0;
     return bad ? gw_fail(GW_ERR_NOMEM, "out of memory") : GW_OK;
 }
 
 gw_err gw_trainer_keep(gw_trainer *t) {
     json_t *facts = NULL;
-    GW_TRY(gw_guard_check(&t->checks.guard)); /* no checkpoint of what comes after a fault */
-    GW_TRY(gw_recorder_flush(&t->rec, t->step, NULL));
+    GW_TRY(
+        gw_guard_check(&t->measures.checks.guard)); /* no checkpoint of what comes after a fault */
+    GW_TRY(gw_recorder_flush(&t->rec, t->at.step, NULL));
     gw_err ready = trainer_make_facts(t, &facts);
     gw_position at = trainer_keep_position(t);
     GW_TRY(gw_checkpoint_write(t->checkpoint, &at, facts, ready));
@@ -78,7 +80,7 @@ gw_err gw_trainer_keep(gw_trainer *t) {
 /* Outside a batch, for that this is the last step was not known when it began. */
 gw_err gw_trainer_keep_last(gw_trainer *t) {
     gw_batch_cost cost;
-    if (!t->checkpoint || gw_checkpoint_has(t->checkpoint, t->step))
+    if (!t->checkpoint || gw_checkpoint_has(t->checkpoint, t->at.step))
         return GW_OK;
     GW_TRY(gw_checkpoint_wait(t->checkpoint));
     gw_trace_step(0); /* no step's */
@@ -101,8 +103,8 @@ gw_err gw_trainer_kept(gw_trainer *t) {
 void gw_trainer_heed(gw_trainer *t, int sig) {
     if (!sig)
         return;
-    t->result->signal = sig;
-    t->stopped_by = gw_signals_name(sig);
+    t->watcher.result->signal = sig;
+    t->at.stopped_by = gw_signals_name(sig);
 }
 
 /* The time limit by rank 0's clock, so that all stop at the same step. */
@@ -110,10 +112,10 @@ static gw_err trainer_begin_vote(gw_trainer *t) {
     double now = gw_ledger_now();
     bool limited = t->rank == 0 && t->c->time_limit_s > 0;
     gw_ballot ballot = {.signal = gw_signals_seen(),
-                        .time_over = limited && now - t->limit_from_s >= t->c->time_limit_s,
-                        .not_finite = gw_guard_stops(&t->checks.guard)};
+                        .time_over = limited && now - t->at.limit_from_s >= t->c->time_limit_s,
+                        .not_finite = gw_guard_stops(&t->measures.checks.guard)};
     gw_checkpoint_ballot(t->checkpoint, &ballot);
-    GW_TRY(gw_vote_begin(&t->vote, now, &ballot));
+    GW_TRY(gw_vote_begin(&t->at.vote, now, &ballot));
     gw_ledger_completed(1); /* a step that computes while the vote is open hides no exchange */
     return GW_OK;
 }
@@ -121,16 +123,16 @@ static gw_err trainer_begin_vote(gw_trainer *t) {
 static gw_err trainer_end_vote(gw_trainer *t) {
     gw_ballot ballot;
     gw_ledger_posted(1); /* which gw_vote_end reports as completed */
-    GW_TRY(gw_vote_end(&t->vote, &ballot));
-    ballot.writing |= t->keep; /* one that was taken since the vote began */
+    GW_TRY(gw_vote_end(&t->at.vote, &ballot));
+    ballot.writing |= t->at.keep; /* one that was taken since the vote began */
     if (ballot.not_finite || ballot.time_over || ballot.signal)
-        t->stop_at = t->stepper.pending ? t->step + 1 : t->step;
+        t->at.stop_at = t->stepper.pending ? t->at.step + 1 : t->at.step;
     if (ballot.not_finite)
         return GW_OK;
-    GW_TRY(gw_checkpoint_voted(t->checkpoint, t->step, &ballot));
+    GW_TRY(gw_checkpoint_voted(t->checkpoint, t->at.step, &ballot));
     trainer_pass_on_warning(t);
     if (ballot.time_over)
-        t->stopped_by = "time-limit";
+        t->at.stopped_by = "time-limit";
     gw_trainer_heed(t, (int)ballot.signal);
     return GW_OK;
 }
@@ -138,17 +140,17 @@ static gw_err trainer_end_vote(gw_trainer *t) {
 /* What a lazy step leaves pending is not waited for: the vote ends a step later, and if the run is
  * to stop, it does after one more step, which settles. */
 gw_err gw_trainer_vote(gw_trainer *t, bool *stop) {
-    if (t->vote.open)
+    if (t->at.vote.open)
         GW_TRY(trainer_end_vote(t));
-    if (t->step == t->vote.next && t->stop_at == 0) {
+    if (t->at.step == t->at.vote.next && t->at.stop_at == 0) {
         GW_TRY(trainer_begin_vote(t));
         if (!t->stepper.pending)
             GW_TRY(trainer_end_vote(t));
     }
-    if (t->stop_at == 0 || t->step < t->stop_at)
+    if (t->at.stop_at == 0 || t->at.step < t->at.stop_at)
         return GW_OK;
     *stop = true;
-    return gw_guard_check(&t->checks.guard);
+    return gw_guard_check(&t->measures.checks.guard);
 }
 
 /* ---- the start ---- */
@@ -159,14 +161,14 @@ static gw_err trainer_keep_resume(gw_trainer *t) {
         return gw_fail(GW_ERR_INPUT, "%s: epoch %lld, batch %lld: there are %d batches an epoch",
                        t->resume.path, (long long)at->epoch, (long long)at->batch,
                        gw_sampler_batches(t->sampler));
-    t->epoch = (int)at->epoch;
-    t->batch = (int)at->batch;
-    t->step = at->step;
-    t->samples = at->samples;
+    t->at.epoch = (int)at->epoch;
+    t->at.batch = (int)at->batch;
+    t->at.step = at->step;
+    t->at.samples = at->samples;
     t->rec.sum.samples = t->rank == 0 ? at->samples : 0;
     t->rec.sum.loss = at->loss_sum;
     t->rec.sum.left_out = at->left_out;
-    gw_checks_resume(&t->checks, &at->checks);
+    gw_checks_resume(&t->measures.checks, &at->checks);
     t->rec.train_s = at->train_s;
     t->rec.wire_bytes = at->wire_bytes;
     t->rec.zero_s -= at->elapsed_s;
@@ -174,34 +176,34 @@ static gw_err trainer_keep_resume(gw_trainer *t) {
 }
 
 static gw_err trainer_begin_best(gw_trainer *t) {
-    t->best.n = gw_trainer_parameters(t);
+    t->epochs.best.n = gw_trainer_parameters(t);
     if (t->c->save == GW_SAVE_BEST && t->rank == 0)
-        GW_TRY(gw_alloc(&t->best.params, t->best.n, sizeof *t->best.params));
-    return gw_resume_best(&t->resume, &t->best);
+        GW_TRY(gw_alloc(&t->epochs.best.params, t->epochs.best.n, sizeof *t->epochs.best.params));
+    return gw_resume_best(&t->resume, &t->epochs.best);
 }
 
 gw_err gw_trainer_begin(gw_trainer *t) {
     const gw_train_config *c = t->c;
-    t->epoch = 1;
+    t->at.epoch = 1;
     GW_TRY(gw_busy_look(&t->rec.watch, 0, &t->rec.total.before));
     gw_recorder_begin(&t->rec);
-    t->limit_from_s = t->rec.zero_s;
+    t->at.limit_from_s = t->rec.zero_s;
     if (*t->resume.path) {
         GW_TRY(gw_agree(t->comm, trainer_keep_resume(t)));
         GW_TRY(gw_resume_statistics(&t->resume, t->rec.stats, t->comm));
     }
     GW_TRY(gw_agree(t->comm, trainer_begin_best(t)));
-    t->status.step = t->step;
-    t->status.begins = true;
-    t->status.busy = &t->rec.total.before;
-    t->status.products = t->products.note;
-    t->status.notes = &t->resume.notes;
-    GW_TRY(gw_vote_open(&t->vote, t->comm, t->step, t->limit_from_s));
+    t->watcher.status.step = t->at.step;
+    t->watcher.status.begins = true;
+    t->watcher.status.busy = &t->rec.total.before;
+    t->watcher.status.products = t->measures.products.note;
+    t->watcher.status.notes = &t->resume.notes;
+    GW_TRY(gw_vote_open(&t->at.vote, t->comm, t->at.step, t->at.limit_from_s));
     gw_checkpoint_setup setup = {.c = c,
                                  .stepper = &t->stepper,
                                  .stats = t->rec.stats,
                                  .mesh = &t->mesh,
-                                 .best = &t->best,
+                                 .best = &t->epochs.best,
                                  .rows = t->rec.rows,
                                  .comm = t->comm};
     bool keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;

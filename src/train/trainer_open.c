@@ -25,12 +25,12 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
     GW_MPI(MPI_Comm_rank(t->comm, &t->rank));
     GW_MPI(MPI_Comm_size(t->comm, &t->ranks));
     GW_TRY(gw_mesh_open(&t->mesh, &t->c->parallel.shape, t->comm));
-    t->servers = gw_inside_know(t->g).servers;
+    t->part.servers = gw_inside_know(t->g).servers;
     int replicas = t->mesh.shape.size[GW_DIM_DATA];
-    if (t->servers >= replicas)
+    if (t->part.servers >= replicas)
         return gw_fail(GW_ERR_USAGE,
                        "train: --comm %s keeps %d of %d %s%s from training: start more ranks",
-                       t->c->comm->text, t->servers, replicas,
+                       t->c->comm->text, t->part.servers, replicas,
                        replicas == t->ranks ? "rank" : "replica", replicas == 1 ? "" : "s");
     if (t->c->skew.s > 0 && t->c->skew.count >= t->ranks)
         return gw_fail(GW_ERR_USAGE,
@@ -54,8 +54,9 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
 
 static gw_err trainer_open_sampler(gw_trainer *t) {
     const gw_train_config *c = t->c;
-    return gw_sampler_open(&t->sampler, &t->data->train, t->global_batch, c->data.sharded, c->seed,
-                           t->mesh.at[GW_DIM_DATA] - t->servers, gw_trainer_workers(t));
+    return gw_sampler_open(&t->sampler, &t->data->train, t->part.global_batch, c->data.sharded,
+                           c->seed, t->mesh.at[GW_DIM_DATA] - t->part.servers,
+                           gw_trainer_workers(t));
 }
 
 static gw_model_spec trainer_spec(const gw_trainer *t) {
@@ -67,15 +68,15 @@ static gw_model_spec trainer_spec(const gw_trainer *t) {
 
 /* Collective. */
 static gw_err trainer_divide(gw_trainer *t) {
-    if (!t->pipeline)
+    if (!t->part.pipeline)
         return GW_OK;
     gw_facts_of facts = {.c = t->c, .mesh = &t->mesh};
     gw_model_spec spec = trainer_spec(t);
-    gw_pipeline_recut(t->pipeline, gw_facts_stages(t->resume.manifest.facts, &facts));
+    gw_pipeline_recut(t->part.pipeline, gw_facts_stages(t->resume.manifest.facts, &facts));
     int last = gw_sampler_batches(t->sampler) - 1;
     gw_pipeline_rows rows = {gw_sampler_batch(t->sampler, 0).local,
                              gw_sampler_batch(t->sampler, last).local};
-    return gw_pipeline_divide(t->pipeline, &t->mesh, &spec, rows, t->comm);
+    return gw_pipeline_divide(t->part.pipeline, &t->mesh, &spec, rows, t->comm);
 }
 
 static gw_err trainer_opening_open_model(gw_trainer *t) {
@@ -84,11 +85,11 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
     int local = gw_sampler_max_local(t->sampler);
     /* The naive backend has rows of its own. */
     int most = local > EVAL_CHUNK && !c->naive.on ? local : EVAL_CHUNK;
-    t->chunk = EVAL_CHUNK;
-    if (t->pipeline) {
-        const gw_model_room *room = gw_pipeline_room(t->pipeline);
-        t->chunk = room->rows;
-        GW_TRY(gw_model_open_shard(&t->model, gw_pipeline_shard(t->pipeline), room));
+    t->part.chunk = EVAL_CHUNK;
+    if (t->part.pipeline) {
+        const gw_model_room *room = gw_pipeline_room(t->part.pipeline);
+        t->part.chunk = room->rows;
+        GW_TRY(gw_model_open_shard(&t->model, gw_pipeline_shard(t->part.pipeline), room));
     } else {
         GW_TRY(gw_model_open(&t->model, &spec, most));
     }
@@ -99,9 +100,9 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
                               .is = gw_inside_know(t->g),
                               .set = &t->data->train,
                               .lazy = c->lazy,
-                              .pipeline = t->pipeline};
+                              .pipeline = t->part.pipeline};
     size_t classes = (size_t)spec.classes;
-    GW_TRY(gw_alloc(&t->confusion, classes * classes, sizeof *t->confusion));
+    GW_TRY(gw_alloc(&t->epochs.confusion, classes * classes, sizeof *t->epochs.confusion));
     return gw_alloc(&t->stepper.labels, (size_t)most, 1);
 }
 
@@ -123,9 +124,9 @@ static gw_err trainer_check_source(const gw_trainer *t) {
 
 gw_load gw_trainer_load(const gw_trainer *t, int batch) {
     gw_load load = {.shard = gw_model_shard(t->model), .batch = batch};
-    if (!t->pipeline)
+    if (!t->part.pipeline)
         return load;
-    const gw_model_room *room = gw_pipeline_room(t->pipeline);
+    const gw_model_room *room = gw_pipeline_room(t->part.pipeline);
     load.micro = t->c->parallel.microbatches;
     load.repeats = room->recompute;
     for (int c = 0; c < load.shard->share.n_chunks && !room->recompute; c++)
@@ -144,7 +145,7 @@ static gw_err trainer_open_products(gw_trainer *t) {
                                .adds = t->c->parallel.microbatches > 1 || is.adds,
                                .then = gw_resume_products(&t->resume)};
     gw_watchdog_stage("timing the matrix products");
-    return gw_products_open(&t->products, &setup);
+    return gw_products_open(&t->measures.products, &setup);
 }
 
 /* A step of a rehearsal: a full batch, as most are, at rate 0, so that nothing moves. */
@@ -152,7 +153,7 @@ static gw_err trainer_opening_rehearse(void *ctx, gw_stepper *by) {
     gw_trainer *t = ctx;
     double loss;
     gw_watchdog_beat();
-    int b = t->rehearsed++ % gw_sampler_full(t->sampler);
+    int b = t->measures.rehearsed++ % gw_sampler_full(t->sampler);
     return gw_step(by, gw_sampler_batch(t->sampler, b), 0, &loss);
 }
 
@@ -178,7 +179,7 @@ static gw_err trainer_measure_bound(gw_trainer *t) {
     gw_watchdog_stage("measuring the bound of a step");
     gw_sampler_epoch(t->sampler, 0);
     gw_rehearsal job = {&t->stepper, trainer_opening_rehearse, t, t->comm};
-    return gw_bound_measure(&t->bound, &job, t->oversubscribed, t->own);
+    return gw_bound_measure(&t->measures.bound, &job, t->oversubscribed, t->own);
 }
 
 /* What has a twin: one codec for all tensors, that one thread runs, and no momentum of the
@@ -205,28 +206,29 @@ static gw_err trainer_open_gauge(gw_trainer *t) {
                            .feedback = is.feedback,
                            .framed = is.codec->framed,
                            .joined = is.codec->ranks};
-    t->gauging = (gw_gauge_setup){.comm = t->comm,
-                                  .from = c->ceilings,
-                                  .threads = c->threads,
-                                  .oversubscribed = t->oversubscribed,
-                                  .twins = twins};
-    t->gauge.drift = NAN;
+    t->measures.gauging = (gw_gauge_setup){.comm = t->comm,
+                                           .from = c->ceilings,
+                                           .threads = c->threads,
+                                           .oversubscribed = t->oversubscribed,
+                                           .twins = twins};
+    t->measures.gauge.drift = NAN;
     gw_watchdog_stage("measuring the ceilings");
     if (trainer_opening_gauges(t))
-        GW_TRY(gw_gauge_open(&t->gauge, &t->gauging));
-    twins.load.batch = t->gauge.batch;
-    gw_split_open(&t->split, trainer_opening_gauges(t) ? &t->gauge.c : NULL, &twins);
+        GW_TRY(gw_gauge_open(&t->measures.gauge, &t->measures.gauging));
+    twins.load.batch = t->measures.gauge.batch;
+    gw_split_open(&t->measures.split, trainer_opening_gauges(t) ? &t->measures.gauge.c : NULL,
+                  &twins);
     return GW_OK;
 }
 
 static gw_step_setup trainer_step_setup(const gw_trainer *t) {
     gw_step_setup setup = {.c = t->c,
-                           .products = &t->products,
+                           .products = &t->measures.products,
                            .comm = t->mesh.comm[GW_DIM_DATA],
                            .seed = t->c->seed,
                            .lazy = t->c->lazy,
                            .yield = t->oversubscribed,
-                           .note = t->pipeline ? gw_pipeline_note(t->pipeline) : NULL,
+                           .note = t->part.pipeline ? gw_pipeline_note(t->part.pipeline) : NULL,
                            .table = t->resume.table};
     if (gw_mesh_divides(&t->mesh.shape)) /* ranks of one data coordinate draw apart */
         setup.seed = gw_rng_key(setup.seed, (uint64_t)gw_mesh_group(&t->mesh));
@@ -235,13 +237,13 @@ static gw_step_setup trainer_step_setup(const gw_trainer *t) {
 
 /* What the ranks that hold a model together send to each other. */
 static gw_err trainer_open_pipeline(gw_trainer *t) {
-    if (!t->pipeline)
+    if (!t->part.pipeline)
         return GW_OK;
     gw_watchdog_stage("opening the exchange of activations");
     gw_pipeline_hooks hooks = gw_step_hooks(&t->stepper);
     /* Replicas draw apart, too: their codecs' errors must not add up. */
     uint64_t seed = gw_rng_key(t->c->seed, (uint64_t)t->mesh.at[GW_DIM_DATA]);
-    return gw_pipeline_open(t->pipeline, t->model, &hooks, seed, t->oversubscribed, t->comm);
+    return gw_pipeline_open(t->part.pipeline, t->model, &hooks, seed, t->oversubscribed, t->comm);
 }
 
 /* What was asked for and does not happen: of the exchange of gradients, then of activations. */
@@ -250,15 +252,15 @@ gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
     gw_unmet_ask ask = {.ended = ended, .carried = gw_mesh_divides(&t->mesh.shape)};
     GW_TRY(gw_inside_unmet(t->g, ask, t->comm));
     for (int k = 0; k < 2 && ask.carried; k++) {
-        const char *why, *codec = gw_pipeline_codec(t->pipeline, k);
-        GW_TRY(gw_pipeline_idle(t->pipeline, k, ended, t->comm, &why));
+        const char *why, *codec = gw_pipeline_codec(t->part.pipeline, k);
+        GW_TRY(gw_pipeline_idle(t->part.pipeline, k, ended, t->comm, &why));
         if (why)
             gw_inside_unmet_add(t->g, options[k], codec, "not encoded here", why);
     }
-    if (ended && t->c->compress_stats > t->step)
+    if (ended && t->c->compress_stats > t->at.step)
         gw_inside_unmet_add(t->g, "compress-stats", gw_args_text(t->c->args, "compress-stats"),
                             "no step was compared", "the run ended before that step");
-    t->result->unmet = *gw_inside_know(t->g).unmet;
+    t->watcher.result->unmet = *gw_inside_know(t->g).unmet;
     return GW_OK;
 }
 
@@ -291,8 +293,8 @@ static gw_err trainer_open_naive(gw_trainer *t) {
 static const int *trainer_layer_numbers(gw_trainer *t) {
     const gw_shard *s = gw_model_shard(t->model);
     for (int l = 0; l < s->n_layers; l++)
-        t->layer_numbers[l] = s->layers[l].number;
-    return t->layer_numbers;
+        t->part.layer_numbers[l] = s->layers[l].number;
+    return t->part.layer_numbers;
 }
 
 /* Ranks, data set and model; then codec and algorithm are known, too. */
@@ -300,7 +302,7 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     omp_set_num_threads(t->c->threads);
     GW_TRY(trainer_count_ranks(t));
     GW_TRY(gw_watchdog_meet(t->comm));
-    GW_TRY(gw_agree(t->comm, gw_step_batch(t->c, gw_trainer_workers(t), &t->global_batch)));
+    GW_TRY(gw_agree(t->comm, gw_step_batch(t->c, gw_trainer_workers(t), &t->part.global_batch)));
     if (!t->c->check) /* before anybody reads the folder */
         GW_TRY(gw_recorder_claim(&t->rec));
     GW_TRY(gw_resume_find(&t->resume, t->c, t->comm));
@@ -311,8 +313,8 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     gw_flush_denormals(); /* starts the threads: after what may be refused */
     gw_watchdog_stage("reading the data set");
     gw_data_spec spec = t->c->data;
-    spec.batch = t->global_batch;
-    spec.servers = t->servers;
+    spec.batch = t->part.global_batch;
+    spec.servers = t->part.servers;
     spec.outline = t->c->check;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     gw_watchdog_stage("making the model");
@@ -331,10 +333,10 @@ gw_err gw_trainer_check(gw_trainer *t) {
     gw_step_setup setup = trainer_step_setup(t);
     if (gw_inside_know(t->g).codec) /* else it has not chosen what to open */
         GW_TRY(gw_agree(t->comm, gw_step_open(&t->stepper, t->g, &setup)));
-    if (gw_inside_know(t->g).codec && !t->pipeline)
+    if (gw_inside_know(t->g).codec && !t->part.pipeline)
         GW_TRY(gw_trainer_unmet(t, false));
     if (t->c->profile == GW_PROFILE_FULL)
-        GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
+        GW_TRY(gw_memory_open(&t->measures.memory, t->c->counters, t->c->threads, t->comm));
     gw_gauge_setup gauging = {.comm = t->comm,
                               .from = t->c->ceilings,
                               .threads = t->c->threads,
@@ -346,7 +348,7 @@ gw_err gw_trainer_check(gw_trainer *t) {
 
 gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(trainer_open_basis(t));
-    memcpy(t->started_utc, t->rec.start_utc, sizeof t->started_utc);
+    memcpy(t->past.started_utc, t->rec.start_utc, sizeof t->past.started_utc);
     gw_watchdog_stage("opening the exchange");
     gw_step_setup setup = trainer_step_setup(t);
     GW_TRY(gw_agree(t->comm, gw_step_open(&t->stepper, t->g, &setup)));
@@ -355,13 +357,13 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(gw_agree(t->comm, trainer_open_naive(t)));
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, &t->mesh, t->comm));
     GW_TRY(trainer_measure_bound(t));
-    gw_checks_open(&t->checks, t->c, t->g, t->comm, t->mesh.comm[GW_DIM_DATA],
+    gw_checks_open(&t->measures.checks, t->c, t->g, t->comm, t->mesh.comm[GW_DIM_DATA],
                    gw_model_spans(t->model), gw_model_layers(t->model), trainer_layer_numbers(t));
-    t->checks.pipeline = t->pipeline;
-    t->stepper.guard = &t->checks.guard;
+    t->measures.checks.pipeline = t->part.pipeline;
+    t->stepper.guard = &t->measures.checks.guard;
     gw_clock_start();
     if (t->c->profile == GW_PROFILE_FULL)
-        GW_TRY(gw_memory_open(&t->memory, t->c->counters, t->c->threads, t->comm));
+        GW_TRY(gw_memory_open(&t->measures.memory, t->c->counters, t->c->threads, t->comm));
     GW_TRY(trainer_open_gauge(t));
     GW_TRY(trainer_open_pace(t));
     int sig;
@@ -373,36 +375,36 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(gw_agree(t->comm, trainer_check_source(t)));
     GW_TRY(gw_trainer_find_rows(t));
     GW_TRY(gw_recorder_open(&t->rec, t->mesh_columns));
-    if (t->memory)
-        gw_memory_columns(t->memory, t->rec.record);
+    if (t->measures.memory)
+        gw_memory_columns(t->measures.memory, t->rec.record);
     /* Only now, when nothing is left that could be refused, an older run gives way. */
     GW_TRY(gw_trainer_open_rows(t));
     GW_TRY(gw_inside_stats(&t->rec.stats, t->g, t->c->compress_stats, t->rec.rows, t->comm));
     if (t->c->paired)
-        GW_TRY(gw_paired_open(&t->paired, t->c, &t->stepper, &setup, gw_products_cut(&t->products),
-                              t->comm));
-    GW_TRY(gw_recorder_measure(&t->rec, t->clock_s));
+        GW_TRY(gw_paired_open(&t->measures.paired, t->c, &t->stepper, &setup,
+                              gw_products_cut(&t->measures.products), t->comm));
+    GW_TRY(gw_recorder_measure(&t->rec, t->past.clock_s));
     return gw_trainer_reopened(t);
 }
 
 void gw_trainer_close(gw_trainer *t) {
     gw_tempo_close();
-    gw_checks_free(&t->checked);
-    gw_memory_close(t->memory);
+    gw_checks_free(&t->measures.checked);
+    gw_memory_close(t->measures.memory);
     gw_checkpoint_close(t->checkpoint); /* its thread may be at the rows */
     gw_recorder_close(&t->rec);
-    json_decref(t->told);
-    gw_paired_close(t->paired);
+    json_decref(t->past.told);
+    gw_paired_close(t->measures.paired);
     gw_resume_free(&t->resume);
-    gw_pipeline_close(t->pipeline);
+    gw_pipeline_close(t->part.pipeline);
     gradwire_close(t->g);
     gw_paced_close(&t->stepper);
     gw_step_close(&t->stepper);
     gw_naive_close(t->stepper.naive);
     free(t->stepper.labels);
-    free(t->whole);
-    free(t->best.params);
-    free(t->confusion);
+    free(t->epochs.whole);
+    free(t->epochs.best.params);
+    free(t->epochs.confusion);
     gw_optimizer_close(t->optimizer);
     gw_sampler_close(t->sampler);
     gw_model_close(t->model);

@@ -22,14 +22,78 @@
 #include "train/trainer.h"
 #include "watch/vote.h"
 
+/** Which part of the model and of a batch this rank has. */
+typedef struct gw_trainer_part {
+    gw_pipeline *pipeline; /* NULL: each rank has the whole model, and takes its batch at once */
+    int servers;           /* replicas from 0 on that take no samples */
+    int global_batch, chunk;
+    int layer_numbers[GW_MAX_LAYERS]; /* of the layers held here, in the whole model */
+} gw_trainer_part;
+
+/** What is measured before the first step, and beside the steps. */
+typedef struct gw_trainer_measures {
+    gw_products products;
+    int rehearsed;     /* steps */
+    gw_memory *memory; /* NULL: --profile leaves it out */
+    gw_bound_run bound;
+    gw_gauge_setup gauging;
+    gw_gauge gauge;
+    gw_split split;
+    gw_checks checks;
+    gw_checks_total checked; /* at the end */
+    gw_paired *paired;       /* NULL: not asked for */
+} gw_trainer_measures;
+
+/** Of the run that this one goes on from. */
+typedef struct gw_trainer_past {
+    bool concludes;           /* rank 0: the resumed run has no step left to take; what only steps
+                                 could fill stays as the last of them left it: */
+    bool has_trace;           /* all ranks */
+    gw_matrix_total traffic;  /* rank 0: of the matrix that stays */
+    json_t *told;             /* rank 0: its run.json; NULL: there was none */
+    char started_utc[GW_UTC]; /* of the run's first */
+    /* Of the checkpoint that this start goes on from: */
+    double clock_s; /* the clock goes on from there */
+} gw_trainer_past;
+
+/** How far it is. */
+typedef struct gw_trainer_at {
+    int epoch;         /* 1.. */
+    int batch;         /* of it, done */
+    int64_t step;      /* of all epochs, done */
+    int64_t evaluated; /* the step after which the model was last evaluated */
+    bool keep;         /* at the end of the step under way a checkpoint is taken */
+    int64_t samples;   /* of the epoch so far, all ranks' */
+    gw_vote vote;
+    int64_t stop_at;     /* the step that a vote has made the last one; 0: none */
+    double limit_from_s; /* when this start began to train */
+    double outside_s;    /* of this start, this rank: of steps, but not in their clock */
+    double checkpoint_s; /* of this start, by the ledger */
+    const char *stopped_by;
+} gw_trainer_at;
+
+/** What the ends of epochs find. */
+typedef struct gw_trainer_epochs {
+    float *whole; /* rank 0, where several ranks hold the model: all of it, at an epoch's end */
+    gw_best best; /* epoch so far */
+    int64_t *confusion;    /* (classes, classes): of the test set, at an epoch's end */
+    FILE *evaluations_csv; /* rank 0's; NULL: not asked for */
+} gw_trainer_epochs;
+
+/** Who is told, and what the caller gets. */
+typedef struct gw_trainer_watcher {
+    void (*watch)(void *ctx, const gw_train_status *status);
+    void *ctx;
+    gw_train_status status;
+    gw_train_result *result;
+} gw_trainer_watcher;
+
 typedef struct gw_trainer {
     const gw_train_config *c;
     MPI_Comm comm;
     int rank, ranks;
     gw_mesh mesh;
-    gw_pipeline *pipeline; /* NULL: each rank has the whole model, and takes its batch at once */
-    int servers;           /* replicas from 0 on that take no samples */
-    int global_batch, chunk;
+    gw_trainer_part part;
     bool oversubscribed;
     gw_host_node node;
     gw_data *data;
@@ -39,55 +103,21 @@ typedef struct gw_trainer {
     gradwire *g;
     gw_chooser *choice; /* NULL: nothing is to be chosen or predicted */
     gw_stepper stepper;
-    int layer_numbers[GW_MAX_LAYERS]; /* of the layers held here, in the whole model */
-    gw_products products;
-    int rehearsed; /* steps */
-    float *whole;  /* rank 0, where several ranks hold the model: all of it, at an epoch's end */
-    gw_best best;  /* epoch so far */
-    int64_t *confusion; /* (classes, classes): of the test set, at an epoch's end */
+    gw_trainer_epochs epochs;
     gw_recorder rec;
     bool mesh_columns; /* batches.csv has those of a mesh */
-    gw_memory *memory; /* NULL: --profile leaves it out */
-    gw_bound_run bound;
-    gw_gauge_setup gauging;
-    gw_gauge gauge;
-    gw_split split;
-    gw_checks checks;
-    gw_checks_total checked;  /* at the end */
-    gw_paired *paired;        /* NULL: not asked for */
-    bool concludes;           /* rank 0: the resumed run has no step left to take; what only
-                                       steps could fill stays as the last of them left it: */
-    bool has_trace;           /* all ranks */
-    gw_matrix_total traffic;  /* rank 0: of the matrix that stays */
-    json_t *told;             /* rank 0: its run.json; NULL: there was none */
-    FILE *evaluations_csv;    /* rank 0's; NULL: not asked for */
-    char started_utc[GW_UTC]; /* of the run's first */
-    /* Of the checkpoint that this start goes on from: */
-    double clock_s; /* the clock goes on from there */
-    void (*watch)(void *ctx, const gw_train_status *status);
-    void *ctx;
-    gw_train_status status;
-    int epoch;         /* 1.. */
-    int batch;         /* of it, done */
-    int64_t step;      /* of all epochs, done */
-    int64_t evaluated; /* the step after which the model was last evaluated */
-    bool keep;         /* at the end of the step under way a checkpoint is taken */
-    int64_t samples;   /* of the epoch so far, all ranks' */
-    gw_vote vote;
-    int64_t stop_at; /* the step that a vote has made the last one; 0: none */
+    gw_trainer_measures measures;
+    gw_trainer_past past;
+    gw_trainer_at at;
+    gw_trainer_watcher watcher;
     gw_resume resume;
     gw_checkpoint *checkpoint; /* NULL: none are written */
-    double limit_from_s;       /* when this start began to train */
-    double outside_s;          /* of this start, this rank: of steps, but not in their clock */
-    double checkpoint_s;       /* of this start, by the ledger */
-    const char *stopped_by;
-    gw_train_result *result;
     bool *own;
 } gw_trainer;
 
 /** Rank 0, at an epoch's end: the parameters of the whole model. */
 static inline const float *gw_trainer_whole(const gw_trainer *t) {
-    return t->whole ? t->whole : gw_model_params(t->model);
+    return t->epochs.whole ? t->epochs.whole : gw_model_params(t->model);
 }
 
 /** What this rank computes in a step of so many samples. */
@@ -95,12 +125,12 @@ gw_load gw_trainer_load(const gw_trainer *t, int batch);
 
 /** Replicas of the model that take samples: ranks, unless several hold one. */
 static inline int gw_trainer_workers(const gw_trainer *t) {
-    return t->mesh.shape.size[GW_DIM_DATA] - t->servers;
+    return t->mesh.shape.size[GW_DIM_DATA] - t->part.servers;
 }
 
 /** Does this rank count the samples of its replica? */
 static inline bool gw_trainer_counts(const gw_trainer *t) {
-    return !t->pipeline || gw_pipeline_counts(t->pipeline);
+    return !t->part.pipeline || gw_pipeline_counts(t->part.pipeline);
 }
 
 /** Parameters of the whole model. */

@@ -40,13 +40,13 @@ static gw_err trainer_rows_resume(gw_trainer *t, bool ours) {
     const json_t *marks = json_object_get(t->resume.manifest.facts, "marks");
     const char *utc = json_string_value(json_object_get(marks, "started_utc"));
     const json_t *clock = json_object_get(marks, "clock_s");
-    if (!utc || strlen(utc) >= sizeof t->started_utc || !json_is_number(clock) ||
+    if (!utc || strlen(utc) >= sizeof t->past.started_utc || !json_is_number(clock) ||
         !(json_number_value(clock) >= 0))
         return gw_fail(GW_ERR_INPUT, "%s: lacks marks of its run's folder", t->resume.path);
-    snprintf(t->started_utc, sizeof t->started_utc, "%s", utc);
-    t->clock_s = json_number_value(clock);
+    snprintf(t->past.started_utc, sizeof t->past.started_utc, "%s", utc);
+    t->past.clock_s = json_number_value(clock);
     const json_t *evaluated = json_object_get(marks, "evaluated"); /* older ones lack it */
-    t->evaluated = evaluated ? json_integer_value(evaluated) : t->resume.manifest.step;
+    t->at.evaluated = evaluated ? json_integer_value(evaluated) : t->resume.manifest.step;
     const json_t *files = json_object_get(marks, "files");
     char *from = NULL;
     GW_TRY(trainer_check_names(files, t->resume.path));
@@ -104,12 +104,12 @@ static bool trainer_rows_trains(const gw_trainer *t) {
 /* Rows behind the mark are of steps that this run shall not have had: what tells of them goes. */
 static void trainer_look_for_end(gw_trainer *t) {
     const char *dir = t->c->out;
-    t->concludes = !trainer_rows_trains(t) && !gw_rows_beyond(t->rec.rows, GW_BATCHES);
-    if (!t->concludes)
+    t->past.concludes = !trainer_rows_trains(t) && !gw_rows_beyond(t->rec.rows, GW_BATCHES);
+    if (!t->past.concludes)
         return;
-    t->rec.has_matrix = gw_matrix_read(dir, &t->traffic) == GW_OK;
-    t->has_trace = gw_runfolder_has(dir, "trace.json");
-    t->told = gw_runfolder_read(dir);
+    t->rec.has_matrix = gw_matrix_read(dir, &t->past.traffic) == GW_OK;
+    t->past.has_trace = gw_runfolder_has(dir, "trace.json");
+    t->past.told = gw_runfolder_read(dir);
 }
 
 static gw_err trainer_open_rows(gw_trainer *t) {
@@ -120,27 +120,27 @@ static gw_err trainer_open_rows(gw_trainer *t) {
     if (use == GW_RUNFOLDER_RESUME)
         trainer_look_for_end(t);
     GW_TRY(gw_recorder_replace(&t->rec, use));
-    return c->eval_every > 0
-               ? gw_rows_open(t->rec.rows, &gw_trainer_evaluations, &t->evaluations_csv, NULL)
-               : GW_OK;
+    return c->eval_every > 0 ? gw_rows_open(t->rec.rows, &gw_trainer_evaluations,
+                                            &t->epochs.evaluations_csv, NULL)
+                             : GW_OK;
 }
 
 gw_err gw_trainer_open_rows(gw_trainer *t) {
     if (!t->c->out)
         return GW_OK;
     GW_TRY(gw_agree(t->comm, t->rank == 0 ? trainer_open_rows(t) : GW_OK));
-    double news[] = {t->clock_s, t->has_trace, (double)t->evaluated};
+    double news[] = {t->past.clock_s, t->past.has_trace, (double)t->at.evaluated};
     GW_TRY(gw_bcast(news, 3, MPI_DOUBLE, 0, t->comm));
-    t->clock_s = news[0];
-    t->has_trace = news[1] != 0;
-    t->evaluated = (int64_t)news[2];
+    t->past.clock_s = news[0];
+    t->past.has_trace = news[1] != 0;
+    t->at.evaluated = (int64_t)news[2];
     return GW_OK;
 }
 
 static gw_err trainer_rows_reopen(gw_trainer *t) {
     if (gw_trainer_use(t) == GW_RUNFOLDER_RESUME) {
         GW_TRY(gw_resume_forget_later(&t->resume, t->c->out));
-        GW_TRY(gw_runfolder_reopen(t->c->out, t->concludes));
+        GW_TRY(gw_runfolder_reopen(t->c->out, t->past.concludes));
     }
     return gw_restart_note(t->c->out, &t->resume, t->ranks);
 }
