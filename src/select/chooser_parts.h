@@ -12,9 +12,9 @@ bool gw_chooser_knows(const gw_strategy_ops *ops);
 gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_spec *spec,
                           bool *ok);
 
-/** What a strategy that the model knows exchanges of an arena of n floats, and when: sets what of
- *  `shape` follows from its layers and `lazy`. *parts: free() it. */
-gw_err gw_chooser_shape(const gw_strategy *strategy, gw_shape *shape, size_t n, gw_span **parts);
+/** What a strategy that the model knows exchanges, and when: all of `shape` that follows from its
+ *  layers and `lazy`. */
+gw_err gw_chooser_shape(const gw_strategy *strategy, gw_shape *shape);
 
 /** Measure, predict, choose. */
 gw_err gw_chooser_run(gw_chooser *a, const gw_chooser_job *job);

@@ -7,7 +7,6 @@
 #include "select/layout_passes.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Floats: 32 MiB, above which no cache bends the line any more. */
@@ -237,18 +236,16 @@ static gw_err survey_exchange(const opened *o, double backward_s, double *exchan
                               double *sent) {
     const gw_model *m = o->placed->model;
     const gw_group_curve *g = o->group[GW_DIM_DATA];
-    gw_span *parts = NULL;
     if (!g)
         return GW_OK;
-    gw_shape shape = {.local = {.backward_s = backward_s},
-                      .layers = gw_model_spans(m),
-                      .n_layers = gw_model_layers(m),
+    gw_shape shape = {.walk = {.local = {.backward_s = backward_s},
+                               .layers = gw_model_spans(m),
+                               .n_layers = gw_model_layers(m)},
                       .link = g->link};
     gw_way way = {
         .messages = g->sums[1], .exact = g->sums[1], .bytes = sizeof(float), .sent = g->sent[1]};
-    GW_TRY(gw_chooser_shape(&o->s->session->strategy, &shape, gw_model_size(m), &parts));
+    GW_TRY(gw_chooser_shape(&o->s->session->strategy, &shape));
     gw_forecast f = gw_forecast_step(&shape, &way);
-    free(parts);
     *exchange_s = f.step_s - f.local_s;
     *sent += f.sent;
     return GW_OK;
