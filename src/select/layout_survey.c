@@ -3,7 +3,7 @@
 
 #include "machine/links.h"
 #include "mpi/wait.h"
-#include "select/chooser_parts.h"
+#include "select/chooser.h"
 #include "select/layout_passes.h"
 
 #include <math.h>
