@@ -199,10 +199,10 @@ static double survey_join(const opened *o, gw_join join, double *sent) {
     return part * gw_curve_at(&g->sums[0], bytes);
 }
 
-static void survey_joins(const opened *o, gw_micro at, gw_layout_run *run, double *sent) {
+static void survey_joins(const opened *o, gw_micro at, gw_run_cost *run, double *sent) {
     const gw_model *m = o->placed->model;
     for (int l = 0; l < gw_model_layers(m); l++) {
-        gw_layout_run *r = &run[gw_model_shard(m)->layers[l].chunk];
+        gw_run_cost *r = &run[gw_model_shard(m)->layers[l].chunk];
         r->tensor_forward_s += survey_join(o, gw_model_join(m, l, GW_MOMENT_INPUT, at), sent) +
                                survey_join(o, gw_model_join(m, l, GW_MOMENT_PRODUCT, at), sent) +
                                survey_join(o, gw_model_join(m, l, GW_MOMENT_LOSS, at), sent);
@@ -221,7 +221,7 @@ static double survey_hop_time(const opened *o, int chunk, gw_edge edge, gw_micro
     return gw_curve_at(&o->group[GW_DIM_PIPE]->hop, bytes);
 }
 
-static void survey_hops(const opened *o, gw_micro at, gw_layout_run *run, double *sent) {
+static void survey_hops(const opened *o, gw_micro at, gw_run_cost *run, double *sent) {
     for (int c = 0; c < o->chunks; c++) {
         int number = c * o->stages + o->stage;
         if (number + 1 < o->stages * o->chunks)
@@ -252,7 +252,7 @@ static gw_err survey_exchange(const opened *o, double backward_s, double *exchan
 }
 
 /* All ranks' figures: of a run or a stage the slowest rank's, sums of bytes. */
-static gw_err survey_share(const opened *o, const gw_layout_run *own, gw_layout_stage stage,
+static gw_err survey_share(const opened *o, const gw_run_cost *own, gw_layout_stage stage,
                            double memory, gw_layout_price *out) {
     enum { RUN = sizeof *own / sizeof(double), STAGE = sizeof stage / sizeof(double) };
     MPI_Comm comm = o->s->place->comm;
@@ -277,7 +277,7 @@ static gw_err survey_cuts(const opened *o, bool *out) {
 }
 
 /* Passes of the same chunks, cut alike, take the same time, whatever the timetable. */
-static gw_err survey_passes(const opened *o, bool cuts, gw_layout_run *run, double *update_s) {
+static gw_err survey_passes(const opened *o, bool cuts, gw_run_cost *run, double *update_s) {
     for (int i = 0; i < o->nth; i++) {
         const gw_layout *a = &o->all[i], *b = o->layout;
         const gw_layout_price *known = &o->price[i];
@@ -286,8 +286,8 @@ static gw_err survey_passes(const opened *o, bool cuts, gw_layout_run *run, doub
             continue;
         *update_s = known->stage[o->stage].update_s;
         for (int c = 0; c < o->chunks; c++) {
-            run[c].act = known->run[c * o->stages + o->stage].act;
-            run[c].early_s = known->run[c * o->stages + o->stage].early_s;
+            const gw_run_cost *of = &known->run[c * o->stages + o->stage];
+            run[c] = (gw_run_cost){.act = of->act, .early_s = of->early_s};
         }
         return GW_OK;
     }
@@ -295,7 +295,7 @@ static gw_err survey_passes(const opened *o, bool cuts, gw_layout_run *run, doub
 }
 
 static gw_err survey_price(const opened *o, gw_layout_price *out) {
-    gw_layout_run run[GW_MAX_LAYERS] = {0};
+    gw_run_cost run[GW_MAX_LAYERS] = {0};
     gw_layout_stage stage = {0};
     gw_placed *p = o->placed;
     double backward_s = 0, micro = o->layout->micro;
