@@ -110,5 +110,6 @@ double gw_chooser_predicted(const gw_chooser *a);
 
 /** Everything predicted, for run.json and `gradwire plan --json`; NULL without memory. */
 json_t *gw_chooser_json(const gw_chooser *a);
+json_t *gw_chooser_points(const gw_curve *c); /* of a curve, for either */
 
 #endif
