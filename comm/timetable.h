@@ -118,10 +118,14 @@ gw_place gw_timetable_target(const gw_timetable *t, int stage, gw_act a);
 /** Of one run: seconds of its actions on a microbatch, and of the hops that leave it. */
 typedef struct gw_run_cost {
     gw_act_cost act;
-    double activation_s, delta_s; /* to the next run; to the one before */
-    double early_s;               /* the delta leaves so long before the end of a B */
+    double activation_s, delta_s;               /* to the next run; to the one before */
+    double tensor_forward_s, tensor_backward_s; /* sums over tensor ranks, in F and in B or I */
+    double early_s;                             /* the delta leaves so long before the end of a B */
     double after_s; /* of chunk 0: what its stage does behind its last action of a step */
 } gw_run_cost;
+
+/** What an action of that run takes. */
+double gw_act_seconds(const gw_run_cost *cost, gw_act_kind kind);
 
 /** How a send ends. Either way a stage keeps two receives posted, of the next activation and of the
  *  next delta that it needs in this step, and a message travels once it is sent and its receive

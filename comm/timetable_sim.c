@@ -56,12 +56,13 @@ static int sim_micro(const sim *s, const worker *w) {
     return w->step * s->micro + w->acts[w->at].micro;
 }
 
-static double sim_seconds(const gw_act_cost *cost, gw_act_kind kind) {
+double gw_act_seconds(const gw_run_cost *cost, gw_act_kind kind) {
+    const gw_act_cost *act = &cost->act;
     switch (kind) {
-    case GW_ACT_FORWARD: return cost->forward_s;
-    case GW_ACT_INPUT: return cost->input_s;
-    case GW_ACT_WEIGHTS: return cost->weights_s;
-    case GW_ACT_BACKWARD: return cost->input_s + cost->weights_s;
+    case GW_ACT_FORWARD: return act->forward_s + cost->tensor_forward_s;
+    case GW_ACT_INPUT: return act->input_s + cost->tensor_backward_s;
+    case GW_ACT_WEIGHTS: return act->weights_s;
+    case GW_ACT_BACKWARD: return act->input_s + cost->tensor_backward_s + act->weights_s;
     }
     return 0;
 }
@@ -112,7 +113,7 @@ static bool sim_compute(sim *s, int stage) {
         sim_wait(w, old);
     }
     const gw_run_cost *cost = &s->cost[a.chunk * s->stages + stage];
-    w->now += sim_seconds(&cost->act, a.kind);
+    w->now += gw_act_seconds(cost, a.kind);
     if (to.stage >= 0) {
         hop *h = sim_hop(s, to, a, micro);
         h->sent = w->now - (a.kind == GW_ACT_BACKWARD ? cost->early_s : 0);
@@ -204,7 +205,7 @@ static void sim_report_stage(const sim *s, int stage, double step_s, gw_stage_ti
         held += kind == GW_ACT_FORWARD;
         out->held = held > out->held ? held : out->held;
         held -= kind == GW_ACT_WEIGHTS || kind == GW_ACT_BACKWARD;
-        out->busy_s += sim_seconds(&s->cost[w->acts[i].chunk * s->stages + stage].act, kind);
+        out->busy_s += gw_act_seconds(&s->cost[w->acts[i].chunk * s->stages + stage], kind);
     }
     out->idle_s = step_s - out->busy_s;
     out->wait_s = w->waited[STEPS - 1];

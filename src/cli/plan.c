@@ -1,17 +1,15 @@
 /* gradwire plan: which codec and algorithm will be the fastest here, predicted from measured parts;
  * with --verify the prediction beside what the same steps take. */
-#include "base/steady.h"
-#include "cli/bench/step_rig.h"
 #include "cli/cli.h"
 #include "cli/plan_mesh.h"
+#include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
 #include "machine/transport.h"
-#include "mpi/wait.h"
+#include "mpi/agree.h"
 #include "nn/gemm.h"
 #include "select/bound_measure.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const gw_opt opts[] = {
@@ -44,13 +42,6 @@ static const char notes[] =
     "With --mesh it compares ways to spread the model over the ranks, without compression.\n"
     "docs/benchmarks.md defines every figure; `train --compress auto` follows the same model.";
 
-/* A candidate that is measured. */
-typedef struct trial {
-    gw_candidate *of;
-    gw_rig rig;
-    gw_samples wall; /* mean over the ranks, as a run's step time has it */
-} trial;
-
 typedef struct plan {
     const gw_args *args;
     gw_train_config c;
@@ -59,8 +50,7 @@ typedef struct plan {
     gw_rig_setup setup;
     gw_products products;
     double byte_s; /* of the transport; NaN: not measured */
-    trial trial[GW_PLAN_VERIFIED];
-    int n;
+    gw_plan_trials trials;
 } plan;
 
 static plan the; /* a command runs once */
@@ -92,66 +82,40 @@ static bool plan_first_of_codec(const gw_chooser *a, int i) {
     return true;
 }
 
-/* The choice, then the best of each codec, then whatever is predicted fastest. */
-static void plan_choose_trials(plan *p, gw_chooser *a, int most) {
-    if (most > 0)
-        p->trial[p->n++].of = &a->candidate[a->chosen];
-    for (int others = 0; others < 2; others++)
-        for (int i = 0; i < a->n && p->n < most; i++)
-            if (i != a->chosen && plan_first_of_codec(a, i) == !others)
-                p->trial[p->n++].of = &a->candidate[i];
+static void plan_add_trial(plan *p, int i) {
+    gw_candidate *c = &p->rig.choice->candidate[i];
+    gw_plan_trials_add(&p->trials, i, &c->forecast.step_s, &c->measured_s);
 }
 
-static gw_err plan_open_trial(plan *p, trial *t) {
+/* The choice, then the best of each codec, then whatever is predicted fastest. */
+static void plan_choose_trials(plan *p, const gw_chooser *a, int most) {
+    if (most > 0)
+        plan_add_trial(p, a->chosen);
+    for (int others = 0; others < 2; others++)
+        for (int i = 0; i < a->n && p->trials.n < most; i++)
+            if (i != a->chosen && plan_first_of_codec(a, i) == !others)
+                plan_add_trial(p, i);
+}
+
+static gw_err plan_open_trial(plan *p, gw_plan_trial *t) {
+    const gw_chooser *a = p->rig.choice;
     t->rig.lazy = p->c.lazy;
-    gw_err e = gw_chooser_session(p->rig.choice, t->of, &t->rig.session);
+    gw_err e = gw_chooser_session(a, &a->candidate[t->of], &t->rig.session);
     GW_THEN(e, gw_rig_own(&t->rig));
     GW_TRY(gw_agree(p->place->comm, e));
     GW_TRY(gw_rig_open(&t->rig, &p->setup));
     return gw_rig_start(&t->rig, &p->setup);
 }
 
-static gw_rig *plan_trial_rig(int i) {
-    return &the.trial[i].rig;
-}
-
-static gw_err plan_trial_keep(int i, const gw_batch_cost *cost, int n) {
-    double wall[GW_RIG_BLOCK];
-    for (int k = 0; k < n; k++)
-        wall[k] = cost[k].wall_s / the.place->ranks;
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, wall, n, MPI_DOUBLE, MPI_SUM, the.place->comm));
-    for (int k = 0; k < n; k++)
-        GW_TRY(gw_samples_add(&the.trial[i].wall, wall[k]));
-    return GW_OK;
-}
-
-static gw_err plan_take_turns(plan *p) {
-    int block = (int)gw_args_int(p->args, "block");
-    gw_rig_turns turns = {.place = p->place,
-                          .rig = plan_trial_rig,
-                          .n = p->n,
-                          .steps = (int)gw_args_int(p->args, "steps"),
-                          .block = block,
-                          .warmup = block,
-                          .keep = plan_trial_keep,
-                          .seed = p->c.seed};
-    GW_TRY(gw_rig_take_turns(&turns));
-    for (int i = 0; i < p->n; i++) {
-        gw_samples *wall = &p->trial[i].wall;
-        GW_TRY(gw_steady_of(wall->x, wall->n, &p->trial[i].of->measured_s));
-    }
-    return GW_OK;
-}
-
 static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
     plan_choose_trials(p, a, (int)gw_args_int(p->args, "verify"));
-    for (int i = 0; i < p->n; i++)
-        GW_TRY(plan_open_trial(p, &p->trial[i]));
-    gw_err e = p->n > 0 ? plan_take_turns(p) : GW_OK;
-    *own = e != GW_OK; /* the others wait in an exchange */
-    if (e == GW_OK && p->n > 0)
-        a->measured_s = a->candidate[a->chosen].measured_s;
-    return e;
+    for (int i = 0; i < p->trials.n; i++)
+        GW_TRY(plan_open_trial(p, &p->trials.at[i]));
+    if (p->trials.n == 0)
+        return GW_OK;
+    GW_TRY(gw_plan_trials_measure(&p->trials, p->args, p->place, p->c.seed, own));
+    a->measured_s = a->candidate[a->chosen].measured_s;
+    return GW_OK;
 }
 
 /* ---- results; rank 0 ---- */
@@ -171,7 +135,7 @@ static void plan_print_table(const plan *p, const gw_chooser *a) {
     int top = (int)gw_args_int(p->args, "top");
     printf("\n  %-18s %-14s %-3s %10s %10s %10s %10s %11s%s\n", "codec", "algorithm", "ef",
            "step ms", "local", "codec", "exposed", "sent bytes",
-           p->n ? "   measured pred/meas" : "");
+           p->trials.n ? "   measured pred/meas" : "");
     for (int i = 0; i < a->n; i++)
         if (i < top || i == a->chosen || i == a->plain || !isnan(a->candidate[i].measured_s))
             plan_print_row(a, i);
@@ -225,22 +189,6 @@ static void plan_print_command(const plan *p, const gw_chooser *a) {
                100 * (1 - a->candidate[0].forecast.step_s / c->forecast.step_s), 100 * a->margin);
 }
 
-static void plan_print_verdict(const plan *p, const gw_chooser *a) {
-    double best = INFINITY, worst = 1;
-    for (int i = 0; i < p->n; i++) {
-        double measured = p->trial[i].of->measured_s;
-        double off = p->trial[i].of->forecast.step_s / measured;
-        best = measured < best ? measured : best;
-        worst = fmax(off, 1 / off) > fmax(worst, 1 / worst) ? off : worst;
-    }
-    if (p->n == 0)
-        return;
-    printf("prediction farthest off: %.2f of the measured", worst);
-    if (!isnan(a->measured_s))
-        printf("; the choice took %.2f of the best measured", a->measured_s / best);
-    printf("\n");
-}
-
 static void plan_report_codecs(gw_bench_run *run) {
     plan *p = &the;
     const gw_chooser *a = p->rig.choice;
@@ -250,7 +198,7 @@ static void plan_report_codecs(gw_bench_run *run) {
            gw_gemm_library());
     gw_rig_say_products(&p->products);
     plan_print_table(p, a);
-    plan_print_verdict(p, a);
+    gw_plan_trials_print(&p->trials);
     plan_print_bounds(p, a);
     plan_print_command(p, a);
     gw_bound_parts parts = plan_bound_parts(p, a);
@@ -272,19 +220,6 @@ static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
     GW_TRY(gw_rig_open(&p->rig, &p->setup));
     GW_TRY(gw_transport_byte(p->place->oversubscribed, p->place->comm, &p->byte_s));
     return plan_verify(p, p->rig.choice, own);
-}
-
-static void plan_close_sessions(void) {
-    for (int i = the.n - 1; i >= 0; i--)
-        gw_rig_stop(&the.trial[i].rig);
-}
-
-static void plan_release(void) {
-    for (int i = 0; i < the.n; i++) {
-        gw_rig_free(&the.trial[i].rig);
-        gw_samples_free(&the.trial[i].wall);
-    }
-    gw_rig_free(&the.rig);
 }
 
 /* ---- codecs, or meshes ---- */
@@ -309,12 +244,12 @@ static void plan_report(gw_bench_run *run) {
 }
 
 static void plan_close(void) {
-    plan_close_sessions();
+    gw_plan_trials_close(&the.trials);
     gw_plan_mesh_close();
 }
 
 static void plan_free(void) {
-    plan_release();
+    gw_rig_free(&the.rig);
     gw_plan_mesh_release();
 }
 

@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/steady.h"
 #include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
 #include "mpi/wait.h"
@@ -53,8 +52,7 @@ typedef struct plan_mesh {
     gw_layout_survey survey;
     ranked *all;          /* by predicted step, the shortest first */
     int n, chosen, plain; /* plain: data alone; -1: it is not among them */
-    gw_plan_trial trial[GW_PLAN_VERIFIED + 1];
-    int n_trials;
+    gw_plan_trials trials;
 } plan_mesh;
 
 static plan_mesh the; /* a command runs once */
@@ -219,42 +217,10 @@ static gw_err plan_mesh_rank(plan_mesh *p) {
 
 /* ---- verifying ---- */
 
-static gw_rig *plan_mesh_rig(int i) {
-    return gw_plan_trial_turn(&the.trial[i]);
-}
-
-static gw_err plan_mesh_keep(int i, const gw_batch_cost *cost, int n) {
-    double wall[GW_RIG_BLOCK];
-    for (int k = 0; k < n; k++)
-        wall[k] = cost[k].wall_s / the.bench->ranks;
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, wall, n, MPI_DOUBLE, MPI_SUM, the.place.comm));
-    for (int k = 0; k < n; k++)
-        GW_TRY(gw_samples_add(&the.trial[i].wall, wall[k]));
-    return GW_OK;
-}
-
 static gw_err plan_mesh_open_trial(plan_mesh *p, int of) {
-    gw_plan_trial *t = &p->trial[p->n_trials++];
-    t->of = of;
-    return gw_plan_trial_open(t, &p->place, &p->all[of].layout, p->bench->oversubscribed);
-}
-
-static gw_err plan_mesh_take_turns(plan_mesh *p) {
-    int block = (int)gw_args_int(p->args, "block");
-    gw_rig_turns turns = {.place = p->bench,
-                          .rig = plan_mesh_rig,
-                          .n = p->n_trials,
-                          .steps = (int)gw_args_int(p->args, "steps"),
-                          .block = block,
-                          .warmup = block,
-                          .keep = plan_mesh_keep,
-                          .seed = p->c.seed};
-    GW_TRY(gw_rig_take_turns(&turns));
-    for (int i = 0; i < p->n_trials; i++) {
-        gw_plan_trial *t = &p->trial[i];
-        GW_TRY(gw_steady_of(t->wall.x, t->wall.n, &p->all[t->of].measured_s));
-    }
-    return GW_OK;
+    ranked *r = &p->all[of];
+    gw_plan_trial *t = gw_plan_trials_add(&p->trials, of, &r->forecast.step_s, &r->measured_s);
+    return gw_plan_trial_open(t, &p->place, &r->layout, p->bench->oversubscribed);
 }
 
 /* The choice, whatever is predicted fastest, and data alone. */
@@ -263,17 +229,15 @@ static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
     if (most == 0)
         return GW_OK;
     GW_TRY(plan_mesh_open_trial(p, p->chosen));
-    for (int i = 0; i < p->n && p->n_trials < most; i++)
+    for (int i = 0; i < p->n && p->trials.n < most; i++)
         if (i != p->chosen)
             GW_TRY(plan_mesh_open_trial(p, i));
     bool known = p->plain < 0 || p->plain == p->chosen;
-    for (int i = 0; i < p->n_trials; i++)
-        known |= p->trial[i].of == p->plain;
+    for (int i = 0; i < p->trials.n; i++)
+        known |= p->trials.at[i].of == p->plain;
     if (!known)
         GW_TRY(plan_mesh_open_trial(p, p->plain));
-    gw_err e = plan_mesh_take_turns(p);
-    *own = e != GW_OK; /* the others wait in an exchange */
-    return e;
+    return gw_plan_trials_measure(&p->trials, p->args, p->bench, p->c.seed, own);
 }
 
 gw_err gw_plan_mesh_measure(gw_bench_run *run, bool *own) {
@@ -331,7 +295,7 @@ static void plan_mesh_print_table(const plan_mesh *p) {
     int top = (int)gw_args_int(p->args, "top");
     printf("\n  %-22s %-7s %-13s %3s %9s %9s %9s %9s %9s %8s %11s%s\n", "mesh", "split",
            "timetable", "M", "step ms", "compute", "bubble", "tensor", "data", "MiB", "sent bytes",
-           p->n_trials ? "  measured pred/meas" : "");
+           p->trials.n ? "  measured pred/meas" : "");
     for (int i = 0; i < p->n; i++)
         if (i < top || i == p->chosen || i == p->plain || !isnan(p->all[i].measured_s))
             plan_mesh_print_row(p, i);
@@ -357,17 +321,7 @@ static void plan_mesh_command(const plan_mesh *p, const gw_layout *l, FILE *to) 
 }
 
 static void plan_mesh_print_verdict(const plan_mesh *p) {
-    double best = INFINITY, worst = 1;
-    for (int i = 0; i < p->n_trials; i++) {
-        const ranked *r = &p->all[p->trial[i].of];
-        double off = r->forecast.step_s / r->measured_s;
-        best = fmin(best, r->measured_s);
-        worst = fmax(off, 1 / off) > fmax(worst, 1 / worst) ? off : worst;
-    }
-    if (p->n_trials > 0)
-        printf("prediction farthest off: %.2f of the measured; the choice took %.2f of the best "
-               "measured\n",
-               worst, p->all[p->chosen].measured_s / best);
+    gw_plan_trials_print(&p->trials);
     printf("\nrecommended: ");
     plan_mesh_command(p, &p->all[p->chosen].layout, stdout);
     printf("\n");
@@ -395,22 +349,14 @@ static json_t *plan_mesh_row_json(const ranked *r) {
         r->measured_s);
 }
 
-static json_t *plan_mesh_curve_json(const gw_curve *c) {
-    json_t *points = json_array();
-    for (int i = 0; i < c->n; i++)
-        json_array_append_new(points,
-                              gw_json_object("bytes:f time_s:f", c->bytes[i], c->time_s[i]));
-    return points;
-}
-
 static json_t *plan_mesh_groups_json(const gw_layout_survey *s) {
     json_t *all = json_array();
     for (int i = 0; i < s->n_curves; i++) {
         const gw_group_curve *g = &s->curve[i];
         json_array_append_new(
             all, gw_json_object("ranks:i stride:i tensor_sum:o data_sum:o hop:o", g->size,
-                                g->stride, plan_mesh_curve_json(&g->sums[0]),
-                                plan_mesh_curve_json(&g->sums[1]), plan_mesh_curve_json(&g->hop)));
+                                g->stride, gw_chooser_points(&g->sums[0]),
+                                gw_chooser_points(&g->sums[1]), gw_chooser_points(&g->hop)));
     }
     return all;
 }
@@ -447,8 +393,7 @@ void gw_plan_mesh_report(gw_bench_run *run) {
 /* ---- the end ---- */
 
 void gw_plan_mesh_close(void) {
-    for (int i = the.n_trials - 1; i >= 0; i--)
-        gw_plan_trial_close(&the.trial[i]);
+    gw_plan_trials_close(&the.trials);
 }
 
 void gw_plan_mesh_release(void) {

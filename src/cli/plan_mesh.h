@@ -6,8 +6,6 @@
 #include "cli/bench/bench.h"
 #include "select/layout.h"
 
-enum { GW_PLAN_VERIFIED = 16 };
-
 /** Rows of plan's option table. */
 #define GW_PLAN_MESH_OPTS                                                                          \
     {"mesh",                                                                                       \

@@ -1,10 +1,23 @@
 #include "cli/plan_trial.h"
 
 #include "base/mem.h"
+#include "base/steady.h"
 #include "mpi/agree.h"
 #include "nn/gemm.h"
 
-#include <stdlib.h>
+#include <math.h>
+#include <stdio.h>
+
+gw_plan_trial *gw_plan_trials_add(gw_plan_trials *t, int of, const double *predicted_s,
+                                  double *measured_s) {
+    gw_plan_trial *one = &t->at[t->n++];
+    one->of = of;
+    one->predicted_s = predicted_s;
+    one->measured_s = measured_s;
+    return one;
+}
+
+/* ---- a layout ---- */
 
 static gw_err trial_new_session(gw_plan_trial *t, const gw_train_config *c) {
     gw_mix exact;
@@ -50,17 +63,56 @@ gw_err gw_plan_trial_open(gw_plan_trial *t, const gw_place_setup *s, const gw_la
     return GW_OK;
 }
 
-void gw_plan_trial_close(gw_plan_trial *t) {
-    gw_pipeline_close(t->placed.pipeline);
-    gw_pipeline_free(t->placed.pipeline);
-    t->placed.pipeline = NULL;
-    gw_rig_stop(&t->rig);
-    gw_placed_close(&t->placed);
-    gw_rig_free(&t->rig);
-    gw_samples_free(&t->wall);
+/* ---- turns ---- */
+
+static gw_plan_trials *trials; /* those that take them */
+
+static gw_rig *trial_turn(int i) {
+    gw_plan_trial *t = &trials->at[i];
+    if (t->placed.model)
+        gw_gemm_adopt(&t->placed.products.plan);
+    return &t->rig;
 }
 
-gw_rig *gw_plan_trial_turn(gw_plan_trial *t) {
-    gw_gemm_adopt(&t->placed.products.plan);
-    return &t->rig;
+gw_err gw_plan_trials_measure(gw_plan_trials *t, const gw_args *args, const gw_bench_place *place,
+                              uint64_t seed, bool *own) {
+    int block = (int)gw_args_int(args, "block");
+    gw_rig_turns turns = {.place = place,
+                          .rig = trial_turn,
+                          .n = t->n,
+                          .steps = (int)gw_args_int(args, "steps"),
+                          .block = block,
+                          .warmup = block,
+                          .seed = seed};
+    trials = t;
+    gw_err e = gw_rig_take_turns(&turns);
+    for (int i = 0; e == GW_OK && i < t->n; i++)
+        e = gw_steady_of(t->at[i].rig.mean.x, t->at[i].rig.mean.n, t->at[i].measured_s);
+    *own = e != GW_OK; /* the others wait in an exchange */
+    return e;
+}
+
+void gw_plan_trials_print(const gw_plan_trials *t) {
+    double best = INFINITY, worst = 1;
+    for (int i = 0; i < t->n; i++) {
+        double measured_s = *t->at[i].measured_s, off = *t->at[i].predicted_s / measured_s;
+        best = fmin(best, measured_s);
+        worst = fmax(off, 1 / off) > fmax(worst, 1 / worst) ? off : worst;
+    }
+    if (t->n > 0)
+        printf("prediction farthest off: %.2f of the measured; the choice took %.2f of the best "
+               "measured\n",
+               worst, *t->at[0].measured_s / best);
+}
+
+void gw_plan_trials_close(gw_plan_trials *t) {
+    for (; t->n > 0; t->n--) {
+        gw_plan_trial *last = &t->at[t->n - 1];
+        gw_pipeline_close(last->placed.pipeline);
+        gw_pipeline_free(last->placed.pipeline);
+        last->placed.pipeline = NULL;
+        gw_rig_stop(&last->rig);
+        gw_placed_close(&last->placed);
+        gw_rig_free(&last->rig);
+    }
 }

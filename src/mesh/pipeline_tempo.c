@@ -71,25 +71,22 @@ static json_t *tempo_runs_json(const gw_pipeline *p, const double *figure, int r
 
 static gw_err tempo_simulate(const gw_pipeline *p, const double *figure, int runs, json_t **out) {
     gw_run_cost cost[GW_MAX_LAYERS];
-    gw_stage_times *stage;
+    gw_stage_times stage[GW_MAX_LAYERS];
     gw_pipe_times times;
     double idle_s = 0, bubble_s = 0;
     *out = json_null();
     for (int i = 0; i < runs; i++)
         if (!tempo_cost(figure + i * FIGURES, &cost[i]))
             return GW_OK;
-    GW_TRY(gw_alloc(&stage, (size_t)p->at.stages, sizeof *stage));
-    gw_err e = gw_timetable_simulate(p->timetable, cost, GW_SENDS_BUFFERED, &times, stage);
-    for (int s = 0; e == GW_OK && s < p->at.stages; s++) {
+    GW_TRY(gw_timetable_simulate(p->timetable, cost, GW_SENDS_BUFFERED, &times, stage));
+    for (int s = 0; s < p->at.stages; s++) {
         idle_s += stage[s].idle_s / p->at.stages;
         bubble_s += stage[s].wait_s / p->at.stages;
     }
-    free(stage);
-    if (e == GW_OK)
-        *out = gw_json_object("statistic:s step_s:f idle_s:f bubble_s:f bubble_share:f runs:o",
-                              "median", times.step_s, idle_s, bubble_s, bubble_s / times.step_s,
-                              tempo_runs_json(p, figure, runs));
-    return e;
+    *out = gw_json_object("statistic:s step_s:f idle_s:f bubble_s:f bubble_share:f runs:o",
+                          "median", times.step_s, idle_s, bubble_s, bubble_s / times.step_s,
+                          tempo_runs_json(p, figure, runs));
+    return GW_OK;
 }
 
 gw_err gw_pipeline_tempo_json(const gw_pipeline *p, json_t **out, MPI_Comm comm) {

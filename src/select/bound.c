@@ -1,7 +1,6 @@
 #include "select/bound.h"
 
 #include "base/json.h"
-#include "comm/buckets.h"
 
 #include <math.h>
 
@@ -20,35 +19,23 @@ static double bound_transport(const gw_bound_parts *p) {
 
 /* Wire, codec and transport by the floats of each part. What the core does for a part, it does
  * while the part is on its way: the bound is no later for a codec whose first bytes leave early. */
-static int bound_cut(const gw_bound_parts *p, bool sharded, gw_walk_part *part) {
-    const gw_span *last = &p->layers[p->n_layers - 1];
-    size_t n = gw_span_end(*last);
-    bool layers = sharded || p->bucket == 0;
-    gw_buckets buckets = gw_buckets_cut(n, layers ? n * sizeof(float) : p->bucket * sizeof(float));
-    int count = layers ? p->n_layers : buckets.count;
-    count = count < GW_FORECAST_PARTS ? count : GW_FORECAST_PARTS;
-    for (int i = 0; i < count; i++) {
-        gw_span s = layers ? p->layers[count - 1 - i] : gw_buckets_span(&buckets, i);
-        double share = (double)s.n / (double)n, wire_s = p->wire_s * share;
-        part[i] = (gw_walk_part){.span = s,
-                                 .beside_s = (p->codec_s + bound_transport(p)) * share,
-                                 .wire_s = sharded ? wire_s / 2 : wire_s,
-                                 .gather_s = sharded ? wire_s / 2 : 0};
-    }
-    return count;
-}
-
 static double bound_walk(const gw_bound_parts *p, gw_bound_mode mode) {
-    gw_walk_part part[GW_FORECAST_PARTS];
     bool sharded = mode == GW_BOUND_SHARDED;
     gw_walk w = {.local = p->local,
                  .layers = p->layers,
                  .n_layers = p->n_layers,
-                 .parts = part,
-                 .n_parts = bound_cut(p, sharded, part),
                  .lazy = mode != GW_BOUND_EAGER,
                  .priority = mode == GW_BOUND_PRIORITY,
                  .gathers = sharded};
+    gw_walk_cut(&w, sharded ? 0 : p->bucket);
+    for (int i = 0; i < w.n_parts; i++) {
+        gw_walk_part *part = &w.part[i];
+        double share = (double)part->span.n / (double)gw_span_end(p->layers[p->n_layers - 1]);
+        double wire_s = p->wire_s * share;
+        part->beside_s = (p->codec_s + bound_transport(p)) * share;
+        part->wire_s = sharded ? wire_s / 2 : wire_s;
+        part->gather_s = sharded ? wire_s / 2 : 0;
+    }
     return gw_walk_step(&w).step_s;
 }
 

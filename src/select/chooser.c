@@ -1,8 +1,7 @@
 /* What --compress auto may choose among, read and checked before MPI starts. */
-#include "select/chooser_parts.h"
+#include "select/chooser.h"
 
 #include "base/mem.h"
-#include "mpi/agree.h"
 #include "run/residuals.h"
 
 #include <math.h>
@@ -156,48 +155,6 @@ gw_err gw_chooser_open(gw_chooser **out, gw_session *session, const gw_train_con
     a->budget_s = 1; /* one way is measured, so little time does */
     a->codec[a->n_codecs++] = *c->compress->parts;
     return chooser_name_algos(a);
-}
-
-static gw_err chooser_retake(gw_chooser *a, const char *codec, const char *algo) {
-    for (int i = 0; i < a->n; i++) {
-        const gw_candidate *c = &a->candidate[i];
-        if (strcmp(c->codec, codec) != 0 || strcmp(c->algo, algo) != 0)
-            continue;
-        a->chosen = i;
-        snprintf(a->why, sizeof a->why,
-                 "auto: %s over %s, as before the restart; predicted step %.3f ms", codec, algo,
-                 c->forecast.step_s * 1e3);
-        return GW_OK;
-    }
-    return gw_fail(GW_ERR_UNSUPPORTED,
-                   "--compress auto: the checkpoint's run chose %.100s over %.100s, which is not "
-                   "among the choices here: name a codec",
-                   codec, algo);
-}
-
-static gw_err chooser_bind(const gw_chooser *a, const gw_candidate *c, gw_session *s) {
-    gw_mix mix;
-    GW_TRY(gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->wire_check));
-    return gw_session_bind(s, &mix, &a->algo[c->nth_algo].spec);
-}
-
-gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, gw_session **out) {
-    gw_mix none_yet = {.framed = a->config->wire_check};
-    GW_TRY(gw_session_new(out, a->config->comm, &none_yet, a->config->feedback));
-    return chooser_bind(a, c, *out);
-}
-
-gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job) {
-    if (!a)
-        return GW_OK;
-    GW_TRY(gw_chooser_run(a, job));
-    if (a->named || job->check)
-        return GW_OK;
-    if (job->codec)
-        GW_TRY(chooser_retake(a, job->codec, job->algo));
-    const gw_candidate *c = &a->candidate[a->chosen];
-    a->session->note = a->why;
-    return gw_agree(job->rehearsal.comm, chooser_bind(a, c, a->session));
 }
 
 bool gw_chooser_chooses(const gw_chooser *a) {

@@ -21,6 +21,13 @@
 
 enum { GW_CHOOSER_MOST = 512 };
 
+/** Whether the cost model knows the strategy's exchange. */
+bool gw_chooser_knows(const gw_strategy_ops *ops);
+
+/** What a strategy that it knows exchanges, and when: all of `shape` that follows from its layers
+ *  and `lazy`. */
+gw_err gw_chooser_shape(const gw_strategy *strategy, gw_shape *shape);
+
 /** A codec with an algorithm, and what is predicted for it. */
 typedef struct gw_candidate {
     int nth_codec, nth_algo;  /* of gw_chooser's */
@@ -72,6 +79,11 @@ gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, gw_session
  *  NULL. */
 const gw_spec *gw_chooser_named(const gw_chooser *a);
 
+/** *ok: that codec can be had by this algorithm under the strategy; if not, the last message tells
+ *  why. */
+gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_spec *spec,
+                          bool *ok);
+
 typedef struct gw_chooser_job {
     gw_rehearsal rehearsal;
     int nodes; /* that the ranks are on: those of one exchange through its memory */
@@ -98,5 +110,6 @@ double gw_chooser_predicted(const gw_chooser *a);
 
 /** Everything predicted, for run.json and `gradwire plan --json`; NULL without memory. */
 json_t *gw_chooser_json(const gw_chooser *a);
+json_t *gw_chooser_points(const gw_curve *c); /* of a curve, for either */
 
 #endif

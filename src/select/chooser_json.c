@@ -3,15 +3,19 @@
 
 #include "base/json.h"
 
-static json_t *chooser_json_curve(const gw_curve *c) {
-    if (c->n == 0)
-        return json_null();
+json_t *gw_chooser_points(const gw_curve *c) {
     json_t *points = json_array();
     for (int i = 0; i < c->n; i++)
         json_array_append_new(
             points, json_pack("{s:f, s:f}", "bytes", c->bytes[i], "time_s", c->time_s[i]));
+    return points;
+}
+
+static json_t *chooser_json_curve(const gw_curve *c) {
+    if (c->n == 0)
+        return json_null();
     return json_pack("{s:f, s:f, s:o}", "alpha_s", gw_curve_alpha(c), "beta_s_per_byte",
-                     gw_curve_beta(c), "points", points);
+                     gw_curve_beta(c), "points", gw_chooser_points(c));
 }
 
 static json_t *chooser_json_codings(const double x[GW_CODINGS]) {

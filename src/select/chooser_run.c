@@ -1,9 +1,8 @@
 /* Measuring, predicting and choosing on the ranks. */
-#include "select/chooser_parts.h"
+#include "select/chooser.h"
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "comm/buckets.h"
 #include "mpi/wait.h"
 #include "run/residuals.h"
 
@@ -14,29 +13,25 @@
 
 /* ---- the step's shape ---- */
 
-gw_err gw_chooser_shape(const gw_strategy *strategy, gw_shape *shape, size_t n, gw_span **parts) {
+gw_err gw_chooser_shape(const gw_strategy *strategy, gw_shape *shape) {
     gw_strategy_shape of = strategy->ops->shape;
-    bool layers = of == GW_SHAPE_LAYERS || (of == GW_SHAPE_WHOLE && shape->lazy);
+    gw_walk *w = &shape->walk;
+    size_t bucket = gw_span_end(w->layers[w->n_layers - 1]);
     shape->overlapped = of != GW_SHAPE_WHOLE;
-    gw_buckets cut = {.n = n, .each = n, .count = 1};
     if (of == GW_SHAPE_BUCKETS)
-        cut = gw_buckets_cut(n, gw_args_bytes(strategy->args, "bucket"));
-    int count = layers ? shape->n_layers : cut.count;
-    if (count > GW_FORECAST_PARTS)
+        bucket = gw_args_bytes(strategy->args, "bucket") / sizeof(float);
+    else if (of == GW_SHAPE_LAYERS || w->lazy)
+        bucket = 0;
+    if (gw_walk_cut(w, bucket) > GW_WALK_PARTS)
         return gw_fail(GW_ERR_USAGE, "%s: more than %d buckets: use larger ones",
-                       strategy->ops->head.name, GW_FORECAST_PARTS);
-    GW_TRY(gw_alloc(parts, (size_t)count, sizeof **parts));
-    for (int i = 0; i < count; i++)
-        (*parts)[i] = layers ? shape->layers[count - 1 - i] : gw_buckets_span(&cut, i);
-    shape->parts = *parts;
-    shape->n_parts = count;
+                       strategy->ops->head.name, GW_WALK_PARTS);
     return GW_OK;
 }
 
 static size_t chooser_longest_part(const gw_shape *shape) {
     size_t most = 0;
-    for (int i = 0; i < shape->n_parts; i++)
-        most = shape->parts[i].n > most ? shape->parts[i].n : most;
+    for (int i = 0; i < shape->walk.n_parts; i++)
+        most = shape->walk.part[i].span.n > most ? shape->walk.part[i].span.n : most;
     return most;
 }
 
@@ -93,7 +88,7 @@ static bool chooser_carries(const gw_algo_survey *s, const gw_codec *codec) {
 
 typedef struct run {
     gw_chooser *a;
-    const gw_shape *shape;
+    gw_shape *shape;
     MPI_Comm comm;
     size_t n;
     bool check; /* only count the candidates */
@@ -237,7 +232,7 @@ static gw_err chooser_try_codecs(const run *r, const gw_chooser_job *job) {
     return GW_OK;
 }
 
-static gw_err chooser_check(gw_chooser *a, const gw_chooser_job *job, const gw_shape *shape) {
+static gw_err chooser_check(gw_chooser *a, const gw_chooser_job *job, gw_shape *shape) {
     run r = {.a = a, .shape = shape, .comm = job->rehearsal.comm, .check = true};
     GW_TRY(chooser_try_codecs(&r, job));
     return a->n > 0 ? GW_OK : chooser_nothing_left(a);
@@ -252,31 +247,73 @@ static gw_err chooser_measure(gw_chooser *a, const gw_chooser_job *job, gw_shape
                              .yield = job->yield,
                              .budget_s = a->budget_s};
     GW_TRY(gw_survey_algos(&place, a->algo, a->n_algos));
-    GW_TRY(gw_survey_step(&job->rehearsal, a->params, a->gradient, &shape->local));
-    a->local = shape->local;
+    GW_TRY(gw_survey_step(&job->rehearsal, a->params, a->gradient, &a->local));
+    shape->walk.local = a->local;
     run r = {.a = a, .shape = shape, .comm = comm, .n = n};
     GW_TRY(chooser_try_codecs(&r, job));
     return chooser_choose(a, comm);
 }
 
-gw_err gw_chooser_run(gw_chooser *a, const gw_chooser_job *job) {
+static gw_err chooser_run(gw_chooser *a, const gw_chooser_job *job) {
     gw_model *model = job->rehearsal.stepper->model;
     MPI_Comm comm = job->rehearsal.comm;
     size_t n = gw_model_size(model);
-    gw_span *parts = NULL;
     a->nodes = job->nodes;
     GW_MPI(MPI_Comm_size(comm, &a->ranks));
     chooser_drop_doubles(a);
-    gw_shape shape = {.layers = gw_model_spans(model),
-                      .n_layers = gw_model_layers(model),
-                      .lazy = job->lazy,
+    gw_shape shape = {.walk = {.layers = gw_model_spans(model),
+                               .n_layers = gw_model_layers(model),
+                               .lazy = job->lazy},
                       .link = a->nodes > 1};
     gw_err e = gw_alloc(&a->params, n, sizeof(float));
     GW_THEN(e, gw_alloc(&a->gradient, n, sizeof(float)));
     GW_THEN(e, gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate));
-    GW_THEN(e, gw_chooser_shape(a->strategy, &shape, n, &parts));
+    GW_THEN(e, gw_chooser_shape(a->strategy, &shape));
     e = gw_agree(comm, e);
     GW_THEN(e, job->check ? chooser_check(a, job, &shape) : chooser_measure(a, job, &shape));
-    free(parts);
     return e;
+}
+
+/* ---- what was chosen ---- */
+
+static gw_err chooser_retake(gw_chooser *a, const char *codec, const char *algo) {
+    for (int i = 0; i < a->n; i++) {
+        const gw_candidate *c = &a->candidate[i];
+        if (strcmp(c->codec, codec) != 0 || strcmp(c->algo, algo) != 0)
+            continue;
+        a->chosen = i;
+        snprintf(a->why, sizeof a->why,
+                 "auto: %s over %s, as before the restart; predicted step %.3f ms", codec, algo,
+                 c->forecast.step_s * 1e3);
+        return GW_OK;
+    }
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "--compress auto: the checkpoint's run chose %.100s over %.100s, which is not "
+                   "among the choices here: name a codec",
+                   codec, algo);
+}
+
+static gw_err chooser_bind(const gw_chooser *a, const gw_candidate *c, gw_session *s) {
+    gw_mix mix;
+    GW_TRY(gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->wire_check));
+    return gw_session_bind(s, &mix, &a->algo[c->nth_algo].spec);
+}
+
+gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, gw_session **out) {
+    gw_mix none_yet = {.framed = a->config->wire_check};
+    GW_TRY(gw_session_new(out, a->config->comm, &none_yet, a->config->feedback));
+    return chooser_bind(a, c, *out);
+}
+
+gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job) {
+    if (!a)
+        return GW_OK;
+    GW_TRY(chooser_run(a, job));
+    if (a->named || job->check)
+        return GW_OK;
+    if (job->codec)
+        GW_TRY(chooser_retake(a, job->codec, job->algo));
+    const gw_candidate *c = &a->candidate[a->chosen];
+    a->session->note = a->why;
+    return gw_agree(job->rehearsal.comm, chooser_bind(a, c, a->session));
 }

@@ -29,55 +29,41 @@ static exchange forecast_exchange(const gw_way *way, size_t n, bool link) {
     return x;
 }
 
+static double forecast_sent(const gw_way *way, size_t n) {
+    return (double)n * (way->bytes * way->sent + way->agreed);
+}
+
 gw_forecast gw_forecast_exchange(const gw_way *way, size_t n, bool link) {
     exchange x = forecast_exchange(way, n, link);
     return (gw_forecast){.step_s = x.both_s,
                          .codec_s = x.codec_s,
                          .exposed_s = x.both_s - x.codec_s,
-                         .sent = (double)n * (way->bytes * way->sent + way->agreed)};
+                         .sent = forecast_sent(way, n)};
 }
 
 /* ---- a step ---- */
 
-static gw_forecast forecast_overlapped(const gw_shape *s, const gw_way *way) {
-    gw_walk_part part[GW_FORECAST_PARTS];
-    gw_forecast sum = {0};
-    for (int i = 0; i < s->n_parts; i++) {
-        exchange x = forecast_exchange(way, s->parts[i].n, s->link);
-        part[i] = (gw_walk_part){.span = s->parts[i], .before_s = x.codec_s};
-        if (s->link) {
-            part[i].wire_s = fmax(0, x.messages_s - x.latency_s);
-            part[i].latency_s = x.latency_s;
+gw_forecast gw_forecast_step(gw_shape *s, const gw_way *way) {
+    gw_walk *w = &s->walk;
+    gw_forecast f = {.local_s = gw_local_sum(&w->local)};
+    for (int i = 0; i < w->n_parts; i++) {
+        gw_span span = w->part[i].span;
+        exchange x = forecast_exchange(way, span.n, s->link);
+        w->part[i] = (gw_walk_part){.span = span, .before_s = x.codec_s};
+        f.codec_s += x.codec_s;
+        f.sent += forecast_sent(way, span.n);
+        if (!s->overlapped) {
+            f.exposed_s += x.both_s - x.codec_s;
+        } else if (s->link) {
+            w->part[i].wire_s = fmax(0, x.messages_s - x.latency_s);
+            w->part[i].latency_s = x.latency_s;
         } else {
-            part[i].before_s += x.messages_s;
-            sum.exposed_s += x.messages_s;
-        }
-        sum.codec_s += x.codec_s;
-        sum.sent += gw_forecast_exchange(way, s->parts[i].n, s->link).sent;
-    }
-    gw_walk walk = {.local = s->local,
-                    .layers = s->layers,
-                    .n_layers = s->n_layers,
-                    .parts = part,
-                    .n_parts = s->n_parts,
-                    .lazy = s->lazy};
-    sum.exposed_s += gw_walk_step(&walk).waited_s;
-    return sum;
-}
-
-gw_forecast gw_forecast_step(const gw_shape *s, const gw_way *way) {
-    gw_forecast f = {0};
-    if (s->overlapped) {
-        f = forecast_overlapped(s, way);
-    } else {
-        for (int i = 0; i < s->n_parts; i++) {
-            gw_forecast x = gw_forecast_exchange(way, s->parts[i].n, s->link);
-            f.codec_s += x.codec_s;
-            f.exposed_s += x.exposed_s;
-            f.sent += x.sent;
+            w->part[i].before_s += x.messages_s;
+            f.exposed_s += x.messages_s;
         }
     }
-    f.local_s = gw_local_sum(&s->local);
+    if (s->overlapped)
+        f.exposed_s += gw_walk_step(w).waited_s;
     f.step_s = f.local_s + f.codec_s + f.exposed_s;
     return f;
 }

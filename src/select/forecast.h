@@ -42,13 +42,8 @@ typedef struct gw_way {
 
 /** What a step exchanges, and when. */
 typedef struct gw_shape {
-    gw_local local;
-    const gw_span *layers; /* of the model, from the first on */
-    int n_layers;
-    const gw_span *parts; /* what is exchanged, in that order; at most GW_FORECAST_PARTS */
-    int n_parts;
+    gw_walk walk;
     bool overlapped; /* parts start within the backward pass, else after it */
-    bool lazy;       /* what overlaps is waited for layer by layer in the next forward pass */
     bool link;       /* messages cross a link, which works beside the ranks */
 } gw_shape;
 
@@ -60,11 +55,11 @@ typedef struct gw_forecast {
 /** Of the exchange alone, of n floats in one piece. */
 gw_forecast gw_forecast_exchange(const gw_way *way, size_t n, bool link);
 
-/** A whole step. Overlapped: a walk (select/walk.h). When a part is final the rank encodes it; its
- *  messages queue on the link behind those of earlier parts for t - alpha and are complete alpha
- *  later. On one node there is no link, and the rank itself moves them at once. The wait for what
- *  is not complete is exposed. */
-gw_forecast gw_forecast_step(const gw_shape *s, const gw_way *way);
+/** A whole step; sets what its parts take. Overlapped: a walk (select/walk.h). When a part is final
+ *  the rank encodes it; its messages queue on the link behind those of earlier parts for t - alpha
+ *  and are complete alpha later. On one node there is no link, and the rank itself moves them at
+ *  once. The wait for what is not complete is exposed. */
+gw_forecast gw_forecast_step(gw_shape *s, const gw_way *way);
 
 /** Index of the best of n forecasts by step_s; but `plain` (if >= 0) unless the best is shorter by
  *  more than `margin` of it: never compress for a gain that the model cannot be sure of. NaN: not

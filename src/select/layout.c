@@ -121,28 +121,19 @@ static bool layout_hides(const gw_layout_price *p, const gw_timetable *t, int st
     return p->link;
 }
 
-static gw_run_cost layout_run_cost(const gw_layout_run *run, bool hides, double *tensor_s) {
-    double backward = run->tensor_backward_s;
-    if (hides)
-        backward = fmax(0, backward - run->act.weights_s);
-    *tensor_s = run->tensor_forward_s + backward;
-    return (gw_run_cost){.act = {run->act.forward_s + run->tensor_forward_s,
-                                 run->act.input_s + backward, run->act.weights_s},
-                         .early_s = run->early_s,
-                         .activation_s = run->activation_s,
-                         .delta_s = run->delta_s};
-}
-
 gw_err gw_layout_predict(const gw_layout_price *p, const gw_timetable *t, gw_layout_forecast *out) {
     gw_run_cost cost[GW_MAX_LAYERS];
     gw_stage_times stage[GW_MAX_LAYERS];
     gw_pipe_times pipe;
     int stages = gw_timetable_stages(t), runs = stages * gw_timetable_chunks(t);
-    double tensor_s, micro = gw_timetable_micro(t);
+    double micro = gw_timetable_micro(t);
     *out = (gw_layout_forecast){0};
     for (int i = 0; i < runs; i++) {
-        cost[i] = layout_run_cost(&p->run[i], layout_hides(p, t, i % stages), &tensor_s);
-        out->tensor_s += micro * tensor_s / stages;
+        gw_run_cost *c = &cost[i];
+        *c = p->run[i];
+        if (layout_hides(p, t, i % stages))
+            c->tensor_backward_s = fmax(0, c->tensor_backward_s - c->act.weights_s);
+        out->tensor_s += micro * (c->tensor_forward_s + c->tensor_backward_s) / stages;
     }
     for (int s = 0; s < stages; s++) {
         cost[s].after_s = p->stage[s].exchange_s + p->stage[s].update_s;

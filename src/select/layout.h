@@ -43,25 +43,17 @@ bool gw_layout_plain(const gw_layout *l);
 /** "pipe=2,data=2", as --mesh takes it: the outermost first, what is 1 left out. */
 void gw_layout_mesh(const gw_layout *l, char out[GW_LAYOUT_TEXT]);
 
-/** Of a chunk of a stage: seconds of a microbatch, on the slowest rank that holds it. */
-typedef struct gw_layout_run {
-    gw_act_cost act;                            /* computation */
-    double tensor_forward_s, tensor_backward_s; /* sums over tensor ranks, in F and in B or I */
-    double activation_s, delta_s;               /* hops that leave it */
-    double early_s; /* of the weights' gradients, what a B computes when its delta has left */
-} gw_layout_run;
-
 /** Of a stage: seconds behind its last action of a step. */
 typedef struct gw_layout_stage {
     double exchange_s; /* of gradients, as far as the backward pass does not hide it */
     double update_s;
 } gw_layout_stage;
 
-/** What a layout's step is made of. Plain data. */
+/** What a layout's step is made of, on the slowest rank that holds it. Plain data. */
 typedef struct gw_layout_price {
-    int chunks;                       /* of a stage */
-    bool cuts;                        /* backward passes leave the weights' gradients for later */
-    gw_layout_run run[GW_MAX_LAYERS]; /* by chunk * stages + stage */
+    int chunks;                     /* of a stage */
+    bool cuts;                      /* backward passes leave the weights' gradients for later */
+    gw_run_cost run[GW_MAX_LAYERS]; /* by chunk * stages + stage */
     gw_layout_stage stage[GW_MAX_LAYERS];
     double activation_bytes; /* memory, on the rank that takes most of it */
     double sent[GW_DIMS];    /* bytes of a step, all ranks together */

@@ -110,7 +110,7 @@ static gw_err passes_open(passes *t, const gw_place_setup *s) {
     return GW_OK;
 }
 
-gw_err gw_layout_time_passes(gw_placed *p, const gw_place_setup *s, gw_layout_run *run,
+gw_err gw_layout_time_passes(gw_placed *p, const gw_place_setup *s, gw_run_cost *run,
                              double *update_s) {
     passes *t = NULL;
     gw_err e = gw_alloc(&t, 1, sizeof *t);

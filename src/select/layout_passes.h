@@ -7,7 +7,7 @@
 /** Collective over the setup's ranks, which compute at once: run[c].act and .early_s of each chunk
  *  c that this rank holds, and the seconds of an update of its parameters; typical times
  *  (gw_stats_typical). Sums over other ranks are left out, so parameters end up as anything. */
-gw_err gw_layout_time_passes(gw_placed *p, const gw_place_setup *s, gw_layout_run *run,
+gw_err gw_layout_time_passes(gw_placed *p, const gw_place_setup *s, gw_run_cost *run,
                              double *update_s);
 
 #endif

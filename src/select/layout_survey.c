@@ -3,11 +3,10 @@
 
 #include "machine/links.h"
 #include "mpi/wait.h"
-#include "select/chooser_parts.h"
+#include "select/chooser.h"
 #include "select/layout_passes.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Floats: 32 MiB, above which no cache bends the line any more. */
@@ -199,10 +198,10 @@ static double survey_join(const opened *o, gw_join join, double *sent) {
     return part * gw_curve_at(&g->sums[0], bytes);
 }
 
-static void survey_joins(const opened *o, gw_micro at, gw_layout_run *run, double *sent) {
+static void survey_joins(const opened *o, gw_micro at, gw_run_cost *run, double *sent) {
     const gw_model *m = o->placed->model;
     for (int l = 0; l < gw_model_layers(m); l++) {
-        gw_layout_run *r = &run[gw_model_shard(m)->layers[l].chunk];
+        gw_run_cost *r = &run[gw_model_shard(m)->layers[l].chunk];
         r->tensor_forward_s += survey_join(o, gw_model_join(m, l, GW_MOMENT_INPUT, at), sent) +
                                survey_join(o, gw_model_join(m, l, GW_MOMENT_PRODUCT, at), sent) +
                                survey_join(o, gw_model_join(m, l, GW_MOMENT_LOSS, at), sent);
@@ -221,7 +220,7 @@ static double survey_hop_time(const opened *o, int chunk, gw_edge edge, gw_micro
     return gw_curve_at(&o->group[GW_DIM_PIPE]->hop, bytes);
 }
 
-static void survey_hops(const opened *o, gw_micro at, gw_layout_run *run, double *sent) {
+static void survey_hops(const opened *o, gw_micro at, gw_run_cost *run, double *sent) {
     for (int c = 0; c < o->chunks; c++) {
         int number = c * o->stages + o->stage;
         if (number + 1 < o->stages * o->chunks)
@@ -236,25 +235,23 @@ static gw_err survey_exchange(const opened *o, double backward_s, double *exchan
                               double *sent) {
     const gw_model *m = o->placed->model;
     const gw_group_curve *g = o->group[GW_DIM_DATA];
-    gw_span *parts = NULL;
     if (!g)
         return GW_OK;
-    gw_shape shape = {.local = {.backward_s = backward_s},
-                      .layers = gw_model_spans(m),
-                      .n_layers = gw_model_layers(m),
+    gw_shape shape = {.walk = {.local = {.backward_s = backward_s},
+                               .layers = gw_model_spans(m),
+                               .n_layers = gw_model_layers(m)},
                       .link = g->link};
     gw_way way = {
         .messages = g->sums[1], .exact = g->sums[1], .bytes = sizeof(float), .sent = g->sent[1]};
-    GW_TRY(gw_chooser_shape(&o->s->session->strategy, &shape, gw_model_size(m), &parts));
+    GW_TRY(gw_chooser_shape(&o->s->session->strategy, &shape));
     gw_forecast f = gw_forecast_step(&shape, &way);
-    free(parts);
     *exchange_s = f.step_s - f.local_s;
     *sent += f.sent;
     return GW_OK;
 }
 
 /* All ranks' figures: of a run or a stage the slowest rank's, sums of bytes. */
-static gw_err survey_share(const opened *o, const gw_layout_run *own, gw_layout_stage stage,
+static gw_err survey_share(const opened *o, const gw_run_cost *own, gw_layout_stage stage,
                            double memory, gw_layout_price *out) {
     enum { RUN = sizeof *own / sizeof(double), STAGE = sizeof stage / sizeof(double) };
     MPI_Comm comm = o->s->place->comm;
@@ -279,7 +276,7 @@ static gw_err survey_cuts(const opened *o, bool *out) {
 }
 
 /* Passes of the same chunks, cut alike, take the same time, whatever the timetable. */
-static gw_err survey_passes(const opened *o, bool cuts, gw_layout_run *run, double *update_s) {
+static gw_err survey_passes(const opened *o, bool cuts, gw_run_cost *run, double *update_s) {
     for (int i = 0; i < o->nth; i++) {
         const gw_layout *a = &o->all[i], *b = o->layout;
         const gw_layout_price *known = &o->price[i];
@@ -288,8 +285,8 @@ static gw_err survey_passes(const opened *o, bool cuts, gw_layout_run *run, doub
             continue;
         *update_s = known->stage[o->stage].update_s;
         for (int c = 0; c < o->chunks; c++) {
-            run[c].act = known->run[c * o->stages + o->stage].act;
-            run[c].early_s = known->run[c * o->stages + o->stage].early_s;
+            const gw_run_cost *of = &known->run[c * o->stages + o->stage];
+            run[c] = (gw_run_cost){.act = of->act, .early_s = of->early_s};
         }
         return GW_OK;
     }
@@ -297,7 +294,7 @@ static gw_err survey_passes(const opened *o, bool cuts, gw_layout_run *run, doub
 }
 
 static gw_err survey_price(const opened *o, gw_layout_price *out) {
-    gw_layout_run run[GW_MAX_LAYERS] = {0};
+    gw_run_cost run[GW_MAX_LAYERS] = {0};
     gw_layout_stage stage = {0};
     gw_placed *p = o->placed;
     double backward_s = 0, micro = o->layout->micro;

@@ -1,6 +1,6 @@
 /** A step of overlapped training as two workers: the core, which computes, and the link, which
  *  carries one part of the exchange at a time. Pure arithmetic: the cost model (select/forecast.h)
- *  and the bound of a step (select/bound.h) are walks along it with figures of their own. */
+ *  and the bound of a step (select/bound.h) say what each part takes, and walk along it. */
 #ifndef GW_SELECT_WALK_H
 #define GW_SELECT_WALK_H
 
@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-enum { GW_FORECAST_PARTS = 4096 };
+enum { GW_WALK_PARTS = 4096 };
 
 /** A step's parts without any exchange, seconds on the slowest rank. */
 typedef struct gw_local {
@@ -33,14 +33,17 @@ typedef struct gw_walk {
     gw_local local;
     const gw_span *layers; /* from the first on */
     int n_layers;
-    const gw_walk_part *parts; /* in the order in which they are complete, at most
-                                  GW_FORECAST_PARTS */
+    gw_walk_part part[GW_WALK_PARTS]; /* in the order in which they are complete */
     int n_parts;
     bool lazy;     /* a layer is waited for and updated just before the forward pass reads it */
     bool priority; /* of the parts that are ready the link takes the one nearest the input */
     bool gathers;  /* lazy, a part each layer: when its shard is updated the link carries gather_s;
                       the layer above is updated before this one is waited for */
 } gw_walk;
+
+/** Cut its layers, which are set, into parts that take no time: buckets of so many floats, or, if
+ *  0, a layer each. Returns how many there would be if there were room for all. */
+int gw_walk_cut(gw_walk *w, size_t bucket);
 
 typedef struct gw_walked {
     double step_s, waited_s; /* waited_s: of step_s, the core's time without work */

@@ -9,7 +9,6 @@ CIRCLES = {
     "mesh/pipeline, mesh/pipeline_parts",
     "naive/naive, naive/naive_parts",
     "nn/model, nn/model_parts",
-    "select/chooser, select/chooser_parts",
     "train/trainer, train/trainer_parts",
 }
 

@@ -70,18 +70,15 @@ static void test_exchange(void **state) {
 
 /* ---- a step ---- */
 
-static const gw_span layers[] = {{0, 600}, {600, 400}}, whole[] = {{0, 1000}},
-                     by_layer[] = {{600, 400}, {0, 600}};
+static const gw_span layers[] = {{0, 600}, {600, 400}};
 
 static gw_shape shape_of(bool overlapped, bool lazy) {
-    return (gw_shape){.local = {1, 100, 140, 50, 2},
-                      .layers = layers,
-                      .n_layers = 2,
-                      .parts = overlapped ? by_layer : whole,
-                      .n_parts = overlapped ? 2 : 1,
-                      .overlapped = overlapped,
-                      .lazy = lazy,
-                      .link = true};
+    gw_shape s = {
+        .walk = {.local = {1, 100, 140, 50, 2}, .layers = layers, .n_layers = 2, .lazy = lazy},
+        .overlapped = overlapped,
+        .link = true};
+    gw_walk_cut(&s.walk, overlapped ? 0 : 1000);
+    return s;
 }
 
 static void test_blocking(void **state) {
@@ -93,8 +90,7 @@ static void test_blocking(void **state) {
     near(f.codec_s, 20);
     near(f.exposed_s, 30);
     near(f.step_s, 343);
-    shape.parts = by_layer; /* 10 + 8 and 10 + 12 */
-    shape.n_parts = 2;
+    gw_walk_cut(&shape.walk, 0); /* 10 + 8 and 10 + 12 */
     f = gw_forecast_step(&shape, &way);
     near(f.step_s, 293 + 20 + 18 + 22);
 }
@@ -114,15 +110,15 @@ static void test_overlap(void **state) {
     near(f.sent, 3000);
     /* lazy: the same here, since layer 0 is wanted first, but that reading data and the rest of the
      * step (1 + 2) hide. */
-    shape.lazy = true;
+    shape.walk.lazy = true;
     near(gw_forecast_step(&shape, &way).exposed_s, 22 - 3);
     /* A link ten times as slow: t = 11 + (b - 100) / 10. Layer 1 (800 bytes): 11 + 70 = 81, on the
      * link from 48 to 118. Layer 0 (1200 bytes): 121, from 160 to 270, there at 281. */
     way.messages = (gw_curve){2, {100, 1100}, {11, 111}};
-    shape.lazy = false;
+    shape.walk.lazy = false;
     near(gw_forecast_step(&shape, &way).exposed_s, 281 - 160);
     /* The other order on the link: with all posted late, layer 0 waits for layer 1's. */
-    shape.local.backward_s = 0;
+    shape.walk.local.backward_s = 0;
     /* Posted at 8 and 20: 8 to 78, there 89; 78 to 188, there 199. */
     near(gw_forecast_step(&shape, &way).exposed_s, 199 - 20);
     /* One node: the rank moves the bytes itself, nothing hides. */
@@ -135,18 +131,15 @@ static void test_lazy(void **state) {
     (void)state;
     gw_way way = by_hand();
     gw_shape shape = shape_of(true, true);
-    gw_span first_last[] = {{600, 400}, {0, 600}};
-    shape.parts = first_last;
-    shape.local.backward_s = 0;
+    shape.walk.local.backward_s = 0;
     way.messages = (gw_curve){2, {100, 1100}, {11, 111}};
     /* Eager waits 179 for both; lazy for layer 0 the same, since it comes last. */
     near(gw_forecast_step(&shape, &way).exposed_s, 179 - 3);
     /* If only layer 1 had to wait: no bytes below. */
-    shape.parts = first_last;
-    shape.n_parts = 1;
+    shape.walk.n_parts = 1;
     /* Posted at 8, there at 89; layer 0's update and forward take 0.6 * 150 = 90: all hidden. */
     near(gw_forecast_step(&shape, &way).exposed_s, 0);
-    shape.lazy = false;
+    shape.walk.lazy = false;
     near(gw_forecast_step(&shape, &way).exposed_s, 81);
 }
 
@@ -172,14 +165,10 @@ static const double price[CODECS] = {0, 0.4e-9, 0.9e-9, 1.2e-9, 4e-9};
 static int choice_at(double beta, bool overlapped) {
     double step_s[CODECS];
     static const gw_span model[] = {{0, 600000}, {600000, 400000}};
-    static const gw_span backwards[] = {{600000, 400000}, {0, 600000}}, all[] = {{0, FLOATS}};
-    gw_shape shape = {.local = {0, 1e-3, 2e-3, 1e-3, 0},
-                      .layers = model,
-                      .n_layers = 2,
-                      .parts = overlapped ? backwards : all,
-                      .n_parts = overlapped ? 2 : 1,
+    gw_shape shape = {.walk = {.local = {0, 1e-3, 2e-3, 1e-3, 0}, .layers = model, .n_layers = 2},
                       .overlapped = overlapped,
                       .link = true};
+    gw_walk_cut(&shape.walk, overlapped ? 0 : FLOATS);
     for (int i = 0; i < CODECS; i++) {
         gw_way way = {.messages = {2, {4, 4e6}, {1e-5, 1e-5 + beta * 4e6}},
                       .work = {1},

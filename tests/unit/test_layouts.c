@@ -128,7 +128,7 @@ static void test_one_stage(void **state) {
 /* Two equal stages: the bubble is the timetable's; what comes behind a step does not overlap. */
 static void test_two_stages(void **state) {
     (void)state;
-    gw_layout_run run = {.act = {2, 1, 2}, .tensor_forward_s = 1, .tensor_backward_s = 1};
+    gw_run_cost run = {.act = {2, 1, 2}, .tensor_forward_s = 1, .tensor_backward_s = 1};
     gw_layout_price p = {.chunks = 1, .run = {run, run}, .stage = {{4, 1}, {4, 1}}};
     for (int micro = 2; micro <= 8; micro *= 2) {
         gw_layout_forecast f = predict(&p, "1f1b", 2, micro);
@@ -147,7 +147,7 @@ static void test_two_stages(void **state) {
 /* A delta that leaves a B before the last of its weights' gradients, as it leaves an I. */
 static void test_early_delta(void **state) {
     (void)state;
-    gw_layout_run run = {.act = {2, 1, 2}};
+    gw_run_cost run = {.act = {2, 1, 2}};
     gw_layout_price p = {.chunks = 1, .run = {run, run}};
     near(predict(&p, "gpipe", 2, 1).step_s, 4 + 3 + 3);
     p.run[1].early_s = 2;
@@ -158,7 +158,7 @@ static void test_early_delta(void **state) {
 /* A stage that is done early exchanges its gradients while the others still compute. */
 static void test_tail_of_the_last_stage(void **state) {
     (void)state;
-    gw_layout_run run = {.act = {1, 1, 1}};
+    gw_run_cost run = {.act = {1, 1, 1}};
     gw_layout_price p = {.chunks = 1, .run = {run, run}, .stage = {{0, 0}, {2, 0}}};
     near(predict(&p, "gpipe", 2, 2).step_s, 2 * 3 + 3);
     p.stage[1].exchange_s = 30;
@@ -184,11 +184,11 @@ static gw_layout_price price_of(const machine *m, const gw_layout *l, int batch)
     double product = 2 * rows * WIDTH * WIDTH / tensor / m->flops;
     gw_layout_price p = {.chunks = 1};
     for (int s = 0; s < stages; s++) {
-        p.run[s] = (gw_layout_run){.act = {held * product, held * product, held * product},
-                                   .tensor_forward_s = held / 2.0 * sum_of(m, outputs, tensor),
-                                   .tensor_backward_s = held / 2.0 * sum_of(m, outputs, tensor),
-                                   .activation_s = m->latency + outputs / m->rate,
-                                   .delta_s = m->latency + outputs / m->rate};
+        p.run[s] = (gw_run_cost){.act = {held * product, held * product, held * product},
+                                 .tensor_forward_s = held / 2.0 * sum_of(m, outputs, tensor),
+                                 .tensor_backward_s = held / 2.0 * sum_of(m, outputs, tensor),
+                                 .activation_s = m->latency + outputs / m->rate,
+                                 .delta_s = m->latency + outputs / m->rate};
         p.stage[s].exchange_s = sum_of(m, 4.0 * held * WIDTH * WIDTH / tensor, data);
     }
     return p;

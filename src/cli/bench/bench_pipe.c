@@ -210,16 +210,6 @@ static gw_err pipe_sleep_until(double due_s) {
     return GW_OK;
 }
 
-static double pipe_seconds(gw_act_kind kind) {
-    switch (kind) {
-    case GW_ACT_FORWARD: return b.pace.forward_s;
-    case GW_ACT_INPUT: return b.pace.input_s;
-    case GW_ACT_WEIGHTS: return b.pace.weights_s;
-    case GW_ACT_BACKWARD: return b.pace.input_s + b.pace.weights_s;
-    }
-    return 0;
-}
-
 /* By which a message is known: who sends it, of which microbatch of which step. */
 static float pipe_stamp(const cell *c, int stage, gw_act a) {
     uint64_t number = (b.runner.step * (uint64_t)c->micros + (uint64_t)a.micro) * 1031;
@@ -257,7 +247,8 @@ static gw_err pipe_act(void *ctx, gw_act a) {
     GW_TRY(pipe_check(c, a));
     GW_TRY(gw_runner_vacate(&b.runner, a));
     double begin = b.polls > 1 ? gw_nap_now() : b.due_s;
-    b.due_s = begin + pipe_seconds(a.kind) / gw_timetable_chunks(c->timetable);
+    b.due_s = begin + gw_act_seconds(&(gw_run_cost){.act = b.pace}, a.kind) /
+                          gw_timetable_chunks(c->timetable);
     GW_TRY(pipe_sleep_until(b.due_s));
     b.polls = 0;
     return pipe_send(c, a);

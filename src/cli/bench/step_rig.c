@@ -145,17 +145,22 @@ static gw_err rig_settle(gw_rig *r) {
 /* n steps after one more that is not kept. */
 static gw_err rig_turn(const gw_rig_turns *t, int i, int n, bool timed) {
     static gw_batch_cost cost[1 + GW_RIG_BLOCK];
-    static double wall[GW_RIG_BLOCK];
+    static double wall[GW_RIG_BLOCK], mean[GW_RIG_BLOCK];
     gw_rig *r = t->rig(i);
     GW_TRY(gw_bench_sync(t->place));
     for (int k = 0; k <= n; k++)
         GW_TRY(rig_one_step(r, &cost[k]));
     GW_TRY(rig_settle(r));
-    for (int k = 0; k < n; k++)
+    for (int k = 0; k < n; k++) {
         wall[k] = cost[1 + k].wall_s;
+        mean[k] = wall[k] / t->place->ranks;
+    }
     GW_TRY(gw_allreduce(MPI_IN_PLACE, wall, n, MPI_DOUBLE, MPI_MAX, t->place->comm));
-    for (int k = 0; k < n && timed; k++)
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, n, MPI_DOUBLE, MPI_SUM, t->place->comm));
+    for (int k = 0; k < n && timed; k++) {
         GW_TRY(gw_samples_add(&r->wall, wall[k]));
+        GW_TRY(gw_samples_add(&r->mean, mean[k]));
+    }
     return timed && t->keep ? t->keep(i, cost + 1, n) : GW_OK;
 }
 
@@ -190,6 +195,7 @@ void gw_rig_free(gw_rig *r) {
     gw_optimizer_close(r->optimizer);
     gw_model_close(r->model);
     gw_samples_free(&r->wall);
+    gw_samples_free(&r->mean);
     free(r->stepper.labels);
     free(r->idx);
     *r = (gw_rig){0};

@@ -22,7 +22,8 @@ typedef struct gw_rig {
     int local, global; /* samples of this rank, of all */
     uint32_t *idx;     /* which of stepper.set, that a step gathers; NULL: they lie in the model */
     double lr, loss;   /* loss of the last step, summed over this rank's samples */
-    gw_samples wall;   /* of the steps of gw_rig_take_turns, the slowest rank's */
+    gw_samples wall;   /* of the steps of gw_rig_take_turns, the slowest rank's; */
+    gw_samples mean;   /* the mean over the ranks */
 } gw_rig;
 
 /** What all rigs of a command have in common. */
