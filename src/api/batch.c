@@ -32,7 +32,7 @@ int gradwire_begin(gradwire *g, long samples, long global) {
         e = gw_fail(GW_ERR_USAGE,
                     "gradwire_begin: %ld samples: rank %d only serves with --comm %s: begin it "
                     "with 0",
-                    samples, g->rank, g->words.comm->text);
+                    samples, g->rank, g->words.run.comm->text);
     if (e != GW_OK)
         return gw_call_end(&c, e);
     if (g->batch.fresh && g->publishes)
@@ -94,12 +94,12 @@ static bool batch_starts_late(const gradwire *g) {
 /* Do the ranks agree before they exchange anything? Lazy, when the batch ends; and where nothing
  * has begun a void batch need not be taken back. Else they meet when the exchange is done. */
 static bool batch_agrees_first(const gradwire *g) {
-    return g->words.lazy || batch_starts_late(g);
+    return g->words.run.lazy || batch_starts_late(g);
 }
 
 /* Is this exchange void? Settled once. */
 static gw_err batch_agree(gradwire *g, gw_call *c) {
-    if (g->batch.agreed || g->inside || g->words.on_nan == GW_ON_NAN_KEEP)
+    if (g->batch.agreed || g->inside || g->words.run.on_nan == GW_ON_NAN_KEEP)
         return GW_OK;
     gw_guard *guard = &g->guard;
     g->batch.agreed = true;
@@ -107,7 +107,8 @@ static gw_err batch_agree(gradwire *g, gw_call *c) {
     gw_err e = gw_guard_agree(guard);
     if (e == GW_OK && guard->out && !guard->given_up && guard->how == GW_ON_NAN_STOP) {
         c->together = guard->together;
-        g->batch.pending = g->words.lazy && !batch_starts_late(g); /* else nothing is under way */
+        g->batch.pending =
+            g->words.run.lazy && !batch_starts_late(g); /* else nothing is under way */
         e = gw_guard_fail(guard, "try a smaller rate, or --on-nan skip");
     }
     gw_phase_leave();
@@ -214,10 +215,10 @@ static gw_err batch_next(const gradwire *g, const char *name, int group, int nex
     if (!g->batch.pending || g->batch.ready < g->arena.n_tensors)
         return gw_call_refuse(name, "not every tensor is ready: call gradwire_ready for all of "
                                     "them first");
-    if (group == GRADWIRE_ALL || (group == next && group < g->arena.groups && g->words.lazy) ||
+    if (group == GRADWIRE_ALL || (group == next && group < g->arena.groups && g->words.run.lazy) ||
         (group == 0 && g->arena.groups == 1))
         return GW_OK;
-    if (!g->words.lazy)
+    if (!g->words.run.lazy)
         return gw_fail(GW_ERR_USAGE,
                        "gradwire_%s: group %d: without --update lazy all groups are finished "
                        "together: GRADWIRE_ALL",
@@ -229,12 +230,12 @@ static gw_err batch_next(const gradwire *g, const char *name, int group, int nex
 
 /* What is finished at once, from group i on. */
 static gw_span batch_span(const gradwire *g, int i) {
-    return g->words.lazy ? g->arena.group[i] : all_of(g);
+    return g->words.run.lazy ? g->arena.group[i] : all_of(g);
 }
 
 /* So many groups. */
 static int batch_stride(const gradwire *g) {
-    return g->words.lazy ? 1 : g->arena.groups;
+    return g->words.run.lazy ? 1 : g->arena.groups;
 }
 
 /* Where a call about `group` ends that begins at group `next`. */
@@ -363,7 +364,7 @@ static gw_err batch_check_end(const gradwire *g) {
                        "gradwire_end: %d of %d tensors are ready: call gradwire_ready for all of "
                        "them first",
                        g->batch.begun ? g->batch.ready : 0, g->arena.n_tensors);
-    bool within = !g->words.lazy || g->batch.finished > 0;
+    bool within = !g->words.run.lazy || g->batch.finished > 0;
     if (g->batch.pending && within && !g->inside)
         return gw_call_refuse("end", "the exchange is not over: finish, updated and await come "
                                      "before (or, with --update lazy, in the next batch)");
@@ -371,7 +372,7 @@ static gw_err batch_check_end(const gradwire *g) {
 }
 
 static gw_err batch_end(gradwire *g, gw_call *c, double loss) {
-    if (g->words.lazy)
+    if (g->words.run.lazy)
         GW_TRY(batch_agree(g, c));
     batch_phase(g, -1);
     gw_err e = g->inside ? GW_OK : gw_files_end(g, loss);
@@ -407,14 +408,14 @@ static gw_err batch_give_up(gradwire *g) {
 
 static gw_err batch_cancel(gradwire *g, gw_call *c) {
     int owns;
-    if (g->words.on_nan == GW_ON_NAN_KEEP)
+    if (g->words.run.on_nan == GW_ON_NAN_KEEP)
         return gw_call_refuse("cancel", "--on-nan keep keeps nothing to go back to: skip or stop");
     if (g->batch.pending && !g->batch.begun)
         return gw_call_refuse("cancel", "the last batch's exchange is not over: finish, update and "
                                         "await every group first");
     if (!g->batch.begun || g->batch.finished == 0)
         GW_TRY(batch_give_up(g));
-    while (g->batch.finished < g->arena.groups && !g->words.lazy)
+    while (g->batch.finished < g->arena.groups && !g->words.run.lazy)
         GW_TRY(batch_finish(g, c, &owns));
     while (g->batch.updated < g->batch.finished)
         GW_TRY(batch_updated(g));

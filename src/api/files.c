@@ -9,28 +9,28 @@
 #include <stdlib.h>
 
 static gw_runfolder_use files_use(const gradwire *g) {
-    return gw_runfolder_use_of(g->words.out, g->words.overwrite, NULL, "");
+    return gw_runfolder_use_of(g->words.run.out, g->words.run.overwrite, NULL, "");
 }
 
 gw_err gw_files_claim(gradwire *g) {
     const gw_words *w = &g->words;
-    bool full = w->profile == GW_PROFILE_FULL; /* which counts, too */
+    bool full = w->run.profile == GW_PROFILE_FULL; /* which counts, too */
     gw_recorder_setup of = {.comm = g->comm,
                             .rank = g->rank,
                             .ranks = g->ranks,
-                            .out = w->out,
-                            .profile = full ? GW_PROFILE_TIMERS : w->profile,
-                            .collectives = w->collectives,
-                            .trace = w->trace};
+                            .out = w->run.out,
+                            .profile = full ? GW_PROFILE_TIMERS : w->run.profile,
+                            .collectives = w->run.collectives,
+                            .trace = w->run.trace};
     gw_recorder_start(&g->files.rec, &of);
     GW_TRY(gw_recorder_claim(&g->files.rec));
-    bool checks = w->out && g->rank == 0;
-    return gw_agree(g->comm, checks ? gw_runfolder_check(w->out, files_use(g)) : GW_OK);
+    bool checks = w->run.out && g->rank == 0;
+    return gw_agree(g->comm, checks ? gw_runfolder_check(w->run.out, files_use(g)) : GW_OK);
 }
 
 static gw_err files_open_rows(gradwire *g) {
     GW_TRY(gw_recorder_rows(&g->files.rec, false));
-    bool replaces = g->words.out && g->rank == 0;
+    bool replaces = g->words.run.out && g->rank == 0;
     return replaces ? gw_recorder_replace(&g->files.rec, files_use(g)) : GW_OK;
 }
 
@@ -39,7 +39,7 @@ static gw_err files_open_stats(gradwire *g) {
                                   .layers = g->arena.group,
                                   .n_layers = g->arena.groups,
                                   .n = g->arena.n,
-                                  .every = g->words.compress_stats,
+                                  .every = g->words.run.compress_stats,
                                   .files = g->files.rec.rows};
     return gw_codec_stats_open(&g->files.rec.stats, g->comm, &stats);
 }
@@ -91,7 +91,7 @@ static gw_err files_after(gradwire *g) {
     const char *warning;
     uint32_t hash;
     GW_TRY(gw_recorder_look(&f->rec, g->batch.step, &warning));
-    int64_t every = g->words.verify_every;
+    int64_t every = g->words.run.verify_every;
     bool agree = !g->batch.pending && gw_session_agrees(g->session, 0);
     if (every > 0 && agree && g->batch.step - f->compared >= every)
         GW_TRY(files_compare(g, &hash));
@@ -152,7 +152,7 @@ static gw_err files_total(gradwire *g, gw_guard_total *nan, uint64_t *wire) {
     double loss;
     GW_TRY(gw_recorder_total_up(r, g->batch.step, g->ranks - gw_session_servers(g->session)));
     GW_TRY(gw_session_find_unmet(g->session, (gw_unmet_ask){.ended = true}, g->comm));
-    if (g->words.compress_stats > g->batch.step)
+    if (g->words.run.compress_stats > g->batch.step)
         gw_unmet_add(&g->session->unmet, "compress-stats", "on", "no step was compared",
                      "the run ended before the first that was due");
     GW_TRY(gw_recorder_wire(r, wire));
@@ -169,7 +169,7 @@ gw_err gw_files_finish(gradwire *g) {
     gw_err e = gw_recorder_flush(r, g->batch.step, &g->batch.row);
     GW_THEN(e, files_total(g, &nan, &wire));
     GW_THEN(e, gw_recorder_end(r, NULL));
-    if (e == GW_OK && g->words.out && g->rank == 0)
+    if (e == GW_OK && g->words.run.out && g->rank == 0)
         e = gw_files_report(g, &nan, wire);
     free(nan.bad_steps);
     return gw_agree(g->comm, e);

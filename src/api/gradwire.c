@@ -76,8 +76,8 @@ gw_err gw_call_begin(gw_call *c, gradwire *g, const char *name, int in, bool tog
     c->floats = gw_float_state();
     c->threads = omp_get_max_threads();
     gw_flush_denormals_here();
-    if (c->threads != g->words.threads)
-        omp_set_num_threads(g->words.threads);
+    if (c->threads != g->words.run.threads)
+        omp_set_num_threads(g->words.run.threads);
     return GW_OK;
 }
 
@@ -130,15 +130,15 @@ void gw_call_forget(const gradwire *g) {
 static gw_err gradwire_make_session(gradwire *g) {
     const gw_words *w = &g->words;
     gw_mix mix;
-    GW_TRY(gw_mix_open(&mix, w->compress, w->wire_check));
+    GW_TRY(gw_mix_open(&mix, w->run.compress, w->run.wire_check));
     if (mix.n == 0) {
         gw_mix_close(&mix);
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "gradwire: --compress auto chooses by timing training steps, as `gradwire "
                        "train` can: name a codec");
     }
-    GW_TRY(gw_session_new(&g->session, w->comm, &mix, w->feedback));
-    GW_TRY(gw_codec_stats_check(g->session, w->compress_stats));
+    GW_TRY(gw_session_new(&g->session, w->run.comm, &mix, w->run.feedback));
+    GW_TRY(gw_codec_stats_check(g->session, w->run.compress_stats));
     int provided = MPI_THREAD_SINGLE;
     MPI_Query_thread(&provided);
     return gw_start_check_level(gw_session_thread_level(g->session), provided);
@@ -164,16 +164,16 @@ static void gradwire_start_threads(int threads) {
 static void gradwire_watch(const gw_words *w, MPI_Comm comm) {
     int ranks = 1;
     MPI_Comm_size(comm, &ranks);
-    gw_watchdog_setup dog = {.timeout_s = ranks > 1 ? w->hang_timeout_s : 0,
-                             .comm = w->comm->text,
-                             .compress = w->compress->text};
+    gw_watchdog_setup dog = {.timeout_s = ranks > 1 ? w->run.hang_timeout_s : 0,
+                             .comm = w->run.comm->text,
+                             .compress = w->run.compress->text};
     gw_watchdog_start(&dog, comm);
     gw_watchdog_inside("new");
 }
 
 static gw_err gradwire_make(gradwire *g, gw_err e) {
     if (e == GW_OK)
-        gradwire_start_threads(g->words.threads);
+        gradwire_start_threads(g->words.run.threads);
     GW_THEN(e, gradwire_make_session(g));
     GW_THEN(e, gw_launcher_check());
     GW_TRY(gw_agree(g->comm, e));
@@ -184,8 +184,9 @@ static gw_err gradwire_make(gradwire *g, gw_err e) {
         return gw_fail(GW_ERR_USAGE,
                        "gradwire: --comm %s keeps all of %d rank%s from training: "
                        "start more ranks",
-                       g->words.comm->text, g->ranks, g->ranks == 1 ? "" : "s");
-    GW_TRY(gw_host_node_of(&g->node, g->words.threads + gw_session_helpers(g->session), g->comm));
+                       g->words.run.comm->text, g->ranks, g->ranks == 1 ? "" : "s");
+    GW_TRY(
+        gw_host_node_of(&g->node, g->words.run.threads + gw_session_helpers(g->session), g->comm));
     int over = gw_host_oversubscribed(&g->node);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, g->comm));
     g->oversubscribed = over;

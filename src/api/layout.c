@@ -155,7 +155,7 @@ void gw_layout_take_grad(gradwire *g, int tensor) {
     float *arena = g->session->env.grad + t->span.off;
     float *sums = gw_session_sums(g->session);
     float *grad = layout_grad(g, t), by = g->words.scaled ? 1 : (float)g->batch.share;
-    if (g->words.on_nan != GW_ON_NAN_KEEP && g->batch.samples > 0)
+    if (g->words.run.on_nan != GW_ON_NAN_KEEP && g->batch.samples > 0)
         gw_guard_values(&g->guard, grad, t->span.n, tensor);
     if (sums && g->batch.samples > 0)
         layout_add(sums + t->span.off, grad, t->span.n, by);

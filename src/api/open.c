@@ -15,7 +15,7 @@
 static gw_err open_check_tensors(const gradwire *g) {
     if (g->refused[0])
         return gw_fail(GW_ERR_USAGE, "%s", g->refused);
-    if (g->n_tensors == 0)
+    if (g->arena.n_tensors == 0)
         return gw_call_refuse("open",
                               "no tensor was declared: call gradwire_tensor for each first");
     return GW_OK;
@@ -24,7 +24,7 @@ static gw_err open_check_tensors(const gradwire *g) {
 static gw_err open_compare_tensors(const gradwire *g) {
     gw_alike alike;
     gw_alike_begin(&alike, NULL);
-    for (int t = 0; t < g->n_tensors; t++) {
+    for (int t = 0; t < g->arena.n_tensors; t++) {
         const gw_handle_tensor *of = &g->arena.tensor[t];
         char name[32];
         snprintf(name, sizeof name, "tensor %d", t);
@@ -36,15 +36,15 @@ static gw_err open_compare_tensors(const gradwire *g) {
 
 /* Of the tensors, in their order; the names stay the handle's. */
 static gw_err open_names(gradwire *g) {
-    GW_TRY(gw_alloc(&g->names, (size_t)g->n_tensors, sizeof *g->names));
-    for (int t = 0; t < g->n_tensors; t++)
-        g->names[t] = g->arena.tensor[t].name;
+    GW_TRY(gw_alloc(&g->arena.names, (size_t)g->arena.n_tensors, sizeof *g->arena.names));
+    for (int t = 0; t < g->arena.n_tensors; t++)
+        g->arena.names[t] = g->arena.tensor[t].name;
     return GW_OK;
 }
 
 /* All parameters lie with the caller. */
 static bool open_keeps(const gradwire *g) {
-    for (int t = 0; t < g->n_tensors; t++)
+    for (int t = 0; t < g->arena.n_tensors; t++)
         if (!g->arena.tensor[t].param)
             return false;
     return true;
@@ -53,19 +53,19 @@ static bool open_keeps(const gradwire *g) {
 static gw_err open_session(gradwire *g) {
     GW_TRY(gw_agree(g->comm, open_names(g)));
     const gw_words *w = &g->words;
-    gw_session_setup setup = {.n = g->n,
-                              .layers = g->group,
-                              .n_layers = g->groups,
-                              .tensors = g->layout,
-                              .n_tensors = g->n_tensors,
-                              .names = g->names,
-                              .by_layer = w->lazy,
+    gw_session_setup setup = {.n = g->arena.n,
+                              .layers = g->arena.group,
+                              .n_layers = g->arena.groups,
+                              .tensors = g->arena.layout,
+                              .n_tensors = g->arena.n_tensors,
+                              .names = g->arena.names,
+                              .by_layer = w->run.lazy,
                               .keeps = open_keeps(g),
                               .adds = true,
-                              .correction = (float)w->momentum,
-                              .seed = w->seed,
+                              .correction = (float)w->run.momentum,
+                              .seed = w->run.seed,
                               .yield = g->oversubscribed,
-                              .undo = w->on_nan != GW_ON_NAN_KEEP};
+                              .undo = w->run.on_nan != GW_ON_NAN_KEEP};
     if (g->inside)
         gw_told_to_session(&g->told, &setup);
     g->opened = true;
@@ -74,9 +74,9 @@ static gw_err open_session(gradwire *g) {
     g->publishes = traits & GW_STRATEGY_PARAMS && !g->inside;
     g->guard = (gw_guard){.comm = g->comm,
                           .rank = g->rank,
-                          .how = w->on_nan,
+                          .how = w->run.on_nan,
                           .together = traits & GW_STRATEGY_SYNCHRONOUS,
-                          .names = g->names};
+                          .names = g->arena.names};
     return gw_agree(g->comm, gw_layout_own(g));
 }
 
@@ -90,8 +90,8 @@ static gw_err open_all(gradwire *g) {
     GW_TRY(gw_layout_share(g));
     if (!g->inside)
         GW_TRY(gw_files_open(g));
-    g->epoch = 1;
-    g->fresh = true;
+    g->batch.epoch = 1;
+    g->batch.fresh = true;
     g->state = GW_HANDLE_BETWEEN;
     return GW_OK;
 }
@@ -113,11 +113,11 @@ float *gradwire_memory(gradwire *g, int tensor, int which) {
     gw_call c;
     float *at = NULL;
     gw_err e = gw_call_begin(&c, g, "memory", GW_IN_OPEN, false);
-    if (e == GW_OK && (tensor < 0 || tensor >= g->n_tensors))
+    if (e == GW_OK && (tensor < 0 || tensor >= g->arena.n_tensors))
         e = gw_fail(GW_ERR_USAGE, "gradwire_memory: tensor %d: there are 0 to %d", tensor,
-                    g->n_tensors - 1);
+                    g->arena.n_tensors - 1);
     else if (e == GW_OK && which == GRADWIRE_GRAD)
-        at = g->grads + g->arena.tensor[tensor].span.off;
+        at = g->arena.grads + g->arena.tensor[tensor].span.off;
     else if (e == GW_OK && which == GRADWIRE_PARAM && !g->arena.tensor[tensor].param)
         at = g->session->env.param + g->arena.tensor[tensor].span.off;
     else if (e == GW_OK)
@@ -134,9 +134,9 @@ double gradwire_figure(const gradwire *g, const char *column) {
     double x = NAN;
     gw_batch_table table;
     gw_err e = gw_call_begin(&c, (gradwire *)g, "figure", GW_IN_OPEN, false);
-    if (e == GW_OK && column && g->step > 0) {
+    if (e == GW_OK && column && g->batch.step > 0) {
         gw_batch_table_make(&table, false, NULL, 0);
-        x = gw_table_number(&table.table, &g->row, column);
+        x = gw_table_number(&table.table, &g->batch.row, column);
     }
     gw_call_end(&c, e);
     return x;
@@ -166,11 +166,11 @@ const char *gradwire_text(const gradwire *g, const char *key) {
         {"late", ops->traits & GW_STRATEGY_LATE ? "yes" : "no"},
         {"algorithm", s->mix.algo->ops->head.name},
         {"codec", gw_session_compression(s)},
-        {"update", g->words.lazy ? "lazy" : "eager"},
+        {"update", g->words.run.lazy ? "lazy" : "eager"},
         {"error_feedback", gw_session_feeds_back(s) ? "on" : "off"},
         {"unmet", unmet},
         {"notes", s->notes ? s->notes : ""},
-        {"out", g->words.out ? g->words.out : ""},
+        {"out", g->words.run.out ? g->words.run.out : ""},
         {"in_place", g->opened && gw_session_takes_lent(s) ? "yes" : "no"},
         {"mpi", mpi},
         {"thread_level", gw_world_thread_level(level)},
@@ -186,9 +186,9 @@ const char *gradwire_text(const gradwire *g, const char *key) {
 /* The ledger's regions and its batch, which an error may have left open. */
 static void close_batch(gradwire *g) {
     gw_batch_cost cost;
-    if (!g->batch_open)
+    if (!g->batch.open)
         return;
-    if (g->phase >= 0)
+    if (g->batch.phase >= 0)
         gw_phase_leave();
     gw_ledger_end(&cost);
 }
@@ -232,7 +232,7 @@ int gradwire_close(gradwire *g) {
     gw_err e = gw_call_begin(&c, g, "close", ~0, true);
     if (e != GW_OK)
         return gw_call_end(&c, e);
-    bool within = g->state == GW_HANDLE_BATCH || g->pending;
+    bool within = g->state == GW_HANDLE_BATCH || g->batch.pending;
     bool broken = g->state == GW_HANDLE_BROKEN;
     if (!g->inside && (within || (broken && g->alone))) {
         close_broken(g);

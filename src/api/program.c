@@ -109,7 +109,7 @@ void gw_inside_layer(gradwire *g, int tensor, int layer) {
 
 void gw_inside_tell(gradwire *g, const gw_inside_setup *setup) {
     g->told = *setup;
-    g->words.lazy = setup->lazy;
+    g->words.run.lazy = setup->lazy;
     g->comm = setup->comm;
     MPI_Comm_rank(g->comm, &g->rank);
     MPI_Comm_size(g->comm, &g->ranks);

@@ -47,20 +47,20 @@ gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wi
     char command[4096];
     json_t *run;
     report_command(command, sizeof command);
-    GW_TRY(gw_report_choices(g->words.out, g->session));
+    GW_TRY(gw_report_choices(g->words.run.out, g->session));
     gw_recorder_report of = {
         .program = "library",
         .command = command,
         .started_utc = r->start_utc,
         .stopped_by = "close",
         .args = g->words.args,
-        .seed = g->words.seed,
+        .seed = g->words.run.seed,
         .parameters = g->arena.n,
         .wire_bytes = wire_bytes,
         .steps = g->batch.step,
         .node = g->node,
         .workers = g->ranks - gw_session_servers(g->session),
-        .threads = g->words.threads,
+        .threads = g->words.run.threads,
         .helpers = gw_session_helpers(g->session),
         .oversubscribed = g->oversubscribed,
         .dimensions = json_null(),

@@ -127,7 +127,7 @@ gw_err gw_start_check_level(int wanted, int provided) {
 static gw_err start_level_of(gw_words *w, const char *words, int *level) {
     gw_strategy strategy = {0};
     gw_err e = gw_words_read(w, words);
-    GW_THEN(e, gw_strategy_find(&strategy, w->comm));
+    GW_THEN(e, gw_strategy_find(&strategy, w->run.comm));
     *level = e == GW_OK && strategy.ops->thread_level ? strategy.ops->thread_level(strategy.args)
                                                       : MPI_THREAD_FUNNELED;
     gw_strategy_free(&strategy);
@@ -155,9 +155,9 @@ static gw_err start_mpi(int level) {
 /* Words may differ here: groups of ranks may go on to handles with words of their own. */
 static gw_err start_meet(const gw_words *w, int ranks, gw_err e) {
     bool watches = e == GW_OK && ranks > 1 && !gw_call_open();
-    gw_watchdog_setup dog = {.timeout_s = watches ? w->hang_timeout_s : 0,
-                             .comm = watches ? w->comm->text : NULL,
-                             .compress = watches ? w->compress->text : NULL};
+    gw_watchdog_setup dog = {.timeout_s = watches ? w->run.hang_timeout_s : 0,
+                             .comm = watches ? w->run.comm->text : NULL,
+                             .compress = watches ? w->run.compress->text : NULL};
     if (watches)
         gw_watchdog_start(&dog, MPI_COMM_WORLD);
     gw_watchdog_inside("start");

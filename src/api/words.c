@@ -21,7 +21,7 @@ static const gw_opt opts[] = {
     {"on-nan", GW_OPT_CHOICE, "skip", 0, 0, "stop|skip|keep", NULL,
      "if a gradient is not finite: end the exchange, leave the batch out on all ranks, or do not "
      "look",
-     TO(on_nan)},
+     TO(run.on_nan)},
     GW_RUN_OPT_OUT,
     GW_RUN_OPT_OVERWRITE,
     GW_RUN_OPT_VERIFY,
@@ -86,7 +86,7 @@ static gw_err words_split(gw_words *w, char *text) {
 
 static gw_err words_check(const gw_words *w) {
     GW_TRY(gw_args_check(w->args, rules, "gradwire"));
-    if (w->out && !gw_text_utf8(w->out))
+    if (w->run.out && !gw_text_utf8(w->run.out))
         return gw_fail(GW_ERR_USAGE, "gradwire: --out is not UTF-8, as run.json has to be: name "
                                      "another folder");
     return GW_OK;

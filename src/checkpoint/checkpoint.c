@@ -120,7 +120,7 @@ static gw_err checkpoint_allocate(gw_checkpoint *c) {
 }
 
 static gw_err checkpoint_open_mine(gw_checkpoint *c) {
-    GW_TRY(gw_store_path(c->dir, c->s.c->out, GW_STORE_FOLDER));
+    GW_TRY(gw_store_path(c->dir, c->s.c->run.out, GW_STORE_FOLDER));
     GW_TRY(checkpoint_allocate(c));
     return c->rank == 0 ? gw_store_sweep(c->dir) : GW_OK;
 }
@@ -162,7 +162,7 @@ void gw_checkpoint_close(gw_checkpoint *c) {
 bool gw_checkpoint_due(gw_checkpoint *c, int64_t step) {
     if (!c)
         return false;
-    int64_t every = c->s.c->checkpoint.count;
+    int64_t every = c->s.c->keep.every.count;
     bool due = step == c->at || (every > 0 && step % every == 0);
     if (due && c->phase != REST) {
         c->counts.late += !c->owed;
@@ -183,7 +183,7 @@ bool gw_checkpoint_has(const gw_checkpoint *c, int64_t step) {
 void gw_checkpoint_ballot(gw_checkpoint *c, gw_ballot *ballot) {
     if (!c)
         return;
-    double every_s = c->s.c->checkpoint.s;
+    double every_s = c->s.c->keep.every.s;
     bool clock = c->rank == 0 && every_s > 0 && c->phase == REST;
     ballot->keep_due = clock && gw_ledger_now() - c->last_s >= every_s;
     ballot->writing = c->phase != REST && c->worker.begun && !atomic_load(&c->worker.done);
@@ -289,7 +289,7 @@ static gw_err checkpoint_commit(gw_checkpoint *c) {
     GW_TRY(checkpoint_write_model(c));
     GW_TRY(checkpoint_write_best(c));
     GW_TRY(gw_rows_sync(c->s.rows));
-    return gw_store_commit(c->temp, &c->manifest, c->s.c->checkpoint_keep, c->final);
+    return gw_store_commit(c->temp, &c->manifest, c->s.c->keep.most, c->final);
 }
 
 /* Of the same in a row once: *since. */

@@ -240,7 +240,7 @@ gw_facts_state gw_facts_vectors(const json_t *facts, const gw_optimizer *o) {
 }
 
 bool gw_facts_best(const json_t *facts, const gw_facts_of *run) {
-    return run->c->save != GW_SAVE_BEST || facts_option_same(facts, run, "save-model");
+    return run->c->keep.model != GW_SAVE_BEST || facts_option_same(facts, run, "save-model");
 }
 
 /* ---- what is lost ---- */
@@ -329,9 +329,9 @@ gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, gw_notes *t
     GW_TRY(facts_layout_changed(facts, run, to));
     if (ranks == run->ranks)
         return GW_OK;
-    return gw_notes_add(to, GW_NOTE_CHANGED, "%lld rank%s then, %d now%s", (long long)ranks,
-                        ranks == 1 ? "" : "s", run->ranks,
-                        run->c->lr_linear ? ", and with them the rate (--lr-scaling linear)" : "");
+    return gw_notes_add(
+        to, GW_NOTE_CHANGED, "%lld rank%s then, %d now%s", (long long)ranks, ranks == 1 ? "" : "s",
+        run->ranks, run->c->rate.linear ? ", and with them the rate (--lr-scaling linear)" : "");
 }
 
 const char *gw_facts_stages(const json_t *facts, const gw_facts_of *run) {

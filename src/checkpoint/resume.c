@@ -85,13 +85,13 @@ static gw_err resume_share(gw_resume *r, int rank, MPI_Comm comm) {
 
 gw_err gw_resume_find(gw_resume *r, const gw_train_config *c, MPI_Comm comm) {
     int rank;
-    if (!c->resume)
+    if (!c->keep.resume)
         return GW_OK;
     GW_MPI(MPI_Comm_rank(comm, &rank));
-    bool automatic = strcmp(c->resume, "auto") == 0;
+    bool automatic = strcmp(c->keep.resume, "auto") == 0;
     gw_err e = GW_OK;
     if (rank == 0)
-        e = automatic ? resume_find_auto(r, c->out) : resume_find_named(r, c->resume);
+        e = automatic ? resume_find_auto(r, c->run.out) : resume_find_named(r, c->keep.resume);
     GW_TRY(gw_agree(comm, e));
     GW_TRY(gw_bcast(r->path, (int)sizeof r->path, MPI_CHAR, 0, comm));
     return *r->path ? resume_share(r, rank, comm) : GW_OK;
@@ -101,13 +101,13 @@ gw_err gw_resume_find(gw_resume *r, const gw_train_config *c, MPI_Comm comm) {
 
 static gw_err resume_check_end(const gw_resume *r, const gw_train_config *c) {
     const gw_store_manifest *m = &r->manifest;
-    if (c->steps > 0 && c->steps < m->step)
+    if (c->until.steps > 0 && c->until.steps < m->step)
         return gw_fail(GW_ERR_USAGE,
                        "--resume %s: it has %lld step%s done already, and --steps is %lld", r->path,
-                       (long long)m->step, m->step == 1 ? "" : "s", (long long)c->steps);
-    if (c->epochs < m->epoch)
+                       (long long)m->step, m->step == 1 ? "" : "s", (long long)c->until.steps);
+    if (c->until.epochs < m->epoch)
         return gw_fail(GW_ERR_USAGE, "--resume %s: it is in epoch %d already, and --epochs is %d",
-                       r->path, m->epoch, c->epochs);
+                       r->path, m->epoch, c->until.epochs);
     return GW_OK;
 }
 
@@ -120,7 +120,7 @@ static gw_err resume_check(gw_resume *r, const gw_facts_of *run) {
                         r->manifest.epoch));
     GW_TRY(gw_facts_dropped(facts, run, r->manifest.batch > 0, &r->notes));
     const char *first = gw_notes_first(&r->notes, GW_NOTE_DROPPED);
-    if (first && run->c->resume_strict)
+    if (first && run->c->keep.strict)
         return gw_fail(GW_ERR_INPUT, "--resume-strict: resume: %s", first);
     return gw_facts_changed(facts, run, &r->notes);
 }

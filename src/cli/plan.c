@@ -64,9 +64,9 @@ static gw_err plan_prepare_codecs(gw_bench_run *run) {
     if (gw_args_given(a, "compress"))
         return gw_fail(GW_ERR_USAGE, "plan: --compress is what it recommends: list what it may "
                                      "choose among with --codecs");
-    gw_mix none_yet = {.framed = p->c.wire_check};
-    p->rig.lazy = p->c.lazy;
-    GW_TRY(gw_session_new(&p->rig.session, p->c.comm, &none_yet, p->c.feedback));
+    gw_mix none_yet = {.framed = p->c.run.wire_check};
+    p->rig.lazy = p->c.run.lazy;
+    GW_TRY(gw_session_new(&p->rig.session, p->c.run.comm, &none_yet, p->c.run.feedback));
     GW_TRY(gw_rig_own(&p->rig));
     GW_TRY(gw_chooser_open(&p->rig.choice, p->rig.session, &p->c, a, false));
     run->level = gw_session_thread_level(p->rig.session);
@@ -99,7 +99,7 @@ static void plan_choose_trials(plan *p, const gw_chooser *a, int most) {
 
 static gw_err plan_open_trial(plan *p, gw_plan_trial *t) {
     const gw_chooser *a = p->rig.choice;
-    t->rig.lazy = p->c.lazy;
+    t->rig.lazy = p->c.run.lazy;
     gw_err e = gw_chooser_session(a, &a->candidate[t->of], &t->rig.session);
     GW_THEN(e, gw_rig_own(&t->rig));
     GW_TRY(gw_agree(p->place->comm, e));
@@ -113,7 +113,7 @@ static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
         GW_TRY(plan_open_trial(p, &p->trials.at[i]));
     if (p->trials.n == 0)
         return GW_OK;
-    GW_TRY(gw_plan_trials_measure(&p->trials, p->args, p->place, p->c.seed, own));
+    GW_TRY(gw_plan_trials_measure(&p->trials, p->args, p->place, p->c.run.seed, own));
     a->measured_s = a->candidate[a->chosen].measured_s;
     return GW_OK;
 }
@@ -174,7 +174,7 @@ static void plan_print_bounds(const plan *p, const gw_chooser *a) {
 /* What the user gave that `train` takes too. */
 static void plan_print_command(const plan *p, const gw_chooser *a) {
     const gw_candidate *c = &a->candidate[a->chosen];
-    const gw_spec *comm = p->c.comm;
+    const gw_spec *comm = p->c.run.comm;
     printf("\nrecommended: mpiexec -n %d gradwire train", p->place->ranks);
     for (const gw_opt *o = opts; strcmp(o->name, "codecs") != 0; o++)
         if (gw_args_given(p->args, o->name) && strcmp(o->name, "comm") != 0)

@@ -85,8 +85,8 @@ gw_err gw_plan_mesh_prepare(gw_bench_run *run) {
     const gw_args *a = p->args = run->args;
     GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
     gw_mix exact;
-    GW_TRY(gw_mix_single(&exact, &gw_codec_exact, p->c.wire_check));
-    GW_TRY(gw_session_new(&p->session, p->c.comm, &exact, p->c.feedback));
+    GW_TRY(gw_mix_single(&exact, &gw_codec_exact, p->c.run.wire_check));
+    GW_TRY(gw_session_new(&p->session, p->c.run.comm, &exact, p->c.run.feedback));
     GW_TRY(gw_layouts_know(p->session));
     p->fixed = strcmp(gw_args_text(a, "mesh"), "auto") != 0;
     if (p->fixed)
@@ -108,7 +108,7 @@ gw_err gw_plan_mesh_prepare(gw_bench_run *run) {
 static gw_err plan_mesh_fill(plan_mesh *p) {
     gw_dataset *s = &p->set;
     size_t samples = (size_t)p->c.batch, n = samples * (size_t)p->spec.inputs;
-    uint64_t pixels = gw_rng_key(p->c.seed, 1), classes = gw_rng_key(p->c.seed, 2);
+    uint64_t pixels = gw_rng_key(p->c.run.seed, 1), classes = gw_rng_key(p->c.run.seed, 2);
     GW_TRY(gw_alloc(&p->images, n, 1));
     GW_TRY(gw_alloc(&p->labels, samples, 1));
     for (size_t i = 0; i < n; i++)
@@ -237,7 +237,7 @@ static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
         known |= p->trials.at[i].of == p->plain;
     if (!known)
         GW_TRY(plan_mesh_open_trial(p, p->plain));
-    return gw_plan_trials_measure(&p->trials, p->args, p->bench, p->c.seed, own);
+    return gw_plan_trials_measure(&p->trials, p->args, p->bench, p->c.run.seed, own);
 }
 
 gw_err gw_plan_mesh_measure(gw_bench_run *run, bool *own) {

@@ -21,8 +21,8 @@ gw_plan_trial *gw_plan_trials_add(gw_plan_trials *t, int of, const double *predi
 
 static gw_err trial_new_session(gw_plan_trial *t, const gw_train_config *c) {
     gw_mix exact;
-    GW_TRY(gw_mix_single(&exact, &gw_codec_exact, c->wire_check));
-    GW_TRY(gw_session_new(&t->rig.session, c->comm, &exact, c->feedback));
+    GW_TRY(gw_mix_single(&exact, &gw_codec_exact, c->run.wire_check));
+    GW_TRY(gw_session_new(&t->rig.session, c->run.comm, &exact, c->run.feedback));
     return gw_rig_own(&t->rig);
 }
 
@@ -31,7 +31,7 @@ static gw_err trial_open_rig(gw_plan_trial *t, const gw_place_setup *s) {
     gw_placed *p = &t->placed;
     r->local = (int)p->rows.n;
     r->global = (int)s->set->n;
-    r->lr = p->c.lr;
+    r->lr = p->c.rate.lr;
     r->stepper = (gw_stepper){.model = p->model,
                               .optimizer = p->optimizer,
                               .g = r->g,
@@ -53,13 +53,13 @@ gw_err gw_plan_trial_open(gw_plan_trial *t, const gw_place_setup *s, const gw_la
     gw_step_setup setup = {.c = &p->c,
                            .products = &p->products,
                            .comm = p->mesh.comm[GW_DIM_DATA],
-                           .seed = p->c.seed,
-                           .lazy = p->c.lazy,
+                           .seed = p->c.run.seed,
+                           .lazy = p->c.run.lazy,
                            .yield = yield};
     GW_TRY(gw_step_open(&t->rig.stepper, t->rig.g, &setup));
     gw_pipeline_hooks hooks = gw_step_hooks(&t->rig.stepper);
     if (p->pipeline)
-        GW_TRY(gw_pipeline_open(p->pipeline, p->model, &hooks, p->c.seed, yield, s->comm));
+        GW_TRY(gw_pipeline_open(p->pipeline, p->model, &hooks, p->c.run.seed, yield, s->comm));
     return GW_OK;
 }
 

@@ -6,55 +6,58 @@
 #define GW_RUN_OPT_SEED                                                                            \
     {                                                                                              \
         "seed", GW_OPT_INT, "1", 0, 0x1p52, NULL, "N",                                             \
-            "seed of parameters, sample order and codecs", TO(seed)                                \
+            "seed of parameters, sample order and codecs", TO(run.seed)                            \
     }
 #define GW_RUN_OPT_THREADS                                                                         \
-    { "threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads per rank", TO(threads) }
+    { "threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads per rank", TO(run.threads) }
 #define GW_RUN_OPT_MOMENTUM                                                                        \
-    { "momentum", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "momentum, as of sgd", TO(momentum) }
+    { "momentum", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "momentum, as of sgd", TO(run.momentum) }
 #define GW_RUN_OPT_OUT                                                                             \
     {                                                                                              \
-        "out", GW_OPT_PATH, NULL, 0, 0, NULL, "DIR", "write the run folder here", TO(out),         \
+        "out", GW_OPT_PATH, NULL, 0, 0, NULL, "DIR", "write the run folder here", TO(run.out),     \
             .group = "Run folder and checkpoints"                                                  \
     }
 #define GW_RUN_OPT_OVERWRITE                                                                       \
-    { "overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "replace the run in DIR", TO(overwrite) }
+    {                                                                                              \
+        "overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "replace the run in DIR",                \
+            TO(run.overwrite)                                                                      \
+    }
 #define GW_RUN_OPT_VERIFY                                                                          \
     {                                                                                              \
         "verify-every", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS",                                   \
             "also compare the ranks' parameters every STEPS steps, not only after each "           \
             "epoch (0: no)",                                                                       \
-            TO(verify_every)                                                                       \
+            TO(run.verify_every)                                                                   \
     }
 #define GW_RUN_OPT_HANG                                                                            \
     {                                                                                              \
         "hang-timeout", GW_OPT_TIME, "600", 0, 1e9, NULL, NULL,                                    \
             "without progress for this time, every rank reports where it is stuck and the job "    \
             "ends (0: never)",                                                                     \
-            TO(hang_timeout_s), .group = "Faults"                                                  \
+            TO(run.hang_timeout_s), .group = "Faults"                                              \
     }
 #define GW_RUN_OPT_TRACE                                                                           \
     {                                                                                              \
         "trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,                                              \
-            "write DIR/trace.json (Chrome trace events)", TO(trace), .group = "Measurement"        \
+            "write DIR/trace.json (Chrome trace events)", TO(run.trace), .group = "Measurement"    \
     }
 #define GW_RUN_OPT_COLLECTIVES                                                                     \
     {                                                                                              \
         "collectives", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,                                        \
-            "write DIR/collectives.csv: one row per rank and exchange", TO(collectives)            \
+            "write DIR/collectives.csv: one row per rank and exchange", TO(run.collectives)        \
     }
 #define GW_RUN_OPT_STATS                                                                           \
     {                                                                                              \
         "compress-stats", GW_OPT_INT, "0", 0, 1e9, NULL, "STEPS",                                  \
             "every STEPS steps, compare the gradient with the exact one: "                         \
             "DIR/codec.csv (0: never)",                                                            \
-            TO(compress_stats)                                                                     \
+            TO(run.compress_stats)                                                                 \
     }
 #define GW_RUN_OPT_PROFILE                                                                         \
     {                                                                                              \
         "profile", GW_OPT_CHOICE, "full", 0, 0, "off|timers|full", NULL,                           \
             "measure wall times only; also phases, MPI and exchanges; also counters and memory",   \
-            TO(profile)                                                                            \
+            TO(run.profile)                                                                        \
     }
 
 #endif

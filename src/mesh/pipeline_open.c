@@ -105,7 +105,7 @@ static gw_err pipeline_check_whole(const gw_train_config *c, const gw_session *s
         {session->mix.n == 0, "compress auto", "it predicts steps of a whole model"},
         {c->forecast, "forecast", "it predicts steps of a whole model"},
         {c->data.sharded, "data-layout sharded", "the ranks of a replica take the same samples"},
-        {c->compress_stats > 0, "compress-stats", "it compares the gradients of a whole model"},
+        {c->run.compress_stats > 0, "compress-stats", "it compares the gradients of a whole model"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].asked)
@@ -147,7 +147,7 @@ gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_ses
         GW_TRY(pipeline_check_whole(c, session));
     GW_TRY(gw_alloc(&p, 1, sizeof *p));
     p->options = o;
-    gw_err e = pipeline_find_codecs(p, c->wire_check);
+    gw_err e = pipeline_find_codecs(p, c->run.wire_check);
     GW_THEN(e, pipeline_check_idle(o));
     if (e != GW_OK || !pipeline_asked_for(o)) {
         gw_pipeline_free(p);

@@ -27,7 +27,8 @@ bool gw_chooser_knows(const gw_strategy_ops *ops) {
 
 /* What the cost model can tell nothing of. */
 static gw_err chooser_check_known(const gw_chooser *a) {
-    const char *feedback = a->config->feedback, *who = a->named ? "--forecast" : "--compress auto";
+    const char *feedback = a->config->run.feedback,
+               *who = a->named ? "--forecast" : "--compress auto";
     const char *instead = a->named ? "remove --forecast" : "name a codec";
     char names[GW_STRATEGY_NAMES];
     if (!gw_chooser_knows(a->strategy->ops))
@@ -103,7 +104,7 @@ gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_s
 
 static gw_err chooser_check_codec(const gw_chooser *a, const gw_spec *spec, bool *any) {
     gw_mix mix;
-    GW_TRY(gw_mix_single(&mix, spec, a->config->wire_check));
+    GW_TRY(gw_mix_single(&mix, spec, a->config->run.wire_check));
     gw_err e = GW_OK;
     for (int i = 0; e == GW_OK && i < a->n_algos; i++) {
         bool ok;
@@ -137,7 +138,7 @@ gw_err gw_chooser_open(gw_chooser **out, gw_session *session, const gw_train_con
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "--forecast: the cost model knows one codec for all tensors, not "
                        "--compress '%s': remove --forecast",
-                       c->compress->text);
+                       c->run.compress->text);
     gw_chooser *a = NULL;
     GW_TRY(gw_alloc(&a, 1, sizeof *a));
     *out = a;
@@ -149,11 +150,11 @@ gw_err gw_chooser_open(gw_chooser **out, gw_session *session, const gw_train_con
     a->chosen = a->plain = -1;
     GW_TRY(chooser_check_known(a));
     if (!a->named && !args)
-        GW_TRY(gw_args_of(&a->args, opts, "auto", c->compress->parts));
+        GW_TRY(gw_args_of(&a->args, opts, "auto", c->run.compress->parts));
     if (!a->named)
         return chooser_read_all(a, args ? args : a->args);
     a->budget_s = 1; /* one way is measured, so little time does */
-    a->codec[a->n_codecs++] = *c->compress->parts;
+    a->codec[a->n_codecs++] = *c->run.compress->parts;
     return chooser_name_algos(a);
 }
 

@@ -116,7 +116,7 @@ static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
         of[found] = i;
         which[found++] = chooser_price_for(price, &n_prices, chooser_call(&a->algo[i], longest));
     }
-    bool feedback = gw_residuals_kept(a->config->feedback, codec->caps);
+    bool feedback = gw_residuals_kept(a->config->run.feedback, codec->caps);
     if (!(codec->caps & GW_CODEC_IDENTITY))
         GW_TRY(gw_survey_codec(codec, feedback, a->gradient, r->n, price, n_prices, r->comm));
     for (int k = 0; k < found; k++) {
@@ -137,7 +137,7 @@ static gw_err chooser_one_codec(const run *r, int nth, bool remembers) {
     gw_mix mix;
     gw_codec *codec = mix.codec;
     const gw_chooser *a = r->a;
-    gw_err e = gw_agree(r->comm, gw_mix_single(&mix, &a->codec[nth], a->config->wire_check));
+    gw_err e = gw_agree(r->comm, gw_mix_single(&mix, &a->codec[nth], a->config->run.wire_check));
     bool loses = remembers && a->default_codecs && gw_residuals_kept("auto", codec->caps);
     r->a->dropped |= loses;
     if (e == GW_OK && !loses)
@@ -295,13 +295,13 @@ static gw_err chooser_retake(gw_chooser *a, const char *codec, const char *algo)
 
 static gw_err chooser_bind(const gw_chooser *a, const gw_candidate *c, gw_session *s) {
     gw_mix mix;
-    GW_TRY(gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->wire_check));
+    GW_TRY(gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->run.wire_check));
     return gw_session_bind(s, &mix, &a->algo[c->nth_algo].spec);
 }
 
 gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, gw_session **out) {
-    gw_mix none_yet = {.framed = a->config->wire_check};
-    GW_TRY(gw_session_new(out, a->config->comm, &none_yet, a->config->feedback));
+    gw_mix none_yet = {.framed = a->config->run.wire_check};
+    GW_TRY(gw_session_new(out, a->config->run.comm, &none_yet, a->config->run.feedback));
     return chooser_bind(a, c, *out);
 }
 

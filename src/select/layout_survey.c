@@ -90,7 +90,7 @@ static gw_err survey_sums(gw_layout_survey *s, gw_group_curve *g, const need *w,
     gw_algo_survey algo[2] = {0};
     gw_survey_place place = {.comm = group,
                              .n = survey_longest(s->place),
-                             .seed = s->place->c->seed,
+                             .seed = s->place->c->run.seed,
                              .yield = s->yield,
                              .exact = true,
                              .budget_s = budget_s};

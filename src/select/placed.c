@@ -31,7 +31,7 @@ gw_load gw_placed_load(const gw_placed *p) {
 static gw_err placed_open_products(gw_placed *p, const gw_place_setup *s) {
     gw_products_setup setup = {.comm = s->comm,
                                .load = gw_placed_load(p),
-                               .threads = p->c.threads,
+                               .threads = p->c.run.threads,
                                .polls = s->polls,
                                .adds = p->c.parallel.microbatches > 1};
     return gw_products_open(&p->products, &setup);

@@ -9,7 +9,7 @@
 
 gw_err gw_checks_refuse(const gw_train_config *c, const gradwire *g) {
     gw_inside_facts is = gw_inside_know(g);
-    bool verify = c->verify_every > 0;
+    bool verify = c->run.verify_every > 0;
     if (is.traits & GW_STRATEGY_SYNCHRONOUS || is.agrees || (!verify && c->eval_every == 0))
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED,
@@ -30,10 +30,10 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gradwire *g, MPI_Com
                      .layers = layers,
                      .n_layers = n_layers,
                      .ranks = ranks,
-                     .every = c->verify_every,
+                     .every = c->run.verify_every,
                      .guard = {.comm = comm,
                                .rank = rank,
-                               .how = c->on_nan,
+                               .how = c->run.on_nan,
                                .stops = c->naive.on,
                                .together = gw_inside_know(g).traits & GW_STRATEGY_SYNCHRONOUS,
                                .layers = layers,

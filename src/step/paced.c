@@ -17,8 +17,8 @@
 #define BUDGET_S 1.0 /* of a size of batch, beyond the least steps */
 
 gw_err gw_paced_refuse(const gw_train_config *c, const gradwire *g) {
-    const char *what = c->lazy ? "a step whose updates are all done before the next one "
-                                 "computes: use --update eager"
+    const char *what = c->run.lazy ? "a step whose updates are all done before the next one "
+                                     "computes: use --update eager"
                        : !gw_inside_know(g).codec
                            ? "a codec by name, for --compress auto measures ranks that "
                              "compute at once"

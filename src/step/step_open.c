@@ -48,8 +48,8 @@ static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) 
     if (s->c) {
         told.model_layers = gw_model_spec_layers(gw_model_get_spec(t->model));
         told.lists = gw_optimizer_lists(t->optimizer);
-        told.undo = s->c->on_nan == GW_ON_NAN_SKIP;
-        told.correction = (float)s->c->momentum;
+        told.undo = s->c->run.on_nan == GW_ON_NAN_SKIP;
+        told.correction = (float)s->c->run.momentum;
     }
     if (p)
         told.pace = gw_wire_pace(&p->wire, gw_products_gap_s(p));

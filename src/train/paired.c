@@ -96,9 +96,9 @@ gw_err gw_paired_check(const gradwire *g) {
 /* ---- opening ---- */
 
 static gw_err paired_open_csv(gw_paired *p, const gw_train_config *c) {
-    if (!c->out || p->rank != 0)
+    if (!c->run.out || p->rank != 0)
         return GW_OK;
-    GW_TRY(gw_file_create(&p->csv, c->out, table.file));
+    GW_TRY(gw_file_create(&p->csv, c->run.out, table.file));
     gw_table_header(&table, gw_file_stream(p->csv));
     return GW_OK;
 }
@@ -110,16 +110,17 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
     gw_err e = gw_alloc(&p, 1, sizeof *p);
     if (e == GW_OK) {
         p->comm = comm;
-        p->seed = c->seed;
+        p->seed = c->run.seed;
         p->stepper = stepper;
         p->g[OVERLAPPED] = stepper->g;
         p->watch = stepper->guard;
-        p->lazy = c->lazy;
+        p->lazy = c->run.lazy;
         p->same = gw_inside_repeats(stepper->g);
-        p->wanted = c->lazy || is.traits & GW_STRATEGY_LATE
+        p->wanted = c->run.lazy || is.traits & GW_STRATEGY_LATE
                         ? BLOCK
                         : 1; /* does its exchange end in the next step? */
-        e = gw_inside_twin(&p->g[BLOCKING], stepper->g, c->comm, c->compress, c->feedback);
+        e = gw_inside_twin(&p->g[BLOCKING], stepper->g, c->run.comm, c->run.compress,
+                           c->run.feedback);
     }
     GW_THEN(e, gw_mpi_check(MPI_Comm_rank(comm, &p->rank), "MPI_Comm_rank"));
     GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &p->ranks), "MPI_Comm_size"));
@@ -127,7 +128,7 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
     e = gw_agree(comm, e);
     if (e == GW_OK) {
         gw_step_setup twin = *setup; /* every pair puts parameters in place */
-        twin.lazy = c->lazy && p->same;
+        twin.lazy = c->run.lazy && p->same;
         e = gw_step_open(stepper, p->g[BLOCKING], &twin);
         gw_step_use(stepper, p->g[OVERLAPPED]);
     }

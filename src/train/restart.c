@@ -12,12 +12,12 @@ static json_t *restart_step_or_null(int64_t step) {
 
 json_t *gw_checkpoints_json(const gw_train_config *c, const gw_train_result *r) {
     const gw_checkpoint_counts *n = &r->checkpoints;
-    if (c->checkpoint.count == 0 && !(c->checkpoint.s > 0))
+    if (c->keep.every.count == 0 && !(c->keep.every.s > 0))
         return json_null();
     return gw_json_object(
         "every_steps:o every_s:f keep:i written:I failed:I late:I last_step:o ledger_s:f",
-        restart_step_or_null(c->checkpoint.count), c->checkpoint.s > 0 ? c->checkpoint.s : NAN,
-        c->checkpoint_keep, n->written, n->failed, n->late, restart_step_or_null(n->step),
+        restart_step_or_null(c->keep.every.count), c->keep.every.s > 0 ? c->keep.every.s : NAN,
+        c->keep.most, n->written, n->failed, n->late, restart_step_or_null(n->step),
         r->checkpoint_s);
 }
 

@@ -12,11 +12,11 @@ enum { FORGET_EVERY = 64 /* steps of a rehearsal */ };
  * "Accurate, large minibatch SGD", 2017). */
 static float trainer_rate(const gw_trainer *t, int64_t step) {
     const gw_train_config *c = t->c;
-    double full = c->lr * (c->lr_linear ? gw_trainer_workers(t) : 1);
-    if (step > c->lr_warmup)
+    double full = c->rate.lr * (c->rate.linear ? gw_trainer_workers(t) : 1);
+    if (step > c->rate.warmup)
         return (float)full;
-    double from = c->lr_linear ? c->lr : 0;
-    return (float)(from + (full - from) * (double)step / (double)c->lr_warmup);
+    double from = c->rate.linear ? c->rate.lr : 0;
+    return (float)(from + (full - from) * (double)step / (double)c->rate.warmup);
 }
 
 /* After the step `ahead` of the present one somebody reads parameters: nothing may be pending then.
@@ -24,7 +24,7 @@ static float trainer_rate(const gw_trainer *t, int64_t step) {
 static bool trainer_must_settle(const gw_trainer *t, int ahead) {
     int64_t step = t->at.step + ahead;
     bool due = gw_trainer_evaluates(t, step) || gw_checks_due(&t->measures.checks, step);
-    return t->at.batch + ahead + 1 == gw_sampler_batches(t->sampler) || step == t->c->steps ||
+    return t->at.batch + ahead + 1 == gw_sampler_batches(t->sampler) || step == t->c->until.steps ||
            step == t->rec.flush_at || step == t->at.stop_at || t->at.keep ||
            (due && gw_inside_agrees(t->g, t->stepper.pending + 1 + ahead)) ||
            gw_codec_stats_settles(t->rec.stats, step);
@@ -170,7 +170,7 @@ static gw_err trainer_one_step(gw_trainer *t) {
 }
 
 static gw_err trainer_limit_reached(gw_trainer *t, bool *stop) {
-    bool last = t->c->steps > 0 && t->at.step >= t->c->steps;
+    bool last = t->c->until.steps > 0 && t->at.step >= t->c->until.steps;
     if (!last || t->at.vote.open)
         GW_TRY(gw_trainer_vote(t, stop));
     if (last)
@@ -222,7 +222,7 @@ static gw_err trainer_one_epoch(gw_trainer *t, bool *stop) {
         GW_TRY(trainer_limit_reached(t, stop));
         trainer_report(t, start_s, t->at.samples - before);
     }
-    bool last = *stop || t->at.epoch == t->c->epochs;
+    bool last = *stop || t->at.epoch == t->c->until.epochs;
     if (last)
         GW_TRY(gw_trainer_keep_last(t));
     t->watcher.status.samples_per_s =
@@ -257,15 +257,15 @@ static gw_err trainer_rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
 static gw_err trainer_measure_overhead(gw_trainer *t) {
     static const gw_profile both[] = {GW_PROFILE_TIMERS, GW_PROFILE_FULL};
     const gw_train_config *c = t->c;
-    if (c->overhead == 0 || c->profile == GW_PROFILE_OFF)
+    if (c->overhead == 0 || c->run.profile == GW_PROFILE_OFF)
         return GW_OK;
     gw_overhead_job job = {.stepper = &t->stepper,
                            .step = trainer_rehearse,
                            .ctx = t,
-                           .profiles = c->overhead_only ? both : &c->profile,
+                           .profiles = c->overhead_only ? both : &c->run.profile,
                            .n = c->overhead_only ? 2 : 1,
                            .rounds = c->overhead,
-                           .seed = c->seed,
+                           .seed = c->run.seed,
                            .comm = t->comm};
     GW_TRY(gw_overhead_measure(t->watcher.result->overhead, &job, t->own));
     gw_codec_stats_restart(t->rec.stats);
@@ -288,15 +288,15 @@ static gw_err trainer_run(gw_trainer *t) {
         t->watcher.result->parameters = gw_trainer_parameters(t);
         return GW_OK;
     }
-    if (t->part.pipeline && t->c->profile != GW_PROFILE_OFF)
+    if (t->part.pipeline && t->c->run.profile != GW_PROFILE_OFF)
         GW_TRY(gw_agree(t->comm, gw_tempo_open(gw_pipeline_chunks(t->part.pipeline))));
-    t->rec.of.trace = t->c->trace && !t->past.has_trace;
+    t->rec.of.trace = t->c->run.trace && !t->past.has_trace;
     GW_TRY(gw_recorder_trace(&t->rec)); /* now: it shows the run, no rehearsal */
     int per_epoch = gw_sampler_batches(t->sampler);
-    t->watcher.status.epochs = t->c->epochs;
-    t->watcher.status.steps = (int64_t)per_epoch * t->c->epochs;
-    if (t->c->steps > 0 && t->c->steps < t->watcher.status.steps)
-        t->watcher.status.steps = t->c->steps;
+    t->watcher.status.epochs = t->c->until.epochs;
+    t->watcher.status.steps = (int64_t)per_epoch * t->c->until.epochs;
+    if (t->c->until.steps > 0 && t->c->until.steps < t->watcher.status.steps)
+        t->watcher.status.steps = t->c->until.steps;
     t->watcher.status.data = t->data;
     t->watcher.status.parameters = gw_trainer_parameters(t);
     t->watcher.status.ranks = t->ranks;
@@ -308,7 +308,7 @@ static gw_err trainer_run(gw_trainer *t) {
     gw_watchdog_stage("training");
     bool stop = false;
     GW_TRY(trainer_limit_reached(t, &stop)); /* a run that was at its end is only concluded again */
-    for (; t->at.epoch <= t->c->epochs && !(stop && t->at.batch == 0); t->at.epoch++)
+    for (; t->at.epoch <= t->c->until.epochs && !(stop && t->at.batch == 0); t->at.epoch++)
         GW_TRY(trainer_one_epoch(t, &stop));
     gw_err e = gw_trainer_finish(t);
     return e == GW_ERR_INPUT ? GW_ERR_IO : e; /* a folder that was fine when the run began */
@@ -336,9 +336,9 @@ gw_err gw_train(const gw_train_config *config, gradwire *g, gw_pipeline *pipelin
                     .own = own};
     *own = false;
     memset(result, 0, sizeof *result);
-    gw_watchdog_setup dog = {.timeout_s = config->hang_timeout_s,
-                             .comm = config->comm->text,
-                             .compress = config->compress->text};
+    gw_watchdog_setup dog = {.timeout_s = config->run.hang_timeout_s,
+                             .comm = config->run.comm->text,
+                             .compress = config->run.compress->text};
     gw_watchdog_start(&dog, comm);
     gw_err e = config->check ? trainer_check(&t) : trainer_run(&t);
     /* After a failure of one rank alone no collective can be relied on, closing included. */

@@ -21,11 +21,12 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
 
 /* Rank 0: the model is what all this led to, or its best. */
 static gw_err trainer_save_model(gw_trainer *t) {
-    bool saves = t->c->save == GW_SAVE_BEST ? t->epochs.best.epoch > 0 : t->c->save == GW_SAVE_LAST;
+    bool saves = t->c->keep.model == GW_SAVE_BEST ? t->epochs.best.epoch > 0
+                                                  : t->c->keep.model == GW_SAVE_LAST;
     const float *params = t->epochs.best.params ? t->epochs.best.params : gw_trainer_whole(t);
     uint64_t bytes;
     uint32_t crc32;
-    return saves ? gw_model_save_as(t->model, params, t->c->out, "model.gw", &bytes, &crc32)
+    return saves ? gw_model_save_as(t->model, params, t->c->run.out, "model.gw", &bytes, &crc32)
                  : GW_OK;
 }
 
@@ -67,7 +68,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     r->ceilings_drift = t->measures.gauge.drift;
     gw_watchdog_stage("writing the results");
     GW_TRY(gw_recorder_end(&t->rec, &gw_trainer_evaluations));
-    if (!t->c->out)
+    if (!t->c->run.out)
         return GW_OK;
     GW_TRY(gw_agree(t->comm, t->rank == 0 ? trainer_save_model(t) : GW_OK));
     return gw_trainer_write(t);

@@ -82,7 +82,7 @@ static json_t *run_results(const gw_trainer *t, json_t *tempo) {
 
 /* null: not asked for. */
 static json_t *run_overhead(const gw_train_config *c, const gw_train_result *r) {
-    bool asked = c->overhead != 0 && c->profile != GW_PROFILE_OFF;
+    bool asked = c->overhead != 0 && c->run.profile != GW_PROFILE_OFF;
     return asked ? gw_overhead_json(r->overhead) : json_null();
 }
 
@@ -135,13 +135,13 @@ static gw_err write_json(const gw_trainer *t, json_t *tempo) {
         .started_utc = t->past.started_utc,
         .stopped_by = r->stopped_by,
         .args = c->args,
-        .seed = c->seed,
+        .seed = c->run.seed,
         .parameters = r->parameters,
         .wire_bytes = r->last.wire_bytes,
         .steps = r->steps,
         .node = t->node,
         .workers = gw_trainer_workers(t),
-        .threads = c->threads,
+        .threads = c->run.threads,
         .helpers = gw_inside_know(t->g).helpers,
         .oversubscribed = t->oversubscribed,
         .split = r->split,
@@ -165,7 +165,7 @@ gw_err gw_trainer_write(const gw_trainer *t) {
     GW_TRY(gw_naive_collect(t->stepper.naive));
     gw_err e = gw_pipeline_tempo_json(t->part.pipeline, &tempo, t->comm);
     if (e == GW_OK && t->rank == 0) {
-        e = gw_inside_write_choices(t->g, t->c->out);
+        e = gw_inside_write_choices(t->g, t->c->run.out);
         gw_err late = write_json(t, tempo);
         e = e == GW_OK ? late : e;
     }

@@ -110,9 +110,9 @@ void gw_trainer_heed(gw_trainer *t, int sig) {
 /* The time limit by rank 0's clock, so that all stop at the same step. */
 static gw_err trainer_begin_vote(gw_trainer *t) {
     double now = gw_ledger_now();
-    bool limited = t->rank == 0 && t->c->time_limit_s > 0;
+    bool limited = t->rank == 0 && t->c->until.time_s > 0;
     gw_ballot ballot = {.signal = gw_signals_seen(),
-                        .time_over = limited && now - t->at.limit_from_s >= t->c->time_limit_s,
+                        .time_over = limited && now - t->at.limit_from_s >= t->c->until.time_s,
                         .not_finite = gw_guard_stops(&t->measures.checks.guard)};
     gw_checkpoint_ballot(t->checkpoint, &ballot);
     GW_TRY(gw_vote_begin(&t->at.vote, now, &ballot));
@@ -177,7 +177,7 @@ static gw_err trainer_keep_resume(gw_trainer *t) {
 
 static gw_err trainer_begin_best(gw_trainer *t) {
     t->epochs.best.n = gw_trainer_parameters(t);
-    if (t->c->save == GW_SAVE_BEST && t->rank == 0)
+    if (t->c->keep.model == GW_SAVE_BEST && t->rank == 0)
         GW_TRY(gw_alloc(&t->epochs.best.params, t->epochs.best.n, sizeof *t->epochs.best.params));
     return gw_resume_best(&t->resume, &t->epochs.best);
 }
@@ -206,7 +206,7 @@ gw_err gw_trainer_begin(gw_trainer *t) {
                                  .best = &t->epochs.best,
                                  .rows = t->rec.rows,
                                  .comm = t->comm};
-    bool keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
+    bool keeps = c->keep.every.count > 0 || c->keep.every.s > 0;
     if (keeps)
         GW_TRY(gw_checkpoint_open(&t->checkpoint, &setup));
     gw_resident_enter(&t->rec.resident, GW_RESIDENT_TRAINING);

@@ -30,13 +30,13 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
     if (t->part.servers >= replicas)
         return gw_fail(GW_ERR_USAGE,
                        "train: --comm %s keeps %d of %d %s%s from training: start more ranks",
-                       t->c->comm->text, t->part.servers, replicas,
+                       t->c->run.comm->text, t->part.servers, replicas,
                        replicas == t->ranks ? "rank" : "replica", replicas == 1 ? "" : "s");
     if (t->c->skew.s > 0 && t->c->skew.count >= t->ranks)
         return gw_fail(GW_ERR_USAGE,
                        "train: --inject-skew delays rank %lld, but the ranks are 0 to %d",
                        (long long)t->c->skew.count, t->ranks - 1);
-    GW_TRY(gw_host_node_of(&t->node, t->c->threads + gw_inside_know(t->g).helpers, t->comm));
+    GW_TRY(gw_host_node_of(&t->node, t->c->run.threads + gw_inside_know(t->g).helpers, t->comm));
     int over = gw_host_oversubscribed(&t->node);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
     t->oversubscribed = over;
@@ -45,9 +45,9 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
                             .rank = t->rank,
                             .ranks = t->ranks,
                             .along = t->mesh.comm,
-                            .out = t->c->check ? NULL : t->c->out,
-                            .profile = t->c->profile,
-                            .collectives = t->c->collectives};
+                            .out = t->c->check ? NULL : t->c->run.out,
+                            .profile = t->c->run.profile,
+                            .collectives = t->c->run.collectives};
     gw_recorder_start(&t->rec, &of);
     return t->c->check ? GW_OK : gw_busy_open(&t->rec.watch, &t->node, t->comm);
 }
@@ -55,7 +55,7 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
 static gw_err trainer_open_sampler(gw_trainer *t) {
     const gw_train_config *c = t->c;
     return gw_sampler_open(&t->sampler, &t->data->train, t->part.global_batch, c->data.sharded,
-                           c->seed, t->mesh.at[GW_DIM_DATA] - t->part.servers,
+                           c->run.seed, t->mesh.at[GW_DIM_DATA] - t->part.servers,
                            gw_trainer_workers(t));
 }
 
@@ -99,7 +99,7 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
                               .g = t->g,
                               .is = gw_inside_know(t->g),
                               .set = &t->data->train,
-                              .lazy = c->lazy,
+                              .lazy = c->run.lazy,
                               .pipeline = t->part.pipeline};
     size_t classes = (size_t)spec.classes;
     GW_TRY(gw_alloc(&t->epochs.confusion, classes * classes, sizeof *t->epochs.confusion));
@@ -107,14 +107,14 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
 }
 
 static gw_err trainer_opening_check_folder(const gw_trainer *t) {
-    if (!t->c->out || t->rank != 0)
+    if (!t->c->run.out || t->rank != 0)
         return GW_OK;
-    return gw_runfolder_check(t->c->out, gw_trainer_use(t));
+    return gw_runfolder_check(t->c->run.out, gw_trainer_use(t));
 }
 
 /* Named by the environment, perhaps: the command line was checked when it was read. */
 static gw_err trainer_check_source(const gw_trainer *t) {
-    if (!t->c->out || t->rank != 0 || gw_text_utf8(t->data->source))
+    if (!t->c->run.out || t->rank != 0 || gw_text_utf8(t->data->source))
         return GW_OK;
     return gw_fail(GW_ERR_INPUT,
                    "data folder '%s': its name is not UTF-8, as all text in the run.json of --out "
@@ -140,7 +140,7 @@ static gw_err trainer_open_products(gw_trainer *t) {
     gw_inside_facts is = gw_inside_know(t->g);
     gw_products_setup setup = {.comm = t->comm,
                                .load = gw_trainer_load(t, gw_sampler_max_local(t->sampler)),
-                               .threads = t->c->threads,
+                               .threads = t->c->run.threads,
                                .polls = is.polls,
                                .adds = t->c->parallel.microbatches > 1 || is.adds,
                                .then = gw_resume_products(&t->resume)};
@@ -165,9 +165,9 @@ static gw_err trainer_opening_choose(gw_trainer *t) {
     gw_chooser_job job = {.check = t->c->check,
                           .nodes = t->node.nodes,
                           .rehearsal = {&t->stepper, trainer_opening_rehearse, t, t->comm},
-                          .lazy = t->c->lazy,
+                          .lazy = t->c->run.lazy,
                           .yield = t->oversubscribed,
-                          .seed = t->c->seed,
+                          .seed = t->c->run.seed,
                           .codec = t->resume.codec,
                           .algo = t->resume.algo};
     return gw_chooser_settle(t->choice, &job);
@@ -188,19 +188,19 @@ static const gw_spec *trainer_codec_to_time(const gw_trainer *t) {
     gw_inside_facts is = gw_inside_know(t->g);
     bool coded =
         !(is.codec->caps & GW_CODEC_IDENTITY) && is.one && !(is.traits & GW_STRATEGY_LOSSY);
-    return coded && t->c->threads == 1 && !is.corrects ? is.codec->of : NULL;
+    return coded && t->c->run.threads == 1 && !is.corrects ? is.codec->of : NULL;
 }
 
 static bool trainer_opening_gauges(const gw_trainer *t) {
     const gw_train_config *c = t->c;
-    return c->ceilings && c->out && c->profile == GW_PROFILE_FULL && !c->naive.on;
+    return c->ceilings && c->run.out && c->run.profile == GW_PROFILE_FULL && !c->naive.on;
 }
 
 static gw_err trainer_open_gauge(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_inside_facts is = gw_inside_know(t->g);
     gw_twin_setup twins = {.load = gw_trainer_load(t, gw_sampler_max_local(t->sampler)),
-                           .threads = c->threads,
+                           .threads = c->run.threads,
                            .optimizer = t->optimizer,
                            .codec = trainer_codec_to_time(t),
                            .feedback = is.feedback,
@@ -208,7 +208,7 @@ static gw_err trainer_open_gauge(gw_trainer *t) {
                            .joined = is.codec->ranks};
     t->measures.gauging = (gw_gauge_setup){.comm = t->comm,
                                            .from = c->ceilings,
-                                           .threads = c->threads,
+                                           .threads = c->run.threads,
                                            .oversubscribed = t->oversubscribed,
                                            .twins = twins};
     t->measures.gauge.drift = NAN;
@@ -225,8 +225,8 @@ static gw_step_setup trainer_step_setup(const gw_trainer *t) {
     gw_step_setup setup = {.c = t->c,
                            .products = &t->measures.products,
                            .comm = t->mesh.comm[GW_DIM_DATA],
-                           .seed = t->c->seed,
-                           .lazy = t->c->lazy,
+                           .seed = t->c->run.seed,
+                           .lazy = t->c->run.lazy,
                            .yield = t->oversubscribed,
                            .note = t->part.pipeline ? gw_pipeline_note(t->part.pipeline) : NULL,
                            .table = t->resume.table};
@@ -242,7 +242,7 @@ static gw_err trainer_open_pipeline(gw_trainer *t) {
     gw_watchdog_stage("opening the exchange of activations");
     gw_pipeline_hooks hooks = gw_step_hooks(&t->stepper);
     /* Replicas draw apart, too: their codecs' errors must not add up. */
-    uint64_t seed = gw_rng_key(t->c->seed, (uint64_t)t->mesh.at[GW_DIM_DATA]);
+    uint64_t seed = gw_rng_key(t->c->run.seed, (uint64_t)t->mesh.at[GW_DIM_DATA]);
     return gw_pipeline_open(t->part.pipeline, t->model, &hooks, seed, t->oversubscribed, t->comm);
 }
 
@@ -257,7 +257,7 @@ gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
         if (why)
             gw_inside_unmet_add(t->g, options[k], codec, "not encoded here", why);
     }
-    if (ended && t->c->compress_stats > t->at.step)
+    if (ended && t->c->run.compress_stats > t->at.step)
         gw_inside_unmet_add(t->g, "compress-stats", gw_args_text(t->c->args, "compress-stats"),
                             "no step was compared", "the run ended before that step");
     t->watcher.result->unmet = *gw_inside_know(t->g).unmet;
@@ -277,7 +277,7 @@ static gw_err trainer_open_naive(gw_trainer *t) {
                        2 * gw_model_size(t->model)}; /* in floats, as the log of exchanges counts */
     gw_naive_setup setup = {.options = t->c->naive,
                             .model = t->model,
-                            .threads = t->c->threads,
+                            .threads = t->c->run.threads,
                             .max_local = gw_sampler_max_local(t->sampler),
                             .yield = t->oversubscribed,
                             .comm = t->mesh.comm[GW_DIM_DATA]};
@@ -299,7 +299,7 @@ static const int *trainer_layer_numbers(gw_trainer *t) {
 
 /* Ranks, data set and model; then codec and algorithm are known, too. */
 static gw_err trainer_open_basis(gw_trainer *t) {
-    omp_set_num_threads(t->c->threads);
+    omp_set_num_threads(t->c->run.threads);
     GW_TRY(trainer_count_ranks(t));
     GW_TRY(gw_watchdog_meet(t->comm));
     GW_TRY(gw_agree(t->comm, gw_step_batch(t->c, gw_trainer_workers(t), &t->part.global_batch)));
@@ -309,7 +309,7 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     if (!t->c->check)
         GW_TRY(gw_agree(t->comm, trainer_opening_check_folder(t)));
     if (t->c->pace > 0)
-        GW_TRY(gw_pacer_check(t->c->threads, t->comm));
+        GW_TRY(gw_pacer_check(t->c->run.threads, t->comm));
     gw_flush_denormals(); /* starts the threads: after what may be refused */
     gw_watchdog_stage("reading the data set");
     gw_data_spec spec = t->c->data;
@@ -335,11 +335,11 @@ gw_err gw_trainer_check(gw_trainer *t) {
         GW_TRY(gw_agree(t->comm, gw_step_open(&t->stepper, t->g, &setup)));
     if (gw_inside_know(t->g).codec && !t->part.pipeline)
         GW_TRY(gw_trainer_unmet(t, false));
-    if (t->c->profile == GW_PROFILE_FULL)
-        GW_TRY(gw_memory_open(&t->measures.memory, t->c->counters, t->c->threads, t->comm));
+    if (t->c->run.profile == GW_PROFILE_FULL)
+        GW_TRY(gw_memory_open(&t->measures.memory, t->c->counters, t->c->run.threads, t->comm));
     gw_gauge_setup gauging = {.comm = t->comm,
                               .from = t->c->ceilings,
-                              .threads = t->c->threads,
+                              .threads = t->c->run.threads,
                               .oversubscribed = t->oversubscribed};
     if (trainer_opening_gauges(t))
         GW_TRY(gw_gauge_check(&gauging));
@@ -362,8 +362,8 @@ gw_err gw_trainer_open(gw_trainer *t) {
     t->measures.checks.pipeline = t->part.pipeline;
     t->stepper.guard = &t->measures.checks.guard;
     gw_clock_start();
-    if (t->c->profile == GW_PROFILE_FULL)
-        GW_TRY(gw_memory_open(&t->measures.memory, t->c->counters, t->c->threads, t->comm));
+    if (t->c->run.profile == GW_PROFILE_FULL)
+        GW_TRY(gw_memory_open(&t->measures.memory, t->c->counters, t->c->run.threads, t->comm));
     GW_TRY(trainer_open_gauge(t));
     GW_TRY(trainer_open_pace(t));
     int sig;
@@ -379,7 +379,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
         gw_memory_columns(t->measures.memory, t->rec.record);
     /* Only now, when nothing is left that could be refused, an older run gives way. */
     GW_TRY(gw_trainer_open_rows(t));
-    GW_TRY(gw_inside_stats(&t->rec.stats, t->g, t->c->compress_stats, t->rec.rows, t->comm));
+    GW_TRY(gw_inside_stats(&t->rec.stats, t->g, t->c->run.compress_stats, t->rec.rows, t->comm));
     if (t->c->paired)
         GW_TRY(gw_paired_open(&t->measures.paired, t->c, &t->stepper, &setup,
                               gw_products_cut(&t->measures.products), t->comm));

@@ -9,7 +9,8 @@
 #include <string.h>
 
 gw_runfolder_use gw_trainer_use(const gw_trainer *t) {
-    return gw_runfolder_use_of(t->c->out, t->c->overwrite, t->c->resume, t->resume.path);
+    return gw_runfolder_use_of(t->c->run.out, t->c->run.overwrite, t->c->keep.resume,
+                               t->resume.path);
 }
 
 /* The folder of the run that a checkpoint is of, which has it in its model.ckpt.d; free(). */
@@ -67,7 +68,7 @@ static bool trainer_mesh_columns(const gw_trainer *t) {
 
 static gw_err trainer_find_rows(gw_trainer *t) {
     const gw_train_config *c = t->c;
-    bool goes_on = *t->resume.path, keeps = c->checkpoint.count > 0 || c->checkpoint.s > 0;
+    bool goes_on = *t->resume.path, keeps = c->keep.every.count > 0 || c->keep.every.s > 0;
     GW_TRY(gw_recorder_rows(&t->rec, t->rank == 0 && (keeps || goes_on)));
     return t->rank == 0 && goes_on
                ? trainer_rows_resume(t, gw_trainer_use(t) == GW_RUNFOLDER_RESUME)
@@ -75,7 +76,7 @@ static gw_err trainer_find_rows(gw_trainer *t) {
 }
 
 gw_err gw_trainer_find_rows(gw_trainer *t) {
-    GW_TRY(gw_agree(t->comm, t->c->out ? trainer_find_rows(t) : GW_OK));
+    GW_TRY(gw_agree(t->comm, t->c->run.out ? trainer_find_rows(t) : GW_OK));
     t->mesh_columns = trainer_mesh_columns(t);
     return GW_OK;
 }
@@ -88,22 +89,22 @@ static gw_err trainer_check_rows(gw_trainer *t) {
     GW_TRY(gw_rows_check(t->rec.rows, &gw_epochs));
     if (c->eval_every > 0)
         GW_TRY(gw_rows_check(t->rec.rows, &gw_trainer_evaluations));
-    if (c->compress_stats > 0)
+    if (c->run.compress_stats > 0)
         GW_TRY(gw_rows_check(t->rec.rows, &gw_codec_stats_table));
-    if (c->collectives)
+    if (c->run.collectives)
         GW_TRY(gw_rows_check(t->rec.rows, &gw_waits_collectives));
-    return gw_rows_lack(t->rec.rows) ? gw_resume_lacks_rows(&t->resume, c->resume_strict) : GW_OK;
+    return gw_rows_lack(t->rec.rows) ? gw_resume_lacks_rows(&t->resume, c->keep.strict) : GW_OK;
 }
 
 static bool trainer_rows_trains(const gw_trainer *t) {
     const gw_store_manifest *at = &t->resume.manifest;
-    bool last = at->epoch == t->c->epochs && at->batch == gw_sampler_batches(t->sampler);
-    return !last && !(t->c->steps > 0 && at->step >= t->c->steps);
+    bool last = at->epoch == t->c->until.epochs && at->batch == gw_sampler_batches(t->sampler);
+    return !last && !(t->c->until.steps > 0 && at->step >= t->c->until.steps);
 }
 
 /* Rows behind the mark are of steps that this run shall not have had: what tells of them goes. */
 static void trainer_look_for_end(gw_trainer *t) {
-    const char *dir = t->c->out;
+    const char *dir = t->c->run.out;
     t->past.concludes = !trainer_rows_trains(t) && !gw_rows_beyond(t->rec.rows, GW_BATCHES);
     if (!t->past.concludes)
         return;
@@ -126,7 +127,7 @@ static gw_err trainer_open_rows(gw_trainer *t) {
 }
 
 gw_err gw_trainer_open_rows(gw_trainer *t) {
-    if (!t->c->out)
+    if (!t->c->run.out)
         return GW_OK;
     GW_TRY(gw_agree(t->comm, t->rank == 0 ? trainer_open_rows(t) : GW_OK));
     double news[] = {t->past.clock_s, t->past.has_trace, (double)t->at.evaluated};
@@ -139,12 +140,12 @@ gw_err gw_trainer_open_rows(gw_trainer *t) {
 
 static gw_err trainer_rows_reopen(gw_trainer *t) {
     if (gw_trainer_use(t) == GW_RUNFOLDER_RESUME) {
-        GW_TRY(gw_resume_forget_later(&t->resume, t->c->out));
-        GW_TRY(gw_runfolder_reopen(t->c->out, t->past.concludes));
+        GW_TRY(gw_resume_forget_later(&t->resume, t->c->run.out));
+        GW_TRY(gw_runfolder_reopen(t->c->run.out, t->past.concludes));
     }
-    return gw_restart_note(t->c->out, &t->resume, t->ranks);
+    return gw_restart_note(t->c->run.out, &t->resume, t->ranks);
 }
 
 gw_err gw_trainer_reopened(gw_trainer *t) {
-    return gw_agree(t->comm, t->rank == 0 && t->c->out ? trainer_rows_reopen(t) : GW_OK);
+    return gw_agree(t->comm, t->rank == 0 && t->c->run.out ? trainer_rows_reopen(t) : GW_OK);
 }

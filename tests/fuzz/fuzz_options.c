@@ -139,14 +139,14 @@ static void read_session(char *text) {
     gw_err e = gw_spec_parse(&entry, "test", "comm", comm, GW_SPEC_ONE);
     if (e == GW_OK)
         e = gw_spec_parse(&list, "test", "compress", compress ? compress : "none", GW_SPEC_LIST);
-    gw_train_config c = {.comm = entry,
-                         .compress = list,
-                         .feedback = rest && strlen(rest) < 8 ? "on" : "auto",
-                         .wire_check = rest && *rest == 'w'};
+    gw_train_config c = {.run.comm = entry,
+                         .run.compress = list,
+                         .run.feedback = rest && strlen(rest) < 8 ? "on" : "auto",
+                         .run.wire_check = rest && *rest == 'w'};
     if (e == GW_OK)
-        e = gw_mix_open(&mix, list, c.wire_check);
+        e = gw_mix_open(&mix, list, c.run.wire_check);
     if (e == GW_OK)
-        e = gw_session_new(&s, entry, &mix, c.feedback);
+        e = gw_session_new(&s, entry, &mix, c.run.feedback);
     if (e == GW_OK)
         e = gw_chooser_open(&choice, s, &c, NULL, false);
     gw_fuzz_answer(e);

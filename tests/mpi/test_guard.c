@@ -55,8 +55,8 @@ static gw_err step(rig *r, int number, bool overflows, double *loss) {
 static bool open(rig *r, const gw_train_config *c) {
     gw_model_spec spec = {.inputs = INPUTS, .classes = CLASSES, .seed = 3, .init = {GW_INIT_HE}};
     *r = (rig){0};
-    const char *feedback = c->feedback ? c->feedback : "auto";
-    gw_err e = new_session(&r->session, c->comm->text, c->compress->text, feedback, false);
+    const char *feedback = c->run.feedback ? c->run.feedback : "auto";
+    gw_err e = new_session(&r->session, c->run.comm->text, c->run.compress->text, feedback, false);
     if (e == GW_ERR_UNSUPPORTED || e == GW_ERR_USAGE) /* these cannot be combined */
         return false;
     CHECK_OK(e);
@@ -65,12 +65,14 @@ static bool open(rig *r, const gw_train_config *c) {
     CHECK_OK(gw_model_open(&r->model, &spec, BATCH));
     const char *sgd = r->session->residuals.corrects ? "sgd" : "sgd:momentum=0.9";
     CHECK_OK(open_optimizer(&r->optimizer, sgd, gw_model_size(r->model)));
-    r->stepper = (gw_stepper){
-        .model = r->model, .optimizer = r->optimizer, .lazy = c->lazy, .guard = &r->checks.guard};
+    r->stepper = (gw_stepper){.model = r->model,
+                              .optimizer = r->optimizer,
+                              .lazy = c->run.lazy,
+                              .guard = &r->checks.guard};
     gw_step_setup setup = {.c = c,
                            .comm = MPI_COMM_WORLD,
                            .seed = 5,
-                           .lazy = c->lazy,
+                           .lazy = c->run.lazy,
                            .yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN)};
     CHECK_OK(gw_inside_new(&r->g, r->session));
     e = gw_step_open(&r->stepper, r->g, &setup);
@@ -110,11 +112,11 @@ static void check_state(rig *r, const char *what, int number) {
 
 /* The last rank's gradient overflows in step BAD. */
 static void skips(const char *comm, const char *codec, bool lazy) {
-    gw_train_config c = {.comm = &GW_SPEC_NAMED(comm),
-                         .compress = &GW_SPEC_NAMED(codec),
-                         .lazy = lazy,
-                         .momentum = 0.9,
-                         .on_nan = GW_ON_NAN_SKIP};
+    gw_train_config c = {.run.comm = &GW_SPEC_NAMED(comm),
+                         .run.compress = &GW_SPEC_NAMED(codec),
+                         .run.lazy = lazy,
+                         .run.momentum = 0.9,
+                         .run.on_nan = GW_ON_NAN_SKIP};
     rig r;
     char what[128];
     double loss;
@@ -176,8 +178,8 @@ static void leaves_nothing(const gw_train_config *c) {
         CHECK_OK(gw_step_settle(&r.stepper));
         CHECK_OK(gw_snapshot_take(&after, &r.stepper));
         CHECK(gw_snapshot_same(&before, &after) == (k == BAD),
-              "%s, %s, feedback=%s, lazy=%d: step %d", c->comm->text, c->compress->text,
-              c->feedback, c->lazy, k);
+              "%s, %s, feedback=%s, lazy=%d: step %d", c->run.comm->text, c->run.compress->text,
+              c->run.feedback, c->run.lazy, k);
     }
     gw_snapshot_free(&before);
     gw_snapshot_free(&after);
@@ -186,22 +188,22 @@ static void leaves_nothing(const gw_train_config *c) {
 
 static void leave_nothing(const char *comm) {
     const gw_train_config how[] = {
-        {.compress = &GW_SPEC_NAMED("none"), .feedback = "auto", .lazy = true},
-        {.compress = &GW_SPEC_NAMED("topk:ratio=0.2"), .feedback = "auto"},
-        {.compress = &GW_SPEC_NAMED("topk:ratio=0.2"), .feedback = "dgc"},
-        {.compress = &GW_SPEC_NAMED("onebit"), .feedback = "momentum", .lazy = true},
+        {.run.compress = &GW_SPEC_NAMED("none"), .run.feedback = "auto", .run.lazy = true},
+        {.run.compress = &GW_SPEC_NAMED("topk:ratio=0.2"), .run.feedback = "auto"},
+        {.run.compress = &GW_SPEC_NAMED("topk:ratio=0.2"), .run.feedback = "dgc"},
+        {.run.compress = &GW_SPEC_NAMED("onebit"), .run.feedback = "momentum", .run.lazy = true},
     };
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
         gw_train_config c = how[i];
-        c.comm = &GW_SPEC_NAMED(comm);
-        c.on_nan = GW_ON_NAN_SKIP;
+        c.run.comm = &GW_SPEC_NAMED(comm);
+        c.run.on_nan = GW_ON_NAN_SKIP;
         leaves_nothing(&c);
     }
     for (const gw_entry *const *codec = gw_codecs.entries; *codec; codec++) {
-        gw_train_config c = {.comm = &GW_SPEC_NAMED(comm),
-                             .compress = &GW_SPEC_NAMED((*codec)->name),
-                             .feedback = "auto",
-                             .on_nan = GW_ON_NAN_SKIP};
+        gw_train_config c = {.run.comm = &GW_SPEC_NAMED(comm),
+                             .run.compress = &GW_SPEC_NAMED((*codec)->name),
+                             .run.feedback = "auto",
+                             .run.on_nan = GW_ON_NAN_SKIP};
         leaves_nothing(&c);
     }
 }
@@ -210,7 +212,8 @@ static void leave_nothing(const char *comm) {
 
 /* The first in the order of steps, not of ranks; all ranks report the same line. */
 static void names_first(void) {
-    gw_train_config c = {.comm = &GW_SPEC_NAMED("allreduce"), .compress = &GW_SPEC_NAMED("none")};
+    gw_train_config c = {.run.comm = &GW_SPEC_NAMED("allreduce"),
+                         .run.compress = &GW_SPEC_NAMED("none")};
     rig r;
     double loss;
     char words[80];

@@ -90,7 +90,7 @@ static void survey(void) {
                           .init = {GW_INIT_HE},
                           .seed = 1};
     gw_dataset set = {SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, images, labels};
-    gw_train_config c = {.batch = SAMPLES, .epochs = 1, .threads = 1, .seed = 1};
+    gw_train_config c = {.batch = SAMPLES, .until.epochs = 1, .run.threads = 1, .run.seed = 1};
     gw_place_setup place = {.comm = MPI_COMM_WORLD, .c = &c, .spec = &spec, .set = &set};
     gw_layout_survey s = {.place = &place, .yield = true, .budget_s = 0.1};
     gw_layout layout[64];
@@ -99,7 +99,7 @@ static void survey(void) {
         images[i] = (uint8_t)(37 * i);
     for (int i = 0; i < SAMPLES; i++)
         labels[i] = (uint8_t)(i % 6);
-    CHECK_OK(keep_spec(&c.comm, "allreduce", GW_SPEC_ONE));
+    CHECK_OK(keep_spec(&c.run.comm, "allreduce", GW_SPEC_ONE));
     CHECK_OK(new_session(&session, "allreduce", "none", "auto", false));
     s.session = session;
     int n = list(layout);

@@ -77,11 +77,11 @@ static void gemm_call(int side, const gw_operands *o) {
 static bool gemm_exists(int side) {
 #ifdef GW_HAVE_DNNL
     if (side == DNNL)
-        return b.c.threads == 1 || gw_gemm_dnnl.threads;
+        return b.c.run.threads == 1 || gw_gemm_dnnl.threads;
 #endif
 #ifdef GW_HAVE_CBLAS
     if (side == CBLAS)
-        return b.c.threads == 1 || gw_gemm_cblas.threads;
+        return b.c.run.threads == 1 || gw_gemm_cblas.threads;
 #endif
     return side == OURS || side == POLLED;
 }
@@ -143,8 +143,8 @@ static void gemm_report_product(const gw_gemm_choice *c, const double s[SIDES], 
     gw_gemm_cuts cuts = gw_gemm_pieces(p, b.products.plan.piece);
     snprintf(name, sizeof name, "%s %dx%dx%d", how, p->m, p->n, p->k);
     json_t *row = gw_bench_row(&table, rows,
-                               GW_TEXTS(name, gw_gemm_way_name(c->whole, b.c.threads),
-                                        gw_gemm_way_name(c->pieced, b.c.threads), how),
+                               GW_TEXTS(name, gw_gemm_way_name(c->whole, b.c.run.threads),
+                                        gw_gemm_way_name(c->pieced, b.c.run.threads), how),
                                GW_NUMBERS(s[OURS], s[POLLED], s[DNNL], s[CBLAS], s[OURS] / best,
                                           s[POLLED] / s[OURS], p->m, p->n, p->k));
     json_object_set_new(row, "pieces", json_pack("[i,i,i]", cuts.rows, cuts.cols, cuts.depth));
@@ -159,7 +159,7 @@ static gw_err gemm_measure(gw_bench_run *run, bool *own) {
     gw_shard whole;
     gw_products_setup setup = {.comm = run->place.comm,
                                .load = {.shard = &whole, .batch = b.c.batch},
-                               .threads = b.c.threads,
+                               .threads = b.c.run.threads,
                                .polls = true};
     (void)own;
     GW_TRY(gw_shard_of(&whole, &spec, &share));
@@ -173,7 +173,7 @@ static gw_err gemm_measure(gw_bench_run *run, bool *own) {
         gw_operands o;
         double s[SIDES];
         gw_err e = gw_operands_open(&o, &c->of);
-        GW_THEN(e, gemm_measure_product(&o, b.c.seed, s));
+        GW_THEN(e, gemm_measure_product(&o, b.c.run.seed, s));
         gw_operands_close(&o);
         GW_TRY(e);
         gemm_report_product(c, s, run->results);

@@ -39,18 +39,18 @@ static struct {
 static gw_err overhead_prepare(gw_bench_run *run) {
     const gw_args *args = run->args;
     GW_TRY(gw_step_opts_read(&b.c, args, "bench"));
-    b.c.data =
-        (gw_data_spec){.source = gw_args_text(args, "data"), .image_scale = 1, .seed = b.c.seed};
-    b.c.epochs = 1;
-    b.c.profile = GW_PROFILE_FULL;
+    b.c.data = (gw_data_spec){
+        .source = gw_args_text(args, "data"), .image_scale = 1, .seed = b.c.run.seed};
+    b.c.until.epochs = 1;
+    b.c.run.profile = GW_PROFILE_FULL;
     b.c.overhead = (int)gw_args_int(args, "pairs");
     b.c.overhead_only = true;
     GW_TRY(gw_group_choose(&b.counters, gw_args_text(args, "papi-group"), NULL));
     b.c.counters = b.counters;
     gw_mix mix;
-    GW_TRY(gw_mix_open(&mix, b.c.compress, b.c.wire_check));
+    GW_TRY(gw_mix_open(&mix, b.c.run.compress, b.c.run.wire_check));
     gw_session *session = NULL;
-    GW_TRY(gw_session_new(&session, b.c.comm, &mix, b.c.feedback));
+    GW_TRY(gw_session_new(&session, b.c.run.comm, &mix, b.c.run.feedback));
     GW_TRY(gw_inside_new(&b.g, session));
     GW_TRY(gw_chooser_open(&b.choice, session, &b.c, NULL, false));
     run->level = gw_session_thread_level(session);
@@ -66,7 +66,7 @@ static gw_err overhead_measure(gw_bench_run *run, bool *own) {
 static void overhead_report(gw_bench_run *run) {
     gw_bench_place_say(&run->place, "what measuring a training step costs");
     printf("%zu parameters, global batch %d, %s with %s\n", b.result.parameters, b.c.batch,
-           b.c.comm->text, b.c.compress->text);
+           b.c.run.comm->text, b.c.run.compress->text);
     printf("\n%-8s %7s %10s %10s %12s %20s %8s %12s\n", "profile", "pairs", "off us", "on us",
            "overhead %", "95% interval", "regions", "estimate %");
     for (int i = 0; i < GW_OVERHEAD_LEVELS; i++) {

@@ -90,11 +90,11 @@ static gw_err step_read_one(config *one, char *text) {
                            b.n, n + 1);
         GW_TRY(gw_args_set(one->fields, "bench: configs", fields[n].name, item));
     }
-    one->c.comm = gw_args_spec(one->fields, "comm");
+    one->c.run.comm = gw_args_spec(one->fields, "comm");
     if (n > 1)
-        one->c.compress = gw_args_spec(one->fields, "compress");
+        one->c.run.compress = gw_args_spec(one->fields, "compress");
     if (n > 2)
-        one->c.lazy = strcmp(gw_args_text(one->fields, "update"), "lazy") == 0;
+        one->c.run.lazy = strcmp(gw_args_text(one->fields, "update"), "lazy") == 0;
     return GW_OK;
 }
 
@@ -105,10 +105,10 @@ static gw_err step_add_config(const gw_spec *item, int *level) {
     *one = (config){.c = b.c};
     if (item)
         GW_TRY(step_read_one(one, (char *)item->text));
-    one->rig.lazy = one->c.lazy;
+    one->rig.lazy = one->c.run.lazy;
     gw_mix mix;
-    GW_TRY(gw_mix_open(&mix, one->c.compress, one->c.wire_check));
-    GW_TRY(gw_session_new(&one->rig.session, one->c.comm, &mix, one->c.feedback));
+    GW_TRY(gw_mix_open(&mix, one->c.run.compress, one->c.run.wire_check));
+    GW_TRY(gw_session_new(&one->rig.session, one->c.run.comm, &mix, one->c.run.feedback));
     GW_TRY(gw_rig_own(&one->rig));
     GW_TRY(gw_chooser_open(&one->rig.choice, one->rig.session, &one->c, NULL, false));
     int needs = gw_session_thread_level(one->rig.session);
@@ -181,7 +181,7 @@ static gw_err step_check_losses(void) {
         if (!isfinite(loss))
             return gw_fail(GW_ERR_DIVERGED,
                            "bench: %s with %s: the loss is no longer finite: try a smaller --lr",
-                           b.configs[i].c.comm->text, b.configs[i].c.compress->text);
+                           b.configs[i].c.run.comm->text, b.configs[i].c.run.compress->text);
     }
     return GW_OK;
 }
@@ -214,7 +214,8 @@ static void step_print_head(gw_bench_run *run) {
 /* As it was given; or what `auto` chose. With what became of it, in `text`. */
 static const char *step_codec_of(const config *one, char text[256]) {
     const gw_session *s = one->rig.session;
-    gw_text_print(text, 256, "%s%s", one->rig.choice ? s->mix.codec->spec : one->c.compress->text,
+    gw_text_print(text, 256, "%s%s",
+                  one->rig.choice ? s->mix.codec->spec : one->c.run.compress->text,
                   s->unmet.encodes ? "" : " (not encoded here)");
     return text;
 }
@@ -227,7 +228,7 @@ static void step_print_parts(void) {
         if (!b.configs[i].bound.measured)
             continue;
         printf("%-32s computation %.1f us, codec %.1f, wire %.1f, transport ",
-               b.configs[i].c.comm->text, gw_local_sum(&p->local) * 1e6, p->codec_s * 1e6,
+               b.configs[i].c.run.comm->text, gw_local_sum(&p->local) * 1e6, p->codec_s * 1e6,
                p->wire_s * 1e6);
         if (isnan(p->transport_s))
             printf("absent:");
@@ -250,7 +251,7 @@ static double step_report_one(config *one, double first_s, json_t *rows) {
         part[p] = gw_stats_median(one->part[p].x, one->part[p].n);
     json_t *row = gw_bench_row(
         &table, rows,
-        GW_TEXTS(one->c.comm->text, step_codec_of(one, codec), one->rig.lazy ? "lazy" : "eager",
+        GW_TEXTS(one->c.run.comm->text, step_codec_of(one, codec), one->rig.lazy ? "lazy" : "eager",
                  one->rig.session->mix.algo->ops->head.name),
         GW_NUMBERS(s.median, s.p95, gw_stats_precision(&s), part[COMPUTATION], part[EXPOSED],
                    part[CODEC], part[OTHER], part[INFLIGHT], part[WIRE],
@@ -284,7 +285,7 @@ static gw_err step_measure(gw_bench_run *run, bool *own) {
                           .steps = b.steps,
                           .block = b.block,
                           .warmup = b.warmup,
-                          .seed = b.c.seed,
+                          .seed = b.c.run.seed,
                           .keep = step_keep};
     b.place = &run->place;
     GW_TRY(step_open_all(run, own));

@@ -15,7 +15,7 @@
 /* Samples first..first+local of the batch, which is the same for every rig. */
 static void rig_fill(gw_rig *r, const gw_rig_setup *s, size_t first) {
     size_t inputs = (size_t)s->spec.inputs;
-    uint64_t pixels = gw_rng_key(s->c->seed, 1), labels = gw_rng_key(s->c->seed, 2);
+    uint64_t pixels = gw_rng_key(s->c->run.seed, 1), labels = gw_rng_key(s->c->run.seed, 2);
     gw_span input = gw_model_edge(r->model, 0, GW_EDGE_INPUT, (gw_micro){.n = r->local});
     float *x = gw_model_work(r->model) + input.off;
     for (size_t i = 0; i < (size_t)r->local * inputs; i++)
@@ -48,7 +48,7 @@ static gw_err rig_open_model(gw_rig *r, const gw_rig_setup *s) {
     if (worker >= 0)
         own = gw_span_part((gw_span){0, (size_t)r->global}, worker, s->place->ranks - servers);
     r->local = (int)own.n;
-    r->lr = c->lr;
+    r->lr = c->rate.lr;
     GW_TRY(gw_model_open(&r->model, &s->spec, r->local > 0 ? r->local : 1));
     GW_TRY(gw_step_optimizer(&r->optimizer, c, r->model, r->session->residuals.corrects));
     r->stepper =
@@ -72,7 +72,7 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
     GW_TRY(gw_bench_place_crowded(&place, gw_session_helpers(r->session), &r->yield));
     gw_products_setup products = {.comm = s->place->comm,
                                   .load = {.shard = gw_model_shard(r->model), .batch = r->local},
-                                  .threads = s->c->threads,
+                                  .threads = s->c->run.threads,
                                   .polls = s->polls,
                                   .adds = s->adds};
     if (s->products->threads == 0)
@@ -81,7 +81,7 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
                           .nodes = place.nodes,
                           .lazy = r->lazy,
                           .yield = r->yield,
-                          .seed = s->c->seed};
+                          .seed = s->c->run.seed};
     return gw_chooser_settle(r->choice, &job);
 }
 
@@ -89,7 +89,7 @@ gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
     gw_step_setup setup = {.c = s->c,
                            .products = s->products,
                            .comm = s->place->comm,
-                           .seed = s->c->seed,
+                           .seed = s->c->run.seed,
                            .lazy = r->lazy,
                            .yield = r->yield};
     return gw_step_open(&r->stepper, r->g, &setup);

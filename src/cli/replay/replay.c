@@ -104,7 +104,7 @@ static gw_err replay_put_words(job *j) {
 /* Whether bytes or time of an encoding depend on what is encoded. */
 static gw_err replay_look_at_codecs(job *j) {
     gw_mix mix;
-    GW_TRY(gw_mix_open(&mix, j->words.compress, j->words.wire_check));
+    GW_TRY(gw_mix_open(&mix, j->words.run.compress, j->words.run.wire_check));
     for (int i = 0; i < mix.n; i++) {
         unsigned caps = mix.codec[i].caps;
         bool picks = caps & GW_CODEC_SPARSE && !(caps & GW_CODEC_SHARED);
@@ -116,7 +116,7 @@ static gw_err replay_look_at_codecs(job *j) {
 
 static gw_err replay_level(job *j) {
     gw_strategy strategy = {0};
-    gw_err e = gw_strategy_find(&strategy, j->words.comm);
+    gw_err e = gw_strategy_find(&strategy, j->words.run.comm);
     j->level = e == GW_OK && strategy.ops->thread_level ? strategy.ops->thread_level(strategy.args)
                                                         : MPI_THREAD_FUNNELED;
     if (e == GW_OK && strategy.ops->servers)
@@ -135,14 +135,14 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
     GW_TRY(gw_cli_utf8("replay", "--out", argc, argv));
     GW_TRY(replay_put_words(j));
     GW_TRY(gw_words_read(&j->words, j->text));
-    if (!j->words.out && !j->check)
+    if (!j->words.run.out && !j->check)
         return gw_fail(GW_ERR_USAGE, "replay: --out DIR is needed: the figures are the folder's");
     GW_TRY(replay_look_at_codecs(j));
     GW_TRY(gw_step_profile_read(&j->profile, argv[1]));
     j->player = (gw_player){.profile = &j->profile,
                             .gradients = &j->gradients,
                             .sleeps = strcmp(gw_args_text(j->args, "compute"), "sleep") == 0,
-                            .lazy = j->words.lazy,
+                            .lazy = j->words.run.lazy,
                             .bucket = (size_t)(gw_args_real(j->args, "bucket-mb") * MIB),
                             .speed = gw_args_real(j->args, "speed"),
                             .steps = j->check ? 0 : (long)gw_args_int(j->args, "steps")};
@@ -153,7 +153,7 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
 
 static gw_err replay_gradients(job *j, int rank) {
     return gw_gradients_open(&j->gradients, &j->profile, gw_args_text(j->args, "gradients"),
-                             j->words.seed, rank);
+                             j->words.run.seed, rank);
 }
 
 /* The library's errors are gw_err here; those of one rank alone end the job. */
@@ -196,7 +196,7 @@ static gw_err replay_body(void *ctx, MPI_Comm comm, bool *alone) {
     if (j->check)
         return GW_OK;
     gw_replay_facts facts = {.player = &j->player,
-                             .out = j->words.out,
+                             .out = j->words.run.out,
                              .gradients = gw_args_text(j->args, "gradients"),
                              .data_dependent = j->data_dependent && !j->gradients.captured};
     return gw_agree(comm, rank == 0 ? gw_replay_report(&facts, !j->quiet) : GW_OK);

@@ -57,7 +57,7 @@ gw_err gw_step_opts_read(gw_train_config *c, const gw_args *a, const char *owner
     GW_TRY(gw_mesh_parse(&c->parallel.shape, NULL)); /* all ranks are data, unless told otherwise */
     GW_TRY(step_opts_init(&c->model, gw_args_text(a, "init"), owner));
     GW_TRY(gw_model_spec_choose(&c->model, gw_args_spec(a, "model")));
-    c->model.seed = c->seed;
+    c->model.seed = c->run.seed;
     c->local_batch = gw_args_given(a, "local-batch");
     if (c->local_batch)
         c->batch = (int)gw_args_int(a, "local-batch");

@@ -39,13 +39,14 @@ static const gw_opt opts[] = {
      "one blocking exchange",
      TO(backend), .group = "Backend"},
     {"lr-scaling", GW_OPT_CHOICE, "none", 0, 0, "none|linear", NULL,
-     "linear: multiply --lr by the number of ranks", TO(lr_linear), .group = "Schedule"},
+     "linear: multiply --lr by the number of ranks", TO(rate.linear), .group = "Schedule"},
     {"lr-warmup", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS",
-     "raise the rate linearly to --lr over these steps", TO(lr_warmup)},
-    {"epochs", GW_OPT_INT, "5", 1, 1e6, NULL, "N", "passes over the training set", TO(epochs)},
-    {"steps", GW_OPT_INT, NULL, 1, 1e12, NULL, "N", "stop after N steps", TO(steps)},
+     "raise the rate linearly to --lr over these steps", TO(rate.warmup)},
+    {"epochs", GW_OPT_INT, "5", 1, 1e6, NULL, "N", "passes over the training set",
+     TO(until.epochs)},
+    {"steps", GW_OPT_INT, NULL, 1, 1e12, NULL, "N", "stop after N steps", TO(until.steps)},
     {"time-limit", GW_OPT_TIME, NULL, 0.001, 1e9, NULL, NULL, "stop after this time",
-     TO(time_limit_s)},
+     TO(until.time_s)},
     {"eval-every", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS",
      "also evaluate every STEPS steps, between them, not only after each epoch: "
      "DIR/evaluations.csv (0: no)",
@@ -55,22 +56,23 @@ static const gw_opt opts[] = {
     {"save-model", GW_OPT_CHOICE, "on", 0, 0, "off|on|best", NULL,
      "write DIR/model.gw: the last model, or the best, that of the epoch with the least validation "
      "loss (of equal ones the earliest)",
-     TO(save)},
+     TO(keep.model)},
     {"checkpoint-every", GW_OPT_EVERY, NULL, 0.1, 1e12, NULL, NULL,
      "write a checkpoint to DIR/model.ckpt.d every 500 (steps) or 30s, and at the end",
-     TO(checkpoint)},
+     TO(keep.every)},
     {"checkpoint-keep", GW_OPT_INT, "2", 1, 1e6, NULL, "N", "keep the newest N checkpoints",
-     TO(checkpoint_keep)},
+     TO(keep.most)},
     {"resume", GW_OPT_PATH, NULL, 0, 0, NULL, "auto|PATH",
      "resume from the newest checkpoint in DIR, if there is one, or from PATH: a checkpoint, a "
      "model.ckpt.d or a run folder",
-     TO(resume)},
+     TO(keep.resume)},
     {"resume-strict", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "refuse a resume that would drop state",
-     TO(resume_strict)},
+     TO(keep.strict)},
     GW_RUN_OPT_HANG,
     GW_RUN_OPT_VERIFY,
     {"on-nan", GW_OPT_CHOICE, "stop", 0, 0, "stop|skip", NULL,
-     "if a loss or gradient is not finite: end the run, or skip the step and count it", TO(on_nan)},
+     "if a loss or gradient is not finite: end the run, or skip the step and count it",
+     TO(run.on_nan)},
     GW_RUN_OPT_TRACE,
     GW_RUN_OPT_COLLECTIVES,
     GW_RUN_OPT_STATS,
@@ -158,22 +160,22 @@ static gw_err train_read_config(job *j) {
     GW_TRY(gw_step_opts_read(c, a, "train"));
     GW_TRY(gw_naive_read(&c->naive, c->backend));
     if (c->naive.on && c->naive.exchange == GW_NAIVE_ROOT)
-        c->comm = &ps; /* what it does, for those who tell of the run */
-    c->data.seed = c->seed;
+        c->run.comm = &ps; /* what it does, for those who tell of the run */
+    c->data.seed = c->run.seed;
     c->command = j->command;
     bool paced = c->pace > 0;
     if (strcmp(c->ceilings, "off") == 0 || paced)
         c->ceilings = NULL;
     if (!gw_args_given(a, "overhead"))
-        c->overhead = c->out && !paced ? GW_OVERHEAD_AUTO : 0;
-    if (c->profile == GW_PROFILE_FULL && !c->paired && !paced)
+        c->overhead = c->run.out && !paced ? GW_OVERHEAD_AUTO : 0;
+    if (c->run.profile == GW_PROFILE_FULL && !c->paired && !paced)
         GW_TRY(gw_group_choose(&j->counters, gw_args_text(a, "papi-group"),
                                gw_args_text(a, "papi-events")));
     c->counters = j->counters;
     gw_mix mix;
-    GW_TRY(gw_mix_open(&mix, c->compress, c->wire_check));
+    GW_TRY(gw_mix_open(&mix, c->run.compress, c->run.wire_check));
     gw_session *session = NULL;
-    GW_TRY(gw_session_new(&session, c->comm, &mix, c->feedback));
+    GW_TRY(gw_session_new(&session, c->run.comm, &mix, c->run.feedback));
     GW_TRY(gw_inside_new(&j->g, session));
     GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
     GW_TRY(gw_pipeline_new(&j->pipeline, c, session));
@@ -187,11 +189,11 @@ static gw_err train_read_config(job *j) {
                                   .terminal = isatty(STDOUT_FILENO)};
     gw_inside_facts is = gw_inside_know(j->g);
     if (c->bound)
-        GW_TRY(gw_bound_of(&is, c->lazy, &mode));
+        GW_TRY(gw_bound_of(&is, c->run.lazy, &mode));
     if (c->paired)
         GW_TRY(gw_paired_check(j->g));
     GW_TRY(gw_checks_refuse(c, j->g));
-    return gw_codec_stats_check(session, c->compress_stats);
+    return gw_codec_stats_check(session, c->run.compress_stats);
 }
 
 static char *train_join(int argc, char **argv) {

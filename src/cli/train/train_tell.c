@@ -22,7 +22,7 @@ static const char *tell_feedback_text(const gw_inside_facts *r) {
 
 /* "2 ranks x 1 thread + 1 for progress", "4 ranks (data 2 x pipe 2 x tensor 1) x 1 thread" */
 static void tell_put_place(const gw_train_teller *t, int ranks) {
-    int threads = t->config->threads, helpers = t->helpers;
+    int threads = t->config->run.threads, helpers = t->helpers;
     const gw_mesh_shape *mesh = &t->config->parallel.shape;
     int pipe = mesh->size[GW_DIM_PIPE], tensor = mesh->size[GW_DIM_TENSOR];
     printf("%d rank%s", ranks, ranks == 1 ? "" : "s");
@@ -52,7 +52,7 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     printf("%zu parameters; ", s->parameters);
     tell_put_place(t, s->ranks);
     printf("; %s over %s, %s%s%s; %s%s\n", is.strategy, is.algorithm,
-           gw_chooser_chooses(t->choice) ? is.codec->spec : c->compress->text,
+           gw_chooser_chooses(t->choice) ? is.codec->spec : c->run.compress->text,
            is.unmet->encodes ? "" : " (not encoded here)", tell_feedback_text(&is),
            c->naive.on ? "" : "GEMM by ", c->naive.on ? naive : gw_gemm_library());
     gw_unmet_print(is.unmet, NULL, stdout);
@@ -278,7 +278,7 @@ static void tell_say_accuracy(const gw_train_result *r) {
 }
 
 static void tell_say_best(const gw_train_config *c, const gw_best *b) {
-    if (c->save != GW_SAVE_BEST)
+    if (c->keep.model != GW_SAVE_BEST)
         return;
     if (b->epoch == 0)
         printf("no model.gw: no epoch was validated\n");
@@ -309,7 +309,7 @@ static void tell_say_left_out(const gw_train_result *r) {
 }
 
 static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
-    tell_say_step_time(r, t->config->profile);
+    tell_say_step_time(r, t->config->run.profile);
     tell_say_spread(&r->total.summary);
     tell_say_busy("during", &r->total.during);
     tell_say_forecast(t->choice);
@@ -326,8 +326,8 @@ static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
     gw_unmet_print(&r->unmet, &r->foretold, stdout);
     tell_say_accuracy(r);
     tell_say_best(t->config, &r->best);
-    if (t->config->out)
-        printf("run folder: %s\n", t->config->out);
+    if (t->config->run.out)
+        printf("run folder: %s\n", t->config->run.out);
 }
 
 /* Whatever --quiet says: why the status is not 0. */
@@ -344,7 +344,7 @@ static void tell_say_check(const gw_train_teller *t, const gw_train_result *r) {
     const gw_train_config *c = t->config;
     printf("a run could start: %zu parameters; ", r->parameters);
     tell_put_place(t, r->ranks);
-    printf("; --comm %s --compress %s\n", c->comm->text, c->compress->text);
+    printf("; --comm %s --compress %s\n", c->run.comm->text, c->run.compress->text);
     gw_unmet_print(&r->unmet, NULL, stdout);
 }
 
