@@ -88,6 +88,9 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--collectives", says=["--collectives", "--out"])
         self.refused(*train, "--collectives", "--out", os.path.join(self.dir.name, "out"),
                      "--profile", "off", says=["--collectives excludes --profile off: "])
+        self.refused(*train, "--trace", "--profile", "off", "--out", os.path.join(self.dir.name, "out"),
+                     says=["--profile timers"])
+        self.refused(*train, "--overhead", 5, "--profile", "off", says=["--overhead"])
         self.refused(*train, "--out", "", says=["train: out is empty: give DIR"])
         self.refused(*train, "--error-feedback", "dgc", "--momentum", "0.0",
                      says=["--error-feedback dgc needs --momentum X: "])

@@ -355,7 +355,6 @@ class Bench(unittest.TestCase):
         self.assertGreaterEqual(row["simulated_s"], row["formula_s"] - 1e-9)
 
     def test_mistakes(self):
-        self.refused("which benchmark")
         self.refused("which benchmark", "--sizes", "4K")
         self.refused("did you mean 'allreduce'", "alreduce")
         self.refused("unexpected word", "allreduce", "overlap")

@@ -130,23 +130,11 @@ class Profile(unittest.TestCase):
         self.assertEqual(rows[0]["step_off_s"], rows[1]["step_off_s"])
         self.assertRegex(done.stdout, r"(?m)^timers +8 .*\nfull +8 ")
 
-    def test_overhead_of_nothing(self):
-        done = gwrun.run(2, "train", *SMALL, "--overhead", 5, "--profile", "off")
-        self.assertEqual(done.returncode, 2)
-        self.assertEqual(done.stderr.count("\n"), 1)
-
     def test_end_line(self):
         done = gwrun.run(2, "train", *SMALL, "--steps", 5, "--profile", "off")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("its parts were not measured (--profile off)", done.stdout)
         self.assertNotIn("nan", done.stdout)
-
-    def test_trace_needs_timers(self):
-        done = gwrun.run(2, "train", *SMALL, "--trace", "--profile", "off", "--out",
-                         os.path.join(self.dir.name, "x"))
-        self.assertEqual(done.returncode, 2)
-        self.assertEqual(done.stderr.count("\n"), 1)
-        self.assertIn("--profile timers", done.stderr)
 
 
 if __name__ == "__main__":
