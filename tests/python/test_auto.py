@@ -1,9 +1,5 @@
 """algo=auto through the program: its choice is reported and saved, and a saved table repeats it."""
 
-import csv
-import os
-import tempfile
-import unittest
 
 import gwrun
 
@@ -11,18 +7,11 @@ SMALL = ("--data", "synthetic:samples=2000,features=200,classes=10,seed=1", "--l
          "--epochs", 1, "--steps", 20)
 
 
-class Auto(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-
-    def path(self, *names):
-        return os.path.join(self.dir.name, *names)
+class Auto(gwrun.Case):
 
     def test_repeats(self):
         first = gwrun.train(2, self.path("a"), *SMALL, "--comm", "allreduce:algo=auto")
-        with open(self.path("a", "algo.csv"), newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        rows = gwrun.rows(self.path("a", "algo.csv"))
         chosen = [row["algorithm"] for row in rows if row["chosen"] == "1"]
         self.assertEqual(len(chosen), len({row["bytes"] for row in rows}))
         for row in rows:
@@ -39,7 +28,3 @@ class Auto(unittest.TestCase):
         with open(self.path("a", "algo.csv"), encoding="utf-8") as one, \
                 open(self.path("b", "algo.csv"), encoding="utf-8") as other:
             self.assertEqual(one.read(), other.read())
-
-
-if __name__ == "__main__":
-    unittest.main()
