@@ -26,13 +26,14 @@ from compare_torch import (
     fail,
     find_link,
     find_torch,
+    link_of,
     machine_facts,
     mpi,
     named_words,
     need,
+    report,
     spread,
     torch_environment,
-    write,
 )
 
 PEERS = [("Gloo", "gloo", ""), ("no exchange", "none", ""), ("fp16 hook", "fp16", ""),
@@ -57,15 +58,14 @@ def environment(options):
     return env
 
 
-def run(options, env):
+def run(options, env, *more):
     """What ddp_rank.py measured: [{side: [a rank's, ..]}, ..], an entry a round."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out.json")
         words = [*mpi(options.ranks, options), sys.executable, os.path.join(HERE, "ddp_rank.py"),
                  "--model", options.model, "--sides", json.dumps(options.sides), "--batch",
-                 options.batch, "--length", options.length, "--bucket-mb", options.bucket_mb,
-                 "--steps", options.steps, "--warmup", options.warmup, "--rounds", options.rounds,
-                 "--out", out]
+                 options.batch, "--bucket-mb", options.bucket_mb, "--steps", options.steps,
+                 "--warmup", options.warmup, "--out", out, *more]
         done = subprocess.run(list(map(str, words)), env=env, check=False, timeout=3600)
         if done.returncode != 0:
             fail(f"ddp_rank.py ended with status {done.returncode}")
@@ -144,23 +144,18 @@ def main():
     need("numpy", "torch")
     options = parse()
     env = environment(options)
-    rounds = run(options, env)
-    link = options.link and (f"emulated: {len(options.link['links'])} hosts at "
-                             f"{options.link['rate_bits_per_s'] / 1e6:g} Mbit/s")
+    rounds = run(options, env, "--length", options.length, "--rounds", options.rounds)
     facts = {**machine_facts(), "pytorch": find_torch(env), "model": options.model,
-             "batch of a rank": options.batch, "link": link, "bucket_cap_mb of gradwire": options.bucket_mb,
+             "batch of a rank": options.batch, "link": link_of(options), "bucket_cap_mb of gradwire": options.bucket_mb,
              "sides": {name: words or kind for name, kind, words in options.sides},
              "steps": options.steps, "warmup": options.warmup, "rounds": options.rounds}
     if options.model == "gpt2":
         facts["tokens of a sample"] = options.length
-    text = [f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
-            for key, value in facts.items()]
-    text += ["", table(figures(rounds), apart(rounds)), "",
-             "Median over the rounds (least..most); loss: the greatest relative difference from the "
-             f"first side's in the first {EARLY} steps; hook: Python's part of it, the library aside."]
-    print("\n".join(text))
-    if options.out:
-        write(options.out, "\n".join(text), {"facts": facts, "rounds": rounds})
+    report(options.out, facts, [
+        table(figures(rounds), apart(rounds)), "",
+        "Median over the rounds (least..most); loss: the greatest relative difference from the "
+        f"first side's in the first {EARLY} steps; hook: Python's part of it, the library aside."],
+        {"facts": facts, "rounds": rounds})
 
 
 if __name__ == "__main__":

@@ -102,12 +102,9 @@ def main():
                for name, (program, ranks, words) in sides.items()} for _ in range(options.rounds)]
     machine = {**peers.machine_facts(), "pytorch": peers.find_torch(env), "steps": options.steps,
                "rounds": options.rounds, "sides": {name: side[2] for name, side in sides.items()}}
-    text = [f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
-            for key, value in machine.items()]
-    text += ["", table(rounds), "", "Median over the rounds (least..most) of a run's median step; "
-             "the loss is rank 0's in the last one."]
-    peers.write(options.out, "\n".join(text), {"machine": machine, "rounds": rounds})
-    print("\n".join(text))
+    peers.report(options.out, machine, [
+        table(rounds), "", "Median over the rounds (least..most) of a run's median step; "
+        "the loss is rank 0's in the last one."], {"machine": machine, "rounds": rounds})
 
 
 if __name__ == "__main__":

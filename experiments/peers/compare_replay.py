@@ -28,24 +28,23 @@ import itertools
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 
+import compare_ddp
 from compare_ddp import BATCH, environment, slowest
 from compare_torch import (
-    HERE,
     add_common,
-    fail,
     find_link,
     find_torch,
+    link_of,
     machine_facts,
     mpi,
     named_words,
     need,
+    report,
     run,
     spread,
-    write,
 )
 
 SIDES = {False: ["shm=--comm allreduce:algo=shm", "sra=--comm allreduce:algo=sra"],
@@ -57,22 +56,6 @@ SIDES = {link: sides + ["overlapped=--comm iallreduce:algo=sra",
 NONE = "no exchange"
 IDLE = ["--comm", "local:period=1000000"]
 STEP, EXPOSED, EXPOSED_S = 0.10, 0.15, 0.005  # what a replay may differ by
-
-
-def train(options, env, folder):
-    """{side: the ranks' figures} of ddp_rank.py, which leaves profile.json and gradients.bin."""
-    out = os.path.join(folder, "out.json")
-    words = [*mpi(options.ranks, options), sys.executable, os.path.join(HERE, "ddp_rank.py"), "--model",
-             options.model, "--sides",
-             json.dumps([(name, "gradwire", " ".join(words)) for name, words in options.ours]
-                        + [(NONE, "none", "")]),
-             "--batch", options.batch, "--steps", options.steps, "--warmup", options.warmup,
-             "--bucket-mb", options.bucket_mb, "--rounds", 1, "--profile", folder, "--out", out]
-    done = subprocess.run(list(map(str, words)), env=env, check=False, timeout=3600)
-    if done.returncode != 0:
-        fail(f"ddp_rank.py ended with status {done.returncode}")
-    with open(out, encoding="utf-8") as file:
-        return json.load(file)[0]
 
 
 def replay(words, speed, options, folder):
@@ -107,7 +90,8 @@ def measure(options, env):
     found = {name: collections.defaultdict(list) for name, _ in options.ours}
     for turn in range(options.rounds):
         with tempfile.TemporaryDirectory() as folder:
-            trained = train(options, env, folder)
+            # which leaves profile.json and gradients.bin
+            trained = compare_ddp.run(options, env, "--rounds", 1, "--profile", folder)[0]
             alone = {name: statistics.median(slowest(ranks, "alone_s")) for name, ranks in trained.items()}
             unexchanged = exposed(trained[NONE])
             profile = profiled(folder)
@@ -169,6 +153,7 @@ def parse():
     find_link(options)
     options.model = "resnet18"
     options.ours = options.ours or [named_words(text) for text in SIDES[bool(options.testbed)]]
+    options.sides = [(name, "gradwire", " ".join(words)) for name, words in options.ours] + [(NONE, "none", "")]
     return options
 
 
@@ -176,19 +161,13 @@ def main():
     need("numpy", "torch")
     options = parse()
     env = environment(options)
-    link = options.link and (f"emulated: {len(options.link['links'])} hosts at "
-                             f"{options.link['rate_bits_per_s'] / 1e6:g} Mbit/s")
     facts = {**machine_facts(), "pytorch": find_torch(env), "model": options.model,
-             "batch of a rank": options.batch, "link": link,
+             "batch of a rank": options.batch, "link": link_of(options),
              "sides": {name: " ".join(words) for name, words in options.ours},
              "steps": options.steps, "warmup": options.warmup, "rounds": options.rounds}
     found = measure(options, env)
-    text = [f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
-            for key, value in facts.items()]
-    text += ["", *table(found), "", *verdicts(found), "", "Medians over the rounds (least..most)."]
-    print("\n".join(text))
-    if options.out:
-        write(options.out, "\n".join(text), {"facts": facts, "seconds": found})
+    report(options.out, facts, [*table(found), "", *verdicts(found), "", "Medians over the rounds (least..most)."],
+           {"facts": facts, "seconds": found})
 
 
 if __name__ == "__main__":

@@ -248,8 +248,7 @@ def describe_machine(options, env):
         **({} if options.mesh else
            {"ddp": "gloo, gradient_as_bucket_view=True, broadcast_buffers=False"}),
         "layers": options.layers, "batch": options.batch, "threads": options.threads,
-        "link": options.link and f"emulated: {len(options.link['links'])} hosts at "
-                                 f"{options.link['rate_bits_per_s'] / 1e6:g} Mbit/s",
+        "link": link_of(options),
         "sides": {name: shlex.join(further) for name, (_, _, further) in options.sides.items()},
         "steps": options.steps, "warmup": options.warmup, "rounds": options.rounds,
     }
@@ -258,23 +257,21 @@ def describe_machine(options, env):
     return machine
 
 
-def write(prefix, text, content):
-    """PREFIX.txt and PREFIX.json."""
-    with open(prefix + ".txt", "w", encoding="utf-8") as file:
-        file.write(text + "\n")
-    with open(prefix + ".json", "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
+def report(prefix, facts, lines, content):
+    """Prints facts and lines; they are PREFIX.txt, too, and the content PREFIX.json, unless PREFIX is None."""
+    told = [f"{key}: {value if isinstance(value, str) else json.dumps(value)}" for key, value in facts.items()]
+    text = "\n".join([*told, "", *lines])
+    print(text)
+    if prefix is None:
+        return
+    for kind, written in (("txt", text), ("json", json.dumps(content, indent=2))):
+        with open(f"{prefix}.{kind}", "w", encoding="utf-8") as file:
+            file.write(written + "\n")
 
 
-def write_results(prefix, machine, figures, losses, sides):
-    text = [f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
-            for key, value in machine.items()]
-    text += ["", table(figures, losses, sides), "",
-             "Median over the rounds (least..most) of a round's median; loss: the greatest relative "
-             f"difference from the first side's in the first {EARLY} steps."]
-    write(prefix, "\n".join(text), {"machine": machine, "step_s": figures, "loss": losses})
-    print("\n".join(text))
+def link_of(options):
+    return options.link and f"emulated: {len(options.link['links'])} hosts at " \
+        f"{options.link['rate_bits_per_s'] / 1e6:g} Mbit/s"
 
 
 def add_program(parser, rounds):
@@ -399,7 +396,12 @@ def main():
         fail(f"{options.gradwire} is not built: cmake --build --preset release")
     env = torch_environment(options.threads)
     machine = describe_machine(options, env)
-    write_results(options.out, machine, *measure(options, env), options.sides)
+    figures, losses = measure(options, env)
+    report(options.out, machine, [
+        table(figures, losses, options.sides), "",
+        "Median over the rounds (least..most) of a round's median; loss: the greatest relative "
+        f"difference from the first side's in the first {EARLY} steps."],
+        {"machine": machine, "step_s": figures, "loss": losses})
 
 
 if __name__ == "__main__":

@@ -1,15 +1,11 @@
 """For tests of charts: real runs of gradwire as the report reads them, and charts as drawn."""
 
 import copy
-import csv
 import os
-import sys
 import tempfile
 import unittest
 
 import gwrun
-
-sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 
 import matplotlib.style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -42,8 +38,7 @@ def seconds(table, row, column):
 
 def csv_rows(folder):
     """Rows of batches.csv after the warm-up, figures as numbers, blanks as None."""
-    with open(os.path.join(folder, "batches.csv"), newline="", encoding="utf-8") as file:
-        found = [row for row in csv.DictReader(file) if int(row["step"]) > WARMUP]
+    found = [row for row in gwrun.batches(folder) if int(row["step"]) > WARMUP]
     return [{key: float(text) if text else None for key, text in row.items() if key != "source"}
             for row in found]
 

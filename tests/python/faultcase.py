@@ -1,8 +1,6 @@
 """Runs that a test disturbs: it starts them, does not wait for them, and finds their ranks."""
 
 import contextlib
-import csv
-import json
 import os
 import re
 import signal
@@ -11,12 +9,45 @@ import time
 
 import gwrun
 
+# In the place of oneDNN's. By FAULT the call FAULT_CALL goes wrong: on the rank FAULT_RANK the first float of its
+# result is not a number ("nan") or it never ends ("stuck"); on all ranks it and those after it fail ("fail").
+PRODUCT = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <math.h>
+#include <mpi.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+               int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
+    static int (*real)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t,
+                       const float *, int64_t, float, float *, int64_t);
+    static int calls, rank;
+    if (!real) {
+        *(void **)&real = dlsym(RTLD_NEXT, "dnnl_sgemm");
+        PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    }
+    int status = real(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    int late = ++calls - atoi(getenv("FAULT_CALL"));
+    const char *fault = getenv("FAULT");
+    if (strcmp(fault, "fail") == 0)
+        return late < 0 ? status : 1;
+    int now = late == 0 && rank == atoi(getenv("FAULT_RANK"));
+    while (now && strcmp(fault, "stuck") == 0)
+        pause();
+    if (now)
+        c[0] = NAN;
+    return status;
+}
+"""
+
 
 def _read(*path):
     """A file of /proc; b"" when its process is gone."""
     try:
-        with open(os.path.join("/proc", *path), "rb") as file:
-            return file.read()
+        return gwrun.read_bytes("/proc", *path)
     except OSError:
         return b""
 
@@ -58,16 +89,18 @@ def pending(pid, number):
     return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
-def load(out):
-    """A run's run.json."""
-    with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
-        return json.load(file)
-
-
 def columns(out, name, wanted):
     """These columns of a run's CSV file, a tuple of texts a row."""
-    with open(os.path.join(out, name), newline="", encoding="utf-8") as file:
-        return [tuple(row[column] for column in wanted) for row in csv.DictReader(file)]
+    return [tuple(row[column] for column in wanted) for row in gwrun.rows(out, name)]
+
+
+def namespace(*flags, trial=("true",)):
+    """The command that runs another in a namespace that unshare makes with these flags; None: that, or the
+    `trial` in it, is not allowed here."""
+    for words in (flags, ("--map-root-user", *flags)):
+        if subprocess.run(["unshare", *words, *trial], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+            return ["unshare", *words]
+    return None
 
 
 def await_true(what, timeout=gwrun.HANG_S, pause=0.002):
@@ -81,14 +114,17 @@ def await_true(what, timeout=gwrun.HANG_S, pause=0.002):
     raise AssertionError(f"waited {timeout} s in vain")
 
 
+def product(folder, fault, call, rank=0):
+    """The environment in which a product goes wrong."""
+    return gwrun.preload(folder, PRODUCT, FAULT=fault, FAULT_CALL=str(call), FAULT_RANK=str(rank))
+
+
 class Started:
     """`gradwire PROGRAM WORDS` on `ranks` ranks (1: without a launcher), running in the background. A
     context manager: it leaves no process behind."""
 
     def __init__(self, ranks, *words, log, program="train", **more):
-        command = gwrun.command(ranks, program, *words)
-        if ranks == 1:
-            command = command[command.index(gwrun.GRADWIRE):]
+        command = gwrun.command(0 if ranks == 1 else ranks, program, *words)
         self.n = ranks
         self.pids = None
         self.log = log
@@ -129,6 +165,13 @@ class Started:
         await_true(lambda: catches(pid, number))
         os.kill(pid, number)
         await_true(lambda: not pending(pid, number))
+
+    def stop(self, number, rank):
+        """The exit status of a run that trains, after a signal to one rank."""
+        self.ranks()
+        self.await_line("parameters;")
+        self.send(number, rank)
+        return self.status()
 
     def await_line(self, part):
         """Wait until it has printed `part`."""

@@ -5,13 +5,17 @@ import functools
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import traceback
 import types
+import unittest
 
+if os.path.basename(sys.argv[0]).startswith("test_"):  # it would end as if all were well
+    sys.exit("run a test by ctest, or in tests/python by python3 -m unittest NAME")
 GRADWIRE = os.environ["PROGRAM"]
 MPIEXEC = os.environ["MPIEXEC"]
 SOURCE = os.environ["SOURCE"]
@@ -42,26 +46,80 @@ def preload(folder, text, **more):
             "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 
 
+def compiler():
+    """Compiler and options of the build, from the command that compiled the program's main."""
+    command = next(c["command"] for c in read_json(os.environ["BUILD"], "compile_commands.json")
+                   if c["file"].endswith("cli/main.c"))
+    words = shlex.split(command)
+    return words[:words.index("-o")]
+
+
+def plugin(path, text):
+    """The shared object PATH.so of a source in C."""
+    write(path + ".c", text)
+    subprocess.run([*compiler(), "-shared", "-fPIC", path + ".c", "-o", path + ".so"], check=True)
+    return path + ".so"
+
+
 def by_open_mpi():
     """Whether Open MPI's launcher starts the ranks, as on Ubuntu 24.04."""
-    return "OpenRTE" in subprocess.run([MPIEXEC, "--version"], text=True, capture_output=True,
-                                       check=False).stdout
+    return "OpenRTE" in finished([MPIEXEC, "--version"]).stdout
 
 
 def command(ranks, *words):
-    """More ranks than cores take one core, if they give it away to each other at once (tests/yield.c)."""
+    """Of 0 ranks: one without a launcher, which starts faster. More ranks than cores take one core, if they
+    give it away to each other at once (tests/yield.c)."""
+    if ranks == 0:
+        return [GRADWIRE, *map(str, words)]
     crowded = ranks > os.cpu_count() and "yield" in os.environ.get("LD_PRELOAD", "")
     place = [os.path.join(SOURCE, "tests", "one_core")] if crowded else []
     return [*place, MPIEXEC, "-n", str(ranks), GRADWIRE, *map(str, words)]
 
 
-def run(ranks, *words, timeout=HANG_S, **more):
-    """Finished process; more than `timeout` seconds is a hang and raises."""
-    done = subprocess.run(command(ranks, *words), text=True, errors="backslashreplace",
-                          capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL,
-                          check=False, **more)
+def finished(words, **more):
+    """The finished process of any command, with what it says as text; one that hangs raises."""
+    words = [word if isinstance(word, bytes) else str(word) for word in words]
+    done = subprocess.run(words, text=True, errors="backslashreplace", capture_output=True,
+                          stdin=subprocess.DEVNULL, check=False, **{"timeout": HANG_S, **more})
     done.stderr = LAUNCHER.sub("", done.stderr)
     return done
+
+
+def said(*words, **more):
+    """Standard output of any command that succeeds."""
+    done = finished(words, **more)
+    if done.returncode != 0:
+        raise AssertionError(f"{words}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def run(ranks, *words, **more):
+    """The finished process of gradwire on so many ranks."""
+    return finished(command(ranks, *words), **more)
+
+
+def ok(ranks, *words, **more):
+    """Finished process that ended with status 0; raises otherwise."""
+    done = run(ranks, *words, **more)
+    if done.returncode != 0:
+        raise AssertionError(f"{words} on {ranks} ranks: {done.returncode}: {done.stdout}{done.stderr}")
+    return done
+
+
+def clean(ranks, *words, **more):
+    """As ok(), without a word on standard error."""
+    done = ok(ranks, *words, **more)
+    if done.stderr:
+        raise AssertionError(f"{words} on {ranks} ranks: {done.stderr}")
+    return done
+
+
+def refusal(done, *says):
+    """The one line of a process that refuses what its user wants: it has all these words."""
+    told = done.returncode, done.stdout, done.stderr
+    if told[:2] != (2, "") or done.stderr.count("\n") != 1 or not all(word in done.stderr for word in says):
+        raise AssertionError(f"{done.args} is not refused, or without {says}: {told}")
+    return done.stderr
 
 
 def script(path, *words):
@@ -122,9 +180,7 @@ def train(ranks, out, *words, overhead=0, ceilings="off"):
     for option, value in (("--overhead", overhead), ("--ceilings", ceilings)):
         if value is not None and option not in words:
             words = (option, value, *words)
-    done = run(ranks, "train", "--quiet", "--out", out, *words)
-    if done.returncode != 0:
-        raise AssertionError(f"train {words} on {ranks} ranks: {done.returncode}: {done.stderr}")
+    ok(ranks, "train", "--quiet", "--out", out, *words)
     return run_json(out)
 
 
@@ -134,15 +190,59 @@ def warnings(text):
             if line.startswith("warning: ") and "the step time is unsettled" not in line]
 
 
-def run_json(out):
-    with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
-        return json.load(file)
+def read(*names):
+    """The text of a file."""
+    with open(os.path.join(*names), encoding="utf-8") as file:
+        return file.read()
+
+
+def read_bytes(*names):
+    with open(os.path.join(*names), "rb") as file:
+        return file.read()
+
+
+def read_json(*names):
+    return json.loads(read(*names))
+
+
+def rows(*names):
+    """Rows of a CSV file, each a dict of texts."""
+    with open(os.path.join(*names), newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def write(path, content):
+    """Makes a file, and its folders, of a text, of bytes, or of another value as JSON."""
+    if not isinstance(content, (str, bytes, bytearray)):
+        content = json.dumps(content)
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def run_json(*out):
+    return read_json(*out, "run.json")
+
+
+def contents(folder):
+    """{path: its bytes} of all files below a folder."""
+    paths = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
+    return {path: read_bytes(path) for path in paths}
+
+
+def change(out, change_it):
+    """run.json after change_it(its content)."""
+    content = run_json(out)
+    change_it(content)
+    write(os.path.join(out, "run.json"), content)
 
 
 def batches(out):
-    """Rows of batches.csv, each a dict of texts."""
-    with open(os.path.join(out, "batches.csv"), newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return rows(out, "batches.csv")
+
+
+def model(out):
+    return read_bytes(out, "model.gw")
 
 
 def losses(out):
@@ -156,7 +256,39 @@ def losses(out):
     return [sums[step] / samples[step] for step in sorted(sums)]
 
 
+def apart(curve, other):
+    """The greatest relative difference of two curves of the same length."""
+    return max(abs(a - b) / b for a, b in zip(curve, other, strict=True))
+
+
 def names(table):
     """The names in a .def file."""
     with open(os.path.join(SOURCE, table), encoding="utf-8") as file:
         return re.findall(r"^X\((\w+)\)", file.read(), re.MULTILINE)
+
+
+class Case(unittest.TestCase):
+    """A test with a temporary folder of its own, `dir`, and the place of a run in it, `out`."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.dir = holder.name
+        self.out = self.path("run")
+
+    def path(self, *names):
+        return os.path.join(self.dir, *names)
+
+
+class Shared(unittest.TestCase):
+    """Tests that have one temporary folder together, `dir`."""
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.dir = holder.name
+
+    @classmethod
+    def path(cls, *names):
+        return os.path.join(cls.dir, *names)

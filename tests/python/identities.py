@@ -3,9 +3,6 @@
 `test` is a unittest.TestCase, `out` a run folder. Printed digits are 11; a clock that two ranks
 calibrated runs some ppm differently in each."""
 
-import csv
-import json
-import os
 
 import gwrun
 
@@ -19,16 +16,6 @@ RATES = 1e-4    # relative: of two calibrations, ten times what they differ
 
 def number(text):
     return float(text) if text != "" else None
-
-
-def rows_of(out, name):
-    with open(os.path.join(out, name), newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def run_of(out):
-    with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
-        return json.load(file)
 
 
 def mesh_bytes(sizes, micro, batch, widths, layers):
@@ -79,7 +66,7 @@ def leaves(test, out, blocking):
 def gaps(test, out):
     """Batches follow each other on the common clock; with the gaps between them they make up the
     run."""
-    results = run_of(out)["results"]
+    results = gwrun.run_json(out)["results"]
     ranks = by_rank(gwrun.batches(out))
     for rank, rows in enumerate(ranks):
         gap = 0
@@ -113,13 +100,13 @@ def waits(test, out):
             error = float(row["clock_err_s"])
             test.assertGreater(error, 0)
             test.assertTrue(skew == 0 or skew > error, row)
-    test.assertEqual(run_of(out)["results"]["exchanges_dropped"], 0)
+    test.assertEqual(gwrun.run_json(out)["results"]["exchanges_dropped"], 0)
 
 
 def exchanges(out):
     """Rows of collectives.csv, with the ranks of one exchange together."""
     groups = {}
-    for row in rows_of(out, "collectives.csv"):
+    for row in gwrun.rows(out, "collectives.csv"):
         groups.setdefault((row["lane"], row["schedule"], row["run"]), []).append(row)
     return groups
 
@@ -155,7 +142,7 @@ def collectives(test, out, ranks):
 def waits_are_the_exchanges(test, out):
     """Blocking: what a row waited is what its exchanges waited."""
     waited = {}
-    for row in rows_of(out, "collectives.csv"):
+    for row in gwrun.rows(out, "collectives.csv"):
         key = row["rank"], row["step"]
         waited[key] = waited.get(key, 0) + seconds(row, "waiting")
     for row in gwrun.batches(out):
@@ -167,12 +154,12 @@ def traffic(test, out):
     """The matrix and the modelled bytes equal what was handed to MPI, rank by rank. Settling at the end
     of an epoch counts for the run, not for a batch."""
     total, sent = 0, {}
-    for row in rows_of(out, "matrix.csv"):
+    for row in gwrun.rows(out, "matrix.csv"):
         test.assertNotEqual(row["rank"], row["peer"])
         test.assertEqual(row["source"], "measured" if row["peer"] else "modelled")
         sent[row["rank"]] = sent.get(row["rank"], 0) + int(row["bytes"])
         total += int(row["bytes"])
-    results = run_of(out)["results"]
+    results = gwrun.run_json(out)["results"]
     test.assertEqual(total, results["wire_bytes"])
     test.assertEqual(results["traffic"]["message_bytes"] + results["traffic"]["collective_bytes"],
                      total)
@@ -184,7 +171,7 @@ def traffic(test, out):
 def dimensions(test, out):
     """Of a mesh: figures by dimension add up to those for all; run.json has their means, matrix.csv their
     bytes and messages; a dimension of one rank has none."""
-    rows, run = gwrun.batches(out), run_of(out)
+    rows, run = gwrun.batches(out), gwrun.run_json(out)
     ranks, steps = len(by_rank(rows)), run["results"]["steps"]
     sums = {}
     for row in rows:
@@ -199,7 +186,7 @@ def dimensions(test, out):
                 key = row["rank"], dim, what
                 sums[key] = sums.get(key, 0) + int(row[f"{dim}_{what}"])
     sent = dict.fromkeys(sums, 0)
-    for row in rows_of(out, "matrix.csv"):
+    for row in gwrun.rows(out, "matrix.csv"):
         for what in ("bytes", "messages") if row["peer"] else ("bytes",):
             sent[row["rank"], row["dimension"], what] += int(row[what])
     test.assertEqual(sums, sent)
@@ -219,7 +206,7 @@ def dimensions(test, out):
 
 def bubble(test, out):
     """What a stage waits along the pipe, measured and simulated; null where there is one stage."""
-    run = run_of(out)
+    run = gwrun.run_json(out)
     summary, simulated = run["results"]["summary"], run["results"]["simulated"]
     if run["mesh"]["pipe"] == 1:
         test.assertEqual((summary["bubble_s"], summary["bubble_share"], simulated), (None,) * 3)

@@ -44,9 +44,8 @@ def words(case, ranks, steps, every, model=None):
 
 def outcome(out):
     """What two runs of the same options must have in common, by name."""
-    with open(os.path.join(out, "model.gw"), "rb") as file:
-        found = {"model.gw": file.read()}
-    run = faultcase.load(out)["results"]
+    found = {"model.gw": gwrun.read_bytes(out, "model.gw")}
+    run = gwrun.run_json(out)["results"]
     found.update({name: run[name] for name in ("replica_hash", "steps", "stopped_by",
                                                "test_accuracy", "train_loss", "best")})
     rows = [(int(row["rank"]), int(row["step"]), row["epoch"], row["loss"])

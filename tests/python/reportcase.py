@@ -4,7 +4,6 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -14,8 +13,6 @@ import unittest
 from unittest import mock
 
 import gwrun
-
-sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 
 ANALYSIS = os.path.join(gwrun.SOURCE, "analysis")
 TASK = ("--data", "synthetic:samples=1200,features=16,classes=4,seed=1", "--layers", "16",
@@ -39,30 +36,42 @@ def call(tool, *words):
     return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
 
 
-def load(path):
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+def write_study(folder, name, cells, blocks, make, **more):
+    """A study below `folder`, as the runner leaves it; make(cell, block, out) leaves the files of a run in `out`.
+    `more`: what else study.json has."""
+    planned = []
+    for block in range(blocks):
+        for cell in cells:
+            place = f"b{block:02d}-s1/{cell['id']}"
+            out = os.path.join(folder, place)
+            os.makedirs(os.path.dirname(out), exist_ok=True)
+            make(cell, block, out)
+            gwrun.write(os.path.join(out, "experiment.json"), {
+                "schema": 1, "study": name, "cell": cell["id"], "levels": cell["levels"],
+                "baseline": cell is cells[0], "repetition": block + 1, "seed": 1, "block": block,
+                "planned": len(planned), "state": "done",
+                "attempts": [{"started_utc": "2026-11-21T16:00:34Z", "seconds": 1.5, "status": 0,
+                              "signal": None, "timed_out": False, "message": ""}],
+                "command": [], "environment": {}, "launcher": "mpiexec", "jobs": 1, "testbed": None})
+            planned.append({"folder": place, "cell": cell["id"], "block": block})
+    gwrun.write(os.path.join(folder, "study.json"), {
+        "schema": 1, "name": name, "claim": "Overlap <hides> communication.", "source": ["A"],
+        "spec": {"file": f"{name}.yaml", "sha256": "0" * 64, "text": "claim: ..."}, "short": False,
+        "design": "grid", "factors": {factor: list(dict.fromkeys(cell["levels"][factor] for cell in cells))
+                                      for factor in cells[0]["levels"]},
+        "baseline": cells[0]["id"], "report": {}, "cells": cells, "runs": planned,
+        "blocks": [{"repetition": block + 1, "seed": 1} for block in range(blocks)], "order_seed": 1,
+        "launcher": "mpiexec", "jobs": 1, "created_utc": "2026-11-21T16:00:30Z",
+        "gradwire": {"version": "0.1.0", "commit": "abc"}, **more})
 
 
-def dump(path, value):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(value if isinstance(value, str) else json.dumps(value))
+def cell_of(**levels):
+    """As study.json has it."""
+    return {"id": ",".join(f"{factor}={level}" for factor, level in levels.items()), "levels": levels,
+            "ranks": int(levels.get("ranks", 2)), "testbed": None}
 
 
-class FolderCase(unittest.TestCase):
-    """A test with a temporary folder of its own."""
-
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.dir = holder.name
-
-    def path(self, *names):
-        return os.path.join(self.dir, *names)
-
-
-class ReportCase(FolderCase):
+class ReportCase(gwrun.Case):
     """`real`: a folder with a run of 50 steps a strategy, by the strategy's name, made once for a file
     of tests."""
 
@@ -84,37 +93,9 @@ class ReportCase(FolderCase):
         shutil.copytree(os.path.join(self.real, strategy), self.path(name))
         return self.path(name)
 
-    def change(self, folder, change):
-        """run.json of a folder after change(it)."""
-        info = load(os.path.join(folder, "run.json"))
-        change(info)
-        dump(os.path.join(folder, "run.json"), info)
-
     def study(self, name="demo", blocks=2, **more):
-        """A study of both strategies below folder `name`, as the runner leaves it; its path."""
-        cells = [{"id": f"comm={comm.partition(':')[0]}", "levels": {"comm": comm}, "ranks": 2,
-                  "testbed": None} for comm in STRATEGIES]
-        runs = [{"folder": f"b{block:02d}-s1/{cell['id']}", "cell": cell["id"], "block": block}
-                for block in range(blocks) for cell in cells]
-        for planned, run in enumerate(runs):
-            levels = next(cell["levels"] for cell in cells if cell["id"] == run["cell"])
-            folder = self.copy(os.path.join(name, run["folder"]), run["cell"].partition("=")[2])
-            dump(os.path.join(folder, "experiment.json"), {
-                "schema": 1, "study": name, "cell": run["cell"], "levels": levels,
-                "baseline": run["cell"] == cells[0]["id"], "repetition": run["block"] + 1,
-                "seed": 1, "block": run["block"], "planned": planned, "state": "done",
-                "attempts": [{"started_utc": "2026-11-21T16:00:34Z", "seconds": 1.5, "status": 0,
-                              "signal": None, "timed_out": False, "message": ""}],
-                "command": [], "environment": {}, "launcher": "mpiexec", "jobs": 1,
-                "testbed": None})
-        dump(self.path(name, "study.json"), {
-            "schema": 1, "name": name, "claim": "Overlap <hides> communication.", "source": ["A"],
-            "spec": {"file": f"{name}.yaml", "sha256": "0" * 64, "text": "claim: ..."},
-            "short": False, "design": "grid", "factors": {"comm": list(STRATEGIES)},
-            "baseline": cells[0]["id"], "report": {}, "cells": cells, "runs": runs,
-            "blocks": [{"repetition": block + 1, "seed": 1} for block in range(blocks)],
-            "order_seed": 1, "launcher": "mpiexec", "jobs": 1,
-            "created_utc": "2026-11-21T16:00:30Z",
-            "gradwire": {"version": "0.1.0", "commit": "abc"}, **more})
+        """A study of both strategies below folder `name`; its path."""
+        cells = [cell_of(comm=comm) | {"id": f"comm={comm.partition(':')[0]}"} for comm in STRATEGIES]
+        write_study(self.path(name), name, cells, blocks, lambda cell, _, out: shutil.copytree(
+            os.path.join(self.real, cell["id"].partition("=")[2]), out), **more)
         return self.path(name)
-

@@ -3,28 +3,20 @@
 import copy
 import csv
 import dataclasses
-import json
 import os
 import random
 import shutil
-import sys
 import tempfile
 import unittest
 
 import gwrun
-
-sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
+import reportcase
 
 from reporting import model, rows, runs
 
 TASK = ("--data", "synthetic:samples=600,features=16,classes=4,seed=1", "--layers", "16",
         "--batch", "40", "--epochs", "2", "--ceilings", "off", "--overhead", "0")
 RANKS, CODECS, BLOCKS = ("1", "2"), ("none", "fp16", "qsgd"), 3
-
-
-def dump(path, value):
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(value, file)
 
 
 def scaled(path, factor, points):
@@ -60,39 +52,19 @@ def repeat(run, out, block):
     info = gwrun.run_json(out)
     info["seed"] = block + 1
     info["results"]["summary"] = longer(info["results"]["summary"], factor)
-    dump(os.path.join(out, "run.json"), info)
+    gwrun.write(os.path.join(out, "run.json"), info)
 
 
 def make_study(folder):
-    """A study below `folder`, as the runner leaves it: the first block's runs are real, and the others
-    repeat them."""
-    cells = [{"id": f"ranks={ranks},compress={codec}",
-              "levels": {"ranks": ranks, "compress": codec}, "ranks": int(ranks),
-              "testbed": None} for ranks in RANKS for codec in CODECS]
-    planned = []
-    for block in range(BLOCKS):
-        for cell in cells:
-            place = f"b{block:02d}-s{block + 1}/{cell['id']}"
-            out = os.path.join(folder, place)
-            os.makedirs(os.path.dirname(out), exist_ok=True)
-            if block:
-                repeat(os.path.join(folder, f"b00-s1/{cell['id']}"), out, block)
-            else:
-                gwrun.train(cell["ranks"], out, *TASK, "--compress", cell["levels"]["compress"])
-            dump(os.path.join(out, "experiment.json"), {
-                "schema": 1, "study": "demo", "cell": cell["id"], "levels": cell["levels"],
-                "baseline": cell is cells[0], "repetition": block + 1, "seed": block + 1,
-                "block": block, "planned": len(planned), "state": "done", "attempts": [],
-                "command": [], "environment": {}, "launcher": "mpiexec", "jobs": 1})
-            planned.append({"folder": place, "cell": cell["id"], "block": block})
-    dump(os.path.join(folder, "study.json"), {
-        "schema": 1, "name": "demo", "claim": "None.", "source": None, "short": False,
-        "spec": {"file": "demo.yaml", "sha256": "0" * 64, "text": ""}, "design": "grid",
-        "factors": {"ranks": list(RANKS), "compress": list(CODECS)}, "baseline": cells[0]["id"],
-        "report": {"x": "ranks", "compare_within": ["compress"]}, "cells": cells, "runs": planned,
-        "blocks": [{"repetition": i + 1, "seed": i + 1} for i in range(BLOCKS)], "order_seed": 1,
-        "launcher": "mpiexec", "jobs": 1, "created_utc": "2026-11-21T16:00:30Z",
-        "gradwire": {"version": "0.1.0", "commit": "abc"}})
+    """The first block's runs are real, and the others repeat them."""
+    def make(cell, block, out):
+        if block:
+            repeat(os.path.join(folder, f"b00-s1/{cell['id']}"), out, block)
+        else:
+            gwrun.train(cell["ranks"], out, *TASK, "--compress", cell["levels"]["compress"])
+    reportcase.write_study(folder, "demo", [reportcase.cell_of(ranks=ranks, compress=codec)
+                                            for ranks in RANKS for codec in CODECS], BLOCKS, make,
+                           report={"x": "ranks", "compare_within": ["compress"]})
 
 
 def row_of(chart, **wanted):
@@ -124,14 +96,17 @@ class Case(unittest.TestCase):
     def files(self, ranks, codec, name):
         """The rows of a file of each block's run."""
         for block in range(BLOCKS):
-            path = os.path.join(self.folder, f"b{block:02d}-s{block + 1}",
+            path = os.path.join(self.folder, f"b{block:02d}-s1",
                                 f"ranks={ranks},compress={codec}", name)
-            with open(path, newline="", encoding="utf-8") as file:
-                yield list(csv.DictReader(file))
+            yield gwrun.rows(path)
+
+    def finals(self, ranks, codec):
+        """The last accuracy of each block's run."""
+        return [float(lines[-1]["test_accuracy"]) for lines in self.files(ranks, codec, "epochs.csv")]
 
     def steps(self, ranks, codec):
         """The step time of each block's run."""
-        folders = (os.path.join(self.folder, f"b{block:02d}-s{block + 1}",
+        folders = (os.path.join(self.folder, f"b{block:02d}-s1",
                                 f"ranks={ranks},compress={codec}") for block in range(BLOCKS))
         return [gwrun.run_json(folder)["results"]["summary"]["wall_s"] for folder in folders]
 

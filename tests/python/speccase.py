@@ -2,13 +2,10 @@
 
 import os
 import re
-import sys
 import tempfile
 import unittest
 
 import gwrun
-
-sys.path.insert(0, os.path.join(gwrun.SOURCE, "experiments"))
 
 from ablation import spec
 from ablation.spec import BadInput
@@ -21,14 +18,23 @@ class Case(unittest.TestCase):
         self.path = os.path.join(folder.name, "study.yaml")
 
     def read(self, text, short=False):
-        with open(self.path, "wb") as file:
-            file.write(text if isinstance(text, bytes) else text.encode())
+        gwrun.write(self.path, text)
         return spec.read_spec(self.path, short, gwrun.GRADWIRE)
+
+    def located(self, said):
+        """(its line, the rest) of what is said of the spec."""
+        found = re.fullmatch(rf"{re.escape(self.path)}:(\d+): ([^\n]+)", said)
+        self.assertTrue(found, said)
+        return int(found[1]), found[2]
 
     def refusal(self, text, short=False):
         """The line and the message."""
         with self.assertRaises(BadInput) as caught:
             self.read(text, short)
-        found = re.fullmatch(rf"{re.escape(self.path)}:(\d+): ([^\n]+)", str(caught.exception))
-        self.assertTrue(found, str(caught.exception))
-        return int(found[1]), found[2]
+        return self.located(str(caught.exception))
+
+    def marked(self, text, located):
+        """What is said of the line that is marked <<."""
+        line, said = located
+        self.assertEqual([line], [i + 1 for i, one in enumerate(text.split("\n")) if "<<" in one], said)
+        return said

@@ -1,9 +1,5 @@
 """algo=auto through the program: its choice is reported and saved, and a saved table repeats it."""
 
-import csv
-import os
-import tempfile
-import unittest
 
 import gwrun
 
@@ -11,18 +7,11 @@ SMALL = ("--data", "synthetic:samples=2000,features=200,classes=10,seed=1", "--l
          "--epochs", 1, "--steps", 20)
 
 
-class Auto(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-
-    def path(self, *names):
-        return os.path.join(self.dir.name, *names)
+class Auto(gwrun.Case):
 
     def test_repeats(self):
         first = gwrun.train(2, self.path("a"), *SMALL, "--comm", "allreduce:algo=auto")
-        with open(self.path("a", "algo.csv"), newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        rows = gwrun.rows(self.path("a", "algo.csv"))
         chosen = [row["algorithm"] for row in rows if row["chosen"] == "1"]
         self.assertEqual(len(chosen), len({row["bytes"] for row in rows}))
         for row in rows:
@@ -39,22 +28,3 @@ class Auto(unittest.TestCase):
         with open(self.path("a", "algo.csv"), encoding="utf-8") as one, \
                 open(self.path("b", "algo.csv"), encoding="utf-8") as other:
             self.assertEqual(one.read(), other.read())
-
-    def test_refuses(self):
-        table = self.path("algo.csv")
-        cases = [(None, "cannot read"), ("nonsense\n", "header"),
-                 ("ranks,lane,codec,bytes,algorithm,time_s,chosen\n"
-                  "4,gradients,none,4096,sra,1e-5,1\n", "4 ranks, this one has 2")]
-        for text, words in cases:
-            if text:
-                with open(table, "w", encoding="utf-8") as file:
-                    file.write(text)
-            done = gwrun.run(2, "train", *SMALL, "--comm", f"allreduce:algo=(auto:table={table})")
-            self.assertEqual(done.returncode, 2, done.stderr)
-            line, = done.stderr.splitlines()
-            self.assertIn(words, line)
-            self.assertIn("algo.csv", line)
-
-
-if __name__ == "__main__":
-    unittest.main()

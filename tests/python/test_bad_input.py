@@ -5,9 +5,7 @@ import json
 import os
 import shutil
 import struct
-import subprocess
 import tempfile
-import unittest
 
 import gwrun
 
@@ -18,10 +16,7 @@ def idx(dims, body):
     return struct.pack(f">HBB{len(dims)}I", 0, 8, len(dims), *dims) + body
 
 
-class BadInput(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
+class BadInput(gwrun.Case):
 
     def refused(self, *words, says, checked=True, one=1, **more):
         """On 3 ranks, and on `one`: there by --check, if that looks at this mistake."""
@@ -30,21 +25,14 @@ class BadInput(unittest.TestCase):
             self.line(one, *words, says=says, **more)
             return
         done = gwrun.run(one, words[0], "--check", "--quiet", *words[1:], **more)
-        ours = [text for text in done.stderr.splitlines() if "gradwire:" in text]
-        self.assertEqual((ours, done.returncode), ([line], 2) if checked else ([], 0))
+        self.assertEqual((done.stderr, done.returncode), (line, 2) if checked else ("", 0))
         if not checked:
             self.line(one, *words, says=says, **more)
 
     def line(self, ranks, *words, says, **more):
         """The one that is said."""
         with self.subTest(ranks=ranks, words=words):
-            done = gwrun.run(ranks, *words, **more)
-            ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
-            self.assertEqual(len(ours), 1, done.stderr)
-            self.assertEqual(done.returncode, 2, done.stderr)
-            for word in says:
-                self.assertIn(word, ours[0])
-            return ours[0]
+            return gwrun.refusal(gwrun.run(ranks, *words, **more), *says)
 
     # ---- options ----
 
@@ -86,8 +74,10 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--batch", 8, "--local-batch", 8, says=["--local-batch excludes --batch"])
         self.refused(*train, "--trace", says=["--trace needs --out DIR: "])
         self.refused(*train, "--collectives", says=["--collectives", "--out"])
-        self.refused(*train, "--collectives", "--out", os.path.join(self.dir.name, "out"),
+        self.refused(*train, "--collectives", "--out", self.path("out"),
                      "--profile", "off", says=["--collectives excludes --profile off: "])
+        self.refused(*train, "--trace", "--profile", "off", "--out", self.path("out"), says=["--profile timers"])
+        self.refused(*train, "--overhead", 5, "--profile", "off", says=["--overhead"])
         self.refused(*train, "--out", "", says=["train: out is empty: give DIR"])
         self.refused(*train, "--error-feedback", "dgc", "--momentum", "0.0",
                      says=["--error-feedback dgc needs --momentum X: "])
@@ -100,17 +90,17 @@ class BadInput(unittest.TestCase):
 
     def test_text(self):
         """Text that run.json cannot hold is refused before the run, not after it."""
-        out = os.path.join(self.dir.name, "out")
+        out = self.path("out")
         latin = "f\udcfcr"  # the byte 0xfc, which is no UTF-8
         for words in (["--out", out + latin], ["--out", out, "--data", latin],
                       ["--out", out, "--papi-group=" + latin]):
             self.refused("train", "--data", SMALL, *words, says=["is not UTF-8", "--out"])
         self.refused("bench", "codec", "--codecs", latin, "--json", out, says=["is not UTF-8", "--json"])
-        self.assertEqual(os.listdir(self.dir.name), [])
+        self.assertEqual(os.listdir(self.dir), [])
 
     def options(self):
         """(command, option) of each option that takes a text, a path or a spec."""
-        listed = json.loads(subprocess.run([gwrun.GRADWIRE, "list", "--json"], capture_output=True, check=True).stdout)
+        listed = json.loads(gwrun.said(gwrun.GRADWIRE, "list", "--json"))
         for command in listed["commands"]:
             for option in command["options"]:
                 if option["value"] is not None:
@@ -118,10 +108,7 @@ class BadInput(unittest.TestCase):
 
     def alone(self, *words):
         """Without a launcher: that all ranks say it at once is tested elsewhere."""
-        done = subprocess.run([gwrun.GRADWIRE, *words], capture_output=True, text=True, timeout=gwrun.HANG_S,
-                              check=False, stdin=subprocess.DEVNULL)
-        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), (words, done.stderr))
-        return done.stderr
+        return gwrun.refusal(gwrun.run(0, *words))
 
     def test_control_characters(self):
         """A terminal, a script and a page take them for commands: no option of any command takes one, and the
@@ -136,13 +123,11 @@ class BadInput(unittest.TestCase):
                 self.assertIn(r"'a\nb\x1b[31m\u009b\x7fé' contains a control character", said)
         self.assertGreater(len(seen), 70)
         self.assertIn("contains a control character", self.alone("replay", "a\tb", "--out", "c"))
-        env = {**os.environ, "GRADWIRE": "--out 'a\nb'", "GW_DATA_DIR": os.path.join(self.dir.name, "a\nb")}
+        env = {**os.environ, "GRADWIRE": "--out 'a\nb'", "GW_DATA_DIR": self.path("a\nb")}
         shutil.copytree(self.folder(), os.path.join(env["GW_DATA_DIR"], "fashion-mnist"))
         for words in (("train", "--steps", "1"), ("replay", os.path.join(gwrun.SOURCE, "profiles/resnet18.json"),
-                                                  "--out", self.dir.name, "--overwrite")):
-            done = gwrun.run(2, *words, env=env)
-            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
-            self.assertIn(r"a\nb", done.stderr)
+                                                  "--out", self.dir, "--overwrite")):
+            gwrun.refusal(gwrun.run(2, *words, env=env), r"a\nb")
         for tool in ("run", "report", "table", "export", "claims", "compare", "trace-check", "show", "supervise"):
             self.assertIn(r"'a\nb\x1b' contains a control character", self.alone(tool, "a\nb\x1b"))
 
@@ -170,13 +155,12 @@ class BadInput(unittest.TestCase):
         self.refused(*train, "--mesh", "data=1,data=1", says=["data is given twice"])
 
     def test_text_of_the_environment(self):
-        folder = os.path.join(self.dir.name, "f\udcfcr", "fashion-mnist")
+        folder = self.path("f\udcfcr", "fashion-mnist")
         shutil.copytree(self.folder(), folder)
-        out = os.path.join(self.dir.name, "out")
+        out = self.path("out")
         done = gwrun.run(2, "train", "--steps", 3, "--batch", 4, "--out", out,
                          env={**os.environ, "GW_DATA_DIR": os.path.dirname(folder)})
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("its name is not UTF-8", done.stderr)
+        gwrun.refusal(done, "its name is not UTF-8")
         self.assertFalse(os.path.exists(out))
 
     def test_registries(self):
@@ -221,9 +205,7 @@ class BadInput(unittest.TestCase):
         """MPICH has 2048, and int8sum needs one a bucket: 3675."""
         done = gwrun.run(2, "train", "--data", "synthetic:samples=640", "--comm",
                          "iallreduce:bucket=256,algo=native", "--compress", "int8sum")
-        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
-        for word in ("int8sum", "communicator", "larger buckets", "algo=sra"):
-            self.assertIn(word, done.stderr)
+        gwrun.refusal(done, "int8sum", "communicator", "larger buckets", "algo=sra")
 
     def test_emulated_link(self):
         """The description of the testbed is believed only if it can be true."""
@@ -234,7 +216,7 @@ class BadInput(unittest.TestCase):
             env.update({name: value for name, value in (("GRADWIRE_TESTBED", hosts),
                                                         ("GRADWIRE_LINK_RATE", rate))
                         if value is not None})
-            self.refused("train", "--data", SMALL, "--out", os.path.join(self.dir.name, "x"),
+            self.refused("train", "--data", SMALL, "--out", self.path("x"),
                          says=[says], env=env)
         env = dict(os.environ, GRADWIRE_TESTBED="2", GRADWIRE_LINK_RATE="1000000000",
                    GRADWIRE_SLOW_HOSTS="the second")
@@ -246,7 +228,7 @@ class BadInput(unittest.TestCase):
                            ("LINK_PIECE", "x1500"), ("LINK_PIECE", "10x1500x")):
             self.refused("train", "--data", SMALL, says=[f"GRADWIRE_{name}='{text}'"],
                          env=dict(env, **{f"GRADWIRE_{name}": text}))
-        self.assertEqual(os.listdir(self.dir.name), [])
+        self.assertEqual(os.listdir(self.dir), [])
 
     def test_synthetic(self):
         self.refused("train", "--data", "synthetic:sample=10", says=["sample", "samples"])
@@ -256,7 +238,7 @@ class BadInput(unittest.TestCase):
 
     def folder(self, **parts):
         """A small set of four IDX files; parts replace a file's bytes."""
-        path = tempfile.mkdtemp(dir=self.dir.name)
+        path = tempfile.mkdtemp(dir=self.dir)
         good = {"train-images-idx3-ubyte": idx((6, 2, 2), bytes(24)),
                 "train-labels-idx1-ubyte": idx((6,), bytes(range(6))),
                 "t10k-images-idx3-ubyte": idx((3, 2, 2), bytes(12)),
@@ -265,16 +247,14 @@ class BadInput(unittest.TestCase):
             key = name.split("-idx")[0].replace("-", "_")
             data = parts.get(key, data)
             suffix = ".gz" if data[:2] == b"\x1f\x8b" else ""
-            with open(os.path.join(path, name + suffix), "wb") as file:
-                file.write(data)
+            gwrun.write(os.path.join(path, name + suffix), data)
         return path
 
     def bad_data(self, path, *says, **more):
         self.refused("train", "--batch", 2, "--data", path, says=says, **more)
 
     def test_good_folder(self):
-        done = gwrun.run(3, "train", "--quiet", "--batch", 2, "--data", self.folder())
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        gwrun.clean(3, "train", "--quiet", "--batch", 2, "--data", self.folder())
 
     def test_data(self):
         images = idx((6, 2, 2), bytes(range(24)))
@@ -288,45 +268,41 @@ class BadInput(unittest.TestCase):
         self.bad_data(self.folder(train_labels=idx((5,), bytes(5))), "5", "6")
         self.bad_data(self.folder(t10k_labels=idx((3,), b"\0\1\377")), "t10k-labels", "255", "0 to ")
         self.bad_data(self.folder(t10k_images=idx((3, 3, 2), bytes(18))), "t10k-images")
-        self.bad_data(tempfile.mkdtemp(dir=self.dir.name), "train-images")
-        self.bad_data(os.path.join(self.dir.name, "nowhere"), "nowhere")
+        self.bad_data(tempfile.mkdtemp(dir=self.dir), "train-images")
+        self.bad_data(self.path("nowhere"), "nowhere")
 
     # ---- the run folder ----
 
     def test_out(self):
         small = ("train", "--quiet", "--data", SMALL, "--epochs", 1)
-        out = os.path.join(self.dir.name, "run")
-        done = gwrun.run(1, *small, "--out", out)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        out = self.path("run")
+        gwrun.clean(1, *small, "--out", out)
         self.refused(*small, "--out", out, says=[out, "--overwrite"], checked=False)
         kept = sorted(os.listdir(out))
         self.refused(*small, "--out", out, "--overwrite", "--batch", 9999, says=["9999"])
         self.assertEqual(sorted(os.listdir(out)), kept)  # a refused run costs nobody's results
-        done = gwrun.run(2, *small, "--out", out, "--overwrite")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        gwrun.clean(2, *small, "--out", out, "--overwrite")
         self.refused(*small, "--out", "/proc/nowhere/run", says=["/proc/nowhere"],
                      checked=False)
-        plain = os.path.join(self.dir.name, "file")
-        with open(plain, "w", encoding="utf-8"):
-            pass
+        plain = self.path("file")
+        gwrun.write(plain, "")
         self.refused(*small, "--out", plain, says=[plain], checked=False)
 
     def test_left_over(self):
         """Partial files of a killed run are removed when the folder is used again; other files stay."""
-        out = os.path.join(self.dir.name, "run")
+        out = self.path("run")
         os.mkdir(out)
         kept = [".notes.txt", ".notes.12ab.tmp"]
         for name in kept + [f".run.json.{os.getpid()}.tmp", ".batches.csv.0123456789abcdef.tmp"]:
-            with open(os.path.join(out, name), "w", encoding="utf-8"):
-                pass
+            gwrun.write(os.path.join(out, name), "")
         gwrun.train(2, out, "--data", SMALL, "--epochs", 1)
         hidden = [name for name in os.listdir(out) if name.startswith(".")]
         self.assertEqual(sorted(hidden), sorted(kept))
 
     def test_model(self):
         self.refused("eval", says=["--model"])
-        self.refused("eval", "--model", os.path.join(self.dir.name, "none"), says=["none"])
-        out = os.path.join(self.dir.name, "run")
+        self.refused("eval", "--model", self.path("none"), says=["none"])
+        out = self.path("run")
         gwrun.train(1, out, "--data", SMALL, "--epochs", 1)
         self.refused("eval", "--model", out, "--data", "synthetic:samples=300,features=17,classes=4",
                      says=["16", "17"])
@@ -347,12 +323,8 @@ class BadInput(unittest.TestCase):
 
     def apart_programs(self, first, second, *says):
         with self.subTest(first=first, second=second):
-            done = subprocess.run([gwrun.MPIEXEC, "-n", "1", *first, ":", "-n", "1", *second], text=True,
-                                  capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=gwrun.HANG_S)
-            ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
-            self.assertEqual((len(ours), done.returncode, done.stdout), (1, 2, ""), done.stderr)
-            for word in (*says, "give all ranks the same"):
-                self.assertIn(word, ours[0])
+            done = gwrun.finished([gwrun.MPIEXEC, "-n", "1", *first, ":", "-n", "1", *second])
+            gwrun.refusal(done, *says, "give all ranks the same")
 
     def test_ranks_that_differ(self):
         train = ["train", "--data", SMALL]
@@ -373,12 +345,12 @@ class BadInput(unittest.TestCase):
 
     def test_files_that_differ(self):
         profiles = [os.path.join(gwrun.SOURCE, "profiles", f"{name}.json") for name in ("resnet18", "gpt2-124m")]
-        out = os.path.join(self.dir.name, "out")
+        out = self.path("out")
         self.apart(["replay", profiles[0], "--out", out], ["replay", profiles[1], "--out", out],
                    "rank 1 has file '", "gpt2-124m.json: ", "resnet18.json: ")
         models = []
         for seed in (1, 2):
-            folder = os.path.join(self.dir.name, str(seed))
+            folder = self.path(str(seed))
             gwrun.train(1, os.path.join(folder, "run"), "--data", SMALL, "--epochs", 1, "--seed", seed)
             models.append(f"cd {folder} && exec {gwrun.GRADWIRE} eval --data {SMALL} --model run")
         self.apart_programs(["sh", "-c", models[0]], ["sh", "-c", models[1]], "rank 1 has file 'run/model.gw: ")
@@ -393,18 +365,9 @@ class BadInput(unittest.TestCase):
         for name, n in names.items():
             for words in (train, ("bench", "gemm"), ("eval", "--model", "none")):
                 with self.subTest(name=name, words=words):
-                    done = subprocess.run([gwrun.GRADWIRE, *map(str, words)], text=True, capture_output=True,
-                                          check=False, env={**clean, name: str(n)}, timeout=gwrun.HANG_S)
-                    self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
-                    self.assertIn(f"MPI has 1 rank, but {name}={n} says that ", done.stderr)
-                    self.assertIn(f"unset {name} if each is to run alone", done.stderr)
+                    done = gwrun.run(0, *words, env={**clean, name: str(n)})
+                    gwrun.refusal(done, f"MPI has 1 rank, but {name}={n} says that ",
+                                  f"unset {name} if each is to run alone")
         for more in ({"WORLD_SIZE": "1"}, {"SLURM_NTASKS": "4"}, {"PMIX_RANK": "0"}):
-            done = subprocess.run([gwrun.GRADWIRE, *map(str, train)], text=True, capture_output=True, check=False,
-                                  env={**clean, **more}, timeout=gwrun.HANG_S)
-            self.assertEqual((done.returncode, done.stderr), (0, ""), more)
-        done = gwrun.run(2, *train, env={**clean, "WORLD_SIZE": "8"})
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-
-
-if __name__ == "__main__":
-    unittest.main()
+            gwrun.clean(0, *train, env={**clean, **more})
+        gwrun.clean(2, *train, env={**clean, "WORLD_SIZE": "8"})

@@ -1,12 +1,8 @@
 """gradwire bench: its figures fit together, a wrong result is found, a mistake costs one line."""
 
-import json
 import math
 import os
-import shlex
 import statistics
-import subprocess
-import tempfile
 import unittest
 
 import gwrun
@@ -72,21 +68,15 @@ def interval(samples):
     return (samples[k - 1], samples[n - k]) if k else None
 
 
-class Bench(unittest.TestCase):
+class Bench(gwrun.Case):
     def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-        self.json = os.path.join(self.dir.name, "out.json")
-
-    def read(self):
-        with open(self.json, encoding="utf-8") as file:
-            return json.load(file)
+        super().setUp()
+        self.json = self.path("out.json")
 
     def bench(self, ranks, name, *words):
         """(document, printed lines) of a run that succeeds."""
-        done = gwrun.run(ranks, "bench", name, "--json", self.json, *words)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        document = self.read()
+        done = gwrun.ok(ranks, "bench", name, "--json", self.json, *words)
+        document = gwrun.read_json(self.json)
         self.assertEqual((document["schema"], document["benchmark"]), (1, name))
         self.assertEqual((document["ranks"], document["nodes"]), (ranks, 1))
         self.assertEqual("nothing is sent" in done.stdout, ranks == 1)
@@ -190,16 +180,7 @@ class Bench(unittest.TestCase):
     # ---- wrong results ----
 
     def plugin(self, text):
-        path = os.path.join(self.dir.name, f"broken{len(os.listdir(self.dir.name))}")
-        with open(path + ".c", "w", encoding="utf-8") as file:
-            file.write(text + REST)
-        with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as file:
-            command = next(c["command"] for c in json.load(file)
-                           if c["file"].endswith("cli/main.c"))
-        words = shlex.split(command)
-        subprocess.run(words[:words.index("-o")] + ["-shared", "-fPIC", path + ".c", "-o",
-                                                    path + ".so"], check=True)
-        return path + ".so"
+        return gwrun.plugin(self.path(f"broken{len(os.listdir(self.dir))}"), text + REST)
 
     def test_wrong_is_found(self):
         repeats = 3
@@ -214,7 +195,7 @@ class Bench(unittest.TestCase):
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertEqual(done.stderr.count("gradwire:"), 1, done.stderr)
                 self.assertIn("wrong elements", done.stderr)
-                wrong = {r["algorithm"]: r["wrong"] for r in self.read()["results"]}
+                wrong = {r["algorithm"]: r["wrong"] for r in gwrun.read_json(self.json)["results"]}
                 self.assertEqual(wrong["sra"], 0)
                 self.assertEqual(wrong["native"], 0)
                 if codec == "none":
@@ -302,11 +283,7 @@ class Bench(unittest.TestCase):
     def refused(self, says, *words):
         for ranks in (1, 2):
             with self.subTest(ranks=ranks, words=words):
-                done = gwrun.run(ranks, "bench", *words)
-                ours = [line for line in done.stderr.splitlines() if "gradwire:" in line]
-                self.assertEqual((done.returncode, len(ours)), (2, 1), done.stderr)
-                self.assertIn(says, ours[0])
-                self.assertEqual(done.stdout, "")
+                gwrun.refusal(gwrun.run(ranks, "bench", *words), says)
 
     # ---- pipe ----
 
@@ -355,7 +332,6 @@ class Bench(unittest.TestCase):
         self.assertGreaterEqual(row["simulated_s"], row["formula_s"] - 1e-9)
 
     def test_mistakes(self):
-        self.refused("which benchmark")
         self.refused("which benchmark", "--sizes", "4K")
         self.refused("did you mean 'allreduce'", "alreduce")
         self.refused("unexpected word", "allreduce", "overlap")
@@ -392,8 +368,7 @@ class Bench(unittest.TestCase):
 
     def test_help(self):
         for words in (("bench", "--help"), ("bench", "codec", "--help")):
-            done = gwrun.run(1, *words)
-            self.assertEqual(done.returncode, 0)
+            gwrun.ok(1, *words)
         listed = gwrun.run(1, "bench", "--help").stdout
         for name in ("allreduce", "overlap", "step", "codec", "overhead", "pipe"):
             self.assertIn(f"\n  {name} ", listed)
@@ -404,8 +379,7 @@ class Bench(unittest.TestCase):
 class Page(unittest.TestCase):
     def test_names_every_figure(self):
         """docs/benchmarks.md tells of each key of a row and each column of a table."""
-        with open(os.path.join(SOURCE, "docs", "benchmarks.md"), encoding="utf-8") as file:
-            page = file.read()
+        page = gwrun.read(SOURCE, "docs", "benchmarks.md")
         for word in ("min", "median", "p95", "algbw", "busbw", "wrong", "x native", "reps", "+-%",
                      "limited", "bound", "ratio_native", "hidden", "saved", "interference",
                      "exposed", "post", "poll", "comm", "comp", "both", "kernels", "x first",
@@ -413,7 +387,3 @@ class Page(unittest.TestCase):
                      "bits/el", "relative_error", "enc GB/s", "d+a GB/s", "hop_s", "x sim",
                      "x formula", "sim idle", "work_s", "left_out"):
             self.assertIn(f"`{word}`", page)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,10 +2,6 @@
 busy machine may change verdicts. Tested are those that no load can change: a stream and a chase through
 memory stay memory-bound when they are slowed down."""
 
-import json
-import os
-import tempfile
-import unittest
 
 import gwrun
 
@@ -13,14 +9,12 @@ SIZES = ["--bytes", "256M", "--edge", "256", "--batches", "10", "--exchanges", "
 KERNELS = ["stream", "fma", "chase", "product", "skew"]
 
 
-class BenchLedger(unittest.TestCase):
+class BenchLedger(gwrun.Case):
     def bench(self, ranks, *words):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "out.json")
-            done = gwrun.run(ranks, "bench", "ledger", "--json", path, *SIZES, *words)
-            self.assertIn(done.returncode, (0, 1), done.stderr)
-            with open(path, encoding="utf-8") as file:
-                rows = json.load(file)["results"]
+        path = self.path("out.json")
+        done = gwrun.run(ranks, "bench", "ledger", "--json", path, *SIZES, *words)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        rows = gwrun.read_json(path)["results"]
         lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
         for row in rows:
             self.assertIn(row["kernel"], lines)
@@ -55,9 +49,4 @@ class BenchLedger(unittest.TestCase):
 
     def test_refused(self):
         for words in (["--bytes", "1"], ["--skew", "0"], ["--batches", "x"]):
-            done = gwrun.run(2, "bench", "ledger", *words)
-            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()
+            gwrun.refusal(gwrun.run(2, "bench", "ledger", *words))

@@ -2,10 +2,6 @@
 parts."""
 
 import json
-import os
-import subprocess
-import tempfile
-import unittest
 
 import gwrun
 
@@ -25,11 +21,7 @@ MODES = [
 ]
 
 
-class Bound(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-        self.out = os.path.join(self.dir.name, "run")
+class Bound(gwrun.Case):
 
     def test_modes(self):
         for words, mode, share in MODES:
@@ -60,8 +52,7 @@ class Bound(unittest.TestCase):
         self.assertLessEqual(modes["lazy"], modes["eager"] + near)
 
     def show(self, *words):
-        return subprocess.run([gwrun.GRADWIRE, "show", self.out, *words], check=True,
-                              capture_output=True, text=True).stdout
+        return gwrun.ok(0, "show", self.out, *words).stdout
 
     def test_show(self):
         gwrun.train(2, self.out, *SMALL, "--comm", "iallreduce")
@@ -78,31 +69,20 @@ class Bound(unittest.TestCase):
 
     def test_refused(self):
         for comm in ("local", "gossip", "ps"):
-            done = gwrun.run(2, "train", *SMALL, "--bound", "--comm", comm)
-            self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-            self.assertIn(f"--comm {comm}", done.stderr)
+            gwrun.refusal(gwrun.run(2, "train", *SMALL, "--bound", "--comm", comm), f"--comm {comm}")
 
     def test_benchmarks(self):
-        path = os.path.join(self.dir.name, "bench.json")
-        done = gwrun.run(2, "bench", "step", "--layers", "32", "--steps", 4, "--configs",
-                         "allreduce;delayed;local", "--json", path)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        with open(path, encoding="utf-8") as file:
-            rows = json.load(file)["results"]
+        path = self.path("bench.json")
+        gwrun.ok(2, "bench", "step", "--layers", "32", "--steps", 4, "--configs",
+                 "allreduce;delayed;local", "--json", path)
+        rows = gwrun.read_json(path)["results"]
         self.assertEqual([row["bound"] and row["bound"]["mode"] for row in rows],
                          ["blocking", "delayed", None])
-        done = gwrun.run(2, "bench", "overlap", "--sizes", "4K", "--algos", "sra", "--progress",
-                         "poll", "--repeats", 2, "--json", path)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        with open(path, encoding="utf-8") as file:
-            row = json.load(file)["results"][0]
+        gwrun.ok(2, "bench", "overlap", "--sizes", "4K", "--algos", "sra", "--progress",
+                 "poll", "--repeats", 2, "--json", path)
+        row = gwrun.read_json(path)["results"][0]
         if row["bound_s"] is None:  # a busy machine: the transport took longer than the exchange
             self.assertIsNone(row["transport_s"])
         else:
             least = max(row["comp_s"] + (row["transport_s"] or 0), row["comm_s"])
             self.assertAlmostEqual(row["bound_s"], least, delta=1e-6 * least)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,16 +4,11 @@ folders. The machine is made up: files that stand for those of /proc, whose coun
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import threading
-import unittest
 
 import gwrun
 from test_experiments import TRAIN, Study
-
-sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 
 from reporting import info, runs, verdicts
 
@@ -29,11 +24,10 @@ class Machine:
     reader before is what `busy` says, for two readers after another, and at the end the last again."""
 
     def __init__(self, folder, *busy, load="15.25 9.50 4.00 17/321 4711\n"):
-        self.busy, self.readings, self.folder = busy, 0, folder
+        self.busy, self.readings, self.dir = busy, 0, folder
         self.stat = os.path.join(folder, "stat")
         os.makedirs(os.path.join(folder, "pressure"))
-        with open(os.path.join(folder, "loadavg"), "w", encoding="utf-8") as file:
-            file.write(load)
+        gwrun.write(os.path.join(folder, "loadavg"), load)
         os.mkfifo(self.stat)
         threading.Thread(target=self.serve, daemon=True).start()
 
@@ -49,22 +43,19 @@ class Machine:
                     file.write("".join(f"cpu{cpu} {ticks} 0 0 1 0 0 0 0 0 0\n" for cpu in CPUS) + "intr 0\n")
 
     def environment(self):
-        return {**os.environ, "GRADWIRE_PROC": self.folder}
+        return {**os.environ, "GRADWIRE_PROC": self.dir}
 
 
-class Case(unittest.TestCase):
+class Case(gwrun.Case):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = temporary.name
-        self.out = os.path.join(self.folder, "out")
+        super().setUp()
+        self.out = self.path("out")
 
     def machine(self, *busy, **more):
-        return Machine(tempfile.mkdtemp(dir=self.folder), *busy, **more)
+        return Machine(tempfile.mkdtemp(dir=self.dir), *busy, **more)
 
     def said_by(self, machine, ranks, *words):
-        done = gwrun.run(ranks, *words, env=machine.environment())
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        done = gwrun.clean(ranks, *words, env=machine.environment())
         return done.stdout
 
     def train(self, machine, *words):
@@ -131,13 +122,12 @@ class Commands(Case):
         said = self.said_by(self.machine(True), 2, "replay", profile, "--steps", "2", "--speed", "10", "--out", self.out)
         self.assertIn(f"warning: during this run {FULL}, ", said)
         self.assertIs(gwrun.run_json(self.out)["machine"]["busy"]["before"], None)  # the library's run
-        path = os.path.join(self.folder, "bench.json")
+        path = self.path("bench.json")
         said = self.said_by(self.machine(True), 2, "bench", "allreduce", "--sizes", "4K", "--algos", "sra",
                             "--repeats", "5", "--json", path)
         self.assertTrue(said.startswith(f"warning: before this benchmark {FULL}, "), said)
         self.assertIn(f"\nwarning: during this benchmark {FULL}, ", said)
-        with open(path, encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["busy"]["during"]["others"], len(CPUS))
+        self.assertEqual(gwrun.read_json(path)["busy"]["during"]["others"], len(CPUS))
 
 
 class Runner(Study):
@@ -145,11 +135,9 @@ class Runner(Study):
 
     def study(self, machine, *words, runs=1):
         self.write(f"claim: a test\nrepetitions: {runs}\nbase: {TRAIN} --steps 20\nfactors: {{ranks: [{len(CPUS)}]}}\n")
-        return subprocess.run(self.words(*words), capture_output=True, text=True, check=False, timeout=gwrun.HANG_S,
-                              stdin=subprocess.DEVNULL, env=machine.environment())
+        return gwrun.finished(self.words(*words), env=machine.environment())
 
-    def machine(self, *busy):
-        return Machine(tempfile.mkdtemp(dir=self.folder), *busy)
+    machine = Case.machine
 
     def test_goes_on(self):
         done = self.study(self.machine(True), runs=2)
@@ -189,7 +177,3 @@ class Runner(Study):
             done = self.study(self.machine(False), "--when-busy", words)
             self.assertEqual((done.returncode, len(done.stderr.splitlines()[-1:])), (2, 1))
             self.assertIn("must be go, stop, wait or wait:TIME", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

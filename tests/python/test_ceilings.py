@@ -1,10 +1,7 @@
 """Ceilings and the memory split in a run folder: identities, sources, cache, bad files."""
 
 import functools
-import json
 import os
-import tempfile
-import unittest
 
 import gwrun
 from gwrun import batches, run, run_json
@@ -19,17 +16,13 @@ def value(row, column):
     return float(row[column]) if row[column] else None
 
 
-class Ceilings(unittest.TestCase):
+class Ceilings(gwrun.Case):
     def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
+        super().setUp()
         kept = os.environ.get("XDG_CACHE_HOME")
         os.environ["XDG_CACHE_HOME"] = self.path("cache")
         self.addCleanup(lambda: os.environ.pop("XDG_CACHE_HOME") if kept is None
                         else os.environ.__setitem__("XDG_CACHE_HOME", kept))
-
-    def path(self, name):
-        return os.path.join(self.dir.name, name)
 
     def caches(self):
         folder = os.path.join(self.path("cache"), "gradwire")
@@ -111,27 +104,19 @@ class Ceilings(unittest.TestCase):
         given = train(1, self.path("given"), *SET, "--ceilings", self.caches()[0])["ceilings"]
         self.assertEqual((given["source"], given["levels"]), ("file", first["levels"]))
         for word, text in (("line 1", "{"), ("gradwire_ceilings", "{}")):
-            with open(self.path("bad.json"), "w", encoding="utf-8") as file:
-                file.write(text)
+            gwrun.write(self.path("bad.json"), text)
             done = run(2, "train", *SET, "--out", self.path("bad"), "--ceilings",
                        self.path("bad.json"))
-            self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-            self.assertIn(word, done.stderr)
-            self.assertIn("bad.json", done.stderr)
-        with open(self.caches()[0], encoding="utf-8") as file:
-            foreign = dict(json.load(file), cpu="abacus")
-        with open(self.path("bad.json"), "w", encoding="utf-8") as file:
-            json.dump(foreign, file)
+            gwrun.refusal(done, word, "bad.json")
+        foreign = dict(gwrun.read_json(self.caches()[0]), cpu="abacus")
+        gwrun.write(self.path("bad.json"), foreign)
         done = run(1, "train", *SET, "--out", self.path("bad"), "--ceilings",
                    self.path("bad.json"))
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("abacus", done.stderr)
+        gwrun.refusal(done, "abacus")
 
     def test_damaged_cache_is_named_and_mended(self):
         self.check_run(1)
-        with open(self.caches()[0], "w", encoding="utf-8") as file:
-            file.write("[]")
+        gwrun.write(self.caches()[0], "[]")
         mended = train(1, self.path("mended"), *SET)["ceilings"]
         self.assertEqual(mended["source"], "measured")
         self.assertIn(self.caches()[0], mended["note"])
@@ -147,8 +132,7 @@ class Ceilings(unittest.TestCase):
         self.assertEqual(len(other["products"]), 8)
         self.assertEqual(set(first["seconds"]) & {"product nn 64x64x64", "product nn 64x40x64"},
                          {"product nn 64x64x64"})
-        with open(self.caches()[0], encoding="utf-8") as file:
-            kept = json.load(file)["seconds"]
+        kept = gwrun.read_json(self.caches()[0])["seconds"]
         self.assertEqual(set(kept), {*first["seconds"], *other["seconds"]})
 
     def test_work(self):
@@ -214,9 +198,7 @@ class Ceilings(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("memory-bound", done.stdout)
         self.assertFalse(os.path.exists(self.path("cache")), "measured for nobody")
-        done = run(1, "train", *SET, "--ceilings", "some.json")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("--out", done.stderr)
+        gwrun.refusal(run(1, "train", *SET, "--ceilings", "some.json"), "--out")
 
     def test_said_at_the_end(self):
         done = run(1, "train", *SET, "--out", self.path("said"))
@@ -225,7 +207,3 @@ class Ceilings(unittest.TestCase):
         torn = memory["batches_inconsistent"] > memory["batches"] / 2  # on a busy machine
         self.assertRegex(done.stdout, "memory-bound: not measurable here" if torn else
                          r"memory-bound (at least )?[0-9.]+.*twin")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,6 +1,5 @@
 """Charts with a row a configuration: legible, wide and narrow, with few and with many of them."""
 
-import unittest
 
 from chartcase import EITHER_WAY, ChartCase, drawn
 
@@ -87,6 +86,3 @@ class Legible(ChartCase):
         self.assertEqual(len(shown), rows.MOST)
         self.assertIn(cells[39], shown)
         self.assertEqual(len(notes), 1)
-
-if __name__ == "__main__":
-    unittest.main()

@@ -85,9 +85,7 @@ class Scaling(Case):
 
 class Accuracy(Case):
     def test_times_and_bytes_are_those_of_epochs_csv(self):
-        finals = [float(lines[-1]["test_accuracy"])
-                  for lines in self.files("1", "none", "epochs.csv")]
-        target = 0.99 * numpy.median(finals)
+        target = 0.99 * numpy.median(self.finals("1", "none"))
         chart = accuracy.build(self.results)
         self.assertIn(f"Target: {target:.4g}", chart.caption)
         for codec in CODECS:
@@ -151,9 +149,7 @@ class Accuracy(Case):
             self.assertEqual(other["diverged"], 1)
 
     def test_differences_are_points_over_pairs(self):
-        base, mine = ([float(lines[-1]["test_accuracy"])
-                       for lines in self.files(*cell, "epochs.csv")]
-                      for cell in (("1", "none"), ("2", "qsgd")))
+        base, mine = (self.finals(*cell) for cell in (("1", "none"), ("2", "qsgd")))
         chart = final_accuracy.build(self.results)
         found = row_of(chart, configuration=self.name("2", "qsgd"))
         self.assertAlmostEqual(found["less the baseline's (points)"],
@@ -161,17 +157,14 @@ class Accuracy(Case):
         self.assertAlmostEqual(found["accuracy, median"], numpy.median(mine))
 
     def test_runs_of_one_seed_are_one_accuracy(self):
-        for cell in self.results.cells:
-            for run in cell.runs:
-                run.info["seed"] = 1
+        for run in self.results.runs:
+            run.info["seed"] = 1
         chart = final_accuracy.build(self.results)
         self.assertIn("1 pair", row_of(chart, configuration=self.name("2", "qsgd"))["verdict"])
 
     def test_comparisons_stay_within_the_factors_that_the_study_names(self):
         self.hints["compare_within"] = self.read.study["report"]["compare_within"]
-        base, mine = ([float(lines[-1]["test_accuracy"])
-                       for lines in self.files(*cell, "epochs.csv")]
-                      for cell in (("1", "fp16"), ("2", "fp16")))
+        base, mine = (self.finals(*cell) for cell in (("1", "fp16"), ("2", "fp16")))
         found = row_of(final_accuracy.build(self.results), configuration=self.name("2", "fp16"))
         self.assertEqual(found["compared with"], self.cell("1", "fp16").label)
         self.assertAlmostEqual(found["less the baseline's (points)"],
@@ -455,18 +448,16 @@ class Drawings(Case):
             self.assertTrue(any("a single run" in note for note in notes), module.TITLE)
 
     def test_figures_that_are_absent(self):
-        for cell in self.results.cells:
-            for run in cell.runs:
-                run.means = {"wall_s": run.means["wall_s"]}
-                run.info["results"]["summary"]["exposed_s"] = None
-                run.info["work"]["flops_per_s"] = None
-                for row in run.epochs:
-                    row["wire_bytes"] = None
+        for run in self.results.runs:
+            run.means = {"wall_s": run.means["wall_s"]}
+            run.info["results"]["summary"]["exposed_s"] = None
+            run.info["work"]["flops_per_s"] = None
+            for row in run.epochs:
+                row["wire_bytes"] = None
         self.assertEqual(self.draw(self.results), {"accuracy", "effects", "final_accuracy", "loss",
                                                    "scaling", "sweep"})
-        for cell in self.results.cells:
-            for run in cell.runs:
-                run.epochs = []  # run.json still has the last accuracy
+        for run in self.results.runs:
+            run.epochs = []  # run.json still has the last accuracy
         self.assertEqual(self.draw(self.results), {"effects", "final_accuracy", "scaling", "sweep"})
 
     def test_no_blocks_and_no_baseline(self):
@@ -478,7 +469,3 @@ class Drawings(Case):
         self.assertEqual(self.draw(self.results),
                          {"accuracy", "effects", "final_accuracy", "loss", "roofline", "scaling", "sweep",
                           "traffic"})
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 
 import os
 import statistics
-import unittest
 import warnings
 
 from chartcase import EITHER_WAY, RUNS, ChartCase, csv_rows, drawn, seconds
@@ -374,6 +373,3 @@ class Order(ChartCase):
 
     def test_not_shown(self):
         self.assertIn("more than once", self.reason(order, {"a": [self.run_of("plain")]}))
-
-if __name__ == "__main__":
-    unittest.main()

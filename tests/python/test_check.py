@@ -2,19 +2,16 @@
 compares the refusals themselves."""
 
 import os
-import tempfile
-import unittest
 
 import gwrun
 
 SMALL = ("--data", "synthetic:samples=300,features=16,classes=4", "--batch", 30)
 
 
-class Check(unittest.TestCase):
+class Check(gwrun.Case):
     def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-        self.out = os.path.join(self.dir.name, "deep", "run")
+        super().setUp()
+        self.out = self.path("deep", "run")
 
     def check(self, ranks, *words, **more):
         return gwrun.run(ranks, "train", "--check", *SMALL, *words, **more)
@@ -39,10 +36,10 @@ class Check(unittest.TestCase):
     def test_writes_nothing(self):
         everything = ("--out", self.out, "--trace", "--collectives", "--overhead", 50,
                       "--compress-stats", 1, "--comm", "iallreduce:algo=sra", "--compress", "qsgd")
-        cache = os.path.join(self.dir.name, "cache")
+        cache = self.path("cache")
         done = self.check(2, *everything, env={**os.environ, "XDG_CACHE_HOME": cache})
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(os.listdir(self.dir.name), [])
+        self.assertEqual(os.listdir(self.dir), [])
 
     def test_older_run_stays(self):
         gwrun.train(1, self.out, *SMALL, "--epochs", 1)
@@ -62,13 +59,11 @@ class Check(unittest.TestCase):
                                    (["--batch", 301], 2, "301")):
             done = gwrun.run(ranks, "train", "--check", *SMALL[:2], *words)
             with self.subTest(words=words):
-                self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertIn(says, done.stderr)
+                gwrun.refusal(done, says)
 
     def test_files_that_options_name(self):
-        bad = os.path.join(self.dir.name, "bad")
-        with open(bad, "w", encoding="utf-8") as file:
-            file.write("nonsense\n")
+        bad = self.path("bad")
+        gwrun.write(bad, "nonsense\n")
         for words in (["--ceilings", bad, "--out", self.out],
                       ["--comm", f"allreduce:algo=(auto:table={bad})"], ["--papi-group", bad]):
             done = self.check(2, *words)
@@ -83,7 +78,3 @@ class Check(unittest.TestCase):
             done = self.check(2, *words)
             with self.subTest(words=words):
                 self.assertEqual(done.returncode, status, done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,14 +1,10 @@
 """Checkpoints and restarts: a resumed run ends with the same bits as one that never stopped, or says in
 one line why it cannot."""
 
-import csv
 import json
 import os
 import shutil
 import struct
-import subprocess
-import tempfile
-import unittest
 import zlib
 
 import gwrun
@@ -22,8 +18,7 @@ TIMES = ("elapsed_s", "train_s", "test_s")
 
 
 def epochs(out):
-    with open(os.path.join(out, "epochs.csv"), newline="", encoding="utf-8") as file:
-        return [{k: v for k, v in row.items() if k not in TIMES} for row in csv.DictReader(file)]
+    return [{k: v for k, v in row.items() if k not in TIMES} for row in gwrun.rows(out, "epochs.csv")]
 
 
 def steps_of(out):
@@ -31,29 +26,21 @@ def steps_of(out):
     return [(row["rank"], row["step"], row["loss"]) for row in gwrun.batches(out)]
 
 
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
 def forge(folder, rank, field, value):
     """Change a number in a rank's file and correct all checksums."""
     path = os.path.join(folder, f"rank-{rank:05d}.gw")
-    with open(path, "rb") as file:
-        data = bytearray(file.read()[:-4])
+    data = bytearray(gwrun.read_bytes(path)[:-4])
     head = struct.pack("<I", len(field)) + field + struct.pack("<Q", 8)
     at = data.index(head) + len(head)
     data[at:at + 8] = struct.pack("<q", value)
     crc = zlib.crc32(data)
-    with open(path, "wb") as file:
-        file.write(data + struct.pack("<I", crc))
+    gwrun.write(path, data + struct.pack("<I", crc))
     path = os.path.join(folder, "manifest")
-    text = read(path).rpartition("crc32 ")[0]
+    text = gwrun.read(path).rpartition("crc32 ")[0]
     files = json.loads(text)["files"]
     old = next(one["crc32"] for one in files if one["name"] == f"rank-{rank:05d}.gw")
     text = text.replace(f'"{old}"', f'"{crc:08x}"')
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(f"{text}crc32 {zlib.crc32(text.encode()):08x}\n")
+    gwrun.write(path, f"{text}crc32 {zlib.crc32(text.encode()):08x}\n")
 
 
 def flip(path, at):
@@ -64,15 +51,10 @@ def flip(path, at):
         file.write(bytes([byte ^ 4]))
 
 
-class Checkpoint(unittest.TestCase):
+class Checkpoint(gwrun.Case):
     def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.top = top.name
+        super().setUp()
         self.whole, self.out = self.path("whole"), self.path("run")
-
-    def path(self, *names):
-        return os.path.join(self.top, *names)
 
     def folders(self):
         return sorted(os.listdir(os.path.join(self.out, "model.ckpt.d")))
@@ -83,18 +65,11 @@ class Checkpoint(unittest.TestCase):
 
     def resume(self, ranks, *words):
         """What the rest of it says."""
-        done = gwrun.run(ranks, "train", "--out", self.out, *SMALL, "--resume", "auto", *words)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = gwrun.ok(ranks, "train", "--out", self.out, *SMALL, "--resume", "auto", *words)
         return done.stdout
 
     def refused(self, ranks, *words):
-        command = gwrun.command(ranks, "train", *SMALL, *words)
-        if ranks == 1:  # no launcher: faster
-            command = command[command.index(gwrun.GRADWIRE):]
-        done = subprocess.run(command, text=True, capture_output=True, timeout=gwrun.HANG_S, check=False)
-        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        return done.stderr
+        return gwrun.refusal(gwrun.run(0 if ranks == 1 else ranks, "train", *SMALL, *words))
 
     def check_bits(self, ranks, *words):
         for out in (self.whole, self.out):
@@ -107,7 +82,7 @@ class Checkpoint(unittest.TestCase):
         self.assertEqual(steps_of(self.out), steps_of(self.whole))
         codec = os.path.join(self.out, "codec.csv")
         if os.path.exists(codec):
-            self.assertEqual(read(codec), read(os.path.join(self.whole, "codec.csv")))
+            self.assertEqual(gwrun.read(codec), gwrun.read(os.path.join(self.whole, "codec.csv")))
 
     def test_to_the_bit(self):
         """As test_correction.c for the exchange alone, with all that a run adds: the place in the
@@ -131,10 +106,10 @@ class Checkpoint(unittest.TestCase):
         words = ["--comm", "allreduce:algo=(auto:budget=0.01)"]
         self.begin(2, *words)
         table = os.path.join(self.out, "algo.csv")
-        chosen = read(table)
+        chosen = gwrun.read(table)
         gwrun.train(2, self.whole, *SMALL, "--comm", f"allreduce:algo=(auto:table={table})")
         self.assertIn("as before the restart", self.resume(2, *words))
-        self.assertEqual(read(table), chosen)
+        self.assertEqual(gwrun.read(table), chosen)
         self.assertEqual(epochs(self.out), epochs(self.whole))
 
     def test_damaged_is_passed_over(self):
@@ -250,15 +225,14 @@ class Checkpoint(unittest.TestCase):
                          [str(step) for step in range(1, 49)])
         self.assertEqual(len(epochs(self.out)), 2)
         model = self.path("run", "model.ckpt.d", f"step-{HALF:012d}", "model.gw")
-        done = gwrun.run(1, "eval", "--model", model, *SMALL[:2])
-        self.assertEqual(done.returncode, 0, done.stderr)
+        gwrun.ok(1, "eval", "--model", model, *SMALL[:2])
 
     def test_what_has_changed_is_told(self):
         """Even if nothing is dropped: times and rates before and after differ in kind."""
         self.begin(2, "--comm", "allreduce")
         said = self.resume(2, "--comm", "iallreduce", "--lr", 0.02, "--resume-strict")
         told = ["--comm 'allreduce' then, 'iallreduce' now", "--lr '0.1' then, '0.02' now"]
-        run = json.loads(read(self.path("run", "run.json")))
+        run = json.loads(gwrun.read(self.path("run", "run.json")))
         self.assertEqual(run["resumed"]["changed"], told)
         self.assertEqual(run["interruptions"][-1]["changed"], told)
         for line in told:
@@ -267,7 +241,7 @@ class Checkpoint(unittest.TestCase):
         self.begin(2, "--compress", "onebit")
         self.resume(1, "--compress", "none", *EVERY)
         self.resume(1, "--compress", "none", "--epochs", 4)  # it has dropped nothing itself
-        entries = json.loads(read(self.path("run", "run.json")))["interruptions"]
+        entries = json.loads(gwrun.read(self.path("run", "run.json")))["interruptions"]
         self.assertEqual([bool(entry["dropped"]) for entry in entries], [True, False])
         shown = gwrun.run(1, "show", self.out).stdout
         for entry in entries:
@@ -314,7 +288,3 @@ class Checkpoint(unittest.TestCase):
         taken = [row["rank"] for row in gwrun.batches(self.out) if float(row["checkpoint_s"]) > 0]
         self.assertGreaterEqual(taken.count("0"), 1)
         self.assertEqual(taken.count("0"), taken.count("1"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import unittest
 
 import faultcase
@@ -18,42 +17,27 @@ ENDLESS = [*TINY, "--epochs", 1000000, "--inject-skew", "0:5ms"]
 KEPT = ["--checkpoint-every", 4]
 
 
-def pid_namespace():
-    """The command that runs another in a namespace of process numbers; None: not allowed here."""
-    pids = ["--pid", "--fork", "--mount-proc"]
-    for flags in (pids, ["--map-root-user", *pids]):
-        if subprocess.run(["unshare", *flags, "true"], stderr=subprocess.DEVNULL,
-                          check=False).returncode == 0:
-            return ["unshare", *flags]
-    return None
+PIDS = faultcase.namespace("--pid", "--fork", "--mount-proc")
 
 
-class Folder(unittest.TestCase):
+class Folder(gwrun.Case):
     def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.top = top.name
-        self.out = os.path.join(self.top, "runs", "a")
+        super().setUp()
+        self.out = self.path("runs", "a")
 
     def start(self, *words, ranks=1):
         """A run that holds the folder."""
         run = self.enterContext(faultcase.Started(ranks, "--out", self.out, *words,
-                                                  log=os.path.join(self.top, "log")))
+                                                  log=self.path("log")))
         run.await_line("parameters;")
         return run
 
-    def refused(self, *words, ranks=1):
-        command = gwrun.command(ranks, "train", "--out", self.out, *TINY, *words)
-        if ranks == 1:
-            command = command[command.index(gwrun.GRADWIRE):]
-        done = subprocess.run(command, text=True, capture_output=True, timeout=gwrun.HANG_S, check=False)
-        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        return done.stderr
+    def refused(self, *words, ranks=0):
+        return gwrun.refusal(gwrun.run(ranks, "train", "--out", self.out, *TINY, *words))
 
     def check_whole(self, seed):
         """All files are of the run with this seed."""
-        run = faultcase.load(self.out)
+        run = gwrun.run_json(self.out)
         self.assertEqual(run["seed"], seed)
         self.assertEqual(len(gwrun.batches(self.out)),
                          run["results"]["steps"] * run["machine"]["ranks"])
@@ -67,8 +51,8 @@ class Claim(Folder):
         """On any number of ranks, in every mode, even before the first has written a checkpoint or a
         row."""
         run = self.start(*ENDLESS, "--seed", 7, ranks=2)
-        for ranks, *words in ((1,), (1, "--overwrite"), (2, "--overwrite"), (3, "--resume", "auto"),
-                              (1, "--resume", "auto", *KEPT)):
+        for ranks, *words in ((0,), (0, "--overwrite"), (2, "--overwrite"), (3, "--resume", "auto"),
+                              (0, "--resume", "auto", *KEPT)):
             said = self.refused(*words, ranks=ranks)
             self.assertIn(f"--out {self.out}: another run is writing there (process ", said)
         self.assertEqual(gwrun.run(1, "train", "--out", self.out, *TINY, "--check").returncode, 0)
@@ -81,7 +65,7 @@ class Claim(Folder):
         """Both start into a folder that does not exist yet: one of them gets it, and all files are from
         that one."""
         for first in range(1, 13, 4):
-            self.out = os.path.join(self.top, str(first), "a", "b")
+            self.out = self.path(str(first), "a", "b")
             runs = {seed: subprocess.Popen(
                 [gwrun.GRADWIRE, "train", "--quiet", "--out", self.out, *map(str, TINY), "--seed",
                  str(seed)], stderr=subprocess.PIPE, text=True)
@@ -105,16 +89,16 @@ class Claim(Folder):
 
     def test_refused_leaves_nothing(self):
         """A folder made for a run that cannot start is removed; one that existed stays."""
-        self.refused("--data", os.path.join(self.top, "no-data"))
+        self.refused("--data", self.path("no-data"))
         self.assertEqual(os.listdir(os.path.dirname(self.out)), [])
         os.mkdir(self.out)
-        self.refused("--data", os.path.join(self.top, "no-data"))
+        self.refused("--data", self.path("no-data"))
         self.assertEqual(os.listdir(self.out), [])
 
     def test_link_in_the_place_of_checkpoints(self):
         """What it leads to is another's: no start replaces, resumes or empties it."""
-        gwrun.train(1, os.path.join(self.top, "other"), *TINY, *KEPT)
-        there = os.path.join(self.top, "other", "model.ckpt.d")
+        gwrun.train(1, self.path("other"), *TINY, *KEPT)
+        there = self.path("other", "model.ckpt.d")
         before = sorted(os.listdir(there))
         for words in ((), ("--overwrite",), ("--resume", "auto")):
             gwrun.train(1, self.out, *TINY, *KEPT, "--overwrite")
@@ -124,20 +108,20 @@ class Claim(Folder):
             self.assertIn(f"--out {self.out}: model.ckpt.d is a symbolic link", said)
             self.assertEqual(sorted(os.listdir(there)), before)
             os.unlink(os.path.join(self.out, "model.ckpt.d"))
-        link = os.path.join(self.top, "link")
-        os.symlink(os.path.join(self.top, "other"), link)
+        link = self.path("link")
+        os.symlink(self.path("other"), link)
         gwrun.train(1, link, *TINY, *KEPT, "--overwrite", "--seed", 3)
-        self.out = os.path.join(self.top, "other")
+        self.out = self.path("other")
         self.check_whole(3)
 
     def test_lock_that_cannot_be(self):
         os.makedirs(os.path.join(self.out, ".lock"))
         self.assertIn(f"cannot lock {self.out}/.lock: Is a directory", self.refused())
 
-    @unittest.skipUnless(pid_namespace(), "no namespace of process numbers is allowed here")
+    @unittest.skipUnless(PIDS, "no namespace of process numbers is allowed here")
     def test_other_process_numbers(self):
         """As in a container: each process sees other process numbers."""
-        command = [*pid_namespace(), gwrun.GRADWIRE, "train", "--out", self.out,
+        command = [*PIDS, gwrun.GRADWIRE, "train", "--out", self.out,
                    *ENDLESS, "--seed", 3]
         with subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL) as run:
             try:
@@ -172,16 +156,6 @@ class Lost(Folder):
         else:
             os.unlink(os.path.join(self.out, ".lock"))
 
-    def files(self):
-        """{path below the folder: its bytes}."""
-        found = {}
-        for folder, _, names in os.walk(self.out):
-            for name in names:
-                path = os.path.join(folder, name)
-                with open(path, "rb") as file:
-                    found[path] = file.read()
-        return found
-
     def check_lost(self, way, run, *more, ends=False):
         """The run sleeps while it happens, and goes on when another has come and gone."""
         pids = list(run.ranks().values())
@@ -189,7 +163,7 @@ class Lost(Folder):
             os.kill(pid, signal.SIGSTOP)
         self.take(way)
         gwrun.train(2, self.out, *TINY, "--seed", 5, *more, *(["--overwrite"] if way == "taken" else []))
-        before = self.files()
+        before = gwrun.contents(self.out)
         if ends:
             os.kill(pids[0], signal.SIGTERM)
         for pid in pids:
@@ -198,7 +172,7 @@ class Lost(Folder):
         self.assertEqual(run.text().count("gradwire: "), 1, run.text())
         self.assertIn(f"gradwire: --out {self.out}: ", run.text())
         self.assertIn(self.SAID[way].format(self.out), run.text())
-        self.assertEqual(self.files(), before)
+        self.assertEqual(gwrun.contents(self.out), before)
         self.check_whole(5)
 
     def test_training(self):
@@ -207,22 +181,22 @@ class Lost(Folder):
         for way in self.SAID:
             for number, words in enumerate(endings):
                 with self.subTest(way=way, words=words):
-                    self.out = os.path.join(self.top, way, str(number))
+                    self.out = self.path(way, str(number))
                     with self.start(*ENDLESS, *words, ranks=2) as run:
                         self.check_lost(way, run, *(words if words is KEPT else ()), ends=number < 2)
 
     def test_library(self):
         for way in self.SAID:
             with self.subTest(way=way):
-                self.out = os.path.join(self.top, "of-library", way)
+                self.out = self.path("of-library", way)
                 lock = os.path.join(self.out, ".lock")
                 with faultcase.Started(2, PROFILE, "--out", self.out, "--steps", 3000, "--speed", 20,
-                                       log=os.path.join(self.top, "log"), program="replay") as run:
+                                       log=self.path("log"), program="replay") as run:
                     faultcase.await_true(lambda: os.path.exists(lock) and os.path.getsize(lock))
                     self.check_lost(way, run)
 
 
-class Conclusion(unittest.TestCase):
+class Conclusion(gwrun.Case):
     """A run that was killed after its last step: files that only steps can fill stay as they are, and
     the rest is written."""
 
@@ -232,22 +206,16 @@ class Conclusion(unittest.TestCase):
     SAME = ("batches.csv", "codec.csv", "collectives.csv", "model.gw")
 
     def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.out = os.path.join(top.name, "run")
+        super().setUp()
         self.before = gwrun.train(2, self.out, *self.WORDS)
-        self.files = {name: self.read(name) for name in self.KEPT + self.SAME}
-
-    def read(self, name):
-        with open(os.path.join(self.out, name), "rb") as file:
-            return file.read()
+        self.files = {name: gwrun.read_bytes(self.out, name) for name in self.KEPT + self.SAME}
 
     def remove(self, *names):
         for name in names:
             os.unlink(os.path.join(self.out, name))
 
     def steps_of_trace(self):
-        events = json.loads(self.read("trace.json"))["traceEvents"]
+        events = json.loads(gwrun.read_bytes(self.out, "trace.json"))["traceEvents"]
         return {event["args"]["step"] for event in events if "step" in event.get("args", {})}
 
     def again(self, *words):
@@ -255,7 +223,7 @@ class Conclusion(unittest.TestCase):
 
     def check_same(self, names):
         for name in names:
-            self.assertEqual(self.read(name), self.files[name], name)
+            self.assertEqual(gwrun.read_bytes(self.out, name), self.files[name], name)
 
     def test_killed_at_any_file(self):
         """The last files do not exist yet, one more each time."""
@@ -274,8 +242,7 @@ class Conclusion(unittest.TestCase):
         self.remove("run.json", "trace.json")
         self.assertEqual(self.again()["results"]["traffic"], self.before["results"]["traffic"])
         self.check_same(("matrix.csv",) + self.SAME)
-        with open(os.path.join(self.out, "matrix.csv"), "w", encoding="utf-8") as file:
-            file.write("rank,peer,messages,bytes,source\n0,1,?\n")
+        gwrun.write(os.path.join(self.out, "matrix.csv"), "rank,peer,messages,bytes,source\n0,1,?\n")
         self.assertEqual(self.again()["results"]["traffic"]["messages"], 0)
 
     def test_run_that_was_whole(self):
@@ -296,7 +263,3 @@ class Conclusion(unittest.TestCase):
         gwrun.train(2, self.out, *self.WORDS, "--steps", steps, "--resume",
                     os.path.join(self.out, "model.ckpt.d", kept[0]))
         self.assertEqual(self.steps_of_trace() - {0}, set())
-
-
-if __name__ == "__main__":
-    unittest.main()

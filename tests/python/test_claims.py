@@ -2,18 +2,15 @@
 times and accuracies are set, so that the truth is known."""
 
 import csv
+import dataclasses
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import gwrun
-from reportcase import STRATEGIES, ReportCase, call, load
-
-sys.path.append(os.path.join(gwrun.SOURCE, "experiments"))
+from reportcase import STRATEGIES, ReportCase, call
 
 from ablation.claims import of_file
 from reporting import claims, info, judge, kept, model, page, perrun, runs, summary, verdicts
@@ -85,11 +82,10 @@ class Judged(ReportCase):
         found = self.results()
         found.factors = {"ranks": ["1", "2"], "comm": ["a", "b"]}
         walls = {("1", "a"): 1.0, ("2", "a"): 0.5, ("1", "b"): 3.0, ("2", "b"): 2.0}
-        cells, made = found.cells, []
-        for (ranks, comm), wall in walls.items():
-            copy = type(cells[0])(f"{ranks}{comm}", f"{ranks}{comm}", {"ranks": ranks, "comm": comm}, [
-                type(run)(**{**vars(run), "step_s": wall * (1 + .1 * i)}) for i, run in enumerate(cells[0].runs)])
-            made.append(copy)
+        first = found.cells[0]
+        made = [type(first)(ranks + comm, ranks + comm, {"ranks": ranks, "comm": comm}, [
+            dataclasses.replace(run, step_s=wall * (1 + .1 * i)) for i, run in enumerate(first.runs)])
+            for (ranks, comm), wall in walls.items()]
         found.cells, found.study["baseline"] = made, "1a"
         found.study["cells"] = [{"id": cell.name, "levels": cell.levels} for cell in made]
         found.study["claims"] = [claim_of(confirmed="1.3..1.4", than="comm=b", against="ranks=1", cell="ranks=2")]
@@ -136,8 +132,8 @@ class Judged(ReportCase):
             runs_of = []
             for i, run in enumerate(first.runs):
                 info_of = {**run.info, "machine": {**run.info["machine"], "ranks": int(ranks), "threads_per_rank": 1}}
-                runs_of.append(type(run)(**{**vars(run), "info": info_of, "cell": ranks + work,
-                                            "step_s": seconds * (1 + .01 * (i % 3)), "marks": []}))
+                runs_of.append(dataclasses.replace(run, info=info_of, cell=ranks + work, marks=[],
+                                                   step_s=seconds * (1 + .01 * (i % 3))))
             made.append(type(first)(ranks + work, ranks + work, {"ranks": ranks, "work": work}, runs_of))
         made[0].baseline = True
         found.factors, found.cells, found.baseline = {"ranks": ["1", "4"], "work": ["all", "quarter"]}, made, made[0]
@@ -246,16 +242,6 @@ class Judged(ReportCase):
         self.assertEqual(speedup["machine"], by_runs[0]["machine"])
 
 
-def open_text(*names):
-    with open(os.path.join(*names), encoding="utf-8") as file:
-        return file.read()
-
-
-def read_rows(*names):
-    with open(os.path.join(*names), encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def overlap(row, other):
     """Whether the intervals of two rows meet; without one, a figure is its own."""
     low, high = (float(row[end]) for end in ("low", "high"))
@@ -270,17 +256,15 @@ class Tool(ReportCase):
         done = call("claims", folder)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertRegex(done.stdout, r"(?m)^confirmed +A +2 +[\d,]+ \([\d,.]+\) bytes +> 0 +it is faster$")
-        with open(os.path.join(folder, "claims.csv"), encoding="utf-8", newline="") as file:
-            row, = csv.DictReader(file)
+        row, = gwrun.rows(folder, "claims.csv")
         self.assertEqual(tuple(row), claims.ROW)
         self.assertEqual((row["verdict"], row["unit"], row["study"]), ("confirmed", "bytes", "demo"))
-        info = load(os.path.join(folder, "b00-s1", "comm=allreduce", "run.json"))
+        info = gwrun.run_json(folder, "b00-s1", "comm=allreduce")
         self.assertIn(info["machine"]["cpu"], row["machine"])
 
     def test_mistakes(self):
         plain = self.study()
-        with open(self.path("summary.csv"), "w", encoding="utf-8") as file:
-            file.write("a,b\n1,2\n")
+        gwrun.write(self.path("summary.csv"), "a,b\n1,2\n")
         for words, why in (([plain], "states no claims"), ([self.path()], "is no summary"),
                            ([self.path("none")], "No such file"), ([plain, "--check"], "about the table")):
             done = call("claims", *words)
@@ -288,30 +272,25 @@ class Tool(ReportCase):
             self.assertRegex(done.stderr, f"^claims: .*{why}.*\n$")
 
 
-class Table(unittest.TestCase):
+class Table(gwrun.Case):
     """The table of experiments/README.md, in a copy."""
 
     def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.top = holder.name
-        os.mkdir(os.path.join(self.top, "docs"))
-        shutil.copy(os.path.join(gwrun.SOURCE, "docs", "README.md"), os.path.join(self.top, "docs"))
+        super().setUp()
+        os.mkdir(self.path("docs"))
+        shutil.copy(os.path.join(gwrun.SOURCE, "docs", "README.md"), self.path("docs"))
         for folder in ("analysis", "experiments"):
-            shutil.copytree(os.path.join(gwrun.SOURCE, folder), os.path.join(self.top, folder),
+            shutil.copytree(os.path.join(gwrun.SOURCE, folder), self.path(folder),
                             ignore=shutil.ignore_patterns("*.svg", "__pycache__", "peers"))
 
     def claims(self, *words, root=None):
-        return subprocess.run([sys.executable, "-B", os.path.join(root or self.top, "analysis", "claims"), *words],
-                              text=True, capture_output=True, check=False)
+        return gwrun.finished([sys.executable, "-B", os.path.join(root or self.dir, "analysis", "claims"), *words])
 
     def change(self, name, old, new):
-        path = os.path.join(self.top, "experiments", name)
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        path = self.path("experiments", name)
+        text = gwrun.read(path)
         self.assertIn(old, text)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text.replace(old, new, 1))
+        gwrun.write(path, text.replace(old, new, 1))
         return text
 
     def test_is_up_to_date(self):
@@ -320,22 +299,22 @@ class Table(unittest.TestCase):
 
     def test_each_kept_claim_is_computed_again(self):
         """From its runs.csv, or from summary.csv where no runs were kept; then its figure lies in the row's interval."""
-        results = os.path.join(self.top, "experiments", "results")
+        results = self.path("experiments", "results")
         for name in sorted(os.listdir(results)):
             folder = os.path.join(results, name)
             with self.subTest(study=name):
-                before = read_rows(folder, "claims.csv")
+                before = gwrun.rows(folder, "claims.csv")
                 done = call("claims", folder)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
-                for row, other in zip(before, read_rows(folder, "claims.csv"), strict=True):
+                for row, other in zip(before, gwrun.rows(folder, "claims.csv"), strict=True):
                     self.assertEqual(tuple(row), claims.ROW)
                     for key in claims.ROW:
                         if key in claims.FIGURES_OF_ROW and row[key]:
                             self.assertAlmostEqual(float(row[key]), float(other[key]), delta=1e-7 * abs(float(row[key])))
                         else:
                             self.assertEqual(row[key], other[key])
-                table = read_rows(folder, "summary.csv")
-                for claim in of_file(os.path.join(self.top, "experiments", *(
+                table = gwrun.rows(folder, "summary.csv")
+                for claim in of_file(self.path("experiments", *(
                         ("reports",) if name in REPORTS else ()), f"{name}.yaml")):
                     row = next(row for row in before if row["claim"] == claim["claim"])
                     kept_row = judge.by_kept(claim, table)
@@ -343,14 +322,14 @@ class Table(unittest.TestCase):
                         self.assertTrue(overlap(row, kept_row), (row, kept_row))
 
     def test_a_figure_that_was_changed_by_hand_is_found(self):
-        folder = os.path.join(self.top, "experiments", "results", "strong_scaling")
-        before = read_rows(folder, "claims.csv")[0]
+        folder = self.path("experiments", "results", "strong_scaling")
+        before = gwrun.rows(folder, "claims.csv")[0]
         self.change("results/strong_scaling/claims.csv", before["ours"], "1.99")
         call("claims", folder)
-        self.assertEqual(read_rows(folder, "claims.csv")[0], before)
+        self.assertEqual(gwrun.rows(folder, "claims.csv")[0], before)
 
     def test_totals_count_each_verdict(self):
-        text, index = (open_text(gwrun.SOURCE, folder, "README.md") for folder in ("experiments", "docs"))
+        text, index = (gwrun.read(gwrun.SOURCE, folder, "README.md") for folder in ("experiments", "docs"))
         total, = re.findall(r"(?m)^Of (\d+) claims: (.*)\.$", text)
         self.assertEqual([total], re.findall(r"(?m)^Of (\d+) claims: (.*)\.$", index))
         parts = {words: int(count) for count, words in (part.split(" ", 1) for part in total[1].split(", "))}
@@ -365,8 +344,7 @@ class Table(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, "^claims: .*README.md differs .*: run analysis/claims\n$")
         self.assertEqual(self.claims().returncode, 0)
-        with open(os.path.join(self.top, "experiments", "README.md"), encoding="utf-8") as file:
-            self.assertEqual(file.read(), text)
+        self.assertEqual(gwrun.read(self.dir, "experiments", "README.md"), text)
 
     def test_another_criterion_than_was_judged(self):
         self.change("strong_scaling.yaml", 'confirmed: ">= 1.72"', 'confirmed: ">= 1.5"')
@@ -375,10 +353,6 @@ class Table(unittest.TestCase):
         self.assertRegex(done.stderr, "^claims: .*strong_scaling.yaml: the claim .* another criterion.*\n$")
 
     def test_many_are_judged(self):
-        with open(os.path.join(gwrun.SOURCE, "experiments", "README.md"), encoding="utf-8") as file:
-            verdicts = re.findall(r"\| \*\*(confirmed|refuted|differs)\*\*", file.read())
+        page = gwrun.read(gwrun.SOURCE, "experiments", "README.md")
+        verdicts = re.findall(r"\| \*\*(confirmed|refuted|differs)\*\*", page)
         self.assertGreaterEqual(len(verdicts), 20)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,11 +2,10 @@
 
 import os
 import re
-import shutil
 import subprocess
-import tempfile
 import unittest
 
+import gwrun
 from gwrun import SOURCE, cached
 
 BUILD = os.environ["BUILD"]
@@ -18,31 +17,26 @@ include(GwLauncher)
 """
 
 
-class Commit(unittest.TestCase):
+class Commit(gwrun.Case):
     def setUp(self):
-        self.dir = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, self.dir)
-        self.tree = os.path.join(self.dir, "tree")
-        self.out = os.path.join(self.dir, "version.h")
+        super().setUp()
+        self.tree = self.path("tree")
+        self.out = self.path("version.h")
         for folder in ("src", "comm", "compress", "runs"):
             os.makedirs(os.path.join(self.tree, folder))
 
     def write(self, path, text):
-        with open(os.path.join(self.tree, path), "w", encoding="utf-8") as file:
-            file.write(text)
+        gwrun.write(os.path.join(self.tree, path), text)
 
     def git(self, *words, tree=None):
-        return subprocess.run(
-            ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", *words],
-            cwd=tree or self.tree, check=True, text=True, capture_output=True).stdout.strip()
+        return gwrun.said("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", *words,
+                          cwd=tree or self.tree).strip()
 
     def commit(self, name="COMMIT"):
         """What a build now would write."""
-        subprocess.run(["cmake", f"-DSOURCE={self.tree}", "-DGIT=git", "-DVERSION=1.2.3",
-                        "-DGEMM=dnnl", f"-DOUT={self.out}",
-                        "-P", os.path.join(SOURCE, "cmake", "GwCommit.cmake")], check=True)
-        with open(self.out, encoding="utf-8") as file:
-            return re.search(rf'GW_{name}\s+"(.*)"', file.read()).group(1)
+        gwrun.said("cmake", f"-DSOURCE={self.tree}", "-DGIT=git", "-DVERSION=1.2.3", "-DGEMM=dnnl",
+                   f"-DOUT={self.out}", "-P", os.path.join(SOURCE, "cmake", "GwCommit.cmake"))
+        return re.search(rf'GW_{name}\s+"(.*)"', gwrun.read(self.out)).group(1)
 
     def begin(self):
         self.git("init", "-q")
@@ -92,12 +86,9 @@ class Commit(unittest.TestCase):
         self.assertEqual(self.commit(), "unknown")
 
     def test_is_a_build_step(self):
-        done = subprocess.run(["cmake", "--build", BUILD, "--target", "gw_version"], text=True,
-                              capture_output=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        gwrun.said("cmake", "--build", BUILD, "--target", "gw_version")
         header = os.path.join(BUILD, "generated", "base", "version.h")
-        with open(header, encoding="utf-8") as file:
-            written = re.search(r'GW_COMMIT\s+"(.*)"', file.read()).group(1)
+        written = re.search(r'GW_COMMIT\s+"(.*)"', gwrun.read(header)).group(1)
         if os.path.exists(os.path.join(SOURCE, ".git")):
             head = self.git("rev-parse", "--short=12", "HEAD", tree=SOURCE)
             self.assertIn(head, written)
@@ -111,57 +102,46 @@ class Release(unittest.TestCase):
         for name, pattern in (("CMakeLists.txt", r"VERSION ([0-9.]+) LANGUAGES"),
                               ("CHANGELOG.md", r"^## \[([0-9.]+)\]"), ("CITATION.cff", r"^version: (.+)"),
                               ("python/gradwire/library.py", r"^VERSION = \"(.+)\"")):
-            with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
-                found[name] = re.search(pattern, file.read(), re.MULTILINE).group(1)
+            found[name] = re.search(pattern, gwrun.read(SOURCE, name), re.MULTILINE).group(1)
         self.assertEqual(len(set(found.values())), 1, found)
 
 
-class Warnings(unittest.TestCase):
+class Warnings(gwrun.Case):
     def strict(self, build, *words):
         """True if a fresh build folder would treat a warning as an error."""
-        subprocess.run(["cmake", "-S", SOURCE, "-B", build, "-DGW_TESTS=OFF", *words], cwd=SOURCE,
-                       check=True, capture_output=True)
-        with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
-            return "-Werror" in file.read()
+        gwrun.said("cmake", "-S", SOURCE, "-B", build, "-DGW_TESTS=OFF", *words, cwd=SOURCE)
+        return "-Werror" in gwrun.read(build, "compile_commands.json")
 
     def test_only_presets_are_strict(self):
         """A user's compiler may give warnings that ours do not."""
-        with tempfile.TemporaryDirectory() as top:
-            self.assertFalse(self.strict(os.path.join(top, "plain")))
-            self.assertTrue(self.strict(os.path.join(top, "preset"), "--preset", "release"))
+        self.assertFalse(self.strict(self.path("plain")))
+        self.assertTrue(self.strict(self.path("preset"), "--preset", "release"))
 
 
-class Launcher(unittest.TestCase):
+class Launcher(gwrun.Case):
     def setUp(self):
-        self.top = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, self.top)
-        with open(os.path.join(self.top, "CMakeLists.txt"), "w", encoding="utf-8") as file:
-            file.write(LISTS.format(source=SOURCE))
+        super().setUp()
+        gwrun.write(self.path("CMakeLists.txt"), LISTS.format(source=SOURCE))
 
     def launcher(self, name, text):
-        path = os.path.join(self.top, name)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(f"#!/bin/sh\n{text}\n")
+        path = self.path(name)
+        gwrun.write(path, f"#!/bin/sh\n{text}\n")
         os.chmod(path, 0o755)
         return path
 
     def found(self, build, **variables):
         """The launcher that a build folder gets."""
-        build = os.path.join(self.top, build)
+        build = self.path(build)
         compiler = cached("MPI_C_COMPILER") or cached("GW_MPICC")
-        done = subprocess.run(
-            ["cmake", "-S", self.top, "-B", build, f"-DMPI_C_COMPILER={compiler}",
-             *(f"-D{name}={value}" for name, value in variables.items())],
-            text=True, capture_output=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        gwrun.said("cmake", "-S", self.dir, "-B", build, f"-DMPI_C_COMPILER={compiler}",
+                   *(f"-D{name}={value}" for name, value in variables.items()))
         return os.path.join(build, "mpiexec")
 
     def test_found_anew_for_another(self):
         """An existing build folder uses a new mpiexec, not the one found before."""
         for name in ("one", "two"):
             launcher = self.launcher(name, f'exec "{BUILD}/mpiexec" "$@"')
-            with open(self.found("build", MPIEXEC_EXECUTABLE=launcher), encoding="utf-8") as file:
-                self.assertIn(launcher, file.read())
+            self.assertIn(launcher, gwrun.read(self.found("build", MPIEXEC_EXECUTABLE=launcher)))
 
     def test_of_open_mpi_loads_the_answer(self):
         """Its ranks load mpiexec.so before what the environment names."""
@@ -175,7 +155,3 @@ class Launcher(unittest.TestCase):
             self.assertEqual(done.stderr, "")
             self.assertTrue(done.stdout.strip().endswith(answer + "libm.so.6"), done.stdout)
             self.assertEqual(f"{mpiexec}.so" in done.stdout, " " not in build)
-
-
-if __name__ == "__main__":
-    unittest.main()

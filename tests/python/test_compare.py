@@ -3,19 +3,14 @@ figures are made up so that the answer is known."""
 
 import csv
 import io
-import json
 import os
 import runpy
 import shutil
-import subprocess
 import sys
 import tempfile
-import unittest
 from unittest import mock
 
 import gwrun
-
-sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 
 from reporting import model, runs, sidebyside
 
@@ -28,53 +23,53 @@ def compare(*words):
     return gwrun.script(SCRIPT, *map(str, words))
 
 
-class RealRuns(unittest.TestCase):
+def derive(run, folder, second, figures, change=lambda info: None):
+    """The same run as `folder`, started in that second of a day; `figures`: columns that all its rows have."""
+    if folder != run:
+        shutil.copytree(run, folder)
+    info = gwrun.run_json(run)
+    info["started_utc"] = f"2024-01-01T00:{second // 60:02}:{second % 60:02}Z"
+    info["results"]["summary"].update(wall_s=figures["wall_s"], interrupted=0)
+    change(info)
+    gwrun.write(os.path.join(folder, "run.json"), info)
+    rows = gwrun.batches(run)
+    with open(os.path.join(folder, "batches.csv"), "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows({**row, **figures} for row in rows)
+
+
+class RealRuns(gwrun.Shared):
     """A, B and a slower C, five runs each, in turn: real folders, but with step times made up, so that
     nothing depends on how busy the machine is."""
     STEP, DELAY = 1e-3, 5e-3
 
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.dir.cleanup)
+        super().setUpClass()
         second = 0
         for seed in range(1, 6):
             for batch in (100, 50):
-                run = os.path.join(cls.dir.name, "A", f"{batch}-{seed}")
+                run = cls.path("A", f"{batch}-{seed}")
                 gwrun.train(1, run, *TRAIN, "--batch", batch, "--seed", seed)
                 step = cls.STEP * (1 + 0.02 * seed)  # as a machine that slows down
                 for side, took, delay in (("B", step * (1 + 0.01 * (-1) ** seed), 0),
                                           ("C", step, cls.DELAY), ("A", step, 0)):
                     second += 1
-                    cls.derive(run, os.path.join(cls.dir.name, side, f"{batch}-{seed}"), second,
+                    cls.derive(run, cls.path(side, f"{batch}-{seed}"), second,
                                took, delay)
 
     @staticmethod
-    def time(info, step_s, data_s):
-        info["results"]["summary"]["wall_s"] = step_s
-        info["results"]["summary"]["phases"]["data_s"] = data_s
-        info["results"]["summary"]["interrupted"] = 0
-
-    @classmethod
-    def derive(cls, run, folder, second, took, delay):
-        """The same run, started in that second of a day; its steps took so long, and the delay."""
-        info, rows = gwrun.run_json(run), gwrun.batches(run)
-        info["started_utc"] = f"2024-01-01T00:{second // 60:02}:{second % 60:02}Z"
-        if delay > 0:
-            info["options"]["inject-skew"] = f"0:{delay:g}"
-        cls.time(info, took + delay, 0.1 * took + delay)
-        if folder != run:
-            shutil.copytree(run, folder)
-        with open(os.path.join(folder, "run.json"), "w", encoding="utf-8") as file:
-            json.dump(info, file)
-        with open(os.path.join(folder, "batches.csv"), "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows({**row, "wall_s": took + delay, "data_s": 0.1 * took + delay}
-                             for row in rows)
+    def derive(run, folder, second, took, delay):
+        """Its steps took so long, and the delay."""
+        def change(info):
+            if delay > 0:
+                info["options"]["inject-skew"] = f"0:{delay:g}"
+            info["results"]["summary"]["phases"]["data_s"] = 0.1 * took + delay
+        derive(run, folder, second, {"wall_s": took + delay, "data_s": 0.1 * took + delay}, change)
 
     def compare(self, a, b, *words):
-        return compare(*(os.path.join(self.dir.name, side) for side in (a, b)), *words)
+        return compare(*(self.path(side) for side in (a, b)), *words)
 
     def test_alike(self):
         done = self.compare("A", "B", "--threshold", "50%")
@@ -123,63 +118,41 @@ seeds: [1, 2, 3]
 """
 
 
-class Studies(unittest.TestCase):
+class Studies(gwrun.Case):
     """Two versions of one study, as experiments/run leaves them."""
 
     def test_a_cell_that_diverges(self):
-        with tempfile.TemporaryDirectory() as root:
-            sides = [os.path.join(root, side) for side in "AB"]
-            for side, options in zip(sides, ("--lr 0.1", "--lr 1000 --weight-decay 0.9")):
-                spec = os.path.join(root, "study.yaml")
-                with open(spec, "w", encoding="utf-8") as file:
-                    file.write(SPEC % options)
-                done = subprocess.run([os.path.join(gwrun.SOURCE, "experiments", "run"), spec,
-                                       "--out", side, "--build", os.environ["BUILD"]],
-                                      text=True, capture_output=True, check=False)
-                self.assertEqual(done.returncode, 0, done.stderr)
-            done = compare(*sides, "--threshold", "900%")
-            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-            self.assertIn("REGRESSION: diverges in B: rate of learning=high", done.stdout)
-            self.assertIn("1 regression of more than 900% in 2 cells", done.stdout)
-            self.assertIn("rate of learning=low", done.stdout)
-            back = compare(*reversed(sides), "--threshold", "900%")
-            self.assertEqual(back.returncode, 0, back.stdout + back.stderr)
+        sides = [self.path(side) for side in "AB"]
+        for side, options in zip(sides, ("--lr 0.1", "--lr 1000 --weight-decay 0.9")):
+            spec = self.path("study.yaml")
+            gwrun.write(spec, SPEC % options)
+            done = gwrun.finished([os.path.join(gwrun.SOURCE, "experiments", "run"), spec,
+                                   "--out", side, "--build", os.environ["BUILD"]])
+            self.assertEqual(done.returncode, 0, done.stderr)
+        done = compare(*sides, "--threshold", "900%")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("REGRESSION: diverges in B: rate of learning=high", done.stdout)
+        self.assertIn("1 regression of more than 900% in 2 cells", done.stdout)
+        self.assertIn("rate of learning=low", done.stdout)
+        back = compare(*reversed(sides), "--threshold", "900%")
+        self.assertEqual(back.returncode, 0, back.stdout + back.stderr)
 
 
-class KnownRuns(unittest.TestCase):
+class KnownRuns(gwrun.Shared):
     """A real run, copied with step times of its own."""
 
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.dir.cleanup)
-        cls.model = os.path.join(cls.dir.name, "model")
+        super().setUpClass()
+        cls.model = cls.path("model")
         gwrun.train(1, cls.model, *TRAIN)
-        cls.rows = gwrun.batches(cls.model)
-        with open(os.path.join(cls.model, "run.json"), encoding="utf-8") as file:
-            cls.info = file.read()
-        with open(os.path.join(cls.model, "epochs.csv"), encoding="utf-8") as file:
-            cls.epochs = file.read()
 
     def setUp(self):
-        self.root = tempfile.mkdtemp(dir=self.dir.name)
+        self.root = tempfile.mkdtemp(dir=self.dir)
 
     def run_folder(self, name, wall, second, change=lambda info: None):
         """A run whose steps all take `wall`, started in the given second."""
-        folder = os.path.join(self.root, name)
-        os.makedirs(folder)
-        info = json.loads(self.info)
-        info["started_utc"] = f"2024-01-01T00:{second // 60:02}:{second % 60:02}Z"
-        info["results"]["summary"].update(wall_s=wall, interrupted=0)
-        change(info)
-        with open(os.path.join(folder, "run.json"), "w", encoding="utf-8") as file:
-            json.dump(info, file)
-        with open(os.path.join(folder, "epochs.csv"), "w", encoding="utf-8") as file:
-            file.write(self.epochs)
-        with open(os.path.join(folder, "batches.csv"), "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self.rows[0])
-            writer.writeheader()
-            writer.writerows({**row, "wall_s": wall} for row in self.rows)
+        derive(self.model, os.path.join(self.root, name), second, {"wall_s": wall}, change)
 
     def side(self, name, walls, change=lambda info: None, start=0, every=10):
         for i, wall in enumerate(walls):
@@ -271,8 +244,7 @@ class KnownRuns(unittest.TestCase):
             for size in sizes:
                 self.side(f"{side}/{size}", self.WALLS[:3], batch(size))
         os.makedirs(os.path.join(self.root, "B", "torn"))
-        with open(os.path.join(self.root, "B", "torn", "run.json"), "w", encoding="utf-8") as file:
-            file.write(self.info[:100])
+        gwrun.write(os.path.join(self.root, "B", "torn", "run.json"), gwrun.read(self.model, "run.json")[:100])
         done = self.compare("--markdown")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = [line.strip() for line in done.stdout.splitlines()]
@@ -320,10 +292,7 @@ class KnownRuns(unittest.TestCase):
             self.assertEqual(sidebyside.marks(name, [run]), marks, name)
 
     def refused(self, words, *arguments):
-        done = compare(*arguments)
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        self.assertIn(words, done.stderr)
+        gwrun.refusal(compare(*arguments), words)
 
     def test_bad_input(self):
         self.side("A", self.WALLS[:3])
@@ -356,7 +325,3 @@ class KnownRuns(unittest.TestCase):
                           lambda info: info["options"].update(batch=size))
         self.refused("no cell is in both", os.path.join(self.root, "A"),
                      os.path.join(self.root, "B"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,16 +2,14 @@
 group take their file and one line."""
 
 import glob
-import json
 import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
+import gwrun
 from test_counters import has_sde
 
 SOURCE, BUILD = os.environ["SOURCE"], os.environ["BUILD"]
@@ -20,8 +18,7 @@ KINDS = {"sign": "codec", "chain": "algo", "whole": "strategy", "early": "timeta
 
 def blocks(page, language):
     """The text of each block of a page of docs in that language."""
-    with open(os.path.join(SOURCE, "docs", page), encoding="utf-8") as file:
-        return re.findall(rf"^```{language}\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```", gwrun.read(SOURCE, "docs", page), re.MULTILINE | re.DOTALL)
 
 
 def examples():
@@ -31,32 +28,15 @@ def examples():
     return {name[1]: block for block in found if (name := re.match(r"/\* (\w+): ", block))}
 
 
-def compiler():
-    """Compiler and options of the build, from the command that compiled the program's main."""
-    with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as file:
-        command = next(c["command"] for c in json.load(file) if c["file"].endswith("cli/main.c"))
-    words = shlex.split(command)
-    return words[:words.index("-o")]
-
-
-class Examples(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
+class Examples(gwrun.Case):
 
     def run_well(self, command):
-        done = subprocess.run(command, cwd=self.dir.name, text=True, capture_output=True,
-                              check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
+        return gwrun.said(*command, cwd=self.dir)
 
     def build(self):
         found = examples()
         for name, kind in KINDS.items():
-            path = os.path.join(self.dir.name, name)
-            with open(path + ".c", "w", encoding="utf-8") as file:
-                file.write(found[name].replace(f"gw_{kind}_{name}", f"gw_{kind}_plugin"))
-            self.run_well(compiler() + ["-shared", "-fPIC", path + ".c", "-o", path + ".so"])
+            gwrun.plugin(self.path(name), found[name].replace(f"gw_{kind}_{name}", f"gw_{kind}_plugin"))
 
     def train(self, *words):
         """run.json of a short run."""
@@ -64,8 +44,7 @@ class Examples(unittest.TestCase):
                        "--data", "synthetic:samples=2000,features=20,classes=4,seed=1",
                        "--layers", "16", "--batch", "32", "--out", "run", "--overwrite", "--quiet",
                        "--overhead", "0", *words])
-        with open(os.path.join(self.dir.name, "run", "run.json"), encoding="utf-8") as file:
-            return json.load(file)
+        return gwrun.run_json(self.dir, "run")
 
     def test_examples_train(self):
         self.build()
@@ -79,26 +58,23 @@ class Examples(unittest.TestCase):
         self.assertGreater(run["results"]["test_accuracy"], 0.5)
 
     def write(self, name, text):
-        path = os.path.join(self.dir.name, name)
+        path = self.path(name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        gwrun.write(path, text)
         return path
 
     def link(self, without, *more):
         """Link the program anew as ./gradwire, of the objects of the build without those whose names
         have `without`, and with `more`."""
-        with open(os.path.join(BUILD, "CMakeFiles/gradwire.dir/link.txt"), encoding="utf-8") as file:
-            all_words = shlex.split(file.read())
+        all_words = shlex.split(gwrun.read(BUILD, "CMakeFiles/gradwire.dir/link.txt"))
         words = [word for word in all_words if without not in word]
         self.assertLess(len(words), len(all_words))
-        words[words.index("-o") + 1] = os.path.join(self.dir.name, "gradwire")
-        done = subprocess.run([*words, *more], cwd=BUILD, text=True, capture_output=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        words[words.index("-o") + 1] = self.path("gradwire")
+        gwrun.said(*words, *more, cwd=BUILD)
 
     def test_executor_is_a_file(self):
         path = self.write("tally.c", examples()["tally"])
-        self.run_well([*compiler(), "-c", path, "-o", path + ".o"])
+        self.run_well([*gwrun.compiler(), "-c", path, "-o", path + ".o"])
         self.link("/src/cli/", path + ".o")
         # Three layers and the loss; each layer's gradient, and its descent.
         self.assertRegex(self.run_well(["./gradwire"]), r"^forward 4, backward 6, loss 1\.\d+\n$")
@@ -106,42 +82,38 @@ class Examples(unittest.TestCase):
     def test_benchmark_is_a_file_and_a_line(self):
         """In a program that is linked anew, of the objects of the build."""
         registry = "cli/bench/benchmarks.def"
-        with open(os.path.join(SOURCE, "src", registry), encoding="utf-8") as file:
-            self.write(registry, file.read() + "X(barrier)\n")
-        words = compiler()
-        words.insert(next(i for i, word in enumerate(words) if word.startswith("-I")), f"-I{self.dir.name}")
+        self.write(registry, gwrun.read(SOURCE, "src", registry) + "X(barrier)\n")
+        words = gwrun.compiler()
+        words.insert(next(i for i, word in enumerate(words) if word.startswith("-I")), f"-I{self.dir}")
         ours = {}
         for name, path in (("bench", os.path.join(SOURCE, "src/cli/bench/bench.c")),
                            ("bench_barrier", self.write("bench_barrier.c", examples()["barrier"]))):
-            ours[name] = os.path.join(self.dir.name, f"{name}.o")
+            ours[name] = self.path(f"{name}.o")
             self.run_well([*words, "-c", path, "-o", ours[name]])
         self.link("/bench/bench.c.o", *ours.values())
         self.assertIn("\n  barrier    what MPI_Barrier takes\n", self.run_well(["./gradwire", "bench", "--help"]))
         self.run_well([os.environ["MPIEXEC"], "-n", "2", "./gradwire", "bench", "barrier", "--rounds", "20", "--json", "out.json"])
-        with open(os.path.join(self.dir.name, "out.json"), encoding="utf-8") as file:
-            row, = json.load(file)["results"]
+        row, = gwrun.read_json(self.dir, "out.json")["results"]
         self.assertEqual(row["rounds"], 20)
         self.assertTrue(0 < row["min_s"] <= row["median_s"] <= row["p95_s"])
 
     def test_chart_is_a_file_and_a_line(self):
-        tool = os.path.join(self.dir.name, "analysis")
+        tool = self.path("analysis")
         shutil.copytree(os.path.join(SOURCE, "analysis"), tool, ignore=shutil.ignore_patterns("__pycache__"))
         text, = blocks("extend-chart.md", "python")
         self.write("analysis/reporting/charts/spread.py", text)
         path = os.path.join(tool, "reporting/charts/__init__.py")
-        with open(path, encoding="utf-8") as file:
-            order = file.read()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(order.replace("ORDER = [", 'ORDER = ["spread", ', 1))
+        order = gwrun.read(path)
+        gwrun.write(path, order.replace("ORDER = [", 'ORDER = ["spread", ', 1))
         steps = []
         for seed in ("1", "2"):
             steps.append(self.train("--steps", "30", "--seed", seed)["results"]["summary"]["wall_s"])
-            shutil.move(os.path.join(self.dir.name, "run"), os.path.join(self.dir.name, "runs", seed))
+            shutil.move(self.path("run"), self.path("runs", seed))
         self.run_well([sys.executable, "-B", os.path.join(tool, "report"), "runs", "--plots", "plots"])
-        with open(os.path.join(self.dir.name, "runs", "report.html"), encoding="utf-8") as file:
-            shown = re.search(r'id="s0-spread">.*?<tbody>.*?data-v="2".*?data-v="([^"]*)"', file.read(), re.DOTALL)
+        shown = re.search(r'id="s0-spread">.*?<tbody>.*?data-v="2".*?data-v="([^"]*)"',
+                          gwrun.read(self.dir, "runs", "report.html"), re.DOTALL)
         self.assertAlmostEqual(float(shown[1]), max(steps) / min(steps), places=6)
-        self.assertTrue(os.path.exists(os.path.join(self.dir.name, "plots", "spread.svg")))
+        self.assertTrue(os.path.exists(self.path("plots", "spread.svg")))
 
     @unittest.skipUnless(has_sde(), "PAPI without its component sde")
     def test_event_group_counts(self):
@@ -155,7 +127,7 @@ class Examples(unittest.TestCase):
 
     def test_timetable_keeps_its_contract(self):
         self.build()
-        path = os.path.join(self.dir.name, "early.so")
+        path = self.path("early.so")
         self.assertIn(f"timetable {os.path.realpath(path)}: keeps its contract",
                       self.run_well([os.path.join(SOURCE, "tests/plugin"), path, BUILD]))
 
@@ -167,15 +139,11 @@ class Examples(unittest.TestCase):
                                 ("chain", "return gw_schedule_unpack(s, slot, span, false);",
                                  "return GW_OK;"),
                                 ("early", "(stages - 1) * (cost->", "stages * (cost->")):
-            path = os.path.join(self.dir.name, name)
-            with open(path + ".c", encoding="utf-8") as file:
-                text = file.read()
+            path = self.path(name)
+            text = gwrun.read(path + ".c")
             self.assertIn(good, text)
-            with open(path + ".c", "w", encoding="utf-8") as file:
-                file.write(text.replace(good, bad))
-            self.run_well(compiler() + ["-shared", "-fPIC", path + ".c", "-o", path + ".so"])
-            done = subprocess.run([os.path.join(SOURCE, "tests/plugin"), path + ".so", BUILD, "2"],
-                                  text=True, capture_output=True, check=False)
+            done = gwrun.finished([os.path.join(SOURCE, "tests/plugin"),
+                                   gwrun.plugin(path, text.replace(good, bad)), BUILD, "2"])
             self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
             self.assertIn("breaks the contract", done.stderr)
 
@@ -183,17 +151,13 @@ class Examples(unittest.TestCase):
         """Where run.json keeps only so much of a spec."""
         self.build()
         for first in "a", "aa":
-            folder = os.path.join(self.dir.name, first + 90 * "\u00fc")
+            folder = self.path(first + 90 * "\u00fc")
             os.makedirs(folder)
-            os.rename(os.path.join(self.dir.name, "sign.so"), os.path.join(folder, "sign.so"))
+            os.rename(self.path("sign.so"), os.path.join(folder, "sign.so"))
             spec = os.path.join(folder, "sign.so")
             run = self.train("--steps", "3", "--compress-stats", "1", "--compress",
                              f"{spec};layer1={spec};layer0={spec}")
             kept = [run["comm"]["codec"], *(layer["codec"] for layer in run["comm"]["layers"])]
             for text in kept:
                 self.assertTrue(spec.startswith(text) or text.startswith(spec), text)
-            os.rename(spec, os.path.join(self.dir.name, "sign.so"))
-
-
-if __name__ == "__main__":
-    unittest.main()
+            os.rename(spec, self.path("sign.so"))

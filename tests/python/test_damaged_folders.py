@@ -8,10 +8,9 @@ import json
 import os
 import random
 import shutil
-import unittest
 
 import gwrun
-from reportcase import ReportCase, dump, load
+from reportcase import ReportCase
 
 from reporting import runs, sidebyside, summary
 
@@ -67,13 +66,11 @@ def change_bytes(chance, data):
 
 
 def damage(chance, path):
-    with open(path, "rb") as file:
-        data = file.read()
+    data = gwrun.read_bytes(path)
     if path.endswith(".json") and chance.random() < 0.7:
-        dump(path, json.dumps(change_value(chance, json.loads(data))))
+        gwrun.write(path, json.dumps(change_value(chance, json.loads(data))))
     else:
-        with open(path, "wb") as file:
-            file.write(change_bytes(chance, data))
+        gwrun.write(path, change_bytes(chance, data))
 
 
 class Damaged(ReportCase):
@@ -81,12 +78,11 @@ class Damaged(ReportCase):
         super().setUp()
         self.whole = self.study("whole", blocks=1)
         for folder in (os.path.dirname(path) for path in self.files("run.json")):
-            with open(os.path.join(folder, "batches.csv"), encoding="utf-8") as file:
-                rows = file.readlines()[:1 + 2 * 12]  # 12 steps of 2 ranks do
-            dump(os.path.join(folder, "batches.csv"), "".join(rows))
-            info = load(os.path.join(folder, "run.json"))
+            rows = gwrun.read(folder, "batches.csv").splitlines(True)[:1 + 2 * 12]  # 12 steps of 2 ranks do
+            gwrun.write(os.path.join(folder, "batches.csv"), "".join(rows))
+            info = gwrun.run_json(folder)
             info["results"]["steps"] = 12
-            dump(os.path.join(folder, "run.json"), info)
+            gwrun.write(os.path.join(folder, "run.json"), info)
 
     def files(self, name):
         return sorted(os.path.join(folder, name) for folder, _, names in os.walk(self.whole)
@@ -140,7 +136,3 @@ class Damaged(ReportCase):
         # Some damage leaves a folder as good as it was, and some does not.
         self.assertGreater(taken, ROUNDS // 10)
         self.assertLess(taken, ROUNDS)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,9 +1,6 @@
 """A delay of known length comes back as the others' waiting. The ranks have the machine to themselves
 and poll as a user's do."""
 
-import os
-import tempfile
-import unittest
 
 import gwrun
 import identities
@@ -12,11 +9,7 @@ from identities import seconds
 SMALL = ("--data", "synthetic:samples=3840,features=64,classes=10", "--layers", "96,64")
 
 
-class Delays(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-        self.out = os.path.join(self.dir.name, "run")
+class Delays(gwrun.Case):
 
     def train(self, comm, *words):
         return gwrun.train(2, self.out, "--overwrite", "--collectives", *SMALL, "--steps", 60,
@@ -27,7 +20,7 @@ class Delays(unittest.TestCase):
         was later to send the first of them."""
         self.train("allreduce", "--mesh", "pipe=2", "--microbatches", 4, "--inject-skew", "0:1ms")
         hops = {}
-        for row in identities.rows_of(self.out, "collectives.csv"):
+        for row in gwrun.rows(self.out, "collectives.csv"):
             if row["dimension"] == "pipe":
                 hops.setdefault((row["rank"], row["step"]), []).append(row)
         late, other = identities.by_rank(gwrun.batches(self.out))
@@ -70,10 +63,9 @@ class Delays(unittest.TestCase):
     def test_straggler_is_named(self):
         """By docs/measurement.md's rule, in run.json and in the last lines. Mostly rank 1, but on a busy
         machine rank 0 may be held up for longer than any injected delay."""
-        done = gwrun.run(2, "train", *SMALL, "--steps", 16, "--inject-skew", "1:50ms", "--overhead",
-                         0, "--out", self.out)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        results = identities.run_of(self.out)["results"]
+        done = gwrun.ok(2, "train", *SMALL, "--steps", 16, "--inject-skew", "1:50ms", "--overhead",
+                        0, "--out", self.out)
+        results = gwrun.run_json(self.out)["results"]
         late = max(results["ranks"], key=lambda rank: rank["waited_for_s"])
         self.assertGreater(late["waited_for_s"], 0)
         of_step = late["waited_for_s"] / late["wall_s"]
@@ -86,8 +78,4 @@ class Delays(unittest.TestCase):
                 "waited_s": late["waited_for_s"], "of_step": results["straggler"]["of_step"]})
             self.assertAlmostEqual(results["straggler"]["of_step"], of_step)
             self.assertIn(f"rank {late['rank']} holds the others up", done.stdout)
-        self.assertEqual(identities.run_of(self.out)["options"]["inject-skew"], "1:50ms")
-
-
-if __name__ == "__main__":
-    unittest.main()
+        self.assertEqual(gwrun.run_json(self.out)["options"]["inject-skew"], "1:50ms")

@@ -6,12 +6,10 @@ import json
 import os
 import shutil
 import statistics
-import tempfile
-import unittest
 from unittest import mock
 
 import gwrun
-from reportcase import ANALYSIS, TASK, load
+from reportcase import ANALYSIS, TASK
 
 from reporting import charts, csvrows, figure, page, runs, summary
 from reporting.charts import dimensions, traffic
@@ -31,26 +29,20 @@ def tool(name, *words):
     return done.stdout
 
 
-class Dimensions(unittest.TestCase):
+class Dimensions(gwrun.Shared):
     @classmethod
     def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.dir = holder.name
+        super().setUpClass()
         for name, (ranks, words) in RUNS.items():
             gwrun.train(ranks, cls.path(name), *TASK, *STEPS, "--trace", *words)
         (cls.results,) = runs.read_results(cls.dir)
         cls.cells = {cell.runs[0].folder: cell for cell in cls.results.cells}
 
-    @classmethod
-    def path(cls, name):
-        return os.path.join(cls.dir, name)
-
     def show(self, *names):
         return tool("show", *map(self.path, names), "--ascii")
 
     def summary(self, name):
-        return load(os.path.join(self.path(name), "run.json"))["results"]["summary"]
+        return gwrun.run_json(self.path(name))["results"]["summary"]
 
     def test_train_says(self):
         said = [gwrun.run(2, "train", *TASK, "--steps", 12, "--mesh", mesh).stdout
@@ -64,7 +56,7 @@ class Dimensions(unittest.TestCase):
             self.assertEqual(text.count(row), 1, row)
         for absent in ("along data", "along tensor"):  # one rank each
             self.assertNotIn(absent, text)
-        simulated = load(os.path.join(self.path("pipe"), "run.json"))["results"]["simulated"]
+        simulated = gwrun.run_json(self.path("pipe"))["results"]["simulated"]
         self.assertIn(f"{1e6 * simulated['bubble_s']:.1f} us ({100 * simulated['bubble_share']:.1f}%) of a "
                       f"step of {1e6 * simulated['step_s']:.1f} us", text)
         for name in ("plain", "one"):
@@ -160,7 +152,7 @@ class Dimensions(unittest.TestCase):
 
     def test_older_folders(self):
         """Without what this version has added: the same figures otherwise."""
-        old = os.path.join(self.dir, "older")
+        old = self.path("older")
         self.addCleanup(shutil.rmtree, old)
         shutil.copytree(self.path("plain"), os.path.join(old, "plain"))
         table = os.path.join(old, "plain", "batches.csv")
@@ -170,13 +162,12 @@ class Dimensions(unittest.TestCase):
         with open(table, "w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows(row[:at] + row[at + 1:] for row in rows)
         path = os.path.join(old, "plain", "run.json")
-        info = load(path)
+        info = gwrun.read_json(path)
         del info["mesh"], info["results"]["simulated"], info["options"]["mesh"]
         for key in ("dimensions", "bubble_s", "bubble_share"):
             del info["results"]["summary"][key]
         del info["results"]["summary"]["phases"]["recompute_s"]
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(info, file)
+        gwrun.write(path, info)
         for name in ("show", "table"):
             self.assertEqual(tool(name, os.path.join(old, "plain")).replace(old, self.dir),
                              tool(name, self.path("plain")))
@@ -186,7 +177,3 @@ class Dimensions(unittest.TestCase):
                           for of in (found, self.results))
         self.assertEqual(row["compute_s"], now["compute_s"])
         self.assertIn(": valid: ", tool("trace-check", os.path.join(old, "plain", "trace.json")))
-
-
-if __name__ == "__main__":
-    unittest.main()

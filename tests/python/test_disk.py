@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import faultcase
@@ -22,27 +21,24 @@ SLOWLY = ["--inject-skew", "1:20ms"]  # so that it is under way when something h
 ENDLESS = ["--inject-skew", "1:1ms", "--steps", 10 ** 9, "--epochs", 10 ** 6]
 
 
+def setUpModule():
+    """All of it in that namespace."""
+    enter = None if INSIDE in os.environ else faultcase.namespace(
+        "--mount", trial=("mount", "-t", "tmpfs", "none", "/mnt"))
+    if enter:
+        os.execvpe(enter[0], [*enter, sys.executable, "-B", "-m", "unittest", "test_disk"],
+                   {**os.environ, INSIDE: "1"})
+
+
 def mount(*words):
     subprocess.run(["mount", *words], check=True)
 
 
-def namespace():
-    """The command that runs another where it may mount; None: not allowed here."""
-    for flags in (["--mount"], ["--map-root-user", "--mount"]):
-        tried = subprocess.run(["unshare", *flags, "mount", "-t", "tmpfs", "none", "/mnt"],
-                               stderr=subprocess.DEVNULL, check=False)
-        if tried.returncode == 0:
-            return ["unshare", *flags]
-    return None
-
-
 @unittest.skipUnless(INSIDE in os.environ, "mounting is not allowed here, not even in a namespace")
-class Disk(unittest.TestCase):
+class Disk(gwrun.Case):
     def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.top = top.name
-        self.disk = os.path.join(self.top, "disk")
+        super().setUp()
+        self.disk = self.path("disk")
         self.out = os.path.join(self.disk, "run")
         os.mkdir(self.disk)
 
@@ -53,7 +49,7 @@ class Disk(unittest.TestCase):
     def start(self, every, *more):
         words = ["--out", self.out, "--resume", "auto", "--checkpoint-every", every]
         return self.enterContext(faultcase.Started(2, *words, *OPTIONS, *more,
-                                                   log=os.path.join(self.top, "log")))
+                                                   log=self.path("log")))
 
     def check_recovery(self, every):
         """With room again, the run goes on to the end of one that lacked none."""
@@ -61,7 +57,7 @@ class Disk(unittest.TestCase):
         self.assertEqual(run.status(), 0, run.text())
         self.assertIn(f"resume: {self.out}/model.ckpt.d/step-", run.text())
         self.assertEqual(gwrun.warnings(run.text()), [])
-        whole = os.path.join(self.top, "whole")
+        whole = self.path("whole")
         gwrun.train(2, whole, *OPTIONS)
         self.assertEqual(killcase.differences(killcase.outcome(self.out), killcase.outcome(whole)),
                          [])
@@ -106,7 +102,7 @@ class Disk(unittest.TestCase):
         self.assertIn("Read-only", run.text())
         subprocess.run(["umount", folder], check=True)
         self.assertTrue(killcase.complete(self.out))
-        self.assertGreater(faultcase.load(self.out)["checkpoints"]["failed"], 0)
+        self.assertGreater(gwrun.run_json(self.out)["checkpoints"]["failed"], 0)
 
     def test_gone(self):
         """A folder that somebody moves away: the run ends, and says where its files are."""
@@ -125,10 +121,3 @@ class Disk(unittest.TestCase):
         done = gwrun.run(2, "train", "--out", self.out, *OPTIONS)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertRegex(done.stderr, r"^gradwire: --out .*Read-only file system\n$")
-
-
-if __name__ == "__main__":
-    enter = None if INSIDE in os.environ else namespace()
-    if enter:
-        os.execvpe(enter[0], [*enter, sys.executable, "-B", *sys.argv], {**os.environ, INSIDE: "1"})
-    unittest.main()

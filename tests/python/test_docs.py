@@ -5,10 +5,9 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
-import unittest
+
+import gwrun
 
 ROOT, GRADWIRE = os.environ["SOURCE"], os.environ["PROGRAM"]
 sys.path.append(os.path.join(ROOT, "docs"))
@@ -17,11 +16,6 @@ import figures
 
 FOLDERS = ["", "docs", "experiments", "experiments/peers", "examples", "src/counters/groups"]
 LINK = re.compile(r"\[[^\]\[]*(?:\[[^\]]*\][^\]\[]*)*\]\(([^)\s]+)\)")
-
-
-def read(*parts):
-    with open(os.path.join(*parts), encoding="utf-8") as file:
-        return file.read()
 
 
 def pages(root):
@@ -52,37 +46,36 @@ def anchors(text):
 def broken(root):
     """One line for each link that leads nowhere."""
     for page in pages(root):
-        for target in LINK.findall(prose(read(root, page))):
+        for target in LINK.findall(prose(gwrun.read(root, page))):
             if re.match(r"[a-z]+:", target):
                 continue
             path, _, anchor = target.partition("#")
             path = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
             if not os.path.exists(os.path.join(root, path)):
                 yield f"{page}: {target}: no such file"
-            elif anchor and anchor not in anchors(read(root, path)):
+            elif anchor and anchor not in anchors(gwrun.read(root, path)):
                 yield f"{page}: {target}: no such heading"
 
 
-class Links(unittest.TestCase):
+class Links(gwrun.Case):
     def test_lead_somewhere(self):
         self.assertEqual(list(broken(ROOT)), [])
 
     def test_index_names_every_page(self):
-        index = LINK.findall(read(ROOT, "docs", "README.md"))
+        index = LINK.findall(gwrun.read(ROOT, "docs", "README.md"))
         named = {os.path.normpath(os.path.join("docs", target)) for target in index}
         self.assertEqual(set(pages(ROOT)) - named, {"README.md", "docs/README.md"})
 
     def test_a_broken_link_is_found(self):
-        with tempfile.TemporaryDirectory() as root:
-            for folder in FOLDERS:
-                os.makedirs(os.path.join(root, folder), exist_ok=True)
-            with open(os.path.join(root, "docs", "a.md"), "w", encoding="utf-8") as file:
-                file.write("# One, two\n## Same\n## Same\n[a](#one-two) [b](#same-1) [c](../docs)\n"
-                           "```\n# Comment\n[code](none)\n```\n[d](https://example.org/x)\n"
-                           "[lost](b.md) [lost](#same-2) [lost](#comment)\n")
-            self.assertEqual(list(broken(root)),
-                             ["docs/a.md: b.md: no such file", "docs/a.md: #same-2: no such heading",
-                              "docs/a.md: #comment: no such heading"])
+        for folder in FOLDERS:
+            os.makedirs(self.path(folder), exist_ok=True)
+        gwrun.write(self.path("docs", "a.md"),
+                    "# One, two\n## Same\n## Same\n[a](#one-two) [b](#same-1) [c](../docs)\n"
+                    "```\n# Comment\n[code](none)\n```\n[d](https://example.org/x)\n"
+                    "[lost](b.md) [lost](#same-2) [lost](#comment)\n")
+        self.assertEqual(list(broken(self.dir)),
+                         ["docs/a.md: b.md: no such file", "docs/a.md: #same-2: no such heading",
+                          "docs/a.md: #comment: no such heading"])
 
 
 def copy_pages(root):
@@ -95,8 +88,7 @@ def copy_pages(root):
 
 
 def tables(root, *words):
-    return subprocess.run([sys.executable, "-B", os.path.join(root, "docs", "tables"), "--gradwire", GRADWIRE, *words],
-                          text=True, capture_output=True, check=False)
+    return gwrun.finished([sys.executable, "-B", os.path.join(root, "docs", "tables"), "--gradwire", GRADWIRE, *words])
 
 
 NUMBER = re.compile(r"(?<!\w)(?<!\d\.)\d+(?:,\d{3})*(?:\.\d+)?(?![\w])")
@@ -114,27 +106,25 @@ def without_code(text):
     return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
 
-class Figures(unittest.TestCase):
+class Figures(gwrun.Case):
     """Figures are those of kept results, or the page says when they were measured."""
 
     def test_a_result_that_changed_is_found(self):
-        with tempfile.TemporaryDirectory() as root:
-            copy_pages(root)
-            results = os.path.join(root, "experiments", "results")
-            for study, name, old, new, page in (
-                    ("codec_accuracy", "summary", ",0.8", ",0.7", "experiments/README.md"),
-                    ("pace", "claims", ",confirmed,", ",refuted,", "docs/measurement-paced.md"),
-                    ("checkpoint", "claims", ",1.", ",2.", "experiments/README.md")):
-                path = os.path.join(results, study, f"{name}.csv")
-                text = read(path)
-                self.assertIn(old, text)
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(text.replace(old, new))
-                done = tables(root, "--check")
-                self.assertEqual((done.returncode, done.stderr), (1, f"docs/tables: {page} differs from the program or "
-                                                                     "the results: run docs/tables\n"))
-                self.assertEqual(tables(root).returncode, 0)
-                self.assertEqual(tables(root, "--check").returncode, 0)
+        copy_pages(self.dir)
+        results = self.path("experiments", "results")
+        for study, name, old, new, page in (
+                ("codec_accuracy", "summary", ",0.8", ",0.7", "experiments/README.md"),
+                ("pace", "claims", ",confirmed,", ",refuted,", "docs/measurement-paced.md"),
+                ("checkpoint", "claims", ",1.", ",2.", "experiments/README.md")):
+            path = os.path.join(results, study, f"{name}.csv")
+            text = gwrun.read(path)
+            self.assertIn(old, text)
+            gwrun.write(path, text.replace(old, new))
+            done = tables(self.dir, "--check")
+            self.assertEqual((done.returncode, done.stderr), (1, f"docs/tables: {page} differs from the program or "
+                                                                 "the results: run docs/tables\n"))
+            self.assertEqual(tables(self.dir).returncode, 0)
+            self.assertEqual(tables(self.dir, "--check").returncode, 0)
 
     def test_a_figure_that_is_not_kept(self):
         for what, why in (("claim none", "no claim 'none' with a figure"), ("step_s of clock=x", "are no levels of clock, "),
@@ -157,8 +147,8 @@ class Figures(unittest.TestCase):
         """`[1.49; 4.0](results-..txt)`: each of them is in that file."""
         seen = 0
         for page in pages(ROOT):
-            for words, target in re.findall(r"\[([^\]]*)\]\(([^)\s]*results-\w[\w.-]*\.txt)\)", read(ROOT, page)):
-                kept = read(ROOT, os.path.dirname(page), target)
+            for words, target in re.findall(r"\[([^\]]*)\]\(([^)\s]*results-\w[\w.-]*\.txt)\)", gwrun.read(ROOT, page)):
+                kept = gwrun.read(ROOT, os.path.dirname(page), target)
                 for number in NUMBER.findall(words):
                     seen += 1
                     self.assertTrue(holds(number, kept), f"{page}: {number}: not in {target}")
@@ -168,15 +158,16 @@ class Figures(unittest.TestCase):
         """Each number with a decimal point in a table that has links to results is in one of them."""
         for page in ("experiments/peers/README.md", "examples/README.md"):
             folder = os.path.join(ROOT, "experiments", "peers")
-            kept = "\n".join(read(folder, name) for name in sorted(os.listdir(folder)) if re.match("results-.*txt", name))
-            for line in read(ROOT, page).splitlines():
+            kept = "\n".join(gwrun.read(folder, name) for name in sorted(os.listdir(folder))
+                             if re.match("results-.*txt", name))
+            for line in gwrun.read(ROOT, page).splitlines():
                 if re.match(r"\|.*\(\d+\.\d+\.\.", line):
                     for number in re.findall(r"(?<![\w.-])\d+\.\d+(?=[ )|;\]]|\.\.|$)|(?<=\.\.)\d+\.\d+", line):
                         self.assertTrue(holds(number, kept), f"{page}: {number}: {line}")
 
     def test_the_first_page_has_the_peers_figures(self):
-        peers = read(ROOT, "experiments", "peers", "README.md")
-        sentence, = re.findall(r"its uncompressed step is ([^[]*)\[comparisons\]", read(ROOT, "README.md"))
+        peers = gwrun.read(ROOT, "experiments", "peers", "README.md")
+        sentence, = re.findall(r"its uncompressed step is ([^[]*)\[comparisons\]", gwrun.read(ROOT, "README.md"))
         ratios = re.findall(r"\d+\.\d\d", sentence)
         self.assertEqual(len(ratios), 2)
         for ratio in ratios:
@@ -185,7 +176,7 @@ class Figures(unittest.TestCase):
     def test_other_figures_have_a_date(self):
         """A page with times of a machine says when they were measured, or has a link to results beside each."""
         for page in pages(ROOT):
-            paragraphs = re.split(r"\n\s*\n", without_code(read(ROOT, page)))
+            paragraphs = re.split(r"\n\s*\n", without_code(gwrun.read(ROOT, page)))
             dated = any(re.search(r"measured\s+once, \d{4}-\d\d-\d\d", paragraph) for paragraph in paragraphs)
             for paragraph in paragraphs:
                 if re.search(UNITS, re.sub(r"<!-- (?:table|of) .*?<!-- end -->|`[^`]*`", "", paragraph, flags=re.DOTALL)):
@@ -197,34 +188,31 @@ class Figures(unittest.TestCase):
 UNDATED = {"CHANGELOG.md", "CONTRIBUTING.md", "docs/usage.md", "docs/analysis.md", "docs/run-folder.md"}
 
 
-class Tables(unittest.TestCase):
+class Tables(gwrun.Case):
     def test_are_those_of_the_program(self):
         done = tables(ROOT, "--check")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
     def test_a_stale_table_is_found_and_rewritten(self):
-        with tempfile.TemporaryDirectory() as root:
-            copy_pages(root)
-            usage = os.path.join(root, "docs", "usage.md")
-            text = read(usage)
-            self.assertIn("| `topk` |", text)
-            with open(usage, "w", encoding="utf-8") as file:
-                file.write(text.replace("| `topk` |", "| `top` |"))
-            done = tables(root, "--check")
-            self.assertEqual(done.returncode, 1)
-            self.assertEqual(done.stderr, "docs/tables: docs/usage.md differs from the program or the "
-                                          "results: run docs/tables\n")
-            self.assertEqual(tables(root).returncode, 0)
-            self.assertEqual(read(usage), text)
+        copy_pages(self.dir)
+        usage = self.path("docs", "usage.md")
+        text = gwrun.read(usage)
+        self.assertIn("| `topk` |", text)
+        gwrun.write(usage, text.replace("| `topk` |", "| `top` |"))
+        done = tables(self.dir, "--check")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, "docs/tables: docs/usage.md differs from the program or the "
+                                      "results: run docs/tables\n")
+        self.assertEqual(tables(self.dir).returncode, 0)
+        self.assertEqual(gwrun.read(usage), text)
 
     def test_list_as_json(self):
         """Each registry, and what the tables rest on."""
-        done = subprocess.run([GRADWIRE, "list", "--json"], check=True, capture_output=True)
-        listed = json.loads(done.stdout)
+        listed = json.loads(gwrun.said(GRADWIRE, "list", "--json"))
         for key, file in (("strategies", "comm/strategies.def"), ("algorithms", "comm/algos.def"),
                           ("codecs", "compress/codecs.def"), ("timetables", "comm/timetables.def"),
                           ("commands", "src/cli/commands.def")):
-            names = re.findall(r"^X\((\w+)\)", read(ROOT, file), re.MULTILINE)
+            names = re.findall(r"^X\((\w+)\)", gwrun.read(ROOT, file), re.MULTILINE)
             self.assertEqual([e["name"].replace("-", "_") for e in listed[key]], names)
         self.assertLessEqual({"report", "run"}, {tool["name"] for tool in listed["tools"]})
         self.assertEqual((listed["needs"]["train"]["trace"], listed["excludes"]["train"]["trace"]),
@@ -235,7 +223,3 @@ class Tables(unittest.TestCase):
         self.assertIsNone(codecs["zlib"]["bits_per_element"])
         self.assertIn({"name": "bits", "value": "N", "default": "8",
                        "help": "bits per element, besides the scales"}, codecs["qsgd"]["options"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -10,11 +10,9 @@ import sys
 import unittest
 
 import gwrun
-from reportcase import ANALYSIS, ReportCase, call, dump, load
+from reportcase import ANALYSIS, ReportCase, call
 
 from reporting import ends, runs, sidebyside
-
-sys.path.append(os.path.join(gwrun.SOURCE, "experiments"))
 import tool
 from ablation import progress
 
@@ -53,8 +51,8 @@ class Ends(ReportCase):
         for block, state in enumerate(self.STATES):
             path = os.path.join(folder, f"b{block:02d}-s1", "comm=iallreduce")
             os.unlink(os.path.join(path, "run.json"))
-            dump(os.path.join(path, "experiment.json"), {
-                **load(os.path.join(path, "experiment.json")), "state": state, "attempts": [
+            gwrun.write(os.path.join(path, "experiment.json"), {
+                **gwrun.read_json(path, "experiment.json"), "state": state, "attempts": [
                     {"started_utc": "", "seconds": 1, "status": 1, "signal": None, "timed_out": False,
                      "interrupted": state == "interrupted" or None if state == "running" else False,
                      "message": text}]})
@@ -66,13 +64,12 @@ class Ends(ReportCase):
         found, = runs.read_results(folder)
         self.assertEqual(ends.counted(found.counts), self.COUNTED)
         self.assertEqual(call("report", folder).returncode, 0)
-        with open(os.path.join(folder, "report.html"), encoding="utf-8") as file:
-            page = file.read()
+        page = gwrun.read(folder, "report.html")
         first = page[:page.index('class="answer"')]  # above the first table
         self.assertIn(f"Runs: {self.COUNTED}, of 8 planned.", first)
         self.assertIn("failed: exit status 1: gradwire: rank 0: no memory", first)
         for name in ("table", "show"):
-            done = subprocess.run([os.path.join(ANALYSIS, name), folder], text=True, capture_output=True, check=False)
+            done = gwrun.finished([os.path.join(ANALYSIS, name), folder])
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(done.stdout.splitlines()[0], f"runs: {self.COUNTED}")
             self.assertIn("failed: exit status 1: gradwire: rank 0: no memory\n", done.stdout)
@@ -91,19 +88,19 @@ class Ends(ReportCase):
         for block in range(3):
             shutil.rmtree(os.path.join(folder, f"b{block:02d}-s1", "comm=allreduce"))
         for name in ("table", "show"):
-            done = subprocess.run([os.path.join(ANALYSIS, name), folder], text=True, capture_output=True, check=False)
+            done = gwrun.finished([os.path.join(ANALYSIS, name), folder])
             self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
             self.assertIn("no finished run: 0 done, 1 diverged, 1 failed, 1 interrupted, 1 unfinished, 4 not run: ",
                           done.stderr)
 
     def test_a_run_that_a_signal_ended(self):
         folder = self.copy("alone")
-        self.change(folder, lambda info: info["results"].update(stopped_by="SIGTERM"))
+        gwrun.change(folder, lambda info: info["results"].update(stopped_by="SIGTERM"))
         os.unlink(os.path.join(self.copy("torn"), "run.json"))
         found, = runs.read_results(self.dir)
         self.assertEqual(ends.counted(found.counts), "0 done, 1 interrupted, 1 unfinished")
         for name, words in (("table", "alone (interrupted)"), ("show", "INTERRUPTED by SIGTERM")):
-            done = subprocess.run([os.path.join(ANALYSIS, name), folder], text=True, capture_output=True, check=False)
+            done = gwrun.finished([os.path.join(ANALYSIS, name), folder])
             self.assertIn(words, done.stdout)
             self.assertIn("runs: 0 done, 1 interrupted\n", done.stdout)
 
@@ -120,7 +117,7 @@ class Terminal(ReportCase):
                         and key not in ("statistic", "stopped_by", "started_utc") else one
                         for key, one in value.items()} if isinstance(value, dict) else [
                             spoil(one) if isinstance(one, (dict, list)) else one for one in value]
-            dump(os.path.join(folder, "run.json"), spoil(load(os.path.join(folder, "run.json"))))
+            gwrun.write(os.path.join(folder, "run.json"), spoil(gwrun.run_json(folder)))
         self.copy("good")
 
     def test_nothing_in_a_folder_commands_it(self):
@@ -168,7 +165,3 @@ class Terminal(ReportCase):
                     done = subprocess.run([sys.executable, path, *folders], capture_output=True, env=env, check=False)
                     self.assertEqual((done.returncode, done.stderr), (0, b""))
                     self.assertTrue(done.stdout)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,10 +1,6 @@
 """Evaluations between steps: at the steps asked for, of settled replicas, and outside every batch."""
 
-import csv
-import json
 import os
-import tempfile
-import unittest
 from types import SimpleNamespace
 
 import gwrun
@@ -25,23 +21,14 @@ STRATEGIES = {
 
 
 def rows(out, name, *without):
-    with open(os.path.join(out, name), newline="", encoding="utf-8") as file:
-        return [{key: value for key, value in row.items() if key not in without}
-                for row in csv.DictReader(file)]
+    return [{key: value for key, value in row.items() if key not in without} for row in gwrun.rows(out, name)]
 
 
 def sums(out, *columns):
     return [sum(int(row[column]) for row in gwrun.batches(out)) for column in columns]
 
 
-class EvalEvery(unittest.TestCase):
-    def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.top = top.name
-
-    def path(self, name):
-        return os.path.join(self.top, name)
+class EvalEvery(gwrun.Case):
 
     def train(self, name, *words):
         out = self.path(name)
@@ -103,9 +90,8 @@ class EvalEvery(unittest.TestCase):
     def settled(self, name, *words):
         """Steps after which no update is pending, by the trace of rank 0."""
         out = self.train(name, "--comm", "local:period=3", "--update", "lazy", "--trace", *words)
-        with open(os.path.join(out, "trace.json"), encoding="utf-8") as file:
-            mine = [event for event in json.load(file)["traceEvents"]
-                    if event["ph"] == "X" and event["pid"] == 0]
+        mine = [event for event in gwrun.read_json(out, "trace.json")["traceEvents"]
+                if event["ph"] == "X" and event["pid"] == 0]
         updates = [event["ts"] for event in mine if event["name"] == "update"]
         found = set()
         for event in mine:
@@ -134,11 +120,4 @@ class EvalEvery(unittest.TestCase):
         out = self.path("run")
         for words, said in ((["--comm", "gossip", "--out", out], "--comm gossip agree only at the end"),
                             ([], "--out")):
-            done = gwrun.run(1, "train", *SMALL, *EVERY, *words)
-            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
-            self.assertIn(said, done.stderr)
-            self.assertIn("--eval-every", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()
+            gwrun.refusal(gwrun.run(1, "train", *SMALL, *EVERY, *words), said, "--eval-every")

@@ -1,14 +1,11 @@
 """The programs of examples/: each on several ranks, with a result that is known or that one rank has."""
 
-import csv
 import os
 import re
-import shutil
-import subprocess
-import tempfile
 import unittest
 
-from gwrun import HANG_S, MPIEXEC, SOURCE
+import gwrun
+from gwrun import MPIEXEC, SOURCE
 
 FOLDER = os.path.join(os.environ["BUILD"], "examples")
 SMALL = ("--steps 60 --batch 12 --context 16 --width 32 --layers 2 --heads 2 --warmup 10 --validate 30 "
@@ -18,8 +15,7 @@ TESTED = re.compile(r"^step (\d+): validation ([\d.]+) nats", re.MULTILINE)
 
 def call(ranks, program, *words, status=0):
     """What a program of examples/ says: its standard output, or its errors if it is to fail."""
-    done = subprocess.run([MPIEXEC, "-n", str(ranks), os.path.join(FOLDER, program), *words], text=True,
-                          capture_output=True, timeout=HANG_S, stdin=subprocess.DEVNULL, check=False)
+    done = gwrun.finished([MPIEXEC, "-n", str(ranks), os.path.join(FOLDER, program), *words])
     if done.returncode != status:
         raise AssertionError(f"{program} {words}: {done.returncode}: {done.stdout}{done.stderr}")
     return done.stderr if status else done.stdout
@@ -36,24 +32,20 @@ class LeastSquares(unittest.TestCase):
         """But for its messages: what both do with gradwire."""
         calls = []
         for path in ("examples/least_squares.c", "include/gradwire.h"):
-            with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
-                text = re.sub(r"^ \*  ?", "", file.read(), flags=re.MULTILINE)
+            text = re.sub(r"^ \*  ?", "", gwrun.read(SOURCE, path), flags=re.MULTILINE)
             text = text[text.index("int main(void)"):]
             text = text[:text.index("gradwire_close(g)")]
             calls.append([re.sub(r"[\s{]", "", line) for line in text.splitlines() if "gradwire" in line])
         self.assertEqual(calls[0], calls[1])
 
 
-class Gpt(unittest.TestCase):
+class Gpt(gwrun.Shared):
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.mkdtemp()
-        cls.addClassCleanup(shutil.rmtree, cls.dir)
-        cls.text = os.path.join(cls.dir, "text")
-        with open(os.path.join(SOURCE, "LICENSE"), encoding="utf-8") as file:
-            text = file.read().encode("ascii", "ignore")
-        with open(cls.text, "wb") as file:
-            file.write(text[:12000])
+        super().setUpClass()
+        cls.text = cls.path("text")
+        text = gwrun.read(SOURCE, "LICENSE").encode("ascii", "ignore")
+        gwrun.write(cls.text, text[:12000])
         cls.alone = cls.curve(1)
 
     @classmethod
@@ -83,10 +75,9 @@ class Gpt(unittest.TestCase):
 
     def test_lazy_updates_in_the_next_forward_pass(self):
         """The first batch updates nothing; the last one's update is in no batch."""
-        folder = os.path.join(self.dir, "lazy")
+        folder = self.path("lazy")
         self.curve(2, "--comm", "iallreduce", "--update", "lazy", "--out", folder, "--overwrite")
-        with open(os.path.join(folder, "batches.csv"), encoding="utf-8") as file:
-            updates = [float(row["update_s"]) for row in csv.DictReader(file) if row["rank"] == "0"]
+        updates = [float(row["update_s"]) for row in gwrun.batches(folder) if row["rank"] == "0"]
         after_validation = (0, 30)
         self.assertEqual([i for i, s in enumerate(updates) if s == 0], list(after_validation))
 
@@ -97,10 +88,9 @@ class Gpt(unittest.TestCase):
 
     def test_gradients_travel_under_the_backward_pass(self):
         """A layer's are on their way while others are computed, which takes some time in each batch."""
-        folder = os.path.join(self.dir, "run")
+        folder = self.path("run")
         self.curve(2, "--comm", "iallreduce:bucket=4K", "--out", folder)
-        with open(os.path.join(folder, "batches.csv"), encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        rows = gwrun.batches(folder)
         self.assertEqual(len(rows), 2 * 60)
         self.assertTrue(all(float(row["inflight_s"]) > 0 for row in rows))
         self.assertTrue(all(float(row["forward_s"]) > 0 < float(row["backward_s"]) for row in rows))
@@ -117,7 +107,3 @@ class Gpt(unittest.TestCase):
             lines = [line for line in said.splitlines() if line.startswith("gpt: ")]
             self.assertEqual(len(lines), 1, said)
             self.assertIn(wanted, lines[0])
-
-
-if __name__ == "__main__":
-    unittest.main()

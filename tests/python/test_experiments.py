@@ -1,6 +1,7 @@
 """The experiment runner: every cell once, resumed after any interruption, nothing dropped."""
 
 import glob
+import io
 import json
 import os
 import random
@@ -9,9 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
-import unittest
 
 import gwrun
 
@@ -51,39 +50,36 @@ def read(path):
         return file.read()
 
 
-class Study(unittest.TestCase):
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class Study(gwrun.Case):
     probe = "false"  # what a probe of a cell is; most tests are quicker without
 
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = temporary.name
-        self.out = os.path.join(self.folder, "out")
-        self.path = os.path.join(self.folder, "spec.yaml")
-        self.build = os.path.join(self.folder, "build")
+        super().setUp()
+        self.out, self.spec, self.build = self.path("out"), self.path("spec.yaml"), self.path("build")
         os.mkdir(self.build)
         os.symlink(gwrun.MPIEXEC, os.path.join(self.build, "mpiexec"))
         self.script("build/gradwire", WRAPPER)
 
     def script(self, name, text):
-        path = os.path.join(self.folder, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text.format(folder=self.folder, gradwire=gwrun.GRADWIRE, probe=self.probe,
-                                   mpiexec=gwrun.MPIEXEC))
+        path = self.path(name)
+        gwrun.write(path, text.format(folder=self.dir, gradwire=gwrun.GRADWIRE, probe=self.probe,
+                                      mpiexec=gwrun.MPIEXEC, train=TRAIN))
         os.chmod(path, stat.S_IRWXU)
 
     def write(self, text):
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write(text)
+        gwrun.write(self.spec, text)
 
     def words(self, *words, out=None):
-        return [sys.executable, RUN, self.path, "--out", out or self.out, "--build", self.build,
+        return [sys.executable, RUN, self.spec, "--out", out or self.out, "--build", self.build,
                 *words]
 
     def call(self, *words, **more):
-        return subprocess.run(self.words(*words, **more), capture_output=True, text=True,
-                              timeout=300, check=False, stdin=subprocess.DEVNULL)
+        return gwrun.finished(self.words(*words, **more))
 
     def begin(self, *words):
         process = subprocess.Popen(self.words(*words), stdout=subprocess.PIPE,
@@ -108,7 +104,7 @@ class Study(unittest.TestCase):
 
     def starts(self):
         """The run folders that were begun, as often as they were."""
-        path = os.path.join(self.folder, "starts")
+        path = self.path("starts")
         return [os.path.relpath(line, self.out) for line in read(path).splitlines()
                 ] if os.path.exists(path) else []
 
@@ -141,12 +137,6 @@ class Study(unittest.TestCase):
     def planned(self):
         study = json.loads(read(os.path.join(self.out, "study.json")))
         return [run["folder"] for run in study["runs"]]
-
-    def refused(self, done, *says):
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        for word in says:
-            self.assertIn(word, done.stderr)
 
 
 class Runs(Study):
@@ -266,7 +256,7 @@ claim: a test
 base: {TRAIN} --epochs 1
 factors: {{momentum: [0, 0.5], env.FAKE: [meet]}}
 """)
-        self.refused(self.call("--jobs", "999"), "--jobs 999", "--oversubscribe")
+        gwrun.refusal(self.call("--jobs", "999"), "--jobs 999", "--oversubscribe")
         self.assertFalse(os.path.exists(self.out))
         done = self.call("--jobs", "2", "--oversubscribe")  # each waits for the other
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -310,7 +300,7 @@ factors: {{compress: [none, qsgd, fp16]}}
                 self.assertEqual(runner.returncode, 130, text)
                 self.assertIn("resume with: ", text[1])
                 left = sum(state != "done" for state in self.states_of_all())
-                self.assertRegex(text[0], rf"6 runs: .*\b{left} left")
+                self.assertRegex(text[0], rf"6 runs: .*\b{left} left" if left else "6 runs: 6 done")
                 self.assertNotIn("running", self.states().values())
             if ends == 3:
                 break
@@ -322,14 +312,14 @@ factors: {{compress: [none, qsgd, fp16]}}
         return os.stat(os.path.join(self.out, folder, "run.json")).st_mtime_ns
 
     def test_resume(self):
-        whole = os.path.join(self.folder, "whole")
+        whole = self.path("whole")
         self.assertEqual(self.call(out=whole).returncode, 0)
         expected = self.results(whole)
         self.assertEqual(len(expected), 6)
         for number in (signal.SIGINT, signal.SIGKILL):
             seed = random.randrange(10**6)
             with self.subTest(signal=number, seed=seed):
-                os.unlink(os.path.join(self.folder, "starts"))
+                os.unlink(self.path("starts"))
                 ends = self.interrupt(number, seed)
                 self.assertGreater(ends, 0)
                 self.assertEqual(self.results(self.out), expected)
@@ -349,15 +339,14 @@ factors: {{compress: [none, qsgd, fp16]}}
 
     def test_cut_short(self):
         """A run that a signal ends closes its folder whole; that is no result all the same."""
-        self.write(read(self.path).replace("--epochs 10", "--epochs 1000000 --checkpoint-every 5")
+        self.write(read(self.spec).replace("--epochs 10", "--epochs 1000000 --checkpoint-every 5")
                    .replace("ranks: 2", "ranks: 1"))
         runner = self.spawn()
         self.until(lambda: glob.glob(os.path.join(self.out, "*", "*", "model.ckpt.d", "step-*")))
         runner.send_signal(signal.SIGTERM)
         runner.communicate(timeout=300)
         [(folder, record)] = self.records().items()
-        with open(os.path.join(self.out, folder, "run.json"), encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["results"]["stopped_by"], "SIGTERM")
+        self.assertEqual(gwrun.run_json(self.out, folder)["results"]["stopped_by"], "SIGTERM")
         self.assertEqual(record["state"], "interrupted")
         self.assertIn("stopped by SIGTERM", record["attempts"][0]["message"])
 
@@ -365,7 +354,7 @@ factors: {{compress: [none, qsgd, fp16]}}
         os.environ["FAKE"] = "hang"
         self.addCleanup(os.environ.pop, "FAKE")
         first = self.spawn()
-        self.refused(self.call("--resume"), self.out, f"process {first.pid} on ", "--out")
+        gwrun.refusal(self.call("--resume"), self.out, f"process {first.pid} on ", "--out")
         first.send_signal(signal.SIGTERM)
         self.assertIn("SIGTERM: resume with: ", first.communicate(timeout=300)[1])
         self.assertEqual(first.returncode, 143)
@@ -374,33 +363,28 @@ factors: {{compress: [none, qsgd, fp16]}}
 
     def test_another_study(self):
         os.mkdir(self.out)
-        with open(os.path.join(self.out, "mine.txt"), "w", encoding="utf-8"):
-            pass
-        self.refused(self.call(), "other things than a study (mine.txt)", "--out")
+        gwrun.write(os.path.join(self.out, "mine.txt"), "")
+        gwrun.refusal(self.call(), "other things than a study (mine.txt)", "--out")
         self.assertEqual(os.listdir(self.out), [".lock", "mine.txt"])
         os.unlink(os.path.join(self.out, "mine.txt"))
         os.environ["FAKE"] = "hang"
         first = self.spawn()
         os.environ.pop("FAKE")
         first.kill()
-        self.refused(self.call(), "--resume")
-        self.write(read(self.path).replace("[1, 2]", "[1, 3]"))
-        self.refused(self.call("--resume"), "another text of the spec", "--out")
+        gwrun.refusal(self.call(), "--resume")
+        self.write(read(self.spec).replace("[1, 2]", "[1, 3]"))
+        gwrun.refusal(self.call("--resume"), "another text of the spec", "--out")
         self.assertEqual(len(self.starts()), 1)
-        self.write(read(self.path).replace("[1, 3]", "[1, 2]"))
+        self.write(read(self.spec).replace("[1, 3]", "[1, 2]"))
         for words in ([], ["--dry-run"]):
             os.environ["OTHER"] = "yes"
-            self.refused(self.call("--resume", *words), "begun with another build", "than 9 (abc) in")
+            gwrun.refusal(self.call("--resume", *words), "begun with another build", "than 9 (abc) in")
             del os.environ["OTHER"]
         with open(os.path.join(self.build, "gradwire"), "a", encoding="utf-8") as file:
             file.write("# the same commit, built again\n")
-        self.refused(self.call("--resume"), "begun with another build", "--build")
+        gwrun.refusal(self.call("--resume"), "begun with another build", "--build")
         self.script("build/gradwire", WRAPPER)
         done = self.call("--resume", "--only", "compress=fp16")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([self.records()[f]["state"] for f in self.planned() if "fp16" in f],
                          ["done"] * 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

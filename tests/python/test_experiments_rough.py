@@ -14,10 +14,9 @@ import sys
 import unittest
 from unittest import mock
 
+import gwrun
 from test_bad_input import idx
-from test_experiments import TRAIN, Study, read
-
-sys.path.insert(0, os.path.join(os.environ["SOURCE"], "experiments"))
+from test_experiments import TRAIN, Study, Terminal, read
 from ablation import journal, launch, progress
 from ablation.spec import plan, read_spec
 
@@ -28,18 +27,13 @@ factors: {{compress: [none, fp16]}}
 """
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 class Damaged(Study):
     """What a folder holds is taken for what it is, or not at all."""
 
     def setUp(self):
         super().setUp()
         self.write(TWO)
-        self.study = read_spec(self.path, False, os.path.join(self.build, "gradwire"))
+        self.study = read_spec(self.spec, False, os.path.join(self.build, "gradwire"))
         self.plan = plan(self.study)
         self.journal = journal.Journal(self.out)
         for planned in self.plan:
@@ -92,7 +86,7 @@ class Damaged(Study):
             self.journal.study()
         journal.write_json(path, good)
         os.truncate(path, 200)
-        self.refused(self.call("--resume"), f"{path}: is damaged: restore it")
+        gwrun.refusal(self.call("--resume"), f"{path}: is damaged: restore it")
 
 
 class Ground(Study):
@@ -187,47 +181,42 @@ class Ground(Study):
             remove(self.out)
             os.environ["FAKE"] = ""
             self.assertEqual(self.call().returncode, 0)
-            before = self.contents()
+            before = gwrun.contents(self.out)
             for pid in self.children(runner.pid):
                 os.kill(pid, 9)
             text = runner.communicate(timeout=300)
             self.assertEqual(runner.returncode, 1, text)
             self.assertEqual(len(text[1].splitlines()), 1, text[1])
             self.assertIn(said, text[1])
-            self.assertEqual(self.contents(), before)
+            self.assertEqual(gwrun.contents(self.out), before)
             self.assertEqual(self.states_of_all(), ["done", "done"])
             shutil.rmtree(self.out)
-
-    def contents(self):
-        return {os.path.join(folder, name): read(os.path.join(folder, name))
-                for folder, _, names in os.walk(self.out) for name in names if not name.endswith(".gw")}
 
     def children(self, pid):
         return [int(word) for word in read(f"/proc/{pid}/task/{pid}/children").split()]
 
     def test_directory(self):
         """A relative path of a spec means the same file wherever the study is resumed."""
-        begun = os.path.join(self.folder, "begun here")
+        begun = self.path("begun here")
         os.makedirs(os.path.join(begun, "data"))
         for name, content in (("train-images-idx3", idx((6, 2, 2), bytes(24))),
                               ("train-labels-idx1", idx((6,), bytes(range(6)))),
                               ("t10k-images-idx3", idx((3, 2, 2), bytes(12))),
                               ("t10k-labels-idx1", idx((3,), bytes(3)))):
-            with open(os.path.join(begun, "data", name + "-ubyte"), "wb") as file:
-                file.write(content)
+            gwrun.write(os.path.join(begun, "data", name + "-ubyte"), content)
         self.write("""
 claim: a test
 base: --data ./data --layers 4 --batch 2 --epochs 1 --overhead 0 --ceilings off
 factors: {lr: [0.1, 0.2]}
 """)
-        self.refused(self.run_with(), "data folder './data'")
+        gwrun.refusal(self.run_with(), "data folder './data'")
         done = self.run_with("--only", "lr=0.1", cwd=begun)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         elsewhere = self.run_with("--resume")
         self.assertEqual((elsewhere.returncode, elsewhere.stderr), (0, ""))
         self.assertEqual(self.states_of_all(), ["done", "done"])
         os.rename(begun, begun + " no more")
-        self.refused(self.run_with("--resume"), begun, "--out")
+        gwrun.refusal(self.run_with("--resume"), begun, "--out")
 
     def test_hangup_before_the_first_run(self):
         """Nothing stays of a study that has not begun."""
@@ -236,7 +225,7 @@ factors: {lr: [0.1, 0.2]}
 case "$*" in *--check*) touch {folder}/checking; sleep 1;; *) exec {gradwire} "$@";; esac
 """)
         runner = self.begin()
-        self.until(lambda: os.path.exists(os.path.join(self.folder, "checking")))
+        self.until(lambda: os.path.exists(self.path("checking")))
         runner.send_signal(signal.SIGHUP)
         self.assertEqual(runner.communicate(timeout=300), ("", ""))
         self.assertEqual(runner.returncode, 129)
@@ -287,12 +276,12 @@ case "$*" in *--check*) touch {folder}/checking; sleep 1;; *) exec {gradwire} "$
 
     def test_names_of_folders(self):
         self.write(TWO)
-        self.refused(self.call(out="/proc/none/out"), "/proc/none/out: ", "--out")
-        self.refused(self.call("--out", ""), "--out is empty")
-        self.refused(self.call(out=b"/tmp/\xff"), "/tmp/\\udcff: its path is not UTF-8")
-        gone = os.path.join(self.folder, "gone")
+        gwrun.refusal(self.call(out="/proc/none/out"), "/proc/none/out: ", "--out")
+        gwrun.refusal(self.call("--out", ""), "--out is empty")
+        gwrun.refusal(self.call(out=b"/tmp/\xff"), "/tmp/\\udcff: its path is not UTF-8")
+        gone = self.path("gone")
         os.mkdir(gone)
-        self.refused(self.run_with(preexec_fn=lambda: (os.chdir(gone), os.rmdir(gone))),
+        gwrun.refusal(self.run_with(preexec_fn=lambda: (os.chdir(gone), os.rmdir(gone))),
                      "the folder that this is called from is gone")
         self.assertFalse(os.path.exists(self.out))
 
@@ -337,7 +326,3 @@ class Saying(unittest.TestCase):
                 progress.passing("checking 1/2")
                 progress.passing("")
             self.assertEqual(stream.getvalue(), shown)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import types
-import unittest
 
 import gwrun
 from ablation import probe
@@ -70,14 +69,14 @@ factors: {{ranks: [1, 2], threads: [1, 2]}}
     def test_slurm(self):
         self.script("bin/srun", SRUN)
         path = os.environ["PATH"]
-        script = os.path.join(self.folder, "array.sh")
+        script = self.path("array.sh")
         slurm = ("--slurm", script)
-        self.refused(self.call(*slurm, "--launcher", "testbed"), "omit --launcher testbed")
+        gwrun.refusal(self.call(*slurm, "--launcher", "testbed"), "omit --launcher testbed")
         preview = self.call(*slurm, "--jobs", "3", "--dry-run")  # without an srun
         self.assertEqual((preview.returncode, preview.stderr), (0, ""))
         self.assertFalse(os.path.exists(script) or os.path.exists(self.out))
         self.addCleanup(os.environ.update, PATH=path)
-        os.environ["PATH"] = os.path.join(self.folder, "bin") + ":" + path
+        os.environ["PATH"] = self.path("bin") + ":" + path
         done = self.call(*slurm, "--jobs", "3")
         self.assertEqual(done.returncode, 0, done.stderr)
         text = read(script)
@@ -89,8 +88,7 @@ factors: {{ranks: [1, 2], threads: [1, 2]}}
 
         os.environ["SLURM_ARRAY_TASK_ID"] = "2"
         self.addCleanup(os.environ.pop, "SLURM_ARRAY_TASK_ID")
-        task = subprocess.run(["bash", script], capture_output=True, text=True, check=False,
-                              timeout=300)
+        task = gwrun.finished(["bash", script])
         self.assertEqual(task.returncode, 0, task.stderr)
         self.assertEqual(self.starts(), [self.planned()[2]])
         record = self.records()[self.planned()[2]]
@@ -98,7 +96,7 @@ factors: {{ranks: [1, 2], threads: [1, 2]}}
                          ("done", "srun", 2))
         levels = record["levels"]
         self.assertIn(f"--exclusive -n {levels['ranks']} -c {levels['threads']} ",
-                      read(os.path.join(self.folder, "srun")))
+                      read(self.path("srun")))
 
         self.assertEqual(self.call(*slurm, "--resume").returncode, 0)  # what is left
         self.assertIn("#SBATCH --array=0-1,3%1\n", read(script))
@@ -110,22 +108,18 @@ factors: {{ranks: [1, 2], threads: [1, 2]}}
         """Its ranks see none of each other: that is no result."""
         self.script("bin/srun", SRUN.replace("exec {mpiexec} -n $ranks", "exec"))
         self.addCleanup(os.environ.update, PATH=os.environ["PATH"])
-        os.environ["PATH"] = os.path.join(self.folder, "bin") + ":" + os.environ["PATH"]
+        os.environ["PATH"] = self.path("bin") + ":" + os.environ["PATH"]
         done = self.call("--launcher", "srun", "--only", "ranks=2,threads=1")
         self.assertEqual(done.returncode, 1)
         self.assertIn("the launcher started 2 programs of 1 rank", done.stderr)
 
     def test_refusals(self):
-        self.refused(self.call("--launcher", "testbed"), "names neither hosts nor a rate")
-        self.refused(self.call("--launcher", "ssh"), "invalid choice: 'ssh'")
-        self.refused(self.call("--jobs", "0"), "'0': must be 1 to 9999")
-        self.refused(self.call("--only-run", "x"), "a run's place in the plan")
-        self.refused(self.call("--only-run", "1"), "there is no study here")
+        gwrun.refusal(self.call("--launcher", "testbed"), "names neither hosts nor a rate")
+        gwrun.refusal(self.call("--launcher", "ssh"), "invalid choice: 'ssh'")
+        gwrun.refusal(self.call("--jobs", "0"), "'0': must be 1 to 9999")
+        gwrun.refusal(self.call("--only-run", "x"), "a run's place in the plan")
+        gwrun.refusal(self.call("--only-run", "1"), "there is no study here")
         os.unlink(os.path.join(self.build, "mpiexec"))
-        self.refused(self.call(), "mpiexec: no such program", "--build")
-        self.write(read(self.path).replace("timeout", "timeuot"))
-        self.refused(self.call(), "spec.yaml:3: ", "timeout")
-
-
-if __name__ == "__main__":
-    unittest.main()
+        gwrun.refusal(self.call(), "mpiexec: no such program", "--build")
+        self.write(read(self.spec).replace("timeout", "timeuot"))
+        gwrun.refusal(self.call(), "spec.yaml:3: ", "timeout")

@@ -7,14 +7,9 @@ import unittest
 import gwrun
 
 
-def say(*words, **more):
-    return subprocess.run([gwrun.GRADWIRE, *words], text=True, capture_output=True, check=False,
-                          timeout=60, **more)
-
-
 class Help(unittest.TestCase):
     def same(self, *ways):
-        first, *others = [say(*words) for words in ways]
+        first, *others = [gwrun.run(0, *words) for words in ways]
         self.assertEqual((first.returncode, first.stderr), (0, ""))
         for words, other in zip(ways[1:], others):
             self.assertEqual((other.returncode, other.stdout), (0, first.stdout), words)
@@ -30,7 +25,7 @@ class Help(unittest.TestCase):
 
     def test_width(self):
         for columns in (80, 120):
-            lines = say("help", "train", env={**os.environ, "COLUMNS": str(columns)}).stdout.split("\n")
+            lines = gwrun.run(0, "help", "train", env={**os.environ, "COLUMNS": str(columns)}).stdout.split("\n")
             options = [line for line in lines if line.startswith("  ")]
             self.assertLessEqual(max(map(len, options)), columns)
             self.assertGreater(max(map(len, options)), columns - 20)
@@ -43,7 +38,3 @@ class Help(unittest.TestCase):
                                       text=True, check=False, timeout=60)
             self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), words)
             self.assertIn("disk full", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

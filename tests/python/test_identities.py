@@ -2,8 +2,6 @@
 What a delay of known length does: test_delays."""
 
 import os
-import tempfile
-import unittest
 
 import gwrun
 import identities
@@ -15,11 +13,7 @@ OVERLAPPED = ("iallreduce:bucket=8K", "iallreduce:progress=thread,bucket=24K", "
               "gossip", "local:period=4")
 
 
-class Identities(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-        self.out = os.path.join(self.dir.name, "run")
+class Identities(gwrun.Case):
 
     def train(self, ranks, comm, *words):
         return gwrun.train(ranks, self.out, "--overwrite", "--collectives", *SMALL, "--steps", STEPS,
@@ -76,7 +70,7 @@ class Identities(unittest.TestCase):
         """A ring on three ranks sends to the right; gossip waits for neighbours alone."""
         self.train(3, "allreduce:algo=ring")
         sent = identities.traffic(self, self.out)
-        peers = {(r["rank"], r["peer"]) for r in identities.rows_of(self.out, "matrix.csv")}
+        peers = {(r["rank"], r["peer"]) for r in gwrun.rows(self.out, "matrix.csv")}
         self.assertEqual(peers, {("0", "1"), ("1", "2"), ("2", "0")})
         for rank, rows in enumerate(identities.by_rank(gwrun.batches(self.out))):
             self.assertEqual(sum(int(r["wire_bytes"]) for r in rows), sent[str(rank)])
@@ -100,7 +94,7 @@ class Identities(unittest.TestCase):
                 for of_all in (identities.leaves, identities.gaps, identities.waits,
                                identities.traffic, identities.dimensions, identities.bubble):
                     of_all(self, self.out, *([False] if of_all is identities.leaves else []))
-                run = identities.run_of(self.out)
+                run = gwrun.run_json(self.out)
                 expected = identities.mesh_bytes(sizes, micro, 64, widths, run["mesh"]["layers"])
                 for dim, figures in run["results"]["summary"]["dimensions"].items():
                     self.assertEqual((round(figures["bytes"] * ranks),
@@ -118,8 +112,8 @@ class Identities(unittest.TestCase):
                  "modelled: .* [(]data[)]")):
             with self.subTest(comm=comm, words=words):
                 self.train(ranks, comm, "--steps", 3, "--mesh", *words)
-                self.assertRegex(identities.run_of(self.out)["sources"]["wire_bytes"], source)
-                modelled = {row["dimension"] for row in identities.rows_of(self.out, "matrix.csv")
+                self.assertRegex(gwrun.run_json(self.out)["sources"]["wire_bytes"], source)
+                modelled = {row["dimension"] for row in gwrun.rows(self.out, "matrix.csv")
                             if row["source"] == "modelled" and row["bytes"] != "0"}
                 self.assertEqual(modelled, {dim for dim in identities.DIMENSIONS
                                             if f"({dim})" in source.replace("[", "").replace("]", "")})
@@ -128,21 +122,17 @@ class Identities(unittest.TestCase):
 
     def test_alone_nobody_waits(self):
         self.train(1, "allreduce")
-        results = identities.run_of(self.out)["results"]
+        results = gwrun.run_json(self.out)["results"]
         self.assertIsNone(results["straggler"])
         self.assertEqual(results["ranks"][0]["waiting_s"], 0)
-        self.assertEqual(identities.rows_of(self.out, "matrix.csv"), [])
+        self.assertEqual(gwrun.rows(self.out, "matrix.csv"), [])
 
     def test_not_measured_is_blank(self):
         gwrun.train(2, self.out, *SMALL, "--steps", 20, "--profile", "off")
         for row in gwrun.batches(self.out):
             self.assertEqual((row["wait_skew_s"], row["transfer_s"], row["clock_err_s"]),
                              ("", "", ""))
-        results = identities.run_of(self.out)["results"]
+        results = gwrun.run_json(self.out)["results"]
         self.assertIsNone(results["traffic"])
         self.assertIsNone(results["summary"]["waiting_s"])
         self.assertFalse(os.path.exists(os.path.join(self.out, "matrix.csv")))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,17 +1,15 @@
 """What `cmake --install` leaves works out of the installed folder alone."""
 
-import json
 import os
 import re
 import shlex
 import shutil
-import subprocess
-import tempfile
 import unittest
 
 import gwrun
-from gwrun import GRADWIRE, SOURCE
+from gwrun import GRADWIRE, SOURCE, said
 from test_contributing import KINDS, blocks, examples
+from test_library import program
 
 SPEC = """
 claim: a test
@@ -41,15 +39,6 @@ NAME = re.compile(r"^  ([a-z][a-z0-9-]*) ", re.MULTILINE)
 UNSANITIZED = "a client of a user is not linked with a sanitizer's runtime"
 
 
-def said(*command, **more):
-    """Standard output of a command that succeeds."""
-    done = subprocess.run(command, text=True, capture_output=True, check=False,
-                          stdin=subprocess.DEVNULL, **more)
-    if done.returncode != 0:
-        raise AssertionError(f"{command}: {done.returncode}: {done.stdout}{done.stderr}")
-    return done.stdout
-
-
 def commands(page):
     """The lines of each block without a language of a page of docs."""
     return [block.splitlines() for block in blocks(page, "")]
@@ -64,22 +53,21 @@ def helps():
     return found
 
 
-class Installed(unittest.TestCase):
+class Installed(gwrun.Shared):
     @classmethod
     def setUpClass(cls):
-        cls.top = tempfile.mkdtemp()
-        cls.addClassCleanup(shutil.rmtree, cls.top)
-        prefix = os.path.join(cls.top, "first")
+        super().setUpClass()
+        prefix = cls.path("first")
         said("cmake", "--install", os.environ["BUILD"], "--prefix", prefix)
-        cls.prefix = os.path.join(cls.top, "moved")  # nothing may name the place
+        cls.prefix = cls.path("moved")  # nothing may name the place
         os.rename(prefix, cls.prefix)
         cls.helps = helps()
 
-    def path(self, *names):
+    def installed(self, *names):
         return os.path.join(self.prefix, *names)
 
     def call(self, tool, *words):
-        return said(self.path("bin", tool), *words, cwd=self.top)
+        return said(self.installed("bin", tool), *words, cwd=self.dir)
 
     def test_every_tool_is_there(self):
         """Whatever can be executed in analysis/ and experiments/."""
@@ -87,35 +75,30 @@ class Installed(unittest.TestCase):
                  for name in os.listdir(os.path.join(SOURCE, folder))
                  if "." not in name and os.path.isfile(os.path.join(SOURCE, folder, name))}
         self.assertIn("report", tools)
-        self.assertEqual(set(os.listdir(self.path("bin"))),
+        self.assertEqual(set(os.listdir(self.installed("bin"))),
                          {"gradwire"} | {f"gradwire-{name}" for name in tools})
         self.assertLessEqual({(name,) for name in tools}, set(self.helps))
         for name in tools:  # each gets as far as to refuse what it does not know
-            done = subprocess.run([self.path("bin", f"gradwire-{name}"), "--nonesuch"], text=True,
-                                  capture_output=True, check=False, cwd=self.top)
+            done = gwrun.finished([self.installed("bin", f"gradwire-{name}"), "--nonesuch"], cwd=self.dir)
             self.assertEqual((done.returncode, "Traceback" in done.stderr), (2, False), done.stderr)
 
     def test_a_tool_that_cannot_be_started(self):
-        broken = self.path("bin", "gradwire-broken")
-        with open(broken, "w", encoding="utf-8") as file:
-            file.write("#!/nonexistent\n# gradwire broken: be of no use\n")
+        broken = self.installed("bin", "gradwire-broken")
+        gwrun.write(broken, "#!/nonexistent\n# gradwire broken: be of no use\n")
         self.addCleanup(os.remove, broken)
         os.chmod(broken, 0o755)
-        gradwire = self.path("bin", "gradwire")
+        gradwire = self.installed("bin", "gradwire")
         self.assertIn("  broken       be of no use\n", said(gradwire, "help"))
         for ranks in "1", "2":
-            done = subprocess.run([gwrun.MPIEXEC, "-n", ranks, gradwire, "broken"], text=True,
-                                  capture_output=True, check=False, timeout=gwrun.HANG_S)
+            done = gwrun.finished([gwrun.MPIEXEC, "-n", ranks, gradwire, "broken"])
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertRegex(done.stderr, "^gradwire: .*/gradwire-broken: No such file.*\n$")
 
     def test_a_study_from_its_spec_to_its_report(self):
-        with open(os.path.join(self.top, "small.yaml"), "w", encoding="utf-8") as file:
-            file.write(SPEC)
+        gwrun.write(self.path("small.yaml"), SPEC)
         self.call("gradwire", "run", "small.yaml")
-        study = os.path.join(self.top, "runs", "small")
-        with open(os.path.join(study, "study.json"), encoding="utf-8") as file:
-            runs = [run["folder"] for run in json.load(file)["runs"]]
+        study = self.path("runs", "small")
+        runs = [run["folder"] for run in gwrun.read_json(study, "study.json")["runs"]]
         self.assertEqual(len(runs), 4)
         table = self.call("gradwire", "table", *(os.path.join(study, run) for run in runs))
         self.assertIn("compute", table)
@@ -125,10 +108,10 @@ class Installed(unittest.TestCase):
 
     def test_plugins_need_the_installed_tree_alone(self):
         """A plugin of each kind by pkg-config, and one by CMake; all keep their contract."""
-        folder = os.path.join(self.top, "plugins")
+        folder = self.path("plugins")
         os.mkdir(folder)
         mpicc = shutil.which("mpicc.mpich") or "mpicc"  # as the build chooses
-        pkg = dict(os.environ, PKG_CONFIG_PATH=self.path("share", "pkgconfig"))
+        pkg = dict(os.environ, PKG_CONFIG_PATH=self.installed("share", "pkgconfig"))
         include = said("pkg-config", "--cflags", "gradwire", env=pkg).split()
         for room in os.scandir(include[1][2:]):
             for name in os.listdir(room):
@@ -136,19 +119,18 @@ class Installed(unittest.TestCase):
                      f"{room.name}/{name}", os.devnull)
         build, test = commands("extend-plugin.md")
         for name in KINDS:
-            with open(os.path.join(folder, name + ".c"), "w", encoding="utf-8") as file:
-                file.write(examples()[name].replace(f"gw_{KINDS[name]}_{name}", f"gw_{KINDS[name]}_plugin"))
+            text = examples()[name].replace(f"gw_{KINDS[name]}_{name}", f"gw_{KINDS[name]}_plugin")
+            gwrun.write(os.path.join(folder, name + ".c"), text)
             command = build[0].replace("sign", name)
             if KINDS[name] not in ("codec", "timetable"):  # these see no MPI
                 command = command.replace("cc", mpicc, 1)
             said("bash", "-c", command, cwd=folder, env=pkg)
-        with open(os.path.join(folder, "CMakeLists.txt"), "w", encoding="utf-8") as file:
-            file.write(PROJECT)
+        gwrun.write(os.path.join(folder, "CMakeLists.txt"), PROJECT)
         os.remove(os.path.join(folder, "whole.so"))
         said("cmake", "-B", ".", f"-DCMAKE_PREFIX_PATH={self.prefix}",
              f"-DMPI_C_COMPILER={mpicc}", cwd=folder)
         said("cmake", "--build", ".", cwd=folder)
-        said(os.environ["MPIEXEC"], "-n", "2", self.path("bin", "gradwire"), "train", "--steps", "3",
+        said(os.environ["MPIEXEC"], "-n", "2", self.installed("bin", "gradwire"), "train", "--steps", "3",
              "--data", "synthetic:samples=600", "--layers", "8", "--overhead", "0", "--quiet",
              "--comm", "./whole.so:algo=./chain.so", "--compress", "./sign.so", cwd=folder)
         for name, kind in KINDS.items():
@@ -158,12 +140,7 @@ class Installed(unittest.TestCase):
 
     def client(self, folder):
         """The header's example, as a program of the installed tree alone."""
-        os.mkdir(folder)
-        with open(self.path("include", "gradwire.h"), encoding="utf-8") as file:
-            text = file.read()
-        lines = re.findall(r"^ \*      (.*)$", text, re.MULTILINE)
-        with open(os.path.join(folder, "client.c"), "w", encoding="utf-8") as file:
-            file.write("\n".join(line.removeprefix(" ") for line in lines) + "\n")
+        gwrun.write(os.path.join(folder, "client.c"), program(self.installed("include", "gradwire.h")))
 
     def runs(self, program, folder, **more):
         """As a program that uses the library: its options by the variable."""
@@ -175,9 +152,9 @@ class Installed(unittest.TestCase):
 
     @unittest.skipIf(gwrun.cached("GW_SANITIZE"), UNSANITIZED)
     def test_client_by_pkg_config(self):
-        folder = os.path.join(self.top, "by-pkg-config")
+        folder = self.path("by-pkg-config")
         self.client(folder)
-        pkg = dict(os.environ, PKG_CONFIG_PATH=self.path("share", "pkgconfig"))
+        pkg = dict(os.environ, PKG_CONFIG_PATH=self.installed("share", "pkgconfig"))
         words = said("pkg-config", "--cflags", "--libs", "gradwire", env=pkg).split()
         said("cc", "-std=c99", "-Wall", "-Werror", "client.c", *words, "-o", "client", cwd=folder)
         place = next(word[2:] for word in words if word.startswith("-L"))
@@ -185,17 +162,16 @@ class Installed(unittest.TestCase):
 
     @unittest.skipIf(gwrun.cached("GW_SANITIZE"), UNSANITIZED)
     def test_client_by_cmake(self):
-        folder = os.path.join(self.top, "by-cmake")
+        folder = self.path("by-cmake")
         self.client(folder)
-        with open(os.path.join(folder, "CMakeLists.txt"), "w", encoding="utf-8") as file:
-            file.write(CLIENT)
+        gwrun.write(os.path.join(folder, "CMakeLists.txt"), CLIENT)
         said("cmake", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.prefix}", cwd=folder)
         said("cmake", "--build", "build", cwd=folder)
         self.runs("build/client", folder)
 
     def test_examples_alone(self):
         """As a project of their own; tiny_dnn, which takes long to compile, is only configured."""
-        folder = os.path.join(self.top, "examples")
+        folder = self.path("examples")
         shutil.copytree(os.path.join(SOURCE, "examples"), folder)
         told = said("cmake", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
                     f"-DCMAKE_C_COMPILER={gwrun.cached('CMAKE_C_COMPILER')}",
@@ -207,8 +183,8 @@ class Installed(unittest.TestCase):
             self.assertIn("usage: gpt", said(os.path.join(folder, "build", name), "--help"))
 
     def test_manual_names_every_option(self):
-        with open(self.path("share", "man", "man1", "gradwire.1"), encoding="utf-8") as file:
-            manual = file.read().replace("\\-", "-").replace("\\e", "\\")
+        manual = gwrun.read(self.installed("share", "man", "man1", "gradwire.1"))
+        manual = manual.replace("\\-", "-").replace("\\e", "\\")
         sections = dict(re.findall(r"^\.SS gradwire (.+)\n((?:(?!\.S[SH]).*\n)*)", manual, re.MULTILINE))
         self.assertEqual(set(sections), {" ".join(words) for words in self.helps})
         for words, text in self.helps.items():
@@ -222,9 +198,9 @@ class Installed(unittest.TestCase):
 
     def complete(self, *words):
         """What Tab would offer for the last of these words."""
-        script = self.path("share", "bash-completion", "completions", "gradwire")
+        script = self.installed("share", "bash-completion", "completions", "gradwire")
         return said("bash", "-c", 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _gradwire; '
-                    'printf "%s\\n" "${COMPREPLY[@]}"', script, self.path("bin", "gradwire"),
+                    'printf "%s\\n" "${COMPREPLY[@]}"', script, self.installed("bin", "gradwire"),
                     *words).split()
 
     def test_completion_names_every_option(self):
@@ -240,7 +216,3 @@ class Installed(unittest.TestCase):
         self.assertEqual(self.complete("bench", "step", "--compress", "qs"), ["qsgd"])
         self.assertEqual(self.complete("train", "--timetable", "1"), ["1f1b"])
         self.assertEqual(self.complete("train", "--out", ""), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,11 +5,10 @@ import html
 import os
 import re
 import shutil
-import unittest
 from unittest import mock
 
 import gwrun
-from reportcase import FolderCase, call
+from reportcase import call
 from test_report import Checker
 
 from reporting import charts, claims, kept
@@ -18,16 +17,11 @@ RESULTS = os.path.join(gwrun.SOURCE, "experiments", "results")
 ONE = "B"  # a study of runs.csv, time_stack.svg and several kinds of cells
 
 
-def rows_of(*names):
-    with open(os.path.join(*names), encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def text_of(cell):
     return html.unescape(re.sub("<[^>]*>", "", cell))
 
 
-class KeptPages(FolderCase):
+class KeptPages(gwrun.Case):
     def copy(self, study):
         shutil.copytree(os.path.join(RESULTS, study), self.path(study))
         return self.path(study)
@@ -36,13 +30,10 @@ class KeptPages(FolderCase):
         out = self.path("page.html")
         done = call("report", folder, "--out", out)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        with open(out, encoding="utf-8") as file:
-            return file.read()
+        return gwrun.read(out)
 
     def refused(self, *words):
-        done = call("report", *words)
-        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
-        return done.stderr
+        return gwrun.refusal(call("report", *words))
 
     @mock.patch.object(charts, "ORDER", [])
     def test_each_page_has_the_kept_verdicts(self):
@@ -53,7 +44,7 @@ class KeptPages(FolderCase):
             lines = {text_of(claim): [text_of(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", rest)]
                      for claim, rest in re.findall(r'<tr><th scope="row">([^<]*)</th>((?:<td[^>]*>[^\n]*?</td>){7})</tr>',
                                                    self.page_of(os.path.join(RESULTS, name)))}
-            for row in rows_of(RESULTS, name, "claims.csv"):
+            for row in gwrun.rows(RESULTS, name, "claims.csv"):
                 said = lines[row["claim"]]
                 self.assertEqual((said[2].replace("absent", ""), said[5].lstrip("\u25b2\u25bc "), said[6].replace("absent", "")),
                                  (claims.shown(row), row["verdict"], row["why"]), (name, row["claim"]))
@@ -73,7 +64,7 @@ class KeptPages(FolderCase):
         for name in charts.ORDER:
             if name not in kept.CHARTS:
                 self.assertEqual(name in drawn, os.path.exists(os.path.join(RESULTS, ONE, f"{name}.svg")), name)
-        for row in rows_of(RESULTS, ONE, "summary.csv"):
+        for row in gwrun.rows(RESULTS, ONE, "summary.csv"):
             self.assertRegex(page, rf"<th[^>]*>(\* )?{re.escape(html.escape(row['label']))}</th>"
                              rf"<td[^>]*>{1e3 * float(row['step_s']):,.4g}</td>")
         self.assertEqual(self.page_of(self.copy(ONE)), page)  # nothing depends on when or where
@@ -81,7 +72,7 @@ class KeptPages(FolderCase):
     @mock.patch.object(charts, "ORDER", [])
     def test_a_run_without_figures(self):
         folder = self.copy(ONE)
-        rows = rows_of(folder, kept.RUNS)
+        rows = gwrun.rows(folder, kept.RUNS)
         rows[3].update(state="failed")
         with open(os.path.join(folder, kept.RUNS), "w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, rows[0], lineterminator="\n")
@@ -99,17 +90,11 @@ class KeptPages(FolderCase):
         said = self.refused(folder)
         self.assertIn("its runs were not kept", said)
         self.assertIn("reports/B.yaml", said)
-        with open(os.path.join(folder, "summary.csv"), "w", encoding="utf-8") as file:
-            file.write("study,cell\nnone,a\n")
+        gwrun.write(os.path.join(folder, "summary.csv"), "study,cell\nnone,a\n")
         self.assertIn("whose spec is not in", self.refused(folder))
         os.remove(os.path.join(folder, "summary.csv"))
         self.assertIn("no run of gradwire", self.refused(folder))
         for text, why in (("a,b\n1,2\n", "is not a table"), ("study,cell\n", "is not a table")):
             shutil.copy(os.path.join(RESULTS, ONE, "summary.csv"), folder)
-            with open(os.path.join(folder, kept.RUNS), "w", encoding="utf-8") as file:
-                file.write(text)
+            gwrun.write(os.path.join(folder, kept.RUNS), text)
             self.assertIn(why, self.refused(folder))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,10 +1,7 @@
 """SIGKILL of a rank, at a moment drawn: resumed, the run ends as one that nobody killed.
 tests/campaign/kill is the same by the hundred."""
 
-import os
 import shutil
-import tempfile
-import unittest
 
 import gwrun
 import killcase
@@ -13,31 +10,30 @@ STEPS, EVERY = 200, 7
 KILLS, ATTEMPTS = 2, 10
 
 
-class Kills(unittest.TestCase):
+class Kills(gwrun.Case):
     def compare(self, case, ranks, kill, every):
         """`kill` a run twice, let it end, compare. A run that was over too early, since this
         process came late, begins anew and is slower."""
-        with tempfile.TemporaryDirectory() as top:
-            options = killcase.words(case, ranks, STEPS, every)
-            whole = os.path.join(top, "whole")
-            gwrun.train(ranks, whole, *options)
-            out = os.path.join(top, "run")
-            for attempt in range(ATTEMPTS):
-                slower = ["--inject-skew", f"1:{2 ** attempt}ms"]
-                run = killcase.Victim(ranks, out, options + slower,
-                                      killcase.draw(3 + attempt, case))
-                while run.kills < KILLS and kill(run):
-                    pass
-                self.assertEqual(run.faults, [])
-                if run.kills == KILLS:
-                    break
-                shutil.rmtree(out, ignore_errors=True)
-            self.assertEqual(run.kills, KILLS)
-            run.finish()
+        options = killcase.words(case, ranks, STEPS, every)
+        whole = self.path("whole")
+        gwrun.train(ranks, whole, *options)
+        out = self.path("run")
+        for attempt in range(ATTEMPTS):
+            slower = ["--inject-skew", f"1:{2 ** attempt}ms"]
+            run = killcase.Victim(ranks, out, options + slower,
+                                  killcase.draw(3 + attempt, case))
+            while run.kills < KILLS and kill(run):
+                pass
             self.assertEqual(run.faults, [])
-            self.assertEqual(killcase.differences(killcase.outcome(out), killcase.outcome(whole)),
-                             [])
-            return run
+            if run.kills == KILLS:
+                break
+            shutil.rmtree(out, ignore_errors=True)
+        self.assertEqual(run.kills, KILLS)
+        run.finish()
+        self.assertEqual(run.faults, [])
+        self.assertEqual(killcase.differences(killcase.outcome(out), killcase.outcome(whole)),
+                         [])
+        return run
 
     def test_after_a_checkpoint(self):
         """With error feedback: each rank has a residual of its own."""
@@ -47,7 +43,3 @@ class Kills(unittest.TestCase):
     def test_while_writing(self):
         """On three ranks whose replicas differ."""
         self.compare("gossip", 3, killcase.Victim.kill_writing, 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

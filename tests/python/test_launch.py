@@ -7,16 +7,12 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import gwrun
-from test_experiments import TRAIN, Study, read
-from test_testbed import LAUNCHER, output
-
-sys.path.insert(0, os.path.join(gwrun.SOURCE, "experiments"))
+from test_experiments import TRAIN, Study, Terminal, read
+from test_testbed import LAUNCHER
 from ablation import journal, launch, slurm
 from ablation.design import Cell, Planned
 from ablation.progress import Progress
@@ -37,8 +33,8 @@ def some_runs(cells, blocks):
 class OnTestbed(Study):
     def setUp(self):
         super().setUp()
-        self.bed = launch.Launcher("mpiexec", self.build, self.out, self.folder).name
-        os.environ["XDG_RUNTIME_DIR"] = self.folder
+        self.bed = launch.Launcher("mpiexec", self.build, self.out, self.dir).name
+        os.environ["XDG_RUNTIME_DIR"] = self.dir
         self.addCleanup(os.environ.pop, "XDG_RUNTIME_DIR")
         self.write(f"""
 claim: a test
@@ -49,7 +45,7 @@ factors: {{rate: [none, 200mbit, 500mbit]}}
 
     def spaces(self):
         """What is up of this study's testbed; others may come and go."""
-        return [line for line in output("ip", "netns", "list").splitlines() if self.bed in line]
+        return [line for line in gwrun.said("ip", "netns", "list").splitlines() if self.bed in line]
 
     @unittest.skipUnless(LAUNCHER, "needs root, iproute2 and a launcher")
     def test_runs(self):
@@ -64,9 +60,9 @@ factors: {{rate: [none, 200mbit, 500mbit]}}
                 self.assertEqual(record["launcher"], "testbed")
                 self.assertEqual(link["rate_bits_per_s"], int(rate[:3]) * 10**6)
         self.assertEqual(self.spaces(), [])
-        self.refused(self.call("--resume", "--jobs", "2", "--retry-failed", "--oversubscribe",
+        gwrun.refusal(self.call("--resume", "--jobs", "2", "--retry-failed", "--oversubscribe",
                                out=self.out + "2"), "--jobs", "links")
-        self.refused(self.call("--launcher", "testbed", out=self.out + "2"), "rate=none")
+        gwrun.refusal(self.call("--launcher", "testbed", out=self.out + "2"), "rate=none")
 
     @unittest.skipUnless(LAUNCHER, "needs root, iproute2 and a launcher")
     def test_interrupted(self):
@@ -86,18 +82,13 @@ factors: {{rate: [none, 200mbit, 500mbit]}}
     def test_without_tools(self):
         path = os.environ["PATH"]
         self.addCleanup(os.environ.update, PATH=path)
-        os.environ["PATH"] = os.path.join(self.folder, "bin")
+        os.environ["PATH"] = self.path("bin")
         os.mkdir(os.environ["PATH"])
         for tool in ("bash", "sh", "ls", "basename", "ssh"):  # the last Open MPI's launcher looks for
             if found := shutil.which(tool, path=path):
-                os.symlink(found, os.path.join(self.folder, "bin", tool))
-        self.refused(self.call(), "iproute2")
+                os.symlink(found, self.path("bin", tool))
+        gwrun.refusal(self.call(), "iproute2")
         self.assertFalse(os.path.exists(self.out))
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 class Progressing(unittest.TestCase):
@@ -145,7 +136,7 @@ class Progressing(unittest.TestCase):
             "3 of 4 runs to do, of 2 cells: about 30 s, by the runs that have ended"])
 
 
-class Words(unittest.TestCase):
+class Words(gwrun.Case):
     def test_last_words(self):
         said = ("gradwire: one\n\n" + "=" * 70 + "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION "
                 "PROCESSES\n=   EXIT CODE: 9\n" + "=" * 70 + "\nYOUR APPLICATION TERMINATED WITH "
@@ -174,28 +165,26 @@ class Words(unittest.TestCase):
 
     def test_locks(self):
         """The tasks of an array share the folder, but no run of it; a runner has all to itself."""
-        with tempfile.TemporaryDirectory() as folder:
-            def task(place):
-                return journal.Journal(folder).locked(range(place, place + 1))
-            with task(0), task(1):
-                for other in (task(1), journal.Journal(folder).locked()):
-                    with self.assertRaisesRegex(journal.BadInput, f"process {os.getpid()} on "):
-                        other.__enter__()
-            with journal.Journal(folder).locked():
-                with self.assertRaises(journal.BadInput):
-                    task(0).__enter__()
+        def task(place):
+            return journal.Journal(self.dir).locked(range(place, place + 1))
+        with task(0), task(1):
+            for other in (task(1), journal.Journal(self.dir).locked()):
+                with self.assertRaisesRegex(journal.BadInput, f"process {os.getpid()} on "):
+                    other.__enter__()
+        with journal.Journal(self.dir).locked():
+            with self.assertRaises(journal.BadInput):
+                task(0).__enter__()
 
     def test_json_is_whole_or_not_there(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "x.json")
-            journal.write_json(path, {"a": 1})
-            with self.assertRaises(TypeError):
-                journal.write_json(path, {"a": object()})
-            self.assertEqual(journal.read_json(path), {"a": 1})
-            for text in ("", "{", "[]", "\xff"):
-                with open(path, "w", encoding="latin-1") as file:
-                    file.write(text)
-                self.assertIsNone(journal.read_json(path))
+        path = self.path("x.json")
+        journal.write_json(path, {"a": 1})
+        with self.assertRaises(TypeError):
+            journal.write_json(path, {"a": object()})
+        self.assertEqual(journal.read_json(path), {"a": 1})
+        for text in ("", "{", "[]", "\xff"):
+            with open(path, "w", encoding="latin-1") as file:
+                file.write(text)
+            self.assertIsNone(journal.read_json(path))
 
 
 @dataclasses.dataclass
@@ -205,25 +194,23 @@ class Facts:
     timeout_s: float | None = None
 
 
-class Slurm(unittest.TestCase):
+class Slurm(gwrun.Case):
     def render(self, left, total, **facts):
         return slurm.render(Facts(**facts), left, total, ["run", "a b"], "array.sh", "/out", 4)
 
     def test_hostile_names(self):
         """They come through to the letter, and no comment, directive or word of them runs."""
         runs = list(enumerate(some_runs([cell("a")], 1)))
-        with tempfile.TemporaryDirectory() as folder:
-            for name in ("a b", "$(touch X)", "`touch X`", "it's", '"q"', "%A", "-n", "#x", "a;touch X", "\u00e9\\"):
-                text = slurm.render(Facts(name=name), runs, 1, [sys.executable, "-c", "import sys; print(*sys.argv[1:])", name], name, f"/out/{name}", 1)
-                done = subprocess.run(["bash", "-c", text], env={"SLURM_ARRAY_TASK_ID": "0"}, cwd=folder,
-                                      capture_output=True, text=True, check=True)
-                self.assertEqual((done.stdout, done.stderr), (f"{name} --only-run 0-0\n", ""))
-                self.assertEqual(os.listdir(folder), [])
-                output, = (line for line in text.splitlines() if "--output=" in line)
-                self.assertEqual(shlex.split(output.removeprefix("#SBATCH "))[0],
-                                 f"--output=/out/{name.replace('%', '%%')}/slurm-%A-%a.txt")
-                submit, = re.findall("`sbatch (.*)`, with", text)
-                self.assertEqual(shlex.split(submit), [f"./{name}" if name[0] == "-" else name])
+        for name in ("a b", "$(touch X)", "`touch X`", "it's", '"q"', "%A", "-n", "#x", "a;touch X", "\u00e9\\"):
+            text = slurm.render(Facts(name=name), runs, 1, [sys.executable, "-c", "import sys; print(*sys.argv[1:])", name], name, f"/out/{name}", 1)
+            done = gwrun.finished(["bash", "-c", text], env={"SLURM_ARRAY_TASK_ID": "0"}, cwd=self.dir)
+            self.assertEqual((done.stdout, done.stderr), (f"{name} --only-run 0-0\n", ""))
+            self.assertEqual(os.listdir(self.dir), [])
+            output, = (line for line in text.splitlines() if "--output=" in line)
+            self.assertEqual(shlex.split(output.removeprefix("#SBATCH "))[0],
+                             f"--output=/out/{name.replace('%', '%%')}/slurm-%A-%a.txt")
+            submit, = re.findall("`sbatch (.*)`, with", text)
+            self.assertEqual(shlex.split(submit), [f"./{name}" if name[0] == "-" else name])
         for name in ("a\ntouch X", "a\rb", "\x1b[31m", "\x7f", "\x9b2J", "\0"):
             for words, file, out in ((["run", name], "f", "o"), (["run"], name, "o"), (["run"], "f", name)):
                 with self.assertRaises(BadInput) as refused:
@@ -243,14 +230,9 @@ class Slurm(unittest.TestCase):
         self.assertIn("#SBATCH --ntasks=16\n#SBATCH --cpus-per-task=1\n", text)
         self.assertNotIn("--time", text)
         shell = text.replace("exec run", "echo run")
-        done = subprocess.run(["bash", "-c", shell], env={"SLURM_ARRAY_TASK_ID": "833"},
-                              capture_output=True, text=True, check=True)
-        self.assertEqual(done.stdout, "run a b --only-run 2499-2501\n")
+        self.assertEqual(gwrun.said("bash", "-c", shell, env={"SLURM_ARRAY_TASK_ID": "833"}),
+                         "run a b --only-run 2499-2501\n")
 
     def test_time(self):
         runs = list(enumerate(some_runs([cell("a")], 1)))
         self.assertIn("#SBATCH --time=00:23:00\n", self.render(runs, 1, timeout_s=600))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,7 +5,6 @@ mpiexec -n 2 build/release/tests/leaks 2 10000"""
 import glob
 import os
 import re
-import subprocess
 import unittest
 
 import gwrun
@@ -19,8 +18,7 @@ MAKERS = re.compile(r"\bMPI_(I(?!nit|n_place|nfo|probe|s_)[a-z]\w+|\w+_init(?:_c
 
 
 def leaks(*words):
-    return subprocess.run([gwrun.MPIEXEC, "-n", "2", LEAKS, "2", *words], text=True, timeout=gwrun.HANG_S,
-                          capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    return gwrun.finished([gwrun.MPIEXEC, "-n", "2", LEAKS, "2", *words])
 
 
 class Leaks(unittest.TestCase):
@@ -52,18 +50,12 @@ class Leaks(unittest.TestCase):
 
     def test_all_makers_are_watched(self):
         """What is counted nowhere could be lost unseen."""
-        with open(os.path.join(gwrun.SOURCE, "tests/contract/objects.c"), encoding="utf-8") as file:
-            watched = set(re.findall(r"WATCH\(P?(MPI_\w+)", file.read()))
+        watched = set(re.findall(r"WATCH\(P?(MPI_\w+)", gwrun.read(gwrun.SOURCE, "tests/contract/objects.c")))
         watched |= {name + "_c" for name in ("MPI_Isend", "MPI_Irecv")}
         used = set()
         for folder in ("src", "comm", "compress"):
             for path in glob.glob(os.path.join(gwrun.SOURCE, folder, "**", "*.c"), recursive=True):
                 if not os.path.basename(path).startswith("pmpi"):  # which hands all of them on
-                    with open(path, encoding="utf-8") as file:
-                        used |= {match.group(0)[:-1] for match in MAKERS.finditer(file.read())}
+                    used |= {match.group(0)[:-1] for match in MAKERS.finditer(gwrun.read(path))}
         self.assertGreater(len(used), 8)
         self.assertLessEqual(used, watched)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,8 +4,6 @@ import concurrent.futures
 import os
 import re
 import subprocess
-import tempfile
-import unittest
 
 import gwrun
 
@@ -89,38 +87,31 @@ int main(int argc, char **argv) {
 """
 
 
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
 def seam():
     """The names in the headers of plugins."""
     lists = re.findall(r"foreach\(header ([^)]*)\)\n  list\(APPEND gw_plugin_headers "
                        r"\$\{CMAKE_SOURCE_DIR\}/(src/)?",
-                       read(os.path.join(SOURCE, "CMakeLists.txt")))
+                       gwrun.read(os.path.join(SOURCE, "CMakeLists.txt")))
     headers = [os.path.join(SOURCE, room, f"{name}.h")
                for names, room in lists for name in names.split()]
-    return {name for header in headers for name in re.findall(r"\bgw_\w+", read(header))}
+    return {name for header in headers for name in re.findall(r"\bgw_\w+", gwrun.read(header))}
 
 
-def program():
+def program(header=HEADER):
     """The C program on the header's first page."""
-    page = read(HEADER).split("#ifndef")[0]
+    page = gwrun.read(header).split("#ifndef")[0]
     lines = [line[8:] for line in page.splitlines() if line.startswith(" *      ") or line == " *"]
     return "\n".join(lines)
 
 
-class Library(unittest.TestCase):
+class Library(gwrun.Case):
     def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
+        super().setUp()
         self.env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
 
     def build(self, text):
-        source, client = (os.path.join(self.dir.name, name) for name in ("client.c", "client"))
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(text)
+        source, client = (self.path(name) for name in ("client.c", "client"))
+        gwrun.write(source, text)
         sanitize = [f"-fsanitize={what}" for what in [gwrun.cached("GW_SANITIZE")] if what]
         subprocess.run([CC, "-Wall", "-Wextra", "-Werror", *sanitize, "-I", os.path.dirname(HEADER),
                         source, "-o", client, "-L", BUILD, "-lgradwire", f"-Wl,-rpath,{BUILD}"],
@@ -128,17 +119,15 @@ class Library(unittest.TestCase):
         return client
 
     def start(self, ranks, client, words="", *arguments, **more):
-        return subprocess.run([gwrun.MPIEXEC, "-n", str(ranks), client, *arguments], text=True, check=False,
-                              capture_output=True, timeout=gwrun.HANG_S,
+        return gwrun.finished([gwrun.MPIEXEC, "-n", str(ranks), client, *arguments],
                               env={**os.environ, "GRADWIRE": words, **more})
 
     def test_exports(self):
-        out = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], text=True, check=True,
-                             capture_output=True, env=self.env).stdout
+        out = gwrun.said("nm", "-D", "--defined-only", LIBRARY, env=self.env)
         names = {line.split()[-1] for line in out.splitlines()}
         versions = {name.partition("@@")[::2] for name in names if "@@" in name}
         names = {name for name, _ in versions}
-        functions = set(re.findall(r"^(?:const )?\w+ \*?(gradwire_\w+)\(", read(HEADER), re.MULTILINE))
+        functions = set(re.findall(r"^(?:const )?\w+ \*?(gradwire_\w+)\(", gwrun.read(HEADER), re.MULTILINE))
         self.assertGreater(len(functions), 20)
         self.assertEqual(functions - names, set())
         allowed = seam()
@@ -146,8 +135,7 @@ class Library(unittest.TestCase):
                          "GRADWIRE_PLUGIN_1"} & names)
         self.assertIn("gw_lane_encode", names)
         self.assertEqual({v for n, v in versions if n in functions}, {"GRADWIRE_1"})
-        dynamic = subprocess.run(["readelf", "-d", LIBRARY], text=True, check=True,
-                                 capture_output=True, env=self.env).stdout
+        dynamic = gwrun.said("readelf", "-d", LIBRARY, env=self.env)
         self.assertIn("[libgradwire.so.0]", dynamic)
         for other in ("papi", "dnnl", "blas"):
             self.assertNotIn(other, dynamic)
@@ -162,7 +150,7 @@ class Library(unittest.TestCase):
         self.assertIn("int main(void)", text)
         client = self.build(text)
         for ranks in (1, 2):
-            out = os.path.join(self.dir.name, f"run{ranks}")
+            out = self.path(f"run{ranks}")
             done = self.start(ranks, client, f"--out {out} --collectives --trace")
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
             rows = gwrun.batches(out)
@@ -173,24 +161,22 @@ class Library(unittest.TestCase):
             self.assertEqual((run["program"], run["comm"]["strategy"]), ("library", "sharded"))
             self.assertEqual(run["command"], client)
             self.assertNotIn("data", run)
-            shown = gwrun.run(1, "show", out)
-            self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+            shown = gwrun.clean(1, "show", out)
             self.assertIn("sharded", shown.stdout)
             for name in ("collectives.csv", "trace.json", "matrix.csv", "epochs.csv"):
                 self.assertTrue(os.path.exists(os.path.join(out, name)), name)
 
     def test_plugin(self):
         client = self.build(program())
-        for words, codec in ((f"--comm {BUILD}/tests/libplugin_example.so --compress none", "none"),):
-            out = os.path.join(self.dir.name, "plugin")
-            done = self.start(2, client, f"{words} --out {out}")
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            comm = gwrun.run_json(out)["comm"]
-            self.assertEqual((comm["strategy"], comm["codec"]), ("halves", codec))
+        out = self.path("plugin")
+        done = self.start(2, client, f"--comm {BUILD}/tests/libplugin_example.so --compress none --out {out}")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        comm = gwrun.run_json(out)["comm"]
+        self.assertEqual((comm["strategy"], comm["codec"]), ("halves", "none"))
 
     def test_refusals(self):
         client = self.build(program())
-        out = os.path.join(self.dir.name, "twice")
+        out = self.path("twice")
         self.assertEqual(self.start(2, client, f"--out {out}").returncode, 0)
         done = self.start(2, client, f"--out {out}")
         self.assertNotEqual(done.returncode, 0)
@@ -239,8 +225,7 @@ class Library(unittest.TestCase):
                 (["env", "GW_SIMD=scalar", client], [client], "gradwire_start: rank 1 has no $GW_SIMD, and"),
                 (train, [client], "rank 1 has command 'a program of its own', and rank 0 command 'train'")):
             with self.subTest(says=says):
-                done = subprocess.run([gwrun.MPIEXEC, "-n", "1", *first, ":", "-n", "1", *second], text=True,
-                                      check=False, capture_output=True, timeout=gwrun.HANG_S)
+                done = gwrun.finished([gwrun.MPIEXEC, "-n", "1", *first, ":", "-n", "1", *second])
                 self.assertNotEqual(done.returncode, 0)
                 said = {line.removeprefix("gradwire: ").partition(": ")[2] for line in done.stderr.splitlines()}
                 self.assertEqual(len(said), 1, done.stderr)
@@ -250,7 +235,3 @@ class Library(unittest.TestCase):
         done = self.start(1, self.build(ENDS), WORLD_SIZE="2")
         self.assertEqual(done.returncode, 3)
         self.assertRegex(done.stderr, r"\AMPI has 1 rank, but WORLD_SIZE=2 says that torchrun started several: .*\n\Z")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,8 +6,6 @@ import os
 import shutil
 import signal
 import struct
-import tempfile
-import unittest
 import zlib
 
 import faultcase
@@ -34,18 +32,13 @@ STATES = ("--mesh pipe=2,tensor=2 --microbatches 2 --timetable zb --momentum 0.9
           "--mesh pipe=2 --comm delayed --compress topk --error-feedback dgc --momentum 0.5")
 
 
-def read(*path):
-    with open(os.path.join(*path), "rb") as file:
-        return file.read()
-
-
 def folder_of(out, step=HALF):
     return os.path.join(out, "model.ckpt.d", f"step-{step:012d}")
 
 
 def outcome(out):
     """What two equal runs have in common."""
-    return {"model": read(out, "model.gw"),
+    return {"model": gwrun.model(out),
             "epochs": faultcase.columns(out, "epochs.csv", ("step", "train_loss", "test_accuracy",
                                                             "replica_hash")),
             "rows": faultcase.columns(out, "batches.csv", ("rank", "step", "loss", "samples"))}
@@ -59,18 +52,16 @@ def close(data):
 
 def put_manifest(folder, text):
     text = text.rpartition("crc32 ")[0]
-    with open(os.path.join(folder, "manifest"), "w", encoding="utf-8") as file:
-        file.write(f"{text}crc32 {zlib.crc32(text.encode()):08x}\n")
+    gwrun.write(os.path.join(folder, "manifest"), f"{text}crc32 {zlib.crc32(text.encode()):08x}\n")
 
 
 def put_rank(folder, rank, data):
     """Replace a rank's file, so that the manifest agrees; `data` lacks its checksum."""
     name = f"rank-{rank:05d}.gw"
-    text = read(folder, "manifest").decode()
+    text = gwrun.read(folder, "manifest")
     old = next(one for one in json.loads(text.rpartition("crc32 ")[0])["files"]
                if one["name"] == name)
-    with open(os.path.join(folder, name), "wb") as file:
-        file.write(close(data))
+    gwrun.write(os.path.join(folder, name), close(data))
     at = text.index(f'"{name}"')
     end = text.index("}", at)
     one = text[at:end].replace(f': {old["bytes"]}', f": {len(data) + 4}")
@@ -79,7 +70,7 @@ def put_rank(folder, rank, data):
 
 
 def rank_file(folder, rank):
-    return read(folder, f"rank-{rank:05d}.gw")[:-4]
+    return gwrun.read_bytes(folder, f"rank-{rank:05d}.gw")[:-4]
 
 
 def field(data, name):
@@ -108,16 +99,24 @@ def of_version(version, data):
     return data[:8] + struct.pack("<I", version) + data[12:]
 
 
-class MeshResume(unittest.TestCase):
+def make_older(folder, version):
+    """The files of two ranks as of that version, and what the manifest then said."""
+    for rank in (0, 1):
+        put_rank(folder, rank, of_version(version, rank_file(folder, rank)))
+    manifest = json.loads(gwrun.read(folder, "manifest").rpartition("crc32 ")[0])
+    del manifest["facts"]["optimizer"], manifest["facts"]["vectors"]
+    manifest["facts"]["momentum"] = True
+    return manifest
+
+
+class MeshResume(gwrun.Case):
     def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.top = top.name
+        super().setUp()
         self.runs = 0
 
     def new(self):
         self.runs += 1
-        return os.path.join(self.top, str(self.runs))
+        return self.path(str(self.runs))
 
     def train(self, ranks, *words, out=None):
         """The folder of a run of these words, each of which may be several."""
@@ -131,17 +130,14 @@ class MeshResume(unittest.TestCase):
     def resume(self, ranks, path, *words, out=None):
         """The folder of a run that resumes from another folder's, and what it says."""
         out = out or self.new()
-        done = gwrun.run(ranks, "train", *SMALL, "--overhead", 0, "--out", out, "--resume", path,
-                         *" ".join(map(str, words)).split())
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = gwrun.ok(ranks, "train", *SMALL, "--overhead", 0, "--out", out, "--resume", path,
+                        *" ".join(map(str, words)).split())
         return out, done.stdout
 
     def refused(self, ranks, path, *words):
         done = gwrun.run(ranks, "train", *SMALL, "--overhead", 0, "--resume", path,
                          *" ".join(map(str, words)).split())
-        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        return done.stderr
+        return gwrun.refusal(done)
 
     def assert_same(self, out, other):
         for name, wanted in outcome(other).items():
@@ -158,25 +154,25 @@ class MeshResume(unittest.TestCase):
                 self.assertNotRegex(said, r"\bchanged")
                 self.assert_same(out, whole)
                 if "onebit" not in words:  # whose replicas are settled after the checkpoint
-                    self.assertEqual(read(folder_of(out, STEPS), "model.gw"),
-                                     read(out, "model.gw"))
+                    self.assertEqual(gwrun.model(folder_of(out, STEPS)),
+                                     gwrun.model(out))
 
     def test_a_measured_cut_stays(self):
         """Though other layers would cost the least by now."""
         words = "--mesh pipe=2 --compress topk --microbatches 2"
         out = self.begin(4, words, "--stages 3,1")
         folder = folder_of(out)
-        text = read(folder, "manifest").decode()
+        text = gwrun.read(folder, "manifest")
         self.assertIn('"stages": "3,1"', text)
         put_manifest(folder, text.replace('"stages": "3,1"', '"stages": "measured"', 1))
-        facts = json.loads(read(folder, "manifest").decode().rpartition("crc32 ")[0])["facts"]
+        facts = json.loads(gwrun.read(folder, "manifest").rpartition("crc32 ")[0])["facts"]
         self.assertEqual((facts["options"]["stages"], facts["layout"]["stages"]),
                          ("measured", "3,1"))
         resumed, _ = self.resume(4, out, words, "--stages measured --resume-strict")
         self.assertEqual(gwrun.run_json(resumed)["mesh"]["layers"], [3, 1])
         error = self.refused(4, out, words, "--stages 1,3 --resume-strict")
         self.assertIn("--stages 3,1 then, 1,3 now: residuals of error feedback start anew", error)
-        text = read(folder, "manifest").decode()
+        text = gwrun.read(folder, "manifest")
         for cut in ("9,9", "4", "1,2,1", "3,1x", "0,4"):
             put_manifest(folder, text.replace('"stages": "3,1"', f'"stages": "{cut}"'))
             self.assertIn(f"--resume: the checkpoint's stages, '{cut}', are not 2 numbers from 1 on "
@@ -198,10 +194,7 @@ class MeshResume(unittest.TestCase):
                     out, said = self.resume(4, first, end, f"--mesh {now}" if now else "",
                                             "--resume-strict")
                     self.assertIn("changed: --mesh", said)
-                    mine = gwrun.losses(out)
-                    self.assertEqual(len(mine), len(serial))
-                    worst = max(abs(a - b) / b for a, b in zip(mine, serial))
-                    self.assertLess(worst, EXACT)
+                    self.assertLess(gwrun.apart(gwrun.losses(out), serial), EXACT)
 
     def test_bits_from_mesh_to_mesh(self):
         """Stages, cut, timetable and recomputation are no part of the arithmetic."""
@@ -215,14 +208,13 @@ class MeshResume(unittest.TestCase):
         self.assertEqual(gwrun.losses(out), gwrun.losses(whole))
         for name in ("model", "epochs"):
             self.assertEqual(outcome(out)[name], outcome(whole)[name])
-        self.assertEqual(read(folder_of(out, STEPS), "model.gw"), read(whole, "model.gw"))
+        self.assertEqual(gwrun.model(folder_of(out, STEPS)), gwrun.model(whole))
         rows = gwrun.batches(out)
         self.assertEqual({row["stage"] for row in rows if int(row["step"]) <= HALF},
                          {"0", "1", "2", "3"})
         self.assertEqual({row["stage"] for row in rows if int(row["step"]) == 31}, {"0"})
         for path in (out, folder_of(out, STEPS)):
-            done = gwrun.run(1, "eval", "--model", os.path.join(path, "model.gw"), *SMALL[:2])
-            self.assertEqual(done.returncode, 0, done.stderr)
+            gwrun.ok(1, "eval", "--model", os.path.join(path, "model.gw"), *SMALL[:2])
         self.assertEqual(gwrun.run(1, "show", out).returncode, 0)
 
     def test_spread_momentum(self):
@@ -231,12 +223,12 @@ class MeshResume(unittest.TestCase):
         whole = self.train(2, words)
         out = self.begin(4, words, "--mesh data=2,pipe=2")
         self.resume(2, "auto", words, out=out)
-        self.assertEqual(read(out, "model.gw"), read(whole, "model.gw"))
+        self.assertEqual(gwrun.model(out), gwrun.model(whole))
         words = "--comm local:period=4"
         mine, theirs = (self.begin(ranks, words, more, steps=6)
                         for ranks, more in ((2, ""), (4, "--mesh pipe=2")))
-        self.assertEqual(read(folder_of(mine, 6), "model.gw"),
-                         read(folder_of(theirs, 6), "model.gw"))
+        self.assertEqual(gwrun.model(folder_of(mine, 6)),
+                         gwrun.model(folder_of(theirs, 6)))
         said = self.resume(2, theirs, words, "--steps 8")[1]
         for part in ("4 ranks then, 2 now: what --comm local carried", "parameters differed over"):
             self.assertIn(part, said)
@@ -246,9 +238,8 @@ class MeshResume(unittest.TestCase):
         out = self.begin(2, "--mesh pipe=2", steps=4)
         before = sorted(os.listdir(out))
         for words in ("", "--mesh tensor=2 --checkpoint-every 5"):
-            done = gwrun.run(2, "train", *SMALL, "--check", "--resume", "auto", "--out", out,
-                             *words.split())
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            gwrun.clean(2, "train", *SMALL, "--check", "--resume", "auto", "--out", out,
+                        *words.split())
         for words, part in (("--seed 2", "--seed '1', and here it is '2'"),
                             ("--data synthetic:samples=500,features=20", "other data")):
             self.assertIn(part, self.refused(2, out, "--check", words))
@@ -304,12 +295,8 @@ class MeshResume(unittest.TestCase):
         whole = self.train(2, "--momentum 0.9 --compress topk")
         out = self.begin(2, "--momentum 0.9 --compress topk")
         folder = folder_of(out)
-        for rank in (0, 1):
-            put_rank(folder, rank, of_version(1, rank_file(folder, rank)))
-        text = read(folder, "manifest").decode()
-        manifest = json.loads(text.rpartition("crc32 ")[0])
-        del manifest["facts"]["layout"], manifest["facts"]["optimizer"], manifest["facts"]["vectors"]
-        manifest["facts"]["momentum"] = True
+        manifest = make_older(folder, 1)
+        del manifest["facts"]["layout"]
         for name in [name for name in manifest["facts"]["options"] if name.startswith(
                 ("mesh", "microbatches", "timetable", "stages", "recompute", "tensor", "compress-"))
                      and name != "compress-stats"]:
@@ -327,12 +314,7 @@ class MeshResume(unittest.TestCase):
         whole = self.train(2, words)
         out = self.begin(2, words)
         folder = folder_of(out)
-        for rank in (0, 1):
-            put_rank(folder, rank, of_version(2, rank_file(folder, rank)))
-        text = read(folder, "manifest").decode()
-        manifest = json.loads(text.rpartition("crc32 ")[0])
-        del manifest["facts"]["optimizer"], manifest["facts"]["vectors"]
-        manifest["facts"]["momentum"] = True
+        manifest = make_older(folder, 2)
         put_manifest(folder, json.dumps(manifest) + "\ncrc32 ")
         moved, _ = self.resume(2, out, words, "--resume-strict")
         self.assert_same(moved, whole)
@@ -380,9 +362,7 @@ class MeshResume(unittest.TestCase):
         out = self.new()
         with faultcase.Started(4, *SMALL, *words, "--epochs", 1000000, "--overhead", 0, "--out",
                                out, log=out + ".log") as run:
-            run.await_line("parameters;")
-            run.send(signal.SIGTERM, 3)
-            self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
+            self.assertEqual(run.stop(signal.SIGTERM, 3), 128 + signal.SIGTERM, run.text())
         done = gwrun.run_json(out)["results"]["steps"]
         self.assertEqual(os.listdir(os.path.join(out, "model.ckpt.d")),
                          [os.path.basename(folder_of(out, done))])
@@ -390,7 +370,7 @@ class MeshResume(unittest.TestCase):
         self.resume(4, "auto", *words, *more, out=out)
         whole = self.new()
         gwrun.train(4, whole, *SMALL, *words, *more)
-        self.assertEqual(read(out, "model.gw"), read(whole, "model.gw"))
+        self.assertEqual(gwrun.model(out), gwrun.model(whole))
         self.assertEqual(gwrun.losses(out), gwrun.losses(whole))
 
     def test_killed(self):
@@ -435,7 +415,3 @@ class MeshResume(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("layer 1: parameters are no longer finite", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

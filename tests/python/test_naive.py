@@ -3,8 +3,6 @@ tests/mpi/test_naive.c compares each form of it with the fast one."""
 
 import os
 import re
-import tempfile
-import unittest
 
 import gwrun
 from test_train import PHASES
@@ -25,17 +23,11 @@ REFUSED = {"comm": ["--comm", "iallreduce"], "compress": ["--compress", "bf16"],
            "ceilings": ["--ceilings", "some.json"]}
 
 
-class Naive(unittest.TestCase):
+class Naive(gwrun.Shared):
     @classmethod
     def setUpClass(cls):
-        top = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(top.cleanup)
-        cls.top = top.name
+        super().setUpClass()
         cls.fast = gwrun.train(2, cls.path("fast"), *SMALL)
-
-    @classmethod
-    def path(cls, name):
-        return os.path.join(cls.top, name)
 
     def train(self, name, *words, **more):
         return gwrun.train(2, self.path(name), *SMALL, *words, **more)
@@ -77,8 +69,7 @@ class Naive(unittest.TestCase):
         waited = [float(row["wait_skew_s"]) for row in gwrun.batches(self.path("naive"))
                   if row["rank"] == "0"]
         self.assertGreater(sum(waited), 24 * 1e-3)  # for rank 1
-        with open(self.path("naive/collectives.csv"), encoding="utf-8") as file:
-            self.assertEqual(len(file.readlines()), 1 + 2 * 48)
+        self.assertEqual(len(gwrun.read(self.path("naive/collectives.csv")).splitlines(True)), 1 + 2 * 48)
 
     def test_root(self):
         """One rank updates; overhead is measured before the run, which nobody notices."""
@@ -100,13 +91,10 @@ class Naive(unittest.TestCase):
         """What is evaluated within an epoch, and saved, is the model after that step."""
         self.train("tested", *NAIVE, "--eval-every", 7, "--verify-every", 5)
         end = self.train("end", *NAIVE, "--steps", 7)["results"]
-        with open(self.path("tested/evaluations.csv"), encoding="utf-8") as file:
-            header, first = (line.strip().split(",") for line in file.readlines()[:2])
-        first = dict(zip(header, first))
+        first = gwrun.rows(self.path("tested/evaluations.csv"))[0]
         for key in ("test_loss", "test_accuracy"):
             self.assertAlmostEqual(float(first[key]), end[key], places=6)
-        done = gwrun.run(1, "eval", "--model", self.path("end/model.gw"), *SMALL[:2])
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = gwrun.ok(1, "eval", "--model", self.path("end/model.gw"), *SMALL[:2])
         self.assertIn(f"{end['test_accuracy']:.4f}", done.stdout)
 
     def test_diverged(self):
@@ -117,9 +105,7 @@ class Naive(unittest.TestCase):
             self.assertNotIn("--on-nan", done.stderr)  # which cannot skip here
 
     def refused(self, ranks, *words):
-        done = gwrun.run(ranks, "train", *SMALL, "--out", self.path("refused"), *words)
-        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
-        return done.stderr
+        return gwrun.refusal(gwrun.run(ranks, "train", *SMALL, "--out", self.path("refused"), *words))
 
     def test_refused(self):
         for option, words in REFUSED.items():
@@ -130,7 +116,3 @@ class Naive(unittest.TestCase):
         self.assertIn("fast: unknown option 'loops'", self.refused(1, "--backend", "fast:loops=blas"))
         self.assertIn("sample|batch|blocked|simd|blas", self.refused(1, "--backend", "naive:loops=best"))
         self.assertIn("unknown backend './x.so'", self.refused(1, "--backend", "./x.so"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,15 +3,16 @@ fault of the program has another status."""
 
 import io
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
 from unittest import mock
 
-SOURCE = os.environ["SOURCE"]
-sys.path.append(os.path.join(SOURCE, "analysis"))
+import gwrun
+
 import tool
+
+SOURCE = os.environ["SOURCE"]
 
 NEEDS = {  # script: (arguments, what its interpreter must have)
     "analysis/report": (["."], ["matplotlib", "numpy", "pandas", "scipy"]),
@@ -36,13 +37,11 @@ FREE = {"analysis/show", "analysis/table", "analysis/trace-check", "experiments/
 def bare(script, *words):
     """Run by this interpreter without any folder of packages (-S), nor what PYTHONPATH names (-E)."""
     with tempfile.TemporaryDirectory() as folder:
-        return subprocess.run([sys.executable, "-S", "-E", "-B", os.path.join(SOURCE, script), *words],
-                              cwd=folder, text=True, capture_output=True, check=False, timeout=300)
+        return gwrun.finished([sys.executable, "-S", "-E", "-B", os.path.join(SOURCE, script), *words], cwd=folder)
 
 
 def is_program(path):
-    with open(path, encoding="utf-8") as file:
-        return path.endswith(".py") and "__main__" in file.read()
+    return path.endswith(".py") and "__main__" in gwrun.read(path)
 
 
 class Faults(unittest.TestCase):
@@ -61,8 +60,7 @@ class Needs(unittest.TestCase):
         for script, (words, modules) in NEEDS.items():
             with self.subTest(script=script):
                 done = bare(script, *words)
-                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-                line, = done.stderr.splitlines()
+                line = gwrun.refusal(done)
                 self.assertTrue(line.startswith(os.path.basename(script) + ": "), line)
                 for word in [sys.executable, *modules]:
                     self.assertIn(word, line)
@@ -82,7 +80,3 @@ class Needs(unittest.TestCase):
                  (os.access(os.path.join(SOURCE, folder, name), os.X_OK) or
                   folder.endswith("peers") and is_program(os.path.join(SOURCE, folder, name)))}
         self.assertEqual(found, {*NEEDS, *FREE})
-
-
-if __name__ == "__main__":
-    unittest.main()

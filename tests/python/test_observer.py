@@ -2,10 +2,7 @@
 sees the MPI calls from below, with its own clock and counts. docs/measurement.md says what is compared,
 and why the times may differ."""
 
-import csv
 import os
-import tempfile
-import unittest
 
 import gwrun
 
@@ -33,16 +30,12 @@ def observed(out, *words):
     told = gwrun.batches(os.path.join(out, "run"))
     ranks = []
     for rank in range(2):
-        with open(os.path.join(seen, f"{rank}.csv"), newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        rows = gwrun.rows(seen, f"{rank}.csv")
         ranks.append(([row for row in told if row["rank"] == str(rank)], rows))
     return ranks
 
 
-class Observer(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
+class Observer(gwrun.Case):
 
     def check_counts(self, ranks):
         sent = received = 0
@@ -79,7 +72,7 @@ class Observer(unittest.TestCase):
             self.assertLess(mine, (1 + RATES) * walls + readings)
 
     def compare(self, *words, timed=True):
-        ranks = observed(self.dir.name, *words)
+        ranks = observed(self.dir, *words)
         self.check_counts(ranks)
         self.check_cpu(ranks)
         if timed:
@@ -119,11 +112,6 @@ class Observer(unittest.TestCase):
                       ASAN_OPTIONS="verify_asan_link_order=0")
         for more in ([], ["--on-nan", "skip", "--compress", "qsgd:bits=8"]):
             with self.subTest(more=more):
-                done = gwrun.run(2, "train", "--quiet", *DATA, "--steps", 20, "--overhead", 0, "--comm",
-                                 "iallreduce:algo=sra,progress=thread", "--update", "lazy",
-                                 "--layers", 512, *more, env=linger)
-                self.assertEqual(done.returncode, 0, done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()
+                gwrun.ok(2, "train", "--quiet", *DATA, "--steps", 20, "--overhead", 0, "--comm",
+                         "iallreduce:algo=sra,progress=thread", "--update", "lazy",
+                         "--layers", 512, *more, env=linger)

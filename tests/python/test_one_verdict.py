@@ -197,7 +197,3 @@ class Sheets(unittest.TestCase):
         kept = [text for text in texts if "\r" not in text]
         read = sheet.rows_of(sheet.text_of(["name"], [{"name": text} for text in [*kept, "end"]]))
         self.assertEqual([row["name"] for row in read], [*kept, "end"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,8 +3,6 @@ and shared out by what they say of themselves. `adam` moves elements; `lars` nee
 
 import os
 import re
-import tempfile
-import unittest
 
 import gwrun
 
@@ -20,31 +18,21 @@ RUNS = ((1, ADAM), (1, f"{ADAM}:beta1=0.8"), (2, ADAM, "--comm", "iallreduce", "
         (2, LARS), (2, LARS, "--comm", "ps", "--update", "lazy"), (2, LARS, "--mesh", "pipe=2", "--microbatches", 2))
 
 
-def model(out):
-    with open(os.path.join(out, "model.gw"), "rb") as file:
-        return file.read()
-
-
-class Optimizer(unittest.TestCase):
+class Optimizer(gwrun.Case):
     def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.top = top.name
+        super().setUp()
         self.runs = 0
 
     def train(self, ranks, optimizer, *words):
         """The folder of a run."""
         self.runs += 1
-        out = os.path.join(self.top, str(self.runs))
+        out = self.path(str(self.runs))
         rate = 0.01 if "adam" in optimizer else 0.1
         gwrun.train(ranks, out, *SMALL, "--profile", "timers", "--lr", rate, "--optimizer", optimizer, *words)
         return out
 
     def refused(self, ranks, *words):
-        done = gwrun.run(ranks, "train", *SMALL, *words)
-        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        return done.stderr
+        return gwrun.refusal(gwrun.run(ranks, "train", *SMALL, *words))
 
     def test_trains(self):
         """Four classes: what learns nothing is right once in four times."""
@@ -59,7 +47,7 @@ class Optimizer(unittest.TestCase):
                 whole = self.train(ranks, optimizer, *words)
                 half = self.train(ranks, optimizer, *words, "--steps", HALF, "--checkpoint-every", 1000)
                 rest = self.train(ranks, optimizer, *words, "--resume", half, "--resume-strict")
-                self.assertEqual(model(rest), model(whole))
+                self.assertEqual(gwrun.model(rest), gwrun.model(whole))
 
     def test_shared_out(self):
         """Which rank updates which part, and when, does not change the arithmetic: two ranks' sums have only one order."""
@@ -67,7 +55,7 @@ class Optimizer(unittest.TestCase):
         for words in (("--comm", "sharded"), ("--comm", "sharded", "--update", "lazy"), ("--comm", "ps"),
                       ("--comm", "iallreduce:bucket=1K", "--update", "lazy"), ("--threads", 2)):
             with self.subTest(words=words):
-                self.assertEqual(model(self.train(2, ADAM, *words)), model(whole))
+                self.assertEqual(gwrun.model(self.train(2, ADAM, *words)), gwrun.model(whole))
 
     def test_counts_its_steps(self):
         """The correction of Adam's means depends on the number of a step, which a checkpoint without it would begin
@@ -75,7 +63,7 @@ class Optimizer(unittest.TestCase):
         half = self.train(1, ADAM, "--steps", HALF, "--checkpoint-every", 1000)
         again = [self.train(1, ADAM, "--steps", HALF + 1, "--resume", half) for _ in range(2)]
         plain = self.train(1, ADAM, "--steps", HALF + 1)
-        self.assertEqual({model(out) for out in again}, {model(plain)})
+        self.assertEqual({gwrun.model(out) for out in again}, {gwrun.model(plain)})
 
     def test_merged_over_meshes(self):
         """Neither stages nor the owners of parts of the vectors change the arithmetic."""
@@ -84,11 +72,13 @@ class Optimizer(unittest.TestCase):
             whole = self.train(1, optimizer, *words)
             out = self.train(4, optimizer, *words, "--mesh", "pipe=4", "--steps", HALF)
             out = self.train(2, optimizer, *words, "--mesh", "pipe=2", "--steps", HALF + 3, "--resume", out)
-            self.assertEqual(model(self.train(1, optimizer, *words, "--resume", out, "--resume-strict")), model(whole))
+            out = self.train(1, optimizer, *words, "--resume", out, "--resume-strict")
+            self.assertEqual(gwrun.model(out), gwrun.model(whole))
         words = ("--comm", "sharded", "--checkpoint-every", 1000)
         whole = self.train(2, ADAM, *words)
         out = self.train(4, ADAM, *words, "--mesh", "data=2,pipe=2", "--steps", HALF)
-        self.assertEqual(model(self.train(2, ADAM, *words, "--resume", out, "--resume-strict")), model(whole))
+        out = self.train(2, ADAM, *words, "--resume", out, "--resume-strict")
+        self.assertEqual(gwrun.model(out), gwrun.model(whole))
 
     def test_what_is_dropped_is_told(self):
         half = self.train(2, ADAM, "--steps", 4, "--checkpoint-every", 1000)
@@ -118,16 +108,12 @@ class Optimizer(unittest.TestCase):
         whole = self.train(2, ADAM, "--steps", 12, "--comm", "iallreduce")
         for words in (("--pace", 0.01), ("--paired",), ("--bound",), ("--compress", "auto:codecs=none")):
             with self.subTest(words=words):
-                self.assertEqual(model(self.train(2, ADAM, "--steps", 12, "--comm", "iallreduce", *words)),
-                                 model(whole))
+                self.assertEqual(gwrun.model(self.train(2, ADAM, "--steps", 12, "--comm", "iallreduce", *words)),
+                                 gwrun.model(whole))
 
     def test_page(self):
         """docs/extend-optimizer.md shows the file that is tested here, as it would be within the tree."""
-        with open(os.path.join(os.environ["SOURCE"], "docs", "extend-optimizer.md"), encoding="utf-8") as file:
-            shown = re.search(r"^```c\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL).group(1)
-        with open(os.path.join(os.environ["SOURCE"], "tests", "plugin_adam.c"), encoding="utf-8") as file:
-            self.assertEqual(shown.replace("gw_optimizer_adam", "gw_optimizer_plugin"), file.read())
-
-
-if __name__ == "__main__":
-    unittest.main()
+        page = gwrun.read(gwrun.SOURCE, "docs", "extend-optimizer.md")
+        shown = re.search(r"^```c\n(.*?)^```", page, re.MULTILINE | re.DOTALL).group(1)
+        self.assertEqual(shown.replace("gw_optimizer_adam", "gw_optimizer_plugin"),
+                         gwrun.read(gwrun.SOURCE, "tests", "plugin_adam.c"))

@@ -1,10 +1,6 @@
 """gradwire plan --mesh, through the program. No timing is asserted: the checks hold on any machine."""
 
-import json
-import os
 import shlex
-import tempfile
-import unittest
 
 import gwrun
 
@@ -13,20 +9,12 @@ MODEL = ("--inputs", 50, "--classes", 8, "--layers", "40,30,20", "--batch", 12)
 PARTS = ("compute_s", "bubble_s", "tensor_s", "data_s")
 
 
-class PlanMesh(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-
-    def path(self, name):
-        return os.path.join(self.dir.name, name)
+class PlanMesh(gwrun.Case):
 
     def plan(self, ranks, *words):
         out = self.path("plan.json")
-        done = gwrun.run(ranks, "plan", *MODEL, "--budget", 0.3, "--json", out, *words)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
-        with open(out, encoding="utf-8") as file:
-            return json.load(file)["results"], done.stdout
+        done = gwrun.clean(ranks, "plan", *MODEL, "--budget", 0.3, "--json", out, *words)
+        return gwrun.read_json(out)["results"], done.stdout
 
     def check(self, plan, ranks):
         """Ranked, of this many ranks, and what a step takes is the sum of its parts."""
@@ -107,17 +95,12 @@ class PlanMesh(unittest.TestCase):
             self.assertEqual(words[words.index("--lr") + 1], "0.05")
             chosen = plan["layouts"][plan["chosen"]]
             self.assertEqual(words[words.index("--mesh") + 1], chosen["mesh"])
-            done = gwrun.run(2, *words, "--data", "synthetic:samples=60,features=50,classes=8",
-                             "--steps", 2, "--quiet")
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            gwrun.clean(2, *words, "--data", "synthetic:samples=60,features=50,classes=8",
+                        "--steps", 2, "--quiet")
 
     def refused(self, ranks, *words, says):
         with self.subTest(ranks=ranks, words=words):
-            done = gwrun.run(ranks, "plan", *MODEL, "--budget", 0.1, *words)
-            self.assertEqual(done.returncode, 2, done.stderr)
-            line, = done.stderr.splitlines()
-            for word in says:
-                self.assertIn(word, line)
+            gwrun.refusal(gwrun.run(ranks, "plan", *MODEL, "--budget", 0.1, *words), *says)
 
     def test_refuses(self):
         self.refused(4, "--mesh", "pipe=2,tensor=3", says=["multiple of 6 ranks", "4"])
@@ -143,7 +126,3 @@ class PlanMesh(unittest.TestCase):
                          says=["progress=poll"])
         self.refused(4, "--mesh", "tensor=4", "--layers", 3,
                      says=["--mesh tensor=4", "layer 0 has 3 neurons", "at most tensor=3"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,42 +1,31 @@
 """Which library computes which product: chosen once a machine, the same in a resumed run."""
 
 import glob
-import json
 import os
-import tempfile
 import unittest
 
+import faultcase
 import gwrun
 
 BOTH = gwrun.cached("GW_GEMM") == "auto"
 # Its longest product is 4 million operations: worth timing, and done in some 0.1 ms.
 DATA = ("--data", "synthetic:samples=400,features=128,classes=4", "--layers", "128,128", "--batch",
         128, "--epochs", 2)
-# In the place of oneDNN's, and it always fails.
-BROKEN = """
-int dnnl_sgemm(void) {
-    return 1;
-}
-"""
 QUICK = ("--ceilings", "off", "--overhead", 0, "--profile", "timers")
 
 
-class Products(unittest.TestCase):
+class Products(gwrun.Case):
     def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.dir = top.name
-        self.cache = os.path.join(self.dir, "cache")
+        super().setUp()
+        self.cache = self.path("cache")
 
     def train(self, name, *words, ranks=2, cache=None):
         """run.json's object on products."""
-        out = os.path.join(self.dir, name)
+        out = self.path(name)
         env = {**os.environ, "XDG_CACHE_HOME": cache or self.cache}
-        done = gwrun.run(ranks, "train", *DATA, *QUICK, "--comm", "iallreduce", *words, "--out",
-                         out, env=env)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
-            run = json.load(file)
+        gwrun.ok(ranks, "train", *DATA, *QUICK, "--comm", "iallreduce", *words, "--out",
+                 out, env=env)
+        run = gwrun.run_json(out)
         self.assertEqual(run["machine"]["gemm"], run["gemm"]["libraries"])
         return run["gemm"]
 
@@ -48,11 +37,9 @@ class Products(unittest.TestCase):
 
     def turn_round(self):
         """Swap slow and fast in the cache."""
-        with open(self.kept(), encoding="utf-8") as file:
-            kept = json.load(file)
+        kept = gwrun.read_json(self.kept())
         kept["seconds"] = {name: 1e-9 / s for name, s in kept["seconds"].items()}
-        with open(self.kept(), "w", encoding="utf-8") as file:
-            json.dump(kept, file)
+        gwrun.write(self.kept(), kept)
 
     def test_cached(self):
         first = self.train("first")
@@ -67,8 +54,7 @@ class Products(unittest.TestCase):
         self.assertGreater(piece["drain_s"], 0)
         self.assertAlmostEqual(piece["drain_s"], piece["buffer_bytes"] * 8
                                / piece["rate_bits_per_s"])
-        with open(self.kept(), "w", encoding="utf-8") as file:
-            file.write('{"gradwire_products": 1, "seconds": {"nn')
+        gwrun.write(self.kept(), '{"gradwire_products": 1, "seconds": {"nn')
         self.assertEqual(self.train("third")["source"], "measured")
         self.assertEqual(self.train("fourth")["source"], "cached")
 
@@ -110,7 +96,7 @@ class Products(unittest.TestCase):
     def test_evaluation(self):
         """What computes it, a product that fails tells."""
         self.train("run")
-        model, env = os.path.join(self.dir, "run"), gwrun.preload(self.dir, BROKEN)
+        model, env = self.path("run"), faultcase.product(self.dir, "fail", 1)
         for library, status in (("cblas", 0), ("dnnl", 1)):
             done = gwrun.run(1, "eval", "--model", model, *DATA[:2], "--gemm", library, env=env)
             self.assertEqual(done.returncode, status, done.stderr)
@@ -119,25 +105,15 @@ class Products(unittest.TestCase):
     def test_missing(self):
         other = "cblas" if gwrun.cached("GW_GEMM") == "dnnl" else "dnnl"
         for words in (("train", *DATA), ("eval", "--model", self.dir)):
-            done = gwrun.run(2, *words, "--gemm", other)
-            lines = [line for line in done.stderr.splitlines() if "gradwire:" in line]
-            self.assertEqual((done.returncode, len(lines)), (2, 1))
-            self.assertIn(f"--gemm {other}", lines[0])
+            gwrun.refusal(gwrun.run(2, *words, "--gemm", other), f"--gemm {other}")
 
     def test_bench(self):
-        out = os.path.join(self.dir, "bench.json")
-        done = gwrun.run(1, "bench", "gemm", "--layers", "16", "--batch", 8, "--rounds", 3, "--json",
-                         out, env={**os.environ, "XDG_CACHE_HOME": self.cache})
-        self.assertEqual(done.returncode, 0, done.stderr)
-        with open(out, encoding="utf-8") as file:
-            rows = json.load(file)["results"]
+        out = self.path("bench.json")
+        gwrun.ok(1, "bench", "gemm", "--layers", "16", "--batch", 8, "--rounds", 3, "--json",
+                 out, env={**os.environ, "XDG_CACHE_HOME": self.cache})
+        rows = gwrun.read_json(out)["results"]
         self.assertEqual(len(rows), 5)
         for row in rows:
             best = min(row[side] for side in ("dnnl_s", "cblas_s") if row[side])
             self.assertAlmostEqual(row["ratio_best"], row["ours_s"] / best)
-        done = gwrun.run(2, "bench", "gemm")
-        self.assertEqual(done.returncode, 2)
-
-
-if __name__ == "__main__":
-    unittest.main()
+        gwrun.refusal(gwrun.run(2, "bench", "gemm"))

@@ -3,9 +3,7 @@
 import concurrent.futures
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import gwrun
@@ -20,9 +18,7 @@ def launch(ranks, script, *words, python=sys.executable, **more):
     env = dict(os.environ, GRADWIRE_LIBRARY=LIBRARY, PYTHONDONTWRITEBYTECODE="1")
     env.pop("GRADWIRE", None)
     env.update(more)
-    return subprocess.run([gwrun.MPIEXEC, "-n", str(ranks), python, script, *words], text=True,
-                          capture_output=True, check=False, timeout=gwrun.HANG_S, env=env,
-                          stdin=subprocess.DEVNULL)
+    return gwrun.finished([gwrun.MPIEXEC, "-n", str(ranks), python, script, *words], env=env)
 
 
 def results(ranks, script, *words, **more):
@@ -40,7 +36,7 @@ def every_strategy():
 
 
 @unittest.skipIf(gwrun.cached("GW_SANITIZE"), "a sanitizer's runtime would have to be preloaded")
-class Numpy(unittest.TestCase):
+class Numpy(gwrun.Case):
     def test_every_strategy(self):
         words = every_strategy() + ["--comm iallreduce --compress qsgd:bits=8", "--comm local:period=2",
                                     "--comm sparse --compress topk:ratio=0.1",
@@ -64,14 +60,13 @@ class Numpy(unittest.TestCase):
         self.assertGreater(told[0][words]["apart"], 1e-4)
 
     def test_run_folder(self):
-        with tempfile.TemporaryDirectory() as folder:
-            out = os.path.join(folder, "run")
-            for told in results(2, RANK, "folder", out):
-                self.assertTrue(told["zero"] and told["absent"] and told["moved"], told)
-                self.assertGreater(told["wire"], 0)
-                self.assertTrue(told["mpi"])
-            self.assertEqual(gwrun.run_json(out)["program"], "library")
-            self.assertEqual([row["loss"] for row in gwrun.batches(out)], ["1"] * 6)
+        out = self.path("run")
+        for told in results(2, RANK, "folder", out):
+            self.assertTrue(told["zero"] and told["absent"] and told["moved"], told)
+            self.assertGreater(told["wire"], 0)
+            self.assertTrue(told["mpi"])
+        self.assertEqual(gwrun.run_json(out)["program"], "library")
+        self.assertEqual([row["loss"] for row in gwrun.batches(out)], ["1"] * 6)
 
     def test_refusals(self):
         for ranks in (1, 2):
@@ -102,11 +97,10 @@ class Numpy(unittest.TestCase):
         self.assertEqual(done[0]["--comm allreduce"]["strategy"].partition(":")[0], "sharded")
 
     def test_beside_another_mpi(self):
-        with tempfile.TemporaryDirectory() as folder:
-            body = "{ abort(); }\n"
-            names = ("MPI_Init", "MPI_Init_thread", "MPI_Initialized", "MPI_Comm_rank", "MPI_Finalize")
-            gwrun.preload(folder, "#include <stdlib.h>\n" + "".join(f"int {n}(void) {body}" for n in names))
-            told = launch(2, RANK, "foreign", os.path.join(folder, "first.so"))
+        body = "{ abort(); }\n"
+        names = ("MPI_Init", "MPI_Init_thread", "MPI_Initialized", "MPI_Comm_rank", "MPI_Finalize")
+        gwrun.preload(self.dir, "#include <stdlib.h>\n" + "".join(f"int {n}(void) {body}" for n in names))
+        told = launch(2, RANK, "foreign", self.path("first.so"))
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertEqual(sorted(told.stdout.split()), ["2]", "2]", "[0,", "[1,"])
 
@@ -134,7 +128,7 @@ class Numpy(unittest.TestCase):
                 self.assertEqual(len(ours), how in ("zero", "message"), errors)
 
     def test_launcher(self):
-        alone = subprocess.run([sys.executable, "-B", RANK, "exit", ""], text=True, check=False, capture_output=True,
+        alone = gwrun.finished([sys.executable, "-B", RANK, "exit", ""],
                                env={**os.environ, "GRADWIRE_LIBRARY": LIBRARY, "WORLD_SIZE": "2"})
         self.assertEqual(alone.returncode, 1)
         self.assertRegex(alone.stderr.splitlines()[-1], "Error: MPI has 1 rank, but WORLD_SIZE=2 says that torchrun "
@@ -143,20 +137,13 @@ class Numpy(unittest.TestCase):
     def test_library_is_checked(self):
         script = f"import sys; sys.path.insert(0, {gwrun.SOURCE + '/python'!r}); import gradwire; " \
                  "gradwire.start()"
-        with tempfile.TemporaryDirectory() as folder:
-            other = os.path.join(folder, "other.so")
-            gwrun.preload(folder, "int gradwire_nothing;\n")
-            os.rename(os.path.join(folder, "first.so"), other)
-            for library, part in ((os.path.join(folder, "none.so"), "no such file"),
-                                  (RANK, "cannot load"), (other, "has no gradwire_error")):
-                done = subprocess.run([sys.executable, "-B", "-c", script], text=True, check=False,
-                                      capture_output=True,
-                                      env={**os.environ, "GRADWIRE_LIBRARY": library})
-                self.assertEqual(done.returncode, 1)
-                last = done.stderr.strip().splitlines()[-1]
-                self.assertTrue(last.startswith("gradwire.library.Error: "), last)
-                self.assertIn(part, last)
-
-
-if __name__ == "__main__":
-    unittest.main()
+        other = self.path("other.so")
+        gwrun.preload(self.dir, "int gradwire_nothing;\n")
+        os.rename(self.path("first.so"), other)
+        for library, part in ((self.path("none.so"), "no such file"),
+                              (RANK, "cannot load"), (other, "has no gradwire_error")):
+            done = gwrun.finished([sys.executable, "-B", "-c", script], env={**os.environ, "GRADWIRE_LIBRARY": library})
+            self.assertEqual(done.returncode, 1)
+            last = done.stderr.strip().splitlines()[-1]
+            self.assertTrue(last.startswith("gradwire.library.Error: "), last)
+            self.assertIn(part, last)

@@ -6,14 +6,10 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import gwrun
-from identities import rows_of
-from test_contributing import compiler
 
 FOLDER = os.path.join(gwrun.SOURCE, "profiles")
 TENSOR = {"name": "a.weight", "shape": [30, 40], "group": 0, "forward_s": 0.001, "backward_s": 0.002, "std": 1e-3}
@@ -40,20 +36,17 @@ def changed(path, value):
     return profile
 
 
-class Replay(unittest.TestCase):
+class Replay(gwrun.Case):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = os.path.join(folder.name, "profile.json")
-        self.out = os.path.join(folder.name, "run")
+        super().setUp()
+        self.profile = self.path("profile.json")
         self.write(PROFILE)
 
     def write(self, profile):
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write(profile if isinstance(profile, str) else json.dumps(profile))
+        gwrun.write(self.profile, profile if isinstance(profile, str) else json.dumps(profile))
 
     def call(self, *words, ranks=2):
-        return gwrun.run(ranks, "replay", self.path, "--out", self.out, *words)
+        return gwrun.run(ranks, "replay", self.profile, "--out", self.out, *words)
 
     def replay(self, *words, ranks=2):
         done = self.call("--overwrite", *words, ranks=ranks)
@@ -90,14 +83,11 @@ class Replay(unittest.TestCase):
 
     def test_a_new_strategy_of_parameters_moves_them(self):
         """`local` under another name, outside the tree. Where nothing moves, zlib sends next to nothing."""
-        with open(os.path.join(gwrun.SOURCE, "comm/strategy/local.c"), encoding="utf-8") as file:
-            text = file.read().replace("gw_strategy_local", "gw_strategy_plugin").replace('"local"', '"average"')
-        path = os.path.join(os.path.dirname(self.path), "average")
-        with open(path + ".c", "w", encoding="utf-8") as file:
-            file.write(text)
-        subprocess.run([*compiler(), "-shared", "-fPIC", path + ".c", "-o", path + ".so"], check=True)
+        text = gwrun.read(gwrun.SOURCE, "comm/strategy/local.c")
+        text = text.replace("gw_strategy_local", "gw_strategy_plugin").replace('"local"', '"average"')
+        path = gwrun.plugin(self.path("average"), text)
         sent = []
-        for comm in "local", path + ".so":
+        for comm in "local", path:
             run, _ = self.replay("--comm", f"{comm}:period=1", "--compress", "zlib", "--steps", "4", "--speed", "100")
             sent.append(run["results"]["wire_bytes"])
         self.assertEqual(*sent)
@@ -111,7 +101,7 @@ class Replay(unittest.TestCase):
                                  "--bucket-mb", megabytes)
             self.assertEqual(run["replay"]["bucket_mb"], megabytes)
             begins = {(row["rank"], row["step"]): float(row["t_start_s"]) for row in gwrun.batches(self.out)}
-            for row in rows_of(self.out, "collectives.csv"):
+            for row in gwrun.rows(self.out, "collectives.csv"):
                 self.assertGreater(float(row["start_s"]) - begins[row["rank"], row["step"]], 0.999 * seconds)
 
     def test_servers(self):
@@ -121,9 +111,8 @@ class Replay(unittest.TestCase):
 
     def test_gradients(self):
         """Captured ones are those of the file; drawn ones depend on the seed alone."""
-        path = os.path.join(os.path.dirname(self.path), "gradients")
-        with open(path, "wb") as file:
-            file.write(b"\0" * 4 * 1540 * 3)
+        path = self.path("gradients")
+        gwrun.write(path, b"\0" * 4 * 1540 * 3)
         topk = ("--comm", "sparse", "--compress", "threshold:value=0.0001", "--steps", "2", "--speed", "100")
         drawn, said = self.replay(*topk)
         self.assertTrue(drawn["replay"]["data_dependent"])
@@ -140,15 +129,13 @@ class Replay(unittest.TestCase):
 
     def test_shown_as_replayed(self):
         self.replay("--steps", "2", "--speed", "100")
-        done = subprocess.run([sys.executable, "-B", os.path.join(gwrun.SOURCE, "analysis", "show"), self.out],
-                              text=True, capture_output=True, check=False)
+        done = gwrun.finished([sys.executable, "-B", os.path.join(gwrun.SOURCE, "analysis", "show"), self.out])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("REPLAYED: tiny of a device (a machine), 100 times as fast", done.stdout)
         self.assertNotIn("was interrupted", done.stdout)
         other = os.path.join(self.out, "..", "report")
-        done = subprocess.run([sys.executable, "-B", os.path.join(gwrun.SOURCE, "analysis", "report"), self.out,
-                               "--out", other, "--paper", other + ".paper"], text=True, capture_output=True,
-                              check=False)
+        done = gwrun.finished([sys.executable, "-B", os.path.join(gwrun.SOURCE, "analysis", "report"), self.out,
+                               "--out", other, "--paper", other + ".paper"])
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn(": 1 runs: 1 done; ", done.stdout)
         done = gwrun.script(os.path.join(gwrun.SOURCE, "analysis", "compare"), self.out, self.out)
@@ -157,13 +144,11 @@ class Replay(unittest.TestCase):
     # ---- refusals ----
 
     def refused(self, done, why):
-        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        self.assertIn(why, done.stderr)
+        gwrun.refusal(done, why)
         self.assertFalse(os.path.exists(self.out) and os.listdir(self.out) and "run.json" not in os.listdir(self.out))
 
     def test_profiles_refused(self):
-        at = f"{self.path}: "
+        at = f"{self.profile}: "
         for profile, why in (
                 (changed(["model"], None), at + "model: is missing: add it"),
                 (changed(["schema"], 2), at + "schema: 2: must be a whole number from 1 to 1"),
@@ -180,7 +165,7 @@ class Replay(unittest.TestCase):
                 (changed(["tensors", 3, "group"], 3), at + "tensor 3 (b.bias): group: 3: must be 1 or 2: groups rise"),
                 (changed(["tensors", 3, "name"], "a.bias"), at + "tensor 3 (a.bias): name: stands at tensor 1 already"),
                 (changed(["tensors", 3, "name"], "a b"), at + 'tensor 3: name: "a b": must be 1 to 127 letters'),
-                ("[]", at + "must be an object"), ("{\n'a'}", f"{self.path}:2: not JSON: ")):
+                ("[]", at + "must be an object"), ("{\n'a'}", f"{self.profile}:2: not JSON: ")):
             with self.subTest(why=why):
                 self.write(profile)
                 self.refused(self.call(), why)
@@ -189,13 +174,11 @@ class Replay(unittest.TestCase):
         for words, why in ((["--comm", "nonesuch"], "unknown strategy 'nonesuch'"),
                            (["--compress", "auto"], "name a codec"), (["--speed", "0"], "speed=0"),
                            (["--compress", "qsgd;*.bais=none"], "no tensor has such a name: there are a.weight, a.bias"),
-                           (["--nonesuch"], "unknown option"), ([self.path], "2 profiles: give one"),
+                           (["--nonesuch"], "unknown option"), ([self.profile], "2 profiles: give one"),
                            (["--check", "--comm", "powersgd", "--compress", "fp16"], "strategy powersgd")):
             with self.subTest(why=why):
                 self.refused(self.call(*words), why)
-        done = gwrun.run(1, "replay", self.path)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("--out DIR is needed", done.stderr)
+        gwrun.refusal(gwrun.run(1, "replay", self.profile), "--out DIR is needed")
 
     def test_rules_by_name(self):
         """Exact biases take 40 floats more bytes on each of two ranks; both ways name the same tensors."""
@@ -220,22 +203,15 @@ class Shipped(unittest.TestCase):
         paths = [path for path in glob.glob(os.path.join(FOLDER, "*.json")) if not path.endswith(".schema.json")]
         self.assertEqual({os.path.basename(path)[:-5] for path in paths}, set(self.COUNTS))
         for path in paths:
-            done = gwrun.run(1, "replay", path, "--check", "--out", "run")
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            with open(path, encoding="utf-8") as file:
-                tensors = json.load(file)["tensors"]
+            gwrun.clean(1, "replay", path, "--check", "--out", "run")
+            tensors = gwrun.read_json(path)["tensors"]
             sizes = [math.prod(tensor["shape"]) for tensor in tensors]
             self.assertEqual((sum(sizes), len(sizes)), self.COUNTS[os.path.basename(path)[:-5]])
 
     def test_the_schema_has_the_same_keys(self):
-        with open(os.path.join(FOLDER, "profile.schema.json"), encoding="utf-8") as file:
-            schema = json.load(file)
+        schema = gwrun.read_json(FOLDER, "profile.schema.json")
         of_tensor = schema["properties"]["tensors"]["items"]
         self.assertEqual(set(schema["required"]), set(PROFILE))
         self.assertEqual(set(schema["properties"]), {*PROFILE, "steps"})
         self.assertEqual(set(of_tensor["required"]), set(TENSOR))
         self.assertEqual(set(of_tensor["properties"]), set(TENSOR))
-
-
-if __name__ == "__main__":
-    unittest.main()

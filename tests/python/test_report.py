@@ -6,14 +6,12 @@ import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import types
-import unittest
 from unittest import mock
 
 import gwrun
-from reportcase import ANALYSIS, ReportCase, call, dump, load
+from reportcase import ANALYSIS, ReportCase, call
 
 from reporting import charts, markup, model, page, paper, runs, summary, verdicts
 from reporting.charts import step_times
@@ -122,7 +120,7 @@ class Page(ReportCase):
         """Beside the step of each run and configuration that measured it; of runs the median."""
         folder = self.study()
         for block, bound_s in enumerate((1e-5, 3e-5)):
-            self.change(os.path.join(folder, f"b{block:02d}-s1", "comm=allreduce"),
+            gwrun.change(os.path.join(folder, f"b{block:02d}-s1", "comm=allreduce"),
                         lambda info, s=bound_s: info.update(bound={"bound_s": s}))
         found, = runs.read_results(self.dir)
         step_s = found.cells[0].runs[0].step_s
@@ -149,22 +147,22 @@ class Page(ReportCase):
         for name, state in (("b00-s1/comm=allreduce", "failed"),
                             ("b01-s1/comm=allreduce", "diverged")):
             path = os.path.join(folder, name, "experiment.json")
-            dump(path, {**load(path), "state": state, "attempts": [
+            gwrun.write(path, {**gwrun.read_json(path), "state": state, "attempts": [
                 {"started_utc": "", "seconds": 1, "status": 1, "signal": None, "timed_out": False,
                  "message": "<script>alert(1)</script>"}]})
-        dump(os.path.join(folder, "b00-s1/comm=iallreduce/run.json"), "{}")
+        gwrun.write(os.path.join(folder, "b00-s1/comm=iallreduce/run.json"), "{}")
         text, _ = self.render(good=good)
         for words in ("Runs: 1 done, 1 diverged, 1 failed, 1 left out, of 4 planned.", "&lt;script&gt;alert",
                       "run.json: has no schema", "A single configuration"):
             self.assertTrue(words in text, words)
-        dump(os.path.join(folder, "b01-s1/comm=iallreduce/run.json"), "{}")
+        gwrun.write(os.path.join(folder, "b01-s1/comm=iallreduce/run.json"), "{}")
         self.assertIn("No finished run.", self.render(good=good)[0])
 
     def test_a_configuration_without_a_finished_run(self):
         folder = self.study()
         for block, state in enumerate(("failed", "diverged")):
             path = os.path.join(folder, f"b{block:02d}-s1/comm=allreduce/experiment.json")
-            dump(path, {**load(path), "state": state})
+            gwrun.write(path, {**gwrun.read_json(path), "state": state})
         text, _ = self.render(good=good)
         for words in ("Without a finished run, and so in no chart of times: allreduce, 1 diverged, "
                       "1 failed.", "<dd>allreduce, without a finished run</dd>"):
@@ -179,7 +177,7 @@ class Page(ReportCase):
         folder = self.study()
         for block in range(2):
             path = os.path.join(folder, f"b{block:02d}-s1/comm=allreduce/experiment.json")
-            dump(path, {**load(path), "state": "failed"})
+            gwrun.write(path, {**gwrun.read_json(path), "state": "failed"})
         found, = runs.read_results(self.dir)
         found.cells.append(found.cells[0])
         self.assertIn("The baseline has no finished run", page.against_baseline(found))
@@ -187,7 +185,7 @@ class Page(ReportCase):
     def test_hostile_text_stays_text(self):
         evil = '"><script>alert(1)</script><img src=http://example.org/x onerror="x">'
         folder = self.copy("<b>&amp;")
-        self.change(folder, lambda info: (info.update(command=evil, commit=evil),
+        gwrun.change(folder, lambda info: (info.update(command=evil, commit=evil),
                                           info["machine"].update(cpu=evil, hosts=[evil]),
                                           info["options"].update(comm=evil)))
         self.copy("other")
@@ -195,7 +193,7 @@ class Page(ReportCase):
 
     def test_warnings(self):
         folder = self.study()
-        self.change(os.path.join(folder, "b00-s1/comm=allreduce"),
+        gwrun.change(os.path.join(folder, "b00-s1/comm=allreduce"),
                     lambda info: (info["machine"].update(oversubscribed=True),
                                   info.update(commit="another")))
         text, _ = self.render(good=good)
@@ -303,28 +301,21 @@ class Command(ReportCase):
         self.addCleanup(patch.stop)
 
     def refused(self, word, *words):
-        done = call("report", *words)
-        self.assertEqual((done.returncode, done.stdout), (2, ""), done)
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        self.assertIn(word, done.stderr)
-
-    def read(self, *names):
-        with open(self.path(*names), encoding="utf-8") as file:
-            return file.read()
+        gwrun.refusal(call("report", *words), word)
 
     def test_writes(self):
         folder = self.study()
         done = call("report", folder, "--plots", self.path("plots"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("4 runs", done.stdout)
-        first = self.read("demo", "report.html")
+        first = gwrun.read(self.dir, "demo", "report.html")
         checker = Checker(first)
         self.assertEqual(checker.faults, [])
         self.assertEqual(sorted(os.listdir(self.path("plots"))), sorted(f"{name}.svg" for name in FEW))
         self.assertEqual(2 * len(FEW), checker.seen.count("svg"))
-        self.assertEqual(len(self.read("demo", "summary.csv").splitlines()), 3)
+        self.assertEqual(len(gwrun.read(self.dir, "demo", "summary.csv").splitlines()), 3)
         self.assertEqual(call("report", folder).returncode, 0)
-        self.assertEqual(self.read("demo", "report.html"), first)  # nothing depends on when or where
+        self.assertEqual(gwrun.read(self.dir, "demo", "report.html"), first)  # nothing depends on when or where
 
     def test_baseline(self):
         self.copy("a")
@@ -332,7 +323,7 @@ class Command(ReportCase):
         for name in ("allreduce", "comm=allreduce"):
             done = call("report", self.dir, "--baseline", name)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
-            self.assertIn("against the baseline (allreduce)", self.read("report.html"))
+            self.assertIn("against the baseline (allreduce)", gwrun.read(self.dir, "report.html"))
         self.refused("did you mean comm=allreduce?", self.dir, "--baseline", "comm=allreduse")
 
     @mock.patch.object(charts, "ORDER", [])
@@ -340,7 +331,7 @@ class Command(ReportCase):
         folder = self.study()
         done = call("report", folder, "--expect", "comm=iallreduce:algo=sra: not slower")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn("? undecided", self.read("demo", "report.html"))  # two runs have no interval
+        self.assertIn("? undecided", gwrun.read(self.dir, "demo", "report.html"))  # two runs have no interval
         self.refused("must be faster", folder, "--expect", "comm=iallreduce:algo=sra: quick")
         self.refused("no such levels", folder, "--expect", "comm=ring: faster")
 
@@ -354,16 +345,15 @@ class Command(ReportCase):
             *(f"figures/demo-{name}.{kind}" for name in FEW for kind in ("svg", "pdf")),
             *(f"tables/demo-{name}.tex" for name in ["answer", *FEW]), "specs/demo.yaml",
             "raw/runs.csv", "raw/summary.csv", "raw/demo-steps.csv", "provenance.json", "README.md"})
-        with open(os.path.join(made, "figures", "demo-traffic.pdf"), "rb") as file:
-            self.assertTrue(file.read().startswith(b"%PDF"))
-        of = load(os.path.join(made, "provenance.json"))["runs"]
+        self.assertTrue(gwrun.read_bytes(made, "figures", "demo-traffic.pdf").startswith(b"%PDF"))
+        of = gwrun.read_json(made, "provenance.json")["runs"]
         self.assertEqual(len(of), 4)
-        info = load(os.path.join(folder, of[0]["folder"], "run.json"))
+        info = gwrun.run_json(folder, of[0]["folder"])
         self.assertEqual((of[0]["commit"], of[0]["machine"], of[0]["command"]),
                          (info["commit"], info["machine"], info["command"]))
-        steps = list(csv.DictReader(self.read("paper", "raw", "demo-steps.csv").splitlines()))
+        steps = list(csv.DictReader(gwrun.read(self.dir, "paper", "raw", "demo-steps.csv").splitlines()))
         self.assertEqual(len(steps), 4 * (info["results"]["steps"] - 10))
-        self.assertEqual(self.read("paper", "tables", "demo-answer.tex").count("\\\\\n"), 3)
+        self.assertEqual(gwrun.read(self.dir, "paper", "tables", "demo-answer.tex").count("\\\\\n"), 3)
 
     def test_papers_tables_and_names(self):
         rows = [["* busy", None, None, True, "none"], ["[x]", 2.5, float("nan"), False, "rank 1"]]
@@ -421,21 +411,15 @@ class Runner(ReportCase):
     """What experiments/run leaves is what the report reads."""
 
     def test_study_with_diverged_and_missing_runs(self):
-        dump(self.path("rate.yaml"), SPEC)
-        done = subprocess.run(
+        gwrun.write(self.path("rate.yaml"), SPEC)
+        done = gwrun.finished(
             [os.path.join(gwrun.SOURCE, "experiments", "run"), self.path("rate.yaml"), "--build",
-             os.path.dirname(gwrun.GRADWIRE), "--out", self.path("out")],
-            text=True, capture_output=True, check=False, timeout=300)
+             os.path.dirname(gwrun.GRADWIRE), "--out", self.path("out")])
         shutil.rmtree(self.path("out", "b01-s1", "lr=0.1"))
         found, = runs.read_results(self.path("out"))
         self.assertEqual(found.counts, {"done": 1, "diverged": 2, "not run": 1}, done)
         self.assertEqual(found.study["claim"], "A learning rate can be too large.")
         self.assertRegex(found.lost[0].why, "^exit status 1: gradwire: .*is no longer finite")
         self.assertTrue(found.baseline)
-        done = subprocess.run([os.path.join(ANALYSIS, "report"), self.path("out")],
-                              text=True, capture_output=True, check=False)
+        done = gwrun.finished([os.path.join(ANALYSIS, "report"), self.path("out")])
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-
-
-if __name__ == "__main__":
-    unittest.main()

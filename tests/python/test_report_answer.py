@@ -6,6 +6,7 @@ import math
 import unittest
 from unittest import mock
 
+import gwrun
 from reportcase import ReportCase, call
 
 from reporting import answer, curves, expect, learning, page, runs, stats, verdicts
@@ -128,8 +129,7 @@ class Answer(ReportCase):
         folder = self.study(blocks=2)
         call("report", folder, *("--expect", f"{levels}: not slower") * 2,
              "--expect", f"{levels}: 2 times as fast")
-        with open(self.path("demo", "report.html"), encoding="utf-8") as file:
-            text = file.read()
+        text = gwrun.read(self.path("demo", "report.html"))
         self.assertEqual([text.count(f"expected {word}:") for word in ("not slower", "2 times as fast")],
                          [1, 1])
 
@@ -154,7 +154,7 @@ class Answer(ReportCase):
     def test_medians_and_means_are_not_compared(self):
         folder = self.study(blocks=3)
         for block in range(3):
-            self.change(f"{folder}/b{block:02d}-s1/comm=iallreduce", lambda info: info.update(schema=2))
+            gwrun.change(f"{folder}/b{block:02d}-s1/comm=iallreduce", lambda info: info.update(schema=2))
         found, = runs.read_results(folder)
         said = "cannot be told: step times of two kinds (a median, a steady mean)"
         comparison, = verdicts.compared(found).values()
@@ -217,7 +217,3 @@ class Answer(ReportCase):
             run.info["sources"]["memory_s"] = "absent: no ceilings"
         said = [note for note in time_stack.build(found).notes if note.startswith("Untold")]
         self.assertTrue(any("100% of the bar" in note and "no ceilings" in note for note in said), said)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,19 +6,16 @@ import csv
 import glob
 import os
 import shutil
-import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
 
 import gwrun
-from reportcase import call, dump
+from reportcase import call, cell_of, write_study
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
-
-sys.path.insert(0, os.path.join(gwrun.SOURCE, "analysis"))
 from reporting import charts, figure, paper
 
 SLOW = 300  # seconds: of a machine on which all else runs, too
@@ -36,31 +33,15 @@ ODD = r"[50%] & #1_{x} $ a\b^c~ <a>|b -- 'c' ``d''"  # for LaTeX
 
 def make_study(folder):
     """A study below `folder`, as the runner leaves it; the blocks are copies."""
-    cells = [{"id": f"ranks={ranks},mode={mode}", "levels": {"ranks": ranks, "mode": mode},
-              "ranks": int(ranks), "testbed": None} for ranks, mode in CELLS]
-    planned = []
-    for block in range(BLOCKS):
-        for cell, words in zip(cells, CELLS.values()):
-            place = f"b{block:02d}-s1/{cell['id']}"
-            out = os.path.join(folder, place)
-            if block:
-                shutil.copytree(os.path.join(folder, f"b00-s1/{cell['id']}"), out)
-            else:
-                os.makedirs(os.path.dirname(out), exist_ok=True)
-                gwrun.train(cell["ranks"], out, *TASK, *words)
-            dump(os.path.join(out, "experiment.json"), {
-                "schema": 1, "study": "all", "cell": cell["id"], "levels": cell["levels"],
-                "baseline": cell is cells[0], "repetition": block + 1, "seed": 1, "block": block,
-                "planned": len(planned), "state": "done", "attempts": []})
-            planned.append({"folder": place, "cell": cell["id"], "block": block})
-    dump(os.path.join(folder, "study.json"), {
-        "schema": 1, "name": "all", "claim": "Two are faster than one.", "source": None,
-        "short": False, "spec": {"file": "all.yaml", "sha256": "0" * 64, "text": "claim: ..."},
-        "design": "grid", "factors": {"ranks": ["2", "1"], "mode": ["overlapped", "blocking", "stages"]},
-        "baseline": cells[0]["id"],
-        "report": {"x": "ranks", "expect": {"ranks=1": "slower"}}, "cells": cells, "runs": planned,
-        "blocks": [{"repetition": i + 1, "seed": 1} for i in range(BLOCKS)],
-        "created_utc": "2026-11-21T16:00:30Z", "gradwire": {"version": "0.1.0", "commit": "abc"}})
+    cells = [cell_of(ranks=ranks, mode=mode) for ranks, mode in CELLS]
+
+    def make(cell, block, out):
+        if block:
+            shutil.copytree(os.path.join(folder, f"b00-s1/{cell['id']}"), out)
+        else:
+            gwrun.train(cell["ranks"], out, *TASK, *CELLS[tuple(cell["levels"].values())])
+    write_study(folder, "all", cells, BLOCKS, make, source=None, claim="Two are faster than one.",
+                report={"x": "ranks", "expect": {"ranks=1": "slower"}})
 
 
 # The last: A4 less its margins, at 96 pixels an inch.
@@ -210,8 +191,7 @@ class Browser(unittest.TestCase):
         WebDriverWait(self.driver, SLOW).until(lambda _: sorted(glob.glob(self.saved + "/*")) == wanted)
         texts = []
         for path in wanted:
-            with open(path, encoding="utf-8") as file:
-                texts.append(file.read())
+            texts.append(gwrun.read(path))
         table, markdown, drawing, latex = texts
         rows = list(csv.reader(table.splitlines()))
         self.assertEqual(rows[0][0], "configuration")
@@ -251,7 +231,3 @@ class Browser(unittest.TestCase):
             "return [...document.querySelectorAll('.scroll, pre')].map(box => box.tabIndex)")
         self.assertGreater(len(boxes), 0)
         self.assertEqual(set(boxes), {0})
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,6 +1,5 @@
 """What the report reads: studies and single runs, and what it leaves out, with the reason."""
 
-import csv
 import os
 import resource
 import shutil
@@ -9,7 +8,8 @@ import subprocess
 import sys
 import unittest
 
-from reportcase import ReportCase, dump, load
+import gwrun
+from reportcase import ReportCase
 
 from reporting import batches, page, runs, shape
 
@@ -24,8 +24,7 @@ class Reading(ReportCase):
     def test_figures(self):
         folder = self.copy("one")
         run = self.only().cells[0].runs[0]
-        with open(os.path.join(folder, "batches.csv"), newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.DictReader(file) if int(row["step"]) > 10]
+        rows = [row for row in gwrun.batches(folder) if int(row["step"]) > 10]
         walls = {}
         for row in rows:
             walls.setdefault(row["step"], []).append(float(row["wall_s"]))
@@ -45,20 +44,18 @@ class Reading(ReportCase):
 
     def test_short_runs_keep_all_steps(self):
         folder = self.copy("one")
-        with open(os.path.join(folder, "batches.csv"), encoding="utf-8") as file:
-            lines = file.readlines()
+        lines = gwrun.read(folder, "batches.csv").splitlines(True)
         for steps, kept in ((20, 20), (21, 11)):
-            dump(os.path.join(folder, "batches.csv"), "".join(lines[:1 + 2 * steps]))
-            self.change(folder, lambda info, n=steps: info["results"].update(steps=n))
+            gwrun.write(os.path.join(folder, "batches.csv"), "".join(lines[:1 + 2 * steps]))
+            gwrun.change(folder, lambda info, n=steps: info["results"].update(steps=n))
             self.assertEqual(len(self.only().cells[0].runs[0].walls), kept)
 
     def test_order_of_rows_does_not_matter(self):
         folder = self.copy("one")
         before = self.only().cells[0].runs[0]
         path = os.path.join(folder, "batches.csv")
-        with open(path, encoding="utf-8") as file:
-            titles, *rows = file.readlines()
-        dump(path, titles + "".join(sorted(rows)))
+        titles, *rows = gwrun.read(path).splitlines(True)
+        gwrun.write(path, titles + "".join(sorted(rows)))
         after = self.only().cells[0].runs[0]
         self.assertEqual(list(before.walls), list(after.walls))
         self.assertAlmostEqual(before.means["wall_s"], after.means["wall_s"])
@@ -66,7 +63,7 @@ class Reading(ReportCase):
     def test_levels_without_a_study(self):
         self.copy("a")
         self.copy("b", "iallreduce")
-        self.change(self.copy("c", "iallreduce"), lambda info: info["options"].update(bound=True))
+        gwrun.change(self.copy("c", "iallreduce"), lambda info: info["options"].update(bound=True))
         found = self.only()
         self.assertEqual(found.factors, {"comm": ["allreduce", "iallreduce:algo=sra"]})
         self.assertEqual([(cell.label, len(cell.runs)) for cell in found.cells],
@@ -75,14 +72,14 @@ class Reading(ReportCase):
         self.assertIsNone(found.cells[0].runs[0].block)
 
     def test_marks(self):
-        self.change(self.copy("a"), lambda info: info["machine"].update(oversubscribed=True))
-        self.change(self.copy("b"), lambda info: info.update(
+        gwrun.change(self.copy("a"), lambda info: info["machine"].update(oversubscribed=True))
+        gwrun.change(self.copy("b"), lambda info: info.update(
             link={"emulated": True, "hosts": 2, "rate_bits_per_s": 1000000000}))
-        self.change(self.path("b"), lambda info: info.update(
+        gwrun.change(self.path("b"), lambda info: info.update(
             resumed={"step": 9, "from_ranks": 2, "dropped": []}, interruptions=[{"event": "x"}]))
-        self.change(self.path("b"), lambda info: info["results"].update(stopped_by="SIGTERM"))
+        gwrun.change(self.path("b"), lambda info: info["results"].update(stopped_by="SIGTERM"))
         for name, warned in (("a", True), ("b", False)):
-            self.change(self.path(name), lambda info, warned=warned: info["results"]["summary"]["halves"].update(
+            gwrun.change(self.path(name), lambda info, warned=warned: info["results"]["summary"]["halves"].update(
                 warned=warned))
         marks = [set(run.marks) - {runs.MARK_INTERRUPTED}
                  for cell in self.only().cells for run in cell.runs]
@@ -99,7 +96,7 @@ class Reading(ReportCase):
         for name, cores in (("a", 0.04), ("b", 0.06), ("c", None)):
             cost = {"seconds": 2.5, "interrupts_s": cores and cores * 5, "ranks_system_s": 1.0,
                     "cores_per_rank": cores, "warned": name == "b"}
-            self.change(self.copy(name), lambda info, cost=cost: info.update(
+            gwrun.change(self.copy(name), lambda info, cost=cost: info.update(
                 link={**link, "cost": cost}))
         found = [run for cell in self.only().cells for run in cell.runs]
         self.assertEqual([runs.MARK_LINK in run.marks for run in found], [False, True, False])
@@ -111,18 +108,17 @@ class Reading(ReportCase):
     def test_interrupted_batches(self):
         folder = self.copy("a")
         path = os.path.join(folder, "batches.csv")
-        with open(path, encoding="utf-8") as file:
-            titles, *rows = file.read().splitlines()
+        titles, *rows = gwrun.read(path).splitlines()
         self.assertTrue(titles.endswith(",source,interrupted"))
         titles = titles.replace("interrupted", "clean")  # an older version's rows and run.json
         for share, marked in ((0, False), (4, True)):  # of 4 rows
-            self.change(folder, lambda info: info["results"]["summary"].update(interrupted=None))
+            gwrun.change(folder, lambda info: info["results"]["summary"].update(interrupted=None))
             spoilt = [row.rpartition(",")[0] + f",{0 if i % 4 < share else 1}"
                       for i, row in enumerate(rows)]
-            dump(path, "\n".join([titles] + spoilt) + "\n")
+            gwrun.write(path, "\n".join([titles] + spoilt) + "\n")
             run = self.only().cells[0].runs[0]
             self.assertEqual(runs.MARK_INTERRUPTED in run.marks, marked)
-            self.change(folder, lambda info, marked=marked: info["results"]["summary"].update(
+            gwrun.change(folder, lambda info, marked=marked: info["results"]["summary"].update(
                 interrupted=0.05 if marked else 0.15))
             run = self.only().cells[0].runs[0]
             self.assertEqual(runs.MARK_INTERRUPTED in run.marks, not marked)
@@ -147,7 +143,7 @@ class Reading(ReportCase):
 
     def state(self, folder, **more):
         path = self.path(folder, "experiment.json")
-        dump(path, {**load(path), **more})
+        gwrun.write(path, {**gwrun.read_json(path), **more})
 
     def test_runs_that_came_to_nothing(self):
         self.study()
@@ -185,7 +181,7 @@ class Reading(ReportCase):
 
     def test_bad_study_loses_no_runs(self):
         self.study()
-        dump(self.path("demo", "study.json"), '{"schema": 1, "name": 3}')
+        gwrun.write(self.path("demo", "study.json"), '{"schema": 1, "name": 3}')
         found = self.only()
         self.assertIsNone(found.study)
         self.assertEqual(sum(len(cell.runs) for cell in found.cells), 4)
@@ -232,9 +228,8 @@ class LeftOut(ReportCase):
     def text(self, name, change):
         def spoil(folder):
             path = os.path.join(folder, name)
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
-            dump(path, change(text))
+            text = gwrun.read(path)
+            gwrun.write(path, change(text))
         return self.reason(spoil)
 
     def value(self, *keys, value):
@@ -244,7 +239,7 @@ class LeftOut(ReportCase):
             for key in way:
                 info = info[key]
             info[last] = value
-        return self.reason(lambda folder: self.change(folder, change))
+        return self.reason(lambda folder: gwrun.change(folder, change))
 
     def test_figures_that_no_run_has(self):
         def walls(text, wall):
@@ -370,8 +365,7 @@ print(len(found.walls), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 102
 
     def peak(self, steps):
         """Peak memory of a process that read so many steps of two ranks."""
-        with open(os.path.join(self.real, "allreduce", "batches.csv"), encoding="utf-8") as file:
-            titles, *rows = file.readlines()
+        titles, *rows = gwrun.read(self.real, "allreduce", "batches.csv").splitlines(True)
         rests = [row.split(",", 3)[3] for row in rows]
         with open(self.path("batches.csv"), "w", encoding="utf-8") as file:
             file.write(titles)
@@ -390,7 +384,3 @@ print(len(found.walls), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 102
         page = resource.getpagesize()
         self.assertLess(large - small, 100 * (many - few) + 1000 * page)
         self.assertLess(large + 100 * (5_000_000 - many), 2 << 30)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import unittest
 
 import gwrun
@@ -22,13 +21,7 @@ STEPS_PER_EPOCH = 17
 
 
 def epochs(out):
-    with open(os.path.join(out, "epochs.csv"), newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def read(*names):
-    with open(os.path.join(*names), "rb") as file:
-        return file.read()
+    return gwrun.rows(out, "epochs.csv")
 
 
 def by_hand(out):
@@ -36,20 +29,15 @@ def by_hand(out):
     return min(epochs(out), key=lambda row: float(row["validation_loss"]))
 
 
-class Results(unittest.TestCase):
+class Results(gwrun.Shared):
     @classmethod
     def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.dir = holder.name
+        super().setUpClass()
         cls.runs = {}
         for name, ranks, words in (("alone", 1, ()), ("two", 2, ("--profile", "off")),
                                    ("mesh", 4, ("--mesh", "pipe=2,tensor=2"))):
-            out = os.path.join(cls.dir, name)
+            out = cls.path(name)
             cls.runs[name] = out, gwrun.train(ranks, out, *TASK, "--epochs", 3, *words)["results"]
-
-    def path(self, *names):
-        return os.path.join(self.dir, *names)
 
     def begin(self, name, ranks, *words):
         out = self.path(name)
@@ -61,8 +49,7 @@ class Results(unittest.TestCase):
     def test_scores_are_those_of_eval(self):
         """One definition, on one rank, several, and over a mesh."""
         for out, results in self.runs.values():
-            done = gwrun.run(1, "eval", "--model", out, *DATA)
-            self.assertEqual(done.returncode, 0, done.stderr)
+            done = gwrun.ok(1, "eval", "--model", out, *DATA)
             macro = re.search(r"^macro +([\d.]+) +([\d.]+) +([\d.]+) ", done.stdout, re.MULTILINE)
             self.assertEqual(macro.groups(), tuple(f"{results[key]:.4f}" for key in SCORES))
             self.assertIn(f"accuracy {results['test_accuracy']:.4f}", done.stdout)
@@ -85,8 +72,7 @@ class Results(unittest.TestCase):
         """Whatever the profile: of each rank and phase, the largest, and a sum that has what a node's
         ranks share once."""
         for out, results in self.runs.values():
-            with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
-                self.assertIn("VmHWM", json.load(file)["sources"]["peak_bytes"])
+            self.assertIn("VmHWM", gwrun.run_json(out)["sources"]["peak_bytes"])
             ranks = results["ranks"]
             for one in ranks:
                 peaks = [one["peak_bytes"][phase] for phase in PHASES]
@@ -119,8 +105,7 @@ class Results(unittest.TestCase):
         for name, *words in (("pipe", "--mesh", "pipe=2"),
                              ("local", "--comm", "local:period=5", "--lr", 1.2)):
             out, short = self.begin(name, 2, *words), self.path(f"short-{name}")
-            with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
-                best = json.load(file)["results"]["best"]
+            best = gwrun.run_json(out)["results"]["best"]
             row = by_hand(out)
             self.assertLess(best["epoch"], 5, "the last is the best: this test shows nothing")
             self.assertEqual(best["epoch"], int(row["epoch"]))
@@ -128,7 +113,7 @@ class Results(unittest.TestCase):
                 self.assertAlmostEqual(best[key], float(row[key]), places=7)
             run = gwrun.train(2, short, *BEST, *words, "--save-model", "on", "--epochs", best["epoch"])
             self.assertEqual(run["results"]["best"], best)
-            self.assertEqual(read(out, "model.gw"), read(short, "model.gw"))
+            self.assertEqual(gwrun.model(out), gwrun.model(short))
 
     def test_resumed_to_the_same_best(self):
         """Interrupted before and after the best epoch; here, in another folder, and on other ranks."""
@@ -143,30 +128,25 @@ class Results(unittest.TestCase):
             for out, words in ((there, ("--resume", here)), (here, ("--resume", "auto"))):
                 shutil.rmtree(there, ignore_errors=True)
                 self.assertEqual(gwrun.run(1, "train", "--out", out, *BEST, *words).returncode, 0)
-                self.assertEqual(read(out, "model.gw"), read(whole, "model.gw"))
+                self.assertEqual(gwrun.model(out), gwrun.model(whole))
                 self.assertEqual(by_hand(out)["replica_hash"], by_hand(whole)["replica_hash"])
-        done = gwrun.run(2, "train", "--out", self.path("two-ranks"), *BEST, "--resume",
-                         os.path.join(here, "model.ckpt.d", f"step-{steps:012d}"), "--epochs", best + 1)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = gwrun.ok(2, "train", "--out", self.path("two-ranks"), *BEST, "--resume",
+                        os.path.join(here, "model.ckpt.d", f"step-{steps:012d}"), "--epochs", best + 1)
         self.assertIn(f"model.gw is that of epoch {best}: ", done.stdout)
-        self.assertEqual(read(self.path("two-ranks"), "model.gw"), read(whole, "model.gw"))
+        self.assertEqual(gwrun.model(self.path("two-ranks")), gwrun.model(whole))
 
     def test_a_best_that_was_not_kept(self):
         """Begun without --save-model best: said, and with --resume-strict refused."""
         out = self.begin("unkept", 1, "--save-model", "on", "--checkpoint-every", 1000, "--epochs", 3)
-        refused = gwrun.run(1, "train", "--out", out, *BEST, "--resume", "auto", "--resume-strict")
-        self.assertEqual((refused.returncode, refused.stderr.count("\n")), (2, 1), refused.stderr)
-        self.assertIn("no model of an epoch before", refused.stderr)
-        done = gwrun.run(1, "train", "--out", out, *BEST, "--resume", "auto")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        gwrun.refusal(gwrun.run(1, "train", "--out", out, *BEST, "--resume", "auto", "--resume-strict"),
+                      "no model of an epoch before")
+        done = gwrun.ok(1, "train", "--out", out, *BEST, "--resume", "auto")
         self.assertIn("the best is one from here on", done.stdout)
 
     def test_refused(self):
         for words, says in ((("--validation", 0), "--save-model best needs --validation"),
                             ((), "--save-model best needs --out")):
-            done = gwrun.run(2, "train", *BEST, *words)
-            self.assertEqual((done.returncode, done.stdout), (2, ""))
-            self.assertIn(says, done.stderr)
+            gwrun.refusal(gwrun.run(2, "train", *BEST, *words), says)
 
     # ---- shown ----
 
@@ -193,11 +173,9 @@ class Results(unittest.TestCase):
         out = self.path("marked", "odd")
         shutil.copytree(self.runs["two"][0], out)
         path = os.path.join(out, "run.json")
-        with open(path, encoding="utf-8") as file:
-            run = json.load(file)
+        run = gwrun.read_json(path)
         run.update(paced={"factor": 1.5}, backend={"name": "naive"})
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(run, file)
+        gwrun.write(path, run)
         said = "computation is slept, factor 1.5"
         self.assertIn(f"PACED: {said}, NAIVE BACKEND: ", gwrun.run(1, "show", out).stdout)
         table = call("table", out).stdout
@@ -207,7 +185,7 @@ class Results(unittest.TestCase):
         self.assertIn(f"paced: {said}; naive backend: ", rows[0]["marks"])
         self.assertEqual((rows[0]["paced"], rows[0]["backend"]), ("1.5", "naive"))
         self.assertEqual(call("report", self.path("marked")).returncode, 0)
-        page = read(self.path("marked", "report.html")).decode()
+        page = gwrun.read(self.path("marked", "report.html"))
         self.assertIn(f"Paced: {said}: 1 of 1 runs", page)
         self.assertIn("2 x 1 (paced) (naive backend)", page)
 
@@ -226,18 +204,14 @@ class Results(unittest.TestCase):
             shutil.copytree(self.begin(f"r-{name}", 1, *words), os.path.join(folder, name))
         done = call("report", folder, "--plots", self.path("plots"))
         self.assertEqual(done.returncode, 0, done.stderr)
-        plots = {name: read(self.path("plots", f"{name}.svg")).decode()
+        plots = {name: gwrun.read(self.path("plots", f"{name}.svg"))
                  for name in ("loss", "accuracy", "memory")}
         for what in ("training", "validation"):
             self.assertIn(f">{what}</text>", plots["loss"])
         self.assertIn(">validation</text>", plots["accuracy"])
         for phase in PHASES:
             self.assertIn(f">{phase}</text>", plots["memory"])
-        page = read(folder, "report.html").decode()
+        page = gwrun.read(folder, "report.html")
         for column in ("macro precision, recall, F1", "test, its forward passes (ms)",
                        "best epoch, by validation, median", "at most, all ranks (MiB)"):
             self.assertIn(f">{column}<", page)
-
-
-if __name__ == "__main__":
-    unittest.main()

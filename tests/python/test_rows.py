@@ -5,8 +5,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
-import unittest
 import zlib
 
 import gwrun
@@ -23,37 +21,23 @@ def both(first, last, ranks):
     return [(step, rank) for step in range(first, last + 1) for rank in range(ranks)]
 
 
-def content(out):
-    """Every file with its bytes."""
-    paths = [os.path.join(folder, name) for folder, _, names in os.walk(out) for name in names]
-    found = {}
-    for path in paths:
-        with open(path, "rb") as file:
-            found[path] = file.read()
-    return found
-
-
-class Rows(unittest.TestCase):
+class Rows(gwrun.Shared):
     @classmethod
     def setUpClass(cls):
-        cls.top = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.top.cleanup)
-        cls.first = os.path.join(cls.top.name, "first")
+        super().setUpClass()
+        cls.first = cls.path("first")
         gwrun.train(2, cls.first, *RUN, "--steps", 12)
 
     def copy(self, name):
-        out = os.path.join(self.top.name, name)
+        out = self.path(name)
         shutil.copytree(self.first, out)
         return out
 
     def refused(self, out, *words):
-        done = gwrun.run(1, "train", "--out", out, *words)
-        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
-        return done.stderr
+        return gwrun.refusal(gwrun.run(1, "train", "--out", out, *words))
 
     def show(self, out):
-        done = gwrun.run(1, "show", out)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        done = gwrun.clean(1, "show", out)
         return done.stdout
 
     def test_other_ranks(self):
@@ -80,18 +64,18 @@ class Rows(unittest.TestCase):
 
     def test_other_folder(self):
         """The rows up to the checkpoint are copied; if they are missing, that is reported."""
-        out = os.path.join(self.top.name, "elsewhere")
+        out = self.path("elsewhere")
         before = sorted(os.listdir(self.first))
         run = gwrun.train(2, out, *RUN, "--steps", 18, "--resume", self.first)
         self.assertEqual(steps_and_ranks(out), both(1, 18, 2))
         self.assertEqual(run["resumed"]["dropped"], [])
         self.assertEqual(sorted(os.listdir(self.first)), before)
-        alone = os.path.join(self.top.name, "alone")
+        alone = self.path("alone")
         shutil.copytree(os.path.join(self.first, "model.ckpt.d"),
                         os.path.join(alone, "model.ckpt.d"))
-        self.assertIn("--resume-strict: ", self.refused(os.path.join(self.top.name, "strict"), *RUN,
+        self.assertIn("--resume-strict: ", self.refused(self.path("strict"), *RUN,
                                                         "--resume", alone, "--resume-strict"))
-        out = os.path.join(self.top.name, "bare")
+        out = self.path("bare")
         run = gwrun.train(2, out, *RUN, "--steps", 18, "--resume", alone)
         self.assertEqual(steps_and_ranks(out), both(13, 18, 2))
         self.assertEqual(len(run["resumed"]["dropped"]), 1)
@@ -102,23 +86,22 @@ class Rows(unittest.TestCase):
 
     def test_strict_comes_first(self):
         """If --resume-strict refuses, the files that --overwrite would replace are still there."""
-        out, alone = self.copy("version"), os.path.join(self.top.name, "checkpoint")
+        out, alone = self.copy("version"), self.path("checkpoint")
         shutil.copytree(os.path.join(self.first, "model.ckpt.d"), alone)
-        before = content(out)
+        before = gwrun.contents(out)
         self.assertIn("--resume-strict: ", self.refused(out, *RUN, "--resume", alone, "--overwrite",
                                                         "--resume-strict"))
-        self.assertEqual(content(out), before)
+        self.assertEqual(gwrun.contents(out), before)
 
     def test_rows_that_one_start_has_no_use_for(self):
         """Its checkpoints know of them all the same."""
-        out, stats = os.path.join(self.top.name, "stats"), ["--compress", "onebit",
+        out, stats = self.path("stats"), ["--compress", "onebit",
                                                             "--compress-stats", 5]
         words = [*RUN[:-2], "--checkpoint-every", 10, "--epochs", 4]  # of 30 steps
         gwrun.train(1, out, *words, *stats, "--steps", 30)
         gwrun.train(1, out, *words, *stats[:2], "--steps", 60, "--resume", "auto")
         gwrun.train(1, out, *words, *stats, "--steps", 120, "--resume", "auto")
-        with open(os.path.join(out, "codec.csv"), encoding="utf-8") as file:
-            epochs = {line.split(",")[0] for line in file.read().splitlines()[1:]}
+        epochs = {line.split(",")[0] for line in gwrun.read(out, "codec.csv").splitlines()[1:]}
         self.assertEqual(epochs, {"1", "3", "4"})
 
     def test_rows_that_cannot_go_on(self):
@@ -126,14 +109,12 @@ class Rows(unittest.TestCase):
         out = self.copy("columns")
         words = [*RUN, "--steps", 18, "--resume", "auto"]
         path = os.path.join(out, "batches.csv")
-        with open(path, encoding="utf-8") as file:
-            rows = file.read()
+        rows = gwrun.read(path)
 
         def write(text):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            gwrun.write(path, text)
 
-        before = content(out)
+        before = gwrun.contents(out)
         write(rows.replace("interrupted\n", "interrupted,cycles\n", 1))
         self.assertIn("its columns are not those of this run", self.refused(out, *words))
         write(rows[:-1])
@@ -141,7 +122,7 @@ class Rows(unittest.TestCase):
         os.remove(path)
         self.assertIn("batches.csv.part: No such file", self.refused(out, *words))
         write(rows)
-        self.assertEqual(content(out), before)
+        self.assertEqual(gwrun.contents(out), before)
         write(rows + "what a killed one has")
         gwrun.train(2, out, *words)
         self.assertEqual(steps_and_ranks(out), both(1, 18, 2))
@@ -149,17 +130,13 @@ class Rows(unittest.TestCase):
     def test_rows_of_another_version(self):
         out = self.copy("another")
         path = os.path.join(out, "batches.csv")
-        with open(path, encoding="utf-8") as file:
-            rows = file.read()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(rows.replace(",interrupted\n", ",interruptee\n", 1))
+        rows = gwrun.read(path)
+        gwrun.write(path, rows.replace(",interrupted\n", ",interruptee\n", 1))
         for manifest in glob.glob(os.path.join(out, "model.ckpt.d", "*", "manifest")):
-            with open(manifest, encoding="utf-8") as file:
-                text = file.read().rpartition("crc32 ")[0]
+            text = gwrun.read(manifest).rpartition("crc32 ")[0]
             text, n = re.subn('"gradwire": *"[^"]*"', '"gradwire": "0.0.9 (abc)"', text)
             self.assertEqual(n, 1)
-            with open(manifest, "w", encoding="utf-8") as file:
-                file.write(f"{text}crc32 {zlib.crc32(text.encode()):08x}\n")
+            gwrun.write(manifest, f"{text}crc32 {zlib.crc32(text.encode()):08x}\n")
         self.assertIn("gradwire 0.0.9 (abc) wrote it, whose columns are not those of this version: resume "
                       "with that one", self.refused(out, *RUN, "--steps", 18, "--resume", "auto"))
 
@@ -177,8 +154,7 @@ class Rows(unittest.TestCase):
         self.assertIn("all checkpoints", self.refused(out, *anew, "--resume", "auto"))
         shutil.rmtree(damaged)
         self.assertIn("interrupted (batches.csv.part)", self.refused(out, *anew))
-        with open(os.path.join(out, "interruptions.jsonl"), "w", encoding="utf-8") as file:
-            file.write('{"event":"ended","attempt":1}\n{"event":"en')
+        gwrun.write(os.path.join(out, "interruptions.jsonl"), '{"event":"ended","attempt":1}\n{"event":"en')
         run = gwrun.train(1, out, *anew, "--resume", "auto")  # killed before its first checkpoint
         self.assertEqual([one["event"] for one in run["interruptions"]],
                          ["ended", "unreadable", "resumed"])
@@ -190,7 +166,3 @@ class Rows(unittest.TestCase):
         run = gwrun.train(1, out, *anew, "--overwrite")
         self.assertEqual(run["interruptions"], [])
         self.assertEqual(sorted(os.listdir(damaged)), ["step-000000000006"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,9 +3,6 @@ the bits of `gradwire train`, with every strategy and codec."""
 
 import json
 import os
-import subprocess
-import tempfile
-import unittest
 
 import gwrun
 
@@ -40,22 +37,20 @@ def train(ranks, out, line):
                      *line.split())
 
 
-class Seam(unittest.TestCase):
+class Seam(gwrun.Case):
     def compare(self, ranks):
         lines, hashes = [], []
-        with tempfile.TemporaryDirectory() as folder:
-            for i, line in enumerate(words()):
-                out = os.path.join(folder, str(i))
-                done = train(ranks, out, line)
-                if done.returncode == 2:  # a combination that cannot be
-                    continue
-                self.assertEqual((done.returncode, done.stderr), (0, ""), line)
-                lines.append(line)
-                hashes.append(gwrun.run_json(out)["results"]["replica_hash"])
+        for i, line in enumerate(words()):
+            out = self.path(str(i))
+            done = train(ranks, out, line)
+            if done.returncode == 2:  # a combination that cannot be
+                continue
+            self.assertEqual((done.returncode, done.stderr), (0, ""), line)
+            lines.append(line)
+            hashes.append(gwrun.run_json(out)["results"]["replica_hash"])
         self.assertGreater(len(lines), 25)
-        done = subprocess.run([gwrun.MPIEXEC, "-n", str(ranks), SEAM, str(STEPS), str(RATE),
+        done = gwrun.finished([gwrun.MPIEXEC, "-n", str(ranks), SEAM, str(STEPS), str(RATE),
                                *(f"{line} --gradient scaled --profile off" for line in lines)],
-                              text=True, capture_output=True, check=False, timeout=gwrun.HANG_S,
                               env={**os.environ, "GRADWIRE": ""})
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         found = done.stdout.split()
@@ -64,7 +59,3 @@ class Seam(unittest.TestCase):
 
     def test_two_ranks(self):
         self.compare(2)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -11,7 +11,6 @@ import struct
 import subprocess
 import tempfile
 import termios
-import unittest
 
 import gwrun
 
@@ -21,9 +20,7 @@ PARTS = ["data", "core", "core_or_memory", "memory", "codec", "waiting", "transf
 
 
 def show(*words, env=None):
-    return subprocess.run([gwrun.GRADWIRE, "show", *words], text=True, capture_output=True,
-                          env=env or dict(os.environ, LC_ALL="C"), check=False, timeout=300,
-                          stdin=subprocess.DEVNULL)
+    return gwrun.run(0, "show", *words, env=env or dict(os.environ, LC_ALL="C"))
 
 
 def document(*dirs):
@@ -33,39 +30,30 @@ def document(*dirs):
     return json.loads(done.stdout)["runs"]
 
 
-class Show(unittest.TestCase):
+class Show(gwrun.Shared):
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.dir.cleanup)
+        super().setUpClass()
         cls.runs = {}
         for name, ranks, words in (
                 ("alone", 1, []),
                 ("blocking", 2, ["--comm", "allreduce:algo=sra"]),
                 ("overlap", 2, ["--comm", "iallreduce:algo=sra", "--compress", "qsgd:bits=8",
                                 "--update", "lazy"])):
-            out = os.path.join(cls.dir.name, name)
+            out = cls.path(name)
             cls.runs[name] = (out, gwrun.train(ranks, out, "--steps", 60, *words))
 
     def folder(self, name):
         """A copy to spoil."""
-        copy = tempfile.mkdtemp(dir=self.dir.name)
+        copy = tempfile.mkdtemp(dir=self.dir)
         shutil.copytree(self.runs[name][0], copy, dirs_exist_ok=True)
         return copy
-
-    def edit(self, out, change):
-        path = os.path.join(out, "run.json")
-        with open(path, encoding="utf-8") as file:
-            run = json.load(file)
-        change(run)
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(run, file)
 
     # ---- figures ----
 
     def summary(self, out, **changes):
         """Change figures of the summary."""
-        self.edit(out, lambda run: run["results"]["summary"].update(changes))
+        gwrun.change(out, lambda run: run["results"]["summary"].update(changes))
 
     def test_figures_of_real_runs(self):
         for out, run in self.runs.values():
@@ -86,7 +74,7 @@ class Show(unittest.TestCase):
         def own(run):
             for rank, seconds in zip(run["results"]["ranks"], (1e-3, 3e-3)):
                 rank["own_s"] = seconds
-        self.edit(out, own)
+        gwrun.change(out, own)
         self.assertEqual(document(out)[0]["slowest"], {"rank": 1, "own_s": 3e-3, "mean_own_s": 2e-3})
         self.assertRegex(show(out).stdout, r"slowest rank over mean +rank 1 \+50.0%")
         self.assertIsNone(document(self.runs["alone"][0])[0]["slowest"])
@@ -95,9 +83,9 @@ class Show(unittest.TestCase):
         """Where the model lies, and that each rank computes its part of the model alone."""
         out = self.folder("blocking")
         whole = document(out)[0]["products"]["flops_per_s"]
-        self.edit(out, lambda run: run.update(mesh={
+        gwrun.change(out, lambda run: run.update(mesh={
             "data": 1, "pipe": 2, "tensor": 1, "timetable": "1f1b", "microbatches": 4}))
-        self.edit(out, lambda run: run["machine"].update(workers=1))
+        gwrun.change(out, lambda run: run["machine"].update(workers=1))
         self.assertIn("2 ranks (data 1 x pipe 2 x tensor 1, 1f1b of 4 microbatches) x 1 thread on",
                       show(out).stdout)
         self.assertAlmostEqual(document(out)[0]["products"]["flops_per_s"], whole)
@@ -110,7 +98,7 @@ class Show(unittest.TestCase):
         self.assertEqual(shown["split_source"], "twin+model")
         self.assertEqual([shown["parts"][part + "_s"] for part in PARTS[1:4]],
                          [1e-3, 2.5e-3, 0.5e-3])
-        self.edit(out, lambda run: run["results"]["summary"]["memory_s"].update(
+        gwrun.change(out, lambda run: run["results"]["summary"]["memory_s"].update(
             codec_twin_s=2e-6, codec_ctr_s=3e-6))
         self.assertRegex(show(out).stdout, r"memory-bound, twin +(2.0 us|0.00 ms)")
         self.assertRegex(show(out).stdout, r"memory-bound, ctr +(3.0 us|0.00 ms)")
@@ -131,7 +119,7 @@ class Show(unittest.TestCase):
 
     def test_profile_off(self):
         """Only the wall time was measured: nothing else is shown, and no bar."""
-        out = os.path.join(self.dir.name, "off")
+        out = self.path("off")
         run = gwrun.train(2, out, "--steps", 40, "--profile", "off")
         shown = document(out)[0]
         self.assertEqual([x for x in shown["parts"].values() if x is not None], [])
@@ -161,11 +149,11 @@ class Show(unittest.TestCase):
     def test_overhead_that_cannot_be_told(self):
         out = self.folder("blocking")
         told = {"ratio": 1.01, "ci_low": 0.95, "ci_high": 1.02, "pairs": 30}
-        self.edit(out, lambda run: run.update(overhead=told))
+        gwrun.change(out, lambda run: run.update(overhead=told))
         self.assertIn("own overhead: +1.00% of a step (95%: -5.00% .. +2.00%), 30 pairs",
                       show(out).stdout)
         told["ci_high"] = 6.95
-        self.edit(out, lambda run: run.update(overhead=told))
+        gwrun.change(out, lambda run: run.update(overhead=told))
         self.assertIn("own overhead: not measurable here: 30 pairs", show(out).stdout)
 
     def test_emulated_links_cost(self):
@@ -173,24 +161,24 @@ class Show(unittest.TestCase):
         out = self.folder("blocking")
         link = {"emulated": True, "hosts": 2, "rate_bits_per_s": 1e9, "cost": {
             "seconds": 2, "ranks_system_s": 1, "cores_per_rank": 0.06}}
-        self.edit(out, lambda run: run.update(link=link))
+        gwrun.change(out, lambda run: run.update(link=link))
         self.assertIn("(overlap looks worse)", show(out).stdout)
         link["cost"]["warned"] = False
-        self.edit(out, lambda run: run.update(link=link))
+        gwrun.change(out, lambda run: run.update(link=link))
         self.assertNotIn("(overlap looks worse)", show(out).stdout)
 
     def test_folder_of_runs(self):
         """Its runs are listed, with how to see one; what is no run is ignored."""
-        os.makedirs(os.path.join(self.dir.name, "list", "no-run"))
+        os.makedirs(self.path("list", "no-run"))
         for name in ("alone", "overlap"):
-            shutil.copytree(self.runs[name][0], os.path.join(self.dir.name, "list", name))
-        text = show(os.path.join(self.dir.name, "list")).stdout
+            shutil.copytree(self.runs[name][0], self.path("list", name))
+        text = show(self.path("list")).stdout
         self.assertEqual(len(re.findall(r"(?m)^\[\d\] +[\d.]+ .s +[\d.]+x \|", text)), 2)
         self.assertRegex(text, r"(?m)^\[2\] .*/overlap: iallreduce .*; steady mean of 50 steps(, UNSETTLED)?$")
-        self.assertIn(f"gradwire show {self.dir.name}/list/alone", text)
-        self.assertEqual(len(document(os.path.join(self.dir.name, "list"))), 2)
-        os.truncate(os.path.join(self.dir.name, "list", "alone", "run.json"), 300)
-        text = show(os.path.join(self.dir.name, "list")).stdout  # one run left: in full
+        self.assertIn(f"gradwire show {self.dir}/list/alone", text)
+        self.assertEqual(len(document(self.path("list"))), 2)
+        os.truncate(self.path("list", "alone", "run.json"), 300)
+        text = show(self.path("list")).stdout  # one run left: in full
         self.assertIn("computation", text)
         self.assertRegex(text, "(?m)^left out: .*list/alone/run.json: not valid JSON")
 
@@ -199,7 +187,7 @@ class Show(unittest.TestCase):
     def test_straggler(self):
         out = self.folder("blocking")
         told = {"rank": 1, "last_share": 0.75, "waited_s": 2e-3, "of_step": 0.5}
-        self.edit(out, lambda run: run["results"].update(straggler=told))
+        gwrun.change(out, lambda run: run["results"].update(straggler=told))
         self.assertEqual(document(out)[0]["straggler"], told)
         self.assertIn("straggler: rank 1, last at 75% of the exchanges; each other rank waited ",
                       show(out).stdout)
@@ -210,17 +198,17 @@ class Show(unittest.TestCase):
         names = ("saved_s", "saved_ci_low_s", "saved_ci_high_s", "interference_s",
                  "interference_ci_low_s", "interference_ci_high_s")
         paired = dict(zip(names, [-2e-6, -3e-6, 1e-6, 4e-6, 3e-6, 5e-6]), pairs=77)
-        self.edit(out, lambda run: run["results"].update(paired=paired))
+        gwrun.change(out, lambda run: run["results"].update(paired=paired))
         self.assertIn("saved by overlap: -2.0 us (95%: -3.0 .. 1.0), 77 pairs; interference 4.0 us "
                       "(3.0 .. 5.0)", show(out).stdout)
         self.assertEqual(document(out)[0]["paired"]["saved_s"], -2e-6)
 
     def test_ceilings(self):
         out = self.folder("blocking")
-        self.edit(out, lambda run: run.update(ceilings=None))
+        gwrun.change(out, lambda run: run.update(ceilings=None))
         self.assertIn("ceilings: absent", show(out).stdout)
         self.assertIsNone(document(out)[0]["products"]["share"])
-        self.edit(out, lambda run: run.update(ceilings={
+        gwrun.change(out, lambda run: run.update(ceilings={
             "source": "measured", "drifted": True,
             "fma_flops_per_s": {"one": 1.5e11, "all": 1e11},
             "links": [{"beta_s_per_byte": 1e-9}, {"beta_s_per_byte": 2e-9}]}))
@@ -318,18 +306,11 @@ class Show(unittest.TestCase):
 
     # ---- bad folders ----
 
-    def refused(self, *words, ranks=0, **more):
-        if ranks:
-            done = gwrun.run(ranks, "show", *words)
-        else:
-            done = show(*words)
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        for word in more["has"]:
-            self.assertIn(word, done.stderr)
+    def refused(self, *words, has, ranks=0):
+        gwrun.refusal(gwrun.run(ranks, "show", *words) if ranks else show(*words), *has)
 
     def test_no_run(self):
-        nothing = os.path.join(self.dir.name, "nothing")
+        nothing = self.path("nothing")
         self.refused(has=["which run?"])
         self.refused(nothing, has=[nothing, "No such file"])
         self.refused(nothing, ranks=2, has=[nothing])
@@ -349,15 +330,14 @@ class Show(unittest.TestCase):
 
     def test_foreign(self):
         out = self.folder("alone")
-        self.edit(out, lambda run: run.update(schema=99))
+        gwrun.change(out, lambda run: run.update(schema=99))
         self.refused(out, has=["schema 99"])
-        self.edit(out, lambda run: run.pop("schema"))
+        gwrun.change(out, lambda run: run.pop("schema"))
         self.refused(out, has=["schema"])
         out = self.folder("alone")
-        self.edit(out, lambda run: run["results"].pop("summary"))
+        gwrun.change(out, lambda run: run["results"].pop("summary"))
         self.refused(out, has=["results.summary"])
-        with open(os.path.join(out, "run.json"), "w", encoding="utf-8") as file:
-            file.write("[1, 2]\n")
+        gwrun.write(os.path.join(out, "run.json"), "[1, 2]\n")
         self.refused(out, has=["schema"])
 
     def test_no_step_counted(self):
@@ -365,7 +345,3 @@ class Show(unittest.TestCase):
             out = self.folder("alone")
             self.summary(out, **changes)
             self.refused(out, has=["no time of a step"])
-
-
-if __name__ == "__main__":
-    unittest.main()

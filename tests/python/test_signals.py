@@ -2,8 +2,6 @@
 
 import os
 import signal
-import tempfile
-import unittest
 
 import faultcase
 import gwrun
@@ -28,12 +26,10 @@ int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info, MPI_Comm com
 """
 
 
-class Signals(unittest.TestCase):
+class Signals(gwrun.Case):
     def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.out = os.path.join(top.name, "run")
-        self.log = os.path.join(top.name, "log")
+        super().setUp()
+        self.log = self.path("log")
 
     def start(self, ranks, *words, **more):
         return self.enterContext(faultcase.Started(ranks, "--out", self.out, *words, log=self.log,
@@ -41,7 +37,7 @@ class Signals(unittest.TestCase):
 
     def check_folder(self, ranks, name):
         """It is as complete as that of an undisturbed run; returns run.json."""
-        run = faultcase.load(self.out)
+        run = gwrun.run_json(self.out)
         steps = run["results"]["steps"]
         self.assertEqual(run["results"]["stopped_by"], name)
         self.assertGreater(steps, 0)
@@ -50,18 +46,14 @@ class Signals(unittest.TestCase):
                                         for step in range(1, steps + 1)])
         last = faultcase.columns(self.out, "epochs.csv", ("step", "replica_hash"))[-1]
         self.assertEqual(last, (str(steps), run["results"]["replica_hash"]))
-        with open(self.log, encoding="utf-8") as file:
-            self.assertIn(f"gradwire: stopped by {name} after step {steps}\n", file.read())
+        self.assertIn(f"gradwire: stopped by {name} after step {steps}\n", gwrun.read(self.log))
         self.assertFalse([name for name in os.listdir(self.out) if name.endswith(".tmp")])
         return run
 
     def test_one_rank_gets_it(self):
         """The others learn of it."""
         run = self.start(2, "--comm", "delayed", *SMALL)
-        run.ranks()
-        run.await_line("parameters;")
-        run.send(signal.SIGTERM, 1)
-        self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
+        self.assertEqual(run.stop(signal.SIGTERM, 1), 128 + signal.SIGTERM, run.text())
         self.check_folder(2, "SIGTERM")
 
     def test_launcher_gets_it(self):
@@ -78,10 +70,7 @@ class Signals(unittest.TestCase):
         """The only checkpoint is of the step at which the run stopped."""
         options = killcase.words("topk", 2, 500, 1000)
         run = self.start(2, *options, "--inject-skew", "1:50ms")  # it must not end before
-        run.ranks()
-        run.await_line("parameters;")
-        run.send(signal.SIGTERM, 0)
-        self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
+        self.assertEqual(run.stop(signal.SIGTERM, 0), 128 + signal.SIGTERM, run.text())
         stopped = self.check_folder(2, "SIGTERM")["results"]["steps"]
         self.assertEqual(killcase.complete(self.out), [stopped])
         run = self.start(2, "--resume", "auto", *options)
@@ -94,24 +83,20 @@ class Signals(unittest.TestCase):
     def test_before_the_first_step(self):
         """Nothing is written, and an older run keeps its place."""
         gwrun.train(1, self.out, *SMALL, "--steps", 2)
-        older = faultcase.load(self.out)
+        older = gwrun.run_json(self.out)
         go_on = self.log + ".go"
         run = self.start(2, "--overwrite", *SMALL,
                          env=gwrun.preload(os.path.dirname(self.log), HOLD, GO_ON=go_on))
         run.send(signal.SIGTERM, 0)
-        with open(go_on, "w", encoding="utf-8"):
-            pass
+        gwrun.write(go_on, "")
         self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
         self.assertIn("stopped by SIGTERM before the first step: nothing was written", run.text())
-        self.assertEqual(faultcase.load(self.out), older)
+        self.assertEqual(gwrun.run_json(self.out), older)
 
     def test_during_an_evaluation(self):
         """It is given up, and its figures are absent."""
         run = self.start(1, *LONG)
-        run.ranks()
-        run.await_line("parameters;")
-        run.send(signal.SIGTERM, 0)
-        self.assertEqual(run.status(), 128 + signal.SIGTERM, run.text())
+        self.assertEqual(run.stop(signal.SIGTERM, 0), 128 + signal.SIGTERM, run.text())
         results = self.check_folder(1, "SIGTERM")["results"]
         self.assertIsNone(results["test_accuracy"])
         self.assertIn("not evaluated", run.text())
@@ -125,7 +110,3 @@ class Signals(unittest.TestCase):
         run.send(signal.SIGINT, 0)
         self.assertEqual(run.status(), -signal.SIGINT, run.text())
         self.assertNotIn("run.json", os.listdir(self.out))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,14 +1,12 @@
 """Silent faults: replicas that differ, and numbers that are not finite. They are found, named, and end
 the run on every number of ranks, or only the step if that was asked for."""
 
-import csv
-import json
 import os
 import re
 import shutil
-import tempfile
 import unittest
 
+import faultcase
 import gwrun
 
 QUICK = ("--ceilings", "off", "--overhead", 0, "--profile", "timers")
@@ -18,38 +16,14 @@ FLIP = os.path.join(os.environ["BUILD"], "tests", "libplugin_flip.so")
 OVERFLOW = ("--data", "synthetic:samples=1200,features=16,classes=4", "--layers", "32,32,32",
             "--batch", 24, "--lr", "1e6", "--momentum", "0.9")
 
-# In the place of oneDNN's: in one call of one rank the first float that comes out is not a number.
-# A step has five products, the fifth of them the gradient of layer 0.
-BROKEN = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <math.h>
-#include <mpi.h>
-#include <stdint.h>
-#include <stdlib.h>
-int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
-               int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-    static int (*real)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t,
-                       const float *, int64_t, float, float *, int64_t);
-    static int calls, rank;
-    if (!real) {
-        *(void **)&real = dlsym(RTLD_NEXT, "dnnl_sgemm");
-        PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    }
-    int status = real(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    if (++calls == atoi(getenv("BROKEN_CALL")) && rank == atoi(getenv("BROKEN_RANK")))
-        c[0] = NAN;
-    return status;
-}
-"""
+
+def broken(folder, rank):
+    """The environment in which step 5's gradient of layer 0 has one float that is not a number: a step has
+    five products, the fifth of them that gradient."""
+    return faultcase.product(folder, "nan", 4 * 5 + 5, rank)
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.dir = top.name
-
+class Case(gwrun.Case):
     def fails(self, ranks, status, *words, **more):
         """The one line on stderr."""
         done = gwrun.run(ranks, "train", "--quiet", *words, **more)
@@ -59,8 +33,7 @@ class Case(unittest.TestCase):
         return lines[0]
 
     def facts(self, out):
-        with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
-            return json.load(file)["results"]
+        return gwrun.run_json(out)["results"]
 
 
 class Replicas(Case):
@@ -79,7 +52,7 @@ class Replicas(Case):
 
     def test_one_rank(self):
         """Alone there is nobody to differ from."""
-        out = os.path.join(self.dir, "run")
+        out = self.path("run")
         gwrun.train(1, out, *DATA, *QUICK, "--comm", f"{FLIP}:step=5")
         self.assertEqual(self.facts(out)["checks"]["replicas"], 1)
 
@@ -89,7 +62,7 @@ class Replicas(Case):
         for comm, times in (("iallreduce", 50 // 7), ("local:period=5", 5)):
             with self.subTest(comm=comm):
                 words = (*DATA, *QUICK, "--comm", comm, "--update", "lazy")
-                plain, often = (os.path.join(self.dir, comm + k) for k in "ab")
+                plain, often = (self.path(comm + k) for k in "ab")
                 gwrun.train(2, plain, *words)
                 gwrun.train(2, often, *words, "--verify-every", 7)
                 self.assertEqual(self.facts(plain)["checks"]["replicas"], 1)
@@ -107,17 +80,16 @@ class NotFinite(Case):
         for ranks, more in ((1, []), (3, ["--comm", "local"]),
                             (2, ["--comm", "iallreduce", "--update", "lazy"])):
             with self.subTest(ranks=ranks, more=more):
-                out = os.path.join(self.dir, f"{ranks}{len(more)}")
+                out = self.path(f"{ranks}{len(more)}")
                 line = self.fails(ranks, 1, *OVERFLOW, *QUICK, "--out", out, *more)
                 self.assertRegex(line, r"step \d+, rank 0: the loss is no longer finite")
                 self.assertFalse(os.path.exists(os.path.join(out, "run.json")))
 
     def test_skip(self):
         """Leaving steps out does not repair what was lost, but they are left out and counted."""
-        out = os.path.join(self.dir, "run")
-        done = gwrun.run(2, "train", *OVERFLOW, *QUICK, "--epochs", 1, "--on-nan", "skip", "--out",
-                         out)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        out = self.path("run")
+        done = gwrun.ok(2, "train", *OVERFLOW, *QUICK, "--epochs", 1, "--on-nan", "skip", "--out",
+                        out)
         facts = self.facts(out)
         nan = facts["checks"]["nan"]
         self.assertEqual(nan["on_nan"], "skip")
@@ -136,10 +108,6 @@ class NotFinite(Case):
         line = self.fails(2, 2, *DATA, "--on-nan", "skp")
         self.assertIn("skip", line)
 
-    def broken(self, call, rank):
-        """The environment in which a product goes wrong."""
-        return gwrun.preload(self.dir, BROKEN, BROKEN_CALL=str(call), BROKEN_RANK=str(rank))
-
     @unittest.skipUnless(gwrun.cached("GW_GEMM") != "cblas", "another library computes the products")
     def test_gradient(self):
         """One float of one gradient on one rank: the line names it. A run that leaves that step out
@@ -149,30 +117,27 @@ class NotFinite(Case):
                                   (2, 0, ["--comm", "iallreduce:progress=thread,algo=sra", "--update",
                                           "lazy", "--compress", "topk"])):
             with self.subTest(ranks=ranks, more=more):
-                out = os.path.join(self.dir, f"{ranks}{len(more)}")
+                out = self.path(f"{ranks}{len(more)}")
                 words = (*DATA, *QUICK, *more)
-                env = self.broken(4 * 5 + 5, rank)
+                env = broken(self.dir, rank)
                 line = self.fails(ranks, 1, *words, env=env)
                 self.assertIn(f"step 5, rank {rank}, layer 0: the gradient is no longer finite "
                               "(nan at float 0 of the layer, 1 such in all)", line)
-                done = gwrun.run(ranks, "train", *words, "--on-nan", "skip", "--out", out, env=env)
-                self.assertEqual(done.returncode, 0, done.stderr)
+                gwrun.ok(ranks, "train", *words, "--on-nan", "skip", "--out", out, env=env)
                 nan = self.facts(out)["checks"]["nan"]
                 self.assertEqual(nan["left_out"], 1)
                 self.assertEqual(nan["by_rank"], [int(r == rank) for r in range(ranks)])
                 self.assertEqual(nan["first"], {"step": 5, "rank": rank, "layer": 0,
                                                 "what": "gradient"})
-                with open(os.path.join(out, "epochs.csv"), encoding="utf-8") as file:
-                    self.assertTrue(all(row["train_loss"] for row in csv.DictReader(file)))
-
+                self.assertTrue(all(row["train_loss"] for row in gwrun.rows(out, "epochs.csv")))
 
     @unittest.skipUnless(gwrun.cached("GW_GEMM") != "cblas", "another library computes the products")
     def test_checkpoint(self):
         """No checkpoint is taken after the fault: the run ends at the step of the fault, although one
         is due."""
-        out = os.path.join(self.dir, "run")
+        out = self.path("run")
         line = self.fails(2, 1, *DATA, *QUICK, "--checkpoint-every", 5, "--out", out,
-                          env=self.broken(4 * 5 + 5, 1))
+                          env=broken(self.dir, 1))
         self.assertIn("step 5, rank 1, layer 0", line)
         kept = os.path.join(out, "model.ckpt.d")
         self.assertEqual(os.listdir(kept) if os.path.isdir(kept) else [], [])
@@ -181,20 +146,18 @@ class NotFinite(Case):
     def test_resumed(self):
         """Checks and left-out steps from before a resume count, and the first fault is still named,
         even if the rank that found it no longer exists."""
-        whole, out = (os.path.join(self.dir, name) for name in ("whole", "out"))
+        whole, out = (self.path(name) for name in ("whole", "out"))
         words = (*DATA, *QUICK, "--comm", "allreduce", "--wire-check", "on", "--verify-every", 7,
                  "--on-nan", "skip", "--checkpoint-every", 30)
-        env = self.broken(4 * 5 + 5, 1)
+        env = broken(self.dir, 1)
         for folder, more in ((whole, []), (out, ["--steps", 30])):
-            done = gwrun.run(2, "train", *words, *more, "--out", folder, env=env)
-            self.assertEqual(done.returncode, 0, done.stderr)
-        alone = os.path.join(self.dir, "alone")
+            gwrun.ok(2, "train", *words, *more, "--out", folder, env=env)
+        alone = self.path("alone")
         shutil.copytree(out, alone)
         first = {"step": 5, "rank": 1, "layer": 0, "what": "gradient"}
         for ranks, folder, by_rank in ((2, out, [0, 1]), (1, alone, [0])):
             with self.subTest(ranks=ranks):
-                done = gwrun.run(ranks, "train", *words, "--out", folder, "--resume", "auto")
-                self.assertEqual(done.returncode, 0, done.stderr)
+                done = gwrun.ok(ranks, "train", *words, "--out", folder, "--resume", "auto")
                 self.assertIn("left out 1 step of 50; the first: step 5, rank 1, layer 0",
                               done.stdout)
                 nan = self.facts(folder)["checks"]["nan"]
@@ -211,25 +174,19 @@ class NotFinite(Case):
 
     def test_overflow_on_the_way(self):
         """Finite gradients that half precision cannot hold are found before they are sent."""
-        out = os.path.join(self.dir, "run")
+        out = self.path("run")
         words = (*OVERFLOW, *QUICK, "--epochs", 1, "--compress", "fp16", "--out", out)
         line = self.fails(2, 1, *words)
         self.assertIn("the gradient is larger than the exchange carries", line)
-        done = gwrun.run(2, "train", *words, "--on-nan", "skip")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        gwrun.ok(2, "train", *words, "--on-nan", "skip")
         self.assertGreater(self.facts(out)["checks"]["nan"]["left_out"], 0)
 
     def test_overflow_of_an_average(self):
         """Parameters move farther than half precision can tell: damaged ones do not replace good ones."""
-        out = os.path.join(self.dir, "run")
+        out = self.path("run")
         words = (*OVERFLOW, *QUICK, "--epochs", 1, "--comm", "local:period=1", "--compress", "fp16", "--on-nan",
                  "skip", "--out", out, "--checkpoint-keep", 1, "--checkpoint-every", 20)
-        done = gwrun.run(2, "train", *words, "--steps", 1, "--lr", 0.1)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        gwrun.ok(2, "train", *words, "--steps", 1, "--lr", 0.1)
         line = self.fails(2, 1, *words, "--resume", "auto")
         self.assertIn("parameters are no longer finite", line)
         self.assertEqual(os.listdir(os.path.join(out, "model.ckpt.d")), ["step-000000000001"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,9 +2,7 @@
 
 import os
 import re
-import subprocess
 import sys
-import unittest
 
 import gwrun
 from speccase import BadInput, Case
@@ -26,15 +24,11 @@ class CommandLine(Case):
                                 (good, ["--only", "bach=32"], "did you mean 'batch'?"),
                                 (good, ["--short"], ":1: there is no short:")):
             with self.subTest(text=text, more=more):
-                with open(self.path, "w", encoding="utf-8") as file:
-                    file.write(text)
-                done = subprocess.run(
+                gwrun.write(self.path, text)
+                done = gwrun.finished(
                     [sys.executable, os.path.join(gwrun.SOURCE, "experiments", "run"), self.path,
-                     "--out", out, "--build", os.environ["BUILD"], *more], text=True,
-                    capture_output=True, timeout=300, check=False)
-                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-                self.assertIn(why, done.stderr)
+                     "--out", out, "--build", os.environ["BUILD"], *more])
+                gwrun.refusal(done, why)
                 self.assertFalse(os.path.exists(out))
 
 
@@ -44,10 +38,7 @@ class Doubts(Case):
     def doubt(self, text, short=False):
         """(its line, what it says); None: no doubt."""
         said = self.read(text, short).doubt
-        if said is None:
-            return None
-        found = re.fullmatch(rf"{re.escape(self.path)}:(\d+): ([^\n]+)", said)
-        return int(found[1]), found[2]
+        return said and self.located(said)
 
     def text(self, expected, blocks, more=""):
         return (f"claim: x\nsource: [A]\nfactors: {{batch: [32, 64], lr: [1, 2]}}\n{blocks}\n{more}"
@@ -98,10 +89,10 @@ class Doubts(Case):
         self.assertEqual(expect.LEAST, stats.LEAST)
 
     def test_the_runner_says_it(self):
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write(self.text("batch=64: as accurate", "repetitions: 5").replace("claim: x\n", "claim: x\n" + SMALL))
-        done = subprocess.run([sys.executable, os.path.join(gwrun.SOURCE, "experiments", "run"), self.path, "--dry-run",
-                               "--build", os.environ["BUILD"]], text=True, capture_output=True, timeout=300, check=False)
+        text = self.text("batch=64: as accurate", "repetitions: 5")
+        gwrun.write(self.path, text.replace("claim: x\n", "claim: x\n" + SMALL))
+        done = gwrun.finished([sys.executable, os.path.join(gwrun.SOURCE, "experiments", "run"), self.path, "--dry-run",
+                               "--build", os.environ["BUILD"]])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, "^experiments/run: .*study.yaml:10: expect: 'batch=64: as accurate' can never be "
                                       "decided: [^\n]*\n$")
@@ -118,11 +109,7 @@ class Checking(Case):
     def fault(self, text):
         with self.assertRaises(BadInput) as caught:
             self.check(text)
-        found = re.fullmatch(rf"{re.escape(self.path)}:(\d+): ([^\n]+)", str(caught.exception))
-        self.assertTrue(found, str(caught.exception))
-        marked = [i + 1 for i, line in enumerate(text.split("\n")) if "<<" in line]
-        self.assertEqual([int(found[1])], marked, found[2])
-        return found[2]
+        return self.marked(text, self.located(str(caught.exception)))
 
     def test_good(self):
         self.check("claim: x\n" + SMALL + "factors: {ranks: [1, 2], trace: [true, false]}")
@@ -171,9 +158,8 @@ class Checking(Case):
         check.cells(study, study.cells, lambda ranks: [
             "sh", "-c", 'echo "$@" >> "$0"', log], tell=told.append)
         self.assertEqual(told, ["checking 0/2", "checking 1/2", "checking 2/2", ""])
-        with open(log, encoding="utf-8") as file:
-            self.assertEqual(sorted(file.read().splitlines()),
-                             [f"train --check --quiet --lr {lr} --out run" for lr in (1, 2)])
+        self.assertEqual(sorted(gwrun.read(log).splitlines()),
+                         [f"train --check --quiet --lr {lr} --out run" for lr in (1, 2)])
 
     def test_program_that_fails_otherwise(self):
         text = "claim: x\nfactors:\n  lr: [1, 2]  # <<\n"
@@ -183,7 +169,3 @@ class Checking(Case):
                            (["sh", "-c", "echo one >&2; echo two >&2; exit 3"], "two")):
             with self.assertRaisesRegex(BadInput, f"{re.escape(self.path)}:3: every cell: .*{why}"):
                 check.cells(study, study.cells, lambda ranks: start)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,14 +3,11 @@
 import glob
 import os
 import re
-import sys
 import unittest
 
 import gwrun
 
 EXPERIMENTS = os.path.join(gwrun.SOURCE, "experiments")
-sys.path.insert(0, EXPERIMENTS)
-
 from ablation import check, spec
 
 PATHS = sorted(glob.glob(os.path.join(EXPERIMENTS, "*.yaml")) +
@@ -79,14 +76,9 @@ class Shipped(unittest.TestCase):
                          REPORTS)
 
     def test_the_readme_names_each(self):
-        with open(os.path.join(EXPERIMENTS, "README.md"), encoding="utf-8") as file:
-            named = set(re.findall(r"\]\((?:reports/)?(\w+)\.yaml\)", file.read()))
+        named = set(re.findall(r"\]\((?:reports/)?(\w+)\.yaml\)", gwrun.read(EXPERIMENTS, "README.md")))
         self.assertEqual(named, set(self.studies))
 
     def test_short_cells_start(self):
         for _, _, short in self.each():
             check.cells(short, short.cells, start(short), gwrun.SOURCE)  # or BadInput says which cannot
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@ runner can tell of it."""
 
 import os
 import shlex
-import unittest
 
 import gwrun
 from ablation import base, launch, spec
@@ -29,15 +28,12 @@ factors:
 class Foreign(Study):
     def setUp(self):
         super().setUp()
-        path = os.path.join(self.folder, "host")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(HOST.format(folder=self.folder, gradwire=gwrun.GRADWIRE, train=TRAIN))
-        os.chmod(path, 0o755)
-        self.command = f"env MARK={{{{mine}}}} {{launcher}} {path} --layers {{width}}"
+        self.script("host", HOST)
+        self.command = f"env MARK={{{{mine}}}} {{launcher}} {self.dir}/host --layers {{width}}"
 
     def told(self):
         """Of each rank that was started."""
-        return [shlex.split(line) for line in read(os.path.join(self.folder, "told")).splitlines()]
+        return [shlex.split(line) for line in read(self.path("told")).splitlines()]
 
     def test_runs(self):
         self.write(SPEC.format(command=self.command))
@@ -75,13 +71,13 @@ class Foreign(Study):
         done = self.call("--slurm", "array.sh", "--dry-run")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("#SBATCH --cpus-per-task=3\n", done.stdout)
-        self.refused(self.call("--jobs", "9999"), "runs of 6 ranks x threads")
+        gwrun.refusal(self.call("--jobs", "9999"), "runs of 6 ranks x threads")
 
     def test_refusals(self):
         self.write(SPEC.format(command="./nonesuch --layers {width}"))
-        self.refused(self.call(), "spec.yaml:3: command: './nonesuch': no such program")
+        gwrun.refusal(self.call(), "spec.yaml:3: command: './nonesuch': no such program")
         self.write(SPEC.format(command=self.command).replace("comm:", "com:"))
-        self.refused(self.call(), "unknown option 'com'; did you mean 'comm'?")
+        gwrun.refusal(self.call(), "unknown option 'com'; did you mean 'comm'?")
 
     def test_what_fails(self):
         self.write(SPEC.format(command=self.command).replace("comm: ps", "comm: nonesuch"))
@@ -101,14 +97,14 @@ class Foreign(Study):
         self.assertEqual([gwrun.run_json(os.path.join(self.out, folder))["options"]["layers"]
                           for folder in self.planned()],
                          [record["levels"]["width"] for record in map(self.records().get, self.planned())])
-        self.write(read(self.path).replace("[8, 16]", "[8, 0]"))
-        self.refused(self.call(out=self.out + "2"), "spec.yaml:4: level '0' of 'width'")
+        self.write(read(self.spec).replace("[8, 16]", "[8, 0]"))
+        gwrun.refusal(self.call(out=self.out + "2"), "spec.yaml:4: level '0' of 'width'")
 
 
 class Places(Study):
     def read(self, text):
         self.write(text)
-        return spec.read_spec(self.path, False, gwrun.GRADWIRE)
+        return spec.read_spec(self.spec, False, gwrun.GRADWIRE)
 
     def filled(self, command, more=""):
         study = self.read(f"claim: a test\ncommand: {command}\nfactors: {{comm: [ps]}}\n{more}")
@@ -136,7 +132,3 @@ class Places(Study):
         os.environ[base.VARIABLE] = "--comm gossip"
         self.addCleanup(os.environ.pop, base.VARIABLE)
         self.assertEqual(self.filled("prog {options}")[1], {"GRADWIRE": None})
-
-
-if __name__ == "__main__":
-    unittest.main()

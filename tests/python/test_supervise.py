@@ -8,11 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import unittest
 
+import faultcase
 import gwrun
+import killcase
 
 RUN = ["--data", "synthetic:samples=600,features=8,classes=3,seed=1", "--layers", "6", "--batch", 20,
        "--compress", "topk", "--ceilings", "off", "--overhead", 0, "--papi-group", "none"]
@@ -26,55 +26,12 @@ def supervise(*words):
     return [sys.executable, "-B", program, *map(str, words)]
 
 
-def ranks_of(pid):
-    """Ids of the processes that train and come of process `pid`."""
-    parents, train = {}, set()
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
-                parents[int(entry)] = int(file.read().rpartition(")")[2].split()[1])
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-        except (OSError, IndexError):
-            continue  # it has ended meanwhile
-        if words[0] == os.fsencode(gwrun.GRADWIRE) and words[1] == b"train":
-            train.add(int(entry))
-
-    def comes_of(one):
-        while one > 1 and one != pid:
-            one = parents.get(one, 0)
-        return one == pid
-
-    return sorted(one for one in train if comes_of(one))
-
-
 def last_step(out):
     """Of the newest checkpoint; -1: none."""
-    try:
-        names = os.listdir(os.path.join(out, "model.ckpt.d"))
-    except OSError:
-        return -1
-    return max((int(name[5:]) for name in names if name[5:].isdigit()), default=-1)
+    return max(killcase.complete(out), default=-1)
 
 
-def wait_for(what, timeout=gwrun.HANG_S):
-    until = time.monotonic() + timeout
-    while not what():
-        if time.monotonic() > until:
-            raise AssertionError("timeout")
-        time.sleep(0.01)
-
-
-def read_json(out):
-    with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
-        return json.load(file)
-
-
-class Supervise(unittest.TestCase):
-    def setUp(self):
-        self.top = tempfile.TemporaryDirectory()
-        self.addCleanup(self.top.cleanup)
-        self.out = os.path.join(self.top.name, "run")
+class Supervise(gwrun.Case):
 
     def start(self, own, ranks, *words, **more):
         """A supervised run, which is killed if the test fails."""
@@ -89,15 +46,22 @@ class Supervise(unittest.TestCase):
         self.addCleanup(end)
         return process
 
+    def stop(self, process):
+        """What it says when it ends of a SIGTERM."""
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=gwrun.HANG_S)[1]
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
+        return said
+
     def kill_rank_after(self, process, step, which=-1):
         """Its last step was then `step` at least."""
-        wait_for(lambda: last_step(self.out) >= step)
+        faultcase.await_true(lambda: last_step(self.out) >= step)
         step = last_step(self.out)
-        os.kill(ranks_of(process.pid)[which], signal.SIGKILL)
+        os.kill(sorted(faultcase.ranks_of(process.pid).values())[which], signal.SIGKILL)
         return step
 
     def test_ends_as_if_nothing_had_been(self):
-        whole = gwrun.train(2, os.path.join(self.top.name, "whole"), *RUN, "--epochs", 2)
+        whole = gwrun.train(2, self.path("whole"), *RUN, "--epochs", 2)
         process = self.start(["--restarts", 3, "--backoff", 0.1], 2, *RUN, *KEPT, *SLOW,
                              "--epochs", 2)
         step = self.kill_rank_after(process, 10)
@@ -105,7 +69,7 @@ class Supervise(unittest.TestCase):
         said = process.communicate(timeout=gwrun.HANG_S)[1]
         self.assertEqual(process.returncode, 0, said)
         self.assertEqual(said.count("supervise:"), 2, said)
-        run = read_json(self.out)
+        run = gwrun.run_json(self.out)
         self.assertEqual(run["results"]["replica_hash"], whole["results"]["replica_hash"])
         self.assertEqual(run["results"]["steps"], whole["results"]["steps"])
         self.assertEqual(run["results"]["wire_bytes"], whole["results"]["wire_bytes"])
@@ -117,7 +81,7 @@ class Supervise(unittest.TestCase):
     def check_rows(self, whole):
         """Each rank and step once, in order, as in the run that nobody disturbed."""
         keys = ("rank", "epoch", "step", "samples", "loss", "logical_bytes", "wire_bytes")
-        rows, others = gwrun.batches(self.out), gwrun.batches(os.path.join(self.top.name, "whole"))
+        rows, others = gwrun.batches(self.out), gwrun.batches(self.path("whole"))
         self.assertEqual([[row[key] for key in keys] for row in rows],
                          [[row[key] for key in keys] for row in others])
         for rank in "01":
@@ -126,8 +90,7 @@ class Supervise(unittest.TestCase):
         names = set(os.listdir(self.out))
         self.assertFalse({name for name in names if name.endswith((".part", ".tmp"))})
         self.assertLessEqual({"batches.csv", "epochs.csv", "model.gw", "matrix.csv"}, names)
-        with open(os.path.join(self.out, "epochs.csv"), encoding="utf-8") as file:
-            epochs = [line.split(",") for line in file.read().splitlines()[1:]]
+        epochs = [line.split(",") for line in gwrun.read(self.out, "epochs.csv").splitlines()[1:]]
         self.assertEqual([row[:2] for row in epochs], [["1", "25"], ["2", "50"]])
         self.assertEqual(epochs[-1][-1], whole["results"]["replica_hash"])
         self.assertLess(float(epochs[0][7]), float(epochs[1][7]))  # elapsed_s
@@ -151,7 +114,7 @@ class Supervise(unittest.TestCase):
 
     def test_waits_for_the_folder(self):
         """Ranks on another host may outlive their launcher, and hold it for a while."""
-        starts = os.path.join(self.top.name, "starts")
+        starts = self.path("starts")
         os.mkdir(self.out)
         with open(os.path.join(self.out, ".lock"), "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -169,17 +132,15 @@ class Supervise(unittest.TestCase):
     def test_gives_up(self):
         """A launcher that dies takes its ranks with it, and no restart is left."""
         process = self.start(["--restarts", 0], 2, *RUN, *KEPT, *SLOW, "--epochs", 1000)
-        wait_for(lambda: last_step(self.out) >= 5)
-        ranks = ranks_of(process.pid)
-        with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as file:
-            launcher = int(file.read().split()[0])
+        faultcase.await_true(lambda: last_step(self.out) >= 5)
+        ranks = faultcase.ranks_of(process.pid).values()
+        launcher = int(gwrun.read(f"/proc/{process.pid}/task/{process.pid}/children").split()[0])
         os.kill(launcher, signal.SIGKILL)
         said = process.communicate(timeout=gwrun.HANG_S)[1]
         self.assertEqual(process.returncode, 128 + signal.SIGKILL, said)
         self.assertIn("no restart is left of 0", said)
         self.assertEqual([pid for pid in ranks if os.path.exists(f"/proc/{pid}")], [])
-        with open(os.path.join(self.out, "interruptions.jsonl"), encoding="utf-8") as file:
-            ended = json.loads(file.read())
+        ended = json.loads(gwrun.read(self.out, "interruptions.jsonl"))
         self.assertEqual((ended["event"], ended["signal"], ended["status"]),
                          ("ended", signal.SIGKILL, None))
         self.assertGreaterEqual(ended["checkpoint"], 5)
@@ -189,15 +150,12 @@ class Supervise(unittest.TestCase):
         launcher returns."""
         for ranks in (1, 2):
             with self.subTest(ranks=ranks):
-                self.out = os.path.join(self.top.name, f"run{ranks}")
+                self.out = self.path(f"run{ranks}")
                 process = self.start([], ranks, *RUN, *KEPT, *SLOW, "--epochs", 1000,
                                      env={**os.environ, **gwrun.PATIENT})
-                wait_for(lambda: last_step(self.out) >= 5)
-                process.send_signal(signal.SIGTERM)
-                said = process.communicate(timeout=gwrun.HANG_S)[1]
-                self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
-                self.assertIn("as it was told to", said)
-                run = read_json(self.out)
+                faultcase.await_true(lambda: last_step(self.out) >= 5)
+                self.assertIn("as it was told to", self.stop(process))
+                run = gwrun.run_json(self.out)
                 self.assertEqual(run["results"]["stopped_by"], "SIGTERM")
                 self.assertEqual(last_step(self.out), run["results"]["steps"])
                 self.assertEqual(run["interruptions"], [])
@@ -212,11 +170,9 @@ class Supervise(unittest.TestCase):
             env={**os.environ, **gwrun.PATIENT})
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
-        wait_for(lambda: last_step(self.out) >= 5)
-        process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=gwrun.HANG_S)[1]
-        self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
-        run = read_json(self.out)
+        faultcase.await_true(lambda: last_step(self.out) >= 5)
+        self.stop(process)
+        run = gwrun.run_json(self.out)
         self.assertEqual(run["results"]["stopped_by"], "SIGTERM")
         self.assertEqual(last_step(self.out), run["results"]["steps"])
 
@@ -227,41 +183,36 @@ class Supervise(unittest.TestCase):
         os.mkdir(self.out)
         for older in (False, True):
             with self.subTest(older=older):
-                begun = os.path.join(self.top.name, f"begun{older}")
+                begun = self.path(f"begun{older}")
                 if older:
-                    with open(os.path.join(self.out, "run.json"), "w", encoding="utf-8") as file:
-                        file.write('{"results":{"stopped_by":"epochs"}}')
+                    gwrun.write(os.path.join(self.out, "run.json"), '{"results":{"stopped_by":"epochs"}}')
                 process = subprocess.Popen(
                     supervise("--", "sh", "-c", script, begun, "--out", self.out, *KEPT),
                     stderr=subprocess.PIPE, text=True,
                     preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
                 self.addCleanup(process.communicate)
                 self.addCleanup(process.kill)
-                wait_for(lambda path=begun: os.path.exists(path))
-                process.send_signal(signal.SIGTERM)
-                said = process.communicate(timeout=gwrun.HANG_S)[1]
-                self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
-                self.assertIn("as it was told to", said)
+                faultcase.await_true(lambda path=begun: os.path.exists(path))
+                self.assertIn("as it was told to", self.stop(process))
 
     def test_overwrite_is_not_forgotten(self):
         """A start failed before or while it replaced the older run: that run must not be resumed."""
         for break_down in ("true", f"rm -r '{self.out}/model.ckpt.d/step-000000000025'"):
             with self.subTest(break_down=break_down):
-                shutil.rmtree(self.top.name)
-                os.mkdir(self.top.name)
+                shutil.rmtree(self.dir)
+                os.mkdir(self.dir)
                 self.check_overwrite(break_down)
 
     def check_overwrite(self, break_down):
         gwrun.train(1, self.out, *RUN, *KEPT, "--epochs", 1, "--lr", 0.01)
         script = f'''test -e "$0" && exec "$@"; : > "$0"; {break_down}; exit 1'''
-        done = subprocess.run(
-            supervise("--backoff", 0, "--", "sh", "-c", script, os.path.join(self.top.name, "once"),
+        done = gwrun.finished(
+            supervise("--backoff", 0, "--", "sh", "-c", script, self.path("once"),
                       gwrun.GRADWIRE, "train", "--out", self.out, *RUN, *KEPT, "--epochs", 1,
-                      "--overwrite"),
-            capture_output=True, text=True, timeout=gwrun.HANG_S, check=False)
+                      "--overwrite"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("restart 1 of 10", done.stderr)
-        run = read_json(self.out)
+        run = gwrun.run_json(self.out)
         self.assertIsNone(run["resumed"])
         self.assertTrue(run["options"]["overwrite"])
 
@@ -269,9 +220,8 @@ class Supervise(unittest.TestCase):
         """Another run may be there by now: nothing is written there, and nothing started."""
         for remove in (f"rm -r '{self.out}'", f"mv '{self.out}' '{self.out}.old'"):
             script = f"{remove}; mkdir '{self.out}'; : > '{self.out}/another'; exit 1"
-            done = subprocess.run(
-                supervise("--backoff", 0, "--", "sh", "-c", script, "gradwire", "--out", self.out, *KEPT),
-                capture_output=True, text=True, timeout=gwrun.HANG_S, check=False)
+            done = gwrun.finished(
+                supervise("--backoff", 0, "--", "sh", "-c", script, "gradwire", "--out", self.out, *KEPT))
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
             self.assertIn(f"{self.out} was removed or moved: no restart", done.stderr)
@@ -290,22 +240,13 @@ class Supervise(unittest.TestCase):
                 (["--restarts", -1, "--", "gradwire", "train", *kept], "'-1': must be 0 to"),
                 (["--", "/nonexistent/mpiexec", "gradwire", "train", *kept], "cannot start")):
             with self.subTest(words=words):
-                done = subprocess.run(supervise(*words), capture_output=True, text=True, timeout=gwrun.HANG_S,
-                                      check=False)
-                self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-                self.assertIn(said, done.stderr)
+                done = gwrun.finished(supervise(*words))
+                gwrun.refusal(done, said)
                 self.assertFalse(os.path.exists(self.out))
 
     def test_users_mistake(self):
         """The mistake would be repeated: status 2, as from the command itself, and no restart."""
-        done = subprocess.run(
-            supervise("--", *gwrun.command(2, "train", "--out", self.out, *KEPT, "--epochs", 0)),
-            capture_output=True, text=True, timeout=gwrun.HANG_S, check=False)
+        done = gwrun.finished(supervise("--", *gwrun.command(2, "train", "--out", self.out, *KEPT, "--epochs", 0)))
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertNotIn("supervise:", done.stderr)
         self.assertFalse(os.path.exists(self.out))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,8 +3,6 @@
 import copy
 import json
 import os
-import tempfile
-import unittest
 
 import gwrun
 
@@ -26,16 +24,12 @@ RUN = {
 }
 
 
-class Table(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
+class Table(gwrun.Case):
 
     def write(self, name, text):
-        folder = os.path.join(self.dir.name, name)
+        folder = self.path(name)
         os.mkdir(folder)
-        with open(os.path.join(folder, "run.json"), "w", encoding="utf-8") as file:
-            file.write(text)
+        gwrun.write(os.path.join(folder, "run.json"), text)
         return folder
 
     def table(self, *folders):
@@ -145,27 +139,24 @@ class Table(unittest.TestCase):
         """It stands for the runs in it, in order of their names; what is no run is ignored."""
         for name in ("b", "a"):
             self.write(name, json.dumps(RUN))
-        os.makedirs(os.path.join(self.dir.name, "no-run", "deeper"))
-        done = self.table(self.dir.name)
+        os.makedirs(self.path("no-run", "deeper"))
+        done = self.table(self.dir)
         self.assertEqual([line.split()[0] for line in done.stdout.splitlines()[3:5]], ["a", "b"])
 
     def test_same_name_twice(self):
         one = self.write("a", json.dumps(RUN))
-        os.mkdir(os.path.join(self.dir.name, "b"))
+        os.mkdir(self.path("b"))
         two = self.write("b/a", json.dumps(RUN))
         done = self.table(one, two)
         self.assertEqual(done.stdout.count("941,096"), 2)
 
     def refused(self, word, *folders):
-        done = self.table(*folders)
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertEqual(len(done.stderr.splitlines()), 1)
-        self.assertIn(word, done.stderr)
+        gwrun.refusal(self.table(*folders), word)
 
     def test_bad_folders(self):
         lacking = copy.deepcopy(RUN)
         del lacking["results"]["summary"]["exposed_s"]
-        self.refused("No such file", os.path.join(self.dir.name, "nothing"))
+        self.refused("No such file", self.path("nothing"))
         self.refused("not valid JSON", self.write("torn", json.dumps(RUN)[:40]))
         self.refused("exposed_s", self.write("lacking", json.dumps(lacking)))
         self.refused("RUN_DIR")
@@ -193,7 +184,3 @@ class Table(unittest.TestCase):
                 with self.subTest(place=place, value=value):
                     name = f"{'-'.join(place)}-{json.dumps(value)[:2].strip('[{')}{type(value)}"
                     self.refused("run.json", self.write(name, json.dumps(run)))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -8,7 +8,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import gwrun
@@ -24,13 +23,10 @@ def possible():
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         return False
     space = f"gw-possible-{os.getpid()}"
-    done = subprocess.run(
-        f"ip netns add {space} && ip netns exec {space} true && "
-        f"ip -n {space} link add port type veth peer name eth0 && "
-        f"ip -n {space} link add bridge type bridge && "
-        f"tc -n {space} qdisc add dev port root tbf rate 1mbit burst 10k limit 10k; status=$?; "
-        f"ip netns del {space}; exit $status", shell=True, capture_output=True, text=True,
-        check=False)
+    done = gwrun.finished(["sh", "-c", f"ip netns add {space} && ip netns exec {space} true && "
+                           f"ip -n {space} link add port type veth peer name eth0 && "
+                           f"ip -n {space} link add bridge type bridge && tc -n {space} qdisc add dev port root "
+                           f"tbf rate 1mbit burst 10k limit 10k; status=$?; ip netns del {space}; exit $status"])
     if done.returncode and not re.search(
             "not permitted|denied|not supported|unknown|mount --make-rslave / failed",
             done.stderr.replace('"', ""), re.IGNORECASE):
@@ -39,8 +35,7 @@ def possible():
 
 
 POSSIBLE = possible()
-LAUNCHER = POSSIBLE and re.search("HYDRA|OpenRTE", subprocess.run(
-    [gwrun.MPIEXEC, "--version"], text=True, capture_output=True, check=False).stdout)
+LAUNCHER = POSSIBLE and re.search("HYDRA|OpenRTE", gwrun.finished([gwrun.MPIEXEC, "--version"]).stdout)
 MPIEXEC = ("--mpiexec", gwrun.MPIEXEC)
 RATE = 200_000_000  # bit/s: slow enough for any machine to keep up
 BUSY_S = 0.2  # of a core, which BUSY uses up, and prints how long that took
@@ -72,46 +67,34 @@ with socket.create_connection((sys.argv[1], 7078)) as peer:
 needs_launcher = unittest.skipUnless(LAUNCHER, "this MPI is started otherwise; see test_no_launcher")
 
 
-def output(*words):
-    return subprocess.run(words, text=True, capture_output=True, check=True).stdout
-
-
 def outside():
     """What must not change: the interfaces, routes and queues of the machine, without counters."""
-    return [output("ip", "-o", "link"), output("ip", "-4", "route"), output("ip", "-6", "route"),
-            output("ip", "rule"), output("tc", "qdisc", "show")]
+    return [gwrun.said("ip", "-o", "link"), gwrun.said("ip", "-4", "route"), gwrun.said("ip", "-6", "route"),
+            gwrun.said("ip", "rule"), gwrun.said("tc", "qdisc", "show")]
 
 
-class Testbed(unittest.TestCase):
+class Testbed(gwrun.Case):
     def setUp(self):
+        super().setUp()
         self.name = f"test{os.getpid()}"
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-        self.env = dict(os.environ, XDG_RUNTIME_DIR=self.dir.name)
+        self.env = dict(os.environ, XDG_RUNTIME_DIR=self.dir)
 
     def call(self, verb, *words, **more):
-        return subprocess.run([sys.executable, TESTBED, verb, "--name", self.name, *words],
-                              text=True, capture_output=True, check=False, timeout=gwrun.HANG_S,
-                              stdin=subprocess.DEVNULL, **{"env": self.env, **more})
+        return gwrun.finished([sys.executable, TESTBED, verb, "--name", self.name, *words],
+                              **{"env": self.env, **more})
 
     def must(self, verb, *words):
         done = self.call(verb, *words)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def refused(self, done, *says):
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        for word in says:
-            self.assertIn(word, done.stderr)
-
     def spaces(self):
-        return [line for line in output("ip", "netns", "list").splitlines()
+        return [line for line in gwrun.said("ip", "netns", "list").splitlines()
                 if line.startswith(f"gw-{self.name}-")]
 
 
 def spaces_of_all():
-    return {line.split()[0] for line in output("ip", "netns", "list").splitlines()
+    return {line.split()[0] for line in gwrun.said("ip", "netns", "list").splitlines()
             if line.startswith(("gw-probe", "gw-test"))}
 
 
@@ -119,45 +102,43 @@ class Refusals(Testbed):
     """These need nothing of the machine."""
 
     def test_without_tools(self):
-        self.refused(self.call("up", env=dict(self.env, PATH="/nowhere")), "ip and tc",
+        gwrun.refusal(self.call("up", env=dict(self.env, PATH="/nowhere")), "ip and tc",
                      "iproute2")
 
     def test_without_root(self):
-        tools = os.path.join(self.dir.name, "bin")
+        tools = self.path("bin")
         os.mkdir(tools)
         for tool in ("ip", "tc"):  # present, whatever the machine has
-            with open(os.path.join(tools, tool), "w", encoding="utf-8") as file:
-                file.write("#!/bin/sh\nexit 9\n")
+            gwrun.write(os.path.join(tools, tool), "#!/bin/sh\nexit 9\n")
             os.chmod(os.path.join(tools, tool), 0o755)
-        os.chmod(self.dir.name, 0o755)
+        os.chmod(self.dir, 0o755)
         user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
         python = shutil.which("python3", path="/usr/bin") or sys.executable
-        tree = os.path.join(self.dir.name, "experiments")  # a copy that this user can read
+        tree = self.path("experiments")  # a copy that this user can read
         shutil.copytree(os.path.dirname(TESTBED), tree, copy_function=shutil.copyfile,
                         ignore=lambda at, names: [] if at.endswith("emulation") else
                         [name for name in names if name not in ("testbed", "emulation")])
-        os.mkdir(os.path.join(self.dir.name, "analysis"))
+        os.mkdir(self.path("analysis"))
         shutil.copyfile(os.path.join(os.path.dirname(TESTBED), "../analysis/tool.py"),
-                        os.path.join(self.dir.name, "analysis", "tool.py"))
+                        self.path("analysis", "tool.py"))
         done = subprocess.run([python, os.path.join(tree, "testbed"), "up"], text=True,
                               capture_output=True, check=False, cwd="/",
                               env=dict(self.env, PATH=tools, LD_PRELOAD=""), **user)  # out of reach
-        self.refused(done, "root")
-        self.assertEqual(sorted(os.listdir(self.dir.name)), ["analysis", "bin", "experiments"])
+        gwrun.refusal(done, "root")
+        self.assertEqual(sorted(os.listdir(self.dir)), ["analysis", "bin", "experiments"])
 
     def test_not_allowed(self):
         """Where a testbed is possible, a substitute for ip answers as a container would."""
         env = self.env
         if POSSIBLE or os.geteuid() != 0:
-            tools = os.path.join(self.dir.name, "bin")
+            tools = self.path("bin")
             os.mkdir(tools)
             for tool in ("ip", "tc"):
-                with open(os.path.join(tools, tool), "w", encoding="utf-8") as file:
-                    file.write("#!/bin/sh\necho Operation not permitted >&2\nexit 1\n")
+                gwrun.write(os.path.join(tools, tool), "#!/bin/sh\necho Operation not permitted >&2\nexit 1\n")
                 os.chmod(os.path.join(tools, tool), 0o755)
             env = dict(env, PATH=tools)
-        self.refused(self.call("up", env=env), "root")
-        self.assertEqual([n for n in os.listdir(self.dir.name) if "testbed" in n], [])
+        gwrun.refusal(self.call("up", env=env), "root")
+        self.assertEqual([n for n in os.listdir(self.dir) if "testbed" in n], [])
 
     def test_options(self):
         for words, says in ((("up", "--rate", "1furlong"), "1furlong"),
@@ -170,7 +151,7 @@ class Refusals(Testbed):
                             (("up", "--offload", "0"), "'0'"), (("up", "--offload", "45"), "'45'"),
                             (("up", "--mtu", "9001"), "'9001'"),
                             (("run",), "command"), (("exec", "0", "ls"), "'0'")):
-            self.refused(self.call(*words), says)
+            gwrun.refusal(self.call(*words), says)
 
 
 @unittest.skipUnless(POSSIBLE, "the refusals above are what there is to test")
@@ -184,29 +165,28 @@ class Standing(Testbed):
         """Runs in every case: nothing stays."""
         self.must("down")
         self.assertEqual(self.spaces(), [])
-        self.assertEqual([n for n in os.listdir(self.dir.name) if "testbed" in n], [])
+        self.assertEqual([n for n in os.listdir(self.dir) if "testbed" in n], [])
         self.assertEqual(outside(), self.before)
 
     def up(self, hosts=2, *more):
         return self.must("up", "--hosts", str(hosts), "--rate", f"{RATE // 1000000}mbit", *more)
 
     def train(self, ranks, *words):
-        out = os.path.join(self.dir.name, "run")
+        out = self.path("run")
         self.must("run", *MPIEXEC, "-n", str(ranks), "--", gwrun.GRADWIRE, "train", "--quiet", "--data",
                   "synthetic:samples=2000,features=256,classes=4", "--layers", "256", "--steps",
                   "20", "--overhead", "0", "--ceilings", "off", "--out", out, *words)
-        with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
-            return json.load(file), gwrun.batches(out)
+        return gwrun.run_json(out), gwrun.batches(out)
 
     def test_no_launcher(self):
         self.up()
-        self.refused(self.call("run", "--mpiexec", "true", "--", "true"), "neither Hydra")
+        gwrun.refusal(self.call("run", "--mpiexec", "true", "--", "true"), "neither Hydra")
 
     @needs_launcher
     def test_train_over_the_link(self):
         self.assertIn("is up", self.up())
         self.assertIn("is up already", self.up())
-        self.refused(self.call("up", "--hosts", "3"), "2 hosts", "down")
+        gwrun.refusal(self.call("up", "--hosts", "3"), "2 hosts", "down")
         self.assertEqual(outside(), self.before)
         run, rows = self.train(2, "--comm", "allreduce:algo=sra")
         link = run["link"]
@@ -238,7 +218,7 @@ class Standing(Testbed):
         skew = 5e-3
         self.train(2, "--comm", "allreduce:algo=sra", "--steps", "60", "--collectives", "--overhead",
                    "0", "--inject-skew", f"1:{skew}")
-        out = os.path.join(self.dir.name, "run")
+        out = self.path("run")
         identities.leaves(self, out, True)
         identities.gaps(self, out)
         identities.waits(self, out)
@@ -266,7 +246,7 @@ class Standing(Testbed):
         which is late is named, test_delays shows."""
         done = self.call("up", "--slow", "1:0.2")
         if done.returncode != 0:  # this machine's root may not limit processor time
-            self.refused(done, "--slow")
+            gwrun.refusal(done, "--slow")
             self.assertEqual(self.spaces(), [])
             return
         took = float(self.must("exec", "1", "--", sys.executable, "-c", BUSY))
@@ -308,7 +288,7 @@ class Standing(Testbed):
         self.assertEqual(self.call("status").returncode, 1)
         self.up(3)
         self.assertIn("10.77.0.3/24", self.must("exec", "3", "--", "ip", "-o", "address"))
-        self.refused(self.call("exec", "4", "--", "ip", "link"), "1 to 3")
+        gwrun.refusal(self.call("exec", "4", "--", "ip", "link"), "1 to 3")
         status = json.loads(self.must("status", "--json"))
         self.assertEqual([(link["sends"]["rate_bits_per_s"], link["receives"]["rate_bits_per_s"])
                           for link in status["links"]], 3 * [(RATE, RATE)])
@@ -368,7 +348,7 @@ class Standing(Testbed):
         """Either this kernel has netem, or one line says that it does not, and nothing remains."""
         done = self.call("up", "--delay", "5ms")
         if done.returncode != 0:
-            self.refused(done, "netem")
+            gwrun.refusal(done, "netem")
             self.assertEqual(self.spaces(), [])
             return
         self.must("exec", "1", "--", "ping", "-c", "1", "10.77.0.2")
@@ -378,12 +358,11 @@ class Standing(Testbed):
         that of the probe."""
         before = spaces_of_all()
         for calls in range(1, 9):  # of ip and tc
-            tools = os.path.join(self.dir.name, f"tools{calls}")
+            tools = self.path(f"tools{calls}")
             os.mkdir(tools)
             for tool in ("ip", "tc"):
                 path = os.path.join(tools, tool)
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(f"""#!/bin/sh
+                gwrun.write(path, f"""#!/bin/sh
 echo >>{tools}/calls
 [ $(wc -l <{tools}/calls) -le {calls} ] || kill -9 $PPID
 exec {shutil.which(tool)} "$@"
@@ -401,7 +380,7 @@ exec {shutil.which(tool)} "$@"
                 self.assertIsNone(job.poll())
             job.send_signal(signal.SIGKILL)
             job.wait()
-            self.refused(self.call("run", *MPIEXEC, "--", "true"), "not up")
+            gwrun.refusal(self.call("run", *MPIEXEC, "--", "true"), "not up")
             self.must("down")
             self.assertEqual(self.spaces(), [])
         self.up()
@@ -409,10 +388,6 @@ exec {shutil.which(tool)} "$@"
                                 "sleep", "1000"], env=self.env)
         while self.must("status").count(" 1 processes") != 1:
             self.assertIsNone(job.poll())
-        os.unlink(os.path.join(self.dir.name, f"gradwire-testbed-{self.name}", "state.json"))
+        os.unlink(self.path(f"gradwire-testbed-{self.name}", "state.json"))
         self.must("down")
         self.assertEqual(job.wait(timeout=gwrun.HANG_S), -signal.SIGTERM)
-
-
-if __name__ == "__main__":
-    unittest.main()

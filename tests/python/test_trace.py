@@ -8,8 +8,6 @@ import json
 import os
 import pickle
 import random
-import tempfile
-import unittest
 
 import gwrun
 from tracecase import PHASES, load, timelines
@@ -35,12 +33,8 @@ def text_of(trace):
     return f'{{"traceEvents":[\n{events}\n],"otherData":{json.dumps(trace["otherData"])}}}'
 
 
-class Written(unittest.TestCase):
+class Written(gwrun.Case):
     """What `gradwire train --trace` writes."""
-
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
 
     def near(self, got_ns, seconds, slices):
         """The rule of docs/measurement.md: 0.1% and 2 ns a slice."""
@@ -79,7 +73,7 @@ class Written(unittest.TestCase):
                 self.assertIn((args["lane"], args["schedule"], args["run"]), of[0])
 
     def one(self, ranks, name):
-        out = os.path.join(self.dir.name, f"{name}-{ranks}")
+        out = self.path(f"{name}-{ranks}")
         gwrun.train(ranks, out, *SMALL, *RUNS[name], "--trace")
         done = check(os.path.join(out, "trace.json"))
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
@@ -126,7 +120,7 @@ class Written(unittest.TestCase):
 
     def test_pipeline(self):
         """The actions of each stage in the timetable's order, and what was waited for by dimension."""
-        out = os.path.join(self.dir.name, "mesh")
+        out = self.path("mesh")
         gwrun.train(4, out, *SMALL, "--mesh", "pipe=2,tensor=2", "--timetable", "zb", "--microbatches",
                     3, "--recompute", "on", "--stages", "2,1", "--trace")
         done = check(os.path.join(out, "trace.json"))
@@ -149,7 +143,7 @@ class Written(unittest.TestCase):
 
     def test_full_rings(self):
         """The end of a run that outgrows the trace: whole batches with correct sums."""
-        out = os.path.join(self.dir.name, "long")
+        out = self.path("long")
         gwrun.train(1, out, "--data", "synthetic:samples=64,features=4,classes=2,seed=1",
                     "--layers", "", "--batch", 8, "--epochs", 4000, "--steps", 24000, "--trace")
         done = check(os.path.join(out, "trace.json"))
@@ -160,14 +154,13 @@ class Written(unittest.TestCase):
         self.assertRegex(done.stdout, r"\(steps [0-9]{4,}-24000\)")
 
 
-class Broken(unittest.TestCase):
+class Broken(gwrun.Shared):
     """A valid trace, damaged: trace-check must find it."""
 
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.dir.cleanup)
-        cls.out = os.path.join(cls.dir.name, "run")
+        super().setUpClass()
+        cls.out = cls.path("run")
         gwrun.train(2, cls.out, *SMALL, "--comm", "iallreduce:bucket=4K,algo=ring", "--compress",
                     "qsgd:bits=8", "--steps", 6, "--trace")
         cls.whole = load(cls.out)
@@ -178,9 +171,8 @@ class Broken(unittest.TestCase):
         return pickle.loads(self.bytes)  # deepcopy() takes ten times as long
 
     def damaged(self, trace, table=None):
-        path = os.path.join(self.dir.name, "broken.json")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text_of(trace))
+        path = self.path("broken.json")
+        gwrun.write(path, text_of(trace))
         return check(path, "--batches", table or self.table)
 
     def found(self, what, change, also=None):
@@ -206,30 +198,12 @@ class Broken(unittest.TestCase):
         def swap(_, of):
             of[5]["ts"], of[6]["ts"] = of[6]["ts"], of[5]["ts"]
         self.found("later", swap, phase)
-
-        def longer(_, of):
-            of[20]["dur"] += 0.001
-        self.found("does not begin where", longer, phase)
-
-        def shorter(_, of):
-            of[20]["dur"] -= 0.001
-        self.found("does not begin where", shorter, phase)
-
-        def negative(_, of):
-            of[3]["dur"] = -1
-        self.found("negative", negative, phase)
-
-        def endless(_, of):
-            of[3]["dur"] = 1e300
-        self.found("duration", endless, phase)
-
-        def early(_, of):
-            of[3]["ts"] = -0.5
-        self.found("no time", early, phase)
-
-        def fraction(_, of):
-            of[3]["ts"] += 0.0005
-        self.found("no time", fraction, phase)
+        for what, at, key, change in (
+                ("does not begin where", 20, "dur", lambda old: old + 0.001),
+                ("does not begin where", 20, "dur", lambda old: old - 0.001),
+                ("negative", 3, "dur", lambda _: -1), ("duration", 3, "dur", lambda _: 1e300),
+                ("no time", 3, "ts", lambda _: -0.5), ("no time", 3, "ts", lambda old: old + 0.0005)):
+            self.found(what, lambda _, of: of[at].update({key: change(of[at][key])}), phase)
 
     def test_slices(self):
         def outlive(_, of):
@@ -340,7 +314,7 @@ class Broken(unittest.TestCase):
                 table[7][rows[0].index(column)] = value
             else:
                 del table[7]
-            path = os.path.join(self.dir.name, "changed.csv")
+            path = self.path("changed.csv")
             with open(path, "w", newline="", encoding="utf-8") as file:
                 csv.writer(file, lineterminator="\n").writerows(table)
             done = self.damaged(self.whole, path)
@@ -356,7 +330,7 @@ class Broken(unittest.TestCase):
 
     def test_not_a_trace(self):
         """Exit status 2 and one line."""
-        path = os.path.join(self.dir.name, "not.json")
+        path = self.path("not.json")
         trace = self.copied()
         del trace["otherData"]["format"]
         whole = text_of(self.whole)
@@ -374,24 +348,20 @@ class Broken(unittest.TestCase):
                 ('"pid": 0', f'"pid": 1{0:0400}', "401 digits"),
                 ('"pid": 0', f'"pid": {"[" * 99999}', "recursion")):
             with self.subTest(said=said):
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(whole.replace(old, new, 1))
+                gwrun.write(path, whole.replace(old, new, 1))
                 self.refused(said, path)
-        with open(path, "wb") as file:
-            file.write(whole.encode()[:99] + b"\xff")
+        gwrun.write(path, whole.encode()[:99] + b"\xff")
         self.refused("not UTF-8", path)
-        os.mkfifo(os.path.join(self.dir.name, "pipe"))
+        os.mkfifo(self.path("pipe"))
         right = os.path.join(self.out, "trace.json")
-        self.refused("not a regular file", os.path.join(self.dir.name, "pipe"))
+        self.refused("not a regular file", self.path("pipe"))
         self.refused("No such file", "/nonexistent/trace.json")
         self.refused("required: FILE")
         self.refused("--batches belongs to one trace, not to 2", right, right, "--batches", path)
         self.refused("no column rank", right, "--batches", right)
 
     def refused(self, said, *words):
-        done = check(*words)
-        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done)
-        self.assertIn(said, done.stderr)
+        gwrun.refusal(check(*words), said)
 
     def test_noise(self):
         """With any bytes, it ends with one of its exit statuses."""
@@ -400,7 +370,7 @@ class Broken(unittest.TestCase):
         with open(self.table, "rb") as file:
             table = file.read(1500)
         draw = random.Random(5)
-        path = os.path.join(self.dir.name, "noise")
+        path = self.path("noise")
         for turn in range(60):
             bad = {"json": bytearray(head), "csv": bytearray(table)}
             for _ in range(draw.randint(1, 8)):
@@ -415,12 +385,7 @@ class Broken(unittest.TestCase):
                 tail = json.dumps(self.whole["otherData"]).encode()
                 bad["json"][end + 1:] = b'],"otherData":' + tail + b"}"
             for kind, text in bad.items():
-                with open(f"{path}.{kind}", "wb") as file:
-                    file.write(text)
+                gwrun.write(f"{path}.{kind}", text)
             done = check(f"{path}.json", "--batches", f"{path}.csv")
             self.assertIn(done.returncode, (0, 1, 2), done)
             self.assertEqual(done.stderr.count("\n"), done.returncode == 2, done)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,14 +1,8 @@
 """What a run writes and how it ends: the folder, sums of the ledger, limits, a killed rank."""
 
-import glob
-import csv
-import json
 import os
-import signal
-import subprocess
-import tempfile
-import unittest
 
+import faultcase
 import gwrun
 
 PHASES = ("data", "forward", "backward", "recompute", "update", "encode", "decode", "mpi_post",
@@ -16,11 +10,7 @@ PHASES = ("data", "forward", "backward", "recompute", "update", "encode", "decod
 SMALL = ("--data", "synthetic:samples=3000,features=64,classes=5", "--layers", "32")
 
 
-class Train(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-        self.out = os.path.join(self.dir.name, "run")
+class Train(gwrun.Case):
 
     def test_without_model(self):
         run = gwrun.train(1, self.out, "--data", "synthetic:samples=300,features=16,classes=4",
@@ -47,8 +37,7 @@ class Train(unittest.TestCase):
         self.assertEqual(run["options"]["compress"], "qsgd:bits=8")
         self.assertEqual(run["results"]["stopped_by"], "steps")
         self.assertGreater(run["results"]["test_accuracy"], 0.6)
-        with open(os.path.join(self.out, "trace.json"), encoding="utf-8") as file:
-            self.assertGreater(len(json.load(file)["traceEvents"]), 1000)
+        self.assertGreater(len(gwrun.read_json(self.out, "trace.json")["traceEvents"]), 1000)
 
     def test_ledger(self):
         """The parts of every batch add up to its wall time."""
@@ -74,8 +63,7 @@ class Train(unittest.TestCase):
     def test_epochs(self):
         """Training time continues from epoch to epoch and excludes evaluation."""
         run = gwrun.train(2, self.out, *SMALL, "--epochs", 3)
-        with open(os.path.join(self.out, "epochs.csv"), newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        rows = gwrun.rows(self.out, "epochs.csv")
         train = [float(row["train_s"]) for row in rows]
         self.assertEqual(train, sorted(set(train)))
         for row, seconds in zip(rows, train):
@@ -113,8 +101,7 @@ class Train(unittest.TestCase):
 
     def test_oversubscribed_is_said(self):
         words = ("train", *SMALL, "--steps", "2", "--threads", str(os.cpu_count() + 1))
-        done = gwrun.run(1, *words)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = gwrun.ok(1, *words)
         self.assertIn("oversubscribed", done.stdout)
         self.assertNotIn("oversubscribed", gwrun.run(1, "train", *SMALL, "--steps", "2").stdout)
 
@@ -129,8 +116,7 @@ class Train(unittest.TestCase):
     def test_eval(self):
         run = gwrun.train(2, self.out, "--steps", 200)
         for ranks in (1, 2):
-            done = gwrun.run(ranks, "eval", "--model", self.out)
-            self.assertEqual(done.returncode, 0, done.stderr)
+            done = gwrun.ok(ranks, "eval", "--model", self.out)
             lines = done.stdout.splitlines()
             self.assertEqual(lines[0].split(",")[0],
                              f"accuracy {run['results']['test_accuracy']:.4f}")
@@ -141,31 +127,8 @@ class Train(unittest.TestCase):
 
     def test_killed_rank(self):
         """The whole job ends at once, and no file is there in part."""
-        words = ("train", *SMALL, "--epochs", 100000, "--out", self.out)
-        job = subprocess.Popen(gwrun.command(3, *words), stdout=subprocess.PIPE,
-                               stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True)
-        try:
-            for line in job.stdout:
-                if line.startswith("epoch 1/"):
-                    break
-            victims = [int(os.path.basename(os.path.dirname(path)))
-                       for path in glob.glob("/proc/[0-9]*/cmdline") if self.is_rank(path)]
-            self.assertEqual(len(victims), 3)
-            os.kill(victims[1], signal.SIGKILL)
-            self.assertNotEqual(job.wait(timeout=gwrun.HANG_S), 0)
-        finally:
-            job.kill()
-            job.stdout.close()
+        with faultcase.Started(3, *SMALL, "--epochs", 100000, "--out", self.out, log=self.path("log")) as job:
+            job.await_line("epoch 1/")
+            job.kill(1)
+            self.assertNotEqual(job.status(), 0)
         self.assertEqual(os.listdir(self.out), [".lock"])  # which nobody holds any more
-
-    def is_rank(self, path):
-        try:
-            with open(path, "rb") as file:
-                words = file.read().split(b"\0")
-        except OSError:
-            return False
-        return words[0] == gwrun.GRADWIRE.encode() and self.out.encode() in words
-
-
-if __name__ == "__main__":
-    unittest.main()

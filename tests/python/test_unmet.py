@@ -3,9 +3,6 @@ not happen are told: before the first step, in run.json, and wherever a run is s
 is what is counted: tests/contract."""
 
 import csv
-import os
-import tempfile
-import unittest
 
 import gwrun
 
@@ -14,24 +11,15 @@ HERE = "hier sums plain floats within a node, and all 2 ranks are on one"
 ALONE = "1 rank exchanges nothing"
 
 
-class Unmet(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-
-    def out(self, name):
-        return os.path.join(self.dir.name, name)
+class Unmet(gwrun.Case):
 
     def train(self, ranks, *words, name="run", layers="12"):
         """(run.json, printed lines)"""
-        done = gwrun.run(ranks, "train", *SMALL, "--layers", layers, "--out", self.out(name), "--overwrite", *words)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return gwrun.run_json(self.out(name)), done.stdout.splitlines()
+        done = gwrun.ok(ranks, "train", *SMALL, "--layers", layers, "--out", self.path(name), "--overwrite", *words)
+        return gwrun.run_json(self.path(name)), done.stdout.splitlines()
 
     def tool(self, *words):
-        done = gwrun.run(1, *words)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
+        return gwrun.ok(1, *words).stdout
 
     def unmet(self, *told):
         return [dict(zip(("option", "value", "what", "why"), one)) for one in told]
@@ -53,20 +41,19 @@ class Unmet(unittest.TestCase):
         self.assertEqual(comm["encoded"][0]["floats"], 2 * 5 * run["parameters"])
         self.train(1, "--compress", "topk:ratio=0.001", name="all/alone")
         for name in "plain", "alone":
-            shown = self.tool("show", self.out(f"all/{name}"))
+            shown = self.tool("show", self.path(f"all/{name}"))
             self.assertIn("codec topk:ratio=0.001 (not encoded here)\n", shown)
             self.assertIn(f"NOT ENCODED HERE: --compress topk:ratio=0.001: {HERE if name == 'plain' else ALONE}", shown)
-        self.assertIn("codec topk:ratio=0.001 with error feedback\n", self.tool("show", self.out("all/coded")))
-        table = self.tool("table", *(self.out(f"all/{name}") for name in ("plain", "coded", "alone")))
+        self.assertIn("codec topk:ratio=0.001 with error feedback\n", self.tool("show", self.path("all/coded")))
+        table = self.tool("table", *(self.path(f"all/{name}") for name in ("plain", "coded", "alone")))
         self.assertRegex(table, r"(?s)plain # .*coded  .*alone # .*#: not encoded here: --compress topk")
-        rows = {row["folder"]: row for row in csv.DictReader(self.tool("export", self.out("all")).splitlines())}
+        rows = {row["folder"]: row for row in csv.DictReader(self.tool("export", self.path("all")).splitlines())}
         self.assertEqual({name: (row["codec"], "(not encoded here)" in row["label"], "not encoded here" in row["marks"])
                           for name, row in rows.items()},
                          {"plain": ("topk (not encoded here)", True, True), "coded": ("topk", False, False),
                           "alone": ("topk (not encoded here)", True, True)})
-        self.tool("report", self.out("all"), "--out", self.out("page.html"))
-        with open(self.out("page.html"), encoding="utf-8") as file:
-            page = file.read()
+        self.tool("report", self.path("all"), "--out", self.path("page.html"))
+        page = gwrun.read(self.path("page.html"))
         self.assertIn(f"not encoded here: --compress topk:ratio=0.001: {HERE}", page)
         for label in (row["label"] for row in rows.values()):
             self.assertIn(label, page)
@@ -105,8 +92,8 @@ class Unmet(unittest.TestCase):
                 self.assertEqual(run["comm"]["unmet"], self.unmet(*told))
                 self.assertEqual([line for line in lines if line.startswith("note: --")],
                                  ["note: --{} {}: {}: {}".format(*one) for one in told])
-                shown = self.tool("show", self.out("run"))
-                for option, value, what, why in told:
+                shown = self.tool("show", self.path("run"))
+                for *_, why in told:
                     self.assertIn(why, shown)
 
     def test_activations(self):
@@ -133,10 +120,5 @@ class Unmet(unittest.TestCase):
         self.assertIn(f"note: --compress topk: not encoded here: {HERE}\n", done.stdout)
 
     def test_refused(self):
-        done = gwrun.run(2, "train", *SMALL, "--comm", "iallreduce:credit=4K")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("add order=priority, or leave credit out", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()
+        gwrun.refusal(gwrun.run(2, "train", *SMALL, "--comm", "iallreduce:credit=4K"),
+                      "add order=priority, or leave credit out")
