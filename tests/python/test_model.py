@@ -3,8 +3,6 @@ outputs for the backward pass."""
 
 import os
 import re
-import tempfile
-import unittest
 
 import gwrun
 
@@ -23,22 +21,15 @@ LOSSY = [("--compress", "qsgd:bits=8;layer0=none"), ("--comm", "sparse", "--comp
          ("--comm", "powersgd"), ("--comm", "local:period=4"), ("--mesh", "pipe=2", "--compress-activations", "fp16")]
 
 
-def model(out):
-    with open(os.path.join(out, "model.gw"), "rb") as file:
-        return file.read()
-
-
-class Model(unittest.TestCase):
+class Model(gwrun.Case):
     def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.top = top.name
+        super().setUp()
         self.runs = 0
 
     def train(self, ranks, *words):
         """The folder of a run."""
         self.runs += 1
-        out = os.path.join(self.top, str(self.runs))
+        out = self.path(str(self.runs))
         gwrun.train(ranks, out, *SMALL, *MODEL, "--profile", "timers", *words)
         return out
 
@@ -61,7 +52,7 @@ class Model(unittest.TestCase):
                 whole = self.train(ranks, *words)
                 half = self.train(ranks, *words, "--steps", HALF, "--checkpoint-every", 1000)
                 rest = self.train(ranks, *words, "--resume", half, "--resume-strict")
-                self.assertEqual(model(rest), model(whole))
+                self.assertEqual(gwrun.model(rest), gwrun.model(whole))
 
     def test_is_saved_by_its_name(self):
         out = self.train(2)
@@ -72,12 +63,11 @@ class Model(unittest.TestCase):
 
     def test_times_that_no_twin_has_are_absent(self):
         """Products are counted and timed, its elementwise kernels are its own."""
-        self.runs += 1
-        out = os.path.join(self.top, str(self.runs))
-        gwrun.train(1, out, *SMALL[:-4], *MODEL, "--steps", 40)
-        work = gwrun.run_json(out)["work"]
+        out = self.path("timed")
+        work = gwrun.train(1, out, *SMALL[:-4], *MODEL, "--steps", 40, ceilings=None)["work"]
         self.assertEqual(len(work["products"]), 2 + 3 * 7)
         self.assertEqual(work["flops"], sum(p["flops"] for p in work["products"]))
+        self.assertGreater(min(p["alone_s"] for p in work["products"]), 0)
         self.assertIsNone(work["pointwise_bytes"])
         for row in gwrun.batches(out):
             self.assertEqual(row["memory_twin_s"], "")
@@ -87,7 +77,8 @@ class Model(unittest.TestCase):
         whole = self.train(2, "--steps", 12, "--comm", "iallreduce")
         for words in (("--pace", 0.01), ("--paired",), ("--bound",), ("--compress", "auto:codecs=none")):
             with self.subTest(words=words):
-                self.assertEqual(model(self.train(2, "--steps", 12, "--comm", "iallreduce", *words)), model(whole))
+                again = self.train(2, "--steps", 12, "--comm", "iallreduce", *words)
+                self.assertEqual(gwrun.model(again), gwrun.model(whole))
 
     def test_refused(self):
         for ranks, words, part in (
@@ -98,18 +89,11 @@ class Model(unittest.TestCase):
                 (1, ("--model", f"{PATH}:width={'0' * 128}9"), "longer than 127 characters"),
                 (2, (*MODEL, "--mesh", "tensor=2"),
                  "the model residual has no layers that tensor ranks could share")):
-            done = gwrun.run(ranks, "train", *SMALL, *words)
-            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-            self.assertIn(part, done.stderr)
+            gwrun.refusal(gwrun.run(ranks, "train", *SMALL, *words), part)
 
     def test_page(self):
         """docs/extend-model.md shows the file that is tested here, as it would be within the tree."""
-        with open(os.path.join(os.environ["SOURCE"], "docs", "extend-model.md"), encoding="utf-8") as file:
-            shown = re.search(r"^```c\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL).group(1)
-        with open(os.path.join(os.environ["SOURCE"], "tests", "plugin_residual.c"), encoding="utf-8") as file:
-            self.assertEqual(shown.replace("gw_model_residual", "gw_model_plugin"), file.read())
-
-
-if __name__ == "__main__":
-    unittest.main()
+        shown = re.search(r"^```c\n(.*?)^```", gwrun.read(gwrun.SOURCE, "docs", "extend-model.md"),
+                          re.MULTILINE | re.DOTALL).group(1)
+        self.assertEqual(shown.replace("gw_model_residual", "gw_model_plugin"),
+                         gwrun.read(gwrun.SOURCE, "tests", "plugin_residual.c"))
