@@ -4,4 +4,5 @@
 #include "compress/kernel/natural_loop.h"
 #include "compress/kernel/onebit_loop.h"
 #include "compress/kernel/qsgd_loop.h"
+#include "compress/kernel/shuffle_loop.h"
 #include "compress/kernel/ternary_loop.h"
