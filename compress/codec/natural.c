@@ -6,7 +6,7 @@
  *
  * so E[value] = x, and the variance is at most x^2 / 8. It adds 23 random bits to the bit pattern
  * of |x| and drops the lowest 23; a carry rounds up. The bits depend on (key, bucket, element)
- * only: see kernel/chance.h.
+ * only: see kernel/qsgd.h.
  *
  * A code has 8 bits, a float's sign and exponent 9, so a bucket of B floats has a window of 127
  * exponents that ends just above its largest magnitude; only a bucket that reaches 1 has floats

@@ -9,7 +9,7 @@
  *
  * so E[value] = x except for the steps of t, a bias of up to m / 2^17, and a few float roundings;
  * in particular |x| < m / 2^17 is never sent. u depends on (key, bucket, element) only: see
- * kernel/chance.h.
+ * kernel/qsgd.h.
  *
  * Wire format, n floats, K = ceil(n / B) buckets, B a multiple of 320:
  *   ceil(n / 5) bytes of trits. A bucket of b floats (the last may be short) has R = ceil(b / 5)

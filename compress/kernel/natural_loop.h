@@ -1,18 +1,72 @@
-/* The loop over buckets, included by each level's file and so compiled for its instructions. Needs
- * TARGET (a function attribute, or empty) and, all inline and for n a multiple of GW_BLOCK:
- *   uint32_t peak_of(x, n)         bit pattern of max |x|
- *   uint32_t natural_least(x, n)   bit pattern, less one, of the least |x| that is not 0
- *   void natural_quantize(x, n, window, seed, ctr, codes, reach)   blocks from ctr / 16 on
- *   void natural_decode(codes, n, window, y, add, above)           above: window is not 0
- * Defines gw_natural_LEVEL through GW_NATURAL_TABLE(LEVEL). */
-#include "base/rng.h"
-#include "compress/kernel/peak_loop.h"
+/* natural, 64 elements an iteration. */
+#include "compress/kernel/natural.h"
 
 #include <math.h>
-#include <string.h>
 
-typedef gw_natural_encoding encoding;
-typedef gw_natural_decoding decoding;
+enum { FRACTION = GW_NATURAL_FRACTION };
+
+/* mag as an integer whose code starts at bit 23; random bits added below may carry into it. Below
+ * the window this is |x| divided by the window's smallest power. */
+INLINE vu natural_place(vu mag, uint32_t window, int below) {
+    const uint32_t start = window << FRACTION;
+    if (!below) /* only zeros are below it */
+        return vec_max(mag, vec_all(start)) - start;
+    vu field = vec_min(vec_max(mag >> FRACTION, vec_all(1)), vec_all(window + 1));
+    vu down = vec_min(window + 1 - field, vec_all(31));
+    return (mag - ((field - 1) << FRACTION)) >> down;
+}
+
+/* The sign in bit 31, the code from bit 23 up, the rest of the fraction below. */
+INLINE vu natural_rounded(const float *x, vu word, uint32_t window, gw_natural_reach reach) {
+    vu v = vec_load(x), chance = word >> (32 - FRACTION);
+    if (reach == GW_NATURAL_WHOLE)
+        return v + chance;
+    vu drawn = natural_place(v & MAGNITUDE, window, reach == GW_NATURAL_BELOW) + chance;
+    if (reach == GW_NATURAL_BELOW) /* the largest floats would round up to 2^128 */
+        drawn = vec_min(drawn, vec_all(0x3fffffff));
+    return (drawn & MAGNITUDE) | (v & SIGN);
+}
+
+INLINE void natural_quantize(const float *x, size_t n, uint32_t window, uint64_t seed, uint32_t ctr,
+                             unsigned char *codes, gw_natural_reach reach) {
+    draws d = chance_draws(seed, ctr);
+    for (size_t i = 0; i < n; i += GW_BLOCK) {
+        vu word[REGS];
+        vh half[REGS / 2];
+        chance_draw(&d, word);
+        for (int r = 0; r < REGS; r++)
+            word[r] = natural_rounded(x + i + r * WIDTH, word[r], window, reach);
+        for (int r = 0; r < REGS; r += 2) { /* bits 15 and 13 to 7 */
+            vh upper = vec_upper(word[r], word[r + 1]);
+            half[r / 2] = ((upper << 1 & 0x7fff) | (upper & INT16_MIN)) >> 8;
+        }
+        vec_pack(codes + i, half);
+    }
+}
+
+/* The bit pattern, less one, of the least |x| that is not 0. */
+INLINE uint32_t natural_least(const float *x, size_t n) {
+    vu low = vec_all(UINT32_MAX);
+    for (size_t i = 0; i < n; i += WIDTH)
+        low = vec_min(low, (vec_load(x + i) & MAGNITUDE) - 1);
+    uint32_t lane[WIDTH], least = UINT32_MAX;
+    memcpy(lane, &low, sizeof lane);
+    for (int l = 0; l < WIDTH; l++)
+        least = lane[l] < least ? lane[l] : least;
+    return least;
+}
+
+/* above: window is not 0. */
+INLINE void natural_decode_blocks(const unsigned char *codes, size_t n, uint32_t window, float *y,
+                                  int add, int above) {
+    for (size_t i = 0; i < n; i += WIDTH) {
+        vu raw = (vu)vec_widen(codes + i); /* after the shift the sign is in bits 31 and 30 */
+        vu v = raw << FRACTION & ~(SIGN >> 1);
+        if (above) /* but for the code 0 */
+            v += (vu)((vi)(0 - (raw & 0x7f)) >> 31) & window << FRACTION;
+        vec_put(y + i, (vf)v, add);
+    }
+}
 
 APART void natural_quantize_tail(const float *x, size_t tail, uint32_t window, uint64_t seed,
                                  uint32_t ctr, unsigned char *out) {
@@ -26,7 +80,8 @@ APART void natural_quantize_tail(const float *x, size_t tail, uint32_t window, u
     memcpy(out, codes, tail);
 }
 
-INLINE_LOOP void natural_encode_bucket(const encoding *e, size_t bucket, size_t n, uint32_t top) {
+INLINE void natural_encode_bucket(const gw_natural_encoding *e, size_t bucket, size_t n,
+                                  uint32_t top) {
     const float *x = e->x + bucket * e->bucket;
     unsigned char *out = e->codes + bucket * e->bucket;
     uint32_t window = gw_natural_window(top);
@@ -53,7 +108,7 @@ APART void natural_poison(float *y, size_t n) {
         y[i] = NAN;
 }
 
-INLINE_LOOP void natural_decode_range(const decoding *d, size_t lo, size_t hi, int add) {
+INLINE void natural_decode_range(const gw_natural_decoding *d, size_t lo, size_t hi, int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
         size_t n = hi - lo < d->bucket ? hi - lo : d->bucket, tail = n % GW_BLOCK, full = n - tail;
         uint32_t window = d->windows[bucket];
@@ -64,24 +119,22 @@ INLINE_LOOP void natural_decode_range(const decoding *d, size_t lo, size_t hi, i
             continue;
         }
         if (window)
-            natural_decode(in, full, window, y, add, 1);
+            natural_decode_blocks(in, full, window, y, add, 1);
         else
-            natural_decode(in, full, window, y, add, 0);
+            natural_decode_blocks(in, full, window, y, add, 0);
         if (tail) {
             float block[GW_BLOCK] = {0};
             unsigned char codes[GW_BLOCK] = {0};
             memcpy(codes, in + full, tail);
             memcpy(block, y + full, tail * sizeof *block);
-            natural_decode(codes, GW_BLOCK, window, block, add, 1);
+            natural_decode_blocks(codes, GW_BLOCK, window, block, add, 1);
             memcpy(y + full, block, tail * sizeof *block);
         }
     }
 }
 
-#define ENCODE_BUCKET natural_encode_bucket
-#define DECODE_RANGE  natural_decode_range
-#include "compress/kernel/bucket_loop.h"
+BUCKET_ENCODE(natural_encode, gw_natural_encoding)
+BUCKET_DECODE(natural_decode)
 
-#define GW_NATURAL_TABLE(level)                                                                    \
-    const gw_natural_kernels gw_natural_##level = {bucket_encode_part, bucket_decode_part,         \
-                                                   bucket_decode_add_part}
+const gw_natural_kernels GW_LEVEL(gw_natural) = {natural_encode, natural_decode,
+                                                 natural_decode_add};

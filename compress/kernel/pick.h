@@ -28,6 +28,9 @@ typedef struct gw_pick_kernels {
     size_t (*filter)(uint32_t *at, uint32_t *bits, size_t n, uint32_t least);
 } gw_pick_kernels;
 
+/** By hand: in vectors the portable one is half as fast where many are picked; AVX-512 picks 1.2
+ *  times as fast, or 5 times where there are many, and VBMI2 is 1.2 times as fast as that. AVX2
+ *  would gain nothing, and share its loop with nobody. */
 extern const gw_pick_kernels gw_pick_portable;
 #ifdef GW_X86
 extern const gw_pick_kernels gw_pick_avx2, gw_pick_avx512;

@@ -1,18 +1,47 @@
-/* The loop over buckets, included by each level's file, so that it and its plain loops over bytes
- * are compiled and vectorised for that level. Needs TARGET (a function attribute, or empty) and,
- * all inline and for n a multiple of GW_BLOCK:
- *   uint32_t peak_of(x, n)                               bit pattern of max |x|
- *   void ternary_quantize(x, n, inv, seed, ctr, codes)   int8_t -1, 0, 1, blocks from ctr / 16 on
- *   void ternary_pack(codes, run, bytes)                 run: a multiple of GW_BLOCK; see ternary.h
- *   void ternary_decode(bytes, run, scale, y, add)
- * Defines gw_ternary_LEVEL through GW_TERNARY_TABLE(LEVEL). */
-#include "base/rng.h"
-#include "compress/kernel/peak_loop.h"
+/* ternary, 64 elements an iteration. */
+#include "compress/kernel/ternary.h"
 
-#include <string.h>
+/* Blocks from ctr / 16 on. x * inv lies within 2^16. */
+INLINE void ternary_quantize(const float *x, size_t n, float inv, uint64_t seed, uint32_t ctr,
+                             int8_t *codes) {
+    draws d = chance_draws(seed, ctr);
+    for (size_t i = 0; i < n; i += GW_BLOCK)
+        chance_round(&d, x + i, inv, codes + i);
+}
 
-typedef gw_ternary_encoding encoding;
-typedef gw_ternary_decoding decoding;
+/* run is a multiple of GW_BLOCK; see gw_ternary_pack. */
+INLINE void ternary_pack(const int8_t *codes, size_t run, unsigned char *bytes) {
+    for (size_t j = 0; j < run; j += 4 * WIDTH) {
+        vb b = *(const vec_byte *)(const void *)(codes + j);
+        for (size_t r = 1; r < GW_TERNARY_RUNS; r++)
+            b = b + b + (b + *(const vec_byte *)(const void *)(codes + r * run + j));
+        *(vec_byte *)(void *)(bytes + j) = b + GW_TERNARY_TOP / 2;
+    }
+}
+
+#ifndef TERNARY_DECODE /* a level has its own */
+/* What to add to a byte to get the fraction of 256 (ternary.h), in words. */
+INLINE vh ternary_up(vh b) {
+    return (b * GW_TERNARY_UP_MUL + GW_TERNARY_UP_ADD) >> GW_TERNARY_UP_SHIFT;
+}
+
+INLINE void ternary_decode_runs(const unsigned char *bytes, size_t run, float scale, float *y,
+                                int add) {
+    for (size_t j = 0; j < run; j += 4 * WIDTH) {
+        vb f = *(const vec_byte *)(bytes + j);
+        f += (vb)(ternary_up((vh)f & 0xff) | ternary_up((vh)f >> 8 & 0xff) << 8);
+        for (size_t r = 0; r < GW_TERNARY_RUNS; r++, f += f + f) {
+            /* the digit that tripling carries out, less 1: a comparison that holds is -1 */
+            vb code = 1 + (vb)(f <= 85) + (vb)(f <= 170);
+            int8_t codes[4 * WIDTH];
+            memcpy(codes, &code, sizeof codes);
+            for (size_t l = 0; l < 4 * WIDTH; l += WIDTH)
+                vec_put(y + r * run + j + l,
+                        __builtin_convertvector(vec_widen(codes + l), vf) * scale, add);
+        }
+    }
+}
+#endif
 
 APART void ternary_quantize_tail(const float *x, size_t tail, float inv, uint64_t seed,
                                  uint32_t ctr, int8_t *codes) {
@@ -22,11 +51,12 @@ APART void ternary_quantize_tail(const float *x, size_t tail, float inv, uint64_
 }
 
 /* The last, short bucket is padded to a whole number of bytes. */
-INLINE_LOOP size_t ternary_run(size_t n) {
+INLINE size_t ternary_run(size_t n) {
     return (n + GW_TERNARY_RUNS - 1) / GW_TERNARY_RUNS;
 }
 
-INLINE_LOOP void ternary_encode_bucket(const encoding *e, size_t bucket, size_t n, uint32_t top) {
+INLINE void ternary_encode_bucket(const gw_ternary_encoding *e, size_t bucket, size_t n,
+                                  uint32_t top) {
     int8_t codes[GW_TERNARY_MOST + GW_BLOCK];
     const float *x = e->x + bucket * e->bucket;
     unsigned char *out = e->bytes + bucket * (e->bucket / GW_TERNARY_RUNS);
@@ -61,23 +91,21 @@ APART void ternary_decode_short(const unsigned char *bytes, size_t n, float scal
     }
 }
 
-INLINE_LOOP void ternary_decode_range(const decoding *d, size_t lo, size_t hi, int add) {
+INLINE void ternary_decode_range(const gw_ternary_decoding *d, size_t lo, size_t hi, int add) {
     size_t bucket = lo / d->bucket, run = d->bucket / GW_TERNARY_RUNS;
     for (; lo < hi; bucket++, lo += d->bucket) {
         uint32_t top = gw_le32(d->scales[bucket]);
         float scale = gw_float_of(top < GW_TERNARY_INFINITE ? top : GW_TERNARY_NAN);
         const unsigned char *bytes = d->bytes + bucket * run;
         if (hi - lo >= d->bucket)
-            ternary_decode(bytes, run, scale, d->y + lo, add);
+            ternary_decode_runs(bytes, run, scale, d->y + lo, add);
         else
             ternary_decode_short(bytes, hi - lo, scale, d->y + lo, add);
     }
 }
 
-#define ENCODE_BUCKET ternary_encode_bucket
-#define DECODE_RANGE  ternary_decode_range
-#include "compress/kernel/bucket_loop.h"
+BUCKET_ENCODE(ternary_encode, gw_ternary_encoding)
+BUCKET_DECODE(ternary_decode)
 
-#define GW_TERNARY_TABLE(level)                                                                    \
-    const gw_ternary_kernels gw_ternary_##level = {bucket_encode_part, bucket_decode_part,         \
-                                                   bucket_decode_add_part}
+const gw_ternary_kernels GW_LEVEL(gw_ternary) = {ternary_encode, ternary_decode,
+                                                 ternary_decode_add};
