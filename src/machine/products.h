@@ -4,12 +4,13 @@
 #ifndef GW_MACHINE_PRODUCTS_H
 #define GW_MACHINE_PRODUCTS_H
 
-#include "comm/strategy.h"
 #include "machine/twins.h"
 #include "nn/model.h"
 
 #include <jansson.h>
 #include <mpi.h>
+
+struct gw_pace;
 
 typedef enum gw_products_source {
     GW_PRODUCTS_UNTIMED, /* no product is long enough, or there is nothing to choose */
@@ -79,7 +80,7 @@ gw_err gw_wire_read(gw_wire *out);
 double gw_wire_piece_s(const gw_wire *w);
 
 /** What strategies may know of the wire, where a rank polls every `gap_s` seconds. */
-gw_pace gw_wire_pace(const gw_wire *w, double gap_s);
+struct gw_pace gw_wire_pace(const gw_wire *w, double gap_s);
 
 /* ---- the cache ---- */
 

@@ -1,6 +1,7 @@
 /* How long the wire is busy with what its buffer holds: the bound of the pieces that long products
  * are cut into. */
 #include "base/file.h"
+#include "comm/strategy.h"
 #include "machine/host.h"
 #include "machine/products.h"
 

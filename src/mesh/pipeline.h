@@ -13,11 +13,11 @@
 #include "comm/timetable.h"
 #include "config/config.h"
 #include "data/data.h"
-#include "run/session.h"
 
 #include <jansson.h>
 
 typedef struct gw_pipeline gw_pipeline;
+struct gw_session;
 
 /** What a pipeline's step does for the exchange of gradients. All but `begin` may be NULL: then
  *  there is nothing to do. */
@@ -40,7 +40,8 @@ typedef struct gw_pipeline_hooks {
 /** Before MPI starts: check what needs no ranks, open codecs and the algorithm. The errors of their
  *  registries; GW_ERR_USAGE, GW_ERR_UNSUPPORTED: options that do not go together. *out is NULL
  *  where the options ask for nothing that the plain step does not do. */
-gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_session *session);
+gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c,
+                       const struct gw_session *session);
 const char *gw_pipeline_note(const gw_pipeline *p); /* of its codecs, for people; NULL: none */
 /** Text of the codec of activations (way 0) or of their gradients (1). */
 const char *gw_pipeline_codec(const gw_pipeline *p, int way);

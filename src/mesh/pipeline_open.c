@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "comm/lane_parts.h"
 #include "mpi/wait.h"
+#include "run/session.h"
 
 #include <stdlib.h>
 #include <string.h>

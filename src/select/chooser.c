@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "run/residuals.h"
+#include "run/session.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,12 +8,14 @@
 #ifndef GW_SELECT_CHOOSER_H
 #define GW_SELECT_CHOOSER_H
 
-#include "comm/strategy.h"
 #include "config/config.h"
-#include "run/session.h"
 #include "select/survey.h"
 
 #include <jansson.h>
+
+struct gw_session;
+struct gw_strategy;
+struct gw_strategy_ops;
 
 /** Codecs that keep the accuracy of uncompressed training by their defaults. Biased ones do with
  *  error feedback and plain SGD, but lose with momentum: left out of the default there. */
@@ -22,11 +24,11 @@
 enum { GW_CHOOSER_MOST = 512 };
 
 /** Whether the cost model knows the strategy's exchange. */
-bool gw_chooser_knows(const gw_strategy_ops *ops);
+bool gw_chooser_knows(const struct gw_strategy_ops *ops);
 
 /** What a strategy that it knows exchanges, and when: all of `shape` that follows from its layers
  *  and `lazy`. */
-gw_err gw_chooser_shape(const gw_strategy *strategy, gw_shape *shape);
+gw_err gw_chooser_shape(const struct gw_strategy *strategy, gw_shape *shape);
 
 /** A codec with an algorithm, and what is predicted for it. */
 typedef struct gw_candidate {
@@ -47,9 +49,9 @@ typedef struct gw_chooser {
     bool dropped; /* some of the default codecs, for momentum */
     bool named;   /* codec and algorithm are known: they are predicted, nothing is chosen */
     double budget_s, margin;
-    gw_session *session;
-    const gw_strategy *strategy;   /* the session's */
-    const gw_train_config *config; /* what it was made of */
+    struct gw_session *session;
+    const struct gw_strategy *strategy; /* the session's */
+    const gw_train_config *config;      /* what it was made of */
     /* after gw_chooser_settle: */
     gw_local local;
     gw_algo_survey *algo;
@@ -68,12 +70,12 @@ typedef struct gw_chooser {
  *  predicts the step of the codec named. Free it. GW_ERR_USAGE: a malformed spec, a codec or an
  *  algorithm that does not exist. GW_ERR_UNSUPPORTED: nothing of it can be
  *  combined, or the cost model does not know it. */
-gw_err gw_chooser_open(gw_chooser **out, gw_session *session, const gw_train_config *c,
+gw_err gw_chooser_open(gw_chooser **out, struct gw_session *session, const gw_train_config *c,
                        const gw_args *args, bool forecast);
 void gw_chooser_free(gw_chooser *a);
 
 /** After gw_chooser_settle: a session of a candidate's own, beside the one chosen for. */
-gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, gw_session **out);
+gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, struct gw_session **out);
 
 /** The algorithm that the strategy's own option names, so that only the codec is chosen; or
  *  NULL. */

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "mpi/wait.h"
 #include "run/residuals.h"
+#include "run/session.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #define GW_SELECT_LAYOUT_SURVEY_H
 
 #include "machine/curve.h"
+#include "run/session.h"
 #include "select/placed.h"
 
 /** What groups of ranks take for an exchange: groups of `size` ranks, `stride` apart from each

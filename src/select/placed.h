@@ -6,6 +6,7 @@
 #include "machine/products.h"
 #include "mesh/pipeline.h"
 #include "optim/optimizer.h"
+#include "run/session.h"
 #include "select/layout.h"
 
 /** What all layouts of a command have in common. */

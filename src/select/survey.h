@@ -3,7 +3,6 @@
 #ifndef GW_SELECT_SURVEY_H
 #define GW_SELECT_SURVEY_H
 
-#include "comm/algo.h"
 #include "select/forecast.h"
 #include "step/step.h"
 

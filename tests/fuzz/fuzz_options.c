@@ -14,6 +14,7 @@
 #include "data/synthetic.h"
 #include "machine/ceilings_file.h"
 #include "mpi/mesh.h"
+#include "run/session.h"
 #include "select/chooser.h"
 
 #include <math.h>

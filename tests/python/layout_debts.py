@@ -18,12 +18,7 @@ SHOWN = {
     ("api/inside.h", "run/codec_stats.h"),
     ("api/inside.h", "run/unmet.h"),
     ("config/config.h", "comm/hop.h"),
-    ("machine/products.h", "comm/strategy.h"),
     ("mesh/pipeline.h", "comm/timetable.h"),
-    ("mesh/pipeline.h", "run/session.h"),
-    ("select/chooser.h", "comm/strategy.h"),
-    ("select/chooser.h", "run/session.h"),
-    ("select/survey.h", "comm/algo.h"),
 }
 
 # (file, struct): the most fields that it may have.

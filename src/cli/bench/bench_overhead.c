@@ -5,6 +5,7 @@
 
 #include "cli/train/step_opts.h"
 #include "counters/group.h"
+#include "run/session.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>

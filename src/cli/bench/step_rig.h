@@ -6,6 +6,7 @@
 #include "cli/bench/bench.h"
 #include "config/config.h"
 #include "machine/products.h"
+#include "run/session.h"
 #include "select/bound_measure.h"
 #include "select/chooser.h"
 #include "step/step.h"

@@ -5,6 +5,7 @@
 #include "cli/train/step_opts.h"
 #include "cli/train/train_tell.h"
 #include "run/codec_stats.h"
+#include "run/session.h"
 #include "select/bound_measure.h"
 #include "step/checks.h"
 #include "step/paced.h"
