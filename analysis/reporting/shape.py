@@ -226,7 +226,7 @@ RUN = {
         "products": [{**_PRODUCT, "whole": TEXT, "pieced": TEXT, "pieces": [COUNT],
                       "whole_s": Map(NUMBER), "pieced_s": Map(NUMBER)}]}),
     "work?": Maybe({
-        "local_batch": COUNT, "flops": NUMBER, "bytes": NUMBER, "pointwise_bytes": NUMBER,
+        "local_batch": COUNT, "flops": NUMBER, "bytes": NUMBER, "pointwise_bytes": Maybe(NUMBER),
         "products": [{**_PRODUCT, "flops": NUMBER, "bytes": NUMBER, "alone_s": Maybe(NUMBER)}],
         "flops_per_s": Maybe(NUMBER), "peak_flops_per_s": Maybe(NUMBER), "level": Maybe(TEXT),
         "bandwidth_bytes_per_s": Maybe(NUMBER)}),

@@ -36,8 +36,9 @@ INLINE float onebit_gather(const float *x, const float *e, size_t n, unsigned ch
 /* e = v - copysign(scale, v). */
 INLINE void onebit_settle(const float *x, float *e, size_t n, float scale) {
     for (size_t i = 0; i < n; i += WIDTH) {
-        __builtin_prefetch(x + n + i); /* the next bucket: memory is idle in this pass */
-        __builtin_prefetch(e + n + i, 1);
+        size_t next = (n + i) * sizeof *x; /* the next bucket: memory is idle in this pass */
+        __builtin_prefetch((const void *)((uintptr_t)x + next));
+        __builtin_prefetch((const void *)((uintptr_t)e + next), 1);
         vf v = onebit_value(x + i, e + i, 1);
         vec_put(e + i, v - (vf)(((vu)v & SIGN) | gw_float_bits(scale)), 0);
     }

@@ -35,7 +35,8 @@ INLINE void ternary_decode_runs(const unsigned char *bytes, size_t run, float sc
         __m512i rest = _mm512_sub_epi32(b, _mm512_mullo_epi16(quotient, _mm512_set1_epi32(27)));
         float *to = y + j;
         for (size_t r = 0; r < GW_TERNARY_RUNS; r++) /* the next bucket: runs defeat prefetching */
-            __builtin_prefetch(to + (GW_TERNARY_RUNS + r) * run, 1);
+            __builtin_prefetch(
+                (const void *)((uintptr_t)to + (GW_TERNARY_RUNS + r) * run * sizeof *to), 1);
         for (int r = 0; r < 2; r++, to += run)
             vec_put(to, (vf)_mm512_permutexvar_ps(quotient, (__m512)v.upper[r]), add);
         for (int r = 0; r < 3; r++, to += run)

@@ -47,11 +47,11 @@ gw_err gw_best_read(gw_best *b, const json_t *facts, const char *from) {
     return GW_OK;
 }
 
-gw_err gw_best_load(gw_best *b, const char *from) {
+gw_err gw_best_load(gw_best *b, const char *from, const gw_spec *plugin) {
     char path[GW_STORE_PATH];
     gw_model *m = NULL;
     GW_TRY(gw_store_path(path, from, GW_BEST_FILE));
-    GW_TRY(gw_model_load(&m, path, 1));
+    GW_TRY(gw_model_load(&m, path, 1, plugin));
     bool fits = gw_model_size(m) == b->n;
     if (fits)
         memcpy(b->params, gw_model_params(m), b->n * sizeof(float));

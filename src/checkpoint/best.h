@@ -4,6 +4,7 @@
 #define GW_CHECKPOINT_BEST_H
 
 #include "base/err.h"
+#include "base/spec.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -32,8 +33,8 @@ json_t *gw_best_json(const gw_best *b);
  *  cannot be, `from` names the checkpoint. */
 gw_err gw_best_read(gw_best *b, const json_t *facts, const char *from);
 
-/** Its model, out of the checkpoint in folder `from`, into b->params. GW_ERR_INPUT: damaged, or
- *  another model's. */
-gw_err gw_best_load(gw_best *b, const char *from);
+/** Its model, out of the checkpoint in folder `from`, into b->params; `plugin` as in gw_model_load.
+ *  GW_ERR_INPUT: damaged, or another model's. */
+gw_err gw_best_load(gw_best *b, const char *from, const gw_spec *plugin);
 
 #endif

@@ -357,11 +357,11 @@ gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm) 
     return gw_agree(comm, e);
 }
 
-gw_err gw_resume_best(const gw_resume *r, gw_best *b) {
+gw_err gw_resume_best(const gw_resume *r, gw_best *b, const gw_spec *model) {
     if (!*r->path || !r->best)
         return GW_OK;
     GW_TRY(gw_best_read(b, r->manifest.facts, r->path));
-    return b->params && b->epoch > 0 ? gw_best_load(b, r->path) : GW_OK;
+    return b->params && b->epoch > 0 ? gw_best_load(b, r->path, model) : GW_OK;
 }
 
 void gw_resume_free(gw_resume *r) {

@@ -44,8 +44,8 @@ gw_err gw_resume_load(gw_resume *r, gw_stepper *t, const gw_mesh *mesh, MPI_Comm
 /** Collective, right before the first step: what was collected of the epoch. */
 gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm);
 
-/** The best epoch so far; its model into b->params, if that is wanted. */
-gw_err gw_resume_best(const gw_resume *r, gw_best *b);
+/** The best epoch so far; its model into b->params, if that is wanted; `model`: the run's own. */
+gw_err gw_resume_best(const gw_resume *r, gw_best *b, const gw_spec *model);
 
 /** Rank 0: the rows of the steps before are not there. Noted as dropped, or, with `strict`,
  *  GW_ERR_INPUT. */

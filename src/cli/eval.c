@@ -15,6 +15,7 @@ enum { CHUNK = 256 };
 
 static const gw_opt opts[] = {
     {"model", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR|FILE", "a run folder, or its model.gw"},
+    {"plugin", GW_OPT_SPEC, NULL, 0, 0, NULL, "PATH", "the plugin of a model that is one"},
     {"data", GW_OPT_TEXT, "fashion-mnist", 0, 0, NULL, "SET",
      "fashion-mnist, a folder of four IDX files, or synthetic[:samples=..,features=..,...]"},
     {"limit-test", GW_OPT_INT, NULL, 1, UINT32_MAX, NULL, "N", "the first N test samples only"},
@@ -75,7 +76,7 @@ static void eval_print(const job *j, const gw_evaluation *v) {
 }
 
 static gw_err eval_load(job *j) {
-    GW_TRY(gw_model_load(&j->model, j->path, CHUNK));
+    GW_TRY(gw_model_load(&j->model, j->path, CHUNK, gw_args_spec(j->args, "plugin")));
     size_t classes = (size_t)gw_model_get_spec(j->model)->classes;
     if (classes > GW_MAX_CLASSES)
         return gw_fail(GW_ERR_INPUT, "eval: %s: %zu classes, at most %d can be shown", j->path,

@@ -27,7 +27,8 @@ static int mlp_products(const gw_model_spec *spec, const gw_shard_layer *u, int 
     return u->number > 0 ? 3 : 2;
 }
 
-/* A weight depends on its place in the whole model alone. */
+/* He: N(0, 2/in); Xavier: N(0, 2/(in+out)) (He et al., ICCV 2015; Glorot and Bengio, AISTATS 2010);
+ * biases 0. A weight depends on its place in the whole model alone. */
 static void mlp_initialise(const gw_model_spec *spec, const gw_shard_layer *u, float *w) {
     uint64_t key = gw_rng_key(gw_rng_key(spec->seed, INIT_STREAM), (uint64_t)u->number);
     gw_unit whole = mlp_unit(spec, u->number);

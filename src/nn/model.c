@@ -174,13 +174,3 @@ void gw_model_lend_work(gw_model *m, float *work) {
 const uint8_t *gw_model_predictions(const gw_model *m) {
     return m->best;
 }
-
-double gw_model_flops(const gw_model *m, int batch) {
-    double flops = 0.0;
-    for (int l = 0; l < m->shard.n_layers; l++) {
-        const gw_shard_layer *held = gw_model_held(m, l);
-        double product = 2.0 * batch * held->layer.in * held->layer.out;
-        flops += product * (held->number > 0 ? 3 : 2); /* forward, dW, and dX above layer 0 */
-    }
-    return flops;
-}

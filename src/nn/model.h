@@ -1,9 +1,9 @@
-/** A multilayer perceptron over one flat arena: dense layers and a loss on top (nn/loss.h). The
- *  step is exposed layer by layer, so that a trainer can exchange one layer's gradient while it
- *  computes the next. A model may also be a shard of one (nn/shard.h), whose ranks compute it
- *  together; it never sees them, but says what is to be exchanged and where it lies. Samples pass
- *  by microbatches, of which there may be one alone. Shapes: B = local batch, in/out = a layer's
- *  widths, C = classes. */
+/** A model over one flat arena: a chain of units (nn/model_ops.h), here called layers, and a loss
+ *  on top (nn/loss.h). The step is exposed layer by layer, so that a trainer can exchange one
+ *  layer's gradient while it computes the next. A model may also be a shard of one (nn/shard.h),
+ *  whose ranks compute it together; it never sees them, but says what is to be exchanged and where
+ *  it lies. Samples pass by microbatches, of which there may be one alone. Shapes: B = local batch,
+ *  in/out = a layer's widths, C = classes. */
 #ifndef GW_NN_MODEL_H
 #define GW_NN_MODEL_H
 
@@ -15,9 +15,7 @@
 typedef struct gw_model gw_model;
 
 /** Build a model whose activations hold up to `max_batch` samples, parameters initialised
- *  (a pure function of spec: equal on all ranks), each layer in its way. He: N(0, 2/in); Xavier:
- *  N(0, 2/(in+out)) (He et al., ICCV 2015; Glorot and Bengio, AISTATS 2010); biases 0. Close frees
- *  everything. */
+ *  (a pure function of spec: equal on all ranks), each layer in its way. Close frees everything. */
 gw_err gw_model_open(gw_model **out, const gw_model_spec *spec, int max_batch);
 void gw_model_close(gw_model *m);
 
@@ -40,10 +38,10 @@ const gw_shard *gw_model_shard(const gw_model *m);
 
 const gw_model_spec *gw_model_get_spec(const gw_model *m);
 int gw_model_layers(const gw_model *m);
-/** Layer l's part of the arena: weights (in,out) row-major, then biases (out). */
+/** Layer l's part of the arena: its tensors, one behind another; of a dense one weights (in,out)
+ *  row-major, then biases (out). */
 gw_span gw_model_span(const gw_model *m, int l);
-/** All layers' spans in order, and their tensors: weights (in,out), biases (1,out). Owned by the
- *  model. */
+/** All layers' spans in order, and their tensors. Owned by the model. */
 const gw_span *gw_model_spans(const gw_model *m);
 const gw_tensor *gw_model_tensors(const gw_model *m);
 int gw_model_tensor_count(const gw_model *m);
@@ -57,9 +55,6 @@ void gw_model_lend(gw_model *m, float *params, float *grads);
 
 /** The class of the largest logit (ties: the lowest) of each of the rows of the last loss. */
 const uint8_t *gw_model_predictions(const gw_model *m);
-
-/** Floating-point operations of one forward and backward pass over `batch` samples. */
-double gw_model_flops(const gw_model *m, int batch);
 
 /* ---- a step ----
  *
@@ -155,6 +150,8 @@ gw_err gw_model_save(gw_model *m, const char *dir, const char *name);
  *  the file's size and checksum as gw_io_close_with does. */
 gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const char *name,
                         uint64_t *bytes, uint32_t *crc32);
-gw_err gw_model_load(gw_model **out, const char *path, int max_batch);
+/** `plugin`: the one to load for the file of a plugin's model, whatever name it has there; NULL:
+ *  such a file is refused, for a file must not have code loaded. */
+gw_err gw_model_load(gw_model **out, const char *path, int max_batch, const gw_spec *plugin);
 
 #endif

@@ -34,24 +34,43 @@ static gw_err model_io_extra(gw_io *io, gw_model_spec *spec, const char *where) 
     return GW_OK;
 }
 
-/* The model by its name, as --model has it. */
-static gw_err model_io_name(gw_io *io, gw_model_spec *spec, const char *where) {
-    char text[GW_MODEL_TEXT] = {0};
+/* The model that `text` names. A file cannot have a plugin loaded: it is the caller's `plugin` that
+ * takes its place, or there is none. */
+static gw_err model_io_choose(gw_model_spec *spec, const char *text, const gw_spec *plugin) {
     gw_spec *tree = NULL;
+    GW_TRY(gw_spec_parse(&tree, "model file", "model", text, GW_SPEC_ONE));
+    gw_err e = GW_OK;
+    if (strchr(tree->name, '/')) {
+        if (!plugin || !strchr(plugin->name, '/'))
+            e = gw_fail(GW_ERR_INPUT, "it is of the plugin %s: name it with --plugin", tree->name);
+        else
+            tree->name = plugin->name;
+    }
+    GW_THEN(e, gw_model_spec_choose(spec, tree));
+    gw_spec_free(tree);
+    return e;
+}
+
+/* The model by its name, as --model has it. */
+static gw_err model_io_name(gw_io *io, gw_model_spec *spec, const gw_spec *plugin,
+                            const char *where) {
+    char text[GW_MODEL_TEXT] = {0}, why[512];
     memcpy(text, spec->text, sizeof text);
     GW_TRY(gw_io_field(io, "model", text, sizeof text));
     if (!gw_io_loading(io))
         return GW_OK;
     if (text[sizeof text - 1] || !*text || !gw_text_utf8(text))
         return gw_fail(GW_ERR_INPUT, "%sthe name of the model cannot be", where);
-    gw_err e = gw_spec_parse(&tree, "model file", "model", text, GW_SPEC_ONE);
-    GW_THEN(e, gw_model_spec_choose(spec, tree));
-    gw_spec_free(tree);
-    return e == GW_ERR_USAGE ? GW_ERR_INPUT : e;
+    gw_err e = model_io_choose(spec, text, plugin);
+    if (e == GW_OK || e == GW_ERR_NOMEM)
+        return e;
+    snprintf(why, sizeof why, "%s", gw_err_text());
+    return gw_fail(GW_ERR_INPUT, "%s%s", where, why);
 }
 
 /* A file's header of the model; fixed widths, whatever an enum's size. */
-static gw_err model_io_spec(gw_io *io, gw_model_spec *spec, const char *where) {
+static gw_err model_io_spec(gw_io *io, gw_model_spec *spec, const gw_spec *plugin,
+                            const char *where) {
     int32_t shape[5] = {spec->inputs, spec->classes, spec->n_hidden, (int32_t)spec->activation,
                         (int32_t)spec->init[0]};
     GW_TRY(gw_io_field(io, "shape", shape, sizeof shape));
@@ -72,17 +91,17 @@ static gw_err model_io_spec(gw_io *io, gw_model_spec *spec, const char *where) {
         spec->hidden[i] = hidden[i];
     if (gw_io_version(io) > 1)
         GW_TRY(model_io_extra(io, spec, where));
-    return gw_io_version(io) > 2 ? model_io_name(io, spec, where) : GW_OK;
+    return gw_io_version(io) > 2 ? model_io_name(io, spec, plugin, where) : GW_OK;
 }
 
 /* Save *m or, loading, make it. `file_bytes` limits what a file may claim before memory is
  * allocated for it. */
 static gw_err model_io_fields(gw_io *io, gw_model **m, const float *params, int max_batch,
-                              const char *where, size_t file_bytes) {
+                              const gw_spec *plugin, const char *where, size_t file_bytes) {
     gw_model_spec spec = {0};
     if (!gw_io_loading(io))
         spec = (*m)->shard.spec;
-    GW_TRY(model_io_spec(io, &spec, where));
+    GW_TRY(model_io_spec(io, &spec, plugin, where));
     if (gw_io_loading(io)) {
         size_t found;
         GW_TRY(gw_model_spec_check(&spec, GW_ERR_INPUT, where, &found));
@@ -99,7 +118,7 @@ gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const
                         uint64_t *bytes, uint32_t *crc32) {
     gw_io *io = NULL;
     GW_TRY(gw_io_save(&io, dir, name, MAGIC, model_io_version(&m->shard.spec)));
-    gw_err e = model_io_fields(io, &m, params, 0, "", 0);
+    gw_err e = model_io_fields(io, &m, params, 0, NULL, "", 0);
     if (e == GW_OK)
         return gw_io_close_with(io, bytes, crc32);
     gw_io_abandon(io);
@@ -114,7 +133,7 @@ gw_err gw_model_save(gw_model *m, const char *dir, const char *name) {
     return gw_model_save_as(m, m->params, dir, name, &bytes, &crc32);
 }
 
-gw_err gw_model_load(gw_model **out, const char *path, int max_batch) {
+gw_err gw_model_load(gw_model **out, const char *path, int max_batch, const gw_spec *plugin) {
     struct stat st;
     if (stat(path, &st) != 0)
         return gw_fail(GW_ERR_INPUT, "%s: %s", path, strerror(errno));
@@ -123,7 +142,7 @@ gw_err gw_model_load(gw_model **out, const char *path, int max_batch) {
     gw_io *io = NULL;
     GW_TRY(gw_io_load(&io, path, MAGIC, VERSION, LARGEST_FILE));
     gw_model *m = NULL;
-    gw_err e = model_io_fields(io, &m, NULL, max_batch, where, (size_t)st.st_size);
+    gw_err e = model_io_fields(io, &m, NULL, max_batch, plugin, where, (size_t)st.st_size);
     if (e == GW_OK)
         e = gw_io_close(io);
     else

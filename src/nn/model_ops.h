@@ -50,7 +50,9 @@ typedef struct gw_model_ops {
     int (*units)(const gw_model_spec *spec);
     gw_unit (*unit)(const gw_model_spec *spec, int l);
     /** The matrix products that `rows` rows take, forward and backward: out[0..n). Returns n. They
-     *  are a unit's cost where a model is cut, and what its times are held against. */
+     *  are a unit's cost where a model is cut, and what its times are held against. Those of the
+     *  forward pass transpose nothing, those of weights' gradients the first operand, those of the
+     *  inputs' gradients the second. `rows` is k where the first one is transposed, else m. */
     int (*products)(const gw_model_spec *spec, const gw_shard_layer *u, int rows,
                     gw_product out[GW_UNIT_PRODUCTS]);
     /** Set a unit's parameters, which are 0: a function of spec and unit alone. */

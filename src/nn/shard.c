@@ -107,6 +107,18 @@ static void shard_add_dense(gw_shard *s, gw_shard_layer *l, const gw_unit *u, si
     l->layer.span.n = s->size - l->layer.span.off;
 }
 
+/* Others count by the form of a product. */
+static gw_err shard_check_products(const gw_shard *s, const gw_shard_layer *held) {
+    enum { ROWS = 3 };
+    gw_product all[GW_UNIT_PRODUCTS];
+    int n = gw_model_ops_of(&s->spec)->products(&s->spec, held, ROWS, all);
+    for (int i = 0; i < n; i++)
+        if ((all[i].ta && all[i].tb) || (all[i].ta ? all[i].k : all[i].m) != ROWS)
+            return gw_fail(GW_ERR_USAGE, "the model %s, unit %d: product %d is not of its rows",
+                           gw_model_ops_of(&s->spec)->head.name, held->number, i);
+    return GW_OK;
+}
+
 gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *share) {
     size_t whole, off = 0;
     GW_TRY(gw_model_spec_check(spec, GW_ERR_USAGE, "", &whole));
@@ -118,6 +130,7 @@ gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *sha
             gw_shard_layer *held = &out->layers[out->n_layers++];
             *held = (gw_shard_layer){l, c, .in = {0, (size_t)u.in}};
             (gw_model_spec_dense(spec) ? shard_add_dense : shard_add_unit)(out, held, &u, off);
+            GW_TRY(shard_check_products(out, held));
         }
         if (l + 1 == share->chunks[c].first + share->chunks[c].n)
             c++;

@@ -17,8 +17,6 @@ static double bound_transport(const gw_bound_parts *p) {
     return isnan(p->transport_s) ? 0 : p->transport_s;
 }
 
-/* Wire, codec and transport by the floats of each part. What the core does for a part, it does
- * while the part is on its way: the bound is no later for a codec whose first bytes leave early. */
 static double bound_walk(const gw_bound_parts *p, gw_bound_mode mode) {
     bool sharded = mode == GW_BOUND_SHARDED;
     gw_walk w = {.local = p->local,
@@ -28,6 +26,9 @@ static double bound_walk(const gw_bound_parts *p, gw_bound_mode mode) {
                  .priority = mode == GW_BOUND_PRIORITY,
                  .gathers = sharded};
     gw_walk_cut(&w, sharded ? 0 : p->bucket);
+    /* Wire, codec and transport by the floats of each part. What the core does for a part, it does
+     * while the part is on its way: the bound is no later for a codec whose first bytes leave
+     * early. */
     for (int i = 0; i < w.n_parts; i++) {
         gw_walk_part *part = &w.part[i];
         double share = (double)part->span.n / (double)gw_span_end(p->layers[p->n_layers - 1]);

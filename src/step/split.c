@@ -36,7 +36,8 @@ static double split_working_set(const gw_split *m) {
         double out = layer[l].layer.out;
         bool begins = l == 0 || layer[l].chunk != layer[l - 1].chunk;
         arena += (double)layer[l].layer.span.n;
-        sample += out + (begins ? layer[l].layer.in : 0);
+        sample += out + gw_model_spec_unit(&load->shard->spec, layer[l].number).kept +
+                  (begins ? layer[l].layer.in : 0);
         widest = fmax(widest, out);
     }
     int arrays = 2 + m->of.optimizer->state.count;
@@ -139,6 +140,10 @@ gw_batch_split gw_split_batch(gw_split *m, int local, const gw_moved *moved,
     double rest = pointwise + part[GW_PART_LOSS];
     if (!m->c || isnan(rest) || local < 1)
         return split;
+    if (!gw_model_spec_dense(&m->of.load.shard->spec)) { /* its own kernels are in no part */
+        split_codec(m, c, &split);
+        return split;
+    }
     double moving = pointwise + phase[GW_PHASE_UPDATE];
     double memory = split_beyond(moving, split_twins(m, local, moved));
     split.memory_twin_s = memory;

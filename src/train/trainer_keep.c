@@ -179,7 +179,7 @@ static gw_err trainer_begin_best(gw_trainer *t) {
     t->epochs.best.n = gw_trainer_parameters(t);
     if (t->c->keep.model == GW_SAVE_BEST && t->rank == 0)
         GW_TRY(gw_alloc(&t->epochs.best.params, t->epochs.best.n, sizeof *t->epochs.best.params));
-    return gw_resume_best(&t->resume, &t->epochs.best);
+    return gw_resume_best(&t->resume, &t->epochs.best, gw_args_spec(t->c->args, "model"));
 }
 
 gw_err gw_trainer_begin(gw_trainer *t) {

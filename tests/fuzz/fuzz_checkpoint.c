@@ -199,6 +199,17 @@ static void right_model_2(bytes *b) {
     field(b, "params", params, sizeof params);
 }
 
+static void right_model_3(bytes *b) {
+    const int32_t output[2] = {1, 2}, init[2] = {0, 1};
+    const float params[(2 + 1) * 3 + (3 + 1) * 2] = {1, 2, 3};
+    const char name[GW_MODEL_TEXT] = "mlp";
+    right_model_start(b);
+    field(b, "output", output, sizeof output);
+    field(b, "init", init, sizeof init);
+    field(b, "model", name, sizeof name);
+    field(b, "params", params, sizeof params);
+}
+
 static void right_rank(bytes *b) {
     const uint64_t sizes[5] = {PARAMS, MOMENTUM, 2, 20, 12}, owned[2][2] = {{0, 4}, {6, 4}};
     const gw_position at = {.step = 1200, .epoch = 3, .batch = 10};
@@ -258,11 +269,12 @@ static void touch(const void *data, size_t n) {
 static void one_model(const uint8_t *data, size_t size) {
     char path[128];
     gw_model *m = NULL;
-    bool second = data[0] / 4 % 2;
-    put_file(0, "GWMODEL1", 1 + second, second ? right_model_2 : right_model, data, size);
+    static void (*const right[])(bytes * b) = {right_model, right_model_2, right_model_3};
+    int version = data[0] / 4 % 3;
+    put_file(0, "GWMODEL1", 1 + version, right[version], data, size);
     snprintf(path, sizeof path, "%s/model.gw", folder.path);
     gw_fuzz_forget();
-    gw_err e = gw_model_load(&m, path, 1);
+    gw_err e = gw_model_load(&m, path, 1, NULL);
     gw_fuzz_answer(e);
     MUST(e == GW_OK || (!m && strstr(gw_err_text(), "/model.gw: ")));
     if (e != GW_OK)

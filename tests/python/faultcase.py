@@ -71,7 +71,7 @@ def ranks_of(launcher):
             above = parents[above]
         if above != launcher or b"gradwire" not in _read(str(pid), "comm"):
             continue
-        rank = re.search(rb"(?:^|\0)(?:PMI|OMPI_COMM_WORLD)_RANK=(\d+)",
+        rank = re.search(rb"(?:^|\0)(?:PMI|PMIX|OMPI_COMM_WORLD)_RANK=(\d+)",
                          _read(str(pid), "environ"))
         found[int(rank.group(1)) if rank else 0] = pid
     return found

@@ -36,19 +36,21 @@ def call(tool, *words):
     return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
 
 
-def write_study(folder, name, cells, blocks, make, **more):
+def write_study(folder, name, cells, blocks, make, seeds=False, **more):
     """A study below `folder`, as the runner leaves it; make(cell, block, out) leaves the files of a run in `out`.
-    `more`: what else study.json has."""
+    `seeds`: each block has its own. `more`: what else study.json has."""
+    def seed_of(block):
+        return block + 1 if seeds else 1
     planned = []
     for block in range(blocks):
         for cell in cells:
-            place = f"b{block:02d}-s1/{cell['id']}"
+            place = f"b{block:02d}-s{seed_of(block)}/{cell['id']}"
             out = os.path.join(folder, place)
             os.makedirs(os.path.dirname(out), exist_ok=True)
             make(cell, block, out)
             gwrun.write(os.path.join(out, "experiment.json"), {
                 "schema": 1, "study": name, "cell": cell["id"], "levels": cell["levels"],
-                "baseline": cell is cells[0], "repetition": block + 1, "seed": 1, "block": block,
+                "baseline": cell is cells[0], "repetition": block + 1, "seed": seed_of(block), "block": block,
                 "planned": len(planned), "state": "done",
                 "attempts": [{"started_utc": "2026-11-21T16:00:34Z", "seconds": 1.5, "status": 0,
                               "signal": None, "timed_out": False, "message": ""}],
@@ -60,7 +62,7 @@ def write_study(folder, name, cells, blocks, make, **more):
         "design": "grid", "factors": {factor: list(dict.fromkeys(cell["levels"][factor] for cell in cells))
                                       for factor in cells[0]["levels"]},
         "baseline": cells[0]["id"], "report": {}, "cells": cells, "runs": planned,
-        "blocks": [{"repetition": block + 1, "seed": 1} for block in range(blocks)], "order_seed": 1,
+        "blocks": [{"repetition": block + 1, "seed": seed_of(block)} for block in range(blocks)], "order_seed": 1,
         "launcher": "mpiexec", "jobs": 1, "created_utc": "2026-11-21T16:00:30Z",
         "gradwire": {"version": "0.1.0", "commit": "abc"}, **more})
 

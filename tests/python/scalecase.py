@@ -63,7 +63,7 @@ def make_study(folder):
         else:
             gwrun.train(cell["ranks"], out, *TASK, "--compress", cell["levels"]["compress"])
     reportcase.write_study(folder, "demo", [reportcase.cell_of(ranks=ranks, compress=codec)
-                                            for ranks in RANKS for codec in CODECS], BLOCKS, make,
+                                            for ranks in RANKS for codec in CODECS], BLOCKS, make, seeds=True,
                            report={"x": "ranks", "compare_within": ["compress"]})
 
 
@@ -96,7 +96,7 @@ class Case(unittest.TestCase):
     def files(self, ranks, codec, name):
         """The rows of a file of each block's run."""
         for block in range(BLOCKS):
-            path = os.path.join(self.folder, f"b{block:02d}-s1",
+            path = os.path.join(self.folder, f"b{block:02d}-s{block + 1}",
                                 f"ranks={ranks},compress={codec}", name)
             yield gwrun.rows(path)
 
@@ -106,7 +106,7 @@ class Case(unittest.TestCase):
 
     def steps(self, ranks, codec):
         """The step time of each block's run."""
-        folders = (os.path.join(self.folder, f"b{block:02d}-s1",
+        folders = (os.path.join(self.folder, f"b{block:02d}-s{block + 1}",
                                 f"ranks={ranks},compress={codec}") for block in range(BLOCKS))
         return [gwrun.run_json(folder)["results"]["summary"]["wall_s"] for folder in folders]
 

@@ -14,7 +14,8 @@ CLANG = shutil.which("clang-14") or shutil.which("clang")
 def check(command):
     """Errors and warnings of clang on a command of the build, or ''."""
     words = [word for word in shlex.split(command["command"])[1:] if not re.fullmatch(r"-o|\S+\.o", word)]
-    return gwrun.finished([CLANG, "-fsyntax-only", *words], cwd=command["directory"]).stderr
+    done = gwrun.finished([CLANG, "-fsyntax-only", *words], cwd=command["directory"])
+    return done.stderr or (f"{command['file']}: status {done.returncode}\n" if done.returncode else "")
 
 
 class Warnings(gwrun.Case):

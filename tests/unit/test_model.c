@@ -50,7 +50,8 @@ static void test_layout(void **state) {
         at += want[l];
     }
     assert_int_equal(gw_model_size(m), at);
-    assert_true(gw_model_flops(m, 3) == 2.0 * 3 * (2 * 12 * 9 + 3 * 9 * 5 + 3 * 5 * 4));
+    assert_true(gw_shard_flops(&small, 0) == 2.0 * 2 * 12 * 9);
+    assert_true(gw_shard_flops(&small, 1) == 2.0 * 3 * 9 * 5);
     gw_model_close(m);
     gw_model_close(NULL);
 }
@@ -125,7 +126,6 @@ static void test_empty_batch(void **state) {
     }
     for (size_t i = 0; i < gw_model_size(m); i++)
         assert_true(gw_model_grads(m)[i] == 0.0f);
-    assert_true(gw_model_flops(m, 0) == 0.0);
     gw_model_close(m);
 }
 
@@ -188,7 +188,7 @@ static void test_round_trip(void **state) {
         for (size_t i = 0; i < gw_model_size(m); i++)
             gw_model_params(m)[i] += (float)i;
         assert_int_equal(gw_model_save(m, dir, "model"), GW_OK);
-        assert_int_equal(gw_model_load(&back, path, 7), GW_OK);
+        assert_int_equal(gw_model_load(&back, path, 7, NULL), GW_OK);
         const gw_model_spec *got = gw_model_get_spec(back);
         assert_int_equal(got->inputs, 12);
         assert_int_equal(got->classes, 4);
@@ -216,15 +216,28 @@ static void write_bytes(const char *data, size_t n) {
 
 static void assert_not_a_model(void) {
     gw_model *m = NULL;
-    assert_int_equal(gw_model_load(&m, path, 1), GW_ERR_INPUT);
+    assert_int_equal(gw_model_load(&m, path, 1, NULL), GW_ERR_INPUT);
     assert_null(m);
     assert_non_null(strstr(gw_err_text(), path)); /* the message names the file */
 }
 
-static void test_damaged_files(void **state) {
+/* A file must not have code loaded. */
+static void test_plugins_are_named_by_the_caller(void **state) {
     (void)state;
     gw_model_spec spec = small;
-    spec.n_init = 3; /* version 2 */
+    strcpy(spec.text, "./nowhere.so:width=3");
+    gw_model *m = make(&spec, 1), *back = NULL;
+    assert_int_equal(gw_model_save(m, dir, "model"), GW_OK);
+    gw_model_close(m);
+    assert_not_a_model();
+    assert_non_null(strstr(gw_err_text(), "plugin ./nowhere.so: name it with --plugin"));
+    assert_int_equal(gw_model_load(&back, path, 1, &GW_SPEC_NAMED("./missing.so")), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "missing.so"));
+    assert_int_equal(gw_model_load(&back, path, 1, &GW_SPEC_NAMED("mlp")), GW_ERR_INPUT);
+    assert_null(back);
+}
+
+static void damage(gw_model_spec spec) {
     gw_model *m = make(&spec, 1);
     char *data;
     size_t n;
@@ -244,6 +257,15 @@ static void test_damaged_files(void **state) {
     assert_not_a_model();
     free(data);
     gw_model_close(m);
+}
+
+static void test_damaged_files(void **state) {
+    (void)state;
+    gw_model_spec spec = small;
+    spec.n_init = 3; /* version 2 */
+    damage(spec);
+    strcpy(spec.text, "mlp"); /* version 3 */
+    damage(spec);
 }
 
 /* Files with a right checksum and impossible or greedy contents. */
@@ -288,7 +310,7 @@ static void test_hostile_extra(void **state) {
     }
     gw_model *m = NULL;
     write_file(shape, 0, (const int32_t[]){1, 1, 1});
-    assert_int_equal(gw_model_load(&m, path, 1), GW_OK);
+    assert_int_equal(gw_model_load(&m, path, 1, NULL), GW_OK);
     assert_int_equal(gw_model_get_spec(m)->output, GW_OUTPUT_SIGMOID);
     assert_int_equal(gw_model_spec_init(gw_model_get_spec(m), 0), GW_INIT_XAVIER);
     gw_model_close(m);
@@ -327,7 +349,7 @@ static void test_hostile_files(void **state) {
     const int32_t good[5] = {3, 1, 0, 0, 0};
     gw_model *m = NULL;
     write_shape(good, 0);
-    assert_int_equal(gw_model_load(&m, path, 1), GW_OK);
+    assert_int_equal(gw_model_load(&m, path, 1, NULL), GW_OK);
     gw_model_close(m);
 }
 
@@ -347,10 +369,15 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout),        cmocka_unit_test(test_initial_weights),
-        cmocka_unit_test(test_empty_batch),   cmocka_unit_test(test_correct),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_hostile_files),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_initial_weights),
+        cmocka_unit_test(test_empty_batch),
+        cmocka_unit_test(test_correct),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_damaged_files),
+        cmocka_unit_test(test_plugins_are_named_by_the_caller),
+        cmocka_unit_test(test_hostile_files),
         cmocka_unit_test(test_hostile_extra),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

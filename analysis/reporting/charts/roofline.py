@@ -18,9 +18,11 @@ def threads(run):
 
 
 def work_of(run):
-    """The run's `work` where it can be drawn; None: absent, or nothing was timed."""
+    """The run's `work` where it can be drawn; None: absent, nothing was timed, or what the model's own kernels move is
+    not known."""
     work = run.info.get("work")
-    return work if work and work["flops_per_s"] and work["flops"] and bytes_of(work) else None
+    drawn = work and work["flops_per_s"] and work["flops"] and work["pointwise_bytes"] is not None
+    return work if drawn and bytes_of(work) else None
 
 
 def bytes_of(work):
@@ -45,8 +47,10 @@ def key_of(run, work):
     layers = [str(info["data"]["features"]),
               str(info["options"].get("layers", "")).replace(",", "-"),
               str(info["data"]["classes"])]
+    model = info["options"].get("model", "mlp")
+    shape = "-".join(filter(None, layers)) if model == "mlp" else model
     count = threads(run)
-    return (f"{'-'.join(filter(None, layers))}, {work['local_batch']} samples"
+    return (f"{shape}, {work['local_batch']} samples"
             + (f", {count} threads" if count > 1 else ""))
 
 
