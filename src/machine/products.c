@@ -20,6 +20,8 @@ enum { ROUNDS = 15, LEAST_ROUNDS = 3 };
 #define SHAPE_S     40e-3 /* of a shape, once each way has had its rounds */
 #define GAIN        0.02  /* an earlier way is preferred to one that gains less */
 
+_Static_assert((int)GW_GEMM_CHOICES >= GW_PRODUCTS + GW_MAX_LAYERS, "each product has a choice");
+
 /* ---- timing ---- */
 
 static double product_time_calls(const gw_operands *o, int way, int calls) {

@@ -17,7 +17,7 @@
 #include "nn/model_spec.h"
 
 #define GW_MODEL_ABI 1
-enum { GW_UNIT_PRODUCTS = 8 }; /* at most */
+enum { GW_UNIT_PRODUCTS = 3 }; /* at most; more of them need more GW_GEMM_CHOICES */
 
 /** A unit as a rank holds it (nn/shard.h). */
 typedef struct gw_shard_layer gw_shard_layer;

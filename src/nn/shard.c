@@ -112,6 +112,9 @@ static gw_err shard_check_products(const gw_shard *s, const gw_shard_layer *held
     enum { ROWS = 3 };
     gw_product all[GW_UNIT_PRODUCTS];
     int n = gw_model_ops_of(&s->spec)->products(&s->spec, held, ROWS, all);
+    if (n < 0 || n > GW_UNIT_PRODUCTS)
+        return gw_fail(GW_ERR_USAGE, "the model %s, unit %d: %d products, and there may be %d",
+                       gw_model_ops_of(&s->spec)->head.name, held->number, n, GW_UNIT_PRODUCTS);
     for (int i = 0; i < n; i++)
         if ((all[i].ta && all[i].tb) || (all[i].ta ? all[i].k : all[i].m) != ROWS)
             return gw_fail(GW_ERR_USAGE, "the model %s, unit %d: product %d is not of its rows",
