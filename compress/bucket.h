@@ -1,19 +1,38 @@
-/** What codecs that scale bucket by bucket have in common. */
+/** What codecs have in common that work bucket by bucket, and send all codes and then a head for
+ *  each bucket. */
 #ifndef GW_COMPRESS_BUCKET_H
 #define GW_COMPRESS_BUCKET_H
 
-#include "base/args.h"
-#include "compress/kernel/simd.h"
+#include "compress/codec.h"
+#include "compress/kernel/bucket.h"
 
-/** Allocate the settings of `codec` in *self: `size` bytes, zero but for the size_t that they begin
- *  with, which is the option `bucket` in floats. The caller frees them. *level: the vector unit, by
- *  gw_simd_pick. GW_ERR_USAGE: the bucket is not a multiple of `grain`. GW_ERR_NOMEM. */
-gw_err gw_bucket_open(void **self, const gw_args *args, const char *codec, int grain, size_t size,
-                      gw_simd *level);
+/** The head of a codec's settings; they may be all of them. */
+typedef struct gw_bucketed {
+    size_t bucket; /* the option `bucket`: floats */
+    gw_bucket_kernels k;
+    float levels;      /* as in gw_bucket_encoding */
+    size_t head_bytes; /* of a bucket */
+    size_t (*codes_bytes)(const void *self, size_t n);
+} gw_bucketed;
+
+/** Allocate the settings of `codec` in *self: `size` bytes, zero but for the bucket. The caller
+ *  frees them. *level: the vector unit, by gw_simd_pick. GW_ERR_USAGE: the bucket is not a multiple
+ *  of `grain`. GW_ERR_NOMEM. */
+gw_err gw_bucketed_open(void **self, const gw_args *args, const char *codec, int grain, size_t size,
+                        gw_simd *level);
 
 /** Buckets of n floats; the last may be short. */
-static inline size_t gw_bucket_count(size_t n, size_t bucket) {
-    return n / bucket + (n % bucket != 0);
+static inline size_t gw_bucketed_count(const gw_bucketed *b, size_t n) {
+    return n / b->bucket + (n % b->bucket != 0);
 }
+
+/** Hooks of gw_codec_ops, once the rest of the settings is set. */
+size_t gw_bucketed_bound(const void *self, size_t n);
+gw_err gw_bucketed_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                          size_t cap, size_t *len);
+gw_err gw_bucketed_encode_feedback(const void *self, gw_turn turn, const float *x, float *e,
+                                   size_t n, void *out, size_t cap, size_t *len);
+gw_err gw_bucketed_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                          gw_into into);
 
 #endif

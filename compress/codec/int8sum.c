@@ -24,18 +24,15 @@
  * A NaN or an infinity makes its bucket's scale +Inf, which any maximum keeps: that bucket alone
  * decodes to NaN, on all ranks. A bucket whose m is below 2^-100 is sent as zeros. */
 #include "compress/bucket.h"
-#include "compress/codec.h"
-
 #include "compress/kernel/qsgd.h"
 
 #include <stdlib.h>
 
-enum { SCALE_BYTES = 4, MOST_CODE = 127 };
+enum { MOST_CODE = 127 };
 
 typedef struct int8sum {
-    size_t bucket; /* first */
+    gw_bucketed b; /* first */
     const gw_qsgd_level *k;
-    float levels;
 } int8sum;
 
 static const gw_opt int8sum_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
@@ -45,10 +42,10 @@ static const gw_opt int8sum_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65
 static gw_err int8sum_open(void **self, const gw_args *args) {
     static const gw_qsgd_level *const levels[] = GW_SIMD_TABLE(gw_qsgd);
     gw_simd level;
-    GW_TRY(gw_bucket_open(self, args, "int8sum", GW_BLOCK, sizeof(int8sum), &level));
+    GW_TRY(gw_bucketed_open(self, args, "int8sum", GW_BLOCK, sizeof(int8sum), &level));
     int8sum *c = *self;
     c->k = levels[level];
-    c->levels = MOST_CODE;
+    c->b.levels = MOST_CODE;
     return GW_OK;
 }
 
@@ -58,37 +55,40 @@ static gw_err int8sum_join(void *self, int ranks) {
                        "int8sum: %d ranks: the sum of more than %d codes could overflow an int8; "
                        "use qsgd",
                        ranks, MOST_CODE);
-    ((int8sum *)self)->levels = (float)(MOST_CODE / ranks);
+    ((int8sum *)self)->b.levels = (float)(MOST_CODE / ranks);
     return GW_OK;
 }
 
 static size_t int8sum_prefix(const void *self, size_t n) {
-    const int8sum *c = self;
-    return gw_bucket_count(n, c->bucket) * SCALE_BYTES;
+    return gw_bucketed_count(self, n) * sizeof(float);
 }
 
 static size_t int8sum_bound(const void *self, size_t n) {
     return int8sum_prefix(self, n) + n;
 }
 
-static gw_qsgd_encoding int8sum_encoding(const int8sum *c, const float *x, size_t n, uint64_t key,
-                                         void *out) {
-    return (gw_qsgd_encoding){x,   c->bucket, c->levels,
-                              key, out,       (unsigned char *)out + int8sum_prefix(c, n)};
+static gw_bucket_encoding int8sum_encoding(const int8sum *c, const float *x, size_t n, uint64_t key,
+                                           void *out) {
+    return (gw_bucket_encoding){.x = x,
+                                .bucket = c->b.bucket,
+                                .levels = c->b.levels,
+                                .key = key,
+                                .heads = out,
+                                .codes = (unsigned char *)out + int8sum_prefix(c, n)};
 }
 
 static void int8sum_measure(const void *self, const float *x, size_t n, void *out) {
     const int8sum *c = self;
-    gw_qsgd_encoding e = int8sum_encoding(c, x, n, 0, out);
-    gw_simd_split(n, c->bucket, c->k->measure, &e);
+    gw_bucket_encoding e = int8sum_encoding(c, x, n, 0, out);
+    gw_simd_split(n, c->b.bucket, c->k->measure, &e);
 }
 
 static gw_err int8sum_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                              size_t cap, size_t *len) {
     (void)cap;
     const int8sum *c = self;
-    gw_qsgd_encoding e = int8sum_encoding(c, x, n, turn.key, out);
-    gw_simd_split(n, c->bucket, c->k->encode_agreed, &e);
+    gw_bucket_encoding e = int8sum_encoding(c, x, n, turn.key, out);
+    gw_simd_split(n, c->b.bucket, c->k->encode_agreed, &e);
     *len = int8sum_bound(c, n);
     return GW_OK;
 }
@@ -97,10 +97,14 @@ static gw_err int8sum_decode(const void *self, const void *in, size_t len, float
                              gw_into into) {
     (void)len;
     const int8sum *c = self;
-    const gw_qsgd_kernels *k = &c->k->width[8 - GW_QSGD_NARROWEST];
-    const unsigned char *codes = (const unsigned char *)in + int8sum_prefix(c, n);
-    gw_qsgd_decoding d = {y, c->bucket, c->levels, in, codes, true};
-    gw_simd_split(n, c->bucket, into == GW_INTO_ADD ? k->decode_add : k->decode, &d);
+    const gw_bucket_kernels *k = &c->k->width[8 - GW_QSGD_NARROWEST];
+    gw_bucket_decoding d = {.y = y,
+                            .bucket = c->b.bucket,
+                            .levels = c->b.levels,
+                            .heads = in,
+                            .codes = (const unsigned char *)in + int8sum_prefix(c, n),
+                            .host_order = true};
+    gw_simd_split(n, c->b.bucket, into == GW_INTO_ADD ? k->decode_add : k->decode, &d);
     return GW_OK;
 }
 

@@ -20,51 +20,28 @@
  *   K bytes, the windows: 0 to 127. Any other (encoders write 255) marks a NaN or an infinity:
  *           that bucket alone decodes to NaN
  * 8 + 8 / B bits an element: 8.02 with B = 512. */
-#include "compress/bucket.h"
-#include "compress/codec.h"
-
 #include "compress/kernel/natural.h"
+#include "compress/bucket.h"
 
 #include <stdlib.h>
-
-typedef struct natural {
-    size_t bucket; /* first */
-    const gw_natural_kernels *k;
-} natural;
 
 static const gw_opt natural_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 65536, NULL, NULL,
                                        "floats that share a window of exponents, a multiple of 64"},
                                       {0}};
 
+static size_t natural_codes_bytes(const void *self, size_t n) {
+    (void)self;
+    return n;
+}
+
 static gw_err natural_open(void **self, const gw_args *args) {
-    static const gw_natural_kernels *const levels[] = GW_SIMD_TABLE(gw_natural);
+    static const gw_bucket_kernels *const levels[] = GW_SIMD_TABLE(gw_natural);
     gw_simd level;
-    GW_TRY(gw_bucket_open(self, args, "natural", GW_BLOCK, sizeof(natural), &level));
-    ((natural *)*self)->k = levels[level];
-    return GW_OK;
-}
-
-static size_t natural_bound(const void *self, size_t n) {
-    const natural *c = self;
-    return n + gw_bucket_count(n, c->bucket);
-}
-
-static gw_err natural_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                             size_t cap, size_t *len) {
-    (void)cap;
-    const natural *c = self;
-    gw_natural_encoding e = {x, c->bucket, turn.key, (unsigned char *)out + n, out};
-    gw_simd_split(n, c->bucket, c->k->encode, &e);
-    *len = natural_bound(c, n);
-    return GW_OK;
-}
-
-static gw_err natural_decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                             gw_into into) {
-    (void)len;
-    const natural *c = self;
-    gw_natural_decoding d = {y, c->bucket, (const unsigned char *)in + n, in};
-    gw_simd_split(n, c->bucket, into == GW_INTO_ADD ? c->k->decode_add : c->k->decode, &d);
+    GW_TRY(gw_bucketed_open(self, args, "natural", GW_BLOCK, sizeof(gw_bucketed), &level));
+    gw_bucketed *b = *self;
+    b->k = *levels[level];
+    b->head_bytes = 1;
+    b->codes_bytes = natural_codes_bytes;
     return GW_OK;
 }
 
@@ -73,7 +50,7 @@ const gw_codec_ops gw_codec_natural = {
     .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED,
     .open = natural_open,
     .close = free,
-    .bound = natural_bound,
-    .encode = natural_encode,
-    .decode = natural_decode,
+    .bound = gw_bucketed_bound,
+    .encode = gw_bucketed_encode,
+    .decode = gw_bucketed_decode,
 };

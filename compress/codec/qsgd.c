@@ -25,21 +25,16 @@
  * A NaN or an infinity makes the scale of its bucket NaN; that bucket alone decodes to NaN. A
  * bucket whose m is below 2^-100 is sent as zeros, since 1 / m would overflow; error feedback keeps
  * what is dropped. */
-#include "compress/bucket.h"
-#include "compress/codec.h"
-
 #include "compress/kernel/qsgd.h"
+#include "compress/bucket.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCALE_BYTES = 4 };
 typedef struct qsgd {
-    size_t bucket; /* first */
-    gw_qsgd_kernels k;
+    gw_bucketed b; /* first */
     unsigned bits;
-    float levels;
     bool nearest;
 } qsgd;
 
@@ -52,43 +47,12 @@ static const gw_opt qsgd_opts[] = {{"bits", GW_OPT_INT, "8", GW_QSGD_NARROWEST, 
                                     "at random (unbiased) or to the nearest level (biased)"},
                                    {0}};
 
-static gw_err qsgd_open(void **self, const gw_args *args) {
-    static const gw_qsgd_level *const levels[] = GW_SIMD_TABLE(gw_qsgd);
-    gw_simd level;
-    GW_TRY(gw_bucket_open(self, args, "qsgd", GW_BLOCK, sizeof(qsgd), &level));
-    qsgd *q = *self;
-    q->bits = (unsigned)gw_args_int(args, "bits");
-    q->levels = (float)((1 << (q->bits - 1)) - 1);
-    q->nearest = strcmp(gw_args_text(args, "rounding"), "nearest") == 0;
-    q->k = levels[level]->width[q->bits - GW_QSGD_NARROWEST];
-    return GW_OK;
-}
-
-static unsigned qsgd_traits(const void *self) {
+static size_t qsgd_codes_bytes(const void *self, size_t n) {
     const qsgd *q = self;
-    return GW_CODEC_FIXED | (q->nearest ? GW_CODEC_BIASED : GW_CODEC_UNBIASED);
-}
-
-static size_t qsgd_scales_bytes(const qsgd *q, size_t n) {
-    return gw_bucket_count(n, q->bucket) * SCALE_BYTES;
-}
-
-static size_t qsgd_codes_bytes(const qsgd *q, size_t n) {
     return n / 8 * q->bits + (n % 8 * q->bits + 7) / 8;
 }
 
-static size_t qsgd_bound(const void *self, size_t n) {
-    return qsgd_scales_bytes(self, n) + qsgd_codes_bytes(self, n);
-}
-
 /* ---- rounding=nearest ---- */
-
-typedef struct nearest {
-    const qsgd *q;
-    const float *x;
-    gw_u32u *scales;
-    unsigned char *codes;
-} nearest;
 
 /* A NaN compares above all numbers. */
 static uint32_t qsgd_peak(const float *x, size_t n) {
@@ -105,7 +69,7 @@ static void qsgd_pack_nearest(const qsgd *q, const float *x, size_t n, float top
     uint32_t held = 0, mask = (1u << q->bits) - 1;
     unsigned have = 0;
     for (size_t i = 0; i < n; i++) {
-        held |= ((uint32_t)lrintf(x[i] / top * q->levels) & mask) << have;
+        held |= ((uint32_t)lrintf(x[i] / top * q->b.levels) & mask) << have;
         for (have += q->bits; have >= 8; have -= 8, held >>= 8)
             *out++ = (unsigned char)held;
     }
@@ -113,45 +77,43 @@ static void qsgd_pack_nearest(const qsgd *q, const float *x, size_t n, float top
         *out = (unsigned char)held;
 }
 
-static void qsgd_nearest_part(void *ctx, size_t lo, size_t hi) {
-    const nearest *e = ctx;
-    size_t bucket = e->q->bucket;
-    for (; lo < hi; lo += bucket) {
-        size_t n = hi - lo < bucket ? hi - lo : bucket;
+static void qsgd_encode_nearest(void *ctx, size_t lo, size_t hi) {
+    const gw_bucket_encoding *e = ctx;
+    const qsgd *q = e->codec;
+    for (; lo < hi; lo += e->bucket) {
+        size_t n = hi - lo < e->bucket ? hi - lo : e->bucket;
         uint32_t top = qsgd_peak(e->x + lo, n), scale = top < GW_QSGD_MOST ? top : GW_QSGD_MOST;
-        unsigned char *out = e->codes + lo / 8 * e->q->bits;
-        bool sent = top >= GW_QSGD_TINY && top < GW_QSGD_INFINITE;
+        unsigned char *out = e->codes + lo / 8 * q->bits;
+        bool sent = top >= GW_SCALE_TINY && top < GW_SCALE_INFINITE;
         if (sent)
-            qsgd_pack_nearest(e->q, e->x + lo, n, gw_float_of(top), out);
+            qsgd_pack_nearest(q, e->x + lo, n, gw_float_of(top), out);
         else
-            memset(out, 0, qsgd_codes_bytes(e->q, n));
-        e->scales[lo / bucket] = gw_le32(sent ? scale : top < GW_QSGD_TINY ? 0 : GW_QSGD_NAN);
+            memset(out, 0, qsgd_codes_bytes(q, n));
+        e->scales[lo / e->bucket] = gw_le32(sent ? scale : top < GW_SCALE_TINY ? 0 : GW_SCALE_NAN);
     }
 }
 
-static gw_err qsgd_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                          size_t cap, size_t *len) {
-    (void)cap;
-    const qsgd *q = self;
-    gw_u32u *scales = (gw_u32u *)(void *)((unsigned char *)out + qsgd_codes_bytes(q, n));
-    gw_qsgd_encoding by_chance = {x, q->bucket, q->levels, turn.key, scales, out};
-    nearest to_nearest = {q, x, scales, out};
+/* ---- the codec ---- */
+
+static gw_err qsgd_open(void **self, const gw_args *args) {
+    static const gw_qsgd_level *const levels[] = GW_SIMD_TABLE(gw_qsgd);
+    gw_simd level;
+    GW_TRY(gw_bucketed_open(self, args, "qsgd", GW_BLOCK, sizeof(qsgd), &level));
+    qsgd *q = *self;
+    q->bits = (unsigned)gw_args_int(args, "bits");
+    q->nearest = strcmp(gw_args_text(args, "rounding"), "nearest") == 0;
+    q->b.k = levels[level]->width[q->bits - GW_QSGD_NARROWEST];
+    q->b.levels = (float)((1 << (q->bits - 1)) - 1);
+    q->b.head_bytes = sizeof(float);
+    q->b.codes_bytes = qsgd_codes_bytes;
     if (q->nearest)
-        gw_simd_split(n, q->bucket, qsgd_nearest_part, &to_nearest);
-    else
-        gw_simd_split(n, q->bucket, q->k.encode, &by_chance);
-    *len = qsgd_bound(q, n);
+        q->b.k.encode = qsgd_encode_nearest;
     return GW_OK;
 }
 
-static gw_err qsgd_decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                          gw_into into) {
-    (void)len;
+static unsigned qsgd_traits(const void *self) {
     const qsgd *q = self;
-    const gw_u32u *scales = (const void *)((const unsigned char *)in + qsgd_codes_bytes(q, n));
-    gw_qsgd_decoding d = {y, q->bucket, q->levels, scales, in, false};
-    gw_simd_split(n, q->bucket, into == GW_INTO_ADD ? q->k.decode_add : q->k.decode, &d);
-    return GW_OK;
+    return GW_CODEC_FIXED | (q->nearest ? GW_CODEC_BIASED : GW_CODEC_UNBIASED);
 }
 
 const gw_codec_ops gw_codec_qsgd = {
@@ -162,7 +124,7 @@ const gw_codec_ops gw_codec_qsgd = {
     .open = qsgd_open,
     .close = free,
     .traits = qsgd_traits,
-    .bound = qsgd_bound,
-    .encode = qsgd_encode,
-    .decode = qsgd_decode,
+    .bound = gw_bucketed_bound,
+    .encode = gw_bucketed_encode,
+    .decode = gw_bucketed_decode,
 };

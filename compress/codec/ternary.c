@@ -22,52 +22,30 @@
  * A NaN or an infinity makes the scale of its bucket NaN, with all codes 1; that bucket alone
  * decodes to NaN, as with any scale that is not a number or is negative. A bucket whose m is below
  * 2^-100 is sent as zeros, since 1 / m would overflow. */
-#include "compress/bucket.h"
-#include "compress/codec.h"
-
-#include "base/clones.h"
 #include "compress/kernel/ternary.h"
+#include "base/clones.h"
+#include "compress/bucket.h"
 
 #include <stdlib.h>
-
-enum { SCALE_BYTES = 4 };
-
-typedef struct ternary {
-    size_t bucket; /* first */
-    const gw_ternary_kernels *k;
-} ternary;
 
 static const gw_opt ternary_opts[] = {{"bucket", GW_OPT_INT, "640", GW_TERNARY_GRAIN,
                                        GW_TERNARY_MOST, NULL, NULL,
                                        "floats that share a scale, a multiple of 320"},
                                       {0}};
 
-static gw_err ternary_open(void **self, const gw_args *args) {
-    static const gw_ternary_kernels *const levels[] = GW_SIMD_TABLE(gw_ternary);
-    gw_simd level;
-    GW_TRY(gw_bucket_open(self, args, "ternary", GW_TERNARY_GRAIN, sizeof(ternary), &level));
-    ((ternary *)*self)->k = levels[level];
-    return GW_OK;
-}
-
-static size_t ternary_trits_bytes(size_t n) {
+static size_t ternary_trits_bytes(const void *self, size_t n) {
+    (void)self;
     return n / GW_TERNARY_RUNS + (n % GW_TERNARY_RUNS != 0);
 }
 
-static size_t ternary_bound(const void *self, size_t n) {
-    const ternary *c = self;
-    return ternary_trits_bytes(n) + gw_bucket_count(n, c->bucket) * SCALE_BYTES;
-}
-
-static gw_err ternary_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                             size_t cap, size_t *len) {
-    (void)cap;
-    const ternary *c = self;
-    gw_ternary_encoding e = {x, c->bucket, turn.key,
-                             (gw_u32u *)(void *)((unsigned char *)out + ternary_trits_bytes(n)),
-                             out};
-    gw_simd_split(n, c->bucket, c->k->encode, &e);
-    *len = ternary_bound(c, n);
+static gw_err ternary_open(void **self, const gw_args *args) {
+    static const gw_bucket_kernels *const levels[] = GW_SIMD_TABLE(gw_ternary);
+    gw_simd level;
+    GW_TRY(gw_bucketed_open(self, args, "ternary", GW_TERNARY_GRAIN, sizeof(gw_bucketed), &level));
+    gw_bucketed *b = *self;
+    b->k = *levels[level];
+    b->head_bytes = sizeof(float);
+    b->codes_bytes = ternary_trits_bytes;
     return GW_OK;
 }
 
@@ -80,17 +58,11 @@ GW_CLONES static unsigned char ternary_largest_byte(const unsigned char *bytes, 
 
 static gw_err ternary_decode(const void *self, const void *in, size_t len, float *y, size_t n,
                              gw_into into) {
-    (void)len;
-    const ternary *c = self;
-    unsigned top = ternary_largest_byte(in, ternary_trits_bytes(n));
+    unsigned top = ternary_largest_byte(in, ternary_trits_bytes(self, n));
     if (top > GW_TERNARY_TOP)
         return gw_fail(GW_ERR_CORRUPT, "ternary: a byte %u: five trits make at most %d", top,
                        GW_TERNARY_TOP);
-    gw_ternary_decoding d = {
-        y, c->bucket,
-        (const gw_u32u *)(const void *)((const unsigned char *)in + ternary_trits_bytes(n)), in};
-    gw_simd_split(n, c->bucket, into == GW_INTO_ADD ? c->k->decode_add : c->k->decode, &d);
-    return GW_OK;
+    return gw_bucketed_decode(self, in, len, y, n, into);
 }
 
 const gw_codec_ops gw_codec_ternary = {
@@ -99,7 +71,7 @@ const gw_codec_ops gw_codec_ternary = {
     .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED,
     .open = ternary_open,
     .close = free,
-    .bound = ternary_bound,
-    .encode = ternary_encode,
+    .bound = gw_bucketed_bound,
+    .encode = gw_bucketed_encode,
     .decode = ternary_decode,
 };

@@ -84,9 +84,9 @@ INLINE size_t bucket_at(size_t bucket, size_t lo, size_t hi) {
 /* Finds the next bucket's peak before it writes this one, to hide the latency of both the reduction
  * and the cache misses. Needs NAME_bucket(encoding, bucket, n, top): n floats, whose peak is
  * `top`. */
-#define BUCKET_ENCODE(name, encoding)                                                              \
+#define BUCKET_ENCODE(name)                                                                        \
     TARGET static void name(void *ctx, size_t lo, size_t hi) {                                     \
-        const encoding *e = ctx;                                                                   \
+        const gw_bucket_encoding *e = ctx;                                                         \
         size_t n = bucket_at(e->bucket, lo, hi);                                                   \
         uint32_t top = peak_of_bucket(e->x + lo, n);                                               \
         for (size_t bucket = lo / e->bucket; n; bucket++) {                                        \

@@ -2,7 +2,7 @@
 #ifndef GW_COMPRESS_KERNEL_NATURAL_H
 #define GW_COMPRESS_KERNEL_NATURAL_H
 
-#include "compress/kernel/simd.h"
+#include "compress/kernel/bucket.h"
 
 enum {
     GW_NATURAL_CODES = 127,  /* of magnitudes, besides zero */
@@ -28,28 +28,6 @@ typedef enum gw_natural_reach {
     GW_NATURAL_BELOW   /* anything */
 } gw_natural_reach;
 
-/** A span and where its parts lie on the wire (see natural.c); bucket is a multiple of GW_BLOCK. */
-typedef struct gw_natural_encoding {
-    const float *x;
-    size_t bucket;
-    uint64_t key;
-    unsigned char *windows, *codes;
-} gw_natural_encoding;
-
-typedef struct gw_natural_decoding {
-    float *y;
-    size_t bucket;
-    const unsigned char *windows, *codes;
-} gw_natural_decoding;
-
-/** Work on floats [lo, hi) of the span, lo a multiple of bucket; ctx is a gw_natural_encoding or a
- *  gw_natural_decoding: parts for gw_simd_split. */
-typedef struct gw_natural_kernels {
-    void (*encode)(void *ctx, size_t lo, size_t hi);
-    void (*decode)(void *ctx, size_t lo, size_t hi);
-    void (*decode_add)(void *ctx, size_t lo, size_t hi);
-} gw_natural_kernels;
-
-extern const gw_natural_kernels gw_natural_portable, gw_natural_avx2, gw_natural_avx512;
+extern const gw_bucket_kernels gw_natural_portable, gw_natural_avx2, gw_natural_avx512;
 
 #endif

@@ -80,7 +80,7 @@ APART void natural_quantize_tail(const float *x, size_t tail, uint32_t window, u
     memcpy(out, codes, tail);
 }
 
-INLINE void natural_encode_bucket(const gw_natural_encoding *e, size_t bucket, size_t n,
+INLINE void natural_encode_bucket(const gw_bucket_encoding *e, size_t bucket, size_t n,
                                   uint32_t top) {
     const float *x = e->x + bucket * e->bucket;
     unsigned char *out = e->codes + bucket * e->bucket;
@@ -108,7 +108,7 @@ APART void natural_poison(float *y, size_t n) {
         y[i] = NAN;
 }
 
-INLINE void natural_decode_range(const gw_natural_decoding *d, size_t lo, size_t hi, int add) {
+INLINE void natural_decode_range(const gw_bucket_decoding *d, size_t lo, size_t hi, int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
         size_t n = hi - lo < d->bucket ? hi - lo : d->bucket, tail = n % GW_BLOCK, full = n - tail;
         uint32_t window = d->windows[bucket];
@@ -133,8 +133,8 @@ INLINE void natural_decode_range(const gw_natural_decoding *d, size_t lo, size_t
     }
 }
 
-BUCKET_ENCODE(natural_encode, gw_natural_encoding)
+BUCKET_ENCODE(natural_encode)
 BUCKET_DECODE(natural_decode)
 
-const gw_natural_kernels GW_LEVEL(gw_natural) = {natural_encode, natural_decode,
-                                                 natural_decode_add};
+const gw_bucket_kernels GW_LEVEL(gw_natural) = {natural_encode, natural_decode, natural_decode_add,
+                                                NULL};

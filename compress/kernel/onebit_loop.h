@@ -77,25 +77,25 @@ APART uint32_t onebit_large_mean(const float *x, const float *e, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
         float v = e ? e[i] + x[i] : x[i];
-        if ((gw_float_bits(v) & 0x7fffffff) >= GW_ONEBIT_INFINITE)
-            return GW_ONEBIT_NAN;
+        if ((gw_float_bits(v) & 0x7fffffff) >= GW_SCALE_INFINITE)
+            return GW_SCALE_NAN;
         sum += fabs((double)v);
     }
     return gw_float_bits((float)(sum / (double)n));
 }
 
-INLINE void onebit_encode_range(const gw_onebit_encoding *c, size_t lo, size_t hi, int feedback) {
+INLINE void onebit_encode_range(const gw_bucket_encoding *c, size_t lo, size_t hi, int feedback) {
     for (size_t bucket = lo / c->bucket; lo < hi; bucket++, lo += c->bucket) {
         size_t n = hi - lo < c->bucket ? hi - lo : c->bucket, tail = n % GW_BLOCK, full = n - tail;
         const float *x = c->x + lo, *e = feedback ? c->e + lo : NULL;
-        unsigned char *signs = c->signs + lo / 8;
+        unsigned char *signs = c->codes + lo / 8;
         float sum = onebit_gather(x, e, full, signs, feedback);
         if (tail)
             sum += onebit_gather_tail(x + full, e ? e + full : NULL, tail, signs + full / 8);
         uint32_t scale = gw_float_bits(sum / (float)n);
-        if (scale >= GW_ONEBIT_INFINITE)
+        if (scale >= GW_SCALE_INFINITE)
             scale = onebit_large_mean(x, e, n);
-        else if (scale < GW_ONEBIT_TINY)
+        else if (scale < GW_SCALE_TINY)
             scale = 0;
         c->scales[bucket] = gw_le32(scale);
         if (feedback) {
@@ -105,12 +105,12 @@ INLINE void onebit_encode_range(const gw_onebit_encoding *c, size_t lo, size_t h
     }
 }
 
-INLINE void onebit_decode_range(const gw_onebit_decoding *d, size_t lo, size_t hi, int add) {
+INLINE void onebit_decode_range(const gw_bucket_decoding *d, size_t lo, size_t hi, int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
         size_t n = hi - lo < d->bucket ? hi - lo : d->bucket, tail = n % GW_BLOCK, full = n - tail;
         uint32_t mean = gw_le32(d->scales[bucket]);
-        float scale = gw_float_of(mean < GW_ONEBIT_INFINITE ? mean : GW_ONEBIT_NAN);
-        const unsigned char *signs = d->signs + lo / 8;
+        float scale = gw_float_of(mean < GW_SCALE_INFINITE ? mean : GW_SCALE_NAN);
+        const unsigned char *signs = d->codes + lo / 8;
         float *y = d->y + lo;
         onebit_decode_blocks(signs, full, scale, y, add);
         if (tail) {
@@ -134,5 +134,5 @@ TARGET static void onebit_encode_feedback(void *ctx, size_t lo, size_t hi) {
 
 BUCKET_DECODE(onebit_decode)
 
-const gw_onebit_kernels GW_LEVEL(gw_onebit) = {onebit_encode, onebit_encode_feedback, onebit_decode,
-                                               onebit_decode_add};
+const gw_bucket_kernels GW_LEVEL(gw_onebit) = {onebit_encode, onebit_decode, onebit_decode_add,
+                                               onebit_encode_feedback};

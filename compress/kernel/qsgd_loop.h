@@ -54,11 +54,11 @@ INLINE void qsgd_decode_tail(unsigned bits, const unsigned char *in, size_t tail
 
 /* For |x| <= scale, |x| times the factor rounds to at most levels * 2^16: its error there is below
  * half a step. */
-INLINE void qsgd_encode_at(unsigned bits, quantize_end *end, const gw_qsgd_encoding *e,
+INLINE void qsgd_encode_at(unsigned bits, quantize_end *end, const gw_bucket_encoding *e,
                            size_t bucket, size_t n, uint32_t scale) {
     const float *x = e->x + bucket * e->bucket;
     unsigned char *out = e->codes + bucket * e->bucket * bits / 8;
-    if (scale < GW_QSGD_TINY || scale >= GW_QSGD_INFINITE) {
+    if (scale < GW_SCALE_TINY || scale >= GW_SCALE_INFINITE) {
         memset(out, 0, (n * bits + 7) / 8);
         return;
     }
@@ -71,23 +71,23 @@ INLINE void qsgd_encode_at(unsigned bits, quantize_end *end, const gw_qsgd_encod
 }
 
 INLINE uint32_t qsgd_scale(uint32_t top, uint32_t bad) {
-    if (top < GW_QSGD_TINY)
+    if (top < GW_SCALE_TINY)
         return 0;
-    return top <= GW_QSGD_MOST ? top : top < GW_QSGD_INFINITE ? GW_QSGD_MOST : bad;
+    return top <= GW_QSGD_MOST ? top : top < GW_SCALE_INFINITE ? GW_QSGD_MOST : bad;
 }
 
-INLINE void qsgd_encode_bucket(unsigned bits, quantize_end *end, const gw_qsgd_encoding *e,
+INLINE void qsgd_encode_bucket(unsigned bits, quantize_end *end, const gw_bucket_encoding *e,
                                size_t bucket, size_t n, uint32_t top) {
-    e->scales[bucket] = gw_le32(qsgd_scale(top, GW_QSGD_NAN));
+    e->scales[bucket] = gw_le32(qsgd_scale(top, GW_SCALE_NAN));
     qsgd_encode_at(bits, end, e, bucket, n, top);
 }
 
-INLINE void qsgd_decode_range(unsigned bits, const gw_qsgd_decoding *d, size_t lo, size_t hi,
+INLINE void qsgd_decode_range(unsigned bits, const gw_bucket_decoding *d, size_t lo, size_t hi,
                               int add) {
     for (size_t bucket = lo / d->bucket; lo < hi; bucket++, lo += d->bucket) {
         size_t n = bucket_at(d->bucket, lo, hi), tail = n % GW_BLOCK, full = n - tail;
         uint32_t scale = d->host_order ? d->scales[bucket] : gw_le32(d->scales[bucket]);
-        float step = gw_float_of(scale < GW_QSGD_INFINITE ? scale : GW_QSGD_NAN) / d->levels;
+        float step = gw_float_of(scale < GW_SCALE_INFINITE ? scale : GW_SCALE_NAN) / d->levels;
         const unsigned char *in = d->codes + lo * bits / 8;
         qsgd_decode(bits, in, full, step, d->y + lo, add);
         if (tail)
@@ -100,12 +100,12 @@ INLINE void qsgd_decode_range(unsigned bits, const gw_qsgd_decoding *d, size_t l
                               unsigned char *out) {                                                \
         qsgd_quantize_tail(bits, x, tail, inv, seed, ctr, out);                                    \
     }                                                                                              \
-    INLINE void qsgd_encode##bits##_bucket(const gw_qsgd_encoding *e, size_t bucket, size_t n,     \
+    INLINE void qsgd_encode##bits##_bucket(const gw_bucket_encoding *e, size_t bucket, size_t n,   \
                                            uint32_t top) {                                         \
         qsgd_encode_bucket(bits, qsgd_end##bits, e, bucket, n, top);                               \
     }                                                                                              \
-    BUCKET_ENCODE(qsgd_encode##bits, gw_qsgd_encoding)                                             \
-    INLINE void qsgd_decode##bits##_range(const gw_qsgd_decoding *d, size_t lo, size_t hi,         \
+    BUCKET_ENCODE(qsgd_encode##bits)                                                               \
+    INLINE void qsgd_decode##bits##_range(const gw_bucket_decoding *d, size_t lo, size_t hi,       \
                                           int add) {                                               \
         qsgd_decode_range(bits, d, lo, hi, add);                                                   \
     }                                                                                              \
@@ -120,21 +120,21 @@ CODES(7)
 CODES(8)
 
 TARGET static void qsgd_measure(void *ctx, size_t lo, size_t hi) {
-    const gw_qsgd_encoding *e = ctx;
+    const gw_bucket_encoding *e = ctx;
     for (size_t bucket = lo / e->bucket; lo < hi; bucket++, lo += e->bucket) {
         uint32_t top = peak_of_bucket(e->x + lo, bucket_at(e->bucket, lo, hi));
-        e->scales[bucket] = qsgd_scale(top, GW_QSGD_INFINITE);
+        e->scales[bucket] = qsgd_scale(top, GW_SCALE_INFINITE);
     }
 }
 
 TARGET static void qsgd_encode_agreed(void *ctx, size_t lo, size_t hi) {
-    const gw_qsgd_encoding *e = ctx;
+    const gw_bucket_encoding *e = ctx;
     for (size_t bucket = lo / e->bucket; lo < hi; bucket++, lo += e->bucket)
         qsgd_encode_at(8, qsgd_end8, e, bucket, bucket_at(e->bucket, lo, hi), e->scales[bucket]);
 }
 
 #define KERNELS(bits)                                                                              \
-    { qsgd_encode##bits, qsgd_decode##bits, qsgd_decode##bits##_add }
+    { qsgd_encode##bits, qsgd_decode##bits, qsgd_decode##bits##_add, NULL }
 const gw_qsgd_level GW_LEVEL(gw_qsgd) = {
     {KERNELS(2), KERNELS(3), KERNELS(4), KERNELS(5), KERNELS(6), KERNELS(7), KERNELS(8)},
     qsgd_measure,

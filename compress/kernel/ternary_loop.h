@@ -55,14 +55,14 @@ INLINE size_t ternary_run(size_t n) {
     return (n + GW_TERNARY_RUNS - 1) / GW_TERNARY_RUNS;
 }
 
-INLINE void ternary_encode_bucket(const gw_ternary_encoding *e, size_t bucket, size_t n,
+INLINE void ternary_encode_bucket(const gw_bucket_encoding *e, size_t bucket, size_t n,
                                   uint32_t top) {
     int8_t codes[GW_TERNARY_MOST + GW_BLOCK];
     const float *x = e->x + bucket * e->bucket;
-    unsigned char *out = e->bytes + bucket * (e->bucket / GW_TERNARY_RUNS);
-    if (top >= GW_TERNARY_INFINITE || top < GW_TERNARY_TINY) {
-        bool bad = top >= GW_TERNARY_INFINITE;
-        e->scales[bucket] = gw_le32(bad ? GW_TERNARY_NAN : 0);
+    unsigned char *out = e->codes + bucket * (e->bucket / GW_TERNARY_RUNS);
+    if (top >= GW_SCALE_INFINITE || top < GW_SCALE_TINY) {
+        bool bad = top >= GW_SCALE_INFINITE;
+        e->scales[bucket] = gw_le32(bad ? GW_SCALE_NAN : 0);
         memset(out, bad ? GW_TERNARY_TOP : GW_TERNARY_TOP / 2, ternary_run(n));
         return;
     }
@@ -91,12 +91,12 @@ APART void ternary_decode_short(const unsigned char *bytes, size_t n, float scal
     }
 }
 
-INLINE void ternary_decode_range(const gw_ternary_decoding *d, size_t lo, size_t hi, int add) {
+INLINE void ternary_decode_range(const gw_bucket_decoding *d, size_t lo, size_t hi, int add) {
     size_t bucket = lo / d->bucket, run = d->bucket / GW_TERNARY_RUNS;
     for (; lo < hi; bucket++, lo += d->bucket) {
         uint32_t top = gw_le32(d->scales[bucket]);
-        float scale = gw_float_of(top < GW_TERNARY_INFINITE ? top : GW_TERNARY_NAN);
-        const unsigned char *bytes = d->bytes + bucket * run;
+        float scale = gw_float_of(top < GW_SCALE_INFINITE ? top : GW_SCALE_NAN);
+        const unsigned char *bytes = d->codes + bucket * run;
         if (hi - lo >= d->bucket)
             ternary_decode_runs(bytes, run, scale, d->y + lo, add);
         else
@@ -104,8 +104,8 @@ INLINE void ternary_decode_range(const gw_ternary_decoding *d, size_t lo, size_t
     }
 }
 
-BUCKET_ENCODE(ternary_encode, gw_ternary_encoding)
+BUCKET_ENCODE(ternary_encode)
 BUCKET_DECODE(ternary_decode)
 
-const gw_ternary_kernels GW_LEVEL(gw_ternary) = {ternary_encode, ternary_decode,
-                                                 ternary_decode_add};
+const gw_bucket_kernels GW_LEVEL(gw_ternary) = {ternary_encode, ternary_decode, ternary_decode_add,
+                                                NULL};
