@@ -10,76 +10,39 @@
 /* Threads get whole cache lines of columns. */
 enum { LINE = 16, TILE = 4 * LINE };
 
-/* y = f(y + b) on rows of `cols`, one function a transfer so that each inner loop is one formula.
- */
-GW_CLONES static void layer_finish_linear(float *restrict y, const float *restrict b, int rows,
-                                          int cols) {
-    for (int i = 0; i < rows; i++, y += cols)
-        for (int j = 0; j < cols; j++)
-            y[j] += b[j];
-}
-
-GW_CLONES static void layer_finish_relu(float *restrict y, const float *restrict b, int rows,
-                                        int cols) {
-    for (int i = 0; i < rows; i++, y += cols)
-        for (int j = 0; j < cols; j++) {
-            float z = y[j] + b[j];
-            y[j] = z < 0.0f ? 0.0f : z; /* keeps NaN: a diverged run must not look healthy */
-        }
-}
-
-GW_CLONES static void layer_finish_sigmoid(float *restrict y, const float *restrict b, int rows,
-                                           int cols) {
-    for (int i = 0; i < rows; i++, y += cols)
-        for (int j = 0; j < cols; j++)
-            y[j] = gw_sigmoidf(y[j] + b[j]);
-}
-
-GW_CLONES static void layer_finish_tanh(float *restrict y, const float *restrict b, int rows,
-                                        int cols) {
-    for (int i = 0; i < rows; i++, y += cols)
-        for (int j = 0; j < cols; j++)
-            y[j] = gw_tanhf(y[j] + b[j]);
-}
+/* y = f(z) on rows of `cols`, z = y + b; one function a transfer so that each inner loop is one
+ * formula. */
+#define FINISH(transfer, f)                                                                        \
+    GW_CLONES static void layer_finish_##transfer(float *restrict y, const float *restrict b,      \
+                                                  int rows, int cols) {                            \
+        for (int i = 0; i < rows; i++, y += cols)                                                  \
+            for (int j = 0; j < cols; j++) {                                                       \
+                float z = y[j] + b[j];                                                             \
+                y[j] = f;                                                                          \
+            }                                                                                      \
+    }
+FINISH(linear, z)
+FINISH(relu, z < 0.0f ? 0.0f : z) /* keeps NaN: a diverged run must not look healthy */
+FINISH(sigmoid, gw_sigmoidf(z))
+FINISH(tanh, gw_tanhf(z))
 
 /* dz = dy * f'(z) in place, f' being a function of y, and db = column sums of dz, on `cols` of the
  * `ld` columns. */
-GW_CLONES static void layer_start_linear(float *restrict db, const float *restrict dy, int rows,
-                                         int cols, size_t ld) {
-    for (int i = 0; i < rows; i++, dy += ld)
-        for (int j = 0; j < cols; j++)
-            db[j] += dy[j];
-}
-
-GW_CLONES static void layer_start_relu(float *restrict db, float *restrict dy,
-                                       const float *restrict y, int rows, int cols, size_t ld) {
-    for (int i = 0; i < rows; i++, dy += ld, y += ld)
-        for (int j = 0; j < cols; j++) {
-            float dz = y[j] > 0.0f ? dy[j] : 0.0f;
-            dy[j] = dz;
-            db[j] += dz;
-        }
-}
-
-GW_CLONES static void layer_start_sigmoid(float *restrict db, float *restrict dy,
-                                          const float *restrict y, int rows, int cols, size_t ld) {
-    for (int i = 0; i < rows; i++, dy += ld, y += ld)
-        for (int j = 0; j < cols; j++) {
-            float dz = dy[j] * y[j] * (1.0f - y[j]);
-            dy[j] = dz;
-            db[j] += dz;
-        }
-}
-
-GW_CLONES static void layer_start_tanh(float *restrict db, float *restrict dy,
-                                       const float *restrict y, int rows, int cols, size_t ld) {
-    for (int i = 0; i < rows; i++, dy += ld, y += ld)
-        for (int j = 0; j < cols; j++) {
-            float dz = dy[j] * (1.0f - y[j] * y[j]);
-            dy[j] = dz;
-            db[j] += dz;
-        }
-}
+#define START(transfer, descended)                                                                 \
+    GW_CLONES static void layer_start_##transfer(float *restrict db, float *restrict dy,           \
+                                                 const float *restrict y, int rows, int cols,      \
+                                                 size_t ld) {                                      \
+        for (int i = 0; i < rows; i++, dy += ld, y += ld)                                          \
+            for (int j = 0; j < cols; j++) {                                                       \
+                float dz = descended;                                                              \
+                dy[j] = dz;                                                                        \
+                db[j] += dz;                                                                       \
+            }                                                                                      \
+    }
+START(linear, dy[j])
+START(relu, y[j] > 0.0f ? dy[j] : 0.0f)
+START(sigmoid, dy[j] * y[j] * (1.0f - y[j]))
+START(tanh, dy[j] * (1.0f - y[j] * y[j]))
 
 int gw_layer_threads(int rows, int cols) {
     return (long long)rows * cols < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
@@ -100,7 +63,7 @@ void gw_layer_start(gw_transfer transfer, float *db, float *dy, const float *y, 
     case GW_TRANSFER_RELU: layer_start_relu(db, dy, y, rows, cols, ld); break;
     case GW_TRANSFER_SIGMOID: layer_start_sigmoid(db, dy, y, rows, cols, ld); break;
     case GW_TRANSFER_TANH: layer_start_tanh(db, dy, y, rows, cols, ld); break;
-    case GW_TRANSFER_LINEAR: layer_start_linear(db, dy, rows, cols, ld); break;
+    case GW_TRANSFER_LINEAR: layer_start_linear(db, dy, y, rows, cols, ld); break;
     }
 }
 
