@@ -118,7 +118,8 @@ static gw_err batch_agree(gradwire *g, gw_call *c) {
     return e;
 }
 
-bool gw_batch_void(const gradwire *g) {
+/* Is it void: do the buffers hold nothing to update by? Known once the ranks agreed. */
+static bool batch_void(const gradwire *g) {
     bool late = g->session->strategy.ops->traits & GW_STRATEGY_LATE;
     return g->guard.out && (!late || g->batch.abandoned);
 }
@@ -252,11 +253,11 @@ static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
     if (!g->batch.abandoned)
         GW_TRY(gw_session_finish(g->session, s, u));
     GW_TRY(batch_agree(g, c));
-    if (gw_batch_void(g))
+    if (batch_void(g))
         u->own.n = 0;
     if (!g->inside) {
         gw_phase_enter(GW_PHASE_DECODE);
-        if (gw_batch_void(g))
+        if (batch_void(g))
             gw_layout_clear_grads(g, s);
         else if (u->own.n > 0)
             gw_layout_give_grads(g, u);

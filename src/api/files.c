@@ -34,22 +34,12 @@ static gw_err files_open_rows(gradwire *g) {
     return replaces ? gw_recorder_replace(&g->files.rec, files_use(g)) : GW_OK;
 }
 
-static gw_err files_open_stats(gradwire *g) {
-    gw_codec_stats_setup stats = {.session = g->session,
-                                  .layers = g->arena.group,
-                                  .n_layers = g->arena.groups,
-                                  .n = g->arena.n,
-                                  .every = g->words.run.compress_stats,
-                                  .files = g->files.rec.rows};
-    return gw_codec_stats_open(&g->files.rec.stats, g->comm, &stats);
-}
-
 gw_err gw_files_open(gradwire *g) {
     gw_recorder *r = &g->files.rec;
     gw_clock_start();
     GW_TRY(gw_recorder_open(r, false));
     GW_TRY(gw_agree(g->comm, files_open_rows(g)));
-    GW_TRY(files_open_stats(g));
+    GW_TRY(gw_inside_stats(&r->stats, g, g->words.run.compress_stats, r->rows, g->comm));
     GW_TRY(gw_recorder_measure(r, 0));
     GW_TRY(gw_recorder_trace(r));
     gw_recorder_begin(r);

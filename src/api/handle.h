@@ -147,16 +147,10 @@ gw_err gw_start_check_level(int wanted, int provided);
  *  well. */
 void gw_start_mind(void);
 
-/* program.c: what an opened session takes of what the program told. */
-void gw_told_to_session(const gw_inside_setup *told, gw_session_setup *setup);
-
 /* batch.c */
 
 /** The exchange of this batch begins. */
 gw_err gw_batch_exchange(gradwire *g);
-
-/** Is it void: do the buffers hold nothing to update by? Known once the ranks agreed. */
-bool gw_batch_void(const gradwire *g);
 
 /* layout.c */
 

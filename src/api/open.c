@@ -53,6 +53,12 @@ static bool open_keeps(const gradwire *g) {
 static gw_err open_session(gradwire *g) {
     GW_TRY(gw_agree(g->comm, open_names(g)));
     const gw_words *w = &g->words;
+    const gw_inside_setup *told = &g->told;
+    if (!g->inside)
+        g->told = (gw_inside_setup){.correction = (float)w->run.momentum,
+                                    .seed = w->run.seed,
+                                    .yield = g->oversubscribed,
+                                    .undo = w->run.on_nan != GW_ON_NAN_KEEP};
     gw_session_setup setup = {.n = g->arena.n,
                               .layers = g->arena.group,
                               .n_layers = g->arena.groups,
@@ -62,12 +68,15 @@ static gw_err open_session(gradwire *g) {
                               .by_layer = w->run.lazy,
                               .keeps = open_keeps(g),
                               .adds = true,
-                              .correction = (float)w->run.momentum,
-                              .seed = w->run.seed,
-                              .yield = g->oversubscribed,
-                              .undo = w->run.on_nan != GW_ON_NAN_KEEP};
-    if (g->inside)
-        gw_told_to_session(&g->told, &setup);
+                              .model_layers = told->model_layers,
+                              .lists = told->lists,
+                              .params = told->params,
+                              .vectors = told->vectors,
+                              .correction = told->correction,
+                              .pace = told->pace,
+                              .seed = told->seed,
+                              .yield = told->yield,
+                              .undo = told->undo};
     g->opened = true;
     GW_TRY(gw_session_open(g->session, g->comm, &setup));
     unsigned traits = g->session->strategy.ops->traits;

@@ -118,18 +118,6 @@ void gw_inside_tell(gradwire *g, const gw_inside_setup *setup) {
     s->table = setup->table;
 }
 
-void gw_told_to_session(const gw_inside_setup *told, gw_session_setup *setup) {
-    setup->model_layers = told->model_layers;
-    setup->lists = told->lists;
-    setup->undo = told->undo;
-    setup->yield = told->yield;
-    setup->params = told->params;
-    setup->vectors = told->vectors;
-    setup->correction = told->correction;
-    setup->pace = told->pace;
-    setup->seed = told->seed;
-}
-
 /* ---- a step ---- */
 
 gw_err gw_inside_sums(gradwire *g, float **sums) {
