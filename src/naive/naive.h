@@ -15,21 +15,11 @@
 #include "base/probe.h"
 #include "base/registry.h"
 #include "data/data.h"
+#include "naive/products.h"
 #include "nn/model.h"
 
 #include <jansson.h>
 #include <mpi.h>
-
-/** How a part of the batch is computed. Only `simd` and `blas` use vector instructions: all else is
- *  compiled without vectorisation and without loop interchange (CMakeLists.txt: -O2
- *  -fno-tree-vectorize -fno-tree-slp-vectorize), so that no form turns into another. */
-typedef enum gw_naive_loops {
-    GW_NAIVE_SAMPLE,  /* one sample at a time; two nested loops over a layer's weights */
-    GW_NAIVE_BATCH,   /* all rows of the part: three nested loops, one scalar product an element */
-    GW_NAIVE_BLOCKED, /* the same sums by tiles that stay in the cache */
-    GW_NAIVE_SIMD,    /* those tiles with vector instructions */
-    GW_NAIVE_BLAS     /* cblas_dgemm, on one thread for each of ours */
-} gw_naive_loops;
 
 /** How the threads' gradients become the rank's. */
 typedef enum gw_naive_sum {
@@ -87,6 +77,12 @@ typedef struct gw_naive_job {
  *  the sum of the losses. Phases are those of the calling thread: data and forward what it does
  *  itself, backward all else: the sum of gradients and the wait for other threads, too. */
 double gw_naive_compute(gw_naive *n, const gw_naive_job *job);
+
+/** Parts of `local` samples: each sample; or runs of GW_NAIVE_ROWS at most, as many a thread.
+ *  gw_naive_rows: samples of the longest part of so many, or fewer. */
+enum { GW_NAIVE_ROWS = 1024 };
+int gw_naive_parts(const gw_naive_options *o, int threads, int local);
+int gw_naive_rows(const gw_naive_options *o, int threads, int local);
 
 /** The rest of a step, in this order. Reduce and publish are collective. */
 gw_err gw_naive_reduce(gw_naive *n);           /* of all ranks' gradients */

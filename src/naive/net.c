@@ -1,6 +1,5 @@
 /* Forward and backward pass of one thread. Compiled without vectorisation: see CMakeLists.txt. */
-#include "naive/naive_parts.h"
-#include "naive/products.h"
+#include "naive/net.h"
 
 #include <math.h>
 #include <string.h>
@@ -47,37 +46,37 @@ static void net_multiply(gw_naive_loops loops, const gw_naive_product *p) {
 }
 
 /* z = x W^T */
-static void net_product(const gw_naive *n, const gw_naive_layer *l, const double *x, double *z,
-                        int rows) {
+static void net_product(const gw_naive_chain *c, const gw_naive_layer *l, const double *x,
+                        double *z, int rows) {
     size_t in = (size_t)l->in;
-    const double *w = n->param + l->off;
-    if (n->setup.options.loops == GW_NAIVE_SAMPLE)
+    const double *w = c->param + l->off;
+    if (c->loops == GW_NAIVE_SAMPLE)
         net_sample_product(w, x, z, l->in, l->out);
     else
-        net_multiply(n->setup.options.loops,
+        net_multiply(c->loops,
                      &(gw_naive_product){rows, l->out, l->in, {x, in, 1}, {w, 1, in}, z, false});
 }
 
 /* dW = dz^T x, written or added. */
-static void net_weights(const gw_naive *n, const gw_naive_layer *l, const double *dz,
+static void net_weights(const gw_naive_chain *c, const gw_naive_layer *l, const double *dz,
                         const double *x, double *dw, int rows, bool add) {
     size_t in = (size_t)l->in, out = (size_t)l->out;
-    if (n->setup.options.loops == GW_NAIVE_SAMPLE)
+    if (c->loops == GW_NAIVE_SAMPLE)
         net_sample_weights(dz, x, dw, l->in, l->out, add);
     else
-        net_multiply(n->setup.options.loops,
+        net_multiply(c->loops,
                      &(gw_naive_product){l->out, l->in, rows, {dz, 1, out}, {x, in, 1}, dw, add});
 }
 
 /* dx = dz W */
-static void net_descend(const gw_naive *n, const gw_naive_layer *l, const double *dz, double *dx,
-                        int rows) {
+static void net_descend(const gw_naive_chain *c, const gw_naive_layer *l, const double *dz,
+                        double *dx, int rows) {
     size_t in = (size_t)l->in, out = (size_t)l->out;
-    const double *w = n->param + l->off;
-    if (n->setup.options.loops == GW_NAIVE_SAMPLE)
+    const double *w = c->param + l->off;
+    if (c->loops == GW_NAIVE_SAMPLE)
         net_sample_descend(w, dz, dx, l->in, l->out);
     else
-        net_multiply(n->setup.options.loops,
+        net_multiply(c->loops,
                      &(gw_naive_product){rows, l->in, l->out, {dz, out, 1}, {w, in, 1}, dx, false});
 }
 
@@ -105,12 +104,12 @@ static double net_slope(gw_transfer f, double y) {
 
 /* ---- passes ---- */
 
-void gw_naive_forward(const gw_naive *n, gw_naive_net *net, int rows) {
-    for (int l = 0; l < n->n_layers; l++) {
-        const gw_naive_layer *layer = &n->layer[l];
-        const double *b = n->param + layer->off + (size_t)layer->in * (size_t)layer->out;
+void gw_naive_forward(const gw_naive_chain *c, gw_naive_net *net, int rows) {
+    for (int l = 0; l < c->n_layers; l++) {
+        const gw_naive_layer *layer = &c->layer[l];
+        const double *b = c->param + layer->off + (size_t)layer->in * (size_t)layer->out;
         double *y = net->y[l];
-        net_product(n, layer, l == 0 ? net->x : net->y[l - 1], y, rows);
+        net_product(c, layer, l == 0 ? net->x : net->y[l - 1], y, rows);
         for (int r = 0; r < rows; r++, y += layer->out)
             for (int j = 0; j < layer->out; j++)
                 y[j] = net_transfer(layer->transfer, y[j] + b[j]);
@@ -159,13 +158,13 @@ static void net_enter(const gw_naive_layer *l, const double *y, double *dy, doub
         }
 }
 
-void gw_naive_backward(const gw_naive *n, gw_naive_net *net, int rows, bool add) {
-    for (int l = n->n_layers - 1; l >= 0; l--) {
-        const gw_naive_layer *layer = &n->layer[l];
+void gw_naive_backward(const gw_naive_chain *c, gw_naive_net *net, int rows, bool add) {
+    for (int l = c->n_layers - 1; l >= 0; l--) {
+        const gw_naive_layer *layer = &c->layer[l];
         double *dw = net->grad + layer->off, *dy = net->dy[l];
         net_enter(layer, net->y[l], dy, dw + (size_t)layer->in * (size_t)layer->out, rows, add);
-        net_weights(n, layer, dy, l == 0 ? net->x : net->y[l - 1], dw, rows, add);
+        net_weights(c, layer, dy, l == 0 ? net->x : net->y[l - 1], dw, rows, add);
         if (l > 0)
-            net_descend(n, layer, dy, net->dy[l - 1], rows);
+            net_descend(c, layer, dy, net->dy[l - 1], rows);
     }
 }

@@ -5,6 +5,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/** How a part of the batch is computed. Only `simd` and `blas` use vector instructions: all else is
+ *  compiled without vectorisation and without loop interchange (CMakeLists.txt: -O2
+ *  -fno-tree-vectorize -fno-tree-slp-vectorize), so that no form turns into another. */
+typedef enum gw_naive_loops {
+    GW_NAIVE_SAMPLE,  /* one sample at a time; two nested loops over a layer's weights */
+    GW_NAIVE_BATCH,   /* all rows of the part: three nested loops, one scalar product an element */
+    GW_NAIVE_BLOCKED, /* the same sums by tiles that stay in the cache */
+    GW_NAIVE_SIMD,    /* those tiles with vector instructions */
+    GW_NAIVE_BLAS     /* cblas_dgemm, on one thread for each of ours */
+} gw_naive_loops;
+
 /** Element (i, j) is at[i * row + j * col]; one of the strides is 1. */
 typedef struct gw_naive_matrix {
     const double *at;

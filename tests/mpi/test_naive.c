@@ -5,7 +5,7 @@
 
 #include "data/data.h"
 #include "mpi/wait.h"
-#include "naive/naive_parts.h"
+#include "naive/naive.h"
 #include "nn/gemm.h"
 #include "step/exec/naive.h"
 #include "step/step.h"

@@ -7,7 +7,6 @@ CIRCLES = {
     "comm/schedule, comm/schedule_parts",
     "counters/counters, counters/counters_parts",
     "mesh/pipeline, mesh/pipeline_parts",
-    "naive/naive, naive/naive_parts",
     "nn/model, nn/model_parts",
     "train/trainer, train/trainer_parts",
 }
