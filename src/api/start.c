@@ -3,7 +3,6 @@
 #include "base/text.h"
 #include "mpi/alike.h"
 #include "mpi/launcher.h"
-#include "mpi/parting.h"
 #include "mpi/wait.h"
 #include "mpi/world.h"
 #include "watch/watchdog.h"

@@ -10,7 +10,7 @@
 #include "machine/host.h"
 #include "mpi/agree.h"
 #include "mpi/launcher.h"
-#include "mpi/parting.h"
+#include "mpi/world.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"

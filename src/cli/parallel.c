@@ -4,7 +4,7 @@
 #include "mpi/agree.h"
 #include "mpi/alike.h"
 #include "mpi/launcher.h"
-#include "mpi/parting.h"
+#include "mpi/world.h"
 #include "prof/clock.h"
 
 #include <stdio.h>

@@ -5,7 +5,8 @@
 #include "base/probe.h"
 #include "nn/gemm.h"
 
-gw_span gw_pipeline_part(const gw_pipeline *p, int micro) {
+/* The rows of microbatch `micro` among those of this rank's local batch. */
+static gw_span pipeline_part(const gw_pipeline *p, int micro) {
     return gw_span_part((gw_span){0, (size_t)p->now.local}, micro, gw_pipeline_micros(p));
 }
 
@@ -16,7 +17,7 @@ gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act) {
     bool passing = own && act.kind == GW_ACT_FORWARD;
     return (gw_micro){.slot = act.micro % r->slots[act.chunk],
                       .delta = passing ? places : act.micro % places,
-                      .n = p->now.testing ? p->now.local : (int)gw_pipeline_part(p, act.micro).n};
+                      .n = p->now.testing ? p->now.local : (int)pipeline_part(p, act.micro).n};
 }
 
 void gw_pipeline_run_over(gw_pipeline *p, gw_pipeline_size size) {
@@ -102,7 +103,7 @@ typedef struct pipeline_step {
 } pipeline_step;
 
 static void pipeline_gather(gw_pipeline *p, const gw_pipeline_job *job, gw_act act) {
-    gw_span part = gw_pipeline_part(p, act.micro);
+    gw_span part = pipeline_part(p, act.micro);
     gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, gw_pipeline_at(p, act));
     if (!job->set || !gw_pipeline_enter(p, GW_PHASE_DATA))
         return;
@@ -118,7 +119,7 @@ static gw_err pipeline_forward(gw_pipeline *p, pipeline_step *s, gw_act act) {
     GW_TRY(gw_pipeline_forward(p, act, act.micro == 0));
     if (!gw_pipeline_is_top(p, act.chunk))
         return gw_pipeline_send(p, act);
-    const uint8_t *labels = s->job->labels + gw_pipeline_part(p, act.micro).off;
+    const uint8_t *labels = s->job->labels + pipeline_part(p, act.micro).off;
     return gw_pipeline_loss(p, act, labels, 1.0f / (float)job->global, &s->loss, NULL);
 }
 
@@ -131,7 +132,7 @@ static gw_pipeline_onto pipeline_onto(const gw_pipeline *p, const pipeline_step 
 /* A recomputed top has its logits again, which the loss must turn into deltas again. */
 static gw_err pipeline_repeat_loss(gw_pipeline *p, const pipeline_step *s, gw_act act) {
     double sum = 0;
-    const uint8_t *labels = s->job->labels + gw_pipeline_part(p, act.micro).off;
+    const uint8_t *labels = s->job->labels + pipeline_part(p, act.micro).off;
     return gw_pipeline_loss(p, act, labels, 1.0f / (float)s->job->global, &sum, NULL);
 }
 

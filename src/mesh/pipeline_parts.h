@@ -89,9 +89,6 @@ static inline int gw_pipeline_micros(const gw_pipeline *p) {
     return p->now.testing ? GW_PIPELINE_TEST_MICROS : p->options->microbatches;
 }
 
-/** The rows of microbatch `micro` among those of this rank's local batch. */
-gw_span gw_pipeline_part(const gw_pipeline *p, int micro);
-
 /** Where an action of a chunk keeps them. */
 gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act);
 

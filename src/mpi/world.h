@@ -10,4 +10,7 @@ gw_err gw_world_ranks(MPI_Comm comm, int **ranks);
 /** The name of an MPI thread level. */
 const char *gw_world_thread_level(int level);
 
+/** Collective, last of all before MPI_Finalize: all ranks stop polling before any disconnects. */
+void gw_world_part(MPI_Comm comm);
+
 #endif
