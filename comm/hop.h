@@ -6,9 +6,8 @@
 #ifndef GW_COMM_HOP_H
 #define GW_COMM_HOP_H
 
+#include "base/act.h"
 #include "comm/schedule.h"
-
-typedef enum gw_hop_kind { GW_HOP_ACTIVATION, GW_HOP_DELTA, GW_HOP_KINDS } gw_hop_kind;
 
 typedef struct gw_hop {
     gw_hop_kind kind;

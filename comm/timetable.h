@@ -13,32 +13,10 @@
 #ifndef GW_COMM_TIMETABLE_H
 #define GW_COMM_TIMETABLE_H
 
+#include "base/act.h"
 #include "base/registry.h"
 
 #define GW_TIMETABLE_ABI 1
-
-/** What a stage does at a time. A microbatch passes a chunk by F, then B; or by F, I, and later W:
- *  then the delta leaves early, and all deltas of the chunk's layers are kept from I to W. */
-typedef enum gw_act_kind {
-    GW_ACT_FORWARD,  /* F: from the chunk's input to its output */
-    GW_ACT_BACKWARD, /* B: I and W as one, layer by layer; the delta leaves at its end */
-    GW_ACT_INPUT,    /* I: from the output's delta to that of each layer and of the input */
-    GW_ACT_WEIGHTS   /* W: the gradient of the weights, out of the activations and the deltas */
-} gw_act_kind;
-
-/** F, B, I or W. */
-static inline char gw_act_letter(gw_act_kind kind) {
-    return (unsigned)kind <= GW_ACT_WEIGHTS ? "FBIW"[kind] : '?';
-}
-
-/** The microbatches pass each chunk in ascending order in every kind, so gradients are summed in
- *  the same order whatever the timetable. A chunk's activation of microbatch j is held from F to
- *  W (or B), in slot j % n of the chunk, where n is gw_timetable_slots(), or one more if the next
- *  microbatch is received meanwhile. */
-typedef struct gw_act {
-    gw_act_kind kind;
-    int chunk, micro;
-} gw_act;
 
 /** Seconds that a microbatch takes; B takes input_s + weights_s. */
 typedef struct gw_act_cost {

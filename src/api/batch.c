@@ -1,6 +1,7 @@
 /* The public functions: a batch, from its begin to its end. */
 #include "api/handle.h"
 #include "base/probe.h"
+#include "comm/strategy/plain.h"
 #include "watch/watchdog.h"
 
 #include <limits.h>
@@ -195,7 +196,8 @@ int gradwire_lend(gradwire *g, void *memory, size_t bytes, int fd) {
         e = gw_fail(GW_ERR_UNSUPPORTED,
                     "gradwire_lend: gradients are summed in place by an algorithm of shared memory "
                     "alone, on several ranks, without a codec or --compress-stats: --comm "
-                    "allreduce:algo=shm");
+                    "%s:algo=shm",
+                    GW_STRATEGY_PLAIN);
     GW_THEN(e, gw_session_lend(g->session, memory, bytes, fd));
     bool copies = e == GW_ERR_UNSUPPORTED;
     int end = gw_call_end(&c, copies ? GW_OK : e);

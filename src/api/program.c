@@ -2,6 +2,7 @@
 #include "api/handle.h"
 #include "base/mem.h"
 #include "comm/lane_parts.h"
+#include "comm/strategy/plain.h"
 #include "comm/tuning.h"
 #include "run/report.h"
 
@@ -34,7 +35,7 @@ static gw_err inside_twin(gw_session **out, const gradwire *of, const gw_spec *c
     if (gw_inside_repeats(of))
         return gw_session_new(out, comm, mix, feedback);
     gw_mix none_yet = {.framed = mix->framed};
-    gw_err e = gw_session_new(out, &GW_SPEC_NAMED("allreduce"), &none_yet, feedback);
+    gw_err e = gw_session_new(out, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &none_yet, feedback);
     GW_THEN(e, gw_session_bind(*out, mix, gw_args_spec(of->session->strategy.args, "algo")));
     gw_mix_close(mix); /* what is not taken over */
     return e;

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "comm/strategy/plain.h"
 #include "config/opts.h"
 
 #include <stdlib.h>

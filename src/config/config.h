@@ -3,7 +3,7 @@
 #ifndef GW_CONFIG_CONFIG_H
 #define GW_CONFIG_CONFIG_H
 
-#include "comm/hop.h"
+#include "base/act.h"
 #include "config/run.h"
 #include "counters/group.h"
 #include "data/data.h"

@@ -10,7 +10,6 @@
 #ifndef GW_MESH_PIPELINE_H
 #define GW_MESH_PIPELINE_H
 
-#include "comm/timetable.h"
 #include "config/config.h"
 #include "data/data.h"
 

@@ -2,6 +2,7 @@
 #include "select/survey.h"
 
 #include "base/stats.h"
+#include "comm/strategy/plain.h"
 #include "mpi/wait.h"
 #include "prof/ledger.h"
 #include "run/session.h"
@@ -56,7 +57,7 @@ static gw_err survey_open_alone(const gw_rehearsal *r, gw_stepper *own) {
     *own = (gw_stepper){.model = of->model, .set = of->set, .labels = of->labels};
     GW_TRY(gw_optimizer_like(&own->optimizer, of->optimizer, gw_model_size(of->model)));
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, false));
-    GW_TRY(gw_session_new(&s, &GW_SPEC_NAMED("allreduce"), &exact, "off"));
+    GW_TRY(gw_session_new(&s, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &exact, "off"));
     GW_TRY(gw_inside_new(&own->g, s));
     return gw_step_open(own, own->g, &(gw_step_setup){.comm = MPI_COMM_SELF});
 }

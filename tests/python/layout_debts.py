@@ -16,8 +16,6 @@ SHOWN = {
     ("api/inside.h", "comm/strategy.h"),
     ("api/inside.h", "run/codec_stats.h"),
     ("api/inside.h", "run/unmet.h"),
-    ("config/config.h", "comm/hop.h"),
-    ("mesh/pipeline.h", "comm/timetable.h"),
 }
 
 # (file, struct): the most fields that it may have.
@@ -25,13 +23,8 @@ FIELDS = {}
 
 # (file, strategy that it names).
 STRATEGIES = {
-    ("src/api/batch.c", "allreduce"),
-    ("src/api/program.c", "allreduce"),
     ("src/cli/bench/bench_codec.c", "powersgd"),
-    ("src/cli/bench/bench_step.c", "allreduce"),
     ("src/cli/train/train.c", "ps"),
-    ("src/config/comm_opts.def", "allreduce"),
-    ("src/select/survey_step.c", "allreduce"),
 }
 
 # Words that are a strategy's name, too, and mean something else there.

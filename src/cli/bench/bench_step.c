@@ -71,7 +71,7 @@ static const char notes[] =
 
 /* ---- the command line ---- */
 
-static const gw_opt fields[] = {{"comm", GW_OPT_SPEC, "allreduce", 0, 0, NULL, NULL, ""},
+static const gw_opt fields[] = {{"comm", GW_OPT_SPEC, GW_STRATEGY_PLAIN, 0, 0, NULL, NULL, ""},
                                 {"compress", GW_OPT_SPECS, "none", 0, 0, NULL, NULL, ""},
                                 {"update", GW_OPT_CHOICE, "eager", 0, 0, "eager|lazy", NULL, ""},
                                 {0}};

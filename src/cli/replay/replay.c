@@ -7,6 +7,7 @@
 #include "cli/replay/replay_report.h"
 #include "comm/mix.h"
 #include "comm/strategy.h"
+#include "comm/strategy/plain.h"
 #include "config/opts.h"
 #include "mpi/agree.h"
 

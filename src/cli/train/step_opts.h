@@ -3,6 +3,7 @@
 #ifndef GW_CLI_TRAIN_STEP_OPTS_H
 #define GW_CLI_TRAIN_STEP_OPTS_H
 
+#include "comm/strategy/plain.h"
 #include "config/config.h"
 #include "config/opts.h"
 
