@@ -8,12 +8,24 @@ const gw_half_table gw_bf16_kernels = GW_SIMD_TABLE(gw_bf16);
 enum { WIRE = 2 }; /* bytes an element */
 
 typedef struct half_job {
-    const gw_half_kernels *k;
-    const float *x;
-    float *y;
+    gw_half_kernel *kernel;
     const unsigned char *in;
     unsigned char *out;
+    size_t in_bytes, out_bytes; /* an element */
 } half_job;
+
+static void half_part(void *ctx, size_t lo, size_t hi) {
+    const half_job *j = ctx;
+    size_t tail = (hi - lo) % GW_BLOCK, end = hi - tail;
+    j->kernel(j->in + lo * j->in_bytes, end - lo, j->out + lo * j->out_bytes);
+    if (tail) {
+        float in[GW_BLOCK] = {0}, out[GW_BLOCK] = {0}; /* or halves */
+        memcpy(in, j->in + end * j->in_bytes, tail * j->in_bytes);
+        memcpy(out, j->out + end * j->out_bytes, tail * j->out_bytes);
+        j->kernel(in, GW_BLOCK, out);
+        memcpy(j->out + end * j->out_bytes, out, tail * j->out_bytes);
+    }
+}
 
 gw_err gw_half_open(void **self, const gw_half_table table) {
     gw_simd level;
@@ -27,77 +39,30 @@ size_t gw_half_bound(const void *self, size_t n) {
     return n * WIRE;
 }
 
-static void half_encode_part(void *ctx, size_t lo, size_t hi) {
-    const half_job *j = ctx;
-    size_t tail = (hi - lo) % GW_BLOCK, end = hi - tail;
-    j->k->encode(j->x + lo, end - lo, j->out + WIRE * lo);
-    if (tail) {
-        float x[GW_BLOCK] = {0};
-        unsigned char out[WIRE * GW_BLOCK];
-        memcpy(x, j->x + end, tail * sizeof *x);
-        j->k->encode(x, GW_BLOCK, out);
-        memcpy(j->out + WIRE * end, out, WIRE * tail);
-    }
-}
-
 gw_err gw_half_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                       size_t cap, size_t *len) {
     (void)turn, (void)cap;
-    half_job j = {.k = self, .x = x, .out = out};
-    gw_simd_split(n, GW_BLOCK, half_encode_part, &j);
+    const gw_half_kernels *k = self;
+    half_job j = {k->encode, (const unsigned char *)x, out, sizeof *x, WIRE};
+    gw_simd_split(n, GW_BLOCK, half_part, &j);
     *len = n * WIRE;
     return GW_OK;
-}
-
-static void half_decode_with(const half_job *j, void (*kernel)(const void *, size_t, float *),
-                             size_t lo, size_t hi) {
-    size_t tail = (hi - lo) % GW_BLOCK, end = hi - tail;
-    kernel(j->in + WIRE * lo, end - lo, j->y + lo);
-    if (tail) {
-        unsigned char in[WIRE * GW_BLOCK] = {0};
-        float y[GW_BLOCK] = {0};
-        memcpy(in, j->in + WIRE * end, WIRE * tail);
-        memcpy(y, j->y + end, tail * sizeof *y);
-        kernel(in, GW_BLOCK, y);
-        memcpy(j->y + end, y, tail * sizeof *y);
-    }
-}
-
-static void half_decode_part(void *ctx, size_t lo, size_t hi) {
-    const half_job *j = ctx;
-    half_decode_with(j, j->k->decode, lo, hi);
-}
-
-static void half_decode_add_part(void *ctx, size_t lo, size_t hi) {
-    const half_job *j = ctx;
-    half_decode_with(j, j->k->decode_add, lo, hi);
 }
 
 gw_err gw_half_decode(const void *self, const void *in, size_t len, float *y, size_t n,
                       gw_into into) {
     (void)len;
-    half_job j = {.k = self, .in = in, .y = y};
-    gw_simd_split(n, GW_BLOCK, into == GW_INTO_ADD ? half_decode_add_part : half_decode_part, &j);
+    const gw_half_kernels *k = self;
+    half_job j = {into == GW_INTO_ADD ? k->decode_add : k->decode, in, (unsigned char *)y, WIRE,
+                  sizeof *y};
+    gw_simd_split(n, GW_BLOCK, half_part, &j);
     return GW_OK;
-}
-
-static void half_add_part(void *ctx, size_t lo, size_t hi) {
-    const half_job *j = ctx;
-    size_t tail = (hi - lo) % GW_BLOCK, end = hi - tail;
-    j->k->add(j->out + WIRE * lo, j->in + WIRE * lo, end - lo);
-    if (tail) {
-        unsigned char a[WIRE * GW_BLOCK] = {0}, b[WIRE * GW_BLOCK] = {0};
-        memcpy(a, j->out + WIRE * end, WIRE * tail);
-        memcpy(b, j->in + WIRE * end, WIRE * tail);
-        j->k->add(a, b, GW_BLOCK);
-        memcpy(j->out + WIRE * end, a, WIRE * tail);
-    }
 }
 
 gw_err gw_half_add(const gw_half_table table, void *inout, const void *in, size_t len) {
     gw_simd level;
     GW_TRY(gw_simd_pick(&level));
-    half_job j = {.k = table[level], .in = in, .out = inout};
-    gw_simd_split(len / WIRE, GW_BLOCK, half_add_part, &j);
+    half_job j = {table[level]->add, in, inout, WIRE, WIRE};
+    gw_simd_split(len / WIRE, GW_BLOCK, half_part, &j);
     return GW_OK;
 }

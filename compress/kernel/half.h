@@ -6,12 +6,12 @@
 #include "compress/codec.h"
 #include "compress/kernel/simd.h"
 
-/** One format on one instruction set; n is a multiple of GW_BLOCK. */
+/** From n elements to as many, n a multiple of GW_BLOCK. */
+typedef void gw_half_kernel(const void *in, size_t n, void *out);
+
+/** One format on one instruction set. `add` adds halves to halves. */
 typedef struct gw_half_kernels {
-    void (*encode)(const float *x, size_t n, void *out);
-    void (*decode)(const void *in, size_t n, float *y);
-    void (*decode_add)(const void *in, size_t n, float *y);
-    void (*add)(void *inout, const void *in, size_t n);
+    gw_half_kernel *encode, *decode, *decode_add, *add;
 } gw_half_kernels;
 
 extern const gw_half_kernels gw_fp16_portable, gw_fp16_avx2, gw_fp16_avx512;

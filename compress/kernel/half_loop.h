@@ -27,23 +27,26 @@ INLINE vf bf16_value(const unsigned char *in) {
 }
 
 #define FORMAT(format)                                                                             \
-    TARGET static void format##_encode(const float *x, size_t n, void *out) {                      \
+    TARGET static void format##_encode(const void *in, size_t n, void *out) {                      \
+        const float *x = in;                                                                       \
         unsigned char *h = out;                                                                    \
         for (size_t i = 0; i < n; i += 2 * WIDTH, h += 2 * HALF_BYTES)                             \
             format##_put(h, vec_load_floats(x + i), vec_load_floats(x + i + WIDTH));               \
     }                                                                                              \
-    TARGET static void format##_decode(const void *in, size_t n, float *y) {                       \
+    TARGET static void format##_decode(const void *in, size_t n, void *out) {                      \
+        float *y = out;                                                                            \
         const unsigned char *h = in;                                                               \
         for (size_t i = 0; i < n; i += WIDTH, h += HALF_BYTES)                                     \
             vec_put(y + i, format##_value(h), 0);                                                  \
     }                                                                                              \
-    TARGET static void format##_decode_add(const void *in, size_t n, float *y) {                   \
+    TARGET static void format##_decode_add(const void *in, size_t n, void *out) {                  \
+        float *y = out;                                                                            \
         const unsigned char *h = in;                                                               \
         for (size_t i = 0; i < n; i += WIDTH, h += HALF_BYTES)                                     \
             vec_put(y + i, format##_value(h), 1);                                                  \
     }                                                                                              \
-    TARGET static void format##_add(void *inout, const void *in, size_t n) {                       \
-        unsigned char *a = inout;                                                                  \
+    TARGET static void format##_add(const void *in, size_t n, void *out) {                         \
+        unsigned char *a = out;                                                                    \
         const unsigned char *b = in;                                                               \
         for (size_t i = 0; i < n; i += 2 * WIDTH, a += 2 * HALF_BYTES, b += 2 * HALF_BYTES)        \
             format##_put(a, format##_value(a) + format##_value(b),                                 \
