@@ -3,18 +3,12 @@
  * sums for. Multiplications and additions are separate statements, which a conforming ISO C
  * compiler does not fuse. */
 #include "compress/kernel/lowrank.h"
+#include "compress/kernel/vec.h"
 
-#include <stdbool.h>
-#include <string.h>
-
-enum { LANES = 16, PARTS = LANES / WIDTH, MOST_ROWS = 4, GROUP = 8, TALL = 8 };
+enum { MOST_ROWS = 4, GROUP = 8, TALL = 8 };
 enum { SUBTRACT = 1, ADD = 2, MULTIPLY = 4 };
 
-typedef float vec __attribute__((vector_size(4 * WIDTH)));
-typedef float uvec __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
-typedef float quad __attribute__((vector_size(16)));
-
-#define INLINE static inline __attribute__((always_inline)) TARGET
+typedef vf uvec __attribute__((aligned(4), may_alias)); /* in memory */
 
 /* r factors of a matrix for R of its rows: pointers to the first, and the strides to the next. */
 typedef struct rows_of {
@@ -23,15 +17,8 @@ typedef struct rows_of {
     size_t m_step, q_step;
 } rows_of;
 
-INLINE float lowrank_total(const vec *sum) {
-    quad x[4];
-    memcpy(x, sum, sizeof x);
-    quad a = x[0] + x[2], b = x[1] + x[3], c = a + b;
-    return (c[0] + c[2]) + (c[1] + c[3]);
-}
-
 /* 16 columns of R rows. */
-INLINE void lowrank_absorb_lanes(const rows_of *at, const float p[][GROUP], vec sum[][GROUP][PARTS],
+INLINE void lowrank_absorb_lanes(const rows_of *at, const float p[][GROUP], vf sum[][GROUP][PARTS],
                                  int r, int R, unsigned what) {
 #pragma GCC unroll 4
     for (int s = 0; s < PARTS; s++) {
@@ -39,11 +26,11 @@ INLINE void lowrank_absorb_lanes(const rows_of *at, const float p[][GROUP], vec 
 #pragma GCC unroll 4
         for (int i = 0; i < R; i++) {
             size_t here = (size_t)i * at->m_step + c;
-            vec x = *(const uvec *)(at->m + here);
+            vf x = *(const uvec *)(at->m + here);
             if (what & SUBTRACT)
 #pragma GCC unroll 8
                 for (int j = 0; j < r; j++) {
-                    vec t = p[i][j] * *(const uvec *)(at->own + (size_t)j * at->q_step + c);
+                    vf t = p[i][j] * *(const uvec *)(at->own + (size_t)j * at->q_step + c);
                     x -= t;
                 }
             if (what & ADD)
@@ -53,7 +40,7 @@ INLINE void lowrank_absorb_lanes(const rows_of *at, const float p[][GROUP], vec 
             if (what & MULTIPLY)
 #pragma GCC unroll 8
                 for (int j = 0; j < r; j++) {
-                    vec t = x * *(const uvec *)(at->q + (size_t)j * at->q_step + c);
+                    vf t = x * *(const uvec *)(at->q + (size_t)j * at->q_step + c);
                     sum[i][j][s] += t;
                 }
         }
@@ -62,7 +49,7 @@ INLINE void lowrank_absorb_lanes(const rows_of *at, const float p[][GROUP], vec 
 
 /* The last columns, fewer than 16, in a zero-padded copy. */
 INLINE void lowrank_absorb_rest(const rows_of *at, size_t n, const float p[][GROUP],
-                                vec sum[][GROUP][PARTS], int r, int R, unsigned what) {
+                                vf sum[][GROUP][PARTS], int r, int R, unsigned what) {
     float m[MOST_ROWS * LANES] = {0}, add[MOST_ROWS * LANES] = {0}, q[GROUP * LANES] = {0},
                         own[GROUP * LANES] = {0};
     rows_of copy = {m, add, q, own, LANES, LANES};
@@ -87,14 +74,14 @@ INLINE void lowrank_absorb_rest(const rows_of *at, size_t n, const float p[][GRO
 INLINE void lowrank_absorb_rows(const gw_skinny *k, size_t row, int first, int r, int R,
                                 unsigned what) {
     float p[MOST_ROWS][GROUP];
-    vec sum[MOST_ROWS][GROUP][PARTS];
+    vf sum[MOST_ROWS][GROUP][PARTS];
     float *of = k->p + (size_t)first * k->rows + row;
     for (int i = 0; i < R; i++)
         for (int j = 0; j < r; j++) {
             if (what & SUBTRACT)
                 p[i][j] = of[(size_t)j * k->rows + (size_t)i];
             for (int s = 0; s < PARTS; s++)
-                sum[i][j][s] = (vec){0};
+                sum[i][j][s] = (vf){0};
         }
     size_t skip = (size_t)first * k->cols, c = 0;
     rows_of at = {k->m + row * k->cols,
@@ -115,7 +102,7 @@ INLINE void lowrank_absorb_rows(const gw_skinny *k, size_t row, int first, int r
     if (what & MULTIPLY)
         for (int i = 0; i < R; i++)
             for (int j = 0; j < r; j++)
-                of[(size_t)j * k->rows + (size_t)i] = lowrank_total(sum[i][j]);
+                of[(size_t)j * k->rows + (size_t)i] = vec_total(sum[i][j]);
 }
 
 INLINE void lowrank_absorb_block(int r, const gw_skinny *k, size_t lo, size_t hi, int first,
@@ -132,14 +119,14 @@ INLINE void lowrank_gather_lanes(const float *m, size_t m_step, const float p[][
                                  size_t out_step, int r, int R) {
 #pragma GCC unroll 4
     for (size_t c = 0; c < LANES; c += WIDTH) {
-        vec sum[GROUP];
+        vf sum[GROUP];
         for (int j = 0; j < r; j++)
             sum[j] = *(uvec *)(out + (size_t)j * out_step + c);
 #pragma GCC unroll 8
         for (int i = 0; i < R; i++) {
-            vec x = *(const uvec *)(m + (size_t)i * m_step + c);
+            vf x = *(const uvec *)(m + (size_t)i * m_step + c);
             for (int j = 0; j < r; j++) {
-                vec t = x * p[i][j];
+                vf t = x * p[i][j];
                 sum[j] += t;
             }
         }
@@ -190,12 +177,12 @@ INLINE void lowrank_expand_lanes(float *m, size_t m_step, const float p[][GROUP]
 #pragma GCC unroll 4
         for (int i = 0; i < R; i++) {
             float *to = m + (size_t)i * m_step + c;
-            vec x = p[i][0] * *(const uvec *)(q + c);
+            vf x = p[i][0] * *(const uvec *)(q + c);
             if (more)
                 x += *(const uvec *)to;
 #pragma GCC unroll 8
             for (int j = 1; j < r; j++) {
-                vec t = p[i][j] * *(const uvec *)(q + (size_t)j * q_step + c);
+                vf t = p[i][j] * *(const uvec *)(q + (size_t)j * q_step + c);
                 x += t;
             }
             *(uvec *)to = x;

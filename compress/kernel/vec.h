@@ -1,9 +1,9 @@
 /** Vector types of one instruction set, in which the loops of *_loop.h are written. Only level_*.c
- *  include it. Before, they define
+ *  and lowrank_*.c include it. Before, they define
  *    WIDTH   lanes of 32 bits in a register
  *    TARGET  the function attribute that allows the instruction set, or nothing
- *  and after it the operations that C lacks or that compilers translate badly. All levels have the
- *  same:
+ *  and level_*.c after it the operations that C lacks or that compilers translate badly. All have
+ *  the same:
  *    vu vec_min(a, b), vec_max(a, b)     unsigned
  *    vu vec_reaching(a, least)           a where it is at least that, else 0; below 2^31
  *    vu vec_if_nan(vf, a, b)             a where it is NaN, else b
