@@ -1,10 +1,33 @@
 #include "compress/sparse_wire.h"
 
+#include "base/mem.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 enum { HEADER = 4, VALUE = 4, ESCAPE = 255 };
 
-size_t gw_sparse_bound(size_t n, size_t k) {
+gw_err gw_sparse_open(void **self, const char *name, size_t size) {
+    const gw_pick_kernels *kernels;
+    gw_sparse *s = NULL;
+    GW_TRY(gw_pick_open(&kernels));
+    GW_TRY(gw_alloc(&s, size, 1));
+    s->name = name;
+    s->kernels = kernels;
+    *self = s;
+    return GW_OK;
+}
+
+void gw_sparse_close(void *self) {
+    gw_sparse *s = self;
+    if (s)
+        gw_scratch_clear(&s->scratch);
+    free(s);
+}
+
+size_t gw_sparse_bound(const void *self, size_t n) {
+    const gw_sparse *s = self;
+    size_t k = s->most(s, n);
     return n ? HEADER + k * (1 + VALUE) + (n - k) / ESCAPE : 0;
 }
 
@@ -59,12 +82,45 @@ static void sparse_put_values(const uint32_t *restrict bits, size_t n, gw_u32u *
         values[i] = gw_le32(bits[i]);
 }
 
-size_t gw_sparse_encode(const gw_kept *kept, void *out) {
+static size_t sparse_put(const gw_kept *kept, void *out) {
     *(gw_u32u *)out = gw_le32((uint32_t)kept->n);
     gw_u32u *values =
         (gw_u32u *)(void *)sparse_put_gaps(kept->at, kept->n, (unsigned char *)out + HEADER);
     sparse_put_values(kept->bits, kept->n, values);
     return (size_t)((unsigned char *)(values + kept->n) - (unsigned char *)out);
+}
+
+/* Encode x, or e += x; then subtract what is kept from e. */
+static gw_err sparse_encode_either(const void *self, gw_turn turn, const float *x, float *e,
+                                   size_t n, void *out, size_t *len) {
+    gw_sparse *s = (gw_sparse *)self; /* only its scratch changes */
+    *len = 0;
+    if (n == 0)
+        return GW_OK;
+    if (n > GW_SELECT_MOST)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "%s: a span of %zu floats is too long for 32-bit indices: use buckets",
+                       s->name, n);
+    gw_block *block;
+    gw_kept kept;
+    GW_TRY(s->select(s, turn, x, e, n, &kept, &block));
+    *len = sparse_put(&kept, out);
+    if (e)
+        gw_kept_take(&kept, e);
+    gw_scratch_give(&s->scratch, block);
+    return GW_OK;
+}
+
+gw_err gw_sparse_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                        size_t cap, size_t *len) {
+    (void)cap;
+    return sparse_encode_either(self, turn, x, NULL, n, out, len);
+}
+
+gw_err gw_sparse_encode_feedback(const void *self, gw_turn turn, const float *x, float *e, size_t n,
+                                 void *out, size_t cap, size_t *len) {
+    (void)cap;
+    return sparse_encode_either(self, turn, x, e, n, out, len);
 }
 
 /* Check that the gaps name k of n elements and that nothing follows the last. */
@@ -106,8 +162,10 @@ typedef struct parts {
     size_t k, bytes; /* of the gaps */
 } parts;
 
-static gw_err sparse_take_apart(const char *name, const void *in, size_t len, size_t n,
-                                size_t least, size_t most, parts *p) {
+static gw_err sparse_take_apart(const gw_sparse *s, const void *in, size_t len, size_t n,
+                                parts *p) {
+    const char *name = s->name;
+    size_t least = s->least(s, n), most = s->most(s, n);
     *p = (parts){0};
     if (n == 0 && len == 0)
         return GW_OK;
@@ -125,10 +183,10 @@ static gw_err sparse_take_apart(const char *name, const void *in, size_t len, si
     return sparse_check_gaps(name, p->gaps, p->bytes, p->k, n);
 }
 
-gw_err gw_sparse_decode(const char *name, const void *in, size_t len, float *y, size_t n,
-                        size_t least, size_t most, gw_into into) {
+gw_err gw_sparse_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                        gw_into into) {
     parts p;
-    GW_TRY(sparse_take_apart(name, in, len, n, least, most, &p));
+    GW_TRY(sparse_take_apart(self, in, len, n, &p));
     if (into == GW_INTO_SET && n > 0)
         memset(y, 0, n * sizeof *y);
     sparse_scatter(p.gaps, p.bytes, p.values, y, into);
@@ -148,10 +206,9 @@ static void sparse_list_places(const parts *p, uint32_t *restrict at) {
     }
 }
 
-gw_err gw_sparse_list(const char *name, const void *in, size_t len, size_t n, size_t least,
-                      size_t most, gw_elements *out) {
+gw_err gw_sparse_list(const void *self, const void *in, size_t len, size_t n, gw_elements *out) {
     parts p;
-    GW_TRY(sparse_take_apart(name, in, len, n, least, most, &p));
+    GW_TRY(sparse_take_apart(self, in, len, n, &p));
     GW_TRY(gw_elements_reserve(out, p.k + 1));
     sparse_list_places(&p, out->at);
     for (size_t i = 0; i < p.k; i++)

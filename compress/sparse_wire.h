@@ -1,4 +1,5 @@
-/** Wire format of selected elements, for the codecs that send indices:
+/** What the codecs have in common that select elements by magnitude and send their indices. Wire
+ *  format:
  *
  *   k       little-endian 32-bit: how many
  *   gaps    for each element, ascending, the number g of elements skipped before it: floor(g / 255)
@@ -10,21 +11,35 @@
 #define GW_COMPRESS_SPARSE_WIRE_H
 
 #include "compress/codec.h"
+#include "compress/scratch.h"
 #include "compress/select.h"
 
-/** Upper bound on the bytes of any k of n elements; monotonic in k and in n. */
-size_t gw_sparse_bound(size_t n, size_t k);
+/** The head of such a codec's settings. */
+typedef struct gw_sparse {
+    const char *name; /* the codec's, for messages */
+    const gw_pick_kernels *kernels;
+    gw_scratch scratch;
+    /** Select in x, or e += x and in e; n > 0. What *kept names lies in *block, of `scratch`. */
+    gw_err (*select)(struct gw_sparse *s, gw_turn turn, const float *x, float *e, size_t n,
+                     gw_kept *kept, gw_block **block);
+    /** How many of n elements an encoding has at least and at most; monotonic in n. */
+    size_t (*least)(const struct gw_sparse *s, size_t n);
+    size_t (*most)(const struct gw_sparse *s, size_t n);
+} gw_sparse;
 
-/** Encode the selected elements of a span of n > 0; returns the bytes. */
-size_t gw_sparse_encode(const gw_kept *kept, void *out);
+/** Allocate the settings in *self: `size` bytes, zero but for the name and the kernels. */
+gw_err gw_sparse_open(void **self, const char *name, size_t size);
 
-/** decode() of gw_codec_ops for encodings of `least` to `most` elements. `name` is the codec's, for
- *  messages. Writes y only if all of `in` is valid. */
-gw_err gw_sparse_decode(const char *name, const void *in, size_t len, float *y, size_t n,
-                        size_t least, size_t most, gw_into into);
-
-/** list() of gw_codec_ops, likewise. */
-gw_err gw_sparse_list(const char *name, const void *in, size_t len, size_t n, size_t least,
-                      size_t most, gw_elements *out);
+/** Hooks of gw_codec_ops, once the rest of the settings is set. */
+void gw_sparse_close(void *self);
+size_t gw_sparse_bound(const void *self, size_t n);
+gw_err gw_sparse_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                        size_t cap, size_t *len);
+gw_err gw_sparse_encode_feedback(const void *self, gw_turn turn, const float *x, float *e, size_t n,
+                                 void *out, size_t cap, size_t *len);
+/** Writes y only if all of `in` is valid. */
+gw_err gw_sparse_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                        gw_into into);
+gw_err gw_sparse_list(const void *self, const void *in, size_t len, size_t n, gw_elements *out);
 
 #endif
