@@ -20,7 +20,6 @@
  *   K bytes, the windows: 0 to 127. Any other (encoders write 255) marks a NaN or an infinity:
  *           that bucket alone decodes to NaN
  * 8 + 8 / B bits an element: 8.02 with B = 512. */
-#include "compress/kernel/natural.h"
 #include "compress/bucket.h"
 
 #include <stdlib.h>

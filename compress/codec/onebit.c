@@ -19,7 +19,6 @@
  * A mean below 2^-100 is sent as zero: its floats are close to the denormals that a thread may
  * flush, and the bytes must not depend on that. Error feedback keeps what is dropped. Means are
  * sums of binary32 in a fixed order (kernel/onebit_loop.h), the same at each SIMD level. */
-#include "compress/kernel/onebit.h"
 #include "compress/bucket.h"
 
 #include <stdlib.h>

@@ -49,4 +49,7 @@ typedef struct gw_bucket_kernels {
     gw_bucket_part *encode_feedback; /* NULL: it has none */
 } gw_bucket_kernels;
 
+extern const gw_bucket_kernels gw_natural_portable, gw_natural_avx2, gw_natural_avx512;
+extern const gw_bucket_kernels gw_onebit_portable, gw_onebit_avx2, gw_onebit_avx512;
+
 #endif

@@ -1,9 +1,31 @@
 /* natural, 64 elements an iteration. */
-#include "compress/kernel/natural.h"
+#include "compress/kernel/bucket.h"
 
 #include <math.h>
 
-enum { FRACTION = GW_NATURAL_FRACTION };
+enum {
+    NATURAL_CODES = 127,  /* of magnitudes, besides zero */
+    NATURAL_POISON = 255, /* the window of a bucket with an Inf or a NaN */
+    FRACTION = 23         /* bits of a binary32 below its exponent */
+};
+
+/* The window of a bucket whose largest magnitude has the bit pattern `top`: code c stands for the
+ * power of two with the exponent field window + c. The top code is one above top's exponent, since
+ * top may round up, as far as binary32 goes. */
+static inline uint32_t natural_window(uint32_t top) {
+    uint32_t above = (top >> FRACTION) + 1;
+    if (above > 255)
+        return NATURAL_POISON;
+    above = above < 255 ? above : 254;
+    return above > NATURAL_CODES ? above - NATURAL_CODES : 0;
+}
+
+/* The part of a bucket's range that a kernel must handle. */
+typedef enum natural_reach {
+    NATURAL_WHOLE,  /* the window starts at zero: none below, none at the upper end */
+    NATURAL_INSIDE, /* only zeros below, none at the upper end */
+    NATURAL_BELOW   /* anything */
+} natural_reach;
 
 /* mag as an integer whose code starts at bit 23; random bits added below may carry into it. Below
  * the window this is |x| divided by the window's smallest power. */
@@ -17,18 +39,18 @@ INLINE vu natural_place(vu mag, uint32_t window, int below) {
 }
 
 /* The sign in bit 31, the code from bit 23 up, the rest of the fraction below. */
-INLINE vu natural_rounded(const float *x, vu word, uint32_t window, gw_natural_reach reach) {
+INLINE vu natural_rounded(const float *x, vu word, uint32_t window, natural_reach reach) {
     vu v = vec_load(x), chance = word >> (32 - FRACTION);
-    if (reach == GW_NATURAL_WHOLE)
+    if (reach == NATURAL_WHOLE)
         return v + chance;
-    vu drawn = natural_place(v & MAGNITUDE, window, reach == GW_NATURAL_BELOW) + chance;
-    if (reach == GW_NATURAL_BELOW) /* the largest floats would round up to 2^128 */
+    vu drawn = natural_place(v & MAGNITUDE, window, reach == NATURAL_BELOW) + chance;
+    if (reach == NATURAL_BELOW) /* the largest floats would round up to 2^128 */
         drawn = vec_min(drawn, vec_all(0x3fffffff));
     return (drawn & MAGNITUDE) | (v & SIGN);
 }
 
 INLINE void natural_quantize(const float *x, size_t n, uint32_t window, uint64_t seed, uint32_t ctr,
-                             unsigned char *codes, gw_natural_reach reach) {
+                             unsigned char *codes, natural_reach reach) {
     draws d = chance_draws(seed, ctr);
     for (size_t i = 0; i < n; i += GW_BLOCK) {
         vu word[REGS];
@@ -74,9 +96,9 @@ APART void natural_quantize_tail(const float *x, size_t tail, uint32_t window, u
     unsigned char codes[GW_BLOCK];
     memcpy(block, x, tail * sizeof *block);
     if (window)
-        natural_quantize(block, GW_BLOCK, window, seed, ctr, codes, GW_NATURAL_BELOW);
+        natural_quantize(block, GW_BLOCK, window, seed, ctr, codes, NATURAL_BELOW);
     else
-        natural_quantize(block, GW_BLOCK, window, seed, ctr, codes, GW_NATURAL_WHOLE);
+        natural_quantize(block, GW_BLOCK, window, seed, ctr, codes, NATURAL_WHOLE);
     memcpy(out, codes, tail);
 }
 
@@ -84,21 +106,20 @@ INLINE void natural_encode_bucket(const gw_bucket_encoding *e, size_t bucket, si
                                   uint32_t top) {
     const float *x = e->x + bucket * e->bucket;
     unsigned char *out = e->codes + bucket * e->bucket;
-    uint32_t window = gw_natural_window(top);
+    uint32_t window = natural_window(top);
     e->windows[bucket] = (unsigned char)window;
-    if (window == GW_NATURAL_POISON) {
+    if (window == NATURAL_POISON) {
         memset(out, 0, n);
         return;
     }
     uint64_t seed = gw_rng_u64(e->key, bucket);
     size_t tail = n % GW_BLOCK, full = n - tail;
     if (window == 0)
-        natural_quantize(x, full, window, seed, 0, out, GW_NATURAL_WHOLE);
-    else if (window < GW_NATURAL_CODES &&
-             natural_least(x, full) >= ((window + 1) << GW_NATURAL_FRACTION) - 1)
-        natural_quantize(x, full, window, seed, 0, out, GW_NATURAL_INSIDE);
+        natural_quantize(x, full, window, seed, 0, out, NATURAL_WHOLE);
+    else if (window < NATURAL_CODES && natural_least(x, full) >= ((window + 1) << FRACTION) - 1)
+        natural_quantize(x, full, window, seed, 0, out, NATURAL_INSIDE);
     else
-        natural_quantize(x, full, window, seed, 0, out, GW_NATURAL_BELOW);
+        natural_quantize(x, full, window, seed, 0, out, NATURAL_BELOW);
     if (tail)
         natural_quantize_tail(x + full, tail, window, seed, (uint32_t)(full / 4), out + full);
 }
@@ -114,7 +135,7 @@ INLINE void natural_decode_range(const gw_bucket_decoding *d, size_t lo, size_t 
         uint32_t window = d->windows[bucket];
         const unsigned char *in = d->codes + lo;
         float *y = d->y + lo;
-        if (window > GW_NATURAL_CODES) {
+        if (window > NATURAL_CODES) {
             natural_poison(y, n);
             continue;
         }

@@ -1,8 +1,10 @@
 /* onebit, 64 elements an iteration: v = x, or with feedback v = e + x, which is computed twice,
  * since a load is cheaper than a store. */
-#include "compress/kernel/onebit.h"
+#include "compress/kernel/bucket.h"
 
 #include <math.h>
+
+#define NORMAL 0x00800000u /* magnitudes from this bit pattern on are not denormal */
 
 INLINE vf onebit_value(const float *x, const float *e, int feedback) {
     return feedback ? vec_load_floats(e) + vec_load_floats(x) : vec_load_floats(x);
@@ -23,7 +25,7 @@ INLINE float onebit_gather(const float *x, const float *e, size_t n, unsigned ch
             for (int k = 0; k < REGS / 2; k++) {
                 size_t at = i + (size_t)(r + k) * WIDTH;
                 v[k] = (vu)onebit_value(x + at, feedback ? e + at : NULL, feedback);
-                sum[r + k] += (vf)vec_reaching(v[k] & MAGNITUDE, GW_ONEBIT_NORMAL);
+                sum[r + k] += (vf)vec_reaching(v[k] & MAGNITUDE, NORMAL);
             }
             *word++ = gw_le32(vec_signs(v));
         }
