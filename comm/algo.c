@@ -21,10 +21,6 @@ const gw_registry gw_algos = {.kind = "algorithm",
                               .entries = entries,
                               .needs = needs};
 
-static const char *algo_refusal(const gw_algo *a, const gw_codec *codec) {
-    return a->ops->refuses ? a->ops->refuses(a->args, codec) : NULL;
-}
-
 /* What suits a codec's traits. Sums that MPI can form are its own affair; of sparse values none is
  * formed on the way, where it would be sparse no more; all else errs least where it is encoded
  * twice at most. */
@@ -41,7 +37,7 @@ gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec) {
     GW_TRY(gw_registry_find(&gw_algos, spec->name, &entry));
     GW_TRY(gw_args_of(&a.args, entry->opts, entry->name, spec));
     a.ops = (const gw_algo_ops *)entry; /* head is the first member */
-    const char *why = algo_refusal(&a, codec);
+    const char *why = a.ops->refuses ? a.ops->refuses(a.args, codec) : NULL;
     if (why) {
         gw_err e = gw_fail(GW_ERR_UNSUPPORTED, "algorithm %s cannot carry codec %s: %s",
                            a.ops->head.name, codec->spec, why);

@@ -142,11 +142,8 @@ gw_err gw_model_load(gw_model **out, const char *path, int max_batch, const gw_s
     gw_io *io = NULL;
     GW_TRY(gw_io_load(&io, path, MAGIC, VERSION, LARGEST_FILE));
     gw_model *m = NULL;
-    gw_err e = model_io_fields(io, &m, NULL, max_batch, plugin, where, (size_t)st.st_size);
-    if (e == GW_OK)
-        e = gw_io_close(io);
-    else
-        gw_io_abandon(io);
+    gw_err e =
+        gw_io_end(io, model_io_fields(io, &m, NULL, max_batch, plugin, where, (size_t)st.st_size));
     if (e != GW_OK) {
         gw_model_close(m);
         return e;

@@ -97,15 +97,8 @@ bool gw_layout_plain(const gw_layout *l) {
 }
 
 void gw_layout_mesh(const gw_layout *l, char out[GW_LAYOUT_TEXT]) {
-    static const char *const names[] = {"data", "pipe", "tensor"};
-    int at = 0;
-    for (int i = 0; i < GW_DIMS; i++) {
-        gw_dim d = l->shape.order[i];
-        if (l->shape.size[d] > 1)
-            at += snprintf(out + at, GW_LAYOUT_TEXT - (size_t)at, "%s%s=%d", at > 0 ? "," : "",
-                           names[d], l->shape.size[d]);
-    }
-    if (at == 0)
+    gw_mesh_text(&l->shape, out, GW_LAYOUT_TEXT);
+    if (!*out)
         snprintf(out, GW_LAYOUT_TEXT, "data=1");
 }
 
