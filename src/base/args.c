@@ -1,12 +1,10 @@
 #include "base/args.h"
 
 #include "base/mem.h"
-#include "base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,11 +3,9 @@
 #include "base/hold.h"
 #include "base/mem.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>

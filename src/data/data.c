@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "base/span.h"
-#include "base/text.h"
 #include "data/idx.h"
 #include "data/portion.h"
 #include "data/synthetic.h"

@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "base/hold.h"
 #include "base/io.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "folder/history.h"
@@ -11,8 +10,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { POINTS = 256, ROUNDS = 32, TAG = 1, READS = 64, RUNS = 10 };
 

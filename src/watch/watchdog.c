@@ -1,6 +1,5 @@
 #include "watch/watchdog.h"
 
-#include "base/mem.h"
 #include "comm/shared.h"
 #include "mpi/present.h"
 #include "watch/last_words.h"

@@ -2,7 +2,6 @@
  * against the libraries' own call. One process. */
 #include "cli/bench/bench.h"
 
-#include "base/json.h"
 #include "cli/bench/step_rig.h"
 #include "cli/train/step_opts.h"
 #include "machine/operands.h"

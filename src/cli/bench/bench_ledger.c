@@ -18,7 +18,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SKEW_WARMUP = 10, SKEW_SPAN = 1 << 14 };
 #define RUN_S 2e-3 /* of a batch or a twin's run: short, so that many meet no other process */

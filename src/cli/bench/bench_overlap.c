@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cli/bench/bench_grid.h"
-#include "comm/lane_parts.h"
 #include "comm/queue.h"
 #include "machine/transport.h"
 #include "mpi/wait.h"

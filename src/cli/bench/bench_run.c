@@ -10,7 +10,6 @@
 #include "mpi/agree.h"
 #include "prof/clock.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -11,7 +11,6 @@
 #include "prof/ledger.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_CONFIGS = 16 };

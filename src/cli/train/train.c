@@ -1,5 +1,4 @@
 /* gradwire train: options in, one training run, a few lines out. */
-#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/parallel.h"
 #include "cli/train/step_opts.h"
