@@ -331,7 +331,7 @@ static gw_err store_write_manifest(const char *temp, const gw_store_manifest *m)
         e = gw_fail(GW_ERR_IO, "cannot write %s/%s: %s", temp, GW_STORE_MANIFEST, strerror(errno));
         gw_file_abandon(f);
     } else if (e == GW_OK) {
-        e = gw_file_commit(f);
+        e = gw_file_commit(&f);
     }
     free(text);
     return e;

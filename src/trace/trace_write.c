@@ -430,9 +430,7 @@ static gw_err write_all(writer *w, const list *mine, out *o, MPI_Comm comm) {
     write_put_tail(o->to, (const uint64_t(*)[GW_TRACE_RINGS])w->dropped, ranks, w->error_s);
     if (ferror(o->to))
         return gw_fail(GW_ERR_IO, "cannot write trace.json: is the disk full?");
-    gw_file *file = w->file;
-    w->file = NULL;
-    return gw_file_commit(file);
+    return gw_file_commit(&w->file);
 }
 
 static gw_err writer_exchange(writer *w, int rank, const list *mine, out *o, MPI_Comm comm) {
