@@ -24,12 +24,9 @@
 #include <unistd.h>
 
 static const gw_opt options[] = {
-    {.name = "threads",
-     .type = GW_OPT_INT,
-     .min = 1,
-     .max = 4096,
-     .help = "OpenMP threads per rank that the run will use [OMP_NUM_THREADS, else 1]"},
-    {.name = "busy", .type = GW_OPT_FLAG, .help = "only print what else the machine does, as JSON"},
+    {"threads", GW_OPT_INT, NULL, 1, 4096, NULL, NULL,
+     "OpenMP threads per rank that the run will use [OMP_NUM_THREADS, else 1]"},
+    {"busy", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "only print what else the machine does, as JSON"},
     {0}};
 
 typedef enum verdict { OK, NOTE, PROBLEM, VERDICTS } verdict;
@@ -37,31 +34,10 @@ static int tally[VERDICTS];
 #define MODELLED "memory-bound time: source twin+model where a run has ceilings, else none"
 static const char lower_paranoid[] = "sysctl kernel.perf_event_paranoid=1 (as root) or CAP_PERFMON";
 
-/* Words of `text` up to column 80, with `indent` spaces before each line but the first; a longer
- * word, such as a path, has a line of its own. */
-static void doctor_wrap(const char *text, int indent) {
-    enum { WIDTH = 80 };
-    int at = indent;
-    for (const char *word = text; *word;) {
-        int n = (int)strcspn(word, " ");
-        bool breaks = at > indent && at + 1 + n > WIDTH;
-        if (breaks)
-            printf("\n%*s", indent, "");
-        else if (at > indent)
-            printf(" ");
-        printf("%.*s", n, word);
-        at = (breaks ? indent : at + (at > indent)) + n;
-        word += n;
-        word += strspn(word, " ");
-    }
-    printf("\n");
-}
-
 /* One finding; `remedy` (NULL: none) says what to do about it. */
-static void doctor_say(verdict v, const char *topic, const char *remedy, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void doctor_say(verdict v, const char *topic, const char *remedy, const char *fmt, ...) {
+__attribute__((format(printf, 4, 5))) static void
+doctor_say(verdict v, const char *topic, const char *remedy, const char *fmt, ...) {
+    enum { TEXT = 21, REMEDY = 23, WIDTH = 80 }; /* columns */
     static const char *const words[] = {"ok", "note", "problem"};
     char text[1024];
     va_list ap;
@@ -70,10 +46,10 @@ static void doctor_say(verdict v, const char *topic, const char *remedy, const c
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     printf("%-8s %-11s ", words[v], topic);
-    doctor_wrap(text, 21);
+    gw_text_wrap(stdout, text, TEXT, TEXT, WIDTH);
     if (remedy) {
         printf("%-20s-> ", "");
-        doctor_wrap(remedy, 23);
+        gw_text_wrap(stdout, remedy, REMEDY, REMEDY, WIDTH);
     }
 }
 
