@@ -1,7 +1,6 @@
 /* gradwire doctor: what will limit a run here, and what to do about it. */
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/parallel.h"
 #include "counters/counters.h"
 #include "counters/papi.h"
 #include "data/data.h"

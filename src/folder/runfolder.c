@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/hold.h"
+#include "base/json.h"
 #include "folder/history.h"
 #include "folder/store.h"
 
@@ -22,6 +23,22 @@ enum {
     GROWING = sizeof growing / sizeof *growing,
     LONGEST = 4200
 };
+
+static const gw_column columns[] = {
+    GW_COLUMN(gw_epoch_row, "epoch", INT, epoch),
+    GW_COLUMN(gw_epoch_row, "step", I64, step),
+    GW_COLUMN_REAL(gw_epoch_row, "train_loss", train_loss, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "validation_loss", validation_loss, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "validation_accuracy", validation_accuracy, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "test_loss", test_loss, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "test_accuracy", test_accuracy, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "elapsed_s", elapsed_s, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "train_s", train_s, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "test_s", test_s, 9),
+    GW_COLUMN(gw_epoch_row, "wire_bytes", U64, wire_bytes),
+    GW_COLUMN(gw_epoch_row, "replica_hash", HASH, replica_hash),
+};
+const gw_table gw_epochs = GW_TABLE("epochs.csv", gw_epoch_row, columns);
 
 bool gw_runfolder_grows(const char *name) {
     for (int i = 0; i < GROWING; i++)
@@ -140,6 +157,15 @@ json_t *gw_runfolder_read(const char *dir) {
     json_t *run = json_loadb(text, len, 0, NULL);
     free(text);
     return run;
+}
+
+gw_err gw_runfolder_write(const char *dir, json_t *run) {
+    gw_file *file = NULL;
+    gw_err e = gw_file_create(&file, dir, ends[0]);
+    if (e == GW_OK)
+        return gw_json_commit(file, run, JSON_INDENT(2) | JSON_REAL_PRECISION(9), ends[0]);
+    json_decref(run);
+    return e;
 }
 
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
