@@ -1,5 +1,6 @@
 #include "machine/pacer.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/nap.h"
 #include "base/rng.h"
@@ -37,14 +38,11 @@ void gw_pacer_close(gw_pacer *p) {
 /* A number of the kernel that this process runs on, the same in all its name spaces; 0: not known.
  */
 static uint64_t pacer_kernel(void) {
-    char id[64] = "";
+    char id[64];
     uint64_t key = 0;
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (f && fgets(id, sizeof id, f))
+    if (gw_file_first_line("/proc/sys/kernel/random/boot_id", id, sizeof id))
         for (const char *c = id; *c; c++)
             key = gw_rng_key(key, (uint64_t)*c);
-    if (f)
-        fclose(f);
     return key >> 1; /* fits a signed number, too */
 }
 

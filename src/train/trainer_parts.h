@@ -128,11 +128,6 @@ static inline int gw_trainer_workers(const gw_trainer *t) {
     return t->mesh.shape.size[GW_DIM_DATA] - t->part.servers;
 }
 
-/** Does this rank count the samples of its replica? */
-static inline bool gw_trainer_counts(const gw_trainer *t) {
-    return !t->part.pipeline || gw_pipeline_counts(t->part.pipeline);
-}
-
 /** Parameters of the whole model. */
 static inline size_t gw_trainer_parameters(const gw_trainer *t) {
     return gw_model_shard(t->model)->whole;

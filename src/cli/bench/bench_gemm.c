@@ -40,8 +40,7 @@ static struct {
 
 static gw_err gemm_prepare(gw_bench_run *run) {
     b.rounds = (int)gw_args_int(run->args, "rounds");
-    GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
-    return GW_OK;
+    return gw_step_opts_read(&b.c, run->args, "bench");
 }
 
 /* ---- measuring ---- */
