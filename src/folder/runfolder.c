@@ -58,7 +58,7 @@ static bool folder_lies_in(const char *path, const char *dir) {
 gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
                                      const char *found) {
     char own[LONGEST]; /* a run may lie within the folder of another */
-    snprintf(own, sizeof own, "%s/" GW_CHECKPOINTS, dir);
+    snprintf(own, sizeof own, "%s/" GW_STORE_FOLDER, dir);
     if (*found && folder_lies_in(found, own))
         return GW_RUNFOLDER_RESUME;
     if (!*found && resume && strcmp(resume, "auto") == 0)
@@ -68,7 +68,7 @@ gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char
 
 static bool folder_has_checkpoints(const char *dir) {
     char path[LONGEST];
-    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
+    snprintf(path, sizeof path, "%s/" GW_STORE_FOLDER, dir);
     return gw_store_any(path);
 }
 
@@ -93,7 +93,7 @@ static gw_err folder_check_new(const char *dir) {
                        "--out %s: holds a run already (%s): name another folder, or give "
                        "--overwrite",
                        dir, found);
-    found = folder_has_checkpoints(dir) ? GW_CHECKPOINTS
+    found = folder_has_checkpoints(dir) ? GW_STORE_FOLDER
                                         : folder_first_of(dir, growing, GROWING, ".part", path);
     return found ? gw_fail(GW_ERR_INPUT,
                            "--out %s: holds a run that was interrupted (%s): resume it by "
@@ -172,7 +172,7 @@ gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
     static const char *const history[] = {GW_HISTORY};
     char path[LONGEST];
     GW_TRY(gw_runfolder_check(dir, use)); /* whatever came there since without a claim stays */
-    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
+    snprintf(path, sizeof path, "%s/" GW_STORE_FOLDER, dir);
     GW_TRY(gw_store_clear(path));
     GW_TRY(folder_remove_all(dir, growing, GROWING, ""));
     GW_TRY(folder_remove_all(dir, growing, GROWING, ".part"));

@@ -11,9 +11,6 @@
 /** Bumped when a key of run.json or a column changes its meaning. */
 #define GW_RUN_SCHEMA 3
 
-/** In a run's folder: its checkpoints (folder/store.h). */
-#define GW_CHECKPOINTS GW_STORE_FOLDER
-
 /** What is known at the end of an epoch: a row of epochs.csv. */
 typedef struct gw_epoch_row {
     int epoch;

@@ -77,7 +77,8 @@ double gw_pacer_wake(void) {
     return gw_stats_median(over, NAPS);
 }
 
-gw_err gw_pacer_wait(MPI_Request *request) {
+/* Asleep between two tests, the longer the longer it takes. */
+static gw_err pacer_wait(MPI_Request *request) {
     long rest = LEAST_REST_NS;
     for (int done = 0;; rest += rest < MOST_REST_NS ? rest / 4 : 0) {
         GW_MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE));
@@ -101,7 +102,7 @@ static gw_err pacer_meet(gw_pacer *p) {
     double all[3] = {gw_nap_now(), -p->behind_s, p->answered_s};
     MPI_Request request;
     GW_MPI(MPI_Iallreduce(MPI_IN_PLACE, all, 3, MPI_DOUBLE, MPI_MAX, p->comm, &request));
-    GW_TRY(gw_pacer_wait(&request));
+    GW_TRY(pacer_wait(&request));
     p->answered_s = gw_nap_now() - all[0];
     p->behind_s += all[1];
     p->agreed_s = all[0] + 2 * all[2] + MARGIN_S;

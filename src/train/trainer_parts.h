@@ -160,9 +160,6 @@ gw_err gw_trainer_open_rows(gw_trainer *t);
  *  and note the restart in its history. */
 gw_err gw_trainer_reopened(gw_trainer *t);
 
-/** A warning for run.json and the watcher; `line` is copied. */
-void gw_trainer_warn(gw_trainer *t, const char *line);
-
 /** Collective, after measuring, right before the first step: resume if there is a checkpoint, and
  * be ready to write checkpoints. */
 gw_err gw_trainer_begin(gw_trainer *t);

@@ -69,8 +69,6 @@ static state b = {.results = {[STREAM] = RESULT("stream", 0.8, 1),
                               [PRODUCT] = RESULT("product", 0, 0.2),
                               [SKEW] = RESULT("skew", NAN, NAN)}};
 
-#define INTO(member) GW_OPT_INTO(state, member)
-
 static const gw_opt opts[] = {{"bytes", GW_OPT_BYTES, "1G", 1 << 20, 1e12, NULL, "BYTES",
                                "memory of stream and chase", INTO(bytes)},
                               {"edge", GW_OPT_INT, "1024", 64, 16384, NULL, "N",

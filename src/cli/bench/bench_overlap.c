@@ -61,8 +61,6 @@ typedef struct state {
 
 static state b;
 
-#define INTO(member) GW_OPT_INTO(state, member)
-
 static const gw_opt opts[] = {
     {"sizes", GW_OPT_TEXT, "64K,1M,16M", 0, 0, NULL, "LIST",
      "bytes of the float spans, e.g. 1000,64K..16M (a range doubles)"},

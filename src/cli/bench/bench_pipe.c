@@ -60,8 +60,6 @@ typedef struct state {
 
 static state b;
 
-#define INTO(member) GW_OPT_INTO(state, member)
-
 static const gw_opt opts[] = {
     {"timetable", GW_OPT_SPECS, "gpipe;1f1b;1f1b:eager=1;interleaved;zb", 0, 0, NULL, "T;T..",
      "orders of work", INTO(timetables)},

@@ -38,8 +38,6 @@ typedef struct state {
 
 static state b;
 
-#define INTO(member) GW_OPT_INTO(state, member)
-
 static const gw_opt opts[] = {
     GW_RIG_OPTS,
 #include "cli/train/step_opts.def"
