@@ -70,24 +70,21 @@ static bool doctor_find_line(const char *text, const char *key, char *out, size_
 }
 
 static void doctor_check_cores(const gw_host *host, const gw_host_node *node) {
-    char cores[48] = "";
+    char cores[48] = "", load[160];
     if (host->cores_usable > 0 && host->cores_usable != host->cpus_usable)
         snprintf(cores, sizeof cores, " (%d core%s)", host->cores_usable,
                  host->cores_usable == 1 ? "" : "s");
+    snprintf(load, sizeof load, "%d rank%s, %d thread%s on %d usable CPU%s%s", node->sharers,
+             node->sharers == 1 ? "" : "s", node->threads, node->threads == 1 ? "" : "s",
+             node->cpus, node->cpus == 1 ? "" : "s", cores);
     if (gw_host_oversubscribed(node))
         doctor_say(
             PROBLEM, "cores",
             "use fewer ranks or threads, or bind ranks to more CPUs (mpiexec -bind-to none): "
             "spinning waits starve the others",
-            "%d rank%s, %d thread%s on %d usable CPU%s%s: some CPU must carry %d threads",
-            node->sharers, node->sharers == 1 ? "" : "s", node->threads,
-            node->threads == 1 ? "" : "s", node->cpus, node->cpus == 1 ? "" : "s", cores,
-            node->threads_per_cpu);
+            "%s: some CPU must carry %d threads", load, node->threads_per_cpu);
     else
-        doctor_say(OK, "cores", NULL, "%d rank%s, %d thread%s on %d usable CPU%s%s of %d",
-                   node->sharers, node->sharers == 1 ? "" : "s", node->threads,
-                   node->threads == 1 ? "" : "s", node->cpus, node->cpus == 1 ? "" : "s", cores,
-                   host->cpus_online);
+        doctor_say(OK, "cores", NULL, "%s of %d", load, host->cpus_online);
     if (host->cpu_quota >= 0 && host->cpu_quota < node->threads)
         doctor_say(PROBLEM, "cores",
                    "raise the container's CPU limit or use fewer ranks or threads",
@@ -145,19 +142,15 @@ static void doctor_check_mpi(const gw_host_node *node) {
 }
 
 static void doctor_check_mpi_threads(int provided) {
-    const char *const names[] = {"single", "funneled", "serialized", "multiple"};
-    const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
-                          MPI_THREAD_MULTIPLE};
-    int at = 0;
-    for (int i = 0; i < 4; i++)
-        if (levels[i] == provided)
-            at = i;
+    const char *most = provided == MPI_THREAD_SINGLE     ? "single"
+                       : provided == MPI_THREAD_FUNNELED ? "funneled"
+                                                         : "serialized";
     if (provided == MPI_THREAD_MULTIPLE)
         doctor_say(OK, "mpi threads", NULL, "up to multiple");
     else
         doctor_say(provided == MPI_THREAD_SINGLE ? PROBLEM : NOTE, "mpi threads",
                    "progress threads need an MPI library built with MPI_THREAD_MULTIPLE",
-                   "no more than %s", names[at]);
+                   "no more than %s", most);
 
     const char *async = doctor_variable("MPIR_CVAR_ASYNC_PROGRESS");
     if (async && strcmp(async, "0") != 0)
