@@ -72,5 +72,5 @@ gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wi
         .machine = json_object(),
         .results = gw_json_object("checks:o", report_checks(g, nan))};
     GW_TRY(gw_recorder_json(r, &of, &run));
-    return gw_recorder_write(r, run);
+    return gw_runfolder_write(r->of.out, run);
 }

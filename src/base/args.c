@@ -1,12 +1,10 @@
 #include "base/args.h"
 
 #include "base/mem.h"
-#include "base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,16 +263,11 @@ gw_err gw_args_new(gw_args **out, const gw_opt *opts) {
     GW_TRY(gw_alloc(&a, 1, sizeof *a + n * sizeof(value)));
     a->opts = opts;
     a->n = n;
-    for (size_t i = 0; i < n; i++) {
-        gw_err e =
-            opts[i].def ? args_assign(&opts[i], &a->values[i], "default", opts[i].def) : GW_OK;
-        if (e != GW_OK) {
-            gw_args_free(a);
-            return e;
-        }
-    }
-    *out = a;
-    return GW_OK;
+    gw_err e = GW_OK;
+    for (size_t i = 0; i < n && e == GW_OK; i++)
+        if (opts[i].def)
+            e = args_assign(&opts[i], &a->values[i], "default", opts[i].def);
+    GW_OPENED(e, out, a, gw_args_free);
 }
 
 void gw_args_free(gw_args *args) {
@@ -302,19 +295,14 @@ gw_err gw_args_set(gw_args *args, const char *owner, const char *name, const cha
 
 gw_err gw_args_of(gw_args **out, const gw_opt *opts, const char *owner, const gw_spec *spec) {
     gw_args *args = NULL;
-    GW_TRY(gw_args_new(&args, opts));
-    for (int i = 0; i < spec->n_args; i++) {
+    gw_err e = gw_args_new(&args, opts);
+    for (int i = 0; e == GW_OK && i < spec->n_args; i++) {
         const value *v = args_find(args, spec->arg[i].name);
-        gw_err e = v && v->given ? gw_fail(GW_ERR_USAGE, "%s: %s is given twice: remove one", owner,
-                                           spec->arg[i].name)
-                                 : gw_args_set(args, owner, spec->arg[i].name, spec->arg[i].value);
-        if (e != GW_OK) {
-            gw_args_free(args);
-            return e;
-        }
+        e = v && v->given ? gw_fail(GW_ERR_USAGE, "%s: %s is given twice: remove one", owner,
+                                    spec->arg[i].name)
+                          : gw_args_set(args, owner, spec->arg[i].name, spec->arg[i].value);
     }
-    *out = args;
-    return GW_OK;
+    GW_OPENED(e, out, args, gw_args_free);
 }
 
 /* One "--name[=value]" at argv[i]; *used tells how many words it took. */

@@ -1,5 +1,7 @@
 #include "base/args.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -18,22 +20,6 @@ static int help_width(FILE *to) {
     return width < HELP_LEAST ? HELP_LEAST : width;
 }
 
-/* Prints the words of `text` from column `at` on; further lines begin at column HELP_TEXT. */
-static void help_wrap(FILE *to, const char *text, int at, int width) {
-    const char *between = "";
-    for (size_t len; *text; text += len + strspn(text + len, " ")) {
-        len = strcspn(text, " ");
-        if (*between && at + 1 + (int)len > width) {
-            fprintf(to, "\n%*s", HELP_TEXT, "");
-            at = HELP_TEXT;
-            between = "";
-        }
-        at += fprintf(to, "%s%.*s", between, (int)len, text);
-        between = " ";
-    }
-    fputc('\n', to);
-}
-
 void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to) {
     int width = help_width(to);
     for (const gw_opt *o = opts; o && o->name; o++) {
@@ -50,6 +36,6 @@ void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to) {
         snprintf(text, sizeof text, "%s%s%s%s", o->help, shown ? " [" : "", shown ? o->def : "",
                  shown ? "]" : "");
         int at = fprintf(to, "%-*s ", HELP_TEXT - 1, left);
-        help_wrap(to, text, at, width);
+        gw_text_wrap(to, text, at, HELP_TEXT, width);
     }
 }

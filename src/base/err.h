@@ -48,6 +48,16 @@ int gw_err_status(gw_err e);
             (e) = (call);                                                                          \
     } while (0)
 
+/** The end of a function that opens: *out = x, or, after the error e, close(x). Returns e. */
+#define GW_OPENED(e, out, x, close)                                                                \
+    do {                                                                                           \
+        if ((e) == GW_OK)                                                                          \
+            *(out) = (x);                                                                          \
+        else                                                                                       \
+            close(x);                                                                              \
+        return (e);                                                                                \
+    } while (0)
+
 /** GW_ERR_USAGE, with `s` as it would be written in C, if it contains control characters (as
  *  gw_text_line has them): a name with one would be a command to a terminal or in a script that it
  *  gets into. `owner` and `what` begin the message; what "": it has no name. */

@@ -3,11 +3,9 @@
 #include "base/hold.h"
 #include "base/mem.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -135,7 +133,11 @@ static int file_name(gw_file *f) {
 }
 
 /* The entry in the folder must reach the disk too, or a crash can lose the name. */
-gw_err gw_file_commit(gw_file *f) {
+gw_err gw_file_commit(gw_file **file) {
+    gw_file *f = *file;
+    *file = NULL;
+    if (!f)
+        return GW_OK;
     gw_err e = gw_hold_check(f->path);
     if (e == GW_OK && (fflush(f->stream) != 0 || ferror(f->stream) ||
                        fsync(fileno(f->stream)) != 0 || file_name(f) != 0 || fsync(f->folder) != 0))

@@ -26,8 +26,9 @@ gw_err gw_file_create_at(gw_file **out, const char *path);
 /** Buffered stream to write to; owned by the file. */
 FILE *gw_file_stream(gw_file *f);
 
-/** Flush, fsync and give the file its name, replacing an older one. Frees f in any case. */
-gw_err gw_file_commit(gw_file *f);
+/** Flush, fsync and give *file its name, replacing an older one. *file is freed in any case, and
+ *  NULL; if it was NULL, nothing happens. */
+gw_err gw_file_commit(gw_file **file);
 
 /** Discard what was written; f may be NULL. A part that was marked or resumed is kept, since a
  *  later run may resume it. */

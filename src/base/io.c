@@ -97,12 +97,7 @@ gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *ma
         io->path ? gw_file_create(&io->file, dir, name) : gw_fail(GW_ERR_NOMEM, "out of memory");
     GW_THEN(e, io_put(io, magic, MAGIC));
     GW_THEN(e, io_put(io, head, sizeof head));
-    if (e != GW_OK) {
-        gw_io_abandon(io);
-        return e;
-    }
-    *out = io;
-    return GW_OK;
+    GW_OPENED(e, out, io, gw_io_abandon);
 }
 
 static gw_err io_check_header(gw_io *io, const char *magic, uint32_t version) {
@@ -192,12 +187,7 @@ gw_err gw_io_load(gw_io **out, const char *path, const char *magic, uint32_t ver
     io->path = strdup(path);
     gw_err e =
         io->path ? io_check(io, magic, version, limit) : gw_fail(GW_ERR_NOMEM, "out of memory");
-    if (e != GW_OK) {
-        gw_io_abandon(io);
-        return e;
-    }
-    *out = io;
-    return GW_OK;
+    GW_OPENED(e, out, io, gw_io_abandon);
 }
 
 static gw_err io_open_memory(gw_io **out, gw_io_memory *m, bool loading) {
@@ -207,12 +197,8 @@ static gw_err io_open_memory(gw_io **out, gw_io_memory *m, bool loading) {
     io->memory = m;
     io->end = m->bytes;
     io->path = strdup("state in memory");
-    if (!io->path) {
-        gw_io_abandon(io);
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
-    }
-    *out = io;
-    return GW_OK;
+    gw_err e = io->path ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
+    GW_OPENED(e, out, io, gw_io_abandon);
 }
 
 gw_err gw_io_keep(gw_io **out, gw_io_memory *m) {
@@ -265,9 +251,7 @@ static gw_err io_finish_file(gw_io *io, uint64_t *bytes, uint32_t *crc32) {
     *crc32 = (uint32_t)io->crc;
     GW_TRY(io_put(io, crc32, sizeof *crc32));
     *bytes = io->at;
-    gw_file *f = io->file;
-    io->file = NULL;
-    return gw_file_commit(f);
+    return gw_file_commit(&io->file);
 }
 
 gw_err gw_io_close_with(gw_io *io, uint64_t *bytes, uint32_t *crc32) {

@@ -59,7 +59,7 @@ gw_err gw_json_commit(gw_file *file, json_t *document, size_t flags, const char 
     bool written = document && json_dumpf(document, to, flags) == 0 && fputc('\n', to) != EOF;
     json_decref(document);
     if (written)
-        return gw_file_commit(file);
+        return gw_file_commit(&file);
     gw_file_abandon(file);
     return gw_fail(GW_ERR_IO, "cannot write %s: is the disk full?", what);
 }

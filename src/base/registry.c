@@ -1,7 +1,6 @@
 #include "base/registry.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 

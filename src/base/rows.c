@@ -29,12 +29,8 @@ gw_err gw_rows_new(gw_rows **out, const char *dir, bool parts) {
     GW_TRY(gw_alloc(&r, 1, sizeof *r));
     r->parts = parts;
     r->dir = strdup(dir);
-    if (!r->dir) {
-        gw_rows_close(r);
-        return gw_fail(GW_ERR_NOMEM, "out of memory");
-    }
-    *out = r;
-    return GW_OK;
+    gw_err e = r->dir ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
+    GW_OPENED(e, out, r, gw_rows_close);
 }
 
 /* Names come from a file and become paths. */
@@ -202,11 +198,7 @@ gw_err gw_rows_mark(gw_rows *r, json_t **marks) {
         if (e == GW_OK && json_object_set_new(all, r->files[i].name, json_integer(bytes)) != 0)
             e = gw_fail(GW_ERR_NOMEM, "out of memory");
     }
-    if (e == GW_OK)
-        *marks = all;
-    else
-        json_decref(all);
-    return e;
+    GW_OPENED(e, marks, all, json_decref);
 }
 
 gw_err gw_rows_sync(gw_rows *r) {
@@ -222,11 +214,8 @@ gw_err gw_rows_held(const gw_rows *r) {
 
 gw_err gw_rows_commit(gw_rows *r, const gw_table *t) {
     for (int i = 0; i < r->n; i++)
-        if (r->files[i].file && strcmp(r->files[i].name, t->file) == 0) {
-            gw_file *file = r->files[i].file;
-            r->files[i].file = NULL;
-            return gw_file_commit(file);
-        }
+        if (r->files[i].file && strcmp(r->files[i].name, t->file) == 0)
+            return gw_file_commit(&r->files[i].file);
     return GW_OK;
 }
 
@@ -240,7 +229,7 @@ gw_err gw_rows_finish(gw_rows *r) {
         if (rows_was_opened(r, name))
             continue;
         GW_TRY(gw_file_resume_part(&file, r->dir, name, json_integer_value(mark)));
-        GW_TRY(gw_file_commit(file));
+        GW_TRY(gw_file_commit(&file));
     }
     return GW_OK;
 }

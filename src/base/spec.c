@@ -135,11 +135,7 @@ gw_err gw_spec_parse(gw_spec **out, const char *owner, const char *option, const
                                         [GW_SPEC_COMMAS] = SPEC_LIST,
                                         [GW_SPEC_CHAIN] = SPEC_CHAIN};
     gw_err e = spec_read(&s, &r, text, levels[form]);
-    if (e == GW_OK)
-        *out = s;
-    else
-        gw_spec_free(s);
-    return e;
+    GW_OPENED(e, out, s, gw_spec_free);
 }
 
 void gw_spec_free(gw_spec *spec) {

@@ -34,12 +34,7 @@ gw_err gw_steady_open(gw_steady **out, int figures) {
     s->width = 1;
     gw_err e = gw_alloc_unset(&s->sum, (size_t)PIECES * (size_t)figures, sizeof *s->sum);
     GW_THEN(e, gw_alloc_unset(&s->have, (size_t)PIECES * (size_t)figures, sizeof *s->have));
-    if (e != GW_OK) {
-        gw_steady_free(s);
-        return e;
-    }
-    *out = s;
-    return GW_OK;
+    GW_OPENED(e, out, s, gw_steady_free);
 }
 
 void gw_steady_free(gw_steady *s) {

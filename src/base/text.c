@@ -2,7 +2,6 @@
 
 #include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Bytes of the character at s, 0 if it is not UTF-8. Stops at a terminating 0. */
@@ -71,6 +70,21 @@ size_t gw_text_print(char *dst, size_t cap, const char *format, ...) {
         text_character((unsigned char *)dst + len - 1 - back) == 0)
         dst[len -= back + 1] = '\0';
     return len;
+}
+
+void gw_text_wrap(FILE *to, const char *s, int at, int indent, int width) {
+    const char *between = "";
+    for (size_t len; *s; s += len + strspn(s + len, " ")) {
+        len = strcspn(s, " ");
+        if (*between && at + 1 + (int)len > width) {
+            fprintf(to, "\n%*s", indent, "");
+            at = indent;
+            between = "";
+        }
+        at += fprintf(to, "%s%.*s", between, (int)len, s);
+        between = " ";
+    }
+    fputc('\n', to);
 }
 
 void gw_text_plain(char *dst, size_t cap, const char *src) {

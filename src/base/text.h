@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /** True if `s` is valid UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
 bool gw_text_utf8(const char *s);
@@ -25,6 +26,10 @@ void gw_text_plain(char *dst, size_t cap, const char *src);
  *  characters (C0, DEL and C1 of ISO 6429, including newlines) become '?'. Its length may
  *  shrink. */
 void gw_text_line(char *s);
+
+/** Write the words of `s` to `to`, from column `at` on, and the end of the line: where a word would
+ *  go beyond column `width`, a further line begins at column `indent`. */
+void gw_text_wrap(FILE *to, const char *s, int at, int indent, int width);
 
 /** Does a control character begin at s? Those of C1 are two bytes of UTF-8. */
 bool gw_text_is_control(const unsigned char *s);

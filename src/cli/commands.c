@@ -1,7 +1,6 @@
 /* The table of commands, out of commands.def, and how one starts. */
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/parallel.h"
 
 #define X(name) extern const gw_command gw_command_##name;
 #include "cli/commands.def"

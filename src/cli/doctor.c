@@ -1,7 +1,6 @@
 /* gradwire doctor: what will limit a run here, and what to do about it. */
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/parallel.h"
 #include "counters/counters.h"
 #include "counters/papi.h"
 #include "data/data.h"
@@ -24,12 +23,9 @@
 #include <unistd.h>
 
 static const gw_opt options[] = {
-    {.name = "threads",
-     .type = GW_OPT_INT,
-     .min = 1,
-     .max = 4096,
-     .help = "OpenMP threads per rank that the run will use [OMP_NUM_THREADS, else 1]"},
-    {.name = "busy", .type = GW_OPT_FLAG, .help = "only print what else the machine does, as JSON"},
+    {"threads", GW_OPT_INT, NULL, 1, 4096, NULL, NULL,
+     "OpenMP threads per rank that the run will use [OMP_NUM_THREADS, else 1]"},
+    {"busy", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "only print what else the machine does, as JSON"},
     {0}};
 
 typedef enum verdict { OK, NOTE, PROBLEM, VERDICTS } verdict;
@@ -37,31 +33,10 @@ static int tally[VERDICTS];
 #define MODELLED "memory-bound time: source twin+model where a run has ceilings, else none"
 static const char lower_paranoid[] = "sysctl kernel.perf_event_paranoid=1 (as root) or CAP_PERFMON";
 
-/* Words of `text` up to column 80, with `indent` spaces before each line but the first; a longer
- * word, such as a path, has a line of its own. */
-static void doctor_wrap(const char *text, int indent) {
-    enum { WIDTH = 80 };
-    int at = indent;
-    for (const char *word = text; *word;) {
-        int n = (int)strcspn(word, " ");
-        bool breaks = at > indent && at + 1 + n > WIDTH;
-        if (breaks)
-            printf("\n%*s", indent, "");
-        else if (at > indent)
-            printf(" ");
-        printf("%.*s", n, word);
-        at = (breaks ? indent : at + (at > indent)) + n;
-        word += n;
-        word += strspn(word, " ");
-    }
-    printf("\n");
-}
-
 /* One finding; `remedy` (NULL: none) says what to do about it. */
-static void doctor_say(verdict v, const char *topic, const char *remedy, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void doctor_say(verdict v, const char *topic, const char *remedy, const char *fmt, ...) {
+__attribute__((format(printf, 4, 5))) static void
+doctor_say(verdict v, const char *topic, const char *remedy, const char *fmt, ...) {
+    enum { TEXT = 21, REMEDY = 23, WIDTH = 80 }; /* columns */
     static const char *const words[] = {"ok", "note", "problem"};
     char text[1024];
     va_list ap;
@@ -70,10 +45,10 @@ static void doctor_say(verdict v, const char *topic, const char *remedy, const c
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     printf("%-8s %-11s ", words[v], topic);
-    doctor_wrap(text, 21);
+    gw_text_wrap(stdout, text, TEXT, TEXT, WIDTH);
     if (remedy) {
         printf("%-20s-> ", "");
-        doctor_wrap(remedy, 23);
+        gw_text_wrap(stdout, remedy, REMEDY, REMEDY, WIDTH);
     }
 }
 
@@ -95,24 +70,21 @@ static bool doctor_find_line(const char *text, const char *key, char *out, size_
 }
 
 static void doctor_check_cores(const gw_host *host, const gw_host_node *node) {
-    char cores[48] = "";
+    char cores[48] = "", load[160];
     if (host->cores_usable > 0 && host->cores_usable != host->cpus_usable)
         snprintf(cores, sizeof cores, " (%d core%s)", host->cores_usable,
                  host->cores_usable == 1 ? "" : "s");
+    snprintf(load, sizeof load, "%d rank%s, %d thread%s on %d usable CPU%s%s", node->sharers,
+             node->sharers == 1 ? "" : "s", node->threads, node->threads == 1 ? "" : "s",
+             node->cpus, node->cpus == 1 ? "" : "s", cores);
     if (gw_host_oversubscribed(node))
         doctor_say(
             PROBLEM, "cores",
             "use fewer ranks or threads, or bind ranks to more CPUs (mpiexec -bind-to none): "
             "spinning waits starve the others",
-            "%d rank%s, %d thread%s on %d usable CPU%s%s: some CPU must carry %d threads",
-            node->sharers, node->sharers == 1 ? "" : "s", node->threads,
-            node->threads == 1 ? "" : "s", node->cpus, node->cpus == 1 ? "" : "s", cores,
-            node->threads_per_cpu);
+            "%s: some CPU must carry %d threads", load, node->threads_per_cpu);
     else
-        doctor_say(OK, "cores", NULL, "%d rank%s, %d thread%s on %d usable CPU%s%s of %d",
-                   node->sharers, node->sharers == 1 ? "" : "s", node->threads,
-                   node->threads == 1 ? "" : "s", node->cpus, node->cpus == 1 ? "" : "s", cores,
-                   host->cpus_online);
+        doctor_say(OK, "cores", NULL, "%s of %d", load, host->cpus_online);
     if (host->cpu_quota >= 0 && host->cpu_quota < node->threads)
         doctor_say(PROBLEM, "cores",
                    "raise the container's CPU limit or use fewer ranks or threads",
@@ -170,19 +142,15 @@ static void doctor_check_mpi(const gw_host_node *node) {
 }
 
 static void doctor_check_mpi_threads(int provided) {
-    const char *const names[] = {"single", "funneled", "serialized", "multiple"};
-    const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
-                          MPI_THREAD_MULTIPLE};
-    int at = 0;
-    for (int i = 0; i < 4; i++)
-        if (levels[i] == provided)
-            at = i;
+    const char *most = provided == MPI_THREAD_SINGLE     ? "single"
+                       : provided == MPI_THREAD_FUNNELED ? "funneled"
+                                                         : "serialized";
     if (provided == MPI_THREAD_MULTIPLE)
         doctor_say(OK, "mpi threads", NULL, "up to multiple");
     else
         doctor_say(provided == MPI_THREAD_SINGLE ? PROBLEM : NOTE, "mpi threads",
                    "progress threads need an MPI library built with MPI_THREAD_MULTIPLE",
-                   "no more than %s", names[at]);
+                   "no more than %s", most);
 
     const char *async = doctor_variable("MPIR_CVAR_ASYNC_PROGRESS");
     if (async && strcmp(async, "0") != 0)

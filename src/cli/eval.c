@@ -2,7 +2,6 @@
  */
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/parallel.h"
 #include "cli/train/step_opts.h"
 #include "nn/gemm.h"
 #include "train/evaluate.h"

@@ -1,7 +1,6 @@
 /* gradwire list: what the registries hold, out of the tables that parse the options. */
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/parallel.h"
 #include "cli/tools.h"
 #include "comm/strategy.h"
 #include "comm/timetable.h"

@@ -1,5 +1,4 @@
 #include "cli/cli.h"
-#include "cli/parallel.h"
 #include "cli/tools.h"
 
 #include "base/text.h"

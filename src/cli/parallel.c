@@ -1,6 +1,5 @@
-#include "cli/parallel.h"
-
 #include "cli/cli.h"
+
 #include "mpi/agree.h"
 #include "mpi/alike.h"
 #include "mpi/launcher.h"

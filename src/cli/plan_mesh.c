@@ -7,7 +7,6 @@
 #include "base/rng.h"
 #include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
-#include "mpi/wait.h"
 #include "nn/gemm.h"
 #include "select/layout_survey.h"
 

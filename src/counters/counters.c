@@ -352,17 +352,12 @@ static void counters_choose_edges(gw_counters *c) {
     for (int g = 0; g < c->in.groups; g++)
         memory = memory || c->in.plan[g].memory;
     c->regions = memory && c->read_s <= GW_COUNTERS_READ_S;
-    if (!memory) {
-        snprintf(c->why, sizeof c->why, "no formula asks for more; a read takes %.0f ns",
-                 c->read_s * 1e9);
-        return;
-    }
-    if (!c->regions) {
+    if (memory && !c->regions)
         snprintf(c->why, sizeof c->why, "a read takes %.0f ns, above %.0f: a system call",
                  c->read_s * 1e9, GW_COUNTERS_READ_S * 1e9);
-        return;
-    }
-    snprintf(c->why, sizeof c->why, "a read takes %.0f ns", c->read_s * 1e9);
+    else
+        snprintf(c->why, sizeof c->why, "%sa read takes %.0f ns",
+                 memory ? "" : "no formula asks for more; ", c->read_s * 1e9);
 }
 
 static gw_err counters_start(gw_counters *c) {

@@ -83,12 +83,7 @@ static gw_err papi_set_open(void **out, const char *const *events, int n) {
     gw_err e;
 #pragma omp critical(gw_counters_papi_open)
     e = papi_set_fill(s, events, n);
-    if (e != GW_OK) {
-        papi_set_close(s);
-        return e;
-    }
-    *out = s;
-    return GW_OK;
+    GW_OPENED(e, out, s, papi_set_close);
 }
 
 static gw_err papi_set_stop(void *set) {

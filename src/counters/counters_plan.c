@@ -2,7 +2,6 @@
 
 #include "base/text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static int counters_column_of(gw_counter_plans *c, const char *name) {

@@ -162,10 +162,5 @@ gw_err gw_group_choose(gw_group_choice **out, const char *group, const char *eve
     gw_group_choice *c = NULL;
     GW_TRY(gw_alloc(&c, 1, sizeof *c));
     gw_err e = choose_by_options(c, group, events);
-    if (e != GW_OK) {
-        free(c);
-        return e;
-    }
-    *out = c;
-    return GW_OK;
+    GW_OPENED(e, out, c, free);
 }

@@ -23,6 +23,12 @@ typedef struct gw_papi_report {
     char reason[256]; /* why hardware is false; "" when it is true */
 } gw_papi_report;
 
+/** Register gradwire's own counts as software-defined events of PAPI (component sde), for PAPI's
+ *  other tools and for --papi-events: sde:::gradwire::wire_bytes, messages, collectives and batches
+ *  of this process, inside batches. Call it before PAPI starts; does nothing without PAPI's
+ *  libsde. */
+void gw_sde_offer(void);
+
 /** Start PAPI with thread support, unless it runs; it then runs until the process ends.
  *  GW_ERR_UNSUPPORTED with the reason. Main thread. */
 gw_err gw_papi_start(void);

@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "base/span.h"
-#include "base/text.h"
 #include "data/idx.h"
 #include "data/portion.h"
 #include "data/synthetic.h"
@@ -381,13 +380,6 @@ static gw_err data_new(gw_data **out) {
     return GW_OK;
 }
 
-/* Receive what rank 0 found, or the common error. */
-static gw_err data_learn(facts *f, gw_err mine, MPI_Comm comm) {
-    GW_TRY(gw_agree(comm, mine));
-    GW_TRY(gw_bcast(f, (int)sizeof *f, MPI_BYTE, 0, comm));
-    return GW_OK;
-}
-
 gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm) {
     int rank;
     gw_data *d = NULL;
@@ -397,15 +389,11 @@ gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm) {
     gw_err e = data_new(&d);
     if (e == GW_OK && rank == 0)
         e = data_read_and_split(&raw, spec, &f);
-    e = data_learn(&f, e, comm);
+    e = gw_agree(comm, e);
+    GW_THEN(e, gw_bcast(&f, (int)sizeof f, MPI_BYTE, 0, comm)); /* what rank 0 found */
     GW_THEN(e, data_spread(d, &f, &raw, comm, rank));
     gw_raw_free(&raw);
-    if (e != GW_OK) {
-        gw_data_close(d);
-        return e;
-    }
-    *out = d;
-    return GW_OK;
+    GW_OPENED(e, out, d, gw_data_close);
 }
 
 void gw_data_close(gw_data *d) {

@@ -61,12 +61,7 @@ gw_err gw_stream_open(gw_stream **out, const char *path) {
     s->path = path;
     s->size = (uint64_t)st.st_size;
     e = stream_begin(s);
-    if (e != GW_OK) {
-        gw_stream_close(s);
-        return e;
-    }
-    *out = s;
-    return GW_OK;
+    GW_OPENED(e, out, s, gw_stream_close);
 }
 
 void gw_stream_close(gw_stream *s) {

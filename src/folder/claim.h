@@ -13,8 +13,6 @@
 
 #include "base/err.h"
 
-#include <stdbool.h>
-
 typedef struct gw_claim gw_claim;
 
 /** Make the folder, or take one that can be written to, and lock it. GW_ERR_INPUT: it is none, its

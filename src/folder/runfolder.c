@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/hold.h"
+#include "base/json.h"
 #include "folder/history.h"
 #include "folder/store.h"
 
@@ -9,7 +10,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Files that only the end of a run writes, first the one that says that it has ended; and those
@@ -23,6 +23,22 @@ enum {
     GROWING = sizeof growing / sizeof *growing,
     LONGEST = 4200
 };
+
+static const gw_column columns[] = {
+    GW_COLUMN(gw_epoch_row, "epoch", INT, epoch),
+    GW_COLUMN(gw_epoch_row, "step", I64, step),
+    GW_COLUMN_REAL(gw_epoch_row, "train_loss", train_loss, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "validation_loss", validation_loss, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "validation_accuracy", validation_accuracy, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "test_loss", test_loss, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "test_accuracy", test_accuracy, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "elapsed_s", elapsed_s, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "train_s", train_s, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "test_s", test_s, 9),
+    GW_COLUMN(gw_epoch_row, "wire_bytes", U64, wire_bytes),
+    GW_COLUMN(gw_epoch_row, "replica_hash", HASH, replica_hash),
+};
+const gw_table gw_epochs = GW_TABLE("epochs.csv", gw_epoch_row, columns);
 
 bool gw_runfolder_grows(const char *name) {
     for (int i = 0; i < GROWING; i++)
@@ -42,7 +58,7 @@ static bool folder_lies_in(const char *path, const char *dir) {
 gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
                                      const char *found) {
     char own[LONGEST]; /* a run may lie within the folder of another */
-    snprintf(own, sizeof own, "%s/" GW_CHECKPOINTS, dir);
+    snprintf(own, sizeof own, "%s/" GW_STORE_FOLDER, dir);
     if (*found && folder_lies_in(found, own))
         return GW_RUNFOLDER_RESUME;
     if (!*found && resume && strcmp(resume, "auto") == 0)
@@ -52,7 +68,7 @@ gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char
 
 static bool folder_has_checkpoints(const char *dir) {
     char path[LONGEST];
-    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
+    snprintf(path, sizeof path, "%s/" GW_STORE_FOLDER, dir);
     return gw_store_any(path);
 }
 
@@ -77,7 +93,7 @@ static gw_err folder_check_new(const char *dir) {
                        "--out %s: holds a run already (%s): name another folder, or give "
                        "--overwrite",
                        dir, found);
-    found = folder_has_checkpoints(dir) ? GW_CHECKPOINTS
+    found = folder_has_checkpoints(dir) ? GW_STORE_FOLDER
                                         : folder_first_of(dir, growing, GROWING, ".part", path);
     return found ? gw_fail(GW_ERR_INPUT,
                            "--out %s: holds a run that was interrupted (%s): resume it by "
@@ -143,11 +159,20 @@ json_t *gw_runfolder_read(const char *dir) {
     return run;
 }
 
+gw_err gw_runfolder_write(const char *dir, json_t *run) {
+    gw_file *file = NULL;
+    gw_err e = gw_file_create(&file, dir, ends[0]);
+    if (e == GW_OK)
+        return gw_json_commit(file, run, JSON_INDENT(2) | JSON_REAL_PRECISION(9), ends[0]);
+    json_decref(run);
+    return e;
+}
+
 gw_err gw_runfolder_clear(const char *dir, gw_runfolder_use use) {
     static const char *const history[] = {GW_HISTORY};
     char path[LONGEST];
     GW_TRY(gw_runfolder_check(dir, use)); /* whatever came there since without a claim stays */
-    snprintf(path, sizeof path, "%s/" GW_CHECKPOINTS, dir);
+    snprintf(path, sizeof path, "%s/" GW_STORE_FOLDER, dir);
     GW_TRY(gw_store_clear(path));
     GW_TRY(folder_remove_all(dir, growing, GROWING, ""));
     GW_TRY(folder_remove_all(dir, growing, GROWING, ".part"));

@@ -3,15 +3,32 @@
 #ifndef GW_FOLDER_RUNFOLDER_H
 #define GW_FOLDER_RUNFOLDER_H
 
-#include "base/err.h"
+#include "base/table.h"
+#include "nn/metrics.h"
 
 #include <jansson.h>
 
 /** Bumped when a key of run.json or a column changes its meaning. */
 #define GW_RUN_SCHEMA 3
 
-/** In a run's folder: its checkpoints (folder/store.h). */
-#define GW_CHECKPOINTS GW_STORE_FOLDER
+/** What is known at the end of an epoch: a row of epochs.csv. */
+typedef struct gw_epoch_row {
+    int epoch;
+    int64_t step;
+    double train_loss;
+    double validation_loss, validation_accuracy; /* NaN: no validation set */
+    double test_loss, test_accuracy;
+    double elapsed_s, train_s; /* since the first step; of that inside batches */
+    double test_s;             /* evaluating the test set took; the slowest rank's */
+    uint64_t wire_bytes;       /* over all ranks and steps; GW_UNCOUNTED: not measured */
+    uint32_t replica_hash;
+    /* No columns: */
+    double test_forward_s;  /* of test_s; NaN: not told apart */
+    gw_class_metrics macro; /* of the test set, means over its classes; NaN: not tested */
+} gw_epoch_row;
+
+/** epochs.csv: rows are gw_epoch_row. */
+extern const gw_table gw_epochs;
 
 /** What becomes of the run that the folder may hold. */
 typedef enum gw_runfolder_use {
@@ -38,6 +55,9 @@ json_t *gw_runfolder_read(const char *dir);
 /** For rank 0, which holds the folder (folder/claim.h), like all that follows: check that what is
  *  in it suits the use; changes nothing. GW_ERR_INPUT: it does not. */
 gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use);
+
+/** Its run.json anew, whole or not at all; `run` is freed. */
+gw_err gw_runfolder_write(const char *dir, json_t *run);
 
 /** When a run that does not resume the one in the folder is certain to start: check again, then
  *  remove what an older run left there, with its checkpoints and the temporary files of a killed

@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "base/hold.h"
 #include "base/io.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "folder/history.h"
@@ -11,8 +10,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -334,7 +331,7 @@ static gw_err store_write_manifest(const char *temp, const gw_store_manifest *m)
         e = gw_fail(GW_ERR_IO, "cannot write %s/%s: %s", temp, GW_STORE_MANIFEST, strerror(errno));
         gw_file_abandon(f);
     } else if (e == GW_OK) {
-        e = gw_file_commit(f);
+        e = gw_file_commit(&f);
     }
     free(text);
     return e;

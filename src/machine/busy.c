@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/nap.h"
-#include "base/text.h"
 #include "mpi/wait.h"
 
 #include <math.h>

@@ -221,24 +221,25 @@ void gw_ceilings_cache(const gw_ceilings *want, char path[GW_CEILINGS_PATH]) {
     ceiling_cache_path("ceilings", key, path);
 }
 
-gw_err gw_cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
+/* The folder that the file at `path` is to lie in. */
+static gw_err ceiling_make_folder(const char *path) {
     char folder[GW_CEILINGS_PATH];
-    ceiling_cache_path(name, key, path);
-    if (!*path)
-        return gw_fail(GW_ERR_INPUT, "no folder to keep them in: set HOME or XDG_CACHE_HOME");
     bool made;
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     return gw_file_make_folder(folder, &made);
 }
 
+gw_err gw_cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
+    ceiling_cache_path(name, key, path);
+    if (!*path)
+        return gw_fail(GW_ERR_INPUT, "no folder to keep them in: set HOME or XDG_CACHE_HOME");
+    return ceiling_make_folder(path);
+}
+
 gw_err gw_ceilings_store(const gw_ceilings *c, const char *path) {
-    char folder[GW_CEILINGS_PATH];
-    const char *end = strrchr(path, '/');
-    bool made;
-    if (!end)
+    if (!strchr(path, '/'))
         return gw_fail(GW_ERR_INTERNAL, "ceilings: '%s' has no folder", path);
-    snprintf(folder, sizeof folder, "%.*s", (int)(end - path), path);
-    GW_TRY(gw_file_make_folder(folder, &made));
+    GW_TRY(ceiling_make_folder(path));
     json_t *all = gw_ceilings_json(c);
     if (!all)
         return gw_fail(GW_ERR_INPUT, "ceilings: host, CPU or kernels are not UTF-8: not kept");

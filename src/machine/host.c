@@ -222,8 +222,7 @@ gw_err gw_host_node_of(gw_host_node *out, int threads, MPI_Comm comm) {
     MPI_Comm_free(&host);
     GW_TRY(e);
     lead = rank_on_host == 0;
-    GW_TRY(gw_allreduce(&lead, &out->nodes, 1, MPI_INT, MPI_SUM, comm));
-    return GW_OK;
+    return gw_allreduce(&lead, &out->nodes, 1, MPI_INT, MPI_SUM, comm);
 }
 
 bool gw_host_oversubscribed(const gw_host_node *node) {

@@ -113,12 +113,7 @@ gw_err gw_kernel_open(gw_kernel **out, gw_kernel_kind kind, size_t bytes) {
     GW_TRY(gw_alloc(&k, 1, sizeof *k));
     k->kind = kind;
     gw_err e = kind == GW_KERNEL_FMA ? GW_OK : kernel_fill(k, bytes);
-    if (e != GW_OK) {
-        gw_kernel_close(k);
-        return e;
-    }
-    *out = k;
-    return GW_OK;
+    GW_OPENED(e, out, k, gw_kernel_close);
 }
 
 void gw_kernel_close(gw_kernel *k) {

@@ -1,16 +1,42 @@
 #include "machine/link_cost.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "machine/host.h"
 #include "mpi/wait.h"
 #include "prof/ledger.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 /* The kernel samples ticks of 1 to 10 ms and tells 10 ms: 5% of a core is 5 of them. */
 #define SHORTEST_S 1.0
 #define MOST_CORES 0.05
+
+double gw_kernel_time_parse(const char *stat, long ticks) {
+    unsigned long long irq, softirq;
+    /* user nice system idle iowait irq softirq, the sums over all cores */
+    if (ticks <= 0 || strncmp(stat, "cpu ", 4) != 0 ||
+        sscanf(stat + 4, "%*u %*u %*u %*u %*u %llu %llu", &irq, &softirq) != 2)
+        return NAN;
+    /* None since the machine began: gVisor's, or a container's, that has no figure for it. */
+    return softirq > 0 ? (double)(irq + softirq) / (double)ticks : NAN;
+}
+
+gw_kernel_time gw_kernel_time_now(void) {
+    gw_kernel_time now = {NAN, NAN};
+    char line[512];
+    if (gw_file_first_line("/proc/stat", line, sizeof line))
+        now.interrupts_s = gw_kernel_time_parse(line, sysconf(_SC_CLK_TCK));
+    struct rusage own;
+    if (getrusage(RUSAGE_SELF, &own) == 0)
+        now.system_s = (double)own.ru_stime.tv_sec + 1e-6 * (double)own.ru_stime.tv_usec;
+    return now;
+}
 
 void gw_link_cost_begin(gw_link_cost *c) {
     *c = (gw_link_cost){.begin = gw_kernel_time_now(), .begin_s = gw_ledger_now()};

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "machine/curve.h"
 #include "mpi/wait.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 #include "machine/pacer.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/nap.h"
 #include "base/rng.h"
@@ -11,7 +12,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum {
@@ -38,14 +38,11 @@ void gw_pacer_close(gw_pacer *p) {
 /* A number of the kernel that this process runs on, the same in all its name spaces; 0: not known.
  */
 static uint64_t pacer_kernel(void) {
-    char id[64] = "";
+    char id[64];
     uint64_t key = 0;
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (f && fgets(id, sizeof id, f))
+    if (gw_file_first_line("/proc/sys/kernel/random/boot_id", id, sizeof id))
         for (const char *c = id; *c; c++)
             key = gw_rng_key(key, (uint64_t)*c);
-    if (f)
-        fclose(f);
     return key >> 1; /* fits a signed number, too */
 }
 
@@ -80,7 +77,8 @@ double gw_pacer_wake(void) {
     return gw_stats_median(over, NAPS);
 }
 
-gw_err gw_pacer_wait(MPI_Request *request) {
+/* Asleep between two tests, the longer the longer it takes. */
+static gw_err pacer_wait(MPI_Request *request) {
     long rest = LEAST_REST_NS;
     for (int done = 0;; rest += rest < MOST_REST_NS ? rest / 4 : 0) {
         GW_MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE));
@@ -104,7 +102,7 @@ static gw_err pacer_meet(gw_pacer *p) {
     double all[3] = {gw_nap_now(), -p->behind_s, p->answered_s};
     MPI_Request request;
     GW_MPI(MPI_Iallreduce(MPI_IN_PLACE, all, 3, MPI_DOUBLE, MPI_MAX, p->comm, &request));
-    GW_TRY(gw_pacer_wait(&request));
+    GW_TRY(pacer_wait(&request));
     p->answered_s = gw_nap_now() - all[0];
     p->behind_s += all[1];
     p->agreed_s = all[0] + 2 * all[2] + MARGIN_S;

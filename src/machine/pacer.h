@@ -66,10 +66,6 @@ gw_err gw_pacer_check(int threads, MPI_Comm comm);
 /** What gw_nap_until oversleeps here: the median of some naps. */
 double gw_pacer_wake(void);
 
-/** Wait for a request, asleep between two tests, the longer the longer it takes, up to a
- *  millisecond. */
-gw_err gw_pacer_wait(MPI_Request *request);
-
 /** Collective, before a step of `samples` local samples, for which there is a tape: return when
  *  this rank's clock starts. All ranks start at one instant, but that who ended the step before
  *  later than others starts later by as much. So waiting neither hides between two clocks nor comes

@@ -4,13 +4,10 @@
 #include "base/rng.h"
 #include "comm/lane_parts.h"
 #include "machine/operands.h"
-#include "nn/gemm.h"
 #include "nn/layer.h"
-#include "optim/optimizer.h"
 #include "prof/clock.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

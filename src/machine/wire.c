@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
 #define ASSUMED_RATE   10e9   /* bit/s, of a link that nobody has told of */
 #define DEFAULT_BUFFER 212992 /* where the kernel does not tell */

@@ -18,10 +18,13 @@ enum { DEPTH = 32, COST_REGIONS = 2000, COST_RUNS = 20 };
 static struct {
     uint64_t zero, begin, mark; /* mark: where the current slice began */
     uint64_t busy;              /* ledger_flight_until(mark) */
-    uint64_t ticks[GW_PHASES], inflight, regions;
-    uint64_t dim_ticks[GW_EXCHANGE_DIMS], dim_bytes[GW_EXCHANGE_DIMS],
-        dim_messages[GW_EXCHANGE_DIMS];
-    uint64_t part[GW_PARTS], part_since, coded[GW_CODINGS], action_since;
+    struct {
+        uint64_t ticks[GW_PHASES], inflight, regions;
+        uint64_t dim_ticks[GW_EXCHANGE_DIMS], dim_bytes[GW_EXCHANGE_DIMS],
+            dim_messages[GW_EXCHANGE_DIMS];
+        uint64_t part[GW_PARTS], coded[GW_CODINGS];
+    } of; /* the batch */
+    uint64_t part_since, action_since;
     gw_phase stack[DEPTH];
     int depth;
     gw_ledger_sums before;
@@ -139,12 +142,12 @@ static void ledger_charge(uint64_t now) {
     gw_phase phase = led.stack[led.depth];
     now = now > led.mark ? now : led.mark;
     uint64_t ticks = now - led.mark, busy = ledger_flight_until(now);
-    led.ticks[phase] += ticks;
+    led.of.ticks[phase] += ticks;
     if (ledger_communicates(phase))
-        led.dim_ticks[gw_probe_dim] += ticks;
+        led.of.dim_ticks[gw_probe_dim] += ticks;
     if (gw_phase_computes(phase) && busy > led.busy) {
         uint64_t hidden = busy - led.busy;
-        led.inflight += hidden < ticks ? hidden : ticks;
+        led.of.inflight += hidden < ticks ? hidden : ticks;
     }
     if (ticks > 0)
         TELL(slice, phase, led.mark, now);
@@ -197,7 +200,7 @@ static void ledger_enter(gw_phase phase) {
     ledger_charge(gw_clock_ticks());
     led.stack[++led.depth] = phase;
     gw_present_phase((int)phase);
-    led.regions++;
+    led.of.regions++;
 }
 
 static void ledger_leave(void) {
@@ -222,7 +225,7 @@ static void ledger_part(gw_part which, int begins) {
     if (begins)
         led.part_since = now;
     else
-        led.part[which] += now > led.part_since ? now - led.part_since : 0;
+        led.of.part[which] += now > led.part_since ? now - led.part_since : 0;
 }
 
 static void ledger_turns(int dim) {
@@ -233,7 +236,7 @@ static void ledger_turns(int dim) {
 
 static void ledger_coded(gw_coding kind, size_t floats) {
     if (is_main && gw_ledger_counting())
-        led.coded[kind] += floats;
+        led.of.coded[kind] += floats;
 }
 
 /* Exchanges end on whichever thread sees it. */
@@ -306,9 +309,9 @@ gw_profile gw_ledger_profile(void) {
 static void ledger_end_parts(gw_batch_cost *cost) {
     bool full = led.profile == GW_PROFILE_FULL;
     for (int p = 0; p < GW_PARTS; p++)
-        cost->part_s[p] = full ? gw_clock_seconds(led.part[p]) : NAN;
+        cost->part_s[p] = full ? gw_clock_seconds(led.of.part[p]) : NAN;
     for (int k = 0; k < GW_CODINGS; k++)
-        cost->coded[k] = full ? (double)led.coded[k] : NAN;
+        cost->coded[k] = full ? (double)led.of.coded[k] : NAN;
 }
 
 /* Nothing but the wall time. */
@@ -338,13 +341,7 @@ void gw_ledger_begin(void) {
         return;
     }
     assert(is_main && !gw_ledger_counting() && "a batch is open already");
-    memset(led.ticks, 0, sizeof led.ticks);
-    memset(led.dim_ticks, 0, sizeof led.dim_ticks);
-    memset(led.dim_bytes, 0, sizeof led.dim_bytes);
-    memset(led.dim_messages, 0, sizeof led.dim_messages);
-    memset(led.part, 0, sizeof led.part);
-    memset(led.coded, 0, sizeof led.coded);
-    led.inflight = led.regions = 0;
+    memset(&led.of, 0, sizeof led.of);
     led.depth = 0;
     led.stack[0] = GW_PHASE_OTHER;
     gw_usage_begin(gw_clock_ticks());
@@ -360,10 +357,10 @@ static void ledger_end_dims(gw_batch_cost *c) {
     for (int d = GW_EXCHANGE_DIMS - 1; d >= 0; d--) {
         bool data = d == 0;
         c->dim[d] =
-            (gw_dim_cost){gw_clock_seconds(led.dim_ticks[d]), data ? bytes : led.dim_bytes[d],
-                          data ? messages : led.dim_messages[d]};
-        bytes -= led.dim_bytes[d];
-        messages -= led.dim_messages[d];
+            (gw_dim_cost){gw_clock_seconds(led.of.dim_ticks[d]), data ? bytes : led.of.dim_bytes[d],
+                          data ? messages : led.of.dim_messages[d]};
+        bytes -= led.of.dim_bytes[d];
+        messages -= led.of.dim_messages[d];
     }
 }
 
@@ -386,16 +383,16 @@ void gw_ledger_end(gw_batch_cost *cost) {
     c.minflt = use.minflt;
     c.cpu_s = use.cpu_s;
     for (int p = 0; p < GW_PHASES; p++)
-        c.phase_s[p] = gw_clock_seconds(led.ticks[p]);
+        c.phase_s[p] = gw_clock_seconds(led.of.ticks[p]);
     ledger_end_parts(&c);
-    c.inflight_s = gw_clock_seconds(led.inflight);
+    c.inflight_s = gw_clock_seconds(led.of.inflight);
     gw_ledger_sums now = gw_ledger_totals();
     c.wire_bytes = now.wire_bytes - led.before.wire_bytes;
     c.messages = now.messages - led.before.messages;
     c.collectives = now.collectives - led.before.collectives;
     led.before = now;
     ledger_end_dims(&c);
-    c.regions = led.regions;
+    c.regions = led.of.regions;
     atomic_fetch_add(&batches_ended, 1);
     TELL(batch, led.begin, end);
     *cost = c;
@@ -419,8 +416,8 @@ void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives) {
         return;
     atomic_fetch_add_explicit(&bytes_sent, bytes, memory_order_relaxed);
     if (is_main) {
-        led.dim_bytes[gw_probe_dim] += bytes;
-        led.dim_messages[gw_probe_dim] += messages;
+        led.of.dim_bytes[gw_probe_dim] += bytes;
+        led.of.dim_messages[gw_probe_dim] += messages;
     }
     if (messages)
         atomic_fetch_add_explicit(&messages_sent, messages, memory_order_relaxed);

@@ -168,10 +168,7 @@ gw_err gw_matrix_write(const char *dir, gw_matrix_total *total, MPI_Comm comm) {
         e = gw_file_create(&file, dir, table.file);
     e = gw_agree(comm, e);
     GW_THEN(e, matrix_write(file ? gw_file_stream(file) : NULL, rows, total, rank, comm));
-    if (e == GW_OK && file) {
-        e = gw_file_commit(file);
-        file = NULL;
-    }
+    GW_THEN(e, gw_file_commit(&file));
     gw_file_abandon(file);
     free(rows);
     return gw_agree(comm, e);

@@ -103,21 +103,10 @@ static void pmpi_completed_some(const MPI_Request requests[], int outcount, cons
         pmpi_completed_one(requests[indices[i]]);
 }
 
-/* The body of a call that starts or completes requests: a statement for what has to be known before
- * it, and one that tells what it did, by its return code rc. */
-#define REQUESTS(phase, call, before, tell)                                                        \
-    do {                                                                                           \
-        GW_PMPI_UNMEASURED(call);                                                                  \
-        gw_phase_enter(phase);                                                                     \
-        before;                                                                                    \
-        int rc = call;                                                                             \
-        tell;                                                                                      \
-        gw_pmpi_leave();                                                                           \
-        return rc;                                                                                 \
-    } while (0)
-#define WAITS(call, before, tell) REQUESTS(GW_PHASE_MPI_WAIT, call, before, tell)
+/* What completes requests. */
+#define WAITS(call, before, tell) GW_PMPI_MEASURED(GW_PHASE_MPI_WAIT, call, before, tell)
 #define TESTS(call, before, tell)                                                                  \
-    REQUESTS(GW_PHASE_MPI_POLL, call, before, if (rc == MPI_SUCCESS && *flag) tell)
+    GW_PMPI_MEASURED(GW_PHASE_MPI_POLL, call, before, if (rc == MPI_SUCCESS && *flag) tell)
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status) {
     WAITS(PMPI_Wait(request, status), bool open = *request != MPI_REQUEST_NULL,
@@ -157,8 +146,8 @@ int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_St
 
 int MPI_Testsome(int count, MPI_Request requests[], int *outcount, int indices[],
                  MPI_Status statuses[]) {
-    REQUESTS(GW_PHASE_MPI_POLL, PMPI_Testsome(count, requests, outcount, indices, statuses), ,
-             if (rc == MPI_SUCCESS) pmpi_completed_some(requests, *outcount, indices));
+    GW_PMPI_MEASURED(GW_PHASE_MPI_POLL, PMPI_Testsome(count, requests, outcount, indices, statuses),
+                     , if (rc == MPI_SUCCESS) pmpi_completed_some(requests, *outcount, indices));
 }
 
 /* A freed request may still be under way, but nobody will see it complete. */
@@ -178,13 +167,13 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
 
 int MPI_Start(MPI_Request *request) {
     gw_present_post(__func__);
-    REQUESTS(GW_PHASE_MPI_POST, PMPI_Start(request), ,
-             if (rc == MPI_SUCCESS) pmpi_persistent_started(*request));
+    GW_PMPI_MEASURED(GW_PHASE_MPI_POST, PMPI_Start(request), ,
+                     if (rc == MPI_SUCCESS) pmpi_persistent_started(*request));
 }
 
 int MPI_Startall(int count, MPI_Request requests[]) {
     gw_present_post(__func__);
-    REQUESTS(GW_PHASE_MPI_POST, PMPI_Startall(count, requests), ,
-             for (int i = 0; rc == MPI_SUCCESS && i < count; i++)
-                 pmpi_persistent_started(requests[i]));
+    GW_PMPI_MEASURED(GW_PHASE_MPI_POST, PMPI_Startall(count, requests), ,
+                     for (int i = 0; rc == MPI_SUCCESS && i < count; i++)
+                         pmpi_persistent_started(requests[i]));
 }

@@ -22,9 +22,10 @@
 
 #include <mpi.h>
 
-/** Begin a call of MPI, for gw_present; if nobody measures, end the calling function with `call`
- * and what it returns. */
-#define GW_PMPI_UNMEASURED(call)                                                                   \
+/** End the calling function with `call`, an MPI call, and the code rc that it returns. If anybody
+ *  measures, it runs in a region of `phase`, between a statement for what has to be known before it
+ *  and one that tells what it did. */
+#define GW_PMPI_MEASURED(phase, call, before, tell)                                                \
     do {                                                                                           \
         gw_present_enter(__func__);                                                                \
         if (!gw_probe_hooks.enter) {                                                               \
@@ -32,40 +33,31 @@
             gw_present_leave();                                                                    \
             return plain_;                                                                         \
         }                                                                                          \
-    } while (0)
-
-/** What GW_PMPI_UNMEASURED began is over, and the region that the caller entered after it. */
-static inline void gw_pmpi_leave(void) {
-    gw_phase_leave();
-    gw_present_leave();
-}
-
-/** Run `call` in a region of `phase`; count what it sends where that counts (the three arguments
- * are evaluated only then). Ends the calling function with MPI's return code. */
-#define GW_PMPI_CALL(phase, call, bytes, messages, collectives)                                    \
-    do {                                                                                           \
-        GW_PMPI_UNMEASURED(call);                                                                  \
         gw_phase_enter(phase);                                                                     \
-        int rc_ = (call);                                                                          \
-        if (gw_ledger_counts() && rc_ == MPI_SUCCESS)                                              \
-            gw_ledger_count((bytes), (messages), (collectives));                                   \
-        gw_pmpi_leave();                                                                           \
-        return rc_;                                                                                \
+        before;                                                                                    \
+        int rc = (call);                                                                           \
+        tell;                                                                                      \
+        gw_phase_leave();                                                                          \
+        gw_present_leave();                                                                        \
+        return rc;                                                                                 \
     } while (0)
+
+/** The same; count what it sends where that counts (the three arguments are evaluated only then).
+ */
+#define GW_PMPI_CALL(phase, call, bytes, messages, collectives)                                    \
+    GW_PMPI_MEASURED(phase, call, ,                                                                \
+                     if (gw_ledger_counts() && rc == MPI_SUCCESS)                                  \
+                         gw_ledger_count((bytes), (messages), (collectives)))
 
 /** The same for a call that starts the operation *request. */
 #define GW_PMPI_POST(call, request, bytes, messages, collectives)                                  \
     do {                                                                                           \
         gw_present_post(__func__);                                                                 \
-        GW_PMPI_UNMEASURED(call);                                                                  \
-        gw_phase_enter(GW_PHASE_MPI_POST);                                                         \
-        int rc_ = (call);                                                                          \
-        if (rc_ == MPI_SUCCESS && *(request) != MPI_REQUEST_NULL)                                  \
-            gw_ledger_posted(1);                                                                   \
-        if (gw_ledger_counts() && rc_ == MPI_SUCCESS)                                              \
-            gw_ledger_count((bytes), (messages), (collectives));                                   \
-        gw_pmpi_leave();                                                                           \
-        return rc_;                                                                                \
+        GW_PMPI_MEASURED(GW_PHASE_MPI_POST, call, ,                                                \
+                         if (rc == MPI_SUCCESS && *(request) != MPI_REQUEST_NULL)                  \
+                             gw_ledger_posted(1);                                                  \
+                         if (gw_ledger_counts() && rc == MPI_SUCCESS)                              \
+                             gw_ledger_count((bytes), (messages), (collectives)));                 \
     } while (0)
 
 /** The same for a call that makes the persistent operation *request: it is counted at each start.
@@ -125,10 +117,12 @@ uint64_t gw_pmpi_sent(MPI_Count count, MPI_Datatype type, int dest);
  *   barrier                        0
  */
 
-/** The counts of a call: ints, or MPI_Counts in its _c form. The other is NULL. */
+/** The counts of a call: ints, or MPI_Counts in its _c form, where the other is NULL; or both are,
+ *  and each is the same. */
 typedef struct gw_pmpi_counts {
     const int *ints;
     const MPI_Count *wides;
+    MPI_Count each;
 } gw_pmpi_counts;
 
 gw_pmpi_counts gw_pmpi_ints(const int counts[]);

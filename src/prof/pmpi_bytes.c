@@ -33,7 +33,7 @@ gw_pmpi_counts gw_pmpi_wides(const MPI_Count counts[]) {
 }
 
 static MPI_Count bytes_at(gw_pmpi_counts counts, int i) {
-    return counts.ints ? counts.ints[i] : counts.wides[i];
+    return counts.ints ? counts.ints[i] : counts.wides ? counts.wides[i] : counts.each;
 }
 
 uint64_t gw_pmpi_share(uint64_t bytes, unsigned passes, MPI_Comm comm) {
@@ -113,29 +113,26 @@ static bool bytes_near_exists(MPI_Comm comm, int kind, int i) {
     return (i % 2 ? above : below) != MPI_PROC_NULL;
 }
 
-uint64_t gw_pmpi_near(MPI_Count count, MPI_Datatype type, MPI_Comm comm) {
-    int kind = MPI_UNDEFINED;
-    uint64_t to = 0;
-    PMPI_Topo_test(comm, &kind);
-    for (int i = bytes_near_neighbours(comm, kind) - 1; i >= 0; i--)
-        to += bytes_near_exists(comm, kind, i);
-    return to * gw_pmpi_bytes(count, type);
-}
-
-uint64_t gw_pmpi_near_v(gw_pmpi_counts counts, MPI_Datatype type, MPI_Comm comm) {
-    int kind = MPI_UNDEFINED;
-    MPI_Count sum = 0;
-    PMPI_Topo_test(comm, &kind);
-    for (int i = bytes_near_neighbours(comm, kind) - 1; i >= 0; i--)
-        sum += bytes_near_exists(comm, kind, i) ? bytes_at(counts, i) : 0;
-    return gw_pmpi_bytes(sum, type);
-}
-
-uint64_t gw_pmpi_near_w(gw_pmpi_counts counts, const MPI_Datatype types[], MPI_Comm comm) {
+/* A type for each neighbour, or (types NULL) one for all. */
+static uint64_t bytes_near_sum(gw_pmpi_counts counts, const MPI_Datatype types[], MPI_Datatype type,
+                               MPI_Comm comm) {
     int kind = MPI_UNDEFINED;
     uint64_t sum = 0;
     PMPI_Topo_test(comm, &kind);
     for (int i = bytes_near_neighbours(comm, kind) - 1; i >= 0; i--)
-        sum += bytes_near_exists(comm, kind, i) ? gw_pmpi_bytes(bytes_at(counts, i), types[i]) : 0;
+        if (bytes_near_exists(comm, kind, i))
+            sum += gw_pmpi_bytes(bytes_at(counts, i), types ? types[i] : type);
     return sum;
+}
+
+uint64_t gw_pmpi_near(MPI_Count count, MPI_Datatype type, MPI_Comm comm) {
+    return bytes_near_sum((gw_pmpi_counts){.each = count}, NULL, type, comm);
+}
+
+uint64_t gw_pmpi_near_v(gw_pmpi_counts counts, MPI_Datatype type, MPI_Comm comm) {
+    return bytes_near_sum(counts, NULL, type, comm);
+}
+
+uint64_t gw_pmpi_near_w(gw_pmpi_counts counts, const MPI_Datatype types[], MPI_Comm comm) {
+    return bytes_near_sum(counts, types, MPI_DATATYPE_NULL, comm);
 }

@@ -76,12 +76,7 @@ gw_err gw_record_open(gw_record **out, int64_t rows, bool mesh, MPI_Comm comm) {
     if (e == GW_OK && r->rank == 0)
         e = gw_steady_open(&r->steps, FIGURES);
     e = gw_agree(comm, e);
-    if (e != GW_OK) {
-        gw_record_abandon(r);
-        return e;
-    }
-    *out = r;
-    return GW_OK;
+    GW_OPENED(e, out, r, gw_record_abandon);
 }
 
 void gw_record_counters(gw_record *r, const char *const *names, int n) {

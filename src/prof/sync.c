@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { POINTS = 256, ROUNDS = 32, TAG = 1, READS = 64, RUNS = 10 };
 
@@ -170,12 +169,7 @@ gw_err gw_sync_open(gw_sync **out, const gw_sync_setup *setup, MPI_Comm comm) {
     s->resolution_s = sync_resolution(s->ticks);
     gw_err e = sync_open_hosts(s, setup && setup->apart, comm);
     GW_THEN(e, gw_sync_again(s));
-    if (e != GW_OK) {
-        gw_sync_close(s);
-        return e;
-    }
-    *out = s;
-    return GW_OK;
+    GW_OPENED(e, out, s, gw_sync_close);
 }
 
 void gw_sync_close(gw_sync *s) {

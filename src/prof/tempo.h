@@ -5,7 +5,6 @@
 #define GW_PROF_TEMPO_H
 
 #include "base/err.h"
-#include "base/probe.h"
 
 /** After gw_ledger_start, between batches: forget all, and listen. `chunks`: of this stage. */
 gw_err gw_tempo_open(int chunks);

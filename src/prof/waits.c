@@ -59,12 +59,7 @@ gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, const MPI_Comm *a
     GW_THEN(e, gw_exchange_log_open(rows));
     e = gw_agree(comm, e);
     GW_THEN(e, gw_sync_open(&w->sync, NULL, comm));
-    if (e != GW_OK) {
-        gw_waits_abandon(w);
-        return e;
-    }
-    *out = w;
-    return GW_OK;
+    GW_OPENED(e, out, w, gw_waits_abandon);
 }
 
 const gw_sync *gw_waits_sync(const gw_waits *w) {

@@ -10,7 +10,6 @@
 
 #include "base/args.h"
 #include "folder/claim.h"
-#include "folder/epochs.h"
 #include "folder/history.h"
 #include "folder/runfolder.h"
 #include "machine/busy.h"
@@ -163,8 +162,5 @@ typedef struct gw_recorder_report {
 
 /** Rank 0: *out: run.json's content. GW_ERR_INTERNAL: a text is not UTF-8. */
 gw_err gw_recorder_json(const gw_recorder *r, const gw_recorder_report *of, json_t **out);
-
-/** Rank 0: into the folder's run.json; `run` is freed. */
-gw_err gw_recorder_write(const gw_recorder *r, json_t *run);
 
 #endif

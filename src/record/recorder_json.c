@@ -1,7 +1,6 @@
 /* run.json. */
 #include "record/recorder.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -201,18 +200,5 @@ gw_err gw_recorder_json(const gw_recorder *r, const gw_recorder_report *of, json
     run = recorder_join(run, of->more);
     if (e == GW_OK && !run)
         e = gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
-    if (e == GW_OK)
-        *out = run;
-    else
-        json_decref(run);
-    return e;
-}
-
-gw_err gw_recorder_write(const gw_recorder *r, json_t *run) {
-    gw_file *file = NULL;
-    gw_err e = gw_file_create(&file, r->of.out, "run.json");
-    if (e == GW_OK)
-        return gw_json_commit(file, run, JSON_INDENT(2) | JSON_REAL_PRECISION(9), "run.json");
-    json_decref(run);
-    return e;
+    GW_OPENED(e, out, run, json_decref);
 }

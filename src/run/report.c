@@ -46,5 +46,5 @@ gw_err gw_report_choices(const char *dir, const gw_session *session) {
     gw_file *file = NULL;
     GW_TRY(gw_file_create(&file, dir, "algo.csv"));
     fprintf(gw_file_stream(file), GW_TUNING_HEADER "%s", rows);
-    return gw_file_commit(file);
+    return gw_file_commit(&file);
 }

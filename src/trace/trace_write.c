@@ -122,32 +122,27 @@ static void write_push_main(list *l, size_t first) {
     }
 }
 
-static void write_push_actions(list *l) {
-    for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[GW_TRACE_ACTIONS]); i++) {
-        const gw_trace_action *a = gw_trace_item(&gw_trace_the.ring[GW_TRACE_ACTIONS], i);
-        writer_push(l, a->start, GW_TRACE_ACTIONS, i, SLICE);
-    }
+/* When an item began, which each has first. */
+static uint64_t write_start(int ring, size_t i) {
+    const uint64_t *at = gw_trace_item(&gw_trace_the.ring[ring], i);
+    return *at;
 }
 
-static void write_push_exchanges(list *l, int ring) {
-    for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[ring]); i++) {
-        const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[ring], i);
-        writer_push(l, x->start, ring, i, ring == GW_TRACE_WAITS ? SLICE : BEGIN);
-        if (ring == GW_TRACE_WAITS)
-            continue;
+/* A ring's items that did not begin before `from`. */
+static void write_push_ring(list *l, int ring, shape as, uint64_t from) {
+    for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[ring]); i++)
+        if (write_start(ring, i) >= from)
+            writer_push(l, write_start(ring, i), ring, i, as);
+}
+
+static void write_push_exchanges(list *l) {
+    for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[GW_TRACE_EXCHANGES]); i++) {
+        const gw_trace_exchange *x = gw_trace_item(&gw_trace_the.ring[GW_TRACE_EXCHANGES], i);
+        writer_push(l, x->start, GW_TRACE_EXCHANGES, i, BEGIN);
         uint64_t begin = l->events[l->n - 1].ts;
-        writer_push(l, x->end, ring, i, END);
+        writer_push(l, x->end, GW_TRACE_EXCHANGES, i, END);
         if (l->events[l->n - 1].ts == begin)
             l->events[l->n - 1].shape = END_AT_ONCE;
-    }
-}
-
-/* Counters of the batches shown. */
-static void write_push_figures(list *l, uint64_t from) {
-    for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[GW_TRACE_FIGURES]); i++) {
-        const gw_trace_figures *f = gw_trace_item(&gw_trace_the.ring[GW_TRACE_FIGURES], i);
-        if (f->at >= from)
-            writer_push(l, f->at, GW_TRACE_FIGURES, i, FIGURES);
     }
 }
 
@@ -156,9 +151,9 @@ static line write_clock_of_rings(const gw_sync *sync) {
     uint64_t from = UINT64_MAX, to = 0;
     for (int r = 0; r < GW_TRACE_RINGS; r++)
         for (size_t i = 0; i < gw_trace_held(&gw_trace_the.ring[r]); i++) {
-            const uint64_t *at = gw_trace_item(&gw_trace_the.ring[r], i); /* items start with it */
-            from = *at < from ? *at : from;
-            to = *at > to ? *at : to;
+            uint64_t at = write_start(r, i);
+            from = at < from ? at : from;
+            to = at > to ? at : to;
         }
     return from < to ? write_line_of(sync, from, to)
                      : write_line_of(sync, gw_clock_ticks(), gw_clock_ticks());
@@ -174,14 +169,13 @@ static gw_err writer_collect(list *l, const gw_sync *sync) {
     GW_TRY(gw_alloc(&l->events, most, sizeof *l->events));
     l->clock = write_clock_of_rings(sync);
     write_push_main(l, first);
-    for (int r = GW_TRACE_FLIGHTS; r <= GW_TRACE_ASIDE; r++)
-        for (size_t i = 0; i < held[r]; i++)
-            writer_push(l, writer_stretch(r, i)->start, r, i, SLICE);
-    write_push_actions(l);
-    write_push_exchanges(l, GW_TRACE_EXCHANGES);
-    write_push_exchanges(l, GW_TRACE_WAITS);
-    write_push_figures(l, first < held[GW_TRACE_MAIN] ? writer_stretch(GW_TRACE_MAIN, first)->start
-                                                      : UINT64_MAX);
+    write_push_ring(l, GW_TRACE_FLIGHTS, SLICE, 0);
+    write_push_ring(l, GW_TRACE_ASIDE, SLICE, 0);
+    write_push_ring(l, GW_TRACE_ACTIONS, SLICE, 0);
+    write_push_exchanges(l);
+    write_push_ring(l, GW_TRACE_WAITS, SLICE, 0);
+    if (first < held[GW_TRACE_MAIN]) /* counters of the batches shown */
+        write_push_ring(l, GW_TRACE_FIGURES, FIGURES, write_start(GW_TRACE_MAIN, first));
     qsort(l->events, l->n, sizeof *l->events, write_by_time);
     return GW_OK;
 }
@@ -430,9 +424,7 @@ static gw_err write_all(writer *w, const list *mine, out *o, MPI_Comm comm) {
     write_put_tail(o->to, (const uint64_t(*)[GW_TRACE_RINGS])w->dropped, ranks, w->error_s);
     if (ferror(o->to))
         return gw_fail(GW_ERR_IO, "cannot write trace.json: is the disk full?");
-    gw_file *file = w->file;
-    w->file = NULL;
-    return gw_file_commit(file);
+    return gw_file_commit(&w->file);
 }
 
 static gw_err writer_exchange(writer *w, int rank, const list *mine, out *o, MPI_Comm comm) {

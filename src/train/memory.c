@@ -3,7 +3,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "counters/sde.h"
 #include "mpi/wait.h"
 
 #include <math.h>

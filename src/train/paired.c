@@ -321,11 +321,7 @@ gw_err gw_paired_finish(gw_paired *p, int warmup, gw_paired_result *out) {
     gw_err e = GW_OK;
     for (int i = 0; i < SERIES && n > 0 && e == GW_OK; i++)
         e = gw_stats_series(p->series[i].x + skip, n, gw_rng_key(p->seed, BOOTSTRAP), to[i]);
-    if (e == GW_OK && p->csv) {
-        gw_file *csv = p->csv;
-        p->csv = NULL;
-        e = gw_file_commit(csv);
-    }
+    GW_THEN(e, gw_file_commit(&p->csv));
     return gw_agree(p->comm, e);
 }
 

@@ -136,6 +136,7 @@ static gw_err trainer_name_step(const gw_trainer *t, gw_err e) {
 }
 
 static gw_err trainer_one_step(gw_trainer *t) {
+    bool counts = !t->part.pipeline || gw_pipeline_counts(t->part.pipeline); /* its replica's */
     gw_batch batch = gw_sampler_batch(t->sampler, t->at.batch);
     uint64_t logical = gw_inside_logical(t->g);
     gw_batch_parts parts = {
@@ -143,7 +144,7 @@ static gw_err trainer_one_step(gw_trainer *t) {
         .place = {t->mesh.at[GW_DIM_DATA], t->mesh.at[GW_DIM_PIPE], t->mesh.at[GW_DIM_TENSOR]},
         .epoch = t->at.epoch,
         .step = ++t->at.step,
-        .samples = gw_trainer_counts(t) ? batch.local : 0,
+        .samples = counts ? batch.local : 0,
         .slept = t->c->pace > 0};
     t->measures.checks.guard.step = t->at.step;
     t->at.keep = gw_checkpoint_due(t->checkpoint, t->at.step);

@@ -157,7 +157,7 @@ static gw_err write_json(const gw_trainer *t, json_t *tempo) {
     GW_TRY(gw_recorder_json(&t->rec, &of, &run));
     if (t->past.told)
         gw_restart_keep(run, t->past.told);
-    return gw_recorder_write(&t->rec, run);
+    return gw_runfolder_write(t->rec.of.out, run);
 }
 
 gw_err gw_trainer_write(const gw_trainer *t) {

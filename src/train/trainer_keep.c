@@ -6,17 +6,14 @@
 #include "trace/trace.h"
 #include "watch/signals.h"
 
-void gw_trainer_warn(gw_trainer *t, const char *line) {
-    gw_recorder_warn(&t->rec, line);
-    t->watcher.status.warning = t->rec.warning;
-}
-
 /* ---- checkpoints ---- */
 
 static void trainer_pass_on_warning(gw_trainer *t) {
     const char *warning = gw_checkpoint_warning(t->checkpoint);
-    if (warning)
-        gw_trainer_warn(t, warning);
+    if (!warning)
+        return;
+    gw_recorder_warn(&t->rec, warning);
+    t->watcher.status.warning = t->rec.warning;
 }
 
 gw_facts_of gw_trainer_facts(const gw_trainer *t) {

@@ -128,11 +128,6 @@ static inline int gw_trainer_workers(const gw_trainer *t) {
     return t->mesh.shape.size[GW_DIM_DATA] - t->part.servers;
 }
 
-/** Does this rank count the samples of its replica? */
-static inline bool gw_trainer_counts(const gw_trainer *t) {
-    return !t->part.pipeline || gw_pipeline_counts(t->part.pipeline);
-}
-
 /** Parameters of the whole model. */
 static inline size_t gw_trainer_parameters(const gw_trainer *t) {
     return gw_model_shard(t->model)->whole;
@@ -164,9 +159,6 @@ gw_err gw_trainer_open_rows(gw_trainer *t);
 /** Collective, when nothing can be refused any more: remove what the end of the resumed run wrote,
  *  and note the restart in its history. */
 gw_err gw_trainer_reopened(gw_trainer *t);
-
-/** A warning for run.json and the watcher; `line` is copied. */
-void gw_trainer_warn(gw_trainer *t, const char *line);
 
 /** Collective, after measuring, right before the first step: resume if there is a checkpoint, and
  * be ready to write checkpoints. */

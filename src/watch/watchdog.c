@@ -1,6 +1,6 @@
 #include "watch/watchdog.h"
 
-#include "base/mem.h"
+#include "base/nap.h"
 #include "comm/shared.h"
 #include "mpi/present.h"
 #include "watch/last_words.h"
@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SLICES = 20, WORDS = 16384 };
@@ -67,19 +66,13 @@ void gw_watchdog_inside(const char *call) {
 
 /* ---- the thread; it holds the lock but where it sleeps ---- */
 
-static double watchdog_now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Sleep, or less if it is to stop. How long that was. */
 static double watchdog_doze(double seconds) {
-    double from = watchdog_now_s(), till = from + seconds;
+    double from = gw_nap_now(), till = from + seconds;
     struct timespec t = {.tv_sec = (time_t)till, .tv_nsec = (long)(1e9 * (till - floor(till)))};
     for (int rc = 0; !dog.stop && rc == 0;)
         rc = pthread_cond_timedwait(&dog.woken, &dog.lock, &t);
-    return watchdog_now_s() - from;
+    return gw_nap_now() - from;
 }
 
 static bool watchdog_spoken(int r) {

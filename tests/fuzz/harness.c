@@ -2,7 +2,6 @@
 
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/parallel.h"
 
 #include <string.h>
 #include <sys/mman.h>

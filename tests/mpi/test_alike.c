@@ -4,7 +4,6 @@
 
 #include "cli/bench/bench.h"
 #include "cli/cli.h"
-#include "cli/parallel.h"
 #include "mpi/wait.h"
 
 #include <string.h>

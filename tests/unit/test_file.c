@@ -123,7 +123,7 @@ static void test_part_goes_on(void **state) {
     write_to(f, "3\n");
     gw_file_abandon(f); /* marked: who failed may be started again */
     assert_int_equal(gw_file_resume_part(&f, dir, "rows", again), GW_OK);
-    assert_int_equal(gw_file_commit(f), GW_OK);
+    assert_int_equal(gw_file_commit(&f), GW_OK);
     assert_false(is_there("rows.part"));
     assert_holds("rows", "head\n1\n2\n");
     /* A file that was closed whole becomes a part again. */
@@ -159,7 +159,7 @@ static void test_part_copied(void **state) {
     assert_int_equal(mkdir(from, 0777), 0);
     assert_int_equal(gw_file_copy_part(&f, from, dir, "copied", mark), GW_OK);
     write_to(f, "d\n");
-    assert_int_equal(gw_file_commit(f), GW_OK);
+    assert_int_equal(gw_file_commit(&f), GW_OK);
     assert_holds("elsewhere/copied", "a\nb\nd\n");
     assert_holds("copied.part", "a\nb\nc");
     assert_int_equal(gw_file_copy_part(&f, from, dir, "copied", 100), GW_ERR_INPUT);

@@ -50,7 +50,7 @@ static gw_err write_file(const char *in) {
     gw_file *file;
     GW_TRY(gw_file_create(&file, in, "a"));
     fputs("text", gw_file_stream(file));
-    return gw_file_commit(file);
+    return gw_file_commit(&file);
 }
 
 static void another_takes_its_name(void **state) {
@@ -64,7 +64,7 @@ static void another_takes_its_name(void **state) {
     snprintf(moved, sizeof moved, "%s/moved", top);
     assert_int_equal(rename(dir, moved), 0);
     assert_int_equal(mkdir(dir, 0755), 0);
-    assert_int_equal(gw_file_commit(begun), GW_ERR_LOST);
+    assert_int_equal(gw_file_commit(&begun), GW_ERR_LOST);
     assert_non_null(strstr(gw_err_text(), moved));
     assert_int_equal(write_file(dir), GW_ERR_LOST);
     assert_int_equal(gw_hold_make(dir, "c"), GW_ERR_LOST);

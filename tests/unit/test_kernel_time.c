@@ -1,5 +1,5 @@
 /* What /proc/stat tells of interrupts; a figure that is not kept there is absent, not 0. */
-#include "machine/kernel_time.h"
+#include "machine/link_cost.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,6 @@
 #include "cli/bench/bench.h"
 
 #include "cli/cli.h"
-#include "cli/parallel.h"
 
 #include <string.h>
 

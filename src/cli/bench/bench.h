@@ -44,6 +44,9 @@ typedef struct gw_benchmark {
 /** Run one with the options in argv[1..argc); messages name `owner`. The exit status. */
 int gw_bench_main(const gw_benchmark *b, const char *owner, int argc, char **argv);
 
+/** The last columns of an option that fills a member of the benchmark's `state`. */
+#define INTO(member) GW_OPT_INTO(state, member)
+
 /** The option --json, which every benchmark has. */
 #define GW_BENCH_JSON                                                                              \
     { "json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE" }

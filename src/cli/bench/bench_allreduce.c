@@ -21,6 +21,7 @@ typedef struct state {
     gw_timing timing;
     const gw_bench_place *place;
     json_t *results;
+    const char *verb; /* grid.verb's name */
     bool nonblocking, polls, verify;
     size_t n;    /* floats of the present size */
     int repeats; /* 0: auto */
@@ -28,8 +29,6 @@ typedef struct state {
 } state;
 
 static state b;
-
-#define INTO(member) GW_OPT_INTO(state, member)
 
 static const gw_opt opts[] = {
     {"sizes", GW_OPT_TEXT, "4K..16M", 0, 0, NULL, "LIST",
@@ -64,12 +63,6 @@ static const char notes[] =
 
 /* ---- the command line ---- */
 
-static const char *const verbs[] = {[GW_ALLREDUCE] = "allreduce",
-                                    [GW_REDUCE] = "reduce",
-                                    [GW_BCAST] = "bcast",
-                                    [GW_REDUCE_SCATTER] = "reduce-scatter",
-                                    [GW_ALLGATHER] = "allgather"};
-
 /* MPI's own call first; it goes over fp32, like the codec none. */
 static gw_err allreduce_add_cells(void) {
     gw_grid *g = &b.grid;
@@ -88,6 +81,7 @@ static gw_err allreduce_add_cells(void) {
 
 static gw_err allreduce_prepare(gw_bench_run *run) {
     GW_TRY(gw_grid_read(&b.grid, run->args));
+    b.verb = gw_args_text(run->args, "verb");
     return allreduce_add_cells();
 }
 
@@ -197,7 +191,7 @@ static gw_err allreduce_report_size(size_t bytes) {
         double algbw = 1e-9 * (double)bytes / s->median;
         gw_bench_row(&table, b.results,
                      GW_TEXTS(allreduce_is_native(c) && b.polls ? "native/poll" : c->spec.text,
-                              gw_grid_codec(c, codec), p->limited ? "*" : "", verbs[b.grid.verb]),
+                              gw_grid_codec(c, codec), p->limited ? "*" : "", b.verb),
                      GW_NUMBERS((double)bytes, s->min, s->median, s->p95, algbw,
                                 algbw * allreduce_bus_factor(), b.of[0].stats.median / s->median,
                                 b.verify ? (double)c->wrong : NAN, s->n, gw_stats_precision(s),
@@ -228,8 +222,7 @@ static gw_err allreduce_measure(gw_bench_run *run, bool *own) {
         (gw_rounds){.comm = run->place.comm, .seed = b.grid.seed, .once = allreduce_run_twice};
     for (int i = 0; i < b.grid.n; i++)
         b.timing.timed[b.timing.n++] = &b.grid.cell[i].timed;
-    snprintf(what, sizeof what, "%s, %s", verbs[b.grid.verb],
-             b.nonblocking ? "nonblocking" : "blocking");
+    snprintf(what, sizeof what, "%s, %s", b.verb, b.nonblocking ? "nonblocking" : "blocking");
     gw_bench_place_say(&run->place, what);
     if (run->place.rank == 0)
         gw_bench_head(&table);

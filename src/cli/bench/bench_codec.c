@@ -50,8 +50,6 @@ typedef struct state {
 
 static state b;
 
-#define INTO(member) GW_OPT_INTO(state, member)
-
 static const gw_opt opts[] = {
     {"codecs", GW_OPT_SPECS, NULL, 0, 0, NULL, "SPEC;SPEC...",
      "codecs with their options, e.g. 'fp16;qsgd:bits=4'; powersgd:rank=N, too [all, with default "

@@ -2,7 +2,6 @@
  * against the libraries' own call. One process. */
 #include "cli/bench/bench.h"
 
-#include "base/json.h"
 #include "cli/bench/step_rig.h"
 #include "cli/train/step_opts.h"
 #include "machine/operands.h"
@@ -41,8 +40,7 @@ static struct {
 
 static gw_err gemm_prepare(gw_bench_run *run) {
     b.rounds = (int)gw_args_int(run->args, "rounds");
-    GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
-    return GW_OK;
+    return gw_step_opts_read(&b.c, run->args, "bench");
 }
 
 /* ---- measuring ---- */
@@ -51,23 +49,28 @@ static void gemm_nobody(void *ctx) {
     (void)ctx;
 }
 
-static void gemm_call_bare(const gw_gemm_backend *library, const gw_operands *o) {
-    const gw_product *p = &o->of;
-    library->product(p->ta, p->tb, p->m, p->n, p->k, o->a, gw_operands_lda(o), o->b,
-                     gw_operands_ldb(o), gw_operands_beta(o), o->c, p->n);
-}
-
-static void gemm_call(int side, const gw_operands *o) {
+/* NULL: it is no bare call, or this program has no such library. */
+static const gw_gemm_backend *gemm_library(int side) {
 #ifdef GW_HAVE_DNNL
     if (side == DNNL)
-        gemm_call_bare(&gw_gemm_dnnl, o);
+        return &gw_gemm_dnnl;
 #endif
 #ifdef GW_HAVE_CBLAS
     if (side == CBLAS)
-        gemm_call_bare(&gw_gemm_cblas, o);
+        return &gw_gemm_cblas;
 #endif
-    if (side != OURS && side != POLLED)
+    (void)side;
+    return NULL;
+}
+
+static void gemm_call(int side, const gw_operands *o) {
+    const gw_gemm_backend *library = gemm_library(side);
+    const gw_product *p = &o->of;
+    if (library) {
+        library->product(p->ta, p->tb, p->m, p->n, p->k, o->a, gw_operands_lda(o), o->b,
+                         gw_operands_ldb(o), gw_operands_beta(o), o->c, p->n);
         return;
+    }
     gw_gemm_between(side == POLLED ? gemm_nobody : NULL, NULL);
     gw_operands_multiply(o);
     gw_gemm_between(NULL, NULL);
@@ -75,15 +78,8 @@ static void gemm_call(int side, const gw_operands *o) {
 
 /* Whether there is such a call: a library that keeps to one thread is no measure for several. */
 static bool gemm_exists(int side) {
-#ifdef GW_HAVE_DNNL
-    if (side == DNNL)
-        return b.c.run.threads == 1 || gw_gemm_dnnl.threads;
-#endif
-#ifdef GW_HAVE_CBLAS
-    if (side == CBLAS)
-        return b.c.run.threads == 1 || gw_gemm_cblas.threads;
-#endif
-    return side == OURS || side == POLLED;
+    const gw_gemm_backend *library = gemm_library(side);
+    return library ? b.c.run.threads == 1 || library->threads : side == OURS || side == POLLED;
 }
 
 static double gemm_run_calls(int side, const gw_operands *o, int calls) {

@@ -18,7 +18,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SKEW_WARMUP = 10, SKEW_SPAN = 1 << 14 };
 #define RUN_S 2e-3 /* of a batch or a twin's run: short, so that many meet no other process */
@@ -69,8 +68,6 @@ static state b = {.results = {[STREAM] = RESULT("stream", 0.8, 1),
                               [CHASE] = RESULT("chase", 0.8, 1),
                               [PRODUCT] = RESULT("product", 0, 0.2),
                               [SKEW] = RESULT("skew", NAN, NAN)}};
-
-#define INTO(member) GW_OPT_INTO(state, member)
 
 static const gw_opt opts[] = {{"bytes", GW_OPT_BYTES, "1G", 1 << 20, 1e12, NULL, "BYTES",
                                "memory of stream and chase", INTO(bytes)},

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cli/bench/bench_grid.h"
-#include "comm/lane_parts.h"
 #include "comm/queue.h"
 #include "machine/transport.h"
 #include "mpi/wait.h"
@@ -61,8 +60,6 @@ typedef struct state {
 } state;
 
 static state b;
-
-#define INTO(member) GW_OPT_INTO(state, member)
 
 static const gw_opt opts[] = {
     {"sizes", GW_OPT_TEXT, "64K,1M,16M", 0, 0, NULL, "LIST",

@@ -12,7 +12,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum {
@@ -60,8 +59,6 @@ typedef struct state {
 } state;
 
 static state b;
-
-#define INTO(member) GW_OPT_INTO(state, member)
 
 static const gw_opt opts[] = {
     {"timetable", GW_OPT_SPECS, "gpipe;1f1b;1f1b:eager=1;interleaved;zb", 0, 0, NULL, "T;T..",

@@ -5,14 +5,12 @@
 #include "base/mem.h"
 #include "base/version.h"
 #include "cli/cli.h"
-#include "cli/parallel.h"
+#include "folder/history.h"
 #include "machine/busy.h"
 #include "mpi/agree.h"
 #include "prof/clock.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct job {
     const gw_benchmark *bench;
@@ -37,12 +35,10 @@ static json_t *bench_options_json(const gw_opt *opts, const gw_args *args) {
 
 static json_t *bench_document(const job *j) {
     const gw_bench_place *p = &j->run.place;
-    char utc[32];
-    struct tm broken;
-    time_t now = time(NULL);
+    char utc[GW_UTC];
     gw_host host;
     gw_host_facts(&host);
-    strftime(utc, sizeof utc, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &broken));
+    gw_utc_now(utc);
     json_t *all = gw_json_object(
         "schema:i benchmark:s version:s finished_utc:s options:o ranks:i nodes:i threads:i "
         "oversubscribed:b busy:o mpi_library:s host:s cpu:s results:o",

@@ -11,7 +11,6 @@
 #include "prof/ledger.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_CONFIGS = 16 };
@@ -38,8 +37,6 @@ typedef struct state {
 } state;
 
 static state b;
-
-#define INTO(member) GW_OPT_INTO(state, member)
 
 static const gw_opt opts[] = {
     GW_RIG_OPTS,

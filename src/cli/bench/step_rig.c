@@ -10,7 +10,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Samples first..first+local of the batch, which is the same for every rig. */
 static void rig_fill(gw_rig *r, const gw_rig_setup *s, size_t first) {

@@ -23,11 +23,8 @@ typedef struct place {
 } place;
 
 /* "PATH: tensor 3 (name): KEY: VALUE: must be .." */
-static gw_err profile_fault(const place *at, const char *key, const json_t *value,
-                            const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-static gw_err profile_fault(const place *at, const char *key, const json_t *value,
-                            const char *format, ...) {
+__attribute__((format(printf, 4, 5))) static gw_err
+profile_fault(const place *at, const char *key, const json_t *value, const char *format, ...) {
     char who[192] = "", why[256], shown[SHOWN + 8] = "";
     char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
     if (at->tensor >= 0)

@@ -1,16 +1,21 @@
 /* gradwire replay: the step of any model, exchanged as it would be, by its profile. */
 #include "api/words.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/parallel.h"
 #include "cli/replay/player.h"
-#include "cli/replay/replay_report.h"
 #include "comm/mix.h"
 #include "comm/strategy.h"
 #include "comm/strategy/plain.h"
 #include "config/opts.h"
+#include "folder/claim.h"
+#include "folder/runfolder.h"
+#include "machine/host.h"
 #include "mpi/agree.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,6 +155,113 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
     return replay_level(j);
 }
 
+/* ---- what is said of it; rank 0 ---- */
+
+/* A codec's bytes or time depend on gradients, and these are drawn. */
+static bool replay_depends(const job *j) {
+    return j->data_dependent && !j->gradients.captured;
+}
+
+/* What the link alone takes for a rank's bytes; NaN: it is not known, or ranks share one. */
+static double replay_floor_s(const job *j, double wire_bytes) {
+    gw_host_link link;
+    if (gw_host_link_read(&link) != GW_OK || !link.emulated || link.hosts < j->player.ranks)
+        return NAN;
+    return 8 * wire_bytes / (double)link.rate_bits_per_s;
+}
+
+static double replay_number(const json_t *summary, const char *key) {
+    const json_t *value = json_object_get(summary, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static json_t *replay_profile_json(const gw_step_profile *p) {
+    return gw_json_object(
+        "model:s source:s device:s machine:s date:s torch:s threads:i batch:i tensors:i "
+        "forward_s:f backward_s:f optimizer_s:f",
+        p->model, p->source, p->device, p->machine, p->date, p->torch, (int)p->threads,
+        (int)p->batch, p->n_tensors, p->forward_s, p->backward_s, p->optimizer_s);
+}
+
+static json_t *replay_json(const job *j, double floor_s) {
+    const gw_player *p = &j->player;
+    return gw_json_object(
+        "profile:o compute:s speed:f bucket_mb:f gradients:s data_dependent:b late_s:f "
+        "link_floor_s:f",
+        replay_profile_json(p->profile), p->sleeps ? "sleep" : "spin", p->speed,
+        (double)p->bucket / 1048576, gw_args_text(j->args, "gradients"), replay_depends(j),
+        p->sleeps ? p->late_s / (double)p->steps : NAN, floor_s);
+}
+
+static void replay_print_part(const char *name, double seconds) {
+    if (!isnan(seconds))
+        printf(", %s %.3f ms", name, 1e3 * seconds);
+}
+
+static void replay_print_unmet(json_t *item) {
+    const char *option, *value, *what, *why;
+    if (json_unpack(item, "{s:s, s:s, s:s, s:s}", "option", &option, "value", &value, "what", &what,
+                    "why", &why) == 0)
+        printf("note: --%s %s: %s: %s\n", option, value, what, why);
+}
+
+static void replay_print(const job *j, const json_t *run, double floor_s) {
+    const gw_player *p = &j->player;
+    const json_t *summary = json_object_get(json_object_get(run, "results"), "summary");
+    printf("replayed: %s, %d tensors, %zu parameters; batch %ld on %s (%s), %g times as fast, %s\n",
+           p->profile->model, p->profile->n_tensors, p->profile->n, p->profile->batch,
+           p->profile->device, p->profile->machine, p->speed,
+           p->sleeps ? "slept" : "spun on this core");
+    printf("step %.3f ms", 1e3 * replay_number(summary, "wall_s"));
+    replay_print_part("exposed communication", replay_number(summary, "exposed_s"));
+    replay_print_part("in flight under computation", replay_number(summary, "hidden_s"));
+    replay_print_part("codec and copies", replay_number(summary, "codec_s"));
+    printf("; %.0f wire bytes a rank", replay_number(summary, "wire_bytes"));
+    if (!isnan(floor_s))
+        printf(", which take the link %.3f ms", 1e3 * floor_s);
+    printf("\n");
+    json_t *busy =
+        json_object_get(json_object_get(json_object_get(run, "machine"), "busy"), "during");
+    if (json_is_true(json_object_get(busy, "warned")))
+        printf("warning: during this run %s: its times are not to be trusted\n",
+               json_string_value(json_object_get(busy, "text")));
+    if (*p->copied)
+        printf("note: gradients are copied, not summed in place: %s\n", p->copied);
+    const json_t *unmet = json_object_get(json_object_get(run, "comm"), "unmet");
+    for (size_t i = 0; i < json_array_size(unmet); i++)
+        replay_print_unmet(json_array_get(unmet, i));
+    if (replay_depends(j))
+        printf("note: the codec's bytes or time depend on the gradients, and these are normal "
+               "numbers: give captured ones by --gradients FILE\n");
+    printf("run folder: %s\n", j->words.run.out);
+}
+
+static gw_err replay_tell(const job *j) {
+    char *text, path[4096];
+    size_t len;
+    snprintf(path, sizeof path, "%s/run.json", j->words.run.out);
+    GW_TRY(gw_file_read(path, 1 << 26, &text, &len));
+    json_t *run = json_loadb(text, len, 0, NULL);
+    free(text);
+    if (!run)
+        return gw_fail(GW_ERR_INTERNAL, "replay: %s: cannot be read again", path);
+    json_t *summary = json_object_get(json_object_get(run, "results"), "summary");
+    double floor_s = replay_floor_s(j, replay_number(summary, "wire_bytes"));
+    run = gw_json_add(run, "program:s replay:o", "replay", replay_json(j, floor_s));
+    if (run && !j->quiet)
+        replay_print(j, run, floor_s);
+    return gw_runfolder_write(j->words.run.out, run);
+}
+
+/* The run is closed, and its folder free: it is claimed for this, too. */
+static gw_err replay_report(const job *j) {
+    gw_claim *claim;
+    GW_TRY(gw_claim_take(&claim, j->words.run.out));
+    gw_err e = replay_tell(j);
+    gw_claim_release(claim);
+    return e;
+}
+
 /* ---- on all ranks ---- */
 
 static gw_err replay_gradients(job *j, int rank) {
@@ -196,11 +308,7 @@ static gw_err replay_body(void *ctx, MPI_Comm comm, bool *alone) {
     GW_TRY(replay_error(gradwire_close(g), alone));
     if (j->check)
         return GW_OK;
-    gw_replay_facts facts = {.player = &j->player,
-                             .out = j->words.run.out,
-                             .gradients = gw_args_text(j->args, "gradients"),
-                             .data_dependent = j->data_dependent && !j->gradients.captured};
-    return gw_agree(comm, rank == 0 ? gw_replay_report(&facts, !j->quiet) : GW_OK);
+    return gw_agree(comm, rank == 0 ? replay_report(j) : GW_OK);
 }
 
 static int replay_run(const gw_args *args, int argc, char **argv) {

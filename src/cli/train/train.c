@@ -1,7 +1,5 @@
 /* gradwire train: options in, one training run, a few lines out. */
-#include "base/text.h"
 #include "cli/cli.h"
-#include "cli/parallel.h"
 #include "cli/train/step_opts.h"
 #include "cli/train/train_tell.h"
 #include "run/codec_stats.h"

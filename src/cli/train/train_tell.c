@@ -3,7 +3,6 @@
 #include "machine/gauge.h"
 #include "nn/gemm.h"
 #include "select/chooser.h"
-#include "step/checks.h"
 
 #include <math.h>
 #include <stdio.h>
