@@ -1,8 +1,6 @@
 """One row per run, of all that its folder says: for `gradwire export` and `gradwire report --paper`.
 Seconds and bytes; blank: not measured. docs/analysis.md has the columns."""
 
-import math
-
 from reporting import ends, sheet
 from reporting.info import look
 from reporting.loose import link_rate

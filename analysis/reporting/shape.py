@@ -215,9 +215,6 @@ RUN = {
         "links?": [{"from": COUNT, "to": COUNT, "over": TEXT, "alpha_s": Maybe(NUMBER),
                     "beta_s_per_byte": Maybe(NUMBER)}],
         "drift?": Maybe(NUMBER), "drifted?": Maybe(YES_NO)}),
-    "backend?": {"name": TEXT, "precision": TEXT, "parameters_bytes": COUNT, "loops?": TEXT,
-                 "sum?": TEXT, "schedule?": TEXT, "exchange?": TEXT,
-                 "critical_wait_s?": Maybe(NUMBER), "critical_held_s?": Maybe(NUMBER)},
     "gemm?": Maybe({
         "libraries": TEXT, "source": TEXT, "flops_per_s": Maybe(NUMBER), "note": Maybe(TEXT),
         "piece": Maybe({"flops": NUMBER, "seconds": Maybe(NUMBER),

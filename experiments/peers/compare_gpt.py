@@ -7,13 +7,9 @@ With --validate each side trains once over all --steps instead, and the table ha
 """
 
 import argparse
-import json
 import os
 import re
 import statistics
-import subprocess
-import sys
-import tempfile
 
 import compare_torch as peers
 from compare_torch import need
@@ -41,23 +37,9 @@ def run_gpt(options, env, ranks, words):
 
 
 def run_torch(options, env, ranks, _):
-    words = ["--text", options.text, "--steps", options.steps]
-    words += ["--validate"] if options.validate else []
-    with tempfile.TemporaryDirectory() as folder:
-        return torch_ranks(folder, ranks, [str(word) for word in words], env)
-
-
-def torch_ranks(folder, ranks, words, env):
     """Rank 0's figures."""
-    script = os.path.join(peers.HERE, "gpt_torch.py")
-    started = [subprocess.Popen(
-        [sys.executable, script, *words, "--rank", str(rank), "--ranks", str(ranks), "--meet",
-         f"file://{folder}/meet", "--out", f"{folder}/{rank}.json"], env=env,
-        stdout=subprocess.DEVNULL) for rank in range(ranks)]
-    if any([process.wait() for process in started]):
-        peers.fail("gpt_torch.py failed")
-    with open(f"{folder}/0.json", encoding="utf-8") as file:
-        result = json.load(file)
+    words = ["--text", options.text, "--steps", str(options.steps), *["--validate"] * options.validate]
+    result = peers.run_ranks("gpt_torch.py", ranks, words, options, env)[0]
     return {**result, "step_s": statistics.median(result["step_s"]), "loss": result["loss"][-1]}
 
 
@@ -81,6 +63,7 @@ def table(rounds):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.set_defaults(testbed=None)
     parser.add_argument("--text", required=True)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)

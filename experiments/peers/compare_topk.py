@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 
-from compare_torch import add_program, bench, machine_facts, need, run, spread
+from compare_torch import add_program, bench, machine_facts, need, report, run, spread
 
 SIZES = (940584, 23298088)  # gradients of the nets 784-256-128-10 and 784-2048-2048-10
 RATIO = 0.01
@@ -111,13 +111,11 @@ def main():
             memcpy[size].append(over[size])
     facts = {**machine_facts(), "pytorch": child["version"],
              "gradwire": run([options.gradwire, "--version"]).strip()}
-    lines = [*(f"{key}: {value}" for key, value in facts.items()), "",
-             f"topk:ratio={RATIO}, one thread, {options.rounds} rounds of {options.repeats}"]
-    text = "\n".join(lines + table(peer, own, memcpy)) + "\n"
-    print(text, end="")
+    text = report(None, facts, [f"topk:ratio={RATIO}, one thread, {options.rounds} rounds of {options.repeats}",
+                                *table(peer, own, memcpy)])
     if options.out:
         with open(options.out, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.write(text + "\n")
 
 
 if __name__ == "__main__":

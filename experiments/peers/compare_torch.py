@@ -132,7 +132,7 @@ def run_ranks(script, ranks, words, options, env):
         children = [subprocess.Popen(
             [*on[rank], sys.executable, os.path.join(HERE, script), "--rank", str(rank), "--ranks",
              str(ranks), "--meet", meet, "--out", out, *words],
-            env=env, stderr=subprocess.PIPE, text=True) for rank, out in enumerate(outs)]
+            env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for rank, out in enumerate(outs)]
         try:
             errors = [child.communicate(timeout=600)[1] for child in children]
         finally:
@@ -257,16 +257,16 @@ def describe_machine(options, env):
     return machine
 
 
-def report(prefix, facts, lines, content):
-    """Prints facts and lines; they are PREFIX.txt, too, and the content PREFIX.json, unless PREFIX is None."""
+def report(prefix, facts, lines, content=None):
+    """Prints facts and lines, and returns them; unless PREFIX is None they are PREFIX.txt, too, and the content
+    PREFIX.json."""
     told = [f"{key}: {value if isinstance(value, str) else json.dumps(value)}" for key, value in facts.items()]
     text = "\n".join([*told, "", *lines])
     print(text)
-    if prefix is None:
-        return
-    for kind, written in (("txt", text), ("json", json.dumps(content, indent=2))):
+    for kind, written in (("txt", text), ("json", json.dumps(content, indent=2))) if prefix else ():
         with open(f"{prefix}.{kind}", "w", encoding="utf-8") as file:
             file.write(written + "\n")
+    return text
 
 
 def link_of(options):

@@ -21,15 +21,12 @@ need("numpy", "torch")
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn import functional as F
-from torch.nn.parallel import DistributedDataParallel
 
+import ddp_hooks
 import gradwire.torch
 import models
 from gradwire.torch.profiles import profile
-
-FIRST_BUCKET = dist._DEFAULT_FIRST_BUCKET_BYTES  # pylint: disable=protected-access
 
 
 def task(name, batch, length, rank):
@@ -51,23 +48,9 @@ def tiny():
 
 def replicate(model, side, bucket_mb):
     """DistributedDataParallel with what the side names: gloo, none, fp16, powersgd2 or gradwire."""
-    options = {}
-    if side == "gradwire":
-        options = {"bucket_cap_mb": bucket_mb}
-    elif side == "powersgd2":
-        # One bucket: the hook starts each bucket's second allreduce from a callback, and Gloo runs
-        # these on two threads, so that with several buckets the ranks' orders differ.
-        options = {"bucket_cap_mb": 2048}
-    dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 31 if side == "powersgd2" else FIRST_BUCKET
-    net = DistributedDataParallel(model, gradient_as_bucket_view=True, broadcast_buffers=False,
-                                  **options)
+    net = ddp_hooks.replicate(model, side, **({"bucket_cap_mb": bucket_mb} if side == "gradwire" else {}))
     if side == "none":
         net.register_comm_hook(None, unexchanged)
-    elif side == "fp16":
-        net.register_comm_hook(None, default_hooks.fp16_compress_hook)
-    elif side == "powersgd2":
-        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
-        net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     return net
 
 

@@ -7,6 +7,7 @@ ORDER, WEIGHTS = 0x65706F63, 0x696E6974  # salts: src/data/sampler.c, src/nn/mod
 
 
 def mix(z):
+    """SplitMix64's last steps, on an array of uint64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))

@@ -120,13 +120,8 @@ def main():
     about = {"pytorch": compare_torch.find_torch(env), "link": options.link,
              "ranks": options.ranks, "bench": options.bench, "repeats": options.repeats}
     figures = measure(options, env)
-    text = table(figures, options.ranks)
-    print(text)
-    if options.out:
-        head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in about.items())
-        compare_torch.write(options.out, f"{head}\n{text}", {"about": about, "rows": [
-            {"bytes": size, "side": side, "seconds": values}
-            for (size, side), values in figures.items()]})
+    compare_torch.report(options.out, about, [table(figures, options.ranks)], {"about": about, "rows": [
+        {"bytes": size, "side": side, "seconds": values} for (size, side), values in figures.items()]})
 
 
 if __name__ == "__main__":

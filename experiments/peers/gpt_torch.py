@@ -24,6 +24,8 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+from draws import mix
+
 
 class Block(nn.Module):
     def __init__(self, width, heads):
@@ -61,13 +63,6 @@ class Gpt(nn.Module):
             x = block(x)
         logits = functional.linear(self.ln(x), self.embedding.weight)
         return functional.cross_entropy(logits.flatten(0, 1), target.flatten())
-
-
-def mix(z):
-    """SplitMix64's last steps, on an array of uint64."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xbf58476d1ce4e5b9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94d049bb133111eb)
-    return z ^ (z >> np.uint64(31))
 
 
 def draw_starts(seed, step, batch, span):

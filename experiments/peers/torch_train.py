@@ -24,11 +24,10 @@ need("numpy", "torch")
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-from torch.nn.parallel import DistributedDataParallel
 
 import draws
 import torch_mesh
+from ddp_hooks import replicate
 
 
 def read_idx(path, header):
@@ -60,24 +59,6 @@ def build(layers, seed):
             layer.bias.zero_()
         parts += [layer, torch.nn.ReLU()]
     return torch.nn.Sequential(*parts[:-1])
-
-
-def replicate(model, hook):
-    """The model in DistributedDataParallel."""
-    buckets = {}
-    if hook == "powersgd2":
-        # One bucket: the hook starts each bucket's second allreduce from a callback, and Gloo
-        # runs these on two threads, so that with several buckets the ranks' orders differ.
-        dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 30  # pylint: disable=protected-access
-        buckets = {"bucket_cap_mb": 1024}
-    model = DistributedDataParallel(model, gradient_as_bucket_view=True, broadcast_buffers=False,
-                                    **buckets)
-    if hook == "fp16":
-        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
-    elif hook == "powersgd2":  # from step 2, the earliest that its error feedback allows
-        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
-        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-    return model
 
 
 def whole_pass(model):

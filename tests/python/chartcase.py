@@ -24,7 +24,6 @@ RUNS = {
     "auto": ("--compress", "auto:budget=0.3"),
 }
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-WARMUP = 10
 EITHER_WAY = (False, True)  # wide, narrow
 
 
@@ -34,13 +33,6 @@ def seconds(table, row, column):
     unit = titles[0].rpartition("(")[2].rstrip(")")
     value = row[table.columns.index(titles[0])]
     return None if value is None else value * UNITS[unit]
-
-
-def csv_rows(folder):
-    """Rows of batches.csv after the warm-up, figures as numbers, blanks as None."""
-    found = [row for row in gwrun.batches(folder) if int(row["step"]) > WARMUP]
-    return [{key: float(text) if text else None for key, text in row.items() if key != "source"}
-            for row in found]
 
 
 def drawn(chart, narrow):

@@ -146,8 +146,7 @@ class Started:
 
     def text(self):
         """What it has printed so far, errors included."""
-        with open(self.log, encoding="utf-8", errors="backslashreplace") as file:
-            return file.read()
+        return gwrun.read_bytes(self.log).decode(errors="backslashreplace")
 
     def ranks(self):
         """{rank: pid}, once all have started; cached, because finding them takes some milliseconds."""

@@ -29,16 +29,14 @@ sys.path[:0] = [os.path.join(SOURCE, part) for part in ("analysis", "experiments
 
 def cached(name):
     """A value of the build's cache, or "" if it has none."""
-    with open(os.path.join(os.environ["BUILD"], "CMakeCache.txt"), encoding="utf-8") as file:
-        found = re.search(rf"^{name}:\w+=(.*)$", file.read(), re.MULTILINE)
+    found = re.search(rf"^{name}:\w+=(.*)$", read(os.environ["BUILD"], "CMakeCache.txt"), re.MULTILINE)
     return found.group(1) if found else ""
 
 
 def preload(folder, text, **more):
     """The environment, and `more`, with a library that is loaded before others."""
     source, library = (os.path.join(folder, name) for name in ("first.c", "first.so"))
-    with open(source, "w", encoding="utf-8") as file:
-        file.write(text)
+    write(source, text)
     compiler = cached("MPI_C_COMPILER") or cached("GW_MPICC")
     subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library, "-ldl"], check=True)
     libraries = f"{library} {os.environ.get('LD_PRELOAD', '')}"
@@ -85,12 +83,23 @@ def finished(words, **more):
     return done
 
 
+def well(done):
+    """What a process printed that ended with status 0; raises otherwise."""
+    if done.returncode != 0:
+        raise AssertionError(f"{done.args}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def quiet(done):
+    """As well(), without a word on standard error."""
+    if done.stderr:
+        raise AssertionError(f"{done.args}: {done.returncode}: {done.stderr}")
+    return well(done)
+
+
 def said(*words, **more):
     """Standard output of any command that succeeds."""
-    done = finished(words, **more)
-    if done.returncode != 0:
-        raise AssertionError(f"{words}: {done.returncode}: {done.stdout}{done.stderr}")
-    return done.stdout
+    return well(finished(words, **more))
 
 
 def run(ranks, *words, **more):
@@ -101,16 +110,14 @@ def run(ranks, *words, **more):
 def ok(ranks, *words, **more):
     """Finished process that ended with status 0; raises otherwise."""
     done = run(ranks, *words, **more)
-    if done.returncode != 0:
-        raise AssertionError(f"{words} on {ranks} ranks: {done.returncode}: {done.stdout}{done.stderr}")
+    well(done)
     return done
 
 
 def clean(ranks, *words, **more):
     """As ok(), without a word on standard error."""
-    done = ok(ranks, *words, **more)
-    if done.stderr:
-        raise AssertionError(f"{words} on {ranks} ranks: {done.stderr}")
+    done = run(ranks, *words, **more)
+    quiet(done)
     return done
 
 
@@ -120,6 +127,14 @@ def refusal(done, *says):
     if told[:2] != (2, "") or done.stderr.count("\n") != 1 or not all(word in done.stderr for word in says):
         raise AssertionError(f"{done.args} is not refused, or without {says}: {told}")
     return done.stderr
+
+
+def failure(done, status=1):
+    """The one line of gradwire's own that a process said which ended with this status."""
+    lines = [line for line in done.stderr.splitlines() if "gradwire:" in line]
+    if (done.returncode, len(lines)) != (status, 1):
+        raise AssertionError(f"{done.args}: {done.returncode}: {done.stderr}")
+    return lines[0]
 
 
 def script(path, *words):
@@ -211,6 +226,14 @@ def rows(*names):
         return list(csv.DictReader(file))
 
 
+def write_rows(path, table):
+    """Makes a CSV file of rows, which are dicts with the same keys."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, table[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
 def write(path, content):
     """Makes a file, and its folders, of a text, of bytes, or of another value as JSON."""
     if not isinstance(content, (str, bytes, bytearray)):
@@ -218,6 +241,13 @@ def write(path, content):
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with open(path, "wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def flip(path, at):
+    """Changes a bit of a file."""
+    data = bytearray(read_bytes(path))
+    data[at] ^= 4
+    write(path, data)
 
 
 def run_json(*out):
@@ -261,10 +291,9 @@ def apart(curve, other):
     return max(abs(a - b) / b for a, b in zip(curve, other, strict=True))
 
 
-def names(table):
+def names(table, root=SOURCE):
     """The names in a .def file."""
-    with open(os.path.join(SOURCE, table), encoding="utf-8") as file:
-        return re.findall(r"^X\((\w+)\)", file.read(), re.MULTILINE)
+    return re.findall(r"^X\((\w+)\)", read(root, table), re.MULTILINE)
 
 
 class Case(unittest.TestCase):
@@ -278,6 +307,15 @@ class Case(unittest.TestCase):
 
     def path(self, *names):
         return os.path.join(self.dir, *names)
+
+    def new(self):
+        """The place of another run."""
+        return os.path.join(tempfile.mkdtemp(dir=self.dir), "run")
+
+    def write(self, name, text):
+        """The path of a file that is made here."""
+        write(self.path(name), text)
+        return self.path(name)
 
 
 class Shared(unittest.TestCase):

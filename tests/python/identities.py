@@ -58,7 +58,7 @@ def leaves(test, out, blocking):
     for row in rows:
         wall = seconds(row, "wall")
         parts = sum(seconds(row, phase) for phase in PHASES)
-        test.assertAlmostEqual(parts, wall, delta=1e-3 * wall)
+        test.assertAlmostEqual(parts, wall, delta=1e-8 * wall)
         if blocking:
             test.assertEqual(seconds(row, "inflight"), 0)
 

@@ -33,7 +33,7 @@ CASES = {
 
 MODEL = ["--data", "synthetic:samples=2500,features=24", "--layers", "48,32", "--batch", 48,
          "--lr", 0.05, "--momentum", 0.9, "--epochs", 1000, "--seed", 11, "--ceilings", "off",
-         "--overhead", 0, "--inject-skew", "1:1ms"]
+         "--overhead", 0, "--papi-group", "none", "--inject-skew", "1:1ms"]
 
 
 def words(case, ranks, steps, every, model=None):

@@ -16,20 +16,25 @@ import gwrun
 
 ANALYSIS = os.path.join(gwrun.SOURCE, "analysis")
 TASK = ("--data", "synthetic:samples=1200,features=16,classes=4,seed=1", "--layers", "16",
-        "--batch", "40", "--ceilings", "off", "--overhead", "0")
+        "--batch", "40", "--ceilings", "off", "--overhead", "0", "--papi-group", "none")
 STRATEGIES = ("allreduce", "iallreduce:algo=sra")
+
+
+def module_of(tool):
+    """A tool of analysis/ as a module."""
+    loader = importlib.machinery.SourceFileLoader(f"tool_{tool}", os.path.join(ANALYSIS, tool))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
 
 
 def call(tool, *words):
     """A tool of analysis/ in this process, which has its modules already."""
-    loader = importlib.machinery.SourceFileLoader(f"tool_{tool}", os.path.join(ANALYSIS, tool))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
     out, err, status = io.StringIO(), io.StringIO(), 0
     with mock.patch.object(sys, "argv", [tool, *words]), contextlib.redirect_stdout(out), \
             contextlib.redirect_stderr(err):
         try:
-            module = importlib.util.module_from_spec(spec)
-            loader.exec_module(module)
+            module = module_of(tool)
             module.call(tool, module.main)
         except SystemExit as ended:
             status = ended.code or 0
@@ -95,9 +100,14 @@ class ReportCase(gwrun.Case):
         shutil.copytree(os.path.join(self.real, strategy), self.path(name))
         return self.path(name)
 
+    def record(self, folder, **changes):
+        """Changes what the runner noted of a run."""
+        path = self.path(folder, "experiment.json")
+        gwrun.write(path, {**gwrun.read_json(path), **changes})
+
     def study(self, name="demo", blocks=2, **more):
         """A study of both strategies below folder `name`; its path."""
         cells = [cell_of(comm=comm) | {"id": f"comm={comm.partition(':')[0]}"} for comm in STRATEGIES]
-        write_study(self.path(name), name, cells, blocks, lambda cell, _, out: shutil.copytree(
+        write_study(self.path(name), os.path.basename(name), cells, blocks, lambda cell, _, out: shutil.copytree(
             os.path.join(self.real, cell["id"].partition("=")[2]), out), **more)
         return self.path(name)

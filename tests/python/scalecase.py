@@ -1,7 +1,6 @@
 """The study of real runs that test_charts_scale.py looks at, and studies of known times made of it."""
 
 import copy
-import csv
 import dataclasses
 import os
 import random
@@ -21,19 +20,14 @@ RANKS, CODECS, BLOCKS = ("1", "2"), ("none", "fp16", "qsgd"), 3
 
 def scaled(path, factor, points):
     """Rewrites a table of a run: times are `factor` times as long, accuracies so much higher."""
-    with open(path, newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        lines = list(reader)
+    lines = gwrun.rows(path)
     for line in lines:
         for name, text in line.items():
             if text and name.endswith("_s"):
                 line[name] = f"{float(text) * factor:.9g}"
             elif text and name == "test_accuracy":
                 line[name] = f"{min(1.0, float(text) + points):.9g}"
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, reader.fieldnames, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
+    gwrun.write_rows(path, lines)
 
 
 def longer(figures, factor):

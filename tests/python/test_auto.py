@@ -25,6 +25,4 @@ class Auto(gwrun.Case):
                             f"allreduce:algo=(auto:table={self.path('a', 'algo.csv')})")
         self.assertEqual(again["results"]["replica_hash"], first["results"]["replica_hash"])
         self.assertIn("as its table says", again["comm"]["notes"])
-        with open(self.path("a", "algo.csv"), encoding="utf-8") as one, \
-                open(self.path("b", "algo.csv"), encoding="utf-8") as other:
-            self.assertEqual(one.read(), other.read())
+        self.assertEqual(*(gwrun.read(self.path(name, "algo.csv")) for name in "ab"))

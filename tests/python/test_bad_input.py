@@ -18,8 +18,8 @@ def idx(dims, body):
 
 class BadInput(gwrun.Case):
 
-    def refused(self, *words, says, checked=True, one=1, **more):
-        """On 3 ranks, and on `one`: there by --check, if that looks at this mistake."""
+    def refused(self, *words, says, checked=True, one=0, **more):
+        """On 3 ranks, and on `one` (0: without a launcher): there by --check, if that looks at this mistake."""
         line = self.line(3, *words, says=says, **more)
         if words[:1] != ("train",):
             self.line(one, *words, says=says, **more)
@@ -306,14 +306,8 @@ class BadInput(gwrun.Case):
         gwrun.train(1, out, "--data", SMALL, "--epochs", 1)
         self.refused("eval", "--model", out, "--data", "synthetic:samples=300,features=17,classes=4",
                      says=["16", "17"])
-        model = os.path.join(out, "model.gw")
-        with open(model, "r+b") as file:
-            file.seek(200)
-            byte = file.read(1)
-            file.seek(200)
-            file.write(bytes([byte[0] ^ 4]))
+        gwrun.flip(os.path.join(out, "model.gw"), 200)
         self.refused("eval", "--model", out, "--data", SMALL, says=["model.gw", "checksum"])
-        shutil.rmtree(out)
 
     # ---- ranks that differ; tests/mpi/test_alike.c takes every option ----
 

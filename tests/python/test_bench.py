@@ -93,9 +93,7 @@ class Bench(gwrun.Case):
         for row in document["results"]:
             self.assertEqual(row["verb"], verb)
             self.assertEqual(row["wrong"], 0, row)
-            self.assertLess(0, row["min_s"])
-            self.assertLessEqual(row["min_s"], row["median_s"])
-            self.assertLessEqual(row["median_s"], row["p95_s"])
+            self.assertTrue(0 < row["min_s"] <= row["median_s"] <= row["p95_s"], row)
             self.close(row["algbw"], row["bytes"] / row["median_s"] / 1e9)
             self.close(row["busbw"], row["algbw"] * bus_factor(verb, document["ranks"]))
             if row["algorithm"] == "native" and row["codec"] == "none":
@@ -103,9 +101,7 @@ class Bench(gwrun.Case):
             if row["ci_low_s"] is None:
                 self.assertLess(row["repeats"], 6)
             else:
-                self.assertLessEqual(row["min_s"], row["ci_low_s"])
-                self.assertLessEqual(row["ci_low_s"], row["median_s"])
-                self.assertLessEqual(row["median_s"], row["ci_high_s"])
+                self.assertTrue(row["min_s"] <= row["ci_low_s"] <= row["median_s"] <= row["ci_high_s"], row)
             self.assertEqual(row["bound"] == 0, row["codec"] == "none")
         for row in document["results"]:
             self.close(row["ratio_native"], native[row["bytes"]] / row["median_s"])
@@ -192,9 +188,7 @@ class Bench(gwrun.Case):
                 done = gwrun.run(2, "bench", "allreduce", "--sizes", 4000, "--algos",
                                  f"{path},sra", "--compress", codec, "--repeats", repeats,
                                  "--json", self.json)
-                self.assertEqual(done.returncode, 1, done.stderr)
-                self.assertEqual(done.stderr.count("gradwire:"), 1, done.stderr)
-                self.assertIn("wrong elements", done.stderr)
+                self.assertIn("wrong elements", gwrun.failure(done))
                 wrong = {r["algorithm"]: r["wrong"] for r in gwrun.read_json(self.json)["results"]}
                 self.assertEqual(wrong["sra"], 0)
                 self.assertEqual(wrong["native"], 0)
@@ -206,8 +200,7 @@ class Bench(gwrun.Case):
         path = self.plugin(NOTHING)
         done = gwrun.run(2, "bench", "overlap", "--sizes", 4000, "--algos", path, "--progress",
                          "none", "--repeats", 1)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("wrong elements", done.stderr)
+        self.assertIn("wrong elements", gwrun.failure(done))
 
     # ---- overlap ----
 
@@ -267,9 +260,7 @@ class Bench(gwrun.Case):
                                     for line in lines))
                 for row in rows:
                     self.assertEqual(row["steps"], 7)
-                    self.assertLess(0, row["min_s"])
-                    self.assertLessEqual(row["min_s"], row["median_s"])
-                    self.assertLessEqual(row["median_s"], row["p95_s"])
+                    self.assertTrue(0 < row["min_s"] <= row["median_s"] <= row["p95_s"], row)
                     self.close(row["ratio_first"], rows[0]["median_s"] / row["median_s"])
                     self.assertLess(0, row["computation_s"])
                     self.assertEqual(row["wire_bytes"] > 0, ranks > 1)
@@ -281,7 +272,7 @@ class Bench(gwrun.Case):
     # ---- mistakes ----
 
     def refused(self, says, *words):
-        for ranks in (1, 2):
+        for ranks in (0, 2):
             with self.subTest(ranks=ranks, words=words):
                 gwrun.refusal(gwrun.run(ranks, "bench", *words), says)
 

@@ -1,13 +1,11 @@
 """Checkpoints and restarts: a resumed run ends with the same bits as one that never stopped, or says in
 one line why it cannot."""
 
-import json
 import os
 import shutil
-import struct
-import zlib
 
 import gwrun
+from test_mesh_resume import folder_of, forged, put_rank, rank_file
 
 SMALL = ["--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--layers", "12,8",
          "--batch", 20, "--epochs", 2, "--ceilings", "off", "--overhead", 0, "--profile", "timers"]
@@ -24,31 +22,6 @@ def epochs(out):
 def steps_of(out):
     """(rank, step, loss), in the file's order."""
     return [(row["rank"], row["step"], row["loss"]) for row in gwrun.batches(out)]
-
-
-def forge(folder, rank, field, value):
-    """Change a number in a rank's file and correct all checksums."""
-    path = os.path.join(folder, f"rank-{rank:05d}.gw")
-    data = bytearray(gwrun.read_bytes(path)[:-4])
-    head = struct.pack("<I", len(field)) + field + struct.pack("<Q", 8)
-    at = data.index(head) + len(head)
-    data[at:at + 8] = struct.pack("<q", value)
-    crc = zlib.crc32(data)
-    gwrun.write(path, data + struct.pack("<I", crc))
-    path = os.path.join(folder, "manifest")
-    text = gwrun.read(path).rpartition("crc32 ")[0]
-    files = json.loads(text)["files"]
-    old = next(one["crc32"] for one in files if one["name"] == f"rank-{rank:05d}.gw")
-    text = text.replace(f'"{old}"', f'"{crc:08x}"')
-    gwrun.write(path, f"{text}crc32 {zlib.crc32(text.encode()):08x}\n")
-
-
-def flip(path, at):
-    with open(path, "r+b") as file:
-        file.seek(at)
-        byte = file.read(1)[0]
-        file.seek(at)
-        file.write(bytes([byte ^ 4]))
 
 
 class Checkpoint(gwrun.Case):
@@ -118,14 +91,14 @@ class Checkpoint(gwrun.Case):
         self.begin(1)
         gwrun.train(1, self.out, *SMALL, *EVERY, "--resume", "auto", "--steps", HALF + 5)
         old, new = self.folders()
-        flip(self.path("run", "model.ckpt.d", new, "rank-00000.gw"), 1000)
+        gwrun.flip(self.path("run", "model.ckpt.d", new, "rank-00000.gw"), 1000)
         said = self.resume(1, *EVERY)
         self.assertIn(f"{new}/rank-00000.gw", said)
         self.assertEqual(len(gwrun.warnings(said)), 1, said)
         self.assertIn(f"{old}: {HALF} steps done", said)
         self.assertEqual(epochs(self.out), epochs(self.whole))
         for folder in self.folders():
-            flip(self.path("run", "model.ckpt.d", folder, "manifest"), 30)
+            gwrun.flip(self.path("run", "model.ckpt.d", folder, "manifest"), 30)
         self.assertIn("holds no complete checkpoint",
                       self.refused(1, "--resume", self.out))
         error = self.refused(1, "--resume", "auto", "--out", self.out)
@@ -135,14 +108,15 @@ class Checkpoint(gwrun.Case):
     def test_forged(self):
         """Changed numbers by which ranks decide together: values that would make the ranks diverge or
         leave an array are refused."""
-        for comm, ranks, field, value in (("gossip:topology=exponential", 3, b"steps", -1),
+        for comm, ranks, field, value in (("gossip:topology=exponential", 3, b"steps", 2**64 - 1),
                                           ("local:period=7", 2, b"steps", HALF + 1),
                                           ("local:period=7", 2, b"agreed", HALF + 1),
                                           ("allreduce", 2, b"ticket", 5)):
             with self.subTest(comm=comm, field=field):
                 shutil.rmtree(self.out, ignore_errors=True)
                 self.begin(ranks, "--comm", comm)
-                forge(os.path.join(self.out, "model.ckpt.d", self.folders()[0]), 1, field, value)
+                folder = folder_of(self.out)
+                put_rank(folder, 1, forged(rank_file(folder, 1), field, 0, value))
                 said = self.refused(ranks, "--comm", comm, "--out", self.out, "--resume", "auto")
                 self.assertRegex(said, "do not belong together|steps done, replicas agreed")
 
@@ -232,7 +206,7 @@ class Checkpoint(gwrun.Case):
         self.begin(2, "--comm", "allreduce")
         said = self.resume(2, "--comm", "iallreduce", "--lr", 0.02, "--resume-strict")
         told = ["--comm 'allreduce' then, 'iallreduce' now", "--lr '0.1' then, '0.02' now"]
-        run = json.loads(gwrun.read(self.path("run", "run.json")))
+        run = gwrun.run_json(self.out)
         self.assertEqual(run["resumed"]["changed"], told)
         self.assertEqual(run["interruptions"][-1]["changed"], told)
         for line in told:
@@ -241,7 +215,7 @@ class Checkpoint(gwrun.Case):
         self.begin(2, "--compress", "onebit")
         self.resume(1, "--compress", "none", *EVERY)
         self.resume(1, "--compress", "none", "--epochs", 4)  # it has dropped nothing itself
-        entries = json.loads(gwrun.read(self.path("run", "run.json")))["interruptions"]
+        entries = gwrun.run_json(self.out)["interruptions"]
         self.assertEqual([bool(entry["dropped"]) for entry in entries], [True, False])
         shown = gwrun.run(1, "show", self.out).stdout
         for entry in entries:

@@ -57,12 +57,6 @@ class Examples(gwrun.Case):
         # Four classes: what learns nothing is right once in four times.
         self.assertGreater(run["results"]["test_accuracy"], 0.5)
 
-    def write(self, name, text):
-        path = self.path(name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        gwrun.write(path, text)
-        return path
-
     def link(self, without, *more):
         """Link the program anew as ./gradwire, of the objects of the build without those whose names
         have `without`, and with `more`."""

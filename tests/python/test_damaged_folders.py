@@ -2,15 +2,13 @@
 out with a reason of one line; it never ends in a traceback."""
 
 import copy
-import importlib.machinery
-import importlib.util
 import json
 import os
 import random
 import shutil
 
 import gwrun
-from reportcase import ReportCase
+from reportcase import ReportCase, module_of
 
 from reporting import runs, sidebyside, summary
 
@@ -18,15 +16,6 @@ ROUNDS = 240
 ODD = (None, True, -1, 0, 1 << 31, 1 << 63, 10 ** 30, 1e308, -0.5, "", "x", "\x1b[31m", "a\nb",
        "\ud800", [], [[]], {}, {"": None}, [1, "x"], "../..", "9" * 400)
 BYTES = (b"\0", b"\n", b",", b"nan", b"inf", b"-", b'"', b"\xff", b"1e999", b"9" * 400, b"{", b"[")
-
-
-def script(name):
-    """A script of analysis/ as a module."""
-    loader = importlib.machinery.SourceFileLoader(
-        name, os.path.join(gwrun.SOURCE, "analysis", name))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
-    loader.exec_module(module)
-    return module
 
 
 def leaves(value, path=()):
@@ -104,7 +93,7 @@ class Damaged(ReportCase):
             self.assertEqual(line, show.plain(line))
 
     def test_reading(self):
-        table, show = script("table"), script("show")
+        table, show = map(module_of, ("table", "show"))
         first = runs.read_results(self.whole)
         self.assertEqual(len(first[0].cells), 2)
         taken = 0

@@ -156,11 +156,10 @@ class Dimensions(gwrun.Shared):
         self.addCleanup(shutil.rmtree, old)
         shutil.copytree(self.path("plain"), os.path.join(old, "plain"))
         table = os.path.join(old, "plain", "batches.csv")
-        with open(table, newline="", encoding="utf-8") as file:
-            rows = list(csv.reader(file))
-        at = rows[0].index("recompute_s")
-        with open(table, "w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows(row[:at] + row[at + 1:] for row in rows)
+        rows = gwrun.rows(table)
+        for row in rows:
+            del row["recompute_s"]
+        gwrun.write_rows(table, rows)
         path = os.path.join(old, "plain", "run.json")
         info = gwrun.read_json(path)
         del info["mesh"], info["results"]["simulated"], info["options"]["mesh"]

@@ -1,7 +1,6 @@
 """analysis/export: a row per run, whatever became of it."""
 
 import csv
-import importlib.machinery
 import importlib.util
 import os
 import shutil
@@ -9,14 +8,12 @@ import subprocess
 import sys
 
 import gwrun
-from reportcase import ANALYSIS, ReportCase, call
+from reportcase import ANALYSIS, ReportCase, call, module_of
 
 
 class Export(ReportCase):
     def rows(self, *words):
-        done = call("export", *words)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return list(csv.DictReader(done.stdout.splitlines()))
+        return list(csv.DictReader(gwrun.quiet(call("export", *words)).splitlines()))
 
     def test_a_row_of_each_run_of_all_folders(self):
         folder, other = self.study("one"), self.study("two", blocks=1)
@@ -48,9 +45,7 @@ class Export(ReportCase):
     def test_compact(self):
         """What a claim can be of, of runs that have a cell; claims are judged by it (test_claims.py)."""
         folder = self.study("one")
-        path = os.path.join(folder, "b01-s1", "comm=allreduce")
-        gwrun.write(os.path.join(path, "experiment.json"),
-                    {**gwrun.read_json(path, "experiment.json"), "state": "failed"})
+        self.record("one/b01-s1/comm=allreduce", state="failed")
         shutil.rmtree(os.path.join(folder, "b01-s1", "comm=iallreduce"))  # not run
         found, whole = self.rows(folder, "--compact"), self.rows(folder)
         self.assertEqual([row["state"] for row in found], ["done", "done", "failed"])
@@ -66,12 +61,10 @@ class Export(ReportCase):
         self.assertEqual(found[2]["state"], "failed")
 
     def test_a_column_of_parquet_has_one_type(self):
-        loader = importlib.machinery.SourceFileLoader("export", os.path.join(ANALYSIS, "export"))
-        export = importlib.util.module_from_spec(importlib.util.spec_from_loader("export", loader))
-        loader.exec_module(export)
+        column_of = module_of("export").column_of
         for values, made in (([1, None, 2], [1, None, 2]), ([1, None, 2.5], [1.0, None, 2.5]),
                              ([1, "a", None], ["1", "a", None]), ([True, 2], ["True", "2"])):
-            found = export.column_of(values)
+            found = column_of(values)
             self.assertEqual((found, list(map(type, found))), (made, list(map(type, made))))
 
     def test_standard_output_is_utf_8_everywhere(self):

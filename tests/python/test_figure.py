@@ -126,7 +126,3 @@ class Colours(unittest.TestCase):
     def test_one_name_a_colour(self):
         light = [pair[0] for pair in figure.COLOURS.values()]
         self.assertEqual(len(set(light)), len(light))
-
-
-if __name__ == "__main__":
-    unittest.main()

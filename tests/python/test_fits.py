@@ -92,7 +92,3 @@ class Simulated(unittest.TestCase):
             return interval.high - interval.low
 
         self.assertLess(width(40), width(5))
-
-
-if __name__ == "__main__":
-    unittest.main()

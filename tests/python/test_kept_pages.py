@@ -1,6 +1,5 @@
 """`gradwire report` of a folder of experiments/results: the page is made of the kept figures and drawings alone."""
 
-import csv
 import html
 import os
 import re
@@ -28,8 +27,7 @@ class KeptPages(gwrun.Case):
 
     def page_of(self, folder):
         out = self.path("page.html")
-        done = call("report", folder, "--out", out)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        gwrun.quiet(call("report", folder, "--out", out))
         return gwrun.read(out)
 
     def refused(self, *words):
@@ -74,10 +72,7 @@ class KeptPages(gwrun.Case):
         folder = self.copy(ONE)
         rows = gwrun.rows(folder, kept.RUNS)
         rows[3].update(state="failed")
-        with open(os.path.join(folder, kept.RUNS), "w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        gwrun.write_rows(os.path.join(folder, kept.RUNS), rows)
         page = self.page_of(folder)
         self.assertIn(f"Runs: {len(rows) - 1} done, 1 failed", page)
         self.assertIn("failed: its reason was not kept", page)

@@ -2,12 +2,13 @@
 
 import os
 import re
-import tempfile
 import unittest
 
+import gwrun
 import layout_debts
+from gwrun import read
 
-ROOT = os.environ["SOURCE"]
+ROOT = gwrun.SOURCE
 
 LONGEST_FILE, LONGEST_FUNCTION, LONGEST_LINE, MOST_FIELDS = 500, 60, 100, 25
 ROOMS = "docs/architecture.md"
@@ -41,11 +42,6 @@ OF_THE_WORLD = re.compile(r"\b(MPI_[A-Z][a-z]\w*|gw_(?:agree|allreduce|allreduce
                           r"|wait_asleep)|clock_gettime|nanosleep|sched_yield)\(")
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
-
-
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
 
 
 def may_include(page):
@@ -244,7 +240,7 @@ def large_structs(root):
 
 def named_strategies(root):
     """(file, strategy) of each text of a program that is or begins with a strategy's name, outside its own folder."""
-    names = re.findall(r"^X\((\w+)\)", read(os.path.join(root, "comm/strategies.def")), re.MULTILINE)
+    names = gwrun.names("comm/strategies.def", root)
     word = re.compile(rf"\"({'|'.join(names)})(?=[\":,;|])")
     places = [(path, code_of(path)) for name, _, path in sources(root) if not name.startswith("comm/strategy/")]
     for folder, _, files in os.walk(os.path.join(root, "python")):
@@ -287,7 +283,7 @@ def scripts_and_tests(root):
 def bad_registries(root):
     """One line for each disagreement between a .def file and the files beside it."""
     for def_file, folder, symbol in REGISTRIES:
-        listed = re.findall(r"^X\((\w+)\)", read(os.path.join(root, def_file)), re.MULTILINE)
+        listed = gwrun.names(def_file, root)
         if not listed:
             yield f"{def_file}: lists nothing"
         for name in sorted(set(listed)):
@@ -365,18 +361,8 @@ class Layout(unittest.TestCase):
                          [])
 
 
-class CheckerCanFail(unittest.TestCase):
+class CheckerCanFail(gwrun.Case):
     """The same checks on a small tree with faults."""
-
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-
-    def write(self, name, text):
-        path = os.path.join(self.dir.name, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
 
     def test_includes(self):
         self.write("src/base/agree.h", "#include <mpi.h>\n")
@@ -387,7 +373,7 @@ class CheckerCanFail(unittest.TestCase):
         self.write("comm/timed.c", '  #  include "prof/clock.h"\n')
         self.write("compress/bare.c", '#include "codec.h"\n')
         self.write("src/new/x.c", "")
-        found = [line.split(":")[0] for line in bad_includes(self.dir.name, may_include(PAGE))]
+        found = [line.split(":")[0] for line in bad_includes(self.dir, may_include(PAGE))]
         self.assertEqual(found, ["base/agree.h", "comm/timed.c", "compress/bare.c", "new/x.c",
                                  "nn/direct.c", "nn/indirect.c"])
 
@@ -402,7 +388,7 @@ class CheckerCanFail(unittest.TestCase):
         self.write("src/config/g.c", '#include "run/more.h"\n')
         self.write("src/api/inside.h", '#include "api/handle.h"\n')
         self.write("src/run/session.h", '#include "comm/lane.h"\n')
-        self.assertEqual(sorted(bad_clients(self.dir.name)), [
+        self.assertEqual(sorted(bad_clients(self.dir)), [
             ("api/inside.h", "api/handle.h"), ("config/g.h", "run/session.h"), ("step/a.c", "comm/lane.h"),
             ("train/b.h", "run/session.h"), ("train/c.c", "api/handle.h")])
 
@@ -411,7 +397,7 @@ class CheckerCanFail(unittest.TestCase):
         self.write("src/nn/a.c", "static int a_h(int one);\nint a_f(int value, float y[3], void (*tell)(int j)) {\n    a_h(x, 1);\n}\n"
                    "int a_g(int n) {\n}\nstatic int a_h(int other) {\n}\n")
         self.write("src/nn/b.c", "static int a_h(int third) {\n}\n")
-        self.assertEqual(sorted(bad_parameters(self.dir.name)), [
+        self.assertEqual(sorted(bad_parameters(self.dir)), [
             "nn/a.c: a_h: one is other where it is defined", "nn/a.h: a_f: call is tell where it is defined",
             "nn/a.h: a_f: x is y where it is defined"])
 
@@ -420,14 +406,14 @@ class CheckerCanFail(unittest.TestCase):
         self.write("src/nn/a.h", f"typedef struct large {{\n{members}    int g, h;\n}} large;\n"
                    f"typedef struct {{\n{members}    float k[2][3], l;\n}} unnamed;\n"
                    f"struct small {{\n{members}    int g;\n}};\n")
-        self.assertEqual(large_structs(self.dir.name), {("nn/a.h", "large"): 26, ("nn/a.h", "unnamed"): 26})
+        self.assertEqual(large_structs(self.dir), {("nn/a.h", "large"): 26, ("nn/a.h", "unnamed"): 26})
 
     def test_strategies(self):
         self.write("comm/strategies.def", "X(ring)\nX(star)\n")
         self.write("comm/strategy/ring.c", 'const char *name = "ring";\n')
         self.write("src/cli/a.c", '/* "ring" */ f("ring:algo=x"), f("rings"), f("a ring");\n')
         self.write("python/gradwire/b.py", '# "ring"\nNAMES = ("star", 1)\n')
-        self.assertEqual(named_strategies(self.dir.name), {("src/cli/a.c", "ring"), ("python/gradwire/b.py", "star")})
+        self.assertEqual(named_strategies(self.dir), {("src/cli/a.c", "ring"), ("python/gradwire/b.py", "star")})
 
     def test_calls(self):
         self.write("comm/fabric/mpi.c", "    GW_MPI(MPI_Isend_c(data, f->comm, r)); /* its own */\n")
@@ -435,7 +421,7 @@ class CheckerCanFail(unittest.TestCase):
         self.write("comm/idle.c", "MPI_Comm comm; /* gw_queue_wait(q, s), as MPI_Wait */\n")
         self.write("src/mpi/wait.c", "MPI_Test(request);\n")
         page = "| `comm/fabric/mpi.c` | the fabric |\n| `comm/idle.c` | nothing |\n"
-        self.assertEqual(sorted(bad_calls(page, self.dir.name)),
+        self.assertEqual(sorted(bad_calls(page, self.dir)),
                          ["comm/idle.c: calls neither MPI nor a clock: docs/architecture.md need not list it",
                           "comm/sends.c: calls gw_agree, sched_yield, for which a lane has its fabric"])
 
@@ -449,8 +435,8 @@ class CheckerCanFail(unittest.TestCase):
     def test_ways(self):
         self.write("src/a.c", "int a_open(void) {\n")
         page = "\n### A way\n\nAt last: at most {} files.\n\n1. `src/a.c`: `a_open` does.\n2. `src/a.c`: `{}`\n"
-        self.assertEqual(list(bad_ways(page.format(2, "a_open"), self.dir.name)), [])
-        self.assertEqual(list(bad_ways(page.format(1, "a_close"), self.dir.name)),
+        self.assertEqual(list(bad_ways(page.format(2, "a_open"), self.dir)), [])
+        self.assertEqual(list(bad_ways(page.format(1, "a_close"), self.dir)),
                          ["A way: 2 files, at most 1", "A way: no a_close in src/a.c"])
 
     def test_circles(self):
@@ -458,14 +444,14 @@ class CheckerCanFail(unittest.TestCase):
         self.write("src/prof/a.c", '#include "prof/a.h"\n#include "prof/a_parts.h"\n')
         self.write("src/prof/a_parts.h", "")
         self.write("src/prof/b.h", "")
-        self.assertEqual(circles(self.dir.name), set())
+        self.assertEqual(circles(self.dir), set())
         self.write("src/prof/b.c", '#include "prof/c.h"\n')
         self.write("src/prof/c.c", '#include "prof/a.h"\n#include "prof/free.h"\n')
         self.write("src/prof/free.h", "")
         self.write("src/prof/user.c", '#include "prof/a.h"\n')
         self.write("src/nn/d.c", '#include "nn/d_parts.h"\n')
         self.write("src/nn/d_parts.h", '#include "nn/d.h"\n')
-        self.assertEqual(circles(self.dir.name), {"nn/d, nn/d_parts", "prof/a, prof/b, prof/c"})
+        self.assertEqual(circles(self.dir), {"nn/d, nn/d_parts", "prof/a, prof/b, prof/c"})
 
     def test_lengths(self):
         function = "static int f(void) {\n" + (LONGEST_FUNCTION - 1) * "    g();\n"
@@ -482,11 +468,7 @@ class CheckerCanFail(unittest.TestCase):
             self.write(f"{folder}/good.c", f"const {symbol}good = {{\n")
             self.write(f"{folder}/unlisted.c", f"const {symbol}unlisted = {{\n")
             self.write(f"{folder}/helper.c", "int help(void);\n")
-        found = "\n".join(bad_registries(self.dir.name))
+        found = "\n".join(bad_registries(self.dir))
         for word in ("more than once", "X(missing), but", "no X(unlisted)"):
             self.assertEqual(found.count(word), len(REGISTRIES), found)
         self.assertNotIn("helper", found)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -13,7 +13,7 @@ import gwrun
 import killcase
 
 SMALL = ("--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--layers", "24,18,12",
-         "--activation", "tanh", "--batch", 20, "--epochs", 2, "--ceilings", "off")
+         "--activation", "tanh", "--batch", 20, "--epochs", 2, "--ceilings", "off", "--profile", "timers")
 HALF, STEPS = 30, 48  # within the second epoch of 24
 EXACT = 1e-5
 # Of 4 ranks, each with another part of the model on some rank.
@@ -110,14 +110,6 @@ def make_older(folder, version):
 
 
 class MeshResume(gwrun.Case):
-    def setUp(self):
-        super().setUp()
-        self.runs = 0
-
-    def new(self):
-        self.runs += 1
-        return self.path(str(self.runs))
-
     def train(self, ranks, *words, out=None):
         """The folder of a run of these words, each of which may be several."""
         out = out or self.new()
@@ -348,9 +340,7 @@ class MeshResume(gwrun.Case):
         put_rank(folder, 1, rank[0])
         self.assertIn("no rank's file has parameter", self.refused(1, out))
         put_rank(folder, 1, rank[1])
-        with open(os.path.join(folder, "rank-00001.gw"), "r+b") as file:
-            file.seek(500)
-            file.write(b"!")
+        gwrun.flip(os.path.join(folder, "rank-00001.gw"), 500)
         self.assertIn("holds no complete checkpoint", self.refused(2, out, words))
 
     # ---- what disturbs a run ----
@@ -363,7 +353,9 @@ class MeshResume(gwrun.Case):
         with faultcase.Started(4, *SMALL, *words, "--epochs", 1000000, "--overhead", 0, "--out",
                                out, log=out + ".log") as run:
             self.assertEqual(run.stop(signal.SIGTERM, 3), 128 + signal.SIGTERM, run.text())
-        done = gwrun.run_json(out)["results"]["steps"]
+        told = gwrun.run_json(out)["results"]
+        done = told["steps"]
+        self.assertEqual((told["stopped_by"], len(gwrun.batches(out))), ("SIGTERM", 4 * done))
         self.assertEqual(os.listdir(os.path.join(out, "model.ckpt.d")),
                          [os.path.basename(folder_of(out, done))])
         more = ("--epochs", 1000000, "--steps", done + 5)

@@ -5,7 +5,7 @@ import os
 import re
 
 import gwrun
-from test_train import PHASES
+import identities
 
 SMALL = ["--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--layers", "12,8",
          "--batch", 20, "--epochs", 2, "--ceilings", "off"]  # 24 steps each
@@ -44,9 +44,8 @@ class Naive(gwrun.Shared):
     def check_ledger(self, name, bytes_of_rank, phases=("backward", "mpi_wait")):
         """Phases add up, and what is exchanged are doubles: an allreduce is 2(P-1)/P of them, a reduce
         and a broadcast half of that each."""
+        identities.leaves(self, self.path(name), False)
         for row in gwrun.batches(self.path(name)):
-            parts = sum(float(row[f"{phase}_s"]) for phase in PHASES)
-            self.assertAlmostEqual(parts, float(row["wall_s"]), delta=1e-8 * float(row["wall_s"]))
             for phase in phases:
                 self.assertGreater(float(row[f"{phase}_s"]), 0, phase)
             self.assertEqual(int(row["wire_bytes"]), bytes_of_rank)

@@ -2,14 +2,14 @@
 and shared out by what they say of themselves. `adam` moves elements; `lars` needs norms over whole tensors."""
 
 import os
-import re
 
 import gwrun
+import plugincase
+from plugincase import HALF
 
 SMALL = ("--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--layers", "24,18,12", "--activation",
          "tanh", "--batch", 20, "--epochs", 2, "--ceilings", "off", "--overhead", 0)
 ADAM, LARS = (os.path.join(os.environ["BUILD"], "tests", f"libplugin_{name}.so") for name in ("adam", "lars"))
-HALF = 30  # steps: within the second epoch of 24
 # (ranks, optimizer and what else the run is told): what each keeps from step to step is in other places.
 RUNS = ((1, ADAM), (1, f"{ADAM}:beta1=0.8"), (2, ADAM, "--comm", "iallreduce", "--update", "lazy"),
         (2, ADAM, "--comm", "sharded", "--update", "lazy", "--compress", "qsgd:bits=8"), (2, ADAM, "--comm", "ps"),
@@ -18,15 +18,10 @@ RUNS = ((1, ADAM), (1, f"{ADAM}:beta1=0.8"), (2, ADAM, "--comm", "iallreduce", "
         (2, LARS), (2, LARS, "--comm", "ps", "--update", "lazy"), (2, LARS, "--mesh", "pipe=2", "--microbatches", 2))
 
 
-class Optimizer(gwrun.Case):
-    def setUp(self):
-        super().setUp()
-        self.runs = 0
-
+class Optimizer(plugincase.Plugin):
     def train(self, ranks, optimizer, *words):
         """The folder of a run."""
-        self.runs += 1
-        out = self.path(str(self.runs))
+        out = self.new()
         rate = 0.01 if "adam" in optimizer else 0.1
         gwrun.train(ranks, out, *SMALL, "--profile", "timers", "--lr", rate, "--optimizer", optimizer, *words)
         return out
@@ -42,12 +37,8 @@ class Optimizer(gwrun.Case):
             self.assertEqual(run["options"]["optimizer"], optimizer)
 
     def test_resumes_to_the_bit(self):
-        for ranks, optimizer, *words in RUNS:
-            with self.subTest(optimizer=os.path.basename(optimizer), words=words):
-                whole = self.train(ranks, optimizer, *words)
-                half = self.train(ranks, optimizer, *words, "--steps", HALF, "--checkpoint-every", 1000)
-                rest = self.train(ranks, optimizer, *words, "--resume", half, "--resume-strict")
-                self.assertEqual(gwrun.model(rest), gwrun.model(whole))
+        for words in RUNS:
+            self.check_resumes_to_the_bit(*words)
 
     def test_shared_out(self):
         """Which rank updates which part, and when, does not change the arithmetic: two ranks' sums have only one order."""
@@ -104,16 +95,7 @@ class Optimizer(gwrun.Case):
             self.assertIn(part, self.refused(ranks, *words))
 
     def test_measured(self):
-        """A step that is rehearsed, slept, doubled or predicted leaves the optimizer as it is."""
-        whole = self.train(2, ADAM, "--steps", 12, "--comm", "iallreduce")
-        for words in (("--pace", 0.01), ("--paired",), ("--bound",), ("--compress", "auto:codecs=none")):
-            with self.subTest(words=words):
-                self.assertEqual(gwrun.model(self.train(2, ADAM, "--steps", 12, "--comm", "iallreduce", *words)),
-                                 gwrun.model(whole))
+        self.check_measured(ADAM)
 
     def test_page(self):
-        """docs/extend-optimizer.md shows the file that is tested here, as it would be within the tree."""
-        page = gwrun.read(gwrun.SOURCE, "docs", "extend-optimizer.md")
-        shown = re.search(r"^```c\n(.*?)^```", page, re.MULTILINE | re.DOTALL).group(1)
-        self.assertEqual(shown.replace("gw_optimizer_adam", "gw_optimizer_plugin"),
-                         gwrun.read(gwrun.SOURCE, "tests", "plugin_adam.c"))
+        self.check_page("optimizer", "adam")

@@ -203,7 +203,7 @@ class Plan(gwrun.Case):
     # ---- mistakes ----
 
     def refused(self, *words, says):
-        for ranks in (1, 3):
+        for ranks in (0, 3):
             with self.subTest(ranks=ranks, words=words):
                 gwrun.refusal(gwrun.run(ranks, *words), *says)
 

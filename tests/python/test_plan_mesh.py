@@ -111,7 +111,7 @@ class PlanMesh(gwrun.Case):
                      says=["interleaved", "3 microbatches on 2 stages"])
         self.refused(2, "--mesh", "pipe=2", "--microbatches", 13,
                      says=["--microbatches 13", "12 samples"])
-        for ranks in (1, 3):
+        for ranks in (0, 3):
             self.refused(ranks, "--mesh", "pipes=2", says=["pipes", "pipe"])
             self.refused(ranks, "--mesh", "auto", "--timetables", "zz", says=["zz", "zb"])
             self.refused(ranks, "--mesh", "auto", "--microbatches", "0", says=["microbatches=0"])

@@ -141,18 +141,14 @@ class Reading(ReportCase):
                          ["one", "two", os.path.basename(self.dir)])
         self.assertEqual([found.name for found in runs.read_results(self.path("two"))], ["two"])
 
-    def state(self, folder, **more):
-        path = self.path(folder, "experiment.json")
-        gwrun.write(path, {**gwrun.read_json(path), **more})
-
     def test_runs_that_came_to_nothing(self):
         self.study()
         attempt = {"started_utc": "", "seconds": 2, "status": None, "signal": "SIGKILL",
                    "timed_out": False, "message": "first\nout of <memory>\n"}
-        self.state("demo/b00-s1/comm=allreduce", state="failed", attempts=[attempt] * 2)
-        self.state("demo/b00-s1/comm=iallreduce", state="diverged",
+        self.record("demo/b00-s1/comm=allreduce", state="failed", attempts=[attempt] * 2)
+        self.record("demo/b00-s1/comm=iallreduce", state="diverged",
                    attempts=[{**attempt, "status": 1, "signal": None}])
-        self.state("demo/b01-s1/comm=allreduce", state="running", attempts=[])
+        self.record("demo/b01-s1/comm=allreduce", state="running", attempts=[])
         shutil.rmtree(self.path("demo/b01-s1/comm=iallreduce"))
         found = self.only()
         self.assertEqual(found.cells, [])
@@ -169,9 +165,9 @@ class Reading(ReportCase):
 
     def test_study_and_runs_disagree(self):
         self.study()
-        self.state("demo/b00-s1/comm=allreduce", study="other")
-        self.state("demo/b01-s1/comm=allreduce", levels={"comm": "ps"})
-        self.state("demo/b01-s1/comm=iallreduce", block=0)
+        self.record("demo/b00-s1/comm=allreduce", study="other")
+        self.record("demo/b01-s1/comm=allreduce", levels={"comm": "ps"})
+        self.record("demo/b01-s1/comm=iallreduce", block=0)
         self.copy("demo/b01-s1/foreign")
         found = self.only()
         reasons = [why for _, why in found.left_out]

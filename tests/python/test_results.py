@@ -16,7 +16,7 @@ TASK = (*DATA, "--layers", "14,10", "--batch", 30, "--ceilings", "off", "--overh
 SCORES = ("precision", "recall", "f1")
 PHASES = ("setup", "training", "evaluation")
 # The validation loss rises again before the end.
-BEST = (*TASK, "--validation", 0.3, "--save-model", "best", "--lr", 0.8, "--epochs", 5)
+BEST = (*TASK, "--validation", 0.3, "--save-model", "best", "--lr", 0.8, "--epochs", 5, "--profile", "timers")
 STEPS_PER_EPOCH = 17
 
 
@@ -127,7 +127,7 @@ class Results(gwrun.Shared):
             gwrun.train(1, here, *BEST, *every, "--steps", steps)
             for out, words in ((there, ("--resume", here)), (here, ("--resume", "auto"))):
                 shutil.rmtree(there, ignore_errors=True)
-                self.assertEqual(gwrun.run(1, "train", "--out", out, *BEST, *words).returncode, 0)
+                gwrun.ok(1, "train", "--out", out, *BEST, *words)
                 self.assertEqual(gwrun.model(out), gwrun.model(whole))
                 self.assertEqual(by_hand(out)["replica_hash"], by_hand(whole)["replica_hash"])
         done = gwrun.ok(2, "train", "--out", self.path("two-ranks"), *BEST, "--resume",
@@ -202,8 +202,7 @@ class Results(gwrun.Shared):
         folder = self.path("reported")
         for name, words in (("plain", ()), ("wide", ("--layers", "40,10"))):
             shutil.copytree(self.begin(f"r-{name}", 1, *words), os.path.join(folder, name))
-        done = call("report", folder, "--plots", self.path("plots"))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        gwrun.well(call("report", folder, "--plots", self.path("plots")))
         plots = {name: gwrun.read(self.path("plots", f"{name}.svg"))
                  for name in ("loss", "accuracy", "memory")}
         for what in ("training", "validation"):

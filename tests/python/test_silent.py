@@ -26,11 +26,7 @@ def broken(folder, rank):
 class Case(gwrun.Case):
     def fails(self, ranks, status, *words, **more):
         """The one line on stderr."""
-        done = gwrun.run(ranks, "train", "--quiet", *words, **more)
-        lines = [line for line in done.stderr.splitlines() if "gradwire:" in line]
-        self.assertEqual(done.returncode, status, done.stderr)
-        self.assertEqual(len(lines), 1, done.stderr)
-        return lines[0]
+        return gwrun.failure(gwrun.run(ranks, "train", "--quiet", *words, **more), status)
 
     def facts(self, out):
         return gwrun.run_json(out)["results"]
@@ -83,7 +79,7 @@ class NotFinite(Case):
                 out = self.path(f"{ranks}{len(more)}")
                 line = self.fails(ranks, 1, *OVERFLOW, *QUICK, "--out", out, *more)
                 self.assertRegex(line, r"step \d+, rank 0: the loss is no longer finite")
-                self.assertFalse(os.path.exists(os.path.join(out, "run.json")))
+                self.assertFalse(os.path.exists(out))
 
     def test_skip(self):
         """Leaving steps out does not repair what was lost, but they are left out and counted."""

@@ -258,7 +258,3 @@ class Outliers(unittest.TestCase):
         self.assertTrue(stats.outliers(values).any())
         interval = stats.median_ci(values)
         self.assertEqual((interval.n, interval.high), (6, 5.0))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -24,28 +24,27 @@ RUN = {
 }
 
 
+def changed(**figures):
+    """RUN with other figures of its summary."""
+    return {**RUN, "results": {**RUN["results"], "summary": {**RUN["results"]["summary"], **figures}}}
+
+
 class Table(gwrun.Case):
 
-    def write(self, name, text):
-        folder = self.path(name)
-        os.mkdir(folder)
-        gwrun.write(os.path.join(folder, "run.json"), text)
-        return folder
+    def write(self, name, content):
+        gwrun.write(self.path(name, "run.json"), content)
+        return self.path(name)
 
     def table(self, *folders):
         return gwrun.script(SCRIPT, *folders)
 
     def test_figures(self):
-        second = copy.deepcopy(RUN)
-        second["results"]["summary"]["memory_s"] = 0.0002
-        folders = self.write("blocking", json.dumps(RUN)), self.write("overlap", json.dumps(second))
+        folders = self.write("blocking", RUN), self.write("overlap", changed(memory_s=0.0002))
         few = self.table(*folders).stdout.splitlines()
         self.assertLessEqual(max(map(len, few)), 80)
         self.assertEqual(few[3].split(), ["blocking", "0.625", "0.500", "0.125", "0.010", "941,096",
                                           "0.8571"])
-        done = self.table("--all", *folders)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        lines = done.stdout.splitlines()
+        lines = gwrun.quiet(self.table("--all", *folders)).splitlines()
         self.assertEqual(lines[1].count("ms"), 6)
         self.assertEqual(lines[3].split(), ["blocking", "0.625", "0.500", "absent", "0.125",
                                             "0.000", "0.010", "941,096", "0.8571"])
@@ -53,52 +52,40 @@ class Table(gwrun.Case):
         self.assertIn("absent: not measured", lines[-1])
 
     def test_no_footnote_without_need(self):
-        run = copy.deepcopy(RUN)
-        run["results"]["summary"]["memory_s"] = 0.0002
-        done = self.table("--all", self.write("counted", json.dumps(run)))
-        self.assertEqual(done.returncode, 0)
-        self.assertNotIn("absent", done.stdout)
+        self.assertNotIn("absent", gwrun.well(self.table("--all", self.write("counted", changed(memory_s=0.0002)))))
 
     def test_bound(self):
         """Of its step, where a run has measured it; the columns are left out where none has."""
-        bounded = {**copy.deepcopy(RUN), "bound": {"bound_s": 0.0005, "mode": "eager"}}
-        without = self.write("without", json.dumps({**RUN, "bound": None}))
-        done = self.table(self.write("bounded", json.dumps(bounded)), without)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        titles, units, _, one, other = done.stdout.splitlines()[:5]
+        bounded = {**RUN, "bound": {"bound_s": 0.0005, "mode": "eager"}}
+        without = self.write("without", {**RUN, "bound": None})
+        said = gwrun.quiet(self.table(self.write("bounded", bounded), without))
+        titles, units, _, one, other = said.splitlines()[:5]
         self.assertRegex(titles, "^run +step +bound +of bound +compute ")
         self.assertRegex(units, r"^ +\(ms\) +\(ms\) +\(times\) +\(ms\) ")
         self.assertEqual(one.split()[:5], ["bounded", "0.625", "0.500", "1.25", "0.500"])
         self.assertEqual(other.split()[:3], ["without", "0.625", "0.500"])
         start, end = titles.index("step") + 4, titles.index("of bound") + 8
         self.assertEqual(other[start:end].strip(), "")
-        self.assertIn("bound: of the step", done.stdout)
+        self.assertIn("bound: of the step", said)
         self.assertNotIn("of bound", self.table(without).stdout)
 
     def test_memory_by_source(self):
-        twins = copy.deepcopy(RUN)
-        twins["results"]["summary"]["memory_s"] = {
-            "ctr_s": None, "twin_s": 1e-5, "model_lo_s": 2e-5, "model_hi_s": 5e-5}
-        counted = copy.deepcopy(twins)
-        counted["results"]["summary"]["memory_s"]["ctr_s"] = 4e-5
-        bare = copy.deepcopy(twins)
-        bare["results"]["summary"]["memory_s"]["model_lo_s"] = None
-        done = self.table("--all", self.write("twins", json.dumps(twins)),
-                            self.write("counted", json.dumps(counted)),
-                            self.write("bare", json.dumps(bare)))
-        self.assertEqual(done.returncode, 0)
-        cells = [line.split()[3] for line in done.stdout.splitlines()[3:6]]
+        memory = {"ctr_s": None, "twin_s": 1e-5, "model_lo_s": 2e-5, "model_hi_s": 5e-5}
+        said = gwrun.well(self.table("--all", *(
+            self.write(name, changed(memory_s={**memory, **other})) for name, other in (
+                ("twins", {}), ("counted", {"ctr_s": 4e-5}), ("bare", {"model_lo_s": None})))))
+        cells = [line.split()[3] for line in said.splitlines()[3:6]]
         self.assertEqual(cells, ["0.030..0.060~", "0.040", "absent"])
-        self.assertIn("~: modelled, not measured.", done.stdout)
+        self.assertIn("~: modelled, not measured.", said)
 
     def test_marks(self):
         again = {**RUN, "resumed": {"step": 7}, "interruptions": [{"event": "ended"}]}
         run = {**RUN, "machine": {"oversubscribed": True},
                "sources": {"wire_bytes": "modelled: what the optimal collective sends"}}
         drifted = {**RUN, "ceilings": {"drifted": True}}
-        done = self.table(self.write("three", json.dumps(run)), self.write("two", json.dumps(RUN)),
-                          self.write("again", json.dumps(again)),
-                          self.write("drifted", json.dumps(drifted)))
+        done = self.table(self.write("three", run), self.write("two", RUN),
+                          self.write("again", again),
+                          self.write("drifted", drifted))
         lines = done.stdout.splitlines()
         self.assertRegex(lines[3], r"^three \*  .* 941,096~ ")
         self.assertRegex(lines[4], r"^two  .* 941,096 ")
@@ -110,13 +97,9 @@ class Table(gwrun.Case):
         self.assertIn("~: modelled", done.stdout)
 
     def test_the_fastest_and_why(self):
-        def run(wall, exposed, codec):
-            other = copy.deepcopy(RUN)
-            other["results"]["summary"].update(wall_s=wall, exposed_s=exposed, codec_s=codec)
-            return json.dumps(other)
-        base = self.write("blocking", json.dumps(RUN))
-        fast = self.write("qsgd", run(0.0005, 0.00002, 0.00004))
-        slow = self.write("zlib", run(0.002, 0.000125, 0.0014))
+        base = self.write("blocking", RUN)
+        fast = self.write("qsgd", changed(wall_s=0.0005, exposed_s=0.00002, codec_s=0.00004))
+        slow = self.write("zlib", changed(wall_s=0.002, codec_s=0.0014))
         said = self.table(base, slow, fast).stdout
         self.assertIn("fastest: qsgd, 0.80 of the step of blocking: "
                       "exposed communication 0.125 -> 0.020 ms\n", said)
@@ -126,10 +109,8 @@ class Table(gwrun.Case):
 
     def test_older_runs(self):
         """Their step time is named, and not set beside a steady mean."""
-        older = self.write("older", json.dumps({**RUN, "schema": 2}))
-        fast = copy.deepcopy(RUN)
-        fast["results"]["summary"]["wall_s"] = 0.0002
-        done = self.table(older, self.write("newer", json.dumps(fast)))
+        older = self.write("older", {**RUN, "schema": 2})
+        done = self.table(older, self.write("newer", changed(wall_s=0.0002)))
         self.assertRegex(done.stdout, r"(?m)^older \(median\) +0.625 ")
         self.assertRegex(done.stdout, r"(?m)^newer +0.200 ")
         self.assertNotIn("fastest", done.stdout)
@@ -138,16 +119,13 @@ class Table(gwrun.Case):
     def test_folder_of_runs(self):
         """It stands for the runs in it, in order of their names; what is no run is ignored."""
         for name in ("b", "a"):
-            self.write(name, json.dumps(RUN))
+            self.write(name, RUN)
         os.makedirs(self.path("no-run", "deeper"))
         done = self.table(self.dir)
         self.assertEqual([line.split()[0] for line in done.stdout.splitlines()[3:5]], ["a", "b"])
 
     def test_same_name_twice(self):
-        one = self.write("a", json.dumps(RUN))
-        os.mkdir(self.path("b"))
-        two = self.write("b/a", json.dumps(RUN))
-        done = self.table(one, two)
+        done = self.table(self.write("a", RUN), self.write("b/a", RUN))
         self.assertEqual(done.stdout.count("941,096"), 2)
 
     def refused(self, word, *folders):
@@ -158,7 +136,7 @@ class Table(gwrun.Case):
         del lacking["results"]["summary"]["exposed_s"]
         self.refused("No such file", self.path("nothing"))
         self.refused("not valid JSON", self.write("torn", json.dumps(RUN)[:40]))
-        self.refused("exposed_s", self.write("lacking", json.dumps(lacking)))
+        self.refused("exposed_s", self.write("lacking", lacking))
         self.refused("RUN_DIR")
 
     def test_strange_figures(self):
@@ -183,4 +161,4 @@ class Table(gwrun.Case):
                     continue
                 with self.subTest(place=place, value=value):
                     name = f"{'-'.join(place)}-{json.dumps(value)[:2].strip('[{')}{type(value)}"
-                    self.refused("run.json", self.write(name, json.dumps(run)))
+                    self.refused("run.json", self.write(name, run))

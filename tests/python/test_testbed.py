@@ -84,9 +84,7 @@ class Testbed(gwrun.Case):
                               **{"env": self.env, **more})
 
     def must(self, verb, *words):
-        done = self.call(verb, *words)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
+        return gwrun.well(self.call(verb, *words))
 
     def spaces(self):
         return [line for line in gwrun.said("ip", "netns", "list").splitlines()

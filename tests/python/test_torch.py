@@ -36,63 +36,65 @@ def told(ranks, *words, script=RANK):
     return [found[rank] for rank in range(ranks)]
 
 
-def check_left_out(self, way):
-    """A gradient that is not finite on one rank: no rank moves, residuals and factors are as before, and
-    a GradScaler finds it on all, lowers its scale and goes on."""
-    exchanges = ["allreduce", "iallreduce --compress onebit", "powersgd", "sparse --compress topk",
-                 "sparse --compress topk --momentum 0.9 --error-feedback dgc", "delayed"]
-    exchanges += ["ps", "sharded --compress topk"] if way == "session" else []
-    jobs = [[way, f"--comm {words}"] for words in exchanges]
-    one, two = told(2, "left_out", json.dumps(jobs), script=CHANGES)
-    for words, a, b in zip(exchanges, one, two):
-        with self.subTest(words=words):
-            for found in (a, b):
-                late = words == "delayed"  # gradients are of other parameters, then
-                self.assertEqual(found["same"], not late, "as without the batch")
-                self.assertEqual(found["seen"]["left_out"], [number == 1 + late for number in range(5)])
-                for seen in (found["seen"], found["scaled"]):
-                    self.assertTrue(seen["finite"])
-                    self.assertEqual(seen["moved"], [number != 1 + late and number + 1 > late
-                                                     for number in range(5)])
-                self.assertEqual(found["scaled"]["scale"], 512)
-            self.assertEqual((a["hash"], a["scaled hash"]), (b["hash"], b["scaled hash"]))
+class EitherWay:
+    """Of the hook and of Session: `way` says which, `closure_refused` what it says to a closure of LBFGS."""
 
+    def test_not_finite(self):
+        """A gradient that is not finite on one rank: no rank moves, residuals and factors are as before, and
+        a GradScaler finds it on all, lowers its scale and goes on."""
+        exchanges = ["allreduce", "iallreduce --compress onebit", "powersgd", "sparse --compress topk",
+                     "sparse --compress topk --momentum 0.9 --error-feedback dgc", "delayed"]
+        exchanges += ["ps", "sharded --compress topk"] if self.way == "session" else []
+        jobs = [[self.way, f"--comm {words}"] for words in exchanges]
+        one, two = told(2, "left_out", json.dumps(jobs), script=CHANGES)
+        for words, a, b in zip(exchanges, one, two):
+            with self.subTest(words=words):
+                for found in (a, b):
+                    late = words == "delayed"  # gradients are of other parameters, then
+                    self.assertEqual(found["same"], not late, "as without the batch")
+                    self.assertEqual(found["seen"]["left_out"], [number == 1 + late for number in range(5)])
+                    for seen in (found["seen"], found["scaled"]):
+                        self.assertTrue(seen["finite"])
+                        self.assertEqual(seen["moved"], [number != 1 + late and number + 1 > late
+                                                         for number in range(5)])
+                    self.assertEqual(found["scaled"]["scale"], 512)
+                self.assertEqual((a["hash"], a["scaled hash"]), (b["hash"], b["scaled hash"]))
 
-def check_changes(self, way):
-    one, two = told(2, "changes", way, script=CHANGES)
-    for found in (one, two):
-        if way == "hook":
-            self.assertIn("0.weight is frozen by now: DistributedDataParallel needs", found["plain frozen"])
-        self.assertFalse(found["frozen moves"])
-        self.assertTrue(found["others move"])
-        self.assertIn("0.bias requires a gradient, and did not when", found["unfrozen"])
-        self.assertIn("2.weight requires a gradient, and did not when", found["added"])
-        self.assertIn("1.weight requires a gradient, and did not when", found["replaced"])
-    for key in ("frozen", "tied"):
-        self.assertEqual(one[key], two[key], key)
+    def test_a_model_that_changes(self):
+        one, two = told(2, "changes", self.way, script=CHANGES)
+        for found in (one, two):
+            if self.way == "hook":
+                self.assertIn("0.weight is frozen by now: DistributedDataParallel needs", found["plain frozen"])
+            self.assertFalse(found["frozen moves"])
+            self.assertTrue(found["others move"])
+            self.assertIn("0.bias requires a gradient, and did not when", found["unfrozen"])
+            self.assertIn("2.weight requires a gradient, and did not when", found["added"])
+            self.assertIn("1.weight requires a gradient, and did not when", found["replaced"])
+        for key in ("frozen", "tied"):
+            self.assertEqual(one[key], two[key], key)
 
+    def test_closures(self):
+        one, two = told(2, "closures", self.way, script=CHANGES)
+        self.assertEqual(len({found[key] for found in (one, two) for key in ("plain", "closure")}), 1)
+        for found in (one, two):
+            self.assertIn("(LBFGS)", found["lbfgs"])
+            self.assertIn(self.closure_refused, found["lbfgs"])
 
-def check_closures(self, way, refused):
-    one, two = told(2, "closures", way, script=CHANGES)
-    self.assertEqual(len({found[key] for found in (one, two) for key in ("plain", "closure")}), 1)
-    for found in (one, two):
-        self.assertIn("(LBFGS)", found["lbfgs"])
-        self.assertIn(refused, found["lbfgs"])
-
-
-def check_cancel(self, way):
-    one, two = told(2, "cancel", way, script=CHANGES)
-    self.assertEqual(len({found[who] for found in (one, two) for who in ("nobody", "all", "one")}), 1)
-    for found in (one, two):
-        self.assertTrue(found["left out"])
-        self.assertIn("no batch is open", found["idle"])
-        self.assertTrue(found["goes on"])
-    if way == "hook":  # averaged by DistributedDataParallel itself
-        self.assertEqual(one["after"], two["after"])
+    def test_cancelled_and_closed(self):
+        one, two = told(2, "cancel", self.way, script=CHANGES)
+        self.assertEqual(len({found[who] for found in (one, two) for who in ("nobody", "all", "one")}), 1)
+        for found in (one, two):
+            self.assertTrue(found["left out"])
+            self.assertIn("no batch is open", found["idle"])
+            self.assertTrue(found["goes on"])
+        if self.way == "hook":  # averaged by DistributedDataParallel itself
+            self.assertEqual(one["after"], two["after"])
 
 
 @unittest.skipIf(VERSION is None, NONE)
-class Hook(unittest.TestCase):
+class Hook(EitherWay, unittest.TestCase):
+    way, closure_refused = "hook", "belongs into the closure alone"
+
     def test_exact_is_gloo(self):
         """Also with static_graph, whose buckets have one index at first and are rebuilt then, with
         parameters that one rank or both leave out, and with buckets of 0.1 MB. In shared memory
@@ -135,18 +137,6 @@ class Hook(unittest.TestCase):
                  "iallreduce --compress qsgd:bits=4 --error-feedback on")]
         self.assertEqual(told(2, "resume", json.dumps(jobs)), [[True] * len(jobs)] * 2)
 
-    def test_not_finite(self):
-        check_left_out(self, "hook")
-
-    def test_a_model_that_changes(self):
-        check_changes(self, "hook")
-
-    def test_closures(self):
-        check_closures(self, "hook", "belongs into the closure alone")
-
-    def test_cancelled_and_closed(self):
-        check_cancel(self, "hook")
-
     def test_an_exception_ends_the_job(self):
         for case, said in ("broken", "in the hook"), ("lonely", "only here"):
             done = launch(2, RANK, case, python=PYTHON)
@@ -163,7 +153,9 @@ class Old(unittest.TestCase):
 
 
 @unittest.skipIf(VERSION is None or VERSION < (2, 1), NONE if VERSION is None else OLD)
-class Session(unittest.TestCase):
+class Session(EitherWay, unittest.TestCase):
+    way, closure_refused = "session", "second one in it"
+
     def test_every_strategy(self):
         jobs = [["gpt", words] for words in every_strategy()]
         jobs += [["resnet", "--comm sharded"], ["halves", "--comm iallreduce"],
@@ -187,18 +179,6 @@ class Session(unittest.TestCase):
                 ("sharded --compress onebit", "local:period=3", "gossip:topology=exponential",
                  "delayed", "ps")]
         self.assertEqual(told(2, "resume", json.dumps(jobs)), [[True] * len(jobs)] * 2)
-
-    def test_not_finite(self):
-        check_left_out(self, "session")
-
-    def test_a_model_that_changes(self):
-        check_changes(self, "session")
-
-    def test_closures(self):
-        check_closures(self, "session", "second one in it")
-
-    def test_cancelled_and_closed(self):
-        check_cancel(self, "session")
 
     def test_a_rank_that_only_serves(self):
         server, worker = told(2, "serves", script=CHANGES)
@@ -237,7 +217,3 @@ class Session(unittest.TestCase):
         for said, grouped in told(2, "moved"):
             self.assertIn("weight has moved in memory", said)
             self.assertFalse(grouped)
-
-
-if __name__ == "__main__":
-    unittest.main()

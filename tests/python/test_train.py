@@ -4,9 +4,8 @@ import os
 
 import faultcase
 import gwrun
+import identities
 
-PHASES = ("data", "forward", "backward", "recompute", "update", "encode", "decode", "mpi_post",
-          "mpi_poll", "mpi_wait", "checkpoint", "other")
 SMALL = ("--data", "synthetic:samples=3000,features=64,classes=5", "--layers", "32")
 
 
@@ -45,10 +44,8 @@ class Train(gwrun.Case):
         rows = gwrun.batches(self.out)
         self.assertEqual([(int(r["step"]), int(r["rank"])) for r in rows],
                          [(step, rank) for step in range(1, 301) for rank in (0, 1)])
+        identities.leaves(self, self.out, True)
         for row in rows:
-            parts = sum(float(row[f"{phase}_s"]) for phase in PHASES)
-            self.assertAlmostEqual(parts, float(row["wall_s"]), delta=1e-8 * float(row["wall_s"]))
-            self.assertEqual(float(row["inflight_s"]), 0)
             self.assertEqual(int(row["logical_bytes"]), 4 * 235146)
             # two halves of the arena, a 4-byte scale for each bucket of 512 8-bit codes
             self.assertEqual(int(row["wire_bytes"]), 2 * (117573 + 4 * 230))
@@ -95,23 +92,10 @@ class Train(gwrun.Case):
                           "--lr-scaling", "linear")
         self.assertEqual(one["results"]["train_loss"], two["results"]["train_loss"])
 
-    def test_image_scale(self):
-        run = gwrun.train(1, self.out, "--image-scale", 2, "--steps", 10, "--layers", "16")
-        self.assertEqual(run["data"]["features"], 3136)
-
     def test_oversubscribed_is_said(self):
-        words = ("train", *SMALL, "--steps", "2", "--threads", str(os.cpu_count() + 1))
-        done = gwrun.ok(1, *words)
+        done = gwrun.ok(1, "train", *SMALL, "--steps", "2", "--threads", str(os.cpu_count() + 1))
         self.assertIn("oversubscribed", done.stdout)
         self.assertNotIn("oversubscribed", gwrun.run(1, "train", *SMALL, "--steps", "2").stdout)
-
-    def test_diverging_run_fails(self):
-        done = gwrun.run(2, "train", "--quiet", *SMALL, "--epochs", 1, "--lr", 1e6,
-                         "--weight-decay", 0.9, "--out", self.out)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertEqual(done.stderr.count("gradwire:"), 1)
-        self.assertIn("finite", done.stderr)
-        self.assertFalse(os.path.exists(self.out))
 
     def test_eval(self):
         run = gwrun.train(2, self.out, "--steps", 200)

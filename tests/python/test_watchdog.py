@@ -114,9 +114,8 @@ class Job:
         found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    environ = dict(word.split(b"=", 1) for word in file.read().split(b"\0")
-                                   if b"=" in word)
+                environ = dict(word.split(b"=", 1) for word in gwrun.read_bytes(f"/proc/{pid}/environ").split(b"\0")
+                               if b"=" in word)
             except OSError:
                 continue
             rank = environ.get(b"PMI_RANK", environ.get(b"OMPI_COMM_WORLD_RANK"))
@@ -143,13 +142,12 @@ class Job:
         was still able to run or since it napped (tests/yield.c)."""
         used = {}
         for rank, pid in self.pids().items():
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
+            fields = gwrun.read_bytes(f"/proc/{pid}/stat").rpartition(b")")[2].split()
             turns = 0
             for path in glob.glob(f"/proc/{pid}/task/*/status"):
-                with open(path, encoding="utf-8") as file:
-                    lost, napped = (int(re.search(rf"^{kind}_ctxt_switches:\s*(\d+)", text, re.MULTILINE)[1])
-                                    for text in [file.read()] for kind in ("nonvoluntary", "voluntary"))
+                text = gwrun.read(path)
+                lost, napped = (int(re.search(rf"^{kind}_ctxt_switches:\s*(\d+)", text, re.MULTILINE)[1])
+                                for kind in ("nonvoluntary", "voluntary"))
                 turns += lost + (napped if path.split("/")[-2] == str(pid) else 0)  # other threads nap at will
             used[rank] = (int(fields[11]) + int(fields[12])) / TICKS, turns
         return used
@@ -193,8 +191,7 @@ STOPPED = {
 
 
 def state(pid):
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-        return file.read().rpartition(")")[2].split()[0]
+    return gwrun.read(f"/proc/{pid}/stat").rpartition(")")[2].split()[0]
 
 
 def stopped(environment, comm):
@@ -287,7 +284,3 @@ class Watchdog(unittest.TestCase):
         self.assertRegex(errors, r"(?m)^gradwire: stopped by SIGTERM after step \d+$")
         self.assertNotIn("progress", errors)
         self.assertEqual((status, left), (128 + signal.SIGTERM, {}))
-
-
-if __name__ == "__main__":
-    unittest.main()
