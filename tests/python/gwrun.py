@@ -188,11 +188,14 @@ def run_script(path, code, words):
     return status
 
 
-def train(ranks, out, *words, overhead=0, ceilings="off"):
+def train(ranks, out, *words, overhead=0, ceilings="off", counters="none"):
     """The run folder's run.json after `gradwire train --quiet`; raises unless that succeeds.
     --overhead and --ceilings are off, since the rehearsals of the one and the measurements of the
-    other would take longer than most of these runs; None: the program's defaults."""
-    for option, value in (("--overhead", overhead), ("--ceilings", ceilings)):
+    other would take longer than most of these runs; --papi-group is none, since what a CPU counts
+    differs from machine to machine, and on some from run to run. None: the program's defaults."""
+    if {"--profile", "--papi-events"} & set(words):
+        counters = None
+    for option, value in (("--overhead", overhead), ("--ceilings", ceilings), ("--papi-group", counters)):
         if value is not None and option not in words:
             words = (option, value, *words)
     ok(ranks, "train", "--quiet", "--out", out, *words)
