@@ -77,8 +77,9 @@ static const gw_opt opts[] = {
     GW_RUN_OPT_TRACE,
     GW_RUN_OPT_COLLECTIVES,
     GW_RUN_OPT_STATS,
-    {"inject-skew", GW_OPT_RANK_TIME, NULL, 1e-9, 60, NULL, NULL,
-     "delay one rank in every step (1:0.001, 1:1ms, 1:200us), to study stragglers", TO(skew)},
+    {"inject-skew", GW_OPT_TEXT, NULL, 0, 0, NULL, "RANK:TIME|RANK:LAW",
+     "delay one rank, or all, in every step, to study stragglers: 1:1ms, or by draws: "
+     "all:pareto:alpha=1.5,scale=5ms"},
     {"pace", GW_OPT_REAL, NULL, 0.001, 1e6, NULL, "FACTOR",
      "more ranks than cores: each sleeps FACTOR times what its computation takes on a free core, "
      "and computes outside the clock; messages are real",
@@ -159,6 +160,7 @@ static gw_err train_read_config(job *j) {
     gw_bound_mode mode;
     static const gw_spec ps = GW_SPEC_NAMED("ps");
     GW_TRY(gw_step_opts_read(c, a, "train"));
+    GW_TRY(gw_delay_read(&c->skew, gw_args_text(a, "inject-skew")));
     GW_TRY(gw_naive_read(&c->naive, c->backend));
     if (c->naive.on && c->naive.exchange == GW_NAIVE_ROOT)
         c->run.comm = &ps; /* what it does, for those who tell of the run */
