@@ -6,6 +6,7 @@
 #include "comm/strategy.h"
 #include "comm/timetable.h"
 #include "config/delay.h"
+#include "data/division.h"
 #include "naive/naive.h"
 #include "nn/model_ops.h"
 #include "optim/optimizer.h"
@@ -97,6 +98,7 @@ static const part parts[] = {
     {"models", &gw_models, "--model NAME:option=value,..", list_state_model},
     {"optimizers", &gw_optimizers, "--optimizer NAME:option=value,..", list_state_optimizer},
     {"backends", &gw_backends, "--backend NAME:option=value,..", list_state_backend},
+    {"partitions", &gw_divisions, "--partition NAME:option=value,..", list_state_nothing},
     {"delays", &gw_delays, "--inject-skew RANK:NAME:option=value,..", list_state_nothing},
 };
 enum { PARTS = sizeof parts / sizeof *parts };

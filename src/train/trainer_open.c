@@ -251,6 +251,9 @@ gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
     static const char *const options[] = {"compress-activations", "compress-deltas"};
     gw_unmet_ask ask = {.ended = ended, .carried = gw_mesh_divides(&t->mesh.shape)};
     GW_TRY(gw_inside_unmet(t->g, ask, t->comm));
+    if (t->c->data.partition.on && t->data->divided.parts == 0)
+        gw_inside_unmet_add(t->g, "partition", gw_args_text(t->c->args, "partition"),
+                            "nothing is divided", "one rank takes all samples");
     for (int k = 0; k < 2 && ask.carried; k++) {
         const char *why, *codec = gw_pipeline_codec(t->part.pipeline, k);
         GW_TRY(gw_pipeline_idle(t->part.pipeline, k, ended, t->comm, &why));
@@ -315,6 +318,7 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     gw_data_spec spec = t->c->data;
     spec.batch = t->part.global_batch;
     spec.servers = t->part.servers;
+    spec.parts = gw_trainer_workers(t);
     spec.outline = t->c->check;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     gw_watchdog_stage("making the model");

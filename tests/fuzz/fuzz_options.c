@@ -12,6 +12,7 @@
 #include "comm/tuning.h"
 #include "config/delay.h"
 #include "counters/group.h"
+#include "data/division.h"
 #include "data/synthetic.h"
 #include "machine/ceilings_file.h"
 #include "mpi/mesh.h"
@@ -109,6 +110,8 @@ static void read_words(char *text) {
     gw_err drawn = gw_delay_read(&delay, argv[argc - 1]);
     gw_fuzz_answer(drawn);
     MUST(drawn != GW_OK || (delay.law && gw_delay_quantile(&delay, 0.5) >= 0));
+    gw_division division;
+    gw_fuzz_answer(gw_division_read(&division, argv[argc - 1]));
     gw_fuzz_forget();
     gw_spec *spec = NULL;
     gw_err read = gw_spec_parse(&spec, "test", "spec", argv[argc - 1], GW_SPEC_ONE);
