@@ -74,6 +74,13 @@ def products_line(run):
     yield line
 
 
+def partition(run):
+    samples, skew = items(run.info, "data.partition.samples"), run.number("data.partition.mean_label_skew")
+    if samples:
+        yield (f"partition: --partition {run.text('options.partition')}: {min(samples)} to {max(samples)} samples a "
+               f"rank, whose labels lie {skew:.3f} from those of all (total variation, mean over the ranks)")
+
+
 def straggler(run):
     rank = run.number("results.straggler.rank")
     if run.ranks == 1:
@@ -197,6 +204,6 @@ def sources(run):
 
 
 def facts(run):
-    for fact in (test_line, best_line, memory_line, products_line, straggler, bubble_line, saved, bound_line,
+    for fact in (test_line, best_line, memory_line, products_line, partition, straggler, bubble_line, saved, bound_line,
                  ceilings, links, overhead, checks, not_met, sources):
         yield from fact(run)

@@ -181,7 +181,8 @@ RUN = {
     "options": Map(SCALAR), "seed": COUNT, "parameters": COUNT,
     "program?": TEXT,  # "train", if there is none
     "data?": {"name": TEXT, "source": TEXT, "hash": TEXT, "features": COUNT, "classes": COUNT,
-              "train": COUNT, "validation": COUNT, "test": COUNT},
+              "train": COUNT, "validation": COUNT, "test": COUNT,
+              "partition?": Maybe({"samples": [COUNT], "label_skew": [NUMBER], "mean_label_skew": NUMBER})},
     "replay?": {"profile": {"model": TEXT, "device": TEXT, "machine": TEXT, "batch": COUNT},
                 "compute": TEXT, "speed": NUMBER, "gradients": TEXT, "data_dependent": YES_NO},
     "comm": {"strategy": TEXT, "algorithm": TEXT, "codec": TEXT, "error_feedback": YES_NO,

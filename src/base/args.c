@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* number: of FLAG, INT, REAL, BYTES; seconds; the place of a CHOICE; NaN: the text is none.
- * count: steps of EVERY (0: a time), the rank of RANK_TIME, how many a LIST has. */
+ * count: steps of EVERY (0: a time), how many a LIST has. */
 typedef struct parsed {
     double number;
     int64_t count;
@@ -117,7 +117,6 @@ static const char *const kinds[] = {
     [GW_OPT_BYTES] = "a size in bytes (K, M, G allowed)",
     [GW_OPT_TIME] = "a time in seconds, or with its unit (us, ms, s, min, h),",
     [GW_OPT_EVERY] = "a number of steps, e.g. 500, or a time with its unit (s, min, h), e.g. 30s,",
-    [GW_OPT_RANK_TIME] = "RANK:SECONDS, e.g. 1:0.001, 1:1ms or 1:200us,",
     [GW_OPT_LIST] = "whole numbers with commas between,"};
 
 /* A number with a unit of time, in seconds; with `bare` it may lack the unit. NaN: neither. */
@@ -157,14 +156,6 @@ static void args_read_every(const char *text, parsed *v) {
     v->number = v->count ? 0 : isnan(steps) ? args_seconds(text, false) : NAN;
 }
 
-static void args_read_rank_time(const char *text, parsed *v) {
-    char *end;
-    long rank = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : -1;
-    bool is = rank >= 0 && rank <= INT32_MAX && *end == ':' && isdigit((unsigned char)end[1]);
-    v->count = rank;
-    v->number = is ? args_seconds(end + 1, true) : NAN;
-}
-
 /* The first that is not in range ends it, with NaN. False: there are too many. */
 static bool args_read_list(const gw_opt *o, const char *text, parsed *v, int *list) {
     size_t most = o->size / sizeof(int) - 1; /* the first of them says how many there are */
@@ -201,7 +192,6 @@ static void args_read_number(const gw_opt *o, const char *text, parsed *v) {
     case GW_OPT_BYTES: v->number = args_whole(text, "KMG"); break;
     case GW_OPT_TIME: v->number = args_seconds(text, true); break;
     case GW_OPT_EVERY: args_read_every(text, v); break;
-    case GW_OPT_RANK_TIME: args_read_rank_time(text, v); break;
     default: v->number = args_whole(text, "");
     }
 }
@@ -399,8 +389,7 @@ static void args_put(const gw_opt *o, const value *v, void *to) {
     switch (o->type) {
     case GW_OPT_REAL:
     case GW_OPT_TIME: *(double *)to = v->is.number; break;
-    case GW_OPT_EVERY:
-    case GW_OPT_RANK_TIME: *(gw_count_time *)to = (gw_count_time){v->is.count, v->is.number}; break;
+    case GW_OPT_EVERY: *(gw_count_time *)to = (gw_count_time){v->is.count, v->is.number}; break;
     case GW_OPT_TEXT:
     case GW_OPT_PATH:
     case GW_OPT_FILE: *(const char **)to = v->text; break;
@@ -478,8 +467,8 @@ gw_err gw_args_check(const gw_args *args, const gw_rule *rules, const char *owne
 /* ---- help ---- */
 
 const char *gw_opt_meta(const gw_opt *o) {
-    static const char *const metas[] = {NULL,   "N",    "X",          "BYTES",     NULL,     "TEXT",
-                                        "PATH", "TIME", "STEPS|TIME", "RANK:TIME", "N,N,..", "SPEC",
-                                        "LIST", "LIST", "SPEC",       "FILE"};
+    static const char *const metas[] = {NULL,   "N",    "X",    "BYTES",      NULL,
+                                        "TEXT", "PATH", "TIME", "STEPS|TIME", "N,N,..",
+                                        "SPEC", "LIST", "LIST", "SPEC",       "FILE"};
     return o->meta ? o->meta : o->choices ? o->choices : metas[o->type];
 }

@@ -14,25 +14,24 @@
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 typedef enum gw_opt_type {
-    GW_OPT_FLAG,      /* present or absent; in a spec name=0|1 */
-    GW_OPT_INT,       /* whole number in [min, max] */
-    GW_OPT_REAL,      /* number in [min, max], finite */
-    GW_OPT_BYTES,     /* whole number with an optional K, M or G (powers of 1024), in [min, max] */
-    GW_OPT_CHOICE,    /* one of `choices` */
-    GW_OPT_TEXT,      /* any text */
-    GW_OPT_PATH,      /* any but an empty one */
-    GW_OPT_TIME,      /* seconds, or a number with us, ms, s, min or h; in [min, max] seconds */
-    GW_OPT_EVERY,     /* a whole number of steps, or such a time with its unit, in [min, max] */
-    GW_OPT_RANK_TIME, /* RANK:TIME */
-    GW_OPT_LIST,      /* whole numbers in [min, max] with commas between */
-    GW_OPT_SPEC,      /* a spec (base/spec.h) of one entry; "" where the default is "": unset */
-    GW_OPT_SPECS,     /* a list of them, with semicolons between; likewise */
-    GW_OPT_COMMAS,    /* the same, or with commas between; likewise */
-    GW_OPT_CHAIN,     /* a spec of one entry, or a chain of several; likewise */
-    GW_OPT_FILE       /* as PATH: a file that every rank reads, or a word for none */
+    GW_OPT_FLAG,   /* present or absent; in a spec name=0|1 */
+    GW_OPT_INT,    /* whole number in [min, max] */
+    GW_OPT_REAL,   /* number in [min, max], finite */
+    GW_OPT_BYTES,  /* whole number with an optional K, M or G (powers of 1024), in [min, max] */
+    GW_OPT_CHOICE, /* one of `choices` */
+    GW_OPT_TEXT,   /* any text */
+    GW_OPT_PATH,   /* any but an empty one */
+    GW_OPT_TIME,   /* seconds, or a number with us, ms, s, min or h; in [min, max] seconds */
+    GW_OPT_EVERY,  /* a whole number of steps, or such a time with its unit, in [min, max] */
+    GW_OPT_LIST,   /* whole numbers in [min, max] with commas between */
+    GW_OPT_SPEC,   /* a spec (base/spec.h) of one entry; "" where the default is "": unset */
+    GW_OPT_SPECS,  /* a list of them, with semicolons between; likewise */
+    GW_OPT_COMMAS, /* the same, or with commas between; likewise */
+    GW_OPT_CHAIN,  /* a spec of one entry, or a chain of several; likewise */
+    GW_OPT_FILE    /* as PATH: a file that every rank reads, or a word for none */
 } gw_opt_type;
 
-/** What EVERY and RANK_TIME stand for: steps or, if these are 0, seconds; a rank and seconds. */
+/** What EVERY stands for: steps or, if these are 0, seconds. */
 typedef struct gw_count_time {
     int64_t count;
     double s;

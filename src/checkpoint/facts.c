@@ -11,7 +11,7 @@
  * another way; the batch may be told by --local-batch.) */
 static const char *const same[] = {"model",       "layers",     "activation", "output",
                                    "image-scale", "image-size", "validation", "replicate",
-                                   "data-layout", "seed"};
+                                   "data-layout", "seed",       "partition"};
 /* Options that shape what the exchange carries from step to step. */
 static const char *const exchange[] = {"comm", "compress", "error-feedback", "update"};
 /* Options that may differ, but then steps before and after are not of one kind. */
@@ -104,14 +104,14 @@ static json_t *facts_vectors_json(const gw_optimizer *o) {
 json_t *gw_facts_make(const gw_facts_of *run) {
     gw_inside_facts is = gw_inside_know(run->g);
     return json_pack(
-        "{s:o, s:o, s:s, s:I, s:I, s:i, s:i, s:s, s:o, s:b, s:b, s:s?, s:o, s:o}", "options",
+        "{s:o, s:o, s:s, s:I, s:i, s:I, s:i, s:i, s:s, s:o, s:b, s:b, s:s?, s:o, s:o}", "options",
         facts_options(run->c), "layout", facts_layout_json(run), "data_hash", run->data->hash,
-        "training_samples", (json_int_t)run->data->train.n_global, "parameters",
-        (json_int_t)run->parameters, "ranks", run->ranks, "global_batch", run->global_batch,
-        "optimizer", run->optimizer->ops->head.name, "vectors", facts_vectors_json(run->optimizer),
-        "residuals", is.residual, "corrected_momentum", is.corrects, "strategy_state",
-        is.hooks.state ? is.strategy : NULL, "choices", facts_choices(run), "gemm",
-        gw_products_json(run->products));
+        "training_samples", (json_int_t)run->data->train.n_global, "parts",
+        run->data->divided.parts, "parameters", (json_int_t)run->parameters, "ranks", run->ranks,
+        "global_batch", run->global_batch, "optimizer", run->optimizer->ops->head.name, "vectors",
+        facts_vectors_json(run->optimizer), "residuals", is.residual, "corrected_momentum",
+        is.corrects, "strategy_state", is.hooks.state ? is.strategy : NULL, "choices",
+        facts_choices(run), "gemm", gw_products_json(run->products));
 }
 
 /* ---- comparing ---- */
@@ -184,6 +184,11 @@ gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *f
                        "of %d: give --batch %lld",
                        from, (long long)facts_number(facts, "global_batch"), run->global_batch,
                        (long long)facts_number(facts, "global_batch"));
+    if (facts_number(facts, "parts") != d->divided.parts)
+        return gw_fail(GW_ERR_INPUT,
+                       "--resume %s: --partition divided the samples among %lld ranks, and here "
+                       "among %d (0: not at all): start as many as then",
+                       from, (long long)facts_number(facts, "parts"), d->divided.parts);
     if (facts_number(facts, "parameters") != (int64_t)run->parameters)
         return gw_fail(GW_ERR_INPUT, "--resume %s: a model of %lld parameters, and here it has %zu",
                        from, (long long)facts_number(facts, "parameters"), run->parameters);

@@ -4,6 +4,8 @@
 #include "cli/tools.h"
 #include "comm/strategy.h"
 #include "comm/timetable.h"
+#include "config/delay.h"
+#include "data/division.h"
 #include "naive/naive.h"
 #include "nn/model_ops.h"
 #include "optim/optimizer.h"
@@ -74,6 +76,12 @@ static gw_err list_state_backend(const gw_entry *e, json_t **out) {
     return GW_OK;
 }
 
+static gw_err list_state_nothing(const gw_entry *e, json_t **out) {
+    (void)e;
+    *out = json_object();
+    return GW_OK;
+}
+
 typedef struct part {
     const char *key;
     const gw_registry *registry;
@@ -89,6 +97,8 @@ static const part parts[] = {
     {"models", &gw_models, "--model NAME:option=value,..", list_state_model},
     {"optimizers", &gw_optimizers, "--optimizer NAME:option=value,..", list_state_optimizer},
     {"backends", &gw_backends, "--backend NAME:option=value,..", list_state_backend},
+    {"partitions", &gw_divisions, "--partition NAME:option=value,..", list_state_nothing},
+    {"delays", &gw_delays, "--inject-skew RANK:NAME:option=value,..", list_state_nothing},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -135,7 +145,8 @@ static gw_err list_print_part(const part *p) {
         json_t *traits = NULL;
         GW_TRY(p->state(*e, &traits));
         printf("  %-12s %s\n", (*e)->name, (*e)->summary);
-        list_print_traits((*e)->name, traits);
+        if (json_object_size(traits) > 0)
+            list_print_traits((*e)->name, traits);
         json_decref(traits);
         for (const gw_opt *o = (*e)->opts; o && o->name; o++) {
             const gw_opt one[] = {*o, {0}};

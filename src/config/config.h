@@ -4,6 +4,7 @@
 #define GW_CONFIG_CONFIG_H
 
 #include "base/act.h"
+#include "config/delay.h"
 #include "config/run.h"
 #include "counters/group.h"
 #include "data/data.h"
@@ -70,7 +71,7 @@ typedef struct gw_train_config {
     bool forecast; /* predict steps before the run */
     gw_keep keep;
     bool check;                      /* refuse what a run would refuse, and end before it */
-    gw_count_time skew;              /* that rank is held back so long in each step; 0 s: nobody */
+    gw_delay skew;                   /* who is held up in a step, and how long */
     const gw_group_choice *counters; /* NULL: none */
     bool paired; /* take every step with a blocking exchange, too: see train/paired.h */
     double pace; /* ranks sleep instead of computing, so many times as long; 0: they compute */

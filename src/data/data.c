@@ -21,7 +21,7 @@
 typedef struct facts {
     uint32_t train, validation, test; /* samples; train: that are stored, */
     uint32_t enlarged;                /* and what they stand for */
-    int rows, cols, to_rows, to_cols, classes, batch, servers;
+    int rows, cols, to_rows, to_cols, classes, batch, servers, parts;
     bool sharded, outline;
     char name[64], source[256], hash[32];
 } facts;
@@ -116,7 +116,13 @@ static gw_err data_enlarge(facts *f, int64_t times) {
     return GW_OK;
 }
 
-static gw_err data_read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *f) {
+static gw_err data_divide(gw_raw *raw, const gw_data_spec *spec, gw_divided *out) {
+    gw_division_job job = {&spec->partition, spec->seed, spec->parts, spec->batch};
+    return job.how->on ? gw_division_make(out, &job, raw, spec->outline) : GW_OK;
+}
+
+static gw_err data_read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *f,
+                                  gw_divided *divided) {
     if (!spec->source || !*spec->source)
         return gw_fail(GW_ERR_USAGE, "data: no source: give fashion-mnist, a folder or synthetic");
     f->outline = spec->outline;
@@ -133,6 +139,8 @@ static gw_err data_read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *
         GW_TRY(gw_raw_apart(raw->train.n, spec->validation, &raw->validation.n));
         raw->train.n -= raw->validation.n;
     }
+    GW_TRY(data_divide(raw, spec, divided));
+    f->parts = divided->parts;
     f->train = raw->train.n;
     f->validation = raw->validation.n;
     f->test = raw->test.n;
@@ -145,7 +153,8 @@ static gw_err data_read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *
     memcpy(f->source, raw->source, sizeof f->source);
     GW_TRY(data_enlarge(f, spec->replicate));
     uint32_t first, count;
-    return spec->sharded ? gw_portion_cut(f->enlarged, f->batch, 0, 1, &first, &count) : GW_OK;
+    gw_shares one = {.parts = 1};
+    return spec->sharded ? gw_portion_cut(f->enlarged, f->batch, 0, one, &first, &count) : GW_OK;
 }
 
 static size_t data_take(size_t *at, size_t bytes) {
@@ -295,12 +304,12 @@ static gw_err data_pass_portion(const way *w, const facts *f, gw_span portion) {
     return n > head ? data_pass_rows(w, 0, head, n - head) : GW_OK;
 }
 
-static gw_err data_prepare_portion(hold *h, const facts *f, gw_span *cut, int ranks, int rank) {
+static gw_err data_prepare_portion(hold *h, const facts *f, gw_shares by, gw_span *cut, int ranks,
+                                   int rank) {
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     for (int r = 0; r < ranks; r++) {
         uint32_t first, count;
-        GW_TRY(gw_portion_cut(f->enlarged, f->batch, r - f->servers, ranks - f->servers, &first,
-                              &count));
+        GW_TRY(gw_portion_cut(f->enlarged, f->batch, r - f->servers, by, &first, &count));
         cut[r] = (gw_span){first, count};
     }
     return gw_alloc(&h->portion, data_stored(f, cut[rank]), pixels + 1);
@@ -313,7 +322,8 @@ static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_datase
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     GW_MPI(MPI_Comm_size(comm, &ranks));
     gw_err e = gw_alloc(&cut, (size_t)ranks, sizeof *cut);
-    GW_THEN(e, data_prepare_portion(h, f, cut, ranks, rank));
+    gw_shares equal = {.parts = ranks - f->servers}, by = f->parts > 0 ? train->shares : equal;
+    GW_THEN(e, data_prepare_portion(h, f, by, cut, ranks, rank));
     e = gw_agree(comm, e);
     if (e == GW_OK) {
         size_t stored = data_stored(f, cut[rank]);
@@ -355,6 +365,7 @@ static gw_err data_spread(gw_data *d, const facts *f, const gw_raw *raw, MPI_Com
         GW_TRY(data_fill_copies(h, f, &l, raw, rank));
     d->train = data_part_of(f, &l, h->copy, TRAIN, f->train);
     d->train.n = d->train.n_global = f->enlarged;
+    d->train.shares = (gw_shares){d->divided.parts, d->divided.ends};
     d->validation = data_part_of(f, &l, h->copy, VALIDATION, f->validation);
     d->test = data_part_of(f, &l, h->copy, TEST, f->test);
     d->classes = f->classes;
@@ -380,6 +391,19 @@ static gw_err data_new(gw_data **out) {
     return GW_OK;
 }
 
+/* Receive what rank 0 found, or the common error. */
+static gw_err data_learn(facts *f, gw_divided *divided, gw_err mine, MPI_Comm comm) {
+    GW_TRY(gw_agree(comm, mine));
+    GW_TRY(gw_bcast(f, (int)sizeof *f, MPI_BYTE, 0, comm));
+    if (f->parts == 0)
+        return GW_OK;
+    divided->parts = f->parts;
+    if (!divided->ends)
+        mine = gw_alloc(&divided->ends, (size_t)f->parts, sizeof *divided->ends);
+    GW_TRY(gw_agree(comm, mine));
+    return gw_bcast(divided->ends, f->parts, MPI_UINT32_T, 0, comm);
+}
+
 gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm) {
     int rank;
     gw_data *d = NULL;
@@ -388,9 +412,8 @@ gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm) {
     GW_MPI(MPI_Comm_rank(comm, &rank));
     gw_err e = data_new(&d);
     if (e == GW_OK && rank == 0)
-        e = data_read_and_split(&raw, spec, &f);
-    e = gw_agree(comm, e);
-    GW_THEN(e, gw_bcast(&f, (int)sizeof f, MPI_BYTE, 0, comm)); /* what rank 0 found */
+        e = data_read_and_split(&raw, spec, &f, &d->divided);
+    e = data_learn(&f, d ? &d->divided : NULL, e, comm);
     GW_THEN(e, data_spread(d, &f, &raw, comm, rank));
     gw_raw_free(&raw);
     GW_OPENED(e, out, d, gw_data_close);
@@ -411,5 +434,6 @@ void gw_data_close(gw_data *d) {
         MPI_Comm_free(&h->node);
     free(h->portion);
     free(h);
+    gw_divided_free(&d->divided);
     free(d);
 }

@@ -2,6 +2,7 @@
 #ifndef GW_DATA_DATA_H
 #define GW_DATA_DATA_H
 
+#include "data/division.h"
 #include "mpi/agree.h"
 
 #include <stdbool.h>
@@ -18,6 +19,7 @@ typedef struct gw_dataset {
     int to_rows, to_cols; /* the image as it is gathered */
     const uint8_t *images;
     const uint8_t *labels;
+    gw_shares shares; /* portions that stay on one rank for the whole run; 0 parts: none do */
 } gw_dataset;
 
 typedef struct gw_data_spec {
@@ -29,8 +31,10 @@ typedef struct gw_data_spec {
     int64_t replicate;         /* the rest of it, so many times over; 0: once */
     bool sharded;              /* scatter the training set instead of one copy a node */
     uint64_t seed;             /* chooses the validation set */
-    int batch;                 /* global batch size; only the sharded layout uses it */
+    int batch;                 /* global batch size, for sharded and partition */
     int servers;               /* ranks, from 0 on, that take no samples (sharded: get none) */
+    gw_division partition;     /* among */
+    int parts;                 /* ranks, or replicas of a mesh, that take samples */
     bool outline;              /* sizes only: reads and makes no image, all are 0 */
 } gw_data_spec;
 
@@ -41,6 +45,7 @@ typedef struct gw_data {
     char source[256]; /* where it was found */
     char hash[32]; /* CRC-32 of images and labels, train then test, as limited, and before they are
                       replicated: "crc32:xxxxxxxx"; outline: "" */
+    gw_divided divided; /* by spec->partition; samples, skew and hash: rank 0 */
     void *priv;
 } gw_data;
 
@@ -50,7 +55,8 @@ typedef struct gw_data {
  *  layout that holds for validation and test sets, while each rank has its part of the training set
  *  in its own memory, cut as gw_portion_cut says. The set is limited first, then the validation set
  *  is held out of the training set, then the rest of that is replicated: sample i of it is sample
- *  i mod n of the n that there are, and nobody stores one twice. Call it from the thread that
+ *  i mod n of the n that there are, and nobody stores one twice. A partition sorts the training set
+ *  (data/division.h), and excludes replicating it. Call it from the thread that
  *  initialised MPI. Close is also collective and frees everything; d may be NULL. */
 gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm);
 void gw_data_close(gw_data *d);

@@ -3,8 +3,8 @@
  *  Replicated: each epoch is one permutation of all samples, a pure function of (seed, epoch);
  *  global batch b is its b-th run of `batch` entries (the last may be shorter), and rank r takes
  *  part r of P of it (gw_span_part), so any number of ranks visits the same global batches.
- *  Sharded: each rank permutes its own portion, which holds exactly what its parts of an epoch's
- *  batches need.
+ *  Sharded, or a set that is divided: each rank permutes its own portion, which holds exactly what
+ *  its parts of an epoch's batches need; in a divided set its parts are as large as its share.
  *
  *  Ranks are numbered among those that take samples; a negative rank takes none. */
 #ifndef GW_DATA_SAMPLER_H

@@ -21,7 +21,7 @@ typedef enum gw_split_source { GW_SPLIT_NONE, GW_SPLIT_TWIN_MODEL, GW_SPLIT_CTR 
 enum {
     GW_COUNTERS = 8, /* most columns of a run's own choice: hardware counters */
     GW_COUNTER_NAME = 96,
-    GW_BATCH_COLUMNS = 42, /* without these, and without those of a mesh: */
+    GW_BATCH_COLUMNS = 43, /* without these, and without those of a mesh: */
     GW_MESH_COLUMNS = 15
 };
 
@@ -45,6 +45,7 @@ typedef struct gw_batch_parts {
     gw_batch_place place;
     int64_t step;           /* 1.. over the whole run */
     int samples;            /* local */
+    double injected_s;      /* of data: what --inject-skew held the rank up */
     bool slept;             /* computation was: --pace */
     double loss_sum;        /* over these */
     uint64_t logical_bytes; /* float32 bytes of the spans exchanged */
@@ -70,6 +71,7 @@ typedef struct gw_batch_row {
     gw_batch_split split;
     gw_split_source source;
     gw_batch_place place;
+    double injected_s;
     double wait_skew_s, transfer_s;  /* of mpi_wait: before, after the last rank's arrival */
     double skew_s[GW_EXCHANGE_DIMS]; /* wait_skew_s by dimension */
     double clock_err_s;

@@ -102,6 +102,12 @@ static gw_err paced_find_sizes(gw_pacer *p, const gw_sampler *s, MPI_Comm group)
     for (int n = largest.most; e == GW_OK && n >= 0 && p->n_tapes < GW_PACER_SIZES; n--)
         if (seen[n])
             p->tape[p->n_tapes++] = (gw_tape){.samples = n};
+    int last = p->n_tapes == GW_PACER_SIZES ? p->tape[p->n_tapes - 1].samples : 0;
+    if (e == GW_OK && last > 0 && memchr(seen, 1, (size_t)last))
+        e = gw_fail(GW_ERR_UNSUPPORTED,
+                    "--pace: the ranks' parts of a batch have more than %d different sizes: give a "
+                    "--partition with fewer, or a --batch that its shares divide",
+                    GW_PACER_SIZES);
     free(seen);
     p->measured_by = largest.rank;
     return e;

@@ -88,6 +88,11 @@ static void trainer_mark(int level) {
     gw_turn_leave();
 }
 
+/* Of a step of the run; a rehearsal has none. */
+static double trainer_delay(const gw_trainer *t, int64_t step) {
+    return gw_delay_draw(&t->c->skew, t->c->run.seed, t->rank, step);
+}
+
 static gw_err trainer_take_step(const step_job *job, gw_batch_parts *batch) {
     trainer_mark(1);
     gw_err e = trainer_measured_step(job, batch);
@@ -120,6 +125,7 @@ static gw_err trainer_take_paired(void *ctx, const gw_paired_take *take, gw_batc
                     .rate = trainer_rate(t, t->at.step + take->at),
                     .settle = settles,
                     .drain = settles};
+    t->stepper.skew_s = trainer_delay(t, t->at.step + take->at);
     if (take->counts)
         return trainer_take_step(&job, batch);
     gw_matrix_pause();
@@ -147,6 +153,7 @@ static gw_err trainer_one_step(gw_trainer *t) {
         .samples = counts ? batch.local : 0,
         .slept = t->c->pace > 0};
     t->measures.checks.guard.step = t->at.step;
+    t->stepper.skew_s = parts.injected_s = trainer_delay(t, t->at.step);
     t->at.keep = gw_checkpoint_due(t->checkpoint, t->at.step);
     gw_codec_stats_begin(t->rec.stats, t->at.step);
     if (t->measures.paired) {
@@ -284,7 +291,6 @@ static gw_err trainer_run(gw_trainer *t) {
     }
     gw_watchdog_stage("measuring what the profile costs");
     GW_TRY(trainer_measure_overhead(t));
-    t->stepper.skew_s = t->rank == t->c->skew.count ? t->c->skew.s : 0; /* no part of a rehearsal */
     if (t->c->overhead_only) {
         t->watcher.result->parameters = gw_trainer_parameters(t);
         return GW_OK;

@@ -32,10 +32,10 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
                        "train: --comm %s keeps %d of %d %s%s from training: start more ranks",
                        t->c->run.comm->text, t->part.servers, replicas,
                        replicas == t->ranks ? "rank" : "replica", replicas == 1 ? "" : "s");
-    if (t->c->skew.s > 0 && t->c->skew.count >= t->ranks)
+    if (t->c->skew.law && t->c->skew.rank >= t->ranks)
         return gw_fail(GW_ERR_USAGE,
-                       "train: --inject-skew delays rank %lld, but the ranks are 0 to %d",
-                       (long long)t->c->skew.count, t->ranks - 1);
+                       "train: --inject-skew delays rank %d, but the ranks are 0 to %d",
+                       t->c->skew.rank, t->ranks - 1);
     GW_TRY(gw_host_node_of(&t->node, t->c->run.threads + gw_inside_know(t->g).helpers, t->comm));
     int over = gw_host_oversubscribed(&t->node);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
@@ -251,6 +251,9 @@ gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
     static const char *const options[] = {"compress-activations", "compress-deltas"};
     gw_unmet_ask ask = {.ended = ended, .carried = gw_mesh_divides(&t->mesh.shape)};
     GW_TRY(gw_inside_unmet(t->g, ask, t->comm));
+    if (t->c->data.partition.on && t->data->divided.parts == 0)
+        gw_inside_unmet_add(t->g, "partition", gw_args_text(t->c->args, "partition"),
+                            "nothing is divided", "one rank takes all samples");
     for (int k = 0; k < 2 && ask.carried; k++) {
         const char *why, *codec = gw_pipeline_codec(t->part.pipeline, k);
         GW_TRY(gw_pipeline_idle(t->part.pipeline, k, ended, t->comm, &why));
@@ -315,6 +318,7 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     gw_data_spec spec = t->c->data;
     spec.batch = t->part.global_batch;
     spec.servers = t->part.servers;
+    spec.parts = gw_trainer_workers(t);
     spec.outline = t->c->check;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     gw_watchdog_stage("making the model");

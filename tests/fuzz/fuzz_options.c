@@ -10,7 +10,9 @@
 #include "comm/strategy.h"
 #include "comm/timetable.h"
 #include "comm/tuning.h"
+#include "config/delay.h"
 #include "counters/group.h"
+#include "data/division.h"
 #include "data/synthetic.h"
 #include "machine/ceilings_file.h"
 #include "mpi/mesh.h"
@@ -90,7 +92,6 @@ static void read_words(char *text) {
                                    {"path", GW_OPT_PATH, NULL, 0, 0, NULL, NULL, ""},
                                    {"time", GW_OPT_TIME, "1ms", 1e-3, 60, NULL, NULL, ""},
                                    {"every", GW_OPT_EVERY, "5", 0.1, 1e6, NULL, NULL, ""},
-                                   {"late", GW_OPT_RANK_TIME, "1:2s", 0, 60, NULL, NULL, ""},
                                    {"list", GW_OPT_LIST, "1,2", 1, 9, NULL, NULL, ""},
                                    {0}};
     char *argv[WORDS + 1];
@@ -102,10 +103,16 @@ static void read_words(char *text) {
     MUST(gw_args_int(args, "int") >= -5 && gw_args_int(args, "int") <= 1000000000000);
     MUST(gw_args_real(args, "real") >= 0 && gw_args_real(args, "real") <= 1);
     MUST(gw_args_real(args, "time") >= 1e-3 && gw_args_real(args, "time") <= 60);
-    MUST(gw_args_real(args, "late") >= 0 && gw_args_real(args, "late") <= 60);
     MUST(gw_args_bytes(args, "bytes") >= 1 && gw_args_bytes(args, "bytes") <= UINT64_C(1) << 50);
     gw_fuzz_forget();
     gw_args_free(args);
+    gw_delay delay;
+    gw_err drawn = gw_delay_read(&delay, argv[argc - 1]);
+    gw_fuzz_answer(drawn);
+    MUST(drawn != GW_OK || (delay.law && gw_delay_quantile(&delay, 0.5) >= 0));
+    gw_division division;
+    gw_fuzz_answer(gw_division_read(&division, argv[argc - 1]));
+    gw_fuzz_forget();
     gw_spec *spec = NULL;
     gw_err read = gw_spec_parse(&spec, "test", "spec", argv[argc - 1], GW_SPEC_ONE);
     if (read == GW_OK)

@@ -38,11 +38,11 @@ static void refused(gw_err e, const char *name, const char *odd, const char *eve
 /* Two values that option `o` takes; NULL: it is not given. False: it takes one alone. */
 static bool two_values(const gw_opt *o, char a[128], char b[128]) {
     static const char *const texts[][2] = {
-        [GW_OPT_TEXT] = {"a", "b"},         [GW_OPT_PATH] = {"a", "b"},
-        [GW_OPT_FILE] = {"a", "b"},         [GW_OPT_LIST] = {"3", "3,4"},
-        [GW_OPT_EVERY] = {"500", "500s"},   [GW_OPT_RANK_TIME] = {"1:1ms", "1:2ms"},
-        [GW_OPT_SPEC] = {"a:b=1", "a:b=2"}, [GW_OPT_SPECS] = {"a", "a;c"},
-        [GW_OPT_COMMAS] = {"a,b", "a,c"},   [GW_OPT_CHAIN] = {"a", "a+b"}};
+        [GW_OPT_TEXT] = {"a", "b"},       [GW_OPT_PATH] = {"a", "b"},
+        [GW_OPT_FILE] = {"a", "b"},       [GW_OPT_LIST] = {"3", "3,4"},
+        [GW_OPT_EVERY] = {"500", "500s"}, [GW_OPT_SPEC] = {"a:b=1", "a:b=2"},
+        [GW_OPT_SPECS] = {"a", "a;c"},    [GW_OPT_COMMAS] = {"a,b", "a,c"},
+        [GW_OPT_CHAIN] = {"a", "a+b"}};
     bool bounded = o->min != 0 || o->max != 0;
     if (o->type == GW_OPT_CHOICE) {
         size_t first = strcspn(o->choices, "|");

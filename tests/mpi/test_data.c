@@ -62,7 +62,8 @@ static void expect_one_copy(const gw_dataset *set) {
 
 static void expect_shards(const gw_data *d, int batch) {
     uint32_t first, count, total = d->train.n;
-    CHECK_OK(gw_portion_cut(d->train.n_global, batch, rank, ranks, &first, &count));
+    CHECK_OK(gw_portion_cut(d->train.n_global, batch, rank, (gw_shares){.parts = ranks}, &first,
+                            &count));
     CHECK(d->train.first == first && d->train.n == count, "shard %u + %u, expected %u + %u",
           d->train.first, d->train.n, first, count);
     MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD);

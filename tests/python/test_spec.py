@@ -242,6 +242,16 @@ report: {target_accuracy: .8, x: compress, compare_within: env.B}
         self.assertEqual(first.set_by["compress"], ("compress", 10))
         self.assertEqual(first.set_by["lr"], (None, 6))
 
+    def test_uneven_ranks(self):
+        """Laws and shares hold commas and colons; as levels they stay whole."""
+        law, share = "all:pareto:alpha=1.5,scale=5ms", "sizes:3,1"
+        study = self.read(f"claim: x\nbase: {{ranks: 2}}\nfactors: {{inject-skew: [null, '{law}'], "
+                          f"partition: [uniform, 'labels:alpha=0.1', '{share}']}}")
+        self.assertEqual(study.factors, {"inject-skew": ["default", law],
+                                         "partition": ["uniform", "labels:alpha=0.1", share]})
+        self.assertEqual(study.cells[-1].words, ["--inject-skew", law, "--partition", share])
+        self.assertEqual(len({cell.id for cell in study.cells}), 6)
+
     def test_words_are_split_as_a_shell_does(self):
         study = self.read("claim: x\nbase: --layers '' --compress 'topk;layer2=none' --trace "
                           "--lr=1\nfactors: {a: {b: null, c: --batch 8}}")

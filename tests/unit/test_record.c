@@ -20,10 +20,10 @@ static const char header[] =
     "update_s,core_ctr_s,memory_ctr_s,core_twin_s,memory_twin_s,core_model_lo_s,core_model_hi_s,"
     "memory_model_lo_s,memory_model_hi_s,encode_s,decode_s,memory_codec_ctr_s,"
     "memory_codec_twin_s,mpi_post_s,mpi_poll_s,mpi_wait_s,wait_skew_s,transfer_s,checkpoint_s,"
-    "other_s,inflight_s,logical_bytes,"
+    "other_s,inflight_s,injected_s,logical_bytes,"
     "wire_bytes,messages,collectives,cpu_s,nivcsw,minflt,clock_err_s,source,interrupted,"
     "sde:::a,cycles\n";
-enum { COLUMNS = 44 };
+enum { COLUMNS = 45 };
 
 static gw_batch_row blank_row(void) {
     gw_batch_parts parts = {.counts = gw_batch_no_counts, .split = gw_batch_no_split};

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#define EQUAL(n) ((gw_shares){.parts = (n)})
+
 enum { MOST_RANKS = 7, EPOCHS = 3 };
 static const int batches[] = {1, 2, 3, 50, 64, 77, 997, 1000};
 static const uint32_t sizes[] = {1000, 1001, 1063, 60000};
@@ -20,7 +22,7 @@ static gw_sampler *open_sampler(uint32_t n, int batch, bool sharded, uint64_t se
     gw_dataset set = {.n = n, .n_global = n, .rows = 1, .cols = 1, .to_rows = 1, .to_cols = 1};
     gw_sampler *s = NULL;
     if (sharded)
-        assert_int_equal(gw_portion_cut(n, batch, rank, ranks, &set.first, &set.n), GW_OK);
+        assert_int_equal(gw_portion_cut(n, batch, rank, EQUAL(ranks), &set.first, &set.n), GW_OK);
     if (gw_sampler_open(&s, &set, batch, sharded, seed, rank, ranks) != GW_OK)
         fail_msg("%s", gw_err_text());
     return s;
@@ -93,7 +95,7 @@ static void sharded_case(uint32_t n, int batch, int ranks) {
     memset(seen, 0, n);
     for (int r = 0; r < ranks; r++) {
         uint32_t first, count, used = 0;
-        assert_int_equal(gw_portion_cut(n, batch, r, ranks, &first, &count), GW_OK);
+        assert_int_equal(gw_portion_cut(n, batch, r, EQUAL(ranks), &first, &count), GW_OK);
         assert_int_equal(first, end);
         end += count;
         gw_sampler *s = open_sampler(n, batch, true, 5, r, ranks);
@@ -197,11 +199,11 @@ static void refuses_bad_batches(void **state) {
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(gw_sampler_open(&s, &set, bad[i], false, 1, 0, 1), GW_ERR_USAGE);
         assert_non_null(strstr(gw_err_text(), "1 to the number of training samples, 100"));
-        assert_int_equal(gw_portion_cut(100, bad[i], 0, 1, &first, &count), GW_ERR_USAGE);
+        assert_int_equal(gw_portion_cut(100, bad[i], 0, EQUAL(1), &first, &count), GW_ERR_USAGE);
     }
     /* A whole set is refused as a shard, and so is a shard cut for another batch. */
     assert_int_equal(gw_sampler_open(&s, &set, 10, true, 1, 0, 2), GW_ERR_INTERNAL);
-    assert_int_equal(gw_portion_cut(100, 10, 0, 3, &set.first, &set.n), GW_OK);
+    assert_int_equal(gw_portion_cut(100, 10, 0, EQUAL(3), &set.first, &set.n), GW_OK);
     assert_int_equal(gw_sampler_open(&s, &set, 100, true, 1, 0, 3), GW_ERR_INTERNAL);
     assert_null(s);
 }

@@ -142,11 +142,23 @@ def see(figures):
     return "No run names a straggler; points of a row that lie apart are uneven work."
 
 
+def divided(cell):
+    """What became of --partition, as text; None: the runs had none."""
+    found = cell.figures(lambda run: run.info.get("data", {}).get("partition"))
+    if not found:
+        return None
+    samples = [n for one in found for n in one["samples"]]
+    return (f"{cell.label}: {min(samples)} to {max(samples)} samples a rank; a rank's labels lie "
+            f"{np.median([one['mean_label_skew'] for one in found]):.3f} from those of all (total variation, mean over "
+            "the ranks, median over the runs).")
+
+
 def notes(figures):
     said = rows.capped([f"{cell.label}: the straggler is {said_of(cell)}." for cell, _ in figures
                         if stragglers_of(cell)])
     if not said:
         said.append("No run names a straggler.")
+    said += rows.capped([told for told in (divided(cell) for cell, _ in figures) if told])
     said += rows.noted(("Measured without phases (--profile off)", [
         cell.label for cell, ranks in figures
         if all(row["compute_s"] is None for row in ranks.values())]))

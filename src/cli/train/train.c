@@ -31,6 +31,9 @@ static const gw_opt opts[] = {
      "of the training samples, kept for validation", TO(data.validation)},
     {"data-layout", GW_OPT_CHOICE, "replicated", 0, 0, "replicated|sharded", NULL,
      "one copy of the data per node, or one shard per rank", TO(data.sharded)},
+    {"partition", GW_OPT_TEXT, "uniform", 0, 0, NULL, "PARTITION",
+     "which training samples a rank has: uniform, the next of all; labels:alpha=X, as many for "
+     "each, unequal labels; sizes:N,N,.. or sizes:alpha=X, unequal numbers"},
 #include "cli/train/mesh_opts.def"
 #include "cli/train/step_opts.def"
     {"backend", GW_OPT_SPEC, "fast", 0, 0, NULL, "BACKEND",
@@ -75,8 +78,9 @@ static const gw_opt opts[] = {
     GW_RUN_OPT_TRACE,
     GW_RUN_OPT_COLLECTIVES,
     GW_RUN_OPT_STATS,
-    {"inject-skew", GW_OPT_RANK_TIME, NULL, 1e-9, 60, NULL, NULL,
-     "delay one rank in every step (1:0.001, 1:1ms, 1:200us), to study stragglers", TO(skew)},
+    {"inject-skew", GW_OPT_TEXT, NULL, 0, 0, NULL, "RANK:TIME|RANK:LAW",
+     "delay one rank, or all, in every step, to study stragglers: 1:1ms, or by draws: "
+     "all:pareto:alpha=1.5,scale=5ms"},
     {"pace", GW_OPT_REAL, NULL, 0.001, 1e6, NULL, "FACTOR",
      "more ranks than cores: each sleeps FACTOR times what its computation takes on a free core, "
      "and computes outside the clock; messages are real",
@@ -112,6 +116,7 @@ static const char not_in_twins[] = "counters see the steps of the run, not their
 
 static const gw_rule rules[] = {
     {"image-size", NULL, false, "image-scale", NULL, "each says how large images become"},
+    {"partition", "!uniform", false, "replicate", "!1", "a sample would lie on several ranks"},
     {"eval-every", "!0", true, "out", NULL, "it writes DIR/evaluations.csv"},
     {"trace", NULL, true, "out", NULL, "it writes DIR/trace.json"},
     {"trace", NULL, false, "profile", "off", "a trace shows what --profile timers measures"},
@@ -157,6 +162,13 @@ static gw_err train_read_config(job *j) {
     gw_bound_mode mode;
     static const gw_spec ps = GW_SPEC_NAMED("ps");
     GW_TRY(gw_step_opts_read(c, a, "train"));
+    GW_TRY(gw_division_read(&c->data.partition, gw_args_text(a, "partition")));
+    if (c->local_batch && c->data.partition.on && !c->data.partition.labels)
+        return gw_fail(GW_ERR_USAGE,
+                       "train: --partition %s excludes --local-batch: ranks take "
+                       "unequal parts of a batch: give --batch",
+                       gw_args_text(a, "partition"));
+    GW_TRY(gw_delay_read(&c->skew, gw_args_text(a, "inject-skew")));
     GW_TRY(gw_naive_read(&c->naive, c->backend));
     if (c->naive.on && c->naive.exchange == GW_NAIVE_ROOT)
         c->run.comm = &ps; /* what it does, for those who tell of the run */

@@ -1,0 +1,280 @@
+#include "data/division.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/rng.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+/* Keys of the draws; they differ from that of the validation set. */
+enum { SALT_WEIGHTS = 0x77656967, SALT_LABELS = 0x6c61626c, SALT_ORDER = 0x70617274 };
+
+/* ---- as told ---- */
+
+#define INTO(member) GW_OPT_INTO(gw_division, member)
+#define AN_ALPHA(def, help)                                                                        \
+    { "alpha", GW_OPT_REAL, def, 1e-3, 1e6, NULL, NULL, help, INTO(alpha) }
+
+static const gw_opt of_labels[] = {AN_ALPHA("1", "of the Dirichlet distribution that each rank's "
+                                                 "labels are drawn by: small is uneven"),
+                                   {0}},
+                    of_sizes[] = {AN_ALPHA(NULL, "draw the numbers of samples by a Dirichlet "
+                                                 "distribution: small is uneven"),
+                                  {"of", GW_OPT_LIST, "", 1, 1e6, NULL, NULL,
+                                   "how the numbers of samples relate, one for each rank; for "
+                                   "short sizes:N,N,..",
+                                   INTO(weights)},
+                                  {0}};
+
+enum { ABI = 1 };
+static const gw_entry uniform = {ABI, "uniform", "the next of all samples, in each epoch anew",
+                                 NULL},
+                      labels = {ABI, "labels", "as many samples for each rank, unequal labels",
+                                of_labels},
+                      sizes = {ABI, "sizes", "unequal numbers of samples and of each batch",
+                               of_sizes};
+static const gw_entry *const entries[] = {&uniform, &labels, &sizes, NULL};
+const gw_registry gw_divisions = {.kind = "partition", .abi = ABI, .entries = entries};
+
+gw_err gw_division_read(gw_division *p, const char *text) {
+    const gw_entry *found = &sizes;
+    gw_spec *spec = NULL;
+    gw_args *args = NULL;
+    bool list = strncmp(text, "sizes:", 6) == 0 && isdigit((unsigned char)text[6]);
+    gw_err e = list ? gw_args_new(&args, of_sizes)
+                    : gw_spec_parse(&spec, "train", "partition", text, GW_SPEC_ONE);
+    if (!list)
+        GW_THEN(e, gw_registry_find(&gw_divisions, spec->name, &found));
+    GW_THEN(e, list ? gw_args_set(args, "sizes", "of", text + 6)
+                    : gw_args_of(&args, found->opts, found->name, spec));
+    if (e == GW_OK) {
+        *p = (gw_division){.on = found != &uniform, .labels = found == &labels};
+        gw_args_fill(args, p);
+    }
+    gw_args_free(args);
+    gw_spec_free(spec);
+    if (e == GW_OK && found == &sizes && (p->weights[0] > 0) == (p->alpha > 0))
+        e = gw_fail(GW_ERR_USAGE,
+                    "train: --partition %s: give alpha, or a number for each rank, as "
+                    "sizes:3,1,1,1",
+                    text);
+    return e;
+}
+
+/* ---- draws ---- */
+
+/* The logarithm of a draw from Gamma(a), which does not vanish for a small a: Gamma(a + 1) times
+ * U^(1/a) (Marsaglia and Tsang, "A simple method for generating gamma variables", ACM TOMS 26(3),
+ * 2000). */
+static double division_log_gamma(uint64_t key, double a) {
+    uint64_t normal = gw_rng_key(key, 0), unit = gw_rng_key(key, 1);
+    double d = a + 2.0 / 3, c = 1 / sqrt(9 * d);
+    for (uint64_t i = 1;; i++) {
+        double x = gw_rng_normal(normal, i), b = 1 + c * x, v = b * b * b;
+        if (v > 0 && log(1 - gw_rng_unit(unit, i)) < x * x / 2 + d - d * v + d * log(v))
+            return log(d * v) + log(1 - gw_rng_unit(unit, 0)) / a;
+    }
+}
+
+/* q[0..n) of Dirichlet(a[0..n)); where a is 0, so is q. */
+static void division_dirichlet(uint64_t key, const double *a, int n, double *q) {
+    double most = -INFINITY, sum = 0;
+    for (int i = 0; i < n; i++) {
+        q[i] = a[i] > 0 ? division_log_gamma(gw_rng_key(key, (uint64_t)i), a[i]) : -INFINITY;
+        most = fmax(most, q[i]);
+    }
+    for (int i = 0; i < n; i++)
+        sum += q[i] = exp(q[i] - most);
+    for (int i = 0; i < n; i++)
+        q[i] /= sum;
+}
+
+static gw_err division_weigh(const gw_division_job *j, uint32_t *ends) {
+    const gw_division *how = j->how;
+    double *a = NULL, unit = 0x1p24;
+    bool drawn = !how->labels && how->alpha > 0;
+    GW_TRY(gw_alloc(&a, 2 * (size_t)j->parts, sizeof *a));
+    double *q = a + j->parts;
+    for (int p = 0; p < j->parts; p++)
+        a[p] = how->alpha;
+    if (drawn)
+        division_dirichlet(gw_rng_key(j->seed, SALT_WEIGHTS), a, j->parts, q);
+    for (int p = 0; p < j->parts; p++) {
+        uint32_t weight = how->labels ? 1 : (uint32_t)how->weights[1 + p];
+        ends[p] = (p > 0 ? ends[p - 1] : 0) + (drawn ? (uint32_t)(q[p] * unit) : weight);
+    }
+    free(a);
+    return GW_OK;
+}
+
+/* ---- who gets which sample ---- */
+
+enum { CLASSES = 256 };
+
+typedef struct pool {
+    uint32_t *samples;                     /* shuffled, then class by class */
+    uint32_t next[CLASSES], left[CLASSES]; /* of each class */
+} pool;
+
+/* One of the classes that are left, by the weights q; if these have none left, of all samples. */
+static int division_draw(const pool *of, const double *q, double u) {
+    double sum = 0, all = 0;
+    int last = 0;
+    for (int c = 0; c < CLASSES; c++) {
+        sum += of->left[c] > 0 ? q[c] : 0;
+        all += of->left[c];
+    }
+    u *= sum > 0 ? sum : all;
+    for (int c = 0; c < CLASSES && u >= 0; c++) {
+        double weight = of->left[c] == 0 ? 0 : sum > 0 ? q[c] : of->left[c];
+        last = weight > 0 ? c : last;
+        u -= weight;
+    }
+    return last;
+}
+
+static gw_err division_by_labels(const gw_division_job *j, const gw_divided *d, const uint8_t *of,
+                                 uint32_t n, uint32_t *order) {
+    pool from = {.left = {0}};
+    double *q = NULL, a[CLASSES];
+    uint64_t key = gw_rng_key(j->seed, SALT_LABELS);
+    uint32_t at = 0, most = 0;
+    GW_TRY(gw_alloc(&q, (size_t)j->parts * CLASSES, sizeof *q));
+    gw_err e = gw_alloc(&from.samples, n, sizeof *from.samples);
+    for (uint32_t i = 0; e == GW_OK && i < n; i++)
+        from.left[of[i]]++;
+    for (int c = 0; c < CLASSES; at += from.left[c++]) {
+        a[c] = j->how->alpha * from.left[c] / n;
+        from.next[c] = at;
+    }
+    for (uint32_t i = 0; e == GW_OK && i < n; i++)
+        from.samples[from.next[of[order[i]]]++] = order[i];
+    for (int c = 0; c < CLASSES; c++)
+        from.next[c] -= from.left[c];
+    for (int p = 0; p < j->parts; p++) {
+        division_dirichlet(gw_rng_key(key, 2 * (uint64_t)p), a, CLASSES, q + p * CLASSES);
+        most = d->samples[p] > most ? d->samples[p] : most;
+    }
+    for (uint32_t i = 0; e == GW_OK && i < most; i++)
+        for (int p = 0, begin = 0; p < j->parts; begin += (int)d->samples[p++])
+            if (i < d->samples[p]) {
+                double u = gw_rng_unit(gw_rng_key(key, 2 * (uint64_t)p + 1), i);
+                int c = division_draw(&from, q + p * CLASSES, u);
+                order[(uint32_t)begin + i] = from.samples[from.next[c]++];
+                from.left[c]--;
+            }
+    free(from.samples);
+    free(q);
+    return e;
+}
+
+/* Sample order[i] comes to place i; `order` is used up. */
+static gw_err division_move(gw_raw_part *set, size_t pixels, uint32_t *order) {
+    uint8_t *kept = NULL;
+    GW_TRY(gw_alloc(&kept, pixels, 1));
+    for (uint32_t i = 0; i < set->n; i++) {
+        uint32_t to = i;
+        uint8_t label = set->labels[i];
+        memcpy(kept, set->images + i * pixels, pixels);
+        for (uint32_t from; (from = order[to]) != i; to = from) {
+            memcpy(set->images + to * pixels, set->images + from * pixels, pixels);
+            set->labels[to] = set->labels[from];
+            order[to] = to;
+        }
+        memcpy(set->images + to * pixels, kept, pixels);
+        set->labels[to] = label;
+        order[to] = to;
+    }
+    free(kept);
+    return GW_OK;
+}
+
+static void division_measure(gw_divided *d, const uint8_t *of, uint32_t n) {
+    double all[CLASSES] = {0};
+    for (uint32_t i = 0; i < n; i++)
+        all[of[i]] += 1.0 / n;
+    for (int p = 0; p < d->parts; of += d->samples[p++]) {
+        double mine[CLASSES] = {0};
+        for (uint32_t i = 0; i < d->samples[p]; i++)
+            mine[of[i]] += 1.0 / d->samples[p];
+        for (int c = 0; c < CLASSES; c++)
+            d->skew[p] += fabs(mine[c] - all[c]) / 2;
+    }
+}
+
+/* ---- the whole ---- */
+
+static gw_err division_cut(const gw_division_job *j, gw_divided *d, uint32_t n) {
+    gw_shares by = {d->parts, d->ends};
+    uint32_t first;
+    for (int p = 0; p < d->parts; p++) {
+        GW_TRY(gw_portion_cut(n, j->batch, p, by, &first, &d->samples[p]));
+        if (gw_portion_of((size_t)j->batch, p, by).n == 0)
+            return gw_fail(GW_ERR_USAGE,
+                           "train: --partition: rank %d of %d that train would have %u of %u "
+                           "samples, and none of a global batch of %d: give a larger --batch or "
+                           "alpha, or other sizes",
+                           p, d->parts, d->samples[p], n, j->batch);
+    }
+    return GW_OK;
+}
+
+static gw_err division_sort(const gw_division_job *j, gw_divided *d, gw_raw *raw) {
+    gw_raw_part *set = &raw->train;
+    uint32_t *order = NULL;
+    GW_TRY(gw_alloc(&order, set->n, sizeof *order));
+    for (uint32_t i = 0; i < set->n; i++)
+        order[i] = i;
+    gw_rng_shuffle(gw_rng_key(j->seed, SALT_ORDER), order, set->n);
+    gw_err e = j->how->labels ? division_by_labels(j, d, set->labels, set->n, order) : GW_OK;
+    uLong crc = crc32_z(0, (const Bytef *)order, set->n * sizeof *order);
+    snprintf(d->hash, sizeof d->hash, "crc32:%08lx", crc);
+    GW_THEN(e, division_move(set, (size_t)raw->rows * (size_t)raw->cols, order));
+    if (e == GW_OK)
+        division_measure(d, set->labels, set->n);
+    free(order);
+    return e;
+}
+
+gw_err gw_division_make(gw_divided *out, const gw_division_job *job, gw_raw *raw, bool outline) {
+    size_t parts = (size_t)job->parts;
+    int told = job->how->weights[0];
+    if (told > 0 && told != job->parts)
+        return gw_fail(GW_ERR_USAGE,
+                       "train: --partition: sizes of %d rank%s, and %d take%s samples", told,
+                       told == 1 ? "" : "s", job->parts, job->parts == 1 ? "s" : "");
+    if (job->parts == 1)
+        return GW_OK; /* it has all there is */
+    out->parts = job->parts;
+    GW_TRY(gw_alloc(&out->ends, parts, sizeof *out->ends));
+    GW_TRY(gw_alloc(&out->samples, parts, sizeof *out->samples));
+    GW_TRY(gw_alloc(&out->skew, parts, sizeof *out->skew));
+    GW_TRY(division_weigh(job, out->ends));
+    GW_TRY(division_cut(job, out, raw->train.n));
+    return outline ? GW_OK : division_sort(job, out, raw);
+}
+
+void gw_divided_free(gw_divided *d) {
+    free(d->ends);
+    free(d->samples);
+    free(d->skew);
+}
+
+json_t *gw_divided_json(const gw_divided *d) {
+    if (d->parts == 0)
+        return json_null();
+    json_t *samples = json_array(), *skew = json_array();
+    double sum = 0;
+    for (int p = 0; p < d->parts; p++) {
+        json_array_append_new(samples, json_integer(d->samples[p]));
+        json_array_append_new(skew, gw_json_number(d->skew[p]));
+        sum += d->skew[p];
+    }
+    return gw_json_object("samples:o label_skew:o mean_label_skew:f hash:s", samples, skew,
+                          sum / d->parts, d->hash);
+}
