@@ -20,7 +20,7 @@ KEYS = ("claim", "source", "claims", "command", "base", *command.PLACEMENT, "fac
         "cells", "repetitions", "seeds", "retries", "timeout", "order_seed", "report", "short")
 MERGED = ("base", "factors", "report")  # `short` replaces entries of these, and the others whole
 DESIGNS = ("grid", "one-at-a-time", "list")
-REPORT = ("x", "scaling", "target_accuracy", "compare_within", "expect")
+REPORT = ("x", "scaling", "target_accuracy", "target_loss", "compare_within", "expect")
 UNITS = {"s": 1, "min": 60, "h": 3600}
 MOST_CELLS, MOST_RUNS, LONGEST_NAME = 10000, 100000, 40
 LARGEST_SEED = 2**52  # of gradwire's --seed
@@ -391,6 +391,10 @@ class Reader:
             if not found or float(node.value) == 0:
                 raise node.bad(f"target_accuracy: {command.text_shown(node)} must be a number "
                                "between 0 and 1, e.g. 0.8")
+            return float(node.value)
+        if key == "target_loss":
+            if not re.fullmatch(r"\d{0,6}\.?\d{1,9}", str(node.value), re.ASCII) or float(node.value) == 0:
+                raise node.bad(f"target_loss: {command.text_shown(node)} must be a number above 0, e.g. 0.4")
             return float(node.value)
         items = node.value if key == "compare_within" and isinstance(node.value, list) else [node]
         for item in items:
