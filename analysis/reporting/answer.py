@@ -4,7 +4,7 @@ configurations, and the pairs that a reader asks for. docs/analysis.md describes
 import math
 from collections import namedtuple
 
-from reporting import expect, learning, rows, stats, verdicts
+from reporting import expect, learning, looks, reach, rows, stats, verdicts
 from reporting.charts import final_accuracy
 from reporting.model import Table, judged
 from reporting.runs import make_labels
@@ -12,8 +12,9 @@ from reporting.runs import make_labels
 QUESTION = "Which configuration takes the least time a step?"
 MOST = 8  # configurations in the first table
 
-# One thing that a study expects of a configuration: its words, their state, the verdict behind it.
-Statement = namedtuple("Statement", "label word state verdict")
+# One thing that a study expects of a configuration: its words, their state, the verdict behind it, and, if it is
+# undecided, what more runs would do; "": they would do nothing.
+Statement = namedtuple("Statement", "label word state verdict more", defaults=("",))
 # Configurations that are compared with one another, quickest first: {name: Comparison with the best}.
 Group = namedtuple("Group", "label cells against")
 
@@ -30,7 +31,6 @@ def statements(results):
     wanted = expected(results)
     if not wanted:
         return []
-    steps = verdicts.compared(results)
     accuracies = final_accuracy.compare(results)
     others = {cell.name for cell in verdicts.references(results).values()}
     found = []
@@ -44,22 +44,57 @@ def statements(results):
         why = ("only what others are compared with is called that" if cells else
                "nothing here is called that")
         for word in expect.words_of(written) or [written]:
-            made = [statement(cell, word, steps.get(cell.name), accuracies.get(cell.name))
+            made = [statement(results, cell, word, accuracies.get(cell.name))
                     for cell in judged if expect.words_of(word)]
             found += made or [Statement(text, word, expect.UNDECIDED, why)]
     return list(dict.fromkeys(found))  # spec and reader may say the same
 
 
-def statement(cell, word, step, accuracy):
-    by_step = expect.figure_of(word) == "step"
-    comparison = step if by_step else accuracy
+def statement(results, cell, word, accuracy):
+    about, family = expect.parse(word), verdicts.family_of(results)
+    by_accuracy, unit = about.figure == "accuracy", "pairs of seeds"
+    if about.goal:
+        comparison = family.of_goal(cell, about.goal)
+    elif by_accuracy:
+        comparison = accuracy
+    else:
+        comparison, unit = verdicts.compared(results).get(cell.name), family.family.what
     if comparison is None:
         why = "there is nothing to compare it with" if cell.runs else "it has no finished run"
         return Statement(cell.label, word, expect.UNDECIDED, why)
-    interval = comparison.interval.of(math.log) if by_step else final_accuracy.difference(comparison)
+    interval = final_accuracy.difference(comparison) if by_accuracy else comparison.interval.of(reach.log)
     state = expect.state(word, interval.value, interval.low, interval.high, comparison.differs)
-    return Statement(cell.label, word, state,
-                     comparison.text if by_step else final_accuracy.verdict(comparison))
+    text = final_accuracy.verdict(comparison) if by_accuracy else comparison.text
+    return Statement(cell.label, word, state, text,
+                     outlook(results, word, comparison, unit) if state == expect.UNDECIDED else "")
+
+
+def outlook(results, word, comparison, unit):
+    """How many more pairs would decide an undecided word, by what was found so far."""
+    found, about = comparison.estimate, expect.parse(word)
+    if found.reason:
+        few = found.ratio is not None  # else there is something else than too few
+        return f"it takes at least {further(stats.LEAST - found.n, unit)} to know the spread" if few else ""
+    scale = final_accuracy.POINTS if about.figure == "accuracy" else 1
+    level, middle = 1 - comparison.interval.level, found.middle()
+    bound = 0.0 if middle is None else expect.bound(word, scale * middle) / scale
+    most = looks.most_of(results.study, about.figure != "step")
+    left = stats.MOST_MORE if most is None else min(max(most - found.n, 0), stats.MOST_MORE)
+    if more := found.more(bound, level, left):
+        return (f"{further(more, unit)} would decide it with a chance of {stats.POWER:.0%}, if difference and spread "
+                "stay as found")
+    if left == 0:
+        return f"cannot be decided: none of the declared {most} {unit} is left"
+    near = "zero" if bound == 0 else f"the bound of {about.times:g} times" if about.times else \
+        f"the bound of {f'{expect.POINTS:g} point' if about.figure == 'accuracy' else stats.percent(expect.MARGIN)}"
+    return f"cannot be decided by {further(left, unit)}{' that may come' * (most is not None)}: with this spread the " \
+           f"difference found is too near {near}"
+
+
+def further(n, unit):
+    """`3 more pairs of runs`, `1 more pair of runs`, `1 more run`."""
+    head, *rest = unit.split(" of ")
+    return " of ".join([f"{n} more {head.removesuffix('s') if n == 1 else head}", *rest])
 
 
 # ---- the pairs ----

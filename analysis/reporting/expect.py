@@ -5,19 +5,30 @@ only, so that experiments/run may check a spec by it."""
 
 import math
 import re
+from collections import namedtuple
 
 MARGIN = 0.03  # relative: a smaller difference of step times is no "faster" and no "slower"
 LEAST = 3  # pairs of runs, or seeds, from which on there is an interval, as stats.py has it
 POINTS = 1.0  # the same of accuracies, in points of a hundred
 
-# Word: (the figure, the direction in which it must differ, whether it must not differ so).
-WORDS = {"faster": ("step", -1, False), "slower": ("step", 1, False),
-         "not faster": ("step", -1, True), "not slower": ("step", 1, True),
-         "more accurate": ("accuracy", 1, False), "less accurate": ("accuracy", -1, False),
-         "as accurate": ("accuracy", -1, True)}
+# What a run spends until a test has the target: figure "seconds" or "bytes", column "accuracy" or "loss".
+Goal = namedtuple("Goal", "figure column target")
+# The figure, the direction in which it must differ, whether it must not differ so, how many times; of a goal.
+Word = namedtuple("Word", "figure direction denied times goal", defaults=(None, None))
 
-TIMES = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) times as fast")  # or faster
-EVERY = [*WORDS, "N times as fast"]
+WORDS = {"faster": Word("step", -1, False), "slower": Word("step", 1, False),
+         "not faster": Word("step", -1, True), "not slower": Word("step", 1, True),
+         "more accurate": Word("accuracy", 1, False), "less accurate": Word("accuracy", -1, False),
+         "as accurate": Word("accuracy", -1, True)}
+TO = {name: Word(figure, direction, name.startswith("not "))
+      for figure, less, more in (("seconds", "sooner", "later"), ("bytes", "fewer bytes", "more bytes"))
+      for head, direction in ((less, -1), (more, 1)) for name in (head, f"not {head}")}
+
+TIMES = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) times as (fast|soon|few bytes)")  # or more
+BY = {"fast": "step", "soon": "seconds", "few bytes": "bytes"}
+TARGET = re.compile(r"(.+) to (accuracy|loss) (\d{0,6}(?:\.\d{1,9})?)")
+EVERY = [*WORDS, "N times as fast",
+         *(f"{head} to accuracy A" for head in (*TO, "N times as soon", "N times as few bytes"))]
 
 SUPPORTED, REFUTED, UNDECIDED = "supported", "refuted", "undecided"
 
@@ -38,33 +49,56 @@ def levels_of(text, factors):
     return None
 
 
+def parse(text):
+    """The Word; None: it is none."""
+    target = TARGET.fullmatch(text)
+    head = target[1] if target else text
+    found = (TO if target else WORDS).get(head)
+    if times := TIMES.fullmatch(head):
+        found = Word(BY[times[2]], -1, False, float(times[1]) or 1.0) if (times[2] != "fast") == bool(target) else None
+    if found is None or target is None:
+        return found
+    level = float(target[3] or 0)
+    if level <= 0 or (target[2] == "accuracy" and level >= 1):
+        return None
+    return found._replace(goal=Goal(found.figure, target[2], level))
+
+
 def words_of(text):
     """The words of EVERY, separated by commas; None: another is among them."""
     words = [" ".join(word.split()) for word in text.split(",")]
-    return words if all(word in WORDS or TIMES.fullmatch(word) for word in words) else None
+    return words if all(map(parse, words)) else None
 
 
-def figure_of(word):
-    """What it is about: step or accuracy."""
-    return WORDS[word][0] if word in WORDS else "step"
+def margin_of(word):
+    return POINTS if word.figure == "accuracy" else math.log1p(MARGIN)
 
 
-def state(word, value, low, high, differs):
-    """SUPPORTED, REFUTED or UNDECIDED, by the logarithm of a ratio of step times, or a difference
+def state(text, value, low, high, differs):
+    """SUPPORTED, REFUTED or UNDECIDED, by the logarithm of a ratio of times or bytes, or a difference
     in points, and its interval (None: there is none)."""
     if low is None or differs is None:
         return UNDECIDED
-    if found := TIMES.fullmatch(word):
-        wanted = -math.log(float(found[1]) or 1)
+    word = parse(text)
+    if word.times:
+        wanted = -math.log(word.times)
         return SUPPORTED if high <= wanted else REFUTED if low > wanted else UNDECIDED
-    figure, direction, denied = WORDS[word]
-    margin = math.log1p(MARGIN) if figure == "step" else POINTS
+    direction, margin = word.direction, margin_of(word)
     # A significant difference within the margin shows neither side, unless its whole interval does.
     if max(direction * low, direction * high) < margin:
-        return SUPPORTED if denied else REFUTED
+        return SUPPORTED if word.denied else REFUTED
     if differs and direction * value >= margin:
-        return REFUTED if denied else SUPPORTED
+        return REFUTED if word.denied else SUPPORTED
     return UNDECIDED
+
+
+def bound(text, value):
+    """What the interval has to leave behind for another state than UNDECIDED, if the value stays."""
+    word = parse(text)
+    if word.times:
+        return -math.log(word.times)
+    margin = margin_of(word)
+    return 0.0 if word.direction * value >= margin else word.direction * margin
 
 
 def counted(states):

@@ -5,11 +5,11 @@ the runs themselves."""
 import csv
 import os
 
-from reporting import claims, ends, sheet, specs
+from reporting import claims, ends, looks, sheet, specs
 from reporting.model import Cell, Lost, Results, Run
 from tool import BadInput
 
-RUNS = "runs.csv"
+RUNS, TUNED = "runs.csv", "tuned.csv"
 MOST = 4 << 20  # bytes of a CSV file
 
 # What tells runs apart, and where they ran.
@@ -95,7 +95,8 @@ def results_of(rows, labels=None, **study):
             lost.append(Lost(row["state"], place_of(row), row["cell"], row.get("why") or "its reason was not kept"))
     baseline = next((cell for cell in cells.values() if cell.baseline), None)
     study = {"cells": [{"id": cell.name, "levels": cell.levels} for cell in cells.values()], "short": False,
-             "baseline": baseline and baseline.name, **study}
+             "baseline": baseline and baseline.name,
+             **looks.kept([run for cell in cells.values() for run in cell.runs]), **study}
     return Results(rows[0]["study"], ".", study, {name: list(levels) for name, levels in factors.items()},
                    [cell for cell in cells.values() if cell.runs], baseline if baseline and baseline.runs else None, [],
                    lost, empty=[cell for cell in cells.values() if not cell.runs])
@@ -123,6 +124,8 @@ def read(folder):
         raise BadInput(f"{path}: its runs were not kept, and without them there is no page: measure again, "
                        f"`experiments/run {os.path.relpath(spec)}`")
     labels = {row["cell"]: row["label"] for row in cells if "label" in row}
-    results = results_in(path, rows_in(path), labels, **specs.study_of(spec))
+    tuned = os.path.join(folder, TUNED)
+    results = results_in(path, rows_in(path), labels, **specs.study_of(spec),
+                         **({"tuned": rows_in(tuned)} if os.path.lexists(tuned) else {}))
     results.kept = folder
     return results

@@ -95,8 +95,8 @@ class Cell:
         return took_turns(self.marks)
 
 
-# A run that began, and has no figures: one of ends.LOST, its folder, its cell, what happened.
-Lost = namedtuple("Lost", "end folder cell why")
+# A run that began, and has no figures: one of ends.LOST, its folder, its cell, what happened, its seed if known.
+Lost = namedtuple("Lost", "end folder cell why seed", defaults=(None,))
 
 
 @dataclass
@@ -118,6 +118,7 @@ class Results:
     # What the reader expects beside the study's author: {levels: words}, as in expect.py.
     expect: dict = field(default_factory=dict)
     judged: object = field(default=None, repr=False, compare=False)  # what verdicts.family_of() keeps
+    trials: object = None  # Results of the trials by which the study's `tune:` chose options, no part of it
 
     @property
     def runs(self):

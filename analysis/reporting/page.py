@@ -1,11 +1,12 @@
 """report.html: all studies of a folder in one file that needs nothing else. Each begins with its answer."""
 
 import importlib
+import math
 import os
 import re
 from collections import Counter
 
-from reporting import answer, charts, claims, ends, expect, figure, judge, kept, learning, verdicts
+from reporting import answer, charts, claims, ends, expect, figure, judge, kept, learning, looks, verdicts
 from reporting.batches import WARM_UP_RULE
 from reporting.info import unlike
 from reporting.loose import link_rate
@@ -20,7 +21,8 @@ STATISTICS = (
     "interval, of fewer none), never over the steps of one run. Ratios are taken "
     "within blocks (runs close in time with one seed). All pairs of configurations are one family, judged "
     "together: the chance that any is said to differ where none does is at most 5% (Holm; four fifths of "
-    "it for the pairs with the baseline). Tables, sentences and charts quote these verdicts. A "
+    "it for the pairs with the baseline); time and bytes to a target that the study names belong to them. "
+    "Tables, sentences and charts quote these verdicts. A "
     "difference within the noise is reported as such, with the least one that would be detected. "
     "Accuracies are a family of their own, and each claim of the spec is judged alone.")
 
@@ -124,6 +126,7 @@ def kept_head(results):
                           f"{', '.join(map(str, sorted(set(blocks.values()))))}; randomised within each block")),
         ("Factors", escape("; ".join(f"{name}: {', '.join(levels)}" for name, levels in results.factors.items()))),
         ("Baseline", escape(baseline_of(results))),
+        ("Tuned", tuned_of(study)),
         ("Runs", escape(counts(results))),
         ("Measured", escape("..".join(dict.fromkeys((dates[0], dates[-1]))))),
         ("Machine", different(results, lambda info: f"{info['machine']['cpu']}, {info['machine']['cores_usable']} cores")),
@@ -144,8 +147,32 @@ def study_facts(study):
         ("Design", escape(f"{study['design']}; {len(study['cells'])} configurations in "
                           f"{len(blocks)} blocks, seeds {', '.join(map(str, seeds))}; randomised "
                           "within each block")),
+        ("Tuned", tuned_of(study)),
         ("Made", escape(study["created_utc"])),
     ]
+
+
+def tuned_of(study):
+    """Which options the trials chose, and of how many; None: there were none."""
+    if not study.get("tuned") or "tune" not in study:
+        return None
+    tune, chosen = study["tune"], [row for row in study["tuned"] if row.get("chosen") == "1"]
+    each = math.prod(map(len, tune["options"].values())) * len(tune["seeds"])
+    return escape(f"by {tune['by'].replace('_', ' ')} after the last epoch, {each} trials for each {tune['factor']} "
+                  f"(seeds {', '.join(map(str, tune['seeds']))}, which no compared run has): " + "; ".join(
+                      f"{row.get(tune['factor'])}: {', '.join(f'{name} {row.get(name)}' for name in tune['options'])}"
+                      for row in chosen))
+
+
+def trials_of(results):
+    """The trials, which are no part of the comparison."""
+    rows = (results.study or {}).get("tuned")
+    if not rows:
+        return ""
+    return folded(f"Trials of tune, not compared: {len(rows)} choices of options",
+                  ended(results.trials) if results.trials else "",
+                  table(list(rows[0]), [[row.get(name) for name in rows[0]] for row in rows],
+                        f"Trials of {results.name}"))
 
 
 def baseline_of(results):
@@ -201,13 +228,14 @@ def verdict_of(results):
                "figures follow.") if study else ""
         return head + (tag("p", badge(expect.UNDECIDED), escape(why), class_="verdict") if why else "")
     state = expect.overall([one.state for one in said])
+    looked = paragraph(looks.text_of(study), "note") if looks.text_of(study) else ""
     lines = [f"{badge(one.state)} {tag('strong', escape(one.label))}, expected "
-             + escape(f"{one.word}: {one.verdict}") for one in said]
+             + escape(f"{one.word}: {one.verdict}" + (f"; {one.more}" if one.more else "")) for one in said]
     if len(lines) == 1:
-        return head + tag("p", lines[0], class_="verdict")
+        return head + tag("p", lines[0], class_="verdict") + looked
     return head + tag("p", badge(state), escape(
         f"Of {len(said)} tested statements {expect.counted([one.state for one in said])}; beyond them the claim "
-        "is not judged."), class_="verdict") + few(lines, "more statements")
+        "is not judged."), class_="verdict") + few(lines, "more statements") + looked
 
 
 def answer_table(results, where):
@@ -374,7 +402,7 @@ def section(results, drawn, where):
         folded("Notes on the charts", items(map(escape, common))) if common else "",
         tag("nav", items(links), aria_label=f"Charts of {results.name}") if links else "",
         *(chart_section(*one, where, common) for one in rest),
-        tag("h3", "About these runs"), head(results),
+        tag("h3", "About these runs"), head(results), trials_of(results),
         listed("Charts not shown", drawn.not_shown), not_there(results), provenance(results),
         folded("Spec", tag("pre", escape(study["spec"]["text"]), tabindex=0)) if study else "",
         class_="study", aria_labelledby=where) + "\n"

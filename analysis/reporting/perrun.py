@@ -75,9 +75,10 @@ def mesh_of(info):
             "bubble_simulated_s": (results.get("simulated") or {}).get("bubble_s")}
 
 
-def of_all(all_results):
-    """The rows of all studies."""
-    return [row for results in all_results for row in of_results(results)]
+def of_all(all_results, trials=True):
+    """The rows of all studies, and of the trials by which they chose options."""
+    return [row for results in all_results for one in (results, results.trials if trials else None) if one
+            for row in of_results(one)]
 
 
 def columns_of(rows):

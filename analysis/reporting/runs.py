@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas
 
-from reporting import claims, ends, loose, shape, steps
+from reporting import claims, ends, looks, loose, shape, steps
 from reporting.batches import read_batches
 from reporting.info import (MARK_BUSY, busy, exchanges_in_turn, link_warned, resumed, uncompressed, unlike,
                             unsettled)
@@ -186,7 +186,7 @@ class Study:
         if end == ends.DONE:
             self.done.append(read_run(found, experiment))
         else:
-            self.lost.append(Lost(end, found.name, cell, ends.described(experiment)))
+            self.lost.append(Lost(end, found.name, cell, ends.described(experiment), experiment["seed"]))
 
     def missing(self):
         planned = ((run["cell"], run["block"], run["folder"]) for run in self.study["runs"])
@@ -195,6 +195,8 @@ class Study:
     def results(self):
         factors = {name: list(levels) for name, levels in self.study["factors"].items()}
         self.done.sort(key=lambda run: run.experiment["planned"])
+        for run in self.done:
+            run.marks = run.marks + looks.marks_of(self.study)
         around = self.cells.get(self.study["baseline"]) \
             if self.study["design"] == "one-at-a-time" else None
         labels = make_labels(self.cells, factors, around)
@@ -272,8 +274,8 @@ def loose_results(folder, found, left_out):
 
 
 def read_results(folder):
-    """A Results a study found in `folder` or below, then one of all runs outside studies. Raises
-    Bad if the folder cannot be read."""
+    """A Results a study found in `folder` or below, then one of all runs outside studies. The trials by which a
+    study chose options are its own, not one beside it. Raises Bad if the folder cannot be read."""
     try:
         os.scandir(folder).close()
     except OSError as error:
@@ -291,7 +293,11 @@ def read_results(folder):
             studies[one.study].add(one)
         else:
             loose_runs.append(one)
-    results = [study.results() for study in studies.values()]
+    by_path = {os.path.normpath(path): study.results() for path, study in studies.items()}
+    for path in [path for path, one in by_path.items() if one.study.get("trials")]:
+        if parent := by_path.get(os.path.normpath(os.path.dirname(path))):
+            parent.trials = by_path.pop(path)
+    results = list(by_path.values())
     rest = loose_results(folder, loose_runs, left_out)
     return results + ([rest] if rest else [])
 

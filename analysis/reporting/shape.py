@@ -276,7 +276,7 @@ RUN = {
 }
 
 # Hints of the study's author; experiments/README.md has them.
-REPORT = {"x?": TEXT, "scaling?": {"strong", "weak"}, "target_accuracy?": NUMBER,
+REPORT = {"x?": TEXT, "scaling?": {"strong", "weak"}, "target_accuracy?": NUMBER, "target_loss?": NUMBER,
           "compare_within?": [TEXT], "expect?": Map(TEXT)}
 
 STUDY_SCHEMA = 1
@@ -288,6 +288,9 @@ STUDY = {
     "cells": [{"id": TEXT, "levels": Map(TEXT), "ranks": COUNT}],
     "runs": [{"folder": TEXT, "cell": TEXT, "block": COUNT}],
     "created_utc": TEXT, "gradwire": {"version": Maybe(TEXT), "commit": Maybe(TEXT)},
+    "until?": {"most": COUNT, "ended?": Maybe(TEXT)},
+    "trials?": YES_NO, "tune?": {"factor": TEXT, "options": Map([TEXT]), "seeds": [COUNT], "by": TEXT},
+    "tuned?": [Map(TEXT)],
 }
 
 CUT_SHORT = ("SIGTERM", "SIGINT")  # results.stopped_by of a run that a signal ended

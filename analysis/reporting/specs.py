@@ -37,8 +37,8 @@ def hints_of(report):
     hints = plain(report) if report else {}
     if isinstance(within := hints.get("compare_within"), str):
         hints["compare_within"] = [within]
-    if "target_accuracy" in hints:
-        hints["target_accuracy"] = float(hints["target_accuracy"])
+    for name in {"target_accuracy", "target_loss"} & hints.keys():
+        hints[name] = float(hints[name])
     return hints
 
 
@@ -52,4 +52,5 @@ def study_of(path):
     return {"claim": " ".join(entries["claim"].value.split()), "source": source if isinstance(source, list) else [source],
             "claims": [claim for claim, _ in claims.read(top)], "report": hints_of(entries.get("report")),
             "design": entries["design"].value if "design" in entries else "grid",
+            **({"tune": plain(entries["tune"])} if "tune" in entries else {}),
             "spec": {"file": path, "sha256": hashlib.sha256(data).hexdigest(), "text": text}}

@@ -4,6 +4,7 @@ them.
 The unit is a run with one figure, such as its step time. Steps of one run are not independent, so no
 interval is over them. Random numbers have fixed seeds."""
 
+import bisect
 import math
 import sys
 from dataclasses import dataclass, replace
@@ -12,16 +13,20 @@ from functools import cache, lru_cache
 import numpy as np
 from scipy import special
 
+from reporting import looks
+
 LEVEL = 0.95  # of intervals
 ALPHA = 0.05  # chance of any false positive in a family of comparisons
 PLANNED = 0.80  # of ALPHA, for the comparisons that a study was made for
 POWER = 0.80  # chance of detecting a difference of the size that verdicts state
 LEAST = 3  # runs for an interval or a test: with fewer the spread is unknown
+MOST_MORE = 200  # further pairs: a comparison that takes more counts as one that cannot be decided
 LEAST_BOOTSTRAP = 5  # runs for a bootstrap: the range of fewer covers the median too rarely
 RESAMPLES = 10000
 DRIFT_RUNS = 0.01  # p below which a trend over the order of the runs is flagged
 DRIFT_STEPS = 0.001, 0.02  # the same within a run, and the least change
 PIECES = 10  # of a third of a run
+VAST = 1e6  # a factor that nothing here differs by
 FACTOR = 1.5  # larger ratios are written as factors
 MOST_LOG = math.log(sys.float_info.max)  # of a ratio that is a number, and its inverse too
 OUTLIER = 0.01  # chance that any of a cell's runs is flagged although the noise is normal
@@ -56,6 +61,7 @@ class Comparison:
     mdd: float | None  # relative difference detected with a chance of POWER; 0.03: 3%
     n: int
     text: str  # the verdict
+    estimate: object  # LogRatio, or what stands for one
 
 
 def numbers(values):
@@ -143,6 +149,7 @@ class LogRatio:
     method: str = ""
     reason: str = ""
     ratio: float | None = None  # where there is a point, but no interval
+    share: float | None = None  # of the pairs that there may be at most, of a study that grows (looks.py)
 
     def turned(self):
         """The same of the inverse ratio."""
@@ -151,12 +158,12 @@ class LogRatio:
     def p(self):
         if self.error == 0:
             return 1.0 if self.mean == 0 else 0.0
-        return float(2 * special.stdtr(self.freedom, -abs(self.mean) / self.error))
+        return looks.p_of(float(2 * special.stdtr(self.freedom, -abs(self.mean) / self.error)), self.share)
 
     def interval(self, level):
         if self.reason:
             return Interval(self.ratio, None, None, self.n, "none", self.reason, level)
-        half = _edge(self.freedom, (1 + level) / 2) * self.error
+        half = self.error and -_edge(self.freedom, looks.level_of(1 - level, self.share) / 2) * self.error
         ends = [math.exp(log) if abs(log) <= MOST_LOG else None
                 for log in (self.mean, self.mean - half, self.mean + half)]
         if None in ends:
@@ -164,9 +171,43 @@ class LogRatio:
                             "the interval leaves the range of numbers", level)
         return Interval(*ends, self.n, self.method, "", level)
 
+    def middle(self):
+        """The logarithm of the ratio."""
+        return self.mean
 
-def log_ratio(values, baseline, paired, what="runs"):
-    """LogRatio of two arrays, whose elements are pairs of `what` if paired."""
+    def least(self, level):
+        """The relative difference that is detected with a chance of POWER."""
+        nominal = looks.level_of(level, self.share)
+        return float(np.expm1(min(_noncentrality(round(self.freedom, 2), nominal) * self.error, MOST_LOG)))
+
+    def more(self, bound, level, most):
+        """How many further pairs tell the logarithm from `bound` with a chance of POWER, if it and the spread are
+        those found so far; None: more than `most`."""
+        def enough(more):
+            n = self.n + more
+            nominal = looks.level_of(level, self.share and min(self.share * n / self.n, 1.0))
+            return _noncentrality(float(n - 1), nominal) * self.error * math.sqrt(self.n / n) <= abs(self.mean - bound)
+        at = bisect.bisect_left(range(1, most + 1), True, key=enough)
+        return at + 1 if at < most else None
+
+    def verdict(self, differs, interval, level, words, what):
+        if interval.low == interval.high == 1:
+            return f"equal in all {self.n} {what}"
+        if differs:
+            return difference(interval, words)
+        least = self.least(level)
+        below = f"a difference below {size(least)} cannot" if least < VAST else "no difference can"
+        return f"inside the noise ({below} be seen with {self.n} {what})"
+
+
+def log_ratio(values, baseline, paired, what="runs", most=None):
+    """LogRatio of two arrays, whose elements are pairs of `what` if paired; `most`: how many there may be, of a study
+    that grows."""
+    found = _log_ratio(values, baseline, paired, what)
+    return found if most is None else replace(found, share=min(found.n / most, 1.0))
+
+
+def _log_ratio(values, baseline, paired, what):
     n = len(values) if paired else min(len(values), len(baseline))
     if n == 0:
         return LogRatio(reason=f"no pairs of {what}" if paired else f"no {what} on one side")
@@ -240,7 +281,7 @@ def _noncentrality(freedom, level):
     For a given spread, t beyond the edge is the event of a normal deviate; its chance is averaged
     over the spreads. (scipy's noncentral t is NaN in the far tail.)"""
     from scipy import optimize  # this and stats are slow to load, and few figures need them
-    edges = special.stdtrit(freedom, 1 - level / 2) * _spreads(freedom)
+    edges = -special.stdtrit(freedom, level / 2) * _spreads(freedom)
     return optimize.brentq(lambda delta: special.ndtr(delta - edges).mean() - POWER,
                            0, edges[-1] + 5)
 
@@ -251,12 +292,13 @@ def mdd(spread, n, level=ALPHA):
     return float(np.expm1(_noncentrality(float(n - 1), float(level)) * spread / np.sqrt(n)))
 
 
-def compare(sides, paired=True, what="runs", reasons=()):
+def compare(sides, paired=True, what="runs", reasons=(), most=None):
     """{name: Comparison} of {name: (group, reference)}, each {block: figure}, as one family: the
     chance of any false positive is at most ALPHA. If paired, blocks that one side lacks are left
-    out. `what`: runs or seeds. `reasons`: {name: why its figures are not to be compared}."""
+    out. `what`: runs or seeds. `reasons`: {name: why its figures are not to be compared}. `most`: as of
+    log_ratio()."""
     estimates = {name: LogRatio(reason=reasons[name]) if name in reasons else
-                 log_ratio(*matched(*both, paired), paired, what)
+                 log_ratio(*matched(*both, paired), paired, what, most)
                  for name, both in sides.items()}
     return judge(estimates, f"pairs of {what}" if paired else what)
 
@@ -286,10 +328,10 @@ class Family:
         judged = holm([estimates[name].p() for name in tested], weights)
         self.judged = dict(zip(tested, zip(*judged)))
 
-    def of(self, name, turned=False):
-        """The Comparison; `turned`: of the inverse ratio, with the same verdict."""
+    def of(self, name, turned=False, words=None, what=None):
+        """The Comparison; `turned`: of the inverse ratio, with the same verdict. `words`, `what`: its own."""
         estimate = self.estimates[name].turned() if turned else self.estimates[name]
-        return _comparison(estimate, *self.judged.get(name, (None, ALPHA)), self.words, self.what)
+        return _comparison(estimate, *self.judged.get(name, (None, ALPHA)), words or self.words, what or self.what)
 
 
 def judge(estimates, what, words=("slower", "faster")):
@@ -301,19 +343,11 @@ def judge(estimates, what, words=("slower", "faster")):
 def _comparison(estimate, adjusted, level, words, what):
     interval = estimate.interval(1 - level)
     if interval.reason:
-        return Comparison(interval, None, None, None, None, estimate.n,
-                          f"cannot be told: {interval.reason}")
-    least = float(np.expm1(_noncentrality(round(estimate.freedom, 2), level) * estimate.error))
+        return Comparison(interval, None, None, None, None, estimate.n, f"cannot be told: {interval.reason}", estimate)
     p = estimate.p()
     differs = bool(p <= level)
-    if interval.low == interval.high == 1:
-        text = f"equal in all {estimate.n} {what}"
-    elif not differs:
-        text = (f"inside the noise (a difference below {size(least)} cannot be seen "
-                f"with {estimate.n} {what})")
-    else:
-        text = difference(interval, words)
-    return Comparison(interval, p, float(adjusted), differs, least, estimate.n, text)
+    return Comparison(interval, p, float(adjusted), differs, estimate.least(level), estimate.n,
+                      estimate.verdict(differs, interval, level, words, what), estimate)
 
 
 def percent(fraction):

@@ -1,14 +1,15 @@
 """A study's comparisons, in figures and in sentences, and warnings about its runs.
 
-All comparisons of step times are one family, `family_of(results)`. A table, a sentence, a chart or a file
-that sets two configurations side by side quotes it, and makes no test of its own: so a pair has one
-verdict. docs/analysis.md has the method."""
+All comparisons of step times, and of time and bytes to a target that the study names, are one family,
+`family_of(results)`. A table, a sentence, a chart or a file that sets two configurations side by side quotes
+it, and makes no test of its own: so a pair has one verdict. docs/analysis.md has the method."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 from statistics import median
 
-from reporting import beyond, ends, stats, steps
+from reporting import beyond, ends, looks, reach, stats, steps
 from reporting.info import MARK_BUSY, busy
 
 
@@ -62,10 +63,11 @@ def by_seed(results, value):
     """{name of a cell: Comparison, seed by seed, of a figure with its reference's}: a family of its own."""
     known = {cell.name: middles(seeds_of(cell), value) for cell in results.cells}
     return stats.compare({name: (known[name], known[other.name])
-                          for name, other in references(results).items()}, what="seeds")
+                          for name, other in references(results).items()}, what="seeds",
+                         most=looks.most_of(results.study, seeds=True))
 
 
-# ---- the family of step times ----
+# ---- the family ----
 
 def reference_of(results):
     """The cell that speedups are over: the baseline; of runs without one the first to start."""
@@ -93,8 +95,8 @@ def groups_of(results):
 
 
 class Pairs:
-    """All pairs of each group, judged together, so that a verdict holds whichever pair is looked at, that
-    with the best of the same runs, too."""
+    """All pairs of each group, and what each cell spends until a target against its reference, judged together, so
+    that a verdict holds whichever pair is looked at, that with the best of the same runs, too."""
 
     def __init__(self, results):
         blocks = {cell.name: blocks_of(cell) for cell in results.cells}
@@ -104,10 +106,19 @@ class Pairs:
                    for cell in results.cells}
         estimates = {
             (one.name, other.name): stats.log_ratio(
-                *stats.matched(figures[one.name], figures[other.name], self.paired), self.paired)
+                *stats.matched(figures[one.name], figures[other.name], self.paired), self.paired,
+                most=looks.most_of(results.study))
             for cells in groups_of(results) for one, other in combinations(cells, 2)}
+        self.goals = reach.goals_of(results)
+        self.modelled = bool(self.goals) and reach.modelled(results.runs)
+        self.reached = {(cell.name, goal): reach.of_cell(results, cell, goal)
+                        for goal in self.goals for cell in results.cells}
+        self.to = {(name, goal): (self.reached[name, goal], self.reached[other.name, goal])
+                   for goal in self.goals for name, other in references(results).items()}
+        most = looks.most_of(results.study, seeds=True)
+        estimates.update({key: reach.estimate(*sides, most) for key, sides in self.to.items()})
         planned = {pair for name, other in references(results).items()
-                   for pair in ((name, other.name), (other.name, name))}
+                   for pair in ((name, other.name), (other.name, name))}.union(self.to)
         self.family = stats.Family(estimates, "pairs of runs" if self.paired else "runs", planned=planned)
 
     def of(self, cell, other):
@@ -119,11 +130,22 @@ class Pairs:
                 return self.family.of(pair, turned)
         return None
 
+    def of_goal(self, cell, goal):
+        """The Comparison of what a cell spends until a goal with its reference's; None: it has none."""
+        key = cell.name, goal
+        if key not in self.to:
+            return None
+        found = self.family.of(key, words=reach.WORDS[goal.figure], what="pairs of seeds")
+        modelled = " (bytes modelled)" if goal.figure == "bytes" and self.modelled else ""
+        return replace(found, text=found.text + reach.counted(self.to[key]) + modelled)
+
 
 def family_of(results):
     """The Pairs of the study as it is now."""
-    state = [results.hints.get("compare_within"), results.baseline and results.baseline.name]
-    state += [(cell.name, dict(cell.levels), [(run.step_s, run.block, run.statistic) for run in cell.runs])
+    goals = reach.goals_of(results)
+    state = [results.hints.get("compare_within"), results.baseline and results.baseline.name, goals, list(results.lost)]
+    state += [(cell.name, dict(cell.levels), [
+        (run.step_s, run.block, run.statistic, *([run.epochs, run.evaluations] if goals else [])) for run in cell.runs])
               for cell in results.cells]
     if results.judged is None or results.judged[0] != state:
         results.judged = state, Pairs(results)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ablation.base import Base
 
+LARGEST_SEED = 2**52  # of gradwire's --seed
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -48,6 +50,8 @@ class Study:
     report: dict  # hints for the analysis
     claims: list  # those that it tests, as {key: text}; analysis/reporting/claims.py has the keys
     doubt: str | None  # a line on what it states and can never decide; None: nothing
+    tune: object = None  # tune.Tune: trials choose options of its cells first
+    trials: bool = False  # it is those trials
 
 
 @dataclass(frozen=True)

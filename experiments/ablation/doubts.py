@@ -6,12 +6,13 @@ from reporting import claims, expect
 
 BY = {"step": ("times are compared block by block", "block", "repetitions: {}"),
       "accuracy": ("accuracies are compared seed by seed", "seed", "seeds: [1, 2, .. {}]")}
+BY["seconds"] = BY["bytes"] = ("what is spent until a target is compared seed by seed", *BY["accuracy"][1:])
 
 
 def too_few(figure, blocks):
     """Why a figure's interval can never be known; None: it can."""
     how, what, advice = BY[figure]
-    n = len({seed for _, seed in blocks}) if figure == "accuracy" else len(blocks)
+    n = len(blocks) if figure == "step" else len({seed for _, seed in blocks})
     if n >= expect.LEAST:
         return None
     return f"{how}, and there {'is' if n == 1 else 'are'} {n} {what}{'' if n == 1 else 's'}; give {expect.LEAST} or more, " \
@@ -37,7 +38,7 @@ def of_expectations(nodes, factors, cells, baseline, within, blocks):
         lonely = not any(wanted.items() <= levels.items() for levels in known)
         for word in expect.words_of(node.value):
             why = "these cells are compared with none; name others, or another baseline:" if lonely else \
-                too_few(expect.figure_of(word), blocks)
+                too_few(expect.parse(word).figure, blocks)
             if why:
                 yield node, f"expect: {show(f'{text}: {word}')} can never be decided: {why}"
 

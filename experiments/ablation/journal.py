@@ -91,6 +91,7 @@ class Journal:
         self.out = out
         self.share = None
         self.own = None  # the lock's descriptor
+        self.beside = ()  # names in the folder that may be there before study.json
 
     def check(self):
         """Raises Lost."""
@@ -199,12 +200,20 @@ class Journal:
             "claim": study.claim, "source": study.source, "short": study.short,
             "design": study.design, "factors": study.factors, "baseline": study.baseline,
             "report": study.report, "claims": study.claims,
-            "blocks": [{"repetition": r, "seed": s} for r, s in study.blocks],
+            "blocks": blocks_of(study),
             "cells": [{"id": c.id, "levels": c.levels, "ranks": c.ranks, "testbed": c.testbed}
                       for c in study.cells],
-            "runs": [{"folder": p.folder, "cell": p.cell.id, "block": p.block} for p in planned],
+            "runs": runs_of(planned), **({"trials": True} if study.trials else {}),
             "order_seed": study.order_seed, "retries": study.retries, "timeout_s": study.timeout_s,
             "created_utc": now(), **facts, "directory": self.directory()})
+
+    def change(self, **facts):
+        """Writes study.json again with other facts."""
+        self.write(os.path.join(self.out, STUDY), {**self.study(), **facts})
+
+    def extend(self, study, planned):
+        """Blocks and runs that come behind those that study.json has."""
+        self.change(blocks=blocks_of(study), runs=runs_of(planned))
 
     def directory(self):
         """The base of relative paths in a spec's options: the folder in which the study was
@@ -221,7 +230,7 @@ class Journal:
         if self.share is not None:
             raise BadInput(f"{self.out}: --only-run: there is no study here: let --slurm begin it")
         foreign = sorted(name for name in os.listdir(self.out)  # a killed runner leaves the others
-                         if not name.startswith(LOCK) and name != f".{STUDY}.new")
+                         if not name.startswith(LOCK) and name not in (f".{STUDY}.new", *self.beside))
         if foreign:
             raise BadInput(f"{self.out}: holds other things than a study ({foreign[0]}): name "
                           "another folder by --out")
@@ -276,6 +285,14 @@ class Journal:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, name))
         self.save(planned, record)
+
+
+def blocks_of(study):
+    return [{"repetition": repetition, "seed": seed} for repetition, seed in study.blocks]
+
+
+def runs_of(planned):
+    return [{"folder": p.folder, "cell": p.cell.id, "block": p.block} for p in planned]
 
 
 def is_record(content, planned):

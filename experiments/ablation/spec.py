@@ -8,8 +8,8 @@ import os
 import re
 from dataclasses import dataclass
 
-from ablation import base, claims, command, design, doubts, lines
-from ablation.design import Cell, Planned, Study, plan
+from ablation import base, claims, command, design, doubts, lines, tune
+from ablation.design import LARGEST_SEED, Cell, Planned, Study, plan
 from ablation.lines import check_keys, nearest, show
 from reporting import expect
 from tool import BadInput
@@ -17,13 +17,12 @@ from tool import BadInput
 __all__ = ["BadInput", "Cell", "Planned", "Study", "plan", "read_spec"]
 
 KEYS = ("claim", "source", "claims", "command", "base", *command.PLACEMENT, "factors", "design", "baseline", "skip",
-        "cells", "repetitions", "seeds", "retries", "timeout", "order_seed", "report", "short")
+        "cells", "repetitions", "seeds", "retries", "timeout", "order_seed", "tune", "report", "short")
 MERGED = ("base", "factors", "report")  # `short` replaces entries of these, and the others whole
 DESIGNS = ("grid", "one-at-a-time", "list")
-REPORT = ("x", "scaling", "target_accuracy", "compare_within", "expect")
+REPORT = ("x", "scaling", "target_accuracy", "target_loss", "compare_within", "expect")
 UNITS = {"s": 1, "min": 60, "h": 3600}
 MOST_CELLS, MOST_RUNS, LONGEST_NAME = 10000, 100000, 40
-LARGEST_SEED = 2**52  # of gradwire's --seed
 
 
 @dataclass
@@ -392,6 +391,10 @@ class Reader:
                 raise node.bad(f"target_accuracy: {command.text_shown(node)} must be a number "
                                "between 0 and 1, e.g. 0.8")
             return float(node.value)
+        if key == "target_loss":
+            if not re.fullmatch(r"\d{0,6}\.?\d{1,9}", str(node.value), re.ASCII) or float(node.value) == 0:
+                raise node.bad(f"target_loss: {command.text_shown(node)} must be a number above 0, e.g. 0.4")
+            return float(node.value)
         items = node.value if key == "compare_within" and isinstance(node.value, list) else [node]
         for item in items:
             if item.value not in list(self.factors):  # it may be of any kind
@@ -433,4 +436,4 @@ class Reader:
             blocks=blocks, cells=cells,
             retries=self.number("retries", 0, 100, 0), timeout_s=self.timeout(),
             order_seed=self.number("order_seed", 0, LARGEST_SEED, 1), report=hints,
-            claims=self.claims(cells), doubt=self.doubt(cells, blocks, hints))
+            claims=self.claims(cells), doubt=self.doubt(cells, blocks, hints), tune=tune.read(self, cells, blocks))

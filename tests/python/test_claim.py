@@ -121,14 +121,15 @@ class Claim(Folder):
     @unittest.skipUnless(PIDS, "no namespace of process numbers is allowed here")
     def test_other_process_numbers(self):
         """As in a container: each process sees other process numbers."""
-        command = [*PIDS, gwrun.GRADWIRE, "train", "--out", self.out,
-                   *ENDLESS, "--seed", 3]
+        command = [*PIDS, gwrun.GRADWIRE, "train", "--out", self.out, *ENDLESS, *KEPT, "--seed", 3]
         with subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL) as run:
             try:
                 faultcase.await_true(lambda: os.path.exists(os.path.join(self.out, ".lock"))
                                      or run.poll() is not None)
                 for way in ("--overwrite", "--quiet"):
                     self.assertIn("another run is writing there", self.refused(way))
+                faultcase.await_true(lambda: os.path.exists(os.path.join(self.out, "model.ckpt.d"))
+                                     or run.poll() is not None)  # before a step it would write nothing
             finally:
                 for pid in faultcase.ranks_of(run.pid).values():
                     os.kill(pid, signal.SIGTERM)

@@ -154,9 +154,9 @@ class Reading(ReportCase):
         self.assertEqual(found.cells, [])
         self.assertEqual(found.lost, [
             ("failed", "demo/b00-s1/comm=allreduce", "comm=allreduce",
-             "signal SIGKILL, 2 attempts: out of <memory>"),
-            ("diverged", "demo/b00-s1/comm=iallreduce", "comm=iallreduce", "exit status 1: out of <memory>"),
-            ("unfinished", "demo/b01-s1/comm=allreduce", "comm=allreduce", "never started")])
+             "signal SIGKILL, 2 attempts: out of <memory>", 1),
+            ("diverged", "demo/b00-s1/comm=iallreduce", "comm=iallreduce", "exit status 1: out of <memory>", 1),
+            ("unfinished", "demo/b01-s1/comm=allreduce", "comm=allreduce", "never started", 1)])
         self.assertEqual(found.missing, ["b01-s1/comm=iallreduce"])
 
     def test_no_run_is_left(self):

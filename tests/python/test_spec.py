@@ -175,6 +175,8 @@ BAD = [
      "x: factor: unknown 'lrs'; did you mean 'lr'?"),
     ("claim: x\nfactors: {lr: [1]}\nreport: {scaling: big}  # <<", "strong or weak"),
     ("claim: x\nfactors: {lr: [1]}\nreport: {target_accuracy: 80}  # <<", "between 0 and 1"),
+    ("claim: x\nfactors: {lr: [1]}\nreport: {target_loss: 0}  # <<", "a number above 0"),
+    ("claim: x\nfactors: {lr: [1, 2]}\nreport: {expect: {lr=2: soon to accuracy .8}}  # <<", "did you mean 'sooner"),
     ("claim: x\nfactors: {lr: [1]}\nreport: {compare_within: [lr, q]}  # <<",
      "compare_within: factor: unknown 'q'"),
     ("claim: x\nfactors: {lr: [1]}\nshort: {repetition: 1}  # <<", "did you mean 'repetitions'?"),

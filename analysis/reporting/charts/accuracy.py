@@ -2,7 +2,7 @@
 
 import numpy
 
-from reporting import curves, learning, panels, rows
+from reporting import curves, learning, panels, reach, rows
 from reporting.model import Chart, NotShown, Table
 
 TITLE = "Accuracy over epochs, time and bytes"
@@ -60,8 +60,8 @@ def see(results, found, target):
     times = [(learning.summary(learning.reached(cell, target, 0))[0], cell.label) for cell in cells]
     known = [pair for pair in times if pair[0] is not None and not numpy.isinf(pair[0])]
     said = f"{len(known)} of {len(cells)} configurations reach {target:.4g}"
-    return said + (f"; the least median time {min(known)[1]}'s, {min(known)[0]:.3g} s (no test compares these times)."
-                   if known else ".")
+    tested = "the ratios to the baseline have a chart" if reach.goals_of(results) else "no test compares these times"
+    return said + (f"; the least median time {min(known)[1]}'s, {min(known)[0]:.3g} s ({tested})." if known else ".")
 
 
 def notes_of(results, found, others, target, lost):

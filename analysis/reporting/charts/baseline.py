@@ -43,10 +43,10 @@ def span(visible):
     return low / margin, high * margin
 
 
-def legend(visible):
-    entries = [(figure.dot("slower", figure.WORSE),
+def legend(visible, words):
+    entries = [(figure.dot(words[0], figure.WORSE),
                 lambda one: one.differs and one.interval.value > 1),
-               (figure.dot("faster", figure.BETTER),
+               (figure.dot(words[1], figure.BETTER),
                 lambda one: one.differs and one.interval.value <= 1),
                (figure.dot("inside the noise", figure.FAINT), lambda one: one.differs is False),
                (figure.dot("cannot be told", figure.FAINT), lambda one: one.differs is None),
@@ -55,9 +55,10 @@ def legend(visible):
     return [entry for entry, holds in entries if any(holds(one) for _, one in visible)]
 
 
-def draw(fig, narrow, visible):
+def draw(fig, narrow, visible, words=("slower", "faster"), what="step time"):
+    """[(cell, Comparison)]; `words` for a ratio above and below 1 of `what`."""
     labels = [rows.row_label(cell, short(one)) for cell, one in visible]
-    grid = rows.Rows(fig, narrow, labels, legend=legend(visible))
+    grid = rows.Rows(fig, narrow, labels, legend=legend(visible, words))
     ax = grid.axes[0]
     low, high = span(visible)
     if high / low > WIDE_RANGE:
@@ -74,7 +75,7 @@ def draw(fig, narrow, visible):
             grid.absent(ax, i)
     ax.set_xlim(low, high)
     ax.axvline(1, color=figure.FAINT, linewidth=1.0)
-    ax.set_xlabel("step time / baseline's" + (", logarithmic" if high / low > WIDE_RANGE else ""),
+    ax.set_xlabel(f"{what} / baseline's" + (", logarithmic" if high / low > WIDE_RANGE else ""),
                   color=figure.INK)
 
 

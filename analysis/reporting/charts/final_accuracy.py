@@ -42,7 +42,7 @@ def verdict(comparison):
                 f"({found.low:+.2f}..{found.high:+.2f})")
     if comparison.mdd == 0:
         return f"equal for each of {comparison.n} seeds"
-    return (f"inside the noise (a difference below {points(1 + comparison.mdd):.2f} points cannot "
+    return (f"inside the noise (a difference below {min(points(1 + comparison.mdd), POINTS):.2f} points cannot "
             f"be seen with {comparison.n} pairs of seeds)")
 
 
