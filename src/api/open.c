@@ -69,6 +69,8 @@ static gw_err open_session(gradwire *g) {
     if (g->inside)
         gw_told_to_session(&g->told, &setup);
     g->opened = true;
+    if (g->optimizer)
+        setup.vectors = g->optimizer->state;
     GW_TRY(gw_session_open(g->session, g->comm, &setup));
     unsigned traits = g->session->strategy.ops->traits;
     g->publishes = traits & GW_STRATEGY_PARAMS && !g->inside;
@@ -77,13 +79,17 @@ static gw_err open_session(gradwire *g) {
                           .how = w->run.on_nan,
                           .together = traits & GW_STRATEGY_SYNCHRONOUS,
                           .names = g->arena.names};
-    return gw_agree(g->comm, gw_layout_own(g));
+    gw_err e = gw_layout_own(g);
+    GW_THEN(e, gw_update_check(g));
+    return gw_agree(g->comm, e);
 }
 
 static gw_err open_all(gradwire *g) {
     GW_TRY(gw_agree(g->comm, open_check_tensors(g)));
     GW_TRY(open_compare_tensors(g));
-    GW_TRY(gw_agree(g->comm, gw_layout_make(g)));
+    gw_err e = gw_layout_make(g);
+    GW_THEN(e, gw_update_open(g));
+    GW_TRY(gw_agree(g->comm, e));
     if (!g->inside)
         GW_TRY(gw_files_claim(g));
     GW_TRY(open_session(g));
@@ -218,6 +224,7 @@ static gw_err close_whole(gradwire *g) {
         MPI_Comm_free(&g->comm);
     }
     gw_session_free(g->session);
+    gw_optimizer_close(g->optimizer);
     gw_words_free(&g->words);
     gw_layout_free(g);
     gw_call_forget(g);

@@ -99,6 +99,7 @@ static gw_work_run work_of(const gw_trainer *t) {
         compute_s = NAN;
     return (gw_work_run){.load = gw_trainer_load(t, (t->part.global_batch + workers - 1) / workers),
                          .vectors = t->optimizer->state.count,
+                         .update_flops = gw_optimizer_flops(t->optimizer),
                          .split = &t->measures.split,
                          .compute_s = compute_s};
 }

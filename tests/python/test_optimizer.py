@@ -1,21 +1,28 @@
-"""Optimizers that the tree does not know: two that are loaded by their path train, are checkpointed, resumed, merged
-and shared out by what they say of themselves. `adam` moves elements; `lars` needs norms over whole tensors."""
+"""Optimizers in runs: all of the tree, and one that is loaded by its path, train, are checkpointed, resumed, merged and
+shared out by what they say of themselves."""
 
+import json
 import os
 import re
 
 import gwrun
+import numpy as np
 
 SMALL = ("--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--layers", "24,18,12", "--activation",
          "tanh", "--batch", 20, "--epochs", 2, "--ceilings", "off", "--overhead", 0)
-ADAM, LARS = (os.path.join(os.environ["BUILD"], "tests", f"libplugin_{name}.so") for name in ("adam", "lars"))
+ADAM = os.path.join(os.environ["BUILD"], "tests", "libplugin_adam.so")
+LARS = "lars:trust=0.02"
+ALL = {"sgd:momentum=0.9,nesterov=1": 0.1, "adamw": 0.01, "lamb": 0.01, LARS: 0.1, "lion": 0.001, "muon": 0.02}
+LISTED = {one["name"]: one for one in json.loads(gwrun.said(gwrun.GRADWIRE, "list", "--json"))["optimizers"]}
+WHOLE = {rule for rule in ALL if LISTED[rule.partition(":")[0]]["moves"] == "tensors"}  # not parts of tensors
 HALF = 30  # steps: within the second epoch of 24
 # (ranks, optimizer and what else the run is told): what each keeps from step to step is in other places.
 RUNS = ((1, ADAM), (1, f"{ADAM}:beta1=0.8"), (2, ADAM, "--comm", "iallreduce", "--update", "lazy"),
         (2, ADAM, "--comm", "sharded", "--update", "lazy", "--compress", "qsgd:bits=8"), (2, ADAM, "--comm", "ps"),
         (2, ADAM, "--comm", "local:period=7,momentum=1"), (2, ADAM, "--on-nan", "skip", "--comm", "delayed"),
         (2, ADAM, "--mesh", "pipe=2", "--microbatches", 2), (2, ADAM, "--mesh", "tensor=2"),
-        (2, LARS), (2, LARS, "--comm", "ps", "--update", "lazy"), (2, LARS, "--mesh", "pipe=2", "--microbatches", 2))
+        (2, LARS, "--comm", "ps", "--update", "lazy"), (2, LARS, "--mesh", "pipe=2", "--microbatches", 2),
+        *((2, rule) for rule in ALL))
 
 
 class Optimizer(gwrun.Case):
@@ -27,9 +34,19 @@ class Optimizer(gwrun.Case):
         """The folder of a run."""
         self.runs += 1
         out = self.path(str(self.runs))
-        rate = 0.01 if "adam" in optimizer else 0.1
+        rate = ALL.get(optimizer, 0.01 if "adam" in optimizer else 0.1)
         gwrun.train(ranks, out, *SMALL, "--profile", "timers", "--lr", rate, "--optimizer", optimizer, *words)
         return out
+
+    def parameters(self, out):
+        """They end the file, but for a checksum."""
+        n = gwrun.run_json(out)["parameters"]
+        return np.frombuffer(gwrun.model(out)[-4 - 4 * n:-4], np.float32).astype(float)
+
+    def assert_near(self, out, other, most=1e-5):
+        """Of the largest parameter."""
+        a, b = self.parameters(out), self.parameters(other)
+        self.assertLess(np.abs(a - b).max() / np.abs(b).max(), most)
 
     def refused(self, ranks, *words):
         return gwrun.refusal(gwrun.run(ranks, "train", *SMALL, *words))
@@ -48,6 +65,34 @@ class Optimizer(gwrun.Case):
                 half = self.train(ranks, optimizer, *words, "--steps", HALF, "--checkpoint-every", 1000)
                 rest = self.train(ranks, optimizer, *words, "--resume", half, "--resume-strict")
                 self.assertEqual(gwrun.model(rest), gwrun.model(whole))
+
+    def test_whole_registry(self):
+        """Any number of ranks, who share out the work in any way, come to what one comes to; or it is refused."""
+        self.assertEqual({rule.partition(":")[0] for rule in ALL}, set(gwrun.names("src/optim/optimizers.def")))
+        for rule in ALL:
+            with self.subTest(rule=rule):
+                words = ("--steps", 12, "--save-model", "on")
+                one = self.train(1, rule, *words)
+                self.assertTrue(np.isfinite(self.parameters(one)).all())
+                two = self.train(2, rule, *words)
+                self.assert_near(two, one)
+                for ranks in (3, 4):
+                    self.assert_near(self.train(ranks, rule, *words), one)
+                self.assert_near(self.train(2, rule, *words, "--mesh", "pipe=2"), one)
+                self.train(2, rule, *words, "--comm", "local:period=4,momentum=1")
+                for parts in (("--comm", "sharded"), ("--mesh", "tensor=2")):
+                    if rule in WHOLE:
+                        self.assertIn("moves whole tensors", self.refused(2, "--optimizer", rule, *parts))
+                    else:
+                        self.assert_near(self.train(2, rule, *words, *parts), one)
+
+    def test_products_count(self):
+        """Muon's: 5 steps, each of two products with the shorter side s and one of s x s, but for the last layer."""
+        work = gwrun.run_json(self.train(1, "muon", "--steps", 2))["work"]
+        of = sum(5 * (4 * rows * cols * min(rows, cols) + 2 * min(rows, cols) ** 3)
+                 for rows, cols in ((20, 24), (24, 18), (18, 12)))
+        self.assertEqual(work["update_flops"], of)
+        self.assertEqual(gwrun.run_json(self.train(1, "adamw", "--steps", 2))["work"]["update_flops"], 0)
 
     def test_shared_out(self):
         """Which rank updates which part, and when, does not change the arithmetic: two ranks' sums have only one order."""
@@ -97,6 +142,7 @@ class Optimizer(gwrun.Case):
                 (1, ("--optimizer", ADAM, "--momentum", 0.9), "--momentum: --optimizer adam has no such option"),
                 (1, ("--optimizer", "sgd:momentum=0.5", "--momentum", 0.9), "remove one of them"),
                 (1, ("--optimizer", ADAM, "--backend", "naive"), "its update is param -= lr * gradient"),
+                (1, ("--optimizer", "sgd:nesterov=1"), "sgd: nesterov=1 is a form of momentum, and there is none here"),
                 (2, ("--optimizer", LARS, "--comm", "sharded"),
                  "--optimizer lars moves whole tensors, and with this --comm or --mesh a rank updates parts"),
                 (2, ("--optimizer", LARS, "--mesh", "tensor=2"),
