@@ -1,7 +1,8 @@
 """Optimizers in runs: all of the tree, and one that is loaded by its path, train, are checkpointed, resumed, merged and
-shared out by what they say of themselves."""
+shared out by what they say of themselves. Rates over the steps."""
 
 import json
+import math
 import os
 import re
 
@@ -22,6 +23,7 @@ RUNS = ((1, ADAM), (1, f"{ADAM}:beta1=0.8"), (2, ADAM, "--comm", "iallreduce", "
         (2, ADAM, "--comm", "local:period=7,momentum=1"), (2, ADAM, "--on-nan", "skip", "--comm", "delayed"),
         (2, ADAM, "--mesh", "pipe=2", "--microbatches", 2), (2, ADAM, "--mesh", "tensor=2"),
         (2, LARS, "--comm", "ps", "--update", "lazy"), (2, LARS, "--mesh", "pipe=2", "--microbatches", 2),
+        (1, "adamw", "--lr-schedule", "cosine:steps=48,warmup=5,to=0.1"),
         *((2, rule) for rule in ALL))
 
 
@@ -94,6 +96,47 @@ class Optimizer(gwrun.Case):
         self.assertEqual(work["update_flops"], of)
         self.assertEqual(gwrun.run_json(self.train(1, "adamw", "--steps", 2))["work"]["update_flops"], 0)
 
+    def test_schedules(self):
+        """The rates of steps, by their formulas: a climb over 4 steps, and what comes after it, of 20 steps in all."""
+        def after(step):
+            return (step - 5) / 16
+        formulas = {"constant": lambda step: 1, "linear": lambda step: 1 - after(step),
+                    "linear:to=0.25": lambda step: 1 - 0.75 * after(step),
+                    "cosine:to=0.1": lambda step: 0.1 + 0.9 * (1 + math.cos(math.pi * after(step))) / 2,
+                    "step:every=3,factor=0.5": lambda step: 0.5 ** ((step - 5) // 3),
+                    "wsd:decay=0.25": lambda step: min(1, (1 - after(step)) / 0.25)}
+        names = {one["name"] for one in json.loads(gwrun.said(gwrun.GRADWIRE, "list", "--json"))["schedules"]}
+        self.assertEqual({name.partition(":")[0] for name in formulas}, names)
+        for spec, formula in formulas.items():
+            ends = spec.startswith(("linear", "cosine", "wsd"))
+            spec += f"{',' if ':' in spec else ':'}warmup=4" + (",steps=20" if ends else "")
+            for step in (3, 4, 5, 6, 11, 17, 20, 23):
+                with self.subTest(spec=spec, step=step):
+                    self.runs += 1
+                    run = gwrun.train(0, self.path(str(self.runs)), *SMALL, "--profile", "off", "--steps", step,
+                                      "--lr", 0.2, "--lr-schedule", spec)
+                    last = min(step, 21) if ends else step
+                    self.assertAlmostEqual(run["rate"]["last"], 0.2 * (step / 4 if step < 5 else formula(last)))
+                    self.assertAlmostEqual(run["rate"]["first"], 0.05)
+                    self.assertEqual(run["rate"]["schedule_end"], 20 if ends else None)
+
+    def test_rate_moves(self):
+        """The rate that is told is the one that moves: of plain sgd, a first step is as long as its rate."""
+        start, whole, half = (self.parameters(self.train(1, "sgd", "--steps", 1, *words)) for words in (
+            ("--lr", 1e-12), (), ("--lr-schedule", "linear:warmup=2,steps=9")))
+        self.assertLess(np.abs((half - start) * 2 - (whole - start)).max(), 1e-6)
+        self.assertGreater(np.abs(whole - start).max(), 1e-3)
+
+    def test_warmup_either_way(self):
+        a = self.train(1, "adamw", "--steps", 6, "--lr-warmup", 4)
+        b = self.train(1, "adamw", "--steps", 6, "--lr-schedule", "constant:warmup=4")
+        self.assertEqual(gwrun.model(a), gwrun.model(b))
+
+    def test_changed_end_is_told(self):
+        half = self.train(1, "adamw", "--lr-schedule", "cosine", "--steps", 9, "--checkpoint-every", 1000)
+        run = gwrun.run_json(self.train(1, "adamw", "--lr-schedule", "cosine", "--steps", 12, "--resume", half))
+        self.assertIn("--lr-schedule ended with step 9 then, 12 now", run["resumed"]["changed"])
+
     def test_shared_out(self):
         """Which rank updates which part, and when, does not change the arithmetic: two ranks' sums have only one order."""
         whole = self.train(2, ADAM)
@@ -143,6 +186,9 @@ class Optimizer(gwrun.Case):
                 (1, ("--optimizer", "sgd:momentum=0.5", "--momentum", 0.9), "remove one of them"),
                 (1, ("--optimizer", ADAM, "--backend", "naive"), "its update is param -= lr * gradient"),
                 (1, ("--optimizer", "sgd:nesterov=1"), "sgd: nesterov=1 is a form of momentum, and there is none here"),
+                (1, ("--lr-schedule", "cosin"), "unknown schedule 'cosin': did you mean 'cosine'?"),
+                (1, ("--lr-schedule", "wsd:warmup=3", "--lr-warmup", 3), "remove one of them"),
+                (1, ("--lr-schedule", "linear:warmup=9,steps=9"), "it ends with step 9, and its warm-up takes 9"),
                 (2, ("--optimizer", LARS, "--comm", "sharded"),
                  "--optimizer lars moves whole tensors, and with this --comm or --mesh a rank updates parts"),
                 (2, ("--optimizer", LARS, "--mesh", "tensor=2"),

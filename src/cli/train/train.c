@@ -4,6 +4,7 @@
 #include "cli/parallel.h"
 #include "cli/train/step_opts.h"
 #include "cli/train/train_tell.h"
+#include "optim/lr.h"
 #include "run/codec_stats.h"
 #include "run/session.h"
 #include "select/bound_measure.h"
@@ -41,8 +42,11 @@ static const gw_opt opts[] = {
      TO(backend), .group = "Backend"},
     {"lr-scaling", GW_OPT_CHOICE, "none", 0, 0, "none|linear", NULL,
      "linear: multiply --lr by the number of ranks", TO(rate.linear), .group = "Schedule"},
+    {"lr-schedule", GW_OPT_SPEC, "constant", 0, 0, NULL, "SCHEDULE",
+     "how the rate goes on: constant, linear, cosine, step, wsd, with options: cosine:to=0.1",
+     TO(rate.how)},
     {"lr-warmup", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS",
-     "raise the rate linearly to --lr over these steps", TO(rate.warmup)},
+     "before that, raise the rate linearly to --lr over these steps"},
     {"epochs", GW_OPT_INT, "5", 1, 1e6, NULL, "N", "passes over the training set",
      TO(until.epochs)},
     {"steps", GW_OPT_INT, NULL, 1, 1e12, NULL, "N", "stop after N steps", TO(until.steps)},
@@ -147,6 +151,7 @@ typedef struct job {
     gw_chooser *choice;
     gw_group_choice *counters; /* NULL: none */
     char *command;
+    gw_lr *schedule;
     gw_train_teller teller;
     int signal; /* that ended the run; 0: none */
 } job;
@@ -159,6 +164,8 @@ static gw_err train_read_config(job *j) {
     gw_bound_mode mode;
     static const gw_spec ps = GW_SPEC_NAMED("ps");
     GW_TRY(gw_step_opts_read(c, a, "train"));
+    GW_TRY(gw_lr_open(&j->schedule, c->rate.how, a));
+    c->rate.schedule = j->schedule;
     GW_TRY(gw_naive_read(&c->naive, c->backend));
     if (c->naive.on && c->naive.exchange == GW_NAIVE_ROOT)
         c->run.comm = &ps; /* what it does, for those who tell of the run */
@@ -244,6 +251,7 @@ static int train_run(const gw_args *args, int argc, char **argv) {
     gw_chooser_free(j.choice);
     gw_pipeline_free(j.pipeline);
     gradwire_close(j.g);
+    gw_lr_close(j.schedule);
     free(j.counters);
     free(j.command);
     return status;
