@@ -63,6 +63,7 @@ static gw_err open_session(gradwire *g) {
                               .keeps = open_keeps(g),
                               .adds = true,
                               .correction = (float)w->run.momentum,
+                              .clip.most = w->run.clip,
                               .seed = w->run.seed,
                               .yield = g->oversubscribed,
                               .undo = w->run.on_nan != GW_ON_NAN_KEEP};

@@ -126,6 +126,7 @@ void gw_told_to_session(const gw_inside_setup *told, gw_session_setup *setup) {
     setup->params = told->params;
     setup->vectors = told->vectors;
     setup->correction = told->correction;
+    setup->clip = (gw_clip_setup){told->clip, told->rest, told->n_rest};
     setup->pace = told->pace;
     setup->seed = told->seed;
 }

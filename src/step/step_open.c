@@ -56,6 +56,9 @@ static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) 
         told.lists = gw_optimizer_lists(t->optimizer);
         told.undo = s->c->run.on_nan == GW_ON_NAN_SKIP;
         told.correction = (float)s->c->run.momentum;
+        told.clip = s->c->run.clip;
+        told.rest = s->rest;
+        told.n_rest = s->n_rest;
     }
     if (p)
         told.pace = gw_wire_pace(&p->wire, gw_products_gap_s(p));

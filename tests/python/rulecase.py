@@ -93,13 +93,15 @@ RULES = {
 }
 
 
-def moved(words, ranks=1, steps=STEPS):
-    """Parameters after steps by the mean gradient."""
+def moved(words, ranks=1, clip=None, steps=STEPS):
+    """Parameters after steps by the mean gradient, clipped as torch.nn.utils.clip_grad_norm_ does."""
     lr, rule, how = RULES[words]
     params, state = {name: p.astype(float) for name, p in initial().items()}, {name: {} for name in SHAPES}
     for step in range(steps):
         grads = mean(ranks, step)
+        norm = np.sqrt(sum((g * g).sum() for g in grads.values()))
+        by = min(1, clip / (norm + 1e-6)) if clip else 1
         for name, p in params.items():
             more = {**how, "head": True} if rule is muon and name == HEAD else how
-            params[name] = rule(p, grads[name], state[name], lr, **more)
+            params[name] = rule(p, by * grads[name], state[name], lr, **more)
     return params

@@ -1,5 +1,5 @@
 """Optimizers in runs: all of the tree, and one that is loaded by its path, train, are checkpointed, resumed, merged and
-shared out by what they say of themselves. Rates over the steps."""
+shared out by what they say of themselves. Rates over the steps, and clipping by the global norm."""
 
 import json
 import math
@@ -23,7 +23,7 @@ RUNS = ((1, ADAM), (1, f"{ADAM}:beta1=0.8"), (2, ADAM, "--comm", "iallreduce", "
         (2, ADAM, "--comm", "local:period=7,momentum=1"), (2, ADAM, "--on-nan", "skip", "--comm", "delayed"),
         (2, ADAM, "--mesh", "pipe=2", "--microbatches", 2), (2, ADAM, "--mesh", "tensor=2"),
         (2, LARS, "--comm", "ps", "--update", "lazy"), (2, LARS, "--mesh", "pipe=2", "--microbatches", 2),
-        (1, "adamw", "--lr-schedule", "cosine:steps=48,warmup=5,to=0.1"),
+        (1, "adamw", "--lr-schedule", "cosine:steps=48,warmup=5,to=0.1"), (2, "adamw", "--clip-norm", 0.1),
         *((2, rule) for rule in ALL))
 
 
@@ -137,6 +137,28 @@ class Optimizer(gwrun.Case):
         run = gwrun.run_json(self.train(1, "adamw", "--lr-schedule", "cosine", "--steps", 12, "--resume", half))
         self.assertIn("--lr-schedule ended with step 9 then, 12 now", run["resumed"]["changed"])
 
+    def test_clips(self):
+        """A mesh, several ranks and owners of parts come to what one rank does; and it does clip, by a message that is
+        counted where ranks have parts of the norm."""
+        words = ("--clip-norm", 0.2, "--steps", 12)
+        one = self.train(1, "sgd", *words)
+        told = gwrun.run_json(one)["comm"]["clip"]
+        self.assertEqual((told["norm"], told["of"], told["updates"]), (0.2, "the mean gradient", 12))
+        self.assertGreater(told["clipped"], 3)
+        self.assertNotEqual(gwrun.model(one), gwrun.model(self.train(1, "sgd", "--steps", 12)))
+        for ranks, more in ((2, ("--comm", "sharded")), (2, ("--comm", "ps")), (3, ()), (2, ("--mesh", "pipe=2")),
+                            (2, ("--mesh", "tensor=2")), (4, ("--mesh", "data=2,pipe=2", "--comm", "sharded")),
+                            (4, ("--mesh", "pipe=2,tensor=2", "--microbatches", 2)),
+                            (2, ("--comm", "iallreduce:bucket=1K"))):
+            with self.subTest(ranks=ranks, more=more):
+                self.assert_near(self.train(ranks, "sgd", *words, *more), one)
+        own = gwrun.run_json(self.train(2, "sgd", *words, "--comm", "local"))["comm"]["clip"]
+        self.assertEqual(own["of"], "each replica's own gradient")
+        sharded = ("--steps", 12, "--comm", "sharded:algo=ring")
+        counted, plain = (sum(int(row["collectives"]) for row in gwrun.batches(self.train(2, "sgd", *sharded, *more)))
+                          for more in (("--clip-norm", 0.2), ()))
+        self.assertEqual(counted - plain, 2 * 12)
+
     def test_shared_out(self):
         """Which rank updates which part, and when, does not change the arithmetic: two ranks' sums have only one order."""
         whole = self.train(2, ADAM)
@@ -189,6 +211,11 @@ class Optimizer(gwrun.Case):
                 (1, ("--lr-schedule", "cosin"), "unknown schedule 'cosin': did you mean 'cosine'?"),
                 (1, ("--lr-schedule", "wsd:warmup=3", "--lr-warmup", 3), "remove one of them"),
                 (1, ("--lr-schedule", "linear:warmup=9,steps=9"), "it ends with step 9, and its warm-up takes 9"),
+                (2, ("--clip-norm", 1, "--update", "lazy"), "a layer's update would come before the whole norm"),
+                (2, ("--clip-norm", 1, "--backend", "naive"), "its update is param -= lr * gradient"),
+                (2, ("--clip-norm", 1, "--pace", 1), "its clock stands still for updates alone"),
+                (2, ("--clip-norm", 1, "--momentum", 0.9, "--error-feedback", "momentum", "--compress", "topk"),
+                 "--error-feedback momentum and dgc hand out momentum, not a gradient"),
                 (2, ("--optimizer", LARS, "--comm", "sharded"),
                  "--optimizer lars moves whole tensors, and with this --comm or --mesh a rank updates parts"),
                 (2, ("--optimizer", LARS, "--mesh", "tensor=2"),

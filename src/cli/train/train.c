@@ -117,6 +117,8 @@ static const char no_paired[] = "it compares steps of one run, which this would 
 static const char not_in_twins[] = "counters see the steps of the run, not their blocking twins";
 
 static const gw_rule rules[] = {
+    {"clip-norm", "!0", false, "update", "lazy",
+     "a layer's update would come before the whole norm"},
     {"image-size", NULL, false, "image-scale", NULL, "each says how large images become"},
     {"eval-every", "!0", true, "out", NULL, "it writes DIR/evaluations.csv"},
     {"trace", NULL, true, "out", NULL, "it writes DIR/trace.json"},
