@@ -57,6 +57,9 @@
  *          return check(gradwire_close(g));
  *      }
  *
+ *  With "--optimizer adamw" among the words, gradwire_update(g, GRADWIRE_ALL, 0.3f) stands in the place
+ *  of the loop over gradwire_owned.
+ *
  *  Functions return 0 or more, or a negative error, whose line gradwire_error has. Collective, with
  *  all ranks of the communicator: new, open, lend, end, settle, epoch, save, load, close; what one
  *  of them finds wrong, all ranks learn. Any other error after open is this rank's alone
@@ -164,6 +167,12 @@ int gradwire_finish(gradwire *g, int group);
 /** After open: the i-th piece that this rank updates: floats [*from, *from + *n) of *tensor. The
  *  same in each batch. Returns 1, or 0: there are no more. */
 int gradwire_owned(gradwire *g, int i, int *tensor, size_t *from, size_t *n);
+
+/** Between finish and updated, of a program that brings no optimizer: the owned pieces of a finished
+ *  group move by the rule of the words --optimizer, --momentum and --weight-decay, along what finish
+ *  left in the gradient buffers, at this rate. Nothing moves where finish found nothing to update
+ *  by. The rule's state is part of gradwire_save. */
+int gradwire_update(gradwire *g, int group, float lr);
 
 /** The owned pieces of a finished group are updated. GRADWIRE_ALL also waits, as await does. */
 int gradwire_updated(gradwire *g, int group);

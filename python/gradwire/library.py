@@ -46,6 +46,7 @@ FUNCTIONS = {  # name: result, parameters, as the header has them
     "gradwire_poll": (_int, [_at]),
     "gradwire_finish": (_int, [_at, _int]),
     "gradwire_owned": (_int, [_at, _int, _to(_int), _to(_size), _to(_size)]),
+    "gradwire_update": (_int, [_at, _int, ctypes.c_float]),
     "gradwire_updated": (_int, [_at, _int]),
     "gradwire_await": (_int, [_at, _int]),
     "gradwire_left_out": (_int, [_at]),

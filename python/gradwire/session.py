@@ -177,6 +177,10 @@ class Session:
             found.append((tensor.value, slice(begin.value, begin.value + n.value)))
         return found
 
+    def update(self, rate, group=ALL):
+        """After `finish`: move what is owned by the rule of the word --optimizer, at this rate."""
+        self._call("gradwire_update", group, rate)
+
     def updated(self, group=ALL):
         """The owned pieces are updated: they go to the other ranks. ALL also waits, as await_ does."""
         self._call("gradwire_updated", group)

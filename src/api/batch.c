@@ -76,9 +76,11 @@ gw_err gw_batch_exchange(gradwire *g) {
         g->arena.tensor[t].ready = false;
     g->batch.ready = 0;
     g->batch.passed = g->arena.groups;
-    g->batch.finished = g->batch.updated = g->batch.awaited = 0;
+    g->batch.finished = g->batch.moved = g->batch.updated = g->batch.awaited = 0;
     g->batch.begun = g->batch.pending = true;
-    g->batch.agreed = g->batch.abandoned = false;
+    g->batch.agreed = g->batch.abandoned = g->batch.owns = false;
+    if (g->optimizer)
+        gw_optimizer_begin(g->optimizer);
     gw_guard_loss(&g->guard, 0); /* a step begins */
     g->guard.step = g->batch.step;
     g->guard.most = gw_session_most(g->session) / (g->words.scaled ? 1 : (float)g->batch.share);
@@ -213,8 +215,7 @@ int gradwire_poll(gradwire *g) {
 
 /* ---- updates ---- */
 
-/* Which group a function is about: of lazy ones the next, else all at once. */
-static gw_err batch_next(const gradwire *g, const char *name, int group, int next) {
+gw_err gw_batch_next(const gradwire *g, const char *name, int group, int next) {
     if (!g->batch.pending || g->batch.ready < g->arena.n_tensors)
         return gw_call_refuse(name, "not every tensor is ready: call gradwire_ready for all of "
                                     "them first");
@@ -241,8 +242,7 @@ static int batch_stride(const gradwire *g) {
     return g->words.run.lazy ? 1 : g->arena.groups;
 }
 
-/* Where a call about `group` ends that begins at group `next`. */
-static int batch_until(const gradwire *g, int group, int next) {
+int gw_batch_until(const gradwire *g, int group, int next) {
     return group == GRADWIRE_ALL ? g->arena.groups : next + batch_stride(g);
 }
 
@@ -266,6 +266,7 @@ static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
         gw_phase_leave();
     }
     *owns |= u->own.n > 0;
+    g->batch.owns |= u->own.n > 0;
     g->batch.finished += batch_stride(g);
     return GW_OK;
 }
@@ -274,7 +275,7 @@ int gradwire_finish(gradwire *g, int group) {
     gw_call c;
     int owns = 0;
     gw_err e = gw_call_begin(&c, g, "finish", GW_IN_OPEN, false);
-    GW_THEN(e, batch_next(g, "finish", group, g->batch.finished));
+    GW_THEN(e, gw_batch_next(g, "finish", group, g->batch.finished));
     if (e == GW_OK && g->batch.finished == g->arena.groups)
         e = gw_call_refuse("finish", "this exchange is finished already");
     while (e == GW_OK && g->batch.finished < g->arena.groups) {
@@ -334,8 +335,8 @@ static gw_err batch_await(gradwire *g) {
 int gradwire_updated(gradwire *g, int group) {
     gw_call c;
     gw_err e = gw_call_begin(&c, g, "updated", GW_IN_OPEN, false);
-    GW_THEN(e, batch_next(g, "updated", group, g->batch.updated));
-    int until = e == GW_OK ? batch_until(g, group, g->batch.updated) : 0;
+    GW_THEN(e, gw_batch_next(g, "updated", group, g->batch.updated));
+    int until = e == GW_OK ? gw_batch_until(g, group, g->batch.updated) : 0;
     if (e == GW_OK && (until > g->batch.finished || g->batch.updated == g->arena.groups))
         e = gw_call_refuse("updated", "its group is not finished: call gradwire_finish first");
     while (e == GW_OK && g->batch.updated < until)
@@ -350,8 +351,8 @@ int gradwire_await(gradwire *g, int group) {
     gw_err e = gw_call_begin(&c, g, "await", GW_IN_OPEN, false);
     if (e == GW_OK && !g->batch.pending) /* there is nothing to wait for */
         return gw_call_end(&c, GW_OK);
-    GW_THEN(e, batch_next(g, "await", group, g->batch.awaited));
-    int until = e == GW_OK ? batch_until(g, group, g->batch.awaited) : 0;
+    GW_THEN(e, gw_batch_next(g, "await", group, g->batch.awaited));
+    int until = e == GW_OK ? gw_batch_until(g, group, g->batch.awaited) : 0;
     if (e == GW_OK && until > g->batch.updated)
         e = gw_call_refuse("await", "its group is not updated: call gradwire_updated first");
     while (e == GW_OK && g->batch.awaited < until)

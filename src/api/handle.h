@@ -6,6 +6,7 @@
 #include "api/inside.h"
 #include "api/words.h"
 #include "mpi/guard.h"
+#include "optim/optimizer.h"
 #include "record/recorder.h"
 #include "run/codec_stats.h"
 #include "run/session.h"
@@ -73,6 +74,8 @@ typedef struct gw_handle_batch {
     bool fresh;                     /* parameters may have changed outside of batches */
     bool agreed;                    /* the ranks have on whether this exchange is void */
     bool abandoned;                 /* it is, and none of it takes place */
+    bool owns;                      /* something of it is to be updated by */
+    int moved;                      /* groups that gradwire_update has updated */
     gw_update update;               /* of the last finish */
     uint64_t logical;
     gw_batch_row row; /* of the last batch */
@@ -95,6 +98,7 @@ struct gradwire {
     char refused[512]; /* the first tensor that was, and why; "": none */
     bool alone;        /* broken by an error that no other rank learns of */
     gw_handle_arena arena;
+    gw_optimizer *optimizer; /* by which gradwire_update updates; NULL: the caller does */
     gw_guard guard;
     gw_handle_batch batch;
     gw_files files;
@@ -151,6 +155,17 @@ void gw_start_mind(void);
 
 /** The exchange of this batch begins. */
 gw_err gw_batch_exchange(gradwire *g);
+
+/** Which group a function is about, `next` being the first that it was not called for: of lazy ones
+ *  that, else all at once. And the group behind the last of them. */
+gw_err gw_batch_next(const gradwire *g, const char *name, int group, int next);
+int gw_batch_until(const gradwire *g, int group, int next);
+
+/* update.c */
+
+/** Before the session opens, and after it: the rule of --optimizer, if there is one. */
+gw_err gw_update_open(gradwire *g);
+gw_err gw_update_check(const gradwire *g);
 
 /* layout.c */
 

@@ -73,7 +73,10 @@ typedef struct gw_inside_setup {
     const float *params; /* initial values, copied; NULL: zeros */
     gw_vectors vectors;  /* the optimizer's state */
     float correction;    /* momentum of an exchange that corrects */
-    gw_pace pace;        /* zeros: not known */
+    double clip; /* of the mean gradient's norm, over this exchange and over the ranks that */
+    const MPI_Comm *rest; /* hold the rest of the model, by n_rest communicators; 0: nothing is */
+    int n_rest;
+    gw_pace pace; /* zeros: not known */
     uint64_t seed;
     const char *note, *table; /* a line for its notes; choices of algo=auto; both may be NULL */
 } gw_inside_setup;

@@ -56,6 +56,7 @@ static gw_err open_session(gradwire *g) {
     const gw_inside_setup *told = &g->told;
     if (!g->inside)
         g->told = (gw_inside_setup){.correction = (float)w->run.momentum,
+                                    .clip = w->run.clip,
                                     .seed = w->run.seed,
                                     .yield = g->oversubscribed,
                                     .undo = w->run.on_nan != GW_ON_NAN_KEEP};
@@ -73,11 +74,14 @@ static gw_err open_session(gradwire *g) {
                               .params = told->params,
                               .vectors = told->vectors,
                               .correction = told->correction,
+                              .clip = {told->clip, told->rest, told->n_rest},
                               .pace = told->pace,
                               .seed = told->seed,
                               .yield = told->yield,
                               .undo = told->undo};
     g->opened = true;
+    if (g->optimizer)
+        setup.vectors = g->optimizer->state;
     GW_TRY(gw_session_open(g->session, g->comm, &setup));
     unsigned traits = g->session->strategy.ops->traits;
     g->publishes = traits & GW_STRATEGY_PARAMS && !g->inside;
@@ -86,13 +90,17 @@ static gw_err open_session(gradwire *g) {
                           .how = w->run.on_nan,
                           .together = traits & GW_STRATEGY_SYNCHRONOUS,
                           .names = g->arena.names};
-    return gw_agree(g->comm, gw_layout_own(g));
+    gw_err e = gw_layout_own(g);
+    GW_THEN(e, gw_update_check(g));
+    return gw_agree(g->comm, e);
 }
 
 static gw_err open_all(gradwire *g) {
     GW_TRY(gw_agree(g->comm, open_check_tensors(g)));
     GW_TRY(open_compare_tensors(g));
-    GW_TRY(gw_agree(g->comm, gw_layout_make(g)));
+    gw_err e = gw_layout_make(g);
+    GW_THEN(e, gw_update_open(g));
+    GW_TRY(gw_agree(g->comm, e));
     if (!g->inside)
         GW_TRY(gw_files_claim(g));
     GW_TRY(open_session(g));
@@ -227,6 +235,7 @@ static gw_err close_whole(gradwire *g) {
         MPI_Comm_free(&g->comm);
     }
     gw_session_free(g->session);
+    gw_optimizer_close(g->optimizer);
     gw_words_free(&g->words);
     gw_layout_free(g);
     gw_call_forget(g);

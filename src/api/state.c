@@ -44,6 +44,8 @@ static gw_err state_fields(gradwire *g, gw_io *io) {
     if (at[0] < 0 || at[0] > MOST_STEPS || at[1] < 1 || at[1] >= INT_MAX)
         return state_refuse("the state counts steps or epochs that no run has");
     GW_TRY(gw_session_state(g->session, io));
+    if (g->optimizer)
+        GW_TRY(gw_optimizer_state(g->optimizer, io));
     g->batch.step = at[0];
     g->batch.epoch = (int)at[1];
     return GW_OK;

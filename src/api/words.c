@@ -14,7 +14,9 @@
 static const gw_opt opts[] = {
     GW_RUN_OPT_SEED,
     GW_RUN_OPT_THREADS,
+    GW_RUN_OPT_OPTIMIZER(NULL),
     GW_RUN_OPT_MOMENTUM,
+    GW_RUN_OPT_WEIGHT_DECAY,
 #include "config/comm_opts.def"
     {"gradient", GW_OPT_CHOICE, "mean", 0, 0, "mean|scaled", NULL,
      "a rank's gradient is the mean over its samples, or their sum divided by the global batch",
@@ -35,6 +37,7 @@ static const gw_opt opts[] = {
 
 static const gw_rule rules[] = {
     {"error-feedback", "momentum|dgc", true, "momentum", "!0", "it is about momentum"},
+    {"weight-decay", NULL, true, "optimizer", NULL, "it is an option of the rule"},
     {"overwrite", NULL, true, "out", NULL, "it is about what --out holds"},
     {"trace", NULL, true, "out", NULL, "it writes DIR/trace.json"},
     {"trace", NULL, false, "profile", "off", "a trace shows what --profile timers measures"},
@@ -126,7 +129,7 @@ uint32_t gw_words_exchange_sum(const gw_words *w) {
     uint32_t sum = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         sum = words_add(w, names[i], sum);
-    return sum;
+    return w->optimizer ? words_add(w, "weight-decay", words_add(w, "optimizer", sum)) : sum;
 }
 
 void gw_words_free(gw_words *w) {

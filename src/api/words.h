@@ -9,7 +9,8 @@
 typedef struct gw_words {
     gw_args *args; /* all of them as resolved, which the others point into */
     gw_run_options run;
-    bool scaled; /* gradients come divided by the global batch */
+    const gw_spec *optimizer; /* NULL: gradwire_update has no rule */
+    bool scaled;              /* gradients come divided by the global batch */
 } gw_words;
 
 /** Read `text` (NULL: "") and behind it $GRADWIRE. GW_ERR_USAGE; gw_words_free also then. */

@@ -22,9 +22,11 @@ static const char *const shaping[] = {"comm",
                                       "optimizer",
                                       "lr",
                                       "lr-scaling",
+                                      "lr-schedule",
                                       "lr-warmup",
                                       "momentum",
                                       "weight-decay",
+                                      "clip-norm",
                                       "threads",
                                       "gemm",
                                       "wire-check",
@@ -104,14 +106,15 @@ static json_t *facts_vectors_json(const gw_optimizer *o) {
 json_t *gw_facts_make(const gw_facts_of *run) {
     gw_inside_facts is = gw_inside_know(run->g);
     return json_pack(
-        "{s:o, s:o, s:s, s:I, s:i, s:I, s:i, s:i, s:s, s:o, s:b, s:b, s:s?, s:o, s:o}", "options",
-        facts_options(run->c), "layout", facts_layout_json(run), "data_hash", run->data->hash,
-        "training_samples", (json_int_t)run->data->train.n_global, "parts",
+        "{s:o, s:o, s:s, s:I, s:i, s:I, s:i, s:i, s:I, s:s, s:o, s:b, s:b, s:s?, s:o, s:o}",
+        "options", facts_options(run->c), "layout", facts_layout_json(run), "data_hash",
+        run->data->hash, "training_samples", (json_int_t)run->data->train.n_global, "parts",
         run->data->divided.parts, "parameters", (json_int_t)run->parameters, "ranks", run->ranks,
-        "global_batch", run->global_batch, "optimizer", run->optimizer->ops->head.name, "vectors",
-        facts_vectors_json(run->optimizer), "residuals", is.residual, "corrected_momentum",
-        is.corrects, "strategy_state", is.hooks.state ? is.strategy : NULL, "choices",
-        facts_choices(run), "gemm", gw_products_json(run->products));
+        "global_batch", run->global_batch, "schedule_end", (json_int_t)run->schedule, "optimizer",
+        run->optimizer->ops->head.name, "vectors", facts_vectors_json(run->optimizer), "residuals",
+        is.residual, "corrected_momentum", is.corrects, "strategy_state",
+        is.hooks.state ? is.strategy : NULL, "choices", facts_choices(run), "gemm",
+        gw_products_json(run->products));
 }
 
 /* ---- comparing ---- */
@@ -331,6 +334,11 @@ gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, gw_notes *t
             GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED, "--%s '%.100s' then, '%.100s' now", shaping[i],
                                 facts_option_then(facts, run, shaping[i]),
                                 facts_option_now(run, shaping[i])));
+    int64_t end = facts_number(facts, "schedule_end");
+    if (end > 0 && run->schedule > 0 && end != run->schedule)
+        GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED,
+                            "--lr-schedule ended with step %lld then, %lld now", (long long)end,
+                            (long long)run->schedule));
     GW_TRY(facts_layout_changed(facts, run, to));
     if (ranks == run->ranks)
         return GW_OK;

@@ -21,6 +21,7 @@ typedef struct gw_facts_of {
     const char *codec, *algo;    /* that it chose for itself; NULL: they were named. To write */
     size_t parameters;
     int ranks, global_batch;
+    int64_t schedule; /* the step that the rate's schedule ends with; 0: none */
     const gw_optimizer *optimizer;
     const gw_products *products; /* to write */
 } gw_facts_of;

@@ -8,6 +8,7 @@
 #include "data/division.h"
 #include "naive/naive.h"
 #include "nn/model_ops.h"
+#include "optim/lr.h"
 #include "optim/optimizer.h"
 
 #include <math.h>
@@ -65,6 +66,12 @@ static gw_err list_state_optimizer(const gw_entry *e, json_t **out) {
     return GW_OK;
 }
 
+static gw_err list_state_schedule(const gw_entry *e, json_t **out) {
+    const gw_lr_ops *ops = (const gw_lr_ops *)e; /* head is the first member */
+    *out = gw_json_object("ends:b", ops->ends);
+    return GW_OK;
+}
+
 static gw_err list_state_model(const gw_entry *e, json_t **out) {
     const gw_model_ops *ops = (const gw_model_ops *)e; /* head is the first member */
     *out = gw_json_object("tensor_parallel:b", (ops->traits & GW_MODEL_DENSE) != 0);
@@ -96,6 +103,7 @@ static const part parts[] = {
     {"timetables", &gw_timetables, "--timetable NAME:option=value,..", list_state_timetable},
     {"models", &gw_models, "--model NAME:option=value,..", list_state_model},
     {"optimizers", &gw_optimizers, "--optimizer NAME:option=value,..", list_state_optimizer},
+    {"schedules", &gw_lr_schedules, "--lr-schedule NAME:option=value,..", list_state_schedule},
     {"backends", &gw_backends, "--backend NAME:option=value,..", list_state_backend},
     {"partitions", &gw_divisions, "--partition NAME:option=value,..", list_state_nothing},
     {"delays", &gw_delays, "--inject-skew RANK:NAME:option=value,..", list_state_nothing},
@@ -129,6 +137,8 @@ static void list_print_traits(const char *name, const json_t *o) {
         printf("idle %s, holds %s", json_string_value(idle), json_string_value(held));
     if (moves || precision)
         printf("%s%s", moves ? "moves " : "", json_string_value(moves ? moves : precision));
+    if (json_object_get(o, "ends"))
+        printf("%s", list_holds(o, "ends") ? "ends with the run" : "has no end");
     if (json_object_get(o, "tensor_parallel"))
         printf("%s", list_holds(o, "tensor_parallel") ? "tensor ranks can share its layers"
                                                       : "no tensor parallelism");
@@ -263,8 +273,8 @@ static int list_run(const gw_args *args, int argc, char **argv) {
 
 const gw_command gw_command_list = {
     .name = "list",
-    .summary =
-        "list strategies, algorithms, codecs, timetables, models, optimizers, backends and options",
+    .summary = "list strategies, algorithms, codecs, timetables, models, optimizers, schedules, "
+               "backends and options",
     .usage = "[options]",
     .opts = opts,
     .run = list_run,

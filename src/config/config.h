@@ -35,8 +35,9 @@ typedef struct gw_parallel {
 /** The learning rate. */
 typedef struct gw_rate {
     double lr;
-    bool linear;    /* lr times the number of ranks */
-    int64_t warmup; /* steps */
+    bool linear;                  /* lr times the number of ranks */
+    const gw_spec *how;           /* --lr-schedule, and what it says: */
+    const struct gw_lr *schedule; /* optim/lr.h; NULL: always the same rate */
 } gw_rate;
 
 /** When a run ends. */

@@ -10,6 +10,13 @@
     }
 #define GW_RUN_OPT_THREADS                                                                         \
     { "threads", GW_OPT_INT, "1", 1, 4096, NULL, "N", "OpenMP threads per rank", TO(run.threads) }
+#define GW_RUN_OPT_OPTIMIZER(STANDARD)                                                             \
+    {                                                                                              \
+        "optimizer", GW_OPT_SPEC, STANDARD, 0, 0, NULL, "RULE",                                    \
+            "update rule: name[:option=value,..] or path to a plugin", TO(optimizer)               \
+    }
+#define GW_RUN_OPT_WEIGHT_DECAY                                                                    \
+    { "weight-decay", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "weight decay, of sgd an L2 penalty" }
 #define GW_RUN_OPT_MOMENTUM                                                                        \
     { "momentum", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "momentum, as of sgd", TO(run.momentum) }
 #define GW_RUN_OPT_OUT                                                                             \

@@ -13,6 +13,7 @@ typedef struct gw_run_options {
     bool wire_check; /* every encoding in a frame, checked before it is decoded */
     bool lazy;       /* finish and update layer by layer before the next forward pass */
     double momentum; /* of an exchange that corrects */
+    double clip;     /* the mean gradient's norm, at most; 0: any */
     uint64_t seed;
     int threads;     /* OpenMP threads a rank */
     const char *out; /* run folder; NULL: none */

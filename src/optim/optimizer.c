@@ -29,7 +29,8 @@ const gw_registry gw_optimizers = {.kind = "optimizer",
 
 /* ---- opening ---- */
 
-/* An option of the command line becomes the rule's of that name, or might. */
+/* An option of the command line becomes the rule's of that name, which is 0 where the exchange does
+ * what it says. */
 static gw_err optimizer_take(gw_optimizer *o, const gw_args *command, const char *name,
                              bool takes) {
     const char *rule = o->ops->head.name;
@@ -41,7 +42,7 @@ static gw_err optimizer_take(gw_optimizer *o, const gw_args *command, const char
     if (gw_args_given(o->args, name))
         return gw_fail(GW_ERR_USAGE, "--%s and --optimizer %s:%s=%s: remove one of them", name,
                        rule, name, gw_args_text(o->args, name));
-    return takes ? gw_args_set(o->args, rule, name, gw_args_text(command, name)) : GW_OK;
+    return gw_args_set(o->args, rule, name, takes ? gw_args_text(command, name) : "0");
 }
 
 static gw_err optimizer_read(gw_optimizer *o, const gw_optimizer_setup *s) {
@@ -54,8 +55,23 @@ static gw_err optimizer_read(gw_optimizer *o, const gw_optimizer_setup *s) {
     return optimizer_take(o, s->command, "weight-decay", true);
 }
 
-static gw_err optimizer_make(gw_optimizer *o, const gw_args *args, size_t n) {
+static gw_err optimizer_make_work(gw_optimizer *o) {
+    size_t most = 0;
+    for (int t = 0; t < o->model.n_tensors && o->ops->work; t++) {
+        const gw_tensor *of = &o->model.tensors[t];
+        size_t n = o->ops->work(o->self, of->rows, of->cols);
+        most = n > most ? n : most;
+    }
+    return most > 0 ? gw_alloc(&o->work, most, sizeof(float)) : GW_OK;
+}
+
+static gw_err optimizer_make(gw_optimizer *o, const gw_args *args, size_t n,
+                             const gw_optimizer_model *model) {
     o->n = n;
+    if (n > 0 && o->ops->traits & GW_OPTIMIZER_PRODUCTS && !model->product)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "optimizer %s multiplies matrices, and there is nobody here who does",
+                       o->ops->head.name);
     GW_TRY(gw_alloc(&o->self, o->ops->size, 1));
     if (o->ops->open)
         GW_TRY(o->ops->open(o->self, args));
@@ -65,7 +81,9 @@ static gw_err optimizer_make(gw_optimizer *o, const gw_args *args, size_t n) {
     if (o->state.count > GW_OPTIMIZER_VECTORS)
         return gw_fail(GW_ERR_INPUT, "optimizer %s: %d vectors, and there may be %d",
                        o->ops->head.name, o->state.count, GW_OPTIMIZER_VECTORS);
-    return gw_alloc(&o->state.x, (size_t)o->state.count * n, sizeof(float));
+    GW_TRY(gw_alloc(&o->state.x, (size_t)o->state.count * n, sizeof(float)));
+    o->model = *model;
+    return optimizer_make_work(o);
 }
 
 static gw_err optimizer_hand_out(gw_optimizer **out, gw_optimizer *o, gw_err e) {
@@ -80,24 +98,19 @@ gw_err gw_optimizer_open(gw_optimizer **out, const gw_optimizer_setup *setup) {
     gw_optimizer *o = NULL;
     gw_err e = gw_alloc(&o, 1, sizeof *o);
     GW_THEN(e, optimizer_read(o, setup));
-    GW_THEN(e, optimizer_make(o, o->args, setup->n));
-    if (e == GW_OK) {
-        o->tensors = setup->tensors;
-        o->n_tensors = setup->n_tensors;
-    }
+    GW_THEN(e, optimizer_make(o, o->args, setup->n, &setup->model));
     return optimizer_hand_out(out, o, e);
 }
 
 gw_err gw_optimizer_like(gw_optimizer **out, const gw_optimizer *of, size_t n) {
     gw_optimizer *o = NULL;
+    gw_optimizer_model model = of->model;
     gw_err e = gw_alloc(&o, 1, sizeof *o);
+    if (n != of->n)
+        model.n_tensors = 0;
     if (e == GW_OK)
         o->ops = of->ops;
-    GW_THEN(e, optimizer_make(o, of->args, n));
-    if (e == GW_OK && n == of->n) {
-        o->tensors = of->tensors;
-        o->n_tensors = of->n_tensors;
-    }
+    GW_THEN(e, optimizer_make(o, of->args, n, &model));
     return optimizer_hand_out(out, o, e);
 }
 
@@ -107,6 +120,7 @@ void gw_optimizer_close(gw_optimizer *o) {
     gw_args_free(o->args);
     free(o->self);
     free(o->state.x);
+    free(o->work);
     free(o);
 }
 
@@ -121,23 +135,31 @@ static void optimizer_count(gw_optimizer *o) {
     o->begins = false;
 }
 
+/* Span `part` of s, whose first are param[0] and grad[0]. */
 static void optimizer_update(const gw_optimizer *o, float *param, const float *grad, gw_span s,
-                             gw_optimizer_part part) {
-    part.param = param + s.off;
-    part.grad = grad + s.off;
-    part.n = s.n;
+                             gw_span part, gw_optimizer_part x) {
+    x.param = param + (part.off - s.off);
+    x.grad = grad + (part.off - s.off);
+    x.n = part.n;
     for (int v = 0; v < o->state.count; v++)
-        part.state[v] = o->state.x + (size_t)v * o->n + s.off;
-    o->ops->update(o->self, &part);
+        x.state[v] = o->state.x + (size_t)v * o->n + part.off;
+    o->ops->update(o->self, &x);
 }
 
 static void optimizer_update_tensors(const gw_optimizer *o, float *param, const float *grad,
-                                     gw_span s, gw_optimizer_part part) {
-    for (const gw_tensor *t = o->tensors; t < o->tensors + o->n_tensors; t++) {
-        part.rows = t->rows;
-        part.cols = t->cols;
-        if (gw_span_overlap(t->span, s))
-            optimizer_update(o, param, grad, t->span, part);
+                                     gw_span s, gw_optimizer_part x) {
+    const gw_optimizer_model *m = &o->model;
+    x.work = o->work;
+    x.product = m->product;
+    for (const gw_tensor *t = m->tensors; t < m->tensors + m->n_tensors; t++) {
+        if (!gw_span_overlap(t->span, s))
+            continue;
+        x.rows = t->rows;
+        x.cols = t->cols;
+        x.head = t->layer == m->head;
+        x.aspect =
+            m->inputs_rows ? (float)t->cols / (float)t->rows : (float)t->rows / (float)t->cols;
+        optimizer_update(o, param, grad, s, t->span, x);
     }
 }
 
@@ -145,29 +167,34 @@ int gw_optimizer_threads(size_t n) {
     return n < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
 }
 
-void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
-                         float scale) {
+void gw_optimizer_update_here(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
+                              float scale) {
     optimizer_count(o);
-    gw_optimizer_part part = {.lr = lr, .scale = scale, .step = o->updates > 0 ? o->updates : 1};
+    gw_optimizer_part x = {.lr = lr, .scale = scale, .step = o->updates > 0 ? o->updates : 1};
     int threads = gw_optimizer_threads(s.n);
     if (gw_optimizer_whole(o)) {
-        optimizer_update_tensors(o, param, grad, s, part);
+        optimizer_update_tensors(o, param, grad, s, x);
         return;
     }
     if (threads == 1) {
-        optimizer_update(o, param, grad, s, part);
+        optimizer_update(o, param, grad, s, s, x);
         return;
     }
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int t = 0; t < threads; t++)
-        optimizer_update(o, param, grad, gw_span_part(s, t, threads), part);
+        optimizer_update(o, param, grad, s, gw_span_part(s, t, threads), x);
+}
+
+void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
+                         float scale) {
+    gw_optimizer_update_here(o, param + s.off, grad + s.off, s, lr, scale);
 }
 
 size_t gw_optimizer_piece(const gw_optimizer *o, gw_span s, size_t most) {
     size_t n = s.n < most ? s.n : most;
-    for (int t = 0; t < o->n_tensors && gw_optimizer_whole(o); t++)
-        if (o->tensors[t].span.off == s.off && o->tensors[t].span.n > 0)
-            n = o->tensors[t].span.n;
+    for (int t = 0; t < o->model.n_tensors && gw_optimizer_whole(o); t++)
+        if (o->model.tensors[t].span.off == s.off && o->model.tensors[t].span.n > 0)
+            n = o->model.tensors[t].span.n;
     return n;
 }
 
@@ -188,6 +215,15 @@ void gw_optimizer_update_at(gw_optimizer *o, float *param, const uint32_t *at, c
         gw_span s = gw_span_part((gw_span){0, n}, t, threads);
         o->ops->update_at(o->self, param, at + s.off, grad + s.off, s.n, lr, scale);
     }
+}
+
+double gw_optimizer_flops(const gw_optimizer *o) {
+    double sum = 0;
+    for (int t = 0; t < o->model.n_tensors && o->ops->flops; t++) {
+        const gw_tensor *of = &o->model.tensors[t];
+        sum += o->ops->flops(o->self, of->rows, of->cols, of->layer == o->model.head);
+    }
+    return sum;
 }
 
 const char *gw_optimizer_kernel(const gw_optimizer *o) {

@@ -17,8 +17,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GW_OPTIMIZER_ABI 1
+#define GW_OPTIMIZER_ABI 2
 enum { GW_OPTIMIZER_VECTORS = 4 }; /* at most */
+
+/** gw_gemm of nn/gemm.h, or what does the same: C(m,n) = op(A)(m,k) * op(B)(k,n) + beta * C. */
+typedef void gw_optimizer_product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
+                                  const float *b, int ldb, float beta, float *c, int ldc);
 
 /** What a rule moves in one call: n parameters, with their part of each vector. */
 typedef struct gw_optimizer_part {
@@ -27,14 +31,20 @@ typedef struct gw_optimizer_part {
     float *state[GW_OPTIMIZER_VECTORS];
     size_t n;
     float lr, scale;
-    int64_t step;   /* 1..: the update that this is a part of */
-    int rows, cols; /* of GW_OPTIMIZER_TENSORS: the tensor's shape, row-major; else 0 */
+    int64_t step; /* 1..: the update that this is a part of */
+    /* of GW_OPTIMIZER_TENSORS alone, else zeros: */
+    int rows, cols; /* the tensor's shape, row-major; a vector has one row */
+    float aspect;   /* of a matrix: outputs of its layer by inputs */
+    bool head;      /* it is of the model's last layer */
+    float *work;    /* as many floats as the rule's `work` asks for */
+    gw_optimizer_product *product;
 } gw_optimizer_part;
 
 enum {
     /* It needs a tensor's shape or a norm over it: a part is a whole tensor, on one thread. Else
      * each element moves by itself, and parts may begin and end anywhere. */
-    GW_OPTIMIZER_TENSORS = 1
+    GW_OPTIMIZER_TENSORS = 1,
+    GW_OPTIMIZER_PRODUCTS = 2 /* it multiplies matrices, on all threads, by the part's `product` */
 };
 
 typedef struct gw_optimizer_ops {
@@ -47,6 +57,10 @@ typedef struct gw_optimizer_ops {
     const char *const *(*vectors)(const void *self);
     /** Move the parameters of a part. Several threads may move parts of one update at once. */
     void (*update)(const void *self, const gw_optimizer_part *part);
+    /** Of GW_OPTIMIZER_TENSORS, optional: floats of `work` for a tensor of this shape; and the
+     *  multiplications and additions of its products in an update. */
+    size_t (*work)(const void *self, int rows, int cols);
+    double (*flops)(const void *self, int rows, int cols, bool head);
     /** Optional: param[at[i]], each index once, by grad[i], where an element whose gradient is zero
      *  stays as it is. `lists` tells whether that is so with these options. */
     bool (*lists)(const void *self);
@@ -59,14 +73,24 @@ typedef struct gw_optimizer_ops {
 
 extern const gw_registry gw_optimizers;
 
+/** What a rule of whole tensors knows of the model. */
+typedef struct gw_optimizer_model {
+    const gw_tensor
+        *tensors; /* which tile the arena, and outlive the optimizer; none known: NULL */
+    int n_tensors;
+    int head;         /* the number of the whole model's last layer */
+    bool inputs_rows; /* a matrix has a row for each input of its layer; else for each output */
+    gw_optimizer_product *product; /* NULL: none, and rules that multiply are refused */
+} gw_optimizer_model;
+
 /** An opened one. Others read it, and may put back `state` and `updates`, which they have kept. */
 typedef struct gw_optimizer {
     const gw_optimizer_ops *ops;
     gw_args *args; /* NULL: those of the one that it is like */
     void *self;
     size_t n;
-    const gw_tensor *tensors;
-    int n_tensors;
+    gw_optimizer_model model;
+    float *work;
     const char *const *names; /* of the vectors; ends with NULL */
     gw_vectors state;
     int64_t updates; /* so far */
@@ -74,17 +98,17 @@ typedef struct gw_optimizer {
 } gw_optimizer;
 
 typedef struct gw_optimizer_setup {
-    const gw_spec *spec;      /* NULL: sgd */
-    const gw_args *command;   /* whose --momentum and --weight-decay, if the user gave them, are
+    const gw_spec *spec;    /* NULL: sgd */
+    const gw_args *command; /* whose --momentum and --weight-decay, if the user gave them, are
                                options of the rule; NULL: none */
-    bool corrected;           /* the exchange applies --momentum, and the rule does not */
-    size_t n;                 /* floats of the arena */
-    const gw_tensor *tensors; /* which tile it, and outlive the optimizer; none known: NULL, 0 */
-    int n_tensors;
+    bool corrected;         /* the exchange applies --momentum, and the rule does not */
+    size_t n;               /* floats of the arena; 0: only what the words say is looked at */
+    gw_optimizer_model model;
 } gw_optimizer_setup;
 
 /** GW_ERR_USAGE: no such rule or option, a value out of range, or an option that is given twice.
- *  gw_optimizer_close takes NULL. */
+ *  GW_ERR_UNSUPPORTED: the rule multiplies matrices, and there is no product. gw_optimizer_close
+ *  takes NULL. */
 gw_err gw_optimizer_open(gw_optimizer **out, const gw_optimizer_setup *setup);
 /** The same rule and options, for n other floats: as many, with the same tensors; else of no known
  *  ones. `of` outlives it. */
@@ -99,6 +123,9 @@ void gw_optimizer_begin(gw_optimizer *o);
  *  counts as the first update. */
 void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
                          float scale);
+/** The same where param[0] and grad[0] are the first of s. */
+void gw_optimizer_update_here(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
+                              float scale);
 
 /** Floats from the beginning of s that make one call: `most`, or less at its end; of a rule that
  *  moves whole tensors, one of them. */
@@ -112,6 +139,9 @@ void gw_optimizer_update_at(gw_optimizer *o, float *param, const uint32_t *at, c
 
 /** Threads that split a span of n floats: 1, or all. */
 int gw_optimizer_threads(size_t n);
+
+/** Multiplications and additions of its products in an update of all that it knows. */
+double gw_optimizer_flops(const gw_optimizer *o);
 
 /** As the ops have it. */
 const char *gw_optimizer_kernel(const gw_optimizer *o);

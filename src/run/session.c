@@ -111,6 +111,7 @@ void gw_session_recount(gw_session *s) {
     for (int i = 0; i <= GW_MIX_CODECS; i++)
         s->codings[i].floats = s->codings[i].bytes = 0;
     s->recounted = s->logical_bytes;
+    s->clip.updates = s->clip.clipped = 0;
 }
 
 int gw_session_servers(const gw_session *s) {
@@ -184,13 +185,15 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .tensors = setup->tensors,
                     .n_tensors = setup->n_tensors,
                     .by_layer = setup->by_layer,
-                    .lists = setup->lists && setup->n <= UINT32_MAX,
+                    .lists = setup->lists && setup->n <= UINT32_MAX && setup->clip.most == 0,
                     .vectors = setup->vectors,
                     .pace = setup->pace,
                     .algo = s->mix.algo,
                     .args = s->strategy.args,
                     .name = s->strategy.ops->head.name};
     s->correction = setup->correction;
+    gw_clip_open(&s->clip, &setup->clip, s->strategy.ops, comm);
+    GW_TRY(gw_clip_check(setup->clip.most, setup->by_layer, s->residuals.corrects));
     memset(s->codings, 0, sizeof s->codings);
     GW_TRY(gw_agree(comm, s->residuals.corrects ? gw_alloc(&s->velocity, setup->n, sizeof(float))
                                                 : GW_OK));
@@ -262,7 +265,8 @@ bool gw_session_takes_lent(const gw_session *s) {
     const gw_lane *lane = s->env.grads;
     unsigned traits = s->strategy.ops->traits, caps = s->mix.algo[0].ops->caps;
     return lane->size > 1 && traits & GW_STRATEGY_ENCODES && caps & GW_ALGO_LENT &&
-           lane->n_runs == 0 && gw_lane_exact(lane) && !s->residuals.corrects && !s->tap.before;
+           lane->n_runs == 0 && gw_lane_exact(lane) && !s->residuals.corrects && !s->tap.before &&
+           s->clip.most == 0;
 }
 
 /* For the report: what became of it, and why. */
@@ -368,7 +372,7 @@ gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
     s->logical_bytes += span.n * sizeof(float);
     if (e == GW_OK && s->tap.after)
         s->tap.after(s->tap.ctx, u);
-    return e;
+    return e == GW_OK ? gw_clip_update(&s->clip, u) : e;
 }
 
 gw_err gw_session_publish(gw_session *s, gw_span span) {

@@ -4,6 +4,7 @@
 #ifndef GW_RUN_SESSION_H
 #define GW_RUN_SESSION_H
 
+#include "run/clip.h"
 #include "run/residuals.h"
 #include "run/undo.h"
 #include "run/unmet.h"
@@ -34,6 +35,7 @@ typedef struct gw_session {
     gw_session_tap tap; /* the caller's */
     uint64_t logical_bytes;                /* float32 bytes of all spans finished so far */
     gw_codings codings[GW_MIX_CODECS + 1]; /* of the mix's codecs, then of parameters */
+    gw_clip clip;
     gw_unmet unmet; /* what was asked for and does not happen: foretold, or as it was last found */
     /* its own: */
     uint64_t recounted; /* logical_bytes then */
@@ -96,6 +98,7 @@ typedef struct gw_session_setup {
     gw_vectors vectors;  /* the optimizer's state; must outlive the session's use */
     gw_pace pace;        /* zeros: not known */
     float correction;    /* momentum for a session that corrects, in [0, 1) */
+    gw_clip_setup clip;
     uint64_t seed;
     bool yield; /* the node runs more threads than cores */
     bool undo;  /* keep what gw_session_undo needs */

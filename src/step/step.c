@@ -40,7 +40,7 @@ static gw_err step_update(gw_stepper *t, const gw_update *u, float lr) {
         if (left.n > 0)
             GW_TRY(gradwire_poll(t->g));
     }
-    return GW_OK;
+    return gw_gemm_check(); /* some rules multiply, too */
 }
 
 /* Is this step, or the pending one, to be updated by? */

@@ -63,7 +63,9 @@ gw_err gw_step_optimizer(gw_optimizer **out, const gw_train_config *c, const gw_
 typedef struct gw_step_setup {
     const gw_train_config *c; /* NULL: the plainest exchange */
     const gw_products *products;
-    MPI_Comm comm; /* the replicas' */
+    MPI_Comm comm;          /* the replicas' */
+    MPI_Comm rest[GW_DIMS]; /* of ranks that hold other parts of the same replica, */
+    int n_rest;             /* along each dimension that has several */
     uint64_t seed;
     bool lazy, yield;         /* yield: the node runs more threads than cores */
     const char *note, *table; /* as in gw_inside_setup */

@@ -1,6 +1,8 @@
 /* Opening the exchange that a stepper works with, and what of it needs no step. */
 #include "step/step.h"
 
+#include "nn/gemm.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -16,12 +18,16 @@ gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global) {
 
 gw_err gw_step_optimizer(gw_optimizer **out, const gw_train_config *c, const gw_model *model,
                          bool corrected) {
-    gw_optimizer_setup setup = {.spec = c->optimizer,
-                                .command = c->args,
-                                .corrected = corrected,
-                                .n = gw_model_size(model),
-                                .tensors = gw_model_tensors(model),
-                                .n_tensors = gw_model_tensor_count(model)};
+    gw_optimizer_setup setup = {
+        .spec = c->optimizer,
+        .command = c->args,
+        .corrected = corrected,
+        .n = gw_model_size(model),
+        .model = {.tensors = gw_model_tensors(model),
+                  .n_tensors = gw_model_tensor_count(model),
+                  .head = gw_model_spec_layers(gw_model_get_spec(model)) - 1,
+                  .inputs_rows = true,
+                  .product = gw_gemm}};
     return gw_optimizer_open(out, &setup);
 }
 
@@ -50,6 +56,9 @@ static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) 
         told.lists = gw_optimizer_lists(t->optimizer);
         told.undo = s->c->run.on_nan == GW_ON_NAN_SKIP;
         told.correction = (float)s->c->run.momentum;
+        told.clip = s->c->run.clip;
+        told.rest = s->rest;
+        told.n_rest = s->n_rest;
     }
     if (p)
         told.pace = gw_wire_pace(&p->wire, gw_products_gap_s(p));

@@ -70,10 +70,10 @@ json_t *gw_work_json(const gw_work_run *run) {
     alone *= (double)run->load.batch / gw_load_rows(&run->load);
     return gw_json_object(
         "local_batch:i microbatches:i products:o flops:f bytes:f pointwise_bytes:f "
-        "update_bytes:f alone_s:f compute_s:f flops_per_s:f peak_flops_per_s:f "
+        "update_bytes:f update_flops:f alone_s:f compute_s:f flops_per_s:f peak_flops_per_s:f "
         "working_set_bytes:f level:s bandwidth_bytes_per_s:f",
         run->load.batch, gw_load_parts(&run->load), work_products(&w, s), w.flops, w.bytes,
-        w.pointwise_bytes, w.update_bytes, alone, run->compute_s, w.flops / run->compute_s, peak,
-        s->c ? s->working_set : NAN, s->c ? gw_level_name(s->level) : NULL,
-        s->c ? s->bandwidth : NAN);
+        w.pointwise_bytes, w.update_bytes, run->update_flops, alone, run->compute_s,
+        w.flops / run->compute_s, peak, s->c ? s->working_set : NAN,
+        s->c ? gw_level_name(s->level) : NULL, s->c ? s->bandwidth : NAN);
 }

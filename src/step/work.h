@@ -24,6 +24,7 @@ void gw_work_count(gw_work *w, const gw_load *load, int vectors);
 typedef struct gw_work_run {
     gw_load load;          /* of a step of the most rows */
     int vectors;           /* of the optimizer's state; above, too */
+    double update_flops;   /* of its products: gw_optimizer_flops */
     const gw_split *split; /* where the ceilings and the step's working set are */
     double compute_s;      /* forward and backward pass of such a step; NaN: not measured */
 } gw_work_run;

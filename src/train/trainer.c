@@ -1,6 +1,7 @@
 #include "train/trainer_parts.h"
 
 #include "base/turn.h"
+#include "optim/lr.h"
 #include "prof/tempo.h"
 #include "trace/trace.h"
 
@@ -8,15 +9,13 @@
 
 enum { FORGET_EVERY = 64 /* steps of a rehearsal */ };
 
-/* Warm-up climbs from the unscaled rate (or 0, without scaling) to the full one (Goyal et al.,
- * "Accurate, large minibatch SGD", 2017). */
-static float trainer_rate(const gw_trainer *t, int64_t step) {
-    const gw_train_config *c = t->c;
-    double full = c->rate.lr * (c->rate.linear ? gw_trainer_workers(t) : 1);
-    if (step > c->rate.warmup)
+/* Warm-up climbs from the unscaled rate, or from 0 without scaling. */
+float gw_trainer_rate(const gw_trainer *t, int64_t step) {
+    const gw_rate *r = &t->c->rate;
+    double full = r->lr * (r->linear ? gw_trainer_workers(t) : 1);
+    if (!r->schedule)
         return (float)full;
-    double from = c->rate.linear ? c->rate.lr : 0;
-    return (float)(from + (full - from) * (double)step / (double)c->rate.warmup);
+    return (float)gw_lr_rate(r->schedule, r->linear ? r->lr : 0, full, step, gw_trainer_steps(t));
 }
 
 /* After the step `ahead` of the present one somebody reads parameters: nothing may be pending then.
@@ -122,7 +121,7 @@ static gw_err trainer_take_paired(void *ctx, const gw_paired_take *take, gw_batc
     bool settles = take->drain || (take->counts && trainer_must_settle(t, 0));
     step_job job = {.t = t,
                     .batch = gw_sampler_batch(t->sampler, t->at.batch + take->at),
-                    .rate = trainer_rate(t, t->at.step + take->at),
+                    .rate = gw_trainer_rate(t, t->at.step + take->at),
                     .settle = settles,
                     .drain = settles};
     t->stepper.skew_s = trainer_delay(t, t->at.step + take->at);
@@ -160,8 +159,11 @@ static gw_err trainer_one_step(gw_trainer *t) {
         GW_TRY(gw_paired_step(t->measures.paired, trainer_take_paired, t, trainer_room_of_pair(t),
                               &parts, t->own));
     } else {
-        step_job job = {t,     batch,     trainer_rate(t, t->at.step), trainer_must_settle(t, 0),
-                        false, t->at.keep};
+        step_job job = {.t = t,
+                        .batch = batch,
+                        .rate = gw_trainer_rate(t, t->at.step),
+                        .settle = trainer_must_settle(t, 0),
+                        .keep = t->at.keep};
         gw_err e = (t->stepper.pacer ? trainer_take_paced_step : trainer_take_step)(&job, &parts);
         *t->own = e != GW_OK;
         GW_TRY(trainer_name_step(t, e));
@@ -299,11 +301,8 @@ static gw_err trainer_run(gw_trainer *t) {
         GW_TRY(gw_agree(t->comm, gw_tempo_open(gw_pipeline_chunks(t->part.pipeline))));
     t->rec.of.trace = t->c->run.trace && !t->past.has_trace;
     GW_TRY(gw_recorder_trace(&t->rec)); /* now: it shows the run, no rehearsal */
-    int per_epoch = gw_sampler_batches(t->sampler);
     t->watcher.status.epochs = t->c->until.epochs;
-    t->watcher.status.steps = (int64_t)per_epoch * t->c->until.epochs;
-    if (t->c->until.steps > 0 && t->c->until.steps < t->watcher.status.steps)
-        t->watcher.status.steps = t->c->until.steps;
+    t->watcher.status.steps = gw_trainer_steps(t);
     t->watcher.status.data = t->data;
     t->watcher.status.parameters = gw_trainer_parameters(t);
     t->watcher.status.ranks = t->ranks;

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "nn/gemm.h"
+#include "optim/lr.h"
 #include "select/chooser.h"
 #include "train/restart.h"
 
@@ -100,8 +101,16 @@ static gw_work_run work_of(const gw_trainer *t) {
         compute_s = NAN;
     return (gw_work_run){.load = gw_trainer_load(t, (t->part.global_batch + workers - 1) / workers),
                          .vectors = t->optimizer->state.count,
+                         .update_flops = gw_optimizer_flops(t->optimizer),
                          .split = &t->measures.split,
                          .compute_s = compute_s};
+}
+
+static json_t *run_rate(const gw_trainer *t) {
+    int64_t end = gw_lr_end(t->c->rate.schedule, gw_trainer_steps(t));
+    return gw_json_object("first:f last:f schedule_end:u", (double)gw_trainer_rate(t, 1),
+                          (double)gw_trainer_rate(t, t->at.step),
+                          end > 0 ? (uint64_t)end : UINT64_MAX);
 }
 
 /* Of run.json. */
@@ -111,7 +120,7 @@ static json_t *run_more(const gw_trainer *t) {
     gw_work_run work = work_of(t);
     return gw_json_object(
         "mesh:o data:o backend:o ceilings:o gemm:o work:o bound:o papi:o paced:o forecast:o "
-        "overhead:o checkpoints:o resumed:o",
+        "overhead:o checkpoints:o rate:o resumed:o",
         gw_pipeline_json(t->part.pipeline), data_facts(t),
         gw_naive_json(t->stepper.naive, gw_trainer_parameters(t)),
         gw_gauge_json(&t->measures.gauge),
@@ -120,7 +129,7 @@ static json_t *run_more(const gw_trainer *t) {
         gw_memory_papi_json(t->measures.memory),
         gw_pacer_json(t->stepper.pacer, r->late_s, r->outside_s),
         t->choice ? gw_chooser_json(t->choice) : json_null(), run_overhead(c, r),
-        gw_checkpoints_json(c, r),
+        gw_checkpoints_json(c, r), run_rate(t),
         gw_resumed_json(&t->resume, t->rec.start_utc, t->rec.total.summary.earlier));
 }
 

@@ -3,6 +3,7 @@
 #include "train/trainer_parts.h"
 
 #include "base/mem.h"
+#include "optim/lr.h"
 #include "trace/trace.h"
 #include "watch/signals.h"
 
@@ -28,6 +29,7 @@ gw_facts_of gw_trainer_facts(const gw_trainer *t) {
                          .parameters = gw_trainer_parameters(t),
                          .ranks = t->ranks,
                          .global_batch = t->part.global_batch,
+                         .schedule = gw_lr_end(t->c->rate.schedule, gw_trainer_steps(t)),
                          .optimizer = t->optimizer,
                          .products = &t->measures.products};
 }

@@ -230,6 +230,9 @@ static gw_step_setup trainer_step_setup(const gw_trainer *t) {
                            .yield = t->oversubscribed,
                            .note = t->part.pipeline ? gw_pipeline_note(t->part.pipeline) : NULL,
                            .table = t->resume.table};
+    for (int d = GW_DIM_PIPE; d < GW_DIMS; d++)
+        if (t->mesh.shape.size[d] > 1)
+            setup.rest[setup.n_rest++] = t->mesh.comm[d];
     if (gw_mesh_divides(&t->mesh.shape)) /* ranks of one data coordinate draw apart */
         setup.seed = gw_rng_key(setup.seed, (uint64_t)gw_mesh_group(&t->mesh));
     return setup;

@@ -128,6 +128,15 @@ static inline int gw_trainer_workers(const gw_trainer *t) {
     return t->mesh.shape.size[GW_DIM_DATA] - t->part.servers;
 }
 
+/** Steps of the whole run, unless it is stopped. */
+static inline int64_t gw_trainer_steps(const gw_trainer *t) {
+    int64_t all = (int64_t)gw_sampler_batches(t->sampler) * t->c->until.epochs;
+    return t->c->until.steps > 0 && t->c->until.steps < all ? t->c->until.steps : all;
+}
+
+/** The rate of step 1, 2, .. */
+float gw_trainer_rate(const gw_trainer *t, int64_t step);
+
 /** Parameters of the whole model. */
 static inline size_t gw_trainer_parameters(const gw_trainer *t) {
     return gw_model_shard(t->model)->whole;

@@ -1,12 +1,14 @@
 /* The contract of the library, through its header: a strategy (argv[2]) with every codec gives the
  * bits of the session that it stands on, eager and lazy, in the caller's memory and in its own.
  * Gradients that are summed in memory which the ranks lent each other give the same bits, and so do
- * those of an exchange that copies them. What an exact one hands out is the mean. A run that was
- * saved continues to the bit. A rule by names is the rule by layers that has the same tensors; of
- * two the first holds. */
+ * those of an exchange that copies them. gradwire_update moves parameters to the bits that the
+ * trainer's optimizer does. What an exact one hands out is the mean. A run that was saved continues
+ * to the bit. A rule by names is the rule by layers that has the same tensors; of two the first
+ * holds. */
 #include "../mpi/check.h"
 #include "../specs.h"
 #include "comm/strategy.h"
+#include "rule.h"
 
 #include <gradwire.h>
 #include <math.h>
@@ -21,11 +23,11 @@ static const float rate = 0.05f;
 static int rank, ranks;
 
 typedef struct setting {
-    const char *comm, *codec;
-    bool lazy, own; /* own: the library's memory for parameters and gradients */
-    bool mean;      /* gradients come as means, else scaled */
-    bool lent;      /* some of them in memory of this rank's that is lent, */
-    bool in_place;  /* and summed there */
+    const char *comm, *codec, *rule; /* rule: of gradwire_update; NULL: the caller's own */
+    bool lazy, own;                  /* own: the library's memory for parameters and gradients */
+    bool mean;                       /* gradients come as means, else scaled */
+    bool lent;                       /* some of them in memory of this rank's that is lent, */
+    bool in_place;                   /* and summed there */
 } setting;
 
 /* A caller's model. */
@@ -99,6 +101,8 @@ static int library_open(gradwire **g, const setting *s, model *m) {
     snprintf(words, sizeof words,
              "--comm '%s' --compress '%s' --update %s --gradient %s --profile off", s->comm,
              s->codec, s->lazy ? "lazy" : "eager", s->mean ? "mean" : "scaled");
+    if (s->rule)
+        strcat(strcat(words, " --optimizer "), s->rule);
     int e = gradwire_new(g, -1, words);
     if (e < 0)
         return e;
@@ -132,7 +136,9 @@ static void library_swap(gradwire *g, const setting *s, model *m, bool in) {
 static void library_update(gradwire *g, const setting *s, model *m, int group) {
     int t, more = ok(gradwire_finish(g, group));
     size_t from, n;
-    for (int i = 0; more && ok(gradwire_owned(g, i, &t, &from, &n)); i++) {
+    if (s->rule)
+        ok(gradwire_update(g, group, rate));
+    for (int i = 0; !s->rule && more && ok(gradwire_owned(g, i, &t, &from, &n)); i++) {
         float *p = param_of(g, s, m, t);
         const float *d = s->own ? gradwire_memory(g, t, GRADWIRE_GRAD) : grad_of(s, m, t);
         for (size_t k = from; k < from + n && (group == GRADWIRE_ALL || group_of[t] == group); k++)
@@ -209,19 +215,26 @@ static bool library_run(const setting *s, model *m, bool cut) {
 
 /* ---- the session itself ---- */
 
+static gw_optimizer *rule; /* NULL: param -= rate * gradient */
+
 static gw_err session_update(gw_session *s, gw_span span) {
+    static float by[N];
     gw_update u;
     GW_TRY(gw_session_finish(s, span, &u));
     for (size_t i = u.own.off; i < gw_span_end(u.own); i++) {
-        float d = u.scale == 1 ? u.grad[i] : u.grad[i] * u.scale;
-        s->env.param[i] -= rate * d;
+        by[i] = u.scale == 1 ? u.grad[i] : u.grad[i] * u.scale;
+        s->env.param[i] -= rule ? 0 : rate * by[i];
     }
+    if (rule && u.own.n > 0)
+        gw_optimizer_update(rule, s->env.param, by, u.own, rate, 1);
     GW_TRY(gw_session_publish(s, span));
     return gw_session_await(s, span);
 }
 
 static gw_err session_step(gw_session *s, const gw_span *layers, model *m, int step, bool lazy) {
     gw_session_begin(s, share_of(rank));
+    if (rule)
+        gw_optimizer_begin(rule);
     float *sums = gw_session_sums(s);
     model_gradient(m, step, false);
     for (size_t i = 0; i < N; i++)
@@ -260,7 +273,8 @@ static gw_err session_run(const setting *of, model *m) {
                               .params = m->param,
                               .seed = 1,
                               .yield = ranks > 2};
-    gw_err e = gw_session_open(s, MPI_COMM_WORLD, &setup);
+    gw_err e = of->rule ? open_rule(&rule, of->rule, tensors, TENSORS) : GW_OK;
+    GW_THEN(e, gw_session_open(s, MPI_COMM_WORLD, &setup));
     for (int step = 1; step <= STEPS; step++)
         GW_THEN(e, session_step(s, layers, m, step, of->lazy));
     GW_THEN(e, gw_session_settle(s));
@@ -268,6 +282,8 @@ static gw_err session_run(const setting *of, model *m) {
         memcpy(m->param, s->env.param, sizeof m->param);
     gw_session_close(s);
     gw_session_free(s);
+    gw_optimizer_close(rule);
+    rule = NULL;
     return e;
 }
 
@@ -296,6 +312,24 @@ static void try_codec(const char *comm, const char *codec, int *carried) {
         same(&session, &library, &s, "saved and loaded");
     }
     ++*carried;
+}
+
+/* Each rule, saved and loaded; one of whole tensors is refused where a rank has parts of them. */
+static void try_rules(const char *comm, const char *codec) {
+    static model session, library;
+    for (const gw_entry *const *o = gw_optimizers.entries; *o; o++) {
+        bool whole = ((const gw_optimizer_ops *)*o)->traits & GW_OPTIMIZER_TENSORS;
+        for (int way = 0; way < 4; way++) {
+            setting s = {comm, codec, (*o)->name, .lazy = way & 1, .own = way & 2};
+            bool runs = library_run(&s, &library, true);
+            CHECK(runs || (whole && strstr(gradwire_error(), "moves whole tensors")), "%s: %s",
+                  s.rule, gradwire_error());
+            if (!runs)
+                continue;
+            CHECK_OK(session_run(&s, &session));
+            same(&session, &library, &s, s.rule);
+        }
+    }
 }
 
 /* Of exact values, over an algorithm that sums in place and over one that does not. */
@@ -460,6 +494,7 @@ int main(int argc, char **argv) {
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
         try_codec(comm, (*c)->name, &carried);
     try_names(comm);
+    try_rules(comm, strcmp(comm, "sparse") == 0 ? "topk" : "none");
     CHECK(carried > 0, "%s: no codec was carried", comm);
     return 0;
 }

@@ -322,6 +322,21 @@ class Bench(gwrun.Case):
             self.assertAlmostEqual(row["simulated_s"], row["formula_s"], places=12)
         self.assertGreaterEqual(row["simulated_s"], row["formula_s"] - 1e-9)
 
+    def test_update(self):
+        """All rules of the tree; what they move is what is read and written; operations are those of products."""
+        document, lines = self.bench(1, "update", "--bytes", "4M", "--edge", 48, "--rounds", 3)
+        rows = {row["rule"]: row for row in document["results"]}
+        self.assertEqual(list(rows), gwrun.names("src/optim/optimizers.def"))
+        for name, row in rows.items():
+            self.assertTrue(any(line.startswith(name + " ") for line in lines), lines)
+            multiplies = name == "muon"
+            if not multiplies:
+                self.close(row["gb_per_s"] * row["update_s"], row["parameters"] * (12 + 8 * row["vectors"]) / 1e9)
+            self.assertEqual(row["parameters"], 48 * 48 if multiplies else 1 << 20)
+            self.assertEqual(row["gflop_per_s"] is not None, multiplies)
+        self.close(rows["muon"]["gflop_per_s"] * rows["muon"]["update_s"], 30 * 48 ** 3 / 1e9)
+        self.assertEqual((rows["adamw"]["moves"], rows["lamb"]["moves"]), ("elements", "tensors"))
+
     def test_mistakes(self):
         self.refused("which benchmark", "--sizes", "4K")
         self.refused("did you mean 'allreduce'", "alreduce")

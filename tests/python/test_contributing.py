@@ -51,7 +51,7 @@ class Examples(gwrun.Case):
         run = self.train("--steps", "200", "--update", "lazy", "--comm",
                          "./whole.so:algo=./chain.so", "--compress", "./sign.so")
         self.assertEqual(run["comm"], {"strategy": "whole", "algorithm": "chain", "codec": "sign",
-                                       "error_feedback": True, "unmet": [],
+                                       "error_feedback": True, "clip": None, "unmet": [],
                                        "encoded": run["comm"]["encoded"], "notes": None, "layers": None, "warning": None})
         self.assertEqual(run["results"]["steps"], 200)
         # Four classes: what learns nothing is right once in four times.

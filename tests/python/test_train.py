@@ -30,7 +30,7 @@ class Train(gwrun.Case):
         self.assertIsNone(run["link"])
         self.assertEqual((run["machine"]["nodes"], run["machine"]["ranks_on_this_node"]), (1, 2))
         self.assertEqual(run["comm"], {"strategy": "iallreduce", "algorithm": "sra",
-                                       "codec": "qsgd", "error_feedback": False, "unmet": [],
+                                       "codec": "qsgd", "error_feedback": False, "clip": None, "unmet": [],
                                        "encoded": run["comm"]["encoded"], "notes": None, "layers": None, "warning": None})
         self.assertIn("mpi", run["mpi"]["library"].lower())
         self.assertEqual(run["options"]["compress"], "qsgd:bits=8")

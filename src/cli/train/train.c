@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/train/step_opts.h"
 #include "cli/train/train_tell.h"
+#include "optim/lr.h"
 #include "run/codec_stats.h"
 #include "run/session.h"
 #include "select/bound_measure.h"
@@ -42,8 +43,11 @@ static const gw_opt opts[] = {
      TO(backend), .group = "Backend"},
     {"lr-scaling", GW_OPT_CHOICE, "none", 0, 0, "none|linear", NULL,
      "linear: multiply --lr by the number of ranks", TO(rate.linear), .group = "Schedule"},
+    {"lr-schedule", GW_OPT_SPEC, "constant", 0, 0, NULL, "SCHEDULE",
+     "how the rate goes on: constant, linear, cosine, step, wsd, with options: cosine:to=0.1",
+     TO(rate.how)},
     {"lr-warmup", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS",
-     "raise the rate linearly to --lr over these steps", TO(rate.warmup)},
+     "before that, raise the rate linearly to --lr over these steps"},
     {"epochs", GW_OPT_INT, "5", 1, 1e6, NULL, "N", "passes over the training set",
      TO(until.epochs)},
     {"steps", GW_OPT_INT, NULL, 1, 1e12, NULL, "N", "stop after N steps", TO(until.steps)},
@@ -115,6 +119,8 @@ static const char no_paired[] = "it compares steps of one run, which this would 
 static const char not_in_twins[] = "counters see the steps of the run, not their blocking twins";
 
 static const gw_rule rules[] = {
+    {"clip-norm", "!0", false, "update", "lazy",
+     "a layer's update would come before the whole norm"},
     {"image-size", NULL, false, "image-scale", NULL, "each says how large images become"},
     {"partition", "!uniform", false, "replicate", "!1", "a sample would lie on several ranks"},
     {"eval-every", "!0", true, "out", NULL, "it writes DIR/evaluations.csv"},
@@ -150,6 +156,7 @@ typedef struct job {
     gw_chooser *choice;
     gw_group_choice *counters; /* NULL: none */
     char *command;
+    gw_lr *schedule;
     gw_train_teller teller;
     int signal; /* that ended the run; 0: none */
 } job;
@@ -169,6 +176,8 @@ static gw_err train_read_config(job *j) {
                        "unequal parts of a batch: give --batch",
                        gw_args_text(a, "partition"));
     GW_TRY(gw_delay_read(&c->skew, gw_args_text(a, "inject-skew")));
+    GW_TRY(gw_lr_open(&j->schedule, c->rate.how, a));
+    c->rate.schedule = j->schedule;
     GW_TRY(gw_naive_read(&c->naive, c->backend));
     if (c->naive.on && c->naive.exchange == GW_NAIVE_ROOT)
         c->run.comm = &ps; /* what it does, for those who tell of the run */
@@ -254,6 +263,7 @@ static int train_run(const gw_args *args, int argc, char **argv) {
     gw_chooser_free(j.choice);
     gw_pipeline_free(j.pipeline);
     gradwire_close(j.g);
+    gw_lr_close(j.schedule);
     free(j.counters);
     free(j.command);
     return status;
