@@ -49,6 +49,8 @@ static const variant codec_variants[] = {
     {"qsgd", "qsgd:bits=4"},
     {"qsgd", "qsgd:bits=4+zlib"},
     {"topk", "topk+zlib"},
+    {"chunktopk", "chunktopk:k=32,chunk=64,bits=4"},
+    {"e3m0", "e3m0:bucket=64,rounding=nearest"},
     {"fp16", "fp16+zlib"},
 };
 static const variant algo_variants[] = {
