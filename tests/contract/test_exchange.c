@@ -38,9 +38,13 @@ static const variant strategy_variants[] = {
     {"ps", "dedicated=1,"},
     {"local", "period=1,"},
     {"local", "period=3,"},
+    {"diloco", "period=1,outer-lr=1,outer-momentum=0,"},
+    {"diloco", "period=4,fragments=2,outer-lr=1,outer-momentum=0,"},
+    {"diloco", "period=6,fragments=3,tau=1,alpha=1,"},
     {"delayed", "progress=none,bucket=1K,"},
     {"sharded", "progress=thread,"},
     {"gossip", "topology=exponential,"},
+    {"noloco", "period=1,outer-lr=1,outer-momentum=0,"},
     {"powersgd", "rank=1,feedback=off,"},
     {"powersgd", "rank=9,warm=off,"},
 };
