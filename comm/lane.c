@@ -74,6 +74,17 @@ void gw_lane_plain(gw_lane *lane, const char *why) {
         gw_text_copy(lane->tally.codings->plain, sizeof lane->tally.codings->plain, why);
 }
 
+gw_err gw_lane_decay(gw_lane *lane, float decay) {
+    gw_lane *root = lane_root(lane);
+    if (!root->kept.feeds)
+        return gw_fail(GW_ERR_USAGE,
+                       "decay=%g: there is no error feedback that could decay: use a codec that "
+                       "holds something back, or --error-feedback on",
+                       (double)decay);
+    root->kept.decay = decay;
+    return GW_OK;
+}
+
 void gw_lane_drop_residual(gw_lane *lane) {
     free(lane->kept.store);
     lane->kept.store = lane->kept.residual = NULL;
@@ -99,6 +110,7 @@ gw_err gw_lane_open_on(gw_lane **out, gw_fabric *fabric, const gw_lane_setup *se
                           .id = id,
                           .dim = setup->dim,
                           .kept.feeds = residual,
+                          .kept.decay = 1,
                           .said.name = setup->name,
                           .said.table = setup->table};
         if (residual)
@@ -300,8 +312,13 @@ int gw_lane_root_rank(const gw_lane *lane, int rank) {
 
 /* ---- coding ---- */
 
+/* As the encoding that comes now finds it. */
 static float *lane_residual(const gw_lane *lane, gw_span s) {
-    return lane->kept.residual ? lane->kept.residual + s.off : NULL;
+    float decay = lane_root(lane)->kept.decay;
+    float *e = lane->kept.residual ? lane->kept.residual + s.off : NULL;
+    for (size_t i = 0; e && decay != 1 && i < s.n; i++)
+        e[i] *= decay;
+    return e;
 }
 
 uint64_t gw_lane_ticket(const gw_lane *lane) {
@@ -352,10 +369,10 @@ void gw_lane_measure(gw_lane *lane, float *base, gw_span s, void *out) {
 
 static gw_err lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
                                  void *out, size_t cap, size_t *len) {
-    float *v = base + s.off, *e = lane_residual(lane, s);
+    float *v = base + s.off, *e = lane->kept.residual; /* gw_lane_measure has added v to it */
     if (e)
-        return gw_feedback_encode_agreed(lane->codec, lane_turn(lane, ticket, s), v, e, s.n, out,
-                                         cap, len);
+        return gw_feedback_encode_agreed(lane->codec, lane_turn(lane, ticket, s), v, e + s.off, s.n,
+                                         out, cap, len);
     GW_TRY(gw_codec_encode_agreed(lane->codec, lane_turn(lane, ticket, s), v, s.n, out, cap, len));
     return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
 }

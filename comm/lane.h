@@ -59,6 +59,9 @@ void gw_lane_reshape(gw_lane *lane);
  *  by themselves. Work that calls gw_lane_encode says it here, where it is laid down: so many
  *  floats on this rank. */
 void gw_lane_foretell(gw_lane *lane, size_t floats);
+/** Multiply the residual by `decay` before each encoding, v = g + decay e; 1 unless set. The same
+ *  on all ranks, before the first step. GW_ERR_USAGE: the lane keeps no residual. */
+gw_err gw_lane_decay(gw_lane *lane, float decay);
 /** What is laid down sums plain floats although the lane has a codec: why, for people. */
 void gw_lane_plain(gw_lane *lane, const char *why);
 /** The run does not do all that --comm asks for: what does not happen, in a few words, and why. */

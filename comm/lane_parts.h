@@ -31,6 +31,7 @@ typedef struct gw_lane_kept {
     float *idle;     /* of a checkpoint, where nothing is encoded: only to be saved again */
     float *velocity; /* momentum, the session's: cleared where an element was sent; NULL: not so */
     bool feeds;      /* error feedback was asked for, of any of the family; at its root */
+    float decay;     /* of the residual before each encoding; at its root */
     bool fed; /* at its root, from the beginning: gradients were added to the residual before */
 } gw_lane_kept;
 

@@ -38,9 +38,13 @@ static const variant strategy_variants[] = {
     {"ps", "dedicated=1,"},
     {"local", "period=1,"},
     {"local", "period=3,"},
+    {"diloco", "period=1,outer-lr=1,outer-momentum=0,"},
+    {"diloco", "period=4,fragments=2,outer-lr=1,outer-momentum=0,"},
+    {"diloco", "period=6,fragments=3,tau=1,alpha=1,"},
     {"delayed", "progress=none,bucket=1K,"},
     {"sharded", "progress=thread,"},
     {"gossip", "topology=exponential,"},
+    {"noloco", "period=1,outer-lr=1,outer-momentum=0,"},
     {"powersgd", "rank=1,feedback=off,"},
     {"powersgd", "rank=9,warm=off,"},
 };
@@ -49,6 +53,8 @@ static const variant codec_variants[] = {
     {"qsgd", "qsgd:bits=4"},
     {"qsgd", "qsgd:bits=4+zlib"},
     {"topk", "topk+zlib"},
+    {"chunktopk", "chunktopk:k=32,chunk=64,bits=4"},
+    {"e3m0", "e3m0:bucket=64,rounding=nearest"},
     {"fp16", "fp16+zlib"},
 };
 static const variant algo_variants[] = {

@@ -336,11 +336,11 @@ static void try_rules(const char *comm, const char *codec) {
 static void try_lent(const char *comm, bool encodes) {
     static const char *const algos[] = {"shm", "sra"};
     static model session, library;
-    char words[64];
+    char words[128];
     for (int way = 0; way < 4; way++) {
         const char *algo = algos[way >> 1];
         bool in_place = encodes && ranks > 1 && algo == algos[0];
-        snprintf(words, sizeof words, "%s:algo=%s", comm, algo);
+        snprintf(words, sizeof words, "%s%calgo=%s", comm, strchr(comm, ':') ? ',' : ':', algo);
         setting s = {.comm = words,
                      .codec = "none",
                      .lazy = way & 1,
@@ -356,7 +356,7 @@ static void try_lent(const char *comm, bool encodes) {
 /* Of a rank without samples lent memory is not read, but it gets the result. */
 static void try_idle(const char *comm) {
     static model m;
-    char words[64];
+    char words[128];
     snprintf(words, sizeof words, "%s:algo=shm", comm);
     setting s = {.comm = words, .codec = "none", .mean = true, .lent = true, .in_place = true};
     gradwire *g;

@@ -17,7 +17,7 @@ STEPS = 100
 EXACT = 1e-5
 # These take another way than the serial run on purpose; `sparse` has no exact codec.
 STRATEGIES = [s for s in gwrun.names("comm/strategies.def")
-              if s not in ("local", "delayed", "gossip", "sparse", "powersgd")]
+              if s not in ("local", "diloco", "delayed", "gossip", "noloco", "sparse", "powersgd")]
 SMOOTH = ("--activation", "tanh")
 # 53 KB of parameters: several buckets of the sizes below.
 SMALL = ("--data", "synthetic:samples=6400,features=64,classes=10", "--layers", "96,64")
@@ -91,7 +91,8 @@ class Curve(gwrun.Case):
 
     def test_relaxed_strategies_learn(self):
         for words in (("local:period=4",), ("delayed",), ("gossip",), ("gossip:topology=exponential",),
-                      ("powersgd",),
+                      ("powersgd",), ("diloco:period=10",), ("diloco:period=12,fragments=3,tau=2",),
+                      ("noloco:period=8",),
                       ("local:period=4,momentum=1", "--momentum", "0.5")):
             with self.subTest(words=words):
                 curves = [self.curve(3, 64, *SMOOTH, "--lr", "0.05", "--update", update, "--comm",

@@ -49,6 +49,10 @@ static const char *const more_specs[] = {
     "natural:bucket=64",
     "ternary:bucket=320",
     "qsgd:bits=4,rounding=nearest",
+    "e3m0:bucket=64",
+    "e3m0:rounding=nearest",
+    "chunktopk:k=8,chunk=64,bits=1",
+    "chunktopk:k=100,chunk=1024,bits=4",
     "qsgd:bits=8,rounding=nearest",
 };
 static const size_t lengths[] = {0,  1,   2,   15,  16,  17,   63,   64,
@@ -92,9 +96,9 @@ static inline size_t bucket_of(const gw_codec *c) {
 /** Whether the tests know how far a bucket reaches, and what becomes of zeros and denormals: the
  *  contract leaves these open, so a new codec need not be named here. */
 static inline bool is_described(const gw_codec *c) {
-    static const char *const names[] = {"none",    "fp16",    "bf16",      "qsgd",
-                                        "natural", "ternary", "onebit",    "int8sum",
-                                        "topk",    "randomk", "threshold", "zlib"};
+    static const char *const names[] = {"none",    "fp16",      "bf16",   "qsgd",    "e3m0",
+                                        "natural", "ternary",   "onebit", "int8sum", "topk",
+                                        "randomk", "threshold", "zlib"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(c->ops->head.name, names[i]) == 0)
             return true;

@@ -105,7 +105,7 @@ static void wild_scales_are_nan(void **state) {
     (void)state;
     static const char *const specs[] = {"qsgd:bits=2", "qsgd:bits=3", "qsgd:bits=4", "qsgd:bits=5",
                                         "qsgd:bits=6", "qsgd:bits=7", "qsgd:bits=8", "int8sum",
-                                        "ternary",     "onebit"};
+                                        "ternary",     "onebit",      "e3m0"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
         check_wild_scales(specs[i]);
 }
@@ -263,6 +263,10 @@ static void golden_vectors(void **state) {
     const float signs[] = {1, -2, 3, -0.0f, 4};
     check_golden("onebit", signs, 5, "0a00000040");
     const float five[] = {1, -2, 0, 3, -3};
+    float fourths[] = {4, -2, 0, 1.5f, -0.03f}, chunk[] = {3, -1, 0.5f, -2};
+    check_golden("e3m0:rounding=nearest", fourths, 5, "e7600000008040");
+    check_golden("e3m0:rounding=nearest", bad, 2, "000000c07f");
+    check_golden("chunktopk:k=32,chunk=64", chunk, 4, "00000000000000c000004040000000008043");
     check_golden("topk:ratio=0.5", five, 5, "03000000010100000000c000004040000040c0");
     float far[600] = {0};
     far[599] = 1; /* 599 = 2 * 255 + 89 */

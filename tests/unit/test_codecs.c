@@ -163,6 +163,13 @@ static void unbiased(void **state) {
     each_or_plugin(check_unbiased);
 }
 
+static double largest(const float *x, size_t n) {
+    double top = 0;
+    for (size_t j = 0; j < n; j++)
+        top = fmax(top, fabs((double)x[j]));
+    return top;
+}
+
 static double peak_of_bucket(const gw_codec *c, const float *x, size_t n, size_t i) {
     size_t width = bucket_of(c), lo = i / width * width, hi = lo + width < n ? lo + width : n;
     float top = 0;
@@ -189,7 +196,11 @@ static double error_bound(const gw_codec *c, const float *x, size_t n, size_t i)
         return c->caps & GW_CODEC_BIASED ? step / 2 * (1 + 1e-4) : step * (1 + 1e-6);
     }
     if (strcmp(name, "natural") == 0)
-        return fabs(x[i]); /* the distance of the powers of two around it */
+        return fabs(x[i]);              /* the distance of the powers of two around it */
+    if (strcmp(name, "chunktopk") == 0) /* the mean of a bin lies among all values */
+        return 2 * largest(x, n);
+    if (strcmp(name, "e3m0") == 0) /* the distance of the powers of two around it, or the least */
+        return fmax(fabs(x[i]), peak_of_bucket(c, x, n, i) * 0x1p-6);
     if (strcmp(name, "ternary") == 0 || strcmp(name, "onebit") == 0)
         return peak_of_bucket(c, x, n, i);
     if (c->caps & GW_CODEC_SPARSE)
@@ -421,6 +432,10 @@ static void bad_options(void **state) {
         "natural:bucket=100",
         "ternary:bucket=512",
         "onebit:bucket=1",
+        "e3m0:bucket=100",
+        "chunktopk:chunk=1000",
+        "chunktopk:k=65,chunk=64",
+        "chunktopk:bits=5",
     };
     gw_codec c;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)

@@ -1,0 +1,179 @@
+/* e3m0: floats of 4 bits, a sign and 3 bits of exponent. What Streaming DiLoCo sends (A. Douillard
+ * et al., "Streaming DiLoCo with overlapping communication", arXiv 2501.18512, 2025); the scale of
+ * each bucket and the zero are ours, since the paper does not tell its own.
+ *
+ *   a bucket of B floats, m = max |x|:   value = 0 or +-m 2^(c-7), c = 1 .. 7
+ *
+ * rounding=stochastic: to one of the two values around |x|, at random, so that E[value] = x, as
+ * `natural` does for powers of two. The bits depend on (key, bucket, element) only.
+ * rounding=nearest: to the nearer value, the midpoint upwards; biased, so it needs error feedback.
+ *
+ * Wire format, n floats, K = ceil(n / B) buckets:
+ *   ceil(n / 2) bytes of codes, element 0 in the lower half of the first: 8 for a negative value,
+ *               plus c, or 0 for zero; the last half byte of an odd n is 0
+ *   K scales m, little-endian binary32
+ * 4 + 32 / B bits an element: 4.06 with B = 512.
+ *
+ * A NaN or an infinity makes the scale of its bucket NaN; that bucket alone decodes to NaN. A
+ * bucket whose m is below 2^-100 is sent as zeros. */
+#include "base/rng.h"
+#include "compress/bucket.h"
+#include "compress/codec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TOP = 7,       /* the code of m itself */
+    ONE = 127,     /* the exponent field of 1 */
+    MANTISSA = 23, /* bits of a float */
+    INFINITE = 0x7f800000,
+    NAN_SCALE = 0x7fc00000,
+};
+
+typedef struct e3m0 {
+    size_t bucket; /* first */
+    bool nearest;
+} e3m0;
+
+static const gw_opt e3m0_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 1 << 30, NULL, NULL,
+                                    "floats that share a scale, a multiple of 64"},
+                                   {"rounding", GW_OPT_CHOICE, "stochastic", 0, 0,
+                                    "stochastic|nearest", NULL,
+                                    "at random (unbiased) or to the nearest value (biased)"},
+                                   {0}};
+
+static gw_err e3m0_open(void **self, const gw_args *args) {
+    gw_simd level; /* its loops are plain C: the compiler's vectors */
+    GW_TRY(gw_bucket_open(self, args, "e3m0", GW_BLOCK, sizeof(e3m0), &level));
+    ((e3m0 *)*self)->nearest = strcmp(gw_args_text(args, "rounding"), "nearest") == 0;
+    return GW_OK;
+}
+
+static unsigned e3m0_traits(const void *self) {
+    const e3m0 *c = self;
+    return GW_CODEC_FIXED | (c->nearest ? GW_CODEC_BIASED : GW_CODEC_UNBIASED);
+}
+
+static size_t e3m0_codes_bytes(size_t n) {
+    return n / 2 + n % 2;
+}
+
+static size_t e3m0_bound(const void *self, size_t n) {
+    const e3m0 *c = self;
+    return e3m0_codes_bytes(n) + gw_bucket_count(n, c->bucket) * sizeof(float);
+}
+
+typedef struct coding {
+    const e3m0 *c;
+    const float *x;
+    float *y;
+    unsigned char *codes;
+    gw_u32u *scales;
+    uint64_t key;
+    bool add;
+} coding;
+
+/* NaN: the bucket has one, or an infinity. */
+static float e3m0_scale(const float *x, size_t n) {
+    uint32_t top = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t magnitude = gw_float_bits(x[i]) & 0x7fffffff;
+        top = magnitude > top ? magnitude : top;
+    }
+    float m = gw_float_of(top);
+    return m < 0x1p-100f ? 0 : isfinite(m) ? m : gw_float_of(NAN_SCALE);
+}
+
+/* Of x / m; `chance` has 23 bits, uniform, or is half of their range. A carry out of the mantissa
+ * goes to the next power of two. */
+static unsigned e3m0_code(float ratio, uint32_t chance) {
+    uint32_t bits = gw_float_bits(ratio), sign = bits >> 31 << 3;
+    int c = (int)(((bits & 0x7fffffff) + chance) >> MANTISSA) - ONE + TOP;
+    float least = fabsf(ratio) * 0x1p6f; /* in units of the least power */
+    if (least < 1)
+        c = (float)chance * 0x1p-23f + least >= 1;
+    return c ? sign | (unsigned)c : 0;
+}
+
+/* Two elements a draw. */
+static void e3m0_encode_bucket(const e3m0 *c, uint64_t key, const float *x, size_t n, float m,
+                               unsigned char *out) {
+    const uint32_t mask = (1u << MANTISSA) - 1, half = 1u << (MANTISSA - 1);
+    for (size_t i = 0; i < n; i += 2) {
+        uint64_t draw = gw_rng_u64(key, i);
+        uint32_t low = c->nearest ? half : (uint32_t)draw & mask;
+        uint32_t high = c->nearest ? half : (uint32_t)(draw >> 32) & mask;
+        unsigned code = e3m0_code(x[i] / m, low);
+        if (i + 1 < n)
+            code |= e3m0_code(x[i + 1] / m, high) << 4;
+        out[i / 2] = (unsigned char)code;
+    }
+}
+
+static void e3m0_encode_part(void *ctx, size_t lo, size_t hi) {
+    const coding *e = ctx;
+    for (size_t bucket = e->c->bucket; lo < hi; lo += bucket) {
+        size_t n = hi - lo < bucket ? hi - lo : bucket;
+        float m = e3m0_scale(e->x + lo, n);
+        e->scales[lo / bucket] = gw_le32(gw_float_bits(m));
+        if (m > 0)
+            e3m0_encode_bucket(e->c, gw_rng_u64(e->key, lo / bucket), e->x + lo, n, m,
+                               e->codes + lo / 2);
+        else /* zero or NaN */
+            memset(e->codes + lo / 2, 0, e3m0_codes_bytes(n));
+    }
+}
+
+static gw_err e3m0_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                          size_t cap, size_t *len) {
+    (void)cap;
+    gw_u32u *scales = (gw_u32u *)(void *)((unsigned char *)out + e3m0_codes_bytes(n));
+    coding e = {.c = self, .x = x, .codes = out, .scales = scales, .key = turn.key};
+    gw_simd_split(n, e.c->bucket, e3m0_encode_part, &e);
+    *len = e3m0_bound(self, n);
+    return GW_OK;
+}
+
+static void e3m0_decode_part(void *ctx, size_t lo, size_t hi) {
+    const coding *d = ctx;
+    for (size_t bucket = d->c->bucket; lo < hi; lo += bucket) {
+        size_t n = hi - lo < bucket ? hi - lo : bucket;
+        uint32_t scale =
+            gw_le32(d->scales[lo / bucket]); /* of a sender that need not be one of us */
+        float m = gw_float_of(scale < INFINITE ? scale : NAN_SCALE), value[16];
+        for (int c = 0; c < 16; c++) {
+            float magnitude = c % 8 ? ldexpf(m, c % 8 - TOP) : m * 0; /* a NaN's zeros are NaN */
+            value[c] = c < 8 ? magnitude : -magnitude;
+        }
+        const unsigned char *codes = d->codes + lo / 2;
+        for (size_t i = 0; i < n; i++) {
+            float v = value[codes[i / 2] >> i % 2 * 4 & 15];
+            d->y[lo + i] = d->add ? d->y[lo + i] + v : v;
+        }
+    }
+}
+
+static gw_err e3m0_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                          gw_into into) {
+    (void)len;
+    unsigned char *codes = (unsigned char *)in; /* only read */
+    gw_u32u *scales = (gw_u32u *)(void *)(codes + e3m0_codes_bytes(n));
+    coding d = {.c = self, .y = y, .codes = codes, .scales = scales, .add = into == GW_INTO_ADD};
+    gw_simd_split(n, d.c->bucket, e3m0_decode_part, &d);
+    return GW_OK;
+}
+
+const gw_codec_ops gw_codec_e3m0 = {
+    .head = {GW_CODEC_ABI, "e3m0",
+             "4-bit floats: sign and exponent below the largest magnitude of each bucket",
+             e3m0_opts},
+    .caps = GW_CODEC_UNBIASED | GW_CODEC_FIXED,
+    .open = e3m0_open,
+    .close = free,
+    .traits = e3m0_traits,
+    .bound = e3m0_bound,
+    .encode = e3m0_encode,
+    .decode = e3m0_decode,
+};
