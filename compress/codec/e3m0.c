@@ -18,7 +18,6 @@
  * bucket whose m is below 2^-100 is sent as zeros. */
 #include "base/rng.h"
 #include "compress/bucket.h"
-#include "compress/codec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,12 +27,10 @@ enum {
     TOP = 7,       /* the code of m itself */
     ONE = 127,     /* the exponent field of 1 */
     MANTISSA = 23, /* bits of a float */
-    INFINITE = 0x7f800000,
-    NAN_SCALE = 0x7fc00000,
 };
 
 typedef struct e3m0 {
-    size_t bucket; /* first */
+    gw_bucketed b; /* first */
     bool nearest;
 } e3m0;
 
@@ -44,36 +41,15 @@ static const gw_opt e3m0_opts[] = {{"bucket", GW_OPT_INT, "512", GW_BLOCK, 1 << 
                                     "at random (unbiased) or to the nearest value (biased)"},
                                    {0}};
 
-static gw_err e3m0_open(void **self, const gw_args *args) {
-    gw_simd level; /* its loops are plain C: the compiler's vectors */
-    GW_TRY(gw_bucket_open(self, args, "e3m0", GW_BLOCK, sizeof(e3m0), &level));
-    ((e3m0 *)*self)->nearest = strcmp(gw_args_text(args, "rounding"), "nearest") == 0;
-    return GW_OK;
-}
-
 static unsigned e3m0_traits(const void *self) {
     const e3m0 *c = self;
     return GW_CODEC_FIXED | (c->nearest ? GW_CODEC_BIASED : GW_CODEC_UNBIASED);
 }
 
-static size_t e3m0_codes_bytes(size_t n) {
+static size_t e3m0_codes_bytes(const void *self, size_t n) {
+    (void)self;
     return n / 2 + n % 2;
 }
-
-static size_t e3m0_bound(const void *self, size_t n) {
-    const e3m0 *c = self;
-    return e3m0_codes_bytes(n) + gw_bucket_count(n, c->bucket) * sizeof(float);
-}
-
-typedef struct coding {
-    const e3m0 *c;
-    const float *x;
-    float *y;
-    unsigned char *codes;
-    gw_u32u *scales;
-    uint64_t key;
-    bool add;
-} coding;
 
 /* NaN: the bucket has one, or an infinity. */
 static float e3m0_scale(const float *x, size_t n) {
@@ -83,7 +59,7 @@ static float e3m0_scale(const float *x, size_t n) {
         top = magnitude > top ? magnitude : top;
     }
     float m = gw_float_of(top);
-    return m < 0x1p-100f ? 0 : isfinite(m) ? m : gw_float_of(NAN_SCALE);
+    return m < 0x1p-100f ? 0 : isfinite(m) ? m : gw_float_of(GW_SCALE_NAN);
 }
 
 /* Of x / m; `chance` has 23 bits, uniform, or is half of their range. A carry out of the mantissa
@@ -113,36 +89,24 @@ static void e3m0_encode_bucket(const e3m0 *c, uint64_t key, const float *x, size
 }
 
 static void e3m0_encode_part(void *ctx, size_t lo, size_t hi) {
-    const coding *e = ctx;
-    for (size_t bucket = e->c->bucket; lo < hi; lo += bucket) {
-        size_t n = hi - lo < bucket ? hi - lo : bucket;
+    const gw_bucket_encoding *e = ctx;
+    for (; lo < hi; lo += e->bucket) {
+        size_t n = hi - lo < e->bucket ? hi - lo : e->bucket;
         float m = e3m0_scale(e->x + lo, n);
-        e->scales[lo / bucket] = gw_le32(gw_float_bits(m));
+        e->scales[lo / e->bucket] = gw_le32(gw_float_bits(m));
         if (m > 0)
-            e3m0_encode_bucket(e->c, gw_rng_u64(e->key, lo / bucket), e->x + lo, n, m,
+            e3m0_encode_bucket(e->codec, gw_rng_u64(e->key, lo / e->bucket), e->x + lo, n, m,
                                e->codes + lo / 2);
         else /* zero or NaN */
-            memset(e->codes + lo / 2, 0, e3m0_codes_bytes(n));
+            memset(e->codes + lo / 2, 0, e3m0_codes_bytes(e->codec, n));
     }
 }
 
-static gw_err e3m0_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                          size_t cap, size_t *len) {
-    (void)cap;
-    gw_u32u *scales = (gw_u32u *)(void *)((unsigned char *)out + e3m0_codes_bytes(n));
-    coding e = {.c = self, .x = x, .codes = out, .scales = scales, .key = turn.key};
-    gw_simd_split(n, e.c->bucket, e3m0_encode_part, &e);
-    *len = e3m0_bound(self, n);
-    return GW_OK;
-}
-
-static void e3m0_decode_part(void *ctx, size_t lo, size_t hi) {
-    const coding *d = ctx;
-    for (size_t bucket = d->c->bucket; lo < hi; lo += bucket) {
-        size_t n = hi - lo < bucket ? hi - lo : bucket;
-        uint32_t scale =
-            gw_le32(d->scales[lo / bucket]); /* of a sender that need not be one of us */
-        float m = gw_float_of(scale < INFINITE ? scale : NAN_SCALE), value[16];
+static void e3m0_decode_span(const gw_bucket_decoding *d, size_t lo, size_t hi, bool add) {
+    for (; lo < hi; lo += d->bucket) {
+        size_t n = hi - lo < d->bucket ? hi - lo : d->bucket;
+        uint32_t scale = gw_le32(d->scales[lo / d->bucket]); /* a sender need not be one of us */
+        float m = gw_float_of(scale < GW_SCALE_INFINITE ? scale : GW_SCALE_NAN), value[16];
         for (int c = 0; c < 16; c++) {
             float magnitude = c % 8 ? ldexpf(m, c % 8 - TOP) : m * 0; /* a NaN's zeros are NaN */
             value[c] = c < 8 ? magnitude : -magnitude;
@@ -150,18 +114,27 @@ static void e3m0_decode_part(void *ctx, size_t lo, size_t hi) {
         const unsigned char *codes = d->codes + lo / 2;
         for (size_t i = 0; i < n; i++) {
             float v = value[codes[i / 2] >> i % 2 * 4 & 15];
-            d->y[lo + i] = d->add ? d->y[lo + i] + v : v;
+            d->y[lo + i] = add ? d->y[lo + i] + v : v;
         }
     }
 }
 
-static gw_err e3m0_decode(const void *self, const void *in, size_t len, float *y, size_t n,
-                          gw_into into) {
-    (void)len;
-    unsigned char *codes = (unsigned char *)in; /* only read */
-    gw_u32u *scales = (gw_u32u *)(void *)(codes + e3m0_codes_bytes(n));
-    coding d = {.c = self, .y = y, .codes = codes, .scales = scales, .add = into == GW_INTO_ADD};
-    gw_simd_split(n, d.c->bucket, e3m0_decode_part, &d);
+static void e3m0_decode(void *ctx, size_t lo, size_t hi) {
+    e3m0_decode_span(ctx, lo, hi, false);
+}
+
+static void e3m0_decode_add(void *ctx, size_t lo, size_t hi) {
+    e3m0_decode_span(ctx, lo, hi, true);
+}
+
+static gw_err e3m0_open(void **self, const gw_args *args) {
+    gw_simd level; /* its loops are plain C: the compiler's vectors */
+    GW_TRY(gw_bucketed_open(self, args, "e3m0", GW_BLOCK, sizeof(e3m0), &level));
+    e3m0 *c = *self;
+    c->nearest = strcmp(gw_args_text(args, "rounding"), "nearest") == 0;
+    c->b.k = (gw_bucket_kernels){e3m0_encode_part, e3m0_decode, e3m0_decode_add, NULL};
+    c->b.head_bytes = sizeof(float);
+    c->b.codes_bytes = e3m0_codes_bytes;
     return GW_OK;
 }
 
@@ -173,7 +146,7 @@ const gw_codec_ops gw_codec_e3m0 = {
     .open = e3m0_open,
     .close = free,
     .traits = e3m0_traits,
-    .bound = e3m0_bound,
-    .encode = e3m0_encode,
-    .decode = e3m0_decode,
+    .bound = gw_bucketed_bound,
+    .encode = gw_bucketed_encode,
+    .decode = gw_bucketed_decode,
 };
