@@ -193,7 +193,7 @@ def train(ranks, out, *words, overhead=0, ceilings="off", counters="none"):
     --overhead and --ceilings are off, since the rehearsals of the one and the measurements of the
     other would take longer than most of these runs; --papi-group is none, since what a CPU counts
     differs from machine to machine, and on some from run to run. None: the program's defaults."""
-    if {"--profile", "--papi-events"} & set(words):
+    if {"--profile", "--papi-events", "--paired", "--pace"} & set(words):
         counters = None
     for option, value in (("--overhead", overhead), ("--ceilings", ceilings), ("--papi-group", counters)):
         if value is not None and option not in words:

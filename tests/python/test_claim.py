@@ -12,7 +12,7 @@ import faultcase
 import gwrun
 
 TINY = ["--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--layers", "12,8",
-        "--batch", 20, "--epochs", 2, "--ceilings", "off", "--overhead", 0, "--papi-group", "none"]
+        "--batch", 20, "--epochs", 2, "--ceilings", "off", "--overhead", 0, "--profile", "timers"]
 ENDLESS = [*TINY, "--epochs", 1000000, "--inject-skew", "0:5ms"]
 KEPT = ["--checkpoint-every", 4]
 

@@ -6,7 +6,8 @@ import gwrun
 SMALL = ("--data", "synthetic:samples=4000,features=64,classes=5", "--layers", "32")
 
 # What a run knows without any probe.
-KNOWN = {"rank", "epoch", "step", "samples", "loss", "t_start_s", "wall_s", "logical_bytes"}
+KNOWN = {"rank", "epoch", "step", "samples", "loss", "t_start_s", "wall_s", "logical_bytes",
+         "injected_s"}
 
 # Exchanges that carry something from step to step, in ways of their own: residuals, momentum, sums
 # in flight, factors, tickets that random numbers hang on, replicas that drift apart.

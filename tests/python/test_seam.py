@@ -16,7 +16,7 @@ def listed(kind):
 
 # The trainer's matrix products add directly to the residual of these codecs, while the library adds a
 # finished gradient: the two round differently.
-FED = ("topk", "threshold", "randomk")
+FED = ("topk", "threshold", "randomk", "chunktopk")
 
 
 def words():
