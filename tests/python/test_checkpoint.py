@@ -5,6 +5,7 @@ import os
 import shutil
 
 import gwrun
+import identities
 from test_mesh_resume import folder_of, forged, put_rank, rank_file
 
 SMALL = ["--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--layers", "12,8",
@@ -74,6 +75,13 @@ class Checkpoint(gwrun.Case):
                 (2, "--comm", "ps:dedicated=1", "--momentum", 0.9)):
             with self.subTest(ranks=ranks, words=words):
                 self.check_bits(ranks, *words)
+
+    def test_what_is_drained_is_counted(self):
+        """The last checkpoint waits for an exchange outside any step: what that sends is the run's."""
+        for comm in ("delayed:algo=sra", "diloco:period=5,tau=2,algo=sra"):
+            with self.subTest(comm=comm):
+                gwrun.train(2, self.out, *SMALL, *EVERY, "--comm", comm, "--overwrite")
+                identities.traffic(self, self.out)
 
     def test_choices_are_taken_again(self):
         """The algorithm that was the fastest before is used again: another would add in another
