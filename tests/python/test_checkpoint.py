@@ -68,8 +68,10 @@ class Checkpoint(gwrun.Case):
                  "lazy"),
                 (2, "--comm", "sparse", "--compress", "topk", "--compress-stats", 4),
                 (2, "--comm", "local:period=7,momentum=1", "--momentum", 0.5, "--compress", "onebit"),
-                (2, "--comm", "diloco:period=5,outer-lr=1,outer-momentum=0,decay=0.95", "--compress", "chunktopk"),
-                (3, "--comm", "noloco:period=6", "--momentum", 0.5),
+                # In the middle of a round; with an exchange under way; both.
+                (2, "--comm", "diloco:period=7,outer-lr=1,outer-momentum=0,decay=0.95", "--compress", "chunktopk"),
+                (2, "--comm", "diloco:period=8,fragments=2,tau=3", "--compress", "e3m0", "--update", "lazy"),
+                (3, "--comm", "noloco:period=7", "--momentum", 0.5),
                 (3, "--comm", "sharded", "--momentum", 0.9, "--compress", "qsgd:bits=4",
                  "--error-feedback", "on", "--data-layout", "sharded"),
                 (2, "--comm", "ps:dedicated=1", "--momentum", 0.9)):
