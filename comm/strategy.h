@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "comm/collective.h"
 
-#define GW_STRATEGY_ABI 12
+#define GW_STRATEGY_ABI 13
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -151,6 +151,8 @@ typedef struct gw_strategy_ops {
      *  settled once `steps` more are published (0: do they now)? Of a strategy that is synchronous
      *  they always do; NULL of another: never. */
     bool (*agrees)(const void *self, int steps);
+    /** Does that, with these options, happen at times? NULL: if there is `agrees`. */
+    bool (*meets)(const gw_args *args);
     /** The part of s that this rank updates after finish(s), in every step that it updates in;
      *  NULL: all of it. */
     gw_span (*owned)(const void *self, gw_span s);

@@ -68,13 +68,24 @@ static gw_span diloco_part(const self *me, int i) {
 
 /* ---- opening ---- */
 
+static float diloco_alpha(const gw_args *args) {
+    if (gw_args_given(args, "alpha"))
+        return (float)gw_args_real(args, "alpha");
+    return gw_args_int(args, "tau") > 0 ? 0.5f : 0.0f;
+}
+
+/* After a turn all replicas hold W. */
+static bool diloco_meets(const gw_args *args) {
+    return gw_args_int(args, "fragments") == 1 && diloco_alpha(args) == 0;
+}
+
 static gw_err diloco_read(self *me, const gw_env *env) {
     const gw_args *args = env->args;
     long long period = gw_args_int(args, "period"), fragments = gw_args_int(args, "fragments");
     long long tau = gw_args_int(args, "tau");
     if (fragments > 1 && fragments > env->n_layers)
         return gw_fail(GW_ERR_USAGE,
-                       "diloco: fragments=%lld: the model has %d layers, and a fragment needs one",
+                       "diloco: fragments=%lld: a rank holds %d layers, and a fragment needs one",
                        fragments, env->n_layers);
     if (period % fragments)
         return gw_fail(GW_ERR_USAGE,
@@ -91,9 +102,7 @@ static gw_err diloco_read(self *me, const gw_env *env) {
     me->tau = tau;
     me->rate = (float)gw_args_real(args, "outer-lr");
     me->momentum = (float)gw_args_real(args, "outer-momentum");
-    me->alpha = gw_args_given(args, "alpha") ? (float)gw_args_real(args, "alpha")
-                : tau > 0                    ? 0.5f
-                                             : 0.0f;
+    me->alpha = diloco_alpha(args);
     double decay = gw_args_real(args, "decay");
     return decay == 1 ? GW_OK : gw_lane_decay(env->grads, (float)decay);
 }
@@ -194,28 +203,20 @@ static int64_t diloco_turn(const self *me, int64_t steps) {
     return steps / me->each % me->fragments;
 }
 
-/* Between steps: has an exchange started that was not taken in, neither in its turn nor by a
- * settling since? */
-static bool diloco_pending(const self *me) {
-    int64_t started = (me->steps.done / me->each + 1) * me->each - me->tau;
-    return me->tau > 0 && me->steps.done >= started && me->agreed < started;
-}
-
-/* All replicas hold W after the turn. */
-static bool diloco_meets(const self *me) {
-    return me->fragments == 1 && me->alpha == 0;
+/* Ends this step a turn whose exchange started and was not taken in by a settling since? */
+static bool diloco_takes(const self *me, int64_t step) {
+    return step % me->each == 0 && me->agreed < step - me->tau;
 }
 
 static gw_err diloco_publish(void *p, gw_span s) {
     self *me = p;
     int64_t before = me->steps.done, step = before + 1;
-    bool due = step % me->each == 0;
     if ((step + me->tau) % me->each == 0)
         GW_TRY(diloco_each(me, diloco_turn(me, before + me->tau), s, diloco_start));
-    if (due && (me->tau == 0 || diloco_pending(me)))
+    if (diloco_takes(me, step))
         GW_TRY(diloco_each(me, diloco_turn(me, before), s, diloco_take));
-    if (gw_steps_pass(&me->steps, s) && due && diloco_meets(me))
-        me->agreed = me->steps.done;
+    if (gw_steps_pass(&me->steps, s) && diloco_meets(me->env->args) && diloco_takes(me, step))
+        me->agreed = step;
     return GW_OK;
 }
 
@@ -224,7 +225,8 @@ static gw_err diloco_settle(void *p) {
     gw_span all = {0, me->env->n};
     if (me->steps.done == me->agreed)
         return GW_OK;
-    if (diloco_pending(me))
+    int64_t turn = (me->steps.done / me->each + 1) * me->each; /* ends then */
+    if (me->steps.done >= turn - me->tau && diloco_takes(me, turn))
         GW_TRY(diloco_each(me, diloco_turn(me, me->steps.done), all, diloco_take));
     if (gw_lane_size(me->env->grads) > 1) /* else the mean is what there is */
         GW_TRY(diloco_each(me, -1, all, diloco_average));
@@ -265,7 +267,7 @@ static gw_cost diloco_settle_cost(const void *p) {
 
 static bool diloco_agrees(const void *p, int steps) {
     const self *me = p;
-    return steps ? diloco_meets(me) && (me->steps.done + steps) % me->each == 0
+    return steps ? diloco_meets(me->env->args) && diloco_takes(me, me->steps.done + steps)
                  : me->steps.done == me->agreed;
 }
 
@@ -308,4 +310,5 @@ const gw_strategy_ops gw_strategy_diloco = {
     .cost = diloco_cost,
     .settle_cost = diloco_settle_cost,
     .agrees = diloco_agrees,
+    .meets = diloco_meets,
 };

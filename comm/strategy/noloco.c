@@ -6,16 +6,18 @@
  *
  * (Kolehmainen et al., "NoLoCo: No-all-reduce low communication training method for large models",
  * arXiv 2506.10911, 2025). The last term pulls the two together, for W and v are each rank's own.
- * With many ranks that gathers them if 0 < g < 2 (1 - a^2): where D is left out, the second moments
- * of the ranks' distances from their mean and of v shrink from round to round. Of an odd number of
- * ranks one, another each time, is alone in a round: v = a v + b D. The inner optimizer's state
- * stays each rank's own.
+ * That gathers them if 0 < g < 2 (1 - a^2): where D is left out, the second moments of the ranks'
+ * distances from their mean and of v shrink from round to round. Beyond it they grow where there
+ * are many ranks or an odd number of them; few and even ones bear a larger g. Of an odd number one,
+ * another each time, is alone in a round: v = a v + b D. The inner optimizer's state stays each
+ * rank's own.
  *
  * What is evaluated or saved is the exact mean over all ranks, by an allreduce (settle); a round
  * that it falls into keeps its differences D. Nothing is compressed: an error in W would stay.
  *
  * Cost: every `period` steps each paired rank sends 2n floats, W and D, whatever P is; memory for
- * W, v and what is exchanged, four arenas, and a schedule for each possible partner. */
+ * W, v and what is exchanged, six arenas, and a schedule for each possible partner (with messages
+ * in frames a buffer of 2n, too). */
 #include "comm/collective.h"
 #include "comm/steps.h"
 #include "comm/strategy.h"
@@ -31,9 +33,9 @@ typedef struct self {
     int64_t period;
     float rate, momentum, pull;
     gw_steps steps;
-    int64_t agreed;          /* steps done when the replicas last agreed */
-    float *outer, *v;        /* W, v */
-    float *both;             /* summed over a pair: D of a span, then its W; at twice its offset */
+    int64_t agreed;   /* steps done when the replicas last agreed */
+    float *outer, *v; /* W, v */
+    float *both;      /* of a span, at four times its offset: D and W, then those of the partner */
     gw_schedule **schedules; /* [span * ranks + (rank + partner) % ranks]: a pair knows its own */
     uint32_t *order;         /* ranks, by pairs */
     gw_collective mean;
@@ -76,20 +78,20 @@ static gw_err noloco_read(self *me, const gw_args *args) {
     return GW_OK;
 }
 
-/* What the partner has of `s` is added to it. */
-static gw_err noloco_lay_down(gw_schedule *s, int partner) {
-    gw_span span = gw_schedule_span(s);
-    int own, got;
-    gw_schedule_among(s, &partner, 1);
-    GW_TRY(gw_schedule_pack(s, span, false, &own));
-    GW_TRY(gw_schedule_recv(s, span, partner, false, &got));
-    GW_TRY(gw_schedule_send(s, own, partner));
-    GW_TRY(gw_schedule_round(s));
-    return gw_schedule_unpack(s, got, span, true);
+static gw_span noloco_sent(gw_span s) {
+    return (gw_span){4 * s.off, 2 * s.n};
 }
 
-static gw_span noloco_twice(gw_span s) {
-    return (gw_span){2 * s.off, 2 * s.n};
+/* The partner's come in where all partners' do, behind this rank's own. */
+static gw_err noloco_lay_down(gw_schedule *s, int partner) {
+    gw_span mine = gw_schedule_span(s), theirs = {gw_span_end(mine), mine.n};
+    int own, got;
+    gw_schedule_among(s, &partner, 1);
+    GW_TRY(gw_schedule_pack(s, mine, false, &own));
+    GW_TRY(gw_schedule_recv(s, theirs, partner, true, &got));
+    GW_TRY(gw_schedule_send(s, own, partner));
+    GW_TRY(gw_schedule_round(s));
+    return gw_schedule_unpack(s, got, theirs, false);
 }
 
 static gw_err noloco_lay_down_all(self *me) {
@@ -99,7 +101,7 @@ static gw_err noloco_lay_down_all(self *me) {
         for (int k = 0; k < ranks; k++) {
             gw_schedule **s = &me->schedules[i * ranks + k];
             int partner = (k - rank + ranks) % ranks;
-            GW_TRY(gw_schedule_new(s, lane, me->both, noloco_twice(gw_env_span(me->env, i))));
+            GW_TRY(gw_schedule_new(s, lane, me->both, noloco_sent(gw_env_span(me->env, i))));
             if (partner != rank) /* else it is never run */
                 GW_TRY(noloco_lay_down(*s, partner));
         }
@@ -117,7 +119,7 @@ static gw_err noloco_open(void *p, const gw_env *env) {
     GW_THEN(e, gw_alloc(&me->order, ranks, sizeof *me->order));
     GW_THEN(e, gw_alloc(&me->schedules, (size_t)gw_env_spans(env) * ranks, sizeof *me->schedules));
     GW_TRY(gw_lane_agree(env->params, e));
-    GW_TRY(gw_lane_floats(env->params, 2 * env->n, &me->both));
+    GW_TRY(gw_lane_floats(env->params, 4 * env->n, &me->both));
     me->mean = (gw_collective){.algo = env->algo, .lane = env->params, .base = env->param};
     GW_TRY(gw_env_prepare(env, &me->mean));
     return noloco_lay_down_all(me);
@@ -141,18 +143,19 @@ static gw_err noloco_meet(self *me, int i) {
     const gw_env *env = me->env;
     gw_span s = gw_env_span(env, i);
     int rank = gw_lane_rank(env->params), ranks = gw_lane_size(env->params);
-    int partner = noloco_partner(me, me->steps.done / me->period), n = partner == rank ? 1 : 2;
+    int partner = noloco_partner(me, me->steps.done / me->period);
     float *w = env->param + s.off, *outer = me->outer + s.off, *v = me->v + s.off;
-    float *moved = me->both + 2 * s.off, *start = moved + s.n;
+    float *moved = me->both + 4 * s.off, *start = moved + s.n;
+    const float *theirs = partner == rank ? moved : start + s.n;
     for (size_t k = 0; k < s.n; k++) {
         moved[k] = w[k] - outer[k];
         start[k] = outer[k];
     }
-    if (n == 2)
+    if (partner != rank) /* alone, it is its own */
         GW_TRY(gw_schedule_run(me->schedules[i * ranks + (rank + partner) % ranks]));
     for (size_t k = 0; k < s.n; k++) {
-        float apart = outer[k] - start[k] / (float)n;
-        v[k] = me->momentum * v[k] + me->rate * (moved[k] / (float)n) - me->pull * apart;
+        float mean = (moved[k] + theirs[k]) / 2, apart = (start[k] - theirs[s.n + k]) / 2;
+        v[k] = me->momentum * v[k] + me->rate * mean - me->pull * apart;
         outer[k] += v[k];
         w[k] = outer[k];
     }
@@ -216,8 +219,8 @@ static gw_cost noloco_cost(const void *p, int64_t exchange) {
     bool due = (exchange + 1) % me->period == 0;
     gw_cost sum = {0};
     for (int i = 0; due && i < gw_env_spans(me->env); i++)
-        sum = gw_cost_sum(sum, gw_cost_messages(me->env->params, paired,
-                                                noloco_twice(gw_env_span(me->env, i)).n));
+        sum = gw_cost_sum(
+            sum, gw_cost_messages(me->env->params, paired, noloco_sent(gw_env_span(me->env, i)).n));
     return sum;
 }
 

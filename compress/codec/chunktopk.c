@@ -8,7 +8,8 @@
  *
  * Differences: chunks are runs of the arena (the paper's are squares of a matrix, at most 64 x 64,
  * and of a vector 64 elements, all kept); its codebooks are a tensor's; its middle bin has mu in
- * its centre, so that L bins cannot be symmetric, while here codec(-x) = -codec(x).
+ * its centre, so that L bins cannot be symmetric, while here codec(-x) = -codec(x) unless a value
+ * equals mu.
  *
  * A shorter last chunk of m floats keeps max(1, floor(k m / chunk)). Among equal magnitudes the
  * lower index wins. Where fewer than k of a chunk are not zero, zeros are kept, too, and become a
@@ -23,6 +24,7 @@
  * 0.22 bits an element. */
 #include "base/mem.h"
 #include "compress/codec.h"
+#include "compress/kernel/simd.h"
 #include "compress/scratch.h"
 #include "compress/select.h"
 
@@ -105,24 +107,27 @@ typedef struct kept {
     float book[MOST_BINS];
 } kept;
 
-static void chunktopk_select(const chunktopk *c, const float *x, size_t n, uint32_t *words,
-                             kept *g) {
+/* Of x, or with e (not NULL) of e after e += x. */
+static void chunktopk_select(const chunktopk *c, const float *x, float *e, size_t n,
+                             uint32_t *words, kept *g) {
     g->n = 0;
     for (size_t lo = 0; lo < n; lo += c->chunk) {
         size_t m = n - lo < c->chunk ? n - lo : c->chunk;
         gw_kept one;
-        gw_select_largest(c->kernels, x + lo, NULL, m, chunktopk_kept(c, m), words, &one);
+        gw_select_largest(c->kernels, x + lo, e ? e + lo : NULL, m, chunktopk_kept(c, m), words,
+                          &one);
         memcpy(g->at + g->n, one.at, one.n * sizeof *one.at);
         memcpy(g->value + g->n, one.bits, one.n * sizeof *one.bits);
         g->n += one.n;
     }
 }
 
+/* Of a NaN any one: the book has nothing but NaN then. */
 static unsigned chunktopk_bin(const chunktopk *c, const kept *g, float x) {
-    double half = (double)(c->bins / 2);
-    double from = g->width > 0 ? ((double)x - g->mean) / g->width : 0; /* of a NaN: NaN, bin 0 */
-    double steps = fmin(floor(fabs(from)), half - 1);
-    return from >= 0 ? (unsigned)(half + steps) : from < 0 ? (unsigned)(half - 1 - steps) : 0;
+    unsigned half = (unsigned)c->bins / 2;
+    double from = g->width > 0 ? ((double)x - g->mean) / g->width : 0;
+    double most = half - 1, steps = fabs(from) < most ? fabs(from) : most;
+    return from < 0 ? half - 1 - (unsigned)steps : half + (unsigned)steps;
 }
 
 static void chunktopk_learn(const chunktopk *c, kept *g) {
@@ -160,27 +165,51 @@ static void chunktopk_write(const chunktopk *c, const kept *g, unsigned char *ou
         *out = (unsigned char)held;
 }
 
-static gw_err chunktopk_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
-                               size_t cap, size_t *len) {
-    (void)turn, (void)cap;            /* nothing random */
-    chunktopk *c = (chunktopk *)self; /* only its scratch changes */
+/* An encoding by several threads, group by group. */
+typedef struct work {
+    chunktopk *c;
+    const float *x;
+    float *e; /* NULL: without error feedback */
+    unsigned char *out;
+    _Atomic(gw_err) failed;
+} work;
+
+static void chunktopk_encode_part(void *ctx, size_t lo, size_t hi) {
+    work *w = ctx;
+    chunktopk *c = w->c;
     size_t group = GROUP * c->chunk, each = GROUP * c->k, select = gw_select_words(c->chunk, c->k);
     uint32_t *words;
     gw_block *block;
-    GW_TRY(gw_scratch_take(&c->scratch, "chunktopk", (select + 2 * each) * sizeof *words, &words,
-                           &block));
+    gw_err e = gw_scratch_take(&c->scratch, "chunktopk", (select + 2 * each) * sizeof *words,
+                               &words, &block);
+    if (e != GW_OK) {
+        w->failed = e;
+        return;
+    }
     kept g = {.at = words + select, .value = (float *)(void *)(words + select + each)};
-    unsigned char *to = out;
-    for (size_t lo = 0; lo < n; lo += group) {
-        size_t m = n - lo < group ? n - lo : group;
-        chunktopk_select(c, x + lo, m, words, &g);
+    for (; lo < hi; lo += group) {
+        size_t n = hi - lo < group ? hi - lo : group;
+        chunktopk_select(c, w->x + lo, w->e ? w->e + lo : NULL, n, words, &g);
         chunktopk_learn(c, &g);
-        chunktopk_write(c, &g, to);
-        to += chunktopk_group_bytes(c, m);
+        chunktopk_write(c, &g, w->out + chunktopk_bound(c, lo));
     }
     gw_scratch_give(&c->scratch, block);
+}
+
+static gw_err chunktopk_encode_either(const void *self, const float *x, float *e, size_t n,
+                                      void *out, size_t *len) {
+    chunktopk *c = (chunktopk *)self; /* only its scratch changes */
+    work w = {.c = c, .x = x, .e = e, .out = out};
+    gw_simd_split(n, GROUP * c->chunk, chunktopk_encode_part, &w);
     *len = chunktopk_bound(c, n);
-    return GW_OK;
+    return w.failed == GW_OK ? GW_OK : gw_fail(w.failed, "chunktopk: out of memory");
+}
+
+/* Nothing is random. */
+static gw_err chunktopk_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                               size_t cap, size_t *len) {
+    (void)turn, (void)cap;
+    return chunktopk_encode_either(self, x, NULL, n, out, len);
 }
 
 /* ---- decoding ---- */
@@ -243,6 +272,14 @@ static gw_err chunktopk_decode(const void *self, const void *in, size_t len, flo
     return GW_OK;
 }
 
+/* The sum and the selection in one pass; the few values come off by decoding. */
+static gw_err chunktopk_encode_feedback(const void *self, gw_turn turn, const float *x, float *e,
+                                        size_t n, void *out, size_t cap, size_t *len) {
+    (void)turn, (void)cap;
+    GW_TRY(chunktopk_encode_either(self, x, e, n, out, len));
+    return chunktopk_decode(self, out, *len, e, n, GW_INTO_SUBTRACT);
+}
+
 const gw_codec_ops gw_codec_chunktopk = {
     .head = {GW_CODEC_ABI, "chunktopk",
              "the largest elements of each chunk, each by its place and one of a few values",
@@ -252,5 +289,6 @@ const gw_codec_ops gw_codec_chunktopk = {
     .close = chunktopk_close,
     .bound = chunktopk_bound,
     .encode = chunktopk_encode,
+    .encode_feedback = chunktopk_encode_feedback,
     .decode = chunktopk_decode,
 };

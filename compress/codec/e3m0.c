@@ -16,6 +16,7 @@
  *
  * A NaN or an infinity makes the scale of its bucket NaN; that bucket alone decodes to NaN. A
  * bucket whose m is below 2^-100 is sent as zeros. */
+#include "base/clones.h"
 #include "base/rng.h"
 #include "compress/bucket.h"
 
@@ -52,7 +53,7 @@ static size_t e3m0_codes_bytes(const void *self, size_t n) {
 }
 
 /* NaN: the bucket has one, or an infinity. */
-static float e3m0_scale(const float *x, size_t n) {
+GW_CLONES static float e3m0_scale(const float *x, size_t n) {
     uint32_t top = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t magnitude = gw_float_bits(x[i]) & 0x7fffffff;
@@ -63,29 +64,44 @@ static float e3m0_scale(const float *x, size_t n) {
 }
 
 /* Of x / m; `chance` has 23 bits, uniform, or is half of their range. A carry out of the mantissa
- * goes to the next power of two. */
-static unsigned e3m0_code(float ratio, uint32_t chance) {
+ * goes to the next power of two. Without branches, for the compiler's vectors. */
+static inline uint32_t e3m0_code(float ratio, uint32_t chance) {
     uint32_t bits = gw_float_bits(ratio), sign = bits >> 31 << 3;
-    int c = (int)(((bits & 0x7fffffff) + chance) >> MANTISSA) - ONE + TOP;
+    uint32_t above = (((bits & 0x7fffffff) + chance) >> MANTISSA) - (ONE - TOP);
     float least = fabsf(ratio) * 0x1p6f; /* in units of the least power */
-    if (least < 1)
-        c = (float)chance * 0x1p-23f + least >= 1;
-    return c ? sign | (unsigned)c : 0;
+    uint32_t below = (float)(int32_t)chance * 0x1p-23f + least >= 1;
+    uint32_t c = least < 1 ? below : above;
+    return c ? sign | c : 0;
 }
 
-/* Two elements a draw. */
+/* Two elements a draw; element `at` of the bucket and what follows, GW_BLOCK of them. */
+GW_CLONES static void e3m0_encode_block(bool nearest, uint64_t key, size_t at, const float *x,
+                                        float m, unsigned char *out) {
+    const uint32_t mask = (1u << MANTISSA) - 1, half = 1u << (MANTISSA - 1);
+    uint32_t code[GW_BLOCK];
+    for (size_t i = 0; i < GW_BLOCK; i += 2) {
+        uint64_t draw = gw_rng_u64(key, at + i);
+        code[i] = nearest ? half : (uint32_t)draw & mask;
+        code[i + 1] = nearest ? half : (uint32_t)(draw >> 32) & mask;
+    }
+    for (size_t i = 0; i < GW_BLOCK; i++)
+        code[i] = e3m0_code(x[i] / m, code[i]);
+    for (size_t i = 0; i < GW_BLOCK / 2; i++)
+        out[i] = (unsigned char)(code[2 * i] | code[2 * i + 1] << 4);
+}
+
 static void e3m0_encode_bucket(const e3m0 *c, uint64_t key, const float *x, size_t n, float m,
                                unsigned char *out) {
-    const uint32_t mask = (1u << MANTISSA) - 1, half = 1u << (MANTISSA - 1);
-    for (size_t i = 0; i < n; i += 2) {
-        uint64_t draw = gw_rng_u64(key, i);
-        uint32_t low = c->nearest ? half : (uint32_t)draw & mask;
-        uint32_t high = c->nearest ? half : (uint32_t)(draw >> 32) & mask;
-        unsigned code = e3m0_code(x[i] / m, low);
-        if (i + 1 < n)
-            code |= e3m0_code(x[i + 1] / m, high) << 4;
-        out[i / 2] = (unsigned char)code;
-    }
+    size_t at = 0;
+    for (; at + GW_BLOCK <= n; at += GW_BLOCK)
+        e3m0_encode_block(c->nearest, key, at, x + at, m, out + at / 2);
+    if (at == n)
+        return;
+    float rest[GW_BLOCK] = {0}; /* a zero's code is 0 */
+    unsigned char codes[GW_BLOCK / 2];
+    memcpy(rest, x + at, (n - at) * sizeof *rest);
+    e3m0_encode_block(c->nearest, key, at, rest, m, codes);
+    memcpy(out + at / 2, codes, e3m0_codes_bytes(c, n - at));
 }
 
 static void e3m0_encode_part(void *ctx, size_t lo, size_t hi) {

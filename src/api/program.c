@@ -72,7 +72,7 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
                          .hooks.publish = ops->publish,
                          .hooks.await = ops->await,
                          .hooks.state = ops->state,
-                         .agrees = ops->agrees,
+                         .agrees = ops->meets ? ops->meets(s->strategy.args) : ops->agrees != NULL,
                          .polls = gw_session_progresses(s),
                          .feedback = gw_session_feeds_back(s),
                          .unmet = &s->unmet,

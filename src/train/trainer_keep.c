@@ -78,14 +78,12 @@ gw_err gw_trainer_keep(gw_trainer *t) {
 
 /* Outside a batch, for that this is the last step was not known when it began. */
 gw_err gw_trainer_keep_last(gw_trainer *t) {
-    gw_batch_cost cost;
     if (!t->checkpoint || gw_checkpoint_has(t->checkpoint, t->at.step))
         return GW_OK;
     GW_TRY(gw_checkpoint_wait(t->checkpoint));
-    gw_trace_step(0); /* no step's */
-    gw_ledger_begin();
+    gw_recorder_aside(); /* the strategy may drain an exchange: the run's bytes, and no batch's */
     gw_err e = gw_checkpoint_take(t->checkpoint);
-    gw_ledger_end(&cost);
+    gw_recorder_aside_end(&t->rec);
     *t->own = e != GW_OK;
     GW_TRY(e);
     return gw_trainer_keep(t);

@@ -146,6 +146,16 @@ static void outer_take(trial *t, outer *o, int turn) {
     o->waits = false;
 }
 
+/* The session knows of a step beforehand whether the replicas agree after it, and says so of none
+ * after which they do not. */
+static void agree_if_said(const trial *t, const char *comm, bool foretold) {
+    bool agrees = gw_session_agrees(t->session, 0);
+    CHECK(agrees == foretold, "%s, step %d: foretold %d, then %d", comm, t->step, foretold, agrees);
+    for (int r = 1; r < ranks && agrees; r++)
+        CHECK(memcmp(t->want[r], t->want[0], sizeof t->want[0]) == 0,
+              "%s, step %d: replicas are said to agree, and do not", comm, t->step);
+}
+
 /* 14 steps; after the 8th the replicas are settled, in the middle of most rounds. */
 static void diloco_is_as_published(const char *comm, outer o, bool lazy) {
     static trial t;
@@ -154,12 +164,14 @@ static void diloco_is_as_published(const char *comm, outer o, bool lazy) {
     for (size_t i = 0; i < N; i++)
         o.w[i] = (double)t.session->env.param[i];
     for (int k = 1; k <= 14; k++) {
+        bool foretold = gw_session_agrees(t.session, 1);
         walk(&t);
         if ((k + o.tau) % each == 0)
             outer_send(&t, &o, (k + o.tau) / each - 1);
         if (k % each == 0 && o.waits)
             outer_take(&t, &o, k / each - 1);
         compare(&t, comm);
+        agree_if_said(&t, comm, foretold);
         if (k != 8)
             continue;
         CHECK_OK(gw_session_settle(t.session));
@@ -330,7 +342,7 @@ int main(int argc, char **argv) {
                                0.5, 1, lazy);
     }
     refused("diloco:period=10,fragments=3", "none", "period=10 is no multiple of fragments=3");
-    refused("diloco:period=8,fragments=4", "none", "fragments=4: the model has 3 layers");
+    refused("diloco:period=8,fragments=4", "none", "fragments=4: a rank holds 3 layers");
     refused("diloco:period=9,fragments=3,tau=3", "none", "must be below period / fragments = 3");
     refused("diloco:decay=0.9", "none", "no error feedback");
     refused("noloco:outer-momentum=0.5,pull=1.5", "none", "below 1.5");

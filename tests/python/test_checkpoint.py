@@ -5,6 +5,7 @@ import os
 import shutil
 
 import gwrun
+import identities
 from test_mesh_resume import folder_of, forged, put_rank, rank_file
 
 SMALL = ["--data", "synthetic:samples=600,features=20,classes=4,test=0.2", "--layers", "12,8",
@@ -67,13 +68,22 @@ class Checkpoint(gwrun.Case):
                  "lazy"),
                 (2, "--comm", "sparse", "--compress", "topk", "--compress-stats", 4),
                 (2, "--comm", "local:period=7,momentum=1", "--momentum", 0.5, "--compress", "onebit"),
-                (2, "--comm", "diloco:period=5,outer-lr=1,outer-momentum=0,decay=0.95", "--compress", "chunktopk"),
-                (3, "--comm", "noloco:period=6", "--momentum", 0.5),
+                # In the middle of a round; with an exchange under way; both.
+                (2, "--comm", "diloco:period=7,outer-lr=1,outer-momentum=0,decay=0.95", "--compress", "chunktopk"),
+                (2, "--comm", "diloco:period=8,fragments=2,tau=3", "--compress", "e3m0", "--update", "lazy"),
+                (3, "--comm", "noloco:period=7", "--momentum", 0.5),
                 (3, "--comm", "sharded", "--momentum", 0.9, "--compress", "qsgd:bits=4",
                  "--error-feedback", "on", "--data-layout", "sharded"),
                 (2, "--comm", "ps:dedicated=1", "--momentum", 0.9)):
             with self.subTest(ranks=ranks, words=words):
                 self.check_bits(ranks, *words)
+
+    def test_what_is_drained_is_counted(self):
+        """The last checkpoint waits for an exchange outside any step: what that sends is the run's."""
+        for comm in ("delayed:algo=sra", "diloco:period=5,tau=2,algo=sra"):
+            with self.subTest(comm=comm):
+                gwrun.train(2, self.out, *SMALL, *EVERY, "--comm", comm, "--overwrite")
+                identities.traffic(self, self.out)
 
     def test_choices_are_taken_again(self):
         """The algorithm that was the fastest before is used again: another would add in another

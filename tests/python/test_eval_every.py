@@ -17,6 +17,8 @@ STRATEGIES = {
     "lazy": (["--comm", "iallreduce:bucket=256", "--compress", "qsgd:bits=4", "--update", "lazy"], DUE),
     "delayed": (["--comm", "delayed"], DUE),
     "local": (["--comm", "local:period=3"], LATER),
+    # The first epoch ends while an exchange is under way: its turn, at step 28, is taken there.
+    "outer": (["--comm", "diloco:period=7,tau=4,alpha=0"], [7, 14, 21, 24, 35, 42, 48]),
 }
 
 
@@ -119,5 +121,7 @@ class EvalEvery(gwrun.Case):
     def test_refused(self):
         out = self.path("run")
         for words, said in ((["--comm", "gossip", "--out", out], "--comm gossip agree only at the end"),
+                            (["--comm", "diloco:fragments=2", "--out", out], "--comm diloco agree only"),
+                            (["--comm", "diloco:period=5,tau=2", "--out", out], "--comm diloco agree only"),
                             ([], "--out")):
             gwrun.refusal(gwrun.run(1, "train", *SMALL, *EVERY, *words), said, "--eval-every")
