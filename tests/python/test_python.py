@@ -7,6 +7,7 @@ import sys
 import unittest
 
 import gwrun
+import identities
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RANK = os.path.join(HERE, "python_rank.py")
@@ -67,6 +68,10 @@ class Numpy(gwrun.Case):
             self.assertTrue(told["mpi"])
         self.assertEqual(gwrun.run_json(out)["program"], "library")
         self.assertEqual([row["loss"] for row in gwrun.batches(out)], ["1"] * 6)
+
+    def test_what_a_save_drains_is_counted(self):
+        results(2, RANK, "saved", f"--comm delayed:algo=sra --out {self.path('run')}")
+        identities.traffic(self, self.path("run"))
 
     def test_refusals(self):
         for ranks in (1, 2):
