@@ -16,18 +16,25 @@ gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global) {
     return GW_OK;
 }
 
+/* The first tensor of the whole model's last layer, or how many tensors there are here. */
+static int step_head(const gw_model *model) {
+    int last = gw_model_spec_layers(gw_model_get_spec(model)) - 1, t = gw_model_tensor_count(model);
+    while (t > 0 && gw_model_tensors(model)[t - 1].layer == last)
+        t--;
+    return t;
+}
+
 gw_err gw_step_optimizer(gw_optimizer **out, const gw_train_config *c, const gw_model *model,
                          bool corrected) {
-    gw_optimizer_setup setup = {
-        .spec = c->optimizer,
-        .command = c->args,
-        .corrected = corrected,
-        .n = gw_model_size(model),
-        .model = {.tensors = gw_model_tensors(model),
-                  .n_tensors = gw_model_tensor_count(model),
-                  .head = gw_model_spec_layers(gw_model_get_spec(model)) - 1,
-                  .inputs_rows = true,
-                  .product = gw_gemm}};
+    gw_optimizer_setup setup = {.spec = c->optimizer,
+                                .command = c->args,
+                                .corrected = corrected,
+                                .n = gw_model_size(model),
+                                .model = {.tensors = gw_model_tensors(model),
+                                          .n_tensors = gw_model_tensor_count(model),
+                                          .head = step_head(model),
+                                          .inputs_rows = true,
+                                          .product = gw_gemm}};
     return gw_optimizer_open(out, &setup);
 }
 
