@@ -38,14 +38,14 @@ gw_err gw_step_optimizer(gw_optimizer **out, const gw_train_config *c, const gw_
     return gw_optimizer_open(out, &setup);
 }
 
-static gw_err step_check_parts(const gw_stepper *t) {
-    bool parts = gw_inside_cuts(t->g) || gw_model_shard(t->model)->share.tensor > 1;
-    if (!parts || !gw_optimizer_whole(t->optimizer))
+gw_err gw_step_check_parts(const gw_optimizer *o, const gw_model *model, bool cuts) {
+    bool parts = cuts || gw_model_shard(model)->share.tensor > 1;
+    if (!parts || !gw_optimizer_whole(o))
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "--optimizer %s moves whole tensors, and with this --comm or --mesh a rank "
                    "updates parts of them: change one of these",
-                   t->optimizer->ops->head.name);
+                   o->ops->head.name);
 }
 
 static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) {
@@ -102,7 +102,7 @@ gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s) {
         step_name(t, g, i);
     GW_TRY(gradwire_open(g)); /* all ranks learn of what was refused */
     gw_step_use(t, g);
-    return gw_agree(s->comm, step_check_parts(t));
+    return gw_agree(s->comm, gw_step_check_parts(t->optimizer, t->model, gw_inside_cuts(t->g)));
 }
 
 void gw_step_use(gw_stepper *t, gradwire *g) {
