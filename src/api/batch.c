@@ -197,8 +197,8 @@ int gradwire_lend(gradwire *g, void *memory, size_t bytes, int fd) {
     if (e == GW_OK && !gw_session_takes_lent(g->session))
         e = gw_fail(GW_ERR_UNSUPPORTED,
                     "gradwire_lend: gradients are summed in place by an algorithm of shared memory "
-                    "alone, on several ranks, without a codec or --compress-stats: --comm "
-                    "%s:algo=shm",
+                    "alone, on several ranks, without a codec, --clip-norm or --compress-stats: "
+                    "--comm %s:algo=shm",
                     GW_STRATEGY_PLAIN);
     GW_THEN(e, gw_session_lend(g->session, memory, bytes, fd));
     bool copies = e == GW_ERR_UNSUPPORTED;

@@ -26,13 +26,16 @@ gw_err gw_update_open(gradwire *g) {
     const gw_handle_arena *a = &g->arena;
     if (!g->words.optimizer)
         return GW_OK;
+    int head = a->n_tensors - 1; /* groups tell of no layers: the last matrix */
+    while (head > 0 && a->layout[head].rows == 1)
+        head--;
     gw_optimizer_setup setup = {.spec = g->words.optimizer,
                                 .command = g->words.args,
                                 .corrected = g->session->residuals.corrects,
                                 .n = a->n,
                                 .model = {.tensors = a->layout,
                                           .n_tensors = a->n_tensors,
-                                          .head = a->layout[a->n_tensors - 1].layer,
+                                          .head = head,
                                           .product = update_product}};
     return gw_optimizer_open(&g->optimizer, &setup);
 }
@@ -62,9 +65,9 @@ static gw_err update_groups(gradwire *g, int group, float lr) {
                                         "as --optimizer sgd");
     GW_TRY(gw_batch_next(g, "update", group, from));
     int until = gw_batch_until(g, group, from);
-    if (until > g->batch.finished || from == g->arena.groups)
-        return gw_call_refuse("update", "its group is not finished, or updated already: "
-                                        "gradwire_finish comes first");
+    if (until > g->batch.finished || from < g->batch.updated || from == g->arena.groups)
+        return gw_call_refuse("update", "its group is not finished, or updated already: it comes "
+                                        "after gradwire_finish, and before gradwire_updated");
     gw_phase_enter(GW_PHASE_UPDATE);
     for (int i = 0; i < g->arena.n_pieces && g->batch.owns; i++) {
         int of = g->arena.tensor[g->arena.piece[i].tensor].group;

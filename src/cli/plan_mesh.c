@@ -8,6 +8,7 @@
 #include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
 #include "nn/gemm.h"
+#include "optim/optimizer.h"
 #include "select/layout_survey.h"
 
 #include <math.h>
@@ -79,6 +80,16 @@ static gw_err plan_mesh_read_micros(plan_mesh *p) {
     return GW_OK;
 }
 
+/* A rule of whole tensors leaves out the meshes whose ranks hold parts of them. */
+static gw_err plan_mesh_read_rule(plan_mesh *p) {
+    gw_optimizer *o = NULL;
+    GW_TRY(
+        gw_optimizer_open(&o, &(gw_optimizer_setup){.spec = p->c.optimizer, .command = p->c.args}));
+    p->space.whole = gw_optimizer_whole(o);
+    gw_optimizer_close(o);
+    return GW_OK;
+}
+
 gw_err gw_plan_mesh_prepare(gw_bench_run *run) {
     plan_mesh *p = &the;
     const gw_args *a = p->args = run->args;
@@ -95,6 +106,7 @@ gw_err gw_plan_mesh_prepare(gw_bench_run *run) {
                                  .shape = p->fixed ? &p->shape : NULL,
                                  .timetables = gw_args_spec(a, "timetables")->parts};
     GW_TRY(plan_mesh_read_micros(p));
+    GW_TRY(plan_mesh_read_rule(p));
     for (const gw_spec *t = p->space.timetables; t; t = t->next)
         GW_TRY(plan_mesh_check(p, t));
     run->level = gw_session_thread_level(p->session);

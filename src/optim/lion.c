@@ -25,9 +25,9 @@ GW_CLONES static void lion_move(float *restrict p, const float *restrict g, floa
                                 size_t n, float lr, float keep, float b1, float w1, float b2,
                                 float w2) {
     for (size_t i = 0; i < n; i++) {
-        float to = b1 * m[i] + w1 * g[i];
+        float to = b1 * m[i] + w1 * g[i]; /* 0 and NaN stay what they are */
         m[i] = b2 * m[i] + w2 * g[i];
-        p[i] = keep * p[i] - (to > 0 ? lr : to < 0 ? -lr : 0);
+        p[i] = keep * p[i] - (to > 0 ? lr : to < 0 ? -lr : to);
     }
 }
 

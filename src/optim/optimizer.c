@@ -156,7 +156,7 @@ static void optimizer_update_tensors(const gw_optimizer *o, float *param, const 
             continue;
         x.rows = t->rows;
         x.cols = t->cols;
-        x.head = t->layer == m->head;
+        x.head = t - m->tensors >= m->head;
         x.aspect =
             m->inputs_rows ? (float)t->cols / (float)t->rows : (float)t->rows / (float)t->cols;
         optimizer_update(o, param, grad, s, t->span, x);
@@ -221,7 +221,7 @@ double gw_optimizer_flops(const gw_optimizer *o) {
     double sum = 0;
     for (int t = 0; t < o->model.n_tensors && o->ops->flops; t++) {
         const gw_tensor *of = &o->model.tensors[t];
-        sum += o->ops->flops(o->self, of->rows, of->cols, of->layer == o->model.head);
+        sum += o->ops->flops(o->self, of->rows, of->cols, t >= o->model.head);
     }
     return sum;
 }

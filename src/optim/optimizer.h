@@ -78,7 +78,7 @@ typedef struct gw_optimizer_model {
     const gw_tensor
         *tensors; /* which tile the arena, and outlive the optimizer; none known: NULL */
     int n_tensors;
-    int head;         /* the number of the whole model's last layer */
+    int head;         /* tensors from this one on are of the whole model's last layer */
     bool inputs_rows; /* a matrix has a row for each input of its layer; else for each output */
     gw_optimizer_product *product; /* NULL: none, and rules that multiply are refused */
 } gw_optimizer_model;

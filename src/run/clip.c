@@ -48,10 +48,14 @@ gw_err gw_clip_update(gw_clip *c, gw_update *u) {
         GW_TRY(clip_sum(c, &squares));
     double by = c->most / (sqrt(squares) + 1e-6);
     c->by = by < 1 ? (float)by : 1;
-    c->updates += squares > 0;
-    c->clipped += c->by < 1;
+    c->counts = squares > 0;
     u->scale *= c->by;
     return GW_OK;
+}
+
+void gw_clip_count(gw_clip *c) {
+    c->updates += c->counts;
+    c->clipped += c->by < 1;
 }
 
 json_t *gw_clip_json(const gw_clip *c) {

@@ -26,7 +26,8 @@ typedef struct gw_clip {
     bool own;                     /* of each replica's own gradient */
     MPI_Comm over[GW_CLIP_COMMS]; /* the norm's parts are summed over each of these in turn */
     int n;
-    float by; /* the last update's factor */
+    float by;    /* the last update's factor */
+    bool counts; /* it has a norm */
     int64_t updates, clipped;
 } gw_clip;
 
@@ -41,6 +42,9 @@ void gw_clip_open(gw_clip *c, const gw_clip_setup *setup, const gw_strategy_ops 
 /** After finish() of the whole arena: the factor goes into u->scale, the same on all ranks that
  *  the gradient belongs to. Collective over these. */
 gw_err gw_clip_update(gw_clip *c, gw_update *u);
+
+/** That update is done, not left out. */
+void gw_clip_count(gw_clip *c);
 
 /** For run.json; null: nothing is clipped. */
 json_t *gw_clip_json(const gw_clip *c);

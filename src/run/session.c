@@ -376,6 +376,8 @@ gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
 }
 
 gw_err gw_session_publish(gw_session *s, gw_span span) {
+    if (!s->env.skip || s->strategy.ops->traits & GW_STRATEGY_LATE)
+        gw_clip_count(&s->clip);
     /* Where await() waits, this only starts. */
     gw_phase phase = s->strategy.ops->await ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT;
     return session_call(s, "publish", span, phase, s->strategy.ops->publish, NULL);

@@ -18,7 +18,7 @@ static bool layout_divides(const gw_layout_space *s, const gw_layout *l, int chu
     share.tensor = l->shape.size[GW_DIM_TENSOR];
     share.split = l->split;
     return l->shape.size[GW_DIM_PIPE] * chunks <= gw_model_spec_layers(s->spec) &&
-           gw_shard_of(&shard, s->spec, &share) == GW_OK;
+           !(s->whole && share.tensor > 1) && gw_shard_of(&shard, s->spec, &share) == GW_OK;
 }
 
 /* Add it if it fits. */

@@ -30,6 +30,7 @@ typedef struct gw_layout_space {
     const gw_mesh_shape *shape; /* data may be 0: what is left; NULL: all */
     const gw_spec *timetables;  /* the first of a list */
     int micros[GW_LAYOUT_MICROS], n_micros;
+    bool whole; /* tensors stay whole */
 } gw_layout_space;
 
 /** out[0..*n), at most GW_LAYOUTS: those that the ranks, the layers, their neurons, the batch and

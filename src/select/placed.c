@@ -19,7 +19,8 @@ static gw_err placed_open_model(gw_placed *p, const gw_place_setup *s) {
                                    gw_pipeline_room(p->pipeline)));
     else
         GW_TRY(gw_model_open(&p->model, s->spec, (int)p->rows.n));
-    return gw_step_optimizer(&p->optimizer, &p->c, p->model, false);
+    GW_TRY(gw_step_optimizer(&p->optimizer, &p->c, p->model, false));
+    return gw_step_check_parts(p->optimizer, p->model, false);
 }
 
 gw_load gw_placed_load(const gw_placed *p) {

@@ -59,6 +59,10 @@ struct gw_stepper {
 gw_err gw_step_optimizer(gw_optimizer **out, const gw_train_config *c, const gw_model *model,
                          bool corrected);
 
+/** GW_ERR_UNSUPPORTED: it moves whole tensors, and a rank has parts of them to update: `cuts`, by
+ *  the exchange, or for that is what it holds of the model. */
+gw_err gw_step_check_parts(const gw_optimizer *o, const gw_model *model, bool cuts);
+
 /** What a handle exchanges gradients for. */
 typedef struct gw_step_setup {
     const gw_train_config *c; /* NULL: the plainest exchange */

@@ -16,29 +16,36 @@ gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global) {
     return GW_OK;
 }
 
+/* The first tensor of the whole model's last layer, or how many tensors there are here. */
+static int step_head(const gw_model *model) {
+    int last = gw_model_spec_layers(gw_model_get_spec(model)) - 1, t = gw_model_tensor_count(model);
+    while (t > 0 && gw_model_tensors(model)[t - 1].layer == last)
+        t--;
+    return t;
+}
+
 gw_err gw_step_optimizer(gw_optimizer **out, const gw_train_config *c, const gw_model *model,
                          bool corrected) {
-    gw_optimizer_setup setup = {
-        .spec = c->optimizer,
-        .command = c->args,
-        .corrected = corrected,
-        .n = gw_model_size(model),
-        .model = {.tensors = gw_model_tensors(model),
-                  .n_tensors = gw_model_tensor_count(model),
-                  .head = gw_model_spec_layers(gw_model_get_spec(model)) - 1,
-                  .inputs_rows = true,
-                  .product = gw_gemm}};
+    gw_optimizer_setup setup = {.spec = c->optimizer,
+                                .command = c->args,
+                                .corrected = corrected,
+                                .n = gw_model_size(model),
+                                .model = {.tensors = gw_model_tensors(model),
+                                          .n_tensors = gw_model_tensor_count(model),
+                                          .head = step_head(model),
+                                          .inputs_rows = true,
+                                          .product = gw_gemm}};
     return gw_optimizer_open(out, &setup);
 }
 
-static gw_err step_check_parts(const gw_stepper *t) {
-    bool parts = gw_inside_cuts(t->g) || gw_model_shard(t->model)->share.tensor > 1;
-    if (!parts || !gw_optimizer_whole(t->optimizer))
+gw_err gw_step_check_parts(const gw_optimizer *o, const gw_model *model, bool cuts) {
+    bool parts = cuts || gw_model_shard(model)->share.tensor > 1;
+    if (!parts || !gw_optimizer_whole(o))
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "--optimizer %s moves whole tensors, and with this --comm or --mesh a rank "
                    "updates parts of them: change one of these",
-                   t->optimizer->ops->head.name);
+                   o->ops->head.name);
 }
 
 static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) {
@@ -95,7 +102,7 @@ gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s) {
         step_name(t, g, i);
     GW_TRY(gradwire_open(g)); /* all ranks learn of what was refused */
     gw_step_use(t, g);
-    return gw_agree(s->comm, step_check_parts(t));
+    return gw_agree(s->comm, gw_step_check_parts(t->optimizer, t->model, gw_inside_cuts(t->g)));
 }
 
 void gw_step_use(gw_stepper *t, gradwire *g) {

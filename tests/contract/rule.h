@@ -16,12 +16,11 @@ static inline void rule_product(bool ta, bool tb, int m, int n, int k, const flo
         }
 }
 
-/* The last of the tensors, which must outlive it, is of the last layer. */
+/* The last two of the tensors, which must outlive it, are of the last layer. */
 static inline gw_err open_rule(gw_optimizer **out, const char *text, const gw_tensor *tensors,
                                int n) {
-    gw_optimizer_setup setup = {
-        .n = gw_span_end(tensors[n - 1].span),
-        .model = {tensors, n, .head = tensors[n - 1].layer, .product = rule_product}};
+    gw_optimizer_setup setup = {.n = gw_span_end(tensors[n - 1].span),
+                                .model = {tensors, n, .head = n - 2, .product = rule_product}};
     GW_TRY(keep_spec(&setup.spec, text, GW_SPEC_ONE));
     return gw_optimizer_open(out, &setup);
 }

@@ -98,6 +98,12 @@ class PlanMesh(gwrun.Case):
             gwrun.clean(2, *words, "--data", "synthetic:samples=60,features=50,classes=8",
                         "--steps", 2, "--quiet")
 
+    def test_whole_tensors(self):
+        """What training would refuse is not among the layouts."""
+        plan, _ = self.plan(2, "--mesh", "auto", "--optimizer", "lars", "--microbatches", "2")
+        self.assertEqual({(one["data"], one["pipe"], one["tensor"]) for one in plan["layouts"]}, {(2, 1, 1), (1, 2, 1)})
+        self.refused(2, "--mesh", "tensor=2", "--optimizer", "lars", says=["--optimizer lars moves whole tensors"])
+
     def refused(self, ranks, *words, says):
         with self.subTest(ranks=ranks, words=words):
             gwrun.refusal(gwrun.run(ranks, "plan", *MODEL, "--budget", 0.1, *words), *says)

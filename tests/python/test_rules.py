@@ -107,6 +107,7 @@ class Rules(gwrun.Case):
                 ("sdg", "unknown optimizer 'sdg': did you mean 'sgd'?"),
                 ("lamb --comm sharded", "--optimizer lamb moves whole tensors, and with --comm sharded a rank updates"),
                 ("adamw --momentum 0.9", "--momentum: --optimizer adamw has no such option"),
+                ("sgd --update lazy", "it comes after gradwire_finish, and before gradwire_updated"),
                 ("sgd --update lazy --clip-norm 1", "--clip-norm: --update lazy updates a layer before the whole norm"),
                 ("sgd --momentum 0.9 --compress topk --comm sparse --error-feedback momentum --clip-norm 1",
                  "--clip-norm: --error-feedback momentum and dgc hand out momentum, not a gradient")):

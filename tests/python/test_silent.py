@@ -110,6 +110,7 @@ class NotFinite(Case):
         continues with equal replicas and loses no other step."""
         for ranks, rank, more in ((1, 0, []), (3, 2, ["--compress", "qsgd"]),
                                   (2, 1, ["--comm", "sharded", "--update", "lazy"]),
+                                  (3, 1, ["--comm", "iallreduce", "--clip-norm", 1]),
                                   (2, 0, ["--comm", "iallreduce:progress=thread,algo=sra", "--update",
                                           "lazy", "--compress", "topk"])):
             with self.subTest(ranks=ranks, more=more):
@@ -126,6 +127,8 @@ class NotFinite(Case):
                 self.assertEqual(nan["first"], {"step": 5, "rank": rank, "layer": 0,
                                                 "what": "gradient"})
                 self.assertTrue(all(row["train_loss"] for row in gwrun.rows(out, "epochs.csv")))
+                clip = gwrun.run_json(out)["comm"]["clip"]
+                self.assertEqual(clip and clip["updates"], 49 if "--clip-norm" in more else None)
 
     @unittest.skipUnless(gwrun.cached("GW_GEMM") != "cblas", "another library computes the products")
     def test_checkpoint(self):

@@ -168,7 +168,7 @@ static const gw_tensor tensors[] = {{{0, 60000}, 0, 300, 200},
                                     {{60200, 1800}, 1, 30, 60},
                                     {{62000, N - 62000}, 2, 1, N - 62000}};
 static const gw_optimizer_model model = {
-    .tensors = tensors, .n_tensors = 5, .head = 1, .inputs_rows = true, .product = gw_gemm};
+    .tensors = tensors, .n_tensors = 5, .head = 2, .inputs_rows = true, .product = gw_gemm};
 
 /* Whatever the rule, an update in parts on one thread and as a whole on three come to the same
  * bits; one that goes on from another's state, too; and at rate 0 nothing moves. */
@@ -224,6 +224,25 @@ static void test_promises(void **state) {
     check_promises("lars:weight-decay=0.1");
     check_promises("lion:weight-decay=0.1");
     check_promises("muon:weight-decay=0.1,rest=0.5");
+}
+
+/* A gradient that is not a number shows in what it moved. */
+static void test_nan(void **state) {
+    (void)state;
+    gw_optimizer_setup setup = {.n = N, .model = model};
+    for (const gw_entry *const *e = gw_optimizers.entries; *e; e++) {
+        fixture f;
+        gw_optimizer *o = NULL;
+        begin(&f);
+        new_gradient(&f, 1);
+        f.grad[5] = NAN;
+        assert_int_equal(keep_spec(&setup.spec, (*e)->name, GW_SPEC_ONE), GW_OK);
+        assert_int_equal(gw_optimizer_open(&o, &setup), GW_OK);
+        gw_optimizer_update(o, f.param, f.grad, (gw_span){0, N}, 0.01f, 1);
+        assert_true(isnan(f.param[5]));
+        gw_optimizer_close(o);
+        end(&f);
+    }
 }
 
 /* A rule of whole tensors gets one after another, however large, and those of a span alone. */
@@ -383,6 +402,7 @@ int main(void) {
         cmocka_unit_test(test_listed),  cmocka_unit_test(test_adam),
         cmocka_unit_test(test_tensors), cmocka_unit_test(test_command),
         cmocka_unit_test(test_state),   cmocka_unit_test(test_promises),
+        cmocka_unit_test(test_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

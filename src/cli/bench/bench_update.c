@@ -52,7 +52,7 @@ static gw_err update_open_rule(gw_optimizer **o, const gw_spec *spec, bool squar
                                 .n = square ? b.square.span.n : (size_t)b.matrices * ROWS * COLS,
                                 .model = {.tensors = square ? &b.square : b.tensors,
                                           .n_tensors = square ? 1 : b.matrices,
-                                          .head = -1,
+                                          .head = b.matrices,
                                           .product = gw_gemm}};
     return gw_optimizer_open(o, &setup);
 }
