@@ -33,14 +33,17 @@ def goals_of(results):
 
 
 def of_run(run, goal):
-    """(figure, what the run is known to have spent without reaching the target) of a run; the figure is infinite if it
-    never did. None: not measured."""
+    """(figure, what the run is known to have spent without reaching the target: by the test before) of a run; the
+    figure is infinite if it never did. None: not measured."""
     points = [(point[PLACE[goal.figure]], point[3]) for point in learning.curve(run, f"test_{goal.column}")]
     if not points or any(spent is None for spent, _ in points):
         return None
-    hits = [spent for spent, figure in points
-            if (figure >= goal.target if goal.column == "accuracy" else figure <= goal.target)]
-    return (hits[0], hits[0]) if hits else (math.inf, points[-1][0])
+    before = 0
+    for spent, figure in points:
+        if figure >= goal.target if goal.column == "accuracy" else figure <= goal.target:
+            return spent, before
+        before = spent
+    return math.inf, before
 
 
 def modelled(runs):
@@ -49,7 +52,7 @@ def modelled(runs):
 
 
 def of_cell(results, cell, goal):
-    """{seed: (median figure, the least spent)}: the tests of runs of one seed repeat each other."""
+    """{seed: medians of both}: the tests of runs of one seed repeat each other."""
     found = {}
     for run in cell.runs:
         if (reached := of_run(run, goal)) is not None:
@@ -57,8 +60,7 @@ def of_cell(results, cell, goal):
     for lost in results.ended(ends.DIVERGED):
         if lost.cell == cell.name and lost.seed is not None:
             found.setdefault(lost.seed, []).append(NEVER)
-    return {seed: (median(figure for figure, _ in runs), min(spent for _, spent in runs))
-            for seed, runs in found.items()}
+    return {seed: tuple(map(median, zip(*runs))) for seed, runs in found.items()}
 
 
 def log(value):
@@ -144,10 +146,13 @@ def estimate(one, other, most=None):
     figures = [figure for pair in pairs for figure, _ in pair]
     if not pairs:
         return stats.LogRatio(reason="it was not measured on both sides")
-    if min(spent for pair in pairs for _, spent in pair) <= 0:
+    if min(spent if math.isinf(figure) else figure for pair in pairs for figure, spent in pair) <= 0:
         return stats.LogRatio(n=len(pairs), reason="a ratio needs figures above 0")
     if math.inf not in figures:
-        return stats.log_ratio(*(np.array([pair[side][0] for pair in pairs]) for side in (0, 1)), True, "seeds", most)
+        # As if a run reached it anywhere between two tests: else pairs that are all apart by one test have no spread.
+        steps = [1 - before / figure for pair in pairs for figure, before in pair]
+        return stats.log_ratio(*(np.array([pair[side][0] for pair in pairs]) for side in (0, 1)), True, "seeds", most,
+                               math.sqrt(sum(step ** 2 for step in steps) / len(pairs) / 12))
     if all(math.inf in (a, b) and a == b for (a, _), (b, _) in pairs):
         return stats.LogRatio(n=len(pairs), reason="the ratio is undefined: neither ever reaches it")
     return Bounded(tuple(bounds(*pair) for pair in pairs), most and min(len(pairs) / most, 1.0))

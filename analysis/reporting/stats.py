@@ -200,10 +200,12 @@ class LogRatio:
         return f"inside the noise ({below} be seen with {self.n} {what})"
 
 
-def log_ratio(values, baseline, paired, what="runs", most=None):
+def log_ratio(values, baseline, paired, what="runs", most=None, coarse=0.0):
     """LogRatio of two arrays, whose elements are pairs of `what` if paired; `most`: how many there may be, of a study
-    that grows."""
+    that grows; `coarse`: the least spread of pairs that are not all equal, by how finely the figures are known."""
     found = _log_ratio(values, baseline, paired, what)
+    if found.mean != 0 and not found.reason:
+        found = replace(found, error=max(found.error, coarse / math.sqrt(found.n)))
     return found if most is None else replace(found, share=min(found.n / most, 1.0))
 
 

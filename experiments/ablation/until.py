@@ -34,8 +34,9 @@ def planned(study, wanted, old, out):
     if old is not None:
         return extended(study, len(old["blocks"])), declared
     most, first = wanted or MOST, max(len(study.blocks), expect.LEAST)
-    if not study.report.get("expect"):
-        raise BadInput(f"{study.path}: --until-decided: report: has no expect: that could be decided; give it")
+    if not any(expect.levels_of(levels, study.factors) for levels in study.report.get("expect", ())):
+        raise BadInput(f"{study.path}: --until-decided: report: has no expect: that could be decided"
+                       f"{' of the levels that short: has' * study.short}; give it")
     if most <= first:
         raise BadInput(f"--most {most}: the study begins with {first} blocks: name more")
     return extended(study, first), most
@@ -48,7 +49,7 @@ class Watch:
         self.most, self.budget_s, self.statements = most, budget_s, statements
 
     def ended(self, blocks, spent_s):
-        """(how many expectations are undecided, why no block follows; None: one does)."""
+        """(how many statements are undecided, why no block follows; None: one does)."""
         said = self.statements()
         undecided = [one for one in said if one.state == expect.UNDECIDED]
         if not undecided:

@@ -31,9 +31,9 @@ def goal(figure="seconds", column="accuracy", level=0.8):
 class OneRun(unittest.TestCase):
     def test_first_test_that_has_it(self):
         one = run((1, 2, 3), (0.7, 0.85, 0.75))  # that it falls again does not count
-        self.assertEqual(reach.of_run(one, goal()), (2, 2))
-        self.assertEqual(reach.of_run(one, goal("bytes")), (20, 20))
-        self.assertEqual(reach.of_run(one, goal(column="loss", level=0.31)), (1, 1))
+        self.assertEqual(reach.of_run(one, goal()), (2, 1))
+        self.assertEqual(reach.of_run(one, goal("bytes")), (20, 10))
+        self.assertEqual(reach.of_run(one, goal(column="loss", level=0.31)), (1, 0))
         self.assertEqual(reach.of_run(one, goal(level=0.9)), (INF, 3))
         self.assertIsNone(reach.of_run(run((), ()), goal()))
         untimed = SimpleNamespace(epochs=[{"epoch": 1, "test_accuracy": 0.9}], evaluations=[])
@@ -46,7 +46,7 @@ class OneRun(unittest.TestCase):
         results = model.Results("x", ".", None, {}, [cell], cell, [], [
             model.Lost(end, "f", name, "why", seed) for end, name, seed in (
                 ("diverged", "a", 3), ("failed", "a", 4), ("diverged", "b", 5))])
-        self.assertEqual(reach.of_cell(results, cell, goal()), {1: (3, 2), 2: (INF, 2), 3: (INF, INF)})
+        self.assertEqual(reach.of_cell(results, cell, goal()), {1: (3, 1.5), 2: (INF, 2), 3: (INF, INF)})
 
 
 class Pairs(unittest.TestCase):
@@ -60,6 +60,15 @@ class Pairs(unittest.TestCase):
         sides = [{seed: (figure, figure) for seed, figure in enumerate(side)} for side in ((1, 2, 3, 5), (2, 3, 7, 9))]
         self.assertEqual(reach.estimate(*sides), stats.log_ratio(*(np.array([figure for figure, _ in side.values()])
                                                                    for side in sides), True, "seeds"))
+
+    def test_pairs_that_are_one_test_apart(self):
+        """Three such pairs are no rare thing where nothing differs, and have no spread: they show no difference."""
+        for before in (1, 3, 9):
+            one, other = {i: (before, before - 1) for i in range(5)}, {i: (before + 1, before) for i in range(5)}
+            for n, told in ((3, False), (5, True)):
+                made = reach.estimate(other, {i: one[i] for i in range(n)})
+                self.assertEqual(made.p() <= stats.ALPHA, told, (before, n, made))
+        self.assertEqual(reach.estimate(one, one).p(), 1.0)
 
     def test_what_has_no_ratio(self):
         never, known = {1: (INF, 3)}, {1: (2, 2)}

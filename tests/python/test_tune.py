@@ -129,3 +129,16 @@ tune: {{factor: compress, options: {{lr: [0.000001, 0.1]}}, seeds: [9], by: vali
         gwrun.write(path, study)
         self.assertIn("choose otherwise now", self.call("--resume").stderr)
         gwrun.refusal(self.call("--out", self.path("array"), "--slurm", self.path("a.sh")), "omit --slurm")
+
+    def test_refused_before_the_trials(self):
+        self.write(f"""
+claim: a test
+base: {TRAIN} --validation 0.25
+factors: {{compress: [none, fp16]}}
+tune: {{factor: compress, options: {{lr: [0.1, 0.2]}}, seeds: [9], by: validation_loss}}
+""")
+        gwrun.refusal(self.call("--until-decided"), "has no expect:")
+        self.assertFalse(os.path.exists(self.out))
+        gwrun.write(self.path("else/file"), "")
+        gwrun.refusal(self.call(out=self.path("else")), "holds other things than a study (file)")
+        self.assertEqual(self.starts(), [])

@@ -99,6 +99,9 @@ class Plans(speccase.Case):
         with self.assertRaises(BadInput) as caught:
             until.planned(self.read("claim: x\nfactors: {batch: [32, 64]}"), 0, None, "out")
         self.assertIn("has no expect:", str(caught.exception))
+        short = self.read(self.SPEC + "short: {factors: {batch: [32, 16]}}\n", True)
+        with self.assertRaisesRegex(BadInput, "has no expect: that could be decided of the levels that short: has"):
+            until.planned(short, 0, None, "out")
 
     def test_when_it_ends(self):
         def one(state, more="3 more pairs"):
@@ -128,8 +131,8 @@ report: {{expect: {{lr=0.000000001: later to accuracy 0.6}}}}
         words = ("--until-decided", "--most", "4")
         done = self.call(*words)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("after 3 of at most 4 blocks 1 expectations are undecided\n", done.stdout)
-        self.assertIn("after 4 of at most 4 blocks 1 expectations are undecided: the declared 4 blocks are used up",
+        self.assertIn("after 3 of at most 4 blocks: 1 statement undecided\n", done.stdout)
+        self.assertIn("after 4 of at most 4 blocks: 1 statement undecided; the declared 4 blocks are used up",
                       done.stdout)
         study = json.loads(read(os.path.join(self.out, "study.json")))
         self.assertEqual([block["seed"] for block in study["blocks"]], [1, 2, 3, 4])
