@@ -104,3 +104,26 @@ gw_cost gw_env_cost(const gw_env *env, const gw_collective *collective) {
         sum = gw_cost_sum(sum, gw_collective_cost(collective, gw_env_span(env, i)));
     return sum;
 }
+
+gw_update gw_env_own_update(const gw_env *env, gw_span s) {
+    bool moves = env->share > 0;
+    return (gw_update){.grad = env->grad,
+                       .own = moves ? s : (gw_span){s.off, 0},
+                       .scale = moves ? (float)(1 / env->share) : 0.0f};
+}
+
+gw_cost gw_env_messages(const gw_env *env, uint64_t messages, size_t copies) {
+    gw_cost sum = {0};
+    for (int i = 0; i < gw_env_spans(env); i++)
+        sum = gw_cost_sum(sum,
+                          gw_cost_messages(env->params, messages, copies * gw_env_span(env, i).n));
+    return sum;
+}
+
+const char *gw_strategy_refuses_coded(const gw_args *args, const gw_algo *algo,
+                                      const gw_codec *codec) {
+    (void)args, (void)algo;
+    if (codec->ops->caps & GW_CODEC_IDENTITY) /* in a frame or not */
+        return NULL;
+    return "it exchanges parameters, which are never compressed: use --compress none";
+}

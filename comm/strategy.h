@@ -77,6 +77,13 @@ static inline gw_span gw_env_span(const gw_env *env, int i) {
 gw_err gw_env_prepare(const gw_env *env, gw_collective *collective);
 gw_cost gw_env_cost(const gw_env *env, const gw_collective *collective);
 
+/** finish() of a strategy that exchanges parameters: this rank updates s by the mean gradient over
+ *  its own samples; without samples in this step it stays where it is. */
+gw_update gw_env_own_update(const gw_env *env, gw_span s);
+
+/** Over all spans of a step: `messages` messages, each of `copies` spans in floats. */
+gw_cost gw_env_messages(const gw_env *env, uint64_t messages, size_t copies);
+
 enum {
     GW_STRATEGY_SYNCHRONOUS = 1, /* all ranks meet in every step: replicas agree after each */
     GW_STRATEGY_EXACT = 2,       /* with an exact codec each update is the one of a serial run */
@@ -160,6 +167,10 @@ typedef struct gw_strategy_ops {
      *  it keeps infinite. 0: any float. */
     float most;
 } gw_strategy_ops;
+
+/** For `refuses` of a strategy that sends parameters as they are. */
+const char *gw_strategy_refuses_coded(const gw_args *args, const gw_algo *algo,
+                                      const gw_codec *codec);
 
 /** The option that every strategy offers. */
 #define GW_STRATEGY_ALGO                                                                           \

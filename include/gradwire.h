@@ -180,7 +180,7 @@ int gradwire_updated(gradwire *g, int group);
 /** Wait until a group's parameters may be read: after updated by groups. */
 int gradwire_await(gradwire *g, int group);
 
-/** 1: the batch is left out on all ranks (--comm local and gossip: on this one), since a gradient of
+/** 1: the batch is left out on all ranks (--comm local, diloco, gossip and noloco: on this one), since a gradient of
  *  some rank was not finite (--on-nan skip), or the batch was cancelled. finish then returned 0 and
  *  left zeros where gradients were, and residuals, factors and momentum of the exchange are as
  *  before the batch; `delayed` still hands out the batch before it. After finish (--update lazy:

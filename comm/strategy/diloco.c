@@ -89,8 +89,8 @@ static gw_err diloco_read(self *me, const gw_env *env) {
                        fragments, env->n_layers);
     if (period % fragments)
         return gw_fail(GW_ERR_USAGE,
-                       "diloco: period=%lld is no multiple of fragments=%lld, which take turns in "
-                       "it",
+                       "diloco: period=%lld is not a multiple of fragments=%lld: in each period "
+                       "every fragment is exchanged once, at equal distances",
                        period, fragments);
     if (tau >= period / fragments)
         return gw_fail(GW_ERR_USAGE,
@@ -191,10 +191,7 @@ static gw_err diloco_finish(void *p, gw_span s, gw_update *u) {
     const gw_env *env = me->env;
     if (me->steps.done == 0)
         memcpy(me->global + s.off, env->param + s.off, s.n * sizeof(float));
-    bool moves = env->share > 0;
-    *u = (gw_update){.grad = env->grad,
-                     .own = moves ? s : (gw_span){s.off, 0},
-                     .scale = moves ? (float)(1 / env->share) : 0.0f};
+    *u = gw_env_own_update(env, s);
     return GW_OK;
 }
 

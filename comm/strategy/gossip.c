@@ -39,13 +39,6 @@ typedef struct self {
     int64_t agreed; /* steps done when the replicas last agreed */
 } self;
 
-static const char *gossip_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
-    (void)args, (void)algo;
-    if (codec->ops->caps & GW_CODEC_IDENTITY) /* in a frame or not */
-        return NULL;
-    return "it exchanges parameters, which are never compressed: use --compress none";
-}
-
 static void gossip_close(void *p) {
     self *me = p;
     gw_queue_close(me->queue);
@@ -152,10 +145,7 @@ static gw_err gossip_progress(void *p) {
 
 static gw_err gossip_finish(void *p, gw_span s, gw_update *u) {
     const self *me = p;
-    double share = me->env->share; /* a rank without samples in this step stays where it is */
-    *u = (gw_update){.grad = me->env->grad,
-                     .own = share > 0 ? s : (gw_span){s.off, 0},
-                     .scale = share > 0 ? (float)(1 / share) : 0.0f};
+    *u = gw_env_own_update(me->env, s);
     return GW_OK;
 }
 
@@ -207,11 +197,8 @@ static gw_cost gossip_cost(const void *p, int64_t exchange) {
     uint64_t ranks = (uint64_t)gw_lane_size(lane), to = ranks == 1              ? 0
                                                         : me->ring && ranks > 2 ? 2
                                                                                 : 1;
-    gw_cost sum = {0};
     (void)exchange;
-    for (int i = 0; i < gw_env_spans(me->env); i++)
-        sum = gw_cost_sum(sum, gw_cost_messages(lane, ranks * to, gw_env_span(me->env, i).n));
-    return sum;
+    return gw_env_messages(me->env, ranks * to, 1);
 }
 
 static gw_cost gossip_settle_cost(const void *p) {
@@ -232,7 +219,7 @@ const gw_strategy_ops gw_strategy_gossip = {
     .traits = GW_STRATEGY_PARAMS,
     .shape = GW_SHAPE_PARAMETERS,
     .formula = "P spans of n (exact) per neighbour: 2 (ring), 1 (exponential or P = 2)",
-    .refuses = gossip_refuses,
+    .refuses = gw_strategy_refuses_coded,
     .size = sizeof(self),
     .open = gossip_open,
     .close = gossip_close,

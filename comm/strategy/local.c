@@ -68,10 +68,7 @@ static gw_err local_finish(void *p, gw_span s, gw_update *u) {
     const gw_env *env = me->env;
     if (me->steps.done == me->agreed)
         memcpy(me->reference + s.off, env->param + s.off, s.n * sizeof(float));
-    bool moves = env->share > 0;
-    *u = (gw_update){.grad = env->grad,
-                     .own = moves ? s : (gw_span){s.off, 0},
-                     .scale = moves ? (float)(1 / env->share) : 0.0f};
+    *u = gw_env_own_update(env, s);
     return GW_OK;
 }
 

@@ -41,13 +41,6 @@ typedef struct self {
     gw_collective mean;
 } self;
 
-static const char *noloco_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
-    (void)args, (void)algo;
-    if (codec->ops->caps & GW_CODEC_IDENTITY) /* in a frame or not */
-        return NULL;
-    return "it exchanges parameters, which are never compressed: use --compress none";
-}
-
 static void noloco_close(void *p) {
     self *me = p;
     int ranks = gw_lane_size(me->env->params);
@@ -169,10 +162,7 @@ static gw_err noloco_finish(void *p, gw_span s, gw_update *u) {
     const gw_env *env = me->env;
     if (me->steps.done % me->period == 0)
         memcpy(me->outer + s.off, env->param + s.off, s.n * sizeof(float));
-    bool moves = env->share > 0; /* a rank without samples in this step stays where it is */
-    *u = (gw_update){.grad = env->grad,
-                     .own = moves ? s : (gw_span){s.off, 0},
-                     .scale = moves ? (float)(1 / env->share) : 0.0f};
+    *u = gw_env_own_update(env, s);
     return GW_OK;
 }
 
@@ -217,11 +207,7 @@ static gw_cost noloco_cost(const void *p, int64_t exchange) {
     const self *me = p;
     uint64_t ranks = (uint64_t)gw_lane_size(me->env->params), paired = ranks - ranks % 2;
     bool due = (exchange + 1) % me->period == 0;
-    gw_cost sum = {0};
-    for (int i = 0; due && i < gw_env_spans(me->env); i++)
-        sum = gw_cost_sum(
-            sum, gw_cost_messages(me->env->params, paired, noloco_sent(gw_env_span(me->env, i)).n));
-    return sum;
+    return due ? gw_env_messages(me->env, paired, 2) : (gw_cost){0};
 }
 
 static gw_cost noloco_settle_cost(const void *p) {
@@ -245,7 +231,7 @@ const gw_strategy_ops gw_strategy_noloco = {
     .traits = GW_STRATEGY_PARAMS,
     .shape = GW_SHAPE_PARAMETERS,
     .formula = "every `period` steps P (P odd: P-1) messages of 2n (exact)",
-    .refuses = noloco_refuses,
+    .refuses = gw_strategy_refuses_coded,
     .size = sizeof(self),
     .open = noloco_open,
     .close = noloco_close,

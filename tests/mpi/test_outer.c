@@ -341,7 +341,7 @@ int main(int argc, char **argv) {
         noloco_is_as_published("noloco:period=1,outer-momentum=0.25,outer-lr=0.5,pull=1", 1, 0.25,
                                0.5, 1, lazy);
     }
-    refused("diloco:period=10,fragments=3", "none", "period=10 is no multiple of fragments=3");
+    refused("diloco:period=10,fragments=3", "none", "period=10 is not a multiple of fragments=3");
     refused("diloco:period=8,fragments=4", "none", "fragments=4: a rank holds 3 layers");
     refused("diloco:period=9,fragments=3,tau=3", "none", "must be below period / fragments = 3");
     refused("diloco:decay=0.9", "none", "no error feedback");
