@@ -1,5 +1,5 @@
 /* adamw: I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", ICLR 2019. The weight
- * decay is no part of the gradient, whose means therefore do not know of it. */
+ * decay acts on the parameters directly and does not enter the gradient's means. */
 #include "optim/moments.h"
 
 typedef struct self {
@@ -10,12 +10,6 @@ typedef struct self {
 static gw_err adamw_open(void *p, const gw_args *args) {
     *(self *)p = (self){gw_moments_of(args), (float)gw_args_real(args, "weight-decay")};
     return GW_OK;
-}
-
-static const char *const *adamw_vectors(const void *p) {
-    static const char *const names[] = {"mean", "square", NULL};
-    (void)p;
-    return names;
 }
 
 static void adamw_update(const void *p, const gw_optimizer_part *x) {
@@ -33,6 +27,6 @@ const gw_optimizer_ops gw_optimizer_adamw = {
              opts},
     .size = sizeof(self),
     .open = adamw_open,
-    .vectors = adamw_vectors,
+    .vectors = gw_moments_vectors,
     .update = adamw_update,
 };

@@ -19,12 +19,6 @@ static gw_err lamb_open(void *p, const gw_args *args) {
     return GW_OK;
 }
 
-static const char *const *lamb_vectors(const void *p) {
-    static const char *const names[] = {"mean", "square", NULL};
-    (void)p;
-    return names;
-}
-
 /* For the direction. */
 static size_t lamb_work(const void *p, int rows, int cols) {
     (void)p;
@@ -59,7 +53,7 @@ const gw_optimizer_ops gw_optimizer_lamb = {
     .traits = GW_OPTIMIZER_TENSORS,
     .size = sizeof(self),
     .open = lamb_open,
-    .vectors = lamb_vectors,
+    .vectors = gw_moments_vectors,
     .update = lamb_update,
     .work = lamb_work,
 };

@@ -1,7 +1,7 @@
 /* lars: Y. You, I. Gitman, B. Ginsburg, "Large batch training of convolutional networks", 2017. A
  * matrix's gradient, with the weight decay, times trust * |param| / (|gradient| + decay * |param|);
- * then momentum. Vectors are moved as by sgd. The rate is no part of the velocity, as in sgd, so
- * that a change of it counts at once. */
+ * then momentum. Vectors are moved as by sgd. As in sgd, the velocity does not
+ * contain the rate, so a change of the rate takes effect at once. */
 #include "base/clones.h"
 #include "base/norm.h"
 #include "optim/optimizer.h"

@@ -109,11 +109,7 @@ gw_err gw_lr_open(gw_lr **out, const gw_spec *spec, const gw_args *command) {
     gw_lr *s = NULL;
     gw_err e = gw_alloc(&s, 1, sizeof *s);
     GW_THEN(e, lr_read(s, spec ? spec : &GW_SPEC_NAMED("constant"), command));
-    if (e == GW_OK)
-        *out = s;
-    else
-        gw_lr_close(s);
-    return e;
+    GW_OPENED(e, out, s, gw_lr_close);
 }
 
 void gw_lr_close(gw_lr *s) {

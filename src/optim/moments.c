@@ -9,6 +9,12 @@ gw_moments gw_moments_of(const gw_args *args) {
                         gw_args_real(args, "eps")};
 }
 
+const char *const *gw_moments_vectors(const void *self) {
+    static const char *const names[] = {"mean", "square", NULL};
+    (void)self;
+    return names;
+}
+
 /* As the loops take them. */
 typedef struct factors {
     float scale, b1, r1, b2, r2, eps; /* r: 1 - b */

@@ -17,6 +17,9 @@ typedef struct gw_moments {
     }
 gw_moments gw_moments_of(const gw_args *args);
 
+/** `vectors` of a rule that keeps nothing else. */
+const char *const *gw_moments_vectors(const void *self);
+
 /** Move the means of a part on, its vectors 0 (of the gradient) and 1 (of the square), and then:
  *  out = mean / (sqrt(square) + eps), both corrected for their start at 0; or
  *  param -= rate * (that + decay * param). */

@@ -86,20 +86,12 @@ static gw_err optimizer_make(gw_optimizer *o, const gw_args *args, size_t n,
     return optimizer_make_work(o);
 }
 
-static gw_err optimizer_hand_out(gw_optimizer **out, gw_optimizer *o, gw_err e) {
-    if (e == GW_OK)
-        *out = o;
-    else
-        gw_optimizer_close(o);
-    return e;
-}
-
 gw_err gw_optimizer_open(gw_optimizer **out, const gw_optimizer_setup *setup) {
     gw_optimizer *o = NULL;
     gw_err e = gw_alloc(&o, 1, sizeof *o);
     GW_THEN(e, optimizer_read(o, setup));
     GW_THEN(e, optimizer_make(o, o->args, setup->n, &setup->model));
-    return optimizer_hand_out(out, o, e);
+    GW_OPENED(e, out, o, gw_optimizer_close);
 }
 
 gw_err gw_optimizer_like(gw_optimizer **out, const gw_optimizer *of, size_t n) {
@@ -111,7 +103,7 @@ gw_err gw_optimizer_like(gw_optimizer **out, const gw_optimizer *of, size_t n) {
     if (e == GW_OK)
         o->ops = of->ops;
     GW_THEN(e, optimizer_make(o, of->args, n, &model));
-    return optimizer_hand_out(out, o, e);
+    GW_OPENED(e, out, o, gw_optimizer_close);
 }
 
 void gw_optimizer_close(gw_optimizer *o) {

@@ -107,7 +107,7 @@ static gw_err update_measure_rule(const gw_spec *spec, json_t *rows) {
     gw_optimizer_close(o);
     GW_TRY(update_open_rule(&o, spec, square));
     gw_err e = update_time(o, s);
-    for (int k = 0; k < (square ? 1 : 4) && e == GW_OK; k++) /* a product is no matter of bytes */
+    for (int k = 0; k < (square ? 1 : 4) && e == GW_OK; k++) /* products are not bound by memory */
         m[k] = gw_stats_median(s[k].x, s[k].n);
     double flops = square ? gw_optimizer_flops(o) / m[0] : NAN;
     if (e == GW_OK)
