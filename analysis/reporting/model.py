@@ -118,7 +118,7 @@ class Results:
     # What the reader expects beside the study's author: {levels: words}, as in expect.py.
     expect: dict = field(default_factory=dict)
     judged: object = field(default=None, repr=False, compare=False)  # what verdicts.family_of() keeps
-    trials: object = None  # Results of the trials by which the study's `tune:` chose options, no part of it
+    trials: object = None  # Results of the trials by which the study's `tune:` chose options; not part of it
 
     @property
     def runs(self):

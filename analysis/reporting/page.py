@@ -165,7 +165,7 @@ def tuned_of(study):
 
 
 def trials_of(results):
-    """The trials, which are no part of the comparison."""
+    """The trials, which do not enter the comparison."""
     rows = (results.study or {}).get("tuned")
     if not rows:
         return ""

@@ -125,7 +125,7 @@ def trials(study):
     cells = [cell for _, _, cell in study.tune.cells]
     names = {name: list(dict.fromkeys(cell.levels[name] for cell in cells)) for name in cells[0].levels}
     return replace(study, name=f"{study.name}, trials", claim=f"Trials that choose options for each "
-                   f"{study.tune.factor}: no part of the comparison. {study.claim}", factors=names,
+                   f"{study.tune.factor}: not part of the comparison. {study.claim}", factors=names,
                    cells=cells, baseline=cells[0].id, design="list",
                    blocks=[(1, seed) for seed in study.tune.seeds], report={}, claims=[], doubt=None, trials=True)
 

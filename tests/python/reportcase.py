@@ -111,3 +111,15 @@ class ReportCase(gwrun.Case):
         write_study(self.path(name), os.path.basename(name), cells, blocks, lambda cell, _, out: shutil.copytree(
             os.path.join(self.real, cell["id"].partition("=")[2]), out), **more)
         return self.path(name)
+
+
+class StudyCase(ReportCase):
+    """`real_study`: a study of one block, made once for a class of tests."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        case = cls("setUp")
+        case.setUp()
+        cls.addClassCleanup(case.doCleanups)
+        cls.real_study = case.study(blocks=1)

@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 import statsim
-from reportcase import ReportCase
+from reportcase import StudyCase
 
 from reporting import answer, claims, figure, judge, page, paper, runs, sheet, stats, summary, verdicts
 from reporting.charts import baseline, effects, scaling, sweep
@@ -20,7 +20,7 @@ TOLD = re.compile(r"\d(%|x) (slower|faster)")
 STATES = {True: TOLD, False: re.compile("inside the noise|equal in all"), None: re.compile("cannot be told")}
 
 
-class OneVerdict(ReportCase):
+class OneVerdict(StudyCase):
     def made(self, seed, cells=5, blocks=5, spread=0.03, effect=0.05):
         """A study of one factor with a number a level, whose cells take `effect` times their place longer."""
         random = np.random.default_rng(seed)
@@ -40,14 +40,6 @@ class OneVerdict(ReportCase):
                            cells=[{"id": cell.name, "levels": cell.levels} for cell in found.cells])
         found.study["report"] = {"x": "ranks", "expect": {f"ranks={factor[-1]}": "faster, not slower"}}
         return found
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        case = cls("setUp")
-        case.setUp()
-        cls.addClassCleanup(case.doCleanups)
-        cls.real_study = case.study(blocks=1)
 
     def said(self, found):
         """[(where, cell, other cell, what is said: a text, or the Interval's ends, of the ratio cell / other)]."""

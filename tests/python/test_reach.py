@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import statsim
 from matplotlib.figure import Figure
-from reportcase import ReportCase
+from reportcase import StudyCase
 
 from reporting import answer, expect, model, reach, runs, stats, verdicts
 from reporting.charts import target
@@ -124,15 +124,7 @@ class Words(unittest.TestCase):
             self.assertAlmostEqual(expect.bound(text, value), found)
 
 
-class Studies(ReportCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        case = cls("setUp")
-        case.setUp()
-        cls.addClassCleanup(case.doCleanups)
-        cls.real_study = case.study(blocks=1)
-
+class Studies(StudyCase):
     def made(self, reached, lost=(), words="sooner to accuracy 0.8, 1.5 times as soon to accuracy 0.8"):
         """A study of 8 seeds; reached: when the second configuration has the target. The first has it at 4."""
         found, = runs.read_results(self.real_study)
