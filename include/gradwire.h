@@ -200,6 +200,10 @@ int gradwire_end(gradwire *g, double loss);
  *  Nothing may be pending. Collective. */
 int gradwire_settle(gradwire *g);
 
+/** Before gradwire_epoch: its row's loss and accuracy on samples kept for validation, which, unlike
+ *  those of the test, may choose among runs. NaN: not measured. Equal on all ranks. */
+int gradwire_validated(gradwire *g, double loss, double accuracy);
+
 /** An epoch is over: a row of epochs.csv. NaN: not tested. Settles first. Collective. */
 int gradwire_epoch(gradwire *g, double test_loss, double test_accuracy);
 

@@ -53,6 +53,7 @@ FUNCTIONS = {  # name: result, parameters, as the header has them
     "gradwire_cancel": (_int, [_at]),
     "gradwire_end": (_int, [_at, _double]),
     "gradwire_settle": (_int, [_at]),
+    "gradwire_validated": (_int, [_at, _double, _double]),
     "gradwire_epoch": (_int, [_at, _double, _double]),
     "gradwire_save": (_int, [_at, _to(_at), _to(_size)]),
     "gradwire_load": (_int, [_at, _text, _size]),

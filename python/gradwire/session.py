@@ -206,8 +206,9 @@ class Session:
         """All ranks, before evaluating or saving: replicas agree."""
         self._call("gradwire_settle")
 
-    def epoch(self, test_loss=math.nan, test_accuracy=math.nan):
+    def epoch(self, test_loss=math.nan, test_accuracy=math.nan, validation_loss=math.nan, validation_accuracy=math.nan):
         """A row of epochs.csv."""
+        self._call("gradwire_validated", validation_loss, validation_accuracy)
         self._call("gradwire_epoch", test_loss, test_accuracy)
 
     def save(self):

@@ -449,6 +449,16 @@ int gradwire_settle(gradwire *g) {
     return gw_call_end(&c, e);
 }
 
+int gradwire_validated(gradwire *g, double loss, double accuracy) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "validated", GW_IN_BETWEEN, false);
+    if (e == GW_OK) {
+        g->batch.validation_loss = loss;
+        g->batch.validation_accuracy = accuracy;
+    }
+    return gw_call_end(&c, e);
+}
+
 int gradwire_epoch(gradwire *g, double test_loss, double test_accuracy) {
     gw_call c;
     gw_err e = gw_call_begin(&c, g, "epoch", GW_IN_BETWEEN, false);

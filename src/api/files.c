@@ -124,6 +124,8 @@ gw_err gw_files_epoch(gradwire *g, double test_loss, double test_accuracy) {
     gw_epoch_row row = r->last;
     row.epoch = g->batch.epoch;
     row.step = g->batch.step;
+    row.validation_loss = g->batch.validation_loss;
+    row.validation_accuracy = g->batch.validation_accuracy;
     row.test_loss = test_loss;
     row.test_accuracy = test_accuracy;
     row.elapsed_s = gw_ledger_now() - r->zero_s;
@@ -132,6 +134,7 @@ gw_err gw_files_epoch(gradwire *g, double test_loss, double test_accuracy) {
     GW_TRY(gw_recorder_wire(r, &row.wire_bytes));
     GW_TRY(files_compare(g, &row.replica_hash));
     g->batch.epoch++;
+    g->batch.validation_loss = g->batch.validation_accuracy = NAN;
     return gw_recorder_epoch(r, &row);
 }
 

@@ -61,8 +61,9 @@ typedef struct gw_handle_arena {
 
 /** The batch, and how far its exchange is. */
 typedef struct gw_handle_batch {
-    int64_t step; /* 1.. */
-    int epoch;    /* 1.. */
+    int64_t step;                                /* 1.. */
+    int epoch;                                   /* 1.. */
+    double validation_loss, validation_accuracy; /* of the epoch's row; NaN: not told */
     int samples;
     double share;
     int phase;         /* a gw_phase that is entered; negative: none */

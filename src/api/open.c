@@ -108,6 +108,7 @@ static gw_err open_all(gradwire *g) {
     if (!g->inside)
         GW_TRY(gw_files_open(g));
     g->batch.epoch = 1;
+    g->batch.validation_loss = g->batch.validation_accuracy = NAN;
     g->batch.fresh = true;
     g->state = GW_HANDLE_BETWEEN;
     return GW_OK;

@@ -75,6 +75,7 @@ static void try_no_handle(void) {
         refused(gradwire_cancel(g), "no handle");
         refused(gradwire_end(g, 0), "no handle");
         refused(gradwire_settle(g), "no handle");
+        refused(gradwire_validated(g, 0, 0), "no handle");
         refused(gradwire_epoch(g, 0, 0), "no handle");
         refused(gradwire_save(g, &blob, &n), "no handle");
         refused(gradwire_load(g, param, N), "no handle");

@@ -119,7 +119,8 @@ def case_folder(out):
                         v -= session.memory(i, gradwire.GRAD)
                 session.updated()
                 batch.loss = 1.0
-        session.epoch(test_loss=0.5, test_accuracy=0.25)
+        session.epoch(test_loss=0.5, test_accuracy=0.25, validation_loss=0.75)
+        session.epoch(test_loss=0.5)
         figures = [session.figure("wire_bytes"), session.figure("no_such_column")]
         told = session.text("mpi")
     return {"zero": zero, "wire": figures[0], "absent": math.isnan(figures[1]), "mpi": told,

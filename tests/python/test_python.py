@@ -68,6 +68,9 @@ class Numpy(gwrun.Case):
             self.assertTrue(told["mpi"])
         self.assertEqual(gwrun.run_json(out)["program"], "library")
         self.assertEqual([row["loss"] for row in gwrun.batches(out)], ["1"] * 6)
+        names = ("validation_loss", "validation_accuracy", "test_loss", "test_accuracy")
+        self.assertEqual([[row[name] for name in names]
+                          for row in gwrun.rows(out, "epochs.csv")], [["0.75", "", "0.5", "0.25"], ["", "", "0.5", ""]])
 
     def test_what_a_save_drains_is_counted(self):
         results(2, RANK, "saved", f"--comm delayed:algo=sra --out {self.path('run')}")
