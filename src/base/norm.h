@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/** The sum of x[i] * x[i], in double. */
+/** The sum of x[i] * x[i], in double. OpenMP threads share it. */
 double gw_norm_squares(const float *x, size_t n);
 
 #endif

@@ -31,14 +31,24 @@ GW_CLONES static void lamb_add(float *restrict y, const float *restrict x, size_
         y[i] += a * x[i];
 }
 
-static void lamb_update(const void *p, const gw_optimizer_part *x) {
+static void lamb_direct(const void *p, const gw_optimizer_part *x, float decay) {
     const self *me = p;
     gw_moments_direction(&me->moments, x, x->work);
-    if (me->decay > 0)
-        lamb_add(x->work, x->param, x->n, me->decay);
+    if (decay > 0)
+        lamb_add(x->work, x->param, x->n, decay);
+}
+
+static void lamb_move(const void *p, const gw_optimizer_part *x, float by) {
+    (void)p;
+    lamb_add(x->param, x->work, x->n, by);
+}
+
+static void lamb_update(const void *p, const gw_optimizer_part *x) {
+    const self *me = p;
+    gw_optimizer_split(me, x, lamb_direct, me->decay);
     double is = sqrt(gw_norm_squares(x->param, x->n)), by = sqrt(gw_norm_squares(x->work, x->n));
     double trust = is > 0 && by > 0 ? fmin(is, me->clip) / by : 1;
-    lamb_add(x->param, x->work, x->n, (float)(-(double)x->lr * trust));
+    gw_optimizer_split(me, x, lamb_move, (float)(-(double)x->lr * trust));
 }
 
 static const gw_opt opts[] = {

@@ -25,12 +25,18 @@ static const char *const *lars_vectors(const void *p) {
     return names;
 }
 
-GW_CLONES static void lars_move(float *restrict p, const float *restrict g, float *restrict v,
+GW_CLONES static void lars_loop(float *restrict p, const float *restrict g, float *restrict v,
                                 size_t n, float lr, float mu, float by, float decay) {
     for (size_t i = 0; i < n; i++) {
         v[i] = mu * v[i] + (by * g[i] + decay * p[i]);
         p[i] -= lr * v[i];
     }
+}
+
+static void lars_move(const void *p, const gw_optimizer_part *x, float local) {
+    const self *me = p;
+    lars_loop(x->param, x->grad, x->state[0], x->n, x->lr, me->momentum, local * x->scale,
+              local * me->decay);
 }
 
 static void lars_update(const void *p, const gw_optimizer_part *x) {
@@ -42,8 +48,7 @@ static void lars_update(const void *p, const gw_optimizer_part *x) {
         if (is > 0 && by > 0)
             local = (float)((double)me->trust * is / (by + (double)me->decay * is));
     }
-    lars_move(x->param, x->grad, x->state[0], x->n, x->lr, me->momentum, local * x->scale,
-              local * me->decay);
+    gw_optimizer_split(me, x, lars_move, local);
 }
 
 static const gw_opt opts[] = {

@@ -159,6 +159,25 @@ int gw_optimizer_threads(size_t n) {
     return n < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
 }
 
+void gw_optimizer_split(const void *self, const gw_optimizer_part *part,
+                        void (*pass)(const void *self, const gw_optimizer_part *piece, float by),
+                        float by) {
+    int threads = gw_optimizer_threads(part->n);
+#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
+    for (int t = 0; t < threads; t++) {
+        gw_span s = gw_span_part((gw_span){0, part->n}, t, threads);
+        gw_optimizer_part piece = *part;
+        piece.param += s.off;
+        piece.grad += s.off;
+        piece.n = s.n;
+        for (int v = 0; v < GW_OPTIMIZER_VECTORS && piece.state[v]; v++)
+            piece.state[v] += s.off;
+        if (piece.work)
+            piece.work += s.off;
+        pass(self, &piece, by);
+    }
+}
+
 void gw_optimizer_update_here(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
                               float scale) {
     optimizer_count(o);

@@ -41,8 +41,9 @@ typedef struct gw_optimizer_part {
 } gw_optimizer_part;
 
 enum {
-    /* It needs a tensor's shape or a norm over it: a part is a whole tensor, on one thread. Else
-     * each element moves by itself, and parts may begin and end anywhere. */
+    /* It needs a tensor's shape or a norm over it: a part is a whole tensor, which the rule splits
+     * over threads itself. Else each element moves by itself, and parts may begin and end
+     * anywhere. */
     GW_OPTIMIZER_TENSORS = 1,
     GW_OPTIMIZER_PRODUCTS = 2 /* it multiplies matrices, on all threads, by the part's `product` */
 };
@@ -126,6 +127,12 @@ void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_sp
 /** The same where param[0] and grad[0] are the first of s. */
 void gw_optimizer_update_here(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
                               float scale);
+
+/** For a rule of whole tensors: run `pass` over all elements of a part, in pieces of which each
+ *  thread has one. `by`: what the caller wants to tell it. */
+void gw_optimizer_split(const void *self, const gw_optimizer_part *part,
+                        void (*pass)(const void *self, const gw_optimizer_part *piece, float by),
+                        float by);
 
 /** Floats from the beginning of s that make one call: `most`, or less at its end; of a rule that
  *  moves whole tensors, one of them. */

@@ -55,7 +55,7 @@ gw_err gw_clip_update(gw_clip *c, gw_update *u) {
 
 void gw_clip_count(gw_clip *c) {
     c->updates += c->counts;
-    c->clipped += c->by < 1;
+    c->clipped += c->counts && c->by < 1;
 }
 
 json_t *gw_clip_json(const gw_clip *c) {
