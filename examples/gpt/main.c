@@ -21,7 +21,7 @@ typedef struct job {
     gpt_options o;
     int rank, ranks;
     gpt_text text;
-    size_t train; /* characters; the others are for validation */
+    size_t train, held; /* characters; the others are the test */
     gpt *model;
     const gpt_tensor *tensors;
     int count;
@@ -63,7 +63,8 @@ static void build(job *j) {
         snprintf(line, sizeof line, "--text %s: %s", o->text, strerror(errno));
         fail(j, 0, line);
     }
-    j->train = j->text.n - j->text.n / 10;
+    j->held = j->text.n / 100 * (size_t)o->held;
+    j->train = j->text.n - j->text.n / 10 - j->held;
     if (j->text.n / 10 <= (size_t)o->shape.context) {
         snprintf(line, sizeof line, "--text %s: %zu characters, too few for --context %d", o->text,
                  j->text.n, o->shape.context);
@@ -185,24 +186,38 @@ static double train_step(job *j, long step) {
     return loss;
 }
 
-/* Mean loss over windows side by side in the last tenth; each rank takes its share of them. */
-static double validate(job *j) {
+/* Mean loss over windows side by side in n characters; each rank takes its share of them. */
+static double mean_loss(job *j, size_t begin, size_t n) {
     size_t context = (size_t)j->o.shape.context, room = (size_t)(j->o.batch / j->ranks);
-    size_t count = (j->text.n - j->train - 1) / context;
+    size_t all = (n - 1) / context, most = (size_t)j->o.windows;
+    size_t count = most && most < all ? most : all;
     size_t from = count * (size_t)j->rank / (size_t)j->ranks;
     size_t to = count * ((size_t)j->rank + 1) / (size_t)j->ranks;
     double sum = 0;
-    catch_up(j);
-    check(j, gradwire_settle(j->g));
     for (size_t i = from; i < to; i += room) {
-        size_t n = to - i < room ? to - i : room;
-        for (size_t k = 0; k < n; k++) {
-            j->at[k] = j->train + (i + k) * context;
+        size_t samples = to - i < room ? to - i : room;
+        for (size_t k = 0; k < samples; k++) {
+            j->at[k] = begin + (i + k) * all / count * context;
         }
-        sum += gpt_forward(j->model, j->text.at, j->at, (int)n, NULL, NULL) * (double)n;
+        sum += gpt_forward(j->model, j->text.at, j->at, (int)samples, NULL, NULL) * (double)samples;
     }
     MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     return sum / (double)count;
+}
+
+static void test(job *j, long done) {
+    catch_up(j);
+    check(j, gradwire_settle(j->g));
+    if (j->held) {
+        check(j, gradwire_validated(j->g, mean_loss(j, j->train, j->held), NAN));
+    }
+    size_t end = j->train + j->held;
+    double loss = mean_loss(j, end, j->text.n - end);
+    check(j, gradwire_epoch(j->g, loss, NAN));
+    if (j->rank == 0) {
+        printf("step %ld: test %.5f nats a character\n", done, loss);
+        fflush(stdout);
+    }
 }
 
 static double seconds(void) {
@@ -226,13 +241,8 @@ static void train(job *j) {
         loss = train_step(j, step);
         times[step] = seconds() - begin;
         long done = step + 1;
-        if (j->o.validate && (done % j->o.validate == 0 || done == j->o.steps)) {
-            double test = validate(j);
-            check(j, gradwire_epoch(j->g, test, NAN));
-            if (j->rank == 0) {
-                printf("step %ld: validation %.5f nats a character\n", done, test);
-                fflush(stdout);
-            }
+        if (j->o.every && (done % j->o.every == 0 || done == j->o.steps)) {
+            test(j, done);
         }
     }
     catch_up(j);

@@ -6,7 +6,7 @@
 
 const char gpt_options_help[] =
     "usage: gpt --text FILE [--OPTION NUMBER].. [-- GRADWIRE'S OPTIONS]\n"
-    "Trains a small GPT on the characters of a text; the last tenth of it is for validation.\n"
+    "Trains a small GPT on the characters of a text; the last tenth of it is the test.\n"
     "  --steps 3000      batches\n"
     "  --batch 12        sequences a batch, over all ranks\n"
     "  --context 64      characters a sequence\n"
@@ -14,7 +14,9 @@ const char gpt_options_help[] =
     "  --heads 4         of attention; they share the width\n"
     "  --width 128       of the residual stream\n"
     "  --rate 0.001      of AdamW: rises over --warmup 100 batches, then falls to a tenth by a cosine\n"
-    "  --validate 500    batches between validations; 0: none\n"
+    "  --test 500        batches between tests; 0: none\n"
+    "  --held 0          hundredths of the text before that tenth, kept to choose options by\n"
+    "  --windows 0       of a test at most, evenly spread; 0: all\n"
     "  --seed 1          of weights and batches\n"
     "Behind --: what `gradwire train` has, such as --comm iallreduce --compress qsgd --out runs/gpt\n";
 
@@ -39,7 +41,9 @@ static int set(gpt_options *o, const char *name, const char *value, char *messag
                            {"--heads", &o->shape.heads, NULL, 1, 128},
                            {"--width", &o->shape.width, NULL, 1, 8192},
                            {"--warmup", NULL, &o->warmup, 0, 100000000},
-                           {"--validate", NULL, &o->validate, 0, 100000000},
+                           {"--test", NULL, &o->every, 0, 100000000},
+                           {"--held", NULL, &o->held, 0, 50},
+                           {"--windows", NULL, &o->windows, 0, 100000000},
                            {"--seed", NULL, &seed, 0, 1000000}};
     if (!strcmp(name, "--text")) {
         o->text = value;
@@ -92,7 +96,7 @@ int gpt_options_read(gpt_options *o, int argc, char **argv, char *message, size_
                        .batch = 12,
                        .steps = 3000,
                        .warmup = 100,
-                       .validate = 500,
+                       .every = 500,
                        .rate = 1e-3,
                        .seed = 1};
     *message = 0;

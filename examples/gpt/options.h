@@ -8,7 +8,7 @@ typedef struct gpt_options {
     const char *text;
     gpt_shape shape; /* but for the vocabulary, which is the text's */
     int batch;       /* sequences over all ranks */
-    long steps, warmup, validate;
+    long steps, warmup, every, held, windows;
     double rate;
     uint64_t seed;
     char gradwire[1024]; /* the words behind -- */

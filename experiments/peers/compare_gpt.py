@@ -3,7 +3,7 @@
     examples/shakespeare > shakespeare.txt
     ~/peers/bin/python experiments/peers/compare_gpt.py --text shakespeare.txt
 
-With --validate each side trains once over all --steps instead, and the table has validation losses.
+With --test each side trains once over all --steps instead, and the table has test losses.
 """
 
 import argparse
@@ -24,21 +24,21 @@ SIDES = {
     "gpt sharded qsgd8, 2 ranks": ("gpt", 2, "--comm sharded --compress qsgd:bits=8"),
 }
 SAID = re.compile(r"median (?P<ms>[\d.]+) ms, last loss (?P<loss>[\d.]+)")
-TESTED = re.compile(r"step \d+: validation (?P<loss>[\d.]+)")
+TESTED = re.compile(r"step \d+: test (?P<loss>[\d.]+)")
 
 
 def run_gpt(options, env, ranks, words):
     command = [options.mpiexec, "-n", str(ranks), options.gpt, "--text", options.text, "--steps",
-               str(options.steps), "--validate", str(options.steps if options.validate else 0)]
+               str(options.steps), "--test", str(options.steps if options.test else 0)]
     said = peers.run([*command, "--", *words.split()], env=env)
     found = SAID.search(said)
     return {"step_s": float(found["ms"]) / 1e3, "loss": float(found["loss"]),
-            **({"validation": float(TESTED.search(said)["loss"])} if options.validate else {})}
+            **({"test": float(TESTED.search(said)["loss"])} if options.test else {})}
 
 
 def run_torch(options, env, ranks, _):
     """Rank 0's figures."""
-    words = ["--text", options.text, "--steps", str(options.steps), *["--validate"] * options.validate]
+    words = ["--text", options.text, "--steps", str(options.steps), *["--test"] * options.test]
     result = peers.run_ranks("gpt_torch.py", ranks, words, options, env)[0]
     return {**result, "step_s": statistics.median(result["step_s"]), "loss": result["loss"][-1]}
 
@@ -46,8 +46,8 @@ def run_torch(options, env, ranks, _):
 def table(rounds):
     """A line a side: milliseconds a step, and PyTorch's time on as many ranks divided by it."""
     lines = [f"{'':28}  {'ms a step':>24}  {'PyTorch / this':>20}  {'last loss':>9}"]
-    validated = "validation" in next(iter(rounds[0].values()))
-    lines[0] += f"  {'validation':>10}" if validated else ""
+    tested = "test" in next(iter(rounds[0].values()))
+    lines[0] += f"  {'test':>10}" if tested else ""
     for name, (program, ranks, _) in SIDES.items():
         if name not in rounds[0]:
             continue
@@ -56,7 +56,7 @@ def table(rounds):
         time = peers.spread([r[name]["step_s"] * 1e3 for r in rounds], ".1f")
         line = (f"{name:28}  {time:>24}  {ratio if program == 'gpt' else '':>20}  "
                 f"{rounds[0][name]['loss']:>9.4f}")
-        line += f"  {rounds[0][name]['validation']:>10.4f}" if validated else ""
+        line += f"  {rounds[0][name]['test']:>10.4f}" if tested else ""
         lines.append(line.rstrip())
     return "\n".join(lines)
 
@@ -68,7 +68,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], help="sides on so many ranks")
-    parser.add_argument("--validate", action="store_true")
+    parser.add_argument("--test", action="store_true")
     parser.add_argument("--gpt", default=os.path.join(peers.ROOT, "build/release/examples/gpt"))
     parser.add_argument("--mpiexec", default=os.path.join(peers.ROOT, "build/release/mpiexec"))
     parser.add_argument("--out", required=True, help="write the results to OUT.txt and OUT.json")

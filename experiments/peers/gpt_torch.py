@@ -1,7 +1,7 @@
 """The twin of examples/gpt in PyTorch: the same model from the same weights over the same batches.
 
 --check FILE compares loss and every gradient with what `gpt_check FILE` wrote. Otherwise it trains as
-`gpt --text FILE` does, and prints the validation loss and the median step. compare_gpt.py starts it.
+`gpt --text FILE` does, and prints the test loss and the median step. compare_gpt.py starts it.
 The model is the fastest plain form that we know: one matrix for q, k and v,
 scaled_dot_product_attention, a fused AdamW, zero_grad(set_to_none=True), denormals flushed.
 """
@@ -118,7 +118,7 @@ def check(path):
 
 
 def load(path):
-    """(training text, text for validation), as numbers in the order of the bytes that occur."""
+    """(training text, text for the test), as numbers in the order of the bytes that occur."""
     with open(path, "rb") as file:
         data = np.frombuffer(file.read(), np.uint8)
     letters, numbers = np.unique(data, return_inverse=True)
@@ -128,7 +128,7 @@ def load(path):
 
 
 @torch.no_grad()
-def validate(model, text, context, batch):
+def test(model, text, context, batch):
     """Mean loss over windows side by side."""
     count = (len(text) - 1) // context
     total = 0.0
@@ -171,8 +171,8 @@ def train(args):
         losses.append(loss.item())
         times.append(time.perf_counter() - begin)
     result = {"step_s": times, "loss": losses}
-    if args.validate:
-        result["validation"] = validate(model, rest, args.context, args.batch)
+    if args.test:
+        result["test"] = test(model, rest, args.context, args.batch)
     return result
 
 
@@ -184,7 +184,7 @@ def main():
                         ("width", 128), ("warmup", 100), ("seed", 1), ("rank", 0), ("ranks", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--validate", action="store_true")
+    parser.add_argument("--test", action="store_true")
     parser.add_argument("--meet", help="where the ranks meet: file://PATH")
     parser.add_argument("--out", help="JSON file for step times and losses")
     args = parser.parse_args()
@@ -198,7 +198,7 @@ def main():
     if args.out:
         with open(args.out, "w", encoding="utf-8") as file:
             json.dump(result, file)
-    print(f"loss {result['loss'][-1]:.4f}, validation {result.get('validation', math.nan):.4f}, "
+    print(f"loss {result['loss'][-1]:.4f}, test {result.get('test', math.nan):.4f}, "
           f"median step {1e3 * float(np.median(result['step_s'])):.2f} ms")
     if args.ranks > 1:
         dist.barrier()

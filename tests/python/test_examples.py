@@ -8,9 +8,9 @@ import gwrun
 from gwrun import MPIEXEC, SOURCE
 
 FOLDER = os.path.join(os.environ["BUILD"], "examples")
-SMALL = ("--steps 60 --batch 12 --context 16 --width 32 --layers 2 --heads 2 --warmup 10 --validate 30 "
+SMALL = ("--steps 60 --batch 12 --context 16 --width 32 --layers 2 --heads 2 --warmup 10 --test 30 "
          "--rate 0.003").split()
-TESTED = re.compile(r"^step (\d+): validation ([\d.]+) nats", re.MULTILINE)
+TESTED = re.compile(r"^step (\d+): test ([\d.]+) nats", re.MULTILINE)
 
 
 def call(ranks, program, *words, status=0):
@@ -50,7 +50,7 @@ class Gpt(gwrun.Shared):
 
     @classmethod
     def curve(cls, ranks, *words):
-        """Validation losses of the small configuration."""
+        """Test losses of the small configuration."""
         said = call(ranks, "gpt", "--text", cls.text, *SMALL, "--", *words)
         return [float(loss) for _, loss in TESTED.findall(said)]
 
