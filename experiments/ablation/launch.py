@@ -39,7 +39,11 @@ class Launcher:
         self.mpiexec = os.path.join(build, "mpiexec")
         digest = hashlib.sha256(os.fsencode(os.path.abspath(out))).hexdigest()
         self.name = f"study-{digest[:12]}"  # of the testbed: the same when a study is resumed
-        self.up = None  # {option of `testbed up`: value}; None: it is down
+        self.up = {}  # job -> {option of `testbed up`: value}: runs at one time share no links
+
+    def bed(self, job):
+        """The name of a job's testbed."""
+        return f"{self.name}-job{job}" if job else self.name
 
     def refuse(self, cells, jobs, oversubscribe, later=False):
         """Refuses what cannot work, before anything runs. `later`: the runs begin elsewhere, where
@@ -57,15 +61,12 @@ class Launcher:
             cell = next(cell for cell in cells if not cell.testbed)
             raise BadInput(f"--launcher testbed: {cell.id} names neither hosts nor a rate: add them "
                           "to the spec, or omit --launcher")
-        if on_testbed and jobs > 1:
-            raise BadInput("--jobs: runs on the testbed would share its links: omit it, or choose "
-                          "other cells by --only")
         if jobs > 1 and self.kind != "srun" and not oversubscribe:
             refuse_crowd(cells, jobs)
 
-    def command(self, planned, folder):
+    def command(self, planned, folder, job=0):
         return self.base.fill(planned.cell, {
-            "launcher": self.starter(planned.cell), "gradwire": self.program,
+            "launcher": self.starter(planned.cell, job), "gradwire": self.program, "build": self.build,
             "options": self.options(planned, folder), "out": os.path.abspath(folder),
             "seed": str(planned.seed), "ranks": str(planned.cell.ranks)})
 
@@ -77,13 +78,13 @@ class Launcher:
         return [*quiet, "--overwrite", *planned.cell.words, "--seed", str(planned.seed),
                 "--out", os.path.abspath(folder)]
 
-    def starter(self, cell):
+    def starter(self, cell, job):
         """The words before the program that start it on each rank."""
         ranks = ["-n", str(cell.ranks)]
         if self.kind == "srun":
             return ["srun", "--exclusive", *ranks, "-c", str(threads_of(cell))]
         if cell.testbed:
-            return [sys.executable, "-B", TESTBED, "run", "--name", self.name, *ranks,
+            return [sys.executable, "-B", TESTBED, "run", "--name", self.bed(job), *ranks,
                     "--per-host", str(cell.testbed["per_host"]), "--mpiexec", self.mpiexec, "--"]
         return [self.mpiexec, *ranks]
 
@@ -95,41 +96,41 @@ class Launcher:
 
     # ---- the testbed ----
 
-    def testbed(self, verb, *words):
-        done = subprocess.run([sys.executable, "-B", TESTBED, verb, "--name", self.name, *words],
+    def testbed(self, job, verb, *words):
+        done = subprocess.run([sys.executable, "-B", TESTBED, verb, "--name", self.bed(job), *words],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", check=False, start_new_session=True)
         if done.returncode != 0:
             lines = (done.stderr.strip() or f"testbed {verb} failed").splitlines()
             raise BadInput(lines[-1])
 
-    def prepare(self, cell):
-        """Builds the cell's testbed; it stays for the next run with the same one."""
+    def prepare(self, cell, job=0):
+        """Builds the cell's testbed; it stays for the job's next run with the same one."""
         if not cell.testbed:
             return
         wanted = {name: str(cell.testbed[name]) for name in ("hosts", "rate", "offload", "mtu")
                   if name in cell.testbed}
-        if self.up == wanted:
+        if self.up.get(job) == wanted:
             return
-        self.testbed("down")  # of another cell, or of a runner that was killed
-        self.up = {}  # it may be up in part
-        self.testbed("up", *(word for name in wanted for word in (f"--{name}", wanted[name])))
-        self.up = wanted
+        self.testbed(job, "down")  # of another cell, or of a runner that was killed
+        self.up[job] = {}  # it may be up in part
+        self.testbed(job, "up", *(word for name in wanted for word in (f"--{name}", wanted[name])))
+        self.up[job] = wanted
 
     def try_testbed(self, cells):
         """BadInput, before the first run, if the testbed cannot be built or start ranks."""
         cell = next((cell for cell in cells if cell.testbed), None)
         if cell:
             self.prepare(cell)
-            self.testbed("run", "-n", "1", "--mpiexec", self.mpiexec, "--", "true")
+            self.testbed(0, "run", "-n", "1", "--mpiexec", self.mpiexec, "--", "true")
 
     def close(self):
-        if self.up is not None:
-            self.up = None
+        while self.up:
+            job, _ = self.up.popitem()
             try:
-                self.testbed("down")
+                self.testbed(job, "down")
             except BadInput as error:  # the runs are complete nevertheless
-                warn(f"the testbed {self.name} stays up: {error}")
+                warn(f"the testbed {self.bed(job)} stays up: {error}")
 
 
 def refuse_crowd(cells, jobs):

@@ -28,8 +28,8 @@ class Interrupted(Exception):
 class Live:
     """A run in progress."""
 
-    def __init__(self, planned, record, process, timeout_s):
-        self.planned, self.record, self.process = planned, record, process
+    def __init__(self, job, planned, record, process, timeout_s):
+        self.job, self.planned, self.record, self.process = job, planned, record, process
         self.begun = time.monotonic()
         self.deadline = self.begun + (timeout_s or float("inf"))
 
@@ -147,7 +147,8 @@ class Runner:
         for attempt in record["attempts"]:
             if attempt.get("interrupted") is None:  # its runner was killed
                 attempt["interrupted"] = True
-        words = self.launcher.command(planned, folder)
+        job = min(set(range(self.jobs)) - {live.job for live in self.live})
+        words = self.launcher.command(planned, folder, job)
         environment = self.launcher.environment(planned, folder)
         record.update(state="running", attempts=[*record["attempts"], j.new_attempt()],
                       command=words, environment=environment,
@@ -156,7 +157,7 @@ class Runner:
         self.journal.begin(planned, record)
         self.records[planned.folder] = record
         try:
-            self.launcher.prepare(planned.cell)
+            self.launcher.prepare(planned.cell, job)
             process = launch.start(words, environment, self.launcher.directory,
                                    os.path.join(folder, j.LOG), self.mask)
         except (j.BadInput, OSError) as error:  # the testbed, or a program that is being rebuilt
@@ -164,7 +165,7 @@ class Runner:
                                           cause=ends.plain(str(error)))
             self.settle(planned, record, "failed")
             return
-        self.live.append(Live(planned, record, process, self.study.timeout_s))
+        self.live.append(Live(job, planned, record, process, self.study.timeout_s))
         self.news = self.news or ""
 
     def wait(self):

@@ -283,7 +283,8 @@ class Bed(unittest.TestCase):
         """What was begun is taken down, though its building was interrupted."""
         verbs = []
 
-        def testbed(verb, *_):
+        def testbed(_, verb, *words):
+            del words
             verbs.append(verb)
             if verb == "up":
                 sys.exit(143)
@@ -302,7 +303,7 @@ class Bed(unittest.TestCase):
     def test_stays_up(self):
         """What a study came to does not hang on it."""
         bed = launch.Launcher("mpiexec", "/build", "/out", "/")
-        bed.up = (2, "1gbit")
+        bed.up = {0: {"hosts": "2", "rate": "1gbit"}}
         with (mock.patch.object(bed, "testbed", side_effect=journal.BadInput("busy")),
               mock.patch.object(sys, "stderr", io.StringIO()) as said):
             bed.close()

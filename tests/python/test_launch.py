@@ -58,9 +58,18 @@ factors: {{rate: [none, 200mbit, 500mbit]}}
                 self.assertEqual(record["launcher"], "testbed")
                 self.assertEqual(link["rate_bits_per_s"], int(rate[:3]) * 10**6)
         self.assertEqual(self.spaces(), [])
-        gwrun.refusal(self.call("--resume", "--jobs", "2", "--retry-failed", "--oversubscribe",
-                               out=self.out + "2"), "--jobs", "links")
         gwrun.refusal(self.call("--launcher", "testbed", out=self.out + "2"), "rate=none")
+
+    @unittest.skipUnless(LAUNCHER, "needs root, iproute2 and a launcher")
+    def test_runs_at_one_time_have_links_of_their_own(self):
+        gwrun.well(self.call("--only", "rate=*mbit", "--jobs", "2", "--oversubscribe"))
+        beds = {}
+        for folder, record in self.records().items():
+            link = json.loads(read(os.path.join(self.out, folder, "run.json")))["link"]
+            self.assertEqual(link["rate_bits_per_s"], int(record["levels"]["rate"][:3]) * 10**6)
+            beds[record["levels"]["rate"]] = record["command"][record["command"].index("--name") + 1]
+        self.assertEqual(set(beds.values()), {self.bed, f"{self.bed}-job1"})
+        self.assertEqual(self.spaces(), [])
 
     @unittest.skipUnless(LAUNCHER, "needs root, iproute2 and a launcher")
     def test_interrupted(self):
