@@ -13,7 +13,7 @@ from ablation.lines import show
 
 # What the runner fills in.
 OWN = {"launcher": "what starts the ranks; before the first word if it is not given",
-       "gradwire": "the path of the build's gradwire",
+       "gradwire": "the path of the build's gradwire", "build": "the build's folder",
        "options": "the options, as words",
        "out": "the folder of the run", "seed": "its seed", "ranks": "the number of ranks"}
 WHOLE = ("launcher", "options")  # these become several words
@@ -51,7 +51,7 @@ class Base:
         """The words between gradwire's subcommand and the options, for a check."""
         words = self.words[self.words.index("{launcher}") + 3:]
         return Base(tuple(word for word in words if word != "{options}")).fill(
-            cell, {"gradwire": "gradwire", "out": "run", "seed": "1", "ranks": str(cell.ranks)})
+            cell, {"gradwire": "gradwire", "build": "build", "out": "run", "seed": "1", "ranks": str(cell.ranks)})
 
 
 def read(node):

@@ -25,7 +25,7 @@ def cells(study, chosen, start, directory=None, tell=lambda text: None):
     chosen = [cell for cell in study.cells if cell.id in wanted]
     if not study.base.subcommand:
         for cell in chosen[:1]:
-            refuse_absent(study, cell, directory)
+            refuse_absent(study, cell, start(1)[-1], directory)
         return
     for cell in chosen:
         distinct.setdefault(question(cell), cell)
@@ -53,12 +53,12 @@ def question(cell):
     return (cell.ranks, *cell.words, *cell.places.items())
 
 
-def refuse_absent(study, cell, directory):
+def refuse_absent(study, cell, gradwire, directory):
     """BadInput if the study's own program is not to be found."""
     words = study.base.words
     at = words.index("{launcher}") + 1
-    named = study.base.fill(cell, dict.fromkeys(("out", "gradwire"), "run") | {
-        "launcher": [], "options": [], "seed": "1", "ranks": "1"})[at - 1]
+    named = study.base.fill(cell, {"gradwire": gradwire, "build": os.path.dirname(gradwire), "out": "run",
+                                   "launcher": [], "options": [], "seed": "1", "ranks": "1"})[at - 1]
     if not shutil.which(os.path.join(directory or "", named) if os.sep in named else named):
         raise BadInput(f"{study.path}:{study.base.line}: command: {show(named)}: no such program, or it cannot be "
                        "executed; install it, or give its path")

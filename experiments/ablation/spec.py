@@ -291,10 +291,10 @@ class Reader:
         ranks = int(ranks.value) if ranks and ranks.value is not None else 1
         environment = {name.removeprefix("env."): given.value for name, given in settings.items()
                        if name.startswith("env.")}
-        places = self.base.places
+        places = [name for name in self.base.places if name not in tune.names(self)]
         return Cell(design.cell_id(levels), levels, is_baseline, ranks, command.words_of(settings, places),
-                    command.places_of(settings, places, self.node("command")), environment, command.testbed_of(settings, ranks),
-                    line or next(iter(where.values())), where, set_by)
+                    command.places_of(settings, places, self.node("command")), environment,
+                    command.testbed_of(settings, ranks), line or next(iter(where.values())), where, set_by)
 
     # ---- the rest ----
 

@@ -21,16 +21,36 @@ MOST = 1000  # trials of a level
 
 
 @dataclass(frozen=True)
+class Point:
+    """Of the grid."""
+
+    options: dict  # option -> its value, as text
+    words: list  # those that are options of the ranks' command,
+    places: dict  # and those that stand in it: place -> text
+
+    def of(self, cell):
+        """The cell with them."""
+        return replace(cell, words=[*cell.words, *self.words], places={**cell.places, **self.places})
+
+
+@dataclass(frozen=True)
 class Tune:
     factor: str
     options: dict  # option -> its values, as text
-    points: list  # ({option: text}, words) of each point of the grid
+    points: list  # Point
     seeds: list
     by: str
     cells: list  # of the trials: (level, point's place, Cell)
 
 
 # ---- reading ----
+
+def names(reader):
+    """Those that tune: gives values; read() tells what is wrong with them."""
+    node = reader.node("tune")
+    options = node.value.get("options") if node and isinstance(node.value, dict) else None
+    return list(options.value) if options and isinstance(options.value, dict) else []
+
 
 def options_of(reader, node):
     """{option: {text: Setting}}; each is set nowhere else."""
@@ -82,8 +102,9 @@ def read(reader, cells, blocks):
     given = check_keys(node, KEYS, "key of tune:")
     if missing := [key for key in KEYS if key not in given]:
         raise node.bad(f"tune: lacks {missing[0]}:; give {', '.join(f'{key}:' for key in KEYS)}")
-    if reader.base.subcommand != "train":
-        raise node.bad("tune: chooses by a figure of gradwire train, and command: is another; remove one of them")
+    if reader.base.subcommand not in ("train", None):
+        raise node.bad(f"tune: chooses by validation, and gradwire {reader.base.subcommand} has none; remove one of "
+                       "them")
     factor, by = given["factor"].value, given["by"].value
     for key, names in (("factor", list(reader.factors)), ("by", BY)):
         if given[key].value not in names:
@@ -93,12 +114,18 @@ def read(reader, cells, blocks):
     seeds = seeds_of(given["seeds"], {seed for _, seed in blocks})
     if size * len(seeds) > MOST:
         raise given["options"].bad(f"tune: {size * len(seeds)} trials of each level; at most {MOST}: name fewer values")
-    refuse_test_set(node, cells)
-    points = [dict(zip(options, point)) for point in itertools.product(*options.values())]
-    points = [(point, command.words_of({name: options[name][text] for name, text in point.items()}, ()))
-              for point in points]
+    if reader.base.subcommand:
+        refuse_test_set(node, cells)
+    points = [point_of(dict(zip(options, point)), options, reader.base.places)
+              for point in itertools.product(*options.values())]
     return Tune(factor, {name: list(values) for name, values in options.items()}, points, seeds, by, trial_cells(
         factor, points, cells, {name: node.line for name, node in given["options"].value.items()}))
+
+
+def point_of(texts, options, places):
+    settings = {name: options[name][text] for name, text in texts.items()}
+    return Point(texts, command.words_of(settings, places),
+                 {name: given.value for name, given in settings.items() if name in places})
 
 
 def trial_cells(factor, points, cells, lines):
@@ -109,10 +136,10 @@ def trial_cells(factor, points, cells, lines):
         wanted = {**baseline.levels, factor: level}
         own = [cell for cell in cells if cell.levels[factor] == level]
         cell = next((one for one in own if one.levels == wanted), own[0])
-        for place, (point, words) in enumerate(points):
-            levels = {**cell.levels, **{f"tuned {name}": text for name, text in point.items()}}
+        for place, point in enumerate(points):
+            levels = {**cell.levels, **{f"tuned {name}": text for name, text in point.options.items()}}
             found.append((level, place, replace(
-                cell, id=design.cell_id(levels), levels=levels, words=[*cell.words, *words], baseline=not found,
+                point.of(cell), id=design.cell_id(levels), levels=levels, baseline=not found,
                 lines={**cell.lines, **{f"tuned {name}": line for name, line in lines.items()}},
                 set_by={**cell.set_by, **{name: (f"tuned {name}", line) for name, line in lines.items()}})))
     return found
@@ -132,9 +159,8 @@ def trials(study):
 
 def chosen(study, choices):
     """The final study: each cell has the options of its level. choices: {level: place in the grid}."""
-    words = {level: study.tune.points[place][1] for level, place in choices.items()}
-    return replace(study, cells=[replace(cell, words=[*cell.words, *words[cell.levels[study.tune.factor]]])
-                                 for cell in study.cells])
+    points = {level: study.tune.points[place] for level, place in choices.items()}
+    return replace(study, cells=[points[cell.levels[study.tune.factor]].of(cell) for cell in study.cells])
 
 
 def unchosen(study):
@@ -168,7 +194,7 @@ def choose(study, folders):
         score = worse if mean is None else mean
         if level not in best or (score > best[level] if worse < 0 else score < best[level]):  # of equal ones the first
             best[level], choices[level] = score, place
-        rows.append({tune.factor: level, **tune.points[place][0], tune.by: mean, "trials": len(figures),
+        rows.append({tune.factor: level, **tune.points[place].options, tune.by: mean, "trials": len(figures),
                      "diverged": figures.count(None)})
     if lost := [level for level, score in best.items() if score == worse]:
         raise BadInput(f"{study.path}: tune: each trial of {tune.factor}={lost[0]} diverged: name other values")

@@ -61,7 +61,18 @@ class Specs(speccase.Case):
                                              "validation_loss", "[0.1, 0.2]", TUNE.partition(" ")[2]),
                                             ("null", "[]", "{}", "[[1]]", "{a: b}", "[{a: b}]", "''", "--lr 1", "-1")):
             self.refusal(BASE + TUNE.replace(key, value if ":" not in key or key[0] == "{" else f"factor: {value}"))
-        self.assertIn("command: is another", self.refusal(BASE + "command: prog\n" + TUNE)[1])
+        replayed = "claim: x\ncommand: gradwire replay p\nfactors: {compress: [none, fp16]}\nbaseline: {compress: none}\n" + TUNE
+        self.assertIn("gradwire replay has none", self.refusal(replayed)[1])
+
+    def test_trials_of_a_program(self):
+        """What is chosen may stand in the command; whether there is a figure to choose by, the runs tell."""
+        text = BASE.replace("--validation 0.2", "--comm iallreduce") + TUNE
+        study = self.read(text + "\ncommand: examples/own --rate {lr}\n")
+        self.assertEqual([(cell.words[-2:], cell.places) for cell in tune.trials(study).cells[:2]],
+                         [(["--momentum", "0"], {"lr": "0.1"}), (["--momentum", "0.9"], {"lr": "0.1"})])
+        self.assertEqual(tune.chosen(study, {"none": 0, "fp16": 3}).cells[-1].places, {"lr": "0.2"})
+        self.assertIn("nothing gives {lr} a value", self.refusal(
+            text.replace("lr:", "weight-decay:") + "\ncommand: examples/own --rate {lr}\n")[1])
 
     def test_choice(self):
         """By the mean over the seeds; what diverged loses, of equal points the first wins."""
