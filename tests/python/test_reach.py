@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from reportcase import StudyCase
 
 from reporting import answer, expect, model, reach, runs, stats, verdicts
-from reporting.charts import target
+from reporting.charts import pays, target
 
 INF = math.inf
 
@@ -47,6 +47,83 @@ class OneRun(unittest.TestCase):
             model.Lost(end, "f", name, "why", seed) for end, name, seed in (
                 ("diverged", "a", 3), ("failed", "a", 4), ("diverged", "b", 5))])
         self.assertEqual(reach.of_cell(results, cell, goal()), {1: (3, 1.5), 2: (INF, 2), 3: (INF, INF)})
+
+
+class Pays(unittest.TestCase):
+    """The rate of the links below which a method is sooner, of runs that compute and send so much."""
+
+    RATES = (1e8, 3e8, 1e9)
+
+    def results(self, costs, seeds=5, until=0.9):
+        """costs: {method: (seconds of computation, megabits)} until the test that has the target; a seed in five is
+        5% slower. The test before took a thousandth less."""
+        def made(compute, megabits, rate, seed):
+            at = (compute + 1e6 * megabits / rate) * (1.05 if seed % 5 == 0 else 1)
+            return run((0.999 * at, at), (0.1, until), seed, step_s=1.0, marks=[], block=None, statistic="median")
+
+        cells = [model.Cell(f"{method} {rate}", f"{method} {rate}", {"method": method, "rate": f"{rate:g}bit"}, [
+            made(*cost, rate, seed) for seed in range(seeds)], (method, rate) == ("base", 1e8))
+            for method, cost in costs.items() for rate in self.RATES]
+        for cell in cells:
+            for one in cell.runs:
+                one.info.update(link={"rate_bits_per_s": float(cell.levels["rate"].removesuffix("bit"))},
+                                sources={"wire_bytes": "measured"})
+        factors = {name: list(dict.fromkeys(cell.levels[name] for cell in cells)) for name in ("method", "rate")}
+        return model.Results("x", ".", {"report": {"target_accuracy": 0.8, "compare_within": ["rate"]}}, factors, cells,
+                             cells[0], [], [])
+
+    def row(self, chart, name):
+        found, = [dict(zip(chart.table.columns, row)) for row in chart.table.rows if row[0] == name]
+        return found
+
+    def test_even_where_computation_outweighs_bytes(self):
+        """10 s more of computation against 2,000 Mbit less: even at 200 Mbit/s."""
+        chart = pays.build(self.results({"base": (20, 2500), "rare": (30, 500), "better": (10, 500),
+                                         "worse": (30, 2600), "odd": (19, 2700)}))
+        row = self.row(chart, "rare")
+        self.assertAlmostEqual(row["even at (Mbit/s)"], 200, delta=1)
+        self.assertLess(row["pays up to"], 200)
+        self.assertGreater(row["costs from"], 200)
+        self.assertEqual(self.row(chart, "better")["verdict"], "pays at all rates from 100mbit to 1gbit")
+        self.assertEqual(self.row(chart, "worse")["verdict"], "pays at none from 100mbit to 1gbit")
+        self.assertEqual([self.row(chart, "odd")[name] for name in ("pays up to", "costs from")], [None, None])
+        self.assertTrue(all(row[1] == "base" for row in chart.table.rows))
+        for narrow in (False, True):
+            chart.draw(Figure(figsize=(3.5 if narrow else 7, 3)), narrow)
+
+    def test_the_interval_is_fiellers(self):
+        """Two rates, differences without a spread of their own lines: the rates at which |mean| = t s / sqrt(n)."""
+        x, y = np.array([9.0, 10, 12, 9, 11]), np.array([-1900.0, -2000, -2100, -2300, -1950])
+        times = [[[(x[i] + y[i] * u, x[i] + y[i] * u) for u in (1e-2, 1e-3)] for i in range(5)],
+                 [[(0, 0)] * 2 for i in range(5)]]
+        found = pays.span([100.0, 1000.0], times)
+        t = 2.7764451051977987
+        c = np.cov(x, y) * t * t / 5
+        roots = np.roots([y.mean() ** 2 - c[1, 1], 2 * (x.mean() * y.mean() - c[0, 1]), x.mean() ** 2 - c[0, 0]])
+        low, high = sorted(1 / roots)
+        self.assertAlmostEqual(found.below() / low, 1, delta=0.005)
+        self.assertAlmostEqual(found.above() / high, 1, delta=0.005)
+
+    def test_what_lies_between_two_tests_is_not_known(self):
+        """All pairs are apart by one test of many seconds: that is no difference that can be told."""
+        sides = [[[(30, 20)] * 2] * 5, [[(20, 10)] * 2] * 5]
+        self.assertTrue((pays.span([1.0, 2.0], [side[:2] for side in sides]).signs == 0).all())
+        self.assertTrue((pays.span([1.0, 2.0], sides).signs == 1).all())
+
+    def test_what_cannot_be_told(self):
+        for seeds, until, words in ((2, 0.9, "2 seeds: at least 3"), (5, 0.5, "do not reach")):
+            made = self.results({"base": (20, 2500), "rare": (30, 500)}, seeds, until)
+            text = self.row(pays.build(made), "rare")["verdict"]
+            self.assertIn(words, text)
+            self.assertTrue(text.startswith("cannot be told"))
+        results = self.results({"base": (20, 2500), "rare": (30, 500)})
+        for cell in results.cells[3:]:
+            for one in cell.runs:
+                one.epochs[1]["test_accuracy"] = 0.2
+        self.assertIn("pays at none of these rates", self.row(pays.build(results), "rare")["verdict"])
+        with self.assertRaises(model.NotShown):
+            results.study["report"].pop("target_accuracy")
+            pays.build(results)
 
 
 class Pairs(unittest.TestCase):
