@@ -79,7 +79,7 @@ class KeptPages(gwrun.Case):
 
     def test_refused(self):
         folder = self.copy(ONE)
-        for option in ("--plots", "--paper"):
+        for option in ("--plots", "--tables", "--paper"):
             self.assertIn(f"{option}: needs the folders of the runs", self.refused(folder, option, self.path("new")))
         os.remove(os.path.join(folder, kept.RUNS))
         said = self.refused(folder)

@@ -301,11 +301,16 @@ class Command(ReportCase):
 
     def test_writes(self):
         folder = self.study()
-        self.assertIn("4 runs", gwrun.quiet(call("report", folder, "--plots", self.path("plots"))))
+        self.assertIn("4 runs", gwrun.quiet(call("report", folder, "--plots", self.path("plots"),
+                                                 "--tables", self.path("tables"))))
         first = gwrun.read(self.dir, "demo", "report.html")
         checker = Checker(first)
         self.assertEqual(checker.faults, [])
         self.assertEqual(sorted(os.listdir(self.path("plots"))), sorted(f"{name}.svg" for name in FEW))
+        self.assertEqual(sorted(os.listdir(self.path("tables"))), sorted(f"{name}.csv" for name in FEW))
+        rows = gwrun.rows(self.path("tables"), "baseline.csv")
+        self.assertEqual(len(rows), 1)
+        self.assertGreater(float(rows[0]["ratio"]), 0)
         self.assertEqual(2 * len(FEW), checker.seen.count("svg"))
         self.assertEqual(len(gwrun.read(self.dir, "demo", "summary.csv").splitlines()), 3)
         self.assertEqual(call("report", folder).returncode, 0)
