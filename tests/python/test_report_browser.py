@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
+from unittest import mock
 
 import gwrun
 from reportcase import call, cell_of, write_study
@@ -20,28 +21,34 @@ from reporting import charts, figure, paper
 
 SLOW = 300  # seconds: of a machine on which all else runs, too
 
-# Runs that fill every chart, in each block of the study.
+# Runs that fill every chart, in each block of the study; the links are said to have a rate, and none is emulated.
 TASK = ("--data", "synthetic:samples=1200,features=16,classes=4,seed=1", "--layers", "16", "--batch",
         "40", "--epochs", "2", "--overhead", "0")
-CELLS = {("2", "overlapped"): ("--comm", "iallreduce:bucket=1K", "--paired"),
-         ("1", "overlapped"): ("--comm", "iallreduce:bucket=1K"),
-         ("2", "blocking"): ("--comm", "allreduce:algo=sra", "--forecast"),
-         ("2", "stages"): ("--mesh", "pipe=2", "--microbatches", "4")}
+OVERLAPPED, BLOCKING = ("--comm", "iallreduce:bucket=1K"), ("--comm", "allreduce:algo=sra")
+CELLS = {("2", "overlapped", "1gbit"): (*OVERLAPPED, "--paired"),
+         ("1", "overlapped", "1gbit"): OVERLAPPED,
+         ("2", "blocking", "1gbit"): (*BLOCKING, "--forecast"),
+         ("2", "stages", "1gbit"): ("--mesh", "pipe=2", "--microbatches", "4"),
+         ("2", "overlapped", "2gbit"): OVERLAPPED,
+         ("2", "blocking", "2gbit"): BLOCKING}
 BLOCKS = 2
 ODD = r"[50%] & #1_{x} $ a\b^c~ <a>|b -- 'c' ``d''"  # for LaTeX
 
 
 def make_study(folder):
     """A study below `folder`, as the runner leaves it; the blocks are copies."""
-    cells = [cell_of(ranks=ranks, mode=mode) for ranks, mode in CELLS]
+    cells = [cell_of(ranks=ranks, mode=mode, rate=rate) for ranks, mode, rate in CELLS]
 
     def make(cell, block, out):
         if block:
             shutil.copytree(os.path.join(folder, f"b00-s1/{cell['id']}"), out)
         else:
-            gwrun.train(cell["ranks"], out, *TASK, *CELLS[tuple(cell["levels"].values())])
+            rate = 10 ** 9 * int(cell["levels"]["rate"].removesuffix("gbit"))
+            with mock.patch.dict(os.environ, {"GRADWIRE_TESTBED": "1", "GRADWIRE_LINK_RATE": str(rate)}):
+                gwrun.train(cell["ranks"], out, *TASK, *CELLS[tuple(cell["levels"].values())])
     write_study(folder, "all", cells, BLOCKS, make, source=None, claim="Two are faster than one.",
-                report={"x": "ranks", "target_accuracy": 0.5, "expect": {"ranks=1": "slower"}})
+                report={"x": "ranks", "target_accuracy": 0.5, "compare_within": ["rate"],
+                        "expect": {"ranks=1": "slower"}})
 
 
 # The last: A4 less its margins, at 96 pixels an inch.
