@@ -36,9 +36,8 @@ static const gw_opt opts[] = {
 static const char notes[] =
     "GB/s are the bytes that a rule must move: gradient read, parameter and vectors read and\n"
     "written. 'x stream' divides them by those of a += s b, the update of plain sgd, over such\n"
-    "arrays on as many threads, run in turns with it: medians over the rounds. Rules of whole\n"
-    "tensors run on one thread; one that multiplies moves a single matrix, and GFLOP/s are those\n"
-    "of its products.";
+    "arrays on as many threads, run in turns with it: medians over the rounds. A rule that\n"
+    "multiplies moves a single matrix, and GFLOP/s are those of its products.";
 
 static const gw_bench_table table = {
     .form = "%-10s %-9s %12.1u %9.2f %9.2f %9.3f %9.1f",
