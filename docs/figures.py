@@ -17,6 +17,7 @@ LEVELS are those of a spec, FACTOR=LEVEL,..; what they leave out is the baseline
 import csv
 import os
 import re
+import statistics
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -137,5 +138,41 @@ def paced_steps(root):
                   for row in of])
 
 
+def pays(root, study):
+    """What each configuration spends until the target, and the rates at which it pays: of target.csv and pays.csv."""
+    spent = {(row["configuration"].removeprefix("* "), row["figure"]): row for row in rows(root, study, "target")}
+    rates = Study(root, study).factors["rate"][::-1]
+
+    def ratio(configuration, rate, figure):
+        row = spent.get((f"{configuration}, rate {rate}", figure))
+        if row is None or not row["ratio"]:
+            return "-"
+        ends = [f"{float(row[end]):.2g}" if row[end] else "" for end in ("from", "to")]
+        return f"{float(row['ratio']):.2g} ({ends[0]}..{ends[1]})"
+    return table(["method", *(f"time, {rate}" for rate in rates), f"bytes, {rates[0]}", "does it pay?"], [
+        [row["configuration"], *(ratio(row["configuration"], rate, row["figure"]) for rate in rates),
+         ratio(row["configuration"], rates[0], row["figure"].replace("time", "bytes")), row["verdict"]]
+        for row in rows(root, study, "pays")])
+
+
+def ends(root, study):
+    """Milliseconds of a step and how good the configurations end, medians over seeds: of runs.csv."""
+    runs, of = rows(root, study, "runs"), Study(root, study)
+    rates, apart = of.factors["rate"][::-1], of.factors.get("labels", [""])
+    column = "test_accuracy" if of.baseline["test_accuracy"] else "test_loss"
+
+    def middle(column, factor, **levels):
+        found = [float(row[column]) for row in runs if row[column] and all(
+            row.get(f"level.{name}", "") == level for name, level in levels.items())]
+        return claims.number(factor * statistics.median(found)) if found else "-"
+    head = [f"{column.replace('_', ' ')}{labels and f', {labels}'}" for labels in apart]
+    return table(["method", *(f"step (ms), {rate}" for rate in rates), *head], [
+        [method, *(middle("step_s", 1e3, method=method, rate=rate, labels=apart[0]) for rate in rates),
+         *(middle(column, 1, method=method, labels=labels) for labels in apart)]
+        for method in of.factors["method"]])
+
+
 def tables(root):
-    return {"codec accuracy": codec_accuracy(root), "paced steps": paced_steps(root)}
+    return {"codec accuracy": codec_accuracy(root), "paced steps": paced_steps(root),
+            **{f"{what.__name__} {study}": what(root, study)
+               for what in (ends, pays) for study in ("methods", "methods_gpt")}}

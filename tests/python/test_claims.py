@@ -243,10 +243,11 @@ class Judged(ReportCase):
 
 
 def overlap(row, other):
-    """Whether the intervals of two rows meet; without one, a figure is its own."""
+    """Whether the intervals of two rows meet; without one, a figure is its own. A kept row has nine digits."""
     low, high = (float(row[end]) for end in ("low", "high"))
     ends = [other["ours"] if other[end] is None else other[end] for end in ("low", "high")]
-    return ends[0] <= high and low <= ends[1]
+    room = 1e-8 * max(abs(low), abs(high))
+    return ends[0] <= high + room and low <= ends[1] + room
 
 
 class Tool(ReportCase):
