@@ -14,7 +14,7 @@ static inline void simple_forward(gw_model *m, int l, int batch) {
     gw_model_transfer(m, l, (gw_micro){.n = batch});
 }
 
-static inline double simple_loss(gw_model *m, const uint8_t *labels, int batch, float scale,
+static inline double simple_loss(gw_model *m, const gw_label *labels, int batch, float scale,
                                  int *correct) {
     return gw_model_loss_join(m, labels, (gw_micro){.n = batch}, scale, correct);
 }

@@ -1,6 +1,7 @@
 #include "model.h"
 
 #include "kernels.h"
+#include "nn/tokens.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -14,9 +15,9 @@ enum { TABLE, PLACE, EMBEDDINGS };
 
 /* What the forward pass of a block leaves for its backward pass. */
 typedef struct gpt_kept {
-    float *in, *mean1, *rstd1, *ln1;  /* the residual stream, and its layer norm */
-    float *qkv, *weights, *mixed;     /* attention: its weights, the values that they mix */
-    float *mid, *mean2, *rstd2, *ln2; /* the residual stream between */
+    float *in, *told1, *ln1;      /* the residual stream, and its layer norm */
+    float *qkv, *weights, *mixed; /* attention: its weights, the values that they mix */
+    float *mid, *told2, *ln2;     /* the residual stream between */
     float *slope, *gelu;
 } gpt_kept;
 
@@ -29,7 +30,7 @@ struct gpt {
     float *param, *grad;
     float *memory; /* all that follows */
     gpt_kept *kept;
-    float *last, *mean, *rstd, *norm, *logits;
+    float *last, *told, *norm, *logits;
     float *d_stream, *d_wide, *d_row, *d_score;
     uint8_t *input, *target;
 };
@@ -88,22 +89,19 @@ static void divide(gpt *m, arena *a, int batch) {
     size_t square = (size_t)s.context * (size_t)s.context;
     for (int l = 0; l < s.layers; l++) {
         m->kept[l] = (gpt_kept){.in = piece(a, n),
-                                .mean1 = piece(a, rows),
-                                .rstd1 = piece(a, rows),
+                                .told1 = piece(a, 2 * rows),
                                 .ln1 = piece(a, n),
                                 .qkv = piece(a, 3 * n),
                                 .weights = piece(a, (size_t)batch * (size_t)s.heads * square),
                                 .mixed = piece(a, n),
                                 .mid = piece(a, n),
-                                .mean2 = piece(a, rows),
-                                .rstd2 = piece(a, rows),
+                                .told2 = piece(a, 2 * rows),
                                 .ln2 = piece(a, n),
                                 .slope = piece(a, 4 * n),
                                 .gelu = piece(a, 4 * n)};
     }
     m->last = piece(a, n);
-    m->mean = piece(a, rows);
-    m->rstd = piece(a, rows);
+    m->told = piece(a, 2 * rows);
     m->norm = piece(a, n);
     m->logits = piece(a, rows * (size_t)s.vocabulary);
     m->d_stream = piece(a, n);
@@ -227,6 +225,22 @@ static float *slope(gpt *m, int tensor) {
     return m->grad + m->tensors[tensor].at;
 }
 
+static void columns(float *sum, const float *x, size_t rows, int width) {
+    memset(sum, 0, (size_t)width * sizeof *sum);
+    gw_tokens_columns(sum, x, rows, width, 0, width);
+}
+
+/* dx += the gradient through the norm whose gain is tensor t, its bias the next. */
+static void norm_back(gpt *m, int t, float *dx, const float *dy, const float *x,
+                      const float *told) {
+    size_t rows = (size_t)m->batch * (size_t)m->shape.context;
+    int width = m->shape.width;
+    memset(slope(m, t), 0, (size_t)width * sizeof(float));
+    memset(slope(m, t + 1), 0, (size_t)width * sizeof(float));
+    gw_tokens_norm_columns(slope(m, t), slope(m, t + 1), dy, x, told, rows, width, 0, width);
+    gw_tokens_norm_back(dx, dy, x, told, weight(m, t), rows, width);
+}
+
 static void attention(gpt *m, const gpt_kept *k) {
     size_t t = (size_t)m->shape.context, c = (size_t)m->shape.width;
     size_t heads = (size_t)m->shape.heads, d = c / heads;
@@ -236,7 +250,7 @@ static void attention(gpt *m, const gpt_kept *k) {
         const float *q = k->qkv + row * 3 * c + column;
         float *w = k->weights + i * t * t;
         product(0, 1, t, t, d, q, 3 * c, q + c, 3 * c, 0, w, t);
-        gpt_attend(w, scale, (int)t);
+        gw_tokens_attend(w, scale, (int)t);
         product(0, 0, t, d, t, w, t, q + 2 * c, 3 * c, 0, k->mixed + row * c + column, c);
     }
 }
@@ -253,7 +267,7 @@ static void attention_back(gpt *m, const gpt_kept *k, const float *dy, float *dq
         float *dq = dqkv + row * 3 * c + column, *ds = m->d_score;
         product(1, 0, t, d, t, w, t, dm, c, 0, dq + 2 * c, 3 * c);
         product(0, 1, t, t, d, dm, c, q + 2 * c, 3 * c, 0, ds, t);
-        gpt_attend_back(ds, w, scale, (int)t);
+        gw_tokens_attend_back(ds, w, scale, (int)t);
         product(0, 0, t, d, t, ds, t, q + c, 3 * c, 0, dq, 3 * c);
         product(1, 0, t, d, t, ds, t, q, 3 * c, 0, dq + c, 3 * c);
     }
@@ -263,18 +277,16 @@ static void block_forward(gpt *m, int layer, float *out) {
     const gpt_kept *k = &m->kept[layer];
     int t = EMBEDDINGS + layer * BLOCK, width = m->shape.width;
     size_t rows = (size_t)m->batch * (size_t)m->shape.context, c = (size_t)width;
-    gpt_norm(k->ln1, k->mean1, k->rstd1, k->in, weight(m, t + LN1), weight(m, t + LN1_B), rows,
-             width);
-    gpt_fill(k->qkv, weight(m, t + QKV_B), rows, 3 * width);
+    gw_tokens_norm(k->ln1, k->told1, k->in, weight(m, t + LN1), weight(m, t + LN1_B), rows, width);
+    gw_tokens_fill(k->qkv, weight(m, t + QKV_B), rows, 3 * width);
     linear(k->qkv, k->ln1, weight(m, t + QKV), rows, c, 3 * c);
     attention(m, k);
     gpt_add(k->mid, k->in, weight(m, t + PROJ_B), rows, width);
     linear(k->mid, k->mixed, weight(m, t + PROJ), rows, c, c);
-    gpt_norm(k->ln2, k->mean2, k->rstd2, k->mid, weight(m, t + LN2), weight(m, t + LN2_B), rows,
-             width);
-    gpt_fill(k->slope, weight(m, t + FC_B), rows, 4 * width);
+    gw_tokens_norm(k->ln2, k->told2, k->mid, weight(m, t + LN2), weight(m, t + LN2_B), rows, width);
+    gw_tokens_fill(k->slope, weight(m, t + FC_B), rows, 4 * width);
     linear(k->slope, k->ln2, weight(m, t + FC), rows, c, 4 * c);
-    gpt_gelu(k->gelu, k->slope, rows * 4 * c);
+    gw_tokens_gelu(k->gelu, k->slope, rows * 4 * c);
     gpt_add(out, k->mid, weight(m, t + OUT_B), rows, width);
     linear(out, k->gelu, weight(m, t + OUT), rows, 4 * c, c);
 }
@@ -285,19 +297,17 @@ static void block_backward(gpt *m, int layer) {
     int t = EMBEDDINGS + layer * BLOCK, width = m->shape.width;
     size_t rows = (size_t)m->batch * (size_t)m->shape.context, c = (size_t)width;
     float *d = m->d_stream, *wide = m->d_wide, *narrow = m->d_row;
-    gpt_columns(slope(m, t + OUT_B), d, rows, width);
+    columns(slope(m, t + OUT_B), d, rows, width);
     linear_back(wide, slope(m, t + OUT), d, k->gelu, weight(m, t + OUT), rows, 4 * c, c);
     gpt_gelu_back(wide, k->slope, slope(m, t + FC_B), rows, 4 * width);
     linear_back(narrow, slope(m, t + FC), wide, k->ln2, weight(m, t + FC), rows, c, 4 * c);
-    gpt_norm_back(d, slope(m, t + LN2), slope(m, t + LN2_B), narrow, k->mid, k->mean2, k->rstd2,
-                  weight(m, t + LN2), rows, width);
-    gpt_columns(slope(m, t + PROJ_B), d, rows, width);
+    norm_back(m, t + LN2, d, narrow, k->mid, k->told2);
+    columns(slope(m, t + PROJ_B), d, rows, width);
     linear_back(narrow, slope(m, t + PROJ), d, k->mixed, weight(m, t + PROJ), rows, c, c);
     attention_back(m, k, narrow, wide);
-    gpt_columns(slope(m, t + QKV_B), wide, rows, 3 * width);
+    columns(slope(m, t + QKV_B), wide, rows, 3 * width);
     linear_back(narrow, slope(m, t + QKV), wide, k->ln1, weight(m, t + QKV), rows, c, 3 * c);
-    gpt_norm_back(d, slope(m, t + LN1), slope(m, t + LN1_B), narrow, k->in, k->mean1, k->rstd1,
-                  weight(m, t + LN1), rows, width);
+    norm_back(m, t + LN1, d, narrow, k->in, k->told1);
 }
 
 double gpt_forward(gpt *m, const uint8_t *text, const size_t *at, int batch,
@@ -324,8 +334,8 @@ double gpt_forward(gpt *m, const uint8_t *text, const size_t *at, int batch,
     if (needs) {
         needs(to, s.layers + 1);
     }
-    gpt_norm(m->norm, m->mean, m->rstd, m->last, weight(m, m->count - 2), weight(m, m->count - 1),
-             rows, s.width);
+    gw_tokens_norm(m->norm, m->told, m->last, weight(m, m->count - 2), weight(m, m->count - 1),
+                   rows, s.width);
     size_t v = (size_t)s.vocabulary;
     product(0, 1, rows, v, c, m->norm, c, weight(m, TABLE), c, 0, m->logits, v);
     float scale = 1.0F / (float)rows;
@@ -338,8 +348,7 @@ void gpt_backward(gpt *m, void (*done)(void *to, int group), void *to) {
     linear_back(m->d_row, slope(m, TABLE), m->logits, m->norm, weight(m, TABLE), rows, c,
                 (size_t)s.vocabulary);
     memset(m->d_stream, 0, rows * c * sizeof *m->d_stream);
-    gpt_norm_back(m->d_stream, slope(m, m->count - 2), slope(m, m->count - 1), m->d_row, m->last,
-                  m->mean, m->rstd, weight(m, m->count - 2), rows, s.width);
+    norm_back(m, m->count - 2, m->d_stream, m->d_row, m->last, m->told);
     for (int l = s.layers; l > 0; l--) {
         if (done) {
             done(to, l + 1);

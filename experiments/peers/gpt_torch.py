@@ -27,6 +27,15 @@ from torch.nn.parallel import DistributedDataParallel
 from draws import mix
 
 
+def attend(q, k, v):
+    """By PyTorch 2's kernel where there is one."""
+    if hasattr(functional, "scaled_dot_product_attention"):
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    context, width = q.shape[-2:]
+    past = torch.ones(context, context, dtype=torch.bool).tril()
+    return (q @ k.transpose(-1, -2) / width ** 0.5).masked_fill(~past, -math.inf).softmax(-1) @ v
+
+
 class Block(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -42,7 +51,7 @@ class Block(nn.Module):
         batch, context, width = x.shape
         parts = self.qkv(self.ln1(x)).view(batch, context, 3, self.heads, width // self.heads)
         q, k, v = parts.permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = attend(q, k, v)
         x = x + self.proj(mixed.transpose(1, 2).reshape(batch, context, width))
         return x + self.out(functional.gelu(self.fc(self.ln2(x)), approximate="tanh"))
 
@@ -57,11 +66,15 @@ class Gpt(nn.Module):
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.ln = nn.LayerNorm(width)
 
-    def forward(self, text, target):
+    def through(self, text):
+        """To the head."""
         x = self.embedding(text) + self.position.weight
         for block in self.blocks:
             x = block(x)
-        logits = functional.linear(self.ln(x), self.embedding.weight)
+        return self.ln(x)
+
+    def forward(self, text, target):
+        logits = functional.linear(self.through(text), self.embedding.weight)
         return functional.cross_entropy(logits.flatten(0, 1), target.flatten())
 
 

@@ -2,6 +2,7 @@
 #ifndef GW_BASE_SPAN_H
 #define GW_BASE_SPAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct gw_span {
@@ -13,6 +14,8 @@ typedef struct gw_span {
 typedef struct gw_tensor {
     gw_span span;
     int layer, rows, cols;
+    bool tracks; /* no parameter but a running mean: its "gradient" is how far it is from what it
+                    is the mean of, exchanged as others are, and it moves by a rule of its own */
 } gw_tensor;
 
 /** Vectors of n floats each, one behind another; count 0: none. */

@@ -52,7 +52,7 @@ static gw_err eval_check_fit(const job *j) {
 
 static void eval_print(const job *j, const gw_evaluation *v) {
     int classes = gw_model_get_spec(j->model)->classes;
-    static gw_class_metrics per[GW_MAX_CLASSES];
+    static gw_class_metrics per[GW_MAX_CONFUSED];
     gw_class_metrics macro;
     double accuracy = gw_confusion_metrics(j->confusion, classes, per, &macro);
     printf("accuracy %.4f, loss %.4f, %u sample%s\n\n", accuracy, v->loss, j->data->test.n,
@@ -77,9 +77,9 @@ static void eval_print(const job *j, const gw_evaluation *v) {
 static gw_err eval_load(job *j) {
     GW_TRY(gw_model_load(&j->model, j->path, CHUNK, gw_args_spec(j->args, "plugin")));
     size_t classes = (size_t)gw_model_get_spec(j->model)->classes;
-    if (classes > GW_MAX_CLASSES)
+    if (classes > GW_MAX_CONFUSED)
         return gw_fail(GW_ERR_INPUT, "eval: %s: %zu classes, at most %d can be shown", j->path,
-                       classes, GW_MAX_CLASSES);
+                       classes, GW_MAX_CONFUSED);
     return gw_alloc(&j->confusion, classes * classes, sizeof *j->confusion);
 }
 
@@ -90,6 +90,7 @@ static gw_err eval_evaluate(job *j, MPI_Comm comm) {
     omp_set_num_threads((int)gw_args_int(j->args, "threads"));
     GW_TRY(gw_agree(comm, eval_load(j)));
     gw_data_spec spec = {.source = gw_args_text(j->args, "data"),
+                         .context = gw_model_get_spec(j->model)->context,
                          .image_scale = (int)gw_args_int(j->args, "image-scale"),
                          .image_size = gw_args_text(j->args, "image-size"),
                          .limit_test = gw_args_int(j->args, "limit-test")};

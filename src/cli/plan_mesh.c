@@ -46,7 +46,8 @@ typedef struct plan_mesh {
     gw_model_spec spec;
     size_t parameters;
     gw_dataset set;
-    uint8_t *images, *labels;
+    uint8_t *images;
+    gw_label *labels;
     gw_place_setup place;
     const gw_bench_place *bench;
     gw_layout_survey survey;
@@ -119,13 +120,15 @@ gw_err gw_plan_mesh_prepare(gw_bench_run *run) {
 static gw_err plan_mesh_fill(plan_mesh *p) {
     gw_dataset *s = &p->set;
     size_t samples = (size_t)p->c.batch, n = samples * (size_t)p->spec.inputs;
+    size_t targets = (size_t)gw_model_spec_targets(&p->spec);
+    uint64_t pixel = p->spec.context > 0 ? (uint64_t)p->spec.classes : UINT8_MAX + 1;
     uint64_t pixels = gw_rng_key(p->c.run.seed, 1), classes = gw_rng_key(p->c.run.seed, 2);
     GW_TRY(gw_alloc(&p->images, n, 1));
-    GW_TRY(gw_alloc(&p->labels, samples, 1));
+    GW_TRY(gw_alloc(&p->labels, samples * targets, sizeof *p->labels));
     for (size_t i = 0; i < n; i++)
-        p->images[i] = (uint8_t)gw_rng_u64(pixels, i);
-    for (size_t i = 0; i < samples; i++)
-        p->labels[i] = (uint8_t)(gw_rng_u64(classes, i) % (uint64_t)p->spec.classes);
+        p->images[i] = (uint8_t)(gw_rng_u64(pixels, i) % pixel);
+    for (size_t i = 0; i < samples * targets; i++)
+        p->labels[i] = (gw_label)(gw_rng_u64(classes, i) % (uint64_t)p->spec.classes);
     *s = (gw_dataset){.n = (uint32_t)samples,
                       .n_global = (uint32_t)samples,
                       .stored = (uint32_t)samples,
@@ -134,7 +137,10 @@ static gw_err plan_mesh_fill(plan_mesh *p) {
                       .to_rows = 1,
                       .to_cols = p->spec.inputs,
                       .images = p->images,
-                      .labels = p->labels};
+                      .labels = p->labels,
+                      .channels = 1,
+                      .targets = (int)targets,
+                      .tokens = p->spec.context > 0};
     return GW_OK;
 }
 

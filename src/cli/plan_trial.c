@@ -37,7 +37,8 @@ static gw_err trial_open_rig(gw_plan_trial *t, const gw_place_setup *s) {
                               .g = r->g,
                               .set = s->set,
                               .pipeline = p->pipeline};
-    GW_TRY(gw_alloc(&r->stepper.labels, p->rows.n, 1));
+    GW_TRY(gw_alloc(&r->stepper.labels, p->rows.n * (size_t)s->set->targets,
+                    sizeof *r->stepper.labels));
     GW_TRY(gw_alloc(&r->idx, p->rows.n, sizeof *r->idx));
     for (size_t i = 0; i < p->rows.n; i++)
         r->idx[i] = (uint32_t)(p->rows.off + i);

@@ -4,9 +4,11 @@
 
 #include "base/mem.h"
 #include "base/span.h"
+#include "data/cifar.h"
 #include "data/idx.h"
 #include "data/portion.h"
 #include "data/synthetic.h"
+#include "data/text.h"
 #include "mpi/wait.h"
 
 #include <ctype.h>
@@ -21,8 +23,8 @@
 typedef struct facts {
     uint32_t train, validation, test; /* samples; train: that are stored, */
     uint32_t enlarged;                /* and what they stand for */
-    int rows, cols, to_rows, to_cols, classes, batch, servers, parts;
-    bool sharded, outline;
+    int channels, rows, cols, to_rows, to_cols, classes, targets, batch, servers, parts;
+    bool sharded, outline, tokens;
     char name[64], source[256], hash[32];
 } facts;
 
@@ -36,7 +38,8 @@ typedef struct hold {
     MPI_Comm node, leaders; /* leaders: MPI_COMM_NULL except on each node's rank 0 */
     MPI_Win window;         /* the node's copy, MPI_WIN_NULL if the rank is alone on it */
     uint8_t *copy;          /* its start */
-    uint8_t *portion;       /* sharded: this rank's training images, then labels */
+    uint8_t *portion;       /* sharded: this rank's training images */
+    gw_label *labels;       /* and its labels */
     int node_rank, node_size;
 } hold;
 
@@ -56,7 +59,31 @@ const char *gw_data_find_fashion_mnist(void) {
     return NULL;
 }
 
-static gw_err data_read_source(gw_raw *raw, const char *source, facts *f) {
+/* What stands behind `kind` and a colon; NULL: the source is of another kind. */
+static const char *data_behind(const char *source, const char *kind) {
+    size_t n = strlen(kind);
+    return strncmp(source, kind, n) == 0 && source[n] == ':' ? source + n + 1 : NULL;
+}
+
+static gw_err data_read_text(gw_raw *raw, const char *path, bool bytes, const gw_data_spec *spec,
+                             facts *f) {
+    if (spec->image_size || spec->image_scale > 1)
+        return gw_fail(GW_ERR_USAGE, "data: a text has no images to enlarge: omit --image-scale "
+                                     "and --image-size");
+    snprintf(f->name, sizeof f->name, "%s", "text");
+    return gw_text_set_read(raw, path, bytes, spec->context, f->outline);
+}
+
+static gw_err data_read_source(gw_raw *raw, const gw_data_spec *spec, facts *f) {
+    const char *source = spec->source, *text = data_behind(source, "text"),
+               *bytes = data_behind(source, "bytes");
+    if (text || bytes)
+        return data_read_text(raw, text ? text : bytes, bytes, spec, f);
+    if (spec->context > 0)
+        return gw_fail(GW_ERR_USAGE,
+                       "data: %s holds no text, which the model reads: give --data "
+                       "text:FILE, or another --model",
+                       source);
     static const char synthetic[] = "synthetic";
     size_t len = sizeof synthetic - 1;
     if (strncmp(source, synthetic, len) == 0 && (source[len] == '\0' || source[len] == ':')) {
@@ -72,8 +99,12 @@ static gw_err data_read_source(gw_raw *raw, const char *source, facts *f) {
             "/usr/share/datasets/fashion-mnist or ./data/fashion-mnist: install Debian's "
             "dataset-fashion-mnist, or give its folder, or synthetic");
     GW_TRY(gw_text_name("data", "", dir)); /* the environment may have named it */
-    snprintf(f->name, sizeof f->name, "%s", fashion ? "fashion-mnist" : "mnist-format");
-    return gw_idx_read(raw, dir, f->outline);
+    bool cifar = !fashion && gw_cifar_present(dir);
+    snprintf(f->name, sizeof f->name, "%s",
+             fashion ? "fashion-mnist"
+             : cifar ? "cifar"
+                     : "mnist-format");
+    return cifar ? gw_cifar_read(raw, dir, f->outline) : gw_idx_read(raw, dir, f->outline);
 }
 
 /* "ROWSxCOLS" */
@@ -128,7 +159,8 @@ static gw_err data_read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *
     f->outline = spec->outline;
     if (spec->image_size)
         GW_TRY(data_read_size(spec->image_size, f));
-    GW_TRY(data_read_source(raw, spec->source, f));
+    GW_TRY(data_read_source(raw, spec, f));
+    f->to_rows *= raw->channels;
     if (!spec->image_size)
         GW_TRY(data_scale(raw, spec->image_scale, f));
     GW_TRY(gw_raw_limit(raw, spec->limit, spec->limit_test, spec->source));
@@ -144,9 +176,12 @@ static gw_err data_read_and_split(gw_raw *raw, const gw_data_spec *spec, facts *
     f->train = raw->train.n;
     f->validation = raw->validation.n;
     f->test = raw->test.n;
+    f->channels = raw->channels;
     f->rows = raw->rows;
     f->cols = raw->cols;
     f->classes = raw->classes;
+    f->targets = raw->targets;
+    f->tokens = raw->tokens;
     f->sharded = spec->sharded;
     f->batch = spec->batch;
     f->servers = spec->servers;
@@ -163,13 +198,18 @@ static size_t data_take(size_t *at, size_t bytes) {
     return here;
 }
 
+/* Of a sample. */
+static size_t data_label_bytes(const facts *f) {
+    return (size_t)f->targets * sizeof(gw_label);
+}
+
 static layout data_lay_out(const facts *f) {
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
     uint32_t n[PARTS] = {f->sharded ? 0 : f->train, f->validation, f->test};
     layout l = {.bytes = 0};
     for (int p = 0; p < PARTS; p++) {
         l.images[p] = data_take(&l.bytes, n[p] * pixels);
-        l.labels[p] = data_take(&l.bytes, n[p]);
+        l.labels[p] = data_take(&l.bytes, n[p] * data_label_bytes(f));
     }
     return l;
 }
@@ -228,11 +268,11 @@ static gw_err data_node_memory(hold *h, MPI_Comm comm, size_t bytes) {
 }
 
 static void data_place_part(uint8_t *copy, const layout *l, int p, const gw_raw_part *part,
-                            size_t pixels) {
+                            const facts *f) {
     if (part->n == 0)
         return;
-    memcpy(copy + l->images[p], part->images, part->n * pixels);
-    memcpy(copy + l->labels[p], part->labels, part->n);
+    memcpy(copy + l->images[p], part->images, part->n * (size_t)f->rows * (size_t)f->cols);
+    memcpy(copy + l->labels[p], part->labels, part->n * data_label_bytes(f));
 }
 
 /* Touch every page that another rank has written. Otherwise the first pass over the data takes a
@@ -247,14 +287,13 @@ static void data_map_copy(const volatile uint8_t *copy, size_t bytes) {
  * used. */
 static gw_err data_fill_copies(hold *h, const facts *f, const layout *l, const gw_raw *raw,
                                int rank) {
-    size_t pixels = (size_t)f->rows * (size_t)f->cols;
     if (h->window != MPI_WIN_NULL)
         GW_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, h->window));
     if (rank == 0) {
         if (!f->sharded)
-            data_place_part(h->copy, l, TRAIN, &raw->train, pixels);
-        data_place_part(h->copy, l, VALIDATION, &raw->validation, pixels);
-        data_place_part(h->copy, l, TEST, &raw->test, pixels);
+            data_place_part(h->copy, l, TRAIN, &raw->train, f);
+        data_place_part(h->copy, l, VALIDATION, &raw->validation, f);
+        data_place_part(h->copy, l, TEST, &raw->test, f);
     }
     if (h->leaders != MPI_COMM_NULL)
         GW_MPI(MPI_Bcast_c(h->copy, (MPI_Count)l->bytes, MPI_BYTE, 0, h->leaders));
@@ -312,7 +351,8 @@ static gw_err data_prepare_portion(hold *h, const facts *f, gw_shares by, gw_spa
         GW_TRY(gw_portion_cut(f->enlarged, f->batch, r - f->servers, by, &first, &count));
         cut[r] = (gw_span){first, count};
     }
-    return gw_alloc(&h->portion, data_stored(f, cut[rank]), pixels + 1);
+    GW_TRY(gw_alloc(&h->portion, data_stored(f, cut[rank]), pixels));
+    return gw_alloc(&h->labels, data_stored(f, cut[rank]), data_label_bytes(f));
 }
 
 static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_dataset *train,
@@ -327,15 +367,19 @@ static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_datase
     e = gw_agree(comm, e);
     if (e == GW_OK) {
         size_t stored = data_stored(f, cut[rank]);
-        uint8_t *labels = h->portion + stored * pixels;
         for (int r = 0; r < ranks && !f->outline; r++) {
             way images = {raw->train.images, h->portion, pixels, rank, r, comm};
-            way classes = {raw->train.labels, labels, 1, rank, r, comm};
+            way classes = {(const uint8_t *)raw->train.labels,
+                           (uint8_t *)h->labels,
+                           data_label_bytes(f),
+                           rank,
+                           r,
+                           comm};
             GW_THEN(e, data_pass_portion(&images, f, cut[r]));
             GW_THEN(e, data_pass_portion(&classes, f, cut[r]));
         }
         train->images = h->portion;
-        train->labels = labels;
+        train->labels = h->labels;
         train->first = (uint32_t)cut[rank].off;
         train->n = (uint32_t)cut[rank].n;
         train->stored = (uint32_t)stored;
@@ -349,12 +393,15 @@ static gw_dataset data_part_of(const facts *f, const layout *l, const uint8_t *c
     return (gw_dataset){.n = n,
                         .n_global = n,
                         .stored = n,
+                        .channels = f->channels,
                         .rows = f->rows,
                         .cols = f->cols,
                         .to_rows = f->to_rows,
                         .to_cols = f->to_cols,
                         .images = copy + l->images[p],
-                        .labels = copy + l->labels[p]};
+                        .labels = (const gw_label *)(const void *)(copy + l->labels[p]),
+                        .targets = f->targets,
+                        .tokens = f->tokens};
 }
 
 static gw_err data_spread(gw_data *d, const facts *f, const gw_raw *raw, MPI_Comm comm, int rank) {
@@ -433,6 +480,7 @@ void gw_data_close(gw_data *d) {
     if (h->node != MPI_COMM_NULL)
         MPI_Comm_free(&h->node);
     free(h->portion);
+    free(h->labels);
     free(h);
     gw_divided_free(&d->divided);
     free(d);

@@ -8,22 +8,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Samples as seen by this rank. images: (stored, rows*cols) uint8, labels: (stored). Owned by
- *  gw_data. */
+/** Samples as seen by this rank. images: (stored, rows*cols) uint8, labels: (stored,
+ *  targets). Owned by gw_data. */
 typedef struct gw_dataset {
     uint32_t n;           /* samples this rank can read: all (replicated) or its portion */
     uint32_t n_global;    /* samples over all ranks */
     uint32_t first;       /* global index of this rank's first sample (0 when replicated) */
     uint32_t stored;      /* samples in memory: sample first + k is number k mod stored */
-    int rows, cols;       /* stored image; synthetic data: 1 x features */
+    int rows, cols;       /* stored image, all planes' rows; synthetic data: 1 x features */
     int to_rows, to_cols; /* the image as it is gathered */
     const uint8_t *images;
-    const uint8_t *labels;
+    const gw_label *labels;
+    int targets;      /* labels of a sample */
+    int channels;     /* planes of an image, which lie one behind another */
+    bool tokens;      /* bytes are gathered as they are: numbers of characters */
     gw_shares shares; /* portions that stay on one rank for the whole run; 0 parts: none do */
 } gw_dataset;
 
 typedef struct gw_data_spec {
-    const char *source;        /* "fashion-mnist", a folder, or "synthetic[:name=value,...]" */
+    const char *source;        /* "fashion-mnist", a folder, "text:FILE", "bytes:FILE", or
+                                  "synthetic[:name=value,...]" */
+    int context;               /* of the model that is to read texts; 0: it reads none */
     int image_scale;           /* 1, 2, 4, ... */
     const char *image_size;    /* "ROWSxCOLS" instead; NULL: image_scale says it */
     int64_t limit, limit_test; /* the first so many training and test samples; 0: all */
@@ -41,7 +46,7 @@ typedef struct gw_data_spec {
 typedef struct gw_data {
     gw_dataset train, validation, test; /* validation.n_global may be 0 */
     int classes;
-    char name[64];    /* "fashion-mnist", "mnist-format", "synthetic" */
+    char name[64];    /* "fashion-mnist", "mnist-format", "cifar", "text", "synthetic" */
     char source[256]; /* where it was found */
     char hash[32]; /* CRC-32 of images and labels, train then test, as limited, and before they are
                       replicated: "crc32:xxxxxxxx"; outline: "" */
@@ -73,11 +78,12 @@ static inline int gw_dataset_features(const gw_dataset *s) {
 
 /** out (n, features) = images[(idx[i] - first) mod stored] * (1 / 255.f), resized: pixel (r, c) of
  *  the output (to_rows, to_cols), row-major, is the stored pixel (r * rows / to_rows, c * cols /
- *  to_cols); labels[i] (may be NULL) likewise. idx holds global indices that this rank can read;
- *  only assertions check that. OpenMP threads split the rows of a large batch. */
+ *  to_cols); the `targets` labels of each (may be NULL) likewise. idx holds global indices that
+ *  this rank can read; only assertions check that. OpenMP threads split the rows of a large
+ *  batch. */
 void gw_dataset_gather(const gw_dataset *s, const uint32_t *idx, int n, float *out,
-                       uint8_t *labels);
+                       gw_label *labels);
 /** The labels alone. */
-void gw_dataset_labels(const gw_dataset *s, const uint32_t *idx, int n, uint8_t *labels);
+void gw_dataset_labels(const gw_dataset *s, const uint32_t *idx, int n, gw_label *labels);
 
 #endif

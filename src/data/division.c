@@ -138,7 +138,7 @@ static int division_draw(const pool *of, const double *q, double u) {
     return last;
 }
 
-static gw_err division_by_labels(const gw_division_job *j, const gw_divided *d, const uint8_t *of,
+static gw_err division_by_labels(const gw_division_job *j, const gw_divided *d, const gw_label *of,
                                  uint32_t n, uint32_t *order) {
     pool from = {.left = {0}};
     double *q = NULL, a[CLASSES];
@@ -173,38 +173,48 @@ static gw_err division_by_labels(const gw_division_job *j, const gw_divided *d, 
     return e;
 }
 
-/* Sample order[i] comes to place i; `order` is used up. */
-static gw_err division_move(gw_raw_part *set, size_t pixels, uint32_t *order) {
-    uint8_t *kept = NULL;
-    GW_TRY(gw_alloc(&kept, pixels, 1));
-    for (uint32_t i = 0; i < set->n; i++) {
+/* Row order[i] of n rows of `width` bytes comes to place i. */
+static gw_err division_move(uint8_t *rows, size_t width, const uint32_t *order, uint32_t n) {
+    uint8_t *kept = NULL, *moved = NULL;
+    gw_err e = gw_alloc(&kept, width, 1);
+    GW_THEN(e, gw_alloc(&moved, n, 1));
+    for (uint32_t i = 0; e == GW_OK && i < n; i++) {
         uint32_t to = i;
-        uint8_t label = set->labels[i];
-        memcpy(kept, set->images + i * pixels, pixels);
+        if (moved[i])
+            continue;
+        memcpy(kept, rows + i * width, width);
         for (uint32_t from; (from = order[to]) != i; to = from) {
-            memcpy(set->images + to * pixels, set->images + from * pixels, pixels);
-            set->labels[to] = set->labels[from];
-            order[to] = to;
+            memcpy(rows + to * width, rows + from * width, width);
+            moved[to] = 1;
         }
-        memcpy(set->images + to * pixels, kept, pixels);
-        set->labels[to] = label;
-        order[to] = to;
+        memcpy(rows + to * width, kept, width);
+        moved[to] = 1;
     }
     free(kept);
-    return GW_OK;
+    free(moved);
+    return e;
 }
 
-static void division_measure(gw_divided *d, const uint8_t *of, uint32_t n) {
-    double all[CLASSES] = {0};
-    for (uint32_t i = 0; i < n; i++)
-        all[of[i]] += 1.0 / n;
-    for (int p = 0; p < d->parts; of += d->samples[p++]) {
-        double mine[CLASSES] = {0};
-        for (uint32_t i = 0; i < d->samples[p]; i++)
-            mine[of[i]] += 1.0 / d->samples[p];
-        for (int c = 0; c < CLASSES; c++)
+static gw_err division_measure(gw_divided *d, const gw_raw *raw) {
+    size_t targets = (size_t)raw->targets, n = raw->train.n * targets;
+    const gw_label *of = raw->train.labels;
+    double *all = NULL, *mine = NULL;
+    gw_err e = gw_alloc(&all, (size_t)raw->classes, sizeof *all);
+    GW_THEN(e, gw_alloc(&mine, (size_t)raw->classes, sizeof *mine));
+    for (size_t i = 0; e == GW_OK && i < n; i++)
+        all[of[i]] += 1.0 / (double)n;
+    for (int p = 0; e == GW_OK && p < d->parts; p++) {
+        size_t own = d->samples[p] * targets;
+        memset(mine, 0, (size_t)raw->classes * sizeof *mine);
+        for (size_t i = 0; i < own; i++)
+            mine[of[i]] += 1.0 / (double)own;
+        for (int c = 0; c < raw->classes; c++)
             d->skew[p] += fabs(mine[c] - all[c]) / 2;
+        of += own;
     }
+    free(all);
+    free(mine);
+    return e;
 }
 
 /* ---- the whole ---- */
@@ -234,9 +244,10 @@ static gw_err division_sort(const gw_division_job *j, gw_divided *d, gw_raw *raw
     gw_err e = j->how->labels ? division_by_labels(j, d, set->labels, set->n, order) : GW_OK;
     uLong crc = crc32_z(0, (const Bytef *)order, set->n * sizeof *order);
     snprintf(d->hash, sizeof d->hash, "crc32:%08lx", crc);
-    GW_THEN(e, division_move(set, (size_t)raw->rows * (size_t)raw->cols, order));
-    if (e == GW_OK)
-        division_measure(d, set->labels, set->n);
+    GW_THEN(e, division_move(set->images, (size_t)raw->rows * (size_t)raw->cols, order, set->n));
+    GW_THEN(e, division_move((uint8_t *)set->labels, (size_t)raw->targets * sizeof *set->labels,
+                             order, set->n));
+    GW_THEN(e, division_measure(d, raw));
     free(order);
     return e;
 }
@@ -248,6 +259,11 @@ gw_err gw_division_make(gw_divided *out, const gw_division_job *job, gw_raw *raw
         return gw_fail(GW_ERR_USAGE,
                        "train: --partition: sizes of %d rank%s, and %d take%s samples", told,
                        told == 1 ? "" : "s", job->parts, job->parts == 1 ? "s" : "");
+    if (job->how->labels && (raw->classes > CLASSES || raw->targets > 1))
+        return gw_fail(GW_ERR_USAGE,
+                       "train: --partition labels: samples have %d label%s of %d classes: it takes "
+                       "one of at most %d: give sizes",
+                       raw->targets, raw->targets == 1 ? "" : "s", raw->classes, CLASSES);
     if (job->parts == 1)
         return GW_OK; /* it has all there is */
     out->parts = job->parts;

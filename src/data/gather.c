@@ -11,9 +11,10 @@ enum { PARALLEL_FLOATS = 1 << 16 };
 
 static const float unit = 1.0f / 255.0f;
 
-GW_CLONES static void gather_convert(float *restrict out, const uint8_t *restrict in, int n) {
+GW_CLONES static void gather_convert(float *restrict out, const uint8_t *restrict in, int n,
+                                     float by) {
     for (int i = 0; i < n; i++)
-        out[i] = (float)in[i] * unit;
+        out[i] = (float)in[i] * by;
 }
 
 /* i * n / to for i = 0, 1, .. without a division each. */
@@ -101,7 +102,7 @@ static size_t gather_place(const gw_dataset *s, uint32_t idx) {
 }
 
 void gw_dataset_gather(const gw_dataset *s, const uint32_t *idx, int n, float *out,
-                       uint8_t *labels) {
+                       gw_label *labels) {
     enum { AHEAD = 2 };
     int pixels = s->rows * s->cols;
     size_t features = (size_t)gw_dataset_features(s);
@@ -114,15 +115,17 @@ void gw_dataset_gather(const gw_dataset *s, const uint32_t *idx, int n, float *o
         if (i + AHEAD < n)
             gather_prefetch(s->images + gather_place(s, idx[i + AHEAD]) * (size_t)pixels, pixels);
         if (as_stored)
-            gather_convert(out + (size_t)i * features, image, pixels);
+            gather_convert(out + (size_t)i * features, image, pixels, s->tokens ? 1 : unit);
         else
             gather_resize(out + (size_t)i * features, image, s);
-        if (labels)
-            labels[i] = s->labels[at];
     }
+    if (labels)
+        gw_dataset_labels(s, idx, n, labels);
 }
 
-void gw_dataset_labels(const gw_dataset *s, const uint32_t *idx, int n, uint8_t *labels) {
+void gw_dataset_labels(const gw_dataset *s, const uint32_t *idx, int n, gw_label *labels) {
+    size_t targets = (size_t)s->targets;
     for (int i = 0; i < n; i++)
-        labels[i] = s->labels[gather_place(s, idx[i])];
+        memcpy(labels + (size_t)i * targets, s->labels + gather_place(s, idx[i]) * targets,
+               targets * sizeof *labels);
 }

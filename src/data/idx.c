@@ -19,23 +19,27 @@ static const struct {
     int dims;
 } parts[FILES] = {{"train-images", 3}, {"train-labels", 1}, {"t10k-images", 3}, {"t10k-labels", 1}};
 
-/* One file's content: images (n, rows*cols), or labels with rows = cols = 1. */
+/* One file's content: images (n, rows*cols), or labels with rows = cols = 1, numbers of `wide`
+ * bytes, big-endian. */
 typedef struct idx_file {
     char path[PATH_MAX];
     gw_stream *stream; /* open after the header until the data is read */
-    uint32_t n, rows, cols;
+    uint32_t n, rows, cols, wide;
     uint8_t *data;
 } idx_file;
 
 static bool idx_find(char *path, size_t cap, const char *dir, int part) {
-    static const char *const forms[] = {"%s/%s-idx%d-ubyte", "%s/%s.idx%d-ubyte",
-                                        "%s/%s-idx%d-ubyte.gz", "%s/%s.idx%d-ubyte.gz"};
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        struct stat st;
-        int len = snprintf(path, cap, forms[i], dir, parts[part].stem, parts[part].dims);
-        if (len > 0 && (size_t)len < cap && stat(path, &st) == 0)
-            return true;
-    }
+    static const char *const forms[] = {"%s/%s-idx%d-%s", "%s/%s.idx%d-%s", "%s/%s-idx%d-%s.gz",
+                                        "%s/%s.idx%d-%s.gz"};
+    static const char *const types[] = {"ubyte", "short", "int"};
+    for (size_t t = 0; t < (parts[part].dims == 1 ? sizeof types / sizeof *types : 1); t++)
+        for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+            struct stat st;
+            int len =
+                snprintf(path, cap, forms[i], dir, parts[part].stem, parts[part].dims, types[t]);
+            if (len > 0 && (size_t)len < cap && stat(path, &st) == 0)
+                return true;
+        }
     return false;
 }
 
@@ -91,7 +95,7 @@ static gw_err idx_check_sizes(const idx_file *f, size_t head) {
                        "%s: its header promises images of %u x %u, expected 1 to %d each way",
                        f->path, f->rows, f->cols, GW_MAX_SIDE);
     /* The file's own size limits its contents: check before allocating memory. */
-    uint64_t bytes = (uint64_t)f->n * f->rows * f->cols;
+    uint64_t bytes = (uint64_t)f->n * f->rows * f->cols * f->wide;
     uint64_t most = gw_stream_most(f->stream);
     if (bytes + head > most)
         return gw_fail(GW_ERR_INPUT,
@@ -102,13 +106,24 @@ static gw_err idx_check_sizes(const idx_file *f, size_t head) {
     return GW_OK;
 }
 
+/* Bytes of a number of this type; 0: it cannot be taken. */
+static uint32_t idx_wide(uint8_t type, int dims) {
+    switch (type) {
+    case 0x08: return 1;
+    case 0x0b: return dims == 1 ? 2 : 0;
+    case 0x0c: return dims == 1 ? 4 : 0;
+    default: return 0;
+    }
+}
+
 static gw_err idx_read_header(idx_file *f, int dims) {
     uint8_t head[16] = {0};
     size_t want = 4 + 4 * (size_t)dims, got = 0;
     uint32_t expected = 0x0800u + (uint32_t)dims; /* 0x08: unsigned bytes */
     GW_TRY(gw_stream_open(&f->stream, f->path));
     GW_TRY(gw_stream_read(f->stream, head, want, &got));
-    if (got >= 4 && idx_big_endian(head) != expected)
+    f->wide = idx_wide(head[2], dims);
+    if (got >= 4 && (f->wide == 0 || (idx_big_endian(head) & ~0xff00u) != (expected & ~0xff00u)))
         return gw_fail(GW_ERR_INPUT,
                        "%s: magic number 0x%08x, expected 0x%08x (IDX, unsigned bytes, %d "
                        "dimension%s): is it the right file?",
@@ -122,7 +137,7 @@ static gw_err idx_read_header(idx_file *f, int dims) {
 }
 
 static gw_err idx_read_data(idx_file *f) {
-    size_t want = (size_t)f->n * f->rows * f->cols, got = 0, more = 0;
+    size_t want = (size_t)f->n * f->rows * f->cols * f->wide, got = 0, more = 0;
     uint8_t beyond;
     GW_TRY(gw_alloc(&f->data, want, 1));
     GW_TRY(gw_stream_read(f->stream, f->data, want, &got));
@@ -158,21 +173,31 @@ static gw_err idx_check_headers(const idx_file f[FILES]) {
     return GW_OK;
 }
 
+static uint32_t idx_label(const idx_file *f, uint32_t i) {
+    uint32_t label = 0;
+    for (uint32_t b = 0; b < f->wide; b++)
+        label = label << 8 | f->data[(size_t)i * f->wide + b];
+    return label;
+}
+
 /* As many as the training labels tell; what no training sample shows nobody can learn. */
 static gw_err idx_check_classes(const idx_file f[FILES], int *classes) {
-    int largest = 0;
+    uint32_t largest = 0;
     for (uint32_t i = 0; i < f[1].n; i++)
-        largest = f[1].data[i] > largest ? f[1].data[i] : largest;
+        largest = idx_label(&f[1], i) > largest ? idx_label(&f[1], i) : largest;
+    if (largest >= GW_MAX_CLASSES)
+        return gw_fail(GW_ERR_INPUT, "%s: a label is %u: expected 0 to %d", f[1].path, largest,
+                       GW_MAX_CLASSES - 1);
     if (largest == 0)
         return gw_fail(GW_ERR_INPUT, "%s: all labels are 0, expected at least two classes",
                        f[1].path);
     for (uint32_t i = 0; i < f[3].n; i++)
-        if (f[3].data[i] > largest)
+        if (idx_label(&f[3], i) > largest)
             return gw_fail(GW_ERR_INPUT,
-                           "%s: label %d of sample %u is out of range: expected 0 to %d (the "
+                           "%s: label %u of sample %u is out of range: expected 0 to %u (the "
                            "training set's classes)",
-                           f[3].path, f[3].data[i], i, largest);
-    *classes = largest + 1;
+                           f[3].path, idx_label(&f[3], i), i, largest);
+    *classes = (int)largest + 1;
     return GW_OK;
 }
 
@@ -190,15 +215,27 @@ static gw_err idx_read_all(idx_file files[FILES], const char *dir, bool outline,
     return idx_check_classes(files, classes);
 }
 
+static gw_err idx_widen(gw_raw_part *out, const idx_file *images, const idx_file *labels) {
+    out->n = images->n;
+    GW_TRY(gw_alloc(&out->labels, out->n, sizeof *out->labels));
+    for (uint32_t i = 0; i < out->n; i++)
+        out->labels[i] = (gw_label)idx_label(labels, i);
+    return GW_OK;
+}
+
 gw_err gw_idx_read(gw_raw *raw, const char *dir, bool outline) {
     *raw = (gw_raw){0};
     idx_file *files = NULL;
     int classes = 0;
     GW_TRY(gw_alloc(&files, FILES, sizeof *files));
     gw_err e = idx_read_all(files, dir, outline, &classes);
+    GW_THEN(e, idx_widen(&raw->train, &files[0], &files[1]));
+    GW_THEN(e, idx_widen(&raw->test, &files[2], &files[3]));
     if (e == GW_OK) {
-        raw->train = (gw_raw_part){files[0].n, files[0].data, files[1].data};
-        raw->test = (gw_raw_part){files[2].n, files[2].data, files[3].data};
+        raw->train.images = files[0].data;
+        raw->test.images = files[2].data;
+        files[0].data = files[2].data = NULL;
+        raw->targets = raw->channels = 1;
         raw->rows = (int)files[0].rows;
         raw->cols = (int)files[0].cols;
         raw->classes = classes;
@@ -206,9 +243,10 @@ gw_err gw_idx_read(gw_raw *raw, const char *dir, bool outline) {
     }
     for (int i = 0; i < FILES; i++) {
         gw_stream_close(files[i].stream);
-        if (e != GW_OK)
-            free(files[i].data);
+        free(files[i].data);
     }
     free(files);
+    if (e != GW_OK)
+        gw_raw_free(raw);
     return e;
 }

@@ -21,13 +21,28 @@ void gw_raw_free(gw_raw *raw) {
     *raw = (gw_raw){0};
 }
 
+/* Of bytes where a byte holds a class. */
+static uLong raw_hash_labels(uLong crc, const gw_raw *raw, const gw_raw_part *part) {
+    size_t n = (size_t)part->n * (size_t)raw->targets;
+    if (raw->classes > 1 + UINT8_MAX)
+        return crc32_z(crc, (const Bytef *)part->labels, n * sizeof *part->labels);
+    for (size_t at = 0; at < n;) {
+        Bytef some[4096];
+        size_t k = 0;
+        while (k < sizeof some && at < n)
+            some[k++] = (Bytef)part->labels[at++];
+        crc = crc32_z(crc, some, k);
+    }
+    return crc;
+}
+
 void gw_raw_hash(const gw_raw *raw, char hash[32]) {
     size_t pixels = (size_t)raw->rows * (size_t)raw->cols;
     uLong crc = crc32_z(0, NULL, 0);
     crc = crc32_z(crc, raw->train.images, raw->train.n * pixels);
-    crc = crc32_z(crc, raw->train.labels, raw->train.n);
+    crc = raw_hash_labels(crc, raw, &raw->train);
     crc = crc32_z(crc, raw->test.images, raw->test.n * pixels);
-    crc = crc32_z(crc, raw->test.labels, raw->test.n);
+    crc = raw_hash_labels(crc, raw, &raw->test);
     snprintf(hash, 32, "crc32:%08lx", (unsigned long)crc);
 }
 
@@ -61,7 +76,7 @@ static gw_err raw_choose(uint8_t *chosen, uint32_t n, uint32_t take, uint64_t se
 }
 
 static void raw_move_chosen(gw_raw *raw, const uint8_t *chosen) {
-    size_t pixels = (size_t)raw->rows * (size_t)raw->cols;
+    size_t pixels = (size_t)raw->rows * (size_t)raw->cols, targets = (size_t)raw->targets;
     gw_raw_part *train = &raw->train, *apart = &raw->validation;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < train->n; i++) {
@@ -70,7 +85,8 @@ static void raw_move_chosen(gw_raw *raw, const uint8_t *chosen) {
         if (to == train && at == i)
             continue;
         memcpy(to->images + at * pixels, train->images + i * pixels, pixels);
-        to->labels[at] = train->labels[i];
+        memcpy(to->labels + at * targets, train->labels + i * targets,
+               targets * sizeof *to->labels);
     }
     train->n = kept;
 }
@@ -97,7 +113,7 @@ gw_err gw_raw_split(gw_raw *raw, double fraction, uint64_t seed) {
     uint8_t *chosen = NULL;
     gw_err e = gw_alloc(&chosen, n, 1);
     GW_THEN(e, gw_alloc(&apart.images, take, (size_t)raw->rows * (size_t)raw->cols));
-    GW_THEN(e, gw_alloc(&apart.labels, take, 1));
+    GW_THEN(e, gw_alloc(&apart.labels, take, (size_t)raw->targets * sizeof *apart.labels));
     GW_THEN(e, raw_choose(chosen, n, take, seed));
     if (e == GW_OK) {
         raw->validation = apart;

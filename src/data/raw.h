@@ -4,8 +4,9 @@
 #define GW_DATA_RAW_H
 
 #include "base/err.h"
+#include "base/label.h"
 
-#include <stdint.h>
+#include <stdbool.h>
 
 enum {
     GW_MAX_SIDE = 4096,      /* rows and columns of a stored image */
@@ -15,14 +16,17 @@ enum {
 
 typedef struct gw_raw_part {
     uint32_t n;
-    uint8_t *images; /* (n, rows*cols) */
-    uint8_t *labels; /* (n) */
+    uint8_t *images;  /* (n, rows*cols) */
+    gw_label *labels; /* (n, targets) */
 } gw_raw_part;
 
 typedef struct gw_raw {
     gw_raw_part train, validation, test;
-    int rows, cols, classes;
-    char source[256]; /* folder, or the generator with all its options */
+    int rows, cols, classes; /* rows: of all planes of a colour image, one behind another */
+    int channels;            /* planes */
+    int targets;             /* labels of a sample: 1, or of a text one a position */
+    bool tokens;             /* bytes are numbers of words, not shades */
+    char source[256];        /* folder, or the generator with all its options */
 } gw_raw;
 
 /** Free the parts and clear *raw. */

@@ -12,7 +12,7 @@ enum { MAX_INFORMATIVE = 64 };
 const gw_opt gw_synthetic_opts[] = {
     {"samples", GW_OPT_INT, "12000", 2, GW_MAX_SAMPLES, NULL, NULL, "training and test samples"},
     {"features", GW_OPT_INT, "784", 1, 1 << 20, NULL, NULL, "inputs of a sample"},
-    {"classes", GW_OPT_INT, "10", 2, 256, NULL, NULL, "classes, of equal size"},
+    {"classes", GW_OPT_INT, "10", 2, GW_MAX_CLASSES, NULL, NULL, "classes, of equal size"},
     {"clusters", GW_OPT_INT, "1", 1, 16, NULL, NULL, "Gaussian clusters a class"},
     {"informative", GW_OPT_INT, NULL, 1, MAX_INFORMATIVE, NULL, NULL,
      "features that tell clusters apart (default: 16, or as many as possible)"},
@@ -122,7 +122,7 @@ static float synthetic_rough_normal(uint64_t bits) {
 }
 
 /* Sample i of class *label, which may be flipped afterwards. */
-static void synthetic_draw(const mixture *m, uint64_t i, uint8_t *label, uint8_t *out) {
+static void synthetic_draw(const mixture *m, uint64_t i, gw_label *label, uint8_t *out) {
     enum { CLUSTER = MAX_INFORMATIVE * 2, FLIP, CLASS, NOISE }; /* counters after the normals' */
     uint64_t key = gw_rng_key(gw_rng_key(m->key, KEY_SAMPLE), i);
     int wide = m->informative;
@@ -143,7 +143,7 @@ static void synthetic_draw(const mixture *m, uint64_t i, uint8_t *label, uint8_t
         out[m->place[j]] =
             synthetic_quantise(synthetic_rough_normal(gw_rng_u64(key, NOISE + (uint64_t)j)));
     if (gw_rng_unit(key, FLIP) < m->flip)
-        *label = (uint8_t)(gw_rng_unit(key, CLASS) * m->classes);
+        *label = (gw_label)(gw_rng_unit(key, CLASS) * m->classes);
 }
 
 /* Classes of equal size in random order over both parts. */
@@ -154,7 +154,7 @@ static gw_err synthetic_deal_labels(const mixture *m, gw_raw *raw) {
         order[i] = i;
     gw_rng_shuffle(gw_rng_key(m->key, KEY_LABEL), order, n);
     for (uint32_t i = 0; i < n; i++) {
-        uint8_t label = (uint8_t)(order[i] % (uint32_t)m->classes);
+        gw_label label = (gw_label)(order[i] % (uint32_t)m->classes);
         if (i < raw->train.n)
             raw->train.labels[i] = label;
         else
@@ -173,9 +173,9 @@ static void synthetic_draw_part(const mixture *m, gw_raw_part *part, uint64_t fi
 static gw_err synthetic_fill(const mixture *m, gw_raw *raw) {
     size_t features = (size_t)m->features;
     GW_TRY(gw_alloc(&raw->train.images, raw->train.n, features));
-    GW_TRY(gw_alloc(&raw->train.labels, raw->train.n, 1));
+    GW_TRY(gw_alloc(&raw->train.labels, raw->train.n, sizeof(gw_label)));
     GW_TRY(gw_alloc(&raw->test.images, raw->test.n, features));
-    GW_TRY(gw_alloc(&raw->test.labels, raw->test.n, 1));
+    GW_TRY(gw_alloc(&raw->test.labels, raw->test.n, sizeof(gw_label)));
     GW_TRY(synthetic_deal_labels(m, raw));
     synthetic_draw_part(m, &raw->train, 0);
     synthetic_draw_part(m, &raw->test, raw->train.n);
@@ -222,7 +222,7 @@ static gw_err synthetic_describe(gw_raw *raw, const gw_args *args, mixture *m) {
                        "synthetic: test=%g of samples=%u leaves %u for training and %u for "
                        "testing: both need at least 1",
                        test, n, raw->train.n, raw->test.n);
-    raw->rows = 1;
+    raw->targets = raw->channels = raw->rows = 1;
     raw->cols = m->features;
     raw->classes = m->classes;
     snprintf(raw->source, sizeof raw->source,

@@ -20,8 +20,6 @@ enum { ROUNDS = 15, LEAST_ROUNDS = 3 };
 #define SHAPE_S     40e-3 /* of a shape, once each way has had its rounds */
 #define GAIN        0.02  /* an earlier way is preferred to one that gains less */
 
-_Static_assert((int)GW_GEMM_CHOICES >= GW_PRODUCTS + GW_MAX_LAYERS, "each product has a choice");
-
 /* ---- timing ---- */
 
 static double product_time_calls(const gw_operands *o, int way, int calls) {
@@ -230,47 +228,36 @@ static bool products_resume(gw_products *p, const json_t *then) {
 
 /* ---- the whole ---- */
 
-/* A product of a layer of the whole model. */
-typedef struct listed {
-    gw_product of;
-    int layer;
-} listed;
-
 /* Those of a step, and where gradients may be added, these products again. */
-static int products_list(const gw_products_setup *setup, const gw_load *load, listed *all) {
+static int products_list(const gw_products_setup *setup, const gw_load *load, gw_product *all) {
     int n = 0;
-    for (int l = 0; load->batch > 0 && l < load->shard->n_layers; l++) {
-        gw_product of[GW_UNIT_PRODUCTS];
-        int count = gw_twin_products_of(load->shard, l, gw_load_rows(load), of);
-        for (int i = 0; i < count; i++)
-            all[n++] = (listed){of[i], load->shard->layers[l].number};
-    }
+    for (int l = 0; load->batch > 0 && l < load->shard->n_layers; l++)
+        n += gw_twin_products_of(load->shard, l, gw_load_rows(load), all + n);
     for (int i = 0, added = n; i < added && setup->adds; i++)
-        if (all[i].of.ta) {
+        if (all[i].ta) {
             all[n] = all[i];
-            all[n++].of.add = true;
+            all[n++].add = true;
         }
     return n;
 }
 
-static bool products_same(const listed *a, const listed *b) {
-    const gw_product *x = &a->of, *y = &b->of;
-    return a->layer == b->layer && x->ta == y->ta && x->tb == y->tb && x->add == y->add &&
-           x->m == y->m && x->n == y->n && x->k == y->k;
+static bool products_same(const gw_product *x, const gw_product *y) {
+    return x->ta == y->ta && x->tb == y->tb && x->add == y->add && x->m == y->m && x->n == y->n &&
+           x->k == y->k;
 }
 
-/* What other ranks compute, too, is listed once, so that stages together list what a rank that has
- * all layers does. What there is no room for takes the way of the most similar one. */
-static void products_add(gw_products *p, const listed *all, int n) {
+/* What other layers and ranks compute, too, is listed once. What there is no room for takes the way
+ * of the most similar one. */
+static void products_add(gw_products *p, const gw_product *all, int n) {
     int of[GW_GEMM_CHOICES];
     for (int i = 0; i < n; i++) {
         int j = 0, at = p->plan.n;
         while (j < at && !products_same(&all[of[j]], &all[i]))
             j++;
-        if (all[i].of.m < 1 || j < at || at == GW_GEMM_CHOICES)
+        if (all[i].m < 1 || j < at || at == GW_GEMM_CHOICES)
             continue;
         of[p->plan.n++] = i;
-        p->plan.choice[at] = (gw_gemm_choice){all[i].of, gw_gemm_way_first(), gw_gemm_way_first()};
+        p->plan.choice[at] = (gw_gemm_choice){all[i], gw_gemm_way_first(), gw_gemm_way_first()};
         for (int w = 0; w < GW_GEMM_WAYS; w++)
             p->time[at].whole[w] = p->time[at].pieced[w] = NAN;
     }
@@ -278,7 +265,7 @@ static void products_add(gw_products *p, const listed *all, int n) {
 
 /* Collective: those of all ranks, each of which may hold another part of the model, at rank 0. */
 static gw_err products_collect(gw_products *p, const gw_products_setup *setup, int batch) {
-    listed own[2 * GW_PRODUCTS] = {0}, *all = NULL;
+    gw_product own[2 * GW_PRODUCTS] = {0}, *all = NULL;
     gw_load load = setup->load;
     int rank, ranks, most;
     load.batch = batch;

@@ -112,6 +112,11 @@ static void pipeline_gather(gw_pipeline *p, const gw_pipeline_job *job, gw_act a
     gw_pipeline_leave(p);
 }
 
+static const gw_label *pipeline_labels(const pipeline_step *s, gw_act act) {
+    size_t targets = (size_t)gw_model_spec_targets(gw_model_get_spec(s->pipeline->model));
+    return s->job->labels + pipeline_part(s->pipeline, act.micro).off * targets;
+}
+
 static gw_err pipeline_forward(gw_pipeline *p, pipeline_step *s, gw_act act) {
     const gw_pipeline_job *job = s->job;
     if (gw_pipeline_is_bottom(p, act.chunk))
@@ -119,8 +124,8 @@ static gw_err pipeline_forward(gw_pipeline *p, pipeline_step *s, gw_act act) {
     GW_TRY(gw_pipeline_forward(p, act, act.micro == 0));
     if (!gw_pipeline_is_top(p, act.chunk))
         return gw_pipeline_send(p, act);
-    const uint8_t *labels = s->job->labels + pipeline_part(p, act.micro).off;
-    return gw_pipeline_loss(p, act, labels, 1.0f / (float)job->global, &s->loss, NULL);
+    return gw_pipeline_loss(p, act, pipeline_labels(s, act), 1.0f / (float)job->global, &s->loss,
+                            NULL);
 }
 
 static gw_pipeline_onto pipeline_onto(const gw_pipeline *p, const pipeline_step *s, gw_act act) {
@@ -132,8 +137,8 @@ static gw_pipeline_onto pipeline_onto(const gw_pipeline *p, const pipeline_step 
 /* A recomputed top has its logits again, which the loss must turn into deltas again. */
 static gw_err pipeline_repeat_loss(gw_pipeline *p, const pipeline_step *s, gw_act act) {
     double sum = 0;
-    const uint8_t *labels = s->job->labels + pipeline_part(p, act.micro).off;
-    return gw_pipeline_loss(p, act, labels, 1.0f / (float)s->job->global, &sum, NULL);
+    return gw_pipeline_loss(p, act, pipeline_labels(s, act), 1.0f / (float)s->job->global, &sum,
+                            NULL);
 }
 
 static gw_err pipeline_backward(gw_pipeline *p, const pipeline_step *s, gw_act act) {
@@ -235,6 +240,7 @@ static gw_err pipeline_run(gw_pipeline *p, bool pieces) {
 gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum) {
     pipeline_step s = {.pipeline = p, .job = job};
     p->now.local = job->local;
+    gw_model_count(p->model, job->global);
     gw_pipeline_run_over(p, job->local == p->rows.full ? GW_PIPELINE_FULL : GW_PIPELINE_LAST);
     p->runner.step = job->step;
     p->runner.next = pipeline_next;

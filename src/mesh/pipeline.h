@@ -92,7 +92,7 @@ typedef struct gw_pipeline_job {
     const gw_dataset
         *set;            /* NULL: the samples lie in the model's input, their labels in `labels` */
     const uint32_t *idx; /* of this replica's samples */
-    uint8_t *labels;     /* room for as many */
+    gw_label *labels;    /* room for theirs */
     int local, global;
     bool pieces;   /* products are computed in pieces, with polls between them */
     uint64_t step; /* by which codecs draw random numbers */
@@ -157,13 +157,13 @@ typedef struct gw_pipeline_samples {
     const gw_dataset *set;
     const uint32_t *idx;
     int n;
-    const uint8_t *labels;
+    const gw_label *labels;
 } gw_pipeline_samples;
 
 /** What a rank that gw_pipeline_counts found; zeros on others. */
 typedef struct gw_pipeline_result {
-    double loss;      /* the sum over the samples */
-    int correct;      /* right predictions, which are the model's (gw_model_predictions) */
+    double loss; /* the sum over the samples */
+    int correct; /* targets predicted rightly, by the model's own reading (gw_model_predictions) */
     double forward_s; /* in layers, with what ranks wait for each other there */
 } gw_pipeline_result;
 

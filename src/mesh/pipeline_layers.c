@@ -124,8 +124,8 @@ gw_err gw_pipeline_forward(gw_pipeline *p, gw_act act, bool first) {
     return GW_OK;
 }
 
-gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float scale, double *sum,
-                        int *correct) {
+gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const gw_label *labels, float scale,
+                        double *sum, int *correct) {
     gw_micro at = gw_pipeline_at(p, act);
     int top = p->shard.n_layers - 1;
     gw_phase phase = pipeline_pass(act);

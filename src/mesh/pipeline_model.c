@@ -46,6 +46,7 @@ static gw_err pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, gw_pip
 
 gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, gw_pipeline_result *out) {
     *out = (gw_pipeline_result){0};
+    gw_model_count(p->model, 0);
     p->now.testing = true;
     gw_pipeline_run_over(p, GW_PIPELINE_TEST);
     p->now.local = gw_pipeline_is_whole(p) ? s->n : p->room.rows;
@@ -54,6 +55,7 @@ gw_err gw_pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, gw_pipelin
     p->now.testing = false;
     if (!gw_pipeline_counts(p))
         *out = (gw_pipeline_result){0};
+    gw_model_count(p->model, 0);
     return e;
 }
 

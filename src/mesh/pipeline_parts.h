@@ -117,8 +117,8 @@ gw_err gw_pipeline_backward(gw_pipeline *p, gw_act act, const gw_pipeline_onto *
 gw_err gw_pipeline_weights(gw_pipeline *p, gw_act act, const gw_pipeline_onto *onto);
 
 /** The loss of a microbatch, from the logits that `act` has left; `correct` may be NULL. */
-gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const uint8_t *labels, float scale, double *sum,
-                        int *correct);
+gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const gw_label *labels, float scale,
+                        double *sum, int *correct);
 
 /** Does the chunk hold the first layer of the model; the last one? */
 static inline bool gw_pipeline_is_bottom(const gw_pipeline *p, int chunk) {

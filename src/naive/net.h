@@ -25,7 +25,7 @@ typedef struct gw_naive_chain {
 typedef struct gw_naive_net {
     float *pixels; /* (rows, inputs), as gathered; then in doubles: */
     double *x;
-    uint8_t *labels;           /* (rows) */
+    gw_label *labels;          /* (rows) */
     double *y[GW_MAX_LAYERS];  /* outputs of each layer (rows, out) */
     double *dy[GW_MAX_LAYERS]; /* d(loss)/d of these; on the way back, of what precedes f */
     double *grad;              /* of the part, or of all parts so far */

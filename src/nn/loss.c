@@ -1,11 +1,12 @@
 #include "nn/loss.h"
 
 #include "nn/elementwise.h"
-#include "nn/metrics.h"
 
 #include <math.h>
 #include <omp.h>
 #include <stddef.h>
+
+enum { SHARE = 1 << 16 }; /* see GW_LOSS_TOLD: at least as many as there are classes */
 
 GW_CLONES static float loss_exponentials(float *z, int n, float max) {
     for (int j = 0; j < n; j++)
@@ -34,9 +35,9 @@ static int loss_largest(const float *z, int n, size_t first, float *largest) {
     return best;
 }
 
-static double loss_softmax_row(float *z, int label, int classes, float scale, uint8_t *best) {
+static double loss_softmax_row(float *z, int label, int classes, float scale, gw_label *best) {
     float largest;
-    *best = (uint8_t)loss_largest(z, classes, 0, &largest);
+    *best = (gw_label)loss_largest(z, classes, 0, &largest);
     double margin = (double)largest - (double)z[label];
     float sum = loss_exponentials(z, classes, largest);
     loss_scale(z, classes, scale / sum);
@@ -48,8 +49,8 @@ static int loss_threads(int batch, size_t classes) {
     return (size_t)batch * classes < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
 }
 
-void gw_loss_softmax(float *z, const uint8_t *labels, int batch, int classes, float scale,
-                     double *losses, uint8_t *best) {
+void gw_loss_softmax(float *z, const gw_label *labels, int batch, int classes, float scale,
+                     double *losses, gw_label *best) {
     int threads = loss_threads(batch, (size_t)classes);
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int i = 0; i < batch; i++)
@@ -68,32 +69,38 @@ GW_CLONES static void loss_sigmoids(float *restrict z, float *restrict decay, in
 
 /* The loss of n classes; z becomes its slope. The label is out of [0, n) if it is another's. With s
  * = z, of the label -z, a class adds log(1 + exp(s)) = max(s, 0) + log(1 + exp(-|z|)), and one
- * logarithm serves all: the product is 2^GW_MAX_CLASSES at most. */
+ * logarithm serves a block of them: the product is 2^BLOCK at most. */
 static double loss_sigmoid_part(float *z, size_t label, int n) {
-    float decay[GW_MAX_CLASSES];
-    double above = 0.0, product = 1.0;
+    enum { BLOCK = 256 };
+    float decay[BLOCK];
+    double above = 0.0, below = 0.0;
     for (int j = 0; j < n; j++) {
         float s = (size_t)j == label ? -z[j] : z[j];
         above += s > 0.0f ? (double)s : 0.0;
     }
-    loss_sigmoids(z, decay, n);
-    for (int j = 0; j < n; j++)
-        product *= 1.0 + (double)decay[j];
+    for (int at = 0; at < n; at += BLOCK) {
+        int wide = n - at < BLOCK ? n - at : BLOCK;
+        double product = 1.0;
+        loss_sigmoids(z + at, decay, wide);
+        for (int j = 0; j < wide; j++)
+            product *= 1.0 + (double)decay[j];
+        below += log(product);
+    }
     if (label < (size_t)n)
         z[label] -= 1.0f;
-    return above + log(product);
+    return above + below;
 }
 
-static double loss_sigmoid_row(float *z, int label, int classes, float scale, uint8_t *best) {
+static double loss_sigmoid_row(float *z, int label, int classes, float scale, gw_label *best) {
     float largest;
-    *best = (uint8_t)loss_largest(z, classes, 0, &largest);
+    *best = (gw_label)loss_largest(z, classes, 0, &largest);
     double loss = loss_sigmoid_part(z, (size_t)label, classes);
     loss_scale(z, classes, scale);
     return loss;
 }
 
-void gw_loss_sigmoid(float *z, const uint8_t *labels, int batch, int classes, float scale,
-                     double *losses, uint8_t *best) {
+void gw_loss_sigmoid(float *z, const gw_label *labels, int batch, int classes, float scale,
+                     double *losses, gw_label *best) {
     int threads = loss_threads(batch, (size_t)classes);
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int i = 0; i < batch; i++)
@@ -110,12 +117,12 @@ static void loss_tell_row(float *z, int label, const gw_loss_cut *cut, float *to
     told[GW_LOSS_LABEL] = column < cut->classes.n ? z[column] : -INFINITY;
     told[GW_LOSS_BEST] = (float)(first + (size_t)best);
     if (cut->output == GW_OUTPUT_SIGMOID)
-        told[GW_LOSS_SUM] = (float)(loss_sigmoid_part(z, column, n) / GW_MAX_CLASSES);
+        told[GW_LOSS_SUM] = (float)(loss_sigmoid_part(z, column, n) / SHARE);
     else /* nothing but -infinity here need not be so elsewhere: it must give no NaN */
         told[GW_LOSS_SUM] = loss_exponentials(z, n, largest == -INFINITY ? 0.0f : largest);
 }
 
-void gw_loss_tell(float *z, const uint8_t *labels, int batch, gw_loss_cut cut, float *told) {
+void gw_loss_tell(float *z, const gw_label *labels, int batch, gw_loss_cut cut, float *told) {
     int threads = loss_threads(batch, cut.classes.n);
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int i = 0; i < batch; i++)
@@ -125,21 +132,21 @@ void gw_loss_tell(float *z, const uint8_t *labels, int batch, gw_loss_cut cut, f
 
 /* `told` of one row; `stride` floats from rank to rank. */
 static double loss_join_row(float *z, int label, const gw_loss_cut *cut, const float *told,
-                            size_t stride, float scale, uint8_t *best) {
+                            size_t stride, float scale, gw_label *best) {
     const float *own = told + (size_t)cut->part * stride, *end = told + (size_t)cut->parts * stride;
     float largest = told[GW_LOSS_LARGEST], at_label = -INFINITY;
-    *best = (uint8_t)told[GW_LOSS_BEST];
+    *best = (gw_label)told[GW_LOSS_BEST];
     for (const float *t = told; t < end; t += stride) {
         if (t[GW_LOSS_LARGEST] > largest) {
             largest = t[GW_LOSS_LARGEST];
-            *best = (uint8_t)t[GW_LOSS_BEST];
+            *best = (gw_label)t[GW_LOSS_BEST];
         }
         at_label = fmaxf(at_label, t[GW_LOSS_LABEL]); /* of a NaN the sum tells */
     }
     double sum = 0.0;
     if (cut->output == GW_OUTPUT_SIGMOID) {
         for (const float *t = told; t < end; t += stride)
-            sum += (double)t[GW_LOSS_SUM] * GW_MAX_CLASSES;
+            sum += (double)t[GW_LOSS_SUM] * SHARE;
         loss_scale(z, (int)cut->classes.n, scale);
         return sum;
     }
@@ -153,8 +160,8 @@ static double loss_join_row(float *z, int label, const gw_loss_cut *cut, const f
     return log(sum) + ((double)largest - (double)at_label);
 }
 
-void gw_loss_join(float *z, const uint8_t *labels, int batch, gw_loss_cut cut, const float *told,
-                  float scale, double *losses, uint8_t *best) {
+void gw_loss_join(float *z, const gw_label *labels, int batch, gw_loss_cut cut, const float *told,
+                  float scale, double *losses, gw_label *best) {
     int threads = loss_threads(batch, cut.classes.n);
     size_t stride = (size_t)batch * GW_LOSS_TOLD;
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)

@@ -2,8 +2,8 @@
 
 #include <stddef.h>
 
-void gw_confusion_add(int64_t *confusion, int classes, const uint8_t *predictions,
-                      const uint8_t *labels, int batch) {
+void gw_confusion_add(int64_t *confusion, int classes, const gw_label *predictions,
+                      const gw_label *labels, int batch) {
     for (int i = 0; i < batch; i++)
         confusion[(size_t)labels[i] * (size_t)classes + predictions[i]]++;
 }

@@ -2,9 +2,10 @@
 #ifndef GW_NN_METRICS_H
 #define GW_NN_METRICS_H
 
-#include <stdint.h>
+#include "base/label.h"
 
-enum { GW_MAX_CLASSES = 256 };
+/* A matrix of more classes is not kept. */
+enum { GW_MAX_CONFUSED = 256 };
 
 typedef struct gw_class_metrics {
     double precision, recall, f1; /* 0 where the denominator is 0, as scikit-learn reports it */
@@ -12,8 +13,8 @@ typedef struct gw_class_metrics {
 } gw_class_metrics;
 
 /** Add batch predictions: confusion (C,C) row = true label, column = predicted class. */
-void gw_confusion_add(int64_t *confusion, int classes, const uint8_t *predictions,
-                      const uint8_t *labels, int batch);
+void gw_confusion_add(int64_t *confusion, int classes, const gw_label *predictions,
+                      const gw_label *labels, int batch);
 
 /** Per-class metrics to per_class[0..C), unweighted means to *macro; returns the accuracy. */
 double gw_confusion_metrics(const int64_t *confusion, int classes, gw_class_metrics *per_class,

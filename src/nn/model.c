@@ -22,13 +22,15 @@ static void model_lay_out(gw_model *m) {
             int rows = u.tensor[i].rows, cols = u.tensor[i].cols;
             n = (size_t)rows * (size_t)cols;
             if (n > 0)
-                m->tensors[m->n_tensors++] = (gw_tensor){{off, n}, held->number, rows, cols};
+                m->tensors[m->n_tensors++] =
+                    (gw_tensor){{off, n}, held->number, rows, cols, u.tensor[i].tracks};
         }
     }
 }
 
 static gw_err model_allocate(gw_model *m) {
-    size_t rows = (size_t)m->room.rows, widest = 0;
+    size_t widest = 0,
+           targets = (size_t)gw_model_spec_targets(&m->shard.spec) * (size_t)m->room.rows;
     for (int l = 0; l < m->shard.n_layers; l++) {
         const gw_shard_layer *held = gw_model_held(m, l);
         if (held->layer.partial && held->out.n > widest)
@@ -38,8 +40,8 @@ static gw_err model_allocate(gw_model *m) {
     GW_TRY(gw_alloc(&m->grads, m->shard.size, sizeof(float)));
     GW_TRY(gw_alloc(&m->work, m->work_size, sizeof(float)));
     GW_TRY(gw_alloc(&m->zeros, widest, sizeof(float)));
-    GW_TRY(gw_alloc(&m->losses, rows, sizeof *m->losses));
-    return gw_alloc(&m->best, rows, sizeof *m->best);
+    GW_TRY(gw_alloc(&m->losses, targets, sizeof *m->losses));
+    return gw_alloc(&m->best, targets, sizeof *m->best);
 }
 
 /* All parameters 0. */
@@ -171,6 +173,6 @@ void gw_model_lend_work(gw_model *m, float *work) {
     m->work_lent = true;
 }
 
-const uint8_t *gw_model_predictions(const gw_model *m) {
+const gw_label *gw_model_predictions(const gw_model *m) {
     return m->best;
 }

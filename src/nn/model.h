@@ -53,8 +53,9 @@ float *gw_model_grads(gw_model *m);
  *  the model is used, and has put the parameters into `params`. */
 void gw_model_lend(gw_model *m, float *params, float *grads);
 
-/** The class of the largest logit (ties: the lowest) of each of the rows of the last loss. */
-const uint8_t *gw_model_predictions(const gw_model *m);
+/** The class of the largest logit (ties: the lowest) of each target of each of the rows of the last
+ *  loss. */
+const gw_label *gw_model_predictions(const gw_model *m);
 
 /* ---- a step ----
  *
@@ -68,6 +69,10 @@ const uint8_t *gw_model_predictions(const gw_model *m);
  * and behind the last layer of the model loss_tell, join GW_MOMENT_LOSS, loss_join. A join is a
  * collective of the tensor ranks, over a span of the work arena; where none is due its kind is
  * GW_JOIN_NONE, and pack and unpack do nothing. So one walk serves whole layers and both splits. */
+
+/** What is computed from now on is of a batch of `samples`, over all ranks, and is followed by its
+ *  backward pass; 0, as at first: it is only evaluated. */
+void gw_model_count(gw_model *m, int samples);
 
 /** Rows `first`, .. of the microbatch in slot `slot`, whose deltas are in place `delta`; n may be
  *  0. Which slot and place a microbatch has is the caller's choice, and free when its last gradient
@@ -126,12 +131,13 @@ void gw_model_unpack(gw_model *m, int l, gw_moment moment, gw_micro at);
 void gw_model_product(gw_model *m, int l, gw_micro at);
 void gw_model_transfer(gw_model *m, int l, gw_micro at);
 
-/** The loss of the logits against labels[0..at.n) by spec.output, in two halves, where the model's
- *  last layer is held: the SUM of the losses, and d(loss)/d(logit) * grad_scale (1 / global batch
- *  for the mean) for the backward pass. *correct (may be NULL) counts right predictions. The same
+/** The loss of the logits against the labels of at.n samples by spec.output, in two halves, where
+ *  the model's last layer is held: the SUM of the samples' losses, a sample's being the mean over
+ *  its targets, and d(loss)/d(logit) * grad_scale (1 / global batch for the mean) for the backward
+ *  pass. *correct (may be NULL) counts right predictions. The same
  *  on all tensor ranks. */
-void gw_model_loss_tell(gw_model *m, const uint8_t *labels, gw_micro at);
-double gw_model_loss_join(gw_model *m, const uint8_t *labels, gw_micro at, float grad_scale,
+void gw_model_loss_tell(gw_model *m, const gw_label *labels, gw_micro at);
+double gw_model_loss_join(gw_model *m, const gw_label *labels, gw_micro at, float grad_scale,
                           int *correct);
 
 /** Layer l's backward pass: through the transfer, with the biases' gradient; the gradient of the

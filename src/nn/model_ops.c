@@ -135,6 +135,11 @@ gw_err gw_model_spec_check(const gw_model_spec *spec, gw_err kind, const char *w
     if ((int)spec->output < GW_OUTPUT_SOFTMAX || spec->output > GW_OUTPUT_SIGMOID)
         return gw_fail(kind, "%sunknown output %d", where, (int)spec->output);
     GW_TRY(spec_check_width(0, spec->inputs, kind, where));
+    const gw_model_ops *ops = gw_model_ops_of(spec);
+    const char *why = ops->refuses ? ops->refuses(spec) : NULL;
+    if (why)
+        return gw_fail(kind, "%s--model %s: a sample has %d inputs: %s", where, ops->head.name,
+                       spec->inputs, why);
     int layers = gw_model_spec_layers(spec), below = spec->inputs;
     if (layers < 1 || layers > GW_MAX_LAYERS)
         return gw_fail(kind, "%sthe model has %d units: must be 1 to %d", where, layers,
@@ -149,8 +154,9 @@ gw_err gw_model_spec_check(const gw_model_spec *spec, gw_err kind, const char *w
             return gw_fail(kind, "%sthe model has more than %zu parameters: narrow its layers",
                            where, GW_MAX_PARAMS);
     }
-    if (below != spec->classes)
-        return gw_fail(kind, "%sthe model gives %d logits for %d classes", where, below,
-                       spec->classes);
+    int targets = gw_model_spec_targets(spec);
+    if (below / targets != spec->classes || below % targets != 0)
+        return gw_fail(kind, "%sthe model gives %d logits for %d classes of %d target%s", where,
+                       below, spec->classes, targets, targets == 1 ? "" : "s");
     return GW_OK;
 }

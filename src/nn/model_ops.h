@@ -17,7 +17,7 @@
 #include "nn/model_spec.h"
 
 #define GW_MODEL_ABI 1
-enum { GW_UNIT_PRODUCTS = 3 }; /* at most; more of them need more GW_GEMM_CHOICES */
+enum { GW_UNIT_PRODUCTS = 9 }; /* at most */
 
 /** A unit as a rank holds it (nn/shard.h). */
 typedef struct gw_shard_layer gw_shard_layer;
@@ -31,6 +31,7 @@ typedef struct gw_unit_rows {
     float *dx;      /* (n, in): d(loss)/dx; NULL: nothing is below */
     float *kept;    /* (n, kept) */
     const float *zeros; /* (out), where tensor ranks share the unit */
+    float share;        /* of the global batch, that these rows are; 0: they are only evaluated */
 } gw_unit_rows;
 
 enum {
@@ -45,6 +46,9 @@ typedef struct gw_model_ops {
     /** Read the options into spec->self. Inputs and classes are not known yet. GW_ERR_USAGE: they
      *  do not go together. Optional. */
     gw_err (*open)(gw_model_spec *spec, const gw_args *args);
+    /** Why it cannot have spec->inputs or spec->classes, as a sentence about samples; NULL: it can.
+     *  Optional. */
+    const char *(*refuses)(const gw_model_spec *spec);
     /** Of the whole model: how many units there are, and unit l. Any numbers may come out: they are
      *  checked. */
     int (*units)(const gw_model_spec *spec);
@@ -52,7 +56,8 @@ typedef struct gw_model_ops {
     /** The matrix products that `rows` rows take, forward and backward: out[0..n). Returns n. They
      *  are a unit's cost where a model is cut, and what its times are held against. Those of the
      *  forward pass transpose nothing, those of weights' gradients the first operand, those of the
-     *  inputs' gradients the second. `rows` is k where the first one is transposed, else m. */
+     *  inputs' gradients the second. k where the first one is transposed, else m, is a multiple of
+     *  `rows`. */
     int (*products)(const gw_model_spec *spec, const gw_shard_layer *u, int rows,
                     gw_product out[GW_UNIT_PRODUCTS]);
     /** Set a unit's parameters, which are 0: a function of spec and unit alone. */
@@ -71,9 +76,10 @@ typedef struct gw_model_ops {
                     const gw_unit_rows *r);
     void (*weights)(const gw_model_spec *spec, const gw_shard_layer *u, float *grads, bool add,
                     const gw_unit_rows *r);
-    /** As gw_loss_softmax, of the last unit's y (rows, spec->classes). Optional: by --output. */
-    void (*loss)(const gw_model_spec *spec, float *y, const uint8_t *labels, int rows, float scale,
-                 double *losses, uint8_t *best);
+    /** As gw_loss_softmax, of the last unit's y, which has spec->classes logits for each of the
+     *  `rows` targets. Optional: by --output. */
+    void (*loss)(const gw_model_spec *spec, float *y, const gw_label *labels, int rows, float scale,
+                 double *losses, gw_label *best);
 } gw_model_ops;
 
 extern const gw_registry gw_models;

@@ -36,9 +36,10 @@ struct gw_model {
     size_t work_size;
     float *work;
     bool work_lent;
+    int global;     /* samples of the batch, over all ranks; 0: it is only evaluated */
     float *zeros;   /* the biases of outputs that include them */
-    double *losses; /* one a sample, as best: */
-    uint8_t *best;  /* threads share no sum */
+    double *losses; /* one a target, as best: */
+    gw_label *best; /* threads share no sum */
 };
 
 /** gw_model_open without the initialisation: all parameters 0. */

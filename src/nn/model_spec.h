@@ -28,6 +28,7 @@ typedef struct gw_unit {
     int n_tensors;
     struct {
         int rows, cols;
+        bool tracks; /* see gw_tensor */
     } tensor[GW_UNIT_TENSORS];
 } gw_unit;
 
@@ -39,6 +40,7 @@ typedef struct gw_model_spec {
     char text[GW_MODEL_TEXT];       /* as --model has it; "": the perceptron */
     int64_t self[GW_MODEL_SELF];    /* what ops->open made of its options */
     int inputs, classes;            /* of any model, */
+    int context; /* of one of texts, by ops->open: tokens of a sample, a target at each; else 0 */
     gw_output output;
     uint64_t seed;
     int n_hidden;
@@ -47,6 +49,11 @@ typedef struct gw_model_spec {
     int n_init; /* 0 or 1: all layers are initialised by init[0]; else each by its own */
     gw_init init[GW_MAX_LAYERS];
 } gw_model_spec;
+
+/** Classes that are told of a sample. */
+static inline int gw_model_spec_targets(const gw_model_spec *spec) {
+    return spec->context > 0 ? spec->context : 1;
+}
 
 /** How the perceptron's layer l is initialised. */
 static inline gw_init gw_model_spec_init(const gw_model_spec *spec, int l) {

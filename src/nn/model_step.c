@@ -17,7 +17,12 @@ static gw_unit_rows model_step_at(gw_model *m, int l, gw_micro at) {
         .dx = gw_model_held(m, l)->number > 0 ? model_step_rows(m, &a->dx, at) : NULL,
         .kept = model_step_rows(m, &a->kept, at),
         .zeros = m->zeros,
+        .share = m->global > 0 ? (float)at.n / (float)m->global : 0,
     };
+}
+
+void gw_model_count(gw_model *m, int samples) {
+    m->global = samples;
 }
 
 void gw_model_product(gw_model *m, int l, gw_micro at) {
@@ -43,43 +48,44 @@ static bool model_step_splits_loss(const gw_model *m) {
     return gw_model_held(m, m->shard.n_layers - 1)->cut == GW_CUT_COLUMNS;
 }
 
-void gw_model_loss_tell(gw_model *m, const uint8_t *labels, gw_micro at) {
-    int last = m->shard.n_layers - 1;
+void gw_model_loss_tell(gw_model *m, const gw_label *labels, gw_micro at) {
+    int last = m->shard.n_layers - 1, targets = gw_model_spec_targets(&m->shard.spec);
     if (!model_step_splits_loss(m))
         return;
     gw_loss_cut cut = model_step_cut(m);
     gw_span told = gw_model_join(m, last, GW_MOMENT_LOSS, at).over;
     gw_part_begin(GW_PART_LOSS);
-    gw_loss_tell(model_step_rows(m, &m->areas[last].y, at), labels, at.n, cut,
+    gw_loss_tell(model_step_rows(m, &m->areas[last].y, at), labels, at.n * targets, cut,
                  m->work + gw_span_part(told, cut.part, cut.parts).off);
     gw_part_end(GW_PART_LOSS);
 }
 
-double gw_model_loss_join(gw_model *m, const uint8_t *labels, gw_micro at, float grad_scale,
+double gw_model_loss_join(gw_model *m, const gw_label *labels, gw_micro at, float grad_scale,
                           int *correct) {
     const gw_model_spec *spec = &m->shard.spec;
-    int last = m->shard.n_layers - 1;
+    int last = m->shard.n_layers - 1, targets = gw_model_spec_targets(spec), n = at.n * targets;
     float *z = model_step_rows(m, &m->areas[last].y, at);
+    float scale = grad_scale / (float)targets;
     gw_part_begin(GW_PART_LOSS);
     if (model_step_splits_loss(m))
-        gw_loss_join(z, labels, at.n, model_step_cut(m),
-                     m->work + gw_model_join(m, last, GW_MOMENT_LOSS, at).over.off, grad_scale,
+        gw_loss_join(z, labels, n, model_step_cut(m),
+                     m->work + gw_model_join(m, last, GW_MOMENT_LOSS, at).over.off, scale,
                      m->losses, m->best);
     else if (gw_model_ops_of(spec)->loss)
-        gw_model_ops_of(spec)->loss(spec, z, labels, at.n, grad_scale, m->losses, m->best);
+        gw_model_ops_of(spec)->loss(spec, z, labels, n, scale, m->losses, m->best);
     else
         (spec->output == GW_OUTPUT_SIGMOID ? gw_loss_sigmoid : gw_loss_softmax)(
-            z, labels, at.n, spec->classes, grad_scale, m->losses, m->best);
+            z, labels, n, spec->classes, scale, m->losses, m->best);
     double sum = 0.0;
     int hits = 0;
-    for (int i = 0; i < at.n; i++) {
+    for (int i = 0; i < n; i++) {
         sum += m->losses[i];
         hits += m->best[i] == labels[i];
     }
     gw_part_end(GW_PART_LOSS);
     if (correct)
         *correct = hits;
-    return sum;
+    return sum / targets;
 }
 
 void gw_model_enter(gw_model *m, int l, gw_micro at, float *grads, bool add) {

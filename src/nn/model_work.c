@@ -53,6 +53,10 @@ static gw_area work_take_one(gw_model *m, int width) {
     return work_take(m, (widths){width, width}, GW_COPIES_ONE, 0);
 }
 
+static int work_told(const gw_model *m) {
+    return GW_LOSS_TOLD * gw_model_spec_targets(&m->shard.spec);
+}
+
 static shared work_share(gw_model *m) {
     int delta[2] = {0}, dx = 0, block = 0, told = 0, ranks = m->shard.share.tensor;
     shared s;
@@ -66,7 +70,7 @@ static shared work_share(gw_model *m) {
             block = work_larger(block, work_block_width(m, l));
         }
         if (gw_model_tops(m, l) && columns)
-            told = GW_LOSS_TOLD;
+            told = work_told(m);
     }
     m->blocks = work_take_one(m, block * ranks);
     m->told = work_take_one(m, told * ranks);
@@ -167,7 +171,7 @@ gw_join gw_model_join(const gw_model *m, int l, gw_moment moment, gw_micro at) {
     case GW_MOMENT_LOSS:
         if (!columns || !gw_model_tops(m, l))
             return none;
-        return (gw_join){GW_JOIN_ALLGATHER, work_by_rank(m, &m->told, GW_LOSS_TOLD, at)};
+        return (gw_join){GW_JOIN_ALLGATHER, work_by_rank(m, &m->told, work_told(m), at)};
     }
     return none;
 }

@@ -116,7 +116,7 @@ static gw_err shard_check_products(const gw_shard *s, const gw_shard_layer *held
         return gw_fail(GW_ERR_USAGE, "the model %s, unit %d: %d products, and there may be %d",
                        gw_model_ops_of(&s->spec)->head.name, held->number, n, GW_UNIT_PRODUCTS);
     for (int i = 0; i < n; i++)
-        if ((all[i].ta && all[i].tb) || (all[i].ta ? all[i].k : all[i].m) != ROWS)
+        if ((all[i].ta && all[i].tb) || (all[i].ta ? all[i].k : all[i].m) % ROWS != 0)
             return gw_fail(GW_ERR_USAGE, "the model %s, unit %d: product %d is not of its rows",
                            gw_model_ops_of(&s->spec)->head.name, held->number, i);
     return GW_OK;

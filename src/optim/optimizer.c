@@ -83,6 +83,8 @@ static gw_err optimizer_make(gw_optimizer *o, const gw_args *args, size_t n,
                        o->ops->head.name, o->state.count, GW_OPTIMIZER_VECTORS);
     GW_TRY(gw_alloc(&o->state.x, (size_t)o->state.count * n, sizeof(float)));
     o->model = *model;
+    for (int t = 0; t < model->n_tensors; t++)
+        o->tracked += model->tensors[t].tracks;
     return optimizer_make_work(o);
 }
 
@@ -144,7 +146,7 @@ static void optimizer_update_tensors(const gw_optimizer *o, float *param, const 
     x.work = o->work;
     x.product = m->product;
     for (const gw_tensor *t = m->tensors; t < m->tensors + m->n_tensors; t++) {
-        if (!gw_span_overlap(t->span, s))
+        if (t->tracks || !gw_span_overlap(t->span, s))
             continue;
         x.rows = t->rows;
         x.cols = t->cols;
@@ -178,15 +180,10 @@ void gw_optimizer_split(const void *self, const gw_optimizer_part *part,
     }
 }
 
-void gw_optimizer_update_here(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
-                              float scale) {
-    optimizer_count(o);
-    gw_optimizer_part x = {.lr = lr, .scale = scale, .step = o->updates > 0 ? o->updates : 1};
+/* Of an element-wise rule: all of s. */
+static void optimizer_update_elements(const gw_optimizer *o, float *param, const float *grad,
+                                      gw_span s, gw_optimizer_part x) {
     int threads = gw_optimizer_threads(s.n);
-    if (gw_optimizer_whole(o)) {
-        optimizer_update_tensors(o, param, grad, s, x);
-        return;
-    }
     if (threads == 1) {
         optimizer_update(o, param, grad, s, s, x);
         return;
@@ -194,6 +191,41 @@ void gw_optimizer_update_here(gw_optimizer *o, float *param, const float *grad, 
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int t = 0; t < threads; t++)
         optimizer_update(o, param, grad, s, gw_span_part(s, t, threads), x);
+}
+
+/* The same but for tensors that track, which move by their own rule. */
+static void optimizer_update_between(const gw_optimizer *o, float *param, const float *grad,
+                                     gw_span s, gw_optimizer_part x) {
+    const float rate = 0.1f;
+    size_t at = s.off, end = gw_span_end(s);
+    bool whole = gw_optimizer_whole(o);
+    for (const gw_tensor *t = o->model.tensors; t < o->model.tensors + o->model.n_tensors; t++) {
+        if (!t->tracks || !gw_span_overlap(t->span, s))
+            continue;
+        size_t from = t->span.off > at ? t->span.off : at;
+        size_t to = gw_span_end(t->span) < end ? gw_span_end(t->span) : end;
+        if (from > at && !whole)
+            optimizer_update_elements(o, param + (at - s.off), grad + (at - s.off),
+                                      (gw_span){at, from - at}, x);
+        for (size_t i = from - s.off; i < to - s.off; i++)
+            param[i] -= rate * x.scale * grad[i];
+        at = to;
+    }
+    if (end > at && !whole)
+        optimizer_update_elements(o, param + (at - s.off), grad + (at - s.off),
+                                  (gw_span){at, end - at}, x);
+}
+
+void gw_optimizer_update_here(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
+                              float scale) {
+    optimizer_count(o);
+    gw_optimizer_part x = {.lr = lr, .scale = scale, .step = o->updates > 0 ? o->updates : 1};
+    if (gw_optimizer_whole(o))
+        optimizer_update_tensors(o, param, grad, s, x);
+    else if (o->tracked == 0)
+        optimizer_update_elements(o, param, grad, s, x);
+    if (o->tracked > 0)
+        optimizer_update_between(o, param, grad, s, x);
 }
 
 void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,
@@ -210,7 +242,7 @@ size_t gw_optimizer_piece(const gw_optimizer *o, gw_span s, size_t most) {
 }
 
 bool gw_optimizer_lists(const gw_optimizer *o) {
-    return o->ops->lists && o->ops->lists(o->self);
+    return o->tracked == 0 && o->ops->lists && o->ops->lists(o->self);
 }
 
 void gw_optimizer_update_at(gw_optimizer *o, float *param, const uint32_t *at, const float *grad,

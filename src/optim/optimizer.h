@@ -94,6 +94,7 @@ typedef struct gw_optimizer {
     float *work;
     const char *const *names; /* of the vectors; ends with NULL */
     gw_vectors state;
+    int tracked;     /* tensors of the model that are running means */
     int64_t updates; /* so far */
     bool begins;     /* the next call is the first of another one */
 } gw_optimizer;
@@ -119,7 +120,8 @@ void gw_optimizer_close(gw_optimizer *o);
 /** What is moved from now on, in as many calls as it takes, is a new update; perhaps nothing is. */
 void gw_optimizer_begin(gw_optimizer *o);
 
-/** Update param[s] from grad[s] (both arenas of n floats). OpenMP threads split the span, unless
+/** Update param[s] from grad[s] (both arenas of n floats). A tensor that tracks moves by a tenth of
+ *  its gradient, whatever rule and rate. OpenMP threads split the span, unless
  *  the rule moves whole tensors: then s consists of such. Before the first gw_optimizer_begin it
  *  counts as the first update. */
 void gw_optimizer_update(gw_optimizer *o, float *param, const float *grad, gw_span s, float lr,

@@ -99,7 +99,7 @@ static gw_err passes_open(passes *t, const gw_place_setup *s) {
         .set = s->set, .local = (int)p->rows.n, .global = (int)s->set->n, .step = 1};
     GW_TRY(gw_alloc(&idx, p->rows.n, sizeof *idx));
     t->job.idx = idx;
-    GW_TRY(gw_alloc(&t->job.labels, p->rows.n, 1));
+    GW_TRY(gw_alloc(&t->job.labels, p->rows.n * (size_t)s->set->targets, sizeof *t->job.labels));
     for (size_t i = 0; i < p->rows.n; i++)
         idx[i] = (uint32_t)(p->rows.off + i);
     if (!p->pipeline)

@@ -32,7 +32,7 @@ struct gw_stepper {
     gradwire *g;        /* gw_step_use's, and */
     gw_inside_facts is; /* what it is */
     const gw_dataset *set;
-    uint8_t *labels; /* of the local batch: max_local */
+    gw_label *labels; /* of the local batch: max_local samples */
     bool lazy;
     bool apart;   /* nothing overlaps: exchange between the passes, and settle it in the step */
     bool pending; /* lazy: the last step's exchange is not finished yet */

@@ -26,7 +26,7 @@ static int evaluate_give_up(double start_s) {
 
 typedef struct samples {
     uint32_t *idx;
-    uint8_t *labels;
+    gw_label *labels;
     int n;
 } samples;
 
@@ -44,7 +44,7 @@ static gw_err evaluate_pass(const gw_evaluator *by, const gw_dataset *set, const
 
 static gw_err evaluate_count(const gw_evaluator *by, const gw_dataset *set, samples *s,
                              int64_t *confusion, tally *sum) {
-    int classes = gw_model_get_spec(by->model)->classes;
+    const gw_model_spec *spec = gw_model_get_spec(by->model);
     bool whole = gw_pipeline_is_whole(by->pipeline);
     double start_s = gw_ledger_now();
     gw_span part = gw_span_part((gw_span){0, set->n}, by->part, by->parts);
@@ -54,7 +54,8 @@ static gw_err evaluate_count(const gw_evaluator *by, const gw_dataset *set, samp
             s->idx[i] = (uint32_t)(part.off + at + (size_t)i);
         GW_TRY(evaluate_pass(by, set, s, sum));
         if (confusion && gw_pipeline_counts(by->pipeline))
-            gw_confusion_add(confusion, classes, gw_model_predictions(by->model), s->labels, s->n);
+            gw_confusion_add(confusion, spec->classes, gw_model_predictions(by->model), s->labels,
+                             s->n * gw_model_spec_targets(spec));
         sum->signal = whole ? evaluate_give_up(start_s) : 0;
         gw_watchdog_beat();
     }
@@ -65,11 +66,13 @@ static gw_err evaluate_count(const gw_evaluator *by, const gw_dataset *set, samp
 
 gw_err gw_evaluate(const gw_evaluator *by, const gw_dataset *set, int64_t *confusion,
                    gw_evaluation *out) {
-    int classes = gw_model_get_spec(by->model)->classes;
+    const gw_model_spec *spec = gw_model_get_spec(by->model);
+    int classes = spec->classes;
+    size_t targets = (size_t)gw_model_spec_targets(spec);
     MPI_Comm comm = by->comm;
     samples s = {0};
     gw_err e = gw_alloc(&s.idx, (size_t)by->chunk, sizeof *s.idx);
-    GW_THEN(e, gw_alloc(&s.labels, (size_t)by->chunk, 1));
+    GW_THEN(e, gw_alloc(&s.labels, (size_t)by->chunk * targets, sizeof *s.labels));
     e = gw_agree(comm, e);
     tally sum = {0};
     if (e == GW_OK) {
@@ -91,7 +94,7 @@ gw_err gw_evaluate(const gw_evaluator *by, const gw_dataset *set, int64_t *confu
             gw_allreduce(MPI_IN_PLACE, confusion, classes * classes, MPI_INT64_T, MPI_SUM, comm));
     bool known = set->n > 0 && most[0] == 0;
     out->loss = known ? sum.loss_sum / set->n : NAN;
-    out->accuracy = known ? (double)sum.correct / set->n : NAN;
+    out->accuracy = known ? (double)sum.correct / ((double)targets * set->n) : NAN;
     out->signal = (int)most[0];
     out->seconds = known ? most[1] : NAN;
     out->forward_s = known && gw_pipeline_is_whole(by->pipeline) ? most[2] : NAN;

@@ -94,7 +94,7 @@ static gw_err trainer_epoch_collect(gw_trainer *t, uint32_t *hash) {
 /* What the evaluations found, into the epoch's row. */
 static void trainer_epoch_note(const gw_trainer *t, const gw_evaluation *test,
                                const gw_evaluation *validation, gw_epoch_row *row) {
-    static gw_class_metrics per[GW_MAX_CLASSES];
+    static gw_class_metrics per[GW_MAX_CONFUSED];
     row->test_loss = test->loss;
     row->test_accuracy = test->accuracy;
     row->test_s = test->seconds;
@@ -102,7 +102,7 @@ static void trainer_epoch_note(const gw_trainer *t, const gw_evaluation *test,
     row->validation_loss = validation->loss;
     row->validation_accuracy = validation->accuracy;
     row->macro = (gw_class_metrics){NAN, NAN, NAN, 0};
-    if (!isnan(test->accuracy))
+    if (!isnan(test->accuracy) && t->epochs.confusion)
         gw_confusion_metrics(t->epochs.confusion, t->data->classes, per, &row->macro);
 }
 

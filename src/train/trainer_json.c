@@ -14,12 +14,12 @@ static json_t *data_facts(const gw_trainer *t) {
     const gw_data *d = t->data;
     const gw_data_spec *of = &t->c->data;
     return gw_json_object(
-        "name:s source:s hash:s features:i image:o classes:i train:I validation:I test:I limit:u "
-        "limit_test:u replicate:I partition:o",
+        "name:s source:s hash:s features:i image:o channels:i classes:i train:I validation:I "
+        "test:I limit:u limit_test:u replicate:I partition:o",
         d->name, d->source, d->hash, gw_dataset_features(&d->train),
-        json_pack("[i, i]", d->train.to_rows, d->train.to_cols), d->classes,
-        (int64_t)d->train.n_global, (int64_t)d->validation.n_global, (int64_t)d->test.n_global,
-        of->limit ? (uint64_t)of->limit : UINT64_MAX,
+        json_pack("[i, i]", d->train.to_rows / d->train.channels, d->train.to_cols),
+        d->train.channels, d->classes, (int64_t)d->train.n_global, (int64_t)d->validation.n_global,
+        (int64_t)d->test.n_global, of->limit ? (uint64_t)of->limit : UINT64_MAX,
         of->limit_test ? (uint64_t)of->limit_test : UINT64_MAX, of->replicate,
         gw_divided_json(&d->divided));
 }

@@ -101,9 +101,10 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
                               .set = &t->data->train,
                               .lazy = c->run.lazy,
                               .pipeline = t->part.pipeline};
-    size_t classes = (size_t)spec.classes;
-    GW_TRY(gw_alloc(&t->epochs.confusion, classes * classes, sizeof *t->epochs.confusion));
-    return gw_alloc(&t->stepper.labels, (size_t)most, 1);
+    size_t classes = (size_t)spec.classes, targets = (size_t)gw_model_spec_targets(&spec);
+    if (classes <= GW_MAX_CONFUSED)
+        GW_TRY(gw_alloc(&t->epochs.confusion, classes * classes, sizeof *t->epochs.confusion));
+    return gw_alloc(&t->stepper.labels, (size_t)most * targets, sizeof *t->stepper.labels);
 }
 
 static gw_err trainer_opening_check_folder(const gw_trainer *t) {
@@ -319,6 +320,7 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     gw_flush_denormals(); /* starts the threads: after what may be refused */
     gw_watchdog_stage("reading the data set");
     gw_data_spec spec = t->c->data;
+    spec.context = t->c->model.context;
     spec.batch = t->part.global_batch;
     spec.servers = t->part.servers;
     spec.parts = gw_trainer_workers(t);

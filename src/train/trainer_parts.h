@@ -76,7 +76,7 @@ typedef struct gw_trainer_at {
 typedef struct gw_trainer_epochs {
     float *whole; /* rank 0, where several ranks hold the model: all of it, at an epoch's end */
     gw_best best; /* epoch so far */
-    int64_t *confusion;    /* (classes, classes): of the test set, at an epoch's end */
+    int64_t *confusion; /* (classes, classes): of the test set, at an epoch's end; NULL: too many */
     FILE *evaluations_csv; /* rank 0's; NULL: not asked for */
 } gw_trainer_epochs;
 

@@ -204,7 +204,8 @@ typedef struct meshed {
     gw_pipeline *pipeline;
     gw_model *model;
     float *whole;
-    uint8_t images[SAMPLES * INPUTS], labels[SAMPLES];
+    uint8_t images[SAMPLES * INPUTS];
+    gw_label labels[SAMPLES];
     gw_dataset set;
 } meshed;
 
@@ -220,7 +221,7 @@ static gw_err mesh_step(void *ctx, int number) {
     gw_batch_cost cost;
     double loss;
     gw_pipeline_result found;
-    uint8_t room[SAMPLES];
+    gw_label room[SAMPLES];
     gw_pipeline_job job = {.set = &m->set,
                            .idx = idx,
                            .labels = room,
@@ -247,7 +248,8 @@ static void mesh_open(meshed *m, gw_session *s) {
     gw_pipeline_hooks hooks = {.ctx = m, .begin = mesh_begin};
     for (int l = 0; l < spec.n_hidden; l++)
         spec.hidden[l] = 8;
-    m->set = (gw_dataset){SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, m->images, m->labels};
+    m->set =
+        (gw_dataset){SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, m->images, m->labels, 1};
     CHECK_OK(gw_pipeline_new(&m->pipeline, &m->c, s));
     CHECK_OK(gw_mesh_open(&m->mesh, &m->c.parallel.shape, MPI_COMM_WORLD));
     gw_pipeline_rows rows = {SAMPLES, SAMPLES};

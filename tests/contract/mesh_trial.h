@@ -226,7 +226,7 @@ typedef struct whole {
     gw_model *model;
     size_t n;
     float *grads, *own; /* gradient; room for a shard's part of it */
-    uint8_t labels[TESTED];
+    gw_label labels[TESTED];
 } whole;
 
 static void whole_open(whole *w, const gw_model_spec *spec) {

@@ -24,7 +24,7 @@ typedef struct client {
     gw_model *model;
     gw_optimizer *optimizer;
     gradwire *g;
-    uint8_t labels[BATCH];
+    gw_label labels[BATCH];
     float rate;
     int tensors;
     bool lazy;

@@ -171,7 +171,7 @@ static bits bits_of(const rig *r, double loss, float *room, size_t n) {
 
 static double rig_step(rig *r, int step, int local, const uint32_t *idx, gw_batch_cost *cost) {
     double sum;
-    uint8_t labels[SAMPLES];
+    gw_label labels[SAMPLES];
     gw_pipeline_job job = {.set = &set,
                            .idx = idx,
                            .labels = labels,
@@ -192,7 +192,7 @@ static double rig_step(rig *r, int step, int local, const uint32_t *idx, gw_batc
 /* An evaluation, in as many goes as there are rows for; exact whatever the codecs. */
 static void check_test(const rig *r, whole *w) {
     uint32_t idx[TESTED];
-    uint8_t labels[TESTED];
+    gw_label labels[TESTED];
     double loss = 0;
     int correct = 0, hits, rows = gw_pipeline_room(r->pipeline)->rows;
     samples_of(r, 5, idx, TESTED);
@@ -349,7 +349,8 @@ static void try_pairs(int n_codecs) {
 }
 
 int main(int argc, char **argv) {
-    static uint8_t images[SAMPLES * INPUTS], labels[SAMPLES];
+    static uint8_t images[SAMPLES * INPUTS];
+    static gw_label labels[SAMPLES];
     MPI_Init(&argc, &argv);
     ranks = check_ranks(argc, argv);
     CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
@@ -359,8 +360,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < SAMPLES * INPUTS; i++)
         images[i] = (uint8_t)gw_rng_u64(gw_rng_key(11, 0), (uint64_t)i);
     for (int i = 0; i < SAMPLES; i++)
-        labels[i] = (uint8_t)(gw_rng_u64(gw_rng_key(11, 1), (uint64_t)i) % CLASSES);
-    set = (gw_dataset){SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, images, labels};
+        labels[i] = (gw_label)(gw_rng_u64(gw_rng_key(11, 1), (uint64_t)i) % CLASSES);
+    set = (gw_dataset){SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, images, labels, 1};
     CHECK_OK(new_session(&session, "allreduce", "none", "auto", false));
     gw_ledger_start();
     list_meshes();

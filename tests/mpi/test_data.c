@@ -16,7 +16,7 @@ static void expect_same(const gw_dataset *set, const gw_dataset *whole, const ch
     int features = gw_dataset_features(whole);
     size_t room = (size_t)ROWS * (size_t)features * sizeof(float);
     float *a = malloc(room), *b = malloc(room);
-    uint8_t la[ROWS], lb[ROWS];
+    gw_label la[ROWS], lb[ROWS];
     uint32_t idx[ROWS];
     CHECK(a && b, "out of memory");
     CHECK(set->n_global == whole->n && gw_dataset_features(set) == features,
@@ -30,7 +30,8 @@ static void expect_same(const gw_dataset *set, const gw_dataset *whole, const ch
         gw_dataset_gather(whole, idx, n, b, lb);
         CHECK(memcmp(a, b, (size_t)n * (size_t)features * sizeof(float)) == 0,
               "%s: images from %u on differ", what, idx[0]);
-        CHECK(memcmp(la, lb, (size_t)n) == 0, "%s: labels from %u on differ", what, idx[0]);
+        CHECK(memcmp(la, lb, (size_t)n * sizeof *la) == 0, "%s: labels from %u on differ", what,
+              idx[0]);
     }
     free(a);
     free(b);
@@ -170,7 +171,7 @@ static void expect_cut(const char *dir, int batch) {
         CHECK(t->stored == (sharded && t->n < N ? t->n : N), "%u stored of %u", t->stored, t->n);
         for (uint32_t i = t->first; i < t->first + t->n; i++) {
             float got[INPUTS], want[INPUTS];
-            uint8_t label[2];
+            gw_label label[2];
             gw_dataset_gather(t, &i, 1, got, &label[0]);
             gw_dataset_gather(&alone->train, &(uint32_t){i % N}, 1, want, &label[1]);
             CHECK(memcmp(got, want, sizeof got) == 0 && label[0] == label[1], "sample %u", i);

@@ -80,7 +80,8 @@ static void check_price(const gw_layout *l, const gw_layout_price *price) {
 }
 
 static void survey(void) {
-    uint8_t images[SAMPLES * INPUTS], labels[SAMPLES];
+    uint8_t images[SAMPLES * INPUTS];
+    gw_label labels[SAMPLES];
     gw_session *session;
     gw_model_spec spec = {.inputs = INPUTS,
                           .classes = 6,
@@ -89,7 +90,7 @@ static void survey(void) {
                           .activation = GW_RELU,
                           .init = {GW_INIT_HE},
                           .seed = 1};
-    gw_dataset set = {SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, images, labels};
+    gw_dataset set = {SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, images, labels, 1};
     gw_train_config c = {.batch = SAMPLES, .until.epochs = 1, .run.threads = 1, .run.seed = 1};
     gw_place_setup place = {.comm = MPI_COMM_WORLD, .c = &c, .spec = &spec, .set = &set};
     gw_layout_survey s = {.place = &place, .yield = true, .budget_s = 0.1};
@@ -98,7 +99,7 @@ static void survey(void) {
     for (int i = 0; i < SAMPLES * INPUTS; i++)
         images[i] = (uint8_t)(37 * i);
     for (int i = 0; i < SAMPLES; i++)
-        labels[i] = (uint8_t)(i % 6);
+        labels[i] = (gw_label)(i % 6);
     CHECK_OK(keep_spec(&c.run.comm, "allreduce", GW_SPEC_ONE));
     CHECK_OK(new_session(&session, "allreduce", "none", "auto", false));
     s.session = session;

@@ -64,7 +64,7 @@ static void train(gw_stepper *stepper, const trial *t, double loss[STEPS]) {
 
 /* The fast one; *out: its model. */
 static void train_fast(const trial *t, gradwire *g, gw_model **out, double loss[STEPS]) {
-    static uint8_t labels[1 << 16];
+    static gw_label labels[1 << 16];
     gw_model *m = model_of(t, (int)data->train.n);
     gw_optimizer *o = NULL;
     CHECK_OK(open_optimizer(&o, "sgd", gw_model_size(m)));

@@ -128,7 +128,48 @@ class Data(gwrun.Case):
         self.assertIn(" 50 samples", done.stdout)
         gwrun.refusal(gwrun.run(1, "eval", "--model", out, "--image-scale", 2), "3248 inputs")
 
+    def test_cifar(self):
+        """Colour images and their classes; of CIFAR-100 the fine label."""
+        def record(i, labels):
+            return bytes([7, i % 100][-labels:] if labels == 2 else [i % 10]) + bytes((i * 3 + j) % 256 for j in range(3072))
+        for labels, names in ((1, [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]),
+                              (2, ["train.bin", "test.bin"])):
+            folder = tempfile.mkdtemp(dir=self.dir)
+            for name in names:
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(b"".join(record(i, labels) for i in range(40)))
+            with self.subTest(labels=labels):
+                run, losses, *_ = self.train(2, folder, "--epochs", 3)
+                data = run["data"]
+                self.assertEqual([data[name] for name in ("name", "train", "test", "features", "image", "channels", "classes")],
+                                 ["cifar", 40 * (len(names) - 1), 40, 3072, [32, 32], 3, 100 if labels == 2 else 10])
+                self.assertLess(losses[-1], losses[0])
+                run, *_ = self.train(1, folder, "--image-size", "8x9", "--data-layout", "sharded")
+                self.assertEqual((run["data"]["features"], run["data"]["image"]), (3 * 72, [8, 9]))
+            last = os.path.join(folder, names[-1])
+            for body, why in ((record(0, labels)[:-1], "truncated"), (b"", "holds no image"),
+                              (b"\xff" * len(record(0, labels)), "label 255 of image 0 is out of range")):
+                with open(last, "wb") as file:
+                    file.write(body)
+                gwrun.refusal(gwrun.run(1, "train", "--data", folder), why)
+            os.remove(last)
+            gwrun.refusal(gwrun.run(1, "train", "--data", folder), f"lacks {names[-1]}")
+
     # ---- the network's two ends ----
+
+    def test_labels_of_more_bytes(self):
+        """300 classes, in numbers of 2 and of 4 bytes: the same run."""
+        runs = []
+        for kind, code, form in (("short", 0x0b, ">H"), ("int", 0x0c, ">I")):
+            folder = self.folder(300, 40, classes=256)
+            for name, n in (("train", 300), ("t10k", 40)):
+                os.remove(os.path.join(folder, f"{name}-labels-idx1-ubyte.gz"))
+                with open(os.path.join(folder, f"{name}-labels-idx1-{kind}"), "wb") as file:
+                    file.write(struct.pack(">HBBI", 0, code, 1, n) + b"".join(struct.pack(form, 299 - i) for i in range(n)))
+            runs.append(self.train(2, folder))
+            self.assertEqual(runs[-1][0]["data"]["classes"], 300)
+            self.assertIsNone(runs[-1][0]["results"]["f1"])
+        self.assert_same(*runs)
 
     def test_classes(self):
         """As many as the labels tell, up to all that a byte holds: trained, tested class by class, resumed."""

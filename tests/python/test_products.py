@@ -45,7 +45,7 @@ class Products(gwrun.Case):
         first = self.train("first")
         self.assertEqual(first["source"], "measured")
         self.assertIsNone(first["note"])
-        self.assertEqual(len(first["products"]), 8)
+        self.assertEqual(len(first["products"]), 6)
         second = self.train("second")
         self.assertEqual(second["source"], "cached")
         self.assertEqual(second["products"], first["products"])

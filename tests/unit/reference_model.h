@@ -40,7 +40,7 @@ static double reference_sample(const gw_model_spec *s, const double *p, const fl
 }
 
 static double reference_loss(const gw_model_spec *s, const double *p, const float *x,
-                             const uint8_t *labels, int batch) {
+                             const gw_label *labels, int batch) {
     double sum = 0.0;
     for (int i = 0; i < batch; i++)
         sum += reference_sample(s, p, x + i * s->inputs, labels[i]);
@@ -49,7 +49,7 @@ static double reference_loss(const gw_model_spec *s, const double *p, const floa
 
 /* Central difference of the loss by parameter i. */
 static double reference_slope(const gw_model_spec *s, double *p, size_t i, const float *x,
-                              const uint8_t *labels, int batch) {
+                              const gw_label *labels, int batch) {
     const double h = 1e-6;
     double kept = p[i];
     p[i] = kept + h;

@@ -211,8 +211,8 @@ static void grid_backward(const grid *g, int chunk, gw_micro at, bool add) {
 }
 
 /* Sum of the losses; the tensor ranks must agree on all that it says. */
-static double grid_loss(const grid *g, const uint8_t *labels, gw_micro at, float scale,
-                        int *correct, uint8_t *predictions) {
+static double grid_loss(const grid *g, const gw_label *labels, gw_micro at, float scale,
+                        int *correct, gw_label *predictions) {
     gw_model *const *m = g->model[g->plan.stages - 1];
     int ranks = g->plan.tensor, hits[MAX_TENSOR];
     double loss[MAX_TENSOR];
@@ -223,9 +223,10 @@ static double grid_loss(const grid *g, const uint8_t *labels, gw_micro at, float
         loss[t] = gw_model_loss_join(m[t], labels, at, scale, &hits[t]);
         assert_memory_equal(&loss[t], &loss[0], sizeof *loss);
         assert_int_equal(hits[t], hits[0]);
-        assert_memory_equal(gw_model_predictions(m[t]), gw_model_predictions(m[0]), (size_t)at.n);
+        assert_memory_equal(gw_model_predictions(m[t]), gw_model_predictions(m[0]),
+                            (size_t)at.n * sizeof(gw_label));
     }
-    memcpy(predictions, gw_model_predictions(m[0]), (size_t)at.n);
+    memcpy(predictions, gw_model_predictions(m[0]), (size_t)at.n * sizeof(gw_label));
     *correct += hits[0];
     return loss[0];
 }
@@ -240,8 +241,8 @@ static void grid_put_data(const grid *g, const float *x, gw_micro at) {
 
 /* All forward passes, then the backward passes in ascending order, then, where deltas are kept, the
  * weights. Of x (rows, inputs) and labels; predictions (rows). */
-static double grid_step(const grid *g, const float *x, const uint8_t *labels, float scale,
-                        int *correct, uint8_t *predictions) {
+static double grid_step(const grid *g, const float *x, const gw_label *labels, float scale,
+                        int *correct, gw_label *predictions) {
     const grid_plan *p = &g->plan;
     int parts = p->stages * p->chunks, row = 0;
     double loss = 0;

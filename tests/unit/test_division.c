@@ -32,9 +32,10 @@ static uint8_t label_of(uint32_t i) {
 
 /* Sample i's image is its number. */
 static gw_raw make_set(void) {
-    gw_raw raw = {.train.n = N, .rows = 1, .cols = sizeof(uint32_t), .classes = CLASSES};
+    gw_raw raw = {
+        .train.n = N, .rows = 1, .cols = sizeof(uint32_t), .classes = CLASSES, .targets = 1};
     assert_int_equal(gw_alloc(&raw.train.images, N, sizeof(uint32_t)), GW_OK);
-    assert_int_equal(gw_alloc(&raw.train.labels, N, 1), GW_OK);
+    assert_int_equal(gw_alloc(&raw.train.labels, N, sizeof(gw_label)), GW_OK);
     for (uint32_t i = 0; i < N; i++) {
         memcpy(raw.train.images + i * sizeof i, &i, sizeof i);
         raw.train.labels[i] = label_of(i);
@@ -113,7 +114,7 @@ static void labels_are_skewed(void **state) {
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
             gw_raw raw = make_set();
             gw_divided d = divide(&raw, kinds[k], seed, PARTS);
-            const uint8_t *of = raw.train.labels;
+            const gw_label *of = raw.train.labels;
             for (int p = 0; p < PARTS; of += d.samples[p++]) {
                 double distance = 0;
                 for (int c = 0; c < CLASSES; c++) {

@@ -16,14 +16,16 @@
 
 #include <cmocka.h>
 
-enum { MAX_PARAMS = 2000, MAX_ROWS = 16 };
+enum { MAX_PARAMS = 20000, LOOKED_AT = 2000, MAX_ROWS = 16 };
 
-static void fill(gw_model *m, uint8_t *labels, int batch) {
+static void fill(gw_model *m, gw_label *labels, int batch) {
     const gw_model_spec *s = gw_model_get_spec(m);
     for (int i = 0; i < batch * s->inputs; i++)
-        simple_input(m)[i] = (float)gw_rng_normal(5, (uint64_t)i);
-    for (int i = 0; i < batch; i++)
-        labels[i] = (uint8_t)(gw_rng_u64(6, (uint64_t)i) % (uint64_t)s->classes);
+        simple_input(m)[i] = s->context > 0
+                                 ? (float)(gw_rng_u64(5, (uint64_t)i) % (uint64_t)s->classes)
+                                 : (float)gw_rng_normal(5, (uint64_t)i);
+    for (int i = 0; i < batch * gw_model_spec_targets(s); i++)
+        labels[i] = (gw_label)(gw_rng_u64(6, (uint64_t)i) % (uint64_t)s->classes);
     for (int l = 0; l < gw_model_layers(m); l++) { /* initial biases are 0: an easy place to hide */
         gw_span span = gw_model_span(m, l);
         for (size_t i = span.off; i < gw_span_end(span); i++)
@@ -31,7 +33,8 @@ static void fill(gw_model *m, uint8_t *labels, int batch) {
     }
 }
 
-static double run(gw_model *m, const uint8_t *labels, int batch, float scale) {
+static double run(gw_model *m, const gw_label *labels, int batch, float scale) {
+    gw_model_count(m, batch);
     for (int l = 0; l < gw_model_layers(m); l++)
         simple_forward(m, l, batch);
     double loss = simple_loss(m, labels, batch, scale, NULL);
@@ -45,8 +48,8 @@ static double run(gw_model *m, const uint8_t *labels, int batch, float scale) {
 }
 
 /* The same gradient again, onto what is there. */
-static void check_added(gw_model *m, const uint8_t *labels, int batch) {
-    float sums[MAX_PARAMS], grads[MAX_PARAMS];
+static void check_added(gw_model *m, const gw_label *labels, int batch) {
+    static float sums[MAX_PARAMS], grads[MAX_PARAMS];
     size_t n = gw_model_size(m);
     memcpy(grads, gw_model_grads(m), n * sizeof *grads);
     for (size_t i = 0; i < n; i++)
@@ -60,7 +63,7 @@ static void check_added(gw_model *m, const uint8_t *labels, int batch) {
     }
     for (size_t i = 0; i < n; i++) {
         float want = (float)(i % 7) - 3 + grads[i];
-        if (!(fabsf(sums[i] - want) <= 2e-6f))
+        if (!(fabsf(sums[i] - want) <= 2e-6f * (1 + fabsf(want))))
             fail_msg("element %zu: %.9g, want %.9g", i, (double)sums[i], (double)want);
     }
     assert_memory_equal(gw_model_grads(m), grads, n * sizeof *grads);
@@ -68,7 +71,7 @@ static void check_added(gw_model *m, const uint8_t *labels, int batch) {
 
 static void check(gw_model_spec spec, int batch) {
     gw_model *m = NULL;
-    uint8_t labels[MAX_ROWS];
+    gw_label labels[MAX_ROWS];
     double p[MAX_PARAMS];
     assert_int_equal(gw_model_open(&m, &spec, MAX_ROWS), GW_OK);
     assert_true(gw_model_size(m) <= MAX_PARAMS);
@@ -138,7 +141,7 @@ static void test_tanh(void **state) {
 static void test_threads_agree(void **state) {
     (void)state;
     enum { BATCH = 301 };
-    static uint8_t labels[BATCH];
+    static gw_label labels[BATCH];
     gw_model_spec spec = {.inputs = 70, .classes = 200, .n_hidden = 2, .hidden = {130, 113}};
     for (int a = GW_RELU; a <= GW_TANH; a++) {
         spec.activation = (gw_activation)a;
@@ -167,27 +170,50 @@ static void test_threads_agree(void **state) {
 }
 
 /* The loss of the model as it is. */
-static double look(gw_model *m, const uint8_t *labels, int batch) {
+static double look(gw_model *m, const gw_label *labels, int batch) {
     for (int l = 0; l < gw_model_layers(m); l++)
         simple_forward(m, l, batch);
     return simple_loss(m, labels, batch, 0, NULL);
 }
 
 /* By differences of fourth order of the model's own loss, in float. */
-static void check_slopes(gw_model *m, const uint8_t *labels, int batch) {
-    const float h = 0.02f;
-    for (size_t i = 0; i < gw_model_size(m); i++) {
-        float *p = &gw_model_params(m)[i], was = *p;
-        double at[5], got = (double)gw_model_grads(m)[i];
-        for (int k = -2; k <= 2; k++) {
-            *p = was + (float)k * h;
-            at[k + 2] = look(m, labels, batch);
-        }
-        *p = was;
-        double slope = (8 * (at[3] - at[1]) - (at[4] - at[0])) / (12 * (double)h);
-        if (!(fabs(got - slope) <= 5e-4 + 1e-3 * fabs(slope)))
+static double slope_by(gw_model *m, size_t i, float h, const gw_label *labels, int batch) {
+    float *p = &gw_model_params(m)[i], was = *p;
+    double at[5];
+    for (int k = -2; k <= 2; k++) {
+        *p = was + (float)k * h;
+        at[k + 2] = look(m, labels, batch);
+    }
+    *p = was;
+    return (8 * (at[3] - at[1]) - (at[4] - at[0])) / (12 * (double)h);
+}
+
+static bool tracks(const gw_model *m, size_t i) {
+    const gw_tensor *t = gw_model_tensors(m);
+    while (i >= gw_span_end(t->span))
+        t++;
+    return t->tracks;
+}
+
+/* Where a maximum or a rectifier turns nearby, differences of two widths disagree, and tell
+ * nothing. */
+static void check_slopes(gw_model *m, const gw_label *labels, int batch) {
+    size_t n = gw_model_size(m), step = 1 + n / LOOKED_AT, looked = 0, turned = 0;
+    for (size_t i = 0; i < n; i += step) {
+        double got = (double)gw_model_grads(m)[i], slope;
+        if (tracks(m, i))
+            continue;
+        slope = slope_by(m, i, 0.02f, labels, batch);
+        looked++;
+        if (fabs(got - slope) <= 3e-3 + 5e-3 * fabs(slope))
+            continue;
+        double near = slope_by(m, i, 0.005f, labels, batch);
+        turned++;
+        if (fabs(near - slope) <= 3e-4 + 1e-3 * fabs(slope))
             fail_msg("element %zu: %.9g, want %.9g", i, got, slope);
     }
+    if (turned * 4 > looked)
+        fail_msg("%zu of %zu differences tell nothing", turned, looked);
 }
 
 /* Of every model that is known or loaded, which no reference in doubles knows. */
@@ -197,11 +223,16 @@ static void check_model(const char *text) {
         .inputs = 9, .classes = 5, .n_hidden = 1, .hidden = {6}, .activation = GW_TANH, .seed = 4};
     gw_spec *tree = NULL;
     gw_model *m = NULL;
-    uint8_t labels[BATCH];
+    gw_label labels[BATCH * 16];
     assert_int_equal(gw_spec_parse(&tree, "test", "model", text, GW_SPEC_ONE), GW_OK);
     assert_int_equal(gw_model_spec_choose(&spec, tree), GW_OK);
     gw_spec_free(tree);
+    if (spec.context > 0)
+        spec.inputs = spec.context;
+    if (strncmp(text, "cnn", 3) == 0)
+        spec.inputs = strchr(text, ':') ? 6 * 6 : 12 * 12;
     assert_int_equal(gw_model_open(&m, &spec, MAX_ROWS), GW_OK);
+    assert_true(gw_model_size(m) <= MAX_PARAMS);
     fill(m, labels, BATCH);
     run(m, labels, BATCH, 1.0f / BATCH);
     check_added(m, labels, BATCH);
@@ -213,7 +244,9 @@ static void check_model(const char *text) {
 static void test_models(void **state) {
     (void)state;
     for (const gw_entry *const *e = gw_models.entries; *e; e++)
-        check_model((*e)->name);
+        check_model(strcmp((*e)->name, "gpt") == 0 ? "gpt:layers=1,heads=2,width=8,context=5"
+                                                   : (*e)->name);
+    check_model("cnn:preset=resnet,width=2");
     check_model(RESIDUAL ":width=8,blocks=3");
 }
 

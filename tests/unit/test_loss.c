@@ -34,7 +34,7 @@ static void test_known_values(void **state) {
     (void)state;
     float z[] = {0.0f, 0.0f, 0.0f, 0.0f, /* even: loss log 4, the tie goes to class 0 */
                  1.0f, 2.0f, 3.0f, 4.0f};
-    uint8_t labels[] = {2, 3}, best[2];
+    gw_label labels[] = {2, 3}, best[2];
     double losses[2];
     gw_loss_softmax(z, labels, 2, 4, 0.5f, losses, best);
     assert_true(fabs(losses[0] - log(4.0)) < 1e-6);
@@ -50,7 +50,7 @@ static void test_known_values(void **state) {
 static void test_extremes(void **state) {
     (void)state;
     float z[] = {1e30f, -1e30f, 0.0f, 1e4f, 1e4f, 1e4f, NAN, 1.0f, 2.0f, 1.0f, NAN, 2.0f};
-    uint8_t labels[] = {1, 0, 0, 0}, best[4];
+    gw_label labels[] = {1, 0, 0, 0}, best[4];
     double losses[4];
     gw_loss_softmax(z, labels, 4, 3, 1.0f, losses, best);
     assert_true(fabs(losses[0] / 2e30 - 1.0) < 1e-6); /* wrong by far, yet finite */
@@ -64,7 +64,7 @@ static void test_extremes(void **state) {
 static void check_sigmoid(const float *z, int classes, int label) {
     float slope[64];
     double loss, want = 0;
-    uint8_t best, y = (uint8_t)label;
+    gw_label best, y = (gw_label)label;
     int largest = 0;
     memcpy(slope, z, sizeof *z * (size_t)classes);
     gw_loss_sigmoid(slope, &y, 1, classes, 0.5f, &loss, &best);
@@ -96,8 +96,8 @@ static void test_sigmoid(void **state) {
         check_sigmoid(z, 6, label);
     float odd[] = {INFINITY, -INFINITY, 1, NAN, 0, 0, 0, 0, 0}; /* right, NaN, a tie */
     double losses[3];
-    uint8_t best[3];
-    gw_loss_sigmoid(odd, (const uint8_t[]){0, 0, 1}, 3, 3, 1.0f, losses, best);
+    gw_label best[3];
+    gw_loss_sigmoid(odd, (const gw_label[]){0, 0, 1}, 3, 3, 1.0f, losses, best);
     assert_true(fabs(losses[0] - log(1 + exp(1))) < 1e-6 && odd[0] == 0 && fabsf(odd[1]) < 1e-37f);
     assert_true(isnan(losses[1]) && isnan(odd[3]) && fabs(losses[2] - 3 * log(2)) < 1e-12);
     assert_int_equal(best[2], 0);
@@ -108,7 +108,7 @@ static void test_sigmoid_wide(void **state) {
     (void)state;
     enum { WIDE = 256 };
     float z[WIDE], told[GW_LOSS_TOLD];
-    uint8_t label = 3, best;
+    gw_label label = 3, best;
     double loss;
     for (int k = 0; k < 2; k++) {
         for (int j = 0; j < WIDE; j++)
@@ -134,17 +134,17 @@ static bool same_or_near(double got, double want) {
 }
 
 /* Rows of z (rows, CLASSES) on 1 to 5 ranks, against the whole; all ranks say the same. */
-static void check_split_of(gw_output output, const float *z, const uint8_t *labels, int rows) {
+static void check_split_of(gw_output output, const float *z, const gw_label *labels, int rows) {
     float whole[ROWS * CLASSES];
     double want[ROWS];
-    uint8_t first[ROWS];
+    gw_label first[ROWS];
     memcpy(whole, z, sizeof(float) * (size_t)(rows * CLASSES));
     (output == GW_OUTPUT_SIGMOID ? gw_loss_sigmoid : gw_loss_softmax)(whole, labels, rows, CLASSES,
                                                                       0.25f, want, first);
     for (int ranks = 1; ranks <= RANKS; ranks++) {
         float part[RANKS][ROWS * CLASSES], told[RANKS * ROWS * GW_LOSS_TOLD];
         double losses[RANKS][ROWS];
-        uint8_t best[RANKS][ROWS];
+        gw_label best[RANKS][ROWS];
         gw_loss_cut cut = {.output = output, .parts = ranks};
         for (cut.part = 0; cut.part < ranks; cut.part++) {
             cut.classes = gw_span_part((gw_span){0, CLASSES}, cut.part, ranks);
@@ -157,7 +157,7 @@ static void check_split_of(gw_output output, const float *z, const uint8_t *labe
             cut.classes = gw_span_part((gw_span){0, CLASSES}, cut.part, ranks);
             gw_loss_join(part[cut.part], labels, rows, cut, told, 0.25f, losses[cut.part],
                          best[cut.part]);
-            assert_memory_equal(best[cut.part], first, (size_t)rows);
+            assert_memory_equal(best[cut.part], first, (size_t)rows * sizeof *first);
             for (int i = 0; i < rows; i++) {
                 if (!same_or_near(losses[cut.part][i], want[i]) ||
                     !same(losses[cut.part][i],
@@ -176,7 +176,7 @@ static void check_split_of(gw_output output, const float *z, const uint8_t *labe
     }
 }
 
-static void check_split(const float *z, const uint8_t *labels, int rows) {
+static void check_split(const float *z, const gw_label *labels, int rows) {
     check_split_of(GW_OUTPUT_SOFTMAX, z, labels, rows);
     check_split_of(GW_OUTPUT_SIGMOID, z, labels, rows);
 }
@@ -184,12 +184,12 @@ static void check_split(const float *z, const uint8_t *labels, int rows) {
 static void test_split(void **state) {
     (void)state;
     float z[ROWS * CLASSES];
-    uint8_t labels[ROWS];
+    gw_label labels[ROWS];
     for (int scale = 0; scale < 4; scale++) { /* at 10^3 all but one exponential is 0 */
         for (int i = 0; i < ROWS * CLASSES; i++)
             z[i] = (float)(pow(10, scale) * gw_rng_normal(1, (uint64_t)i));
         for (int i = 0; i < ROWS; i++)
-            labels[i] = (uint8_t)(i % CLASSES);
+            labels[i] = (gw_label)(i % CLASSES);
         check_split(z, labels, ROWS);
     }
     check_split(z, labels, 0);
@@ -202,7 +202,7 @@ static void test_split_ties(void **state) {
     for (int a = 0; a < CLASSES; a++)
         for (int b = a; b < CLASSES; b++) {
             float z[CLASSES] = {0};
-            uint8_t label = (uint8_t)b;
+            gw_label label = (gw_label)b;
             z[a] = z[b] = 2.5f;
             check_split(z, &label, 1);
         }
@@ -215,9 +215,9 @@ static void test_split_extremes(void **state) {
     for (int k = 0; k < 5; k++)
         for (int from = 0; from < CLASSES; from++)
             for (int to = from + 1; to <= CLASSES; to++)
-                for (uint8_t label = 0; label < CLASSES; label += 5) {
+                for (gw_label label = 0; label < CLASSES; label += 5) {
                     float z[2 * CLASSES];
-                    uint8_t labels[] = {label, label};
+                    gw_label labels[] = {label, label};
                     for (int j = 0; j < CLASSES; j++) {
                         bool in = j >= from && j < to;
                         z[j] = in ? odd[k] : (float)(j % 5);
@@ -233,7 +233,7 @@ static void test_split_mixed(void **state) {
     const float odd[] = {0.0f, 1.0f, INFINITY, -INFINITY, NAN};
     for (int draw = 0; draw < 2000; draw++) {
         float z[CLASSES];
-        uint8_t label = (uint8_t)(draw % CLASSES);
+        gw_label label = (gw_label)(draw % CLASSES);
         for (int j = 0; j < CLASSES; j++) {
             uint64_t bits = gw_rng_u64((uint64_t)draw, (uint64_t)j);
             z[j] = odd[bits % (draw % 2 ? 5 : 2 + (unsigned)(draw / 2 % 4))];

@@ -15,7 +15,7 @@ static void near(double got, double want) {
 static void test_confusion(void **state) {
     (void)state;
     int64_t confusion[9] = {0};
-    const uint8_t predictions[] = {2, 0, 0, 1}, labels[] = {2, 1, 0, 1};
+    const gw_label predictions[] = {2, 0, 0, 1}, labels[] = {2, 1, 0, 1};
     gw_confusion_add(confusion, 3, predictions, labels, 4);
     gw_confusion_add(confusion, 3, predictions, labels, 1); /* adds */
     gw_confusion_add(confusion, 3, predictions, labels, 0);

@@ -142,7 +142,7 @@ static void test_correct(void **state) {
     for (int i = 0; i < 9; i++)
         assert_true(gw_model_work(m)[logits.off + (size_t)i] == (i % 4 == 0 ? 1.0f : 0.0f));
     int correct;
-    const uint8_t labels[] = {0, 2, 2};
+    const gw_label labels[] = {0, 2, 2};
     simple_loss(m, labels, 3, 1.0f, &correct);
     assert_int_equal(correct, 2);
     gw_model_close(m);
@@ -162,7 +162,7 @@ static void test_refused(void **state) {
         bad[i] = good;
     bad[0].inputs = 0;
     bad[1].inputs = (1 << 20) + 1;
-    bad[2].classes = 257;
+    bad[2].classes = GW_MAX_CLASSES + 1;
     bad[3].hidden[0] = -1;
     bad[4].n_hidden = GW_MAX_LAYERS;
     bad[5].activation = (gw_activation)3;

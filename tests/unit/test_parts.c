@@ -66,7 +66,7 @@ static void test_model_tells_its_pointwise_work(void **state) {
     enum { BATCH = 32 };
     gw_model_spec spec = {.inputs = 8, .classes = 10, .n_hidden = 1, .hidden = {512}, .seed = 1};
     gw_model *m = NULL;
-    uint8_t labels[BATCH] = {0};
+    gw_label labels[BATCH] = {0};
     assert_int_equal(gw_model_open(&m, &spec, BATCH), GW_OK);
     gw_batch_cost c;
     gw_ledger_start();

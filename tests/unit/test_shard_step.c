@@ -13,13 +13,13 @@ enum { MAX_ROWS = 360, MAX_INPUTS = 80, MAX_PARAMS = 140000 };
 typedef struct batch {
     int rows;
     float x[MAX_ROWS * MAX_INPUTS];
-    uint8_t labels[MAX_ROWS];
+    gw_label labels[MAX_ROWS];
 } batch;
 
 typedef struct result {
     double loss;
     int correct;
-    uint8_t predictions[MAX_ROWS];
+    gw_label predictions[MAX_ROWS];
     float grads[MAX_PARAMS];
 } result;
 
@@ -39,7 +39,7 @@ static void fill(const gw_model_spec *spec, int rows) {
     for (int i = 0; i < rows * spec->inputs; i++)
         data.x[i] = (float)gw_rng_normal(5, (uint64_t)i);
     for (int i = 0; i < rows; i++)
-        data.labels[i] = (uint8_t)(gw_rng_u64(6, (uint64_t)i) % (uint64_t)spec->classes);
+        data.labels[i] = (gw_label)(gw_rng_u64(6, (uint64_t)i) % (uint64_t)spec->classes);
 }
 
 /* The whole model's step over the same microbatches; its parameters go to `initial` and
@@ -61,7 +61,8 @@ static void step_whole(const gw_model_spec *spec, const grid_plan *p) {
             simple_forward(m, l, rows);
         whole.loss += simple_loss(m, data.labels + row, rows, 1.0f / (float)data.rows, &correct);
         whole.correct += correct;
-        memcpy(whole.predictions + row, gw_model_predictions(m), (size_t)rows);
+        memcpy(whole.predictions + row, gw_model_predictions(m),
+               (size_t)rows * sizeof *whole.predictions);
         for (int l = gw_model_layers(m) - 1; l >= 0; l--) {
             if (j == 0)
                 simple_backward(m, l, rows);
@@ -114,7 +115,8 @@ static void check(const gw_model_spec *spec, grid_plan p) {
     grid_collect(&g, gw_model_grads, split.grads);
     check_near(spec, &p, n);
     assert_int_equal(split.correct, whole.correct);
-    assert_memory_equal(split.predictions, whole.predictions, (size_t)data.rows);
+    assert_memory_equal(split.predictions, whole.predictions,
+                        (size_t)data.rows * sizeof *whole.predictions);
     if (p.tensor == 1 && p.runs == 1) {
         assert_true(split.loss == whole.loss);
         assert_memory_equal(split.grads, whole.grads, bytes);

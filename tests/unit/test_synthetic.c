@@ -185,8 +185,8 @@ static void refuses_what_cannot_be(void **state) {
     (void)state;
     refuse("sample=5", "did you mean 'samples'");
     refuse("samples=1", "samples=1");
-    refuse("classes=1", "from 2 to 256");
-    refuse("classes=257", "classes=257");
+    refuse("classes=1", "from 2 to 65535");
+    refuse("classes=65536", "classes=65536");
     refuse("samples=4,test=0.1", "leaves 4 for training and 0 for testing");
     refuse("test=1", "leaves 0 for training");
     refuse("features=3,classes=10", "at least 4 are needed");

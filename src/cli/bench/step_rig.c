@@ -17,11 +17,13 @@ static void rig_fill(gw_rig *r, const gw_rig_setup *s, size_t first) {
     uint64_t pixels = gw_rng_key(s->c->run.seed, 1), labels = gw_rng_key(s->c->run.seed, 2);
     gw_span input = gw_model_edge(r->model, 0, GW_EDGE_INPUT, (gw_micro){.n = r->local});
     float *x = gw_model_work(r->model) + input.off;
+    uint64_t classes = (uint64_t)s->spec.classes;
+    size_t targets = (size_t)gw_model_spec_targets(&s->spec);
     for (size_t i = 0; i < (size_t)r->local * inputs; i++)
-        x[i] = (float)gw_rng_unit(pixels, first * inputs + i);
-    for (int i = 0; i < r->local; i++)
-        r->stepper.labels[i] =
-            (uint8_t)(gw_rng_u64(labels, first + (size_t)i) % (uint64_t)s->spec.classes);
+        x[i] = s->spec.context > 0 ? (float)(gw_rng_u64(pixels, first * inputs + i) % classes)
+                                   : (float)gw_rng_unit(pixels, first * inputs + i);
+    for (size_t i = 0; i < (size_t)r->local * targets; i++)
+        r->stepper.labels[i] = (gw_label)(gw_rng_u64(labels, first * targets + i) % classes);
 }
 
 gw_err gw_rig_own(gw_rig *r) {
@@ -34,7 +36,7 @@ gw_err gw_rig_own(gw_rig *r) {
 
 gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args) {
     gw_model_spec spec = c->model;
-    spec.inputs = (int)gw_args_int(args, "inputs");
+    spec.inputs = spec.context > 0 ? spec.context : (int)gw_args_int(args, "inputs");
     spec.classes = (int)gw_args_int(args, "classes");
     return spec;
 }
@@ -53,7 +55,8 @@ static gw_err rig_open_model(gw_rig *r, const gw_rig_setup *s) {
     r->stepper =
         (gw_stepper){.model = r->model, .optimizer = r->optimizer, .g = r->g, .lazy = r->lazy};
     r->stepper.is = gw_inside_know(r->g);
-    GW_TRY(gw_alloc(&r->stepper.labels, own.n, 1));
+    GW_TRY(gw_alloc(&r->stepper.labels, own.n * (size_t)gw_model_spec_targets(&s->spec),
+                    sizeof *r->stepper.labels));
     rig_fill(r, s, own.off);
     return GW_OK;
 }

@@ -16,7 +16,8 @@
 
 static const gw_opt opts[] = {
     {"data", GW_OPT_TEXT, "fashion-mnist", 0, 0, NULL, "SET",
-     "fashion-mnist, a folder of four IDX files, or synthetic[:samples=..,features=..,...]",
+     "fashion-mnist, a folder of four IDX files or of CIFAR's, text:FILE, bytes:FILE, or "
+     "synthetic[:samples=..,features=..,...]",
      TO(data.source), .group = "Data"},
     {"limit", GW_OPT_INT, NULL, 1, UINT32_MAX, NULL, "N",
      "the first N training samples only, out of which --validation takes its own", TO(data.limit)},
@@ -271,7 +272,7 @@ static int train_run(const gw_args *args, int argc, char **argv) {
 
 const gw_command gw_command_train = {
     .name = "train",
-    .summary = "train a multilayer perceptron over the ranks: data, pipe and tensor parallel",
+    .summary = "train a model over the ranks: data, pipe and tensor parallel",
     .usage = "[options]        e.g. mpiexec -n 2 gradwire train --comm iallreduce --out runs/a",
     .notes = "Strategies, algorithms, codecs and timetables with their options: gradwire list",
     .opts = opts,
