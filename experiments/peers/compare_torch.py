@@ -18,6 +18,11 @@ torch.distributed.pipelining, meet the same mesh here:
   compare_torch.py --mesh tensor=2 --layers 2048,2048 --lr 0.01 --steps 100 --warmup 20
   compare_torch.py --mesh pipe=2 --microbatches 8 --layers 1024,1024,1024,1024 --batch 256 --lr 0.01
 
+With --model the sides train another of gradwire's models, and torch_models.py is its twin:
+
+  compare_torch.py --model cnn:preset=resnet --lr 0.01 --steps 60 --warmup 10
+  compare_torch.py --model gpt --data text:shakespeare.txt --batch 12 --optimizer adamw --lr 0.0001
+
 All sides take turns within one run (A B C A B C ...), so that a change of the machine affects all
 of them; ratios are formed within a round. A step's time is that of the slowest rank; the median
 counts, without the first steps. All sides start from the same weights and visit the same batches
@@ -151,14 +156,24 @@ def run_ranks(script, ranks, words, options, env):
 
 def shared(options):
     """The options that both programs take."""
-    return ["--data", options.data, "--layers", options.layers, "--batch", str(options.batch), "--lr",
+    model = ["--model", options.model] if options.model else ["--layers", options.layers]
+    return ["--data", options.data, *model, "--batch", str(options.batch), "--optimizer", options.optimizer, "--lr",
             str(options.lr), "--threads", str(options.threads), "--seed", "1", "--steps",
             str(options.steps + options.warmup)]
 
 
+def first_weights(options):
+    """model.gw after a step that is too short to move anything."""
+    out = os.path.join(options.folder, "first")
+    run([options.mpiexec, "-n", "1", options.gradwire, "train", *shared(options), "--steps", "1", "--lr", "1e-12",
+         "--quiet", "--out", out])
+    return os.path.join(out, "model.gw")
+
+
 def run_torch(ranks, further, options, env):
     """(seconds, loss) of each step."""
-    results = run_ranks("torch_train.py", ranks, [*shared(options), *further], options, env)
+    weights = ["--weights", options.weights] if options.weights else []
+    results = run_ranks("torch_train.py", ranks, [*shared(options), *weights, *further], options, env)
     slowest = [max(step) for step in zip(*(result["step_s"] for result in results))]
     parts = [result["loss"] for result in results if result["loss"][0] is not None]
     return slowest, [statistics.fmean(step) for step in zip(*parts)]
@@ -247,7 +262,8 @@ def describe_machine(options, env):
         "pytorch": find_torch(env),
         **({} if options.mesh else
            {"ddp": "gloo, gradient_as_bucket_view=True, broadcast_buffers=False"}),
-        "layers": options.layers, "batch": options.batch, "threads": options.threads,
+        **({"model": options.model, "optimizer": options.optimizer} if options.model else {"layers": options.layers}),
+        "batch": options.batch, "threads": options.threads,
         "link": link_of(options),
         "sides": {name: shlex.join(further) for name, (_, _, further) in options.sides.items()},
         "steps": options.steps, "warmup": options.warmup, "rounds": options.rounds,
@@ -368,6 +384,9 @@ def parse():
     parser.add_argument("--mesh", type=mesh, help="the ranks share the model: tensor=N or pipe=N")
     parser.add_argument("--microbatches", type=int, default=8, help="of a pipe [8]")
     parser.add_argument("--layers", default="256,128", help="hidden widths [256,128]")
+    parser.add_argument("--model", help="gradwire's --model, instead of --layers: gpt or cnn, with options")
+    parser.add_argument("--data", help="text:FILE for a gpt [Fashion-MNIST]")
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
     parser.add_argument("--batch", type=int, default=64, help="global [64]")
     parser.add_argument("--lr", type=float, default=0.1, help="rate [0.1]")
     parser.add_argument("--threads", type=int, default=1, help="of a rank [1]")
@@ -380,6 +399,8 @@ def parse():
     if options.mesh:
         if options.ours or options.ranks:
             parser.error("--mesh names the ranks and the sides: leave out --ranks and --ours")
+        if options.model:
+            parser.error("--mesh shares a perceptron: leave out --model")
         options.ranks = options.mesh[1]
     options.out = options.out or os.path.join(HERE, f"results-{datetime.date.today():%Y%m%d}")
     return options
@@ -389,14 +410,16 @@ def main():
     options = parse()
     if options.only != "gradwire":
         need("numpy", "torch")
-    options.data = find_data()
+    options.data = options.data or find_data()
     find_link(options)
     options.sides = choose_sides(options)
     if options.only != "torch" and not shutil.which(options.gradwire):
         fail(f"{options.gradwire} is not built: cmake --build --preset release")
     env = torch_environment(options.threads)
     machine = describe_machine(options, env)
-    figures, losses = measure(options, env)
+    with tempfile.TemporaryDirectory() as options.folder:
+        options.weights = first_weights(options) if options.model else None
+        figures, losses = measure(options, env)
     report(options.out, machine, [
         table(figures, losses, options.sides), "",
         "Median over the rounds (least..most) of a round's median; loss: the greatest relative "

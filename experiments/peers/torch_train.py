@@ -26,7 +26,9 @@ import torch
 import torch.distributed as dist
 
 import draws
+import gpt_torch
 import torch_mesh
+import torch_models
 from ddp_hooks import replicate
 
 
@@ -35,18 +37,29 @@ def read_idx(path, header):
         return np.frombuffer(file.read(), dtype=np.uint8, offset=header)
 
 
-def load(folder, batch, rank, ranks, seed, steps):
-    """This rank's part of the full batches of epoch 0, as many as steps take: (batches, local, 784)
-    and (batches, local)."""
+def mine(samples, batch, rank, ranks, seed, steps):
+    """Numbers of this rank's samples of the full batches of epoch 0, as many as steps take: (batches, local)."""
+    order = draws.order(seed, samples)
+    full = min(steps, samples // batch)
+    return order[:full * batch].reshape(full, batch)[:, batch * rank // ranks:batch * (rank + 1) // ranks]
+
+
+def load(folder, *part):
+    """(batches, local, 784), (batches, local), and the classes."""
     labels = read_idx(os.path.join(folder, "train-labels-idx1-ubyte.gz"), 8)
-    images = read_idx(os.path.join(folder, "train-images-idx3-ubyte.gz"), 16)
-    images = images.reshape(len(labels), -1)
-    order = draws.order(seed, len(labels))
-    full = min(steps, len(labels) // batch)
-    mine = order[:full * batch].reshape(full, batch)[:, batch * rank // ranks:
-                                                     batch * (rank + 1) // ranks]
-    return (torch.from_numpy(images[mine].astype(np.float32) / 255.0),
-            torch.from_numpy(labels[mine].astype(np.int64)))
+    images = read_idx(os.path.join(folder, "train-images-idx3-ubyte.gz"), 16).reshape(len(labels), -1)
+    chosen = mine(len(labels), *part)
+    return (torch.from_numpy(images[chosen].astype(np.float32) / 255.0),
+            torch.from_numpy(labels[chosen].astype(np.int64)), 10)
+
+
+def load_text(path, context, *part):
+    """(batches, local, context), (batches, local x context), and the classes."""
+    text, _, classes = gpt_torch.load(path)
+    samples = (len(text) - 1) // context
+    chosen = torch.from_numpy(mine(samples, *part))
+    inputs, targets = (text[at:at + samples * context].view(samples, context)[chosen] for at in (0, 1))
+    return inputs, targets.flatten(1), classes
 
 
 def build(layers, seed):
@@ -70,9 +83,13 @@ def whole_pass(model):
     return step
 
 
-def prepare(args):
+def prepare(args, inputs, classes):
     """(the model, or this rank's part, and a function that takes it forward and back)."""
-    model = build(args.layers, args.seed)
+    if args.model:
+        model = torch_models.build(args.model, inputs, classes)
+        torch_models.load(model, args.weights)
+    else:
+        model = build(args.layers, args.seed)
     if args.mesh == "pipe":
         return torch_mesh.pipeline(model, args.rank, args.ranks, args.stages, args.timetable,
                                    args.microbatches)
@@ -83,12 +100,15 @@ def prepare(args):
     return model, whole_pass(model)
 
 
-def train(model, both_ways, images, labels, lr, steps):
+def train(model, both_ways, images, labels, args):
     """Seconds and loss (None where it is not computed) of each step."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    if args.optimizer == "adamw":
+        optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.01, fused=True)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
     times, losses = [], []
     begin = time.perf_counter()
-    for step in range(steps):
+    for step in range(args.steps):
         batch = step % len(images)
         optimizer.zero_grad(set_to_none=True)
         losses.append(both_ways(images[batch], labels[batch]))
@@ -108,6 +128,9 @@ def main():
                         help="where the ranks meet: file://PATH, or tcp://ADDRESS:PORT of rank 0")
     parser.add_argument("--layers", type=lambda text: [int(n) for n in text.split(",")],
                         default=[256, 128], help="hidden widths [256,128]")
+    parser.add_argument("--model", help="a twin of gradwire's --model instead, which has no --mesh")
+    parser.add_argument("--weights", help="model.gw with the twin's parameters")
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
     parser.add_argument("--hook", choices=["none", "fp16", "powersgd2"], default="none")
     parser.add_argument("--mesh", choices=["data", "tensor", "pipe"], default="data",
                         help="what the ranks share: batches, each layer, or the layers [data]")
@@ -128,11 +151,15 @@ def main():
     if args.ranks > 1:
         dist.init_process_group("gloo", init_method=args.meet, rank=args.rank, world_size=args.ranks)
     part = (args.rank, args.ranks) if args.mesh == "data" else (0, 1)
-    images, labels = load(args.data, args.batch, *part, args.seed, args.steps)
-    model, both_ways = prepare(args)
+    drawn = (args.batch, *part, args.seed, args.steps)
+    if args.data.startswith("text:"):
+        images, labels, classes = load_text(args.data.removeprefix("text:"), torch_models.context(args.model), *drawn)
+    else:
+        images, labels, classes = load(args.data, *drawn)
+    model, both_ways = prepare(args, images.shape[2], classes)
     if args.ranks > 1:
         dist.barrier()
-    times, losses = train(model, both_ways, images, labels, args.lr, args.steps)
+    times, losses = train(model, both_ways, images, labels, args)
     with open(args.out, "w", encoding="utf-8") as file:
         json.dump({"step_s": times, "loss": losses}, file)
     if args.ranks > 1:
