@@ -13,7 +13,7 @@ from ablation import check, spec, tune
 PATHS = sorted(glob.glob(os.path.join(EXPERIMENTS, "*.yaml")) +
                glob.glob(os.path.join(EXPERIMENTS, "reports", "*.yaml")))
 REPORTS = {"A", "B", "C", "D", "E"}  # whose claims these are: see experiments/README.md
-PAPERS = {"DiLoCo", "Streaming DiLoCo", "SparseLoCo", "MuLoCo", "NoLoCo"}  # of methods, as its head cites them
+PAPERS = {"DiLoCo", "Streaming DiLoCo", "SparseLoCo", "MuLoCo", "NoLoCo", "GRACE", "Agarwal"}  # as heads cite them
 ACCURACY = {"codec_accuracy"}  # its seeds are few, for what it compares differs by points
 COUNTS = re.compile(r"^# (\d+) runs, .+; --short: (\d+) runs, .+\.$", re.MULTILINE)
 
