@@ -27,66 +27,97 @@ size_t gw_conv_room(const gw_conv *c) {
     return all < most ? all : most;
 }
 
-/* Where the patch of a place begins. */
-typedef struct patch {
+/* Places beside each other in a row of an image, some of those that are made at once. */
+typedef struct run {
     size_t image; /* its first float */
-    int row, col;
-} patch;
+    size_t at;    /* the first of them */
+    int row, col, n;
+} run;
 
-static patch conv_patch(const gw_conv *c, size_t place) {
-    size_t cols = (size_t)gw_conv_cols(c), places = (size_t)gw_conv_places(c);
-    size_t image = place / places, at = place % places;
-    return (patch){image * (size_t)c->channels * (size_t)c->rows * (size_t)c->cols,
-                   (int)(at / cols) * c->stride - c->pad, (int)(at % cols) * c->stride - c->pad};
+/* Those of row `line` of all images within [first, end). */
+static run conv_run(const gw_conv *c, size_t line, size_t first, size_t end) {
+    size_t rows = (size_t)gw_conv_rows(c), cols = (size_t)gw_conv_cols(c);
+    size_t at = line * cols > first ? line * cols : first;
+    size_t stop = (line + 1) * cols < end ? (line + 1) * cols : end;
+    return (run){line / rows * (size_t)c->channels * (size_t)c->rows * (size_t)c->cols, at,
+                 (int)(line % rows) * c->stride - c->pad, (int)(at - line * cols),
+                 (int)(stop - at)};
 }
 
-/* Columns [*from, *to) of a patch's row lie within the image. */
-static bool conv_inside(const gw_conv *c, patch p, int ky, int *from, int *to) {
-    *from = p.col < 0 ? -p.col : 0;
-    *to = p.col + c->kernel > c->cols ? c->cols - p.col : c->kernel;
-    return p.row + ky >= 0 && p.row + ky < c->rows && *from < *to;
+/* Columns [*from, *to) of the patch of place i lie within the image; where the patch begins. */
+static inline int conv_columns(const gw_conv *c, const run *r, int i, int *from, int *to) {
+    int at = (r->col + i) * c->stride - c->pad;
+    *from = at < 0 ? -at : 0;
+    *to = at + c->kernel > c->cols ? c->cols - at : c->kernel;
+    return at;
 }
 
-static void conv_take(const gw_conv *c, const float *x, patch p, float *out) {
+/* The lines of common kernels of one channel are too short for a call. */
+static inline void conv_copy(float *out, const float *in, size_t n) {
+    switch (n) {
+    case 3: memcpy(out, in, 3 * sizeof *out); return;
+    case 5: memcpy(out, in, 5 * sizeof *out); return;
+    default: memcpy(out, in, n * sizeof *out); return;
+    }
+}
+
+/* Line ky of their patches; `in`: that line of the image. */
+static void conv_take_line(const gw_conv *c, const run *r, const float *in, float *out) {
     size_t channels = (size_t)c->channels, line = (size_t)c->kernel * channels;
-    for (int ky = 0, from, to; ky < c->kernel; ky++, out += line) {
-        if (!conv_inside(c, p, ky, &from, &to)) {
-            memset(out, 0, line * sizeof *out);
-            continue;
-        }
+    size_t plane = (size_t)c->rows * (size_t)c->cols, floats = (size_t)gw_conv_patch(c);
+    for (int i = 0, from, to; i < r->n; i++, out += floats) {
+        int at = conv_columns(c, r, i, &from, &to);
         if (to - from < c->kernel)
             memset(out, 0, line * sizeof *out);
-        const float *in =
-            x + p.image +
-            (size_t)((p.row + ky) * c->cols + p.col + from) * (c->planes ? 1 : channels);
         if (!c->planes || channels == 1) {
-            memcpy(out + (size_t)from * channels, in, (size_t)(to - from) * channels * sizeof *out);
+            conv_copy(out + (size_t)from * channels, in + (size_t)(at + from) * channels,
+                      (size_t)(to - from) * channels);
             continue;
         }
-        size_t plane = (size_t)c->rows * (size_t)c->cols;
         for (int kx = from; kx < to; kx++)
             for (size_t k = 0; k < channels; k++)
-                out[(size_t)kx * channels + k] = in[k * plane + (size_t)(kx - from)];
+                out[(size_t)kx * channels + k] = in[k * plane + (size_t)(at + kx)];
     }
 }
 
-static void conv_give(const gw_conv *c, const float *in, patch p, float *x) {
-    size_t channels = (size_t)c->channels, line = (size_t)c->kernel * channels;
-    for (int ky = 0, from, to; ky < c->kernel; ky++, in += line) {
-        if (!conv_inside(c, p, ky, &from, &to))
+static void conv_take(const gw_conv *c, const float *x, run r, float *out) {
+    size_t line = (size_t)c->kernel * (size_t)c->channels, floats = (size_t)gw_conv_patch(c);
+    for (int ky = 0; ky < c->kernel; ky++, out += line) {
+        int row = r.row + ky;
+        if (row >= 0 && row < c->rows) {
+            size_t before = (size_t)row * (size_t)c->cols;
+            conv_take_line(c, &r, x + r.image + before * (c->planes ? 1 : (size_t)c->channels),
+                           out);
             continue;
-        float *out = x + p.image + (size_t)((p.row + ky) * c->cols + p.col + from) * channels;
-        for (size_t i = 0; i < (size_t)(to - from) * channels; i++)
-            out[i] += in[(size_t)from * channels + i];
+        }
+        for (int i = 0; i < r.n; i++)
+            memset(out + (size_t)i * floats, 0, line * sizeof *out);
     }
 }
 
-/* The patches of `n` places from `first` on. */
-static void conv_take_all(const gw_conv *c, const float *x, size_t first, size_t n, float *room) {
-    size_t floats = (size_t)gw_conv_patch(c);
-#pragma omp parallel for schedule(static) if (n * floats >= GW_PARALLEL_ELEMENTS)
-    for (size_t i = 0; i < n; i++)
-        conv_take(c, x, conv_patch(c, first + i), room + i * floats);
+static void conv_give(const gw_conv *c, const float *in, run r, float *x) {
+    size_t channels = (size_t)c->channels, line = (size_t)c->kernel * channels;
+    for (int i = 0, from, to; i < r.n; i++) {
+        int at = conv_columns(c, &r, i, &from, &to);
+        for (int ky = 0; ky < c->kernel; ky++, in += line) {
+            int row = r.row + ky;
+            if (row < 0 || row >= c->rows)
+                continue;
+            float *out = x + r.image + (size_t)(row * c->cols + at + from) * channels;
+            for (size_t k = 0; k < (size_t)(to - from) * channels; k++)
+                out[k] += in[(size_t)from * channels + k];
+        }
+    }
+}
+
+/* The patches of the places [first, end). */
+static void conv_take_all(const gw_conv *c, const float *x, size_t first, size_t end, float *room) {
+    size_t floats = (size_t)gw_conv_patch(c), cols = (size_t)gw_conv_cols(c);
+#pragma omp parallel for schedule(static) if ((end - first) * floats >= GW_PARALLEL_ELEMENTS)
+    for (size_t line = first / cols; line <= (end - 1) / cols; line++) {
+        run r = conv_run(c, line, first, end);
+        conv_take(c, x, r, room + (r.at - first) * floats);
+    }
 }
 
 void gw_conv_forward(const gw_conv *c, const float *x, const float *w, float *y, int n,
@@ -95,7 +126,7 @@ void gw_conv_forward(const gw_conv *c, const float *x, const float *w, float *y,
     int floats = gw_conv_patch(c);
     for (size_t at = 0; at < all; at += together) {
         size_t some = all - at < together ? all - at : together;
-        conv_take_all(c, x, at, some, room);
+        conv_take_all(c, x, at, at + some, room);
         gw_gemm(false, false, (int)some, c->filters, floats, room, floats, w, c->filters, 0,
                 y + at * (size_t)c->filters, c->filters);
     }
@@ -107,23 +138,26 @@ void gw_conv_weights(const gw_conv *c, const float *x, const float *dy, float be
     int floats = gw_conv_patch(c);
     for (size_t at = 0; at < all; at += together) {
         size_t some = all - at < together ? all - at : together;
-        conv_take_all(c, x, at, some, room);
+        conv_take_all(c, x, at, at + some, room);
         gw_gemm(true, false, floats, c->filters, (int)some, room, floats,
                 dy + at * (size_t)c->filters, c->filters, at > 0 ? 1 : beta, dw, c->filters);
     }
 }
 
 /* Patches overlap, so a thread gives those of whole images. */
-static void conv_give_all(const gw_conv *c, const float *room, size_t first, size_t n, float *x) {
+static void conv_give_all(const gw_conv *c, const float *room, size_t first, size_t end, float *x) {
     size_t floats = (size_t)gw_conv_patch(c), places = (size_t)gw_conv_places(c);
-    size_t from = first / places, to = (first + n - 1) / places;
-#pragma omp parallel for schedule(static) if (n * floats >= GW_PARALLEL_ELEMENTS && to > from)
-    for (size_t image = from; image <= to; image++) {
-        size_t at = image * places > first ? image * places : first;
-        size_t end = (image + 1) * places < first + n ? (image + 1) * places : first + n;
-        for (; at < end; at++)
-            conv_give(c, room + (at - first) * floats, conv_patch(c, at), x);
-    }
+    size_t rows = (size_t)gw_conv_rows(c), cols = (size_t)gw_conv_cols(c);
+    size_t from = first / places, to = (end - 1) / places;
+    bool wide = (end - first) * floats >= GW_PARALLEL_ELEMENTS && to > from;
+#pragma omp parallel for schedule(static) if (wide)
+    for (size_t image = from; image <= to; image++)
+        for (size_t line = image * rows; line < (image + 1) * rows; line++) {
+            if ((line + 1) * cols <= first || line * cols >= end)
+                continue;
+            run r = conv_run(c, line, first, end);
+            conv_give(c, room + (r.at - first) * floats, r, x);
+        }
 }
 
 void gw_conv_inputs(const gw_conv *c, const float *dy, const float *w, float *dx, int n,
@@ -134,7 +168,7 @@ void gw_conv_inputs(const gw_conv *c, const float *dy, const float *w, float *dx
         size_t some = all - at < together ? all - at : together;
         gw_gemm(false, true, (int)some, floats, c->filters, dy + at * (size_t)c->filters,
                 c->filters, w, c->filters, 0, room, floats);
-        conv_give_all(c, room, at, some, dx);
+        conv_give_all(c, room, at, at + some, dx);
     }
 }
 
@@ -275,9 +309,10 @@ void gw_pool_forward(const float *x, float *y, int n, int rows, int cols, int ch
             float *out = y + ((size_t)line * (size_t)wide + (size_t)c) * (size_t)channels;
             pool_four(four, line % (rows / 2), c, cols, channels);
             for (int k = 0; k < channels; k++) {
-                float a = fmaxf(image[four[0] + (size_t)k], image[four[1] + (size_t)k]);
-                float b = fmaxf(image[four[2] + (size_t)k], image[four[3] + (size_t)k]);
-                out[k] = fmaxf(a, b);
+                float best = image[four[0] + (size_t)k];
+                for (int q = 1; q < 4; q++)
+                    best = image[four[q] + (size_t)k] > best ? image[four[q] + (size_t)k] : best;
+                out[k] = best;
             }
         }
     }
