@@ -91,7 +91,8 @@ static kept cnn_kept(const gw_cnn_unit *u, const gw_unit_rows *r) {
 static gw_unit cnn_unit(const gw_model_spec *spec, int l) {
     gw_cnn_unit u = gw_cnn_plan(spec, l);
     kept none = {0};
-    gw_unit out = {.in = u.in, .out = u.out, .kept = (int)cnn_keep(&u, NULL, 0, &none)};
+    gw_unit out = {
+        .in = u.in, .out = u.out, .kept = gw_model_spec_kept(cnn_keep(&u, NULL, 0, &none))};
     if (u.kind <= GW_CNN_BLOCK)
         cnn_add_conv(&out, &u.first, u.norm);
     if (u.kind == GW_CNN_BLOCK)

@@ -29,7 +29,7 @@ static gw_err gpt_open(gw_model_spec *spec, const gw_args *args) {
         (self){gw_args_int(args, "layers"), gw_args_int(args, "heads"), gw_args_int(args, "width")};
     spec->context = (int)gw_args_int(args, "context");
     if (me->width % me->heads != 0)
-        return gw_fail(GW_ERR_USAGE, "gpt: width=%lld is no multiple of heads=%lld",
+        return gw_fail(GW_ERR_USAGE, "gpt: width=%lld must be a multiple of heads=%lld",
                        (long long)me->width, (long long)me->heads);
     return GW_OK;
 }
@@ -104,7 +104,8 @@ static gw_unit gpt_unit(const gw_model_spec *spec, int l) {
     form f = gpt_form(spec, l);
     kept none = {0};
     int row = (int)f.t * f.c;
-    gw_unit u = {.in = row, .out = row, .kept = (int)gpt_keep(spec, l, NULL, 0, &none)};
+    gw_unit u = {
+        .in = row, .out = row, .kept = gw_model_spec_kept(gpt_keep(spec, l, NULL, 0, &none))};
     switch (gpt_kind(spec, l)) {
     case EMBEDDING:
         u.in = (int)f.t;

@@ -16,7 +16,7 @@
 #include "nn/gemm.h"
 #include "nn/model_spec.h"
 
-#define GW_MODEL_ABI 1
+#define GW_MODEL_ABI 2
 enum { GW_UNIT_PRODUCTS = 9 }; /* at most */
 
 /** A unit as a rank holds it (nn/shard.h). */

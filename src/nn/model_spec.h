@@ -6,6 +6,7 @@
 #include "nn/layer.h"
 #include "nn/loss.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -49,6 +50,12 @@ typedef struct gw_model_spec {
     int n_init; /* 0 or 1: all layers are initialised by init[0]; else each by its own */
     gw_init init[GW_MAX_LAYERS];
 } gw_model_spec;
+
+/** A unit's `kept` floats as its number; more than it holds become more than any model may have,
+ *  which the checks of a unit refuse. */
+static inline int gw_model_spec_kept(size_t floats) {
+    return floats < INT_MAX ? (int)floats : INT_MAX;
+}
 
 /** Classes that are told of a sample. */
 static inline int gw_model_spec_targets(const gw_model_spec *spec) {

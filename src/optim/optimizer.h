@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GW_OPTIMIZER_ABI 2
+#define GW_OPTIMIZER_ABI 3
 enum { GW_OPTIMIZER_VECTORS = 4 }; /* at most */
 
 /** gw_gemm of nn/gemm.h, or what does the same: C(m,n) = op(A)(m,k) * op(B)(k,n) + beta * C. */
