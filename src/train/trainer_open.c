@@ -79,9 +79,33 @@ static gw_err trainer_divide(gw_trainer *t) {
     return gw_pipeline_divide(t->part.pipeline, &t->mesh, &spec, rows, t->comm);
 }
 
+/* A codec that scales several floats together may take a running variance below zero, and their
+ * distances are no gradient that a norm should count. */
+static gw_err trainer_check_tracked(const gw_trainer *t, const gw_model_spec *spec) {
+    const unsigned together = GW_CODEC_UNBIASED | GW_CODEC_BIASED | GW_CODEC_SPARSE;
+    gw_inside_facts is = gw_inside_know(t->g);
+    bool tracks = false, scales = !is.codec || (!is.lossless && is.codec->caps & together);
+    for (int l = 0; l < gw_model_spec_layers(spec); l++) {
+        gw_unit u = gw_model_spec_unit(spec, l);
+        for (int i = 0; i < u.n_tensors; i++)
+            tracks |= u.tensor[i].tracks;
+    }
+    if (tracks && scales && (is.one || !is.codec))
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "train: --compress %s: the model's running means have to go exact: add a "
+                       "rule for small tensors, such as ';min_bytes=4K', or use fp16 or bf16",
+                       t->c->run.compress->text);
+    if (tracks && t->c->run.clip > 0)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "train: --clip-norm: the norm would count how far the model's running means "
+                       "have to move: use a model without batch normalisation");
+    return GW_OK;
+}
+
 static gw_err trainer_opening_open_model(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_model_spec spec = trainer_spec(t);
+    GW_TRY(trainer_check_tracked(t, &spec));
     int local = gw_sampler_max_local(t->sampler);
     /* The naive backend has rows of its own. */
     int most = local > EVAL_CHUNK && !c->naive.on ? local : EVAL_CHUNK;

@@ -54,7 +54,7 @@ class Runs(plugincase.Plugin):
     def test_running_means_meet(self):
         """Replicas agree on them in every strategy, and each optimizer moves them alike."""
         for words in (("--comm", "sharded"), ("--comm", "local:period=4"), ("--comm", "ps"), ("--optimizer", "muon"),
-                      ("--optimizer", "lamb", "--lr", 0.01), ("--compress", "qsgd:bits=8"), ("--mesh", "pipe=2")):
+                      ("--optimizer", "lamb", "--lr", 0.01), ("--compress", "onebit;min_bytes=1K"), ("--mesh", "pipe=2")):
             with self.subTest(words=words):
                 results = gwrun.run_json(self.train(2, "--limit", 400, "--limit-test", 300, "--steps", 100, "--lr", 0.1,
                                                     *words, model=RESNET))["results"]
@@ -84,7 +84,11 @@ class Runs(plugincase.Plugin):
                             (("--model", "cnn", "--image-size", "28x30"), "a sample has 840 inputs: they must be"),
                             (("--model", "cnn:channels=3"), "a sample has 784 inputs: they must be"),
                             (("--model", "cnn", "--image-size", "8x8"), "lenet5 takes images of 12 x 12"),
-                            (("--model", RESNET, "--mesh", "tensor=2"), "no layers that tensor ranks could share")):
+                            (("--model", RESNET, "--mesh", "tensor=2"), "no layers that tensor ranks could share"),
+                            (("--model", RESNET, "--mesh", "pipe=2", "--stages", "4,1", "--compress", "onebit"),
+                             "have to go exact"),
+                            (("--model", RESNET, "--compress", "auto"), "have to go exact"),
+                            (("--model", RESNET, "--clip-norm", 1), "the norm would count")):
             with self.subTest(words=words):
                 gwrun.refusal(gwrun.run(2 if "--mesh" in words else 1, "train", *SMALL, *words), part)
 
