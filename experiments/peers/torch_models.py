@@ -125,5 +125,9 @@ def load(net, path, first=True):
             values = values.view(shape[1], shape[0]).T
         tensor.copy_(values.view_as(tensor) if values.dim() == 1 else values)
     for part in net.modules():
+        if isinstance(part, gpt_torch.Block):  # q, k and v of each head in turn
+            for tensor in (part.qkv.weight.data, part.qkv.bias.data):
+                heads = tensor.view(part.heads, 3, -1, *tensor.shape[1:])
+                tensor.copy_(heads.transpose(0, 1).reshape(tensor.shape))
         if first and isinstance(part, nn.BatchNorm2d):
             part.reset_running_stats()

@@ -42,7 +42,7 @@ static gw_err position_make_room(gw_rank_state *r, const gw_io *io, const sizes 
         return gw_fail(GW_ERR_INPUT, "%s: %llu parameters, this model has %zu", gw_io_name(io),
                        (unsigned long long)s->whole, whole);
     if (s->params > most || s->params > whole || s->state > most || s->owned > GW_MAX_LAYERS ||
-        s->blocks > 2 * GW_MAX_LAYERS || s->exchange > bytes || s->statistics > bytes ||
+        s->blocks > GW_SHARD_BLOCKS || s->exchange > bytes || s->statistics > bytes ||
         s->state > GW_OPTIMIZER_VECTORS * s->params || s->updates > INT64_MAX ||
         (s->params > 0 && s->state % s->params > 0))
         return gw_fail(GW_ERR_INPUT, "%s: claims more than it holds", gw_io_name(io));

@@ -29,9 +29,8 @@ enum { GW_RANK_VERSION = 3 };
  *  gw_rank_state_free frees it. */
 typedef struct gw_rank_state {
     gw_position at;
-    size_t whole; /* floats of the whole model's arena */
-    gw_block
-        blocks[2 * GW_MAX_LAYERS]; /* of it, this rank's; one that is all of it: a whole model */
+    size_t whole;                     /* floats of the whole model's arena */
+    gw_block blocks[GW_SHARD_BLOCKS]; /* of it, this rank's; one that is all of it: a whole model */
     int n_blocks;
     size_t n; /* floats of the rank's own arena */
     float *params;

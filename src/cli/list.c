@@ -74,7 +74,8 @@ static gw_err list_state_schedule(const gw_entry *e, json_t **out) {
 
 static gw_err list_state_model(const gw_entry *e, json_t **out) {
     const gw_model_ops *ops = (const gw_model_ops *)e; /* head is the first member */
-    *out = gw_json_object("tensor_parallel:b", (ops->traits & GW_MODEL_DENSE) != 0);
+    *out = gw_json_object("tensor_parallel:b",
+                          (ops->traits & (GW_MODEL_DENSE | GW_MODEL_SHARES)) != 0);
     return GW_OK;
 }
 

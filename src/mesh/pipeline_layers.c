@@ -8,9 +8,10 @@
 /* ---- joins ---- */
 
 static gw_pipeline_way pipeline_way(const gw_pipeline *p, gw_moment moment) {
-    return p->now.testing || moment == GW_MOMENT_LOSS ? GW_PIPELINE_EXACT
-           : moment == GW_MOMENT_DELTA                ? GW_PIPELINE_DELTAS
-                                                      : GW_PIPELINE_ACTIVATIONS;
+    bool exact = moment == GW_MOMENT_LOSS || moment == GW_MOMENT_PARAMETERS;
+    return p->now.testing || exact     ? GW_PIPELINE_EXACT
+           : moment == GW_MOMENT_DELTA ? GW_PIPELINE_DELTAS
+                                       : GW_PIPELINE_ACTIVATIONS;
 }
 
 /* The schedule of a join; NULL: there is nothing to exchange. */
@@ -71,11 +72,24 @@ static gw_err pipeline_between(gw_pipeline *p) {
 
 /* ---- forward ---- */
 
+/* What tensor ranks have parts of, and each reads whole. */
+static gw_err pipeline_layer_gather(gw_pipeline *p, int l, gw_micro at, int micro, gw_phase phase) {
+    if (!pipeline_joins(p, l, GW_MOMENT_PARAMETERS, at))
+        return GW_OK;
+    if (gw_pipeline_enter(p, phase)) {
+        gw_model_pack(p->model, l, GW_MOMENT_PARAMETERS, at);
+        gw_pipeline_leave(p);
+    }
+    GW_TRY(pipeline_join_start(p, l, GW_MOMENT_PARAMETERS, at, micro));
+    return pipeline_join_wait(p, l, GW_MOMENT_PARAMETERS, at);
+}
+
 static gw_err pipeline_layer_forward(gw_pipeline *p, int l, gw_micro at, int micro,
                                      gw_phase phase) {
     bool gathers = pipeline_joins(p, l, GW_MOMENT_INPUT, at);
     bool exchanges = gathers || pipeline_joins(p, l, GW_MOMENT_PRODUCT, at);
     int runs = pipeline_runs(p, exchanges, at);
+    GW_TRY(pipeline_layer_gather(p, l, at, micro, phase));
     for (int i = 0; gathers && i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         if (gw_pipeline_enter(p, phase)) {
@@ -144,6 +158,12 @@ gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const gw_label *labels, floa
 
 /* ---- backward ---- */
 
+static gw_err pipeline_ready(gw_pipeline *p, int l, const gw_pipeline_onto *onto) {
+    if (onto->last && p->hooks.ready)
+        GW_TRY(p->hooks.ready(p->hooks.ctx, l));
+    return pipeline_between(p);
+}
+
 /* `enters`: through the transfer first. */
 static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at, bool enters,
                                      const gw_pipeline_onto *onto) {
@@ -157,9 +177,7 @@ static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at, bool en
         gw_pipeline_leave(p);
     }
     p->now.unit.weights = false;
-    if (onto->last && p->hooks.ready)
-        GW_TRY(p->hooks.ready(p->hooks.ctx, l));
-    return pipeline_between(p);
+    return GW_OK;
 }
 
 static gw_err pipeline_layer_descend(gw_pipeline *p, int l, gw_act act, gw_micro at, int runs) {
@@ -184,9 +202,11 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
     bool leaves =
         exchanges || (bottom && gw_timetable_target(p->timetable, p->at.stage, act).stage >= 0);
     bool weighs = act.kind == GW_ACT_BACKWARD, first = weighs && !leaves;
+    bool arrives = exchanges && gw_model_arrives(p->model, l); /* with a part of the gradient */
     int runs = pipeline_runs(p, exchanges, at);
     if (first) {
         GW_TRY(pipeline_layer_weights(p, l, at, true, onto));
+        GW_TRY(pipeline_ready(p, l, onto));
     } else if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
         gw_model_enter(p->model, l, at, onto->grads, onto->add);
         gw_pipeline_leave(p);
@@ -196,14 +216,19 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
         GW_TRY(gw_pipeline_send(p, act));
     if (weighs && leaves)
         GW_TRY(pipeline_layer_weights(p, l, at, false, onto));
+    if (weighs && leaves && !arrives)
+        GW_TRY(pipeline_ready(p, l, onto));
     for (int i = 0; exchanges && i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_DELTA, rows));
         if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
             gw_model_unpack(p->model, l, GW_MOMENT_DELTA, rows);
+            gw_model_arrive(p->model, l, rows, onto->grads);
             gw_pipeline_leave(p);
         }
     }
+    if (weighs && arrives)
+        GW_TRY(pipeline_ready(p, l, onto));
     return exchanges && bottom ? gw_pipeline_send(p, act) : pipeline_between(p);
 }
 
@@ -220,7 +245,9 @@ gw_err gw_pipeline_weights(gw_pipeline *p, gw_act act, const gw_pipeline_onto *o
     int first, end;
     gw_micro at = gw_pipeline_at(p, act);
     gw_pipeline_layers(p, act.chunk, &first, &end);
-    for (int l = end - 1; l >= first; l--)
+    for (int l = end - 1; l >= first; l--) {
         GW_TRY(pipeline_layer_weights(p, l, at, false, onto));
+        GW_TRY(pipeline_ready(p, l, onto));
+    }
     return GW_OK;
 }

@@ -19,7 +19,8 @@ static void model_lay_out(gw_model *m) {
         m->spans[l] = layer->span;
         size_t off = layer->span.off, n;
         for (int i = 0; i < u.n_tensors; i++, off += n) {
-            int rows = u.tensor[i].rows, cols = u.tensor[i].cols;
+            gw_region r = gw_unit_region(&u, i, held->part, held->parts);
+            int rows = (int)r.rows.n, cols = (int)r.cols.n;
             n = (size_t)rows * (size_t)cols;
             if (n > 0)
                 m->tensors[m->n_tensors++] =
@@ -33,7 +34,7 @@ static gw_err model_allocate(gw_model *m) {
            targets = (size_t)gw_model_spec_targets(&m->shard.spec) * (size_t)m->room.rows;
     for (int l = 0; l < m->shard.n_layers; l++) {
         const gw_shard_layer *held = gw_model_held(m, l);
-        if (held->layer.partial && held->out.n > widest)
+        if ((held->layer.partial || held->cut == GW_CUT_BOTH) && held->out.n > widest)
             widest = held->out.n;
     }
     GW_TRY(gw_alloc(&m->params, m->shard.size, sizeof(float)));

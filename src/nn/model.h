@@ -61,9 +61,10 @@ const gw_label *gw_model_predictions(const gw_model *m);
  *
  * Forward, for each layer l of a chunk, upwards:         backward, downwards:
  *
- *   pack, join, unpack   GW_MOMENT_INPUT                   enter
- *   product                                                descend_rows
- *   join                 GW_MOMENT_PRODUCT                 pack, join, unpack   GW_MOMENT_DELTA
+ *   pack, join           GW_MOMENT_PARAMETERS              enter
+ *   pack, join, unpack   GW_MOMENT_INPUT                   descend_rows
+ *   product                                                pack, join, unpack   GW_MOMENT_DELTA
+ *   join                 GW_MOMENT_PRODUCT                 arrive
  *   transfer                                               weights, meanwhile or later
  *
  * and behind the last layer of the model loss_tell, join GW_MOMENT_LOSS, loss_join. A join is a
@@ -107,10 +108,11 @@ typedef enum gw_join_kind {
 } gw_join_kind;
 
 typedef enum gw_moment {
-    GW_MOMENT_INPUT,   /* before the product */
-    GW_MOMENT_PRODUCT, /* between product and transfer */
-    GW_MOMENT_LOSS,    /* between the halves of the loss; exact: gw_loss_join reads it */
-    GW_MOMENT_DELTA    /* before the layer below enters */
+    GW_MOMENT_PARAMETERS, /* before the first rows: small ones that ranks have parts of; exact */
+    GW_MOMENT_INPUT,      /* before the product */
+    GW_MOMENT_PRODUCT,    /* between product and transfer */
+    GW_MOMENT_LOSS,       /* between the halves of the loss; exact: gw_loss_join reads it */
+    GW_MOMENT_DELTA       /* before the layer below enters */
 } gw_moment;
 
 typedef struct gw_join {
@@ -146,6 +148,9 @@ double gw_model_loss_join(gw_model *m, const gw_label *labels, gw_micro at, floa
  *  written to `grads`, an arena of the shard, or (`add`) added to it. */
 void gw_model_enter(gw_model *m, int l, gw_micro at, float *grads, bool add);
 void gw_model_descend_rows(gw_model *m, int l, gw_micro at);
+/** Behind the join of GW_MOMENT_DELTA; adds to the layer's gradient, if gw_model_arrives. */
+void gw_model_arrive(gw_model *m, int l, gw_micro at, float *grads);
+bool gw_model_arrives(const gw_model *m, int l);
 void gw_model_weights(gw_model *m, int l, gw_micro at, float *grads, bool add);
 
 /* ---- files ---- */

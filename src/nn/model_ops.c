@@ -112,15 +112,16 @@ static bool spec_is_dense(const gw_unit *u) {
 }
 
 /* What a model says of a unit; `below`: what it gets, as the one below says. */
-static gw_err spec_check_unit(const gw_unit *u, bool dense, int l, int below, gw_err kind,
+static gw_err spec_check_unit(const gw_unit *u, unsigned traits, int l, int below, gw_err kind,
                               const char *where) {
     bool sound = u->in == below && u->kept >= 0 && u->kept <= GW_MAX_WIDTH && u->n_tensors > 0 &&
                  u->n_tensors <= GW_UNIT_TENSORS;
     GW_TRY(spec_check_width(l + 1, u->out, kind, where));
     for (int i = 0; sound && i < u->n_tensors; i++)
         sound = u->tensor[i].rows > 0 && u->tensor[i].rows <= GW_MAX_WIDTH &&
-                u->tensor[i].cols > 0 && u->tensor[i].cols <= GW_MAX_WIDTH;
-    if (!sound || (dense && !spec_is_dense(u)))
+                u->tensor[i].cols > 0 && u->tensor[i].cols <= GW_MAX_WIDTH &&
+                (!(traits & GW_MODEL_SHARES) || u->tensor[i].cut != GW_CUT_NONE);
+    if (!sound || ((traits & GW_MODEL_DENSE) && !spec_is_dense(u)))
         return gw_fail(kind, "%sunit %d of the model: %d inputs of %d, %d floats kept, %d tensors",
                        where, l, u->in, below, u->kept, u->n_tensors);
     return GW_OK;
@@ -147,7 +148,7 @@ gw_err gw_model_spec_check(const gw_model_spec *spec, gw_err kind, const char *w
     *params = 0;
     for (int l = 0; l < layers; l++) {
         gw_unit u = gw_model_spec_unit(spec, l);
-        GW_TRY(spec_check_unit(&u, gw_model_spec_dense(spec), l, below, kind, where));
+        GW_TRY(spec_check_unit(&u, ops->traits, l, below, kind, where));
         below = u.out;
         *params += gw_unit_params(&u);
         if (*params > GW_MAX_PARAMS)

@@ -16,7 +16,7 @@
 #include "nn/gemm.h"
 #include "nn/model_spec.h"
 
-#define GW_MODEL_ABI 2
+#define GW_MODEL_ABI 3
 enum { GW_UNIT_PRODUCTS = 9 }; /* at most */
 
 /** A unit as a rank holds it (nn/shard.h). */
@@ -29,15 +29,20 @@ typedef struct gw_unit_rows {
     float *y;       /* (n, out) */
     float *dy;      /* (n, out): d(loss)/dy. Of the last unit it is y, which the loss overwrites */
     float *dx;      /* (n, in): d(loss)/dx; NULL: nothing is below */
-    float *kept;    /* (n, kept) */
-    const float *zeros; /* (out), where tensor ranks share the unit */
-    float share;        /* of the global batch, that these rows are; 0: they are only evaluated */
+    float *kept;    /* (room, kept): of all rows of the microbatch, of which these begin at `first`;
+                       tensor ranks may compute them in several calls */
+    int first, room;
+    const float *zeros;    /* (out), where tensor ranks share the unit */
+    const float *gathered; /* its gathered tensors, one behind another; NULL: they are whole in the
+                              parameters */
+    float share; /* of the global batch, that these rows are; 0: they are only evaluated */
 } gw_unit_rows;
 
 enum {
     /* Its units are dense layers (nn/layer.h), as the shard has them: tensor ranks may share them,
      * and their elementwise kernels have twins. */
-    GW_MODEL_DENSE = 1
+    GW_MODEL_DENSE = 1,
+    GW_MODEL_SHARES = 2 /* its units say how tensor ranks share them */
 };
 
 typedef struct gw_model_ops {
@@ -62,7 +67,7 @@ typedef struct gw_model_ops {
                     gw_product out[GW_UNIT_PRODUCTS]);
     /** Set a unit's parameters, which are 0: a function of spec and unit alone. */
     void (*initialise)(const gw_model_spec *spec, const gw_shard_layer *u, float *params);
-    /** Forward, y from x; in two halves if it is dense: tensor ranks sum y between them. */
+    /** Forward, y from x; in two halves if tensor ranks share it: they sum y between them. */
     void (*product)(const gw_model_spec *spec, const gw_shard_layer *u, const float *params,
                     const gw_unit_rows *r);
     void (*transfer)(const gw_model_spec *spec, const gw_shard_layer *u, const float *params,
@@ -76,6 +81,11 @@ typedef struct gw_model_ops {
                     const gw_unit_rows *r);
     void (*weights)(const gw_model_spec *spec, const gw_shard_layer *u, float *grads, bool add,
                     const gw_unit_rows *r);
+    /** Where tensor ranks share the unit dx is a term when `descend` has written it, and here their
+     *  sum, which becomes d(loss)/dx. Gradients of gathered tensors, each rank's part, are added to
+     *  `grads`, where `enter` has made room. Optional. */
+    void (*arrive)(const gw_model_spec *spec, const gw_shard_layer *u, float *grads,
+                   const gw_unit_rows *r);
     /** As gw_loss_softmax, of the last unit's y, which has spec->classes logits for each of the
      *  `rows` targets. Optional: by --output. */
     void (*loss)(const gw_model_spec *spec, float *y, const gw_label *labels, int rows, float scale,

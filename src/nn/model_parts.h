@@ -21,6 +21,7 @@ typedef struct gw_model_areas {
     gw_area dy;        /* of the last layer: y, which the loss overwrites */
     gw_area dx, lower; /* what descending writes, and what the layer below enters */
     gw_area kept;
+    gw_span gathered; /* tensors that ranks have parts of */
 } gw_model_areas;
 
 struct gw_model {

@@ -20,16 +20,25 @@ typedef enum gw_init { GW_INIT_HE, GW_INIT_XAVIER } gw_init;
 
 enum { GW_UNIT_TENSORS = 16, GW_MODEL_TEXT = 128, GW_MODEL_SELF = 8 };
 
+/** How tensor ranks share a tensor: its columns or its rows. And a unit: by its outputs, so that dx
+ *  is a sum over ranks; by its inputs, so that y is; or both, with whole rows on either side. */
+typedef enum gw_cut { GW_CUT_NONE, GW_CUT_COLUMNS, GW_CUT_ROWS, GW_CUT_BOTH } gw_cut;
+
 /** A unit of a model: what the walk passes through at once. Its tensors lie one behind another, a
  *  vector has rows = 1. */
 typedef struct gw_unit {
     int in, out; /* floats of a row: from the unit below, and for the one above */
     int kept;    /* floats of a row that the forward pass leaves for the backward pass, beside its
                     outputs */
+    gw_cut cut;  /* of models with GW_MODEL_SHARES: BOTH, or, of the last unit, whose outputs are
+                    cut by classes, COLUMNS */
     int n_tensors;
     struct {
         int rows, cols;
-        bool tracks; /* see gw_tensor */
+        bool tracks;   /* see gw_tensor */
+        gw_cut cut;    /* with GW_MODEL_SHARES: COLUMNS or ROWS */
+        int pieces;    /* in so many equal pieces, which stay whole; 0: as neurons are */
+        bool gathered; /* each rank owns a part and reads all: gw_unit_rows */
     } tensor[GW_UNIT_TENSORS];
 } gw_unit;
 

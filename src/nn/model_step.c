@@ -15,8 +15,11 @@ static gw_unit_rows model_step_at(gw_model *m, int l, gw_micro at) {
         .y = model_step_rows(m, &a->y, at),
         .dy = model_step_rows(m, &a->dy, at),
         .dx = gw_model_held(m, l)->number > 0 ? model_step_rows(m, &a->dx, at) : NULL,
-        .kept = model_step_rows(m, &a->kept, at),
+        .kept = model_step_rows(m, &a->kept, (gw_micro){at.slot, at.delta, 0, at.n}),
+        .first = at.first,
+        .room = m->room.rows,
         .zeros = m->zeros,
+        .gathered = a->gathered.n > 0 ? m->work + a->gathered.off : NULL,
         .share = m->global > 0 ? (float)at.n / (float)m->global : 0,
     };
 }
@@ -108,4 +111,15 @@ void gw_model_descend_rows(gw_model *m, int l, gw_micro at) {
     if (rows.dx)
         gw_model_ops_of(spec)->descend(spec, gw_model_held(m, l), m->params + m->spans[l].off,
                                        &rows);
+}
+
+bool gw_model_arrives(const gw_model *m, int l) {
+    return gw_model_held(m, l)->cut != GW_CUT_NONE && gw_model_ops_of(&m->shard.spec)->arrive;
+}
+
+void gw_model_arrive(gw_model *m, int l, gw_micro at, float *grads) {
+    const gw_model_spec *spec = &m->shard.spec;
+    gw_unit_rows rows = model_step_at(m, l, at);
+    if (rows.dx && gw_model_arrives(m, l))
+        gw_model_ops_of(spec)->arrive(spec, gw_model_held(m, l), grads + m->spans[l].off, &rows);
 }

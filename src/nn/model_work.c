@@ -22,10 +22,13 @@ typedef struct widths {
 static widths work_widths(const gw_model *m, int l, bool cut) {
     const gw_share *share = &m->shard.share;
     int width = gw_model_spec_width(&m->shard.spec, l), most = 0;
+    int targets = gw_model_spec_targets(&m->shard.spec);
+    if (!cut)
+        return (widths){width, width};
     for (int t = 0; t < share->tensor; t++)
-        most = work_larger(most, (int)gw_share_part(width, t, share->tensor).n);
-    return cut ? (widths){(int)gw_share_part(width, share->part, share->tensor).n, most}
-               : (widths){width, width};
+        most = work_larger(most, (int)gw_share_part(width / targets, t, share->tensor).n);
+    int own = (int)gw_share_part(width / targets, share->part, share->tensor).n;
+    return (widths){own * targets, most * targets};
 }
 
 /* All blocks of layer l's inputs get the width of the widest. */
@@ -80,6 +83,17 @@ static shared work_share(gw_model *m) {
     return s;
 }
 
+/* Of each of what is gathered all. */
+static gw_span work_take_gathered(gw_model *m, const gw_shard_layer *held) {
+    gw_unit u = gw_model_spec_unit(&m->shard.spec, held->number);
+    gw_span at = {m->work_size, 0};
+    for (int i = 0; i < u.n_tensors && held->cut != GW_CUT_NONE; i++)
+        if (u.tensor[i].gathered)
+            at.n += (size_t)u.tensor[i].rows * (size_t)u.tensor[i].cols;
+    m->work_size += (at.n + LINE - 1) / LINE * LINE;
+    return at;
+}
+
 static gw_area work_as_wide(gw_area area, widths w) {
     area.width = w.own;
     return area;
@@ -100,6 +114,7 @@ static void work_lay_out_layer(gw_model *m, int l, const shared *s) {
     a->y = work_take(m, out, outputs, held->chunk);
     int kept = gw_model_spec_unit(&m->shard.spec, held->number).kept;
     a->kept = work_take(m, (widths){kept, kept}, outputs, held->chunk);
+    a->gathered = work_take_gathered(m, held);
     if (gw_model_tops(m, l))
         a->dy = a->y;
     else if (gw_model_ends(m, l) || m->room.keep)
@@ -156,16 +171,21 @@ gw_join gw_model_join(const gw_model *m, int l, gw_moment moment, gw_micro at) {
     bool columns = held->cut == GW_CUT_COLUMNS, gathers = gw_model_gathers(m, l);
     gw_join none = {GW_JOIN_NONE, {0, 0}};
     switch (moment) {
+    case GW_MOMENT_PARAMETERS:
+        if (m->areas[l].gathered.n == 0)
+            return none;
+        return (gw_join){GW_JOIN_ALLREDUCE, m->areas[l].gathered};
     case GW_MOMENT_INPUT:
     case GW_MOMENT_DELTA:
         if (gathers)
             return (gw_join){moment == GW_MOMENT_INPUT ? GW_JOIN_ALLGATHER : GW_JOIN_REDUCE_SCATTER,
                              work_by_rank(m, &m->blocks, work_block_width(m, l), at)};
-        if (moment == GW_MOMENT_INPUT || !columns || held->number == 0)
+        if (moment == GW_MOMENT_INPUT || !(columns || held->cut == GW_CUT_BOTH) ||
+            held->number == 0)
             return none;
         return (gw_join){GW_JOIN_ALLREDUCE, gw_model_rows(&m->areas[l].dx, at)};
     case GW_MOMENT_PRODUCT:
-        if (held->cut != GW_CUT_ROWS)
+        if (held->cut != GW_CUT_ROWS && held->cut != GW_CUT_BOTH)
             return none;
         return (gw_join){GW_JOIN_ALLREDUCE, gw_model_rows(&m->areas[l].y, at)};
     case GW_MOMENT_LOSS:
@@ -203,8 +223,28 @@ static void work_copy_all(gw_model *m, int l, gw_micro at, const gw_area *area, 
         work_copy(m, l, at, area, gw_share_part(area->width, t, ranks), t, pack);
 }
 
+/* This rank's parts in their places among zeros, so that a sum gathers them. */
+static void work_copy_gathered(gw_model *m, int l) {
+    const gw_shard_layer *held = gw_model_held(m, l);
+    gw_unit u = gw_model_spec_unit(&m->shard.spec, held->number);
+    float *to = m->work + m->areas[l].gathered.off;
+    const float *from = m->params + m->spans[l].off;
+    memset(to, 0, m->areas[l].gathered.n * sizeof *to);
+    for (int i = 0; i < u.n_tensors; i++) {
+        size_t rows = (size_t)u.tensor[i].rows, cols = (size_t)u.tensor[i].cols;
+        gw_region r = gw_unit_region(&u, i, held->part, held->parts);
+        for (size_t j = 0; j < r.rows.n && u.tensor[i].gathered; j++)
+            memcpy(to + (r.rows.off + j) * cols + r.cols.off, from + j * r.cols.n,
+                   r.cols.n * sizeof *to);
+        from += r.rows.n * r.cols.n;
+        to += u.tensor[i].gathered ? rows * cols : 0;
+    }
+}
+
 void gw_model_pack(gw_model *m, int l, gw_moment moment, gw_micro at) {
-    if (gw_model_gathers(m, l) && moment == GW_MOMENT_INPUT)
+    if (moment == GW_MOMENT_PARAMETERS && m->areas[l].gathered.n > 0)
+        work_copy_gathered(m, l);
+    else if (gw_model_gathers(m, l) && moment == GW_MOMENT_INPUT)
         work_copy_own(m, l, at, &m->areas[l].below, true);
     else if (gw_model_gathers(m, l) && moment == GW_MOMENT_DELTA)
         work_copy_all(m, l, at, &m->areas[l].dx, true);

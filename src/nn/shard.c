@@ -25,10 +25,64 @@ gw_span gw_share_part(int width, int part, int parts) {
     return gw_span_common((gw_span){in_units.off * UNIT, in_units.n * UNIT}, (gw_span){0, n});
 }
 
+/* Of n rows or columns, in so many pieces. */
+static gw_span shard_pieces(int n, int pieces, int part, int parts) {
+    if (pieces == 0)
+        return gw_share_part(n, part, parts);
+    size_t each = (size_t)(n / pieces);
+    gw_span own = gw_span_part((gw_span){0, (size_t)pieces}, part, parts);
+    return (gw_span){own.off * each, own.n * each};
+}
+
+gw_region gw_unit_region(const gw_unit *u, int i, int part, int parts) {
+    int rows = u->tensor[i].rows, cols = u->tensor[i].cols, pieces = u->tensor[i].pieces;
+    gw_region r = {{0, (size_t)rows}, {0, (size_t)cols}};
+    if (u->tensor[i].cut == GW_CUT_ROWS)
+        r.rows = shard_pieces(rows, pieces, part, parts);
+    else if (u->tensor[i].cut == GW_CUT_COLUMNS)
+        r.cols = shard_pieces(cols, pieces, part, parts);
+    return r;
+}
+
 static gw_cut shard_cut_of(const gw_share *share, int l) {
     if (share->tensor == 1)
         return GW_CUT_NONE;
     return share->split == GW_SPLIT_PAIRS && l % 2 ? GW_CUT_ROWS : GW_CUT_COLUMNS;
+}
+
+/* The most ranks that unit l can be shared by. */
+static int shard_most(const gw_model_spec *spec, int l) {
+    gw_unit u = gw_model_spec_unit(spec, l);
+    int most = GW_MAX_WIDTH;
+    for (int i = 0; i < u.n_tensors; i++) {
+        int n = u.tensor[i].cut == GW_CUT_ROWS ? u.tensor[i].rows : u.tensor[i].cols;
+        int pieces = u.tensor[i].pieces > 0 ? u.tensor[i].pieces : n;
+        most = pieces < most ? pieces : most;
+    }
+    return most;
+}
+
+static gw_err shard_check_units(const gw_model_spec *spec, const gw_share *share) {
+    const char *name = gw_model_ops_of(spec)->head.name;
+    if (!(gw_model_ops_of(spec)->traits & GW_MODEL_SHARES))
+        return gw_fail(
+            GW_ERR_USAGE,
+            "--mesh tensor=%d: the model %s has no layers that tensor ranks could share: "
+            "leave tensor out",
+            share->tensor, name);
+    if (share->split == GW_SPLIT_COLUMNS)
+        return gw_fail(GW_ERR_USAGE,
+                       "--tensor-split columns: it is of dense layers, and the model %s has "
+                       "others: leave it out",
+                       name);
+    for (int l = 0; l < gw_model_spec_layers(spec); l++)
+        if (share->tensor > shard_most(spec, l))
+            return gw_fail(GW_ERR_USAGE,
+                           "--mesh tensor=%d: unit %d of the model %s comes in %d piece%s: at most "
+                           "tensor=%d",
+                           share->tensor, l, name, shard_most(spec, l),
+                           shard_most(spec, l) == 1 ? "" : "s", shard_most(spec, l));
+    return GW_OK;
 }
 
 static gw_err shard_check(const gw_model_spec *spec, const gw_share *share) {
@@ -50,11 +104,7 @@ static gw_err shard_check(const gw_model_spec *spec, const gw_share *share) {
             narrowest = l;
     int width = gw_model_spec_width(spec, narrowest);
     if (share->tensor > 1 && !gw_model_spec_dense(spec))
-        return gw_fail(
-            GW_ERR_USAGE,
-            "--mesh tensor=%d: the model %s has no layers that tensor ranks could share: "
-            "leave tensor out",
-            share->tensor, gw_model_ops_of(spec)->head.name);
+        return shard_check_units(spec, share);
     if (narrowest >= 0 && width < share->tensor)
         return gw_fail(GW_ERR_USAGE,
                        "--mesh tensor=%d: layer %d has %d neuron%s: at most tensor=%d",
@@ -72,10 +122,23 @@ static void shard_add_block(gw_shard *s, gw_block b) {
 
 /* A unit, whose parameters begin at `off` in the whole arena. */
 static void shard_add_unit(gw_shard *s, gw_shard_layer *l, const gw_unit *u, size_t off) {
-    size_t n = gw_unit_params(u);
-    l->out = (gw_span){0, (size_t)u->out};
-    l->layer = (gw_layer){.in = u->in, .out = u->out, .span = {s->size, n}};
-    shard_add_block(s, (gw_block){.off = off, .rows = 1, .cols = n, .stride = n});
+    int targets = gw_model_spec_targets(&s->spec);
+    l->cut = l->parts > 1 ? u->cut : GW_CUT_NONE;
+    l->out = l->cut == GW_CUT_COLUMNS ? gw_share_part(s->spec.classes, l->part, l->parts)
+                                      : (gw_span){0, (size_t)u->out};
+    l->layer = (gw_layer){.in = u->in,
+                          .out = l->cut == GW_CUT_COLUMNS ? targets * (int)l->out.n : u->out,
+                          .span = {s->size, 0}};
+    for (int i = 0; i < u->n_tensors; i++) {
+        size_t stride = (size_t)u->tensor[i].cols;
+        gw_region r = gw_unit_region(u, i, l->part, l->parts);
+        shard_add_block(s, (gw_block){.off = off + r.rows.off * stride + r.cols.off,
+                                      .rows = r.rows.n,
+                                      .cols = r.cols.n,
+                                      .stride = stride});
+        off += (size_t)u->tensor[i].rows * stride;
+    }
+    l->layer.span.n = s->size - l->layer.span.off;
 }
 
 /* A dense one. */
@@ -131,7 +194,8 @@ gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *sha
         gw_unit u = gw_model_spec_unit(spec, l);
         if (l >= share->chunks[c].first) {
             gw_shard_layer *held = &out->layers[out->n_layers++];
-            *held = (gw_shard_layer){l, c, .in = {0, (size_t)u.in}};
+            *held = (gw_shard_layer){l, c, .part = share->part, .parts = share->tensor,
+                                     .in = {0, (size_t)u.in}};
             (gw_model_spec_dense(spec) ? shard_add_dense : shard_add_unit)(out, held, &u, off);
             GW_TRY(shard_check_products(out, held));
         }
@@ -145,6 +209,7 @@ gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *sha
 double gw_shard_flops(const gw_model_spec *spec, int l) {
     gw_unit u = gw_model_spec_unit(spec, l);
     gw_shard_layer whole = {.number = l,
+                            .parts = 1,
                             .in = {0, (size_t)u.in},
                             .out = {0, (size_t)u.out},
                             .layer = {.in = u.in, .out = u.out}};

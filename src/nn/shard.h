@@ -18,8 +18,6 @@
  *  "Megatron-LM", 2019); or all by columns, with the outputs gathered behind each. */
 typedef enum gw_tensor_split { GW_SPLIT_PAIRS, GW_SPLIT_COLUMNS } gw_tensor_split;
 
-typedef enum gw_cut { GW_CUT_NONE, GW_CUT_COLUMNS, GW_CUT_ROWS } gw_cut;
-
 /** Contiguous layers of the whole model. */
 typedef struct gw_chunk {
     int first, n;
@@ -53,11 +51,22 @@ typedef struct gw_block {
 
 struct gw_shard_layer {
     int number, chunk; /* the layer's in the whole model; the share's */
+    int part, parts;   /* of the tensor ranks */
     gw_cut cut;
     gw_span in, out; /* its neurons, among those of the whole layer */
     gw_layer layer;  /* in.n, out.n, and its place in the shard's own arena; what is more is of
                         dense ones */
 };
+
+/** What a rank holds of a tensor. */
+typedef struct gw_region {
+    gw_span rows, cols;
+} gw_region;
+
+/** Of tensor i of a unit that is not dense. */
+gw_region gw_unit_region(const gw_unit *u, int i, int part, int parts);
+
+enum { GW_SHARD_BLOCKS = GW_UNIT_TENSORS * GW_MAX_LAYERS };
 
 /** Plain data. */
 typedef struct gw_shard {
@@ -66,7 +75,7 @@ typedef struct gw_shard {
     int n_layers; /* that are held, in ascending order */
     gw_shard_layer layers[GW_MAX_LAYERS];
     int n_blocks; /* none empty; in the order of the shard's own arena, which they tile */
-    gw_block blocks[2 * GW_MAX_LAYERS];
+    gw_block blocks[GW_SHARD_BLOCKS];
     size_t size, whole; /* floats: of the shard's own arena, of the whole one */
 } gw_shard;
 

@@ -202,7 +202,8 @@ static void survey_joins(const opened *o, gw_micro at, gw_run_cost *run, double 
     const gw_model *m = o->placed->model;
     for (int l = 0; l < gw_model_layers(m); l++) {
         gw_run_cost *r = &run[gw_model_shard(m)->layers[l].chunk];
-        r->tensor_forward_s += survey_join(o, gw_model_join(m, l, GW_MOMENT_INPUT, at), sent) +
+        r->tensor_forward_s += survey_join(o, gw_model_join(m, l, GW_MOMENT_PARAMETERS, at), sent) +
+                               survey_join(o, gw_model_join(m, l, GW_MOMENT_INPUT, at), sent) +
                                survey_join(o, gw_model_join(m, l, GW_MOMENT_PRODUCT, at), sent) +
                                survey_join(o, gw_model_join(m, l, GW_MOMENT_LOSS, at), sent);
         gw_join delta = gw_model_join(m, l, GW_MOMENT_DELTA, at);

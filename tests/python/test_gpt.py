@@ -14,6 +14,10 @@ LICENSE = "/usr/share/common-licenses/GPL-3"
 CONTEXT, WIDTH, HEADS, LAYERS = 16, 24, 3, 3  # eight units, as test_model's cuts want
 STEPS = 60
 MODEL = ("--model", f"gpt:layers={LAYERS},heads={HEADS},width={WIDTH},context={CONTEXT}")
+# Two of three heads on one rank
+SHARED = [(2, "--mesh", "tensor=2"), (3, "--mesh", "tensor=3", "--tensor-chunks", 2),
+          (4, "--mesh", "tensor=2,pipe=2", "--microbatches", 4, "--timetable", "zb", "--recompute", "on"),
+          (4, "--mesh", "data=2,tensor=2", "--comm", "iallreduce:bucket=2K", "--update", "lazy")]
 SMALL = ("--data", f"text:{LICENSE}", "--limit", 480, "--limit-test", 60, "--batch", 20, "--epochs", 2)
 
 
@@ -26,7 +30,7 @@ class Runs(plugincase.Plugin):
     def test_composes(self):
         few = ("--steps", 8, "--lr", 0.02)
         loss = gwrun.run_json(self.train(1, *few))["results"]["test_loss"]
-        for ranks, *words in (*SAME, (2, "--threads", 2), (2, "--partition", "sizes:1,3"),
+        for ranks, *words in (*SAME, *SHARED, (2, "--threads", 2), (2, "--partition", "sizes:1,3"),
                               (2, "--data-layout", "sharded")):
             with self.subTest(ranks=ranks, words=words):
                 run = gwrun.run_json(self.train(ranks, *few, *words))
@@ -34,14 +38,14 @@ class Runs(plugincase.Plugin):
                     self.assertLess(abs(run["results"]["test_loss"] - loss), 0.1 * loss)
                 else:
                     self.assertAlmostEqual(run["results"]["test_loss"], loss, delta=1e-5 * loss)
-        for words in LOSSY:
+        for words in (*LOSSY, ("--mesh", "tensor=2", "--compress-activations", "qsgd:bits=8")):
             with self.subTest(words=words):
                 results = gwrun.run_json(self.train(2, *few, *words))["results"]
                 self.assertNotEqual(results["test_loss"], loss)
                 self.assertLess(results["test_loss"], 4.6)  # below ln of the characters: it learns
 
     def test_resumes_to_the_bit(self):
-        for words in (SAME[1], *SAME[5:8]):
+        for words in (SAME[1], *SAME[5:8], SHARED[2]):
             self.check_resumes_to_the_bit(*words)
 
     def test_measured(self):
@@ -104,5 +108,8 @@ class Texts(gwrun.Case):
                 (b"abcd" * 100, ("--partition", "labels:alpha=1"), "give sizes")):
             with self.subTest(words=words, content=content[:8]):
                 gwrun.refusal(self.run_on(content, *words), part)
+        for ranks, words, part in ((4, ("--mesh", "tensor=4"), "unit 1 of the model gpt comes in 3 pieces: at most tensor=3"),
+                                   (2, ("--mesh", "tensor=2", "--tensor-split", "columns"), "it is of dense layers")):
+            gwrun.refusal(gwrun.run(ranks, "train", *SMALL, *MODEL, *words), part)
         gwrun.refusal(gwrun.run(1, "train", *MODEL), "holds no text, which the model reads")
         gwrun.refusal(gwrun.run(1, "train", "--data", "text:/nowhere", *MODEL), "/nowhere")

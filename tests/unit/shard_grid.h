@@ -175,6 +175,7 @@ static void grid_forward(const grid *g, int chunk, gw_micro at) {
     for (int l = 0; l < gw_model_layers(m[0]); l++) {
         if (gw_model_shard(m[0])->layers[l].chunk != chunk / g->plan.stages)
             continue;
+        grid_exchange(m, ranks, l, GW_MOMENT_PARAMETERS, at);
         grid_exchange(m, ranks, l, GW_MOMENT_INPUT, at);
         for (int i = 0; i < g->plan.runs; i++) {
             for (int t = 0; t < ranks; t++)
@@ -204,6 +205,8 @@ static void grid_backward(const grid *g, int chunk, gw_micro at, bool add) {
             for (int t = 0; t < ranks; t++)
                 gw_model_descend_rows(m[t], l, grid_run(g, at, i));
             grid_exchange(m, ranks, l, GW_MOMENT_DELTA, grid_run(g, at, i));
+            for (int t = 0; t < ranks; t++)
+                gw_model_arrive(m[t], l, grid_run(g, at, i), gw_model_grads(m[t]));
         }
         if (!g->plan.keep)
             grid_weights(g, chunk, l, at, add);
@@ -215,6 +218,7 @@ static double grid_loss(const grid *g, const gw_label *labels, gw_micro at, floa
                         int *correct, gw_label *predictions) {
     gw_model *const *m = g->model[g->plan.stages - 1];
     int ranks = g->plan.tensor, hits[MAX_TENSOR];
+    size_t targets = (size_t)(at.n * gw_model_spec_targets(&g->spec));
     double loss[MAX_TENSOR];
     for (int t = 0; t < ranks; t++)
         gw_model_loss_tell(m[t], labels, at);
@@ -224,9 +228,9 @@ static double grid_loss(const grid *g, const gw_label *labels, gw_micro at, floa
         assert_memory_equal(&loss[t], &loss[0], sizeof *loss);
         assert_int_equal(hits[t], hits[0]);
         assert_memory_equal(gw_model_predictions(m[t]), gw_model_predictions(m[0]),
-                            (size_t)at.n * sizeof(gw_label));
+                            targets * sizeof(gw_label));
     }
-    memcpy(predictions, gw_model_predictions(m[0]), (size_t)at.n * sizeof(gw_label));
+    memcpy(predictions, gw_model_predictions(m[0]), targets * sizeof(gw_label));
     *correct += hits[0];
     return loss[0];
 }
@@ -244,7 +248,7 @@ static void grid_put_data(const grid *g, const float *x, gw_micro at) {
 static double grid_step(const grid *g, const float *x, const gw_label *labels, float scale,
                         int *correct, gw_label *predictions) {
     const grid_plan *p = &g->plan;
-    int parts = p->stages * p->chunks, row = 0;
+    int parts = p->stages * p->chunks, row = 0, targets = gw_model_spec_targets(&g->spec);
     double loss = 0;
     *correct = 0;
     for (int j = 0; j < p->micro; row += p->rows[j++]) {
@@ -261,8 +265,8 @@ static double grid_step(const grid *g, const float *x, const gw_label *labels, f
             if (p->recompute)
                 grid_forward(g, c, grid_micro(g, j));
             if (c + 1 == parts)
-                loss +=
-                    grid_loss(g, labels + row, grid_micro(g, j), scale, correct, predictions + row);
+                loss += grid_loss(g, labels + row * targets, grid_micro(g, j), scale, correct,
+                                  predictions + row * targets);
             grid_backward(g, c, grid_micro(g, j), j > 0);
             if (c > 0)
                 grid_hop(g, c, GW_EDGE_INPUT_DELTA, c - 1, GW_EDGE_OUTPUT_DELTA, grid_micro(g, j));

@@ -1,5 +1,7 @@
 /* A step of the shards of a model, by microbatches, is the whole model's step: initial weights,
  * loss, predictions and gradients, over all meshes, splits and ways to hold a microbatch. */
+#include "nn/model_ops.h"
+
 #include "reference_model.h"
 #include "shard_grid.h"
 #include "tests/simple_step.h"
@@ -7,19 +9,19 @@
 #include <omp.h>
 #include <stdio.h>
 
-enum { MAX_ROWS = 360, MAX_INPUTS = 80, MAX_PARAMS = 140000 };
+enum { MAX_ROWS = 360, MAX_TARGETS = 640, MAX_INPUTS = 80, MAX_PARAMS = 140000 };
 
 /* A step's data, and what comes of it. */
 typedef struct batch {
     int rows;
     float x[MAX_ROWS * MAX_INPUTS];
-    gw_label labels[MAX_ROWS];
+    gw_label labels[MAX_TARGETS];
 } batch;
 
 typedef struct result {
     double loss;
     int correct;
-    gw_label predictions[MAX_ROWS];
+    gw_label predictions[MAX_TARGETS];
     float grads[MAX_PARAMS];
 } result;
 
@@ -37,8 +39,10 @@ static int plan_rows(const grid_plan *p) {
 static void fill(const gw_model_spec *spec, int rows) {
     data.rows = rows;
     for (int i = 0; i < rows * spec->inputs; i++)
-        data.x[i] = (float)gw_rng_normal(5, (uint64_t)i);
-    for (int i = 0; i < rows; i++)
+        data.x[i] = spec->context > 0
+                        ? (float)(gw_rng_u64(5, (uint64_t)i) % (uint64_t)spec->classes)
+                        : (float)gw_rng_normal(5, (uint64_t)i);
+    for (int i = 0; i < rows * gw_model_spec_targets(spec); i++)
         data.labels[i] = (gw_label)(gw_rng_u64(6, (uint64_t)i) % (uint64_t)spec->classes);
 }
 
@@ -53,16 +57,17 @@ static void step_whole(const gw_model_spec *spec, const grid_plan *p) {
     for (size_t i = 0; i < n; i++) /* initial biases are 0: an easy place to hide */
         params[i] = gw_model_params(m)[i] += 0.1f * (float)gw_rng_normal(7, i);
     whole = (result){0};
+    int targets = gw_model_spec_targets(spec);
     for (int j = 0, row = 0; j < p->micro; row += p->rows[j++]) {
-        int rows = p->rows[j], correct;
+        int rows = p->rows[j], at = row * targets, correct;
         memcpy(simple_input(m), data.x + row * spec->inputs,
                (size_t)(rows * spec->inputs) * sizeof *data.x);
         for (int l = 0; l < gw_model_layers(m); l++)
             simple_forward(m, l, rows);
-        whole.loss += simple_loss(m, data.labels + row, rows, 1.0f / (float)data.rows, &correct);
+        whole.loss += simple_loss(m, data.labels + at, rows, 1.0f / (float)data.rows, &correct);
         whole.correct += correct;
-        memcpy(whole.predictions + row, gw_model_predictions(m),
-               (size_t)rows * sizeof *whole.predictions);
+        memcpy(whole.predictions + at, gw_model_predictions(m),
+               (size_t)(rows * targets) * sizeof *whole.predictions);
         for (int l = gw_model_layers(m) - 1; l >= 0; l--) {
             if (j == 0)
                 simple_backward(m, l, rows);
@@ -116,7 +121,8 @@ static void check(const gw_model_spec *spec, grid_plan p) {
     check_near(spec, &p, n);
     assert_int_equal(split.correct, whole.correct);
     assert_memory_equal(split.predictions, whole.predictions,
-                        (size_t)data.rows * sizeof *whole.predictions);
+                        (size_t)(data.rows * gw_model_spec_targets(spec)) *
+                            sizeof *whole.predictions);
     if (p.tensor == 1 && p.runs == 1) {
         assert_true(split.loss == whole.loss);
         assert_memory_equal(split.grads, whole.grads, bytes);
@@ -227,6 +233,39 @@ static void test_threads(void **state) {
     omp_set_num_threads(1);
 }
 
+static gw_model_spec transformer(const char *text, int context) {
+    gw_model_spec spec = {.inputs = context, .classes = 7, .seed = 8};
+    gw_spec *tree = NULL;
+    assert_int_equal(gw_spec_parse(&tree, "test", "model", text, GW_SPEC_ONE), GW_OK);
+    assert_int_equal(gw_model_spec_choose(&spec, tree), GW_OK);
+    gw_spec_free(tree);
+    return spec;
+}
+
+/* Heads, hidden neurons and classes on ranks that have more or fewer of them; norms that are
+ * gathered, and whose gradient arrives late. */
+static void test_transformer(void **state) {
+    (void)state;
+    const gw_model_spec all[] = {transformer("gpt:layers=2,heads=4,width=12,context=5", 5),
+                                 transformer("gpt:layers=2,heads=5,width=40,context=3", 3)};
+    for (int i = 0; i < 2; i++)
+        for (int stages = 1; stages <= 3; stages++)
+            for (int tensor = 1; tensor <= 4; tensor++)
+                for (int bits = 0; bits < 8; bits++) {
+                    grid_plan p = plan(stages, tensor, GW_SPLIT_PAIRS);
+                    p.keep = bits & 1;
+                    p.recompute = bits & 2;
+                    p.runs = bits & 4 ? 3 : 1;
+                    check(&all[i], p);
+                }
+    omp_set_num_threads(3);
+    gw_model_spec large = transformer("gpt:layers=1,heads=4,width=96,context=16", 16);
+    grid_plan p = plan(2, 2, GW_SPLIT_PAIRS);
+    p.rows[0] = 32;
+    check(&large, p);
+    omp_set_num_threads(1);
+}
+
 /* Against central differences of a plain model in double. */
 static void check_slopes(const gw_model_spec *spec, grid_plan p) {
     grid g;
@@ -270,7 +309,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_meshes),       cmocka_unit_test(test_wide),
         cmocka_unit_test(test_microbatches), cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_threads),      cmocka_unit_test(test_slopes),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_transformer),
+        cmocka_unit_test(test_slopes),
     };
     omp_set_num_threads(1);
     return cmocka_run_group_tests(tests, NULL, NULL);
