@@ -172,7 +172,23 @@ def ends(root, study):
         for method in of.factors["method"]])
 
 
+def networks(root):
+    """What each network's exchange costs, and where training ends: medians over seeds."""
+    of = Study(root, "architectures")
+    rates = of.factors["rate"]
+
+    def lines(model, exchange):
+        cells = [of.cell(f"model={model},exchange={exchange},rate={rate}") for rate in rates]
+        return [claims.number(1e3 * float(row[column])) for row in cells
+                for column in ("step_s", "exposed_s", "hidden_s")] + [accuracy(cells[0])]
+    return table(["network", "exchange", *(f"{what} (ms), {rate}" for rate in rates for what in ("step", "exposed", "hidden")),
+                  "accuracy (%)"],
+                 [[model, exchange, *lines(model, exchange)]
+                  for model in of.factors["model"] for exchange in of.factors["exchange"]])
+
+
 def tables(root):
     return {"codec accuracy": codec_accuracy(root), "paced steps": paced_steps(root),
+            "networks": networks(root),
             **{f"{what.__name__} {study}": what(root, study)
                for what in (ends, pays) for study in ("methods", "methods_gpt")}}
