@@ -109,9 +109,11 @@ void gw_plan_trials_print(const gw_plan_trials *t) {
 void gw_plan_trials_close(gw_plan_trials *t) {
     for (; t->n > 0; t->n--) {
         gw_plan_trial *last = &t->at[t->n - 1];
-        gw_pipeline_close(last->placed.pipeline);
-        gw_pipeline_free(last->placed.pipeline);
-        last->placed.pipeline = NULL;
+        if (last->placed.pipeline) { /* else the stepper has its own */
+            gw_pipeline_close(last->placed.pipeline);
+            gw_pipeline_free(last->placed.pipeline);
+            last->placed.pipeline = last->rig.stepper.pipeline = NULL;
+        }
         gw_rig_stop(&last->rig);
         gw_placed_close(&last->placed);
         gw_rig_free(&last->rig);
