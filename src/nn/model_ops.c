@@ -111,17 +111,29 @@ static bool spec_is_dense(const gw_unit *u) {
            u->tensor[0].cols == u->out && u->tensor[1].rows == 1 && u->tensor[1].cols == u->out;
 }
 
+/* What GW_MODEL_SHARES owes: a way to cut everything, into equal pieces where there are pieces. */
+static bool spec_is_cut(const gw_unit *u, bool last) {
+    bool sound = u->cut == GW_CUT_BOTH || (last && u->cut == GW_CUT_COLUMNS);
+    for (int i = 0; sound && i < u->n_tensors; i++) {
+        gw_cut cut = u->tensor[i].cut;
+        int n = cut == GW_CUT_ROWS ? u->tensor[i].rows : u->tensor[i].cols;
+        int pieces = u->tensor[i].pieces;
+        sound = (cut == GW_CUT_ROWS || cut == GW_CUT_COLUMNS) && pieces >= 0 &&
+                (pieces == 0 || n % pieces == 0);
+    }
+    return sound;
+}
+
 /* What a model says of a unit; `below`: what it gets, as the one below says. */
-static gw_err spec_check_unit(const gw_unit *u, unsigned traits, int l, int below, gw_err kind,
+static gw_err spec_check_unit(const gw_unit *u, bool dense, int l, int below, gw_err kind,
                               const char *where) {
     bool sound = u->in == below && u->kept >= 0 && u->kept <= GW_MAX_WIDTH && u->n_tensors > 0 &&
                  u->n_tensors <= GW_UNIT_TENSORS;
     GW_TRY(spec_check_width(l + 1, u->out, kind, where));
     for (int i = 0; sound && i < u->n_tensors; i++)
         sound = u->tensor[i].rows > 0 && u->tensor[i].rows <= GW_MAX_WIDTH &&
-                u->tensor[i].cols > 0 && u->tensor[i].cols <= GW_MAX_WIDTH &&
-                (!(traits & GW_MODEL_SHARES) || u->tensor[i].cut != GW_CUT_NONE);
-    if (!sound || ((traits & GW_MODEL_DENSE) && !spec_is_dense(u)))
+                u->tensor[i].cols > 0 && u->tensor[i].cols <= GW_MAX_WIDTH;
+    if (!sound || (dense && !spec_is_dense(u)))
         return gw_fail(kind, "%sunit %d of the model: %d inputs of %d, %d floats kept, %d tensors",
                        where, l, u->in, below, u->kept, u->n_tensors);
     return GW_OK;
@@ -148,7 +160,10 @@ gw_err gw_model_spec_check(const gw_model_spec *spec, gw_err kind, const char *w
     *params = 0;
     for (int l = 0; l < layers; l++) {
         gw_unit u = gw_model_spec_unit(spec, l);
-        GW_TRY(spec_check_unit(&u, ops->traits, l, below, kind, where));
+        GW_TRY(spec_check_unit(&u, gw_model_spec_dense(spec), l, below, kind, where));
+        if ((ops->traits & GW_MODEL_SHARES) && !spec_is_cut(&u, l + 1 == layers))
+            return gw_fail(kind, "%sunit %d of the model: it says not how tensor ranks share it",
+                           where, l);
         below = u.out;
         *params += gw_unit_params(&u);
         if (*params > GW_MAX_PARAMS)
