@@ -9,15 +9,9 @@
 static void model_lay_out(gw_model *m) {
     for (int l = 0; l < m->shard.n_layers; l++) {
         const gw_shard_layer *held = gw_model_held(m, l);
-        const gw_layer *layer = &held->layer;
-        gw_unit u = gw_model_spec_unit(&m->shard.spec, held->number);
-        if (gw_model_spec_dense(&m->shard.spec)) { /* cut, perhaps */
-            u.tensor[0].rows = layer->in;
-            u.tensor[0].cols = layer->out;
-            u.tensor[1].cols = (int)layer->own.n;
-        }
-        m->spans[l] = layer->span;
-        size_t off = layer->span.off, n;
+        gw_unit u = gw_shard_unit(&m->shard, held);
+        m->spans[l] = held->layer.span;
+        size_t off = held->layer.span.off, n;
         for (int i = 0; i < u.n_tensors; i++, off += n) {
             gw_region r = gw_unit_region(&u, i, held->part, held->parts);
             int rows = (int)r.rows.n, cols = (int)r.cols.n;

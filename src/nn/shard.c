@@ -120,15 +120,19 @@ static void shard_add_block(gw_shard *s, gw_block b) {
     s->blocks[s->n_blocks++] = b;
 }
 
-/* A unit, whose parameters begin at `off` in the whole arena. */
-static void shard_add_unit(gw_shard *s, gw_shard_layer *l, const gw_unit *u, size_t off) {
-    int targets = gw_model_spec_targets(&s->spec);
-    l->cut = l->parts > 1 ? u->cut : GW_CUT_NONE;
-    l->out = l->cut == GW_CUT_COLUMNS ? gw_share_part(s->spec.classes, l->part, l->parts)
-                                      : (gw_span){0, (size_t)u->out};
-    l->layer = (gw_layer){.in = u->in,
-                          .out = l->cut == GW_CUT_COLUMNS ? targets * (int)l->out.n : u->out,
-                          .span = {s->size, 0}};
+gw_unit gw_shard_unit(const gw_shard *s, const gw_shard_layer *l) {
+    gw_unit u = gw_model_spec_unit(&s->spec, l->number);
+    if (gw_model_spec_dense(&s->spec)) { /* biases by columns either way: each has one owner */
+        u.cut = u.tensor[0].cut = shard_cut_of(&s->share, l->number);
+        u.tensor[1].cut = GW_CUT_COLUMNS;
+    }
+    return u;
+}
+
+/* The parts of a unit's tensors, which begin at `off` in the whole arena. */
+static gw_span shard_add_tensors(gw_shard *s, const gw_shard_layer *l, const gw_unit *u,
+                                 size_t off) {
+    size_t first = s->size;
     for (int i = 0; i < u->n_tensors; i++) {
         size_t stride = (size_t)u->tensor[i].cols;
         gw_region r = gw_unit_region(u, i, l->part, l->parts);
@@ -138,36 +142,28 @@ static void shard_add_unit(gw_shard *s, gw_shard_layer *l, const gw_unit *u, siz
                                       .stride = stride});
         off += (size_t)u->tensor[i].rows * stride;
     }
-    l->layer.span.n = s->size - l->layer.span.off;
+    return (gw_span){first, s->size - first};
 }
 
-/* A dense one. */
-static void shard_add_dense(gw_shard *s, gw_shard_layer *l, const gw_unit *u, size_t off) {
-    const gw_share *share = &s->share;
-    int number = l->number, below = u->in, width = u->out;
-    bool last = number + 1 == gw_model_spec_layers(&s->spec);
-    gw_span part = gw_share_part(width, share->part, share->tensor);
-    l->cut = shard_cut_of(share, number);
-    l->out = l->cut == GW_CUT_COLUMNS ? part : (gw_span){0, (size_t)width};
+static void shard_set_unit(const gw_shard *s, gw_shard_layer *l, const gw_unit *u) {
+    int targets = gw_model_spec_targets(&s->spec);
+    l->out = l->cut == GW_CUT_COLUMNS ? gw_share_part(s->spec.classes, l->part, l->parts)
+                                      : (gw_span){0, (size_t)u->out};
+    l->layer =
+        (gw_layer){.in = u->in, .out = l->cut == GW_CUT_COLUMNS ? targets * (int)l->out.n : u->out};
+}
+
+static void shard_set_dense(const gw_shard *s, gw_shard_layer *l, const gw_unit *u) {
+    bool last = l->number + 1 == gw_model_spec_layers(&s->spec);
+    gw_span part = gw_share_part(u->out, l->part, l->parts);
+    l->out = l->cut == GW_CUT_COLUMNS ? part : (gw_span){0, (size_t)u->out};
     if (l->cut == GW_CUT_ROWS)
-        l->in = gw_share_part(below, share->part, share->tensor);
+        l->in = gw_share_part(u->in, l->part, l->parts);
     l->layer = (gw_layer){.in = (int)l->in.n,
                           .out = (int)l->out.n,
                           .transfer = last ? GW_TRANSFER_LINEAR : (gw_transfer)s->spec.activation,
-                          .span = {s->size, 0},
                           .own = l->cut == GW_CUT_ROWS ? part : (gw_span){0, l->out.n},
                           .partial = l->cut == GW_CUT_ROWS};
-    size_t stride = (size_t)width;
-    shard_add_block(s, (gw_block){.off = off + l->in.off * stride + l->out.off,
-                                  .rows = l->in.n,
-                                  .cols = l->out.n,
-                                  .stride = stride});
-    shard_add_block(s,
-                    (gw_block){.off = off + (size_t)below * stride + l->out.off + l->layer.own.off,
-                               .rows = 1,
-                               .cols = l->layer.own.n,
-                               .stride = stride});
-    l->layer.span.n = s->size - l->layer.span.off;
 }
 
 /* Others count by the form of a product. */
@@ -196,7 +192,10 @@ gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *sha
             gw_shard_layer *held = &out->layers[out->n_layers++];
             *held = (gw_shard_layer){l, c, .part = share->part, .parts = share->tensor,
                                      .in = {0, (size_t)u.in}};
-            (gw_model_spec_dense(spec) ? shard_add_dense : shard_add_unit)(out, held, &u, off);
+            gw_unit cut = gw_shard_unit(out, held);
+            held->cut = share->tensor > 1 ? cut.cut : GW_CUT_NONE;
+            (gw_model_spec_dense(spec) ? shard_set_dense : shard_set_unit)(out, held, &cut);
+            held->layer.span = shard_add_tensors(out, held, &cut, off);
             GW_TRY(shard_check_products(out, held));
         }
         if (l + 1 == share->chunks[c].first + share->chunks[c].n)

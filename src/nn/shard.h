@@ -4,6 +4,7 @@
  *
  *    by columns   W[:,t] and b[t]: from all inputs to a part of the outputs
  *    by rows      W[t,:] and a part of b: from a part of the inputs to a term of all outputs' sums
+ *    by both      in a unit of several products: the first by columns, the last by rows
  *
  *  Every parameter has one owner among the ranks of a mesh: their shards tile the whole arena. */
 #ifndef GW_NN_SHARD_H
@@ -63,10 +64,11 @@ typedef struct gw_region {
     gw_span rows, cols;
 } gw_region;
 
-/** Of tensor i of a unit that is not dense. */
+/** Rows and columns of tensor i that `part` of `parts` tensor ranks holds, by its `cut`; all of one
+ *  that has none. May be empty where there are more parts than neurons. */
 gw_region gw_unit_region(const gw_unit *u, int i, int part, int parts);
 
-enum { GW_SHARD_BLOCKS = GW_UNIT_TENSORS * GW_MAX_LAYERS };
+enum { GW_SHARD_BLOCKS = GW_UNIT_TENSORS * GW_MAX_LAYERS }; /* a tensor's part is one */
 
 /** Plain data. */
 typedef struct gw_shard {
@@ -82,6 +84,9 @@ typedef struct gw_shard {
 /** GW_ERR_USAGE, the same on all ranks of a mesh: gw_model_spec_check's, or a layer that is too
  *  narrow for so many tensor ranks. GW_ERR_INTERNAL: no such share. */
 gw_err gw_shard_of(gw_shard *out, const gw_model_spec *spec, const gw_share *share);
+
+/** The whole unit of a layer that is held, its cuts as this shard has them, of dense ones, too. */
+gw_unit gw_shard_unit(const gw_shard *s, const gw_shard_layer *l);
 
 /** Floating-point operations of layer l of the whole model for a sample, forward and backward, in
  *  its products. */
