@@ -72,7 +72,7 @@ static gw_err pipeline_between(gw_pipeline *p) {
 
 /* ---- forward ---- */
 
-/* What tensor ranks have parts of, and each reads whole. */
+/* What tensor ranks have parts of, and each reads whole: once a step, for it stays. */
 static gw_err pipeline_layer_gather(gw_pipeline *p, int l, gw_micro at, int micro, gw_phase phase) {
     if (!pipeline_joins(p, l, GW_MOMENT_PARAMETERS, at))
         return GW_OK;
@@ -89,7 +89,6 @@ static gw_err pipeline_layer_forward(gw_pipeline *p, int l, gw_micro at, int mic
     bool gathers = pipeline_joins(p, l, GW_MOMENT_INPUT, at);
     bool exchanges = gathers || pipeline_joins(p, l, GW_MOMENT_PRODUCT, at);
     int runs = pipeline_runs(p, exchanges, at);
-    GW_TRY(pipeline_layer_gather(p, l, at, micro, phase));
     for (int i = 0; gathers && i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         if (gw_pipeline_enter(p, phase)) {
@@ -133,6 +132,8 @@ gw_err gw_pipeline_forward(gw_pipeline *p, gw_act act, bool first) {
     for (gw_pipeline_layers(p, act.chunk, &l, &end); l < end; l++) {
         if (first && p->hooks.await)
             GW_TRY(p->hooks.await(p->hooks.ctx, l));
+        if (first || p->now.testing)
+            GW_TRY(pipeline_layer_gather(p, l, at, act.micro, phase));
         GW_TRY(pipeline_layer_forward(p, l, at, act.micro, phase));
     }
     return GW_OK;

@@ -61,7 +61,7 @@ const gw_label *gw_model_predictions(const gw_model *m);
  *
  * Forward, for each layer l of a chunk, upwards:         backward, downwards:
  *
- *   pack, join           GW_MOMENT_PARAMETERS              enter
+ *   pack, join, once     GW_MOMENT_PARAMETERS              enter
  *   pack, join, unpack   GW_MOMENT_INPUT                   descend_rows
  *   product                                                pack, join, unpack   GW_MOMENT_DELTA
  *   join                 GW_MOMENT_PRODUCT                 arrive
@@ -108,7 +108,7 @@ typedef enum gw_join_kind {
 } gw_join_kind;
 
 typedef enum gw_moment {
-    GW_MOMENT_PARAMETERS, /* before the first rows: small ones that ranks have parts of; exact */
+    GW_MOMENT_PARAMETERS, /* before a step: small ones that ranks have parts of; exact */
     GW_MOMENT_INPUT,      /* before the product */
     GW_MOMENT_PRODUCT,    /* between product and transfer */
     GW_MOMENT_LOSS,       /* between the halves of the loss; exact: gw_loss_join reads it */

@@ -200,9 +200,11 @@ static double survey_join(const opened *o, gw_join join, double *sent) {
 
 static void survey_joins(const opened *o, gw_micro at, gw_run_cost *run, double *sent) {
     const gw_model *m = o->placed->model;
+    double micro = o->layout->micro, once = 0;
     for (int l = 0; l < gw_model_layers(m); l++) {
         gw_run_cost *r = &run[gw_model_shard(m)->layers[l].chunk];
-        r->tensor_forward_s += survey_join(o, gw_model_join(m, l, GW_MOMENT_PARAMETERS, at), sent) +
+        gw_join gathered = gw_model_join(m, l, GW_MOMENT_PARAMETERS, at);
+        r->tensor_forward_s += survey_join(o, gathered, &once) / micro +
                                survey_join(o, gw_model_join(m, l, GW_MOMENT_INPUT, at), sent) +
                                survey_join(o, gw_model_join(m, l, GW_MOMENT_PRODUCT, at), sent) +
                                survey_join(o, gw_model_join(m, l, GW_MOMENT_LOSS, at), sent);
@@ -213,6 +215,7 @@ static void survey_joins(const opened *o, gw_micro at, gw_run_cost *run, double 
         if (lowest && delta.kind != GW_JOIN_NONE) /* it leaves when it is summed */
             r->early_s = 0;
     }
+    *sent += once / micro;
 }
 
 static double survey_hop_time(const opened *o, int chunk, gw_edge edge, gw_micro at, double *sent) {
