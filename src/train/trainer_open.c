@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EVAL_CHUNK = 256 /* samples a pass of an evaluation */ };
+/* Samples a pass of an evaluation, and floats that they may leave in memory. */
+enum { EVAL_CHUNK = 256, EVAL_FLOATS = 1 << 24 };
 
 _Static_assert((int)GW_EXCHANGE_DIMS == (int)GW_DIMS, "waits are along the dimensions of a mesh");
 
@@ -102,14 +103,25 @@ static gw_err trainer_check_tracked(const gw_trainer *t, const gw_model_spec *sp
     return GW_OK;
 }
 
+/* A text of a transformer leaves megabytes, an image of a perceptron some kilobytes. */
+static int trainer_chunk(const gw_model_spec *spec) {
+    size_t row = 1;
+    for (int l = 0; l < gw_model_spec_layers(spec); l++) {
+        gw_unit u = gw_model_spec_unit(spec, l);
+        row += (size_t)u.out + (size_t)u.kept;
+    }
+    size_t fit = EVAL_FLOATS / row;
+    return fit < 1 ? 1 : fit < EVAL_CHUNK ? (int)fit : EVAL_CHUNK;
+}
+
 static gw_err trainer_opening_open_model(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_model_spec spec = trainer_spec(t);
     GW_TRY(trainer_check_tracked(t, &spec));
-    int local = gw_sampler_max_local(t->sampler);
+    int local = gw_sampler_max_local(t->sampler), chunk = trainer_chunk(&spec);
     /* The naive backend has rows of its own. */
-    int most = local > EVAL_CHUNK && !c->naive.on ? local : EVAL_CHUNK;
-    t->part.chunk = EVAL_CHUNK;
+    int most = local > chunk && !c->naive.on ? local : chunk;
+    t->part.chunk = chunk;
     if (t->part.pipeline) {
         const gw_model_room *room = gw_pipeline_room(t->part.pipeline);
         t->part.chunk = room->rows;
