@@ -34,17 +34,6 @@ GW_CLONES void gpt_add(float *restrict y, const float *restrict x, const float *
     }
 }
 
-GW_CLONES void gpt_gelu_back(float *restrict dx, const float *restrict slope, float *restrict sum,
-                             size_t rows, int width) {
-    memset(sum, 0, (size_t)width * sizeof *sum);
-    for (size_t i = 0; i < rows; i++, dx += width, slope += width) {
-        for (int j = 0; j < width; j++) {
-            dx[j] *= slope[j];
-            sum[j] += dx[j];
-        }
-    }
-}
-
 GW_CLONES double gpt_cross_entropy(float *restrict logits, const uint8_t *restrict target,
                                    float scale, size_t rows, int width) {
     double loss = 0;

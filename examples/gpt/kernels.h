@@ -18,9 +18,6 @@ void gpt_embed_back(float *table, float *place, const float *dx, const uint8_t *
 /** Each row of y = x + bias. */
 void gpt_add(float *y, const float *x, const float *bias, size_t rows, int width);
 
-/** dx *= slope, and sum = the sum of dx's rows. */
-void gpt_gelu_back(float *dx, const float *slope, float *sum, size_t rows, int width);
-
 /** The sum of the rows' cross-entropies, in nats; the logits become their gradient times
  *  `scale`. */
 double gpt_cross_entropy(float *logits, const uint8_t *target, float scale, size_t rows, int width);

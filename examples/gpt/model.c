@@ -238,7 +238,7 @@ static void norm_back(gpt *m, int t, float *dx, const float *dy, const float *x,
     memset(slope(m, t), 0, (size_t)width * sizeof(float));
     memset(slope(m, t + 1), 0, (size_t)width * sizeof(float));
     gw_tokens_norm_columns(slope(m, t), slope(m, t + 1), dy, x, told, rows, width, 0, width);
-    gw_tokens_norm_back(dx, dy, x, told, weight(m, t), rows, width);
+    gw_tokens_norm_back(dx, dx, dy, x, told, weight(m, t), rows, width);
 }
 
 static void attention(gpt *m, const gpt_kept *k) {
@@ -284,9 +284,8 @@ static void block_forward(gpt *m, int layer, float *out) {
     gpt_add(k->mid, k->in, weight(m, t + PROJ_B), rows, width);
     linear(k->mid, k->mixed, weight(m, t + PROJ), rows, c, c);
     gw_tokens_norm(k->ln2, k->told2, k->mid, weight(m, t + LN2), weight(m, t + LN2_B), rows, width);
-    gw_tokens_fill(k->slope, weight(m, t + FC_B), rows, 4 * width);
-    linear(k->slope, k->ln2, weight(m, t + FC), rows, c, 4 * c);
-    gw_tokens_gelu(k->gelu, k->slope, rows * 4 * c);
+    product(0, 1, rows, 4 * c, c, k->ln2, c, weight(m, t + FC), c, 0, k->slope, 4 * c);
+    gw_tokens_gelu(k->gelu, k->slope, weight(m, t + FC_B), rows, 4 * width);
     gpt_add(out, k->mid, weight(m, t + OUT_B), rows, width);
     linear(out, k->gelu, weight(m, t + OUT), rows, 4 * c, c);
 }
@@ -299,7 +298,8 @@ static void block_backward(gpt *m, int layer) {
     float *d = m->d_stream, *wide = m->d_wide, *narrow = m->d_row;
     columns(slope(m, t + OUT_B), d, rows, width);
     linear_back(wide, slope(m, t + OUT), d, k->gelu, weight(m, t + OUT), rows, 4 * c, c);
-    gpt_gelu_back(wide, k->slope, slope(m, t + FC_B), rows, 4 * width);
+    memset(slope(m, t + FC_B), 0, 4 * c * sizeof(float));
+    gw_tokens_slope(wide, k->slope, slope(m, t + FC_B), rows, 4 * width, 0, 4 * width);
     linear_back(narrow, slope(m, t + FC), wide, k->ln2, weight(m, t + FC), rows, c, 4 * c);
     norm_back(m, t + LN2, d, narrow, k->mid, k->told2);
     columns(slope(m, t + PROJ_B), d, rows, width);

@@ -33,15 +33,15 @@ static void gpt_norm(const gw_gpt_form *f, const float *gain, const float *x, co
     }
 }
 
-/* dx += the gradient through the norm. */
+/* dx = the gradient through the norm + `above`. */
 static void gpt_norm_back(const gw_gpt_form *f, const float *gain, const float *x,
-                          const gw_gpt_kept *k, float *dx, size_t rows) {
+                          const gw_gpt_kept *k, float *dx, const float *above, size_t rows) {
     size_t c = (size_t)f->c;
     int threads = gpt_threads(rows, f->c);
 #pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
     for (int part = 0; part < threads; part++) {
         gw_span s = gw_share_part((int)rows, part, threads);
-        gw_tokens_norm_back(dx + s.off * c, k->d_norm + s.off * c, x + s.off * c,
+        gw_tokens_norm_back(dx + s.off * c, above + s.off * c, k->d_norm + s.off * c, x + s.off * c,
                             k->told + 2 * s.off, gain, s.n, f->c);
     }
 }
@@ -88,12 +88,23 @@ static void gpt_fill(float *y, const float *bias, size_t rows, int width) {
     }
 }
 
-static void gpt_gelu(float *y, float *x, size_t n) {
-    enum { SHARE = 1 << 12 };
-    int threads = gpt_threads(n, 1);
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (size_t at = 0; at < n; at += SHARE)
-        gw_tokens_gelu(y + at, x + at, n - at < SHARE ? n - at : SHARE);
+static void gpt_gelu(float *y, float *x, const float *bias, size_t rows, int width) {
+    int threads = gpt_threads(rows, width);
+#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
+    for (int part = 0; part < threads; part++) {
+        gw_span s = gw_share_part((int)rows, part, threads);
+        gw_tokens_gelu(y + s.off * (size_t)width, x + s.off * (size_t)width, bias, s.n, width);
+    }
+}
+
+/* d *= slope, and its sums over rows onto `sum`. */
+static void gpt_slope(float *d, const float *slope, float *sum, size_t rows, int width) {
+    int threads = gpt_threads(rows, width);
+#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
+    for (int part = 0; part < threads; part++) {
+        gw_span s = gw_share_part(width, part, threads);
+        gw_tokens_slope(d, slope, sum, rows, width, (int)s.off, (int)gw_span_end(s));
+    }
 }
 
 /* ---- attention ---- */
@@ -190,16 +201,17 @@ static void gpt_product(const gw_model_spec *spec, const gw_shard_layer *u, cons
     }
     float *wide = is == GW_GPT_HEAD ? r->y : k.wide;
     gpt_norm(&f, gpt_gain(w, r), r->x, &k, (size_t)tokens);
-    if (is != GW_GPT_HEAD)
-        gpt_fill(wide, w + gw_gpt_at(spec, u, GW_GPT_WIDE_BIAS), (size_t)tokens, f.wide);
+    const float *bias = w + gw_gpt_at(spec, u, GW_GPT_WIDE_BIAS);
+    if (is == GW_GPT_ATTENTION)
+        gpt_fill(wide, bias, (size_t)tokens, f.wide);
     gw_gemm(false, false, tokens, f.wide, c, k.norm, c, w + gw_gpt_at(spec, u, GW_GPT_WIDE), f.wide,
-            is == GW_GPT_HEAD ? 0 : 1, wide, f.wide);
+            is == GW_GPT_ATTENTION ? 1 : 0, wide, f.wide);
     if (is == GW_GPT_HEAD)
         return;
     if (is == GW_GPT_ATTENTION)
         gpt_attend(&f, &k, (size_t)r->n, gpt_attend_one);
     else
-        gpt_gelu(k.inner, k.wide, (size_t)tokens * (size_t)f.wide);
+        gpt_gelu(k.inner, k.wide, bias, (size_t)tokens, f.wide);
     gw_gemm(false, false, tokens, c, f.inner, k.inner, f.inner, w + gw_gpt_at(spec, u, GW_GPT_BACK),
             c, 0, r->y, c);
     if (u->parts > 1)
@@ -223,21 +235,19 @@ static void gpt_transfer(const gw_model_spec *spec, const gw_shard_layer *u, con
     }
 }
 
-/* d_inner and d_wide from dy. */
+/* d_inner and d_wide from dy; the first product's biases get their gradient. */
 static void gpt_enter_inner(const gw_model_spec *spec, const gw_shard_layer *u, const float *w,
-                            const gw_unit_rows *r, const gw_gpt_form *f, const gw_gpt_kept *k) {
+                            float *d_bias, const gw_unit_rows *r, const gw_gpt_form *f,
+                            const gw_gpt_kept *k) {
     int tokens = r->n * (int)f->t;
     gw_gemm(false, true, tokens, f->inner, f->c, r->dy, f->c, w + gw_gpt_at(spec, u, GW_GPT_BACK),
             f->c, 0, k->d_inner, f->inner);
     if (gw_gpt_kind_of(spec, u->number) == GW_GPT_ATTENTION) {
         gpt_attend(f, k, (size_t)r->n, gpt_attend_one_back);
-        return;
+        gpt_columns(d_bias, k->d_wide, (size_t)tokens, f->wide, f->wide);
+    } else {
+        gpt_slope(k->d_inner, k->wide, d_bias, (size_t)tokens, f->wide);
     }
-    size_t n = (size_t)tokens * (size_t)f->wide;
-    int threads = gpt_threads(n, 1);
-#pragma omp parallel for simd num_threads(threads) schedule(static) if (threads > 1)
-    for (size_t i = 0; i < n; i++)
-        k->d_inner[i] *= k->wide[i]; /* the slope */
 }
 
 /* The gradient behind the first product. */
@@ -266,8 +276,6 @@ static void gpt_enter(const gw_model_spec *spec, const gw_shard_layer *u, const 
     int tokens = r->n * (int)f.t;
     if (is == GW_GPT_EMBEDDING)
         return;
-    if (is != GW_GPT_HEAD)
-        gpt_enter_inner(spec, u, w, r, &f, &k);
     float *wide_bias = grads + gw_gpt_at(spec, u, GW_GPT_WIDE_BIAS),
           *back_bias = grads + gw_gpt_at(spec, u, GW_GPT_BACK_BIAS);
     if (!add) {
@@ -277,26 +285,25 @@ static void gpt_enter(const gw_model_spec *spec, const gw_shard_layer *u, const 
             memset(back_bias, 0, f.own.n * sizeof *grads);
         }
     }
+    if (is != GW_GPT_HEAD) {
+        gpt_enter_inner(spec, u, w, wide_bias, r, &f, &k);
+        gpt_columns(back_bias, r->dy + f.own.off, (size_t)tokens, f.c, (int)f.own.n);
+    }
     if (u->parts == 1) { /* else when it is the sum */
         gpt_d_norm(spec, u, w, r, &k, k.d_norm);
         gpt_norm_columns(&f, grads, r->x, &k, (size_t)tokens);
     }
-    if (is == GW_GPT_HEAD)
-        return;
-    gpt_columns(wide_bias, gpt_d_wide(spec, u, r, &k), (size_t)tokens, f.wide, f.wide);
-    gpt_columns(back_bias, r->dy + f.own.off, (size_t)tokens, f.c, (int)f.own.n);
 }
 
-/* dx out of d_norm and dy. */
+/* dx out of d_norm and, but for the head's, dy. */
 static void gpt_through_norm(const gw_model_spec *spec, const gw_shard_layer *u, const float *gain,
                              const gw_unit_rows *r, const gw_gpt_kept *k) {
     gw_gpt_form f = gw_gpt_form_of(spec, u);
-    size_t rows = (size_t)r->n * f.t, n = rows * (size_t)f.c;
-    if (gw_gpt_kind_of(spec, u->number) == GW_GPT_HEAD)
-        memset(r->dx, 0, n * sizeof *r->dx);
-    else
-        memcpy(r->dx, r->dy, n * sizeof *r->dx);
-    gpt_norm_back(&f, gain, r->x, k, r->dx, rows);
+    size_t rows = (size_t)r->n * f.t;
+    bool head = gw_gpt_kind_of(spec, u->number) == GW_GPT_HEAD;
+    if (head)
+        memset(r->dx, 0, rows * (size_t)f.c * sizeof *r->dx);
+    gpt_norm_back(&f, gain, r->x, k, r->dx, head ? r->dx : r->dy, rows);
 }
 
 static void gpt_descend(const gw_model_spec *spec, const gw_shard_layer *u, const float *w,

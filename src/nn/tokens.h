@@ -6,6 +6,7 @@
 
 #include "nn/elementwise.h"
 
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -34,11 +35,11 @@ GW_TOKENS void gw_tokens_norm(float *restrict y, float *restrict told, const flo
     }
 }
 
-/** The gradient of x, added to dx. */
-GW_TOKENS void gw_tokens_norm_back(float *restrict dx, const float *restrict dy,
+/** dx = the gradient of x + `above`, which may be dx itself. */
+GW_TOKENS void gw_tokens_norm_back(float *dx, const float *above, const float *restrict dy,
                                    const float *restrict x, const float *restrict told,
                                    const float *restrict gain, size_t rows, int width) {
-    for (size_t i = 0; i < rows; i++, x += width, dx += width, dy += width) {
+    for (size_t i = 0; i < rows; i++, x += width, dx += width, above += width, dy += width) {
         float mean = told[2 * i], scale = told[2 * i + 1], sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
         for (int j = 0; j < width; j++) {
@@ -48,8 +49,9 @@ GW_TOKENS void gw_tokens_norm_back(float *restrict dx, const float *restrict dy,
         }
         sum /= (float)width;
         product /= (float)width;
+#pragma omp simd
         for (int j = 0; j < width; j++)
-            dx[j] += scale * (dy[j] * gain[j] - sum - (x[j] - mean) * scale * product);
+            dx[j] = above[j] + scale * (dy[j] * gain[j] - sum - (x[j] - mean) * scale * product);
     }
 }
 
@@ -75,6 +77,16 @@ GW_TOKENS void gw_tokens_columns(float *restrict sum, const float *restrict x, s
             sum[j] += x[j];
 }
 
+/** d *= slope in columns [from, to), whose sums over rows are added to `sum`. */
+GW_TOKENS void gw_tokens_slope(float *restrict d, const float *restrict slope, float *restrict sum,
+                               size_t rows, int width, int from, int to) {
+    for (size_t i = 0; i < rows; i++, d += width, slope += width)
+        for (int j = from; j < to; j++) {
+            d[j] *= slope[j];
+            sum[j] += d[j];
+        }
+}
+
 /** Each row of y = bias. */
 GW_TOKENS void gw_tokens_fill(float *y, const float *bias, size_t rows, int width) {
     for (size_t i = 0; i < rows; i++)
@@ -89,33 +101,45 @@ GW_TOKENS void gw_tokens_add(float *restrict y, const float *restrict x, const f
             y[j] += x[j] + bias[j];
 }
 
-/** y = gelu(x) with tanh (Hendrycks and Gimpel, "Gaussian error linear units", arXiv 1606.08415,
- *  2016), and x = gelu'(x), which is all that the backward pass wants of x. */
-GW_TOKENS void gw_tokens_gelu(float *restrict y, float *restrict x, size_t n) {
+/** y = gelu(x + bias) with tanh (Hendrycks and Gimpel, "Gaussian error linear units", arXiv
+ *  1606.08415, 2016), and x = gelu'(x + bias), which is all that the backward pass wants of x. */
+GW_TOKENS void gw_tokens_gelu(float *restrict y, float *restrict x, const float *restrict bias,
+                              size_t rows, int width) {
     const float root = 0.797884561f, cube = 0.044715f; /* sqrt(2 / pi) */
-    for (size_t i = 0; i < n; i++) {
-        float v = x[i], square = v * v;
-        /* 0.5 (1 + tanh(u)) is the logistic function of 2u. */
-        float gate = gw_sigmoidf(2 * root * v * (1 + cube * square));
-        y[i] = v * gate;
-        x[i] = gate + v * gate * (1 - gate) * 2 * root * (1 + 3 * cube * square);
-    }
+    for (size_t i = 0; i < rows; i++, x += width, y += width)
+        for (int j = 0; j < width; j++) {
+            float v = x[j] + bias[j], square = v * v;
+            /* 0.5 (1 + tanh(u)) is the logistic function of 2u. */
+            float gate = gw_sigmoidf(2 * root * v * (1 + cube * square));
+            y[j] = v * gate;
+            x[j] = gate + v * gate * (1 - gate) * 2 * root * (1 + 3 * cube * square);
+        }
+}
+
+/** Columns 0 to i of `side`, and those that fill a vector up. */
+static inline int gw_tokens_vectors(int i, int side) {
+    enum { WIDEST = 16 };
+    int end = (i / WIDEST + 1) * WIDEST;
+    return end < side ? end : side;
 }
 
 /** Softmax of scale * row i of a square matrix over columns 0 to i; 0 in the others. */
 GW_TOKENS void gw_tokens_attend(float *restrict score, float scale, int side) {
     for (int i = 0; i < side; i++, score += side) {
+        int end = gw_tokens_vectors(i, side);
         float most = score[0], sum = 0;
+        for (int j = i + 1; j < end; j++)
+            score[j] = -FLT_MAX; /* whose exponential is too small for the sum to tell */
 #pragma omp simd reduction(max : most)
-        for (int j = 0; j <= i; j++)
+        for (int j = 0; j < end; j++)
             most = score[j] > most ? score[j] : most;
 #pragma omp simd reduction(+ : sum)
-        for (int j = 0; j <= i; j++) {
+        for (int j = 0; j < end; j++) {
             score[j] = gw_expf((score[j] - most) * scale);
             sum += score[j];
         }
         float inverse = 1 / sum;
-        for (int j = 0; j <= i; j++)
+        for (int j = 0; j < end; j++)
             score[j] *= inverse;
         for (int j = i + 1; j < side; j++)
             score[j] = 0;
@@ -129,7 +153,7 @@ GW_TOKENS void gw_tokens_attend_back(float *restrict d, const float *restrict we
     for (int i = 0; i < side; i++, d += side, weight += side) {
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (int j = 0; j <= i; j++)
+        for (int j = 0; j < gw_tokens_vectors(i, side); j++) /* weights behind column i are 0 */
             sum += d[j] * weight[j];
         for (int j = 0; j < side; j++)
             d[j] = scale * weight[j] * (d[j] - sum);
