@@ -63,7 +63,7 @@ SIDES = {
     "gradwire allreduce sra, 2 ranks": ("gradwire", 2, ["--comm", "allreduce:algo=sra"]),
     "gradwire iallreduce sra, 2 ranks": ("gradwire", 2, ["--comm", "iallreduce:algo=sra"]),
     "gradwire qsgd8, 2 ranks": ("gradwire", 2, ["--comm", "iallreduce", "--compress",
-                                                "qsgd:bits=8"]),
+                                                "qsgd:bits=8;min_bytes=4K"]),
 }
 HOOKS = ("none", "fp16", "powersgd2")
 EARLY = 10  # steps whose losses are compared: later on roundings have flipped a ReLU here or there

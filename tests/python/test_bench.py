@@ -271,10 +271,10 @@ class Bench(gwrun.Case):
 
     # ---- mistakes ----
 
-    def refused(self, says, *words):
-        for ranks in (0, 2):
-            with self.subTest(ranks=ranks, words=words):
-                gwrun.refusal(gwrun.run(ranks, "bench", *words), says)
+    def refused(self, says, *words, ranks=(0, 2)):
+        for number in ranks:
+            with self.subTest(ranks=number, words=words):
+                gwrun.refusal(gwrun.run(number, "bench", *words), says)
 
     # ---- pipe ----
 
@@ -336,6 +336,32 @@ class Bench(gwrun.Case):
             self.assertEqual(row["gflop_per_s"] is not None, multiplies)
         self.close(rows["muon"]["gflop_per_s"] * rows["muon"]["update_s"], 30 * 48 ** 3 / 1e9)
         self.assertEqual((rows["adamw"]["moves"], rows["lamb"]["moves"]), ("elements", "tensors"))
+
+    def test_layers(self):
+        """Every model by layers: the parts make up the step, and their profile can be played."""
+        profile = self.path("profile.json")
+        for words, layers in ((("--layers", "20,10"), 3), (("--model", "cnn:preset=resnet", "--batch", "8"), 5),
+                              (("--model", "gpt:layers=2,width=32,heads=2,context=16", "--optimizer", "adamw"), 6)):
+            with self.subTest(words=words):
+                document, _ = self.bench(1, "layers", *words, "--steps", "3", "--profile", profile)
+                rows, told = document["results"], gwrun.read_json(profile)
+                self.assertEqual(len(rows), layers)
+                parts = sum(row["forward_s"] + row["backward_s"] for row in rows)
+                for row in rows:
+                    self.close(row["share"] * document["step_s"], row["forward_s"] + row["backward_s"])
+                tensors = told["tensors"]
+                self.assertEqual([row["tensors"] for row in rows],
+                                 [sum(t["group"] == group for t in tensors) for group in range(layers)])
+                self.assertEqual([row["parameters"] for row in rows],
+                                 [sum(math.prod(t["shape"]) for t in tensors if t["group"] == group)
+                                  for group in range(layers)])
+                self.close(sum(t["forward_s"] + t["backward_s"] for t in tensors), parts)
+                self.assertEqual(told["optimizer_s"], document["update_s"])
+                self.assertTrue(all(t["std"] > 0 for t in tensors))
+                gwrun.ok(2, "replay", profile, "--steps", "2", "--speed", "1000", "--out", self.out, "--overwrite")
+        self.refused("unknown option", "layers", "--compress", "fp16")
+        self.refused("layers runs on one rank", "layers", ranks=(2,))
+        self.refused("no/such", "layers", "--profile", self.path("no/such/profile.json"), ranks=(0,))
 
     def test_mistakes(self):
         self.refused("which benchmark", "--sizes", "4K")

@@ -12,8 +12,11 @@ static const gw_rule rules[] = {
     {"model", "!mlp", false, "layers", NULL, GW_OF_THE_PERCEPTRON},
     {"model", "!mlp", false, "activation", NULL, GW_OF_THE_PERCEPTRON},
     {"model", "!mlp", false, "init", NULL, GW_OF_THE_PERCEPTRON},
-    {"error-feedback", "momentum|dgc", true, "momentum", "!0", "it is about momentum"},
     {0}};
+
+/* Where gradients are exchanged. */
+static const gw_rule comm_rules[] = {
+    {"error-feedback", "momentum|dgc", true, "momentum", "!0", "it is about momentum"}, {0}};
 
 /* A word for all layers, or one for each: gw_model_spec_check counts them. */
 static gw_err step_opts_init(gw_model_spec *m, const char *text, const char *owner) {
@@ -50,6 +53,8 @@ static gw_err step_opts_check_optimizer(const gw_train_config *c) {
 
 gw_err gw_step_opts_read(gw_train_config *c, const gw_args *a, const char *owner) {
     GW_TRY(gw_args_check(a, rules, owner));
+    if (gw_args_has(a, "error-feedback"))
+        GW_TRY(gw_args_check(a, comm_rules, owner));
     GW_TRY(gw_gemm_allow(gw_args_text(a, "gemm")));
     gw_args_fill(a, c);
     c->args = a;

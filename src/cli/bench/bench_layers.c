@@ -1,0 +1,268 @@
+/* bench layers: what each layer of a step takes, on one rank and without any exchange; for
+ * `gradwire replay`, as a profile. */
+#include "cli/bench/bench.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/bench/step_rig.h"
+#include "cli/train/step_opts.h"
+#include "folder/history.h"
+#include "mesh/pipeline.h"
+#include "nn/gemm.h"
+#include "prof/clock.h"
+#include "prof/ledger.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct state {
+    gw_train_config c;
+    int steps, warmup;
+    gw_rig rig;
+    gw_products products;
+    gw_pipeline *walk;
+    gw_samples forward[GW_MAX_LAYERS], backward[GW_MAX_LAYERS], update, step;
+    double forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS], update_s; /* medians */
+    /* of the present step: */
+    bool timed;
+    uint64_t since; /* the last mark */
+    gw_err failed;
+} state;
+static state b;
+
+static const gw_opt opts[] = {
+    GW_RIG_OPTS,
+#include "cli/train/model_opts.def"
+    {"steps", GW_OPT_INT, "50", 3, 1e6, NULL, "N", "timed steps", INTO(steps),
+     .group = "Benchmark"},
+    {"warmup", GW_OPT_INT, "5", 0, 1e6, NULL, "N", "steps before them", INTO(warmup)},
+    {"profile", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write the step's profile, for `replay`"},
+    GW_BENCH_JSON,
+    {0}};
+
+static const char notes[] =
+    "Medians over the steps, on random samples at the first weights. 'forward' of the last layer\n"
+    "includes the loss; a gradient is ready when 'backward' of its layer is over.\n"
+    "docs/benchmarks.md defines every figure.";
+
+/* ---- measuring ---- */
+
+/* What was computed since the last mark is one more sample. */
+static void layers_mark(gw_samples *of) {
+    if (b.timed)
+        GW_THEN(b.failed, gw_samples_add(of, gw_clock_since(b.since)));
+    b.since = gw_clock_ticks();
+}
+
+static gw_err layers_await(void *ctx, int l) {
+    (void)ctx;
+    if (l > 0)
+        layers_mark(&b.forward[l - 1]);
+    return GW_OK;
+}
+
+static void layers_begin(void *ctx, float **grads, bool *add) {
+    gw_model *m = ctx;
+    *grads = gw_model_grads(m);
+    *add = false;
+    layers_mark(&b.forward[gw_model_layers(m) - 1]);
+}
+
+static gw_err layers_ready(void *ctx, int l) {
+    (void)ctx;
+    layers_mark(&b.backward[l]);
+    return GW_OK;
+}
+
+/* At rate 0, so that every step is the same. */
+static gw_err layers_step(void) {
+    gw_rig *r = &b.rig;
+    gw_pipeline_job job = {.labels = r->stepper.labels, .local = r->local, .global = r->global};
+    gw_batch_cost cost;
+    uint64_t start = gw_clock_ticks();
+    gw_ledger_begin();
+    b.since = gw_clock_ticks();
+    GW_TRY(gw_pipeline_step(b.walk, &job, &r->loss));
+    b.since = gw_clock_ticks();
+    gw_optimizer_begin(r->optimizer);
+    gw_optimizer_update(r->optimizer, gw_model_params(r->model), gw_model_grads(r->model),
+                        (gw_span){0, gw_model_size(r->model)}, 0, 1);
+    layers_mark(&b.update);
+    gw_ledger_end(&cost);
+    if (b.timed)
+        GW_THEN(b.failed, gw_samples_add(&b.step, gw_clock_since(start)));
+    GW_TRY(gw_gemm_check());
+    return b.failed;
+}
+
+static gw_err layers_open(const gw_bench_run *run) {
+    gw_rig_setup setup = {.c = &b.c,
+                          .place = &run->place,
+                          .spec = gw_rig_spec(&b.c, run->args),
+                          .products = &b.products};
+    gw_mix exact;
+    GW_TRY(gw_mix_single(&exact, &gw_codec_exact, false));
+    GW_TRY(gw_session_new(&b.rig.session, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &exact, "off"));
+    GW_TRY(gw_rig_own(&b.rig));
+    GW_TRY(gw_rig_open(&b.rig, &setup));
+    gw_pipeline_hooks hooks = {
+        .ctx = b.rig.model, .await = layers_await, .begin = layers_begin, .ready = layers_ready};
+    return gw_pipeline_open_whole(&b.walk, b.rig.model, &hooks);
+}
+
+static double layers_median(gw_samples *s) {
+    return gw_stats_median(s->x, s->n);
+}
+
+static gw_err layers_measure(const gw_bench_run *run) {
+    GW_TRY(layers_open(run));
+    gw_ledger_start();
+    for (int k = -b.warmup; k < b.steps; k++) {
+        b.timed = k >= 0;
+        GW_TRY(layers_step());
+    }
+    if (!isfinite(b.rig.loss))
+        return gw_fail(GW_ERR_DIVERGED,
+                       "bench: layers: the loss of the first weights is not finite");
+    for (int l = 0; l < gw_model_layers(b.rig.model); l++) {
+        b.forward_s[l] = layers_median(&b.forward[l]);
+        b.backward_s[l] = layers_median(&b.backward[l]);
+    }
+    b.update_s = layers_median(&b.update);
+    return GW_OK;
+}
+
+/* ---- the profile ---- */
+
+static double layers_deviation(const float *x, size_t n) {
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += x[i];
+        squares += (double)x[i] * x[i];
+    }
+    return sqrt(fmax(0, squares / (double)n - sum / (double)n * (sum / (double)n)));
+}
+
+/* A layer without parameters counts to the one below that has some, and so do those below all. */
+static void layers_of_groups(const gw_model *m, double forward_s[], double backward_s[]) {
+    int owner = gw_model_tensors(m)[0].layer;
+    for (int l = 0; l < gw_model_layers(m); l++) {
+        owner = gw_model_span(m, l).n > 0 ? l : owner;
+        forward_s[owner] += b.forward_s[l];
+        backward_s[owner] += b.backward_s[l];
+    }
+}
+
+/* A layer is a group. Its gradients come together, that of the last tensor first. */
+static json_t *layers_tensors(void) {
+    const gw_model *m = b.rig.model;
+    const gw_tensor *t = gw_model_tensors(m);
+    json_t *all = json_array();
+    double forward_s[GW_MAX_LAYERS] = {0}, backward_s[GW_MAX_LAYERS] = {0};
+    layers_of_groups(m, forward_s, backward_s);
+    for (int i = 0, group = 0, n = gw_model_tensor_count(m); i < n; i++) {
+        bool first = i == 0 || t[i - 1].layer < t[i].layer;
+        bool last = i + 1 == n || t[i + 1].layer > t[i].layer;
+        char name[32];
+        group += first && i > 0;
+        snprintf(name, sizeof name, "layer%d.%d", t[i].layer, i);
+        json_array_append_new(
+            all, gw_json_object(
+                     "name:s shape:o group:i forward_s:f backward_s:f std:f", name,
+                     t[i].rows > 1 ? json_pack("[i, i]", t[i].rows, t[i].cols)
+                                   : json_pack("[i]", t[i].cols),
+                     group, first ? forward_s[t[i].layer] : 0, last ? backward_s[t[i].layer] : 0,
+                     layers_deviation(gw_model_grads(b.rig.model) + t[i].span.off, t[i].span.n)));
+    }
+    return all;
+}
+
+static json_t *layers_profile(const gw_args *args) {
+    bool mlp = gw_model_spec_dense(gw_model_get_spec(b.rig.model));
+    char utc[GW_UTC], model[200];
+    gw_host host;
+    gw_host_facts(&host);
+    gw_utc_now(utc);
+    utc[strlen("2026-01-01")] = '\0';
+    gw_text_print(model, sizeof model, "%s%s%s", gw_args_text(args, "model"),
+                  mlp ? " --layers " : "", mlp ? gw_args_text(args, "layers") : "");
+    return gw_json_object(
+        "schema:i model:s source:s device:s machine:s date:s torch:s threads:i batch:i steps:i "
+        "optimizer_s:f tensors:o",
+        1, model, "gradwire bench layers: random samples, first weights", "cpu",
+        *host.cpu_model ? host.cpu_model : "unknown", utc, NULL, b.c.run.threads, b.rig.global,
+        b.steps, b.update_s, layers_tensors());
+}
+
+/* ---- results ---- */
+
+static const gw_bench_table table = {.form = "%-8s %8d %12d %12.1u %12.1u %7.1p",
+                                     .heads = "layer|tensors|parameters|forward us|backward us|%",
+                                     .keys = "layer|tensors|parameters|forward_s|backward_s|share"};
+
+static void layers_report(gw_bench_run *run) {
+    const gw_model *m = b.rig.model;
+    double step_s = layers_median(&b.step);
+    gw_bench_place_say(&run->place, "a step by layers, without exchange");
+    printf("%zu parameters, batch %d; GEMM by %s\n", gw_model_size(m), b.rig.global,
+           gw_gemm_library());
+    gw_rig_say_products(&b.products);
+    gw_bench_head(&table);
+    for (int l = 0, t = 0; l < gw_model_layers(m); l++) {
+        char number[16];
+        int first = t;
+        while (t < gw_model_tensor_count(m) && gw_model_tensors(m)[t].layer == l)
+            t++;
+        snprintf(number, sizeof number, "%d", l);
+        gw_bench_row(&table, run->results, GW_TEXTS(number),
+                     GW_NUMBERS(t - first, (double)gw_model_span(m, l).n, b.forward_s[l],
+                                b.backward_s[l], (b.forward_s[l] + b.backward_s[l]) / step_s));
+    }
+    printf("update %.1f us, whole step %.1f us\n", b.update_s * 1e6, step_s * 1e6);
+    gw_json_add(run->facts, "update_s:f step_s:f", b.update_s, step_s);
+}
+
+/* ---- the whole ---- */
+
+static gw_err layers_prepare(gw_bench_run *run) {
+    return gw_step_opts_read(&b.c, run->args, "bench");
+}
+
+static gw_err layers_run(gw_bench_run *run, bool *own) {
+    const char *path = gw_args_text(run->args, "profile");
+    gw_file *profile = NULL;
+    (void)own;
+    if (path)
+        GW_TRY(gw_file_create_at(&profile, path));
+    gw_err e = layers_measure(run);
+    if (e == GW_OK && path)
+        return gw_json_commit(profile, layers_profile(run->args), JSON_INDENT(1), "the profile");
+    gw_file_abandon(profile);
+    return e;
+}
+
+static void layers_release(void) {
+    gw_pipeline_close(b.walk);
+    gw_pipeline_free(b.walk);
+    gw_rig_free(&b.rig);
+    for (int l = 0; l < GW_MAX_LAYERS; l++) {
+        gw_samples_free(&b.forward[l]);
+        gw_samples_free(&b.backward[l]);
+    }
+    gw_samples_free(&b.update);
+    gw_samples_free(&b.step);
+}
+
+const gw_benchmark gw_bench_layers = {
+    .name = "layers",
+    .summary = "what each layer of a step takes, and its profile for replay",
+    .opts = opts,
+    .config = &b,
+    .notes = notes,
+    .alone = true,
+    .prepare = layers_prepare,
+    .measure = layers_run,
+    .report = layers_report,
+    .release = layers_release,
+};
