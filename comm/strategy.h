@@ -93,6 +93,9 @@ enum {
                                      GW_STRATEGY_LATE */
     GW_STRATEGY_PARAMS = 32,     /* it reads or writes env->param */
     GW_STRATEGY_MEAN = 64,       /* finish() hands the mean of all ranks' gradients to every rank */
+    GW_STRATEGY_DIRECTS = 128,   /* what finish() hands out is no gradient but the direction of an
+                                     update, with a momentum of its own: --optimizer sgd applies it.
+                                     The same on one rank. Excludes GW_STRATEGY_MEAN */
     GW_STRATEGY_LATE = 8         /* finish() hands out the gradient of an earlier step; where
                                      env->skip says that a step is void, publish() takes zeros in
                                      the place of its gradient */

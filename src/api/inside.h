@@ -12,6 +12,7 @@
 
 #include "base/io.h"
 #include "comm/strategy.h"
+#include "optim/optimizer.h"
 #include "run/codec_stats.h"
 #include "run/unmet.h"
 
@@ -58,6 +59,9 @@ typedef struct gw_inside_facts {
 } gw_inside_facts;
 gw_inside_facts gw_inside_know(const gradwire *g);
 bool gw_inside_cuts(const gradwire *g); /* this rank updates parts of tensors; once it is open */
+/** Once it is open. GW_ERR_UNSUPPORTED: the strategy hands out directions of an update, and this
+ *  rule would make something else of them. */
+gw_err gw_inside_suits(const gradwire *g, const gw_optimizer *o);
 
 /** Before gradwire_open: tensor is of that layer of a whole model, in which groups are others. */
 void gw_inside_layer(gradwire *g, int tensor, int layer);

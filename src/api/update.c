@@ -40,7 +40,20 @@ gw_err gw_update_open(gradwire *g) {
     return gw_optimizer_open(&g->optimizer, &setup);
 }
 
+gw_err gw_inside_suits(const gradwire *g, const gw_optimizer *o) {
+    const gw_strategy_ops *ops = g->session->strategy.ops;
+    if (!(ops->traits & GW_STRATEGY_DIRECTS) || gw_optimizer_plain(o))
+        return GW_OK;
+    return gw_fail(
+        GW_ERR_UNSUPPORTED,
+        "--comm %s hands out the direction of an update, with a momentum of its own, and "
+        "--optimizer %s takes gradients: use --optimizer sgd without momentum",
+        ops->head.name, o->ops->head.name);
+}
+
 gw_err gw_update_check(const gradwire *g) {
+    if (g->optimizer)
+        GW_TRY(gw_inside_suits(g, g->optimizer));
     if (!g->optimizer || !gw_optimizer_whole(g->optimizer) || !gw_inside_cuts(g))
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED,

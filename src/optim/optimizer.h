@@ -158,6 +158,11 @@ static inline bool gw_optimizer_whole(const gw_optimizer *o) {
     return o->ops->traits & GW_OPTIMIZER_TENSORS;
 }
 
+/** It keeps nothing, and moves each element by itself: param -= lr * (grad + decay * param). */
+static inline bool gw_optimizer_plain(const gw_optimizer *o) {
+    return o->state.count == 0 && !gw_optimizer_whole(o);
+}
+
 /** Save or load all of the state. */
 gw_err gw_optimizer_state(gw_optimizer *o, gw_io *io);
 

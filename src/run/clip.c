@@ -7,12 +7,14 @@
 
 #include <math.h>
 
-gw_err gw_clip_check(double most, bool lazy, bool corrects) {
+gw_err gw_clip_check(double most, bool lazy, bool corrects, bool directs) {
     const char *why =
         lazy ? "--update lazy updates a layer before the whole norm is known: use --update eager"
         : corrects ? "--error-feedback momentum and dgc hand out momentum, not a gradient: use "
                      "another one"
-                   : NULL;
+        : directs ? "this --comm hands out the direction of an update, not a gradient: use another "
+                    "one"
+                  : NULL;
     return most > 0 && why ? gw_fail(GW_ERR_UNSUPPORTED, "--clip-norm: %s", why) : GW_OK;
 }
 

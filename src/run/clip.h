@@ -33,7 +33,7 @@ typedef struct gw_clip {
 
 /** Before it is opened. GW_ERR_UNSUPPORTED, why this cannot be had: `lazy`, an update comes before
  *  the whole gradient; `corrects`, what is handed out is no gradient. */
-gw_err gw_clip_check(double most, bool lazy, bool corrects);
+gw_err gw_clip_check(double most, bool lazy, bool corrects, bool directs);
 
 /** `comm`: of the exchange. */
 void gw_clip_open(gw_clip *c, const gw_clip_setup *setup, const gw_strategy_ops *ops,

@@ -193,7 +193,8 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .name = s->strategy.ops->head.name};
     s->correction = setup->correction;
     gw_clip_open(&s->clip, &setup->clip, s->strategy.ops, comm);
-    GW_TRY(gw_clip_check(setup->clip.most, setup->by_layer, s->residuals.corrects));
+    GW_TRY(gw_clip_check(setup->clip.most, setup->by_layer, s->residuals.corrects,
+                         s->strategy.ops->traits & GW_STRATEGY_DIRECTS));
     memset(s->codings, 0, sizeof s->codings);
     GW_TRY(gw_agree(comm, s->residuals.corrects ? gw_alloc(&s->velocity, setup->n, sizeof(float))
                                                 : GW_OK));

@@ -102,6 +102,7 @@ gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s) {
         step_name(t, g, i);
     GW_TRY(gradwire_open(g)); /* all ranks learn of what was refused */
     gw_step_use(t, g);
+    GW_TRY(gw_agree(s->comm, gw_inside_suits(g, t->optimizer)));
     return gw_agree(s->comm, gw_step_check_parts(t->optimizer, t->model, gw_inside_cuts(t->g)));
 }
 

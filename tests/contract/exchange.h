@@ -25,6 +25,7 @@ typedef struct outcome {
     bool exact;      /* largest error of an element is rounding */
     bool residual;   /* there is error feedback */
     bool kept;       /* and the residual was found to hold all of the error */
+    bool directs;    /* no gradients, but directions of updates: no value was checked */
 } outcome;
 
 /* Once, after MPI_Init. */
