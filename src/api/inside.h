@@ -50,6 +50,7 @@ typedef struct gw_inside_facts {
     const gw_unmet *unmet;       /* what was asked for and does not happen; once it is open */
     bool corrects;               /* it applies momentum in the optimizer's place, */
     bool masks;                  /* and starts it anew where an element was sent */
+    const char *rule;            /* of error feedback, for people; NULL: the plain one */
     bool adds;                   /* gw_inside_sums finds a place; of several ranks */
     bool residual;               /* one is kept; once it is open */
     float most;                  /* gw_session_most; likewise */

@@ -78,6 +78,7 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
                          .unmet = &s->unmet,
                          .corrects = s->residuals.corrects,
                          .masks = s->residuals.masks,
+                         .rule = gw_residuals_rule(&s->residuals),
                          .residual = g->opened && s->env.grads->kept.store,
                          .most = g->opened ? gw_session_most(s) : 0,
                          .servers = gw_session_servers(s),

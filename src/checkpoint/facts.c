@@ -112,7 +112,7 @@ json_t *gw_facts_make(const gw_facts_of *run) {
         run->data->divided.parts, "parameters", (json_int_t)run->parameters, "ranks", run->ranks,
         "global_batch", run->global_batch, "schedule_end", (json_int_t)run->schedule, "optimizer",
         run->optimizer->ops->head.name, "vectors", facts_vectors_json(run->optimizer), "residuals",
-        is.residual, "corrected_momentum", is.corrects, "strategy_state",
+        is.residual, "corrected_momentum", is.rule != NULL, "strategy_state",
         is.hooks.state ? is.strategy : NULL, "choices", facts_choices(run), "gemm",
         gw_products_json(run->products));
 }
@@ -263,7 +263,8 @@ static gw_err facts_exchange_lost(const json_t *facts, const gw_facts_of *run, b
         bool is;
         const char *what;
     } lost[] = {{facts_flag(facts, "residuals"), "residuals of error feedback start anew"},
-                {facts_flag(facts, "corrected_momentum"), "each rank's own momentum starts anew"},
+                {facts_flag(facts, "corrected_momentum"),
+                 "what error feedback keeps beside them starts anew"},
                 {*table || codec, "codec and algorithm are chosen anew"},
                 {inside && strcmp(facts_option_now(run, "data-layout"), "sharded") == 0,
                  "the rest of the epoch visits samples of other shards"}};

@@ -10,6 +10,7 @@
 #include "nn/model_ops.h"
 #include "optim/lr.h"
 #include "optim/optimizer.h"
+#include "run/residuals.h"
 
 #include <math.h>
 
@@ -101,6 +102,7 @@ static const part parts[] = {
     {"strategies", &gw_strategies, "--comm NAME:option=value,..", list_state_strategy},
     {"algorithms", &gw_algos, "option algo=NAME of a strategy", list_state_algo},
     {"codecs", &gw_codecs, "--compress NAME:option=value,..", list_state_codec},
+    {"feedbacks", &gw_feedbacks, "--error-feedback NAME:option=value,..", list_state_nothing},
     {"timetables", &gw_timetables, "--timetable NAME:option=value,..", list_state_timetable},
     {"models", &gw_models, "--model NAME:option=value,..", list_state_model},
     {"optimizers", &gw_optimizers, "--optimizer NAME:option=value,..", list_state_optimizer},

@@ -7,11 +7,11 @@
 
 #include <math.h>
 
-gw_err gw_clip_check(double most, bool lazy, bool corrects, bool directs) {
+gw_err gw_clip_check(double most, bool lazy, bool ruled, bool directs) {
     const char *why =
-        lazy ? "--update lazy updates a layer before the whole norm is known: use --update eager"
-        : corrects ? "--error-feedback momentum and dgc hand out momentum, not a gradient: use "
-                     "another one"
+        lazy    ? "--update lazy updates a layer before the whole norm is known: use --update eager"
+        : ruled ? "--error-feedback momentum, dgc and ef21 hand out momentum, not a gradient: use "
+                  "another one"
         : directs ? "this --comm hands out the direction of an update, not a gradient: use another "
                     "one"
                   : NULL;

@@ -32,8 +32,9 @@ typedef struct gw_clip {
 } gw_clip;
 
 /** Before it is opened. GW_ERR_UNSUPPORTED, why this cannot be had: `lazy`, an update comes before
- *  the whole gradient; `corrects`, what is handed out is no gradient. */
-gw_err gw_clip_check(double most, bool lazy, bool corrects, bool directs);
+ *  the whole gradient; `ruled`, what is handed out is no gradient (of one rank, or of
+ *  this step); `directs`, the direction of an update. */
+gw_err gw_clip_check(double most, bool lazy, bool ruled, bool directs);
 
 /** `comm`: of the exchange. */
 void gw_clip_open(gw_clip *c, const gw_clip_setup *setup, const gw_strategy_ops *ops,

@@ -48,7 +48,9 @@ static gw_err session_make(gw_session *s, const gw_spec *comm, gw_mix *mix) {
     if (mix->framed)
         gw_codec_frame(&s->exact);
     GW_TRY(gw_strategy_find(&s->strategy, comm));
-    return mix->n > 0 ? gw_session_bind(s, mix, gw_args_spec(s->strategy.args, "algo")) : GW_OK;
+    if (mix->n == 0) /* the codec is chosen later, but the word is checked now */
+        return gw_residuals_find(&s->residuals, s->feedback, &s->strategy, mix);
+    return gw_session_bind(s, mix, gw_args_spec(s->strategy.args, "algo"));
 }
 
 gw_err gw_session_new(gw_session **out, const gw_spec *comm, gw_mix *mix, const char *feedback) {
@@ -127,6 +129,24 @@ static gw_err session_join(char **out, const char *a, const char *b) {
     return gw_fail(GW_ERR_NOMEM, "session: out of memory");
 }
 
+/* What the rule of error feedback keeps. */
+static gw_err session_make_room(gw_session *s, size_t n) {
+    if (s->residuals.rule != GW_FEEDBACK_PLAIN)
+        GW_TRY(gw_alloc(&s->rule.own, n, sizeof(float)));
+    return s->residuals.rule == GW_FEEDBACK_EF21 ? gw_alloc(&s->rule.estimate, n, sizeof(float))
+                                                 : GW_OK;
+}
+
+/* EF21's first step, as it is. */
+static gw_err session_open_start(gw_session *s) {
+    GW_TRY(gw_algo_open(&s->rule.dense, NULL, &s->exact));
+    s->rule.start = (gw_collective){.algo = &s->rule.dense,
+                                    .verb = GW_ALLREDUCE,
+                                    .lane = s->env.params,
+                                    .base = s->rule.estimate};
+    return gw_env_prepare(&s->env, &s->rule.start);
+}
+
 static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
     gw_env *env = &s->env;
     unsigned caps = 0;
@@ -146,7 +166,7 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
     env->grads->tally.n = setup->n_layers;
     env->grads->tally.coded = s->coded;
     env->grads->tally.codings = s->codings;
-    env->grads->kept.velocity = s->residuals.masks ? s->velocity : NULL; /* what it may clear */
+    env->grads->kept.velocity = s->residuals.masks ? s->rule.own : NULL; /* what it may clear */
     gw_mix_model model = {setup->tensors, setup->n_tensors, setup->model_layers, setup->names};
     GW_TRY(gw_mix_apply(&s->mix, env->grads, &model, s->residuals.of));
     lane.codec = &s->exact;
@@ -168,13 +188,16 @@ static bool session_takes_back(const gw_session *s) {
     return traits & GW_STRATEGY_SYNCHRONOUS && !(traits & GW_STRATEGY_LATE);
 }
 
-/* Before the ranks agree only what ready() starts is encoded, and only a fed residual is added to.
- */
+/* Before the ranks agree only what ready() starts is encoded, and only a residual that is fed or
+ * LoCo's is changed. */
 static gw_err session_open_undo(gw_session *s) {
     const gw_lane *lane = s->env.grads;
     bool changes =
-        lane->size > 1 && (s->strategy.ops->ready || lane->kept.fed) && session_takes_back(s);
-    return gw_undo_open(&s->undo, s->env.n, changes ? lane->kept.store : NULL, s->velocity);
+        lane->size > 1 &&
+        (s->strategy.ops->ready || lane->kept.fed || s->residuals.rule == GW_FEEDBACK_LOCO) &&
+        session_takes_back(s);
+    return gw_undo_open(&s->undo, s->env.n, changes ? lane->kept.store : NULL, s->rule.own,
+                        s->rule.estimate);
 }
 
 gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
@@ -185,19 +208,20 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .tensors = setup->tensors,
                     .n_tensors = setup->n_tensors,
                     .by_layer = setup->by_layer,
-                    .lists = setup->lists && setup->n <= UINT32_MAX && setup->clip.most == 0,
+                    .lists = setup->lists && setup->n <= UINT32_MAX && setup->clip.most == 0 &&
+                             s->residuals.rule != GW_FEEDBACK_EF21,
                     .vectors = setup->vectors,
                     .pace = setup->pace,
                     .algo = s->mix.algo,
                     .args = s->strategy.args,
                     .name = s->strategy.ops->head.name};
     s->correction = setup->correction;
+    bool ef21 = s->residuals.rule == GW_FEEDBACK_EF21;
     gw_clip_open(&s->clip, &setup->clip, s->strategy.ops, comm);
-    GW_TRY(gw_clip_check(setup->clip.most, setup->by_layer, s->residuals.corrects,
+    GW_TRY(gw_clip_check(setup->clip.most, setup->by_layer, s->residuals.corrects || ef21,
                          s->strategy.ops->traits & GW_STRATEGY_DIRECTS));
     memset(s->codings, 0, sizeof s->codings);
-    GW_TRY(gw_agree(comm, s->residuals.corrects ? gw_alloc(&s->velocity, setup->n, sizeof(float))
-                                                : GW_OK));
+    GW_TRY(gw_agree(comm, session_make_room(s, setup->n)));
     GW_TRY(gw_agree(comm, gw_alloc(&s->coded, (size_t)setup->n_layers, sizeof *s->coded)));
     GW_TRY(session_open_lanes(s, comm, setup));
     env->grads->kept.fed = setup->adds && gw_residuals_add(&s->residuals, &s->strategy, &s->mix) &&
@@ -205,7 +229,8 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
     gw_hook_enter("open", (gw_span){0, env->n});
-    gw_err mine = gw_strategy_open(&s->strategy, env, &s->self);
+    gw_err mine = s->rule.estimate ? session_open_start(s) : GW_OK;
+    GW_THEN(mine, gw_strategy_open(&s->strategy, env, &s->self));
     gw_hook_leave();
     if (s->note)
         gw_lane_note(env->grads, s->note);
@@ -233,10 +258,14 @@ void gw_session_close(gw_session *s) {
     gw_lane_close(s->env.grads);
     gw_lane_close(s->env.params);
     s->env.grads = s->env.params = NULL;
-    free(s->velocity);
+    gw_collective_clear(&s->rule.start);
+    gw_algo_close(&s->rule.dense);
+    free(s->rule.own);
+    free(s->rule.estimate);
     gw_undo_close(&s->undo);
     free(s->coded);
-    s->velocity = NULL;
+    s->rule.own = s->rule.estimate = NULL;
+    s->rule.rounds = 0;
     s->coded = NULL;
     s->self = NULL;
 }
@@ -252,6 +281,7 @@ static void session_begin_feed(gw_session *s) {
 
 void gw_session_begin(gw_session *s, double share) {
     s->env.share = share;
+    s->rule.rounds++;
     s->env.grads->ticket++;
     s->env.params->ticket++;
     session_begin_feed(s);
@@ -302,21 +332,36 @@ static void session_recover(gw_session *s, gw_span span) {
         g[i] = sum[i] - g[i];
 }
 
-/* The gradient becomes what its momentum makes of it, on this rank alone. */
-static void session_correct(gw_session *s, gw_span span) {
-    float *u = s->velocity + span.off, *g = s->env.grad + span.off, m = s->correction;
+/* The gradient becomes what the rule of error feedback makes of it, on this rank alone. */
+static void session_apply_rule(gw_session *s, gw_span span) {
+    float *residual = s->env.grads->kept.store;
     gw_phase_enter(GW_PHASE_ENCODE);
-    for (size_t i = 0; i < span.n; i++)
-        g[i] = u[i] = m * u[i] + g[i];
+    gw_residuals_before(&s->residuals, s->correction, s->rule.rounds, s->env.grad + span.off,
+                        s->rule.own + span.off, residual ? residual + span.off : NULL, span.n);
     gw_phase_leave();
+}
+
+/* EF21: the mean of what the ranks have sent so far takes the place of what this step sent. */
+static gw_err session_collect(gw_session *s, gw_span span, gw_update *u) {
+    gw_span own = u->own;
+    if (s->rule.rounds == 1) {
+        memcpy(s->rule.estimate + span.off, s->rule.own + span.off, span.n * sizeof(float));
+        GW_TRY(gw_collective_run(&s->rule.start, span));
+    } else {
+        gw_phase_enter(GW_PHASE_DECODE);
+        gw_residuals_collect(s->rule.estimate + own.off, u->grad + own.off, u->scale, own.n);
+        gw_phase_leave();
+    }
+    *u = (gw_update){.grad = s->rule.estimate, .own = own, .scale = 1};
+    return GW_OK;
 }
 
 gw_err gw_session_ready(gw_session *s, gw_span span) {
     bool fed = s->env.grads->kept.fed;
     if (!fed)
         gw_undo_keep(&s->undo, span);
-    if (s->residuals.corrects)
-        session_correct(s, span);
+    if (s->rule.own)
+        session_apply_rule(s, span);
     if (s->tap.before && fed)
         session_recover(s, span);
     if (s->tap.before)
@@ -332,6 +377,7 @@ void gw_session_undo(gw_session *s, bool abandoned) {
     gw_undo_put(&s->undo);
     if (!session_takes_back(s) && !abandoned)
         return;
+    s->rule.rounds--;
     s->env.grads->ticket--;
     s->env.params->ticket--;
     gw_hook_count(s->env.grads->ticket);
@@ -369,6 +415,8 @@ gw_err gw_session_progress(gw_session *s) {
 gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
     session_enter("finish", span, GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->finish(s->self, span, u);
+    if (e == GW_OK && s->rule.estimate)
+        e = session_collect(s, span, u);
     session_leave();
     s->logical_bytes += span.n * sizeof(float);
     if (e == GW_OK && s->tap.after)
@@ -403,8 +451,12 @@ gw_err gw_session_state(gw_session *s, gw_io *io) {
     gw_err e = s->strategy.ops->state ? s->strategy.ops->state(s->self, io) : GW_OK;
     gw_hook_leave();
     GW_TRY(e);
-    if (s->velocity)
-        GW_TRY(gw_io_field(io, "velocity", s->velocity, s->env.n * sizeof(float)));
+    if (s->rule.own)
+        GW_TRY(gw_io_field(io, "velocity", s->rule.own, s->env.n * sizeof(float)));
+    if (s->rule.estimate)
+        GW_TRY(gw_io_field(io, "estimate", s->rule.estimate, s->env.n * sizeof(float)));
+    if (s->rule.own && !s->residuals.corrects)
+        GW_TRY(gw_io_alike(io, "rounds", &s->rule.rounds, sizeof s->rule.rounds));
     GW_TRY(gw_lane_state(s->env.grads, io));
     return gw_lane_state(s->env.params, io);
 }

@@ -17,6 +17,15 @@ typedef struct gw_session_tap {
     void (*after)(void *ctx, const gw_update *u);
 } gw_session_tap;
 
+/** What a rule of error feedback keeps (run/residuals.h), n floats each. */
+typedef struct gw_session_rule {
+    float *own;          /* of gw_residuals_before; NULL: a plain one keeps nothing */
+    float *estimate;     /* of gw_residuals_collect; NULL: not ef21 */
+    int64_t rounds;      /* exchanges so far; void ones are none */
+    gw_algo dense;       /* of ef21's first step, */
+    gw_collective start; /* which it sums */
+} gw_session_rule;
+
 /** Read by all, written by the functions below and where it is said. */
 typedef struct gw_session {
     gw_strategy strategy;
@@ -40,7 +49,8 @@ typedef struct gw_session {
     /* its own: */
     uint64_t recounted; /* logical_bytes then */
     gw_codec exact;
-    float correction, *velocity;
+    float correction;
+    gw_session_rule rule;
     gw_undo undo;
     bool open;
 } gw_session;
@@ -54,6 +64,7 @@ typedef struct gw_session {
  *               it is exchanged, so that what a codec holds back is not delayed twice
  *  "dgc"        likewise, and where an element was sent its momentum starts anew (momentum
  *               correction and factor masking: Lin et al., "Deep gradient compression", ICLR 2018)
+ *  "ef21:..", "loco:.."  see run/residuals.h
  */
 gw_err gw_session_new(gw_session **out, const gw_spec *comm, gw_mix *mix, const char *feedback);
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT = 2 };
+enum { KEPT = 3 };
 
-gw_err gw_undo_open(gw_undo *u, size_t n, float *residual, float *velocity) {
-    *u = (gw_undo){.n = n, .now = {residual, velocity}};
+gw_err gw_undo_open(gw_undo *u, size_t n, float *residual, float *velocity, float *estimate) {
+    *u = (gw_undo){.n = n, .now = {residual, velocity, estimate}};
     for (int i = 0; i < KEPT; i++)
         if (u->now[i])
             GW_TRY(gw_alloc(&u->before[i], n, sizeof(float)));
@@ -23,7 +23,7 @@ void gw_undo_close(gw_undo *u) {
 }
 
 void gw_undo_keep(gw_undo *u, gw_span s) {
-    if (!u->before[0] && !u->before[1])
+    if (!u->before[0] && !u->before[1] && !u->before[2])
         return;
     gw_phase_enter(GW_PHASE_ENCODE);
     for (int i = 0; i < KEPT; i++)

@@ -1,5 +1,5 @@
 /** What a step changes on this rank before it is known whether it counts (--on-nan skip): the
- * residual of error feedback, which encoding takes from, and momentum that the session applies. The
+ * residual of error feedback, which encoding takes from, and what its rule keeps beside it. The
  * state before the step is copied layer by layer, and put back where the step is void. */
 #ifndef GW_RUN_UNDO_H
 #define GW_RUN_UNDO_H
@@ -9,11 +9,11 @@
 
 typedef struct gw_undo {
     size_t n;
-    float *now[2], *before[2]; /* NULL: not kept */
+    float *now[3], *before[3]; /* NULL: not kept */
 } gw_undo;
 
-/** Of n floats each; either may be NULL. */
-gw_err gw_undo_open(gw_undo *u, size_t n, float *residual, float *velocity);
+/** Of n floats each; any may be NULL. */
+gw_err gw_undo_open(gw_undo *u, size_t n, float *residual, float *velocity, float *estimate);
 void gw_undo_close(gw_undo *u);
 
 /** A step's gradient of span `s` is there, and nothing of it is encoded: copy what is kept. */

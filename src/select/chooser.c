@@ -36,7 +36,7 @@ static gw_err chooser_check_known(const gw_chooser *a) {
         return gw_fail(GW_ERR_UNSUPPORTED, "%s: the cost model knows the strategies %s, not %s: %s",
                        who, gw_strategy_names(gw_chooser_knows, names), a->strategy->ops->head.name,
                        instead);
-    if (gw_residuals_correct(feedback))
+    if (gw_residuals_ruled(feedback))
         return gw_fail(GW_ERR_UNSUPPORTED, "%s: the cost model does not know error-feedback=%s: %s",
                        who, feedback, instead);
     return GW_OK;

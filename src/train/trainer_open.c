@@ -225,7 +225,7 @@ static const gw_spec *trainer_codec_to_time(const gw_trainer *t) {
     gw_inside_facts is = gw_inside_know(t->g);
     bool coded =
         !(is.codec->caps & GW_CODEC_IDENTITY) && is.one && !(is.traits & GW_STRATEGY_LOSSY);
-    return coded && t->c->run.threads == 1 && !is.corrects ? is.codec->of : NULL;
+    return coded && t->c->run.threads == 1 && !is.rule ? is.codec->of : NULL;
 }
 
 static bool trainer_opening_gauges(const gw_trainer *t) {

@@ -133,6 +133,10 @@ static void resume_all(const char *dir) {
     check_resume(dir, "powersgd:rank=1,warm=off", "none", "auto");
     check_resume(dir, "delayed:bucket=1K", "randomk:ratio=0.1", "auto");
     check_resume(dir, "sparse", "topk:ratio=0.1;layer2=none", "dgc");
+    for (const gw_entry *const *s = gw_strategies.entries; *s; s++) {
+        check_resume(dir, (*s)->name, "topk:ratio=0.1", "ef21:eta=0.3");
+        check_resume(dir, (*s)->name, "qsgd:bits=4", "loco:reset=4");
+    }
     check_resume(dir, "allreduce", "qsgd:bits=2;layer0=topk;layer1=none", "momentum");
 }
 
@@ -149,6 +153,12 @@ int main(int argc, char **argv) {
     check_refused("allreduce:algo=gathersum", "onebit", "dgc", "--comm sparse");
     check_refused("allreduce", "qsgd", "dgc", "holds nothing back");
     check_refused("allreduce", "none", "momentum", "holds nothing back");
+    check_refused("allreduce", "none", "ef21", "holds nothing back");
+    check_refused("allreduce", "topk", "ef12", "did you mean 'ef21'");
+    check_refused("allreduce", "topk", "ef21:beta=1", "beta");
+    check_refused("allreduce", "topk", "loco:beta=1", "beta=1");
+    check_refused("local", "topk", "loco", "does not exchange those");
+    check_refused("powersgd", "none", "ef21", "keeps its own residual");
     char dir[] = "/tmp/gw_stateXXXXXX";
     CHECK(mkdtemp(dir), "mkdtemp");
     resume_all(dir);

@@ -296,6 +296,10 @@ int main(int argc, char **argv) {
             cancels_anywhere(comm);
     }
     try_strategy("sparse", "topk:ratio=0.1", "dgc");
+    for (const gw_entry *const *c = gw_codecs.entries; *c; c++) {
+        try_strategy("iallreduce", (*c)->name, "ef21");
+        try_strategy("allreduce", (*c)->name, "loco:reset=3");
+    }
     try_strategy("iallreduce:bucket=256,progress=thread", "onebit", "on");
     keeps();
     beyond_half();

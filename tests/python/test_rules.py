@@ -110,7 +110,7 @@ class Rules(gwrun.Case):
                 ("sgd --update lazy", "it comes after gradwire_finish, and before gradwire_updated"),
                 ("sgd --update lazy --clip-norm 1", "--clip-norm: --update lazy updates a layer before the whole norm"),
                 ("sgd --momentum 0.9 --compress topk --comm sparse --error-feedback momentum --clip-norm 1",
-                 "--clip-norm: --error-feedback momentum and dgc hand out momentum, not a gradient")):
+                 "--clip-norm: --error-feedback momentum, dgc and ef21 hand out momentum, not a gradient")):
             done = launch(2, RANK, self.path("none"), words)
             self.assertNotEqual(done.returncode, 0, words)
             self.assertIn(part, done.stderr)

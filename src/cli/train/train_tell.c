@@ -12,11 +12,10 @@
 #define WIDEST_OVERHEAD 0.2
 #define MOST_FLAGGED    0.5
 
-static const char *tell_feedback_text(const gw_inside_facts *r) {
-    return !r->feedback  ? ""
-           : r->masks    ? " with error feedback (DGC)"
-           : r->corrects ? " with error feedback, momentum first"
-                         : " with error feedback";
+static const char *tell_feedback_text(const gw_inside_facts *r, char text[64]) {
+    const char *rule = r->rule ? r->rule : "";
+    snprintf(text, 64, " with error feedback%s%s%s", *rule ? " (" : "", rule, *rule ? ")" : "");
+    return r->feedback ? text : "";
 }
 
 /* "2 ranks x 1 thread + 1 for progress", "4 ranks (data 2 x pipe 2 x tensor 1) x 1 thread" */
@@ -43,7 +42,7 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     const gw_train_config *c = t->config;
     const gw_data *d = s->data;
     gw_inside_facts is = gw_inside_know(t->g);
-    char naive[128];
+    char naive[128], feedback[64];
     gw_naive_text(&c->naive, naive, sizeof naive);
     printf("%s: %u training, %u validation, %u test samples of %d inputs, %d classes\n", d->name,
            d->train.n_global, d->validation.n_global, d->test.n_global,
@@ -52,7 +51,7 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     tell_put_place(t, s->ranks);
     printf("; %s over %s, %s%s%s; %s%s\n", is.strategy, is.algorithm,
            gw_chooser_chooses(t->choice) ? is.codec->spec : c->run.compress->text,
-           is.unmet->encodes ? "" : " (not encoded here)", tell_feedback_text(&is),
+           is.unmet->encodes ? "" : " (not encoded here)", tell_feedback_text(&is, feedback),
            c->naive.on ? "" : "GEMM by ", c->naive.on ? naive : gw_gemm_library());
     gw_unmet_print(is.unmet, NULL, stdout);
     if (gw_gemm_warning())
