@@ -14,6 +14,8 @@ static int ranks;
 static outcome combination(const char *strategy, const char *options, const char *algo,
                            const char *codec, const char *feedback, size_t n, bool lazy) {
     trial t = {.feedback = feedback, .n = n, .lazy = lazy};
+    if (strcmp(strategy, "onebitadam") == 0 && !*options)
+        options = *algo ? "freeze=1," : "freeze=1"; /* it is to compress before the trial is over */
     if (*algo)
         snprintf(t.comm, sizeof t.comm, "%s:%salgo=(%s)", strategy, options, algo);
     else /* the strategy's own */

@@ -1,5 +1,5 @@
-/* EF21-SGDM and LoCo, step by step, against the published forms in doubles, with the k largest
- * elements of each rank as the compressor. */
+/* EF21-SGDM, LoCo and 1-bit Adam, step by step, against the published forms in doubles, with the k
+ * largest elements of each rank as the compressor. */
 #include "base/mem.h"
 #include "mpi/wait.h"
 #include "run/session.h"
@@ -13,7 +13,7 @@
 enum { STEPS = 9, MOST_RANKS = 4 };
 
 static const double eta = 0.3, beta = 0.75;
-enum { RESET = 4 };
+enum { RESET = 4, FREEZE = 3 };
 
 static int parts; /* that are compressed apart */
 
@@ -78,6 +78,35 @@ static void loco(int step) {
     }
 }
 
+/* H. Tang et al., "1-bit Adam": e is the residual; v[0] the second moment, v[1] the first. */
+static void onebit_adam(int step) {
+    static double h[N], c[N], mean[N];
+    double *second = v[0], *first = v[1], by, root;
+    memset(mean, 0, sizeof mean);
+    for (int q = 0; q < ranks; q++) {
+        for (size_t i = 0; i < N; i++) {
+            double g = gradient(q, step, i);
+            h[i] = step < FREEZE ? g : 0.9 * first[i] / ranks + 0.1 * g + e[q][i];
+        }
+        if (step < FREEZE || ranks == 1)
+            memcpy(c, h, sizeof c);
+        else
+            largest(h, c);
+        for (size_t i = 0; i < N; i++) {
+            e[q][i] = h[i] - c[i];
+            mean[i] += c[i];
+        }
+    }
+    by = 1 - pow(0.9, step + 1);
+    root = 1 - pow(0.99, step < FREEZE ? step + 1 : FREEZE);
+    for (size_t i = 0; i < N; i++) {
+        first[i] = step < FREEZE ? 0.9 * first[i] + 0.1 * mean[i] : mean[i];
+        if (step < FREEZE)
+            second[i] = 0.99 * second[i] + 0.01 * mean[i] * mean[i];
+        direction[i] = first[i] / by / (sqrt(second[i] / root) + 1e-3);
+    }
+}
+
 static void step(run *r, int number, bool by_layer) {
     float *at = r->session->env.param;
     gw_session_begin(r->session, 1.0 / ranks);
@@ -138,6 +167,30 @@ static void momentum_alone(const char *comm, bool by_layer) {
     close_run(&r);
 }
 
+/* One bit says no zero: where nothing ever had a gradient, nothing may move. */
+static void unused_parameters(void) {
+    run r = {0};
+    open_session(&r, "onebitadam:freeze=2", "onebit", "auto", (gw_session_setup){0});
+    float *grad = r.session->env.grad, *at = r.session->env.param;
+    for (int k = 0; k < STEPS; k++) {
+        gw_update u;
+        gw_session_begin(r.session, 1.0 / ranks);
+        for (int l = LAYERS - 1; l >= 0; l--) {
+            for (size_t i = r.layers[l].off; i < gw_span_end(r.layers[l]); i++)
+                grad[i] = i % 7 == 0 ? 0 : gradient(me, k, i);
+            CHECK_OK(gw_session_ready(r.session, r.layers[l]));
+        }
+        CHECK_OK(gw_session_finish(r.session, (gw_span){0, N}, &u));
+        for (size_t i = 0; i < N; i++) {
+            CHECK(i % 7 || u.grad[i] == 0, "step %d: parameter %zu is to move by %g", k, i,
+                  (double)u.grad[i]);
+            at[i] -= 1e-3f * u.grad[i];
+        }
+        CHECK_OK(gw_session_publish(r.session, (gw_span){0, N}));
+    }
+    close_run(&r);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     ranks = check_ranks(argc, argv);
@@ -147,6 +200,8 @@ int main(int argc, char **argv) {
     compare("allreduce:algo=gathersum", "ef21:eta=0.3", ef21);
     compare("sparse", "loco:beta=0.75,reset=4", loco);
     compare("allreduce:algo=gathersum", "loco:beta=0.75,reset=4", loco);
+    compare("onebitadam:freeze=3,beta2=0.99,eps=1e-3,algo=gathersum", "auto", onebit_adam);
+    unused_parameters();
     for (int lazy = 0; lazy < 2; lazy++) {
         momentum_alone("allreduce:algo=sra", lazy);
         momentum_alone("iallreduce:bucket=2K", lazy);

@@ -17,7 +17,7 @@ STEPS = 100
 EXACT = 1e-5
 # These take another way than the serial run on purpose; `sparse` has no exact codec.
 STRATEGIES = [s for s in gwrun.names("comm/strategies.def")
-              if s not in ("local", "diloco", "delayed", "gossip", "noloco", "sparse", "powersgd")]
+              if s not in ("local", "diloco", "delayed", "gossip", "noloco", "sparse", "powersgd", "onebitadam")]
 SMOOTH = ("--activation", "tanh")
 # 53 KB of parameters: several buckets of the sizes below.
 SMALL = ("--data", "synthetic:samples=6400,features=64,classes=10", "--layers", "96,64")
