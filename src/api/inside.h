@@ -70,6 +70,7 @@ void gw_inside_layer(gradwire *g, int tensor, int layer);
 typedef struct gw_inside_setup {
     MPI_Comm comm;       /* the replicas' */
     int model_layers;    /* of the whole model, of which the tensors are a part; 0: all */
+    bool in_rows;        /* a matrix has a row for each input of its layer */
     bool lazy;           /* groups are finished one by one */
     bool lists;          /* gw_update may list what it touches */
     bool undo;           /* steps may be left out */

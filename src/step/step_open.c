@@ -51,6 +51,7 @@ gw_err gw_step_check_parts(const gw_optimizer *o, const gw_model *model, bool cu
 static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) {
     const gw_products *p = s->products;
     gw_inside_setup told = {.comm = s->comm,
+                            .in_rows = true,
                             .lazy = s->lazy,
                             .yield = s->yield,
                             .params = gw_model_params(t->model),
