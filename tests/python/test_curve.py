@@ -8,6 +8,7 @@ several seeds, most of which must agree to the end and all of which at the start
 """
 
 import itertools
+import json
 import os
 import tempfile
 
@@ -15,9 +16,9 @@ import gwrun
 
 STEPS = 100
 EXACT = 1e-5
-# These take another way than the serial run on purpose; `sparse` has no exact codec.
-STRATEGIES = [s for s in gwrun.names("comm/strategies.def")
-              if s not in ("local", "diloco", "delayed", "gossip", "noloco", "sparse", "powersgd")]
+# Others take another way than the serial run on purpose; `sparse` has no exact codec.
+STRATEGIES = [one["name"] for one in json.loads(gwrun.said(gwrun.GRADWIRE, "list", "--json"))["strategies"]
+              if one["exact"] and one["name"] != "sparse"]
 SMOOTH = ("--activation", "tanh")
 # 53 KB of parameters: several buckets of the sizes below.
 SMALL = ("--data", "synthetic:samples=6400,features=64,classes=10", "--layers", "96,64")
@@ -92,7 +93,7 @@ class Curve(gwrun.Case):
     def test_relaxed_strategies_learn(self):
         for words in (("local:period=4",), ("delayed",), ("gossip",), ("gossip:topology=exponential",),
                       ("powersgd",), ("diloco:period=10",), ("diloco:period=12,fragments=3,tau=2",),
-                      ("noloco:period=8",),
+                      ("noloco:period=8",), ("dion:rank=4",),
                       ("local:period=4,momentum=1", "--momentum", "0.5")):
             with self.subTest(words=words):
                 curves = [self.curve(3, 64, *SMOOTH, "--lr", "0.05", "--update", update, "--comm",

@@ -15,7 +15,8 @@ BESIDE = {"allreduce": ("--compress", "topk", "--error-feedback", "dgc"),
           "delayed:algo=sra,bucket=1K": ("--compress", "qsgd:bits=4", "--eval-every", 3),
           "ps:dedicated=1": ("--data-layout", "sharded"),
           "sharded": ("--inject-skew", "0:1ms"),
-          "sparse": ("--compress", "topk:ratio=0.1", "--momentum", 0)}
+          "sparse": ("--compress", "topk:ratio=0.1", "--momentum", 0),
+          "dion:rank=2": ("--momentum", 0)}
 # Whose steps exchange activations, too: every split, timetable and way to hold less, codecs with random
 # numbers, and the exchanges of gradients that keep something or go on in the next step.
 MESHES = ((1, "--microbatches", 3), (2, "--mesh", "tensor=2", "--tensor-chunks", 2),
