@@ -63,8 +63,9 @@ bool gw_inside_cuts(const gradwire *g); /* this rank updates parts of tensors; o
  *  rule would make something else of them. */
 gw_err gw_inside_suits(const gradwire *g, const gw_optimizer *o);
 
-/** Before gradwire_open: tensor is of that layer of a whole model, in which groups are others. */
-void gw_inside_layer(gradwire *g, int tensor, int layer);
+/** Before gradwire_open: the tensor's layer in a whole model, in which groups are others, and
+ *  whether it tracks (gw_tensor). */
+void gw_inside_tensor(gradwire *g, int tensor, int layer, bool tracks);
 
 /** Before gradwire_open: what it does not take from words. Pointers must outlive the handle. */
 typedef struct gw_inside_setup {

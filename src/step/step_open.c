@@ -86,7 +86,7 @@ static void step_name(const gw_stepper *t, gradwire *g, int i) {
     char name[32];
     snprintf(name, sizeof name, "%d of layer %d", i, of->layer);
     gradwire_tensor(g, name, step_layer(t, i), of->span.n, (size_t)of->rows, NULL);
-    gw_inside_layer(g, i, of->layer);
+    gw_inside_tensor(g, i, of->layer, of->tracks);
 }
 
 static gw_err step_open_walk(gw_stepper *t) {
