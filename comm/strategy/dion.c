@@ -12,12 +12,12 @@
  * of R are Orth-Dion's (T. Nakamori and others, "Orth-Dion: Eliminating Geometric Mismatch in
  * Distributed Low-Rank Spectral Optimization", 2026, arXiv 2605.16341).
  *
- * Each rank keeps its own M_k, and only P and R travel ("decoupled momentum"): the sum of all M_k is
- * the momentum of the mean gradient, so any number of ranks makes the updates of one. The paper
- * subtracts the mean of all P R_k^T on each rank. The sum is the same, but then what sets a rank's
- * gradient apart would stay in its M_k for ever. Rows are where the matrix has them: here M takes
- * inputs to rows, where the paper has outputs, which only swaps what P and Q stand for. A matrix
- * that a mesh cuts is one matrix a part. First and last layer are matrices as all others.
+ * Each rank keeps its own M_k, and only P and R travel ("decoupled momentum"). All M_k together are
+ * the momentum of the mean gradient, so any number of ranks makes the updates of one. The paper's
+ * ranks all subtract the mean of what was sent. The sum is the same, but then what sets a rank's
+ * gradient apart would never leave its M_k. The paper's matrices have a row for each output. Where
+ * they have one for each input, P and Q change sides; the factor does not. Of a matrix that a mesh
+ * cuts each part is one. First and last layer are matrices as all others.
  *
  * The paper gives all else to another rule. Here vectors, and matrices that factors would not make
  * smaller, travel as they are and move by Lion's sign (X. Chen et al., "Symbolic discovery of
