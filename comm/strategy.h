@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "comm/collective.h"
 
-#define GW_STRATEGY_ABI 14
+#define GW_STRATEGY_ABI 15
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -45,6 +45,7 @@ typedef struct gw_env {
     int n_layers;
     const gw_tensor *tensors; /* which tile the arena; none of them known: n_tensors is 0 */
     int n_tensors;
+    bool in_rows;    /* a matrix has a row for each input of its layer; else for each output */
     bool lists;      /* an update may come as lists */
     bool by_layer;   /* finish() and publish() come a layer at a time, not for the whole arena */
     bool skip;       /* set before publish(): this step's gradients are void (on all ranks, if the

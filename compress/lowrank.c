@@ -148,8 +148,8 @@ void gw_lowrank_gather(gw_lowrank *l, float *grad) {
     for (size_t i = 1; i < chunks; i++)
         for (size_t c = 0; c < wide; c++)
             l->q[c] += l->parts[(i - 1) * wide + c];
-    if (l->own)
-        memcpy(l->own, l->q, wide * sizeof *l->own);
+    for (size_t c = 0; c < wide && l->own; c++)
+        l->own[c] = (1 - l->keep) * l->q[c];
 }
 
 void gw_lowrank_expand(const gw_lowrank *l, float *grad) {
@@ -191,6 +191,11 @@ static void lowrank_fill(float *x, size_t n, float value) {
         x[i] = value;
 }
 
+static void lowrank_scale(float *x, size_t n, double by) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)((double)x[i] * by);
+}
+
 void gw_lowrank_orthonormalise(float *p, size_t rows, int rank) {
     for (int j = 0; j < rank; j++) {
         float *x = p + (size_t)j * rows;
@@ -204,9 +209,12 @@ void gw_lowrank_orthonormalise(float *p, size_t rows, int rank) {
         } else if (after <= LEFT_OVER * before) {
             lowrank_fill(x, rows, 0);
         } else {
-            double unit = 1 / after;
-            for (size_t i = 0; i < rows; i++)
-                x[i] = (float)((double)x[i] * unit);
+            lowrank_scale(x, rows, 1 / after);
         }
     }
+}
+
+void gw_lowrank_normalise(float *q, size_t n, int count, double to) {
+    for (float *x = q; x < q + n * (size_t)count; x += n)
+        lowrank_scale(x, n, to / (sqrt(lowrank_dot(x, x, n)) + 1e-8));
 }

@@ -33,7 +33,8 @@ typedef struct gw_lowrank {
     int rank;
     float *p, *q; /* the caller's: (rank, rows) and (rank, cols), factor by factor */
     float *m;     /* residual, up to p own^T; NULL: no error feedback */
-    float *own;   /* this rank's part of q, not yet subtracted from m */
+    float keep;   /* part of p R_k^T that stays in m; 0 unless set: Dion's momentum */
+    float *own;   /* (1 - keep) of this rank's part of q, not yet subtracted from m */
     float *parts; /* of q, one for each chunk of rows */
     size_t chunk; /* rows; depends on the shape only */
     const struct gw_lowrank_kernels *kernels;
@@ -68,6 +69,10 @@ void gw_lowrank_project(gw_lowrank *l, float *grad);
  *  than a part in 2^20 after the earlier ones is rounding noise and becomes zero. A NaN or an
  *  infinity makes its column NaN, and so the whole update. */
 void gw_lowrank_orthonormalise(float *p, size_t rows, int rank);
+
+/** Give each of `count` vectors of n floats the length `to`, as Dion does: the norm that they are
+ *  divided by is 1e-8 larger, so zeros stay. */
+void gw_lowrank_normalise(float *q, size_t n, int count, double to);
 
 /** Second pass: q = m^T p, this rank's part of R. `grad` is that of the first pass; it does not
  *  change. */

@@ -15,6 +15,7 @@
 /** A tensor of the caller's model. */
 typedef struct gw_handle_tensor {
     char *name;
+    bool tracks;      /* of the program's models; see gw_tensor */
     int group, layer; /* layer: for a codec's rules; the group, if nothing else was told */
     gw_span span;     /* of the arenas */
     size_t rows;

@@ -64,13 +64,15 @@ bool gw_inside_cuts(const gradwire *g); /* this rank updates parts of tensors; o
  *  rule would make something else of them. */
 gw_err gw_inside_suits(const gradwire *g, const gw_optimizer *o);
 
-/** Before gradwire_open: tensor is of that layer of a whole model, in which groups are others. */
-void gw_inside_layer(gradwire *g, int tensor, int layer);
+/** Before gradwire_open: the tensor's layer in a whole model, in which groups are others, and
+ *  whether it tracks (gw_tensor). */
+void gw_inside_tensor(gradwire *g, int tensor, int layer, bool tracks);
 
 /** Before gradwire_open: what it does not take from words. Pointers must outlive the handle. */
 typedef struct gw_inside_setup {
     MPI_Comm comm;       /* the replicas' */
     int model_layers;    /* of the whole model, of which the tensors are a part; 0: all */
+    bool in_rows;        /* a matrix has a row for each input of its layer */
     bool lazy;           /* groups are finished one by one */
     bool lists;          /* gw_update may list what it touches */
     bool undo;           /* steps may be left out */

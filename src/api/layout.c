@@ -33,7 +33,7 @@ gw_err gw_layout_make(gradwire *g) {
         const gw_handle_tensor *of = &g->arena.tensor[t];
         int rows = of->rows ? (int)of->rows : 1;
         g->arena.layout[t] =
-            (gw_tensor){of->span, of->layer, rows, (int)(of->span.n / (size_t)rows)};
+            (gw_tensor){of->span, of->layer, rows, (int)(of->span.n / (size_t)rows), of->tracks};
         g->arena.first[of->group] = t;
     }
     g->arena.first[groups] = g->arena.n_tensors;

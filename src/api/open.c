@@ -65,6 +65,7 @@ static gw_err open_session(gradwire *g) {
                               .n_layers = g->arena.groups,
                               .tensors = g->arena.layout,
                               .n_tensors = g->arena.n_tensors,
+                              .in_rows = told->in_rows,
                               .names = g->arena.names,
                               .by_layer = w->run.lazy,
                               .keeps = open_keeps(g),

@@ -105,8 +105,9 @@ bool gw_inside_cuts(const gradwire *g) {
     return false;
 }
 
-void gw_inside_layer(gradwire *g, int tensor, int layer) {
+void gw_inside_tensor(gradwire *g, int tensor, int layer, bool tracks) {
     g->arena.tensor[tensor].layer = layer;
+    g->arena.tensor[tensor].tracks = tracks;
 }
 
 void gw_inside_tell(gradwire *g, const gw_inside_setup *setup) {

@@ -207,6 +207,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .n_layers = setup->n_layers,
                     .tensors = setup->tensors,
                     .n_tensors = setup->n_tensors,
+                    .in_rows = setup->in_rows,
                     .by_layer = setup->by_layer,
                     .lists = setup->lists && setup->n <= UINT32_MAX && setup->clip.most == 0 &&
                              s->residuals.rule != GW_FEEDBACK_EF21,

@@ -99,6 +99,7 @@ typedef struct gw_session_setup {
     int n_layers;
     const gw_tensor *tensors; /* which cut it further; likewise; n_tensors 0: not known */
     int n_tensors;
+    bool in_rows;             /* of a matrix; see comm/strategy.h */
     const char *const *names; /* of the tensors; NULL: they have none */
     int model_layers;         /* of the whole model, of which these are a part; 0: all */
     bool by_layer;            /* lazy: finish and publish come a layer at a time */

@@ -106,7 +106,8 @@ static void unmet_lines(gw_unmet *u, const gw_unmet_of *of) {
 gw_err gw_unmet_find(gw_unmet *out, const gw_unmet_of *of, gw_unmet_ask ask, MPI_Comm comm) {
     uint64_t sum[GW_MIX_CODECS + 1][3];
     const char *alone = unmet_alone(of, ask);
-    bool lossy = of->strategy->traits & GW_STRATEGY_LOSSY;
+    unsigned traits = of->strategy->traits & (GW_STRATEGY_LOSSY | GW_STRATEGY_DIRECTS);
+    bool lossy = traits == GW_STRATEGY_LOSSY; /* what directs does all else on one rank, too */
     for (int i = 0; i <= GW_MIX_CODECS; i++) {
         sum[i][0] = of->codings[i].laid;
         sum[i][1] = of->codings[i].floats;

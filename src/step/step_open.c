@@ -51,6 +51,7 @@ gw_err gw_step_check_parts(const gw_optimizer *o, const gw_model *model, bool cu
 static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) {
     const gw_products *p = s->products;
     gw_inside_setup told = {.comm = s->comm,
+                            .in_rows = true,
                             .lazy = s->lazy,
                             .yield = s->yield,
                             .params = gw_model_params(t->model),
@@ -85,7 +86,7 @@ static void step_name(const gw_stepper *t, gradwire *g, int i) {
     char name[32];
     snprintf(name, sizeof name, "%d of layer %d", i, of->layer);
     gradwire_tensor(g, name, step_layer(t, i), of->span.n, (size_t)of->rows, NULL);
-    gw_inside_layer(g, i, of->layer);
+    gw_inside_tensor(g, i, of->layer, of->tracks);
 }
 
 static gw_err step_open_walk(gw_stepper *t) {

@@ -49,6 +49,8 @@ static const variant strategy_variants[] = {
     {"noloco", "period=1,outer-lr=1,outer-momentum=0,"},
     {"powersgd", "rank=1,feedback=off,"},
     {"powersgd", "rank=9,warm=off,"},
+    {"dion", "rank=1,orth=qr,"},
+    {"dion", "rank=32,"},
 };
 static const variant codec_variants[] = {
     {"qsgd", "qsgd:bits=8,bucket=64"},

@@ -1,18 +1,10 @@
 /* powersgd, beyond the sums and bytes that the contract checks: what low rank promises, where the
  * rest goes, and that a run continues from its saved state unchanged. */
-#include "base/mem.h"
-#include "base/rng.h"
-#include "comm/lane_parts.h"
-#include "comm/strategy.h"
 #include "mpi/wait.h"
 
-#include "../specs.h"
-#include "check.h"
+#include "strategy_bench.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* Two layers: 40 x 30 with a bias, and 20 x 3, whose factors pay at rank 1 and 2, with one, too. */
 enum { LAYERS = 2, TENSORS = 4, A = 40 * 30, B = 30, C = 20 * 3, D = 3, N = A + B + C + D };
@@ -21,80 +13,8 @@ static const gw_tensor tensors[TENSORS] = {
     {{0, A}, 0, 40, 30}, {{A, B}, 0, 1, 30}, {{A + B, C}, 1, 20, 3}, {{A + B + C, D}, 1, 1, 3}};
 static const gw_span layers[LAYERS] = {{0, A + B}, {A + B, C + D}};
 
-static int me, ranks;
-
-/* A strategy on its own lanes, without a trainer. */
-typedef struct bench {
-    gw_strategy strategy;
-    gw_algo algo;
-    gw_codec codec, exact;
-    gw_env env;
-    void *self;
-} bench;
-
-static void open_bench(bench *b, const char *comm, bool lazy) {
-    memset(b, 0, sizeof *b);
-    CHECK_OK(open_codec(&b->codec, "none"));
-    CHECK_OK(open_codec(&b->exact, "none"));
-    CHECK_OK(find_strategy(&b->strategy, comm));
-    CHECK_OK(open_algo(&b->algo, gw_args_text(b->strategy.args, "algo"), &b->codec));
-    CHECK_OK(gw_strategy_check(&b->strategy, &b->algo, &b->codec));
-    b->env = (gw_env){.n = N,
-                      .layers = layers,
-                      .n_layers = LAYERS,
-                      .tensors = tensors,
-                      .n_tensors = TENSORS,
-                      .by_layer = lazy,
-                      .share = 1.0 / ranks,
-                      .algo = &b->algo,
-                      .args = b->strategy.args};
-    gw_lane_setup lane = {.codec = &b->codec, .n = N, .seed = 5, .yield = true};
-    CHECK_OK(gw_lane_open(&b->env.grads, MPI_COMM_WORLD, &lane));
-    lane.codec = &b->exact;
-    CHECK_OK(gw_lane_open(&b->env.params, MPI_COMM_WORLD, &lane));
-    CHECK_OK(gw_lane_floats(b->env.grads, N, &b->env.grad));
-    CHECK_OK(gw_lane_floats(b->env.params, N, &b->env.param));
-    CHECK_OK(gw_strategy_open(&b->strategy, &b->env, &b->self));
-}
-
-static void close_bench(bench *b) {
-    gw_strategy_close(&b->strategy, b->self);
-    gw_lane_close(b->env.grads);
-    gw_lane_close(b->env.params);
-    gw_algo_close(&b->algo);
-    gw_strategy_free(&b->strategy);
-    gw_codec_close(&b->codec);
-    gw_codec_close(&b->exact);
-}
-
-/* Exchange the arena of gradients; it becomes the update. */
-static void exchange(bench *b) {
-    gw_update u;
-    b->env.grads->ticket++;
-    for (int i = 0; i < gw_env_spans(&b->env); i++) {
-        gw_span s = gw_env_span(&b->env, i);
-        CHECK_OK(b->strategy.ops->finish(b->self, s, &u));
-        CHECK(u.grad == b->env.grad && u.own.off == s.off && u.own.n == s.n && u.scale == 1,
-              "an update of something else");
-    }
-}
-
-static float noise(int rank, int step, size_t i) {
-    uint64_t key = gw_rng_key(gw_rng_key(9, (uint64_t)rank), (uint64_t)step);
-    return (float)gw_rng_normal(key, i);
-}
-
-static void fill(const bench *b, int step) {
-    for (size_t i = 0; i < N; i++)
-        b->env.grad[i] = noise(me, step, i);
-}
-
-static void check_agreed(const bench *b, const char *when) {
-    static float first[N];
-    memcpy(first, b->env.grad, sizeof first);
-    CHECK_MPI(MPI_Bcast(first, N, MPI_FLOAT, 0, MPI_COMM_WORLD));
-    CHECK(memcmp(first, b->env.grad, sizeof first) == 0, "ranks differ %s", when);
-}
+static const gw_env shape = {
+    .n = N, .layers = layers, .n_layers = LAYERS, .tensors = tensors, .n_tensors = TENSORS};
 
 /* ---- values ---- */
 
@@ -105,7 +25,7 @@ static void low_rank_is_exact(bool lazy) {
     bench b;
     char comm[64];
     snprintf(comm, sizeof comm, "powersgd:feedback=off,rank=%d", ranks);
-    open_bench(&b, comm, lazy);
+    open_bench(&b, comm, lazy, &shape);
     for (int step = 0; step < 4; step++) {
         static double want[N];
         memset(want, 0, sizeof want);
@@ -133,7 +53,7 @@ static double missing(const char *comm, int steps, bool lazy) {
     static double left[N];
     double size = 0, lack = 0;
     bench b;
-    open_bench(&b, comm, lazy);
+    open_bench(&b, comm, lazy, &shape);
     for (size_t i = 0; i < N; i++) {
         left[i] = 0;
         for (int k = 0; k < ranks; k++)
@@ -175,7 +95,8 @@ static void warm_starts_find_more(void) {
     double found[2];
     for (int warm = 0; warm < 2; warm++) {
         bench b;
-        open_bench(&b, warm ? "powersgd:feedback=off" : "powersgd:feedback=off,warm=off", false);
+        open_bench(&b, warm ? "powersgd:feedback=off" : "powersgd:feedback=off,warm=off", false,
+                   &shape);
         for (int step = 0; step < 30; step++) {
             fill(&b, 0);
             exchange(&b);
@@ -187,54 +108,6 @@ static void warm_starts_find_more(void) {
     }
     CHECK(ranks == 1 ? found[0] == found[1] : found[1] > 1.2 * found[0],
           "warm starts find %g, random ones %g", found[1], found[0]);
-}
-
-/* ---- state ---- */
-
-static void state(bench *b, const char *dir, bool load) {
-    gw_io *io;
-    char path[128];
-    snprintf(path, sizeof path, "%s/state", dir);
-    if (load)
-        CHECK_OK(gw_io_load(&io, path, "POWERSGD", 1, 1 << 20));
-    else
-        CHECK_OK(gw_io_save(&io, dir, "state", "POWERSGD", 1));
-    CHECK_OK(b->strategy.ops->state(b->self, io));
-    CHECK_OK(gw_io_close(io));
-}
-
-/* Three runs: one without a break, one that saves in the middle, and one that loads that. */
-static void resumes(const char *comm, bool lazy) {
-    enum { BEFORE = 5, AFTER = 5 };
-    bench through, saved, loaded;
-    char dir[] = "/tmp/powersgd-XXXXXX", path[64];
-    CHECK(mkdtemp(dir), "no temporary folder");
-    open_bench(&through, comm, lazy);
-    open_bench(&saved, comm, lazy);
-    open_bench(&loaded, comm, lazy);
-    for (int step = 0; step < BEFORE + AFTER; step++) {
-        if (step == BEFORE) {
-            state(&saved, dir, false);
-            state(&loaded, dir, true);
-        }
-        fill(&through, step);
-        fill(&saved, step);
-        exchange(&through);
-        exchange(&saved);
-        CHECK(memcmp(through.env.grad, saved.env.grad, N * sizeof(float)) == 0,
-              "%s, lazy=%d: saving changes step %d", comm, lazy, step);
-        if (step < BEFORE)
-            continue;
-        fill(&loaded, step);
-        exchange(&loaded);
-        CHECK(memcmp(saved.env.grad, loaded.env.grad, N * sizeof(float)) == 0,
-              "%s, lazy=%d: loading changes step %d", comm, lazy, step);
-    }
-    close_bench(&through);
-    close_bench(&saved);
-    close_bench(&loaded);
-    snprintf(path, sizeof path, "%s/state", dir);
-    CHECK(unlink(path) == 0 && rmdir(dir) == 0, "%s is not empty", dir);
 }
 
 /* ---- refusals ---- */
@@ -257,7 +130,7 @@ static void refuses_a_codec(void) {
 static void refuses_an_unknown_shape(void) {
     bench b;
     void *self = NULL;
-    open_bench(&b, "powersgd", false);
+    open_bench(&b, "powersgd", false, &shape);
     gw_env blind = b.env;
     blind.n_tensors = 0;
     gw_err e = gw_strategy_open(&b.strategy, &blind, &self);
@@ -267,7 +140,7 @@ static void refuses_an_unknown_shape(void) {
 
 static void says_what_travels(void) {
     bench b;
-    open_bench(&b, "powersgd:rank=2", true);
+    open_bench(&b, "powersgd:rank=2", true, &shape);
     const char *notes = b.env.grads->said.notes, *want =
                                                      "2 matrices of 1260 floats travel as 186, the "
                                                      "other 33 floats as they are";
@@ -283,11 +156,11 @@ int main(int argc, char **argv) {
     for (int lazy = 0; lazy < 2; lazy++) {
         low_rank_is_exact(lazy);
         all_arrives(lazy);
-        resumes("powersgd", lazy);
-        resumes("powersgd:warm=off,algo=sra", lazy);
-        resumes("powersgd:rank=9", lazy);
+        resumes("powersgd", lazy, &shape);
+        resumes("powersgd:warm=off,algo=sra", lazy, &shape);
+        resumes("powersgd:rank=9", lazy, &shape);
     }
-    resumes("powersgd:feedback=off", false);
+    resumes("powersgd:feedback=off", false, &shape);
     warm_starts_find_more();
     refuses_a_codec();
     refuses_an_unknown_shape();

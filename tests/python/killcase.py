@@ -22,6 +22,7 @@ CASES = {
     "local-momentum": "--comm local:period=7,momentum=1 --compress topk:ratio=0.1",
     "gossip": "--comm gossip",
     "powersgd": "--comm powersgd:rank=2",
+    "dion": "--comm dion:rank=2 --momentum 0",
     "sharded": "--comm sharded --compress bf16",
     "ps": "--comm ps --compress qsgd:bits=8",
     "dedicated": "--comm ps:dedicated=1 --compress ternary",

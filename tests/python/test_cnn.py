@@ -51,6 +51,12 @@ class Runs(plugincase.Plugin):
     def test_measured(self):
         self.check_measured()
 
+    def test_running_means_are_no_directions(self):
+        """At a rate that moves nothing else they come to what an exchange of gradients makes of them."""
+        losses = [gwrun.run_json(self.train(2, "--limit", 400, "--limit-test", 300, "--steps", 20, "--lr", 1e-12, "--comm",
+                                            comm, model=RESNET))["results"]["test_loss"] for comm in ("allreduce", "dion")]
+        self.assertAlmostEqual(*losses, delta=1e-5)
+
     def test_running_means_meet(self):
         """Replicas agree on them in every strategy, and each optimizer moves them alike."""
         for words in (("--comm", "sharded"), ("--comm", "local:period=4"), ("--comm", "ps"), ("--optimizer", "muon"),

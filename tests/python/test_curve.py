@@ -93,7 +93,7 @@ class Curve(gwrun.Case):
     def test_relaxed_strategies_learn(self):
         for words in (("local:period=4",), ("delayed",), ("gossip",), ("gossip:topology=exponential",),
                       ("powersgd",), ("diloco:period=10",), ("diloco:period=12,fragments=3,tau=2",),
-                      ("noloco:period=8",),
+                      ("noloco:period=8",), ("dion:rank=4",),
                       ("local:period=4,momentum=1", "--momentum", "0.5")):
             with self.subTest(words=words):
                 curves = [self.curve(3, 64, *SMOOTH, "--lr", "0.05", "--update", update, "--comm",

@@ -24,7 +24,7 @@ RUNS = ((1, ADAM), (1, f"{ADAM}:beta1=0.8"), (2, ADAM, "--comm", "iallreduce", "
         (2, ADAM, "--mesh", "pipe=2", "--microbatches", 2), (2, ADAM, "--mesh", "tensor=2"),
         (2, LARS, "--comm", "ps", "--update", "lazy"), (2, LARS, "--mesh", "pipe=2", "--microbatches", 2),
         (1, "adamw", "--lr-schedule", "cosine:steps=48,warmup=5,to=0.1"), (2, "adamw", "--clip-norm", 0.1),
-        *((2, rule) for rule in ALL))
+        (2, "sgd", "--comm", "dion:rank=2", "--update", "lazy"), *((2, rule) for rule in ALL))
 
 
 class Optimizer(plugincase.Plugin):
@@ -206,6 +206,9 @@ class Optimizer(plugincase.Plugin):
                 (2, ("--clip-norm", 1, "--pace", 1), "its clock stands still for updates alone"),
                 (2, ("--clip-norm", 1, "--momentum", 0.9, "--error-feedback", "momentum", "--compress", "topk"),
                  "--error-feedback momentum and dgc hand out momentum, not a gradient"),
+                (2, ("--optimizer", "adamw", "--comm", "dion"), "--optimizer adamw takes gradients: use --optimizer sgd"),
+                (1, ("--momentum", 0.9, "--comm", "dion"), "--optimizer sgd takes gradients: use --optimizer sgd"),
+                (2, ("--clip-norm", 1, "--comm", "dion"), "hands out the direction of an update, not a gradient"),
                 (2, ("--optimizer", LARS, "--comm", "sharded"),
                  "--optimizer lars moves whole tensors, and with this --comm or --mesh a rank updates parts"),
                 (2, ("--optimizer", LARS, "--mesh", "tensor=2"),

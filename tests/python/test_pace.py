@@ -17,7 +17,8 @@ BESIDE = {"allreduce": ("--compress", "topk", "--error-feedback", "dgc"),
           "sharded": ("--inject-skew", "0:1ms"),
           "sparse": ("--compress", "topk:ratio=0.1", "--momentum", 0),
           "onebitadam:freeze=3": ("--compress", "onebit", "--momentum", 0, "--lr", 1e-4),
-          "demo": ("--momentum", 0, "--lr", 1e-3)}
+          "demo": ("--momentum", 0, "--lr", 1e-3),
+          "dion:rank=2": ("--momentum", 0)}
 # Whose steps exchange activations, too: every split, timetable and way to hold less, codecs with random
 # numbers, and the exchanges of gradients that keep something or go on in the next step.
 MESHES = ((1, "--microbatches", 3), (2, "--mesh", "tensor=2", "--tensor-chunks", 2),

@@ -1,0 +1,254 @@
+#include "comm/factors.h"
+
+#include "base/mem.h"
+#include "base/probe.h"
+#include "base/rng.h"
+#include "mpi/agree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *gw_factors_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
+    (void)args, (void)algo;
+    return codec->caps & GW_CODEC_LOSSLESS
+               ? NULL
+               : "it compresses by itself; a codec that loses would distort factors that all ranks "
+                 "must share: use --compress none, or a lossless one";
+}
+
+void gw_factors_close(gw_factors *f) {
+    gw_collective_clear(&f->sum);
+    for (int i = 0; f->matrices && i < f->env->n_tensors; i++)
+        gw_lowrank_close(&f->matrices[i].l);
+    free(f->matrices);
+    free(f->pieces);
+    free(f->groups);
+}
+
+/* ---- laying out ---- */
+
+static bool factors_compresses(const gw_factors *f, const gw_tensor *t, gw_span within) {
+    return t->span.off >= within.off && gw_span_end(t->span) <= gw_span_end(within) &&
+           gw_lowrank_pays((size_t)t->rows, (size_t)t->cols, f->rank);
+}
+
+static void factors_add_matrix(gw_factors *f, gw_factors_group *g, const gw_tensor *t) {
+    const gw_env *env = f->env;
+    uint64_t seed = gw_rng_key(gw_lane_seed(env->grads), f->setup.stream);
+    g->matrices[g->n_matrices++] =
+        (gw_factors_matrix){.l = {.rows = (size_t)t->rows, .cols = (size_t)t->cols},
+                            .tensor = t,
+                            .key = gw_rng_key(seed, (uint64_t)(t - env->tensors))};
+    g->second.n += (size_t)f->rank * (size_t)t->cols;
+}
+
+static void factors_add_piece(gw_factors *f, gw_factors_group *g, const gw_tensor *t) {
+    gw_span s = gw_span_common(t->span, g->span);
+    if (s.n == 0)
+        return;
+    g->pieces[g->n_pieces++] = (gw_factors_piece){t, s, gw_span_end(g->first), f->whole};
+    g->first.n += s.n;
+    f->whole += s.n;
+}
+
+/* Which tensors of a group are compressed, and where in `flat` all of it goes. Returns its end. */
+static size_t factors_lay_out(gw_factors *f, gw_factors_group *g, size_t at) {
+    const gw_env *env = f->env;
+    g->first.off = at;
+    for (const gw_tensor *t = env->tensors; t < env->tensors + env->n_tensors; t++)
+        (factors_compresses(f, t, g->span) ? factors_add_matrix : factors_add_piece)(f, g, t);
+    for (int i = 0; i < g->n_matrices; i++)
+        g->first.n += (size_t)f->rank * g->matrices[i].l.rows;
+    g->second.off = gw_span_end(g->first);
+    return gw_span_end(g->second);
+}
+
+static size_t factors_lay_out_all(gw_factors *f) {
+    gw_factors_matrix *matrices = f->matrices;
+    gw_factors_piece *pieces = f->pieces;
+    size_t at = 0;
+    for (int i = 0; i < f->n_groups; i++) {
+        gw_factors_group *g = &f->groups[i];
+        g->span = gw_env_span(f->env, i);
+        g->matrices = matrices;
+        g->pieces = pieces;
+        at = factors_lay_out(f, g, at);
+        matrices += g->n_matrices;
+        pieces += g->n_pieces;
+    }
+    return at;
+}
+
+static gw_err factors_make_room(gw_factors *f) {
+    const gw_env *env = f->env;
+    int groups = gw_env_spans(env);
+    GW_TRY(gw_alloc(&f->matrices, (size_t)env->n_tensors, sizeof *f->matrices));
+    GW_TRY(gw_alloc(&f->pieces, (size_t)(env->n_tensors + groups), sizeof *f->pieces));
+    GW_TRY(gw_alloc(&f->groups, (size_t)groups, sizeof *f->groups));
+    f->n_groups = groups;
+    return GW_OK;
+}
+
+static gw_err factors_open_group(gw_factors *f, gw_factors_group *g) {
+    float *p = f->flat + gw_span_end(g->first), *q = f->flat + g->second.off;
+    for (int i = g->n_matrices - 1; i >= 0; i--) /* P's are the end of the first part */
+        p -= (size_t)f->rank * g->matrices[i].l.rows;
+    for (int i = 0; i < g->n_matrices; i++) {
+        gw_factors_matrix *m = &g->matrices[i];
+        size_t rows = m->l.rows, cols = m->l.cols;
+        GW_TRY(gw_lowrank_open(&m->l, rows, cols, f->rank, f->setup.feedback, p, q));
+        m->l.keep = f->setup.keep;
+        gw_lowrank_draw(&m->l, m->key);
+        p += (size_t)f->rank * rows;
+        q += (size_t)f->rank * cols;
+    }
+    return GW_OK;
+}
+
+static gw_err factors_open_matrices(gw_factors *f) {
+    for (int i = 0; i < f->n_groups; i++)
+        GW_TRY(factors_open_group(f, &f->groups[i]));
+    return GW_OK;
+}
+
+static void factors_note(const gw_factors *f) {
+    const gw_env *env = f->env;
+    size_t out = 0;
+    int matrices = 0;
+    char line[160];
+    for (int i = 0; i < f->n_groups; i++)
+        for (int k = 0; k < f->groups[i].n_matrices; k++, matrices++) {
+            const gw_lowrank *l = &f->groups[i].matrices[k].l;
+            out += (size_t)f->rank * (l->rows + l->cols);
+        }
+    snprintf(line, sizeof line,
+             "%s: %d matrices of %zu floats travel as %zu, the other %zu floats as they are",
+             env->name, matrices, env->n - f->whole, out, f->whole);
+    gw_lane_note(env->grads, line);
+    if (matrices == 0)
+        gw_lane_unmet(env->grads, "nothing is compressed", "factors would make no matrix smaller");
+}
+
+static bool factors_travel(const gw_factors *f) {
+    return gw_lane_size(f->env->grads) > 1;
+}
+
+static gw_err factors_lay_down(gw_factors *f) {
+    gw_schedule *unused;
+    for (int i = 0; i < f->n_groups; i++) {
+        GW_TRY(gw_collective_get(&f->sum, f->groups[i].first, &unused));
+        GW_TRY(gw_collective_get(&f->sum, f->groups[i].second, &unused));
+    }
+    factors_note(f);
+    return GW_OK;
+}
+
+gw_err gw_factors_open(gw_factors *f, const gw_env *env, const gw_factors_setup *setup) {
+    *f = (gw_factors){.env = env, .setup = *setup, .rank = (int)gw_args_int(env->args, "rank")};
+    if (env->n_tensors == 0)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "%s: it compresses matrices, and the shapes "
+                       "of this model's tensors are not known",
+                       env->name);
+    if (gw_lane_mixed(env->grads))
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "%s: a mix of codecs is for the model's tensors, but here factors "
+                       "travel: use one codec",
+                       env->name);
+    if (!factors_travel(f) && !setup->alone)
+        return GW_OK;
+    gw_lane_reshape(env->grads); /* into factors */
+    GW_TRY(gw_lane_agree(env->grads, factors_make_room(f)));
+    GW_TRY(gw_lane_floats(env->grads, factors_lay_out_all(f), &f->flat));
+    GW_TRY(gw_lane_agree(env->grads, factors_open_matrices(f)));
+    f->sum = (gw_collective){.algo = env->algo, .lane = env->grads, .base = f->flat};
+    return factors_travel(f) ? factors_lay_down(f) : GW_OK;
+}
+
+/* ---- a step ---- */
+
+static void factors_prepare(const gw_factors *f, const gw_factors_group *g) {
+    const float *grad = f->env->grad;
+    for (const gw_factors_piece *p = g->pieces; p < g->pieces + g->n_pieces; p++)
+        memcpy(f->flat + p->to, grad + p->span.off, p->span.n * sizeof *grad);
+    for (int i = 0; i < g->n_matrices; i++) {
+        gw_factors_matrix *m = &g->matrices[i];
+        uint64_t key = gw_rng_key(m->key, (uint64_t)g->steps);
+        if (g->steps > 0)
+            (f->setup.cold ? gw_lowrank_draw : gw_lowrank_warm)(&m->l, key);
+        gw_lowrank_project(&m->l, f->env->grad + m->tensor->span.off);
+    }
+}
+
+static void factors_gather(const gw_factors *f, const gw_factors_group *g) {
+    for (int i = 0; i < g->n_matrices; i++) {
+        gw_lowrank *l = &g->matrices[i].l;
+        gw_lowrank_orthonormalise(l->p, l->rows, l->rank);
+        gw_lowrank_gather(l, f->env->grad + g->matrices[i].tensor->span.off);
+    }
+}
+
+static gw_factors_group *factors_group(gw_factors *f, gw_span s) {
+    for (int i = 0; i < f->n_groups; i++)
+        if (f->groups[i].span.off == s.off && f->groups[i].span.n == s.n)
+            return &f->groups[i];
+    return NULL;
+}
+
+static gw_err factors_run(gw_factors *f, void (*make)(const gw_factors *, const gw_factors_group *),
+                          const gw_factors_group *g, gw_span s) {
+    gw_phase_enter(GW_PHASE_ENCODE);
+    make(f, g);
+    gw_phase_leave();
+    return factors_travel(f) ? gw_collective_run(&f->sum, s) : GW_OK;
+}
+
+gw_err gw_factors_sum(gw_factors *f, gw_span s, gw_factors_group **out) {
+    gw_factors_group *g = factors_group(f, s);
+    if (!g)
+        return gw_fail(GW_ERR_INTERNAL, "%s: span [%zu, %zu) was not announced", f->env->name,
+                       s.off, gw_span_end(s));
+    GW_TRY(factors_run(f, factors_prepare, g, g->first));
+    GW_TRY(factors_run(f, factors_gather, g, g->second));
+    *out = g;
+    return GW_OK;
+}
+
+void gw_factors_hand_out(const gw_factors *f, gw_factors_group *g) {
+    float *grad = f->env->grad;
+    gw_phase_enter(GW_PHASE_DECODE);
+    for (int i = 0; i < g->n_matrices; i++)
+        gw_lowrank_expand(&g->matrices[i].l, grad + g->matrices[i].tensor->span.off);
+    for (const gw_factors_piece *p = g->pieces; p < g->pieces + g->n_pieces; p++)
+        memcpy(grad + p->span.off, f->flat + p->to, p->span.n * sizeof *grad);
+    gw_phase_leave();
+    g->steps++;
+}
+
+static gw_err factors_matrix_state(gw_lowrank *l, gw_io *io) {
+    GW_TRY(gw_io_field(io, "r", l->q, (size_t)l->rank * l->cols * sizeof *l->q));
+    if (!l->m)
+        return GW_OK;
+    gw_lowrank_settle(l);
+    return gw_io_field(io, "residual", l->m, l->rows * l->cols * sizeof *l->m);
+}
+
+gw_err gw_factors_state(gw_factors *f, gw_io *io) {
+    for (int i = 0; i < f->n_groups; i++) {
+        gw_factors_group *g = &f->groups[i];
+        GW_TRY(gw_io_alike(io, "steps", &g->steps, sizeof g->steps));
+        for (int k = 0; k < g->n_matrices; k++)
+            GW_TRY(factors_matrix_state(&g->matrices[k].l, io));
+    }
+    return GW_OK;
+}
+
+gw_cost gw_factors_cost(const gw_factors *f) {
+    gw_cost sum = {0};
+    for (int i = 0; i < f->n_groups; i++) {
+        sum = gw_cost_sum(sum, gw_collective_cost(&f->sum, f->groups[i].first));
+        sum = gw_cost_sum(sum, gw_collective_cost(&f->sum, f->groups[i].second));
+    }
+    return sum;
+}

@@ -1,0 +1,85 @@
+/** What strategies have in common in which factors travel in the place of each layer's matrix
+ *  (compress/lowrank.h): P (rows x rank) and R (cols x rank), in two allreduces over one buffer.
+ *  Vectors, and matrices that factors would not make smaller, travel as they are with the first. */
+#ifndef GW_COMM_FACTORS_H
+#define GW_COMM_FACTORS_H
+
+#include "comm/strategy.h"
+#include "compress/lowrank.h"
+
+/** A matrix whose factors travel. */
+typedef struct gw_factors_matrix {
+    gw_lowrank l;
+    const gw_tensor *tensor;
+    uint64_t key;
+} gw_factors_matrix;
+
+/** A tensor that travels as it is. */
+typedef struct gw_factors_piece {
+    const gw_tensor *tensor;
+    gw_span span; /* of the arena */
+    size_t to;    /* offset in `flat` */
+    size_t nth;   /* floats of all pieces before it */
+} gw_factors_piece;
+
+/** What one finish() exchanges. */
+typedef struct gw_factors_group {
+    gw_span span;          /* of the arena */
+    gw_span first, second; /* of `flat`: pieces, then each matrix's P; each matrix's R */
+    gw_factors_matrix *matrices;
+    gw_factors_piece *pieces;
+    int n_matrices, n_pieces;
+    int64_t steps;
+} gw_factors_group;
+
+typedef struct gw_factors_setup {
+    uint64_t stream; /* the seed's, for vectors to start from */
+    bool feedback;   /* what was not sent is added to the next gradient, */
+    float keep;      /* and this part of what was: a momentum */
+    bool cold;       /* each step starts from random vectors, not from the last R */
+    bool alone;      /* on one rank, too, where nothing travels; else there are no groups then */
+} gw_factors_setup;
+
+/** Zero it, or open it. */
+typedef struct gw_factors {
+    const gw_env *env;
+    gw_factors_setup setup;
+    int rank;                    /* of the factors */
+    float *flat;                 /* what is reduced */
+    gw_collective sum;           /* over it */
+    gw_factors_matrix *matrices; /* in the order of the arena, as are pieces and groups */
+    gw_factors_piece *pieces;
+    gw_factors_group *groups;
+    int n_groups;
+    size_t whole; /* floats of all pieces */
+} gw_factors;
+
+/** Collective. The rank is the strategy's option of GW_FACTORS_RANK. GW_ERR_UNSUPPORTED: shapes are
+ *  not known, or there is a mix of codecs. Close frees, after an open that failed, too. */
+gw_err gw_factors_open(gw_factors *f, const gw_env *env, const gw_factors_setup *setup);
+void gw_factors_close(gw_factors *f);
+
+/** Collective, of a span that finish() may ask for: sum what travels. Then each matrix's q is R,
+ *  and each piece's sum lies in `flat`. */
+gw_err gw_factors_sum(gw_factors *f, gw_span s, gw_factors_group **out);
+/** What ends the step: in env->grad each matrix becomes p q^T, each piece what lies in `flat`. */
+void gw_factors_hand_out(const gw_factors *f, gw_factors_group *g);
+
+/** For `state` and `cost`. */
+gw_err gw_factors_state(gw_factors *f, gw_io *io);
+gw_cost gw_factors_cost(const gw_factors *f);
+
+/** For `refuses`: codecs that lose. */
+const char *gw_factors_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec);
+
+#define GW_FACTORS_RANK(most_often)                                                                \
+    {                                                                                              \
+        "rank", GW_OPT_INT, most_often, 1, GW_LOWRANK_MOST, NULL, "R",                             \
+            "rank of the factors of a matrix"                                                      \
+    }
+#define GW_FACTORS_FORMULA                                                                         \
+    "one allreduce of R * rows per matrix + all else, one of R * cols per matrix"
+/* The greatest gradient: products with factors, summed over a matrix, stay far from 2^128. */
+#define GW_FACTORS_MOST 0x1p80f
+
+#endif
