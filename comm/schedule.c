@@ -152,6 +152,35 @@ gw_err gw_schedule_copy(gw_schedule *s, gw_span part, bool adopt, int *slot_out)
     return schedule_pack(s, part, adopt, false, slot_out);
 }
 
+/* A slot for all of the parts and, behind it, one for each. */
+static gw_err schedule_add_parts(gw_schedule *s, const gw_span *parts, int n, int *slot_out) {
+    gw_span all = {parts[0].off, 0};
+    for (int i = 0; i < n; i++)
+        all.n += parts[i].n;
+    GW_TRY(schedule_add_slot(s, all, false, slot_out));
+    gw_slot whole = s->slots.x[*slot_out];
+    s->slots.x[*slot_out].len = whole.cap;
+    for (int i = 0; i < n; i++) {
+        int piece;
+        GW_TRY(schedule_add_slot(s, parts[i], true, &piece));
+        s->slots.x[piece].data = whole.data;
+        whole.data += s->slots.x[piece].cap;
+    }
+    return GW_OK;
+}
+
+gw_err gw_schedule_pack_parts(gw_schedule *s, const gw_span *parts, int n, bool adopt,
+                              int *slot_out) {
+    *slot_out = GW_NO_SLOT;
+    if (n < 2)
+        return n == 0 ? GW_OK : gw_schedule_pack(s, parts[0], adopt, slot_out);
+    GW_TRY(schedule_add_parts(s, parts, n, slot_out));
+    for (int i = 0; i < n; i++)
+        GW_TRY(schedule_add_op(
+            s, (gw_op){.kind = GW_OP_PACK, .slot = *slot_out + 1 + i, .part = parts[i]}));
+    return GW_OK;
+}
+
 gw_err gw_schedule_measure(gw_schedule *s, gw_span part, int *slot_out) {
     GW_TRY(schedule_add_slot(s, part, false, slot_out));
     return schedule_add_op(s, (gw_op){.kind = GW_OP_MEASURE, .slot = *slot_out, .part = part});
@@ -167,14 +196,27 @@ gw_err gw_schedule_send(gw_schedule *s, int slot_in, int peer) {
     return schedule_add_message(s, (gw_op){.kind = GW_OP_SEND, .slot = slot_in, .peer = peer});
 }
 
+static gw_err schedule_add_recv(gw_schedule *s, int slot, gw_span part, int peer) {
+    s->slots.x[slot].peer = peer;
+    return schedule_add_message(
+        s, (gw_op){.kind = GW_OP_RECV, .slot = slot, .peer = peer, .part = part});
+}
+
 gw_err gw_schedule_recv(gw_schedule *s, gw_span part, int peer, bool over, int *slot_out) {
     *slot_out = GW_NO_SLOT;
     if (part.n == 0)
         return GW_OK;
     GW_TRY(schedule_add_slot(s, part, over && gw_lane_exact(s->lane), slot_out));
-    s->slots.x[*slot_out].peer = peer;
-    return schedule_add_message(
-        s, (gw_op){.kind = GW_OP_RECV, .slot = *slot_out, .peer = peer, .part = part});
+    return schedule_add_recv(s, *slot_out, part, peer);
+}
+
+gw_err gw_schedule_recv_parts(gw_schedule *s, const gw_span *parts, int n, int peer, bool over,
+                              int *slot_out) {
+    *slot_out = GW_NO_SLOT;
+    if (n < 2)
+        return n == 0 ? GW_OK : gw_schedule_recv(s, parts[0], peer, over, slot_out);
+    GW_TRY(schedule_add_parts(s, parts, n, slot_out));
+    return schedule_add_recv(s, *slot_out, parts[0], peer);
 }
 
 gw_err gw_schedule_unpack(gw_schedule *s, int slot_in, gw_span part, bool add) {
@@ -185,6 +227,15 @@ gw_err gw_schedule_unpack(gw_schedule *s, int slot_in, gw_span part, bool add) {
         return GW_OK; /* it landed where it belongs */
     return schedule_add_op(
         s, (gw_op){.kind = GW_OP_UNPACK, .flag = add, .slot = slot_in, .part = part});
+}
+
+gw_err gw_schedule_unpack_parts(gw_schedule *s, int slot_in, const gw_span *parts, int n,
+                                bool add) {
+    if (n < 2)
+        return n == 0 ? GW_OK : gw_schedule_unpack(s, slot_in, parts[0], add);
+    for (int i = 0; i < n; i++)
+        GW_TRY(gw_schedule_unpack(s, slot_in + 1 + i, parts[i], add));
+    return GW_OK;
 }
 
 gw_err gw_schedule_list(gw_schedule *s, int slot_in, gw_span part, gw_elements *into) {

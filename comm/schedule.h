@@ -51,6 +51,13 @@ gw_err gw_schedule_send(gw_schedule *s, int slot_in, int peer);
 gw_err gw_schedule_recv(gw_schedule *s, gw_span part, int peer, bool over, int *slot_out);
 /** part = (add ? part : 0) + value(slot_in), in a round after the one that received it. */
 gw_err gw_schedule_unpack(gw_schedule *s, int slot_in, gw_span part, bool add);
+/** The same for a message of n parts, none of them empty, one behind another: on an exact lane. One
+ *  part, or none, is pack, recv and unpack, on any lane. */
+gw_err gw_schedule_pack_parts(gw_schedule *s, const gw_span *parts, int n, bool adopt,
+                              int *slot_out);
+gw_err gw_schedule_recv_parts(gw_schedule *s, const gw_span *parts, int n, int peer, bool over,
+                              int *slot_out);
+gw_err gw_schedule_unpack_parts(gw_schedule *s, int slot_in, const gw_span *parts, int n, bool add);
 /** *into = the elements that `slot_in` holds of `part` (gw_lane_list), in a later round, too. */
 gw_err gw_schedule_list(gw_schedule *s, int slot_in, gw_span part, gw_elements *into);
 /** End the round: what follows waits for all messages of this strand so far. */

@@ -1,0 +1,40 @@
+/** Allreduces that hand blocks on in rounds, ceil(log2 P) each way. One table says it all: in which
+ *  round of the allgather a block arrives at a rank. The reduce-scatter before it is its mirror
+ *  image: rounds backwards, partial sums where the allgather has results, and each rank sends what
+ *  it will receive then. So every part reaches a block's owner once, and every sum every rank.
+ *
+ *   - Fold. Ranks outside the core send their whole parts to partners in it, which add them, and
+ *     receive the result in the end, in the form of the allgather.
+ *   - Reduce-scatter. A round's blocks are one message, packed if they do not lie side by side; with
+ *     a codec one for each run of blocks that do. No rank encodes an element twice.
+ *   - Allgather. The owner encodes its block once and adopts what that decodes to. A round's blocks
+ *     are one message on an exact lane, else one a block, passed on verbatim.
+ *
+ *  2(Q-1) b + 2(P-Q) b bytes for a core of Q, all ranks together. `chunk` cuts the span into chunks
+ *  that pass these phases side by side, `window` at a time; `message` cuts a round's blocks. */
+#ifndef GW_COMM_RELAY_H
+#define GW_COMM_RELAY_H
+
+#include "comm/algo.h"
+
+typedef struct gw_relay {
+    /** How many of `ranks` are the core; at least half of them. Rank core + i is folded onto i. */
+    int (*core)(int ranks);
+    /** The rank that `rank` sends to in this round of the allgather; each rank is one's. */
+    int (*to)(int core, int rank, int round);
+    /** when[b], b < core: the round in which `rank` receives block b; -1: the one that it owns. */
+    void (*when)(int core, int rank, int *when);
+} gw_relay;
+
+extern const gw_opt gw_relay_opts[];
+
+/** ceil(log2 core): the rounds of an allgather. */
+int gw_relay_rounds(int core);
+
+/** Algorithms may name the verbs reduce_scatter and allgather if rank r owns block r. Without a core
+ *  of all ranks they are the kit's. */
+gw_err gw_relay_lay_down(const gw_relay *how, const gw_args *args, gw_schedule *s, gw_verb what);
+gw_cost gw_relay_cost(const gw_relay *how, const gw_args *args, const gw_lane *lane, gw_verb what,
+                      size_t n);
+
+#endif
