@@ -47,6 +47,8 @@ static const variant strategy_variants[] = {
     {"noloco", "period=1,outer-lr=1,outer-momentum=0,"},
     {"powersgd", "rank=1,feedback=off,"},
     {"powersgd", "rank=9,warm=off,"},
+    {"oktopk", "ratio=0.1,every=3,boundaries=2,"},
+    {"oktopk", "ratio=1,every=1,"},
 };
 static const variant codec_variants[] = {
     {"qsgd", "qsgd:bits=8,bucket=64"},

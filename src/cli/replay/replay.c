@@ -127,6 +127,7 @@ static gw_err replay_level(job *j) {
                                                         : MPI_THREAD_FUNNELED;
     if (e == GW_OK && strategy.ops->servers)
         j->player.servers = strategy.ops->servers(strategy.args);
+    j->data_dependent |= e == GW_OK && strategy.ops->traits & GW_STRATEGY_VARIES;
     gw_strategy_free(&strategy);
     return e;
 }
