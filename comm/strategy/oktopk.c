@@ -373,10 +373,6 @@ static gw_err oktopk_lay_down_all(self *me) {
 
 /* Why elements of this arena cannot go as lists. */
 static const char *oktopk_lacks(const gw_env *env) {
-    for (int i = 0; i < env->n_tensors; i++)
-        if (env->tensors[i].tracks)
-            return "the model's running means have to go exact: use a model without batch "
-                   "normalisation, or --comm sparse with a rule for small tensors";
     if (gw_lane_mixed(env->grads))
         return "it takes the largest elements of all tensors, whatever a mix of codecs says: use "
                "--compress none";
@@ -402,6 +398,8 @@ static gw_err oktopk_open(void *p, const gw_env *env) {
         gw_codec_frame(&me->codec);
     gw_lane_reshape(env->grads); /* into lists of regions */
     GW_TRY(gw_lane_branch(env->grads, &me->codec, true, false, &me->lane));
+    if (!me->codec.framed)
+        me->lane->tally.codings = NULL; /* those of `none`, which has no part in this */
     GW_TRY(gw_lane_agree(env->grads, oktopk_make_room(me)));
     return oktopk_lay_down_all(me);
 }
@@ -479,7 +477,7 @@ const gw_strategy_ops gw_strategy_oktopk = {
     .head = {GW_STRATEGY_ABI, "oktopk",
              "the largest elements of all ranks' sums, whose owners share the work; error feedback",
              opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LOSSY | GW_STRATEGY_MEAN | GW_STRATEGY_VARIES,
+    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LOSSY | GW_STRATEGY_MEAN | GW_STRATEGY_PICKS,
     .shape = GW_SHAPE_WHOLE,
     .formula = "about 10 k (P-1) bytes, k = ratio * n, 2P(P-1) messages; at times an allreduce of "
                "P-1",

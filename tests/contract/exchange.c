@@ -189,10 +189,10 @@ static void check_cost(const run_state *r, const gw_batch_cost *c, gw_cost want)
     const gw_codec *codec = r->session->mix.codec;
     uint64_t mine[3] = {c->wire_bytes, c->messages, c->collectives}, all[3];
     gw_allreduce(mine, all, 3, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    bool varies = r->session->strategy.ops->traits & GW_STRATEGY_VARIES;
+    bool picks = r->session->strategy.ops->traits & GW_STRATEGY_PICKS;
     /* For an MPI collective the ledger charges each rank a whole number of bytes. */
     if (codec->caps & GW_CODEC_FIXED)
-        CHECK(all[0] <= want.bytes && (varies || all[0] + all[2] >= want.bytes),
+        CHECK(all[0] <= want.bytes && (picks || all[0] + all[2] >= want.bytes),
               "%s %s n=%zu lazy=%d: %llu bytes on the wire, the formula says %llu", r->t->comm,
               r->t->codec, r->t->n, r->t->lazy, (unsigned long long)all[0],
               (unsigned long long)want.bytes);
@@ -211,7 +211,7 @@ static void add_cost(gw_batch_cost *to, const gw_batch_cost *c) {
  * in matrices, all of the rest; a few elements hold little of anything. */
 static double most_lost(const run_state *r) {
     size_t n = 0;
-    if (r->session->strategy.ops->traits & GW_STRATEGY_VARIES)
+    if (r->session->strategy.ops->traits & GW_STRATEGY_PICKS)
         return r->t->n > 100 ? 1 : INFINITY;
     for (int l = 0; l < LAYERS; l++)
         n += r->tensors[2 * l].span.n;

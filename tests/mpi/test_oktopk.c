@@ -1,5 +1,5 @@
 /* oktopk, step by step against the published algorithm, written down here in doubles for all ranks
- * at once; what it sends, by the ledger; and that a run continues from its saved state unchanged. */
+ * at once; what it sends, by the ledger; that a run continues from its saved state unchanged. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/lane_parts.h"
@@ -408,20 +408,6 @@ static void refuses_codecs(void) {
     }
 }
 
-static void refuses_running_means(void) {
-    bench b;
-    void *self = NULL;
-    gw_tensor tensors[2] = {{{0, N - 3}, 0, 1, N - 3, false}, {{N - 3, 3}, 0, 1, 3, true}};
-    CHECK_OK(open_bench(&b, "oktopk", "none", N, false));
-    gw_env tracked = b.env;
-    tracked.tensors = tensors;
-    tracked.n_tensors = 2;
-    gw_err e = gw_strategy_open(&b.strategy, &tracked, &self);
-    CHECK(e == GW_ERR_UNSUPPORTED && strstr(gw_err_text(), "running means"), "%d: %s", e,
-          gw_err_text());
-    close_bench(&b);
-}
-
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
@@ -431,7 +417,6 @@ int main(int argc, char **argv) {
     gw_clock_start();
     gw_ledger_start();
     refuses_codecs();
-    refuses_running_means();
     if (ranks == 1) {
         one_rank_drops_nothing();
     } else {

@@ -17,7 +17,7 @@ STEPS = 100
 EXACT = 1e-5
 # These take another way than the serial run on purpose; `sparse` has no exact codec.
 STRATEGIES = [s for s in gwrun.names("comm/strategies.def")
-              if s not in ("local", "diloco", "delayed", "gossip", "noloco", "sparse", "powersgd")]
+              if s not in ("local", "diloco", "delayed", "gossip", "noloco", "sparse", "powersgd", "oktopk")]
 SMOOTH = ("--activation", "tanh")
 # 53 KB of parameters: several buckets of the sizes below.
 SMALL = ("--data", "synthetic:samples=6400,features=64,classes=10", "--layers", "96,64")
@@ -99,6 +99,12 @@ class Curve(gwrun.Case):
                                      *words) for update in ("eager", "lazy")]
                 self.assertLess(sum(curves[0][-10:]), 0.7 * sum(curves[0][:10]))
                 self.assertLess(gwrun.apart(*curves), EXACT)
+
+    def test_largest_elements_learn(self):
+        """Lazy, they are the largest of each layer."""
+        for update in ("eager", "lazy"):
+            losses = self.curve(3, 64, *SMOOTH, "--lr", "0.05", "--update", update, "--comm", "oktopk:ratio=0.05")
+            self.assertLess(sum(losses[-10:]), 0.7 * sum(losses[:10]))
 
     def test_lazy_and_small_buckets(self):
         for strategy in (*STRATEGIES, "iallreduce:bucket=8K", "iallreduce:bucket=13K,progress=none",
