@@ -35,7 +35,7 @@ static void sparse_sum_list(gw_sparse_sum *t, size_t lo) {
     t->sum.n = n;
 }
 
-static gw_err sparse_sum_add_pieces(gw_sparse_sum *t) {
+gw_err gw_sparse_sum_add_up(gw_sparse_sum *t) {
     size_t most = 0;
     for (int r = 0; r < t->ranks; r++)
         most += t->of[r].n;
@@ -52,7 +52,7 @@ static gw_err sparse_sum_add_pieces(gw_sparse_sum *t) {
 
 static gw_err sparse_sum_work(void *ctx) {
     gw_phase_enter(GW_PHASE_DECODE);
-    gw_err e = sparse_sum_add_pieces(ctx);
+    gw_err e = gw_sparse_sum_add_up(ctx);
     gw_phase_leave();
     return e;
 }
@@ -72,14 +72,18 @@ static gw_err sparse_sum_lay_down(gw_sparse_sum *t, gw_schedule *s, int *slots) 
     return gw_schedule_work(s, sparse_sum_work, t);
 }
 
+gw_err gw_sparse_sum_open(gw_sparse_sum *t, int ranks) {
+    t->ranks = ranks;
+    GW_TRY(gw_alloc(&t->of, (size_t)ranks, sizeof *t->of));
+    GW_TRY(gw_alloc(&t->taken, (size_t)ranks, sizeof *t->taken));
+    GW_TRY(gw_alloc(&t->value, PIECE, sizeof *t->value));
+    return gw_alloc(&t->filled, WORDS, sizeof *t->filled);
+}
+
 gw_err gw_sparse_sum_lay_down(gw_sparse_sum *t, gw_schedule *s) {
     int *slots = NULL;
     t->span = gw_schedule_span(s);
-    t->ranks = gw_lane_size(gw_schedule_lane(s));
-    GW_TRY(gw_alloc(&t->of, (size_t)t->ranks, sizeof *t->of));
-    GW_TRY(gw_alloc(&t->taken, (size_t)t->ranks, sizeof *t->taken));
-    GW_TRY(gw_alloc(&t->value, PIECE, sizeof *t->value));
-    GW_TRY(gw_alloc(&t->filled, WORDS, sizeof *t->filled));
+    GW_TRY(gw_sparse_sum_open(t, gw_lane_size(gw_schedule_lane(s))));
     GW_TRY(gw_alloc(&slots, (size_t)t->ranks, sizeof *slots));
     gw_err e = sparse_sum_lay_down(t, s, slots);
     free(slots);

@@ -17,6 +17,12 @@ typedef struct gw_sparse_sum {
     int ranks;
 } gw_sparse_sum;
 
+/** Memory for a sum of what so many ranks send. The spans may differ from sum to sum. */
+gw_err gw_sparse_sum_open(gw_sparse_sum *t, int ranks);
+
+/** sum = of[0] + of[1] + .., over t->span, which ends below 2^32. */
+gw_err gw_sparse_sum_add_up(gw_sparse_sum *t);
+
 /** Lay down on `s`, whose lane's codec must list and whose span ends below 2^32, the messages of an
  *  allreduce by gathersum. As there, what ranks send is added up in their order. The sum is there
  *  when the schedule is complete, until it starts again. `t` must outlive the schedule. */

@@ -97,6 +97,8 @@ enum {
     GW_STRATEGY_DIRECTS = 128,   /* what finish() hands out is no gradient but the direction of an
                                      update, with a momentum of its own: --optimizer sgd applies it.
                                      The same on one rank. Excludes GW_STRATEGY_MEAN */
+    GW_STRATEGY_PICKS = 256,     /* it sends the elements that it picks, of any tensors: so many
+                                    bytes as the gradients make it, and `cost` tells the most */
     GW_STRATEGY_LATE = 8         /* finish() hands out the gradient of an earlier step; where
                                      env->skip says that a step is void, publish() takes zeros in
                                      the place of its gradient */
@@ -154,7 +156,8 @@ typedef struct gw_strategy_ops {
     /** Optional: drain, then save or load what the strategy carries from step to step. */
     gw_err (*state)(void *self, gw_io *io);
     /** What exchange number `exchange` (0, 1, ..: a step each) sends, all ranks together, settle()
-     *  aside; for codecs of fixed size. The ledger's counts must equal it. */
+     *  aside; for codecs of fixed size. The ledger's counts must equal it, or of a strategy that
+     *  picks have as many messages and no more bytes. */
     gw_cost (*cost)(const void *self, int64_t exchange);
     /** What settle() sends; NULL: nothing. */
     gw_cost (*settle_cost)(const void *self);

@@ -18,14 +18,14 @@ typedef struct trial {
 
 typedef struct outcome {
     bool refused;
-    bool fed;        /* `adds` applied; else nothing was tried */
-    uint32_t crc;    /* of the parameters, settled after the steps */
-    double error;    /* relative, of the summed updates */
-    double matrices; /* share of the elements that a lossy strategy compresses by itself; else 0 */
-    bool exact;      /* largest error of an element is rounding */
-    bool residual;   /* there is error feedback */
-    bool kept;       /* and the residual was found to hold all of the error */
-    bool directs;    /* no gradients, but directions of updates: no value was checked */
+    bool fed;      /* `adds` applied; else nothing was tried */
+    uint32_t crc;  /* of the parameters, settled after the steps */
+    double error;  /* relative, of the summed updates */
+    double most;   /* error of a strategy that compresses by itself; else 0 */
+    bool exact;    /* largest error of an element is rounding */
+    bool residual; /* there is error feedback */
+    bool kept;     /* and the residual was found to hold all of the error */
+    bool directs;  /* no gradients, but directions of updates: no value was checked */
 } outcome;
 
 /* Once, after MPI_Init. */

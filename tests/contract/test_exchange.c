@@ -51,6 +51,8 @@ static const variant strategy_variants[] = {
     {"powersgd", "rank=9,warm=off,"},
     {"dion", "rank=1,orth=qr,"},
     {"dion", "rank=32,"},
+    {"oktopk", "ratio=0.1,every=3,boundaries=2,"},
+    {"oktopk", "ratio=1,every=1,"},
 };
 static const variant codec_variants[] = {
     {"qsgd", "qsgd:bits=8,bucket=64"},

@@ -101,6 +101,12 @@ class Curve(gwrun.Case):
                 self.assertLess(sum(curves[0][-10:]), 0.7 * sum(curves[0][:10]))
                 self.assertLess(gwrun.apart(*curves), EXACT)
 
+    def test_largest_elements_learn(self):
+        """Lazy, they are the largest of each layer."""
+        for update in ("eager", "lazy"):
+            losses = self.curve(3, 64, *SMOOTH, "--lr", "0.05", "--update", update, "--comm", "oktopk:ratio=0.05")
+            self.assertLess(sum(losses[-10:]), 0.7 * sum(losses[:10]))
+
     def test_lazy_and_small_buckets(self):
         for strategy in (*STRATEGIES, "iallreduce:bucket=8K", "iallreduce:bucket=13K,progress=none",
                          "iallreduce:bucket=8K,progress=thread"):

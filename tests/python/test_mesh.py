@@ -21,7 +21,7 @@ STRATEGIES = ("allreduce", "allreduce:algo=ring", "iallreduce:bucket=1K --update
               "allreduce --on-nan skip --momentum 0.9 --weight-decay 0.01")
 # What a codec keeps, or how it rounds, depends on what is encoded with it.
 LOSSY = ("allreduce --compress topk:ratio=0.2", "iallreduce --compress qsgd --update lazy",
-         "sparse --compress topk:ratio=0.2", "powersgd", "sharded --compress bf16",
+         "sparse --compress topk:ratio=0.2", "powersgd", "oktopk:ratio=0.2", "sharded --compress bf16",
          "allreduce --compress topk:ratio=0.2 --error-feedback dgc --momentum 0.5",
          "iallreduce:algo=sra --compress int8sum", "ps --compress qsgd:bits=8")
 

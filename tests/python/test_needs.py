@@ -22,6 +22,7 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "experiments/run": (["quick.yaml"], ["yaml"]),
     "experiments/peers/compare_ddp.py": (["--out", "."], ["numpy", "torch"]),
     "experiments/peers/compare_replay.py": (["--out", "."], ["numpy", "torch"]),
+    "experiments/peers/compare_accuracy.py": ([], ["numpy", "scipy", "torch"]),
     "experiments/peers/compare_gpt.py": (["--text", ".", "--out", "."], ["numpy", "torch"]),
     "experiments/peers/compare_topk.py": ([], ["torch"]),
     "experiments/peers/compare_torch.py": ([], ["numpy", "torch"]),

@@ -121,6 +121,8 @@ class Replay(gwrun.Case):
         self.assertNotIn("give captured ones", said)
         self.assertLess(captured["results"]["wire_bytes"], drawn["results"]["wire_bytes"])
         self.assertEqual(self.replay(*topk)[0]["results"]["wire_bytes"], drawn["results"]["wire_bytes"])
+        oktopk = ("--comm", "oktopk:ratio=0.05", "--steps", "2", "--speed", "100")
+        self.assertTrue(self.replay(*oktopk)[0]["replay"]["data_dependent"])
         with open(path, "ab") as file:
             file.write(b"\0")
         self.refused(self.call("--gradients", path), "has 18481 bytes: must be a multiple of the 6160 of one step")

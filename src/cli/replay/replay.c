@@ -127,6 +127,7 @@ static gw_err replay_level(job *j) {
                                                         : MPI_THREAD_FUNNELED;
     if (e == GW_OK && strategy.ops->servers)
         j->player.servers = strategy.ops->servers(strategy.args);
+    j->data_dependent |= e == GW_OK && strategy.ops->traits & GW_STRATEGY_PICKS;
     gw_strategy_free(&strategy);
     return e;
 }
@@ -157,7 +158,7 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
 
 /* ---- what is said of it; rank 0 ---- */
 
-/* A codec's bytes or time depend on gradients, and these are drawn. */
+/* Bytes or time of the exchange depend on gradients, and these are drawn. */
 static bool replay_depends(const job *j) {
     return j->data_dependent && !j->gradients.captured;
 }
@@ -231,7 +232,7 @@ static void replay_print(const job *j, const json_t *run, double floor_s) {
     for (size_t i = 0; i < json_array_size(unmet); i++)
         replay_print_unmet(json_array_get(unmet, i));
     if (replay_depends(j))
-        printf("note: the codec's bytes or time depend on the gradients, and these are normal "
+        printf("note: bytes or time of the exchange depend on the gradients, and these are normal "
                "numbers: give captured ones by --gradients FILE\n");
     printf("run folder: %s\n", j->words.run.out);
 }
