@@ -30,11 +30,11 @@ def rates_of(text):
 def racks_fault(hosts, racks, uplink):
     """(the option, what is wrong with it) of so many racks; None: nothing."""
     if racks > hosts or hosts % racks:
-        return "racks", f"{racks} racks cannot share {hosts} hosts evenly: give a divisor of {hosts}"
+        return "racks", f"{racks} racks cannot share {hosts} hosts evenly; give a divisor of {hosts}"
     if racks > 1 and not uplink:
-        return "racks", f"{racks} racks need the rate of their uplinks: give uplink, e.g. 200mbit"
+        return "racks", f"{racks} racks need the rate of their uplinks; give uplink, e.g. 200mbit"
     if racks == 1 and uplink:
-        return "uplink", "a single rack has none: give racks, 2 or more"
+        return "uplink", "a single rack has none; give racks, 2 or more"
     return None
 
 
