@@ -23,7 +23,7 @@ SECONDS = ("step_s", "wall_s", "data_s", "forward_s", "backward_s", "recompute_s
            "encode_s", "decode_s", "codec_s", "exposed_s", "waiting_s", "transfer_s", "checkpoint_s",
            "memory_ctr_s", "memory_twin_s", "memory_model_lo_s", "memory_model_hi_s", "memory_most_s", "train_s", "test_s",
            "test_forward_s", "elapsed_s")
-BYTES = ("wire_bytes", "logical_bytes", "run_wire_bytes", *(
+BYTES = ("wire_bytes", "logical_bytes", "uplink_bytes", "run_wire_bytes", *(
     f"peak_{of}.{phase}" for of in ("bytes", "sum_bytes") for phase in ("setup", "training", "evaluation", "total")))
 OF_SEED = ("test_accuracy", "test_loss", "train_loss", "validation_accuracy", "precision", "recall", "f1")
 COLUMNS = (*SECONDS, *BYTES, *OF_SEED, "messages", "collectives")

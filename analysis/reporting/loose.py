@@ -27,6 +27,16 @@ def link_rate(link):
     return ",".join("/".join(map(rate_text, ways)) for ways in link["host_rates"])
 
 
+def racks_text(link):
+    """Empty if one switch joins all hosts."""
+    racks = link.get("racks")
+    return f"{racks['count']} racks with uplinks of {rate_text(racks['uplink_bits_per_s'])}" if racks else ""
+
+
+def link_text(link):
+    return ", ".join(filter(None, (link_rate(link), racks_text(link))))
+
+
 def facts(info):
     """Everything in which two runs may differ, as text."""
     machine, link = info["machine"], info["link"]
@@ -38,6 +48,7 @@ def facts(info):
     found["threads"] = text(machine["threads_per_rank"])
     found["hosts"] = text(machine["nodes"])
     found["rate"] = link_rate(link) if link else "none"
+    found["racks"] = racks_text(link or {}) or "none"
     piece = (link or {}).get("piece")
     found["piece"] = (f"{piece['packets']} x {piece['mtu']}" if piece
                       else "unknown" if link else "none")

@@ -9,7 +9,7 @@ from collections import Counter
 from reporting import answer, charts, claims, ends, expect, figure, judge, kept, learning, looks, verdicts
 from reporting.batches import WARM_UP_RULE
 from reporting.info import unlike
-from reporting.loose import link_rate
+from reporting.loose import link_text
 from reporting.markup import (button, escape, facts, folded, items, page, paragraph, table, tag)
 from reporting.model import Chart, NotShown, judged
 from reporting.rows import scaled
@@ -93,7 +93,7 @@ def shape_of(info):
 
 def link_of(info):
     link = info["link"]
-    return f"emulated, {link_rate(link)}" if link else "the hosts' own"
+    return f"emulated, {link_text(link)}" if link else "the hosts' own"
 
 
 def link_cost_of(runs):

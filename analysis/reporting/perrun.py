@@ -3,7 +3,7 @@ Seconds and bytes; blank: not measured. docs/analysis.md has the columns."""
 
 from reporting import ends, sheet
 from reporting.info import look
-from reporting.loose import link_rate
+from reporting.loose import link_text
 from reporting.steps import DIMENSIONS
 
 
@@ -43,7 +43,7 @@ def row_of(results, cell, run):
         "nodes": machine["nodes"],
         "oversubscribed": int(machine["oversubscribed"]),
         "paced": (info.get("paced") or {}).get("factor"), "backend": (info.get("backend") or {}).get("name"),
-        "mpi": " ".join(info["mpi"]["library"].split()), "link": link_rate(link) if link else None,
+        "mpi": " ".join(info["mpi"]["library"].split()), "link": link_text(link) if link else None,
         "strategy": info["comm"]["strategy"], "algorithm": info["comm"]["algorithm"],
         "codec": info["comm"]["codec"], "data": info.get("data", {}).get("source"),
         "data_hash": info.get("data", {}).get("hash"), "label_skew": look(info, "data.partition.mean_label_skew"),

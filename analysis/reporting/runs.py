@@ -14,6 +14,7 @@ from reporting.batches import read_batches
 from reporting.info import (MARK_BUSY, busy, exchanges_in_turn, link_warned, resumed, uncompressed, unlike,
                             unsettled)
 from reporting.model import IN_TURN, Cell, Lost, Results, Run
+from reporting.racks import uplink_bytes
 from reporting.shape import Bad, printable
 
 INTERRUPTED = 0.1  # share of the batches from which on a run is marked
@@ -141,6 +142,8 @@ def read_run(found, experiment=None):
         if seconds is None or not LEAST <= seconds <= MOST:
             raise Bad(f"{file} of {seconds} s: no run takes that")
     means = {**batches.means, **steps.means_of(info), "slowest_wall_s": float(batches.walls.mean())}
+    if (across := uplink_bytes(found.path, info)) is not None:
+        means["uplink_bytes"] = across
     made = experiment or {"levels": {}, "cell": "", "block": None}
     return Run(folder=found.name, info=info, experiment=experiment, levels=made["levels"],
                cell=made["cell"], block=None if made["block"] is None else str(made["block"]),

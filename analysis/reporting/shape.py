@@ -204,6 +204,7 @@ RUN = {
     "link": Maybe({"emulated": YES_NO, "hosts": COUNT, "rate_bits_per_s": NUMBER,
                    "slow_hosts?": Maybe(TEXT), "host_rates?": Maybe([[NUMBER]]),
                    "piece?": Maybe({"packets": COUNT, "mtu": COUNT}),
+                   "racks?": Maybe({"count": COUNT, "uplink_bits_per_s": NUMBER, "ranks_per_host": COUNT}),
                    "cost?": {"seconds": Maybe(NUMBER), "interrupts_s": Maybe(NUMBER),
                              "ranks_system_s": Maybe(NUMBER), "cores_per_rank": Maybe(NUMBER),
                              "warned?": YES_NO}}),

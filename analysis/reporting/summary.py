@@ -18,6 +18,7 @@ OLDER = {"recompute_s": 0.0}  # what runs of older versions lack
 # Of runs over a mesh; the bubble is pipe_skew_s.
 BY_DIMENSION = [f"{dim}_{what}" for dim in DIMENSIONS
                 for what in ("comm_s", "skew_s", "bytes", "messages")]
+OF_RACKS = ["uplink_bytes"]  # of runs over racks
 SUMS = {"compute_s": ("forward_s", "backward_s", "recompute_s", "update_s"),
         "exposed_s": ("mpi_post_s", "mpi_poll_s", "mpi_wait_s"),
         "codec_s": ("encode_s", "decode_s"),
@@ -46,8 +47,9 @@ def timing(cell):
 def phases(cell):
     row = {column: mean_of(cell.runs, [column]) for column in MEANS}
     row.update({name: mean_of(cell.runs, columns) for name, columns in SUMS.items()})
-    if any(column in run.means for run in cell.runs for column in BY_DIMENSION):
-        row.update({column: mean_of(cell.runs, [column]) for column in BY_DIMENSION})
+    for columns in (BY_DIMENSION, OF_RACKS):
+        if any(column in run.means for run in cell.runs for column in columns):
+            row.update({column: mean_of(cell.runs, [column]) for column in columns})
     return {"wall_mean_s": row.pop("wall_s"), **row}
 
 

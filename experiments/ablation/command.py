@@ -12,19 +12,20 @@ import subprocess
 from dataclasses import dataclass
 
 from ablation.lines import Node, nearest, show
-from emulation.quantity import offload_of, rates_of
+from emulation.quantity import BITS, offload_of, racks_fault, rates_of
 from tool import BadInput
 
 OF_TESTBED = {f"env.GRADWIRE_{name}" for name in ("TESTBED", "LINK_RATE", "LINK_PIECE", "HOST_RATES",
-                                                  "SLOW_HOSTS")}
-LINK = ("offload", "mtu")  # of the testbed, which has defaults
+                                                  "SLOW_HOSTS", "RACKS")}
+LINK = ("offload", "mtu", "racks", "uplink")  # of the testbed, which has defaults
 PLACEMENT = ("ranks", "hosts", "rate", "per-host", *LINK)
-RANGES = {"ranks": (1, 4096), "hosts": (2, 64), "per-host": (1, 4096), "mtu": (1000, 9000),
+RANGES = {"ranks": (1, 4096), "hosts": (2, 64), "per-host": (1, 4096), "mtu": (1000, 9000), "racks": (1, 64),
           "threads": (1, 4096)}
 # The testbed's values: its reader, and what they must be.
 OF_LINK = {"rate": (lambda text: text == "none" or rates_of(text),
                     "1mbit to 100gbit, e.g. 1gbit, or 50mbit/200mbit to send and receive at; for "
                     "one rate per host quote a list with commas; none runs without the testbed"),
+           "uplink": (BITS, "1mbit to 100gbit, e.g. 200mbit"),
            "offload": (offload_of, "on, off, or the segments of a piece, 1 to 44")}
 # Options that the runner gives itself, or that would prevent a run.
 RESERVED = {"seed": "give seeds:", "out": "the runner names the folders", "overwrite": "remove it",
@@ -214,6 +215,8 @@ def testbed_of(settings, ranks):
     if rate.count(",") not in (0, hosts - 1):
         raise settings["rate"].node.bad(f"rate: {show(rate)} has {rate.count(',') + 1} rates for "
                                         f"{hosts} hosts; give one, or one for each host")
+    if wrong := racks_fault(hosts, int(given.get("racks", 1)), given.get("uplink")):
+        raise settings[wrong[0]].node.bad(f"{wrong[0]}: {wrong[1]}")
     return {"hosts": hosts, "rate": rate, "per_host": per_host,
             **{name: given[name] for name in LINK if name in given}}
 

@@ -3,6 +3,8 @@
 import os
 import shlex
 
+from ablation.command import LINK
+
 
 def environment_words(environment):
     """env(1) with its arguments, so that a line can be copied and run."""
@@ -21,7 +23,7 @@ def place(cell):
     if cell.testbed:
         bed = cell.testbed
         where += f" on {bed['hosts']} hosts at {bed['rate']}, {bed['per_host']} each in turn"
-        where += "".join(f", {name} {bed[name]}" for name in ("offload", "mtu") if name in bed)
+        where += "".join(f", {name} {bed[name]}" for name in LINK if name in bed)
     return where
 
 

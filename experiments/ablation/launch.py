@@ -10,6 +10,7 @@ import sys
 
 import processes
 from ablation.base import Base, variables
+from ablation.command import LINK
 from ablation.journal import LOG
 from ablation.progress import warn
 from reporting.ends import BANNER
@@ -108,7 +109,7 @@ class Launcher:
         """Builds the cell's testbed; it stays for the job's next run with the same one."""
         if not cell.testbed:
             return
-        wanted = {name: str(cell.testbed[name]) for name in ("hosts", "rate", "offload", "mtu")
+        wanted = {name: str(cell.testbed[name]) for name in ("hosts", "rate", *LINK)
                   if name in cell.testbed}
         if self.up.get(job) == wanted:
             return

@@ -7,14 +7,16 @@ import signal
 import time
 
 from emulation.groups import join_command, remove_groups, slow_down
-from emulation.shaping import segments_of, settings, shape
-from emulation.system import (Failed, LINK, address_of, folder_of, load, locked, namespaces,
-                              processes, rate_text, slow_text, space_of, system, write)
+from emulation.shaping import segments_of, settings, shape, shape_uplink
+from emulation.system import (Failed, LINK, address_of, folder_of, load, locked, namespaces, processes,
+                              rack_of, rate_text, slow_text, space_of, system, write)
 from tool import BadInput
 
 
 def text_of(state):
     text = f"{state['hosts']} hosts at {rate_text(state)}"
+    if state["racks"] > 1:
+        text += f" in {state['racks']} racks with uplinks of {state['uplink_bits_per_s'] / 1e6:g} Mbit/s"
     text += (f", offload {state['offload']}" if state["offload"] != "on" else "")
     text += (f", MTU {state['mtu']}" if state["mtu"] != 1500 else "")
     text += f", {state['delay_us']} us one way" if state["delay_us"] else ""
@@ -32,6 +34,27 @@ def settle(space, settings=()):
     system("ip", "-n", space, "link", "set", "lo", "up")
 
 
+def add_bridge(switch, bridge, state):
+    system("ip", "-n", switch, "link", "add", bridge, "type", "bridge")
+    system("ip", "-n", switch, "link", "set", bridge, "mtu", str(state["mtu"]), "up")
+
+
+def add_racks(switch, state):
+    """A bridge a rack and, between several, a core with a pair of interfaces to each: up and down."""
+    racks = range(1, state["racks"] + 1)
+    for rack in racks:
+        add_bridge(switch, f"rack{rack}", state)
+    if len(racks) == 1:
+        return
+    add_bridge(switch, "core", state)
+    for rack in racks:
+        up, down = f"up{rack}", f"down{rack}"
+        system("ip", "-n", switch, "link", "add", up, "type", "veth", "peer", "name", down)
+        shape_uplink(switch, up, down, state)
+        for device, bridge in ((up, f"rack{rack}"), (down, "core")):
+            system("ip", "-n", switch, "link", "set", device, "master", bridge, "up")
+
+
 def build(name, state):
     switch = space_of(name, "switch")
     system("ip", "netns", "add", switch)
@@ -39,8 +62,7 @@ def build(name, state):
     probe = ("tc", "-n", switch, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us")
     if state["delay_us"] and system(*probe, check=False).returncode != 0:
         raise BadInput("--delay: this kernel has no netem, so it cannot delay packets: omit it")
-    system("ip", "-n", switch, "link", "add", "bridge", "type", "bridge")
-    system("ip", "-n", switch, "link", "set", "bridge", "mtu", str(state["mtu"]), "up")
+    add_racks(switch, state)
     for host, (sends, receives) in enumerate(state["rates"], 1):
         space, port = space_of(name, host), f"port{host}"
         system("ip", "netns", "add", space)
@@ -49,7 +71,7 @@ def build(name, state):
                "netns", space)
         shape(space, LINK, sends, state)
         shape(switch, port, receives, state)
-        system("ip", "-n", switch, "link", "set", port, "master", "bridge", "up")
+        system("ip", "-n", switch, "link", "set", port, "master", f"rack{rack_of(state, host)}", "up")
         system("ip", "-n", space, "address", "add", f"{address_of(host)}/24", "dev", LINK)
         system("ip", "-n", space, "link", "set", LINK, "up")
     for host, fraction in state["slow"].items():
@@ -106,8 +128,10 @@ def up(options):
         raise BadInput("--slow: a host is named twice")
     rates = [list(pair) for pair in options.rate * (options.hosts // len(options.rate))]
     state = {"name": name, "hosts": options.hosts, "rate_bits_per_s": min(map(min, rates)),
-             "rates": rates, "mtu": options.mtu, "offload": options.offload,
-             "segments": segments_of(rates, options.mtu, options.offload),
+             "rates": rates, "racks": options.racks, "uplink_bits_per_s": options.uplink,
+             "mtu": options.mtu, "offload": options.offload,
+             "segments": segments_of(rates + [[options.uplink] * 2] * bool(options.uplink), options.mtu,
+                                     options.offload),
              "delay_us": options.delay, "slow": slow}
     with locked(folder_of(name)):
         old = load(name)

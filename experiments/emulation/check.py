@@ -10,7 +10,7 @@ import threading
 import time
 
 from emulation.shaping import frame, line_rate, payload
-from emulation.system import Failed, address_of, space_of, standing
+from emulation.system import Failed, address_of, rack_of, space_of, standing
 
 SHORT, LONG = 64 << 10, 1 << 20  # bytes of the transfers that are timed
 WITHIN = {SHORT: 0.30, LONG: 0.02}  # of the line's time
@@ -167,42 +167,71 @@ class Report:
         self.line(what, f"{value / 1e6:8.1f} of {line / 1e6:g} Mbit/s", value / line - 1, within)
 
 
-def sizes(state, report):
+def sizes(state, report, to):
     """Compares with the line's time for these bytes. The machine's own latency, up to that of an
     empty message and its answer, does not count as an error."""
-    exchange = Exchange(state["name"], 1, 2)
+    exchange = Exchange(state["name"], 1, to)
     rest = exchange.median(1, 4 * TURNS)
     for size, within in WITHIN.items():
-        line = 8 * size * frame(state["mtu"]) / payload(state["mtu"]) / line_rate(state, 1, 2)
+        line = 8 * size * frame(state["mtu"]) / payload(state["mtu"]) / line_rate(state, 1, to)
         turns = max(1, min(TURNS, int(WINDOW_S / line)))
         seconds = exchange.median(size, turns)
-        report.line(f"{size >> 10} KiB from rest, host 1 to 2",
+        report.line(f"{size >> 10} KiB from rest, host 1 to {to}",
                     f"{seconds * 1e3:8.3f} of {line * 1e3:.3f} ms",
                     (min(seconds, max(line, seconds - rest))) / line - 1, within)
     exchange.close()
     print(f"      {'1 byte and its answer':<40} {rest * 1e3:8.3f} ms, not held against the above")
 
 
+def uplinks(state, report):
+    """Each host of rack 1 sends to one of rack 2, and then the other way. Full queues of both ways delay and lose
+    acknowledgements, as those of a router do: what both ways at once bring over is TCP's."""
+    each = state["hosts"] // state["racks"]
+    there = [(host, host + each) for host in range(1, each + 1)]
+    back = [(to, host) for host, to in there]
+    lines = [min(state["uplink_bits_per_s"], sum(line_rate(state, *pair) for pair in pairs)) for pairs in (there, back)]
+    if each > 1:
+        sizes(state, report, 1 + each)
+    for what, pairs, line in (("1 to 2", there, lines[0]), ("2 to 1", back, lines[1])):
+        report.rate(f"all hosts of rack {what}", sum(flows(state, pairs)[0]), line, BULK)
+    both = sum(flows(state, there + back)[0])
+    print(f"      {'both ways at once':<40} {both / 1e6:8.1f} of {sum(lines) / 1e6:g} Mbit/s, not held against "
+          "the above")
+
+
+def line_into(state, host):
+    """Bit/s, at most, from all others to this one."""
+    by_rack, mine = {}, rack_of(state, host)
+    for other in range(1, state["hosts"] + 1):
+        if other != host:
+            rack = rack_of(state, other)
+            by_rack[rack] = by_rack.get(rack, 0) + line_rate(state, other, host)
+    near = by_rack.pop(mine, 0)
+    far = [min(rate, state["uplink_bits_per_s"]) for rate in by_rack.values()]
+    return min(state["rates"][host - 1][1], near + (min(sum(far), state["uplink_bits_per_s"]) if far else 0))
+
+
 def check(options):
     state = standing(options.name)
     report = Report()
-    sizes(state, report)
+    sizes(state, report, 2)
     ways = [(1, 2), (2, 1)]
     with busy_cores():
         rates, (interrupts, kernel) = flows(state, ways)
-    for rate, way in zip(rates, ways):
+    for rate, way in zip(rates, ways) if rack_of(state, 1) == rack_of(state, 2) else ():
         report.rate(f"both ways at once, host {way[0]} to {way[1]}", rate, line_rate(state, *way),
                     # one acknowledgement per piece uses the link, too
                     BULK + 66 / (state["segments"] * frame(state["mtu"])))
     print(f"      {'which took, while all cores computed,':<40} {interrupts:8.3f} of a core in "
           f"interrupts, {kernel:.3f} in the rest of the kernel")
     (one, other), _ = flows(state, 2 * [(1, 2)])
-    if state["rates"][0][0] <= state["rates"][1][1]:  # else TCP determines their shares
+    if state["rates"][0][0] <= line_rate(state, 1, 2):  # else TCP determines their shares
         report.rate("one of two flows, host 1 to 2", one, (one + other) / 2, SHARES)
     report.rate("both of them", one + other, line_rate(state, 1, 2), BULK)
     if state["hosts"] > 2:
         senders = range(2, state["hosts"] + 1)
         rates, _ = flows(state, [(host, 1) for host in senders])
-        line = min(state["rates"][0][1], sum(line_rate(state, host, 1) for host in senders))
-        report.rate(f"{len(senders)} senders to host 1", sum(rates), line, BULK)
+        report.rate(f"{len(senders)} senders to host 1", sum(rates), line_into(state, 1), BULK)
+    if state["racks"] > 1:
+        uplinks(state, report)
     return 0 if report.passed else 1

@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from emulation.quantity import offload_of, quantity, rates_of
+from emulation.quantity import BITS, RACKS, offload_of, quantity, racks_fault, rates_of
 from tool import BadInput, Parser, check_names
 
 
@@ -44,6 +44,10 @@ def parse(description):
     up.add_argument("--rate", type=rates_of, default="1gbit", metavar="UP[/DOWN],..",
                     help="rate to send and receive at: one for all hosts, or one for each "
                          "in turn, e.g. 1gbit,100mbit or 50mbit/200mbit [1gbit]")
+    up.add_argument("--racks", type=RACKS, default=1, metavar="R",
+                    help="divide the hosts evenly: the first N/R are rack 1, and so on [1]")
+    up.add_argument("--uplink", type=BITS, metavar="RATE",
+                    help="each way, between a rack and the others: its hosts share it [none]")
     up.add_argument("--offload", type=offload_of, default="on", metavar="on|off|N",
                     help="segmentation offload: TCP hands down pieces of as many packets as the "
                          "rate allows, of one packet, or of N at most [on]")
@@ -76,4 +80,6 @@ def parse(description):
     if options.verb == "up" and len(options.rate) not in (1, options.hosts):
         raise BadInput(f"--rate: {len(options.rate)} rates for {options.hosts} hosts: give one, or "
                       "one for each host")
+    if options.verb == "up" and (wrong := racks_fault(options.hosts, options.racks, options.uplink)):
+        raise BadInput(f"--{wrong[0]}: {wrong[1]}")
     return options

@@ -15,6 +15,7 @@ def quantity(units, low, high, example):
 
 
 BITS = quantity({"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}, 1e6, 1e11, "1mbit to 100gbit, e.g. 1gbit")
+RACKS = quantity({"": 1}, 1, 64, "1 to 64")
 
 
 def rates_of(text):
@@ -24,6 +25,17 @@ def rates_of(text):
         up, slash, down = word.partition("/")
         pairs.append((BITS(up), BITS(down if slash else up)))
     return pairs
+
+
+def racks_fault(hosts, racks, uplink):
+    """(the option, what is wrong with it) of so many racks; None: nothing."""
+    if racks > hosts or hosts % racks:
+        return "racks", f"{racks} racks cannot share {hosts} hosts evenly; give a divisor of {hosts}"
+    if racks > 1 and not uplink:
+        return "racks", f"{racks} racks need the rate of their uplinks; give uplink, e.g. 200mbit"
+    if racks == 1 and uplink:
+        return "uplink", "a single rack has none; give racks, 2 or more"
+    return None
 
 
 def offload_of(text):

@@ -10,15 +10,17 @@ from emulation.system import LINK, ROOT, folder_of, slow_text, space_of, standin
 from tool import BadInput
 
 
-def environment(state):
-    """GRADWIRE_*: for run.json. UCX: no transport that bypasses the link, and by default no
-    handshake before a long message, since it would queue behind the data."""
+def environment(state, per_host):
+    """GRADWIRE_*: for run.json; ranks are placed `per_host` at a time. UCX: no transport that bypasses the
+    link, and by default no handshake before a long message, since it would queue behind the data."""
     os.environ.setdefault("UCX_RNDV_THRESH", "inf")
     if slow_text(state):
         os.environ["GRADWIRE_SLOW_HOSTS"] = slow_text(state)
     rates = [f"{up}/{down}" for up, down in state["rates"]]
     if set(rates) != {f"{state['rate_bits_per_s']}/{state['rate_bits_per_s']}"}:
         os.environ["GRADWIRE_HOST_RATES"] = ",".join(rates)
+    if state["racks"] > 1:
+        os.environ["GRADWIRE_RACKS"] = f"{state['racks']}x{state['uplink_bits_per_s']}x{per_host}"
     os.environ["GRADWIRE_LINK_PIECE"] = f"{state['segments']}x{state['mtu']}"
     return dict(os.environ, GRADWIRE_LINK_RATE=str(state["rate_bits_per_s"]),
                 GRADWIRE_TESTBED=str(state["hosts"]), UCX_TLS="tcp,self", UCX_NET_DEVICES=LINK)
@@ -46,13 +48,13 @@ def find_command(words):
     return [os.path.abspath(shutil.which(first)), *words[1:]]
 
 
-def enter(state, host, words):
+def enter(state, host, words, per_host=1):
     sys.stdout.flush()
     if str(host) in state.get("slow", {}):
         os.environ["GRADWIRE_TESTBED_GROUP"] = own_group()
         put(f"{group_of(state['name'], host)}/cgroup.procs", str(os.getpid()))
     os.execvpe("ip", ["ip", "netns", "exec", space_of(state["name"], host), *words],
-               environment(state))
+               environment(state, per_host))
 
 
 def run(options):
@@ -68,7 +70,7 @@ def run(options):
         words = ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", agent, "--mca", "oob_tcp_if_include",
                  LINK, "--hostfile", hosts, "--map-by", f"{place}:OVERSUBSCRIBE"]
     enter(state, 1, [launcher, *words, "-n", str(options.ranks or state["hosts"] * options.per_host),
-                     *find_command(options.command)])
+                     *find_command(options.command)], options.per_host)
 
 
 def execute(options):

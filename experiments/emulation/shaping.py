@@ -7,7 +7,8 @@ timers; a timer later than that loses rate for good. Therefore the bucket is as 
 30% at 64 KiB and of 2% at 1 MiB demands, the slack as large as timers are late, and the piece takes
 the rest. If a host receives no slower than others send, its bucket is one piece larger: what one
 sender's bucket let pass never waits there and costs no second timer, only that of several senders
-does.
+does. The same holds of an uplink that is no slower than its senders, and of the way down from one,
+which is as fast as the way up to it.
 
 A sender's own queue is short: the kernel limits a connection's bytes in it (TCP small queues), by
 default in proportion to the connection's rate. In one first-in-first-out bucket the connection with
@@ -16,7 +17,7 @@ the larger rate would get, and keep, the larger share. So the limit is the same 
 
 import json
 
-from emulation.system import Failed, LINK, address_of, space_of, system
+from emulation.system import Failed, LINK, address_of, rack_of, space_of, system
 
 HEADERS = 14, 52  # bytes in a packet: Ethernet; IP and TCP
 BUCKET = 20000  # bytes: 30% of 64 KiB with its headers
@@ -52,11 +53,26 @@ def bucket_of(rate, piece):
 
 
 def shape(space, device, rate, state):
-    piece = state["segments"] * frame(state["mtu"])
+    """A host's end of its link, which is LINK, or the switch's."""
     sends = device == LINK
-    delay_us = 0 if sends else state["delay_us"]
-    slack = 0 if sends or rate < max(up for up, _ in state["rates"]) else piece
-    bucket = bucket_of(rate, piece) + slack
+    limit(space, device, rate, state, not sends and rate >= fastest(state), 0 if sends else state["delay_us"])
+
+
+def shape_uplink(space, up, down, state):
+    rate = state["uplink_bits_per_s"]
+    limit(space, up, rate, state, rate >= fastest(state))
+    limit(space, down, rate, state, True)
+
+
+def fastest(state):
+    """The rate at which a host sends, at most."""
+    return max(up for up, _ in state["rates"])
+
+
+def limit(space, device, rate, state, larger, delay_us=0):
+    """Limits what leaves by `device`; larger: its bucket takes one piece more."""
+    piece = state["segments"] * frame(state["mtu"])
+    bucket = bucket_of(rate, piece) + (piece if larger else 0)
     queue = max(round(rate / 8 * (QUEUE_S + delay_us / 1e6)), 4 * piece)
     parent = ["root"]
     if delay_us:
@@ -88,7 +104,9 @@ def shaping(space, device):
 
 def line_rate(state, sender, receiver):
     """Bit/s from one host to another."""
-    return min(state["rates"][sender - 1][0], state["rates"][receiver - 1][1])
+    rate = min(state["rates"][sender - 1][0], state["rates"][receiver - 1][1])
+    same = rack_of(state, sender) == rack_of(state, receiver)
+    return rate if same else min(rate, state["uplink_bits_per_s"])
 
 
 def links(state):
@@ -97,3 +115,11 @@ def links(state):
              "sends": shaping(space_of(name, h), LINK),
              "receives": shaping(space_of(name, "switch"), f"port{h}")}
             for h in range(1, state["hosts"] + 1)]
+
+
+def uplinks(state):
+    """Of each rack, where there are several."""
+    switch, racks = space_of(state["name"], "switch"), range(1, state["racks"] + 1)
+    return [{"rack": rack, "hosts": [h for h in range(1, state["hosts"] + 1) if rack_of(state, h) == rack],
+             "sends": shaping(switch, f"up{rack}"), "receives": shaping(switch, f"down{rack}")}
+            for rack in racks if len(racks) > 1]

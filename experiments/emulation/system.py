@@ -50,6 +50,11 @@ def address_of(host):
     return f"10.77.0.{host}"
 
 
+def rack_of(state, host):
+    """1 to the number of racks."""
+    return (host - 1) // (state["hosts"] // state["racks"]) + 1
+
+
 def namespaces(name):
     """The existing namespaces of this testbed, even if it is half built."""
     mine = re.compile(rf"gw-{re.escape(name)}-(switch|probe|\d+)")

@@ -287,7 +287,9 @@ def report(prefix, facts, lines, content=None):
 
 def link_of(options):
     return options.link and f"emulated: {len(options.link['links'])} hosts at " \
-        f"{options.link['rate_bits_per_s'] / 1e6:g} Mbit/s"
+        f"{options.link['rate_bits_per_s'] / 1e6:g} Mbit/s" + (
+            f" in {options.link['racks']} racks with uplinks of {options.link['uplink_bits_per_s'] / 1e6:g} Mbit/s"
+            if options.link["racks"] > 1 else "")
 
 
 def add_program(parser, rounds):

@@ -39,10 +39,14 @@ typedef struct gw_host_link {
     char slow[256];          /* hosts that get only a part of a core: HOST:FRACTION,..; "": none */
     char rates[2048];        /* bit/s of each host in turn: SENDS/RECEIVES,..; "": all the same */
     int segments, mtu; /* packets that TCP hands down in one piece, their bytes; 0: not told */
+    int racks;         /* of as many neighbouring hosts each; 0: one switch joins all, */
+    int64_t uplink_bits_per_s; /* else the rate that a rack's hosts share to the others, each way */
+    int ranks_per_host;        /* neighbouring ranks that were placed together, host by host */
 } gw_host_link;
 
 /** Read GRADWIRE_TESTBED (hosts) and GRADWIRE_LINK_RATE (bit/s), which the testbed sets, and what
- * may come with them: GRADWIRE_SLOW_HOSTS, GRADWIRE_HOST_RATES, GRADWIRE_LINK_PIECE (SEGMENTSxMTU).
+ * may come with them: GRADWIRE_SLOW_HOSTS, GRADWIRE_HOST_RATES, GRADWIRE_LINK_PIECE (SEGMENTSxMTU),
+ * GRADWIRE_RACKS (RACKSxUPLINKxRANKS).
  * Neither of the two set: not emulated. One alone or a text that is none: GW_ERR_USAGE. */
 gw_err gw_host_link_read(gw_host_link *out);
 

@@ -78,10 +78,15 @@ json_t *gw_link_cost_json(const gw_link_cost *c) {
         return json_null();
     json_t *piece = link.segments > 0 ? gw_json_object("packets:i mtu:i", link.segments, link.mtu)
                                       : json_null();
+    json_t *racks = link.racks == 0
+                        ? json_null()
+                        : gw_json_object("count:i uplink_bits_per_s:I ranks_per_host:i", link.racks,
+                                         link.uplink_bits_per_s, link.ranks_per_host);
     json_t *cost =
         gw_json_object("seconds:f interrupts_s:f ranks_system_s:f cores_per_rank:f warned:b",
                        c->seconds, c->interrupts_s, c->system_s, c->cores, c->warns);
     return gw_json_object(
-        "emulated:b hosts:i rate_bits_per_s:I slow_hosts:t host_rates:o piece:o cost:o", true,
-        link.hosts, link.rate_bits_per_s, link.slow, link_cost_rates_json(link.rates), piece, cost);
+        "emulated:b hosts:i rate_bits_per_s:I slow_hosts:t host_rates:o piece:o racks:o cost:o",
+        true, link.hosts, link.rate_bits_per_s, link.slow, link_cost_rates_json(link.rates), piece,
+        racks, cost);
 }

@@ -225,7 +225,9 @@ class BadInput(gwrun.Case):
         for name, text in (("HOST_RATES", "1/2"), ("HOST_RATES", "1/2,3"), ("HOST_RATES", "1/2,3/4,5/6"),
                            ("HOST_RATES", "1/2,3/0"), ("HOST_RATES", "1/2,3/4 "),
                            ("LINK_PIECE", "10"), ("LINK_PIECE", "10x"), ("LINK_PIECE", "0x1500"),
-                           ("LINK_PIECE", "x1500"), ("LINK_PIECE", "10x1500x")):
+                           ("LINK_PIECE", "x1500"), ("LINK_PIECE", "10x1500x"), ("RACKS", ""), ("RACKS", "2"),
+                           ("RACKS", "1x5x1"), ("RACKS", "3x5x1"), ("RACKS", "4x5x1"), ("RACKS", "2x0x1"),
+                           ("RACKS", "2x5x0"), ("RACKS", "2x5x1x"), ("RACKS", "2x5")):
             self.refused("train", "--data", SMALL, says=[f"GRADWIRE_{name}='{text}'"],
                          env=dict(env, **{f"GRADWIRE_{name}": text}))
         self.assertEqual(os.listdir(self.dir), [])

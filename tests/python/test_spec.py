@@ -102,6 +102,14 @@ BAD = [
     ("claim: x\nmtu: 9000  # <<\nfactors: {threads: [1]}", "mtu without a testbed"),
     ("claim: x\nrate: 1gbit\nfactors:\n  mtu: [9001]  # <<", "mtu: '9001' must be a whole number"),
     ("claim: x\nrate: 1gbit\nfactors:\n  offload: [45]  # <<", "on, off, or the segments"),
+    ("claim: x\nracks: 2  # <<\nfactors: {threads: [1]}", "racks without a testbed"),
+    ("claim: x\nrate: 1gbit\nfactors:\n  racks: [0]  # <<", "racks: '0' must be a whole number from 1 to 64"),
+    ("claim: x\nhosts: 4\nuplink: 1gbit\nracks: 3  # <<\nfactors: {threads: [1]}", "3 racks cannot share 4 hosts"),
+    ("claim: x\nhosts: 2\nuplink: 1gbit\nracks: 4  # <<\nfactors: {threads: [1]}", "4 racks cannot share 2 hosts"),
+    ("claim: x\nhosts: 4\nracks: 2  # <<\nfactors: {threads: [1]}", "racks: 2 racks need the rate"),
+    ("claim: x\nhosts: 4\nuplink: 1gbit  # <<\nfactors: {threads: [1]}", "uplink: a single rack has none"),
+    ("claim: x\nhosts: 4\nracks: 2\nfactors:\n  uplink: [fast]  # <<", "uplink: 'fast' must be 1mbit to 100gbit"),
+    ("claim: x\nbase: {env.GRADWIRE_RACKS: 1}  # <<\nfactors: {threads: [1]}", "testbed sets it"),
     ("claim: x\nrate: 1gbit/2gbit/3gbit  # <<\nfactors: {threads: [1]}", "to send and receive"),
     ("claim: x\nhosts: 3\nrate: \"1gbit,2gbit\"  # <<\nfactors: {threads: [1]}",
      "2 rates for 3 hosts"),
@@ -292,10 +300,13 @@ report: {target_accuracy: .8, x: compress, compare_within: env.B}
                 ("ranks: 5, rate: 1gbit, per-host: 2", (3, "1gbit", 2)),
                 ("ranks: 4, hosts: 2", (2, "1gbit", 1)), ("rate: null", None),
                 ("ranks: 2, rate: '1gbit/50mbit,2gbit'", (2, "1gbit/50mbit,2gbit", 1)),
+                ("ranks: 4, rate: 1gbit, racks: 1", (4, "1gbit", 1)),
+                ("ranks: 4, rate: 1gbit, racks: 2, uplink: 200mbit", (4, "1gbit", 1)),
+                ("rate: none, racks: 2", None),
                 ("rate: 1gbit, offload: off, mtu: 9000", (2, "1gbit", 1))):
             with self.subTest(settings=settings):
                 cell, = self.read(f"claim: x\nfactors: {{a: {{b: {{{settings}}}}}}}").cells
-                more = {"offload": "off", "mtu": "9000"} if "mtu" in settings else {}
+                more = dict(re.findall(r"(offload|mtu|racks|uplink): (\w+)", settings))
                 keys = ("hosts", "rate", "per_host")
                 self.assertEqual(cell.testbed, expected and {**dict(zip(keys, expected)), **more})
 

@@ -13,6 +13,8 @@ import unittest
 import gwrun
 import identities
 
+from reporting import racks
+
 TESTBED = os.path.join(gwrun.SOURCE, "experiments/testbed")
 
 
@@ -148,6 +150,12 @@ class Refusals(Testbed):
                             (("up", "--rate", "1gbit,2gbit", "--hosts", "3"), "2 rates for 3"),
                             (("up", "--offload", "0"), "'0'"), (("up", "--offload", "45"), "'45'"),
                             (("up", "--mtu", "9001"), "'9001'"),
+                            (("up", "--hosts", "4", "--racks", "3", "--uplink", "1gbit"), "3 racks cannot share 4"),
+                            (("up", "--hosts", "2", "--racks", "4", "--uplink", "1gbit"), "4 racks cannot share 2"),
+                            (("up", "--hosts", "4", "--racks", "2"), "give uplink"),
+                            (("up", "--uplink", "1gbit"), "a single rack has none"),
+                            (("up", "--racks", "2", "--uplink", "fast"), "'fast'"),
+                            (("up", "--racks", "0"), "'0'"), (("up", "--racks", "two"), "'two'"),
                             (("run",), "command"), (("exec", "0", "ls"), "'0'")):
             gwrun.refusal(self.call(*words), says)
 
@@ -190,7 +198,7 @@ class Standing(Testbed):
         link = run["link"]
         cost = link.pop("cost")
         self.assertEqual(link, {"emulated": True, "hosts": 2, "rate_bits_per_s": RATE,
-                                "slow_hosts": None, "host_rates": None,
+                                "slow_hosts": None, "host_rates": None, "racks": None,
                                 "piece": {"packets": 12, "mtu": 1500}})
         self.assertGreater(cost["seconds"], 0)
         measured = {name for name in cost if cost[name] is not None} - {"warned"}
@@ -334,6 +342,76 @@ class Standing(Testbed):
                                       f"10.77.0.{ways[1]}"))
             sink.communicate(timeout=gwrun.HANG_S)
             self.assertGreater(seconds * RATE / 8, (2 << 20) - 40000)
+
+    def racks(self, uplink="50mbit"):
+        self.must("up", "--hosts", "4", "--rate", "200mbit", "--racks", "2", "--uplink", uplink)
+
+    def sent(self, device):
+        """Bytes that the switch has sent by a device, as the kernel tells."""
+        queue, = json.loads(gwrun.said("tc", "-s", "-j", "-n", f"gw-{self.name}-switch", "qdisc", "show", "dev", device))
+        return queue["bytes"]
+
+    def transfers(self, *ways):
+        """Of 2 MiB each, at once; the seconds of the fastest."""
+        sinks = [subprocess.Popen([sys.executable, TESTBED, "exec", "--name", self.name, to, "--", sys.executable,
+                                   "-c", SINK], env=self.env, text=True, stdout=subprocess.PIPE) for _, to in ways]
+        for sink in sinks:
+            self.assertEqual(sink.stdout.readline(), "ready\n")
+        sources = [subprocess.Popen([sys.executable, TESTBED, "exec", "--name", self.name, one, "--", sys.executable,
+                                     "-c", SOURCE, f"10.77.0.{to}"], env=self.env, text=True,
+                                    stdout=subprocess.PIPE) for one, to in ways]
+        seconds = [float(source.communicate(timeout=gwrun.HANG_S)[0]) for source in sources]
+        for sink in sinks:
+            sink.communicate(timeout=gwrun.HANG_S)
+        return min(seconds)
+
+    def test_racks(self):
+        """Hosts of a rack share its uplink, and do without it among each other."""
+        self.racks()
+        self.assertIn("in 2 racks with uplinks of 50 Mbit/s", self.must("status"))
+        gwrun.refusal(self.call("up", "--hosts", "4", "--rate", "200mbit"), "2 racks", "down")
+        self.assertEqual(outside(), self.before)
+        status = json.loads(self.must("status", "--json"))
+        self.assertEqual([(one["rack"], one["hosts"], one["sends"]["rate_bits_per_s"], one["receives"]["rate_bits_per_s"])
+                          for one in status["uplinks"]], [(1, [1, 2], 50e6, 50e6), (2, [3, 4], 50e6, 50e6)])
+        self.assertEqual({link["sends"]["rate_bits_per_s"] for link in status["links"]}, {RATE})
+        for ways, devices in (((("1", "2"), ("4", "3")), ()), ((("1", "3"), ("2", "4")), ("up1", "down2")),
+                              ((("3", "2"), ("4", "1")), ("up2", "down1"))):
+            before = {device: self.sent(device) for device in ("up1", "down1", "up2", "down2")}
+            seconds = self.transfers(*ways)
+            for device, was in before.items():
+                got = self.sent(device) - was
+                if device in devices:
+                    self.assertGreater(got, len(ways) * (2 << 20), (ways, device))
+                else:  # acknowledgements of the other way
+                    self.assertLess(got, 1 << 20, (ways, device))
+            self.assertGreater(seconds * (50e6 if devices else RATE) / 8, (2 << 20) - 40000, ways)
+
+    @needs_launcher
+    def test_bytes_over_the_uplink(self):
+        """What the analysis makes of the matrix is what the uplinks carried, less headers."""
+        self.racks()
+        before = self.sent("up1"), self.sent("up2")
+        run, _ = self.train(4, "--comm", "allreduce:algo=sra")
+        over = racks.uplink_bytes(self.path("run"), run) * 4 * 20
+        carried = self.sent("up1") + self.sent("up2") - sum(before)
+        self.assertEqual(run["link"]["racks"], {"count": 2, "uplink_bits_per_s": 50000000, "ranks_per_host": 1})
+        self.assertGreater(over, 20 * 4 * 256 * 256 * 3.9)  # 4 n
+        self.assertTrue(over < carried < 1.3 * over + (1 << 20), (over, carried))
+
+    @needs_launcher
+    def test_ranks_of_racks(self):
+        """Where the analysis thinks that ranks are."""
+        self.racks()
+        for ranks, each in ((4, 1), (6, 1), (4, 2), (9, 2)):
+            said = self.must("run", *MPIEXEC, "-n", str(ranks), "--per-host", str(each), "--", "sh", "-c",
+                             'echo "${PMI_RANK:-$OMPI_COMM_WORLD_RANK} $GRADWIRE_RACKS" $(ip -o -4 address show eth0)')
+            lines = [line.split() for line in said.splitlines()]
+            self.assertEqual({line[1] for line in lines}, {f"2x50000000x{each}"})
+            host = {int(line[0]): int(re.search(r"10\.77\.0\.(\d+)/", " ".join(line))[1]) for line in lines}
+            info = {"link": {"hosts": 4, "racks": {"count": 2, "ranks_per_host": each}},
+                    "machine": {"ranks": ranks, "nodes": len(set(host.values()))}}
+            self.assertEqual(racks.of_ranks(info), [(host[rank] - 1) // 2 for rank in range(ranks)])
 
     @needs_launcher
     def test_exit_status_of_a_refused_run(self):

@@ -73,7 +73,8 @@ def lines(rates, figures, seen):
 def rate_of(cell):
     """Bits a second of its runs' links; None: they have none, or several."""
     links = [run.info.get("link") for run in cell.runs]
-    rates = {link["rate_bits_per_s"] if link and not link.get("host_rates") else None for link in links}
+    rates = {link["rate_bits_per_s"] if link and not link.get("host_rates") and not link.get("racks") else None
+             for link in links}
     return rates.pop() if len(rates) == 1 else None
 
 

@@ -7,8 +7,9 @@ from reporting.model import Chart, NotShown, Table
 
 TITLE = "Bytes on the wire, and what they cost"
 
-# A cell, medians over its runs; bytes per rank and step, `bits` per element, `busbw` bytes/second.
-Traffic = namedtuple("Traffic", "cell wire logical modelled bits busbw step codec")
+# A cell, medians over its runs; bytes per rank and step, `bits` per element, `busbw` bytes/second; `uplink`: of
+# the wire's bytes those to other racks.
+Traffic = namedtuple("Traffic", "cell wire logical modelled bits busbw step codec uplink")
 
 
 def optimum(run):
@@ -50,21 +51,24 @@ def traffic_of(cell):
         return cell.middle(lambda run: run.means.get(name))
     return Traffic(cell, mean("wire_bytes"), mean("logical_bytes"),
                    any(map(rows.modelled_bytes, cell.runs)), cell.middle(bits), cell.middle(busbw),
-                   stats.median_ci([run.step_s for run in cell.runs]), cell.middle(codec_s))
+                   stats.median_ci([run.step_s for run in cell.runs]), cell.middle(codec_s),
+                   mean("uplink_bytes"))
 
 
 def table_of(found):
-    lines = []
+    lines, racks = [], any(one.uplink is not None for one in found)
     for one in found:
         comm, absent = one.cell.runs[0].info["comm"], one.wire is None
         lines.append([
             rows.label(one.cell), comm["codec"], comm["strategy"], comm["algorithm"], one.wire,
             None if absent else "modelled" if one.modelled else "measured", one.logical,
             None if absent or not one.logical else one.wire / one.logical, one.bits,
-            *rows.figures(one.step, 1e3), rows.scaled(one.codec, 1e3), rows.scaled(one.busbw, 1e-9)])
+            *rows.figures(one.step, 1e3), rows.scaled(one.codec, 1e3), rows.scaled(one.busbw, 1e-9),
+            *[one.uplink] * racks])
     return Table(["configuration", "codec", "strategy", "algorithm", "wire bytes a rank and step",
                   "source", "bytes of the spans exchanged", "wire / spans", "bits an element",
-                  "step (ms)", "low (ms)", "high (ms)", "codec (ms)", "bus bandwidth (GB/s)"], lines)
+                  "step (ms)", "low (ms)", "high (ms)", "codec (ms)", "bus bandwidth (GB/s)",
+                  *["bytes to other racks"] * racks], lines)
 
 
 def amount(one, factor, unit):
