@@ -116,14 +116,9 @@ static gw_err halving_chunk(const fold *f) {
     return halving_unpack(f, 0, f->core);
 }
 
-static int halving_count_chunks(const gw_args *args, size_t n) {
-    size_t most = gw_args_bytes(args, "chunk") / sizeof(float);
-    return most == 0 || n == 0 ? 1 : (int)((n + most - 1) / most);
-}
-
 static gw_err halving_chunks(const gw_args *args, fold *f) {
     gw_span whole = f->span;
-    int chunks = halving_count_chunks(args, whole.n);
+    int chunks = gw_kit_chunks(args, whole.n);
     gw_schedule_window(f->s, (int)gw_args_int(args, "window"));
     for (int c = 0; c < chunks; c++) {
         f->span = gw_span_part(whole, c, chunks);
@@ -164,7 +159,7 @@ static gw_cost halving_cost(const gw_args *args, gw_lane *lane, gw_verb what, si
     (void)what;
     gw_cost sum = {0};
     fold f = {.exact = gw_lane_exact(lane), .core = gw_kit_core(gw_lane_size(lane))};
-    int chunks = halving_count_chunks(args, n);
+    int chunks = gw_kit_chunks(args, n);
     for (int c = 0; c < chunks; c++) {
         f.span = gw_span_part((gw_span){0, n}, c, chunks);
         for (int r = f.core; r < gw_lane_size(lane); r++) {
