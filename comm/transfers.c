@@ -124,14 +124,14 @@ typedef struct cell {
 
 static gw_err transfers_add(const reader *r, const gw_transfer *x, int block, cell *from,
                             cell *to) {
-    if (to->have == r->t->ranks)
-        return transfers_fault(r, "rank %d has the whole sum of block %d: nothing may be added",
-                               x->to, block);
     if (from->given)
         return transfers_fault(r,
                                "rank %d gave its sum of block %d away in round %d: given once more "
                                "it would count twice",
                                x->from, block, from->given - 1);
+    if (to->have == r->t->ranks)
+        return transfers_fault(r, "rank %d has the whole sum of block %d: nothing may be added",
+                               x->to, block);
     if (to->given)
         return transfers_fault(r,
                                "rank %d gives its sum of block %d away in round %d: what rank %d "

@@ -72,7 +72,8 @@ static void refuses_what_is_damaged(void **state) {
         /* counted twice */
         {HEAD(3, 1) "[" ADD(0, 1, 0) "," ADD(0, 2, 0) "]]}",
          "round 0, transfer 1: rank 0 gave its sum of block 0 away in round 0: given once more"},
-        {HEAD(2, 1) "[" ADD(0, 1, 0) "],[" ADD(0, 1, 0) "]]}", "nothing may be added"},
+        {HEAD(2, 1) "[" ADD(0, 1, 0) "],[" ADD(0, 1, 0) "]]}",
+         "round 1, transfer 0: rank 0 gave its sum of block 0 away in round 0: given once more"},
         /* lost */
         {HEAD(3, 2) "[" ADD(0, 1, 1) "," ADD(1, 2, 1) "]]}",
          "round 0, transfer 1: rank 1 gives its sum of block 1 away in the round in which"},
