@@ -62,11 +62,11 @@ static gw_err transfers_whole(const reader *r, const json_t *object, const char 
     return GW_OK;
 }
 
-static gw_err transfers_read_one(const reader *r, json_t *object, gw_transfer *x) {
+static gw_err transfers_read_one(const reader *r, json_t *object, gw_move *x) {
     const gw_transfers *t = r->t;
     GW_TRY(transfers_keys(r, object, " from to block count op "));
     const char *op = json_string_value(json_object_get(object, "op"));
-    *x = (gw_transfer){.round = r->round, .count = 1, .add = op && strcmp(op, "add") == 0};
+    *x = (gw_move){.round = r->round, .count = 1, .add = op && strcmp(op, "add") == 0};
     GW_TRY(transfers_whole(r, object, "from", 0, t->ranks - 1, &x->from));
     GW_TRY(transfers_whole(r, object, "to", 0, t->ranks - 1, &x->to));
     GW_TRY(transfers_whole(r, object, "block", 0, t->blocks - 1, &x->first));
@@ -122,8 +122,7 @@ typedef struct cell {
     int have, given, got;
 } cell;
 
-static gw_err transfers_add(const reader *r, const gw_transfer *x, int block, cell *from,
-                            cell *to) {
+static gw_err transfers_add(const reader *r, const gw_move *x, int block, cell *from, cell *to) {
     if (from->given)
         return transfers_fault(r,
                                "rank %d gave its sum of block %d away in round %d: given once more "
@@ -147,7 +146,7 @@ static gw_err transfers_add(const reader *r, const gw_transfer *x, int block, ce
     return GW_OK;
 }
 
-static gw_err transfers_set(const reader *r, const gw_transfer *x, int block, const cell *from,
+static gw_err transfers_set(const reader *r, const gw_move *x, int block, const cell *from,
                             cell *to) {
     bool late = from->got == x->round + 1;
     if (from->have != r->t->ranks || late)
@@ -190,7 +189,7 @@ static gw_err transfers_check(reader *r) {
     for (int i = 0; e == GW_OK && i < t->ranks * t->blocks; i++)
         cells[i].have = 1;
     for (int i = 0; e == GW_OK && i < t->n; i++) {
-        const gw_transfer *x = &t->x[i];
+        const gw_move *x = &t->x[i];
         r->transfer = x->round == r->round ? r->transfer + 1 : 0;
         r->round = x->round;
         for (int b = x->first; e == GW_OK && b < x->first + x->count; b++) {

@@ -19,15 +19,15 @@ enum {
     GW_TRANSFERS_BYTES = 16 << 20 /* of a file, at most */
 };
 
-typedef struct gw_transfer {
+typedef struct gw_move {
     int round, from, to;
     int first, count; /* blocks */
     bool add;         /* else set */
-} gw_transfer;
+} gw_move;
 
 typedef struct gw_transfers {
     int ranks, blocks, n;
-    gw_transfer *x; /* n of them, round by round */
+    gw_move *x; /* n of them, round by round */
 } gw_transfers;
 
 /** Read and check what is in the file at `path`. GW_ERR_INPUT: it cannot be read, or a rule is

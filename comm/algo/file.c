@@ -87,15 +87,15 @@ static gw_span file_blocks(const walk *w, int first, int count) {
 }
 
 /* Blocks of a message of transfer `x`. */
-static int file_step(const walk *w, const gw_transfer *x) {
+static int file_step(const walk *w, const gw_move *x) {
     return x->add || w->exact ? x->count : 1;
 }
 
-static int *file_slot(const walk *w, const gw_transfer *x, int block) {
+static int *file_slot(const walk *w, const gw_move *x, int block) {
     return x->add ? &w->sent[x - w->t->x] : &w->sum[block];
 }
 
-static gw_err file_send(const walk *w, const gw_transfer *x) {
+static gw_err file_send(const walk *w, const gw_move *x) {
     int step = file_step(w, x);
     for (int b = x->first; b < x->first + x->count; b += step) {
         int *slot = file_slot(w, x, b);
@@ -106,7 +106,7 @@ static gw_err file_send(const walk *w, const gw_transfer *x) {
     return GW_OK;
 }
 
-static gw_err file_recv(const walk *w, const gw_transfer *x) {
+static gw_err file_recv(const walk *w, const gw_move *x) {
     int step = file_step(w, x);
     for (int b = x->first; b < x->first + x->count; b += step)
         GW_TRY(
@@ -114,7 +114,7 @@ static gw_err file_recv(const walk *w, const gw_transfer *x) {
     return GW_OK;
 }
 
-static gw_err file_unpack(const walk *w, const gw_transfer *x) {
+static gw_err file_unpack(const walk *w, const gw_move *x) {
     int step = file_step(w, x);
     for (int b = x->first; b < x->first + x->count; b += step)
         GW_TRY(gw_schedule_unpack(w->s, *file_slot(w, x, b), file_blocks(w, b, step), x->add));
@@ -128,20 +128,20 @@ typedef struct turn {
 
 /* What of a round was received is unpacked. */
 static gw_err file_take(const walk *w, turn k, bool add) {
-    for (const gw_transfer *x = w->t->x + k.first; x < w->t->x + k.end; x++)
+    for (const gw_move *x = w->t->x + k.first; x < w->t->x + k.end; x++)
         if (x->to == w->me && x->add == add)
             GW_TRY(file_unpack(w, x));
     return GW_OK;
 }
 
 static gw_err file_exchange(const walk *w, turn last, turn now) {
-    const gw_transfer *first = w->t->x + now.first, *end = w->t->x + now.end;
+    const gw_move *first = w->t->x + now.first, *end = w->t->x + now.end;
     bool any = false;
-    for (const gw_transfer *x = first; x < end; x++)
+    for (const gw_move *x = first; x < end; x++)
         if (x->to == w->me)
             GW_TRY(file_recv(w, x));
     GW_TRY(file_take(w, last, true));
-    for (const gw_transfer *x = first; x < end; x++) {
+    for (const gw_move *x = first; x < end; x++) {
         any = any || x->to == w->me || x->from == w->me;
         if (x->from == w->me)
             GW_TRY(file_send(w, x));
@@ -205,7 +205,7 @@ static gw_cost file_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_
     int chunks = kept || file_load(args, lane, &own) == GW_OK ? gw_kit_chunks(args, n) : 0;
     for (int c = 0; c < chunks; c++) {
         w.span = gw_span_part((gw_span){0, n}, c, chunks);
-        for (const gw_transfer *x = w.t->x; x < w.t->x + w.t->n; x++)
+        for (const gw_move *x = w.t->x; x < w.t->x + w.t->n; x++)
             for (int b = x->first; b < x->first + x->count; b += file_step(&w, x))
                 sum = gw_cost_sum(
                     sum, gw_cost_messages(lane, 1, file_blocks(&w, b, file_step(&w, x)).n));

@@ -9,6 +9,7 @@
 #include "comm/lane_parts.h"
 #include "comm/strategy.h"
 #include "comm/timetable.h"
+#include "comm/transfers.h"
 #include "comm/tuning.h"
 #include "config/delay.h"
 #include "counters/group.h"
@@ -314,15 +315,69 @@ static void read_tuning(char *text) {
     gw_codec_close(&exact);
 }
 
+/* What a block of a rank is: how often each of 8 ranks' contributions is in it, a byte each, and in
+ * which order they were added. */
+typedef struct told {
+    uint64_t counts, order;
+} told;
+
+/* Transfers without the rule: what is accepted leaves the same sums, added in the same order. */
+static void play(const gw_transfers *t) {
+    enum { RANKS = 8, CELLS = 512 };
+    told now[CELLS], before[CELLS];
+    if (t->ranks > RANKS || t->ranks * t->blocks > CELLS)
+        return;
+    for (int i = 0; i < t->ranks * t->blocks; i++)
+        now[i] = (told){(uint64_t)1 << (8 * (i / t->blocks)), (uint64_t)i / (uint64_t)t->blocks};
+    for (int i = 0; i < t->n; i++) {
+        const gw_move *x = &t->x[i];
+        if (i == 0 || x->round != x[-1].round)
+            memcpy(before, now, sizeof now);
+        for (int b = x->first; b < x->first + x->count; b++) {
+            told *to = &now[x->to * t->blocks + b], from = before[x->from * t->blocks + b];
+            *to = x->add ? (told){to->counts + from.counts, to->order * 31 + from.order} : from;
+        }
+    }
+    for (int i = 0; i < t->ranks * t->blocks; i++) {
+        MUST(now[i].counts == (UINT64_C(0x0101010101010101) >> (8 * (RANKS - t->ranks))));
+        MUST(now[i].order == now[i % t->blocks].order);
+    }
+}
+
+static void read_schedule(char *text) {
+    static const char right[] =
+        "{\"gradwire_schedule\":1,\"about\":\"x\",\"ranks\":3,\"blocks\":3,\"rounds\":["
+        "[{\"from\":0,\"to\":1,\"block\":1,\"count\":2,\"op\":\"add\"},"
+        "{\"from\":2,\"to\":0,\"block\":0,\"op\":\"add\"}],"
+        "[{\"from\":1,\"to\":2,\"block\":1,\"count\":2,\"op\":\"add\"},"
+        "{\"from\":1,\"to\":0,\"block\":0,\"op\":\"add\"}],"
+        "[{\"from\":2,\"to\":1,\"block\":1,\"count\":2,\"op\":\"set\"},"
+        "{\"from\":0,\"to\":1,\"block\":0,\"op\":\"set\"},"
+        "{\"from\":0,\"to\":2,\"block\":0,\"op\":\"set\"}],"
+        "[{\"from\":1,\"to\":0,\"block\":1,\"count\":2,\"op\":\"set\"}]]}";
+    gw_transfers t;
+    char *edited =
+        *text == '{' ? NULL : gw_fuzz_edited(right, (uint8_t *)text, strlen(text), words);
+    const char *whole = edited ? edited : text;
+    gw_err e = gw_transfers_read(&t, "x.json", whole, strlen(whole));
+    gw_fuzz_answer(e);
+    MUST(e == GW_OK || *text);
+    if (e == GW_OK)
+        play(&t);
+    gw_transfers_clear(&t);
+    free(edited);
+}
+
 /* ---- all ---- */
 
 static const struct {
     char key;
     void (*read)(char *text);
-} languages[] = {{'a', read_words}, {'t', read_train}, {'e', read_eval},     {'s', read_session},
-                 {'o', read_codec}, {'l', read_list},  {'z', read_sizes},    {'y', read_synthetic},
-                 {'g', read_group}, {'x', read_expr},  {'c', read_ceilings}, {'u', read_tuning},
-                 {'m', read_mesh}};
+} languages[] = {{'a', read_words},   {'t', read_train},     {'e', read_eval},
+                 {'s', read_session}, {'o', read_codec},     {'l', read_list},
+                 {'z', read_sizes},   {'y', read_synthetic}, {'g', read_group},
+                 {'x', read_expr},    {'c', read_ceilings},  {'u', read_tuning},
+                 {'m', read_mesh},    {'f', read_schedule}};
 enum { LANGUAGES = sizeof languages / sizeof *languages };
 
 static void open_all(const char *spec) {

@@ -26,13 +26,13 @@ static int me, ranks;
 
 typedef struct plan {
     int blocks, n, rounds, fd;
-    gw_transfer x[MOST];
+    gw_move x[MOST];
     char path[64];
 } plan;
 
 static void move(plan *p, int round, int from, int to, int first, int count, bool add) {
     CHECK(p->n < MOST, "no room for another transfer");
-    p->x[p->n++] = (gw_transfer){round, from, to, first, count, add};
+    p->x[p->n++] = (gw_move){round, from, to, first, count, add};
     p->rounds = round >= p->rounds ? round + 1 : p->rounds;
 }
 
@@ -114,7 +114,7 @@ static void write_plan(plan *p) {
     for (int k = 0; k < p->rounds; k++) {
         const char *comma = "";
         fprintf(to, "%s[", k ? "," : "");
-        for (const gw_transfer *x = p->x; x < p->x + p->n; x++)
+        for (const gw_move *x = p->x; x < p->x + p->n; x++)
             if (x->round == k) {
                 fprintf(to, "%s{\"from\":%d,\"to\":%d,\"block\":%d,\"count\":%d,\"op\":\"%s\"}",
                         comma, x->from, x->to, x->first, x->count, x->add ? "add" : "set");
