@@ -1,6 +1,7 @@
 /* Every little language of options and of the files that they name. An input's first character says
  * which (the keys of `languages` below), the rest is the text. Each is understood, or refused as
  * gw_fuzz_answer wants it. */
+#include "../play.h"
 #include "harness.h"
 
 #include "base/mem.h"
@@ -315,35 +316,6 @@ static void read_tuning(char *text) {
     gw_codec_close(&exact);
 }
 
-/* What a block of a rank is: how often each of 8 ranks' contributions is in it, a byte each, and in
- * which order they were added. */
-typedef struct told {
-    uint64_t counts, order;
-} told;
-
-/* Transfers without the rule: what is accepted leaves the same sums, added in the same order. */
-static void play(const gw_transfers *t) {
-    enum { RANKS = 8, CELLS = 512 };
-    told now[CELLS], before[CELLS];
-    if (t->ranks > RANKS || t->ranks * t->blocks > CELLS)
-        return;
-    for (int i = 0; i < t->ranks * t->blocks; i++)
-        now[i] = (told){(uint64_t)1 << (8 * (i / t->blocks)), (uint64_t)i / (uint64_t)t->blocks};
-    for (int i = 0; i < t->n; i++) {
-        const gw_move *x = &t->x[i];
-        if (i == 0 || x->round != x[-1].round)
-            memcpy(before, now, sizeof now);
-        for (int b = x->first; b < x->first + x->count; b++) {
-            told *to = &now[x->to * t->blocks + b], from = before[x->from * t->blocks + b];
-            *to = x->add ? (told){to->counts + from.counts, to->order * 31 + from.order} : from;
-        }
-    }
-    for (int i = 0; i < t->ranks * t->blocks; i++) {
-        MUST(now[i].counts == (UINT64_C(0x0101010101010101) >> (8 * (RANKS - t->ranks))));
-        MUST(now[i].order == now[i % t->blocks].order);
-    }
-}
-
 static void read_schedule(char *text) {
     static const char right[] =
         "{\"gradwire_schedule\":1,\"about\":\"x\",\"ranks\":3,\"blocks\":3,\"rounds\":["
@@ -362,8 +334,7 @@ static void read_schedule(char *text) {
     gw_err e = gw_transfers_read(&t, "x.json", whole, strlen(whole));
     gw_fuzz_answer(e);
     MUST(e == GW_OK || *text);
-    if (e == GW_OK)
-        play(&t);
+    MUST(e != GW_OK || !play_fits(&t) || play(&t));
     gw_transfers_clear(&t);
     free(edited);
 }
