@@ -1,5 +1,5 @@
-/** An allreduce as data: rounds of transfers between ranks, read from a JSON file and checked before
- *  anything is sent. docs/schedules.md has the format.
+/** An allreduce as data: rounds of transfers between ranks, read from a JSON file and checked
+ *  before anything is sent. docs/schedules.md has the format.
  *
  *  The rule that is checked keeps the bits equal on all ranks, whatever the codec. Of each block of
  *  the span, "add" moves a rank's sum to another rank, which adds it to its own; a rank does so
@@ -16,7 +16,7 @@
 
 enum {
     GW_TRANSFERS_CELLS = 1 << 18, /* ranks x blocks, at most */
-    GW_TRANSFERS_BYTES = 16 << 20 /* of a file, at most */
+    GW_TRANSFERS_BYTES = 8 << 20  /* of a file, at most */
 };
 
 typedef struct gw_move {

@@ -223,7 +223,7 @@ static const gw_opt file_opts[] = {
 };
 
 const gw_algo_ops gw_algo_file = {
-    .head = {GW_ALGO_ABI, "file", "rounds of transfers that a file names: any schedule", file_opts},
+    .head = {GW_ALGO_ABI, "file", "the rounds of a file, checked before they run", file_opts},
     .formula = "a message per transfer and chunk (with a codec one per block that is set)",
     .check = file_check,
     .lay_down = file_lay_down,
