@@ -38,9 +38,12 @@ gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec) {
     GW_TRY(gw_args_of(&a.args, entry->opts, entry->name, spec));
     a.ops = (const gw_algo_ops *)entry; /* head is the first member */
     const char *why = a.ops->refuses ? a.ops->refuses(a.args, codec) : NULL;
-    if (why) {
-        gw_err e = gw_fail(GW_ERR_UNSUPPORTED, "algorithm %s cannot carry codec %s: %s",
-                           a.ops->head.name, codec->spec, why);
+    gw_err e = why ? gw_fail(GW_ERR_UNSUPPORTED, "algorithm %s cannot carry codec %s: %s",
+                             a.ops->head.name, codec->spec, why)
+                   : GW_OK;
+    if (a.ops->check)
+        GW_THEN(e, a.ops->check(a.args));
+    if (e != GW_OK) {
         gw_algo_close(&a);
         return e;
     }
@@ -167,6 +170,11 @@ int gw_kit_core(int ranks) {
     while (core * 2 <= ranks)
         core *= 2;
     return core;
+}
+
+int gw_kit_chunks(const gw_args *args, size_t n) {
+    size_t most = gw_args_bytes(args, "chunk") / sizeof(float);
+    return most == 0 || n == 0 ? 1 : (int)((n + most - 1) / most);
 }
 
 /* Does the algorithm lay that down itself, or the kit? A library's broadcast knows no encodings;

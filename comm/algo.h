@@ -7,7 +7,7 @@
 
 #include "comm/schedule.h"
 
-#define GW_ALGO_ABI 7
+#define GW_ALGO_ABI 8
 
 /** The collectives over base[span] that strategies ask for. part(r) = gw_span_part(span, r, P). */
 typedef enum gw_verb {
@@ -49,6 +49,9 @@ typedef struct gw_algo_ops {
     /** Why this codec cannot be carried ("..."; completes "algorithm A cannot carry codec C: "),
      *  or NULL when it can. NULL function: carries every codec. */
     const char *(*refuses)(const gw_args *args, const gw_codec *codec);
+    /** Are its options of use, whatever the codec: what a file of theirs has, say? GW_ERR_INPUT, or
+     *  GW_ERR_UNSUPPORTED where one is lacking. NULL function: always. Local. */
+    gw_err (*check)(const gw_args *args);
     /** Lay down an allreduce or another of `verbs`, over two ranks or more and a span that is not
      *  empty; `root` is 0 where the verb needs none. What only shows now (ranks on several nodes,
      *  say) is refused here, on all ranks alike: GW_ERR_UNSUPPORTED. Collective: may make
@@ -69,7 +72,7 @@ extern const gw_registry gw_algos;
 
 /** Open `spec` for `codec`; NULL: what suits its traits, `native` where MPI can add
  *  its encodings, `gathersum` for sparse ones, else `sra`.
- *  GW_ERR_UNSUPPORTED: it cannot carry the codec, with the reason. */
+ *  GW_ERR_UNSUPPORTED: it cannot carry the codec, with the reason. Else as its `check`. */
 gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec);
 void gw_algo_close(gw_algo *a);
 
@@ -93,5 +96,8 @@ gw_cost gw_kit_rooted_cost(const gw_args *args, gw_lane *lane, gw_verb what, siz
 
 /** The largest power of two that is not above `ranks`. */
 int gw_kit_core(int ranks);
+
+/** Into how many chunks option `chunk` (bytes of floats, at most; 0: one chunk) cuts n floats. */
+int gw_kit_chunks(const gw_args *args, size_t n);
 
 #endif

@@ -154,7 +154,7 @@ typedef struct living {
 
 /* `n` steps between opening and closing; checks each time that everything is settled. */
 static void live(const living *it, const char *comm, const char *codec, int n) {
-    char name[256];
+    char name[4200];
     look looks[LOOKS];
     snprintf(name, sizeof name, "%s %s", comm, codec);
     const int at[LOOKS] = {n / 10 + 1, n / 2 + 1, n - 1};
@@ -322,7 +322,7 @@ static void all_meshes(void) {
  * carries. */
 static void all(void) {
     static const char *const carried[] = {"qsgd:bits=4", "int8sum", "bf16", "none"};
-    char comm[128];
+    char comm[4096];
     int tried = 0;
     for (const gw_entry *const *s = gw_strategies.entries; *s; s++) {
         int ran = 0;
@@ -334,8 +334,10 @@ static void all(void) {
     for (const gw_entry *const *a = gw_algos.entries; *a; a++)
         for (int overlap = 0; overlap < 2; overlap++) {
             size_t c = 0;
-            snprintf(comm, sizeof comm, "%s:algo=%s", overlap ? "iallreduce" : "allreduce",
-                     (*a)->name);
+            int n = snprintf(comm, sizeof comm, "%s:algo=%s", overlap ? "iallreduce" : "allreduce",
+                             (*a)->name);
+            if (strcmp((*a)->name, "file") == 0)
+                snprintf(comm + n, sizeof comm - (size_t)n, ":path=%s/%d.json", SCHEDULES, ranks);
             while (c < sizeof carried / sizeof *carried &&
                    !combination(session_once, comm, carried[c]))
                 c++;

@@ -220,10 +220,16 @@ static void with_codec(try_all *all, const char *algo, const char *spec, size_t 
 static const struct {
     const char *algo;
     size_t longest;
-} options[] = {{"ring:chunk=4,window=1", SHORT},    {"ring:chunk=100,window=3", SHORT},
-               {"ring:chunk=40K,window=0", LONG},   {"ring:chunk=0", LONG},
-               {"halving:chunk=4,window=2", SHORT}, {"halving:chunk=1000,window=1", SHORT},
-               {"halving:chunk=64K", LONG}};
+} options[] = {{"ring:chunk=4,window=1", SHORT},
+               {"ring:chunk=100,window=3", SHORT},
+               {"ring:chunk=40K,window=0", LONG},
+               {"ring:chunk=0", LONG},
+               {"halving:chunk=4,window=2", SHORT},
+               {"halving:chunk=1000,window=1", SHORT},
+               {"halving:chunk=64K", LONG},
+               {"file:path=" SCHEDULES "/2.json", LONG},
+               {"file:path=" SCHEDULES "/3.json,chunk=100", SHORT},
+               {"file:path=" SCHEDULES "/4.json,chunk=40K,window=2", LONG}};
 
 static void each_codec(const char *algo, size_t longest) {
     with_codec(each_verb, algo, "none", longest);

@@ -66,6 +66,9 @@ static const variant codec_variants[] = {
 static const variant algo_variants[] = {
     {"hier", "hier:group=1"},
     {"hier", "hier:group=2,inner=sra"},
+    {"file", "file:path=" SCHEDULES "/2.json"}, /* that of so many ranks; others are refused */
+    {"file", "file:path=" SCHEDULES "/3.json,chunk=400"},
+    {"file", "file:path=" SCHEDULES "/4.json"},
 };
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 

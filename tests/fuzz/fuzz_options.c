@@ -1,6 +1,7 @@
 /* Every little language of options and of the files that they name. An input's first character says
  * which (the keys of `languages` below), the rest is the text. Each is understood, or refused as
  * gw_fuzz_answer wants it. */
+#include "../play.h"
 #include "harness.h"
 
 #include "base/mem.h"
@@ -9,6 +10,7 @@
 #include "comm/lane_parts.h"
 #include "comm/strategy.h"
 #include "comm/timetable.h"
+#include "comm/transfers.h"
 #include "comm/tuning.h"
 #include "config/delay.h"
 #include "counters/group.h"
@@ -314,15 +316,39 @@ static void read_tuning(char *text) {
     gw_codec_close(&exact);
 }
 
+static void read_schedule(char *text) {
+    static const char right[] =
+        "{\"gradwire_schedule\":1,\"about\":\"x\",\"ranks\":3,\"blocks\":3,\"rounds\":["
+        "[{\"from\":0,\"to\":1,\"block\":1,\"count\":2,\"op\":\"add\"},"
+        "{\"from\":2,\"to\":0,\"block\":0,\"op\":\"add\"}],"
+        "[{\"from\":1,\"to\":2,\"block\":1,\"count\":2,\"op\":\"add\"},"
+        "{\"from\":1,\"to\":0,\"block\":0,\"op\":\"add\"}],"
+        "[{\"from\":2,\"to\":1,\"block\":1,\"count\":2,\"op\":\"set\"},"
+        "{\"from\":0,\"to\":1,\"block\":0,\"op\":\"set\"},"
+        "{\"from\":0,\"to\":2,\"block\":0,\"op\":\"set\"}],"
+        "[{\"from\":1,\"to\":0,\"block\":1,\"count\":2,\"op\":\"set\"}]]}";
+    gw_transfers t;
+    char *edited =
+        *text == '{' ? NULL : gw_fuzz_edited(right, (uint8_t *)text, strlen(text), words);
+    const char *whole = edited ? edited : text;
+    gw_err e = gw_transfers_read(&t, "x.json", whole, strlen(whole));
+    gw_fuzz_answer(e);
+    MUST(e == GW_OK || *text);
+    MUST(e != GW_OK || !play_fits(&t) || play(&t));
+    gw_transfers_clear(&t);
+    free(edited);
+}
+
 /* ---- all ---- */
 
 static const struct {
     char key;
     void (*read)(char *text);
-} languages[] = {{'a', read_words}, {'t', read_train}, {'e', read_eval},     {'s', read_session},
-                 {'o', read_codec}, {'l', read_list},  {'z', read_sizes},    {'y', read_synthetic},
-                 {'g', read_group}, {'x', read_expr},  {'c', read_ceilings}, {'u', read_tuning},
-                 {'m', read_mesh}};
+} languages[] = {{'a', read_words},   {'t', read_train},     {'e', read_eval},
+                 {'s', read_session}, {'o', read_codec},     {'l', read_list},
+                 {'z', read_sizes},   {'y', read_synthetic}, {'g', read_group},
+                 {'x', read_expr},    {'c', read_ceilings},  {'u', read_tuning},
+                 {'m', read_mesh},    {'f', read_schedule}};
 enum { LANGUAGES = sizeof languages / sizeof *languages };
 
 static void open_all(const char *spec) {

@@ -35,7 +35,8 @@ DOORS = {"gradwire.h", "api/inside.h"}
 
 TOP_LEVEL = ["CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CONTRIBUTING.md",
              "CHANGELOG.md", "CITATION.cff", "packages.txt", "quickstart", "include", "src", "comm", "compress",
-             "docs", "experiments", "analysis", "examples", "tests", "python", "profiles"]
+             "docs", "experiments", "analysis", "examples", "tests", "python", "profiles",
+             "schedules"]
 
 # Calls that only a fabric makes, and what docs/architecture.md lists beside it.
 OF_THE_WORLD = re.compile(r"\b(MPI_[A-Z][a-z]\w*|gw_(?:agree|allreduce|allreduce_begin|barrier|bcast|comm_dup|message|wait"
@@ -269,7 +270,7 @@ def too_long(name, text):
 
 def scripts_and_tests(root):
     """Every file that Python or a shell runs, and the tests' C files."""
-    for top in ("analysis", "experiments", "tests", "cmake", "python", "profiles", "."):
+    for top in ("analysis", "experiments", "tests", "cmake", "python", "profiles", "schedules", "."):
         for folder, below, names in os.walk(os.path.join(root, top)):
             if top == ".":
                 below.clear()
