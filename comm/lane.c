@@ -325,10 +325,14 @@ uint64_t gw_lane_ticket(const gw_lane *lane) {
     return lane_root(lane)->ticket;
 }
 
-static gw_turn lane_turn(const gw_lane *lane, uint64_t ticket, gw_span s) {
+static gw_turn lane_turn(const gw_lane *lane, uint64_t ticket, gw_span s, bool alone) {
     uint64_t rank = lane->codec->caps & GW_CODEC_SHARED ? 0 : (uint64_t)lane->rank;
-    uint64_t key = gw_rng_key(gw_rng_key(gw_rng_key(lane->seed, ticket), rank), s.off);
-    return (gw_turn){key, ticket};
+    uint64_t exchange = gw_rng_key(lane->seed, ticket);
+    return (gw_turn){.key = gw_rng_key(gw_rng_key(exchange, rank), s.off),
+                     .step = ticket,
+                     .common = gw_rng_key(gw_rng_key(exchange, UINT64_MAX), s.off),
+                     .rank = lane->rank,
+                     .ranks = alone ? 1 : lane->size};
 }
 
 static void lane_tally(const gw_lane *lane, gw_span s, size_t len) {
@@ -341,11 +345,12 @@ static void lane_tally(const gw_lane *lane, gw_span s, size_t len) {
     }
 }
 
-static gw_err lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
+static gw_err lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, unsigned how,
                           void *out, size_t cap, size_t *len) {
     float *v = base + s.off, *e = lane_residual(lane, s);
     const gw_codec *c = lane->codec;
-    gw_turn turn = lane_turn(lane, ticket, s);
+    bool adopt = how & GW_ENCODE_ADOPT;
+    gw_turn turn = lane_turn(lane, ticket, s, how & GW_ENCODE_ALONE);
     if (!e) {
         GW_TRY(gw_codec_encode(c, turn, v, s.n, out, cap, len));
         return adopt ? gw_codec_decode(c, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
@@ -370,10 +375,10 @@ void gw_lane_measure(gw_lane *lane, float *base, gw_span s, void *out) {
 static gw_err lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
                                  void *out, size_t cap, size_t *len) {
     float *v = base + s.off, *e = lane->kept.residual; /* gw_lane_measure has added v to it */
+    gw_turn turn = lane_turn(lane, ticket, s, false);
     if (e)
-        return gw_feedback_encode_agreed(lane->codec, lane_turn(lane, ticket, s), v, e + s.off, s.n,
-                                         out, cap, len);
-    GW_TRY(gw_codec_encode_agreed(lane->codec, lane_turn(lane, ticket, s), v, s.n, out, cap, len));
+        return gw_feedback_encode_agreed(lane->codec, turn, v, e + s.off, s.n, out, cap, len);
+    GW_TRY(gw_codec_encode_agreed(lane->codec, turn, v, s.n, out, cap, len));
     return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
 }
 
@@ -390,11 +395,11 @@ static gw_err lane_encoded(gw_lane *lane, gw_span s, bool adopt, const size_t *l
     return e;
 }
 
-gw_err gw_lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt, void *out,
-                      size_t cap, size_t *len) {
+gw_err gw_lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, unsigned how,
+                      void *out, size_t cap, size_t *len) {
     gw_phase_enter(GW_PHASE_ENCODE);
-    gw_err e = lane_encode(lane, ticket, base, s, adopt, out, cap, len);
-    return lane_encoded(lane, s, adopt, len, e);
+    gw_err e = lane_encode(lane, ticket, base, s, how, out, cap, len);
+    return lane_encoded(lane, s, how & GW_ENCODE_ADOPT, len, e);
 }
 
 gw_err gw_lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,

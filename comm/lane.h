@@ -70,14 +70,20 @@ void gw_lane_unmet(gw_lane *lane, const char *what, const char *why);
 /** True if messages are the arena's own floats: no encoding, no wire buffer. */
 bool gw_lane_exact(const gw_lane *lane);
 
+enum {
+    GW_ENCODE_ADOPT = 1, /* base[s] becomes what a peer will decode: an owner that sends on what it
+                            owns must use its own encoding too, or the replicas drift apart */
+    GW_ENCODE_ALONE = 2  /* these are not just this rank's own values, one summand of the lane's:
+                            draw without regard to the other ranks (gw_turn.ranks is 1) */
+};
+
 /** Encode base[s] into out, with error feedback base[s] + residual[s]; base[s] is undefined then.
  *  Where the lane is fed, residual[s] is that sum already, and base[s] is not read.
- *  `adopt`: base[s] becomes what a peer will decode: an owner that sends on what it
- *  owns must use its own encoding too, or the replicas drift apart. `ticket` is the exchange's:
+ *  `how`: GW_ENCODE_*, or 0. `ticket` is the exchange's:
  *  randomness depends on (seed, ticket, rank, s.off) alone. Any thread, one at a time for
  *  overlapping spans. */
-gw_err gw_lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt, void *out,
-                      size_t cap, size_t *len);
+gw_err gw_lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s, unsigned how,
+                      void *out, size_t cap, size_t *len);
 
 /** gw_lane_encode in two halves, for a codec that agrees (gw_codec_agrees): the first fills the
  *  prefix at `out`, then the caller puts the elementwise maximum over the ranks in its place, then

@@ -133,6 +133,19 @@ static gw_err schedule_add_slot(gw_schedule *s, gw_span part, bool alias, int *s
     return GW_OK;
 }
 
+/* Whether what was decoded is in `part`: by this strand, or a stage before. */
+static bool schedule_decoded(const gw_schedule *s, gw_span part) {
+    const gw_strand *now = &s->strands.x[s->strands.n - 1];
+    for (const gw_strand *t = s->strands.x; t <= now; t++)
+        for (int i = t->first; i < t->end && (t == now || t->stage < now->stage); i++) {
+            const gw_op *o = &s->ops.x[i];
+            if (o->kind == GW_OP_UNPACK && !gw_lane_exact(o->lane) &&
+                gw_span_overlap(o->part, part))
+                return true;
+        }
+    return false;
+}
+
 static gw_err schedule_pack(gw_schedule *s, gw_span part, bool adopt, bool alias, int *slot_out) {
     *slot_out = GW_NO_SLOT;
     if (part.n == 0)
@@ -140,8 +153,11 @@ static gw_err schedule_pack(gw_schedule *s, gw_span part, bool adopt, bool alias
     GW_TRY(schedule_add_slot(s, part, alias, slot_out));
     if (alias)
         return GW_OK;
-    return schedule_add_op(
-        s, (gw_op){.kind = GW_OP_PACK, .flag = adopt, .slot = *slot_out, .part = part});
+    return schedule_add_op(s, (gw_op){.kind = GW_OP_PACK,
+                                      .flag = adopt,
+                                      .alone = schedule_decoded(s, part),
+                                      .slot = *slot_out,
+                                      .part = part});
 }
 
 gw_err gw_schedule_pack(gw_schedule *s, gw_span part, bool adopt, int *slot_out) {

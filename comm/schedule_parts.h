@@ -30,7 +30,8 @@ typedef enum gw_op_kind {
 
 typedef struct gw_op {
     gw_op_kind kind;
-    bool flag; /* PACK: adopt; UNPACK: add */
+    bool flag;  /* PACK: adopt; UNPACK: add */
+    bool alone; /* PACK: what was decoded before is in it (GW_ENCODE_ALONE) */
     int slot, peer, tag;
     gw_span part;
     gw_lane *lane;

@@ -58,12 +58,17 @@ static gw_err schedule_unpack(gw_schedule *s, const gw_slot *w, const gw_op *o) 
     return e;
 }
 
+/* An exchange with single peers is no sum over the lane. */
+static unsigned schedule_how(const gw_schedule *s, const gw_op *o) {
+    return (o->flag ? GW_ENCODE_ADOPT : 0) | (o->alone || s->told.n_peers ? GW_ENCODE_ALONE : 0);
+}
+
 static gw_err schedule_execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
     gw_slot *w = o->slot == GW_NO_SLOT ? NULL : &s->slots.x[o->slot];
     switch (o->kind) {
     case GW_OP_PACK:
-        return gw_lane_encode(o->lane, s->ticket, s->base, o->part, o->flag, w->data, w->cap,
-                              &w->len);
+        return gw_lane_encode(o->lane, s->ticket, s->base, o->part, schedule_how(s, o), w->data,
+                              w->cap, &w->len);
     case GW_OP_MEASURE: gw_lane_measure(o->lane, s->base, o->part, w->data); return GW_OK;
     case GW_OP_PACK_AGREED:
         return gw_lane_encode_agreed(o->lane, s->ticket, s->base, o->part, o->flag, w->data, w->cap,

@@ -21,14 +21,15 @@ size_t gw_bucketed_bound(const void *self, size_t n) {
     return b->codes_bytes(b, n) + gw_bucketed_count(b, n) * b->head_bytes;
 }
 
-static void bucketed_encode(const gw_bucketed *b, gw_bucket_part *part, uint64_t key,
+static void bucketed_encode(const gw_bucketed *b, gw_bucket_part *part, gw_turn turn,
                             const float *x, float *e, size_t n, void *out, size_t *len) {
     gw_bucket_encoding c = {.codec = b,
                             .x = x,
                             .e = e,
                             .bucket = b->bucket,
                             .levels = b->levels,
-                            .key = key,
+                            .key = turn.key,
+                            .turn = &turn,
                             .heads = (unsigned char *)out + b->codes_bytes(b, n),
                             .codes = out};
     gw_simd_split(n, b->bucket, part, &c);
@@ -39,7 +40,7 @@ gw_err gw_bucketed_encode(const void *self, gw_turn turn, const float *x, size_t
                           size_t cap, size_t *len) {
     (void)cap;
     const gw_bucketed *b = self;
-    bucketed_encode(b, b->k.encode, turn.key, x, NULL, n, out, len);
+    bucketed_encode(b, b->k.encode, turn, x, NULL, n, out, len);
     return GW_OK;
 }
 
@@ -47,7 +48,7 @@ gw_err gw_bucketed_encode_feedback(const void *self, gw_turn turn, const float *
                                    size_t n, void *out, size_t cap, size_t *len) {
     (void)cap;
     const gw_bucketed *b = self;
-    bucketed_encode(b, b->k.encode_feedback, turn.key, x, e, n, out, len);
+    bucketed_encode(b, b->k.encode_feedback, turn, x, e, n, out, len);
     return GW_OK;
 }
 

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GW_CODEC_ABI 6
+#define GW_CODEC_ABI 7
 
 /** What a codec promises; gw_codec.caps. */
 enum {
@@ -30,8 +30,12 @@ enum {
 
 /** Everything an encoding may depend on besides the floats. */
 typedef struct gw_turn {
-    uint64_t key;  /* fixes all randomness */
-    uint64_t step; /* number of this exchange, from 1: for schedules over a run */
+    uint64_t key;    /* fixes all randomness, but for what `common` does */
+    uint64_t step;   /* number of this exchange, from 1: for schedules over a run */
+    uint64_t common; /* fixes what all ranks draw alike */
+    int rank, ranks; /* the floats are rank `rank`'s own, and those of `ranks` ranks at this place
+                        are summed; ranks < 2: nothing is known of others, as where a sum that was
+                        decoded is encoded again */
 } gw_turn;
 
 /** What decode does to y[0..n). */

@@ -132,13 +132,13 @@ static gw_span shm_part_of(const job *j, int i) {
     return gw_span_part(j->span, i, j->ranks);
 }
 
-static gw_err shm_encode(job *j, int slot, gw_span part, bool adopt) {
+static gw_err shm_encode(job *j, int slot, gw_span part, unsigned how) {
     char *mine = j->block[j->me];
     size_t *len = (size_t *)mine + slot;
     size_t cap = gw_codec_bound(gw_lane_codec(j->lane), part.n);
     if (part.n == 0)
         return GW_OK;
-    return gw_lane_encode(j->lane, gw_schedule_ticket(j->schedule), j->base, part, adopt,
+    return gw_lane_encode(j->lane, gw_schedule_ticket(j->schedule), j->base, part, how,
                           mine + j->at[slot], cap, len);
 }
 
@@ -154,14 +154,14 @@ static gw_err shm_encode_foreign(void *ctx) {
     job *j = ctx;
     for (int i = 1; i < j->ranks; i++) {
         int peer = (j->me + i) % j->ranks;
-        GW_TRY(shm_encode(j, peer, shm_part_of(j, peer), false));
+        GW_TRY(shm_encode(j, peer, shm_part_of(j, peer), 0));
     }
     return GW_OK;
 }
 
 static gw_err shm_encode_own(void *ctx) {
     job *j = ctx;
-    return shm_encode(j, j->me, shm_part_of(j, j->me), true);
+    return shm_encode(j, j->me, shm_part_of(j, j->me), GW_ENCODE_ADOPT | GW_ENCODE_ALONE);
 }
 
 static gw_err shm_add_shares(void *ctx) {
@@ -184,7 +184,7 @@ static gw_err shm_decode_sums(void *ctx) {
 /* A reduction to one rank: the whole span in slot 0. */
 static gw_err shm_encode_whole(void *ctx) {
     job *j = ctx;
-    return j->me == j->root ? GW_OK : shm_encode(j, 0, j->span, false);
+    return j->me == j->root ? GW_OK : shm_encode(j, 0, j->span, 0);
 }
 
 static gw_err shm_add_whole(void *ctx) {

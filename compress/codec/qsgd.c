@@ -22,10 +22,25 @@
  * feedback. It exists to compare with stochastic rounding, has the same wire format and runs in
  * plain C only.
  *
+ * rounding=correlated: the ranks' errors of one element cancel in their sum. A. T. Suresh, Z. Sun,
+ * J. H. Ro, F. Yu, "Correlated Quantization for Distributed Mean Estimation and Optimization", ICML
+ * 2022; in allreduces: "DynamiQ", arXiv 2602.08923, 2026. Rank r of P draws
+ *   u = (pi(r) + gamma) / P,  gamma uniform in {0, ..., 65535} / 65536, rounded down to 2^-16
+ * where pi is a random permutation of 0 .. P-1, another one for each element, that all ranks draw
+ * alike (gw_turn.common), and gamma is the rank's own. u is as uniform as above, so a rank's error
+ * has the same distribution; but the P offsets of an element lie one in each P-th of [0, 1), and of
+ * P equal values the mean has an error of variance (m / L)^2 / 6 P^2 on average, not / 6 P.
+ * It helps where encodings of ranks' own values are decoded and summed (algo=gathersum, doubling;
+ * the first half of sra, root, shm). A partial or whole sum that is encoded again (each hop of a
+ * ring) draws as rounding=stochastic does: offsets that depend on those before would bias it. So
+ * does a rank that knows of no others. P words an element are drawn, in plain C.
+ *
  * A NaN or an infinity makes the scale of its bucket NaN; that bucket alone decodes to NaN. A
  * bucket whose m is below 2^-100 is sent as zeros, since 1 / m would overflow; error feedback keeps
  * what is dropped. */
 #include "compress/kernel/qsgd.h"
+#include "base/clones.h"
+#include "base/rng.h"
 #include "compress/bucket.h"
 
 #include <math.h>
@@ -36,6 +51,7 @@ typedef struct qsgd {
     gw_bucketed b; /* first */
     unsigned bits;
     bool nearest;
+    gw_bucket_part *alone; /* rounding=stochastic */
 } qsgd;
 
 static const gw_opt qsgd_opts[] = {{"bits", GW_OPT_INT, "8", GW_QSGD_NARROWEST, GW_QSGD_WIDEST,
@@ -43,8 +59,9 @@ static const gw_opt qsgd_opts[] = {{"bits", GW_OPT_INT, "8", GW_QSGD_NARROWEST, 
                                    {"bucket", GW_OPT_INT, "512", GW_BLOCK, 1 << 30, NULL, NULL,
                                     "floats that share a scale, a multiple of 64"},
                                    {"rounding", GW_OPT_CHOICE, "stochastic", 0, 0,
-                                    "stochastic|nearest", NULL,
-                                    "at random (unbiased) or to the nearest level (biased)"},
+                                    "stochastic|nearest|correlated", NULL,
+                                    "at random (unbiased), to the nearest level (biased), or at "
+                                    "random so that ranks' errors cancel (unbiased)"},
                                    {0}};
 
 static size_t qsgd_codes_bytes(const void *self, size_t n) {
@@ -52,10 +69,10 @@ static size_t qsgd_codes_bytes(const void *self, size_t n) {
     return n / 8 * q->bits + (n % 8 * q->bits + 7) / 8;
 }
 
-/* ---- rounding=nearest ---- */
+/* ---- rounding=nearest and rounding=correlated, in plain C ---- */
 
 /* A NaN compares above all numbers. */
-static uint32_t qsgd_peak(const float *x, size_t n) {
+GW_CLONES static uint32_t qsgd_peak(const float *x, size_t n) {
     uint32_t top = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t magnitude = gw_float_bits(x[i]) & 0x7fffffff;
@@ -64,33 +81,96 @@ static uint32_t qsgd_peak(const float *x, size_t n) {
     return top;
 }
 
-static void qsgd_pack_nearest(const qsgd *q, const float *x, size_t n, float top,
-                              unsigned char *out) {
-    uint32_t held = 0, mask = (1u << q->bits) - 1;
-    unsigned have = 0;
-    for (size_t i = 0; i < n; i++) {
-        held |= ((uint32_t)lrintf(x[i] / top * q->b.levels) & mask) << have;
-        for (have += q->bits; have >= 8; have -= 8, held >>= 8)
-            *out++ = (unsigned char)held;
+/* The first n codes of a block: 8 are `bits` bytes. */
+static void qsgd_pack_codes(unsigned bits, const int32_t *codes, size_t n, unsigned char *out) {
+    unsigned char block[GW_BLOCK], *to = block;
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t held = 0, mask = (1u << bits) - 1;
+        for (unsigned k = 0; k < 8; k++)
+            held |= ((uint64_t)codes[i + k] & mask) << bits * k;
+        for (unsigned k = 0; k < bits; k++)
+            *to++ = (unsigned char)(held >> 8 * k);
     }
-    if (have)
-        *out = (unsigned char)held;
+    memcpy(out, block, (n * bits + 7) / 8);
 }
 
-static void qsgd_encode_nearest(void *ctx, size_t lo, size_t hi) {
-    const gw_bucket_encoding *e = ctx;
+/* Codes of floats [at, at + n) of the span, which lie in one block; top: their bucket's peak. */
+typedef void qsgd_round(const gw_bucket_encoding *e, size_t at, size_t n, float top,
+                        int32_t *codes);
+
+static void qsgd_encode_plain(const gw_bucket_encoding *e, size_t lo, size_t hi,
+                              qsgd_round *round) {
     const qsgd *q = e->codec;
     for (; lo < hi; lo += e->bucket) {
         size_t n = hi - lo < e->bucket ? hi - lo : e->bucket;
         uint32_t top = qsgd_peak(e->x + lo, n), scale = top < GW_QSGD_MOST ? top : GW_QSGD_MOST;
-        unsigned char *out = e->codes + lo / 8 * q->bits;
         bool sent = top >= GW_SCALE_TINY && top < GW_SCALE_INFINITE;
-        if (sent)
-            qsgd_pack_nearest(q, e->x + lo, n, gw_float_of(top), out);
-        else
-            memset(out, 0, qsgd_codes_bytes(q, n));
         e->scales[lo / e->bucket] = gw_le32(sent ? scale : top < GW_SCALE_TINY ? 0 : GW_SCALE_NAN);
+        for (size_t i = 0; i < n; i += GW_BLOCK) {
+            int32_t codes[GW_BLOCK] = {0};
+            size_t m = n - i < GW_BLOCK ? n - i : GW_BLOCK;
+            if (sent)
+                round(e, lo + i, m, gw_float_of(top), codes);
+            qsgd_pack_codes(q->bits, codes, m, e->codes + (lo + i) / 8 * q->bits);
+        }
     }
+}
+
+static void qsgd_round_nearest(const gw_bucket_encoding *e, size_t at, size_t n, float top,
+                               int32_t *codes) {
+    for (size_t i = 0; i < n; i++)
+        codes[i] = (int32_t)lrintf(e->x[at + i] / top * e->levels);
+}
+
+static void qsgd_encode_nearest(void *ctx, size_t lo, size_t hi) {
+    qsgd_encode_plain(ctx, lo, hi, qsgd_round_nearest);
+}
+
+/* A word for each element of a block. */
+static inline uint32_t qsgd_word(uint64_t seed, uint32_t i) {
+    return gw_qsgd_mix(seed, i) * GW_QSGD_MUL2;
+}
+
+/* +1 where the word of `seed` is below that of `mine`, or equal if `first`. */
+GW_CLONES static void qsgd_count_below(uint64_t seed, bool first, uint64_t mine, int32_t *below) {
+    for (uint32_t i = 0; i < GW_BLOCK; i++) {
+        uint32_t word = qsgd_word(seed, i), own = qsgd_word(mine, i);
+        below[i] += (word < own) | ((word == own) & first);
+    }
+}
+
+/* t + u, u = (pi + gamma) / P, in steps of 2^-16. */
+GW_CLONES static void qsgd_round_strata(const float *restrict x, float inv, uint64_t seed,
+                                        double part, int32_t *restrict codes) {
+    for (uint32_t i = 0; i < GW_BLOCK; i++) {
+        double place = (double)codes[i] * 65536 + (int32_t)(qsgd_word(seed, i) >> 16);
+        codes[i] = ((int32_t)rintf(x[i] * inv) + (int32_t)((place + 0.5) * part)) >> 16;
+    }
+}
+
+/* pi(rank) is how many ranks draw a lower word than this one: of all permutations each is equally
+ * likely. */
+static void qsgd_round_correlated(const gw_bucket_encoding *e, size_t at, size_t n, float top,
+                                  int32_t *codes) {
+    const gw_turn *t = e->turn;
+    uint64_t common = gw_rng_key(t->common, at / GW_BLOCK);
+    uint64_t mine = gw_rng_u64(common, (uint64_t)t->rank);
+    float x[GW_BLOCK] = {0};
+    memcpy(x, e->x + at, n * sizeof *x);
+    for (int r = 0; r < t->ranks; r++)
+        if (r != t->rank)
+            qsgd_count_below(gw_rng_u64(common, (uint64_t)r), r < t->rank, mine, codes);
+    qsgd_round_strata(x, e->levels * 65536.0f / top, gw_rng_u64(e->key, at / GW_BLOCK),
+                      1.0 / t->ranks, codes);
+    memset(codes + n, 0, (GW_BLOCK - n) * sizeof *codes);
+}
+
+static void qsgd_encode_correlated(void *ctx, size_t lo, size_t hi) {
+    const gw_bucket_encoding *e = ctx;
+    if (e->turn->ranks < 2)
+        ((const qsgd *)e->codec)->alone(ctx, lo, hi);
+    else
+        qsgd_encode_plain(e, lo, hi, qsgd_round_correlated);
 }
 
 /* ---- the codec ---- */
@@ -101,13 +181,17 @@ static gw_err qsgd_open(void **self, const gw_args *args) {
     GW_TRY(gw_bucketed_open(self, args, "qsgd", GW_BLOCK, sizeof(qsgd), &level));
     qsgd *q = *self;
     q->bits = (unsigned)gw_args_int(args, "bits");
-    q->nearest = strcmp(gw_args_text(args, "rounding"), "nearest") == 0;
+    const char *rounding = gw_args_text(args, "rounding");
+    q->nearest = strcmp(rounding, "nearest") == 0;
     q->b.k = levels[level]->width[q->bits - GW_QSGD_NARROWEST];
     q->b.levels = (float)((1 << (q->bits - 1)) - 1);
     q->b.head_bytes = sizeof(float);
     q->b.codes_bytes = qsgd_codes_bytes;
+    q->alone = q->b.k.encode;
     if (q->nearest)
         q->b.k.encode = qsgd_encode_nearest;
+    else if (strcmp(rounding, "correlated") == 0)
+        q->b.k.encode = qsgd_encode_correlated;
     return GW_OK;
 }
 

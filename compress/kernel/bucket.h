@@ -19,7 +19,8 @@ typedef struct gw_bucket_encoding {
     size_t bucket;
     float levels; /* |code| <= levels, where codes are integers */
     uint64_t key;
-    union { /* one a bucket */
+    const struct gw_turn *turn; /* that the key is of; NULL where no part asks */
+    union {                     /* one a bucket */
         void *heads;
         gw_u32u *scales;
         unsigned char *windows;

@@ -39,8 +39,9 @@ static gw_err survey_pass(bout *b, gw_coding kind) {
         switch (kind) {
         case GW_CODING_ENCODE:
         case GW_CODING_ADOPT:
-            GW_TRY(gw_lane_encode(b->lane, b->ticket, b->v, s, kind == GW_CODING_ADOPT, wire,
-                                  b->room, &b->len[i]));
+            GW_TRY(gw_lane_encode(b->lane, b->ticket, b->v, s,
+                                  kind == GW_CODING_ADOPT ? GW_ENCODE_ADOPT | GW_ENCODE_ALONE : 0,
+                                  wire, b->room, &b->len[i]));
             break;
         case GW_CODING_ADD:
         case GW_CODING_SET:
@@ -119,6 +120,8 @@ gw_err gw_survey_codec(gw_codec *codec, bool feedback, const float *gradient, si
     GW_TRY(gw_barrier(comm)); /* memory is shared: all at the same time, as in a step */
     gw_err e = gw_lane_open(&b.lane, MPI_COMM_SELF, &setup);
     GW_THEN(e, gw_codec_join(codec, ranks));
+    if (e == GW_OK)
+        b.lane->size = ranks; /* it draws as one of so many */
     GW_THEN(e, survey_measure(&b, price, n_prices));
     free(b.v);
     gw_lane_close(b.lane);

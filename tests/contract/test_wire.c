@@ -45,6 +45,7 @@ static const struct stated {
     {"qsgd:bits=8,bucket=64", 65536 + 4096, 0},
     {"int8sum", 65536 + 512, 0}, /* N, and 4 N / B of scales */
     {"int8sum:bucket=64", 65536 + 4096, 0},
+    {"thc", 65536 + 4 + 64, 0},  /* N, the signs' number, and 4 N / B of ranges; B = 4096 */
     {"natural", 65536 + 128, 0}, /* N, and N / B of windows */
     {"natural:bucket=64", 65536 + 1024, 0},
     {"ternary", 13108 + 412, 0}, /* N / 5 and 4 N / B, both rounded up; B = 640 */

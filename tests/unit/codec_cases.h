@@ -54,6 +54,9 @@ static const char *const more_specs[] = {
     "chunktopk:k=8,chunk=64,bits=1",
     "chunktopk:k=100,chunk=1024,bits=4",
     "qsgd:bits=8,rounding=nearest",
+    "qsgd:bits=4,rounding=correlated",
+    "thc:bucket=64",
+    "thc:bits=6,granularity=126,truncate=1e-9,bucket=512",
 };
 static const size_t lengths[] = {0,  1,   2,   15,  16,  17,   63,   64,
                                  65, 511, 512, 513, 576, 1000, 1024, 65537};

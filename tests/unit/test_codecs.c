@@ -178,6 +178,14 @@ static double peak_of_bucket(const gw_codec *c, const float *x, size_t n, size_t
     return (double)top;
 }
 
+static double norm_of_bucket(const gw_codec *c, const float *x, size_t n, size_t i) {
+    size_t width = bucket_of(c), lo = i / width * width, hi = lo + width < n ? lo + width : n;
+    double sum = 0;
+    for (size_t j = lo; j < hi; j++)
+        sum += (double)x[j] * x[j];
+    return sqrt(sum);
+}
+
 /* One bit cannot tell a zero from its neighbours: with onebit, only buckets of zeros stay zero. */
 static int keeps_zeros(const gw_codec *c) {
     return strcmp(c->ops->head.name, "onebit") != 0;
@@ -195,6 +203,8 @@ static double error_bound(const gw_codec *c, const float *x, size_t n, size_t i)
         double step = peak_of_bucket(c, x, n, i) / ((1 << (bits - 1)) - 1);
         return c->caps & GW_CODEC_BIASED ? step / 2 * (1 + 1e-4) : step * (1 + 1e-6);
     }
+    if (strcmp(name, "thc") == 0) /* of all elements of a bucket together, so of each */
+        return 2 * norm_of_bucket(c, x, n, i);
     if (strcmp(name, "natural") == 0)
         return fabs(x[i]);              /* the distance of the powers of two around it */
     if (strcmp(name, "chunktopk") == 0) /* the mean of a bin lies among all values */
@@ -436,6 +446,13 @@ static void bad_options(void **state) {
         "chunktopk:chunk=1000",
         "chunktopk:k=65,chunk=64",
         "chunktopk:bits=5",
+        "thc:bucket=65",
+        "thc:bucket=96",
+        "thc:bucket=32768",
+        "thc:granularity=31",
+        "thc:granularity=14",
+        "thc:bits=8",
+        "thc:truncate=0",
     };
     gw_codec c;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)

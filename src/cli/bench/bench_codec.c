@@ -16,9 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_REPEATS = 1000 };
+enum { MOST_REPEATS = 1000, RANKS = 4 };
 #define LEAST_S 0.5e-3 /* a timing lasts at least this long */
 #define KEY     0x6772616477697265u
+
+/* As the first of some ranks, which matters to `rounding=correlated`. */
+static const gw_turn codec_turn = {.key = KEY, .step = 1, .common = KEY, .ranks = RANKS};
 
 enum { ENCODE, FEEDBACK, DECODE_ADD, OPS, COPY = OPS };
 
@@ -192,7 +195,7 @@ static gw_err codec_row_error(row *r) {
         codec_step_of_factors(r);
         memcpy(b.y, r->v, r->n * sizeof *r->v);
     } else {
-        GW_TRY(gw_codec_encode(r->codec, (gw_turn){KEY, 1}, b.x, r->n, r->wire,
+        GW_TRY(gw_codec_encode(r->codec, codec_turn, b.x, r->n, r->wire,
                                gw_codec_bound(r->codec, r->n), &r->wire_bytes));
         GW_TRY(gw_codec_decode(r->codec, r->wire, r->wire_bytes, b.y, r->n, GW_INTO_SET));
     }
@@ -215,15 +218,15 @@ static bool codec_measured(const row *r, int op) {
 /* With feedback the span may become what was encoded; span and residual still have the same sum. */
 static gw_err codec_once(row *r, int op) {
     size_t cap = r->codec ? gw_codec_bound(r->codec, r->n) : 0;
-    gw_turn turn = {KEY, 1};
     if (!r->codec && op == FEEDBACK) {
         codec_step_of_factors(r);
         return GW_OK;
     }
     switch (op) {
-    case ENCODE: return gw_codec_encode(r->codec, turn, b.x, r->n, r->wire, cap, &r->wire_bytes);
+    case ENCODE:
+        return gw_codec_encode(r->codec, codec_turn, b.x, r->n, r->wire, cap, &r->wire_bytes);
     case FEEDBACK:
-        return gw_feedback_encode(r->codec, turn, r->v, r->e, r->n, false, r->wire, cap,
+        return gw_feedback_encode(r->codec, codec_turn, r->v, r->e, r->n, false, r->wire, cap,
                                   &r->wire_bytes);
     case DECODE_ADD:
         return gw_codec_decode(r->codec, r->wire, r->wire_bytes, b.y, r->n, GW_INTO_ADD);
