@@ -171,8 +171,7 @@ static gw_err relay_chunk(const relay *k, gw_verb what) {
 
 /* Parts of ranks are cut from the whole span, blocks from a chunk: other verbs have but one. */
 static int relay_count_chunks(const gw_args *args, gw_verb what, size_t n) {
-    size_t most = gw_args_bytes(args, "chunk") / sizeof(float);
-    return most == 0 || n == 0 || what != GW_ALLREDUCE ? 1 : (int)((n + most - 1) / most);
+    return what == GW_ALLREDUCE ? gw_kit_chunks(args, n) : 1;
 }
 
 static gw_err relay_chunks(relay *k, int chunks, gw_verb what) {

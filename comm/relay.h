@@ -5,8 +5,8 @@
  *
  *   - Fold. Ranks outside the core send their whole parts to partners in it, which add them, and
  *     receive the result in the end, in the form of the allgather.
- *   - Reduce-scatter. A round's blocks are one message, packed if they do not lie side by side; with
- *     a codec one for each run of blocks that do. No rank encodes an element twice.
+ *   - Reduce-scatter. A round's blocks are one message, packed if they do not lie side by side;
+ *     with a codec one for each run of blocks that do. No rank encodes an element twice.
  *   - Allgather. The owner encodes its block once and adopts what that decodes to. A round's blocks
  *     are one message on an exact lane, else one a block, passed on verbatim.
  *
@@ -31,8 +31,8 @@ extern const gw_opt gw_relay_opts[];
 /** ceil(log2 core): the rounds of an allgather. */
 int gw_relay_rounds(int core);
 
-/** Algorithms may name the verbs reduce_scatter and allgather if rank r owns block r. Without a core
- *  of all ranks they are the kit's. */
+/** Algorithms may name the verbs reduce_scatter and allgather if rank r owns block r. Without a
+ *  core of all ranks they are the kit's. */
 gw_err gw_relay_lay_down(const gw_relay *how, const gw_args *args, gw_schedule *s, gw_verb what);
 gw_cost gw_relay_cost(const gw_relay *how, const gw_args *args, const gw_lane *lane, gw_verb what,
                       size_t n);

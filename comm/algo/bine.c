@@ -1,9 +1,9 @@
 /* bine: a butterfly of negabinary distances. D. De Sensi et al., "Bine trees: Enhancing collective
  * operations by optimizing communication locality", SC 2025.
  *
- * The partners are those of swing: in step s of the reduce-scatter at distance 1, -1, 3, -5, 11, ..,
- * the value of s + 1 ones in base -2, to the right of even ranks and to the left of odd ones. But
- * blocks are numbered so that those of a step lie side by side and need no packing: rank r owns
+ * The partners are those of swing: in step s of the reduce-scatter at distance 1, -1, 3, -5, 11,
+ * .., the value of s + 1 ones in base -2, to the right of even ranks and to the left of odd ones.
+ * But blocks are numbered so that those of a step lie side by side and need no packing: rank r owns
  * block nu(r), the bits of its Gray-coded number in base -2, first one last, and partners in step s
  * share the first s bits of theirs. The allgather puts each block where it belongs, so nothing is
  * reordered; but part r of a span is not rank r's, and the other collectives are the kit's.

@@ -4,8 +4,8 @@
  * The bandwidth form, blocks handed on as comm/relay.h says. In step s = 0, 1, .. of the
  * reduce-scatter the partner of rank r is r + rho(s) if r is even, r - rho(s) if it is odd, modulo
  * P; rho(s) = (1 - (-2)^(s+1)) / 3 = 1, -1, 3, -5, 11, .. The most data go the shortest way, and no
- * step goes as far as that of recursive halving: a third of 2^(s+1) hops instead of 2^s. A rank sends
- * each block that its partner reaches in the steps that follow; they do not lie side by side.
+ * step goes as far as that of recursive halving: a third of 2^(s+1) hops instead of 2^s. A rank
+ * sends each block that its partner reaches in the steps that follow; they do not lie side by side.
  *
  * Any even P will do: a block that comes by two ways is sent on the first one of the allgather. Of
  * an odd P the last rank is folded onto rank 0. With several dimensions the paper runs one such

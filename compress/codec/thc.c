@@ -11,8 +11,8 @@
  *
  * There are 2^bits levels, integers in [-h, h] (the paper's table of 0 .. g, less g / 2, so that a
  * sum decodes alike for any P). They are symmetric, and of all such sets the one with the least
- * mean square error of a truncated normal a; with 16 of granularity 30: +-1 2 4 6 8 10 12 15. Levels
- * are what is sent, so only encoders need the table.
+ * mean square error of a truncated normal a; with 16 of granularity 30: +-1 2 4 6 8 10 12 15.
+ * Levels are what is sent, so only encoders need the table.
  *
  * Unbiased but for the truncation, for which it has error feedback. H is orthonormal: without
  * truncation the error's norm is at most sqrt(B) M / h times the widest gap between levels.
