@@ -6,12 +6,12 @@
  *   x' = H (signs * x), random signs that all ranks draw alike: its elements are nearly normal
  *   M  = reach * max over the ranks of |x| / sqrt(B): what is beyond +-M is truncated to it, of a
  *        normal x' the fraction `truncate`
- *   a  = x' h / M, h = granularity / 2, rounded at random to a level below or above, E[level] = a
+ *   a  = x' h / M, h = granularity / 2, rounded at random to the level below or above: E[level] = a
  *   value of a level, or of a sum of levels: signs * H (level M / h)
  *
  * There are 2^bits levels, integers in [-h, h] (the paper's table of 0 .. g, less g / 2, so that a
  * sum decodes alike for any P). They are symmetric, and of all such sets the one with the least
- * mean square error of a truncated normal a; with 16 of granularity 30: +-1 2 4 6 8 10 12 15.
+ * mean square error of a truncated normal a: of granularity 30 the 16 levels +-1 2 4 6 8 10 12 15.
  * Levels are what is sent, so only encoders need the table.
  *
  * Unbiased but for the truncation, for which it has error feedback. H is orthonormal: without
@@ -86,13 +86,13 @@ static double thc_reach(double truncate) {
     return hi;
 }
 
-/* The mean square error of what lies between 0 and the lowest positive level (from < 0), or between
- * two: the integral of (a - from) (to - a) over the density of a. */
+/* Of the mean square error of a between two levels, the integral of (a - from) (to - a) over its
+ * density, what depends on the table: all but that of -a a. from < 0: between 0 and the lowest
+ * positive level. */
 static double thc_cost(const thc *c, int from, int to) {
     double sd = c->half / c->reach, lo = (from < 0 ? 0 : from) / sd, hi = to / sd;
-    double zero = thc_below(hi) - thc_below(lo), one = thc_density(lo) - thc_density(hi);
-    double two = zero + lo * thc_density(lo) - hi * thc_density(hi);
-    return -sd * sd * two + sd * (from + to) * one - (double)from * to * zero;
+    double mass = thc_below(hi) - thc_below(lo), mean = thc_density(lo) - thc_density(hi);
+    return sd * (from + to) * mean - (double)from * to * mass;
 }
 
 /* level[0..L): the positive ones, L = 2^(bits-1), the last is half. By how many are at most p and

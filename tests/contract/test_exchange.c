@@ -59,7 +59,7 @@ static const variant codec_variants[] = {
     {"qsgd", "qsgd:bits=4"},
     {"qsgd", "qsgd:bits=4+zlib"},
     {"qsgd", "qsgd:bits=4,rounding=correlated"},
-    {"thc", "thc:bits=3,granularity=20,bucket=256"},
+    {"thc", "thc:granularity=20,bucket=256"},
     {"topk", "topk+zlib"},
     {"chunktopk", "chunktopk:k=32,chunk=64,bits=4"},
     {"e3m0", "e3m0:bucket=64,rounding=nearest"},

@@ -81,7 +81,7 @@ static const char notes[] =
     "is\n"
     "like a gradient: normal, a scale of its own for each 4096 floats, an eighth exact zeros. The\n"
     "order of the timings is shuffled in each repeat; the default sizes are the gradients of the\n"
-    "nets 784-256-128-10 and 784-2048-2048-10.";
+    "nets 784-256-128-10 and 784-2048-2048-10. rounding=correlated draws as the first of 4 ranks.";
 
 /* ---- input ---- */
 
