@@ -154,7 +154,7 @@ gw_err gw_residuals_find(gw_residuals *out, const char *feedback, const gw_strat
     out->corrects = out->masks || out->rule == GW_FEEDBACK_MOMENTUM;
     for (int i = 0; i < mix->n; i++)
         out->of[i] = gw_residuals_kept(feedback, mix->codec[i].caps);
-    return residual_check(out, feedback, strategy, mix);
+    return mix->n > 0 ? residual_check(out, feedback, strategy, mix) : GW_OK;
 }
 
 bool gw_residuals_add(const gw_residuals *r, const gw_strategy *strategy, const gw_mix *mix) {

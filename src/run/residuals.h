@@ -53,7 +53,8 @@ const char *gw_residuals_rule(const gw_residuals *r);
 /** Has this one a name? */
 bool gw_residuals_ruled(const char *feedback);
 
-/** GW_ERR_USAGE: there is no such feedback. GW_ERR_UNSUPPORTED, GW_ERR_USAGE: it does not go with
+/** GW_ERR_USAGE: there is no such feedback. Of a mix without codecs no more is checked. Else
+ *  GW_ERR_UNSUPPORTED, GW_ERR_USAGE: it does not go with
  *  this strategy, these codecs or their algorithms. */
 gw_err gw_residuals_find(gw_residuals *out, const char *feedback, const gw_strategy *strategy,
                          const gw_mix *mix);

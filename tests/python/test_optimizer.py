@@ -205,7 +205,7 @@ class Optimizer(plugincase.Plugin):
                 (2, ("--clip-norm", 1, "--backend", "naive"), "its update is param -= lr * gradient"),
                 (2, ("--clip-norm", 1, "--pace", 1), "its clock stands still for updates alone"),
                 (2, ("--clip-norm", 1, "--momentum", 0.9, "--error-feedback", "momentum", "--compress", "topk"),
-                 "--error-feedback momentum and dgc hand out momentum, not a gradient"),
+                 "--error-feedback momentum, dgc and ef21 hand out momentum, not a gradient"),
                 (2, ("--optimizer", "adamw", "--comm", "dion"), "--optimizer adamw takes gradients: use --optimizer sgd"),
                 (1, ("--momentum", 0.9, "--comm", "dion"), "--optimizer sgd takes gradients: use --optimizer sgd"),
                 (2, ("--clip-norm", 1, "--comm", "dion"), "hands out the direction of an update, not a gradient"),

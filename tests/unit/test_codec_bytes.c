@@ -299,18 +299,12 @@ static void golden_randomness(void **state) {
         const char *spec;
         uLong crc;
     } want[] = {
-        {"qsgd:bits=8", 0x2859db16},
-        {"qsgd:bits=4", 0xafae7a6b},
-        {"qsgd:bits=2", 0xb0dfba99},
-        {"qsgd:bits=3", 0x60a6887f},
-        {"qsgd:bits=5", 0xc8aeedec},
-        {"qsgd:bits=6", 0x9118d98c},
-        {"qsgd:bits=7", 0xd5c2d740},
-        {"int8sum", 0x04a0adad},
-        {"randomk:ratio=0.1", 0xf505c7d5},
-        {"randomk:ratio=0.9", 0x82c99163},
-        {"natural", 0x72d7e64e},
-        {"ternary", 0x72547b2c},
+        {"qsgd:bits=8", 0x2859db16},       {"qsgd:bits=4", 0xafae7a6b},
+        {"qsgd:bits=2", 0xb0dfba99},       {"qsgd:bits=3", 0x60a6887f},
+        {"qsgd:bits=5", 0xc8aeedec},       {"qsgd:bits=6", 0x9118d98c},
+        {"qsgd:bits=7", 0xd5c2d740},       {"int8sum", 0x04a0adad},
+        {"randomk:ratio=0.1", 0xf505c7d5}, {"randomk:ratio=0.9", 0x82c99163},
+        {"natural", 0x72d7e64e},           {"ternary", 0x72547b2c},
         {"thc:bucket=64", 0xc419943f},
     };
     float x[1000];
