@@ -32,9 +32,9 @@
  * P equal values the mean has an error of variance (m / L)^2 / 6 P^2 on average, not / 6 P.
  * That helps where encodings of ranks' own values are all that is summed (algo=gathersum,
  * doubling). A sum that is encoded again (at each hop of a ring, by the owner of a slice in sra)
- * draws as rounding=stochastic does, with an error that hides the gain: offsets that depend on those
- * before would bias it. So does a rank that knows of no others. P words an element are drawn, in
- * plain C.
+ * draws as rounding=stochastic does, with an error that hides the gain: offsets that depend on
+ * those before would bias it. So does a rank that knows of no others. P words an element are drawn,
+ * in plain C.
  *
  * A NaN or an infinity makes the scale of its bucket NaN; that bucket alone decodes to NaN. A
  * bucket whose m is below 2^-100 is sent as zeros, since 1 / m would overflow; error feedback keeps
