@@ -223,7 +223,7 @@ static void demo_put(const self *me, const grid *g, size_t block, const float *i
             uint32_t word;
             memcpy(&word, in + i, sizeof word);
             sum[word >> 16 & (BLOCK - 1)] += demo_value(word);
-            senders[word >> 16 & (BLOCK - 1)]++;
+            senders[word >> 16 & (BLOCK - 1)] += demo_value(word) != 0; /* of no sample: nothing */
         }
     for (size_t i = 0; i < n; i++)
         sum[i] /= (float)(senders[i] > 1 ? senders[i] : 1);
