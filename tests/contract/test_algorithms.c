@@ -227,6 +227,9 @@ static const struct {
                {"halving:chunk=4,window=2", SHORT},
                {"halving:chunk=1000,window=1", SHORT},
                {"halving:chunk=64K", LONG},
+               {"swing:chunk=1000,message=100", SHORT},
+               {"bine:message=64K", LONG},
+               {"pat:chunk=64K,message=4K", LONG},
                {"file:path=" SCHEDULES "/2.json", LONG},
                {"file:path=" SCHEDULES "/3.json,chunk=100", SHORT},
                {"file:path=" SCHEDULES "/4.json,chunk=40K,window=2", LONG}};

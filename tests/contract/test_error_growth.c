@@ -34,6 +34,10 @@ static const curve curves[] = {
     /* P/2 for each of log2 P rounds, then the sum. Of 3 ranks one is folded onto rank 0, which then
      * sends a sum of two for half of the elements */
     {"halving", {3.0 / 2, (1 + 1.5 + 3) / 3, 8.0 / 4}},
+    {"swing", {3.0 / 2, (1 + 1.5 + 3) / 3, 8.0 / 4}},
+    {"bine", {3.0 / 2, (1 + 1.5 + 3) / 3, 8.0 / 4}},
+    /* the parts below a rank in a binomial tree, then the sum; nobody is folded */
+    {"pat", {3.0 / 2, 5.0 / 3, 8.0 / 4}},
     {"tree", {3.0 / 2, 5.0 / 3, 8.0 / 4}},
     /* P parts, never a sum */
     {"doubling", {1, 1, 1}},

@@ -12,7 +12,7 @@
 
 #include "comm/fabric/fabric.h"
 
-enum { MEMORY_RANKS = 8 };
+enum { MEMORY_RANKS = 17 };
 
 /** Have each of `ranks` ranks run body(ctx, fabric); it closes `fabric`, or has a lane do so. The
  *  first error of any, with its rank; GW_ERR_INTERNAL: the world's own. */
