@@ -189,13 +189,6 @@ static void factors_gather(const gw_factors *f, const gw_factors_group *g) {
     }
 }
 
-static gw_factors_group *factors_group(gw_factors *f, gw_span s) {
-    for (int i = 0; i < f->n_groups; i++)
-        if (f->groups[i].span.off == s.off && f->groups[i].span.n == s.n)
-            return &f->groups[i];
-    return NULL;
-}
-
 static gw_err factors_run(gw_factors *f, void (*make)(const gw_factors *, const gw_factors_group *),
                           const gw_factors_group *g, gw_span s) {
     gw_phase_enter(GW_PHASE_ENCODE);
@@ -205,10 +198,9 @@ static gw_err factors_run(gw_factors *f, void (*make)(const gw_factors *, const 
 }
 
 gw_err gw_factors_sum(gw_factors *f, gw_span s, gw_factors_group **out) {
-    gw_factors_group *g = factors_group(f, s);
-    if (!g)
-        return gw_fail(GW_ERR_INTERNAL, "%s: span [%zu, %zu) was not announced", f->env->name,
-                       s.off, gw_span_end(s));
+    int i;
+    GW_TRY(gw_env_find(f->env, s, &i));
+    gw_factors_group *g = &f->groups[i];
     GW_TRY(factors_run(f, factors_prepare, g, g->first));
     GW_TRY(factors_run(f, factors_gather, g, g->second));
     *out = g;

@@ -91,6 +91,27 @@ void gw_strategy_close(const gw_strategy *s, void *self) {
     free(self);
 }
 
+gw_err gw_env_find(const gw_env *env, gw_span s, int *i) {
+    for (*i = 0; *i < gw_env_spans(env); ++*i) {
+        gw_span k = gw_env_span(env, *i);
+        if (k.off == s.off && k.n == s.n)
+            return GW_OK;
+    }
+    return gw_fail(GW_ERR_INTERNAL, "%s: span [%zu, %zu) was not announced", env->name, s.off,
+                   gw_span_end(s));
+}
+
+gw_err gw_env_refuse_tracked(const gw_env *env) {
+    for (int i = 0; i < env->n_tensors; i++)
+        if (env->tensors[i].tracks)
+            return gw_fail(GW_ERR_UNSUPPORTED,
+                           "%s: the model's running means have to go exact, and it sends what it "
+                           "picks of all tensors: use another --comm, or a model without batch "
+                           "normalisation",
+                           env->name);
+    return GW_OK;
+}
+
 gw_err gw_env_prepare(const gw_env *env, gw_collective *collective) {
     gw_schedule *unused;
     for (int i = 0; i < gw_env_spans(env); i++)

@@ -73,6 +73,13 @@ static inline gw_span gw_env_span(const gw_env *env, int i) {
     return env->by_layer ? env->layers[i] : (gw_span){0, env->n};
 }
 
+/** Which of these spans is s; of empty ones perhaps another. GW_ERR_INTERNAL: none is. */
+gw_err gw_env_find(const gw_env *env, gw_span s, int *i);
+
+/** For strategies that send what they pick of all tensors. GW_ERR_UNSUPPORTED: some of them track
+ *  (gw_tensor), which has to travel whole. */
+gw_err gw_env_refuse_tracked(const gw_env *env);
+
 /** For a collective that is run once for each of these spans: lay all of them down; what that
  *  costs. */
 gw_err gw_env_prepare(const gw_env *env, gw_collective *collective);

@@ -64,3 +64,11 @@ gw_err gw_bucketed_decode(const void *self, const void *in, size_t len, float *y
     gw_simd_split(n, b->bucket, into == GW_INTO_ADD ? b->k.decode_add : b->k.decode, &d);
     return GW_OK;
 }
+
+gw_err gw_bucketed_add_int8(void *inout, const void *in, size_t len) {
+    unsigned char *a = inout; /* unsigned, so that it wraps around as MPI's sum does */
+    const unsigned char *b = in;
+    for (size_t i = 0; i < len; i++)
+        a[i] = (unsigned char)(a[i] + b[i]);
+    return GW_OK;
+}

@@ -35,4 +35,7 @@ gw_err gw_bucketed_encode_feedback(const void *self, gw_turn turn, const float *
 gw_err gw_bucketed_decode(const void *self, const void *in, size_t len, float *y, size_t n,
                           gw_into into);
 
+/** The hook `add` of codecs whose codes are int8_t that MPI sums. */
+gw_err gw_bucketed_add_int8(void *inout, const void *in, size_t len);
+
 #endif

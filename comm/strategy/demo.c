@@ -150,13 +150,7 @@ static gw_err demo_check(const gw_env *env) {
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "demo: a mix of codecs is for the model's tensors, but here coefficients "
                        "travel: use one codec");
-    for (int i = 0; i < env->n_tensors; i++)
-        if (env->tensors[i].tracks)
-            return gw_fail(
-                GW_ERR_UNSUPPORTED,
-                "demo: the model's running means have to be averaged as they are, and it "
-                "sends the largest coefficients alone: use another --comm or --model");
-    return GW_OK;
+    return gw_env_refuse_tracked(env);
 }
 
 static gw_err demo_open(void *p, const gw_env *env) {
@@ -222,8 +216,10 @@ static void demo_put(const self *me, const grid *g, size_t block, const float *i
         for (size_t i = 0; i < g->kept; i++) {
             uint32_t word;
             memcpy(&word, in + i, sizeof word);
-            sum[word >> 16 & (BLOCK - 1)] += demo_value(word);
-            senders[word >> 16 & (BLOCK - 1)] += demo_value(word) != 0; /* of no sample: nothing */
+            size_t at = word >> 16 & (BLOCK - 1);
+            sum[at] += demo_value(word);
+            senders[at] +=
+                demo_value(word) != 0; /* zeros are all that a rank without samples has */
         }
     for (size_t i = 0; i < n; i++)
         sum[i] /= (float)(senders[i] > 1 ? senders[i] : 1);
@@ -259,9 +255,8 @@ static void demo_decode(const self *me, const group *g, const float *in, size_t 
 
 static gw_err demo_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    int i = 0;
-    while (me->groups[i].span.off != s.off || me->groups[i].span.n != s.n)
-        i++; /* gw_env_span has told of all that are asked for */
+    int i;
+    GW_TRY(gw_env_find(me->env, s, &i));
     const group *g = &me->groups[i];
     size_t apart = g->words.n / (size_t)gw_lane_size(me->env->grads);
     float *words = me->words + g->words.off;

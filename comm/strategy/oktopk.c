@@ -384,6 +384,7 @@ static gw_err oktopk_open(void *p, const gw_env *env) {
     const char *why = oktopk_lacks(env);
     if (why)
         return gw_fail(GW_ERR_UNSUPPORTED, "oktopk: %s", why);
+    GW_TRY(gw_env_refuse_tracked(env));
     me->env = env;
     me->ratio.ratio = gw_args_real(env->args, "ratio");
     me->every = gw_args_int(env->args, "every");
@@ -408,14 +409,11 @@ static gw_err oktopk_open(void *p, const gw_env *env) {
 
 static gw_err oktopk_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    int i = 0;
+    int i;
     *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     if (me->n_groups == 0 || s.n == 0)
         return GW_OK;
-    while (me->groups[i].span.off != s.off || me->groups[i].span.n != s.n)
-        if (++i == me->n_groups)
-            return gw_fail(GW_ERR_INTERNAL, "oktopk: span [%zu, %zu) was not announced", s.off,
-                           gw_span_end(s));
+    GW_TRY(gw_env_find(me->env, s, &i));
     group *g = me->now = &me->groups[i];
     me->exact = g->steps % me->every == 0;
     me->written = 0;

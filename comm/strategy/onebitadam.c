@@ -131,20 +131,11 @@ static void onebitadam_do(const self *me, gw_span s, work what, int64_t step) {
     gw_phase_leave();
 }
 
-/* Empty ones may be mistaken for each other. */
-static int onebitadam_span(const self *me, gw_span s) {
-    int i = 0;
-    for (gw_span k; i + 1 < gw_env_spans(me->env); i++) {
-        k = gw_env_span(me->env, i);
-        if (k.off == s.off && k.n == s.n)
-            break;
-    }
-    return i;
-}
-
 static gw_err onebitadam_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    int64_t step = ++me->steps[onebitadam_span(me, s)];
+    int i;
+    GW_TRY(gw_env_find(me->env, s, &i));
+    int64_t step = ++me->steps[i];
     bool dense = step <= me->freeze;
     if (!dense)
         onebitadam_do(me, s, BLEND, step);

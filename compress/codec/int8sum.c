@@ -108,14 +108,6 @@ static gw_err int8sum_decode(const void *self, const void *in, size_t len, float
     return GW_OK;
 }
 
-static gw_err int8sum_add(void *inout, const void *in, size_t len) {
-    unsigned char *a = inout; /* unsigned, so that it wraps around as MPI's sum does */
-    const unsigned char *b = in;
-    for (size_t i = 0; i < len; i++)
-        a[i] = (unsigned char)(a[i] + b[i]);
-    return GW_OK;
-}
-
 const gw_codec_ops gw_codec_int8sum = {
     .head = {GW_CODEC_ABI, "int8sum",
              "integers on a scale that all ranks share, rounded at random; MPI sums them",
@@ -127,7 +119,7 @@ const gw_codec_ops gw_codec_int8sum = {
     .bound = int8sum_bound,
     .encode = int8sum_encode,
     .decode = int8sum_decode,
-    .add = int8sum_add,
+    .add = gw_bucketed_add_int8,
     .unit_bytes = 1,
     .sum = GW_SUM_INT8,
     .prefix = int8sum_prefix,

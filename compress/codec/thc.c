@@ -368,14 +368,6 @@ static gw_err thc_decode(const void *self, const void *in, size_t len, float *y,
     return GW_OK;
 }
 
-static gw_err thc_add(void *inout, const void *in, size_t len) {
-    unsigned char *a = inout; /* unsigned, so that it wraps around as MPI's sum does */
-    const unsigned char *b = in;
-    for (size_t i = 0; i < len; i++)
-        a[i] = (unsigned char)(a[i] + b[i]);
-    return GW_OK;
-}
-
 const gw_codec_ops gw_codec_thc = {
     .head = {GW_CODEC_ABI, "thc",
              "spans rotated at random, rounded to a few integers that MPI sums", thc_opts},
@@ -386,7 +378,7 @@ const gw_codec_ops gw_codec_thc = {
     .bound = thc_bound,
     .encode = thc_encode,
     .decode = thc_decode,
-    .add = thc_add,
+    .add = gw_bucketed_add_int8,
     .unit_bytes = 1,
     .sum = GW_SUM_INT8,
     .prefix = thc_prefix,

@@ -96,12 +96,6 @@ static gw_err trainer_check_tracked(const gw_trainer *t, const gw_model_spec *sp
                        "train: --compress %s: the model's running means have to go exact: add a "
                        "rule for small tensors, such as ';min_bytes=4K', or use fp16 or bf16",
                        t->c->run.compress->text);
-    if (tracks && is.traits & GW_STRATEGY_PICKS)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "train: --comm %s: the model's running means have to go exact, and it sends "
-                       "what it picks of all tensors: use --comm sparse with a rule for small "
-                       "tensors, or a model without batch normalisation",
-                       is.strategy);
     if (tracks && t->c->run.clip > 0)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "train: --clip-norm: the norm would count how far the model's running means "

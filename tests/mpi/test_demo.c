@@ -21,11 +21,19 @@ static int me, ranks;
 static size_t total;
 static gw_tensor tensor[TENSORS];
 static gw_span layers[2];
+static bool idles; /* the last of several ranks has no samples */
 
 /* Of each rank: the momentum itself, not its coefficients. */
 static double momentum[MOST_RANKS][MOST], direction[MOST];
 
+static bool idle(int rank) {
+    return idles && ranks > 1 && rank == ranks - 1;
+}
+
+/* The mean over a rank's samples. */
 static float gradient(int rank, int step, size_t i) {
+    if (idle(rank))
+        return 0;
     return (float)gw_rng_unit(gw_rng_key((uint64_t)rank, (uint64_t)step), i) - 0.5f;
 }
 
@@ -152,9 +160,10 @@ static void run(const char *comm, bool by_layer) {
     CHECK_OK(gw_session_open(s, MPI_COMM_WORLD, &setup));
     for (int k = 0; k < STEPS; k++) {
         gw_update u;
-        gw_session_begin(s, 1.0 / ranks);
-        for (size_t i = 0; i < total; i++) /* a rank's share of the mean gradient */
-            s->env.grad[i] = gradient(me, k, i) / (float)ranks;
+        double share = idle(me) ? 0 : 1.0 / (ranks - idle(ranks - 1));
+        gw_session_begin(s, share);
+        for (size_t i = 0; i < total; i++)
+            s->env.grad[i] = gradient(me, k, i) * (float)share;
         for (int l = 1; l >= 0; l--)
             CHECK_OK(gw_session_ready(s, layers[l]));
         for (int l = 0; l < (by_layer ? 2 : 1); l++)
@@ -174,6 +183,9 @@ int main(int argc, char **argv) {
     lay_out();
     run("demo:k=300,beta=0.9", false);
     run("demo:k=300,beta=0.9", true);
+    idles = true;
+    run("demo:k=300,beta=0.9", false);
+    idles = false;
     run("demo:k=300,beta=0.9,algo=ring", false);
     run("demo:k=300,beta=0.9,algo=doubling", false);
     MPI_Finalize();

@@ -95,6 +95,7 @@ class Runs(plugincase.Plugin):
                              "have to go exact"),
                             (("--model", RESNET, "--compress", "auto"), "have to go exact"),
                             (("--model", RESNET, "--comm", "oktopk"), "have to go exact"),
+                            (("--model", RESNET, "--comm", "demo"), "have to go exact"),
                             (("--model", RESNET, "--clip-norm", 1), "the norm would count")):
             with self.subTest(words=words):
                 gwrun.refusal(gwrun.run(2 if "--mesh" in words else 1, "train", *SMALL, *words), part)
