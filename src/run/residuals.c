@@ -113,11 +113,12 @@ static gw_err residual_check(const gw_residuals *r, const char *feedback,
                        "error-feedback=%s is about gradients, and --comm %s does not exchange "
                        "those: use error-feedback=auto",
                        feedback, name);
-    if (r->rule >= GW_FEEDBACK_EF21 && traits & (GW_STRATEGY_LATE | GW_STRATEGY_DIRECTS))
+    if ((r->rule >= GW_FEEDBACK_EF21 && traits & GW_STRATEGY_LATE) ||
+        (ruled && traits & GW_STRATEGY_DIRECTS))
         return gw_fail(
             GW_ERR_UNSUPPORTED,
-            "error-feedback=%s adds up each step's own mean gradient, and --comm %s hands "
-            "out another: use error-feedback=auto",
+            "error-feedback=%s is about each step's own mean gradient, and --comm %s hands "
+            "out something else: use error-feedback=auto",
             feedback, name);
     if (ruled && !gw_residuals_any(r))
         return gw_fail(GW_ERR_USAGE,

@@ -347,7 +347,10 @@ static gw_err session_collect(gw_session *s, gw_span span, gw_update *u) {
     gw_span own = u->own;
     if (s->rule.rounds == 1) {
         memcpy(s->rule.estimate + span.off, s->rule.own + span.off, span.n * sizeof(float));
-        GW_TRY(gw_collective_run(&s->rule.start, span));
+        session_enter("finish", span, GW_PHASE_MPI_WAIT);
+        gw_err e = gw_collective_run(&s->rule.start, span);
+        session_leave();
+        GW_TRY(e);
     } else {
         gw_phase_enter(GW_PHASE_DECODE);
         gw_residuals_collect(s->rule.estimate + own.off, u->grad + own.off, u->scale, own.n);
@@ -416,12 +419,12 @@ gw_err gw_session_progress(gw_session *s) {
 gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
     session_enter("finish", span, GW_PHASE_MPI_WAIT);
     gw_err e = s->strategy.ops->finish(s->self, span, u);
-    if (e == GW_OK && s->rule.estimate)
-        e = session_collect(s, span, u);
     session_leave();
     s->logical_bytes += span.n * sizeof(float);
     if (e == GW_OK && s->tap.after)
         s->tap.after(s->tap.ctx, u);
+    if (e == GW_OK && s->rule.estimate)
+        e = session_collect(s, span, u);
     return e == GW_OK ? gw_clip_update(&s->clip, u) : e;
 }
 

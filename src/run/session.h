@@ -9,8 +9,8 @@
 #include "run/undo.h"
 #include "run/unmet.h"
 
-/** Sees each part of the local gradient before it is exchanged (momentum applied) and each update
- *  that finish hands out. */
+/** Sees each part of the local gradient before it is exchanged, as a rule of error feedback has
+ *  made it, and what the exchange makes of it; of ef21 changes, before they are added up. */
 typedef struct gw_session_tap {
     void *ctx;
     void (*before)(void *ctx, const float *grad, gw_span s);

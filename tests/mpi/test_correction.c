@@ -159,6 +159,7 @@ int main(int argc, char **argv) {
     check_refused("allreduce", "topk", "loco:beta=1", "beta=1");
     check_refused("local", "topk", "loco", "does not exchange those");
     check_refused("powersgd", "none", "ef21", "keeps its own residual");
+    check_refused("onebitadam", "onebit", "momentum", "hands out something else");
     char dir[] = "/tmp/gw_stateXXXXXX";
     CHECK(mkdtemp(dir), "mkdtemp");
     resume_all(dir);

@@ -66,6 +66,12 @@ class CodecStats(gwrun.Case):
         gain = biases["results"]["wire_bytes"] - all_in
         self.assertLess(abs(gain / steps - 2 * floats * 3), 100)
 
+    def test_ef21_codes_changes(self):
+        """They are compared with what came of them, not with what they add up to."""
+        self.train(2, "--compress", "topk:ratio=1", "--comm", "allreduce:algo=gathersum", "--error-feedback", "ef21")
+        for row in gwrun.rows(self.out, "codec.csv"):
+            self.assertLess(float(row["relative_error"]), 1e-5)
+
     def test_residual_that_grows_is_named(self):
         """Elements wait 1/ratio steps for their turn; at a large rate that no longer converges."""
         data = ("--data", "synthetic:samples=8192,features=64,classes=10", "--layers", "48,32",
@@ -82,6 +88,7 @@ class CodecStats(gwrun.Case):
         for ranks in (0, 3):
             for words, why in (
                     (("--comm", "gossip", "--compress-stats", 5), "does not update by it"),
+                    (("--comm", "demo", "--compress-stats", 5), "does not update by it"),
                     (("--compress", "qsgd;layer7=none"), "layers are 0 to 2"),
                     (("--compress", "qsgd;layer=none"), "layerN=CODEC"),
                     (("--compress", "qsgd;layer1=none;layer1=fp16"), "two rules for layer 1"),
