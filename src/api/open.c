@@ -183,6 +183,7 @@ const char *gradwire_text(const gradwire *g, const char *key) {
         {"shape", gw_strategy_shape_name(ops->shape)},
         {"mean", ops->traits & GW_STRATEGY_MEAN ? "yes" : "no"},
         {"late", ops->traits & GW_STRATEGY_LATE ? "yes" : "no"},
+        {"directs", ops->traits & GW_STRATEGY_DIRECTS ? "yes" : "no"},
         {"algorithm", s->mix.algo->ops->head.name},
         {"codec", gw_session_compression(s)},
         {"update", g->words.run.lazy ? "lazy" : "eager"},

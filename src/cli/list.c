@@ -22,10 +22,12 @@ static const gw_opt opts[] = {{"json", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
 
 static gw_err list_state_strategy(const gw_entry *e, json_t **out) {
     const gw_strategy_ops *ops = (const gw_strategy_ops *)e; /* head is the first member */
-    *out = gw_json_object(
-        "synchronous:b exact:b shape:s mean:b sends:s",
-        (ops->traits & GW_STRATEGY_SYNCHRONOUS) != 0, (ops->traits & GW_STRATEGY_EXACT) != 0,
-        gw_strategy_shape_name(ops->shape), (ops->traits & GW_STRATEGY_MEAN) != 0, ops->formula);
+    unsigned traits = ops->traits;
+    *out =
+        gw_json_object("synchronous:b exact:b shape:s mean:b directs:b sends:s",
+                       (traits & GW_STRATEGY_SYNCHRONOUS) != 0, (traits & GW_STRATEGY_EXACT) != 0,
+                       gw_strategy_shape_name(ops->shape), (traits & GW_STRATEGY_MEAN) != 0,
+                       (traits & GW_STRATEGY_DIRECTS) != 0, ops->formula);
     return GW_OK;
 }
 
@@ -130,6 +132,8 @@ static void list_print_traits(const char *name, const json_t *o) {
                list_holds(o, "synchronous") ? "synchronous" : "not synchronous",
                list_holds(o, "exact") ? "exact" : "not exact",
                json_string_value(json_object_get(o, "shape")));
+    if (list_holds(o, "directs"))
+        printf("directs; ");
     if (sends)
         printf("sends %s", json_string_value(sends));
     if (json_is_real(bits))
@@ -178,7 +182,8 @@ static gw_err list_print_text(void) {
            "or each allreduce (algorithms); n: parameters, b: bytes of their encoding.\n"
            "synchronous: replicas are equal after every step. exact: with an exact codec every "
            "update\n"
-           "is that of a serial run. Bits and error of a codec are those of its default options;\n"
+           "is that of a serial run. directs: hands out the direction of an update, which sgd\n"
+           "without momentum applies. Bits and error of a codec are those of its default options;\n"
            "biased: --error-feedback auto turns error feedback on.\n"
            "idle: seconds that a stage waits in a step, with equal stages, free hops and m >= p;\n"
            "holds: activations of a microbatch at stage s, at most; p: stages, m: microbatches,\n"

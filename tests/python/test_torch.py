@@ -213,6 +213,13 @@ class Session(EitherWay, unittest.TestCase):
                     self.assertIn(part, found[key])
                     self.assertNotIn("\n", found[key])
 
+    def test_directions(self):
+        """Of a compressed optimizer: signs, which plain SGD alone applies."""
+        for adam, momentum, moved in told(2, "directs"):
+            for said in adam, momentum:
+                self.assertIn("demo hands out the direction of an update", said)
+            self.assertAlmostEqual(moved, 0.1, 6)
+
     def test_moved_parameters(self):
         for said, grouped in told(2, "moved"):
             self.assertIn("weight has moved in memory", said)

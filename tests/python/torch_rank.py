@@ -77,8 +77,8 @@ def replicate(model, **more):
                                    broadcast_buffers=False, **more)
 
 
-def sgd(parameters):
-    LIVE.append(torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
+def sgd(parameters, momentum=0.9):
+    LIVE.append(torch.optim.SGD(parameters, lr=0.05, momentum=momentum))
     return LIVE[-1]
 
 
@@ -117,7 +117,7 @@ def session(make, rank, words):
     """(model, optimizer, run, one step)"""
     model, batches, loss = make(rank)
     run = gradwire.torch.Session(model, words)
-    optimizer = sgd(run.parameters())
+    optimizer = sgd(run.parameters(), 0 if run.directs else 0.9)
 
     def step(number):
         x, y = batches[number]
@@ -298,6 +298,18 @@ def case_refusals():
     found["no exchange"] = refusal(batch.__exit__, None, None, None)
     found["open batch"] = refusal(run.close)
     return found
+
+
+def case_directs():
+    gradwire.torch.init(gloo=False)
+    net, plain = torch.nn.Linear(4, 4), torch.optim.SGD
+    with gradwire.torch.Session(net, "--comm demo") as run, run.batch(1):
+        run.loss(net(torch.ones(1, 4)).sum()).backward()
+        said = [refusal(torch.optim.AdamW(run.parameters()).step),
+                refusal(plain(run.parameters(), lr=0.1, momentum=0.9).step)]
+        before = net.bias.detach().clone()
+        plain(run.parameters(), lr=0.1).step()
+    return [*said, (before - net.bias.detach()).abs().max().item()]
 
 
 def case_moved():

@@ -60,6 +60,7 @@ class Run:
                 group, owner = group + 1, module
             self.handle.declare(name, p.numel(), group, p.shape[0] if p.dim() > 1 else 0, p.data_ptr())
         self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
+        self.directs = self.text("directs") == "yes"
         self._check()
         self.handle.open()
 

@@ -101,6 +101,10 @@ class Session(Run):
             return
         if not self.inside:
             raise Error("optimizer.step(): it belongs into `with session.batch(n)`")
+        plain = type(optimizer) is torch.optim.SGD and not any(group["momentum"] for group in optimizer.param_groups)
+        if self.directs and not plain:
+            raise Error(f"optimizer.step(): --comm {self.strategy} hands out the direction of an update, with a "
+                        "momentum of its own: use torch.optim.SGD without momentum")
         self.stepping = True
         if self.complete and not self.updates:
             self._give(None)
