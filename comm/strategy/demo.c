@@ -217,9 +217,9 @@ static void demo_put(const self *me, const grid *g, size_t block, const float *i
             uint32_t word;
             memcpy(&word, in + i, sizeof word);
             size_t at = word >> 16 & (BLOCK - 1);
+            /* Zeros are all that a rank has that had no samples yet. */
             sum[at] += demo_value(word);
-            senders[at] +=
-                demo_value(word) != 0; /* zeros are all that a rank without samples has */
+            senders[at] += demo_value(word) != 0;
         }
     for (size_t i = 0; i < n; i++)
         sum[i] /= (float)(senders[i] > 1 ? senders[i] : 1);
