@@ -1,6 +1,7 @@
 """The loop: starts the runs in the planned order, waits for them, and records their results."""
 
 import os
+import re
 import signal
 import time
 from collections import Counter
@@ -11,6 +12,8 @@ from ablation import launch, probe
 from ablation.busy import Gate
 from ablation.progress import Progress, duration, passing
 from reporting import ends
+
+DIVERGED = re.compile("(is|are) no longer finite|is larger than the exchange carries")  # as the program says it
 
 
 def ending():
@@ -200,7 +203,7 @@ class Runner:
         alone = self.journal.alone(live.planned)
         complete = status == 0 and self.journal.has_result(live.planned) and not alone
         state = ("done" if complete else "interrupted" if interrupted else
-                 "diverged" if status == 1 and "no longer finite" in text else "failed")
+                 "diverged" if status == 1 and DIVERGED.search(text) else "failed")
         attempt = live.record["attempts"][-1]
         attempt.update(seconds=round(time.monotonic() - live.begun, 3),
                        status=status if status >= 0 else None,

@@ -176,6 +176,21 @@ skip:
         self.assertIn("complete", gwrun.quiet(self.call("--resume")))
         self.assertEqual(len(self.starts()), 12)
 
+    def test_gradients_too_large_for_the_codec(self):
+        """They diverge as surely as those that are not finite."""
+        self.write(f"""
+claim: a test
+ranks: 2
+base: {TRAIN} --layers 32,32,32 --lr 1e6 --momentum 0.9 --compress fp16 --epochs 2
+factors:
+  batch: [24]
+""")
+        done = self.call()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (record,) = self.records().values()
+        self.assertEqual(record["state"], "diverged", record)
+        self.assertIn("larger than the exchange carries", record["attempts"][0]["message"])
+
     def test_failures(self):
         """Each way to fail is recorded, tried again as often as said, and listed at the end."""
         self.write(f"""
