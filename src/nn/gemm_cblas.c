@@ -50,6 +50,15 @@ static gw_openblas_facts gemm_cblas_gather(void) {
     return f;
 }
 
+/* By its own path, for a process is named after what it executed: `ps` would show "exe". */
+static void gemm_cblas_restart(char **argv) {
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[n > 0 ? n : 0] = '\0';
+    execv(path, argv);
+    execv("/proc/self/exe", argv);
+}
+
 static void gemm_cblas_mend(char **argv) {
     gw_openblas_facts f = gemm_cblas_gather();
     const char *core_type;
@@ -59,8 +68,8 @@ static void gemm_cblas_mend(char **argv) {
     if (setenv(GW_OPENBLAS_MARKER, f.core, 1) != 0)
         return;
     if (setenv("OPENBLAS_CORETYPE", core_type, 1) == 0)
-        execv("/proc/self/exe", argv);
-    /* execv failed: as the marker is set, gw_gemm_warning says what to do. */
+        gemm_cblas_restart(argv);
+    /* It failed: as the marker is set, gw_gemm_warning says what to do. */
 }
 
 /* openblas_get_config() begins "OpenBLAS 0.3.21 NO_LAPACKE ...": its first two words. */
