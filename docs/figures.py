@@ -155,6 +155,16 @@ def pays(root, study):
         for row in rows(root, study, "pays")])
 
 
+def spent(root, study):
+    """What each configuration spends until the target, over links of one rate: of target.csv."""
+    by = {}
+    for row in rows(root, study, "target"):
+        name = row["configuration"].removeprefix("* ").removeprefix("method ")
+        ratio = "-" if not row["ratio"] else f"{float(row['ratio']):.2g} ({float(row['from']):.2g}..{float(row['to']):.2g})"
+        by.setdefault(name, [row["seeds at the target"]]).append(ratio)
+    return table(["method", "seeds at the target", "time", "bytes"], [[name, *found] for name, found in by.items()])
+
+
 def ends(root, study):
     """Milliseconds of a step and how good the configurations end, medians over seeds: of runs.csv."""
     runs, of = rows(root, study, "runs"), Study(root, study)
@@ -190,5 +200,6 @@ def networks(root):
 def tables(root):
     return {"codec accuracy": codec_accuracy(root), "paced steps": paced_steps(root),
             "networks": networks(root),
+            **{f"{what.__name__} feedback": what(root, "feedback") for what in (ends, spent)},
             **{f"{what.__name__} {study}": what(root, study)
                for what in (ends, pays) for study in ("methods", "methods_gpt")}}
