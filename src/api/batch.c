@@ -72,6 +72,7 @@ gw_err gw_batch_exchange(gradwire *g) {
         return gw_call_refuse("ready", "the last batch's exchange is not over: finish, update and "
                                        "await every group first");
     gw_session_begin(g->session, g->batch.share);
+    g->guard.together = g->session->together;
     for (int t = 0; t < g->arena.n_tensors; t++)
         g->arena.tensor[t].ready = false;
     g->batch.ready = 0;
@@ -97,7 +98,7 @@ static bool batch_starts_late(const gradwire *g) {
 /* Do the ranks agree before they exchange anything? Lazy, when the batch ends; and where nothing
  * has begun a void batch need not be taken back. Else they meet when the exchange is done. */
 static bool batch_agrees_first(const gradwire *g) {
-    return g->words.run.lazy || batch_starts_late(g);
+    return g->words.run.lazy || !g->session->strategy.ops->ready;
 }
 
 /* Is this exchange void? Settled once. */
@@ -246,6 +247,13 @@ int gw_batch_until(const gradwire *g, int group, int next) {
     return group == GRADWIRE_ALL ? g->arena.groups : next + batch_stride(g);
 }
 
+/* The caller's parameters are to be where finish() has put them. */
+static bool batch_rejoins(const gradwire *g) {
+    const gw_session *s = g->session;
+    return g->publishes && s->strategy.ops->traits & GW_STRATEGY_REJOINS && s->together &&
+           !g->batch.abandoned;
+}
+
 static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
     gw_span s = batch_span(g, g->batch.finished);
     gw_update *u = &g->batch.update;
@@ -254,6 +262,8 @@ static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
         GW_TRY(batch_agree(g, c));
     if (!g->batch.abandoned)
         GW_TRY(gw_session_finish(g->session, s, u));
+    if (batch_rejoins(g))
+        gw_layout_give_params(g, s);
     GW_TRY(batch_agree(g, c));
     if (batch_void(g))
         u->own.n = 0;
