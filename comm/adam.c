@@ -11,11 +11,20 @@ gw_err gw_adam_open(gw_adam *a, const gw_env *env) {
                    .beta1 = (float)gw_args_real(env->args, "beta1"),
                    .beta2 = (float)gw_args_real(env->args, "beta2"),
                    .eps = (float)gw_args_real(env->args, "eps")};
-    GW_TRY(gw_alloc(&a->m, env->n, sizeof *a->m));
-    return gw_alloc(&a->v, env->n, sizeof *a->v);
+    gw_err e = gw_alloc(&a->m, env->n, sizeof *a->m);
+    GW_THEN(e, gw_alloc(&a->v, env->n, sizeof *a->v));
+    GW_THEN(e, gw_algo_open(&a->plain, NULL, gw_lane_codec(env->params)));
+    GW_TRY(gw_lane_agree(env->grads, e));
+    a->dense = (gw_collective){.algo = &a->plain, .lane = env->params, .base = env->grad};
+    a->coded = (gw_collective){.algo = env->algo, .lane = env->grads, .base = env->grad};
+    GW_TRY(gw_env_prepare(env, &a->dense));
+    return gw_env_prepare(env, &a->coded);
 }
 
 void gw_adam_close(gw_adam *a) {
+    gw_collective_clear(&a->dense);
+    gw_collective_clear(&a->coded);
+    gw_algo_close(&a->plain);
     free(a->m);
     free(a->v);
 }

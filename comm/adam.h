@@ -1,6 +1,6 @@
 /** Adam's two moments and its direction (D. P. Kingma, J. Ba, "Adam: a method for stochastic
  *  optimization", ICLR 2015), for strategies that exchange the first one. What comes in and goes
- *  out lies in env->grad. */
+ *  out, and is exchanged, lies in env->grad. */
 #ifndef GW_COMM_ADAM_H
 #define GW_COMM_ADAM_H
 
@@ -10,6 +10,8 @@ typedef struct gw_adam {
     const gw_env *env;
     float beta1, beta2, eps;
     float *m, *v; /* arenas; zeros at first */
+    gw_algo plain;
+    gw_collective dense, coded; /* exact; by the run's codec */
 } gw_adam;
 
 /** The rows of an option table that gw_adam_open reads. */
@@ -19,7 +21,7 @@ typedef struct gw_adam {
         "eps", GW_OPT_REAL, "1e-8", 1e-30, 1, NULL, "X", "added to the root of the latter"         \
     }
 
-/** Not collective. gw_adam_close takes one that failed. */
+/** Collective. gw_adam_close takes one that failed. */
 gw_err gw_adam_open(gw_adam *a, const gw_env *env);
 void gw_adam_close(gw_adam *a);
 

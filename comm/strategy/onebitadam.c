@@ -13,8 +13,6 @@
  *
  * Cost: an exact allreduce up to step T, one of the codec's encodings after it. */
 #include "comm/adam.h"
-#include "comm/collective.h"
-#include "comm/strategy.h"
 
 #include "base/mem.h"
 #include "base/probe.h"
@@ -25,35 +23,22 @@ typedef struct self {
     const gw_env *env;
     int64_t freeze;
     gw_adam adam;
-    gw_algo plain;
-    gw_collective dense, coded;
     int64_t *steps; /* finished, of each span that finish() asks for */
 } self;
 
 static void onebitadam_close(void *p) {
     self *me = p;
-    gw_collective_clear(&me->dense);
-    gw_collective_clear(&me->coded);
-    gw_algo_close(&me->plain);
     gw_adam_close(&me->adam);
     free(me->steps);
-}
-
-static gw_err onebitadam_make_room(self *me) {
-    GW_TRY(gw_adam_open(&me->adam, me->env));
-    GW_TRY(gw_alloc(&me->steps, (size_t)gw_env_spans(me->env), sizeof *me->steps));
-    return gw_algo_open(&me->plain, NULL, gw_lane_codec(me->env->params));
 }
 
 static gw_err onebitadam_open(void *p, const gw_env *env) {
     self *me = p;
     me->env = env;
     me->freeze = gw_args_int(env->args, "freeze");
-    GW_TRY(gw_lane_agree(env->grads, onebitadam_make_room(me)));
-    me->dense = (gw_collective){.algo = &me->plain, .lane = env->params, .base = env->grad};
-    me->coded = (gw_collective){.algo = env->algo, .lane = env->grads, .base = env->grad};
-    GW_TRY(gw_env_prepare(env, &me->dense));
-    return gw_env_prepare(env, &me->coded);
+    gw_err e = gw_alloc(&me->steps, (size_t)gw_env_spans(env), sizeof *me->steps);
+    GW_TRY(gw_lane_agree(env->grads, e));
+    return gw_adam_open(&me->adam, env);
 }
 
 /* ---- a step ---- */
@@ -101,7 +86,7 @@ static gw_err onebitadam_finish(void *p, gw_span s, gw_update *u) {
     bool dense = step <= me->freeze;
     if (!dense)
         onebitadam_do(me, s, BLEND, step);
-    GW_TRY(gw_collective_run(dense ? &me->dense : &me->coded, s));
+    GW_TRY(gw_collective_run(dense ? &me->adam.dense : &me->adam.coded, s));
     onebitadam_do(me, s, dense ? MOMENTS : TAKE, step);
     onebitadam_do(me, s, DIRECT, step);
     *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
@@ -116,7 +101,7 @@ static gw_err onebitadam_state(void *p, gw_io *io) {
 
 static gw_cost onebitadam_cost(const void *p, int64_t exchange) {
     const self *me = p;
-    return gw_env_cost(me->env, exchange < me->freeze ? &me->dense : &me->coded);
+    return gw_env_cost(me->env, exchange < me->freeze ? &me->adam.dense : &me->adam.coded);
 }
 
 static const gw_opt opts[] = {

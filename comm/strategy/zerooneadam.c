@@ -1,39 +1,34 @@
 /* zerooneadam: 1-bit Adam whose second moment learns ever less often, and whose ranks, once it is
  * frozen, meet ever less often (Y. Lu, C. Li, M. Zhang, C. De Sa, Y. He, "Maximizing communication
- * efficiency for large-scale training via 0/1 Adam", ICLR 2023). In each step rank i moves its
- * momentum on by its own gradient, and adds it to a sum u_i:
+ * efficiency for large-scale training via 0/1 Adam", ICLR 2023). In each step rank i does
  *
  *   m_i = b1 m_i + (1 - b1) g_i;  u_i = u_i + m_i;  x_i = x_i - lr m_i / (sqrt(v) + eps)
  *
- * In a step in which ranks meet, the k-th since they last did, at the parameters x,
+ * and where ranks meet, in the k-th step since they last did, at x, with a residual e_i
  *
- *   u = mean of C(u_i + e_i), with the residual e_i;  m_i = u / k
- *   x = x - lr u / (sqrt(v) + eps);  x_i = x;  u_i = 0
+ *   u = mean of C(u_i + e_i);  m_i = u / k;  x = x - lr u / (sqrt(v) + eps);  x_i = x;  u_i = 0
  *
- * and v = b2 v + (1 - b2) g^2 learns of the exact mean gradient g in some steps: of the first
- * `kappa` each, then of `kappa` every second, every fourth, .., up to step `freeze`. Until then
- * ranks meet in each step; then, too, at first, after `double` steps in every second one, .., and
- * every `local` steps at last. C is the run's codec: onebit in the paper.
+ * v = b2 v + (1 - b2) g^2 learns of the exact mean gradient g in `kappa` steps, then in `kappa`
+ * that are every second one, every fourth, .., up to step `freeze`. Until then ranks meet in each
+ * step; and then, too, at first, half as often after every `double` steps, and every `local` steps
+ * at last. C is the run's codec: onebit in the paper.
  *
- * Where g is exact, so is b1 m + (1 - b1) g, which is what u would be: it is taken, and the codec
- * has nothing to send, where the paper sends both. As in the paper, and not in its port to
- * DeepSpeed, the steps between these encode the momentum and no gradient. So one quantity alone is
- * ever encoded, and its residual need not be cleared when v freezes. Moments are corrected for
- * their start at 0, as in onebitadam: up to its first local step, and with `kappa` as large as
- * `freeze`, this is that. The paper weighs each m_i by its step's rate. Here the rate of the step
- * in which ranks meet, with its correction, counts for all k.
+ * Where g is exact, so is b1 m + (1 - b1) g, which u would be: it is taken, and the codec has
+ * nothing to send, where the paper sends both. Between these steps, as in the paper and not in
+ * DeepSpeed's port, the momentum is encoded and no gradient. So it is one quantity throughout, and
+ * its residual need not be cleared when v freezes. Moments are corrected for their start at 0 as in
+ * onebitadam, which this is up to its first local step if v learns in each up to `freeze`. The
+ * paper weighs each m_i by its step's rate; here that of the meeting, so corrected, counts for all.
  *
- * u_i is weighted by the rank's share of the batch, so ranks without samples in a local step, or
- * for whom it is void, add nothing and stay where they are. A settling between two meetings
- * averages the parameters, exactly, and leaves x and u_i alone: the next meeting is what it would
- * have been. Parameters that had no gradient while v learned stay where they are, as in onebitadam.
+ * u_i is weighted by the rank's share of the batch: a rank whose local step has no samples, or is
+ * void, adds nothing and stays where it is. A settling averages the parameters exactly, and leaves
+ * x and u_i alone: the next meeting is as without it. Parameters that had no gradient while v
+ * learned stay where they are, as in onebitadam.
  *
- * Cost: an exact allreduce where v learns, none in a local step, else one of the codec's encodings;
- * memory for m, v, u and x. */
+ * Cost: an exact allreduce where v learns, nothing in a local step, else one of the codec's
+ * encodings; memory for m, v, u and x. */
 #include "comm/adam.h"
-#include "comm/collective.h"
 #include "comm/steps.h"
-#include "comm/strategy.h"
 
 #include "base/clones.h"
 #include "base/mem.h"
@@ -49,26 +44,13 @@ typedef struct self {
     float *sum, *reference; /* u_i, x */
     gw_steps steps;
     int64_t agreed; /* steps done when the replicas last agreed */
-    gw_algo plain;
-    gw_collective dense, coded, mean;
 } self;
 
 static void zerooneadam_close(void *p) {
     self *me = p;
-    gw_collective_clear(&me->dense);
-    gw_collective_clear(&me->coded);
-    gw_collective_clear(&me->mean);
-    gw_algo_close(&me->plain);
     gw_adam_close(&me->adam);
     free(me->sum);
     free(me->reference);
-}
-
-static gw_err zerooneadam_make_room(self *me) {
-    GW_TRY(gw_adam_open(&me->adam, me->env));
-    GW_TRY(gw_alloc(&me->sum, me->env->n, sizeof *me->sum));
-    GW_TRY(gw_alloc(&me->reference, me->env->n, sizeof *me->reference));
-    return gw_algo_open(&me->plain, NULL, gw_lane_codec(me->env->params));
 }
 
 static gw_err zerooneadam_open(void *p, const gw_env *env) {
@@ -80,13 +62,10 @@ static gw_err zerooneadam_open(void *p, const gw_env *env) {
     me->twice = gw_args_int(env->args, "double");
     me->local = gw_args_int(env->args, "local");
     GW_TRY(gw_env_refuse_tracked(env));
-    GW_TRY(gw_lane_agree(env->grads, zerooneadam_make_room(me)));
-    me->dense = (gw_collective){.algo = &me->plain, .lane = env->params, .base = env->grad};
-    me->coded = (gw_collective){.algo = env->algo, .lane = env->grads, .base = env->grad};
-    me->mean = (gw_collective){.algo = &me->plain, .lane = env->params, .base = env->param};
-    GW_TRY(gw_env_prepare(env, &me->dense));
-    GW_TRY(gw_env_prepare(env, &me->coded));
-    return gw_env_prepare(env, &me->mean);
+    gw_err e = gw_alloc(&me->sum, env->n, sizeof *me->sum);
+    GW_THEN(e, gw_alloc(&me->reference, env->n, sizeof *me->reference));
+    GW_TRY(gw_lane_agree(env->grads, e));
+    return gw_adam_open(&me->adam, env);
 }
 
 /* ---- when ---- */
@@ -146,7 +125,7 @@ static gw_err zerooneadam_meet(self *me, gw_span s, int64_t k) {
         memcpy(env->param + s.off, me->reference + s.off, s.n * sizeof(float));
     }
     gw_phase_leave();
-    return gw_collective_run(&me->coded, s);
+    return gw_collective_run(&me->adam.coded, s);
 }
 
 static gw_err zerooneadam_finish(void *p, gw_span s, gw_update *u) {
@@ -161,7 +140,7 @@ static gw_err zerooneadam_finish(void *p, gw_span s, gw_update *u) {
     if (!moves)
         return GW_OK;
     if (now.learns)
-        GW_TRY(gw_collective_run(&me->dense, s));
+        GW_TRY(gw_collective_run(&me->adam.dense, s));
     else if (now.meets)
         GW_TRY(zerooneadam_meet(me, s, now.k));
     gw_phase_enter(GW_PHASE_DECODE);
@@ -187,15 +166,16 @@ static gw_err zerooneadam_publish(void *p, gw_span s) {
 /* By how far the ranks have gone: what did not move keeps its bits. */
 static gw_err zerooneadam_settle(void *p) {
     self *me = p;
-    float *param = me->env->param, ranks = (float)gw_lane_size(me->env->params);
+    float *param = me->env->param, *way = me->env->grad;
+    float ranks = (float)gw_lane_size(me->env->params);
     const float *ref = me->reference;
     for (int i = 0; me->steps.done > me->agreed && ranks > 1 && i < gw_env_spans(me->env); i++) {
         gw_span s = gw_env_span(me->env, i);
         for (size_t k = s.off; k < gw_span_end(s); k++)
-            param[k] -= ref[k];
-        GW_TRY(gw_collective_run(&me->mean, s));
+            way[k] = param[k] - ref[k];
+        GW_TRY(gw_collective_run(&me->adam.dense, s));
         for (size_t k = s.off; k < gw_span_end(s); k++)
-            param[k] = ref[k] + param[k] / ranks;
+            param[k] = ref[k] + way[k] / ranks;
     }
     me->agreed = me->steps.done;
     return GW_OK;
@@ -215,12 +195,13 @@ static gw_err zerooneadam_state(void *p, gw_io *io) {
 static gw_cost zerooneadam_cost(const void *p, int64_t exchange) {
     const self *me = p;
     plan now = zerooneadam_plan(me, exchange + 1);
-    return now.meets ? gw_env_cost(me->env, now.learns ? &me->dense : &me->coded) : (gw_cost){0};
+    return now.meets ? gw_env_cost(me->env, now.learns ? &me->adam.dense : &me->adam.coded)
+                     : (gw_cost){0};
 }
 
 static gw_cost zerooneadam_settle_cost(const void *p) {
     const self *me = p;
-    return me->steps.done == me->agreed ? (gw_cost){0} : gw_env_cost(me->env, &me->mean);
+    return me->steps.done == me->agreed ? (gw_cost){0} : gw_env_cost(me->env, &me->adam.dense);
 }
 
 static bool zerooneadam_agrees(const void *p, int steps) {

@@ -247,13 +247,6 @@ int gw_batch_until(const gradwire *g, int group, int next) {
     return group == GRADWIRE_ALL ? g->arena.groups : next + batch_stride(g);
 }
 
-/* The caller's parameters are to be where finish() has put them. */
-static bool batch_rejoins(const gradwire *g) {
-    const gw_session *s = g->session;
-    return g->publishes && s->strategy.ops->traits & GW_STRATEGY_REJOINS && s->together &&
-           !g->batch.abandoned;
-}
-
 static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
     gw_span s = batch_span(g, g->batch.finished);
     gw_update *u = &g->batch.update;
@@ -262,8 +255,8 @@ static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
         GW_TRY(batch_agree(g, c));
     if (!g->batch.abandoned)
         GW_TRY(gw_session_finish(g->session, s, u));
-    if (batch_rejoins(g))
-        gw_layout_give_params(g, s);
+    if (g->publishes && g->session->strategy.ops->traits & GW_STRATEGY_REJOINS)
+        gw_layout_give_params(g, s); /* finish() may have put them back */
     GW_TRY(batch_agree(g, c));
     if (batch_void(g))
         u->own.n = 0;

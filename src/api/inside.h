@@ -96,10 +96,6 @@ gw_err gw_inside_sums(gradwire *g, float **sums);
 /** What the last gradwire_finish came to: gradients that still lack the factor `scale`. */
 const gw_update *gw_inside_update(const gradwire *g);
 
-/** Do all ranks decide whether the present step is void, and leave it out as one? Else each rank
- *  does by itself. */
-bool gw_inside_together(const gradwire *g);
-
 /** The present step is void, or not: after its backward pass, and before its update. */
 void gw_inside_leave_out(gradwire *g, bool out);
 /** Is it void as a whole on all ranks? Then, unless the strategy starts its exchange in `ready`,

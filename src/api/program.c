@@ -154,10 +154,6 @@ gw_err gw_inside_drain(gradwire *g) {
     return gw_session_settle(g->session);
 }
 
-bool gw_inside_together(const gradwire *g) {
-    return g->session->together;
-}
-
 bool gw_inside_agrees(const gradwire *g, int steps) {
     return gw_session_agrees(g->session, steps);
 }

@@ -188,9 +188,8 @@ static bool session_takes_back(const gw_session *s) {
 }
 
 static bool session_together(const gw_session *s) {
-    unsigned traits = s->strategy.ops->traits;
-    return traits & GW_STRATEGY_SYNCHRONOUS ||
-           (traits & GW_STRATEGY_REJOINS && gw_session_agrees(s, 1));
+    unsigned meets = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS;
+    return s->strategy.ops->traits & meets && gw_session_agrees(s, 1);
 }
 
 /* Before the ranks agree only what ready() starts is encoded, and only a residual that is fed or
