@@ -105,9 +105,9 @@ gw_err gw_env_refuse_tracked(const gw_env *env) {
     for (int i = 0; i < env->n_tensors; i++)
         if (env->tensors[i].tracks)
             return gw_fail(GW_ERR_UNSUPPORTED,
-                           "%s: the model's running means have to go exact, and it sends what it "
-                           "picks of all tensors: use another --comm, or a model without batch "
-                           "normalisation",
+                           "%s: the model's running means have to go exact in each step, and it "
+                           "sends of all tensors what it picks, or at times nothing: use another "
+                           "--comm, or a model without batch normalisation",
                            env->name);
     return GW_OK;
 }

@@ -48,8 +48,9 @@ typedef struct gw_env {
     bool in_rows;    /* a matrix has a row for each input of its layer; else for each output */
     bool lists;      /* an update may come as lists */
     bool by_layer;   /* finish() and publish() come a layer at a time, not for the whole arena */
-    bool skip;       /* set before publish(): this step's gradients are void (on all ranks, if the
-                        strategy is GW_STRATEGY_SYNCHRONOUS; else this rank's), and unless it is
+    bool skip;       /* set before publish(), and where there is no ready() before finish(): this
+                        step's gradients are void (on all ranks, if the strategy is
+                        GW_STRATEGY_SYNCHRONOUS; else this rank's), and unless it is
                         GW_STRATEGY_LATE nothing was updated. A strategy that is synchronous, not
                         late and has no ready() does not see a void step at all: neither finish()
                         nor publish() is called. The lanes' residual is the session's affair */
@@ -106,6 +107,9 @@ enum {
                                      The same on one rank. Excludes GW_STRATEGY_MEAN */
     GW_STRATEGY_PICKS = 256,     /* it sends the elements that it picks, of any tensors: so many
                                     bytes as the gradients make it, and `cost` tells the most */
+    GW_STRATEGY_REJOINS = 512,   /* its replicas go apart at times. In a step after which they agree
+                                    finish() may first put env->param back to where they last did,
+                                    and void is that step on all ranks, as of a synchronous one */
     GW_STRATEGY_LATE = 8         /* finish() hands out the gradient of an earlier step; where
                                      env->skip says that a step is void, publish() takes zeros in
                                      the place of its gradient */

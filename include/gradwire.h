@@ -220,8 +220,9 @@ int gradwire_load(gradwire *g, const void *bytes, size_t n);
 double gradwire_figure(const gradwire *g, const char *column);
 
 /** "strategy", its "shape" (of the exchange: "whole", "buckets", "layers", "shards", "parameters",
- *  "other"), "mean" ("yes": all ranks get the mean gradient), "late" ("yes": an earlier step's) and
- *  "directs" ("yes": no gradient, but the direction of an update: subtract it times the rate);
+ *  "other"), "mean" ("yes": all ranks get the mean gradient), "late" ("yes": an earlier step's),
+ *  "directs" ("yes": no gradient, but the direction of an update: subtract it times the rate) and
+ *  "rejoins" ("yes": and nothing else, no weight decay: gradwire_finish may put parameters back);
  *  "algorithm", "codec", "error_feedback", "update", "notes", "mpi", "thread_level",
  *  "out", "version", "servers" (so many ranks, from 0 on, only serve), "in_place" ("yes":
  *  gradwire_lend saves copies), "unmet": lines on what was asked for and does not happen here, such

@@ -12,86 +12,36 @@
  * phase stays where it is: v is 0, and one bit cannot tell that its momentum is.
  *
  * Cost: an exact allreduce up to step T, one of the codec's encodings after it. */
-#include "comm/collective.h"
-#include "comm/strategy.h"
+#include "comm/adam.h"
 
-#include "base/clones.h"
 #include "base/mem.h"
 #include "base/probe.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 typedef struct self {
     const gw_env *env;
     int64_t freeze;
-    float beta1, beta2, eps;
-    float *m, *v;
-    gw_algo plain;
-    gw_collective dense, coded;
+    gw_adam adam;
     int64_t *steps; /* finished, of each span that finish() asks for */
 } self;
 
 static void onebitadam_close(void *p) {
     self *me = p;
-    gw_collective_clear(&me->dense);
-    gw_collective_clear(&me->coded);
-    gw_algo_close(&me->plain);
-    free(me->m);
-    free(me->v);
+    gw_adam_close(&me->adam);
     free(me->steps);
-}
-
-static gw_err onebitadam_make_room(self *me) {
-    GW_TRY(gw_alloc(&me->m, me->env->n, sizeof *me->m));
-    GW_TRY(gw_alloc(&me->v, me->env->n, sizeof *me->v));
-    GW_TRY(gw_alloc(&me->steps, (size_t)gw_env_spans(me->env), sizeof *me->steps));
-    return gw_algo_open(&me->plain, NULL, gw_lane_codec(me->env->params));
 }
 
 static gw_err onebitadam_open(void *p, const gw_env *env) {
     self *me = p;
     me->env = env;
     me->freeze = gw_args_int(env->args, "freeze");
-    me->beta1 = (float)gw_args_real(env->args, "beta1");
-    me->beta2 = (float)gw_args_real(env->args, "beta2");
-    me->eps = (float)gw_args_real(env->args, "eps");
-    GW_TRY(gw_lane_agree(env->grads, onebitadam_make_room(me)));
-    me->dense = (gw_collective){.algo = &me->plain, .lane = env->params, .base = env->grad};
-    me->coded = (gw_collective){.algo = env->algo, .lane = env->grads, .base = env->grad};
-    GW_TRY(gw_env_prepare(env, &me->dense));
-    return gw_env_prepare(env, &me->coded);
+    gw_err e = gw_alloc(&me->steps, (size_t)gw_env_spans(env), sizeof *me->steps);
+    GW_TRY(gw_lane_agree(env->grads, e));
+    return gw_adam_open(&me->adam, env);
 }
 
 /* ---- a step ---- */
-
-GW_CLONES static void onebitadam_moments(const float *restrict g, float *restrict m,
-                                         float *restrict v, float b1, float b2, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        m[i] = b1 * m[i] + (1 - b1) * g[i];
-        v[i] = b2 * v[i] + (1 - b2) * g[i] * g[i];
-    }
-}
-
-/* What this rank adds to the next m: its share of the present one, and its gradient. */
-GW_CLONES static void onebitadam_blend(float *restrict g, const float *restrict m, float b1,
-                                       float share, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        g[i] = share * b1 * m[i] + (1 - b1) * g[i];
-}
-
-GW_CLONES static void onebitadam_take(const float *restrict g, float *restrict m,
-                                      const float *restrict v, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        m[i] = v[i] > 0 ? g[i] : 0;
-}
-
-GW_CLONES static void onebitadam_direct(float *restrict g, const float *restrict m,
-                                        const float *restrict v, float by, float root, float eps,
-                                        size_t n) {
-    for (size_t i = 0; i < n; i++)
-        g[i] = by * m[i] / (root * sqrtf(v[i]) + eps);
-}
 
 /* Part of a span that holds parameters alone: running means go as they are. */
 static gw_span onebitadam_next(const self *me, gw_span s, size_t at) {
@@ -112,21 +62,18 @@ static gw_span onebitadam_next(const self *me, gw_span s, size_t at) {
 typedef enum work { BLEND, MOMENTS, TAKE, DIRECT } work;
 
 static void onebitadam_do(const self *me, gw_span s, work what, int64_t step) {
-    int64_t moved = step < me->freeze ? step : me->freeze; /* updates of v */
-    float by = (float)(1 / (1 - pow(me->beta1, (double)step)));
-    float root = (float)(1 / sqrt(1 - pow(me->beta2, (double)moved)));
+    const gw_adam *a = &me->adam;
     gw_phase_enter(what == BLEND ? GW_PHASE_ENCODE : GW_PHASE_DECODE);
     for (gw_span k = onebitadam_next(me, s, s.off); k.n > 0;
          k = onebitadam_next(me, s, gw_span_end(k))) {
-        float *g = me->env->grad + k.off, *m = me->m + k.off, *v = me->v + k.off;
         if (what == BLEND)
-            onebitadam_blend(g, m, me->beta1, (float)me->env->share, k.n);
+            gw_adam_blend(a, k, (float)me->env->share);
         else if (what == MOMENTS)
-            onebitadam_moments(g, m, v, me->beta1, me->beta2, k.n);
+            gw_adam_learn(a, k);
         else if (what == TAKE)
-            onebitadam_take(g, m, v, k.n);
+            gw_adam_take(a, k, 1);
         else
-            onebitadam_direct(g, m, v, by, root, me->eps, k.n);
+            gw_adam_direct(a, k, 1, step, step < me->freeze ? step : me->freeze);
     }
     gw_phase_leave();
 }
@@ -139,7 +86,7 @@ static gw_err onebitadam_finish(void *p, gw_span s, gw_update *u) {
     bool dense = step <= me->freeze;
     if (!dense)
         onebitadam_do(me, s, BLEND, step);
-    GW_TRY(gw_collective_run(dense ? &me->dense : &me->coded, s));
+    GW_TRY(gw_collective_run(dense ? &me->adam.dense : &me->adam.coded, s));
     onebitadam_do(me, s, dense ? MOMENTS : TAKE, step);
     onebitadam_do(me, s, DIRECT, step);
     *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
@@ -148,23 +95,19 @@ static gw_err onebitadam_finish(void *p, gw_span s, gw_update *u) {
 
 static gw_err onebitadam_state(void *p, gw_io *io) {
     self *me = p;
-    size_t bytes = me->env->n * sizeof(float);
-    GW_TRY(gw_io_field(io, "m", me->m, bytes));
-    GW_TRY(gw_io_field(io, "v", me->v, bytes));
+    GW_TRY(gw_adam_state(&me->adam, io));
     return gw_io_alike(io, "steps", me->steps, (size_t)gw_env_spans(me->env) * sizeof *me->steps);
 }
 
 static gw_cost onebitadam_cost(const void *p, int64_t exchange) {
     const self *me = p;
-    return gw_env_cost(me->env, exchange < me->freeze ? &me->dense : &me->coded);
+    return gw_env_cost(me->env, exchange < me->freeze ? &me->adam.dense : &me->adam.coded);
 }
 
 static const gw_opt opts[] = {
     {"freeze", GW_OPT_INT, "1000", 1, 1e9, NULL, "STEPS",
      "exact steps, after which the second moment stays: 15 to 25% of a run"},
-    {"beta1", GW_OPT_REAL, "0.9", 0, 0.9999, NULL, "X", "decay of the gradient's mean"},
-    {"beta2", GW_OPT_REAL, "0.999", 0, 0.999999, NULL, "X", "decay of its square's mean"},
-    {"eps", GW_OPT_REAL, "1e-8", 1e-30, 1, NULL, "X", "added to the root of the latter"},
+    GW_ADAM_OPTS,
     GW_STRATEGY_ALGO,
     {0}};
 

@@ -72,6 +72,7 @@ gw_err gw_batch_exchange(gradwire *g) {
         return gw_call_refuse("ready", "the last batch's exchange is not over: finish, update and "
                                        "await every group first");
     gw_session_begin(g->session, g->batch.share);
+    g->guard.together = g->session->together;
     for (int t = 0; t < g->arena.n_tensors; t++)
         g->arena.tensor[t].ready = false;
     g->batch.ready = 0;
@@ -97,7 +98,7 @@ static bool batch_starts_late(const gradwire *g) {
 /* Do the ranks agree before they exchange anything? Lazy, when the batch ends; and where nothing
  * has begun a void batch need not be taken back. Else they meet when the exchange is done. */
 static bool batch_agrees_first(const gradwire *g) {
-    return g->words.run.lazy || batch_starts_late(g);
+    return g->words.run.lazy || !g->session->strategy.ops->ready;
 }
 
 /* Is this exchange void? Settled once. */
@@ -254,6 +255,8 @@ static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
         GW_TRY(batch_agree(g, c));
     if (!g->batch.abandoned)
         GW_TRY(gw_session_finish(g->session, s, u));
+    if (g->publishes && g->session->strategy.ops->traits & GW_STRATEGY_REJOINS)
+        gw_layout_give_params(g, s); /* finish() may have put them back */
     GW_TRY(batch_agree(g, c));
     if (batch_void(g))
         u->own.n = 0;

@@ -173,8 +173,8 @@ void gw_layout_take_grad(gradwire *g, int tensor) {
 /* Of a strategy that exchanges no gradients the mean of this rank's samples is where it was. */
 static bool layout_lies_there(const gradwire *g, const gw_update *u) {
     const gw_session *s = g->session;
-    bool own = !(s->strategy.ops->traits & GW_STRATEGY_SYNCHRONOUS) && u->grad == s->env.grad;
-    return own && !g->words.scaled && s->clip.by == 1;
+    bool own = !(s->strategy.ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_DIRECTS));
+    return own && u->grad == s->env.grad && !g->words.scaled && s->clip.by == 1;
 }
 
 static void layout_give_grad(gradwire *g, const gw_handle_tensor *t, const gw_update *u) {

@@ -89,7 +89,7 @@ static gw_err open_session(gradwire *g) {
     g->guard = (gw_guard){.comm = g->comm,
                           .rank = g->rank,
                           .how = w->run.on_nan,
-                          .together = traits & GW_STRATEGY_SYNCHRONOUS,
+                          .together = g->session->together,
                           .names = g->arena.names};
     gw_err e = gw_layout_own(g);
     GW_THEN(e, gw_update_check(g));
@@ -184,6 +184,7 @@ const char *gradwire_text(const gradwire *g, const char *key) {
         {"mean", ops->traits & GW_STRATEGY_MEAN ? "yes" : "no"},
         {"late", ops->traits & GW_STRATEGY_LATE ? "yes" : "no"},
         {"directs", ops->traits & GW_STRATEGY_DIRECTS ? "yes" : "no"},
+        {"rejoins", ops->traits & GW_STRATEGY_REJOINS ? "yes" : "no"},
         {"algorithm", s->mix.algo->ops->head.name},
         {"codec", gw_session_compression(s)},
         {"update", g->words.run.lazy ? "lazy" : "eager"},

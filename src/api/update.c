@@ -42,6 +42,11 @@ gw_err gw_update_open(gradwire *g) {
 
 gw_err gw_inside_suits(const gradwire *g, const gw_optimizer *o) {
     const gw_strategy_ops *ops = g->session->strategy.ops;
+    if (ops->traits & GW_STRATEGY_REJOINS && gw_optimizer_plain(o) && !gw_optimizer_lists(o))
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "--comm %s puts parameters back to where the ranks last met, and the weight "
+                       "decay of the steps since would be lost: leave it out",
+                       ops->head.name);
     if (!(ops->traits & GW_STRATEGY_DIRECTS) || gw_optimizer_plain(o))
         return GW_OK;
     return gw_fail(

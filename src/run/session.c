@@ -182,10 +182,14 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
     return gw_lane_floats(env->params, setup->n, &env->param);
 }
 
-/* Ranks agree on which steps count, and each step's update is its own gradient's. */
+/* Ranks agree on whether this step counts, and its update is its own gradient's. */
 static bool session_takes_back(const gw_session *s) {
-    unsigned traits = s->strategy.ops->traits;
-    return traits & GW_STRATEGY_SYNCHRONOUS && !(traits & GW_STRATEGY_LATE);
+    return s->together && !(s->strategy.ops->traits & GW_STRATEGY_LATE);
+}
+
+static bool session_together(const gw_session *s) {
+    unsigned meets = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS;
+    return s->strategy.ops->traits & meets && gw_session_agrees(s, 1);
 }
 
 /* Before the ranks agree only what ready() starts is encoded, and only a residual that is fed or
@@ -243,6 +247,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     GW_TRY(gw_session_find_unmet(s, (gw_unmet_ask){0}, comm));
     if (!s->unmet.encodes)
         gw_lane_drop_residual(env->grads);
+    s->together = session_together(s);
     return setup->undo ? gw_agree(comm, session_open_undo(s)) : GW_OK;
 }
 
@@ -282,6 +287,7 @@ static void session_begin_feed(gw_session *s) {
 
 void gw_session_begin(gw_session *s, double share) {
     s->env.share = share;
+    s->together = session_together(s);
     s->rule.rounds++;
     s->env.grads->ticket++;
     s->env.params->ticket++;
@@ -393,7 +399,7 @@ void gw_session_undo(gw_session *s, bool abandoned) {
 float gw_session_most(const gw_session *s) {
     const gw_strategy_ops *ops = s->strategy.ops;
     float most = SESSION_MOST;
-    if (s->env.grads->size == 1 || !(ops->traits & GW_STRATEGY_SYNCHRONOUS))
+    if (s->env.grads->size == 1 || !(ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS)))
         return 0;
     if (ops->most > 0 && ops->most < most)
         most = ops->most;

@@ -52,6 +52,7 @@ typedef struct gw_session {
     float correction;
     gw_session_rule rule;
     gw_undo undo;
+    bool together; /* all ranks decide whether the present step is void, and leave it out as one */
     bool open;
 } gw_session;
 
@@ -121,7 +122,8 @@ typedef struct gw_session_setup {
 gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *setup);
 void gw_session_close(gw_session *s); /* collective */
 
-/** A new exchange begins; before the first ready() of a step. `share` as in gw_env. */
+/** A new exchange begins; before the first ready() of a step, and after the last publish() of the
+ *  one before. `share` as in gw_env. */
 void gw_session_begin(gw_session *s, double share);
 
 /** Where the backward pass is to add this step's gradient: the residual, so that the exchange need
@@ -150,9 +152,9 @@ const char *gw_session_codec_of(const gw_session *s, size_t at);
 /** Is the present step (env.skip) void as a whole on all ranks? Then, unless the strategy begins
  *  its exchange in ready(), neither finish nor publish need be called for it. */
 bool gw_session_leaves_out(const gw_session *s);
-/** The present step is void, on all ranks if the strategy is synchronous, and nothing of it is
- * under way: residual, momentum and ticket are again what they were before it. A strategy that is
- *  GW_STRATEGY_LATE, or not synchronous, exchanges something in a void step, too: there only the
+/** The present step is void, on all ranks if they decide that together, and nothing of it is
+ *  under way: residual, momentum and ticket are again what they were before it. A strategy that is
+ *  GW_STRATEGY_LATE, and ranks that decide apart, go on in a void step, too: there only the
  *  session's momentum goes back, unless it was `abandoned` before anything of it was exchanged. The
  *  session was opened with setup->undo. */
 void gw_session_undo(gw_session *s, bool abandoned);

@@ -47,6 +47,8 @@ static gw_err step_update(gw_stepper *t, const gw_update *u, float lr) {
 static gw_err step_agree(gw_stepper *t) {
     if (!t->guard || t->guard->how == GW_ON_NAN_STOP) /* then the run ends soon */
         return GW_OK;
+    t->guard->together =
+        t->is.traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS) && gw_inside_agrees(t->g, 1);
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     gw_err e = gw_guard_agree(t->guard);
     gw_phase_leave();

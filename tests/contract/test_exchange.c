@@ -14,7 +14,8 @@ static int ranks;
 static outcome combination(const char *strategy, const char *options, const char *algo,
                            const char *codec, const char *feedback, size_t n, bool lazy) {
     trial t = {.feedback = feedback, .n = n, .lazy = lazy};
-    if (strcmp(strategy, "onebitadam") == 0 && !*options)
+    bool freezes = !strcmp(strategy, "onebitadam") || !strcmp(strategy, "zerooneadam");
+    if (freezes && !*options)
         options = *algo ? "freeze=1," : "freeze=1"; /* it is to compress before the trial is over */
     if (*algo)
         snprintf(t.comm, sizeof t.comm, "%s:%salgo=(%s)", strategy, options, algo);
@@ -51,6 +52,8 @@ static const variant strategy_variants[] = {
     {"powersgd", "rank=9,warm=off,"},
     {"dion", "rank=1,orth=qr,"},
     {"dion", "rank=32,"},
+    {"zerooneadam", "freeze=1,double=2,local=2,"},
+    {"zerooneadam", "freeze=3,kappa=1,"},
     {"oktopk", "ratio=0.1,every=3,boundaries=2,"},
     {"oktopk", "ratio=1,every=1,"},
 };

@@ -297,10 +297,10 @@ static void same(const model *a, const model *b, const setting *s, const char *w
               (double)a->param[i], (double)b->param[i]);
 }
 
-static void try_codec(const char *comm, const char *codec, int *carried) {
+static void try_codec(const char *comm, const char *codec, bool mean, int *carried) {
     static model session, library;
     for (int way = 0; way < 4; way++) {
-        setting s = {.comm = comm, .codec = codec, .lazy = way & 1, .own = way & 2};
+        setting s = {.comm = comm, .codec = codec, .lazy = way & 1, .own = way & 2, .mean = mean};
         gw_err e = session_run(&s, &session);
         bool runs = library_run(&s, &library, false);
         CHECK(runs == (e == GW_OK), "%s, %s: the session %s, the library %s", comm, codec,
@@ -492,7 +492,7 @@ int main(int argc, char **argv) {
     bool directs = strategy.ops->traits & GW_STRATEGY_DIRECTS;
     gw_strategy_free(&strategy);
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
-        try_codec(comm, (*c)->name, &carried);
+        try_codec(comm, (*c)->name, directs, &carried);
     try_names(comm);
     try_rules(comm, strcmp(comm, "sparse") == 0 ? "topk" : "none", directs);
     CHECK(carried > 0, "%s: no codec was carried", comm);

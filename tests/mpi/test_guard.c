@@ -129,7 +129,8 @@ static void skips(const char *comm, const char *codec, bool lazy) {
     }
     size_t bytes = gw_model_size(r.model) * sizeof(float);
     unsigned traits = r.session->strategy.ops->traits;
-    bool last = me == ranks - 1, together = traits & GW_STRATEGY_SYNCHRONOUS;
+    bool last = me == ranks - 1,
+         together = traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS);
     CHECK_OK(gw_alloc(&before, 1, bytes));
     for (int k = 1; k <= STEPS; k++) {
         fill(&r, k, k == BAD && last);
@@ -170,7 +171,8 @@ static void leaves_nothing(const gw_train_config *c) {
     gw_snapshot before = {0}, after = {0};
     bool opened = open(&r, c);
     unsigned traits = opened ? r.session->strategy.ops->traits : 0;
-    bool whole = traits & GW_STRATEGY_SYNCHRONOUS && !(traits & GW_STRATEGY_LATE);
+    bool whole =
+        traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS) && !(traits & GW_STRATEGY_LATE);
     for (int k = 1; whole && k <= BAD; k++) {
         fill(&r, k, k == BAD && last);
         CHECK_OK(gw_snapshot_take(&before, &r.stepper));

@@ -24,6 +24,7 @@ typedef struct setting {
     const char *comm, *codec, *feedback;
     bool lazy, without;  /* without: such batches are not taken */
     bool together, late; /* the strategy's traits */
+    bool alone;          /* later the ranks take steps of their own, though together */
 } setting;
 
 static float param[N], grad[N];
@@ -92,13 +93,18 @@ static void make_gradient(int step, event e) {
         grad[(size_t)step] = e == BAD_NAN ? NAN : e == BAD_INF ? -INFINITY : 3e38f;
 }
 
+/* All ranks leave such a batch out. */
+static bool of_all(const setting *s, event e) {
+    return s->together && (!s->alone || e == BAD_NAN);
+}
+
 /* What the run without them does instead, of a strategy whose ranks go on alone. */
 static bool idles(const setting *s, event e) {
     return s->without && e != PLAIN && last();
 }
 
 static void check_left_out(gradwire *g, const setting *s, event e) {
-    bool out = !s->without && e != PLAIN && (s->together || last()) && !(e == HUGE && ranks == 1);
+    bool out = !s->without && e != PLAIN && (of_all(s, e) || last()) && !(e == HUGE && ranks == 1);
     CHECK(ok(gradwire_left_out(g)) == out, "%s, %s, lazy=%d: event %d: left out: %d", s->comm,
           s->codec, s->lazy, (int)e, !out);
     for (size_t i = 0; i < N && out && !s->lazy && !s->late && e != CANCELS; i++)
@@ -134,7 +140,7 @@ static bool run(const setting *s, float *out) {
         return false;
     for (int k = 1; k <= STEPS; k++) {
         event e = events[k];
-        if (e != PLAIN && ((s->without && s->together) || (e == HUGE && !s->together)))
+        if (e != PLAIN && ((s->without && of_all(s, e)) || (e == HUGE && !s->together)))
             continue;
         step(g, s, k, e);
         taken++;
@@ -177,7 +183,8 @@ static void try_strategy(const char *comm, const char *codec, const char *feedba
     for (int lazy = 0; lazy < ways; lazy++) {
         static float out[N];
         setting s = {.comm = comm, .codec = codec, .feedback = feedback, .lazy = lazy};
-        s.together = ops->traits & GW_STRATEGY_SYNCHRONOUS;
+        s.together = ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS);
+        s.alone = strchr(comm, ':') && ops->traits & GW_STRATEGY_REJOINS;
         s.late = ops->traits & GW_STRATEGY_LATE;
         if (compares(&s))
             compare(s);
@@ -289,7 +296,8 @@ int main(int argc, char **argv) {
         bool lossy = ((const gw_strategy_ops *)*s)->traits & GW_STRATEGY_LOSSY;
         for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
             try_strategy(comm, (*c)->name, lossy ? "auto" : "on");
-        if (((const gw_strategy_ops *)*s)->traits & GW_STRATEGY_SYNCHRONOUS &&
+        if (((const gw_strategy_ops *)*s)->traits &
+                (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS) &&
             strcmp(comm, "sparse") != 0)
             stops(comm);
         if (strcmp(comm, "sparse") != 0)
@@ -297,6 +305,8 @@ int main(int argc, char **argv) {
     }
     try_strategy("sparse", "topk:ratio=0.1", "dgc");
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++) {
+        if (ranks > 1)
+            try_strategy("zerooneadam:freeze=1,double=2,local=2", (*c)->name, "on");
         try_strategy("iallreduce", (*c)->name, "ef21");
         try_strategy("allreduce", (*c)->name, "loco:reset=3");
     }

@@ -72,6 +72,7 @@ class Checkpoint(gwrun.Case):
                 (2, "--comm", "diloco:period=7,outer-lr=1,outer-momentum=0,decay=0.95", "--compress", "chunktopk"),
                 (2, "--comm", "diloco:period=8,fragments=2,tau=3", "--compress", "e3m0", "--update", "lazy"),
                 (3, "--comm", "noloco:period=7", "--momentum", 0.5),
+                (3, "--comm", "zerooneadam:freeze=9,kappa=3,double=10,local=7", "--compress", "onebit", "--lr", 1e-4),
                 (3, "--comm", "sharded", "--momentum", 0.9, "--compress", "qsgd:bits=4",
                  "--error-feedback", "on", "--data-layout", "sharded"),
                 (2, "--comm", "ps:dedicated=1", "--momentum", 0.9)):

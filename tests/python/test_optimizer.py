@@ -208,6 +208,7 @@ class Optimizer(plugincase.Plugin):
                  "--error-feedback momentum, dgc and ef21 hand out momentum, not a gradient"),
                 (2, ("--optimizer", "adamw", "--comm", "dion"), "--optimizer adamw takes gradients: use --optimizer sgd"),
                 (1, ("--momentum", 0.9, "--comm", "dion"), "--optimizer sgd takes gradients: use --optimizer sgd"),
+                (2, ("--weight-decay", 0.1, "--comm", "zerooneadam"), "the weight decay of the steps since would be lost"),
                 (2, ("--clip-norm", 1, "--comm", "dion"), "hands out the direction of an update, not a gradient"),
                 (2, ("--optimizer", LARS, "--comm", "sharded"),
                  "--optimizer lars moves whole tensors, and with this --comm or --mesh a rank updates parts"),

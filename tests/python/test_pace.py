@@ -17,6 +17,8 @@ BESIDE = {"allreduce": ("--compress", "topk", "--error-feedback", "dgc"),
           "sharded": ("--inject-skew", "0:1ms"),
           "sparse": ("--compress", "topk:ratio=0.1", "--momentum", 0),
           "onebitadam:freeze=3": ("--compress", "onebit", "--momentum", 0, "--lr", 1e-4),
+          "zerooneadam:freeze=2,double=2,local=2": ("--compress", "onebit", "--momentum", 0, "--lr", 1e-4,
+                                                   "--on-nan", "skip"),
           "demo": ("--momentum", 0, "--lr", 1e-3),
           "dion:rank=2": ("--momentum", 0)}
 # Whose steps exchange activations, too: every split, timetable and way to hold less, codecs with random

@@ -215,9 +215,10 @@ class Session(EitherWay, unittest.TestCase):
 
     def test_directions(self):
         """Of a compressed optimizer: signs, which plain SGD alone applies."""
-        for adam, momentum, moved in told(2, "directs"):
+        for adam, momentum, decay, moved in told(2, "directs"):
             for said in adam, momentum:
                 self.assertIn("demo hands out the direction of an update", said)
+            self.assertIn("the weight decay of the steps since would be lost", decay)
             self.assertAlmostEqual(moved, 0.1, 6)
 
     def test_moved_parameters(self):

@@ -309,7 +309,12 @@ def case_directs():
                 refusal(plain(run.parameters(), lr=0.1, momentum=0.9).step)]
         before = net.bias.detach().clone()
         plain(run.parameters(), lr=0.1).step()
-    return [*said, (before - net.bias.detach()).abs().max().item()]
+        moved = (before - net.bias.detach()).abs().max().item()
+    with gradwire.torch.Session(net, "--comm zerooneadam") as run, run.batch(1):
+        run.loss(net(torch.ones(1, 4)).sum()).backward()
+        said.append(refusal(plain(run.parameters(), lr=0.1, weight_decay=0.1).step))
+        plain(run.parameters(), lr=0.1).step()
+    return [*said, moved]
 
 
 def case_moved():

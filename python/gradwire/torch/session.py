@@ -105,6 +105,9 @@ class Session(Run):
         if self.directs and not plain:
             raise Error(f"optimizer.step(): --comm {self.strategy} hands out the direction of an update, with a "
                         "momentum of its own: use torch.optim.SGD without momentum")
+        if self.rejoins and any(group["weight_decay"] for group in optimizer.param_groups):
+            raise Error(f"optimizer.step(): --comm {self.strategy} puts parameters back to where the ranks last met, "
+                        "and the weight decay of the steps since would be lost: leave it out")
         self.stepping = True
         if self.complete and not self.updates:
             self._give(None)
