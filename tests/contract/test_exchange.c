@@ -62,6 +62,7 @@ static const variant codec_variants[] = {
     {"qsgd", "qsgd:bits=4"},
     {"qsgd", "qsgd:bits=4+zlib"},
     {"qsgd", "qsgd:bits=4,rounding=correlated"},
+    {"adaptive", "adaptive:bits=3,bucket=64"},
     {"thc", "thc:granularity=20,bucket=256"},
     {"topk", "topk+zlib"},
     {"chunktopk", "chunktopk:k=32,chunk=64,bits=4"},

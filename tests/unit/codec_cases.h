@@ -55,6 +55,8 @@ static const char *const more_specs[] = {
     "chunktopk:k=100,chunk=1024,bits=4",
     "qsgd:bits=8,rounding=nearest",
     "qsgd:bits=4,rounding=correlated",
+    "adaptive:bits=3,bucket=64",
+    "adaptive:bits=8",
     "thc:bucket=64",
     "thc:bits=6,granularity=126,truncate=1e-9,bucket=512",
 };

@@ -446,6 +446,8 @@ static void bad_options(void **state) {
         "chunktopk:chunk=1000",
         "chunktopk:k=65,chunk=64",
         "chunktopk:bits=5",
+        "adaptive:bucket=100",
+        "adaptive:bits=9",
         "thc:bucket=65",
         "thc:bucket=96",
         "thc:bucket=32768",
