@@ -1,6 +1,6 @@
 # Every library gradwire stands on, each as an imported target.
 
-# MPICH first, also where another MPI owns the plain mpicc; any MPI-4 library will do.
+# MPICH first, also where another MPI owns the plain mpicc; any library of MPI 3.1 or later will do.
 if(NOT MPI_C_COMPILER)
   find_program(GW_MPICC NAMES mpicc.mpich mpicc)
   if(GW_MPICC)
@@ -14,8 +14,8 @@ if(NOT MPIEXEC_EXECUTABLE)
   endif()
 endif()
 find_package(MPI REQUIRED COMPONENTS C)
-if(MPI_C_VERSION VERSION_LESS 4.0)
-  message(FATAL_ERROR "gradwire needs an MPI-4 library; ${MPI_C_COMPILER} has MPI "
+if(MPI_C_VERSION VERSION_LESS 3.1)
+  message(FATAL_ERROR "gradwire needs a library of MPI 3.1 or later; ${MPI_C_COMPILER} has MPI "
     "${MPI_C_VERSION}. Install MPICH (4.0 or later) or pass -DMPI_C_COMPILER=/path/to/its/mpicc")
 endif()
 # Some distributions' wrappers pass on how the library itself was compiled; link-time optimisation
@@ -26,7 +26,8 @@ if(gw_mpi_options)
   set_target_properties(MPI::MPI_C PROPERTIES INTERFACE_COMPILE_OPTIONS "${gw_mpi_options}")
 endif()
 # src/prof/pmpi*.c interpose MPI 4.0's calls: say here, not in a compiler's hundred lines, if a
-# library claims the standard without them. One of each kind stands for the others.
+# library claims the standard without them. One of each kind stands for the others. Of an older library
+# they interpose what it has.
 include(CheckCSourceCompiles)
 set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_C)
 check_c_source_compiles([[
@@ -39,7 +40,7 @@ int main(int argc, char **argv) {
 }
 ]] GW_MPI_HAS_4_0_CALLS)
 unset(CMAKE_REQUIRED_LIBRARIES)
-if(NOT GW_MPI_HAS_4_0_CALLS)
+if(NOT GW_MPI_HAS_4_0_CALLS AND NOT MPI_C_VERSION VERSION_LESS 4.0)
   message(FATAL_ERROR "${MPI_C_COMPILER} says MPI ${MPI_C_VERSION}, but lacks calls of MPI 4.0 or "
     "their PMPI_ names (see CMakeFiles/CMakeError.log or CMakeConfigureLog.yaml). Install MPICH (4.0 "
     "or later) or pass -DMPI_C_COMPILER=/path/to/its/mpicc")

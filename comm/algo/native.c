@@ -9,8 +9,17 @@
 #include "base/mem.h"
 #include "comm/mpi_element.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+#if MPI_VERSION >= 4
+#define COUNTED(call) call##_c
+typedef MPI_Count native_count;
+#else
+#define COUNTED(call) call
+typedef int native_count;
+#endif
 
 typedef struct native_call {
     gw_verb what;
@@ -27,7 +36,7 @@ typedef struct native_call {
 static gw_err native_issue(void *ctx, MPI_Request *request) {
     native_call *c = ctx;
     void *data = c->data;
-    MPI_Count n = (MPI_Count)c->n;
+    native_count n = (native_count)c->n;
     MPI_Datatype type = c->e.type;
     MPI_Op op = c->e.op;
     const void *send = c->at_root ? MPI_IN_PLACE : data;
@@ -35,16 +44,16 @@ static gw_err native_issue(void *ctx, MPI_Request *request) {
         send = memcpy(c->parts, data, c->bytes);
     switch (c->what) {
     case GW_ALLREDUCE:
-        GW_MPI(request ? MPI_Iallreduce_c(MPI_IN_PLACE, data, n, type, op, c->comm, request)
-                       : MPI_Allreduce_c(MPI_IN_PLACE, data, n, type, op, c->comm));
+        GW_MPI(request ? COUNTED(MPI_Iallreduce)(MPI_IN_PLACE, data, n, type, op, c->comm, request)
+                       : COUNTED(MPI_Allreduce)(MPI_IN_PLACE, data, n, type, op, c->comm));
         break;
     case GW_REDUCE:
-        GW_MPI(request ? MPI_Ireduce_c(send, data, n, type, op, c->root, c->comm, request)
-                       : MPI_Reduce_c(send, data, n, type, op, c->root, c->comm));
+        GW_MPI(request ? COUNTED(MPI_Ireduce)(send, data, n, type, op, c->root, c->comm, request)
+                       : COUNTED(MPI_Reduce)(send, data, n, type, op, c->root, c->comm));
         break;
     default:
-        GW_MPI(request ? MPI_Ibcast_c(data, n, type, c->root, c->comm, request)
-                       : MPI_Bcast_c(data, n, type, c->root, c->comm));
+        GW_MPI(request ? COUNTED(MPI_Ibcast)(data, n, type, c->root, c->comm, request)
+                       : COUNTED(MPI_Bcast)(data, n, type, c->root, c->comm));
         break;
     }
     return GW_OK;
@@ -98,6 +107,11 @@ static gw_err native_lay_down(const gw_args *args, gw_schedule *s, gw_verb what,
     GW_TRY(gw_codec_agrees(codec) ? native_agree(s, span, &slot, &comm)
                                   : gw_schedule_pack(s, span, false, &slot));
     gw_mpi_units u = gw_mpi_units_of(codec, span.n);
+    if (sizeof(native_count) == sizeof(int) && u.count > INT_MAX)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "algo=native: %zu elements: an MPI library of version %d.%d sums at most %d: "
+                       "use algo=ring or another that sends messages",
+                       u.count, MPI_VERSION, MPI_SUBVERSION, INT_MAX);
     native_call sum = {.what = what,
                        .comm = comm,
                        .at_root = gw_lane_rank(lane) == root,

@@ -7,7 +7,7 @@
  *  3. Decode.
  *
  * Bytes: 2(P-1)/P of the encoded span a rank, as for native, since MPI does not tell; no messages
- * of our own. The build requires a library with these calls. Other collectives are the kit's. Why
+ * of our own. A library of MPI 3 lacks these calls: refused. Other collectives are the kit's. Why
  * persistent: Holmes, Morgan, Skjellum et al., "Planning for performance: enhancing achievable
  * performance for MPI through persistent collective operations", Parallel Computing 81, 2019. */
 #include "comm/algo.h"
@@ -22,6 +22,8 @@ typedef struct job {
 } job;
 
 static const char *persistent_refuses(const gw_args *args, const gw_codec *codec) {
+    if (MPI_VERSION < 4)
+        return "it needs a library of MPI 4, and this one is older: use algo=native";
     if (gw_codec_agrees(codec))
         return "its ranks agree on a scale before each exchange, which is two collectives: use "
                "algo=native";
@@ -48,9 +50,14 @@ static gw_err persistent_init(const gw_lane *lane, void *data, size_t n, MPI_Req
     gw_mpi_element e;
     GW_TRY(gw_mpi_element_of(gw_lane_codec(lane), &e));
     gw_mpi_units u = gw_mpi_units_of(gw_lane_codec(lane), n);
+#if MPI_VERSION >= 4
     GW_MPI(MPI_Allreduce_init_c(MPI_IN_PLACE, (char *)data + u.prefix, (MPI_Count)u.count, e.type,
                                 e.op, gw_lane_comm(lane), MPI_INFO_NULL, request));
     return GW_OK;
+#else
+    (void)data, (void)u, (void)request;
+    return gw_fail(GW_ERR_INTERNAL, "persistent: was not refused");
+#endif
 }
 
 static gw_err persistent_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {

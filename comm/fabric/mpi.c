@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "mpi/agree.h"
+#include "mpi/large.h"
 #include "mpi/wait.h"
 #include "mpi/world.h"
 
@@ -31,14 +32,14 @@ static gw_err mpi_room(int n, gw_posts **out) {
 static gw_err mpi_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t len, int peer,
                         int tag) {
     p->len[i] = NULL;
-    GW_MPI(MPI_Isend_c(data, (MPI_Count)len, MPI_BYTE, peer, tag, f->comm, &p->request[i]));
+    GW_MPI(gw_large_isend(data, len, peer, tag, f->comm, &p->request[i]));
     return GW_OK;
 }
 
 static gw_err mpi_irecv(gw_fabric *f, gw_posts *p, int i, void *data, size_t cap, int peer, int tag,
                         size_t *len) {
     p->len[i] = len;
-    GW_MPI(MPI_Irecv_c(data, (MPI_Count)cap, MPI_BYTE, peer, tag, f->comm, &p->request[i]));
+    GW_MPI(gw_large_irecv(data, cap, peer, tag, f->comm, &p->request[i]));
     return GW_OK;
 }
 
@@ -49,13 +50,9 @@ static gw_err mpi_call(gw_posts *p, int i, gw_err (*issue)(void *ctx, MPI_Reques
 }
 
 static gw_err mpi_take_lengths(gw_posts *p, int first, int n) {
-    for (int i = first; i < first + n; i++) {
-        MPI_Count len = 0;
-        if (!p->len[i])
-            continue;
-        GW_MPI(MPI_Get_count_c(&p->status[i], MPI_BYTE, &len));
-        *p->len[i] = (size_t)len;
-    }
+    for (int i = first; i < first + n; i++)
+        if (p->len[i])
+            GW_MPI(gw_large_length(&p->status[i], p->len[i]));
     return GW_OK;
 }
 

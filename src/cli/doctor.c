@@ -127,7 +127,13 @@ static void doctor_check_mpi(const gw_host_node *node) {
     doctor_find_line(text, "", first, sizeof first);
     for (char *c = first; *c; c++)
         *c = *c == '\t' ? ' ' : *c;
-    doctor_say(OK, "mpi", NULL, "%s (MPI %d.%d)", first, major, minor);
+    if (MPI_VERSION >= 4)
+        doctor_say(OK, "mpi", NULL, "%s (MPI %d.%d)", first, major, minor);
+    else
+        doctor_say(NOTE, "mpi", "for both a library of MPI 4, such as MPICH 4",
+                   "%s (MPI %d.%d): no algo=persistent, and algo=native sums at most 2^31 - 1 "
+                   "elements at once",
+                   first, major, minor);
 
     const char *tls = doctor_variable("UCX_TLS"), *provider = doctor_variable("FI_PROVIDER");
     if (!doctor_find_line(text, "MPICH Device:", device, sizeof device)) {

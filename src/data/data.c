@@ -9,6 +9,7 @@
 #include "data/portion.h"
 #include "data/synthetic.h"
 #include "data/text.h"
+#include "mpi/large.h"
 #include "mpi/wait.h"
 
 #include <ctype.h>
@@ -296,7 +297,7 @@ static gw_err data_fill_copies(hold *h, const facts *f, const layout *l, const g
         data_place_part(h->copy, l, TEST, &raw->test, f);
     }
     if (h->leaders != MPI_COMM_NULL)
-        GW_MPI(MPI_Bcast_c(h->copy, (MPI_Count)l->bytes, MPI_BYTE, 0, h->leaders));
+        GW_MPI(gw_large_bcast(h->copy, l->bytes, 0, h->leaders));
     if (h->window == MPI_WIN_NULL)
         return GW_OK;
     /* Makes writes before the barrier visible after it (MPI 4.0, 12.4 and 12.5.5). */
@@ -328,10 +329,9 @@ static gw_err data_pass_rows(const way *w, size_t from, size_t at, size_t n) {
     if (w->rank == 0 && w->to == 0)
         memcpy(w->mine + at * w->width, w->all + from * w->width, bytes);
     else if (w->rank == 0)
-        GW_MPI(MPI_Send_c(w->all + from * w->width, (MPI_Count)bytes, MPI_BYTE, w->to, 0, w->comm));
+        GW_MPI(gw_large_send(w->all + from * w->width, bytes, w->to, 0, w->comm));
     else if (w->rank == w->to)
-        GW_MPI(MPI_Recv_c(w->mine + at * w->width, (MPI_Count)bytes, MPI_BYTE, 0, 0, w->comm,
-                          MPI_STATUS_IGNORE));
+        GW_MPI(gw_large_recv(w->mine + at * w->width, bytes, 0, 0, w->comm));
     return GW_OK;
 }
 

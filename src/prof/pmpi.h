@@ -2,7 +2,7 @@
  *  interface") lets a program define MPI_X itself and reach the library's as PMPI_X: so every
  *  strategy, algorithm and plugin is timed and counted without knowing it.
  *
- *  Interposed are all calls of MPI 4.0 that move data between the ranks of an intracommunicator by
+ *  Interposed are all calls of MPI 4.0 (of an older library, of 3.1) that move data between the ranks of an intracommunicator by
  *  messages, with their _c, nonblocking and persistent forms, neighbourhoods included, and what
  *  starts, tests, waits for and frees requests. Starting a nonblocking or persistent operation is
  *  charged to mpi_post, testing to mpi_poll, blocking to mpi_wait. Calls of other threads are
@@ -72,13 +72,20 @@
         return rc_;                                                                                \
     } while (0)
 
+/** Calls that came with MPI 4: nothing where the library is older. */
+#if MPI_VERSION >= 4
+#define GW_PMPI_4(...) __VA_ARGS__
+#else
+#define GW_PMPI_4(...)
+#endif
+
 /** Define a collective's six forms: blocking MPI_Name, nonblocking MPI_Iname and persistent
  *  MPI_Name_init, each with int counts and displacements and, as _c, with MPI_Count and MPI_Aint.
  *  PARAMS(count_t, displ_t) are the parameters of the blocking form, PARAMS_ARGS their names, and
  *  `bytes` is what this rank sends, in those names. */
 #define GW_PMPI_COLLECTIVE(Name, name, PARAMS, bytes)                                              \
     GW_PMPI_FORMS(Name, name, , PARAMS, int, int, bytes)                                           \
-    GW_PMPI_FORMS(Name, name, _c, PARAMS, MPI_Count, MPI_Aint, bytes)
+    GW_PMPI_4(GW_PMPI_FORMS(Name, name, _c, PARAMS, MPI_Count, MPI_Aint, bytes))
 
 #define GW_PMPI_FORMS(Name, name, c, PARAMS, count_t, displ_t, bytes)                              \
     int MPI_##Name##c(PARAMS(count_t, displ_t)) {                                                  \
@@ -87,10 +94,11 @@
     int MPI_I##name##c(PARAMS(count_t, displ_t), MPI_Request *request) {                           \
         GW_PMPI_POST(PMPI_I##name##c(PARAMS##_ARGS, request), request, bytes, 0, 1);               \
     }                                                                                              \
-    int MPI_##Name##_init##c(PARAMS(count_t, displ_t), MPI_Info info, MPI_Request *request) {      \
+    GW_PMPI_4(int MPI_##Name##_init##c(PARAMS(count_t, displ_t), MPI_Info info,                    \
+                                       MPI_Request *request) {                                     \
         GW_PMPI_INIT(PMPI_##Name##_init##c(PARAMS##_ARGS, info, request), request, bytes, 0, 1,    \
                      -1);                                                                          \
-    }
+    })
 
 /** Bytes of `count` elements of `type`. */
 uint64_t gw_pmpi_bytes(MPI_Count count, MPI_Datatype type);

@@ -107,6 +107,7 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *copy, MPI_Request *request) {
     GW_PMPI_POST(PMPI_Comm_idup(comm, copy, request), request, 0, 0, 0);
 }
 
+#if MPI_VERSION >= 4
 int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *copy, MPI_Request *request) {
     GW_PMPI_POST(PMPI_Comm_idup_with_info(comm, info, copy, request), request, 0, 0, 0);
 }
@@ -114,3 +115,4 @@ int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *copy, MPI_Re
 int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request) {
     GW_PMPI_INIT(PMPI_Barrier_init(comm, info, request), request, 0, 0, 1, -1);
 }
+#endif

@@ -74,18 +74,20 @@
     int MPI_Sendrecv##c(BOTH(count_t), MPI_Status *status) {                                       \
         SENDS(PMPI_Sendrecv##c(BOTH_ARGS, status), sendcount, sendtype, dest);                     \
     }                                                                                              \
-    int MPI_Isendrecv##c(BOTH(count_t), MPI_Request *request) {                                    \
-        POSTS_SEND(PMPI_Isendrecv##c(BOTH_ARGS, request), sendcount, sendtype, dest);              \
-    }                                                                                              \
     int MPI_Sendrecv_replace##c(REPLACE(count_t), MPI_Status *status) {                            \
         SENDS(PMPI_Sendrecv_replace##c(REPLACE_ARGS, status), count, type, dest);                  \
+    }
+
+#define BOTH_WAYS(c, count_t)                                                                      \
+    int MPI_Isendrecv##c(BOTH(count_t), MPI_Request *request) {                                    \
+        POSTS_SEND(PMPI_Isendrecv##c(BOTH_ARGS, request), sendcount, sendtype, dest);              \
     }                                                                                              \
     int MPI_Isendrecv_replace##c(REPLACE(count_t), MPI_Request *request) {                         \
         POSTS_SEND(PMPI_Isendrecv_replace##c(REPLACE_ARGS, request), count, type, dest);           \
     }
 
 TRANSFERS(, int)
-TRANSFERS(_c, MPI_Count)
+GW_PMPI_4(TRANSFERS(_c, MPI_Count) BOTH_WAYS(, int) BOTH_WAYS(_c, MPI_Count))
 
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     RECEIVES(PMPI_Probe(source, tag, comm, status));
@@ -109,6 +111,8 @@ int MPI_Buffer_detach(void *buffer, int *size) {
     RECEIVES(PMPI_Buffer_detach(buffer, size));
 }
 
+#if MPI_VERSION >= 4
 int MPI_Buffer_detach_c(void *buffer, MPI_Count *size) {
     RECEIVES(PMPI_Buffer_detach_c(buffer, size));
 }
+#endif

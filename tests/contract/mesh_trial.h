@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "tests/simple_step.h"
 
+#include <dlfcn.h>
 #include <math.h>
 
 enum { INPUTS = 12, CLASSES = 6, SAMPLES = 97, GLOBAL = 7, TESTED = 11 };
@@ -96,11 +97,22 @@ static bool synchronous;
 
 /* Below gradwire's own layer. MPI may end a send when the message is copied, or not before it is
  * received: a step ends either way. */
+#if MPI_VERSION >= 4
 int PMPI_Isend_c(const void *data, MPI_Count n, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                  MPI_Request *request) {
     return synchronous ? PMPI_Issend_c(data, n, type, to, tag, comm, request)
                        : PMPI_Isend(data, (int)n, type, to, tag, comm, request);
 }
+#else
+int PMPI_Isend(const void *data, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+               MPI_Request *request) {
+    static int (*real)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "PMPI_Isend");
+    return synchronous ? PMPI_Issend(data, n, type, to, tag, comm, request)
+                       : real(data, n, type, to, tag, comm, request);
+}
+#endif
 
 typedef struct rig {
     gw_train_config c;

@@ -138,30 +138,21 @@ static void *find(const char *name) {
            MPI_Request *request),                                                                  \
           (buf, n, type, from, tag, comm, request), , MADE(REQUEST, *request))
 MESSAGES(, int)
+#if MPI_VERSION >= 4
 MESSAGES(_c, MPI_Count)
+#endif
 
 WATCH(PMPI_Ibarrier, (MPI_Comm comm, MPI_Request *request), (comm, request), ,
       MADE(REQUEST, *request))
 WATCH(PMPI_Ibcast, (void *buf, int n, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *r),
       (buf, n, type, root, comm, r), , MADE(REQUEST, *r))
-WATCH(PMPI_Ibcast_c,
-      (void *buf, MPI_Count n, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *r),
-      (buf, n, type, root, comm, r), , MADE(REQUEST, *r))
 WATCH(PMPI_Iallreduce,
       (const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-       MPI_Request *r),
-      (in, out, n, type, op, comm, r), , MADE(REQUEST, *r))
-WATCH(PMPI_Iallreduce_c,
-      (const void *in, void *out, MPI_Count n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
        MPI_Request *r),
       (in, out, n, type, op, comm, r), , MADE(REQUEST, *r))
 WATCH(PMPI_Ireduce,
       (const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
        MPI_Request *r),
-      (in, out, n, type, op, root, comm, r), , MADE(REQUEST, *r))
-WATCH(PMPI_Ireduce_c,
-      (const void *in, void *out, MPI_Count n, MPI_Datatype type, MPI_Op op, int root,
-       MPI_Comm comm, MPI_Request *r),
       (in, out, n, type, op, root, comm, r), , MADE(REQUEST, *r))
 WATCH(PMPI_Igather,
       (const void *in, int n, MPI_Datatype type, void *out, int n_out, MPI_Datatype type_out,
@@ -175,10 +166,23 @@ WATCH(PMPI_Iallgatherv,
       (const void *in, int n, MPI_Datatype type, void *out, const int *n_out, const int *at,
        MPI_Datatype type_out, MPI_Comm comm, MPI_Request *r),
       (in, n, type, out, n_out, at, type_out, comm, r), , MADE(REQUEST, *r))
+#if MPI_VERSION >= 4
+WATCH(PMPI_Ibcast_c,
+      (void *buf, MPI_Count n, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *r),
+      (buf, n, type, root, comm, r), , MADE(REQUEST, *r))
+WATCH(PMPI_Iallreduce_c,
+      (const void *in, void *out, MPI_Count n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+       MPI_Request *r),
+      (in, out, n, type, op, comm, r), , MADE(REQUEST, *r))
+WATCH(PMPI_Ireduce_c,
+      (const void *in, void *out, MPI_Count n, MPI_Datatype type, MPI_Op op, int root,
+       MPI_Comm comm, MPI_Request *r),
+      (in, out, n, type, op, root, comm, r), , MADE(REQUEST, *r))
 WATCH(PMPI_Allreduce_init_c,
       (const void *in, void *out, MPI_Count n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
        MPI_Info info, MPI_Request *r),
       (in, out, n, type, op, comm, info, r), , MADE(PERSISTENT, *r))
+#endif
 
 /* A completing call clears the requests, so they are copied here first. */
 #define KEEP(n, requests)                                                                          \
@@ -213,6 +217,10 @@ WATCH(MPI_Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI
 WATCH(MPI_Comm_free, (MPI_Comm * comm), (comm), FREED(COMM, *comm), )
 WATCH(MPI_Type_contiguous, (int n, MPI_Datatype of, MPI_Datatype *out), (n, of, out), ,
       MADE(TYPE, *out))
+WATCH(MPI_Type_create_struct,
+      (int n, const int lengths[], const MPI_Aint places[], const MPI_Datatype of[],
+       MPI_Datatype *out),
+      (n, lengths, places, of, out), , MADE(TYPE, *out))
 WATCH(MPI_Type_free, (MPI_Datatype * type), (type), FREED(TYPE, *type), )
 WATCH(MPI_Op_create, (MPI_User_function * f, int commutes, MPI_Op *out), (f, commutes, out), ,
       MADE(OP, *out))
