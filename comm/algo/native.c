@@ -14,11 +14,15 @@
 #include <string.h>
 
 #if MPI_VERSION >= 4
-#define COUNTED(call) call##_c
 typedef MPI_Count native_count;
 #else
-#define COUNTED(call) call
 typedef int native_count;
+#define MPI_Allreduce_c  MPI_Allreduce
+#define MPI_Iallreduce_c MPI_Iallreduce
+#define MPI_Reduce_c     MPI_Reduce
+#define MPI_Ireduce_c    MPI_Ireduce
+#define MPI_Bcast_c      MPI_Bcast
+#define MPI_Ibcast_c     MPI_Ibcast
 #endif
 
 typedef struct native_call {
@@ -44,16 +48,16 @@ static gw_err native_issue(void *ctx, MPI_Request *request) {
         send = memcpy(c->parts, data, c->bytes);
     switch (c->what) {
     case GW_ALLREDUCE:
-        GW_MPI(request ? COUNTED(MPI_Iallreduce)(MPI_IN_PLACE, data, n, type, op, c->comm, request)
-                       : COUNTED(MPI_Allreduce)(MPI_IN_PLACE, data, n, type, op, c->comm));
+        GW_MPI(request ? MPI_Iallreduce_c(MPI_IN_PLACE, data, n, type, op, c->comm, request)
+                       : MPI_Allreduce_c(MPI_IN_PLACE, data, n, type, op, c->comm));
         break;
     case GW_REDUCE:
-        GW_MPI(request ? COUNTED(MPI_Ireduce)(send, data, n, type, op, c->root, c->comm, request)
-                       : COUNTED(MPI_Reduce)(send, data, n, type, op, c->root, c->comm));
+        GW_MPI(request ? MPI_Ireduce_c(send, data, n, type, op, c->root, c->comm, request)
+                       : MPI_Reduce_c(send, data, n, type, op, c->root, c->comm));
         break;
     default:
-        GW_MPI(request ? COUNTED(MPI_Ibcast)(data, n, type, c->root, c->comm, request)
-                       : COUNTED(MPI_Bcast)(data, n, type, c->root, c->comm));
+        GW_MPI(request ? MPI_Ibcast_c(data, n, type, c->root, c->comm, request)
+                       : MPI_Bcast_c(data, n, type, c->root, c->comm));
         break;
     }
     return GW_OK;
@@ -108,10 +112,11 @@ static gw_err native_lay_down(const gw_args *args, gw_schedule *s, gw_verb what,
                                   : gw_schedule_pack(s, span, false, &slot));
     gw_mpi_units u = gw_mpi_units_of(codec, span.n);
     if (sizeof(native_count) == sizeof(int) && u.count > INT_MAX)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "algo=native: %zu elements: an MPI library of version %d.%d sums at most %d: "
-                       "use algo=ring or another that sends messages",
-                       u.count, MPI_VERSION, MPI_SUBVERSION, INT_MAX);
+        return gw_fail(
+            GW_ERR_UNSUPPORTED,
+            "algo=native: %zu elements: an MPI library of version %d.%d sums at most %d: "
+            "use algo=ring or another that sends messages",
+            u.count, MPI_VERSION, MPI_SUBVERSION, INT_MAX);
     native_call sum = {.what = what,
                        .comm = comm,
                        .at_root = gw_lane_rank(lane) == root,

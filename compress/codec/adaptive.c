@@ -1,7 +1,7 @@
 /* adaptive: qsgd whose buckets have widths of their own, from 2 to 8 bits, as few in all as the
  * error of one width for all of them allows. M. Alimohammadi, I. Markov, E. Frantar, D. Alistarh,
- * "L-GreCo: Layerwise-adaptive gradient compression for efficient and accurate deep learning", MLSys
- * 2024, chooses so for layers, every few epochs, by dynamic programming over what codecs were
+ * "L-GreCo: Layerwise-adaptive gradient compression for efficient and accurate deep learning",
+ * MLSys 2024, chooses so for layers, every few epochs, by dynamic programming over what codecs were
  * measured to lose. Here the parts are buckets, and each encoding chooses anew by its own scales:
  * nothing is kept from step to step, and it works where a span is cut at any place.
  *
@@ -10,17 +10,19 @@
  *   least sum of n w, so that sum of n s^2 / L(w)^2 <= sum of n s^2 / L(bits)^2
  *
  * An extra bit gains less error the wider the bucket is, so the choice is that of a price: each
- * bucket is widened while a bit gains at least `price` (H. Everett, "Generalized Lagrange multiplier
- * method for solving problems of optimum allocation of resources", Operations Research 11, 1963),
- * which is the highest that keeps within the error. It falls short of the best choice by less than
- * one bucket's bit. If all widths were `bits` with fewer bytes, they are.
+ * bucket is widened while a bit gains at least `price`, which is the highest that keeps within the
+ * error (H. Everett, "Generalized Lagrange multiplier method for solving problems of optimum
+ * allocation of resources", Operations Research 11, 1963). It falls short of the best choice by
+ * less than a bit of one bucket, or of those with equal scales. If `bits` for all were no more
+ * bytes, all have them.
  *
  * Where all scales are alike nothing is gained; the more they differ, the more. With bits=8 nothing
  * is: no bucket could make up for another.
  *
  * Wire format, n floats, K = ceil(n / bucket) buckets:
- *   K scales, little-endian binary32; K widths, a byte each: 0 of a bucket of zeros
+ *   K widths, a byte each: 0 of a bucket of zeros
  *   codes of one bucket behind another, as qsgd's: ceil(n w / 8) bytes
+ *   K scales, little-endian binary32
  * At most `bits` + 40 / bucket bits an element.
  *
  * Values, NaN and infinities as in qsgd; a bucket that decodes to NaN has the least width. */
@@ -186,11 +188,7 @@ typedef struct job {
 static job adaptive_job(const adaptive *a, size_t n, const void *wire) {
     unsigned char *at = (unsigned char *)wire; /* decode only reads */
     size_t buckets = gw_bucketed_count(&a->b, n);
-    return (job){.a = a,
-                 .n = n,
-                 .scales = (gw_u32u *)(void *)at,
-                 .widths = at + buckets * sizeof(float),
-                 .codes = at + buckets * HEAD};
+    return (job){.a = a, .n = n, .widths = at, .codes = at + buckets};
 }
 
 /* Codes before those of a bucket; of all buckets in the end. */
@@ -251,17 +249,21 @@ static void adaptive_decode_part(void *ctx, size_t lo, size_t hi) {
 
 /* ---- the codec ---- */
 
+/* Scales are first written where they would be at the longest, for the choice alone. */
 static gw_err adaptive_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
                               size_t cap, size_t *len) {
     (void)cap;
     job j = adaptive_job(self, n, out);
+    size_t buckets = gw_bucketed_count(&j.a->b, n), most = adaptive_bound(self, n);
     j.x = x;
     j.turn = turn;
+    j.scales = (gw_u32u *)(void *)((char *)out + most - buckets * sizeof(float));
     gw_simd_split(n, j.a->b.bucket, adaptive_measure_part, &j);
     adaptive_choose(j.a, j.scales, n, j.widths);
+    size_t codes = adaptive_before(&j, buckets);
+    j.scales = (gw_u32u *)(void *)(j.codes + codes);
     gw_simd_split(n, j.a->b.bucket, adaptive_encode_part, &j);
-    size_t buckets = gw_bucketed_count(&j.a->b, n);
-    *len = buckets * HEAD + adaptive_before(&j, buckets);
+    *len = buckets * HEAD + codes;
     return GW_OK;
 }
 
@@ -275,9 +277,9 @@ static gw_err adaptive_decode(const void *self, const void *in, size_t len, floa
     if (!whole || len != buckets * HEAD + adaptive_before(&j, buckets))
         return gw_fail(
             GW_ERR_CORRUPT,
-            "adaptive: %zu bytes are no encoding of %zu floats: scales, widths and codes "
-            "do not add up",
+            "adaptive: %zu bytes are no encoding of %zu floats: widths and codes do not add up",
             len, n);
+    j.scales = (gw_u32u *)(void *)(j.codes + adaptive_before(&j, buckets));
     j.y = y;
     j.add = into == GW_INTO_ADD;
     gw_simd_split(n, j.a->b.bucket, adaptive_decode_part, &j);

@@ -2,11 +2,11 @@
  *  interface") lets a program define MPI_X itself and reach the library's as PMPI_X: so every
  *  strategy, algorithm and plugin is timed and counted without knowing it.
  *
- *  Interposed are all calls of MPI 4.0 (of an older library, of 3.1) that move data between the ranks of an intracommunicator by
- *  messages, with their _c, nonblocking and persistent forms, neighbourhoods included, and what
- *  starts, tests, waits for and frees requests. Starting a nonblocking or persistent operation is
- *  charged to mpi_post, testing to mpi_poll, blocking to mpi_wait. Calls of other threads are
- *  counted, not timed.
+ *  Interposed are all calls of MPI 4.0, or those of MPI 3.1 that an older library has, that move
+ *  data between the ranks of an intracommunicator by messages, with their _c, nonblocking and
+ *  persistent forms, neighbourhoods included, and what starts, tests, waits for and frees requests.
+ *  Starting a nonblocking or persistent operation is charged to mpi_post, testing to mpi_poll,
+ *  blocking to mpi_wait. Calls of other threads are counted, not timed.
  *
  *  Not interposed, and so charged to the phase around them, their bytes not counted: one-sided
  *  operations (MPI_Put ... and the synchronisation of windows; loads and stores in a shared window
@@ -94,11 +94,11 @@
     int MPI_I##name##c(PARAMS(count_t, displ_t), MPI_Request *request) {                           \
         GW_PMPI_POST(PMPI_I##name##c(PARAMS##_ARGS, request), request, bytes, 0, 1);               \
     }                                                                                              \
-    GW_PMPI_4(int MPI_##Name##_init##c(PARAMS(count_t, displ_t), MPI_Info info,                    \
-                                       MPI_Request *request) {                                     \
-        GW_PMPI_INIT(PMPI_##Name##_init##c(PARAMS##_ARGS, info, request), request, bytes, 0, 1,    \
-                     -1);                                                                          \
-    })
+    GW_PMPI_4(                                                                                     \
+        int MPI_##Name##_init##c(PARAMS(count_t, displ_t), MPI_Info info, MPI_Request *request) {  \
+            GW_PMPI_INIT(PMPI_##Name##_init##c(PARAMS##_ARGS, info, request), request, bytes, 0,   \
+                         1, -1);                                                                   \
+        })
 
 /** Bytes of `count` elements of `type`. */
 uint64_t gw_pmpi_bytes(MPI_Count count, MPI_Datatype type);
