@@ -124,6 +124,7 @@ static uint32_t client_run(const char *words, int steps, float rate, int rank, i
 int main(int argc, char **argv) {
     int rank, ranks;
     CHECK(argc > 3, "seam STEPS RATE WORDS..");
+    gw_gemm_mend(argv); /* as the program does at its start: the same kernels */
     ok(gradwire_start("--comm iallreduce", &rank, &ranks));
     gw_flush_denormals();
     CHECK_OK(gw_gemm_allow("cblas"));

@@ -181,9 +181,9 @@ skip:
         self.write(f"""
 claim: a test
 ranks: 2
-base: {TRAIN} --layers 32,32,32 --lr 1e6 --momentum 0.9 --compress fp16 --epochs 2
+base: {TRAIN} --lr 1e6 --momentum 0.9 --compress fp16 --epochs 3
 factors:
-  batch: [24]
+  output: [softmax]
 """)
         done = self.call()
         self.assertEqual(done.returncode, 0, done.stderr)
