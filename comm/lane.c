@@ -107,6 +107,7 @@ gw_err gw_lane_open_on(gw_lane **out, gw_fabric *fabric, const gw_lane_setup *se
                           .n = setup->n,
                           .seed = setup->seed,
                           .yield = setup->yield,
+                          .phantom = setup->phantom,
                           .id = id,
                           .dim = setup->dim,
                           .kept.feeds = residual,
@@ -251,8 +252,19 @@ void *gw_lane_attached(const gw_lane *lane, const void *key) {
     return NULL;
 }
 
+static gw_err lane_phantom_floats(gw_phantom *p, size_t n, float **out) {
+    size_t rounded = (n + GW_ALIGN - 1) / GW_ALIGN * GW_ALIGN;
+    if (rounded > p->room - p->used)
+        return gw_fail(GW_ERR_NOMEM, "lane: more than %zu floats are asked for", p->room);
+    *out = p->floats + p->used;
+    p->used += rounded;
+    return GW_OK;
+}
+
 gw_err gw_lane_floats(gw_lane *lane, size_t n, float **out) {
     void *fresh = NULL;
+    if (lane->phantom)
+        return lane_phantom_floats(lane->phantom, n, out);
     if (lane->shared) {
         GW_TRY(gw_lane_agree(lane, gw_shared_alloc(lane->shared, n * sizeof(float), &fresh)));
     } else {
@@ -351,6 +363,10 @@ static gw_err lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s
     const gw_codec *c = lane->codec;
     bool adopt = how & GW_ENCODE_ADOPT;
     gw_turn turn = lane_turn(lane, ticket, s, how & GW_ENCODE_ALONE);
+    if (lane->phantom) {
+        *len = gw_codec_bound(c, s.n);
+        return GW_OK;
+    }
     if (!e) {
         GW_TRY(gw_codec_encode(c, turn, v, s.n, out, cap, len));
         return adopt ? gw_codec_decode(c, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
@@ -439,8 +455,9 @@ static gw_err lane_checked(gw_lane *lane, gw_span s, gw_err e) {
 
 gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw_span s, bool add) {
     gw_phase_enter(GW_PHASE_DECODE);
+    gw_into into = add ? GW_INTO_ADD : GW_INTO_SET;
     gw_err e =
-        gw_codec_decode(lane->codec, in, len, base + s.off, s.n, add ? GW_INTO_ADD : GW_INTO_SET);
+        lane->phantom ? GW_OK : gw_codec_decode(lane->codec, in, len, base + s.off, s.n, into);
     e = lane_checked(lane, s, e);
     gw_coded_tell(add ? GW_CODING_ADD : GW_CODING_SET, s.n);
     gw_phase_leave();

@@ -53,6 +53,14 @@ typedef struct gw_lane_said {
     const char *table; /* algorithms to take again, as `choices` had them; NULL: choose anew */
 } gw_lane_said;
 
+/** The memory of lanes whose messages have a length, but are not there: of codecs of fixed size,
+ *  over a fabric that does not move payloads (comm/fabric/sim.h). */
+typedef struct gw_phantom {
+    char *wire;        /* where encodings would lie: nobody touches them */
+    float *floats;     /* what gw_lane_floats hands out, of any contents */
+    size_t room, used; /* of these */
+} gw_phantom;
+
 struct gw_lane {
     gw_fabric *fabric; /* its own */
     int rank, size;
@@ -69,6 +77,7 @@ struct gw_lane {
     int schedules;     /* laid down so far on it and all that were split off it */
     int next_tag;      /* tag of the next strand on this lane */
     gw_shared *shared; /* of the ranks on this node; NULL: not asked for */
+    gw_phantom *phantom;     /* the owner's, of one rank; NULL: messages are real */
     struct gw_lent *lent;    /* where gradients lie, the session's; NULL: all in the arena */
     struct gw_lane *parent;  /* of a lane split off another, else NULL */
     bool branch;             /* it was made by gw_lane_branch: `shared` is its parent's */
@@ -84,10 +93,11 @@ typedef struct gw_lane_setup {
     bool feedback; /* keep a residual (ignored for lossless codecs: nothing would ever be in it) */
     uint64_t seed;
     bool yield;
-    bool shared;       /* gw_lane_floats gives memory that the node's ranks share */
-    int dim;           /* of a mesh, which the ranks lie along (gw_dim); 0: data */
-    const char *name;  /* NULL: unnamed; must outlive the lane */
-    const char *table; /* text of an algo.csv to choose algorithms by; NULL: none; likewise */
+    bool shared;         /* gw_lane_floats gives memory that the node's ranks share */
+    gw_phantom *phantom; /* NULL: messages are real */
+    int dim;             /* of a mesh, which the ranks lie along (gw_dim); 0: data */
+    const char *name;    /* NULL: unnamed; must outlive the lane */
+    const char *table;   /* text of an algo.csv to choose algorithms by; NULL: none; likewise */
 } gw_lane_setup;
 
 /** Collective over `parent`. GW_ERR_UNSUPPORTED: the codec cannot be summed over so many ranks. */

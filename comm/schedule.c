@@ -125,6 +125,9 @@ static gw_err schedule_add_slot(gw_schedule *s, gw_span part, bool alias, int *s
     if (alias) {
         fresh.data = (char *)(s->base + part.off);
         fresh.len = fresh.cap;
+    } else if (s->lane->phantom) {
+        fresh.data = s->lane->phantom->wire;
+        fresh.alias = true;
     } else {
         GW_TRY(gw_alloc(&fresh.data, fresh.cap, 1));
     }

@@ -47,7 +47,7 @@ typedef struct gw_op {
 typedef struct gw_slot {
     char *data;
     size_t cap, len;
-    bool alias; /* part of the arena, not a buffer of ours */
+    bool alias; /* part of the arena, or not there: no buffer of ours */
     int peer;   /* that it is received from, by its rank on the lane; else -1 */
 } gw_slot;
 

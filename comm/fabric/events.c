@@ -1,0 +1,57 @@
+#include "comm/fabric/events.h"
+
+#include <stdlib.h>
+
+static bool events_before(const gw_event *a, const gw_event *b) {
+    return a->at < b->at || (a->at == b->at && a->nth < b->nth);
+}
+
+static void events_set(gw_events *q, int place, gw_event *e) {
+    q->x[place] = e;
+    e->place = place;
+}
+
+/* Move *e from `place`, which is free, to where it belongs. */
+static void events_sift(gw_events *q, int place, gw_event *e) {
+    for (; place > 1 && events_before(e, q->x[place / 2]); place /= 2)
+        events_set(q, place, q->x[place / 2]);
+    for (int below; (below = 2 * place) <= q->n; place = below) {
+        below += below < q->n && events_before(q->x[below + 1], q->x[below]);
+        if (!events_before(q->x[below], e))
+            break;
+        events_set(q, place, q->x[below]);
+    }
+    events_set(q, place, e);
+}
+
+gw_err gw_events_put(gw_events *q, gw_event *e, int64_t at) {
+    if (q->n + 1 >= q->room) {
+        int room = q->room ? 2 * q->room : 256;
+        gw_event **wide = realloc(q->x, (size_t)room * sizeof *wide);
+        if (!wide)
+            return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
+        q->x = wide;
+        q->room = room;
+    }
+    int place = e->place ? e->place : ++q->n;
+    e->at = at;
+    e->nth = q->count++;
+    events_sift(q, place, e);
+    return GW_OK;
+}
+
+gw_event *gw_events_take(gw_events *q) {
+    gw_event *first = q->n > 0 ? q->x[1] : NULL;
+    if (!first)
+        return NULL;
+    gw_event *last = q->x[q->n--];
+    if (q->n > 0)
+        events_sift(q, 1, last);
+    first->place = 0;
+    return first;
+}
+
+void gw_events_close(gw_events *q) {
+    free(q->x);
+    *q = (gw_events){0};
+}

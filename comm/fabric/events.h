@@ -1,0 +1,39 @@
+/** What is to happen, the earliest first: a binary heap of moments that lie in structs of the
+ *  caller's. Of equal times the one that was put first comes first, so that runs repeat. */
+#ifndef GW_COMM_FABRIC_EVENTS_H
+#define GW_COMM_FABRIC_EVENTS_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** Zeroed: nothing is to happen. */
+typedef struct gw_event {
+    int64_t at;
+    uint64_t nth;
+    int place;  /* in the heap, from 1; 0: in none */
+    bool timer; /* the caller's: of which of two kinds it is */
+} gw_event;
+
+typedef struct gw_events {
+    gw_event **x; /* x[1..n] */
+    int n, room;
+    uint64_t count; /* put so far */
+} gw_events;
+
+/** *e happens `at`, and not when it was to happen before. */
+gw_err gw_events_put(gw_events *q, gw_event *e, int64_t at);
+
+/** The earliest, which is in the heap no more; NULL: there is none. */
+gw_event *gw_events_take(gw_events *q);
+
+/** The same, if it is to happen until `now`. */
+static inline gw_event *gw_events_next(gw_events *q, int64_t now) {
+    return q->n > 0 && q->x[1]->at <= now ? gw_events_take(q) : NULL;
+}
+
+void gw_events_close(gw_events *q);
+
+#endif

@@ -1,0 +1,228 @@
+#include "comm/fabric/flows.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of a flow that rounding may leave. */
+#define CRUMB 1e-3
+
+enum {
+    MOST_PASSES = 64 /* over each link, in a settlement: rounding must not go round for ever */
+};
+
+gw_err gw_flows_open(gw_flows *f, int links, double bytes_per_s) {
+    *f = (gw_flows){.n = links};
+    GW_TRY(gw_alloc(&f->link, (size_t)links, sizeof *f->link));
+    GW_TRY(gw_alloc(&f->queue, 2 * (size_t)links, sizeof *f->queue));
+    f->touched = f->queue + links;
+    for (int l = 0; l < links; l++)
+        f->link[l] = (gw_link){.capacity = bytes_per_s * 1e-9, .level = INFINITY};
+    return GW_OK;
+}
+
+void gw_flows_close(gw_flows *f) {
+    for (int l = 0; f->link && l < f->n; l++) {
+        for (int i = 0; i < f->link[l].n;
+             i++) /* one that is left lies in the list of its first link */
+            if (f->link[l].bundle[i]->route.link[0] == l)
+                free(f->link[l].bundle[i]);
+        free(f->link[l].bundle);
+    }
+    for (gw_bundle *b = f->idle, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(f->link);
+    free(f->queue);
+    gw_events_close(&f->events);
+    *f = (gw_flows){0};
+}
+
+/* ---- bundles ---- */
+
+static void flows_queue(gw_flows *f, int l) {
+    gw_link *of = &f->link[l];
+    if (!of->touched)
+        f->touched[f->n_touched++] = l;
+    if (!of->queued)
+        f->queue[(f->head + f->queued++) % f->n] = l;
+    of->touched = of->queued = true;
+}
+
+/* `more` flows on this route. */
+static void flows_count(gw_flows *f, gw_bundle *b, int more) {
+    b->n += more;
+    for (int i = 0; i < b->route.links; i++) {
+        f->link[b->route.link[i]].flows += more;
+        flows_queue(f, b->route.link[i]);
+    }
+}
+
+static gw_bundle *flows_find(const gw_flows *f, const gw_route *route) {
+    const gw_link *least = &f->link[route->link[0]];
+    for (int i = 1; i < route->links; i++)
+        if (f->link[route->link[i]].n < least->n)
+            least = &f->link[route->link[i]];
+    for (int i = 0; i < least->n; i++)
+        if (memcmp(&least->bundle[i]->route, route, sizeof *route) == 0)
+            return least->bundle[i];
+    return NULL;
+}
+
+static gw_err flows_add_bundle(gw_flows *f, const gw_route *route, int64_t now, gw_bundle **out) {
+    gw_bundle *b = f->idle;
+    if (b)
+        f->idle = b->next;
+    else
+        GW_TRY(gw_alloc(&b, 1, sizeof *b));
+    *b = (gw_bundle){.route = *route, .since = now};
+    for (int i = 0; i < route->links; i++) {
+        gw_link *l = &f->link[route->link[i]];
+        if (l->n == l->room) {
+            int room = l->room ? 2 * l->room : 4;
+            gw_bundle **wide = realloc(l->bundle, (size_t)room * sizeof *wide);
+            if (!wide)
+                return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
+            l->bundle = wide;
+            l->room = room;
+        }
+        b->place[i] = l->n;
+        l->bundle[l->n++] = b;
+    }
+    *out = b;
+    return GW_OK;
+}
+
+static void flows_drop_bundle(gw_flows *f, gw_bundle *b) {
+    for (int i = 0; i < b->route.links; i++) {
+        gw_link *l = &f->link[b->route.link[i]];
+        gw_bundle *last = l->bundle[--l->n];
+        int k = 0;
+        while (last->route.link[k] != b->route.link[i])
+            k++;
+        last->place[k] = b->place[i];
+        l->bundle[b->place[i]] = last;
+    }
+    b->next = f->idle;
+    f->idle = b;
+}
+
+static void flows_serve(gw_bundle *b, int64_t now) {
+    b->served += b->rate * (double)(now - b->since);
+    b->since = now;
+}
+
+gw_err gw_flows_begin(gw_flows *f, gw_flow *x, double bytes, int64_t now) {
+    gw_bundle *b = flows_find(f, &x->route);
+    if (!b)
+        GW_TRY(flows_add_bundle(f, &x->route, now, &b));
+    flows_serve(b, now);
+    x->of = b;
+    x->until = b->served + bytes;
+    gw_flow **at = &b->first;
+    while (*at && (*at)->until <= x->until)
+        at = &(*at)->next;
+    x->next = *at;
+    *at = x;
+    flows_count(f, b, 1);
+    return GW_OK;
+}
+
+gw_err gw_flows_end(gw_flows *f, gw_flow *x, int64_t now, bool *ended) {
+    gw_bundle *b = x->of;
+    flows_serve(b, now);
+    *ended = b->first == x && b->served + CRUMB >= x->until;
+    if (!*ended)
+        return GW_OK;
+    b->first = x->next;
+    flows_count(f, b, -1);
+    if (!b->first)
+        flows_drop_bundle(f, b);
+    else if (b->first->until <= b->served + CRUMB) /* at the same moment */
+        return gw_events_put(&f->events, &b->first->due, now);
+    return GW_OK;
+}
+
+/* ---- levels and rates ---- */
+
+static double flows_min(double a, double b) {
+    return a < b ? a : b;
+}
+
+/* The least level of a bundle's links, but for two of them. */
+static double flows_least(const gw_flows *f, const gw_bundle *b, int but, int nor) {
+    double least = INFINITY;
+    for (int i = 0; i < b->route.links; i++)
+        if (b->route.link[i] != but && b->route.link[i] != nor)
+            least = flows_min(least, f->link[b->route.link[i]].level);
+    return least;
+}
+
+/* From an equal share on: what flows leave that are held back elsewhere, the others divide. */
+static double flows_level(const gw_flows *f, int l) {
+    const gw_link *of = &f->link[l];
+    double level = 0, fair = of->flows ? of->capacity / of->flows : INFINITY;
+    while (fair > level) {
+        double rest = of->capacity;
+        int others = of->flows;
+        level = fair;
+        for (int i = 0; i < of->n; i++) {
+            double least = flows_least(f, of->bundle[i], l, l);
+            others -= least < level ? of->bundle[i]->n : 0;
+            rest -= least < level ? least * of->bundle[i]->n : 0;
+        }
+        fair = others ? rest / others : INFINITY;
+    }
+    return level;
+}
+
+/* Who shares a flow with link l, whose level was another one before? */
+static void flows_spread(gw_flows *f, int l, double before) {
+    const gw_link *of = &f->link[l];
+    for (int i = 0; i < of->n; i++) {
+        const gw_bundle *b = of->bundle[i];
+        for (int k = 0; k < b->route.links; k++) {
+            int other = b->route.link[k];
+            double rest = flows_least(f, b, l, other);
+            double was = flows_min(before, rest), is = flows_min(of->level, rest);
+            if (other != l && was != is && flows_min(was, is) < f->link[other].level)
+                flows_queue(f, other);
+        }
+    }
+}
+
+static gw_err flows_rate(gw_flows *f, gw_bundle *b, int64_t now) {
+    flows_serve(b, now);
+    b->rate = flows_least(f, b, -1, -1);
+    double left = b->first->until - b->served;
+    int64_t at = now + (left > 0 ? (int64_t)ceil(left / b->rate - 1e-6) : 0);
+    return b->first->due.place && b->first->due.at == at
+               ? GW_OK
+               : gw_events_put(&f->events, &b->first->due, at);
+}
+
+gw_err gw_flows_settle(gw_flows *f, int64_t now) {
+    for (int64_t left = (int64_t)MOST_PASSES * f->n; f->queued > 0 && left > 0; left--) {
+        int l = f->queue[f->head];
+        gw_link *of = &f->link[l];
+        f->head = (f->head + 1) % f->n;
+        f->queued--;
+        of->queued = false;
+        double before = of->level, level = flows_level(f, l);
+        if (!(fabs(level - before) > 1e-12 * flows_min(level, before))) /* infinite ones, too */
+            continue;
+        of->level = level;
+        flows_spread(f, l, before);
+    }
+    gw_err e = GW_OK;
+    while (f->n_touched > 0) {
+        gw_link *of = &f->link[f->touched[--f->n_touched]];
+        of->touched = false;
+        for (int i = 0; i < of->n; i++)
+            GW_THEN(e, flows_rate(f, of->bundle[i], now));
+    }
+    return e;
+}

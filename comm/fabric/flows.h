@@ -1,0 +1,70 @@
+/** Flows that share links, as fluids do: each has the rate that max-min fairness gives it (D.
+ *  Bertsekas, R. Gallager, "Data Networks", 1992, section 6.5). Of link l with capacity C and flows
+ *  f, level s(l) solves
+ *      sum over f of min(s(l), least s(k) of the other links k of f) = C,
+ *  or is infinite if all of them are held back elsewhere; the rate of f is the least s of its
+ *  links. The lowest level is right as soon as it is computed, then the next one, and so on: so
+ *  levels are computed until none changes, and only those of links that a change reaches (A.
+ *  Charny, D. Clark, R. Jain, "Congestion control with explicit rate indication", ICC 1995).
+ *
+ *  Flows of one route have one rate, and end in the order of what they had left: they are one
+ *  bundle, of which only the first flow is due at a known time. */
+#ifndef GW_COMM_FABRIC_FLOWS_H
+#define GW_COMM_FABRIC_FLOWS_H
+
+#include "comm/fabric/events.h"
+
+enum { GW_FLOW_LINKS = 4 };
+
+/** Links in the order of the way, all different. */
+typedef struct gw_route {
+    int links, link[GW_FLOW_LINKS];
+} gw_route;
+
+typedef struct gw_bundle {
+    struct gw_bundle *next; /* of those that are of no use now */
+    gw_route route;
+    int place[GW_FLOW_LINKS], n; /* in each link's list; flows */
+    struct gw_flow *first;       /* of these, the next to end */
+    double served, rate; /* bytes of each flow from the beginning until `since`; a ns then */
+    int64_t since;
+} gw_bundle;
+
+typedef struct gw_flow {
+    gw_event due; /* when its last byte is sent, once it is the first of its bundle */
+    gw_route route;
+    gw_bundle *of;
+    double until; /* what `served` is then */
+    struct gw_flow *next;
+} gw_flow;
+
+typedef struct gw_link {
+    double capacity, level; /* bytes a ns */
+    gw_bundle **bundle;
+    int n, room, flows;
+    bool queued, touched;
+} gw_link;
+
+typedef struct gw_flows {
+    gw_events events;
+    gw_link *link;
+    int n;
+    int *queue, head, queued; /* links whose level is to be computed */
+    int *touched, n_touched;  /* links with flows whose rate may have changed */
+    gw_bundle *idle;
+} gw_flows;
+
+/** With so many links of the same capacity, in bytes a second, to begin with. */
+gw_err gw_flows_open(gw_flows *f, int links, double bytes_per_s);
+void gw_flows_close(gw_flows *f);
+
+/** A flow of `bytes` over x->route begins. */
+gw_err gw_flows_begin(gw_flows *f, gw_flow *x, double bytes, int64_t now);
+
+/** It is due: *ended, unless others have slowed it down since. */
+gw_err gw_flows_end(gw_flows *f, gw_flow *x, int64_t now, bool *ended);
+
+/** What began and ended until `now` is all: see to it that flows are due at their times. */
+gw_err gw_flows_settle(gw_flows *f, int64_t now);
+
+#endif

@@ -1,0 +1,60 @@
+/** Ranks by the thousand in one process, on a modelled network: a fabric under virtual time.
+ *
+ *  Each rank is a coroutine. It runs until it has to wait or to compute; then the next event comes,
+ *  and with it the moment that the clock shows. Nothing but events and gw_sim_compute takes time.
+ *  Payloads are not moved (gw_phantom in comm/lane_parts.h).
+ *
+ *  A message of k bytes from a rank that posts it at t (A. Alexandrov, M. Ionescu, K. Schauser,
+ *  C. Scheiman, "LogGP", SPAA 1995; its G and g are the links'): until t + o it takes the sender's
+ *  core; then it flows over the links of its route, whose rates flows share max-min fairly
+ *  (comm/fabric/flows.h); when its last byte is sent the sender may use the buffer again; L later
+ *  it is there; where the receiver has posted it and looks, it takes that core for o. Whoever
+ *  receives late holds nobody up: all messages are eager.
+ *
+ *  Rank r lives on host r / per_host. A route between hosts is the sender's link up and the
+ *  receiver's link down; with racks, of equally many hosts, between these a rack's link up and the
+ *  other's link down where they differ. Ranks of one host share its memory link. */
+#ifndef GW_COMM_FABRIC_SIM_H
+#define GW_COMM_FABRIC_SIM_H
+
+#include "comm/fabric/fabric.h"
+
+typedef struct gw_sim_link {
+    double bytes_per_s, latency_s, overhead_s; /* overhead_s: of a message, at each end */
+} gw_sim_link;
+
+/** Sees what ranks do; all of it or nothing. Ranks are numbered in the whole world. */
+typedef struct gw_sim_watch {
+    void *ctx;
+    void (*compute)(void *ctx, int rank, int64_t ns);
+    /** A message is posted by `rank`; the number that the others name it by. */
+    int64_t (*post)(void *ctx, int rank, bool sends, int peer);
+    /** What was posted so by the sender and by the receiver is one message. */
+    void (*match)(void *ctx, const int rank[2], const int64_t post[2], size_t bytes);
+    /** `rank` has seen that it is complete. */
+    void (*seen)(void *ctx, int rank, int64_t post);
+} gw_sim_watch;
+
+typedef struct gw_sim_setup {
+    int ranks, per_host, racks; /* racks: 0, or a divisor of the hosts */
+    gw_sim_link link, memory;
+    double uplink_bytes_per_s; /* of a rack */
+    double coded_s;            /* that a float takes which is encoded, decoded or added */
+    const gw_sim_watch *watch; /* NULL: nobody */
+} gw_sim_setup;
+
+typedef struct gw_sim_tally {
+    uint64_t bytes, messages, events; /* all ranks together, so far */
+} gw_sim_tally;
+
+/** Have each rank run body(ctx, fabric), which closes `fabric` or has a lane do so. One world at a
+ *  time. The first error of any rank; GW_ERR_INTERNAL, which names a rank and what it waits for:
+ *  no rank can go on. */
+gw_err gw_sim_run(const gw_sim_setup *setup, gw_err (*body)(void *ctx, gw_fabric *fabric),
+                  void *ctx);
+
+/** In a body: this rank computes, and looks at no message meanwhile. */
+void gw_sim_compute(const gw_fabric *f, double seconds);
+const gw_sim_tally *gw_sim_so_far(const gw_fabric *f);
+
+#endif

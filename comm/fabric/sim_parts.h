@@ -1,0 +1,124 @@
+/** What a simulated world is made of, for the files that have its ranks take turns
+ *  (sim_world.c) and its messages move (sim_messages.c). Nobody else includes this. */
+#ifndef GW_COMM_FABRIC_SIM_PARTS_H
+#define GW_COMM_FABRIC_SIM_PARTS_H
+
+#include "comm/fabric/flows.h"
+#include "comm/fabric/sim.h"
+
+#include <ucontext.h>
+
+typedef struct gw_sim_world gw_sim_world;
+
+typedef struct gw_sim_rank {
+    gw_event wakes; /* first: when it goes on */
+    gw_sim_world *w;
+    ucontext_t context;
+    int number, lanes;
+    int64_t clock;           /* of this rank: not before the world's while it runs */
+    bool waits, ready, news; /* for news: one of its messages moved on since it looked */
+    long fruitless;
+    double owed; /* part of a ns that its clock lacks */
+} gw_sim_rank;
+
+typedef struct gw_sim_group gw_sim_group;
+
+/* A message, from when one of its ends has posted it until both have seen that it is complete. */
+typedef struct gw_sim_message {
+    gw_flow flow; /* first: what happens next to it */
+    struct gw_sim_message *next, *older;
+    gw_sim_group *group;
+    int end[2], tag;               /* sender and receiver, by their ranks in the group */
+    bool posted[2], seen[2], open; /* open: one end has posted it, and the other has not */
+    enum { STARTS, FLOWS, ARRIVES, ARRIVED } state; /* once it is sent */
+    bool taken;                                     /* by the receiver's core */
+    const gw_sim_link *way;
+    size_t bytes, cap, *len;
+    int64_t post[2]; /* the watch's */
+} gw_sim_message;
+
+/* Of one; as many as there is room for lie behind each other. */
+struct gw_posts {
+    gw_sim_message *of;
+    bool receives;
+};
+
+/* What all ranks of a group have brought. */
+typedef struct gw_sim_meeting {
+    gw_err e; /* the first that came */
+    char text[256];
+    int *value; /* [rank] */
+} gw_sim_meeting;
+
+struct gw_sim_group {
+    gw_sim_group *next;
+    int id, size, arrived, *world;
+    uint64_t met; /* meetings so far; the last two are kept */
+    gw_sim_meeting meeting[2];
+    int parent, color; /* what it was split off, */
+    uint64_t then;     /* and in which meeting */
+};
+
+struct gw_sim_world {
+    gw_sim_setup setup;
+    gw_sim_tally tally;
+    gw_flows flows;
+    int64_t now;
+    int hosts;
+    gw_sim_rank *rank, *running;
+    gw_sim_rank **ready; /* a ring */
+    int first, n_ready, alive;
+    char *stacks;
+    ucontext_t main;
+    gw_sim_group *groups, *all_ranks;
+    struct {
+        gw_sim_message **chain; /* posted by one end, the oldest first */
+        int size, n;
+    } open;
+    gw_sim_message *all, *idle; /* all: ever made; idle: to be used again */
+    gw_err failed;
+    char text[512];
+    gw_err (*body)(void *ctx, gw_fabric *fabric);
+    void *ctx;
+};
+
+/* What a rank sees of a group. */
+typedef struct gw_sim_member {
+    gw_fabric head;
+    gw_sim_rank *me;
+    gw_sim_group *group;
+} gw_sim_member;
+
+static inline gw_sim_rank *gw_sim_me(const gw_fabric *f) {
+    return ((const gw_sim_member *)f)->me;
+}
+
+/** GW_OK, or what is everybody's failure; it fails, unless it did before. */
+gw_err gw_sim_state(const gw_sim_world *w);
+gw_err gw_sim_fail(gw_sim_world *w, gw_err e, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** This rank's core works; it waits until its clock is the world's; it waits for news. */
+void gw_sim_spend(gw_sim_rank *me, double seconds);
+void gw_sim_catch_up(gw_sim_rank *me);
+void gw_sim_rest(gw_sim_rank *me);
+/** Here is news for it. */
+void gw_sim_tell(gw_sim_rank *r);
+
+/** What is to happen to a message happens. */
+gw_err gw_sim_move(gw_sim_world *w, gw_sim_message *m);
+void gw_sim_free_messages(gw_sim_world *w);
+/** Of the receives that nobody sends to one of the lowest rank; NULL: there is none. */
+const gw_sim_message *gw_sim_lost(const gw_sim_world *w);
+
+/** Of gw_fabric_ops. */
+gw_err gw_sim_room(int n, gw_posts **out);
+gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t len, int peer,
+                    int tag);
+gw_err gw_sim_irecv(gw_fabric *f, gw_posts *p, int i, void *data, size_t cap, int peer, int tag,
+                    size_t *len);
+gw_err gw_sim_test(gw_fabric *f, gw_posts *p, int first, int n, bool *done);
+gw_err gw_sim_wait(gw_fabric *f, gw_posts *p, int first, int n);
+gw_err gw_sim_called(gw_fabric *f, int tag, bool *called);
+
+#endif

@@ -1,0 +1,373 @@
+/* Ranks under virtual time: see comm/fabric/sim.h. */
+#include "comm/fabric/sim_parts.h"
+
+#include "base/mem.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum {
+    STACK = 256 << 10, /* of a rank; what it never touches takes no memory */
+    GUARD = 4096
+};
+
+static gw_sim_world *sim_world; /* the one that runs */
+
+/* ---- turns ---- */
+
+static void sim_make_ready(gw_sim_rank *r) {
+    gw_sim_world *w = r->w;
+    if (r->ready)
+        return;
+    r->ready = true;
+    r->waits = false;
+    w->ready[(w->first + w->n_ready++) % w->setup.ranks] = r;
+}
+
+gw_err gw_sim_state(const gw_sim_world *w) {
+    return w->failed == GW_OK ? GW_OK : gw_fail(w->failed, "%s", w->text);
+}
+
+/* The first failure is everybody's: all go on, to their ends. */
+gw_err gw_sim_fail(gw_sim_world *w, gw_err e, const char *format, ...) {
+    va_list args;
+    if (w->failed == GW_OK) {
+        va_start(args, format);
+        vsnprintf(w->text, sizeof w->text, format, args);
+        va_end(args);
+        w->failed = e;
+        for (int i = 0; i < w->setup.ranks; i++)
+            if (w->rank[i].waits)
+                sim_make_ready(&w->rank[i]);
+    }
+    return gw_sim_state(w);
+}
+
+static void sim_leave(gw_sim_rank *me) {
+    swapcontext(&me->context, &me->w->main);
+    me->clock = me->clock > me->w->now ? me->clock : me->w->now;
+}
+
+/* Until the rank's clock is the world's. */
+void gw_sim_catch_up(gw_sim_rank *me) {
+    gw_sim_world *w = me->w;
+    if (me->clock <= w->now || w->failed != GW_OK)
+        return;
+    gw_err e = gw_events_put(&w->flows.events, &me->wakes, me->clock);
+    if (e != GW_OK)
+        gw_sim_fail(w, e, "%s", gw_err_text());
+    else
+        sim_leave(me);
+}
+
+/* Until there is news. */
+void gw_sim_rest(gw_sim_rank *me) {
+    gw_sim_catch_up(me);
+    me->fruitless = 0;
+    me->waits = !me->news && me->w->failed == GW_OK;
+    if (me->waits)
+        sim_leave(me);
+    me->news = false;
+}
+
+void gw_sim_tell(gw_sim_rank *r) {
+    r->news = true;
+    if (r->waits)
+        sim_make_ready(r);
+}
+
+void gw_sim_spend(gw_sim_rank *me, double seconds) {
+    me->owed += 1e9 * seconds;
+    me->clock += (int64_t)me->owed;
+    me->owed -= floor(me->owed);
+}
+
+/* The same, and whoever watches is told of it. */
+static void sim_compute(gw_sim_rank *me, double seconds) {
+    const gw_sim_watch *watch = me->w->setup.watch;
+    int64_t from = me->clock;
+    gw_sim_spend(me, seconds);
+    if (watch && me->clock > from)
+        watch->compute(watch->ctx, me->number, me->clock - from);
+}
+
+static int64_t sim_now_ns(const gw_fabric *f) {
+    return gw_sim_me(f)->clock;
+}
+
+static void sim_yield(const gw_fabric *f, int64_t ns) {
+    gw_sim_rank *me = gw_sim_me(f);
+    me->clock += ns > 0 ? ns : 0;
+    if (ns > 0 || me->fruitless == 0) /* it has not asked for anything in vain */
+        gw_sim_catch_up(me);
+    else
+        gw_sim_rest(me);
+}
+
+void gw_sim_compute(const gw_fabric *f, double seconds) {
+    sim_compute(gw_sim_me(f), seconds);
+    gw_sim_catch_up(gw_sim_me(f));
+}
+
+const gw_sim_tally *gw_sim_so_far(const gw_fabric *f) {
+    return &gw_sim_me(f)->w->tally;
+}
+
+static void sim_hear(const gw_fabric *f, gw_exchange_event event, const gw_exchange *x) {
+    (void)f, (void)event, (void)x;
+}
+
+/* Codecs work on the core of the rank that runs. */
+static void sim_coded(gw_coding kind, size_t floats) {
+    gw_sim_rank *me = sim_world->running;
+    sim_compute(me, me->w->setup.coded_s * (double)floats * (kind == GW_CODING_ADOPT ? 2 : 1));
+}
+
+/* ---- collectives ---- */
+
+/* What all have brought is there until this rank comes to the next meeting but one. */
+static gw_err sim_meet(gw_fabric *f, gw_err mine, int value, const gw_sim_meeting **all) {
+    gw_sim_rank *me = gw_sim_me(f);
+    gw_sim_world *w = me->w;
+    gw_sim_group *g = ((gw_sim_member *)f)->group;
+    gw_sim_catch_up(me);
+    uint64_t met = g->met;
+    gw_sim_meeting *m = &g->meeting[met % 2];
+    *all = m;
+    if (g->arrived == 0)
+        *m = (gw_sim_meeting){.value = m->value};
+    if (m->e == GW_OK && mine != GW_OK)
+        snprintf(m->text, sizeof m->text, "%s", gw_err_text());
+    m->e = m->e == GW_OK ? mine : m->e;
+    m->value[f->rank] = value;
+    if (++g->arrived == g->size) {
+        g->arrived = 0;
+        g->met++;
+        for (int r = 0; r < g->size; r++)
+            if (w->rank[g->world[r]].waits)
+                sim_make_ready(&w->rank[g->world[r]]);
+    }
+    while (g->met == met && w->failed == GW_OK) {
+        me->waits = true;
+        sim_leave(me);
+    }
+    return g->met == met ? gw_sim_state(w) : GW_OK;
+}
+
+static gw_err sim_agree(gw_fabric *f, gw_err mine) {
+    const gw_sim_meeting *all;
+    GW_TRY(sim_meet(f, mine, 0, &all));
+    return all->e == GW_OK ? GW_OK : gw_fail(all->e, "%s", all->text);
+}
+
+static gw_err sim_barrier(gw_fabric *f) {
+    const gw_sim_meeting *all;
+    return sim_meet(f, GW_OK, 0, &all);
+}
+
+static const gw_fabric_ops sim_ops;
+
+static gw_err sim_join(gw_fabric **out, gw_sim_rank *me, gw_sim_group *g, int number) {
+    gw_sim_member *m = NULL;
+    GW_TRY(gw_alloc(&m, 1, sizeof *m));
+    *m = (gw_sim_member){.head = {.ops = &sim_ops,
+                                  .comm = MPI_COMM_NULL,
+                                  .rank = number,
+                                  .size = g->size,
+                                  .world = g->world,
+                                  .most_tag = INT_MAX,
+                                  .lanes = &me->lanes},
+                         .me = me,
+                         .group = g};
+    *out = &m->head;
+    return GW_OK;
+}
+
+static gw_err sim_new_group(gw_sim_world *w, int size, gw_sim_group **out) {
+    gw_sim_group *g = NULL;
+    GW_TRY(gw_alloc(&g, 1, sizeof *g));
+    *g = (gw_sim_group){
+        .next = w->groups, .id = w->groups ? w->groups->id + 1 : 0, .size = size, .parent = -1};
+    *out = w->groups = g;
+    GW_TRY(gw_alloc(&g->world, 3 * (size_t)size, sizeof *g->world));
+    g->meeting[0].value = g->world + size;
+    g->meeting[1].value = g->world + 2 * size;
+    return GW_OK;
+}
+
+/* The first rank of a color makes the group: it is the latest of this meeting. */
+static gw_err sim_split(gw_fabric *f, int color, gw_fabric **out) {
+    const gw_sim_meeting *all;
+    const gw_sim_group *from = ((gw_sim_member *)f)->group;
+    gw_sim_world *w = gw_sim_me(f)->w;
+    int size = 0, number = 0;
+    *out = NULL;
+    GW_TRY(sim_meet(f, GW_OK, color, &all));
+    if (color < 0)
+        return GW_OK;
+    for (int r = 0; r < f->size; r++) {
+        size += all->value[r] == color;
+        number += all->value[r] == color && r < f->rank;
+    }
+    gw_sim_group *to = w->groups;
+    while (to && !(to->parent == from->id && to->then == from->met && to->color == color))
+        to = to->next;
+    if (!to) {
+        GW_TRY(sim_new_group(w, size, &to));
+        to->parent = from->id;
+        to->then = from->met;
+        to->color = color;
+        for (int r = 0, i = 0; r < f->size; r++)
+            if (all->value[r] == color)
+                to->world[i++] = f->world[r];
+    }
+    return sim_join(out, gw_sim_me(f), to, number);
+}
+
+static void sim_close(gw_fabric *f) {
+    free(f);
+}
+
+/* Sums and broadcasts are for algorithms that measure, or share memory. */
+static const gw_fabric_ops sim_ops = {.room = gw_sim_room,
+                                      .isend = gw_sim_isend,
+                                      .irecv = gw_sim_irecv,
+                                      .test = gw_sim_test,
+                                      .wait = gw_sim_wait,
+                                      .called = gw_sim_called,
+                                      .now_ns = sim_now_ns,
+                                      .yield = sim_yield,
+                                      .tell = sim_hear,
+                                      .agree = sim_agree,
+                                      .barrier = sim_barrier,
+                                      .split = sim_split,
+                                      .close = sim_close};
+
+/* ---- a world ---- */
+
+/* The first thing that a rank does; it never returns from its last turn. */
+static void sim_enter(void) {
+    gw_sim_world *w = sim_world;
+    gw_sim_rank *me = w->running;
+    gw_fabric *f;
+    gw_err e = sim_join(&f, me, w->all_ranks, me->number);
+    GW_THEN(e, w->body(w->ctx, f));
+    if (e != GW_OK)
+        gw_sim_fail(w, e, "%s", gw_err_text());
+    w->alive--;
+    sim_leave(me);
+}
+
+/* No event is left, and somebody waits. */
+static void sim_tell_deadlock(gw_sim_world *w) {
+    const gw_sim_message *m = gw_sim_lost(w);
+    int r = 0;
+    while (!m && !w->rank[r].waits)
+        r++;
+    if (m)
+        gw_sim_fail(w, GW_ERR_INTERNAL,
+                    "simulate: no rank can go on: rank %d waits for a message of rank %d (tag %d)",
+                    m->group->world[m->end[1]], m->group->world[m->end[0]], m->tag);
+    else
+        gw_sim_fail(w, GW_ERR_INTERNAL, "simulate: no rank can go on: rank %d waits for all others",
+                    r);
+}
+
+static void sim_take_turns(gw_sim_world *w) {
+    while (w->n_ready > 0) {
+        gw_sim_rank *r = w->running = w->ready[w->first];
+        w->first = (w->first + 1) % w->setup.ranks;
+        w->n_ready--;
+        r->ready = false;
+        swapcontext(&w->main, &r->context);
+    }
+}
+
+/* All that happens at the next moment. */
+static gw_err sim_happen(gw_sim_world *w) {
+    if (w->failed == GW_OK)
+        GW_TRY(gw_flows_settle(&w->flows, w->now));
+    gw_event *next = gw_events_take(&w->flows.events);
+    if (!next && w->failed == GW_OK)
+        sim_tell_deadlock(w);
+    for (w->now = next ? next->at : w->now; next; next = gw_events_next(&w->flows.events, w->now)) {
+        w->tally.events++;
+        if (next->timer)
+            sim_make_ready((gw_sim_rank *)next);
+        else
+            GW_TRY(gw_sim_move(w, (gw_sim_message *)next));
+    }
+    return GW_OK;
+}
+
+static gw_err sim_open(gw_sim_world *w) {
+    const gw_sim_setup *s = &w->setup;
+    size_t each = STACK + GUARD, bytes = each * (size_t)s->ranks;
+    int racks = s->racks ? s->racks : 1;
+    w->hosts = (s->ranks + s->per_host - 1) / s->per_host;
+    GW_TRY(gw_flows_open(&w->flows, 3 * w->hosts + 2 * racks, s->link.bytes_per_s));
+    for (int i = 2 * w->hosts; i < w->flows.n; i++)
+        w->flows.link[i].capacity =
+            1e-9 * (i < 3 * w->hosts ? s->memory.bytes_per_s : s->uplink_bytes_per_s);
+    GW_TRY(gw_alloc(&w->rank, (size_t)s->ranks, sizeof *w->rank));
+    GW_TRY(gw_alloc(&w->ready, (size_t)s->ranks, sizeof *w->ready));
+    GW_TRY(sim_new_group(w, s->ranks, &w->all_ranks));
+    w->stacks = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (w->stacks == MAP_FAILED)
+        return gw_fail(GW_ERR_NOMEM, "simulate: no memory for the stacks of %d ranks", s->ranks);
+    for (int i = 0; i < s->ranks; i++) {
+        gw_sim_rank *r = &w->rank[i];
+        char *stack = w->stacks + (size_t)i * each + GUARD;
+        if (mprotect(stack, STACK, PROT_READ | PROT_WRITE) != 0)
+            return gw_fail(GW_ERR_NOMEM, "simulate: no memory for the stacks of %d ranks",
+                           s->ranks);
+        *r = (gw_sim_rank){.w = w, .number = i, .wakes.timer = true};
+        getcontext(&r->context);
+        r->context.uc_stack = (stack_t){.ss_sp = stack, .ss_size = STACK};
+        makecontext(&r->context, sim_enter, 0);
+        w->all_ranks->world[i] = i;
+        sim_make_ready(r);
+    }
+    w->alive = s->ranks;
+    return GW_OK;
+}
+
+static void sim_free(gw_sim_world *w) {
+    if (w->stacks && w->stacks != MAP_FAILED)
+        munmap(w->stacks, (STACK + GUARD) * (size_t)w->setup.ranks);
+    for (gw_sim_group *g = w->groups, *next; g; g = next) {
+        next = g->next;
+        free(g->world);
+        free(g);
+    }
+    gw_sim_free_messages(w);
+    gw_flows_close(&w->flows);
+    free(w->rank);
+    free(w->ready);
+}
+
+gw_err gw_sim_run(const gw_sim_setup *setup, gw_err (*body)(void *ctx, gw_fabric *fabric),
+                  void *ctx) {
+    gw_sim_world w = {.setup = *setup, .body = body, .ctx = ctx};
+    gw_probe before = gw_probe_hooks;
+    sim_world = &w;
+    gw_err e = sim_open(&w);
+    if (e == GW_OK && setup->coded_s > 0)
+        gw_probe_hooks.coded = sim_coded;
+    while (e == GW_OK && w.alive > 0) {
+        sim_take_turns(&w);
+        gw_err ends = w.alive > 0 ? sim_happen(&w) : GW_OK;
+        if (ends != GW_OK)
+            gw_sim_fail(&w, ends, "%s", gw_err_text());
+    }
+    gw_probe_hooks = before;
+    if (e == GW_OK && w.failed == GW_OK && w.open.n > 0)
+        gw_sim_fail(&w, GW_ERR_INTERNAL, "simulate: %d messages are left behind", w.open.n);
+    GW_THEN(e, gw_sim_state(&w));
+    sim_free(&w);
+    return e;
+}

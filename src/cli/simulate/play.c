@@ -1,0 +1,330 @@
+#include "cli/simulate/play.h"
+
+#include "base/mem.h"
+#include "comm/lane_parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* As `replay`: between two polls of a host that waits for its device; DistributedDataParallel's
+ * first bucket. */
+#define POLL_S       1e-4
+#define FIRST_BUCKET ((size_t)1 << 20)
+
+enum { ARENAS = 16 /* that lanes hand out at most, of the model's size */ };
+
+/* All ranks'. */
+typedef struct stage {
+    gw_sim_play *play;
+    gw_tensor *tensors;
+    gw_span *layers;
+    gw_phantom phantom;  /* what each rank begins with */
+    int64_t begun, *end; /* [step]: when the last rank was through with it */
+    double exposed_s;    /* sum over ranks and steps after the first */
+    gw_sim_tally before;
+    gw_cost cost;
+} stage;
+
+typedef struct actor {
+    stage *on;
+    gw_fabric *f;
+    gw_phantom phantom;
+    gw_env env;
+    void *self;
+    int step, passed;        /* groups from `passed` on are announced */
+    size_t filling;          /* bytes of gradients that wait for their bucket to be full, */
+    bool first;              /* which is a step's first */
+    double due_s;            /* when the device is through with what it was given */
+    double computed_s;       /* so far */
+    int64_t first_end;       /* of the first step, */
+    double first_computed_s; /* and what was computed until then */
+} actor;
+
+gw_err gw_sim_play_check(const gw_sim_play *p) {
+    const gw_strategy *s = &p->strategy;
+    const char *name = s->ops->head.name, *algo = p->algo.ops->head.name;
+    unsigned caps = p->algo.ops->caps;
+    if (!p->codec.fixed || p->codec.stage || s->ops->traits & GW_STRATEGY_PICKS)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "simulate: --comm %s --compress %s: bytes depend on the data, and a "
+                       "simulation has none: use what has a fixed size, as fp16 or qsgd",
+                       name, p->codec.spec);
+    if (caps & (GW_ALGO_SHARED | GW_ALGO_ORDERED))
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "simulate: algo=%s %s: name another algorithm, as --comm %s:algo=ring "
+                       "(halving, sra, ..)",
+                       algo,
+                       caps & GW_ALGO_SHARED
+                           ? "works in memory that ranks share, which simulated ones do not"
+                           : "is MPI's own collective, of which no schedule is known",
+                       name);
+    if (s->ops->helpers && s->ops->helpers(s->args) > 0)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "simulate: --comm %s: simulated ranks have no threads: use progress=poll or "
+                       "progress=none",
+                       name);
+    return gw_strategy_check(s, &p->algo, &p->codec);
+}
+
+/* ---- a step, on one rank ---- */
+
+static double play_now_s(const actor *a) {
+    return 1e-9 * (double)a->f->ops->now_ns(a->f);
+}
+
+static const gw_strategy_ops *play_ops(const actor *a) {
+    return a->on->play->strategy.ops;
+}
+
+static gw_err play_poll(actor *a) {
+    return play_ops(a)->progress ? play_ops(a)->progress(a->self) : GW_OK;
+}
+
+/* What was given to the device so far is over, at the earliest now. */
+static void play_restart(actor *a) {
+    a->due_s = fmax(a->due_s, play_now_s(a));
+}
+
+static gw_err play_compute(actor *a, double seconds) {
+    seconds /= a->on->play->speed;
+    a->computed_s += seconds;
+    a->due_s += seconds;
+    if (!a->on->play->sleeps) {
+        gw_sim_compute(a->f, seconds);
+        return play_poll(a);
+    }
+    for (double now; (now = play_now_s(a)) + 1e-9 < a->due_s;) {
+        gw_sim_compute(a->f, fmin(POLL_S, a->due_s - now));
+        GW_TRY(play_poll(a));
+    }
+    return GW_OK;
+}
+
+/* The i-th span that finish() and publish() come with. */
+static gw_err play_update(actor *a, int i) {
+    const gw_strategy_ops *ops = play_ops(a);
+    gw_span s = gw_env_span(&a->env, i);
+    gw_update u = {0};
+    GW_TRY(ops->finish(a->self, s, &u));
+    play_restart(a);
+    GW_TRY(play_compute(a, a->on->play->profile->optimizer_s * (double)u.own.n / (double)a->env.n));
+    return ops->publish ? ops->publish(a->self, s) : GW_OK;
+}
+
+static gw_err play_await(actor *a, int i) {
+    const gw_strategy_ops *ops = play_ops(a);
+    return ops->await ? ops->await(a->self, gw_env_span(&a->env, i)) : GW_OK;
+}
+
+static gw_err play_forward(actor *a) {
+    const gw_step_profile *of = a->on->play->profile;
+    for (int t = 0, group = -1; t < of->n_tensors; t++) {
+        if (of->tensor[t].group != group) {
+            group = of->tensor[t].group;
+            if (a->env.by_layer && a->step > 0)
+                GW_TRY(play_update(a, group));
+            if (a->env.by_layer || group == 0)
+                GW_TRY(play_await(a, group));
+            play_restart(a);
+        }
+        GW_TRY(play_compute(a, a->env.share > 0 ? of->tensor[t].forward_s : 0));
+    }
+    return GW_OK;
+}
+
+/* Gradient t is there: strategies see whole groups. */
+static gw_err play_announce(actor *a, int t) {
+    const gw_strategy_ops *ops = play_ops(a);
+    size_t bucket = a->on->play->bucket,
+           limit = a->first && bucket > FIRST_BUCKET ? FIRST_BUCKET : bucket;
+    a->filling += a->env.tensors[t].span.n * sizeof(float);
+    if (t > 0 && a->filling < limit)
+        return GW_OK;
+    a->filling = 0;
+    a->first = false;
+    while (a->passed > 0 && a->env.layers[a->passed - 1].off >= a->env.tensors[t].span.off) {
+        gw_span group = a->env.layers[--a->passed];
+        if (ops->ready)
+            GW_TRY(ops->ready(a->self, group));
+        GW_TRY(play_poll(a));
+    }
+    return GW_OK;
+}
+
+static gw_err play_step(actor *a) {
+    const gw_step_profile *of = a->on->play->profile;
+    GW_TRY(play_forward(a));
+    a->env.grads->ticket++;
+    a->env.params->ticket++;
+    a->passed = a->env.n_layers;
+    a->first = true;
+    for (int t = of->n_tensors - 1; t >= 0; t--) {
+        GW_TRY(play_compute(a, a->env.share > 0 ? of->tensor[t].backward_s : 0));
+        GW_TRY(play_announce(a, t));
+    }
+    return a->env.by_layer ? GW_OK : play_update(a, 0);
+}
+
+static gw_err play_steps(actor *a) {
+    stage *on = a->on;
+    int steps = on->play->steps;
+    int64_t now = 0;
+    play_restart(a);
+    for (a->step = 0; a->step < steps; a->step++) {
+        GW_TRY(play_step(a));
+        now = a->f->ops->now_ns(a->f);
+        on->end[a->step] = now > on->end[a->step] ? now : on->end[a->step];
+        if (a->step == 0 && steps > 1) {
+            a->first_end = now;
+            a->first_computed_s = a->computed_s;
+        }
+    }
+    on->exposed_s += 1e-9 * (double)(now - (steps > 1 ? a->first_end : on->begun)) -
+                     (a->computed_s - a->first_computed_s);
+    for (int i = 0; i < gw_env_spans(&a->env); i++) { /* what the next forward pass would end */
+        if (a->env.by_layer)
+            GW_TRY(play_update(a, i));
+        GW_TRY(play_await(a, i));
+    }
+    return GW_OK;
+}
+
+/* ---- a run ---- */
+
+static gw_err play_lane(actor *a, gw_codec *codec, const char *name, gw_lane **lane,
+                        float **arena) {
+    gw_fabric *fabric;
+    gw_lane_setup setup = {.codec = codec,
+                           .apart = true,
+                           .n = a->env.n,
+                           .yield = true,
+                           .phantom = &a->phantom,
+                           .name = name};
+    GW_TRY(a->f->ops->split(a->f, 0, &fabric));
+    GW_TRY(gw_lane_open_on(lane, fabric, &setup));
+    return gw_lane_floats(*lane, a->env.n, arena);
+}
+
+static gw_err play_open(actor *a) {
+    gw_sim_play *p = a->on->play;
+    const gw_strategy *s = &p->strategy;
+    int servers = s->ops->servers ? s->ops->servers(s->args) : 0;
+    double slowest = 0;
+    for (int t = 0; t < p->profile->n_tensors; t++)
+        slowest = fmax(slowest, p->profile->tensor[t].backward_s / p->speed);
+    a->phantom = a->on->phantom;
+    a->env = (gw_env){.n = p->profile->n,
+                      .layers = a->on->layers,
+                      .n_layers = p->profile->groups,
+                      .tensors = a->on->tensors,
+                      .n_tensors = p->profile->n_tensors,
+                      .by_layer = p->lazy,
+                      .share = a->f->rank < servers ? 0 : 1.0 / (a->f->size - servers),
+                      .pace = {p->world.link.bytes_per_s, p->sleeps ? POLL_S : slowest},
+                      .algo = &p->algo,
+                      .args = s->args,
+                      .name = s->ops->head.name};
+    GW_TRY(play_lane(a, &p->codec, "gradients", &a->env.grads, &a->env.grad));
+    GW_TRY(play_lane(a, &p->exact, "parameters", &a->env.params, &a->env.param));
+    return gw_strategy_open(s, &a->env, &a->self);
+}
+
+/* Between two meetings, so that nobody sends meanwhile. */
+static gw_err play_count(actor *a, bool begins) {
+    stage *on = a->on;
+    GW_TRY(a->f->ops->barrier(a->f));
+    if (begins) {
+        on->before = *gw_sim_so_far(a->f);
+        on->begun = a->f->ops->now_ns(a->f);
+    } else {
+        on->play->tally = *gw_sim_so_far(a->f);
+    }
+    return a->f->ops->barrier(a->f);
+}
+
+static gw_err play_act(actor *a) {
+    GW_TRY(play_open(a));
+    GW_TRY(play_count(a, true));
+    GW_TRY(play_steps(a));
+    for (int i = 0; a->f->rank == 0 && i < a->on->play->steps; i++)
+        a->on->cost = gw_cost_sum(a->on->cost, play_ops(a)->cost(a->self, i));
+    gw_strategy_close(&a->on->play->strategy, a->self); /* drains */
+    a->self = NULL;
+    return play_count(a, false);
+}
+
+static gw_err play_rank(void *ctx, gw_fabric *f) {
+    actor a = {.on = ctx, .f = f};
+    gw_err e = play_act(&a);
+    gw_strategy_close(&a.on->play->strategy, a.self);
+    gw_lane_close(a.env.grads);
+    gw_lane_close(a.env.params);
+    f->ops->close(f);
+    return e;
+}
+
+static gw_err play_reserve(char **out, size_t bytes, int access) {
+    void *at = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *out = at == MAP_FAILED ? NULL : at;
+    return *out ? GW_OK : gw_fail(GW_ERR_NOMEM, "simulate: cannot reserve %zu bytes", bytes);
+}
+
+static gw_err play_lay_out(stage *on) {
+    const gw_step_profile *of = on->play->profile;
+    GW_TRY(gw_alloc(&on->end, (size_t)on->play->steps, sizeof *on->end));
+    GW_TRY(gw_alloc(&on->tensors, (size_t)of->n_tensors, sizeof *on->tensors));
+    GW_TRY(gw_alloc(&on->layers, (size_t)of->groups, sizeof *on->layers));
+    size_t at = 0;
+    for (int t = 0; t < of->n_tensors; at += of->tensor[t++].n) {
+        const gw_step_tensor *x = &of->tensor[t];
+        size_t rows = x->rows ? x->rows : 1;
+        on->tensors[t] = (gw_tensor){
+            .span = {at, x->n}, .layer = x->group, .rows = (int)rows, .cols = (int)(x->n / rows)};
+        if (t == 0 || of->tensor[t - 1].group != x->group)
+            on->layers[x->group].off = at;
+        on->layers[x->group].n += x->n;
+    }
+    return GW_OK;
+}
+
+static gw_err play_compare(const stage *on) {
+    gw_sim_tally *t = &on->play->tally;
+    t->bytes -= on->before.bytes;
+    t->messages -= on->before.messages;
+    if (t->bytes == on->cost.bytes && t->messages == on->cost.messages)
+        return GW_OK;
+    return gw_fail(GW_ERR_INTERNAL,
+                   "simulate: %" PRIu64 " bytes in %" PRIu64 " messages were sent, and strategy %s "
+                   "says %" PRIu64 " in %" PRIu64,
+                   t->bytes, t->messages, on->play->strategy.ops->head.name, on->cost.bytes,
+                   on->cost.messages);
+}
+
+gw_err gw_sim_play_run(gw_sim_play *p) {
+    stage on = {.play = p};
+    size_t room = ARENAS * p->profile->n + (1 << 20), wire = 16 * (p->profile->n + (1 << 20));
+    char *floats = NULL;
+    gw_err e = play_reserve(&floats, room * sizeof(float), PROT_READ | PROT_WRITE);
+    GW_THEN(e, play_reserve(&on.phantom.wire, wire, PROT_NONE));
+    on.phantom.floats = (float *)floats;
+    on.phantom.room = room;
+    GW_THEN(e, play_lay_out(&on));
+    GW_THEN(e, gw_sim_run(&p->world, play_rank, &on));
+    GW_THEN(e, play_compare(&on));
+    if (e == GW_OK) {
+        int counted = p->steps > 1 ? p->steps - 1 : 1;
+        int64_t from = p->steps > 1 ? on.end[0] : on.begun;
+        p->step_s = 1e-9 * (double)(on.end[p->steps - 1] - from) / counted;
+        p->exposed_s = on.exposed_s / counted / p->world.ranks;
+    }
+    if (floats)
+        munmap(floats, room * sizeof(float));
+    if (on.phantom.wire)
+        munmap(on.phantom.wire, wire);
+    free(on.end);
+    free(on.tensors);
+    free(on.layers);
+    return e;
+}

@@ -1,0 +1,32 @@
+/** A step's profile, played by every rank of a simulated world with a strategy that is opened on
+ *  phantom lanes: what `gradwire replay` does in time, done in virtual time. */
+#ifndef GW_CLI_SIMULATE_PLAY_H
+#define GW_CLI_SIMULATE_PLAY_H
+
+#include "cli/replay/profile.h"
+#include "comm/fabric/sim.h"
+#include "comm/strategy.h"
+
+typedef struct gw_sim_play {
+    gw_sim_setup world;
+    const gw_step_profile *profile;
+    gw_strategy strategy;
+    gw_algo algo;
+    gw_codec codec, exact;
+    bool lazy;     /* --update lazy */
+    bool sleeps;   /* another device computes, and the core polls meanwhile; else it computes */
+    double speed;  /* times as fast as the profile's device */
+    size_t bucket; /* bytes of gradients that are announced together; or 0 */
+    int steps;
+    /* What came of it: */
+    double step_s, exposed_s; /* means over the steps after the first, of all ranks */
+    gw_sim_tally tally;       /* of all steps and ranks: as the strategy's `cost` says */
+} gw_sim_play;
+
+/** GW_ERR_UNSUPPORTED, with the reason: strategy, algorithm or codec cannot be simulated. */
+gw_err gw_sim_play_check(const gw_sim_play *p);
+
+/** Play it. GW_ERR_INTERNAL: what was sent is not what the strategy's `cost` says, too. */
+gw_err gw_sim_play_run(gw_sim_play *p);
+
+#endif

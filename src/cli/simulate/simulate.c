@@ -1,0 +1,271 @@
+/* gradwire simulate: the step of any model on many ranks of a modelled network, in one process. */
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/simulate/goal.h"
+#include "cli/simulate/play.h"
+#include "comm/strategy/plain.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define MIB 1048576
+
+enum { MOST_RANKS = 1 << 20, LINK_WORDS = 3 };
+
+static const gw_opt opts[] = {
+    {"ranks", GW_OPT_INT, NULL, 1, MOST_RANKS, NULL, "N", "how many", .group = "Network"},
+    {"link", GW_OPT_TEXT, NULL, 0, 0, NULL, "RATE[,LATENCY[,OVERHEAD]]",
+     "of each host, each way: 1gbit,50us,2us; overhead: of a message, at each end"},
+    {"per-host", GW_OPT_INT, "1", 1, MOST_RANKS, NULL, "K", "ranks of each host"},
+    {"memory-link", GW_OPT_TEXT, "80gbit,1us", 0, 0, NULL, "RATE[,LATENCY[,OVERHEAD]]",
+     "that the ranks of one host share"},
+    {"racks", GW_OPT_INT, "0", 0, MOST_RANKS, NULL, "R",
+     "cut the hosts into R racks, with a link each to the others"},
+    {"uplink", GW_OPT_TEXT, NULL, 0, 0, NULL, "RATE", "of each rack's link, each way"},
+    {"profile", GW_OPT_FILE, NULL, 0, 0, NULL, "FILE.json",
+     "play this model's steps, as gradwire replay does", .group = "Steps"},
+    {"bytes", GW_OPT_BYTES, NULL, 4, 0x1p40, NULL, "N",
+     "exchange so many bytes of gradients, and compute nothing"},
+    {"steps", GW_OPT_INT, "3", 1, 1e6, NULL, "N", "play N steps; figures leave the first one out"},
+    {"compute", GW_OPT_CHOICE, "sleep", 0, 0, "sleep|spin", NULL,
+     "sleep: another device computes, and the core polls meanwhile; spin: this core computes"},
+    {"speed", GW_OPT_REAL, "1", 1e-3, 1e6, NULL, "X",
+     "of the device, as a multiple of the profile's"},
+    {"bucket-mb", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
+     "announce gradients in buckets of X MB; 0: each by itself"},
+    {"coding-ns", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
+     "time that a float takes which is encoded, decoded or added"},
+    {"comm", GW_OPT_SPEC, GW_STRATEGY_PLAIN, 0, 0, NULL, "STRATEGY",
+     "name[:option=value,..] or path to a plugin; with algo=", .group = "Communication"},
+    {"compress", GW_OPT_CHAIN, "none", 0, 0, NULL, "CODEC",
+     "name[:option=value,..] or path to a plugin: of fixed size"},
+    {"update", GW_OPT_CHOICE, "eager", 0, 0, "eager|lazy", NULL,
+     "lazy: finish each layer just before the next forward pass reads it"},
+    {"json", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE", "write all figures to FILE", .group = "Output"},
+    {"export", GW_OPT_CHOICE, NULL, 0, 0, "goal", "goal FILE",
+     "write what all ranks do to FILE, for LogGOPSim"},
+    {0}};
+
+static const gw_rule rules[] = {
+    {"racks", "!0", true, "uplink", NULL, "the rate of a rack's link decides what leaves it"},
+    {"uplink", NULL, true, "racks", "!0", "it is a rack's"},
+    {"bytes", NULL, false, "profile", NULL, "a profile has its own gradients"},
+    {0}};
+
+typedef struct simulation {
+    gw_args *args;
+    gw_step_profile profile;
+    gw_step_tensor whole; /* of --bytes */
+    gw_sim_play play;
+    gw_goal *goal;
+    gw_sim_watch watch;
+    double cpu_s;
+} simulation;
+
+/* ---- the command line ---- */
+
+/* Bits a second in the words of the testbed, as bytes a second. */
+static gw_err simulate_rate(const char *option, const char *text, double *bytes_per_s) {
+    static const char *const units[] = {"bit", "kbit", "mbit", "gbit"};
+    char *end;
+    double x = strtod(text, &end);
+    for (int i = 0; i < 4; i++)
+        if (strcmp(end, units[i]) == 0 && x > 0 && x * pow(1000, i) <= 1e15) {
+            *bytes_per_s = x * pow(1000, i) / 8;
+            return GW_OK;
+        }
+    return gw_fail(GW_ERR_USAGE,
+                   "simulate: --%s: %s: a rate must be a number above 0 with its unit (bit, kbit, "
+                   "mbit, gbit), as 1gbit",
+                   option, text);
+}
+
+static gw_err simulate_link(const gw_args *args, const char *option, gw_sim_link *link) {
+    static const gw_opt parts[] = {{"rate", GW_OPT_TEXT, ""},
+                                   {"latency", GW_OPT_TIME, "0", 0, 10},
+                                   {"overhead", GW_OPT_TIME, "0", 0, 10},
+                                   {0}};
+    char text[128], owner[64], *rest = text;
+    gw_args *of;
+    snprintf(text, sizeof text, "%s", gw_args_text(args, option));
+    snprintf(owner, sizeof owner, "simulate: --%s", option);
+    GW_TRY(gw_args_new(&of, parts));
+    gw_err e = GW_OK;
+    for (int i = 0; rest && e == GW_OK; i++) {
+        const char *word = strsep(&rest, ",");
+        e = i < LINK_WORDS ? gw_args_set(of, owner, parts[i].name, word)
+                           : gw_fail(GW_ERR_USAGE, "%s: %s: more than RATE,LATENCY,OVERHEAD", owner,
+                                     gw_args_text(args, option));
+    }
+    GW_THEN(e, simulate_rate(option, gw_args_text(of, "rate"), &link->bytes_per_s));
+    link->latency_s = gw_args_real(of, "latency");
+    link->overhead_s = gw_args_real(of, "overhead");
+    gw_args_free(of);
+    return e;
+}
+
+static gw_err simulate_network(simulation *s) {
+    const gw_args *a = s->args;
+    gw_sim_setup *w = &s->play.world;
+    if (!gw_args_given(a, "ranks") || !gw_args_given(a, "link"))
+        return gw_fail(GW_ERR_USAGE, "simulate: --ranks N and --link RATE are needed");
+    *w = (gw_sim_setup){.ranks = (int)gw_args_int(a, "ranks"),
+                        .per_host = (int)gw_args_int(a, "per-host"),
+                        .racks = (int)gw_args_int(a, "racks"),
+                        .coded_s = 1e-9 * gw_args_real(a, "coding-ns")};
+    GW_TRY(simulate_link(a, "link", &w->link));
+    GW_TRY(simulate_link(a, "memory-link", &w->memory));
+    if (w->racks == 0)
+        return GW_OK;
+    int hosts = (w->ranks + w->per_host - 1) / w->per_host;
+    if (hosts % w->racks != 0)
+        return gw_fail(GW_ERR_USAGE,
+                       "simulate: --racks %d: %d hosts cannot be cut into equal racks", w->racks,
+                       hosts);
+    return simulate_rate("uplink", gw_args_text(a, "uplink"), &w->uplink_bytes_per_s);
+}
+
+static gw_err simulate_steps(simulation *s) {
+    const gw_args *a = s->args;
+    const char *path = gw_args_text(a, "profile");
+    if (!path && !gw_args_given(a, "bytes"))
+        return gw_fail(GW_ERR_USAGE, "simulate: nothing to exchange: give --profile or --bytes");
+    if (path)
+        return gw_step_profile_read(&s->profile, path);
+    s->whole = (gw_step_tensor){.name = "bytes", .n = gw_args_bytes(a, "bytes") / sizeof(float)};
+    s->profile = (gw_step_profile){
+        .model = "bytes", .n_tensors = 1, .groups = 1, .n = s->whole.n, .tensor = &s->whole};
+    return GW_OK;
+}
+
+static gw_err simulate_exchange(simulation *s) {
+    const gw_args *a = s->args;
+    gw_sim_play *p = &s->play;
+    p->profile = &s->profile;
+    p->lazy = strcmp(gw_args_text(a, "update"), "lazy") == 0;
+    p->sleeps = strcmp(gw_args_text(a, "compute"), "sleep") == 0;
+    p->speed = gw_args_real(a, "speed");
+    p->bucket = (size_t)(gw_args_real(a, "bucket-mb") * MIB);
+    p->steps = (int)gw_args_int(a, "steps");
+    GW_TRY(gw_codec_open(&p->exact, &gw_codec_exact));
+    GW_TRY(gw_codec_open(&p->codec, gw_args_spec(a, "compress")));
+    GW_TRY(gw_strategy_find(&p->strategy, gw_args_spec(a, "comm")));
+    GW_TRY(gw_algo_open(&p->algo, gw_args_spec(p->strategy.args, "algo"), &p->codec));
+    return gw_sim_play_check(p);
+}
+
+static gw_err simulate_read(simulation *s, int argc, char **argv) {
+    int files = 0;
+    GW_TRY(gw_args_argv(s->args, "simulate", argc, argv, &files));
+    GW_TRY(gw_args_check(s->args, rules, "simulate"));
+    if (files != (gw_args_given(s->args, "export") ? 1 : 0))
+        return gw_fail(GW_ERR_USAGE,
+                       files ? "simulate: '%s' is no option"
+                             : "simulate: --export goal: the file is missing",
+                       argv[1]);
+    GW_TRY(gw_cli_utf8("simulate", "json", argc, argv));
+    GW_TRY(simulate_network(s));
+    GW_TRY(simulate_steps(s));
+    return simulate_exchange(s);
+}
+
+/* ---- what came of it ---- */
+
+static double simulate_memory_bytes(void) {
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return 1024.0 * (double)use.ru_maxrss;
+}
+
+static json_t *simulate_link_json(const gw_sim_link *l) {
+    return gw_json_object("bytes_per_s:f latency_s:f overhead_s:f", l->bytes_per_s, l->latency_s,
+                          l->overhead_s);
+}
+
+static json_t *simulate_json(const simulation *s) {
+    const gw_sim_play *p = &s->play;
+    const gw_sim_setup *w = &p->world;
+    json_t *network = gw_json_object(
+        "ranks:i per_host:i racks:i link:o memory:o uplink_bytes_per_s:f coding_s:f", w->ranks,
+        w->per_host, w->racks, simulate_link_json(&w->link), simulate_link_json(&w->memory),
+        w->racks ? w->uplink_bytes_per_s : NAN, w->coded_s);
+    json_t *steps = gw_json_object(
+        "model:s parameters:I tensors:i forward_s:f backward_s:f optimizer_s:f steps:i speed:f "
+        "compute:s bucket_bytes:I comm:s compress:s update:s",
+        p->profile->model, (int64_t)p->profile->n, p->profile->n_tensors, p->profile->forward_s,
+        p->profile->backward_s, p->profile->optimizer_s, p->steps, p->speed,
+        gw_args_text(s->args, "compute"), (int64_t)p->bucket, gw_args_text(s->args, "comm"),
+        gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"));
+    double ranks = (double)w->ranks * p->steps;
+    return gw_json_object(
+        "program:s engine:s network:o step:o step_s:f exposed_s:f wire_bytes:f messages:f "
+        "events:I cpu_s:f memory_bytes:f",
+        "simulate", "gradwire: LogGP, max-min fair flows", network, steps, p->step_s, p->exposed_s,
+        (double)p->tally.bytes / ranks, (double)p->tally.messages / ranks, (int64_t)p->tally.events,
+        s->cpu_s, simulate_memory_bytes());
+}
+
+static gw_err simulate_tell(const simulation *s) {
+    const gw_sim_play *p = &s->play;
+    const char *json = gw_args_text(s->args, "json");
+    double ranks = (double)p->world.ranks * p->steps;
+    printf("simulated: %d ranks, %s: %s, %zu parameters; --comm %s --compress %s\n", p->world.ranks,
+           gw_args_text(s->args, "link"), p->profile->model, p->profile->n,
+           gw_args_text(s->args, "comm"), gw_args_text(s->args, "compress"));
+    printf(
+        "step %.6g ms, exposed communication %.6g ms; %.0f wire bytes and %.6g messages a rank\n",
+        1e3 * p->step_s, 1e3 * p->exposed_s, (double)p->tally.bytes / ranks,
+        (double)p->tally.messages / ranks);
+    printf("engine: %llu events, %.2f s of this CPU, %.0f MiB\n",
+           (unsigned long long)p->tally.events, s->cpu_s, simulate_memory_bytes() / MIB);
+    gw_file *file = NULL;
+    if (json)
+        GW_TRY(gw_file_create_at(&file, json));
+    return json ? gw_json_commit(file, simulate_json(s), JSON_INDENT(2), json) : GW_OK;
+}
+
+static gw_err simulate_play(simulation *s, const char *export) {
+    struct rusage use;
+    if (export) {
+        GW_TRY(gw_goal_open(&s->goal, s->play.world.ranks));
+        s->watch = gw_goal_watch(s->goal);
+        s->play.world.watch = &s->watch;
+    }
+    GW_TRY(gw_sim_play_run(&s->play));
+    getrusage(RUSAGE_SELF, &use);
+    s->cpu_s = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+               1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+    if (export)
+        GW_TRY(gw_goal_write(s->goal, export));
+    return simulate_tell(s);
+}
+
+static int simulate_run(const gw_args *unused, int argc, char **argv) {
+    (void)unused;
+    simulation s = {0};
+    gw_err e = gw_args_new(&s.args, opts);
+    GW_THEN(e, simulate_read(&s, argc, argv));
+    GW_THEN(e, simulate_play(&s, s.args && gw_args_given(s.args, "export") ? argv[1] : NULL));
+    gw_goal_close(s.goal);
+    gw_algo_close(&s.play.algo);
+    gw_strategy_free(&s.play.strategy);
+    gw_codec_close(&s.play.codec);
+    gw_codec_close(&s.play.exact);
+    if (s.profile.document)
+        gw_step_profile_free(&s.profile);
+    gw_args_free(s.args);
+    return e == GW_OK ? 0 : gw_cli_refuse(e);
+}
+
+const gw_command gw_command_simulate = {
+    .name = "simulate",
+    .summary = "play a step on many ranks of a modelled network, in one process",
+    .usage =
+        "--ranks N --link RATE[,LATENCY[,OVERHEAD]] (--profile FILE.json | --bytes N) [options]",
+    .notes = "docs/simulate.md: the model, and what it cannot predict.",
+    .opts = opts,
+    .parses = true,
+    .run = simulate_run,
+};

@@ -1,0 +1,157 @@
+"""`gradwire simulate`: its figures and its JSON, what it refuses, and its GOAL text, read by a LogGP reader of a few
+lines."""
+
+import heapq
+import os
+import re
+
+import gwrun
+
+LATENCY_NS, OVERHEAD_NS, NS_PER_BYTE = 20000, 2000, 1  # 8gbit,20us,2us
+LINK = ("--link", "8gbit,20us,2us")
+
+
+def parse(text):
+    """[rank][label] -> (kind, amount, peer, tag), and the labels that it waits for."""
+    ranks = []
+    for line in text.splitlines():
+        words = line.split()
+        if words[0] == "rank":
+            ranks.append({})
+        elif words[0] != "}" and len(ranks) > 0:
+            label = words[0].rstrip(":")
+            if words[1] == "requires":
+                ranks[-1][label][1].append(words[2])
+            elif words[1] == "calc":
+                ranks[-1][label] = (("calc", int(words[2]), None, None), [])
+            else:
+                ranks[-1][label] = ((words[1], int(words[2].rstrip("b")), int(words[4]), int(words[6])), [])
+    return ranks
+
+
+def loggp(ranks):
+    """When the last rank is through, in ns: o a message at each end, L and G on the way, one message after another of
+    each sender's link, computations and overheads one after another on each rank's core."""
+    waits = [{label: len(needs) for label, (_, needs) in rank.items()} for rank in ranks]
+    after = [{} for _ in ranks]
+    for r, rank in enumerate(ranks):
+        for label, (_, needs) in rank.items():
+            for need in needs:
+                after[r].setdefault(need, []).append(label)
+    core, link, arrived, posted, end = [0] * len(ranks), [0] * len(ranks), {}, {}, 0
+    # Of one moment: what is posted or computed in the order of its label.
+    ahead = [(0, int(label[1:]), r, label, False) for r, waiting in enumerate(waits)
+             for label, n in waiting.items() if n == 0]
+    heapq.heapify(ahead)
+
+    def push(at, r, label, done):
+        heapq.heappush(ahead, (at, int(label[1:]), r, label, done))
+
+    while ahead:
+        now, _, r, label, done = heapq.heappop(ahead)
+        kind, amount, peer, tag = ranks[r][label][0]
+        if done:
+            end = max(end, now)
+            for other in after[r].get(label, ()):
+                waits[r][other] -= 1
+                if waits[r][other] == 0:
+                    push(now, r, other, False)
+        elif kind == "calc":
+            core[r] = max(core[r], now) + amount
+            push(core[r], r, label, True)
+        elif kind == "send":
+            core[r] = max(core[r], now) + OVERHEAD_NS
+            link[r] = max(link[r], core[r]) + amount * NS_PER_BYTE
+            push(link[r], r, label, True)
+            arrived[r, peer, tag] = link[r] + LATENCY_NS
+            if (r, peer, tag) in posted:
+                push(arrived[r, peer, tag], peer, posted[r, peer, tag], False)
+        elif (peer, r, tag) not in arrived:
+            posted[peer, r, tag] = label
+        elif arrived[peer, r, tag] > now:
+            push(arrived[peer, r, tag], r, label, False)
+        else:
+            core[r] = max(core[r], now) + OVERHEAD_NS
+            push(core[r], r, label, True)
+    assert all(n == 0 for waiting in waits for n in waiting.values())
+    return end
+
+
+class Simulate(gwrun.Case):
+    def simulate(self, *words, ranks=8):
+        done = gwrun.clean(0, "simulate", "--ranks", ranks, *LINK, "--json", self.path("f.json"), *words)
+        return gwrun.read_json(self.path("f.json")), done.stdout
+
+    def test_figures(self):
+        """A ring's closed form, and that the JSON says what the program was asked."""
+        run, said = self.simulate("--bytes", "800000", "--comm", "allreduce:algo=(ring:chunk=0)")
+        each = 1e-9 * (LATENCY_NS + 2 * OVERHEAD_NS + 100000 * NS_PER_BYTE)
+        self.assertAlmostEqual(run["step_s"], 14 * each, delta=1e-4 * run["step_s"])
+        self.assertAlmostEqual(run["exposed_s"], run["step_s"], delta=1e-9)
+        self.assertEqual((run["wire_bytes"], run["messages"]), (1400000, 14))
+        self.assertEqual((run["network"]["ranks"], run["network"]["link"]["bytes_per_s"], run["step"]["compress"]),
+                         (8, 1e9, "none"))
+        self.assertIn("1400000 wire bytes and 14 messages a rank", said)
+        again, _ = self.simulate("--bytes", "800000", "--comm", "allreduce:algo=(ring:chunk=0)")
+        self.assertEqual([run[key] for key in ("step_s", "events")], [again[key] for key in ("step_s", "events")])
+
+    def test_profile(self):
+        """Computing takes as long as the profile says, and overlap hides what it covers."""
+        path = os.path.join(gwrun.SOURCE, "profiles", "resnet50.json")
+        of = gwrun.read_json(path)
+        computed_s = of["optimizer_s"] + sum(t["forward_s"] + t["backward_s"] for t in of["tensors"])
+        exposed = []
+        for comm in "allreduce:algo=halving", "iallreduce:algo=halving", "sharded:algo=halving":
+            for update in "eager", "lazy":
+                words = ("--profile", path, "--comm", comm, "--compress", "bf16", "--update", update, "--speed", "2")
+                run, _ = self.simulate(*words, "--bucket-mb", "25", ranks=4)
+                share = of["optimizer_s"] * (3 / 4 if comm.startswith("sharded") else 0)
+                self.assertAlmostEqual(run["step_s"], (computed_s - share) / 2 + run["exposed_s"], delta=2e-4)
+                exposed.append(run["exposed_s"])
+        self.assertLess(max(exposed[2:4]), exposed[0] / 2)
+
+    def test_refusals(self):
+        def refused(says, *words):
+            gwrun.refusal(gwrun.run(0, "simulate", *words), says)
+
+        whole = ("--ranks", 4, *LINK, "--bytes", "1M")
+        refused("--ranks N and --link RATE are needed", "--ranks", 4)
+        refused("give --profile or --bytes", "--ranks", 4, *LINK)
+        refused("algo=native is MPI's own collective, of which no schedule is known: name another algorithm, as "
+                "--comm allreduce:algo=ring", *whole)
+        refused("algo=auto works in memory that ranks share", *whole, "--comm", "iallreduce:algo=auto")
+        refused("algo=shm works in memory", *whole, "--comm", "allreduce:algo=shm")
+        refused("algo=persistent is MPI's own", *whole, "--comm", "allreduce:algo=persistent")
+        refused("--compress topk: bytes depend on the data", *whole, "--compress", "topk")
+        refused("--compress qsgd+zlib: bytes depend on the data", *whole, "--compress", "qsgd+zlib")
+        refused("--comm oktopk --compress none: bytes depend on the data", *whole, "--comm", "oktopk:algo=ring")
+        refused("simulated ranks have no threads", *whole, "--comm", "iallreduce:progress=thread,algo=ring")
+        refused("--link: 1g: a rate must be a number above 0 with its unit", "--ranks", 4, "--link", "1g", "--bytes", 4)
+        refused("latency=fast", "--ranks", 4, "--link", "1gbit,fast", "--bytes", 4)
+        refused("more than RATE,LATENCY,OVERHEAD", "--ranks", 4, "--link", "1gbit,0,0,0", "--bytes", 4)
+        refused("4 hosts cannot be cut into equal racks", *whole, "--racks", 3, "--uplink", "1gbit")
+        refused("--uplink", *whole, "--racks", 2)
+        refused("--export goal: the file is missing", *whole, "--comm", "allreduce:algo=ring", "--export", "goal")
+        refused("is no option", *whole, "--comm", "allreduce:algo=ring", "x")
+
+    def test_goal(self):
+        """Another engine's times are this one's where links are not shared, and each message has its own tag."""
+        path = self.path("f.goal")
+        for comm, steps in (("allreduce:algo=(ring:chunk=0)", 1), ("allreduce:algo=(halving:chunk=0)", 2),
+                            ("allreduce:algo=doubling", 1), ("iallreduce:algo=(ring:chunk=0),bucket=400000", 1)):
+            for ranks in (2, 5, 8) if "ring" in comm else (2, 8):
+                run, _ = self.simulate("--bytes", "800000", "--steps", steps, "--comm", comm, "--export", "goal", path,
+                                       ranks=ranks)
+                text = gwrun.read(path)
+                goal = parse(text)
+                self.assertEqual(len(goal), ranks)
+                sends = [tuple(op[0]) for rank in goal for op in rank.values() if op[0][0] == "send"]
+                self.assertEqual(len(sends), run["messages"] * ranks * steps)
+                self.assertEqual(len({op[3] for op in sends}), len(sends))
+                self.assertEqual(sum(op[1] for op in sends), run["wire_bytes"] * ranks * steps)
+                self.assertEqual(re.sub(r"(?m)^(num_ranks \d+|rank \d+ \{|\}|l\d+: calc \d+|l\d+ requires l\d+"
+                                        r"|l\d+: (send|recv) \d+b (to|from) \d+ tag \d+)\n", "", text), "")
+                if "bucket" not in comm:  # whose messages share links
+                    self.assertAlmostEqual(loggp(goal) * 1e-9, steps * run["step_s"], msg=(comm, ranks),
+                                           delta=0.01 * steps * run["step_s"])
+
