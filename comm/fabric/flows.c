@@ -27,11 +27,11 @@ void gw_flows_close(gw_flows *f) {
     for (int l = 0; f->link && l < f->n; l++) {
         for (int i = 0; i < f->link[l].n;
              i++) /* one that is left lies in the list of its first link */
-            if (f->link[l].bundle[i]->route.link[0] == l)
-                free(f->link[l].bundle[i]);
-        free(f->link[l].bundle);
+            if (f->link[l].line[i]->route.link[0] == l)
+                free(f->link[l].line[i]);
+        free(f->link[l].line);
     }
-    for (gw_bundle *b = f->idle, *next; b; b = next) {
+    for (gw_line *b = f->idle, *next; b; b = next) {
         next = b->next;
         free(b);
     }
@@ -41,7 +41,7 @@ void gw_flows_close(gw_flows *f) {
     *f = (gw_flows){0};
 }
 
-/* ---- bundles ---- */
+/* ---- lines ---- */
 
 static void flows_queue(gw_flows *f, int l) {
     gw_link *of = &f->link[l];
@@ -52,97 +52,79 @@ static void flows_queue(gw_flows *f, int l) {
     of->touched = of->queued = true;
 }
 
-/* `more` flows on this route. */
-static void flows_count(gw_flows *f, gw_bundle *b, int more) {
-    b->n += more;
-    for (int i = 0; i < b->route.links; i++) {
-        f->link[b->route.link[i]].flows += more;
+static void flows_queue_all(gw_flows *f, const gw_line *b) {
+    for (int i = 0; i < b->route.links; i++)
         flows_queue(f, b->route.link[i]);
-    }
 }
 
-static gw_bundle *flows_find(const gw_flows *f, const gw_route *route) {
+static gw_line *flows_find(const gw_flows *f, const gw_route *route) {
     const gw_link *least = &f->link[route->link[0]];
     for (int i = 1; i < route->links; i++)
         if (f->link[route->link[i]].n < least->n)
             least = &f->link[route->link[i]];
     for (int i = 0; i < least->n; i++)
-        if (memcmp(&least->bundle[i]->route, route, sizeof *route) == 0)
-            return least->bundle[i];
+        if (memcmp(&least->line[i]->route, route, sizeof *route) == 0)
+            return least->line[i];
     return NULL;
 }
 
-static gw_err flows_add_bundle(gw_flows *f, const gw_route *route, int64_t now, gw_bundle **out) {
-    gw_bundle *b = f->idle;
+static gw_err flows_add_line(gw_flows *f, const gw_route *route, int64_t now, gw_line **out) {
+    gw_line *b = f->idle;
     if (b)
         f->idle = b->next;
     else
         GW_TRY(gw_alloc(&b, 1, sizeof *b));
-    *b = (gw_bundle){.route = *route, .since = now};
+    *b = (gw_line){.route = *route, .since = now};
     for (int i = 0; i < route->links; i++) {
         gw_link *l = &f->link[route->link[i]];
         if (l->n == l->room) {
             int room = l->room ? 2 * l->room : 4;
-            gw_bundle **wide = realloc(l->bundle, (size_t)room * sizeof *wide);
+            gw_line **wide = realloc(l->line, (size_t)room * sizeof *wide);
             if (!wide)
                 return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
-            l->bundle = wide;
+            l->line = wide;
             l->room = room;
         }
         b->place[i] = l->n;
-        l->bundle[l->n++] = b;
+        l->line[l->n++] = b;
     }
     *out = b;
     return GW_OK;
 }
 
-static void flows_drop_bundle(gw_flows *f, gw_bundle *b) {
+static void flows_drop_line(gw_flows *f, gw_line *b) {
     for (int i = 0; i < b->route.links; i++) {
         gw_link *l = &f->link[b->route.link[i]];
-        gw_bundle *last = l->bundle[--l->n];
+        gw_line *last = l->line[--l->n];
         int k = 0;
         while (last->route.link[k] != b->route.link[i])
             k++;
         last->place[k] = b->place[i];
-        l->bundle[b->place[i]] = last;
+        l->line[b->place[i]] = last;
     }
     b->next = f->idle;
     f->idle = b;
 }
 
-static void flows_serve(gw_bundle *b, int64_t now) {
+static void flows_serve(gw_line *b, int64_t now) {
     b->served += b->rate * (double)(now - b->since);
     b->since = now;
 }
 
 gw_err gw_flows_begin(gw_flows *f, gw_flow *x, double bytes, int64_t now) {
-    gw_bundle *b = flows_find(f, &x->route);
-    if (!b)
-        GW_TRY(flows_add_bundle(f, &x->route, now, &b));
-    flows_serve(b, now);
+    gw_line *b = flows_find(f, &x->route);
+    x->next = NULL;
+    if (b) {
+        x->until = b->last->until + bytes;
+        b->last->next = x;
+    } else {
+        GW_TRY(flows_add_line(f, &x->route, now, &b));
+        x->until = bytes;
+        b->first = x;
+        flows_queue_all(f, b);
+    }
+    b->last = x;
     x->of = b;
-    x->until = b->served + bytes;
-    gw_flow **at = &b->first;
-    while (*at && (*at)->until <= x->until)
-        at = &(*at)->next;
-    x->next = *at;
-    *at = x;
-    flows_count(f, b, 1);
-    return GW_OK;
-}
-
-gw_err gw_flows_end(gw_flows *f, gw_flow *x, int64_t now, bool *ended) {
-    gw_bundle *b = x->of;
-    flows_serve(b, now);
-    *ended = b->first == x && b->served + CRUMB >= x->until;
-    if (!*ended)
-        return GW_OK;
-    b->first = x->next;
-    flows_count(f, b, -1);
-    if (!b->first)
-        flows_drop_bundle(f, b);
-    else if (b->first->until <= b->served + CRUMB) /* at the same moment */
-        return gw_events_put(&f->events, &b->first->due, now);
     return GW_OK;
 }
 
@@ -152,8 +134,8 @@ static double flows_min(double a, double b) {
     return a < b ? a : b;
 }
 
-/* The least level of a bundle's links, but for two of them. */
-static double flows_least(const gw_flows *f, const gw_bundle *b, int but, int nor) {
+/* The least level of a line's links, but for two of them. */
+static double flows_least(const gw_flows *f, const gw_line *b, int but, int nor) {
     double least = INFINITY;
     for (int i = 0; i < b->route.links; i++)
         if (b->route.link[i] != but && b->route.link[i] != nor)
@@ -164,15 +146,15 @@ static double flows_least(const gw_flows *f, const gw_bundle *b, int but, int no
 /* From an equal share on: what flows leave that are held back elsewhere, the others divide. */
 static double flows_level(const gw_flows *f, int l) {
     const gw_link *of = &f->link[l];
-    double level = 0, fair = of->flows ? of->capacity / of->flows : INFINITY;
+    double level = 0, fair = of->n ? of->capacity / of->n : INFINITY;
     while (fair > level) {
         double rest = of->capacity;
-        int others = of->flows;
+        int others = of->n;
         level = fair;
         for (int i = 0; i < of->n; i++) {
-            double least = flows_least(f, of->bundle[i], l, l);
-            others -= least < level ? of->bundle[i]->n : 0;
-            rest -= least < level ? least * of->bundle[i]->n : 0;
+            double least = flows_least(f, of->line[i], l, l);
+            others -= least < level;
+            rest -= least < level ? least : 0;
         }
         fair = others ? rest / others : INFINITY;
     }
@@ -183,7 +165,7 @@ static double flows_level(const gw_flows *f, int l) {
 static void flows_spread(gw_flows *f, int l, double before) {
     const gw_link *of = &f->link[l];
     for (int i = 0; i < of->n; i++) {
-        const gw_bundle *b = of->bundle[i];
+        const gw_line *b = of->line[i];
         for (int k = 0; k < b->route.links; k++) {
             int other = b->route.link[k];
             double rest = flows_least(f, b, l, other);
@@ -194,7 +176,7 @@ static void flows_spread(gw_flows *f, int l, double before) {
     }
 }
 
-static gw_err flows_rate(gw_flows *f, gw_bundle *b, int64_t now) {
+static gw_err flows_rate(gw_flows *f, gw_line *b, int64_t now) {
     flows_serve(b, now);
     b->rate = flows_least(f, b, -1, -1);
     double left = b->first->until - b->served;
@@ -202,6 +184,20 @@ static gw_err flows_rate(gw_flows *f, gw_bundle *b, int64_t now) {
     return b->first->due.place && b->first->due.at == at
                ? GW_OK
                : gw_events_put(&f->events, &b->first->due, at);
+}
+
+gw_err gw_flows_end(gw_flows *f, gw_flow *x, int64_t now, bool *ended) {
+    gw_line *b = x->of;
+    flows_serve(b, now);
+    *ended = b->first == x && b->served + CRUMB >= x->until;
+    if (!*ended)
+        return GW_OK;
+    b->first = x->next;
+    if (b->first)
+        return flows_rate(f, b, now);
+    flows_queue_all(f, b);
+    flows_drop_line(f, b);
+    return GW_OK;
 }
 
 gw_err gw_flows_settle(gw_flows *f, int64_t now) {
@@ -222,7 +218,7 @@ gw_err gw_flows_settle(gw_flows *f, int64_t now) {
         gw_link *of = &f->link[f->touched[--f->n_touched]];
         of->touched = false;
         for (int i = 0; i < of->n; i++)
-            GW_THEN(e, flows_rate(f, of->bundle[i], now));
+            GW_THEN(e, flows_rate(f, of->line[i], now));
     }
     return e;
 }

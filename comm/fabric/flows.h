@@ -7,8 +7,8 @@
  *  levels are computed until none changes, and only those of links that a change reaches (A.
  *  Charny, D. Clark, R. Jain, "Congestion control with explicit rate indication", ICC 1995).
  *
- *  Flows of one route have one rate, and end in the order of what they had left: they are one
- *  bundle, of which only the first flow is due at a known time. */
+ *  Flows from one end to another are sent one behind another, as by one TCP connection: so it is
+ *  these queues that share, and the first flow of a queue has all of its rate. */
 #ifndef GW_COMM_FABRIC_FLOWS_H
 #define GW_COMM_FABRIC_FLOWS_H
 
@@ -16,32 +16,32 @@
 
 enum { GW_FLOW_LINKS = 4 };
 
-/** Links in the order of the way, all different. */
+/** Links in the order of the way, all different; of the two ends. */
 typedef struct gw_route {
-    int links, link[GW_FLOW_LINKS];
+    int links, link[GW_FLOW_LINKS], from, to;
 } gw_route;
 
-typedef struct gw_bundle {
-    struct gw_bundle *next; /* of those that are of no use now */
+typedef struct gw_line {
+    struct gw_line *next; /* of those that are of no use now */
     gw_route route;
-    int place[GW_FLOW_LINKS], n; /* in each link's list; flows */
-    struct gw_flow *first;       /* of these, the next to end */
-    double served, rate; /* bytes of each flow from the beginning until `since`; a ns then */
+    int place[GW_FLOW_LINKS];     /* in each link's list */
+    struct gw_flow *first, *last; /* of its flows */
+    double served, rate;          /* bytes from the beginning until `since`; a ns then */
     int64_t since;
-} gw_bundle;
+} gw_line;
 
 typedef struct gw_flow {
-    gw_event due; /* when its last byte is sent, once it is the first of its bundle */
+    gw_event due; /* when its last byte is sent, once it is the first of its line */
     gw_route route;
-    gw_bundle *of;
+    gw_line *of;
     double until; /* what `served` is then */
     struct gw_flow *next;
 } gw_flow;
 
 typedef struct gw_link {
     double capacity, level; /* bytes a ns */
-    gw_bundle **bundle;
-    int n, room, flows;
+    gw_line **line;
+    int n, room;
     bool queued, touched;
 } gw_link;
 
@@ -51,7 +51,7 @@ typedef struct gw_flows {
     int n;
     int *queue, head, queued; /* links whose level is to be computed */
     int *touched, n_touched;  /* links with flows whose rate may have changed */
-    gw_bundle *idle;
+    gw_line *idle;
 } gw_flows;
 
 /** With so many links of the same capacity, in bytes a second, to begin with. */

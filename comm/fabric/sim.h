@@ -6,10 +6,11 @@
  *
  *  A message of k bytes from a rank that posts it at t (A. Alexandrov, M. Ionescu, K. Schauser,
  *  C. Scheiman, "LogGP", SPAA 1995; its G and g are the links'): until t + o it takes the sender's
- *  core; then it flows over the links of its route, whose rates flows share max-min fairly
- *  (comm/fabric/flows.h); when its last byte is sent the sender may use the buffer again; L later
- *  it is there; where the receiver has posted it and looks, it takes that core for o. Whoever
- *  receives late holds nobody up: all messages are eager.
+ *  core; then, behind those that it sent to the same rank before, it flows over the links of its
+ *  route, whose rates such lines share max-min fairly (comm/fabric/flows.h); when its last byte is
+ *  sent the sender may use the buffer again; L later it is there; where the receiver has posted it
+ *  and looks, it takes that core for o. Whoever receives late holds nobody up: all messages are
+ *  eager.
  *
  *  Rank r lives on host r / per_host. A route between hosts is the sender's link up and the
  *  receiver's link down; with racks, of equally many hosts, between these a rack's link up and the

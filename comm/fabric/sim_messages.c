@@ -98,7 +98,8 @@ static const gw_sim_link *sim_route(const gw_sim_world *w, gw_sim_message *m) {
     int from = m->group->world[m->end[0]] / s->per_host,
         to = m->group->world[m->end[1]] / s->per_host;
     int rack = from / (hosts / racks), other = to / (hosts / racks);
-    *n = 0;
+    m->flow.route =
+        (gw_route){.from = m->group->world[m->end[0]], .to = m->group->world[m->end[1]]};
     if (from == to) {
         m->flow.route.link[(*n)++] = 2 * hosts + from;
         return &s->memory;

@@ -253,6 +253,34 @@ static void test_two_flows_on_one_link(void **state) {
         assert_near(end[r], LATENCY + 1e6 / RATE, "alone", 4);
 }
 
+/* Two messages from 1 to 0, which waits for one after the other. */
+static gw_err line(void *ctx, gw_fabric *f) {
+    size_t len[2];
+    char data = 0;
+    gw_posts *p;
+    double *end = ctx;
+    gw_err e = f->ops->room(2, &p);
+    for (int i = 0; i < 2 && e == GW_OK; i++)
+        e = f->rank == 0 ? f->ops->irecv(f, p, i, &data, 1000000, 1, i, &len[i])
+                         : f->ops->isend(f, p, i, &data, 1000000, 0, i);
+    for (int i = 0; i < 2; i++) {
+        GW_THEN(e, f->ops->wait(f, p, i, 1));
+        end[i] = f->rank == 0 ? 1e-9 * (double)f->ops->now_ns(f) : end[i];
+    }
+    free(p);
+    f->ops->close(f);
+    return e;
+}
+
+static void test_one_behind_another(void **state) {
+    (void)state;
+    double end[2];
+    gw_sim_setup w = {.ranks = 2, .per_host = 1, .link = link_plain};
+    assert_int_equal(gw_sim_run(&w, line, end), GW_OK);
+    for (int i = 0; i < 2; i++)
+        assert_near(end[i], LATENCY + (i + 1) * 1e6 / RATE, "a line", 2);
+}
+
 /* A poll that finds something is followed by another at once, one that finds nothing by the next
  * event: of two messages, 1 and 2 MB, the second one comes when both have left. */
 static gw_err polls(void *ctx, gw_fabric *f) {
@@ -421,6 +449,7 @@ int main(int argc, char **argv) {
                                        cmocka_unit_test(test_racks_and_hosts),
                                        cmocka_unit_test(test_max_min),
                                        cmocka_unit_test(test_two_flows_on_one_link),
+                                       cmocka_unit_test(test_one_behind_another),
                                        cmocka_unit_test(test_polls),
                                        cmocka_unit_test(test_nobody_can_go_on),
                                        cmocka_unit_test(test_costs),
