@@ -131,7 +131,6 @@ class Simulate(gwrun.Case):
         refused("more than RATE,LATENCY,OVERHEAD", "--ranks", 4, "--link", "1gbit,0,0,0", "--bytes", 4)
         refused("4 hosts cannot be cut into equal racks", *whole, "--racks", 3, "--uplink", "1gbit")
         refused("--uplink", *whole, "--racks", 2)
-        refused("--export goal: the file is missing", *whole, "--comm", "allreduce:algo=ring", "--export", "goal")
         refused("is no option", *whole, "--comm", "allreduce:algo=ring", "x")
 
     def test_goal(self):
@@ -140,7 +139,7 @@ class Simulate(gwrun.Case):
         for comm, steps in (("allreduce:algo=(ring:chunk=0)", 1), ("allreduce:algo=(halving:chunk=0)", 2),
                             ("allreduce:algo=doubling", 1), ("iallreduce:algo=(ring:chunk=0),bucket=400000", 1)):
             for ranks in (2, 5, 8) if "ring" in comm else (2, 8):
-                run, _ = self.simulate("--bytes", "800000", "--steps", steps, "--comm", comm, "--export", "goal", path,
+                run, _ = self.simulate("--bytes", "800000", "--steps", steps, "--comm", comm, "--goal", path,
                                        ranks=ranks)
                 text = gwrun.read(path)
                 goal = parse(text)

@@ -44,8 +44,8 @@ static const gw_opt opts[] = {
     {"update", GW_OPT_CHOICE, "eager", 0, 0, "eager|lazy", NULL,
      "lazy: finish each layer just before the next forward pass reads it"},
     {"json", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE", "write all figures to FILE", .group = "Output"},
-    {"export", GW_OPT_CHOICE, NULL, 0, 0, "goal", "goal FILE",
-     "write what all ranks do to FILE, for LogGOPSim"},
+    {"goal", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE",
+     "write what all ranks do to FILE, as GOAL text for LogGOPSim"},
     {0}};
 
 static const gw_rule rules[] = {
@@ -160,11 +160,8 @@ static gw_err simulate_read(simulation *s, int argc, char **argv) {
     int files = 0;
     GW_TRY(gw_args_argv(s->args, "simulate", argc, argv, &files));
     GW_TRY(gw_args_check(s->args, rules, "simulate"));
-    if (files != (gw_args_given(s->args, "export") ? 1 : 0))
-        return gw_fail(GW_ERR_USAGE,
-                       files ? "simulate: '%s' is no option"
-                             : "simulate: --export goal: the file is missing",
-                       argv[1]);
+    if (files)
+        return gw_fail(GW_ERR_USAGE, "simulate: '%s' is no option", argv[1]);
     GW_TRY(gw_cli_utf8("simulate", "json", argc, argv));
     GW_TRY(simulate_network(s));
     GW_TRY(simulate_steps(s));
@@ -226,9 +223,9 @@ static gw_err simulate_tell(const simulation *s) {
     return json ? gw_json_commit(file, simulate_json(s), JSON_INDENT(2), json) : GW_OK;
 }
 
-static gw_err simulate_play(simulation *s, const char *export) {
+static gw_err simulate_play(simulation *s, const char *goal) {
     struct rusage use;
-    if (export) {
+    if (goal) {
         GW_TRY(gw_goal_open(&s->goal, s->play.world.ranks));
         s->watch = gw_goal_watch(s->goal);
         s->play.world.watch = &s->watch;
@@ -237,8 +234,8 @@ static gw_err simulate_play(simulation *s, const char *export) {
     getrusage(RUSAGE_SELF, &use);
     s->cpu_s = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
                1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
-    if (export)
-        GW_TRY(gw_goal_write(s->goal, export));
+    if (goal)
+        GW_TRY(gw_goal_write(s->goal, goal));
     return simulate_tell(s);
 }
 
@@ -247,7 +244,7 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     simulation s = {0};
     gw_err e = gw_args_new(&s.args, opts);
     GW_THEN(e, simulate_read(&s, argc, argv));
-    GW_THEN(e, simulate_play(&s, s.args && gw_args_given(s.args, "export") ? argv[1] : NULL));
+    GW_THEN(e, simulate_play(&s, s.args ? gw_args_text(s.args, "goal") : NULL));
     gw_goal_close(s.goal);
     gw_algo_close(&s.play.algo);
     gw_strategy_free(&s.play.strategy);
