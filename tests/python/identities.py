@@ -52,6 +52,13 @@ def between(row):
                                       ("data", "forward", "backward", "mpi_wait"))
 
 
+def outside(row, exchange):
+    """The same to the instant: mpi_wait begins a little before the exchange does, and a rank may be interrupted
+    there. `exchange`: its row of collectives.csv."""
+    return seconds(row, "wall") - sum(seconds(row, name) for name in ("data", "forward", "backward")) - \
+        (seconds(exchange, "unblock") - seconds(exchange, "block"))
+
+
 def leaves(test, out, blocking):
     """Leaves sum to the wall; blocking: nothing in flight."""
     rows = gwrun.batches(out)
