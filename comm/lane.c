@@ -303,6 +303,14 @@ void gw_lane_unmet(gw_lane *lane, const char *what, const char *why) {
         lane_append(&root->said.unmet, line, "\n");
 }
 
+bool gw_lane_unmet_next(const char **at, char what[GW_UNMET_WHAT], char why[GW_UNMET_WHY]) {
+    if (!*at || sscanf(*at, "%31[^\t]\t%159[^\n]", what, why) != 2)
+        return false;
+    *at += strcspn(*at, "\n");
+    *at += **at == '\n';
+    return true;
+}
+
 gw_err gw_lane_choices(gw_lane *lane, const char *rows) {
     gw_lane *root = lane_root(lane);
     return lane_append(&root->said.choices, rows, "");

@@ -44,9 +44,11 @@ typedef struct gw_lane_tally {
     _Atomic uint64_t frames; /* that came in and were checked, of the whole family; at its root */
 } gw_lane_tally;
 
+enum { GW_UNMET_WHAT = 32, GW_UNMET_WHY = 160 }; /* bytes, the final 0 included */
+
 /** Lines for the run. */
 typedef struct gw_lane_said {
-    char *unmet;       /* "what<tab>why"; NULL: none */
+    char *unmet;       /* for gw_lane_unmet_next; NULL: none */
     char *notes;       /* for its report; NULL: none */
     char *choices;     /* rows for the run folder's algo.csv; NULL: none */
     const char *name;  /* what the lane carries; NULL: unnamed */
@@ -99,6 +101,10 @@ typedef struct gw_lane_setup {
     const char *name;    /* NULL: unnamed; must outlive the lane */
     const char *table;   /* text of an algo.csv to choose algorithms by; NULL: none; likewise */
 } gw_lane_setup;
+
+/** The next of gw_lane_unmet's lines, "what<tab>why", from *at on, which moves on; false: there is
+ *  none. */
+bool gw_lane_unmet_next(const char **at, char what[GW_UNMET_WHAT], char why[GW_UNMET_WHY]);
 
 /** Collective over `parent`. GW_ERR_UNSUPPORTED: the codec cannot be summed over so many ranks. */
 gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup);

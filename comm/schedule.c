@@ -294,7 +294,8 @@ gw_err gw_schedule_await(gw_schedule *s, gw_err (*poll)(void *ctx, bool *done), 
 gw_err gw_schedule_call(gw_schedule *s, gw_err (*issue)(void *ctx, MPI_Request *request),
                         void *ctx) {
     if (!s->lane->fabric->ops->call)
-        return gw_fail(GW_ERR_UNSUPPORTED, "an operation of MPI's over a fabric that is not MPI");
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "it starts one of MPI's own collectives, and there is no MPI");
     return schedule_add_message(
         s, (gw_op){.kind = GW_OP_CALL, .slot = GW_NO_SLOT, .call.issue = issue, .ctx = ctx});
 }

@@ -6,12 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a flow that rounding may leave. */
-#define CRUMB 1e-3
-
-enum {
-    MOST_PASSES = 64 /* over each link, in a settlement: rounding must not go round for ever */
-};
+enum { MOST_PASSES = 64 /* over each link, in a settlement */ };
 
 gw_err gw_flows_open(gw_flows *f, int links, double bytes_per_s) {
     *f = (gw_flows){.n = links};
@@ -25,9 +20,8 @@ gw_err gw_flows_open(gw_flows *f, int links, double bytes_per_s) {
 
 void gw_flows_close(gw_flows *f) {
     for (int l = 0; f->link && l < f->n; l++) {
-        for (int i = 0; i < f->link[l].n;
-             i++) /* one that is left lies in the list of its first link */
-            if (f->link[l].line[i]->route.link[0] == l)
+        for (int i = 0; i < f->link[l].n; i++)
+            if (f->link[l].line[i]->route.link[0] == l) /* it lies in the lists of others, too */
                 free(f->link[l].line[i]);
         free(f->link[l].line);
     }
@@ -186,12 +180,10 @@ static gw_err flows_rate(gw_flows *f, gw_line *b, int64_t now) {
                : gw_events_put(&f->events, &b->first->due, at);
 }
 
-gw_err gw_flows_end(gw_flows *f, gw_flow *x, int64_t now, bool *ended) {
+gw_err gw_flows_end(gw_flows *f, gw_flow *x, int64_t now) {
     gw_line *b = x->of;
     flows_serve(b, now);
-    *ended = b->first == x && b->served + CRUMB >= x->until;
-    if (!*ended)
-        return GW_OK;
+    b->served = b->served > x->until ? b->served : x->until; /* but for roundings it was */
     b->first = x->next;
     if (b->first)
         return flows_rate(f, b, now);
@@ -213,6 +205,9 @@ gw_err gw_flows_settle(gw_flows *f, int64_t now) {
         of->level = level;
         flows_spread(f, l, before);
     }
+    if (f->queued > 0)
+        return gw_fail(GW_ERR_INTERNAL, "simulate: the shares of %d links do not settle",
+                       f->queued);
     gw_err e = GW_OK;
     while (f->n_touched > 0) {
         gw_link *of = &f->link[f->touched[--f->n_touched]];

@@ -61,10 +61,11 @@ void gw_flows_close(gw_flows *f);
 /** A flow of `bytes` over x->route begins. */
 gw_err gw_flows_begin(gw_flows *f, gw_flow *x, double bytes, int64_t now);
 
-/** It is due: *ended, unless others have slowed it down since. */
-gw_err gw_flows_end(gw_flows *f, gw_flow *x, int64_t now, bool *ended);
+/** The event x->due has come: its last byte is sent. */
+gw_err gw_flows_end(gw_flows *f, gw_flow *x, int64_t now);
 
-/** What began and ended until `now` is all: see to it that flows are due at their times. */
+/** What began and ended until `now` is all: see to it that flows are due at their times.
+ *  GW_ERR_INTERNAL: levels go round without an end. */
 gw_err gw_flows_settle(gw_flows *f, int64_t now);
 
 #endif

@@ -166,15 +166,12 @@ gw_err gw_sim_irecv(gw_fabric *f, gw_posts *p, int i, void *data, size_t cap, in
 
 /* What is to happen to a message happens. */
 gw_err gw_sim_move(gw_sim_world *w, gw_sim_message *m) {
-    bool ended;
     switch (m->state) {
     case STARTS:
         m->state = FLOWS;
         return gw_flows_begin(&w->flows, &m->flow, (double)m->bytes, w->now);
     case FLOWS:
-        GW_TRY(gw_flows_end(&w->flows, &m->flow, w->now, &ended));
-        if (!ended)
-            return GW_OK;
+        GW_TRY(gw_flows_end(&w->flows, &m->flow, w->now));
         m->state = ARRIVES;
         gw_sim_tell(sim_rank_of(w, m, 0));
         return gw_events_put(&w->flows.events, &m->flow.due,

@@ -94,13 +94,10 @@ static void unmet_frames(gw_unmet *u, const gw_unmet_of *of, gw_unmet_ask ask) {
         gw_unmet_add(u, "wire-check", "on", "no message is checked", why);
 }
 
-/* Lines "what<tab>why" of a lane. */
 static void unmet_lines(gw_unmet *u, const gw_unmet_of *of) {
-    char what[32], why[160];
-    const char *at = of->lane->said.unmet;
-    for (; at && *at; at = strchr(at, '\n') + 1)
-        if (sscanf(at, "%31[^\t]\t%159[^\n]", what, why) == 2)
-            gw_unmet_add(u, "comm", of->strategy->head.name, what, why);
+    char what[GW_UNMET_WHAT], why[GW_UNMET_WHY];
+    for (const char *at = of->lane->said.unmet; gw_lane_unmet_next(&at, what, why);)
+        gw_unmet_add(u, "comm", of->strategy->head.name, what, why);
 }
 
 gw_err gw_unmet_find(gw_unmet *out, const gw_unmet_of *of, gw_unmet_ask ask, MPI_Comm comm) {

@@ -132,6 +132,21 @@ class Simulate(gwrun.Case):
         refused("4 hosts cannot be cut into equal racks", *whole, "--racks", 3, "--uplink", "1gbit")
         refused("--uplink", *whole, "--racks", 2)
         refused("is no option", *whole, "--comm", "allreduce:algo=ring", "x")
+        refused("simulate: --comm onebitadam: it starts one of MPI's own collectives", *whole,
+                "--comm", "onebitadam:algo=ring")
+        for file in "--json", "--goal":  # before an hour of ranks, not behind
+            refused(self.path("none/x"), *whole, "--comm", "allreduce:algo=ring", file, self.path("none/x"))
+
+    def test_what_did_not_happen(self):
+        """It stands beside the figures, as in a real run."""
+        for comm, ranks, why in (("allreduce:algo=ring", 4, None), ("allreduce:algo=ring", 1, "there is 1 rank"),
+                                 ("dion:algo=ring", 4, "factors would make no matrix smaller"),
+                                 ("iallreduce:algo=ring", 4, "all gradients travel in one piece"),
+                                 ("local:algo=ring", 4, "the first exchange comes after these steps")):
+            run, said = self.simulate("--bytes", "800000", "--comm", comm, ranks=ranks)
+            self.assertEqual(run["unmet"] is None, why is None, run)
+            self.assertIn(f"note: --comm {comm.split(':')[0]}: nothing is " if why else "engine:", said)
+            self.assertIn(why or "", run["unmet"] or "")
 
     def test_goal(self):
         """Another engine's times are this one's where links are not shared, and each message has its own tag."""

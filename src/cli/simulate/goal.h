@@ -9,6 +9,8 @@
 
 #include "comm/fabric/sim.h"
 
+#include <stdio.h>
+
 typedef struct gw_goal gw_goal;
 
 /** Of so many ranks. */
@@ -18,7 +20,7 @@ void gw_goal_close(gw_goal *g);
 /** What is to watch the world. */
 gw_sim_watch gw_goal_watch(gw_goal *g);
 
-/** Write what was seen to the file PATH. */
-gw_err gw_goal_write(const gw_goal *g, const char *path);
+/** Write what was seen to `to`. GW_ERR_NOMEM: it did not fit into memory. */
+gw_err gw_goal_write(const gw_goal *g, FILE *to);
 
 #endif

@@ -1,6 +1,7 @@
 #include "cli/simulate/play.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "comm/lane_parts.h"
 
 #include <inttypes.h>
@@ -228,7 +229,10 @@ static gw_err play_open(actor *a) {
                       .name = s->ops->head.name};
     GW_TRY(play_lane(a, &p->codec, "gradients", &a->env.grads, &a->env.grad));
     GW_TRY(play_lane(a, &p->exact, "parameters", &a->env.params, &a->env.param));
-    return gw_strategy_open(s, &a->env, &a->self);
+    gw_err e = gw_strategy_open(s, &a->env, &a->self);
+    return e == GW_ERR_UNSUPPORTED
+               ? gw_fail(e, "simulate: --comm %s: %s", a->env.name, gw_err_text())
+               : e;
 }
 
 /* Between two meetings, so that nobody sends meanwhile. */
@@ -244,12 +248,27 @@ static gw_err play_count(actor *a, bool begins) {
     return a->f->ops->barrier(a->f);
 }
 
+/* What a real run would say of itself, too; the lane has heard it when all is laid down. */
+static void play_tell_unmet(const actor *a) {
+    gw_sim_play *p = a->on->play;
+    const char *said = a->env.grads->said.unmet;
+    char what[GW_UNMET_WHAT], why[GW_UNMET_WHY];
+    if (a->f->size == 1)
+        said = "nothing is exchanged\tthere is 1 rank\n";
+    else if (a->on->cost.bytes == 0)
+        said = "nothing is exchanged\tthe first exchange comes after these steps\n";
+    for (size_t at = 0; gw_lane_unmet_next(&said, what, why);)
+        at += gw_text_print(p->unmet + at, sizeof p->unmet - at, "%s: %s\n", what, why);
+}
+
 static gw_err play_act(actor *a) {
     GW_TRY(play_open(a));
     GW_TRY(play_count(a, true));
     GW_TRY(play_steps(a));
     for (int i = 0; a->f->rank == 0 && i < a->on->play->steps; i++)
         a->on->cost = gw_cost_sum(a->on->cost, play_ops(a)->cost(a->self, i));
+    if (a->f->rank == 0)
+        play_tell_unmet(a);
     gw_strategy_close(&a->on->play->strategy, a->self); /* drains */
     a->self = NULL;
     return play_count(a, false);

@@ -21,6 +21,7 @@ typedef struct gw_sim_play {
     /* What came of it: */
     double step_s, exposed_s; /* means over the steps after the first, of all ranks */
     gw_sim_tally tally;       /* of all steps and ranks: as the strategy's `cost` says */
+    char unmet[512]; /* of --comm, what did not happen and why: lines "what: why"; "": nothing */
 } gw_sim_play;
 
 /** GW_ERR_UNSUPPORTED, with the reason: strategy, algorithm or codec cannot be simulated. */

@@ -60,6 +60,7 @@ typedef struct simulation {
     gw_step_tensor whole; /* of --bytes */
     gw_sim_play play;
     gw_goal *goal;
+    gw_file *goal_file, *json_file; /* begun before the run; NULL: not asked for */
     gw_sim_watch watch;
     double cpu_s;
 } simulation;
@@ -162,7 +163,8 @@ static gw_err simulate_read(simulation *s, int argc, char **argv) {
     GW_TRY(gw_args_check(s->args, rules, "simulate"));
     if (files)
         return gw_fail(GW_ERR_USAGE, "simulate: '%s' is no option", argv[1]);
-    GW_TRY(gw_cli_utf8("simulate", "json", argc, argv));
+    if (gw_args_given(s->args, "json"))
+        GW_TRY(gw_cli_utf8("simulate", "json", argc, argv));
     GW_TRY(simulate_network(s));
     GW_TRY(simulate_steps(s));
     return simulate_exchange(s);
@@ -198,45 +200,65 @@ static json_t *simulate_json(const simulation *s) {
     double ranks = (double)w->ranks * p->steps;
     return gw_json_object(
         "program:s engine:s network:o step:o step_s:f exposed_s:f wire_bytes:f messages:f "
-        "events:I cpu_s:f memory_bytes:f",
+        "unmet:t events:I cpu_s:f memory_bytes:f",
         "simulate", "gradwire: LogGP, max-min fair flows", network, steps, p->step_s, p->exposed_s,
-        (double)p->tally.bytes / ranks, (double)p->tally.messages / ranks, (int64_t)p->tally.events,
-        s->cpu_s, simulate_memory_bytes());
+        (double)p->tally.bytes / ranks, (double)p->tally.messages / ranks, p->unmet,
+        (int64_t)p->tally.events, s->cpu_s, simulate_memory_bytes());
 }
 
-static gw_err simulate_tell(const simulation *s) {
+static void simulate_print(const simulation *s) {
     const gw_sim_play *p = &s->play;
-    const char *json = gw_args_text(s->args, "json");
     double ranks = (double)p->world.ranks * p->steps;
-    printf("simulated: %d ranks, %s: %s, %zu parameters; --comm %s --compress %s\n", p->world.ranks,
-           gw_args_text(s->args, "link"), p->profile->model, p->profile->n,
-           gw_args_text(s->args, "comm"), gw_args_text(s->args, "compress"));
+    printf("simulated: %d rank%s, %s: %s, %zu parameters; --comm %s --compress %s\n",
+           p->world.ranks, p->world.ranks == 1 ? "" : "s", gw_args_text(s->args, "link"),
+           p->profile->model, p->profile->n, gw_args_text(s->args, "comm"),
+           gw_args_text(s->args, "compress"));
     printf(
         "step %.6g ms, exposed communication %.6g ms; %.0f wire bytes and %.6g messages a rank\n",
         1e3 * p->step_s, 1e3 * p->exposed_s, (double)p->tally.bytes / ranks,
         (double)p->tally.messages / ranks);
     printf("engine: %llu events, %.2f s of this CPU, %.0f MiB\n",
            (unsigned long long)p->tally.events, s->cpu_s, simulate_memory_bytes() / MIB);
-    gw_file *file = NULL;
-    if (json)
-        GW_TRY(gw_file_create_at(&file, json));
-    return json ? gw_json_commit(file, simulate_json(s), JSON_INDENT(2), json) : GW_OK;
+    for (const char *line = p->unmet; *line; line += *line == '\n') {
+        int len = (int)strcspn(line, "\n");
+        printf("note: --comm %s: %.*s\n", p->strategy.ops->head.name, len, line);
+        line += len;
+    }
 }
 
-static gw_err simulate_play(simulation *s, const char *goal) {
+/* ---- the run ---- */
+
+static gw_err simulate_begin_files(simulation *s) {
+    const char *json = gw_args_text(s->args, "json"), *goal = gw_args_text(s->args, "goal");
+    if (json)
+        GW_TRY(gw_file_create_at(&s->json_file, json));
+    if (!goal)
+        return GW_OK;
+    GW_TRY(gw_file_create_at(&s->goal_file, goal));
+    GW_TRY(gw_goal_open(&s->goal, s->play.world.ranks));
+    s->watch = gw_goal_watch(s->goal);
+    s->play.world.watch = &s->watch;
+    return GW_OK;
+}
+
+static gw_err simulate_end_files(simulation *s) {
+    gw_file *json = s->json_file;
+    if (s->goal_file)
+        GW_TRY(gw_goal_write(s->goal, gw_file_stream(s->goal_file)));
+    GW_TRY(gw_file_commit(&s->goal_file));
+    s->json_file = NULL;
+    return json ? gw_json_commit(json, simulate_json(s), JSON_INDENT(2), "the figures") : GW_OK;
+}
+
+static gw_err simulate_play(simulation *s) {
     struct rusage use;
-    if (goal) {
-        GW_TRY(gw_goal_open(&s->goal, s->play.world.ranks));
-        s->watch = gw_goal_watch(s->goal);
-        s->play.world.watch = &s->watch;
-    }
+    GW_TRY(simulate_begin_files(s));
     GW_TRY(gw_sim_play_run(&s->play));
     getrusage(RUSAGE_SELF, &use);
     s->cpu_s = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
                1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
-    if (goal)
-        GW_TRY(gw_goal_write(s->goal, goal));
-    return simulate_tell(s);
+    simulate_print(s);
+    return simulate_end_files(s);
 }
 
 static int simulate_run(const gw_args *unused, int argc, char **argv) {
@@ -244,8 +266,10 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     simulation s = {0};
     gw_err e = gw_args_new(&s.args, opts);
     GW_THEN(e, simulate_read(&s, argc, argv));
-    GW_THEN(e, simulate_play(&s, s.args ? gw_args_text(s.args, "goal") : NULL));
+    GW_THEN(e, simulate_play(&s));
     gw_goal_close(s.goal);
+    gw_file_abandon(s.goal_file);
+    gw_file_abandon(s.json_file);
     gw_algo_close(&s.play.algo);
     gw_strategy_free(&s.play.strategy);
     gw_codec_close(&s.play.codec);
