@@ -73,21 +73,28 @@ double gw_delay_draw(const gw_delay *d, uint64_t seed, int rank, int64_t step) {
 
 /* ---- reading ---- */
 
-static gw_err delay_check(const gw_delay *d, const char *text) {
+static gw_err delay_check(const gw_delay *d, const char *owner, const char *text) {
     if (d->law == &pareto && d->x[0] <= 1 && d->x[2] == 0)
         return gw_fail(GW_ERR_USAGE,
-                       "train: --inject-skew %s: the mean of such delays is infinite: give alpha "
+                       "%s: --inject-skew %s: the mean of such delays is infinite: give alpha "
                        "above 1, or a cap",
-                       text);
+                       owner, text);
     if (d->law != &constant && !(gw_delay_quantile(d, 0) < gw_delay_quantile(d, 0.5)))
         return gw_fail(GW_ERR_USAGE,
-                       "train: --inject-skew %s: high must be above low, and cap above scale",
+                       "%s: --inject-skew %s: high must be above low, and cap above scale", owner,
                        text);
     return GW_OK;
 }
 
+gw_err gw_delay_suits(const gw_delay *d, const char *owner, int ranks) {
+    if (!d->law || d->rank < ranks)
+        return GW_OK;
+    return gw_fail(GW_ERR_USAGE, "%s: --inject-skew delays rank %d, but the ranks are 0 to %d",
+                   owner, d->rank, ranks - 1);
+}
+
 /* Of "LAW:option=value,..", or of a time. GW_OK without a law: it is neither. */
-static gw_err delay_read_law(gw_delay *d, const char *text) {
+static gw_err delay_read_law(gw_delay *d, const char *owner, const char *text) {
     const gw_entry *found = &constant.head;
     gw_spec *spec = NULL;
     gw_args *args = NULL;
@@ -97,7 +104,7 @@ static gw_err delay_read_law(gw_delay *d, const char *text) {
         if (gw_args_set(args, "", "time", text) != GW_OK)
             found = NULL;
     } else {
-        GW_TRY(gw_spec_parse(&spec, "train", "inject-skew", text, GW_SPEC_ONE));
+        GW_TRY(gw_spec_parse(&spec, owner, "inject-skew", text, GW_SPEC_ONE));
         if (gw_registry_find(&gw_delays, spec->name, &found) != GW_OK)
             found = NULL;
         else
@@ -111,7 +118,7 @@ static gw_err delay_read_law(gw_delay *d, const char *text) {
     return e;
 }
 
-gw_err gw_delay_read(gw_delay *d, const char *text) {
+gw_err gw_delay_read(gw_delay *d, const char *owner, const char *text) {
     *d = (gw_delay){.rank = GW_DELAY_ALL};
     if (!text)
         return GW_OK;
@@ -122,12 +129,12 @@ gw_err gw_delay_read(gw_delay *d, const char *text) {
     if (one)
         d->rank = atoi(text);
     if ((all || one) && colon[1])
-        GW_TRY(delay_read_law(d, colon + 1));
+        GW_TRY(delay_read_law(d, owner, colon + 1));
     if (!d->law)
         return gw_fail(GW_ERR_USAGE,
-                       "train: inject-skew=%s: must be RANK:TIME, e.g. 1:1ms, from %g to %d s, or "
+                       "%s: inject-skew=%s: must be RANK:TIME, e.g. 1:1ms, from %g to %d s, or "
                        "RANK:LAW:.., e.g. all:pareto:alpha=1.5,scale=5ms; laws are constant, "
                        "uniform, exp and pareto",
-                       text, SHORTEST, LONGEST);
-    return delay_check(d, text);
+                       owner, text, SHORTEST, LONGEST);
+    return delay_check(d, owner, text);
 }

@@ -17,9 +17,12 @@ typedef struct gw_delay {
 /** The laws of the time, for `gradwire list`; not to be extended by plugins. */
 extern const gw_registry gw_delays;
 
-/** Out of RANK:TIME or RANK:LAW:option=value,..; RANK may be `all`. NULL: nobody. GW_ERR_USAGE: it
- *  is neither, or the law has no finite mean. */
-gw_err gw_delay_read(gw_delay *d, const char *text);
+/** Out of RANK:TIME or RANK:LAW:option=value,..; RANK may be `all`. NULL: nobody. GW_ERR_USAGE, in
+ *  the name of the command `owner`: it is neither, or the law has no finite mean. */
+gw_err gw_delay_read(gw_delay *d, const char *owner, const char *text);
+
+/** GW_ERR_USAGE: it delays a rank that so many ranks have not. */
+gw_err gw_delay_suits(const gw_delay *d, const char *owner, int ranks);
 
 /** The u-quantile in seconds, 0 <= u < 1. */
 double gw_delay_quantile(const gw_delay *d, double u);

@@ -33,10 +33,7 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
                        "train: --comm %s keeps %d of %d %s%s from training: start more ranks",
                        t->c->run.comm->text, t->part.servers, replicas,
                        replicas == t->ranks ? "rank" : "replica", replicas == 1 ? "" : "s");
-    if (t->c->skew.law && t->c->skew.rank >= t->ranks)
-        return gw_fail(GW_ERR_USAGE,
-                       "train: --inject-skew delays rank %d, but the ranks are 0 to %d",
-                       t->c->skew.rank, t->ranks - 1);
+    GW_TRY(gw_delay_suits(&t->c->skew, "train", t->ranks));
     GW_TRY(gw_host_node_of(&t->node, t->c->run.threads + gw_inside_know(t->g).helpers, t->comm));
     int over = gw_host_oversubscribed(&t->node);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));

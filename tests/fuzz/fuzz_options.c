@@ -109,7 +109,7 @@ static void read_words(char *text) {
     gw_fuzz_forget();
     gw_args_free(args);
     gw_delay delay;
-    gw_err drawn = gw_delay_read(&delay, argv[argc - 1]);
+    gw_err drawn = gw_delay_read(&delay, "train", argv[argc - 1]);
     gw_fuzz_answer(drawn);
     MUST(drawn != GW_OK || (delay.law && gw_delay_quantile(&delay, 0.5) >= 0));
     gw_division division;

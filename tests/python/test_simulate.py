@@ -110,6 +110,21 @@ class Simulate(gwrun.Case):
                 exposed.append(run["exposed_s"])
         self.assertLess(max(exposed[2:4]), exposed[0] / 2)
 
+    def test_ranks_that_differ(self):
+        """A slow rank costs all of them its delay, less what it is held up itself, and draws are those of the seed."""
+        def step(*words):
+            run, said = self.simulate("--bytes", "4000", "--comm", "allreduce:algo=ring", "--steps", "5", *words)
+            self.assertEqual(" --inject-skew " in said, "--inject-skew" in words)
+            return run["step_s"], run["exposed_s"]
+
+        alone, late = step(), step("--inject-skew", "3:5ms")
+        self.assertLess(alone[0], 0.4e-3)  # which the others' messages may come to before the late ones
+        self.assertTrue(5e-3 < late[0] <= alone[0] + 5e-3, late)
+        self.assertTrue(5e-3 * 7 / 8 < late[1] <= alone[1] + 5e-3 * 7 / 8, late)
+        drawn = [step("--inject-skew", "all:exp:mean=5ms", "--seed", seed) for seed in (1, 1, 2)]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+
     def test_refusals(self):
         def refused(says, *words):
             gwrun.refusal(gwrun.run(0, "simulate", *words), says)
@@ -131,6 +146,10 @@ class Simulate(gwrun.Case):
         refused("more than RATE,LATENCY,OVERHEAD", "--ranks", 4, "--link", "1gbit,0,0,0", "--bytes", 4)
         refused("4 hosts cannot be cut into equal racks", *whole, "--racks", 3, "--uplink", "1gbit")
         refused("--uplink", *whole, "--racks", 2)
+        refused("simulate: inject-skew=1:soon: must be RANK:TIME", *whole, "--comm", "allreduce:algo=ring",
+                "--inject-skew", "1:soon")
+        refused("simulate: --inject-skew delays rank 4, but the ranks are 0 to 3", *whole, "--comm",
+                "allreduce:algo=ring", "--inject-skew", "4:1ms")
         refused("is no option", *whole, "--comm", "allreduce:algo=ring", "x")
         refused("simulate: --comm onebitadam: it starts one of MPI's own collectives", *whole,
                 "--comm", "onebitadam:algo=ring")

@@ -12,7 +12,7 @@ enum { DRAWS = 200000 };
 
 static gw_delay read(const char *text) {
     gw_delay d;
-    if (gw_delay_read(&d, text) != GW_OK)
+    if (gw_delay_read(&d, "train", text) != GW_OK)
         fail_msg("%s", gw_err_text());
     return d;
 }
@@ -102,7 +102,7 @@ static void refusals(void **state) {
                                "1234567890:1ms"};
     gw_delay d;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        if (gw_delay_read(&d, bad[i]) != GW_ERR_USAGE)
+        if (gw_delay_read(&d, "train", bad[i]) != GW_ERR_USAGE)
             fail_msg("'%s' is not refused", bad[i]);
 }
 

@@ -38,7 +38,7 @@ typedef struct actor {
     size_t filling;          /* bytes of gradients that wait for their bucket to be full, */
     bool first;              /* which is a step's first */
     double due_s;            /* when the device is through with what it was given */
-    double computed_s;       /* so far */
+    double computed_s;       /* so far, and held up */
     int64_t first_end;       /* of the first step, */
     double first_computed_s; /* and what was computed until then */
 } actor;
@@ -154,8 +154,18 @@ static gw_err play_announce(actor *a, int t) {
     return GW_OK;
 }
 
+/* A rank that is held up looks at no message meanwhile, as in a real run. */
+static void play_hold_up(actor *a) {
+    const gw_sim_play *p = a->on->play;
+    double held_s = gw_delay_draw(&p->skew, p->seed, a->f->rank, a->step + 1);
+    if (held_s > 0)
+        gw_sim_compute(a->f, held_s);
+    a->computed_s += held_s;
+}
+
 static gw_err play_step(actor *a) {
     const gw_step_profile *of = a->on->play->profile;
+    play_hold_up(a);
     GW_TRY(play_forward(a));
     a->env.grads->ticket++;
     a->env.params->ticket++;

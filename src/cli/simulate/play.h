@@ -6,6 +6,7 @@
 #include "cli/replay/profile.h"
 #include "comm/fabric/sim.h"
 #include "comm/strategy.h"
+#include "config/delay.h"
 
 typedef struct gw_sim_play {
     gw_sim_setup world;
@@ -18,6 +19,8 @@ typedef struct gw_sim_play {
     double speed;  /* times as fast as the profile's device */
     size_t bucket; /* bytes of gradients that are announced together; or 0 */
     int steps;
+    gw_delay skew; /* who is held up in a step, and how long: drawn as `train` draws it */
+    uint64_t seed; /* of these draws */
     /* What came of it: */
     double step_s, exposed_s; /* means over the steps after the first, of all ranks */
     gw_sim_tally tally;       /* of all steps and ranks: as the strategy's `cost` says */

@@ -43,6 +43,10 @@ static const gw_opt opts[] = {
      "name[:option=value,..] or path to a plugin: of fixed size"},
     {"update", GW_OPT_CHOICE, "eager", 0, 0, "eager|lazy", NULL,
      "lazy: finish each layer just before the next forward pass reads it"},
+    {"inject-skew", GW_OPT_TEXT, NULL, 0, 0, NULL, "RANK:TIME|RANK:LAW",
+     "ranks that differ: delay one rank, or all, in every step, as gradwire train does: 3:1ms, or "
+     "by draws: all:exp:mean=1ms, all:pareto:alpha=1.5,scale=5ms"},
+    {"seed", GW_OPT_INT, "1", 0, 0x1p52, NULL, "N", "of these draws"},
     {"json", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE", "write all figures to FILE", .group = "Output"},
     {"goal", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE",
      "write what all ranks do to FILE, as GOAL text for LogGOPSim"},
@@ -150,6 +154,9 @@ static gw_err simulate_exchange(simulation *s) {
     p->speed = gw_args_real(a, "speed");
     p->bucket = (size_t)(gw_args_real(a, "bucket-mb") * MIB);
     p->steps = (int)gw_args_int(a, "steps");
+    p->seed = (uint64_t)gw_args_int(a, "seed");
+    GW_TRY(gw_delay_read(&p->skew, "simulate", gw_args_text(a, "inject-skew")));
+    GW_TRY(gw_delay_suits(&p->skew, "simulate", p->world.ranks));
     GW_TRY(gw_codec_open(&p->exact, &gw_codec_exact));
     GW_TRY(gw_codec_open(&p->codec, gw_args_spec(a, "compress")));
     GW_TRY(gw_strategy_find(&p->strategy, gw_args_spec(a, "comm")));
@@ -192,11 +199,12 @@ static json_t *simulate_json(const simulation *s) {
         w->racks ? w->uplink_bytes_per_s : NAN, w->coded_s);
     json_t *steps = gw_json_object(
         "model:s parameters:I tensors:i forward_s:f backward_s:f optimizer_s:f steps:i speed:f "
-        "compute:s bucket_bytes:I comm:s compress:s update:s",
+        "compute:s bucket_bytes:I comm:s compress:s update:s inject_skew:s seed:I",
         p->profile->model, (int64_t)p->profile->n, p->profile->n_tensors, p->profile->forward_s,
         p->profile->backward_s, p->profile->optimizer_s, p->steps, p->speed,
         gw_args_text(s->args, "compute"), (int64_t)p->bucket, gw_args_text(s->args, "comm"),
-        gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"));
+        gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"),
+        gw_args_text(s->args, "inject-skew"), (int64_t)p->seed);
     double ranks = (double)w->ranks * p->steps;
     return gw_json_object(
         "program:s engine:s network:o step:o step_s:f exposed_s:f wire_bytes:f messages:f "
@@ -209,10 +217,11 @@ static json_t *simulate_json(const simulation *s) {
 static void simulate_print(const simulation *s) {
     const gw_sim_play *p = &s->play;
     double ranks = (double)p->world.ranks * p->steps;
-    printf("simulated: %d rank%s, %s: %s, %zu parameters; --comm %s --compress %s\n",
+    const char *skew = gw_args_text(s->args, "inject-skew");
+    printf("simulated: %d rank%s, %s: %s, %zu parameters; --comm %s --compress %s%s%s\n",
            p->world.ranks, p->world.ranks == 1 ? "" : "s", gw_args_text(s->args, "link"),
            p->profile->model, p->profile->n, gw_args_text(s->args, "comm"),
-           gw_args_text(s->args, "compress"));
+           gw_args_text(s->args, "compress"), skew ? " --inject-skew " : "", skew ? skew : "");
     printf(
         "step %.6g ms, exposed communication %.6g ms; %.0f wire bytes and %.6g messages a rank\n",
         1e3 * p->step_s, 1e3 * p->exposed_s, (double)p->tally.bytes / ranks,

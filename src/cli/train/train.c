@@ -176,7 +176,7 @@ static gw_err train_read_config(job *j) {
                        "train: --partition %s excludes --local-batch: ranks take "
                        "unequal parts of a batch: give --batch",
                        gw_args_text(a, "partition"));
-    GW_TRY(gw_delay_read(&c->skew, gw_args_text(a, "inject-skew")));
+    GW_TRY(gw_delay_read(&c->skew, "train", gw_args_text(a, "inject-skew")));
     GW_TRY(gw_lr_open(&j->schedule, c->rate.how, a));
     c->rate.schedule = j->schedule;
     GW_TRY(gw_naive_read(&c->naive, c->backend));
