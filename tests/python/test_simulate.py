@@ -1,5 +1,5 @@
-"""`gradwire simulate`: its figures and its JSON, what it refuses, and its GOAL text, read by a LogGP reader of a few
-lines."""
+"""`gradwire simulate`: its figures and its JSON, what it refuses, its GOAL text, read by a LogGP reader of a few
+lines, and its Chakra traces, read as Protocol Buffers."""
 
 import heapq
 import os
@@ -27,6 +27,55 @@ def parse(text):
             else:
                 ranks[-1][label] = ((words[1], int(words[2].rstrip("b")), int(words[4]), int(words[6])), [])
     return ranks
+
+
+def fields(data):
+    """[(field, value)] of a message of Protocol Buffers with varints and byte strings."""
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            at, byte = at + 1, data[at]
+            value, shift = value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+
+    found, at = [], 0
+    while at < len(data):
+        key = varint()
+        value = varint()
+        if key & 7 == 2:
+            at, value = at + value, data[at:at + value]
+            assert at <= len(data)
+        else:
+            assert key & 7 == 0, key
+        found.append((key >> 3, value))
+    return found
+
+
+def trace(data, rank):
+    """{label: ((kind, amount, peer, tag), labels that it waits for)} of a Chakra trace, as parse() has a rank; a
+    computation's amount in us."""
+    parts, nodes = [], {}
+    while data:  # each with its length before it, as a byte string without its key
+        size = next(n for n in range(1, 6) if data[n - 1] < 128)
+        length = fields(b"\0" + data[:size])[0][1]
+        parts.append(fields(data[size:size + length]))
+        data = data[size + length:]
+    assert parts[0] == [(1, b"0.0.4")]
+    for node in parts[1:]:
+        of = {field: value for field, value in node if field not in (5, 10)}
+        attr = {name: values for (_, name), *values in (fields(value) for field, value in node if field == 10)}
+        kind = {4: "calc", 5: "send", 6: "recv"}[of[3]]
+        op = kind, of.get(7), None, None
+        assert attr.pop(b"is_cpu_op") == [(27, 0)] and of[2] == kind.encode()
+        if kind != "calc":
+            (own, me), (other, peer) = [attr[end][0] for end in (b"comm_src", b"comm_dst")][::1 if kind == "send" else -1]
+            (at, tag), (wide, amount) = attr[b"comm_tag"][0], attr[b"comm_size"][0]
+            assert (own, other, at, wide, me) == (7, 7, 7, 9, rank)  # int32 and int64, as readers ask for them
+            op = kind, amount, peer, tag
+        nodes[f"l{of[1]}"] = op, [f"l{value}" for field, value in node if field == 5]
+    return nodes
 
 
 def loggp(ranks):
@@ -153,8 +202,10 @@ class Simulate(gwrun.Case):
         refused("is no option", *whole, "--comm", "allreduce:algo=ring", "x")
         refused("simulate: --comm onebitadam: it starts one of MPI's own collectives", *whole,
                 "--comm", "onebitadam:algo=ring")
-        for file in "--json", "--goal":  # before an hour of ranks, not behind
-            refused(self.path("none/x"), *whole, "--comm", "allreduce:algo=ring", file, self.path("none/x"))
+        self.simulate("--bytes", 4, "--comm", "allreduce:algo=ring")  # makes the file that is no folder
+        for file in "--json", "--goal", "--chakra":  # before an hour of ranks, not behind
+            path = self.path("f.json" if file == "--chakra" else "none", "x")
+            refused(path, *whole, "--comm", "allreduce:algo=ring", file, path)
 
     def test_what_did_not_happen(self):
         """It stands beside the figures, as in a real run."""
@@ -188,3 +239,25 @@ class Simulate(gwrun.Case):
                     self.assertAlmostEqual(loggp(goal) * 1e-9, steps * run["step_s"], msg=(comm, ranks),
                                            delta=0.01 * steps * run["step_s"])
 
+    def test_chakra(self):
+        """The traces are the GOAL text's graph, with times in us."""
+        profile = ("--profile", os.path.join(gwrun.SOURCE, "profiles", "resnet18.json"), "--bucket-mb", "100")
+        for words in (("--comm", "allreduce:algo=(ring:chunk=0)", "--bytes", "800000"),
+                      ("--comm", "iallreduce:algo=(halving:chunk=0)", "--compress", "bf16", *profile)):
+            folder = self.path("traces", words[1])
+            self.simulate(*words, "--steps", 1, "--goal", self.path("f.goal"), "--chakra", folder, ranks=4)
+            goal = parse(gwrun.read(self.path("f.goal")))
+            self.assertEqual(sorted(os.listdir(folder)), [f"rank.{r}.et" for r in range(4)])
+            for r, rank in enumerate(goal):
+                with open(os.path.join(folder, f"rank.{r}.et"), "rb") as file:
+                    nodes = trace(file.read(), r)
+                self.assertEqual([(label, needs) for label, (_, needs) in nodes.items()],
+                                 [(label, needs) for label, (_, needs) in rank.items()])
+                ns = us = 0
+                for label, (op, _) in rank.items():
+                    if op[0] == "calc":
+                        ns, us = ns + op[1], us + nodes[label][0][1]
+                        self.assertLessEqual(abs(1000 * us - ns), 500)
+                    else:
+                        self.assertEqual(nodes[label][0], op)
+                self.assertEqual(us > 0, "--profile" in words)

@@ -1,7 +1,7 @@
 /* gradwire simulate: the step of any model on many ranks of a modelled network, in one process. */
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/simulate/goal.h"
+#include "cli/simulate/graph.h"
 #include "cli/simulate/play.h"
 #include "comm/strategy/plain.h"
 
@@ -50,6 +50,8 @@ static const gw_opt opts[] = {
     {"json", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE", "write all figures to FILE", .group = "Output"},
     {"goal", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE",
      "write what all ranks do to FILE, as GOAL text for LogGOPSim"},
+    {"chakra", GW_OPT_PATH, NULL, 0, 0, NULL, "DIR",
+     "write what rank R does to DIR/rank.R.et, as a Chakra trace for ASTRA-sim"},
     {0}};
 
 static const gw_rule rules[] = {
@@ -63,8 +65,8 @@ typedef struct simulation {
     gw_step_profile profile;
     gw_step_tensor whole; /* of --bytes */
     gw_sim_play play;
-    gw_goal *goal;
-    gw_file *goal_file, *json_file; /* begun before the run; NULL: not asked for */
+    gw_graph *graph;                              /* NULL: not asked for */
+    gw_file *goal_file, *chakra_file, *json_file; /* begun before the run; so are these */
     gw_sim_watch watch;
     double cpu_s;
 } simulation;
@@ -239,22 +241,45 @@ static void simulate_print(const simulation *s) {
 
 static gw_err simulate_begin_files(simulation *s) {
     const char *json = gw_args_text(s->args, "json"), *goal = gw_args_text(s->args, "goal");
+    const char *chakra = gw_args_text(s->args, "chakra");
+    bool made;
     if (json)
         GW_TRY(gw_file_create_at(&s->json_file, json));
-    if (!goal)
+    if (goal)
+        GW_TRY(gw_file_create_at(&s->goal_file, goal));
+    if (chakra) {
+        GW_TRY(gw_file_make_folder(chakra, &made));
+        GW_TRY(gw_file_create(&s->chakra_file, chakra, "rank.0.et"));
+    }
+    if (!goal && !chakra)
         return GW_OK;
-    GW_TRY(gw_file_create_at(&s->goal_file, goal));
-    GW_TRY(gw_goal_open(&s->goal, s->play.world.ranks));
-    s->watch = gw_goal_watch(s->goal);
+    GW_TRY(gw_graph_open(&s->graph, s->play.world.ranks));
+    s->watch = gw_graph_watch(s->graph);
     s->play.world.watch = &s->watch;
+    return GW_OK;
+}
+
+static gw_err simulate_write_chakra(simulation *s) {
+    for (int r = 0; r < s->play.world.ranks; r++) {
+        char name[32];
+        snprintf(name, sizeof name, "rank.%d.et", r);
+        if (r > 0)
+            GW_TRY(gw_file_create(&s->chakra_file, gw_args_text(s->args, "chakra"), name));
+        gw_graph_chakra(s->graph, r, gw_file_stream(s->chakra_file));
+        GW_TRY(gw_file_commit(&s->chakra_file));
+    }
     return GW_OK;
 }
 
 static gw_err simulate_end_files(simulation *s) {
     gw_file *json = s->json_file;
+    if (s->graph && s->graph->full)
+        return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
     if (s->goal_file)
-        GW_TRY(gw_goal_write(s->goal, gw_file_stream(s->goal_file)));
+        gw_graph_goal(s->graph, gw_file_stream(s->goal_file));
     GW_TRY(gw_file_commit(&s->goal_file));
+    if (s->chakra_file)
+        GW_TRY(simulate_write_chakra(s));
     s->json_file = NULL;
     return json ? gw_json_commit(json, simulate_json(s), JSON_INDENT(2), "the figures") : GW_OK;
 }
@@ -276,8 +301,9 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     gw_err e = gw_args_new(&s.args, opts);
     GW_THEN(e, simulate_read(&s, argc, argv));
     GW_THEN(e, simulate_play(&s));
-    gw_goal_close(s.goal);
+    gw_graph_close(s.graph);
     gw_file_abandon(s.goal_file);
+    gw_file_abandon(s.chakra_file);
     gw_file_abandon(s.json_file);
     gw_algo_close(&s.play.algo);
     gw_strategy_free(&s.play.strategy);
