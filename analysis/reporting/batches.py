@@ -34,8 +34,8 @@ def warm_up(steps):
 class Sums:
     """Of each column, over the rows after warm-up."""
 
-    def __init__(self, ranks, steps, columns):
-        self.ranks, self.steps, self.columns = ranks, steps, columns
+    def __init__(self, ranks, steps, columns, left_out):
+        self.ranks, self.steps, self.columns, self.left_out = ranks, steps, columns, left_out
         self.walls, self.rows = np.zeros(steps), np.zeros(ranks, dtype=np.int64)
         self.total = self.known = pandas.Series(0.0, columns)
 
@@ -49,20 +49,21 @@ class Sums:
         rank, step = (piece[name].to_numpy().astype(np.int64) for name in ("rank", "step"))
         np.maximum.at(self.walls, step - 1, wall)
         self.rows += np.bincount(rank, minlength=self.ranks)
-        finite = piece.loc[step > warm_up(self.steps), self.columns].replace([np.inf, -np.inf], np.nan)
+        finite = piece.loc[step > self.left_out, self.columns].replace([np.inf, -np.inf], np.nan)
         self.total, self.known = self.total + finite.sum(), self.known + finite.count()
 
     def finish(self):
         if np.any(self.rows != self.steps):
             raise Bad(f"batches.csv: {self.rows.sum()} rows, not the {self.steps} x {self.ranks} "
                       "of run.json: half written")
-        rows = (self.steps - warm_up(self.steps)) * self.ranks
+        rows = (self.steps - self.left_out) * self.ranks
         means = {name: self.total[name] / n if n else None for name, n in self.known.items()}
-        return Batches(self.walls[warm_up(self.steps):], means, (self.known / rows).to_dict())
+        return Batches(self.walls[self.left_out:], means, (self.known / rows).to_dict())
 
 
-def read_batches(path, ranks, steps):
-    """The Batches of a run of so many ranks and steps; raises Bad if the file is not theirs."""
+def read_batches(path, ranks, steps, left_out=None):
+    """The Batches of a run of so many ranks and steps, whose first `left_out` are in no figure (None: by the rule of
+    warm-up); raises Bad if the file is not theirs."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         # A row has more bytes than this, so what run.json claims cannot make us ask for memory.
@@ -72,7 +73,7 @@ def read_batches(path, ranks, steps):
             raise Bad("batches.csv: its last line has no end: half written")
         names = columns_of(file)
         columns = [name for name in names if name not in NO_MEAN]
-        sums = Sums(ranks, steps, columns)
+        sums = Sums(ranks, steps, columns, warm_up(steps) if left_out is None else left_out)
         kinds = {**dict.fromkeys(names, float), "source": "category"}
         try:
             pieces = pandas.read_csv(file, header=None, names=names, dtype=kinds, quoting=3,

@@ -75,6 +75,8 @@ def unlike(info):
         found.append(("replayed", f"{text(info, 'replay.profile.model')} of {text(info, 'replay.profile.device')} "
                       f"({text(info, 'replay.profile.machine')}), {number(info, 'replay.speed'):g} times as fast"
                       + ", gradients are normal numbers" * (look(info, "replay.data_dependent") is True)))
+    if look(info, "simulated") is not None:
+        found.append(("simulated", f"no rank ran, all figures are a model's ({text(info, 'simulated.engine')})"))
     if text(info, "backend.name") == "naive":
         found.append(("naive backend", "plain loops in doubles compute, and no library"))
     return found

@@ -131,8 +131,11 @@ def read_run(found, experiment=None):
     """A finished run; its levels and cell are set where it was made by the runner."""
     info = shape.read_json(os.path.join(found.path, "run.json"), shape.RUN_SCHEMA, shape.RUN,
                            shape.RUN_SCHEMA_LEAST)
-    batches = read_batches(os.path.join(found.path, "batches.csv"), info["machine"]["ranks"],
-                           info["results"]["steps"])
+    simulated = info.get("simulated") or {}  # of many ranks the first have rows, and the first step counts in no figure
+    steps_left_out = int(info["results"]["steps"] > 1) if simulated else None
+    batches = read_batches(os.path.join(found.path, "batches.csv"),
+                           simulated.get("rows_of_ranks", info["machine"]["ranks"]), info["results"]["steps"],
+                           steps_left_out)
     epochs = read_epochs(os.path.join(found.path, "epochs.csv"))
     more = os.path.join(found.path, "evaluations.csv")
     evaluations = read_epochs(more) if os.path.lexists(more) else []

@@ -185,6 +185,7 @@ RUN = {
               "partition?": Maybe({"samples": [COUNT], "label_skew": [NUMBER], "mean_label_skew": NUMBER})},
     "replay?": {"profile": {"model": TEXT, "device": TEXT, "machine": TEXT, "batch": COUNT},
                 "compute": TEXT, "speed": NUMBER, "gradients": TEXT, "data_dependent": YES_NO},
+    "simulated?": Maybe({"engine": TEXT, "network": Map((SCALAR, Map(SCALAR))), "step": Map(SCALAR), "rows_of_ranks": COUNT}),
     "comm": {"strategy": TEXT, "algorithm": TEXT, "codec": TEXT, "error_feedback": YES_NO,
              "warning": Maybe(TEXT),
              "unmet?": [{"option": TEXT, "value": TEXT, "what": TEXT, "why": TEXT}],

@@ -12,6 +12,10 @@ from tool import BadInput
 STEADY = "steady mean"
 MEDIAN = "median"  # of the slowest rank's steps, by versions before schema 3
 SINCE_STEADY = 3
+SIMULATED = "simulated mean"
+NOTE_SIMULATED = f"""\
+{SIMULATED}: over all ranks, without the first step; computation is the
+profile's, and exposed communication all else (docs/simulate.md)."""
 NOTE_MEDIAN = f"""\
 {MEDIAN}: of the slowest rank's steps, by an older version; not to be set beside
 a {STEADY}. Its parts are medians, too, and do not add up."""
@@ -36,7 +40,7 @@ COLUMNS = {"wall_s": "wall_s", "wait_skew_s": "waiting_s", "transfer_s": "transf
 
 
 def statistic(info):
-    """What the run's step time is: STEADY or, of an older version, MEDIAN."""
+    """What the run's step time is: STEADY, SIMULATED or, of an older version, MEDIAN."""
     schema = look(info, "schema")
     old = not isinstance(schema, int) or schema < SINCE_STEADY
     return MEDIAN if old else text(info, "results.summary.statistic", STEADY)

@@ -147,6 +147,8 @@ gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t l
     GW_TRY(sim_post(f, p, i, &like, 0, &m));
     w->tally.bytes += len;
     w->tally.messages++;
+    me->sent.bytes += len;
+    me->sent.messages++;
     m->way = sim_route(w, m);
     gw_sim_spend(me, m->way->overhead_s);
     m->state = STARTS;

@@ -19,6 +19,7 @@ typedef struct gw_sim_rank {
     bool waits, ready, news; /* for news: one of its messages moved on since it looked */
     long fruitless;
     double owed; /* part of a ns that its clock lacks */
+    gw_sim_tally sent;
 } gw_sim_rank;
 
 typedef struct gw_sim_group gw_sim_group;

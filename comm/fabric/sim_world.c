@@ -117,6 +117,10 @@ const gw_sim_tally *gw_sim_so_far(const gw_fabric *f) {
     return &gw_sim_me(f)->w->tally;
 }
 
+const gw_sim_tally *gw_sim_sent(const gw_fabric *f) {
+    return &gw_sim_me(f)->sent;
+}
+
 static void sim_hear(const gw_fabric *f, gw_exchange_event event, const gw_exchange *x) {
     (void)f, (void)event, (void)x;
 }

@@ -31,6 +31,9 @@ int gw_cli_start(const gw_command *c, int argc, char **argv);
  *  them: better said now than when the run is over. */
 gw_err gw_cli_utf8(const char *owner, const char *option, int argc, char **argv);
 
+/** The command line, for run.json; free(). NULL: out of memory. */
+char *gw_cli_line(int argc, char **argv);
+
 /** Print "gradwire: <message of the last error>" on stderr and return the exit status for `e`. */
 int gw_cli_fail(gw_err e);
 

@@ -2,6 +2,9 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #define X(name) extern const gw_command gw_command_##name;
 #include "cli/commands.def"
 #undef X
@@ -21,6 +24,19 @@ gw_err gw_cli_utf8(const char *owner, const char *option, int argc, char **argv)
                            "write it so, rename the file, or remove --%s",
                            owner, argv[i], option, option);
     return GW_OK;
+}
+
+char *gw_cli_line(int argc, char **argv) {
+    size_t len = sizeof "gradwire";
+    for (int i = 0; i < argc; i++)
+        len += strlen(argv[i]) + 1;
+    char *line = malloc(len);
+    if (!line)
+        return NULL;
+    strcpy(line, "gradwire");
+    for (int i = 0; i < argc; i++)
+        strcat(strcat(line, " "), argv[i]);
+    return line;
 }
 
 int gw_cli_start(const gw_command *c, int argc, char **argv) {

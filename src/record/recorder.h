@@ -146,6 +146,7 @@ typedef struct gw_recorder_sources {
 /** What run.json has of every run, beside what the recorder knows. */
 typedef struct gw_recorder_report {
     const char *program, *command, *started_utc, *stopped_by;
+    const char *statistic; /* what figures of a step are; NULL: GW_STEADY_NAME */
     const gw_args *args;
     uint64_t seed, parameters, wire_bytes;
     int64_t steps;

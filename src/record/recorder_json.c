@@ -46,8 +46,12 @@ static json_t *recorder_environment(void) {
     return all;
 }
 
-/* The MPI library, its thread level, and what of the environment tunes it. */
-static json_t *recorder_mpi(void) {
+/* The MPI library, its thread level, and what of the environment tunes it. Simulated ranks have
+ * none. */
+static json_t *recorder_mpi(MPI_Comm comm) {
+    if (comm == MPI_COMM_NULL)
+        return gw_json_object("library:s standard:o thread_level:s environment:o", "none",
+                              json_null(), "none", json_null());
     char library[MPI_MAX_LIBRARY_VERSION_STRING];
     int len = 0, version = 0, subversion = 0, level = MPI_THREAD_SINGLE;
     MPI_Query_thread(&level);
@@ -106,7 +110,7 @@ static json_t *recorder_summary(const gw_recorder *r, const gw_recorder_report *
         "batches:I statistic:s interrupted:f wall_s:f spread:o halves:o compute_s:f division:o "
         "memory_s:o exposed_s:f waiting_s:f transfer_s:f hidden_s:f codec_s:f wire_bytes:f "
         "logical_bytes:f phases:o dimensions:o bubble_s:f bubble_share:f",
-        b->batches, GW_STEADY_NAME, b->interrupted, b->wall_s,
+        b->batches, of->statistic ? of->statistic : GW_STEADY_NAME, b->interrupted, b->wall_s,
         gw_json_object("p10_s:f p90_s:f", d->p10, d->p90),
         gw_json_object("odd_s:f even_s:f first_s:f last_s:f apart:f warned:b", d->odd, d->even,
                        d->first, d->last, d->apart, gw_steady_doubts(d)),
@@ -193,7 +197,7 @@ gw_err gw_recorder_json(const gw_recorder *r, const gw_recorder_report *of, json
         "schema:i program:s version:s commit:s command:s started_utc:s options:o seed:I "
         "parameters:I comm:o mpi:o machine:o link:o sources:o interruptions:o results:o",
         GW_RUN_SCHEMA, of->program, GW_VERSION, GW_COMMIT, of->command, of->started_utc,
-        recorder_options(of->args), of->seed, of->parameters, of->comm, recorder_mpi(),
+        recorder_options(of->args), of->seed, of->parameters, of->comm, recorder_mpi(r->of.comm),
         recorder_join(recorder_machine(r, of), of->machine), gw_link_cost_json(&r->total.link_cost),
         recorder_sources(r, of), e == GW_OK ? interruptions : json_null(),
         recorder_join(recorder_results(r, of), of->results));

@@ -174,6 +174,48 @@ class Simulate(gwrun.Case):
         self.assertEqual(drawn[0], drawn[1])
         self.assertNotEqual(drawn[0], drawn[2])
 
+    def test_folder(self):
+        """A run's folder, by which the tools give the simulated step, and say of each figure that it is simulated; its
+        draws are those of a real run, and an older run stays until the new one is over."""
+        one, words = self.path("study/one"), ("--ranks", "4", *LINK, "--bytes", "4000", "--steps", "6")
+        drawn = ("--inject-skew", "all:exp:mean=5ms", "--seed", "3")
+        ring = ("--comm", "allreduce:algo=ring")
+        gwrun.clean(0, "simulate", *words, *ring, *drawn, "--out", one, "--quiet", "--json", self.path("f.json"))
+        run, said = gwrun.run_json(one), gwrun.read_json(self.path("f.json"))
+        self.assertEqual((run["program"], run["simulated"]["step"]["inject_skew"], run["machine"]["ranks"]),
+                         ("simulate", drawn[1], 4))
+        self.assertEqual(run["simulated"]["network"].keys(), said["network"].keys())
+        self.assertEqual((run["results"]["steps"], run["results"]["summary"]["batches"]), (6, 5))
+        self.assertAlmostEqual(run["results"]["summary"]["exposed_s"], said["exposed_s"], delta=1e-8)
+        self.assertAlmostEqual(run["results"]["summary"]["wall_s"], said["step_s"], delta=0.02 * said["step_s"])
+        rows = gwrun.batches(one)
+        self.assertEqual([(row["rank"], row["step"]) for row in rows],
+                         [(str(rank), str(step)) for step in range(1, 7) for rank in range(4)])
+        for row in rows:
+            self.assertAlmostEqual(float(row["wall_s"]), float(row["data_s"]) + float(row["mpi_wait_s"]), delta=2e-9)
+            self.assertEqual((row["wire_bytes"], row["messages"], row["encode_s"]), ("6000", "6", ""))
+        real = self.path("real")
+        gwrun.train(2, real, "--data", "synthetic:samples=96,features=8,classes=4", "--batch", "16", "--epochs", "1",
+                    "--layers", "8", *drawn)
+        met = [(row["rank"], row["step"], row["injected_s"]) for row in gwrun.batches(real)]
+        self.assertGreater(len(met), 8)
+        self.assertEqual(met, [(row["rank"], row["step"], row["injected_s"]) for row in rows
+                               if row["rank"] in "01"][:len(met)])
+
+        for tool, folder in (("show", one), ("table", one), ("report", self.path("study")), ("export", self.path("study"))):
+            printed = gwrun.clean(0, tool, folder).stdout
+            text = gwrun.read(os.path.join(folder, "report.html")) if tool == "report" else printed
+            self.assertIn("simulated", text.lower(), tool)
+            self.assertNotIn("steady mean of", text)
+        before = gwrun.contents(one)
+        gwrun.refusal(gwrun.run(0, "simulate", *words, *ring, "--out", one), "holds a run already")
+        for refused in (("--comm", "onebitadam:algo=ring"), (*ring, "--goal", self.path("none/x"))):
+            gwrun.refusal(gwrun.run(0, "simulate", *words, *refused, "--out", one, "--overwrite"), refused[-1].split(":")[0])
+        gwrun.clean(0, "simulate", *words, *ring, "--out", one, "--overwrite", "--check")
+        self.assertEqual(gwrun.contents(one), before)
+        gwrun.clean(0, "simulate", *words, *ring, "--out", one, "--overwrite", "--quiet")
+        self.assertIsNone(gwrun.run_json(one)["options"]["inject-skew"])
+
     def test_refusals(self):
         def refused(says, *words):
             gwrun.refusal(gwrun.run(0, "simulate", *words), says)

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* As `replay`: between two polls of a host that waits for its device; DistributedDataParallel's
@@ -34,13 +35,15 @@ typedef struct actor {
     gw_phantom phantom;
     gw_env env;
     void *self;
-    int step, passed;        /* groups from `passed` on are announced */
-    size_t filling;          /* bytes of gradients that wait for their bucket to be full, */
-    bool first;              /* which is a step's first */
-    double due_s;            /* when the device is through with what it was given */
-    double computed_s;       /* so far, and held up */
-    int64_t first_end;       /* of the first step, */
-    double first_computed_s; /* and what was computed until then */
+    int step, passed;          /* groups from `passed` on are announced */
+    size_t filling;            /* bytes of gradients that wait for their bucket to be full, */
+    bool first;                /* which is a step's first */
+    double due_s;              /* when the device is through with what it was given */
+    double computed_s;         /* so far, and held up, */
+    double phase_s[GW_PHASES]; /* and of that in this step */
+    gw_sim_tally sent;         /* when it began */
+    int64_t first_end;         /* of the first step, */
+    double first_computed_s;   /* and what was computed until then */
 } actor;
 
 gw_err gw_sim_play_check(const gw_sim_play *p) {
@@ -88,9 +91,10 @@ static void play_restart(actor *a) {
     a->due_s = fmax(a->due_s, play_now_s(a));
 }
 
-static gw_err play_compute(actor *a, double seconds) {
+static gw_err play_compute(actor *a, gw_phase phase, double seconds) {
     seconds /= a->on->play->speed;
     a->computed_s += seconds;
+    a->phase_s[phase] += seconds;
     a->due_s += seconds;
     if (!a->on->play->sleeps) {
         gw_sim_compute(a->f, seconds);
@@ -110,7 +114,8 @@ static gw_err play_update(actor *a, int i) {
     gw_update u = {0};
     GW_TRY(ops->finish(a->self, s, &u));
     play_restart(a);
-    GW_TRY(play_compute(a, a->on->play->profile->optimizer_s * (double)u.own.n / (double)a->env.n));
+    GW_TRY(play_compute(a, GW_PHASE_UPDATE,
+                        a->on->play->profile->optimizer_s * (double)u.own.n / (double)a->env.n));
     return ops->publish ? ops->publish(a->self, s) : GW_OK;
 }
 
@@ -130,7 +135,7 @@ static gw_err play_forward(actor *a) {
                 GW_TRY(play_await(a, group));
             play_restart(a);
         }
-        GW_TRY(play_compute(a, a->env.share > 0 ? of->tensor[t].forward_s : 0));
+        GW_TRY(play_compute(a, GW_PHASE_FORWARD, a->env.share > 0 ? of->tensor[t].forward_s : 0));
     }
     return GW_OK;
 }
@@ -161,6 +166,29 @@ static void play_hold_up(actor *a) {
     if (held_s > 0)
         gw_sim_compute(a->f, held_s);
     a->computed_s += held_s;
+    a->phase_s[GW_PHASE_DATA] += held_s;
+}
+
+/* What this rank's step was: all that is neither computed nor held up is its exchange's. */
+static void play_log(actor *a, int64_t from, int64_t now) {
+    const gw_sim_play *p = a->on->play;
+    const gw_sim_tally *sent = gw_sim_sent(a->f);
+    gw_batch_cost c = {.start_s = 1e-9 * (double)(from - a->on->begun),
+                       .wall_s = 1e-9 * (double)(now - from),
+                       .inflight_s = NAN,
+                       .wire_bytes = sent->bytes - a->sent.bytes,
+                       .messages = sent->messages - a->sent.messages,
+                       .nivcsw = -1,
+                       .minflt = -1,
+                       .cpu_s = NAN};
+    memcpy(c.phase_s, a->phase_s, sizeof c.phase_s);
+    c.phase_s[GW_PHASE_MPI_WAIT] =
+        fmax(0, c.wall_s - c.phase_s[GW_PHASE_DATA] - gw_phases_computation(c.phase_s));
+    c.phase_s[GW_PHASE_ENCODE] = c.phase_s[GW_PHASE_DECODE] = NAN; /* in that, and not told apart */
+    if (p->log)
+        p->log[(size_t)a->step * (size_t)p->world.ranks + (size_t)a->f->rank] = c;
+    memset(a->phase_s, 0, sizeof a->phase_s);
+    a->sent = *sent;
 }
 
 static gw_err play_step(actor *a) {
@@ -172,7 +200,7 @@ static gw_err play_step(actor *a) {
     a->passed = a->env.n_layers;
     a->first = true;
     for (int t = of->n_tensors - 1; t >= 0; t--) {
-        GW_TRY(play_compute(a, a->env.share > 0 ? of->tensor[t].backward_s : 0));
+        GW_TRY(play_compute(a, GW_PHASE_BACKWARD, a->env.share > 0 ? of->tensor[t].backward_s : 0));
         GW_TRY(play_announce(a, t));
     }
     return a->env.by_layer ? GW_OK : play_update(a, 0);
@@ -181,11 +209,13 @@ static gw_err play_step(actor *a) {
 static gw_err play_steps(actor *a) {
     stage *on = a->on;
     int steps = on->play->steps;
-    int64_t now = 0;
+    int64_t now = a->f->ops->now_ns(a->f);
     play_restart(a);
     for (a->step = 0; a->step < steps; a->step++) {
+        int64_t from = now;
         GW_TRY(play_step(a));
         now = a->f->ops->now_ns(a->f);
+        play_log(a, from, now);
         on->end[a->step] = now > on->end[a->step] ? now : on->end[a->step];
         if (a->step == 0 && steps > 1) {
             a->first_end = now;
@@ -251,6 +281,7 @@ static gw_err play_count(actor *a, bool begins) {
     GW_TRY(a->f->ops->barrier(a->f));
     if (begins) {
         on->before = *gw_sim_so_far(a->f);
+        a->sent = *gw_sim_sent(a->f);
         on->begun = a->f->ops->now_ns(a->f);
     } else {
         on->play->tally = *gw_sim_so_far(a->f);
@@ -342,10 +373,11 @@ gw_err gw_sim_play_run(gw_sim_play *p) {
     GW_THEN(e, play_lay_out(&on));
     GW_THEN(e, gw_sim_run(&p->world, play_rank, &on));
     GW_THEN(e, play_compare(&on));
-    if (e == GW_OK) {
+    if (e == GW_OK && p->steps > 0) {
         int counted = p->steps > 1 ? p->steps - 1 : 1;
         int64_t from = p->steps > 1 ? on.end[0] : on.begun;
         p->step_s = 1e-9 * (double)(on.end[p->steps - 1] - from) / counted;
+        p->elapsed_s = 1e-9 * (double)(on.end[p->steps - 1] - on.begun);
         p->exposed_s = on.exposed_s / counted / p->world.ranks;
     }
     if (floats)

@@ -7,6 +7,7 @@
 #include "comm/fabric/sim.h"
 #include "comm/strategy.h"
 #include "config/delay.h"
+#include "prof/ledger.h"
 
 typedef struct gw_sim_play {
     gw_sim_setup world;
@@ -19,10 +20,12 @@ typedef struct gw_sim_play {
     double speed;  /* times as fast as the profile's device */
     size_t bucket; /* bytes of gradients that are announced together; or 0 */
     int steps;
-    gw_delay skew; /* who is held up in a step, and how long: drawn as `train` draws it */
-    uint64_t seed; /* of these draws */
+    gw_delay skew;      /* who is held up in a step, and how long: drawn as `train` draws it */
+    uint64_t seed;      /* of these draws */
+    gw_batch_cost *log; /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
     /* What came of it: */
     double step_s, exposed_s; /* means over the steps after the first, of all ranks */
+    double elapsed_s;         /* from the first step's begin to the last one's end */
     gw_sim_tally tally;       /* of all steps and ranks: as the strategy's `cost` says */
     char unmet[512]; /* of --comm, what did not happen and why: lines "what: why"; "": nothing */
 } gw_sim_play;

@@ -1,6 +1,7 @@
 /* gradwire simulate: the step of any model on many ranks of a modelled network, in one process. */
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/simulate/folder.h"
 #include "cli/simulate/graph.h"
 #include "cli/simulate/play.h"
 #include "comm/strategy/plain.h"
@@ -47,27 +48,36 @@ static const gw_opt opts[] = {
      "ranks that differ: delay one rank, or all, in every step, as gradwire train does: 3:1ms, or "
      "by draws: all:exp:mean=1ms, all:pareto:alpha=1.5,scale=5ms"},
     {"seed", GW_OPT_INT, "1", 0, 0x1p52, NULL, "N", "of these draws"},
-    {"json", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE", "write all figures to FILE", .group = "Output"},
+    {"out", GW_OPT_PATH, NULL, 0, 0, NULL, "DIR", "write the run folder here, marked as simulated",
+     .group = "Output"},
+    {"overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
+     "replace the run in DIR, once this one is over"},
+    {"json", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
     {"goal", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE",
      "write what all ranks do to FILE, as GOAL text for LogGOPSim"},
     {"chakra", GW_OPT_PATH, NULL, 0, 0, NULL, "DIR",
      "write what rank R does to DIR/rank.R.et, as a Chakra trace for ASTRA-sim"},
+    {"check", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "check everything, play no step"},
+    {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
     {0}};
 
 static const gw_rule rules[] = {
     {"racks", "!0", true, "uplink", NULL, "the rate of a rack's link decides what leaves it"},
     {"uplink", NULL, true, "racks", "!0", "it is a rack's"},
+    {"overwrite", NULL, true, "out", NULL, "it says what becomes of the run there"},
     {"bytes", NULL, false, "profile", NULL, "a profile has its own gradients"},
     {0}};
 
 typedef struct simulation {
     gw_args *args;
+    char *command;
     gw_step_profile profile;
     gw_step_tensor whole; /* of --bytes */
     gw_sim_play play;
     gw_graph *graph;                              /* NULL: not asked for */
     gw_file *goal_file, *chakra_file, *json_file; /* begun before the run; so are these */
     gw_sim_watch watch;
+    gw_claim *claim; /* of --out */
     double cpu_s;
 } simulation;
 
@@ -172,8 +182,9 @@ static gw_err simulate_read(simulation *s, int argc, char **argv) {
     GW_TRY(gw_args_check(s->args, rules, "simulate"));
     if (files)
         return gw_fail(GW_ERR_USAGE, "simulate: '%s' is no option", argv[1]);
-    if (gw_args_given(s->args, "json"))
-        GW_TRY(gw_cli_utf8("simulate", "json", argc, argv));
+    for (int i = 0; i < 2; i++)
+        if (gw_args_given(s->args, i ? "out" : "json"))
+            GW_TRY(gw_cli_utf8("simulate", i ? "out" : "json", argc, argv));
     GW_TRY(simulate_network(s));
     GW_TRY(simulate_steps(s));
     return simulate_exchange(s);
@@ -192,7 +203,8 @@ static json_t *simulate_link_json(const gw_sim_link *l) {
                           l->overhead_s);
 }
 
-static json_t *simulate_json(const simulation *s) {
+/* The model, for --json and the run's folder. */
+static json_t *simulate_model(const simulation *s) {
     const gw_sim_play *p = &s->play;
     const gw_sim_setup *w = &p->world;
     json_t *network = gw_json_object(
@@ -207,13 +219,17 @@ static json_t *simulate_json(const simulation *s) {
         gw_args_text(s->args, "compute"), (int64_t)p->bucket, gw_args_text(s->args, "comm"),
         gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"),
         gw_args_text(s->args, "inject-skew"), (int64_t)p->seed);
-    double ranks = (double)w->ranks * p->steps;
-    return gw_json_object(
-        "program:s engine:s network:o step:o step_s:f exposed_s:f wire_bytes:f messages:f "
-        "unmet:t events:I cpu_s:f memory_bytes:f",
-        "simulate", "gradwire: LogGP, max-min fair flows", network, steps, p->step_s, p->exposed_s,
-        (double)p->tally.bytes / ranks, (double)p->tally.messages / ranks, p->unmet,
-        (int64_t)p->tally.events, s->cpu_s, simulate_memory_bytes());
+    return gw_json_object("program:s engine:s network:o step:o events:I cpu_s:f memory_bytes:f",
+                          "simulate", "gradwire: LogGP, max-min fair flows", network, steps,
+                          (int64_t)p->tally.events, s->cpu_s, simulate_memory_bytes());
+}
+
+static json_t *simulate_json(const simulation *s) {
+    const gw_sim_play *p = &s->play;
+    double ranks = (double)p->world.ranks * p->steps;
+    return gw_json_add(simulate_model(s), "step_s:f exposed_s:f wire_bytes:f messages:f unmet:t",
+                       p->step_s, p->exposed_s, (double)p->tally.bytes / ranks,
+                       (double)p->tally.messages / ranks, p->unmet);
 }
 
 static void simulate_print(const simulation *s) {
@@ -241,8 +257,10 @@ static void simulate_print(const simulation *s) {
 
 static gw_err simulate_begin_files(simulation *s) {
     const char *json = gw_args_text(s->args, "json"), *goal = gw_args_text(s->args, "goal");
-    const char *chakra = gw_args_text(s->args, "chakra");
+    const char *chakra = gw_args_text(s->args, "chakra"), *out = gw_args_text(s->args, "out");
     bool made;
+    if (out)
+        GW_TRY(gw_sim_folder_take(out, gw_args_flag(s->args, "overwrite"), &s->play, &s->claim));
     if (json)
         GW_TRY(gw_file_create_at(&s->json_file, json));
     if (goal)
@@ -272,9 +290,13 @@ static gw_err simulate_write_chakra(simulation *s) {
 }
 
 static gw_err simulate_end_files(simulation *s) {
+    const char *out = gw_args_text(s->args, "out");
     gw_file *json = s->json_file;
     if (s->graph && s->graph->full)
         return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
+    if (out)
+        GW_TRY(gw_sim_folder_write(out, gw_args_flag(s->args, "overwrite"), &s->play, s->args,
+                                   s->command, simulate_model(s)));
     if (s->goal_file)
         gw_graph_goal(s->graph, gw_file_stream(s->goal_file));
     GW_TRY(gw_file_commit(&s->goal_file));
@@ -286,19 +308,25 @@ static gw_err simulate_end_files(simulation *s) {
 
 static gw_err simulate_play(simulation *s) {
     struct rusage use;
+    if (gw_args_flag(s->args, "check")) {
+        s->play.steps = 0;
+        return gw_sim_play_run(&s->play);
+    }
     GW_TRY(simulate_begin_files(s));
     GW_TRY(gw_sim_play_run(&s->play));
     getrusage(RUSAGE_SELF, &use);
     s->cpu_s = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
                1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
-    simulate_print(s);
+    if (!gw_args_flag(s->args, "quiet"))
+        simulate_print(s);
     return simulate_end_files(s);
 }
 
 static int simulate_run(const gw_args *unused, int argc, char **argv) {
     (void)unused;
-    simulation s = {0};
-    gw_err e = gw_args_new(&s.args, opts);
+    simulation s = {.command = gw_cli_line(argc, argv)};
+    gw_err e = s.command ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
+    GW_THEN(e, gw_args_new(&s.args, opts));
     GW_THEN(e, simulate_read(&s, argc, argv));
     GW_THEN(e, simulate_play(&s));
     gw_graph_close(s.graph);
@@ -312,6 +340,9 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     if (s.profile.document)
         gw_step_profile_free(&s.profile);
     gw_args_free(s.args);
+    gw_claim_release(s.claim);
+    free(s.play.log);
+    free(s.command);
     return e == GW_OK ? 0 : gw_cli_refuse(e);
 }
 

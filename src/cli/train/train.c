@@ -217,19 +217,6 @@ static gw_err train_read_config(job *j) {
     return gw_codec_stats_check(session, c->run.compress_stats);
 }
 
-static char *train_join(int argc, char **argv) {
-    size_t len = sizeof "gradwire";
-    for (int i = 0; i < argc; i++)
-        len += strlen(argv[i]) + 1;
-    char *line = malloc(len);
-    if (!line)
-        return NULL;
-    strcpy(line, "gradwire");
-    for (int i = 0; i < argc; i++)
-        strcat(strcat(line, " "), argv[i]);
-    return line;
-}
-
 /* ---- running ---- */
 
 static gw_err train_body(void *ctx, MPI_Comm comm, bool *own) {
@@ -250,7 +237,7 @@ static gw_err train_body(void *ctx, MPI_Comm comm, bool *own) {
 }
 
 static int train_run(const gw_args *args, int argc, char **argv) {
-    job j = {.args = args, .command = train_join(argc, argv)};
+    job j = {.args = args, .command = gw_cli_line(argc, argv)};
     gw_err e = j.command ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
     if (gw_args_given(args, "out"))
         GW_THEN(e, gw_cli_utf8("train", "out", argc, argv));

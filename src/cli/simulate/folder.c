@@ -1,0 +1,162 @@
+#include "cli/simulate/folder.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "record/recorder.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_ROWS = 256 /* ranks with rows in batches.csv: a table of thousands helps nobody */ };
+
+static int folder_row_ranks(const gw_sim_play *p) {
+    return p->world.ranks < MOST_ROWS ? p->world.ranks : MOST_ROWS;
+}
+
+static gw_runfolder_use folder_use(bool overwrite) {
+    return overwrite ? GW_RUNFOLDER_REPLACE : GW_RUNFOLDER_NEW;
+}
+
+gw_err gw_sim_folder_take(const char *dir, bool overwrite, gw_sim_play *p, gw_claim **claim) {
+    GW_TRY(gw_claim_take(claim, dir));
+    GW_TRY(gw_runfolder_check(dir, folder_use(overwrite)));
+    return gw_alloc(&p->log, (size_t)p->world.ranks * (size_t)p->steps, sizeof *p->log);
+}
+
+/* ---- rows ---- */
+
+static void folder_put_rows(const gw_sim_play *p, const gw_table *t, FILE *to) {
+    for (int step = 0; step < p->steps; step++)
+        for (int r = 0; r < folder_row_ranks(p); r++) {
+            const gw_batch_cost *cost = &p->log[(size_t)step * (size_t)p->world.ranks + (size_t)r];
+            gw_batch_row row =
+                gw_batch_row_of(&(gw_batch_parts){.rank = r,
+                                                  .epoch = 1,
+                                                  .step = step + 1,
+                                                  .injected_s = cost->phase_s[GW_PHASE_DATA],
+                                                  .slept = true,
+                                                  .logical_bytes = p->profile->n * sizeof(float),
+                                                  .cost = *cost,
+                                                  .counts = gw_batch_no_counts,
+                                                  .split = gw_batch_no_split});
+            gw_table_write(t, to, &row, 1);
+        }
+}
+
+/* epochs.csv has no rows: nothing was learnt. */
+static gw_err folder_write_rows(const gw_sim_play *p, gw_rows *rows) {
+    gw_batch_table batches;
+    FILE *to;
+    gw_batch_table_make(&batches, false, NULL, 0);
+    GW_TRY(gw_rows_open(rows, &batches.table, &to, NULL));
+    folder_put_rows(p, &batches.table, to);
+    GW_TRY(gw_table_write(&batches.table, to, NULL, 0)); /* whether all could be written */
+    GW_TRY(gw_rows_commit(rows, &batches.table));
+    GW_TRY(gw_rows_open(rows, &gw_epochs, &to, NULL));
+    return gw_rows_commit(rows, &gw_epochs);
+}
+
+/* ---- run.json ---- */
+
+/* Means over all ranks, and the steps after the first. */
+static gw_batch_summary folder_sum_up(const gw_sim_play *p) {
+    gw_batch_summary sum = {.batches = p->steps > 1 ? p->steps - 1 : 1,
+                            .doubt = gw_steady_no_doubt,
+                            .logical_bytes = (double)(p->profile->n * sizeof(float)),
+                            .interrupted = NAN};
+    size_t ranks = (size_t)p->world.ranks, n = ranks * (size_t)sum.batches;
+    for (size_t i = 0; i < sizeof sum.figure / sizeof *sum.figure; i++)
+        sum.figure[i] = NAN;
+    sum.wall_s = 0;
+    memset(sum.phase_s, 0, sizeof sum.phase_s);
+    for (const gw_batch_cost *c = p->log + ranks * (size_t)p->steps - n, *end = c + n; c < end;
+         c++) {
+        sum.wall_s += c->wall_s / (double)n;
+        sum.wire_bytes += (double)c->wire_bytes / (double)n;
+        for (int phase = 0; phase < GW_PHASES; phase++)
+            sum.phase_s[phase] += c->phase_s[phase] / (double)n;
+    }
+    return sum;
+}
+
+static json_t *folder_comm(const gw_sim_play *p) {
+    json_t *unmet = json_array();
+    for (const char *line = p->unmet, *why, *end; *line; line = end + 1) {
+        why = strstr(line, ": ");
+        end = strchr(line, '\n');
+        json_array_append_new(unmet, json_pack("{s:s, s:s, s:s%, s:s%}", "option", "comm", "value",
+                                               p->strategy.ops->head.name, "what", line,
+                                               (size_t)(why - line), "why", why + 2,
+                                               (size_t)(end - why - 2)));
+    }
+    return gw_json_object("strategy:s algorithm:s codec:s error_feedback:b clip:o unmet:o layers:o "
+                          "warning:o",
+                          p->strategy.ops->head.name, p->algo.ops->head.name, p->codec.spec, false,
+                          json_null(), unmet, json_null(), json_null());
+}
+
+static const char phases[] = "simulated: computation by the profile; mpi_wait_s is all else of a "
+                             "step",
+                  wire[] = "simulated: as counted in the schedules' messages, and as the "
+                           "strategy's formula says";
+
+static json_t *folder_sources(void) {
+    return gw_json_object("phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s peak_bytes:s",
+                          phases, "absent", "absent", "absent", wire, "absent");
+}
+
+/* A recorder that is filled in by hand: there is no MPI, no clock and no memory of a rank. */
+static gw_err folder_json(const gw_sim_play *p, gw_recorder *r, gw_recorder_report *of,
+                          json_t **run) {
+    const gw_strategy *s = &p->strategy;
+    int ranks = p->world.ranks;
+    gw_host host;
+    gw_host_facts(&host);
+    r->total.hosts = json_pack("[s]", host.name);
+    r->total.summary = folder_sum_up(p);
+    r->total.straggler.rank = -1;
+    r->total.elapsed_s = r->train_s = p->elapsed_s;
+    of->program = "simulate";
+    of->started_utc = r->start_utc;
+    of->stopped_by = "steps";
+    of->statistic = "simulated mean";
+    of->seed = p->seed;
+    of->parameters = p->profile->n;
+    of->wire_bytes = p->tally.bytes;
+    of->steps = p->steps;
+    of->node.nodes = (ranks + p->world.per_host - 1) / p->world.per_host;
+    of->node.ranks = ranks < p->world.per_host ? ranks : p->world.per_host;
+    of->workers = ranks - (s->ops->servers ? s->ops->servers(s->args) : 0);
+    of->threads = 1;
+    of->dimensions = json_null();
+    of->bubble_s = NAN;
+    of->comm = folder_comm(p);
+    of->machine = gw_json_object("ranks:i clock:s busy:o", ranks, "virtual",
+                                 gw_json_object("before:o during:o", json_null(), json_null()));
+    of->results = gw_json_object("ranks:o peak_bytes:o peak_sum_bytes:o", json_null(), json_null(),
+                                 json_null());
+    return gw_recorder_json(r, of, run);
+}
+
+gw_err gw_sim_folder_write(const char *dir, bool overwrite, const gw_sim_play *p,
+                           const gw_args *args, const char *command, json_t *simulated) {
+    gw_recorder r;
+    gw_rows *rows = NULL;
+    json_t *run;
+    gw_recorder_start(&r, &(gw_recorder_setup){.comm = MPI_COMM_NULL, .out = dir});
+    gw_recorder_report of = {
+        .args = args,
+        .command = command,
+        .more = gw_json_object("simulated:o sources:o link:o",
+                               gw_json_add(simulated, "rows_of_ranks:i", folder_row_ranks(p)),
+                               folder_sources(), json_null())};
+    gw_err e = gw_runfolder_clear(dir, folder_use(overwrite));
+    GW_THEN(e, gw_rows_new(&rows, dir, false));
+    GW_THEN(e, folder_write_rows(p, rows));
+    gw_rows_close(rows);
+    GW_THEN(e, folder_json(p, &r, &of, &run));
+    json_decref(r.total.hosts);
+    if (e == GW_OK)
+        return gw_runfolder_write(dir, run);
+    return e;
+}
