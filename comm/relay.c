@@ -39,10 +39,7 @@ const gw_opt gw_relay_opts[] = {
 };
 
 int gw_relay_rounds(int core) {
-    int rounds = 0;
-    while (1 << rounds < core)
-        rounds++;
-    return rounds;
+    return core < 2 ? 0 : 32 - __builtin_clz((unsigned)core - 1);
 }
 
 static void relay_close(relay *k) {
@@ -200,10 +197,52 @@ gw_err gw_relay_lay_down(const gw_relay *how, const gw_args *args, gw_schedule *
     return e;
 }
 
-static gw_cost relay_set_cost(const relay *k, const gw_lane *lane, relay_set set, bool sum) {
+/* A message that is being filled, for each round: with the blocks in order, as relay_next does. */
+typedef struct relay_filling {
+    bool open;
+    size_t floats, end;
+} relay_filling;
+
+/* What a rank of the core receives on one way, if not one block a message. */
+static gw_cost relay_rank_cost(const relay *k, const gw_lane *lane) {
+    relay_filling rounds[32] = {0};
     gw_cost all = {0};
-    for (relay_message m = {0}; relay_next(k, set, !sum && !k->exact, &m);)
-        all = gw_cost_sum(all, gw_cost_messages(lane, 1, m.floats));
+    for (int b = 0; b < k->core; b++) {
+        gw_span block = gw_span_part(k->span, b, k->core);
+        relay_filling *m = k->when[b] < 0 ? NULL : &rounds[k->when[b]];
+        if (!m)
+            continue;
+        bool joins = m->floats > 0 && m->end == block.off;
+        if (m->open && ((k->most > 0 && m->floats + block.n > k->most) || !(joins || k->exact))) {
+            all = gw_cost_sum(all, gw_cost_messages(lane, 1, m->floats));
+            m->floats = 0;
+        }
+        m->open = true;
+        m->floats += block.n;
+        m->end = gw_span_end(block);
+    }
+    for (int r = 0; r < k->rounds; r++)
+        all = gw_cost_sum(all, gw_cost_messages(lane, 1, rounds[r].floats));
+    return all;
+}
+
+/* One way, of all ranks of the core. Blocks one a message, or a round's in one, need no look at who
+ * receives them when. */
+static gw_cost relay_way_cost(const relay *k, const gw_lane *lane, bool single) {
+    gw_cost all = {0};
+    for (int b = 0; single && b < k->core; b++)
+        all = gw_cost_sum(all, gw_cost_messages(lane, (uint64_t)(k->core - 1),
+                                                gw_span_part(k->span, b, k->core).n));
+    if (single)
+        return all;
+    if (k->exact && k->most == 0 && k->span.n >= (size_t)k->core) {
+        all = gw_cost_messages(lane, 1, k->span.n);
+        return (gw_cost){all.bytes * (uint64_t)(k->core - 1), (uint64_t)(k->core * k->rounds)};
+    }
+    for (int rank = 0; rank < k->core; rank++) {
+        k->how->when(k->core, rank, k->when);
+        all = gw_cost_sum(all, relay_rank_cost(k, lane));
+    }
     return all;
 }
 
@@ -211,19 +250,18 @@ static gw_cost relay_set_cost(const relay *k, const gw_lane *lane, relay_set set
 static gw_cost relay_chunk_cost(relay *k, const gw_lane *lane, gw_verb what, size_t n,
                                 uint64_t times) {
     gw_cost all = {0};
+    if (times == 0)
+        return all;
     k->span = (gw_span){0, n};
     for (int rank = k->core; rank < k->ranks; rank++) {
         all = gw_cost_sum(all, gw_cost_messages(lane, 1, n));
-        all = gw_cost_sum(all, relay_set_cost(k, lane, (relay_set){0}, false));
+        for (relay_message m = {0}; relay_next(k, (relay_set){0}, !k->exact, &m);)
+            all = gw_cost_sum(all, gw_cost_messages(lane, 1, m.floats));
     }
-    for (int rank = 0; rank < k->core; rank++) {
-        k->how->when(k->core, rank, k->when);
-        for (int i = 0; i < 2 * k->rounds; i++) {
-            bool sum = i % 2;
-            if (what == GW_ALLREDUCE || sum == (what == GW_REDUCE_SCATTER))
-                all = gw_cost_sum(all, relay_set_cost(k, lane, (relay_set){k->when, i / 2}, sum));
-        }
-    }
+    if (what != GW_ALLGATHER)
+        all = gw_cost_sum(all, relay_way_cost(k, lane, false));
+    if (what != GW_REDUCE_SCATTER)
+        all = gw_cost_sum(all, relay_way_cost(k, lane, !k->exact));
     return (gw_cost){all.bytes * times, all.messages * times};
 }
 
