@@ -34,7 +34,11 @@ enum {
     GW_ALGO_ORDERED = 1, /* starts MPI collectives: all ranks must start schedules in one order */
     GW_ALGO_ONCE = 4,    /* an allreduce encodes each rank's own values, once, and nothing else */
     GW_ALGO_LENT = 8,    /* and, of exact lanes, on the memory that callers lent (comm/lent.h) */
-    GW_ALGO_SHARED = 2   /* works on memory that the ranks of a node share: the session's arenas */
+    GW_ALGO_SHARED = 2,  /* works on memory that the ranks of a node share: the session's arenas */
+    /* All ranks do the same, in step, and see their peers where rank 0 sees its own: at the same
+     * distances, or by the same exclusive or. */
+    GW_ALGO_ALIKE = 16,
+    GW_ALGO_ALIKE_UNCUT = 32 /* the same where option `chunk` leaves a span whole */
 };
 
 typedef struct gw_algo_ops {

@@ -56,7 +56,7 @@ static gw_cost gathersum_cost(const gw_args *args, gw_lane *lane, gw_verb what, 
 const gw_algo_ops gw_algo_gathersum = {
     .head = {GW_ALGO_ABI, "gathersum", "every rank gathers and sums all encodings: sparse codecs",
              NULL},
-    .caps = GW_ALGO_ONCE,
+    .caps = GW_ALGO_ONCE | GW_ALGO_ALIKE,
     .formula = "P(P-1) b bytes, P(P-1) messages",
     .lay_down = gathersum_lay_down,
     .cost = gathersum_cost,

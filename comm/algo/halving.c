@@ -35,6 +35,7 @@ static gw_cost halving_cost(const gw_args *args, gw_lane *lane, gw_verb what, si
 const gw_algo_ops gw_algo_halving = {
     .head = {GW_ALGO_ABI, "halving", "recursive halving and doubling: log2 P rounds each",
              gw_relay_opts},
+    .caps = GW_ALGO_ALIKE_UNCUT,
     .formula = "2(P-1) b bytes, 2P log2 P messages per chunk (exact, P = 2^k)",
     .lay_down = halving_lay_down,
     .cost = halving_cost,

@@ -43,6 +43,7 @@ static gw_cost pat_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t
 const gw_algo_ops gw_algo_pat = {
     .head = {GW_ALGO_ABI, "pat", "aggregated binomial trees: log2 P rounds each for any P",
              gw_relay_opts},
+    .caps = GW_ALGO_ALIKE_UNCUT,
     .verbs = GW_VERB(GW_REDUCE_SCATTER) | GW_VERB(GW_ALLGATHER),
     .formula = "2(P-1) b bytes, 2P log2 P messages per chunk (exact, log2 rounded up)",
     .lay_down = pat_lay_down,

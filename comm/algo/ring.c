@@ -126,6 +126,7 @@ static const gw_opt ring_opts[] = {
 
 const gw_algo_ops gw_algo_ring = {
     .head = {GW_ALGO_ABI, "ring", "chunks around a ring, pipelined: long spans", ring_opts},
+    .caps = GW_ALGO_ALIKE,
     .verbs = GW_VERB(GW_REDUCE_SCATTER) | GW_VERB(GW_ALLGATHER),
     .formula = "2(P-1) b bytes, 2P(P-1) messages per chunk",
     .lay_down = ring_lay_down,

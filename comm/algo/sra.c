@@ -28,6 +28,7 @@ static gw_cost sra_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t
 const gw_algo_ops gw_algo_sra = {
     .head = {GW_ALGO_ABI, "sra", "scatter-reduce-allgather of encodings: carries every codec",
              NULL},
+    .caps = GW_ALGO_ALIKE,
     .formula = "2(P-1) b bytes, 2P(P-1) messages",
     .lay_down = sra_lay_down,
     .cost = sra_cost,

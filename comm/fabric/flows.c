@@ -8,27 +8,25 @@
 
 enum { MOST_PASSES = 64 /* over each link, in a settlement */ };
 
-gw_err gw_flows_open(gw_flows *f, int links, double bytes_per_s) {
+gw_err gw_flows_open(gw_flows *f, int links) {
     *f = (gw_flows){.n = links};
     GW_TRY(gw_alloc(&f->link, (size_t)links, sizeof *f->link));
     GW_TRY(gw_alloc(&f->queue, 2 * (size_t)links, sizeof *f->queue));
     f->touched = f->queue + links;
     for (int l = 0; l < links; l++)
-        f->link[l] = (gw_link){.capacity = bytes_per_s * 1e-9, .level = INFINITY};
+        f->link[l] = (gw_link){.level = INFINITY};
     return GW_OK;
 }
 
 void gw_flows_close(gw_flows *f) {
-    for (int l = 0; f->link && l < f->n; l++) {
-        for (int i = 0; i < f->link[l].n; i++)
-            if (f->link[l].line[i]->route.link[0] == l) /* it lies in the lists of others, too */
-                free(f->link[l].line[i]);
+    for (int i = 0; i < f->lines.size; i++)
+        for (gw_line *b = f->lines.chain[i], *next; b; b = next) {
+            next = b->next;
+            free(b);
+        }
+    for (int l = 0; f->link && l < f->n; l++)
         free(f->link[l].line);
-    }
-    for (gw_line *b = f->idle, *next; b; b = next) {
-        next = b->next;
-        free(b);
-    }
+    free(f->lines.chain);
     free(f->link);
     free(f->queue);
     gw_events_close(&f->events);
@@ -47,57 +45,86 @@ static void flows_queue(gw_flows *f, int l) {
 }
 
 static void flows_queue_all(gw_flows *f, const gw_line *b) {
-    for (int i = 0; i < b->route.links; i++)
-        flows_queue(f, b->route.link[i]);
+    for (int i = 0; i < b->links; i++)
+        flows_queue(f, b->at[i].link);
 }
 
-static gw_line *flows_find(const gw_flows *f, const gw_route *route) {
-    const gw_link *least = &f->link[route->link[0]];
-    for (int i = 1; i < route->links; i++)
-        if (f->link[route->link[i]].n < least->n)
-            least = &f->link[route->link[i]];
-    for (int i = 0; i < least->n; i++)
-        if (memcmp(&least->line[i]->route, route, sizeof *route) == 0)
-            return least->line[i];
-    return NULL;
+static gw_line **flows_chain(const gw_flows *f, int from, int to) {
+    uint64_t x = ((uint64_t)from << 32 | (uint32_t)to) * 0x9E3779B97F4A7C15;
+    return &f->lines.chain[(x >> 32) % (uint64_t)f->lines.size];
 }
 
-static gw_err flows_add_line(gw_flows *f, const gw_route *route, int64_t now, gw_line **out) {
-    gw_line *b = f->idle;
-    if (b)
-        f->idle = b->next;
-    else
-        GW_TRY(gw_alloc(&b, 1, sizeof *b));
-    *b = (gw_line){.route = *route, .since = now};
-    for (int i = 0; i < route->links; i++) {
-        gw_link *l = &f->link[route->link[i]];
-        if (l->n == l->room) {
-            int room = l->room ? 2 * l->room : 4;
-            gw_line **wide = realloc(l->line, (size_t)room * sizeof *wide);
-            if (!wide)
-                return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
-            l->line = wide;
-            l->room = room;
+static gw_err flows_widen(gw_flows *f) {
+    int old = f->lines.size, size = old ? 2 * old : 1024;
+    gw_line **chain = f->lines.chain, *next;
+    GW_TRY(gw_alloc(&f->lines.chain, (size_t)size, sizeof *f->lines.chain));
+    f->lines.size = size;
+    for (int i = 0; i < old; i++)
+        for (gw_line *b = chain[i]; b; b = next) {
+            gw_line **at = flows_chain(f, b->from, b->to);
+            next = b->next;
+            b->next = *at;
+            *at = b;
         }
-        b->place[i] = l->n;
-        l->line[l->n++] = b;
+    free(chain);
+    return GW_OK;
+}
+
+static gw_line *flows_find(const gw_flows *f, const int ends[2]) {
+    gw_line *b = f->lines.size ? *flows_chain(f, ends[0], ends[1]) : NULL;
+    while (b && !(b->from == ends[0] && b->to == ends[1]))
+        b = b->next;
+    return b;
+}
+
+static gw_err flows_join(gw_link *l, gw_line *b, int *place) {
+    if (l->n == l->room) {
+        int room = l->room ? 2 * l->room : 4;
+        gw_line **wide = realloc(l->line, (size_t)room * sizeof *wide);
+        if (!wide)
+            return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
+        l->line = wide;
+        l->room = room;
     }
-    *out = b;
+    *place = l->n;
+    l->line[l->n++] = b;
+    return GW_OK;
+}
+
+static gw_err flows_add_line(gw_flows *f, const int ends[2], const gw_way *way, int64_t now,
+                             gw_line **out) {
+    gw_line *b = NULL;
+    if (f->lines.n >= f->lines.size)
+        GW_TRY(flows_widen(f));
+    GW_TRY(gw_alloc(&b, 1, sizeof *b + (size_t)way->links * sizeof b->at[0]));
+    gw_line **chain = flows_chain(f, ends[0], ends[1]);
+    *b = (gw_line){.next = *chain, .from = ends[0], .to = ends[1], .since = now};
+    *out = *chain = b;
+    f->lines.n++;
+    for (; b->links < way->links; b->links++) {
+        gw_line_link *at = &b->at[b->links];
+        at->link = way->link[b->links];
+        GW_TRY(flows_join(&f->link[at->link], b, &at->place));
+    }
     return GW_OK;
 }
 
 static void flows_drop_line(gw_flows *f, gw_line *b) {
-    for (int i = 0; i < b->route.links; i++) {
-        gw_link *l = &f->link[b->route.link[i]];
+    gw_line **chain = flows_chain(f, b->from, b->to);
+    for (int i = 0; i < b->links; i++) {
+        gw_link *l = &f->link[b->at[i].link];
         gw_line *last = l->line[--l->n];
         int k = 0;
-        while (last->route.link[k] != b->route.link[i])
+        while (last->at[k].link != b->at[i].link)
             k++;
-        last->place[k] = b->place[i];
-        l->line[b->place[i]] = last;
+        last->at[k].place = b->at[i].place;
+        l->line[b->at[i].place] = last;
     }
-    b->next = f->idle;
-    f->idle = b;
+    while (*chain != b)
+        chain = &(*chain)->next;
+    *chain = b->next;
+    f->lines.n--;
+    free(b);
 }
 
 static void flows_serve(gw_line *b, int64_t now) {
@@ -105,14 +132,15 @@ static void flows_serve(gw_line *b, int64_t now) {
     b->since = now;
 }
 
-gw_err gw_flows_begin(gw_flows *f, gw_flow *x, double bytes, int64_t now) {
-    gw_line *b = flows_find(f, &x->route);
+gw_err gw_flows_begin(gw_flows *f, gw_flow *x, const int ends[2], const gw_way *way, double bytes,
+                      int64_t now) {
+    gw_line *b = flows_find(f, ends);
     x->next = NULL;
     if (b) {
         x->until = b->last->until + bytes;
         b->last->next = x;
     } else {
-        GW_TRY(flows_add_line(f, &x->route, now, &b));
+        GW_TRY(flows_add_line(f, ends, way, now, &b));
         x->until = bytes;
         b->first = x;
         flows_queue_all(f, b);
@@ -131,9 +159,9 @@ static double flows_min(double a, double b) {
 /* The least level of a line's links, but for two of them. */
 static double flows_least(const gw_flows *f, const gw_line *b, int but, int nor) {
     double least = INFINITY;
-    for (int i = 0; i < b->route.links; i++)
-        if (b->route.link[i] != but && b->route.link[i] != nor)
-            least = flows_min(least, f->link[b->route.link[i]].level);
+    for (int i = 0; i < b->links; i++)
+        if (b->at[i].link != but && b->at[i].link != nor)
+            least = flows_min(least, f->link[b->at[i].link].level);
     return least;
 }
 
@@ -160,8 +188,8 @@ static void flows_spread(gw_flows *f, int l, double before) {
     const gw_link *of = &f->link[l];
     for (int i = 0; i < of->n; i++) {
         const gw_line *b = of->line[i];
-        for (int k = 0; k < b->route.links; k++) {
-            int other = b->route.link[k];
+        for (int k = 0; k < b->links; k++) {
+            int other = b->at[k].link;
             double rest = flows_least(f, b, l, other);
             double was = flows_min(before, rest), is = flows_min(of->level, rest);
             if (other != l && was != is && flows_min(was, is) < f->link[other].level)

@@ -12,27 +12,27 @@
 #ifndef GW_COMM_FABRIC_FLOWS_H
 #define GW_COMM_FABRIC_FLOWS_H
 
+#include "comm/fabric/network.h"
+
 #include "comm/fabric/events.h"
 
-enum { GW_FLOW_LINKS = 4 };
-
-/** Links in the order of the way, all different; of the two ends. */
-typedef struct gw_route {
-    int links, link[GW_FLOW_LINKS], from, to;
-} gw_route;
+/** A link of a line, and the line's place in the link's list. */
+typedef struct gw_line_link {
+    int link, place;
+} gw_line_link;
 
 typedef struct gw_line {
-    struct gw_line *next; /* of those that are of no use now */
-    gw_route route;
-    int place[GW_FLOW_LINKS];     /* in each link's list */
+    struct gw_line *next; /* of those with the same hash */
+    int from, to;
     struct gw_flow *first, *last; /* of its flows */
     double served, rate;          /* bytes from the beginning until `since`; a ns then */
     int64_t since;
+    int links;
+    gw_line_link at[];
 } gw_line;
 
 typedef struct gw_flow {
     gw_event due; /* when its last byte is sent, once it is the first of its line */
-    gw_route route;
     gw_line *of;
     double until; /* what `served` is then */
     struct gw_flow *next;
@@ -51,15 +51,19 @@ typedef struct gw_flows {
     int n;
     int *queue, head, queued; /* links whose level is to be computed */
     int *touched, n_touched;  /* links with flows whose rate may have changed */
-    gw_line *idle;
+    struct {
+        gw_line **chain;
+        int size, n;
+    } lines; /* by their ends */
 } gw_flows;
 
-/** With so many links of the same capacity, in bytes a second, to begin with. */
-gw_err gw_flows_open(gw_flows *f, int links, double bytes_per_s);
+/** With so many links, the capacities of which are the caller's to set. */
+gw_err gw_flows_open(gw_flows *f, int links);
 void gw_flows_close(gw_flows *f);
 
-/** A flow of `bytes` over x->route begins. */
-gw_err gw_flows_begin(gw_flows *f, gw_flow *x, double bytes, int64_t now);
+/** A flow of `bytes` begins between two ends, whose way is always the same. */
+gw_err gw_flows_begin(gw_flows *f, gw_flow *x, const int ends[2], const gw_way *way, double bytes,
+                      int64_t now);
 
 /** The event x->due has come: its last byte is sent. */
 gw_err gw_flows_end(gw_flows *f, gw_flow *x, int64_t now);

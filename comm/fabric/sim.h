@@ -12,13 +12,20 @@
  *  and looks, it takes that core for o. Whoever receives late holds nobody up: all messages are
  *  eager.
  *
- *  Rank r lives on host r / per_host. A route between hosts is the sender's link up and the
- *  receiver's link down; with racks, of equally many hosts, between these a rack's link up and the
- *  other's link down where they differ. Ranks of one host share its memory link. */
+ *  Rank r lives on host r / per_host. The network has the way between two hosts
+ *  (comm/fabric/network.h); ranks of one host share its memory link.
+ *
+ *  Folded, the first `played` ranks are played, and each other rank does what the one does whose
+ *  number is the same modulo `played`: a message to it is delivered, instead, as the message that
+ *  its like receives from the sender's like, over links that are alike. So the network's period
+ *  divides them, and nothing that ranks do may depend on their number but the peers. A part of a
+ *  span may be a float longer on one of them than on the other; then it takes what the played one
+ *  takes. */
 #ifndef GW_COMM_FABRIC_SIM_H
 #define GW_COMM_FABRIC_SIM_H
 
 #include "comm/fabric/fabric.h"
+#include "comm/fabric/network.h"
 
 typedef struct gw_sim_link {
     double bytes_per_s, latency_s, overhead_s; /* overhead_s: of a message, at each end */
@@ -37,15 +44,17 @@ typedef struct gw_sim_watch {
 } gw_sim_watch;
 
 typedef struct gw_sim_setup {
-    int ranks, per_host, racks; /* racks: 0, or a divisor of the hosts */
-    gw_sim_link link, memory;
-    double uplink_bytes_per_s; /* of a rack */
+    int ranks, per_host;
+    const gw_network *network; /* of ceil(ranks / per_host) hosts */
+    gw_sim_link link, memory;  /* the rate of `link` is the network's */
     double coded_s;            /* that a float takes which is encoded, decoded or added */
-    const gw_sim_watch *watch; /* NULL: nobody */
+    const gw_sim_watch *watch; /* NULL: nobody; folded: nobody */
+    int played;                /* folded: how many ranks, a divisor of all; 0: all */
+    bool pairs; /* folded: peers of rank r's like by k are those of r xor k, not of r + k */
 } gw_sim_setup;
 
 typedef struct gw_sim_tally {
-    uint64_t bytes, messages, events; /* all ranks together, so far */
+    uint64_t bytes, messages, events; /* all ranks together, so far; events: of those played */
 } gw_sim_tally;
 
 /** Have each rank run body(ctx, fabric), which closes `fabric` or has a lane do so. One world at a

@@ -78,7 +78,7 @@ static gw_err sim_match(gw_sim_world *w, const gw_sim_message *like, int end,
 }
 
 static gw_sim_rank *sim_rank_of(gw_sim_world *w, const gw_sim_message *m, int end) {
-    return &w->rank[m->group->world[m->end[end]]];
+    return &w->rank[m->group->world[m->end[end]] % w->played];
 }
 
 static void sim_watch_post(gw_sim_world *w, gw_sim_message *m, int end) {
@@ -91,26 +91,25 @@ static void sim_watch_post(gw_sim_world *w, gw_sim_message *m, int end) {
         watch->match(watch->ctx, of, m->post, m->bytes);
 }
 
-/* The links of its route, and what the way is like. */
-static const gw_sim_link *sim_route(const gw_sim_world *w, gw_sim_message *m) {
+/* Folded: the receiver's like that is played, and whom it receives this message from. */
+static void sim_fold(const gw_sim_world *w, int end[2]) {
+    int ranks = w->setup.ranks, played = w->played, moved = end[1] - end[1] % played;
+    end[1] -= moved;
+    end[0] = w->setup.pairs ? end[0] ^ moved : (end[0] - moved + ranks) % ranks;
+}
+
+/* What was sent enters its links. */
+static gw_err sim_flow(gw_sim_world *w, gw_sim_message *m) {
     const gw_sim_setup *s = &w->setup;
-    int hosts = w->hosts, racks = s->racks ? s->racks : 1, *n = &m->flow.route.links;
-    int from = m->group->world[m->end[0]] / s->per_host,
-        to = m->group->world[m->end[1]] / s->per_host;
-    int rack = from / (hosts / racks), other = to / (hosts / racks);
-    m->flow.route =
-        (gw_route){.from = m->group->world[m->end[0]], .to = m->group->world[m->end[1]]};
-    if (from == to) {
-        m->flow.route.link[(*n)++] = 2 * hosts + from;
-        return &s->memory;
-    }
-    m->flow.route.link[(*n)++] = from;
-    m->flow.route.link[(*n)++] = hosts + to;
-    if (rack != other) {
-        m->flow.route.link[(*n)++] = 3 * hosts + rack;
-        m->flow.route.link[(*n)++] = 3 * hosts + racks + other;
-    }
-    return &s->link;
+    const int ends[2] = {m->group->world[m->end[0]], m->group->world[m->end[1]]};
+    int from = ends[0] / s->per_host, to = ends[1] / s->per_host;
+    gw_way way = {.links = 1, .link = {gw_network_links(s->network) + to}};
+    if (from != to)
+        gw_network_way(s->network, from, to, &way);
+    for (int i = 0; from != to && w->played < s->ranks && i < way.links; i++)
+        way.link[i] = gw_network_image(s->network, way.link[i]);
+    m->latency_s = m->link->latency_s + way.latency_s;
+    return gw_flows_begin(&w->flows, &m->flow, ends, &way, (double)m->bytes, w->now);
 }
 
 static gw_err sim_post(gw_fabric *f, gw_posts *p, int i, const gw_sim_message *like, int end,
@@ -126,7 +125,7 @@ static gw_err sim_post(gw_fabric *f, gw_posts *p, int i, const gw_sim_message *l
         m->bytes = like->bytes;
     else
         m->cap = like->cap, m->len = like->len;
-    if (m->posted[1 - end] && m->bytes > m->cap)
+    if (m->posted[1 - end] && m->bytes > m->cap && w->played == w->setup.ranks)
         return gw_sim_fail(
             w, GW_ERR_INTERNAL, "simulate: rank %d sends %zu bytes to rank %d, which receives %zu",
             m->group->world[m->end[0]], m->bytes, m->group->world[m->end[1]], m->cap);
@@ -144,13 +143,16 @@ gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t l
     gw_sim_message *m,
         like = {
             .group = ((gw_sim_member *)f)->group, .end = {f->rank, peer}, .tag = tag, .bytes = len};
+    bool within = f->world[f->rank] / w->setup.per_host == f->world[peer] / w->setup.per_host;
+    if (w->played < w->setup.ranks)
+        sim_fold(w, like.end);
     GW_TRY(sim_post(f, p, i, &like, 0, &m));
-    w->tally.bytes += len;
-    w->tally.messages++;
+    w->tally.bytes += len * (size_t)(w->setup.ranks / w->played);
+    w->tally.messages += (uint64_t)(w->setup.ranks / w->played);
     me->sent.bytes += len;
     me->sent.messages++;
-    m->way = sim_route(w, m);
-    gw_sim_spend(me, m->way->overhead_s);
+    m->link = within ? &w->setup.memory : &w->setup.link;
+    gw_sim_spend(me, m->link->overhead_s);
     m->state = STARTS;
     return gw_events_put(&w->flows.events, &m->flow.due, me->clock);
 }
@@ -169,15 +171,13 @@ gw_err gw_sim_irecv(gw_fabric *f, gw_posts *p, int i, void *data, size_t cap, in
 /* What is to happen to a message happens. */
 gw_err gw_sim_move(gw_sim_world *w, gw_sim_message *m) {
     switch (m->state) {
-    case STARTS:
-        m->state = FLOWS;
-        return gw_flows_begin(&w->flows, &m->flow, (double)m->bytes, w->now);
+    case STARTS: m->state = FLOWS; return sim_flow(w, m);
     case FLOWS:
         GW_TRY(gw_flows_end(&w->flows, &m->flow, w->now));
         m->state = ARRIVES;
         gw_sim_tell(sim_rank_of(w, m, 0));
         return gw_events_put(&w->flows.events, &m->flow.due,
-                             w->now + (int64_t)(1e9 * m->way->latency_s + 0.5));
+                             w->now + (int64_t)(1e9 * m->latency_s + 0.5));
     default:
         m->state = ARRIVED;
         if (m->posted[1])
@@ -192,7 +192,7 @@ static bool sim_look(gw_sim_rank *me, gw_sim_message *m, bool receives) {
         return m->state >= ARRIVES;
     bool here = m->posted[0] && m->state == ARRIVED;
     if (here && !m->taken)
-        gw_sim_spend(me, m->way->overhead_s);
+        gw_sim_spend(me, m->link->overhead_s);
     m->taken |= here;
     return here;
 }
@@ -200,7 +200,7 @@ static bool sim_look(gw_sim_rank *me, gw_sim_message *m, bool receives) {
 static void sim_take(gw_sim_rank *me, gw_sim_message *m, bool receives) {
     const gw_sim_watch *watch = me->w->setup.watch;
     if (receives)
-        *m->len = m->bytes;
+        *m->len = me->w->played < me->w->setup.ranks ? m->cap : m->bytes;
     if (watch)
         watch->seen(watch->ctx, me->number, m->post[receives]);
     m->seen[receives] = true;

@@ -33,8 +33,9 @@ typedef struct gw_sim_message {
     bool posted[2], seen[2], open; /* open: one end has posted it, and the other has not */
     enum { STARTS, FLOWS, ARRIVES, ARRIVED } state; /* once it is sent */
     bool taken;                                     /* by the receiver's core */
-    const gw_sim_link *way;
+    const gw_sim_link *link;
     size_t bytes, cap, *len;
+    double latency_s;
     int64_t post[2]; /* the watch's */
 } gw_sim_message;
 
@@ -65,7 +66,7 @@ struct gw_sim_world {
     gw_sim_tally tally;
     gw_flows flows;
     int64_t now;
-    int hosts;
+    int hosts, played;
     gw_sim_rank *rank, *running;
     gw_sim_rank **ready; /* a ring */
     int first, n_ready, alive;

@@ -25,7 +25,7 @@ static void sim_make_ready(gw_sim_rank *r) {
         return;
     r->ready = true;
     r->waits = false;
-    w->ready[(w->first + w->n_ready++) % w->setup.ranks] = r;
+    w->ready[(w->first + w->n_ready++) % w->played] = r;
 }
 
 gw_err gw_sim_state(const gw_sim_world *w) {
@@ -40,7 +40,7 @@ gw_err gw_sim_fail(gw_sim_world *w, gw_err e, const char *format, ...) {
         vsnprintf(w->text, sizeof w->text, format, args);
         va_end(args);
         w->failed = e;
-        for (int i = 0; i < w->setup.ranks; i++)
+        for (int i = 0; i < w->played; i++)
             if (w->rank[i].waits)
                 sim_make_ready(&w->rank[i]);
     }
@@ -147,12 +147,14 @@ static gw_err sim_meet(gw_fabric *f, gw_err mine, int value, const gw_sim_meetin
     if (m->e == GW_OK && mine != GW_OK)
         snprintf(m->text, sizeof m->text, "%s", gw_err_text());
     m->e = m->e == GW_OK ? mine : m->e;
-    m->value[f->rank] = value;
-    if (++g->arrived == g->size) {
+    for (int r = f->rank; r < g->size; r += w->played) /* its likes bring the same */
+        m->value[r] = value;
+    g->arrived++;
+    if (g->arrived == (g->size < w->played ? g->size : w->played)) {
         g->arrived = 0;
         g->met++;
         for (int r = 0; r < g->size; r++)
-            if (w->rank[g->world[r]].waits)
+            if (g->world[r] < w->played && w->rank[g->world[r]].waits)
                 sim_make_ready(&w->rank[g->world[r]]);
     }
     while (g->met == met && w->failed == GW_OK) {
@@ -284,7 +286,7 @@ static void sim_tell_deadlock(gw_sim_world *w) {
 static void sim_take_turns(gw_sim_world *w) {
     while (w->n_ready > 0) {
         gw_sim_rank *r = w->running = w->ready[w->first];
-        w->first = (w->first + 1) % w->setup.ranks;
+        w->first = (w->first + 1) % w->played;
         w->n_ready--;
         r->ready = false;
         swapcontext(&w->main, &r->context);
@@ -310,39 +312,39 @@ static gw_err sim_happen(gw_sim_world *w) {
 
 static gw_err sim_open(gw_sim_world *w) {
     const gw_sim_setup *s = &w->setup;
-    size_t each = STACK + GUARD, bytes = each * (size_t)s->ranks;
-    int racks = s->racks ? s->racks : 1;
+    int ranks = w->played = s->played ? s->played : s->ranks, links = gw_network_links(s->network);
+    size_t each = STACK + GUARD, bytes = each * (size_t)ranks;
     w->hosts = (s->ranks + s->per_host - 1) / s->per_host;
-    GW_TRY(gw_flows_open(&w->flows, 3 * w->hosts + 2 * racks, s->link.bytes_per_s));
-    for (int i = 2 * w->hosts; i < w->flows.n; i++)
+    GW_TRY(gw_flows_open(&w->flows, links + w->hosts));
+    for (int i = 0; i < w->flows.n; i++)
         w->flows.link[i].capacity =
-            1e-9 * (i < 3 * w->hosts ? s->memory.bytes_per_s : s->uplink_bytes_per_s);
-    GW_TRY(gw_alloc(&w->rank, (size_t)s->ranks, sizeof *w->rank));
-    GW_TRY(gw_alloc(&w->ready, (size_t)s->ranks, sizeof *w->ready));
+            1e-9 * (i < links ? gw_network_bytes_per_s(s->network, i) : s->memory.bytes_per_s);
+    GW_TRY(gw_alloc(&w->rank, (size_t)ranks, sizeof *w->rank));
+    GW_TRY(gw_alloc(&w->ready, (size_t)ranks, sizeof *w->ready));
     GW_TRY(sim_new_group(w, s->ranks, &w->all_ranks));
+    for (int i = 0; i < s->ranks; i++)
+        w->all_ranks->world[i] = i;
     w->stacks = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (w->stacks == MAP_FAILED)
-        return gw_fail(GW_ERR_NOMEM, "simulate: no memory for the stacks of %d ranks", s->ranks);
-    for (int i = 0; i < s->ranks; i++) {
+        return gw_fail(GW_ERR_NOMEM, "simulate: no memory for the stacks of %d ranks", ranks);
+    for (int i = 0; i < ranks; i++) {
         gw_sim_rank *r = &w->rank[i];
         char *stack = w->stacks + (size_t)i * each + GUARD;
         if (mprotect(stack, STACK, PROT_READ | PROT_WRITE) != 0)
-            return gw_fail(GW_ERR_NOMEM, "simulate: no memory for the stacks of %d ranks",
-                           s->ranks);
+            return gw_fail(GW_ERR_NOMEM, "simulate: no memory for the stacks of %d ranks", ranks);
         *r = (gw_sim_rank){.w = w, .number = i, .wakes.timer = true};
         getcontext(&r->context);
         r->context.uc_stack = (stack_t){.ss_sp = stack, .ss_size = STACK};
         makecontext(&r->context, sim_enter, 0);
-        w->all_ranks->world[i] = i;
         sim_make_ready(r);
     }
-    w->alive = s->ranks;
+    w->alive = ranks;
     return GW_OK;
 }
 
 static void sim_free(gw_sim_world *w) {
     if (w->stacks && w->stacks != MAP_FAILED)
-        munmap(w->stacks, (STACK + GUARD) * (size_t)w->setup.ranks);
+        munmap(w->stacks, (STACK + GUARD) * (size_t)w->played);
     for (gw_sim_group *g = w->groups, *next; g; g = next) {
         next = g->next;
         free(g->world);

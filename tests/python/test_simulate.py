@@ -144,6 +144,31 @@ class Simulate(gwrun.Case):
         again, _ = self.simulate("--bytes", "800000", "--comm", "allreduce:algo=(ring:chunk=0)")
         self.assertEqual([run[key] for key in ("step_s", "events")], [again[key] for key in ("step_s", "events")])
 
+    def test_folded(self):
+        """One rank stands for all where it can, and says so; MPI's own collectives are modelled, and say that."""
+        for algo, played, modelled in (("ring", 1, None), ("native", 1, "native"), ("tree", 8, None),
+                                       ("persistent", 1, "persistent")):
+            words = ("--bytes", "800000", "--comm", f"allreduce:algo={algo}")
+            run, said = self.simulate(*words)
+            every, alone = self.simulate(*words, "--fold", "off")
+            self.assertEqual((run["network"]["played"], every["network"]["played"]), (played, 8))
+            self.assertEqual(("folded: 1 rank is played" in said, "folded:" in alone), (played == 1, False))
+            self.assertAlmostEqual(run["step_s"], every["step_s"], delta=1e-3 * run["step_s"])
+            self.assertEqual(run["step"]["modelled"], modelled)
+            self.assertEqual("modelled as halving:chunk=0" in said, modelled is not None)
+
+    def test_networks(self):
+        """A network decides, and its text stands in the JSON."""
+        times = []
+        for network in "star", "fattree:racks=2,uplink=1gbit", "torus:dims=4x2,rate=1gbit", \
+                "dragonfly:groups=2,routers=2,between=500mbit":
+            run, said = self.simulate("--bytes", "800000", "--comm", "allreduce:algo=sra", "--network", network)
+            self.assertEqual(run["network"]["network"], network)
+            self.assertIn(network, said)
+            times.append(run["step_s"])
+        self.assertEqual(len(set(times)), 4)
+        self.assertEqual(min(times), times[0])
+
     def test_profile(self):
         """Computing takes as long as the profile says, and overlap hides what it covers."""
         path = os.path.join(gwrun.SOURCE, "profiles", "resnet50.json")
@@ -223,20 +248,16 @@ class Simulate(gwrun.Case):
         whole = ("--ranks", 4, *LINK, "--bytes", "1M")
         refused("--ranks N and --link RATE are needed", "--ranks", 4)
         refused("give --profile or --bytes", "--ranks", 4, *LINK)
-        refused("algo=native is MPI's own collective, of which no schedule is known: name another algorithm, as "
-                "--comm allreduce:algo=ring", *whole)
         refused("algo=auto works in memory that ranks share", *whole, "--comm", "iallreduce:algo=auto")
         refused("algo=shm works in memory", *whole, "--comm", "allreduce:algo=shm")
-        refused("algo=persistent is MPI's own", *whole, "--comm", "allreduce:algo=persistent")
         refused("--compress topk: bytes depend on the data", *whole, "--compress", "topk")
         refused("--compress qsgd+zlib: bytes depend on the data", *whole, "--compress", "qsgd+zlib")
         refused("--comm oktopk --compress none: bytes depend on the data", *whole, "--comm", "oktopk:algo=ring")
         refused("simulated ranks have no threads", *whole, "--comm", "iallreduce:progress=thread,algo=ring")
-        refused("--link: 1g: a rate must be a number above 0 with its unit", "--ranks", 4, "--link", "1g", "--bytes", 4)
+        refused("--link: rate: 1g: a rate must be a number above 0 with its unit", "--ranks", 4, "--link", "1g", "--bytes", 4)
         refused("latency=fast", "--ranks", 4, "--link", "1gbit,fast", "--bytes", 4)
         refused("more than RATE,LATENCY,OVERHEAD", "--ranks", 4, "--link", "1gbit,0,0,0", "--bytes", 4)
-        refused("4 hosts cannot be cut into equal racks", *whole, "--racks", 3, "--uplink", "1gbit")
-        refused("--uplink", *whole, "--racks", 2)
+        refused("fattree: racks=3: 4 hosts cannot be cut into equal racks", *whole, "--network", "fattree:racks=3")
         refused("simulate: inject-skew=1:soon: must be RANK:TIME", *whole, "--comm", "allreduce:algo=ring",
                 "--inject-skew", "1:soon")
         refused("simulate: --inject-skew delays rank 4, but the ranks are 0 to 3", *whole, "--comm",

@@ -20,9 +20,11 @@ typedef struct gw_sim_play {
     double speed;  /* times as fast as the profile's device */
     size_t bucket; /* bytes of gradients that are announced together; or 0 */
     int steps;
-    gw_delay skew;      /* who is held up in a step, and how long: drawn as `train` draws it */
-    uint64_t seed;      /* of these draws */
-    gw_batch_cost *log; /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
+    bool unfolded;        /* play every rank, whatever is known of them */
+    gw_delay skew;        /* who is held up in a step, and how long: drawn as `train` draws it */
+    uint64_t seed;        /* of these draws */
+    gw_batch_cost *log;   /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
+    const char *modelled; /* MPI's own algorithm that `algo` stands for; NULL: it is itself */
     /* What came of it: */
     double step_s, exposed_s; /* means over the steps after the first, of all ranks */
     double elapsed_s;         /* from the first step's begin to the last one's end */
@@ -30,10 +32,17 @@ typedef struct gw_sim_play {
     char unmet[512]; /* of --comm, what did not happen and why: lines "what: why"; "": nothing */
 } gw_sim_play;
 
+/** Open `algo`: that of the strategy's options for the codec. No schedule of MPI's own collectives
+ *  is known: `halving` in one piece stands for them, by which MPICH reduces long spans (R. Thakur,
+ *  R. Rabenseifner, W. Gropp, IJHPCA 2005). */
+gw_err gw_sim_play_open_algo(gw_sim_play *p);
+
 /** GW_ERR_UNSUPPORTED, with the reason: strategy, algorithm or codec cannot be simulated. */
 gw_err gw_sim_play_check(const gw_sim_play *p);
 
-/** Play it. GW_ERR_INTERNAL: what was sent is not what the strategy's `cost` says, too. */
+/** Play it: folded (world.played, comm/fabric/sim.h) where ranks, network and algorithm are known
+ *  to be alike, and the ranks played sent their share of what the strategy's `cost` says.
+ *  GW_ERR_INTERNAL: what was sent is not what `cost` says, too. */
 gw_err gw_sim_play_run(gw_sim_play *p);
 
 #endif

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/simulate/folder.h"
 #include "cli/simulate/graph.h"
+#include "cli/simulate/network.h"
 #include "cli/simulate/play.h"
 #include "comm/strategy/plain.h"
 
@@ -13,18 +14,9 @@
 
 #define MIB 1048576
 
-enum { MOST_RANKS = 1 << 20, LINK_WORDS = 3 };
-
 static const gw_opt opts[] = {
-    {"ranks", GW_OPT_INT, NULL, 1, MOST_RANKS, NULL, "N", "how many", .group = "Network"},
-    {"link", GW_OPT_TEXT, NULL, 0, 0, NULL, "RATE[,LATENCY[,OVERHEAD]]",
-     "of each host, each way: 1gbit,50us,2us; overhead: of a message, at each end"},
-    {"per-host", GW_OPT_INT, "1", 1, MOST_RANKS, NULL, "K", "ranks of each host"},
-    {"memory-link", GW_OPT_TEXT, "80gbit,1us", 0, 0, NULL, "RATE[,LATENCY[,OVERHEAD]]",
-     "that the ranks of one host share"},
-    {"racks", GW_OPT_INT, "0", 0, MOST_RANKS, NULL, "R",
-     "cut the hosts into R racks, with a link each to the others"},
-    {"uplink", GW_OPT_TEXT, NULL, 0, 0, NULL, "RATE", "of each rack's link, each way"},
+    {"ranks", GW_OPT_INT, NULL, 1, GW_SIM_MOST_RANKS, NULL, "N", "how many", .group = "Network"},
+    GW_SIM_NETWORK_OPTS,
     {"profile", GW_OPT_FILE, NULL, 0, 0, NULL, "FILE.json",
      "play this model's steps, as gradwire replay does", .group = "Steps"},
     {"bytes", GW_OPT_BYTES, NULL, 4, 0x1p40, NULL, "N",
@@ -36,6 +28,8 @@ static const gw_opt opts[] = {
      "of the device, as a multiple of the profile's"},
     {"bucket-mb", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
      "announce gradients in buckets of X MB; 0: each by itself"},
+    {"fold", GW_OPT_CHOICE, "auto", 0, 0, "auto|off", NULL,
+     "auto: ranks that do the same in step are played by one of them; off: play each"},
     {"coding-ns", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
      "time that a float takes which is encoded, decoded or added"},
     {"comm", GW_OPT_SPEC, GW_STRATEGY_PLAIN, 0, 0, NULL, "STRATEGY",
@@ -62,8 +56,6 @@ static const gw_opt opts[] = {
     {0}};
 
 static const gw_rule rules[] = {
-    {"racks", "!0", true, "uplink", NULL, "the rate of a rack's link decides what leaves it"},
-    {"uplink", NULL, true, "racks", "!0", "it is a rack's"},
     {"overwrite", NULL, true, "out", NULL, "it says what becomes of the run there"},
     {"bytes", NULL, false, "profile", NULL, "a profile has its own gradients"},
     {0}};
@@ -74,6 +66,7 @@ typedef struct simulation {
     gw_step_profile profile;
     gw_step_tensor whole; /* of --bytes */
     gw_sim_play play;
+    gw_network *network;
     gw_graph *graph;                              /* NULL: not asked for */
     gw_file *goal_file, *chakra_file, *json_file; /* begun before the run; so are these */
     gw_sim_watch watch;
@@ -82,67 +75,6 @@ typedef struct simulation {
 } simulation;
 
 /* ---- the command line ---- */
-
-/* Bits a second in the words of the testbed, as bytes a second. */
-static gw_err simulate_rate(const char *option, const char *text, double *bytes_per_s) {
-    static const char *const units[] = {"bit", "kbit", "mbit", "gbit"};
-    char *end;
-    double x = strtod(text, &end);
-    for (int i = 0; i < 4; i++)
-        if (strcmp(end, units[i]) == 0 && x > 0 && x * pow(1000, i) <= 1e15) {
-            *bytes_per_s = x * pow(1000, i) / 8;
-            return GW_OK;
-        }
-    return gw_fail(GW_ERR_USAGE,
-                   "simulate: --%s: %s: a rate must be a number above 0 with its unit (bit, kbit, "
-                   "mbit, gbit), as 1gbit",
-                   option, text);
-}
-
-static gw_err simulate_link(const gw_args *args, const char *option, gw_sim_link *link) {
-    static const gw_opt parts[] = {{"rate", GW_OPT_TEXT, ""},
-                                   {"latency", GW_OPT_TIME, "0", 0, 10},
-                                   {"overhead", GW_OPT_TIME, "0", 0, 10},
-                                   {0}};
-    char text[128], owner[64], *rest = text;
-    gw_args *of;
-    snprintf(text, sizeof text, "%s", gw_args_text(args, option));
-    snprintf(owner, sizeof owner, "simulate: --%s", option);
-    GW_TRY(gw_args_new(&of, parts));
-    gw_err e = GW_OK;
-    for (int i = 0; rest && e == GW_OK; i++) {
-        const char *word = strsep(&rest, ",");
-        e = i < LINK_WORDS ? gw_args_set(of, owner, parts[i].name, word)
-                           : gw_fail(GW_ERR_USAGE, "%s: %s: more than RATE,LATENCY,OVERHEAD", owner,
-                                     gw_args_text(args, option));
-    }
-    GW_THEN(e, simulate_rate(option, gw_args_text(of, "rate"), &link->bytes_per_s));
-    link->latency_s = gw_args_real(of, "latency");
-    link->overhead_s = gw_args_real(of, "overhead");
-    gw_args_free(of);
-    return e;
-}
-
-static gw_err simulate_network(simulation *s) {
-    const gw_args *a = s->args;
-    gw_sim_setup *w = &s->play.world;
-    if (!gw_args_given(a, "ranks") || !gw_args_given(a, "link"))
-        return gw_fail(GW_ERR_USAGE, "simulate: --ranks N and --link RATE are needed");
-    *w = (gw_sim_setup){.ranks = (int)gw_args_int(a, "ranks"),
-                        .per_host = (int)gw_args_int(a, "per-host"),
-                        .racks = (int)gw_args_int(a, "racks"),
-                        .coded_s = 1e-9 * gw_args_real(a, "coding-ns")};
-    GW_TRY(simulate_link(a, "link", &w->link));
-    GW_TRY(simulate_link(a, "memory-link", &w->memory));
-    if (w->racks == 0)
-        return GW_OK;
-    int hosts = (w->ranks + w->per_host - 1) / w->per_host;
-    if (hosts % w->racks != 0)
-        return gw_fail(GW_ERR_USAGE,
-                       "simulate: --racks %d: %d hosts cannot be cut into equal racks", w->racks,
-                       hosts);
-    return simulate_rate("uplink", gw_args_text(a, "uplink"), &w->uplink_bytes_per_s);
-}
 
 static gw_err simulate_steps(simulation *s) {
     const gw_args *a = s->args;
@@ -164,6 +96,7 @@ static gw_err simulate_exchange(simulation *s) {
     p->lazy = strcmp(gw_args_text(a, "update"), "lazy") == 0;
     p->sleeps = strcmp(gw_args_text(a, "compute"), "sleep") == 0;
     p->speed = gw_args_real(a, "speed");
+    p->unfolded = strcmp(gw_args_text(a, "fold"), "off") == 0;
     p->bucket = (size_t)(gw_args_real(a, "bucket-mb") * MIB);
     p->steps = (int)gw_args_int(a, "steps");
     p->seed = (uint64_t)gw_args_int(a, "seed");
@@ -172,7 +105,7 @@ static gw_err simulate_exchange(simulation *s) {
     GW_TRY(gw_codec_open(&p->exact, &gw_codec_exact));
     GW_TRY(gw_codec_open(&p->codec, gw_args_spec(a, "compress")));
     GW_TRY(gw_strategy_find(&p->strategy, gw_args_spec(a, "comm")));
-    GW_TRY(gw_algo_open(&p->algo, gw_args_spec(p->strategy.args, "algo"), &p->codec));
+    GW_TRY(gw_sim_play_open_algo(p));
     return gw_sim_play_check(p);
 }
 
@@ -185,7 +118,8 @@ static gw_err simulate_read(simulation *s, int argc, char **argv) {
     for (int i = 0; i < 2; i++)
         if (gw_args_given(s->args, i ? "out" : "json"))
             GW_TRY(gw_cli_utf8("simulate", i ? "out" : "json", argc, argv));
-    GW_TRY(simulate_network(s));
+    GW_TRY(gw_sim_network_read(&s->play.world, &s->network, s->args, "simulate"));
+    s->play.world.coded_s = 1e-9 * gw_args_real(s->args, "coding-ns");
     GW_TRY(simulate_steps(s));
     return simulate_exchange(s);
 }
@@ -208,17 +142,18 @@ static json_t *simulate_model(const simulation *s) {
     const gw_sim_play *p = &s->play;
     const gw_sim_setup *w = &p->world;
     json_t *network = gw_json_object(
-        "ranks:i per_host:i racks:i link:o memory:o uplink_bytes_per_s:f coding_s:f", w->ranks,
-        w->per_host, w->racks, simulate_link_json(&w->link), simulate_link_json(&w->memory),
-        w->racks ? w->uplink_bytes_per_s : NAN, w->coded_s);
+        "ranks:i played:i per_host:i network:s link:o memory:o coding_s:f", w->ranks,
+        w->played ? w->played : w->ranks, w->per_host, gw_args_text(s->args, "network"),
+        simulate_link_json(&w->link), simulate_link_json(&w->memory), w->coded_s);
     json_t *steps = gw_json_object(
         "model:s parameters:I tensors:i forward_s:f backward_s:f optimizer_s:f steps:i speed:f "
-        "compute:s bucket_bytes:I comm:s compress:s update:s inject_skew:s seed:I",
+        "compute:s bucket_bytes:I comm:s algorithm:s modelled:s compress:s update:s inject_skew:s "
+        "seed:I",
         p->profile->model, (int64_t)p->profile->n, p->profile->n_tensors, p->profile->forward_s,
         p->profile->backward_s, p->profile->optimizer_s, p->steps, p->speed,
         gw_args_text(s->args, "compute"), (int64_t)p->bucket, gw_args_text(s->args, "comm"),
-        gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"),
-        gw_args_text(s->args, "inject-skew"), (int64_t)p->seed);
+        p->algo.ops->head.name, p->modelled, gw_args_text(s->args, "compress"),
+        gw_args_text(s->args, "update"), gw_args_text(s->args, "inject-skew"), (int64_t)p->seed);
     return gw_json_object("program:s engine:s network:o step:o events:I cpu_s:f memory_bytes:f",
                           "simulate", "gradwire: LogGP, max-min fair flows", network, steps,
                           (int64_t)p->tally.events, s->cpu_s, simulate_memory_bytes());
@@ -236,16 +171,22 @@ static void simulate_print(const simulation *s) {
     const gw_sim_play *p = &s->play;
     double ranks = (double)p->world.ranks * p->steps;
     const char *skew = gw_args_text(s->args, "inject-skew");
-    printf("simulated: %d rank%s, %s: %s, %zu parameters; --comm %s --compress %s%s%s\n",
-           p->world.ranks, p->world.ranks == 1 ? "" : "s", gw_args_text(s->args, "link"),
-           p->profile->model, p->profile->n, gw_args_text(s->args, "comm"),
-           gw_args_text(s->args, "compress"), skew ? " --inject-skew " : "", skew ? skew : "");
+    printf("simulated: %d rank%s, %s %s: %s, %zu parameters; --comm %s --compress %s%s%s\n",
+           p->world.ranks, p->world.ranks == 1 ? "" : "s", gw_args_text(s->args, "network"),
+           gw_args_text(s->args, "link"), p->profile->model, p->profile->n,
+           gw_args_text(s->args, "comm"), gw_args_text(s->args, "compress"),
+           skew ? " --inject-skew " : "", skew ? skew : "");
     printf(
         "step %.6g ms, exposed communication %.6g ms; %.0f wire bytes and %.6g messages a rank\n",
         1e3 * p->step_s, 1e3 * p->exposed_s, (double)p->tally.bytes / ranks,
         (double)p->tally.messages / ranks);
     printf("engine: %llu events, %.2f s of this CPU, %.0f MiB\n",
            (unsigned long long)p->tally.events, s->cpu_s, simulate_memory_bytes() / MIB);
+    if (p->world.played)
+        printf("folded: %d rank%s played, and all others do the same\n", p->world.played,
+               p->world.played == 1 ? " is" : "s are");
+    if (p->modelled)
+        printf("note: algo=%s is MPI's own: modelled as halving:chunk=0\n", p->modelled);
     for (const char *line = p->unmet; *line; line += *line == '\n') {
         int len = (int)strcspn(line, "\n");
         printf("note: --comm %s: %.*s\n", p->strategy.ops->head.name, len, line);
@@ -333,6 +274,7 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     gw_file_abandon(s.goal_file);
     gw_file_abandon(s.chakra_file);
     gw_file_abandon(s.json_file);
+    gw_network_close(s.network);
     gw_algo_close(&s.play.algo);
     gw_strategy_free(&s.play.strategy);
     gw_codec_close(&s.play.codec);

@@ -1,0 +1,86 @@
+/** Simulated worlds and plays for tests. To be included after cmocka.h. */
+#ifndef GW_TESTS_SIMULATED_H
+#define GW_TESTS_SIMULATED_H
+
+#include "cli/simulate/play.h"
+
+#include <stdio.h>
+
+#include "specs.h"
+
+#define RATE     1e9 /* bytes a second */
+#define LATENCY  20e-6
+#define OVERHEAD 2e-6
+
+static const gw_sim_link link_with_all = {RATE, LATENCY, OVERHEAD}, link_plain = {RATE, LATENCY, 0};
+
+/* ---- a world, and a play in it ---- */
+
+/* Networks stay until the program ends. */
+static inline const gw_network *network_of(const char *text, int hosts) {
+    static struct {
+        char text[96];
+        int hosts;
+        gw_network *network;
+    } kept[64];
+    const gw_spec *spec = NULL;
+    int i = 0;
+    while (kept[i].network && (kept[i].hosts != hosts || strcmp(kept[i].text, text) != 0))
+        i++;
+    if (kept[i].network)
+        return kept[i].network;
+    assert_true(i < 63);
+    snprintf(kept[i].text, sizeof kept[i].text, "%s", text);
+    kept[i].hosts = hosts;
+    assert_int_equal(keep_spec(&spec, text, GW_SPEC_ONE), GW_OK);
+    if (gw_network_open(&kept[i].network, spec, hosts, RATE) != GW_OK)
+        fail_msg("%s", gw_err_text());
+    return kept[i].network;
+}
+
+static inline gw_sim_setup world_of(int ranks, int per_host, const char *network,
+                                    gw_sim_link link) {
+    return (gw_sim_setup){.ranks = ranks,
+                          .per_host = per_host,
+                          .network = network_of(network, (ranks + per_host - 1) / per_host),
+                          .link = link,
+                          .memory = link};
+}
+
+static gw_step_tensor one = {.name = "one"};
+static gw_step_profile bytes_only = {.groups = 1, .n_tensors = 1, .tensor = &one};
+
+/* Two layers, of a matrix and a vector each. */
+static gw_step_tensor four[] = {{"a.weight", 0, 600, 20, 1e-3, 2e-3, 0},
+                                {"a.bias", 0, 30, 1, 0, 1e-3, 0},
+                                {"b.weight", 1, 300, 10, 1e-3, 2e-3, 0},
+                                {"b.bias", 1, 10, 1, 0, 1e-3, 0}};
+static const gw_step_profile small = {.groups = 2,
+                                      .n_tensors = 4,
+                                      .n = 940,
+                                      .tensor = four,
+                                      .forward_s = 2e-3,
+                                      .backward_s = 6e-3,
+                                      .optimizer_s = 1e-3};
+
+static inline gw_sim_play play_of(int ranks, gw_sim_link link) {
+    return (gw_sim_play){
+        .world = world_of(ranks, 1, "star", link), .profile = &bytes_only, .speed = 1, .steps = 2};
+}
+
+static inline gw_err run_play(gw_sim_play *p, const char *comm, const char *compress) {
+    gw_err e = open_codec(&p->exact, "none");
+    GW_THEN(e, open_codec(&p->codec, compress));
+    GW_THEN(e, find_strategy(&p->strategy, comm));
+    GW_THEN(e, gw_sim_play_open_algo(p));
+    GW_THEN(e, gw_sim_play_check(p));
+    GW_THEN(e, gw_sim_play_run(p));
+    if (p->algo.ops)
+        gw_algo_close(&p->algo);
+    gw_strategy_free(&p->strategy);
+    gw_codec_close(&p->codec);
+    gw_codec_close(&p->exact);
+    return e;
+}
+
+#endif
