@@ -49,6 +49,14 @@ int openpty(int *master, int *slave, char *name, const struct termios *t,
 ]])
 set(gw_pmix ${CMAKE_BINARY_DIR}/mpiexec.so)
 
+# Open MPI's launcher does as Hydra does: it starts more ranks than there are cores, binds none, starts
+# them for root, too, and leaves an exit status to those who ask. Defaults by environment, for they give way
+# to a user's options: the names of 4.x, then of 5.x.
+set(gw_openmpi_words OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+  OMPI_MCA_orte_execute_quiet=1
+  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none)
+
 function(gw_find_launcher)
   set(probe ${CMAKE_BINARY_DIR}/CMakeFiles/gw_launch)
   try_compile(built ${CMAKE_BINARY_DIR}/CMakeFiles/gw_launch.dir ${probe}.c
@@ -59,21 +67,27 @@ function(gw_find_launcher)
   find_program(GW_MPIEXEC_PMIX NAMES mpiexec.openmpi prterun)
   mark_as_advanced(GW_MPIEXEC_PMIX)
   set(own ${MPIEXEC_EXECUTABLE} ${MPIEXEC_PREFLAGS})
-  set(pmix ${GW_MPIEXEC_PMIX} --quiet --allow-run-as-root --oversubscribe --bind-to none)
+  set(pmix ${GW_MPIEXEC_PMIX})
   file(REMOVE ${gw_pmix})
   foreach(candidate own pmix)
     list(GET ${candidate} 0 program)
     if(NOT program)
       continue()
     endif()
-    execute_process(COMMAND ${${candidate}} ${MPIEXEC_NUMPROC_FLAG} 2 ${probe}
-      RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET TIMEOUT 60)
+    execute_process(COMMAND ${program} --version OUTPUT_VARIABLE about ERROR_QUIET TIMEOUT 60)
+    set(with "")
+    if(candidate STREQUAL "pmix" OR about MATCHES "Open MPI|OpenRTE")
+      set(with ${gw_openmpi_words})
+    endif()
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env ${with} ${${candidate}} ${MPIEXEC_NUMPROC_FLAG} 2
+      ${probe} RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET TIMEOUT 60)
     if(status EQUAL 0)
       string(REPLACE ";" " " command "${${candidate}}")
       message(STATUS "MPI launcher: ${command}")
       set(GW_LAUNCH "${command}" CACHE INTERNAL "command that starts MPI programs")
+      set(GW_LAUNCH_WITH "${with}" CACHE INTERNAL "the environment that it gets")
       # Not with a sanitizer, whose runtime must be loaded before all others: it waits, as before.
-      if(candidate STREQUAL "pmix" AND NOT GW_SANITIZE)
+      if(with AND NOT GW_SANITIZE)
         execute_process(COMMAND ${CMAKE_C_COMPILER} -shared -fPIC -O2 -D_GNU_SOURCE
           ${CMAKE_BINARY_DIR}/CMakeFiles/gw_pmix.c -o ${gw_pmix} -ldl OUTPUT_QUIET ERROR_QUIET)
       endif()
@@ -107,6 +121,10 @@ case $pmix in
 esac
 ]])
   endif()
+  foreach(word IN LISTS GW_LAUNCH_WITH)
+    string(REGEX REPLACE "^([^=]+)=(.*)$" "export \\1=\"\${\\1-\\2}\"\n" word "${word}")
+    string(APPEND gw_preload "${word}")
+  endforeach()
   file(WRITE ${MPIEXEC_EXECUTABLE} "#!/bin/sh\n${gw_preload}exec ${GW_LAUNCH} \"$@\"\n")
   file(CHMOD ${MPIEXEC_EXECUTABLE} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
     GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)

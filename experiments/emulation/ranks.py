@@ -33,7 +33,7 @@ def find_launcher(wanted):
     for name in names:
         path = shutil.which(name)
         about = system(path, "--version", check=False).stdout if path else ""
-        if re.search("HYDRA|OpenRTE", about):
+        if re.search("HYDRA|OpenRTE|Open MPI", about):
             return path, about
     raise BadInput(f"run: neither Hydra (MPICH's mpiexec) nor Open MPI's among {', '.join(names)}: install "
                    "mpich or name one by --mpiexec")

@@ -61,7 +61,7 @@ def plugin(path, text):
 
 def by_open_mpi():
     """Whether Open MPI's launcher starts the ranks, as on Ubuntu 24.04."""
-    return "OpenRTE" in finished([MPIEXEC, "--version"]).stdout
+    return bool(re.search("OpenRTE|Open MPI", finished([MPIEXEC, "--version"]).stdout))
 
 
 def command(ranks, *words):
