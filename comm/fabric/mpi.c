@@ -69,8 +69,20 @@ static gw_err mpi_test(gw_fabric *f, gw_posts *p, int first, int n, bool *done) 
     return all ? mpi_take_lengths(p, first, n) : GW_OK;
 }
 
+/* The waits of MPICH 5 call sched_yield between two looks, which adds 0.4 us to a message of 4 KiB.
+ * There look first for as long as messages within a host take; other libraries lose by that. */
+#if defined MPICH_NUMVERSION && MPICH_NUMVERSION >= 50000000
+enum { MPI_LOOKS = 1000 };
+#else
+enum { MPI_LOOKS = 0 };
+#endif
+
 static gw_err mpi_wait(gw_fabric *f, gw_posts *p, int first, int n) {
-    (void)f;
+    bool done = false;
+    for (int i = 0; i < MPI_LOOKS && !done; i++)
+        GW_TRY(mpi_test(f, p, first, n, &done));
+    if (done)
+        return GW_OK;
     if (n == 1)
         GW_MPI(MPI_Wait(&p->request[first], &p->status[first]));
     else
