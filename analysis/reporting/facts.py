@@ -95,6 +95,15 @@ def straggler(run):
            "steps, rare long ones included")
 
 
+def pop_line(run):
+    share = {name: "absent" if math.isnan(value) else f"{100 * value:.1f}%" for name, value in run.pop[0].items()}
+    line = "POP: parallel efficiency " + share["parallel"]
+    if share["parallel"] != "absent":
+        line += " = load balance {load_balance} x communication {communication}".format(**share)
+        line += " (serialisation {serialisation} x transfer {transfer})".format(**share)
+    yield line + ("" if run.pop[1] is None else f"; {run.pop[1]}")
+
+
 def bubble_line(run):
     """Measured, and simulated at the run's own pace."""
     bubble, share = run.time.bubble_s, run.number("results.summary.bubble_share")
@@ -204,6 +213,6 @@ def sources(run):
 
 
 def facts(run):
-    for fact in (test_line, best_line, memory_line, products_line, partition, straggler, bubble_line, saved, bound_line,
+    for fact in (test_line, best_line, memory_line, products_line, partition, straggler, pop_line, bubble_line, saved, bound_line,
                  ceilings, links, overhead, checks, not_met, sources):
         yield from fact(run)

@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 
-from reporting import answer, charts, claims, ends, expect, figure, judge, kept, learning, looks, verdicts
+from reporting import answer, charts, claims, ends, expect, figure, judge, kept, learning, looks, pop, verdicts
 from reporting.batches import WARM_UP_RULE
 from reporting.info import unlike
 from reporting.loose import link_text
@@ -282,6 +282,19 @@ def pairs_of(results):
         folded(f"Each other one against the best ({len(rest)})", items(bold(rest))) if rest else "")
 
 
+def efficiencies(results):
+    """POP's, in percent: medians over the runs that have them."""
+    rows = [[cell.label] + [scaled(cell.middle(lambda run: run.means.get(f"pop_{name}")), 100) for name in pop.NAMES]
+            for cell in results.cells]
+    if all(value is None for _, *values in rows for value in values):
+        return ""
+    return folded("POP's efficiencies (%)", table(
+        ["configuration", *pop.NAMES.values()], rows, f"POP's efficiencies of {results.name}"), paragraph(
+        "Of the mean step, by what each rank does outside MPI: parallel is load balance times communication, and "
+        "communication is serialisation times transfer. Medians over the runs; blank where a run does not hold what they "
+        "take (docs/analysis.md, Efficiencies).", "note"))
+
+
 def against_baseline(results):
     """Verdicts in words."""
     said = verdicts.sentences(results)
@@ -387,7 +400,7 @@ def first_screen(results, lead, where, common):
         return claim + paragraph("No finished run.") + ended(results)
     return (verdict_of(results) + ended(results) + answer_table(results, where) + claims_of(results) + pairs_of(results)
             + (chart_section(*lead, where, common) if lead else "")
-            + against_baseline(results) + warnings_of(results))
+            + against_baseline(results) + efficiencies(results) + warnings_of(results))
 
 
 def section(results, drawn, where):

@@ -3,13 +3,14 @@ rest is read without it. shape.py checks what the files hold before anything use
 
 import csv
 import io
+import math
 import os
 from dataclasses import dataclass
 
 import numpy as np
 import pandas
 
-from reporting import claims, ends, looks, loose, shape, steps
+from reporting import claims, ends, looks, loose, pop, shape, steps
 from reporting.batches import read_batches
 from reporting.info import (MARK_BUSY, busy, exchanges_in_turn, link_warned, resumed, uncompressed, unlike,
                             unsettled)
@@ -147,6 +148,8 @@ def read_run(found, experiment=None):
     means = {**batches.means, **steps.means_of(info), "slowest_wall_s": float(batches.walls.mean())}
     if (across := uplink_bytes(found.path, info)) is not None:
         means["uplink_bytes"] = across
+    means.update({f"pop_{name}": None if math.isnan(share) else share
+                  for name, share in pop.efficiencies(info, found.path)[0].items()})
     made = experiment or {"levels": {}, "cell": "", "block": None}
     return Run(folder=found.name, info=info, experiment=experiment, levels=made["levels"],
                cell=made["cell"], block=None if made["block"] is None else str(made["block"]),
