@@ -40,6 +40,14 @@ class Base:
         """Whether the options are words of the command, not in the variable."""
         return "{options}" in self.words
 
+    def of(self, cell):
+        """The command of a cell: one of `replay` whose ranks are simulated has the same profile played by `simulate`."""
+        if not cell.simulated or self.subcommand == "simulate":
+            return self
+        at = self.words.index("{launcher}") + 3
+        profile = [word for word in self.words[at:] if word != "{options}"]
+        return replace(self, words=("{launcher}", "{gradwire}", "simulate", "--profile", *profile, "{options}"))
+
     def fill(self, cell, own):
         """The words for a cell. own: {place of OWN: text, or the words of WHOLE}."""
         given = {**own, **cell.places}

@@ -53,6 +53,8 @@ class Gate:
 
     def admit(self, cell, mask):
         """Before a run of this cell, while none is at work; Busy: it may not begin."""
+        if cell.simulated:  # by a clock of its own
+            return
         until, pause = None, FIRST_PAUSE_S
         while self.looks and (found := look(self.launcher.program, cell.ranks * threads_of(cell), mask)).get("warned"):
             words = found.get("text")

@@ -29,7 +29,7 @@ def cells(study, chosen, start, directory=None, tell=lambda text: None):
         return
     for cell in chosen:
         distinct.setdefault(question(cell), cell)
-    wide = max((cell.ranks for cell in distinct.values()), default=1)
+    wide = max((cell.processes for cell in distinct.values()), default=1)
     pool = ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // wide))
     verdicts = {}
     tell(f"checking 0/{len(distinct)}")
@@ -67,8 +67,9 @@ def refuse_absent(study, cell, gradwire, directory):
 def judge(base, cell, start, directory):
     """Why gradwire would refuse the cell; None: it would run. Some options require --out; a check
     writes nothing."""
-    words = [*start(cell.ranks), base.subcommand, *base.arguments(cell), "--check", "--quiet", *cell.words,
-             "--out", "run"]
+    base = base.of(cell)
+    words = [*start(0 if cell.simulated else cell.ranks), base.subcommand, *base.arguments(cell), "--check", "--quiet",
+             *cell.words, "--out", "run"]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=TIMEOUT_S, check=False, cwd=directory)

@@ -18,7 +18,8 @@ from tool import BadInput
 OF_TESTBED = {f"env.GRADWIRE_{name}" for name in ("TESTBED", "LINK_RATE", "LINK_PIECE", "HOST_RATES",
                                                   "SLOW_HOSTS", "RACKS")}
 LINK = ("offload", "mtu", "racks", "uplink")  # of the testbed, which has defaults
-PLACEMENT = ("ranks", "hosts", "rate", "per-host", *LINK)
+NETWORK = ("network", "link")  # of a cell that is simulated
+PLACEMENT = ("ranks", "hosts", "rate", "per-host", *LINK, *NETWORK)
 RANGES = {"ranks": (1, 4096), "hosts": (2, 64), "per-host": (1, 4096), "mtu": (1000, 9000), "racks": (1, 64),
           "threads": (1, 4096)}
 # The testbed's values: its reader, and what they must be.
@@ -50,7 +51,8 @@ class Options(dict):
 def options_of(program, base):
     """The Options of a study's command; ValueError: it has none to run a cell by."""
     subcommand = base.subcommand or "train"  # the library takes those of train
-    return Options(options_by_help(program, subcommand), base.places, f"gradwire {subcommand}")
+    simulated = options_by_help(program, "simulate") if subcommand == "replay" else {}
+    return Options({**simulated, **options_by_help(program, subcommand)}, base.places, f"gradwire {subcommand}")
 
 
 @functools.cache
@@ -198,10 +200,34 @@ def places_of(settings, places, node):
     return {name: settings[name].value for name in places}
 
 
+def placed(settings):
+    """{placement that is given: its text}."""
+    return {name: settings[name].value for name in PLACEMENT
+            if name in settings and settings[name].value is not None}
+
+
+def network_of(settings, ranks, base):
+    """The words of a cell's simulated placement; None: its ranks are real."""
+    given = placed(settings)
+    if "link" not in given and base.subcommand != "simulate":
+        if "network" in given:
+            raise settings["network"].node.bad("network without a link; give link: RATE,LATENCY,OVERHEAD, which has "
+                                               "the cell simulated")
+        return None
+    if base.subcommand not in ("replay", "simulate"):
+        raise settings["link"].node.bad("link: a cell is simulated by the profile of its model; the study's command "
+                                        "must be gradwire replay or gradwire simulate")
+    for name in ("hosts", "rate", *LINK):
+        if name in given and given[name] != "none":
+            raise settings[name].node.bad(f"{name} beside link:; a cell is simulated or runs on the testbed, remove "
+                                          "one of them")
+    return ["--ranks", str(ranks), *(word for name in ("per-host", *NETWORK) if name in given
+                                     for word in (f"--{name}", given[name]))]
+
+
 def testbed_of(settings, ranks):
     """Cell.testbed if a rate or hosts are given; by default as many hosts as the ranks need."""
-    given = {name: settings[name].value for name in PLACEMENT
-             if name in settings and settings[name].value is not None}
+    given = placed(settings)
     if given.get("rate") == "none":
         return None
     if "rate" not in given and "hosts" not in given:

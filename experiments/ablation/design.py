@@ -25,6 +25,12 @@ class Cell:
     line: int  # of the spec, for messages
     lines: dict  # factor -> line of its level
     set_by: dict  # setting -> (factor, or None if all cells share it; line)
+    simulated: bool = False  # one process plays its ranks
+
+    @property
+    def processes(self):
+        """How many the launcher starts."""
+        return 1 if self.simulated else self.ranks
 
 
 @dataclass(frozen=True)

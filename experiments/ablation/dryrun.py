@@ -19,7 +19,7 @@ def counted(number, what):
 
 
 def place(cell):
-    where = counted(cell.ranks, "rank")
+    where = counted(cell.ranks, "simulated rank" if cell.simulated else "rank")
     if cell.testbed:
         bed = cell.testbed
         where += f" on {bed['hosts']} hosts at {bed['rate']}, {bed['per_host']} each in turn"

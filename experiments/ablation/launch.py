@@ -66,7 +66,7 @@ class Launcher:
             refuse_crowd(cells, jobs)
 
     def command(self, planned, folder, job=0):
-        return self.base.fill(planned.cell, {
+        return self.base.of(planned.cell).fill(planned.cell, {
             "launcher": self.starter(planned.cell, job), "gradwire": self.program, "build": self.build,
             "options": self.options(planned, folder), "out": os.path.abspath(folder),
             "seed": str(planned.seed), "ranks": str(planned.cell.ranks)})
@@ -81,6 +81,8 @@ class Launcher:
 
     def starter(self, cell, job):
         """The words before the program that start it on each rank."""
+        if cell.simulated:
+            return []
         ranks = ["-n", str(cell.ranks)]
         if self.kind == "srun":
             return ["srun", "--exclusive", *ranks, "-c", str(threads_of(cell))]
@@ -90,7 +92,9 @@ class Launcher:
         return [self.mpiexec, *ranks]
 
     def start(self, ranks):
-        """The words that start gradwire to check a command, also on a login node."""
+        """The words that start gradwire to check a command, also on a login node; of 0 ranks, without a launcher."""
+        if ranks == 0:
+            return [self.program]
         inside = "SLURM_JOB_ID" in os.environ or not os.access(self.mpiexec, os.X_OK)
         launcher = "srun" if self.kind == "srun" and inside else self.mpiexec
         return [launcher, "-n", str(ranks), self.program]
@@ -136,7 +140,7 @@ class Launcher:
 
 def refuse_crowd(cells, jobs):
     cores = len(os.sched_getaffinity(0))
-    need = sorted((cell.ranks * threads_of(cell) for cell in cells), reverse=True)
+    need = sorted((cell.processes * threads_of(cell) for cell in cells), reverse=True)
     if need and need[0] * jobs > cores:
         raise BadInput(f"--jobs {jobs}: {jobs} runs of {need[0]} ranks x threads need "
                       f"{need[0] * jobs} cores, here are {cores}: name fewer jobs, or give "

@@ -61,13 +61,15 @@ def seconds(planned, out, launcher, run):
     if not base.subcommand:
         return None
     folder = os.path.join(out, FOLDER)
-    short = dataclasses.replace(planned.cell, words=shortened(planned.cell.words, base.subcommand == "train"))
+    simulated = planned.cell.simulated  # in time of its own: a whole run tells
+    short = planned.cell if simulated else dataclasses.replace(
+        planned.cell, words=shortened(planned.cell.words, base.subcommand == "train"))
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     try:
         took = run(launcher.command(dataclasses.replace(planned, cell=short), folder), short, folder)
         with contextlib.suppress(KeyError, TypeError, ValueError, ZeroDivisionError):
-            return None if took is None else whole(
+            return took if took is None or simulated else whole(
                 planned.cell, read_json(os.path.join(folder, "run.json")), took)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

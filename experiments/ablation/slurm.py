@@ -46,8 +46,8 @@ def shape(cells):
     since the most ranks times the most threads would exceed every cell's needs."""
     threads = {threads_of(cell) for cell in cells}
     if len(threads) == 1:
-        return max(cell.ranks for cell in cells), threads.pop()
-    return max(cell.ranks * threads_of(cell) for cell in cells), 1
+        return max(cell.processes for cell in cells), threads.pop()
+    return max(cell.processes * threads_of(cell) for cell in cells), 1
 
 
 def render(study, left, total, words, file, out, limit):

@@ -88,7 +88,7 @@ class Reader:
         except ValueError as error:
             node = self.top.value.get("command", self.top)
             raise node.bad(f"command: gradwire {self.base.subcommand or 'train'} runs no cell; a study's command is "
-                           "gradwire train, gradwire replay or a program of your own") from error
+                           "gradwire train, replay or simulate, or a program of your own") from error
 
     def node(self, key):
         return self.entries.get(key)
@@ -292,9 +292,12 @@ class Reader:
         environment = {name.removeprefix("env."): given.value for name, given in settings.items()
                        if name.startswith("env.")}
         places = [name for name in self.base.places if name not in tune.names(self)]
-        return Cell(design.cell_id(levels), levels, is_baseline, ranks, command.words_of(settings, places),
+        network = command.network_of(settings, ranks, self.base)
+        return Cell(design.cell_id(levels), levels, is_baseline, ranks,
+                    [*(network or []), *command.words_of(settings, places)],
                     command.places_of(settings, places, self.node("command")), environment,
-                    command.testbed_of(settings, ranks), line or next(iter(where.values())), where, set_by)
+                    None if network else command.testbed_of(settings, ranks), line or next(iter(where.values())), where,
+                    set_by, network is not None)
 
     # ---- the rest ----
 

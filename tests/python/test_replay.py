@@ -1,6 +1,7 @@
 """`gradwire replay`: a profile's steps through the library, what is said of them, what is refused."""
 
 import copy
+import csv
 import glob
 import json
 import math
@@ -140,6 +141,31 @@ class Replay(gwrun.Case):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn(": 1 runs: 1 done; ", done.stdout)
         gwrun.quiet(gwrun.script(os.path.join(gwrun.SOURCE, "analysis", "compare"), self.out, self.out))
+
+    def test_study_with_simulated_cells(self):
+        """Beside real ranks of the same profile; each cell of the study is checked, and marked as what it is."""
+        spec = os.path.join(self.dir, "beside.yaml")
+        gwrun.write(spec, f"claim: x\ncommand: gradwire replay {self.profile}\nbase: --steps 2 --speed 100\nfactors:\n"
+                    "  place: {real: {ranks: 2}, few: {ranks: 2, link: '8gbit,5us'}, many: {ranks: 64, link: '8gbit,5us'}}\n"
+                    "  comm: ['allreduce:algo=ring', 'allreduce:algo=doubling']\n")
+        runner, out = os.path.join(gwrun.SOURCE, "experiments", "run"), os.path.join(self.dir, "study")
+        build = os.path.dirname(gwrun.GRADWIRE)
+        listed = gwrun.said(runner, spec, "--build", build, "--dry-run")
+        self.assertEqual(listed.count("64 simulated ranks  "), 2)
+        self.assertIn("gradwire simulate --profile ", listed)
+        gwrun.said(runner, spec, "--build", build, "--out", out)
+        table = gwrun.said(os.path.join(gwrun.SOURCE, "analysis", "export"), out, "--compact")
+        rows = list(csv.DictReader(table.splitlines()))
+        self.assertEqual(sorted((row["level.place"], row["ranks"], "simulated: " in row["marks"]) for row in rows),
+                         sorted([("real", "2", False), ("few", "2", True), ("many", "64", True)] * 2))
+        sent = {(row["level.place"], row["level.comm"]): row["run_wire_bytes"] for row in rows}
+        for comm in {comm for _, comm in sent}:
+            more = int(sent["real", comm]) - int(sent["few", comm])  # a float a step and rank: who has samples
+            self.assertEqual(more, 2 * 2 * 4)
+        gwrun.write(spec, gwrun.read(spec).replace("algo=doubling", "algo=shm"))
+        done = gwrun.finished([runner, spec, "--build", build, "--dry-run"])
+        self.assertIn("algo=shm works in memory that ranks share", done.stderr)
+        self.assertEqual(done.returncode, 2)
 
     # ---- refusals ----
 
