@@ -241,6 +241,16 @@ class Simulate(gwrun.Case):
         gwrun.clean(0, "simulate", *words, *ring, "--out", one, "--overwrite", "--quiet")
         self.assertIsNone(gwrun.run_json(one)["options"]["inject-skew"])
 
+    def test_folder_of_folded_ranks(self):
+        """Each rank has rows, to 256 of them; what a library's own algorithm is modelled by stands at its name."""
+        words = ("--ranks", "512", *LINK, "--bytes", "819200", "--comm", "allreduce:algo=native")
+        gwrun.clean(0, "simulate", *words, "--out", self.out)
+        run = gwrun.run_json(self.out)
+        self.assertEqual((run["comm"]["algorithm"], run["simulated"]["network"]["played"], run["machine"]["ranks"]),
+                         ("native (modelled as halving:chunk=0)", 1, 512))
+        self.assertEqual((run["simulated"]["rows_of_ranks"], len(gwrun.batches(self.out))), (256, 3 * 256))
+        self.assertIn("native (modelled as halving:chunk=0)", gwrun.clean(0, "show", self.out).stdout)
+
     def test_refusals(self):
         def refused(says, *words):
             gwrun.refusal(gwrun.run(0, "simulate", *words), says)

@@ -80,7 +80,10 @@ static gw_batch_summary folder_sum_up(const gw_sim_play *p) {
 }
 
 static json_t *folder_comm(const gw_sim_play *p) {
+    char algo[128];
     json_t *unmet = json_array();
+    snprintf(algo, sizeof algo, p->modelled ? "%s (modelled as halving:chunk=0)" : "%s",
+             p->modelled ? p->modelled : p->algo.ops->head.name);
     for (const char *line = p->unmet, *why, *end; *line; line = end + 1) {
         why = strstr(line, ": ");
         end = strchr(line, '\n');
@@ -91,8 +94,8 @@ static json_t *folder_comm(const gw_sim_play *p) {
     }
     return gw_json_object("strategy:s algorithm:s codec:s error_feedback:b clip:o unmet:o layers:o "
                           "warning:o",
-                          p->strategy.ops->head.name, p->algo.ops->head.name, p->codec.spec, false,
-                          json_null(), unmet, json_null(), json_null());
+                          p->strategy.ops->head.name, algo, p->codec.spec, false, json_null(),
+                          unmet, json_null(), json_null());
 }
 
 static const char phases[] = "simulated: computation by the profile; mpi_wait_s is all else of a "

@@ -178,12 +178,12 @@ static void play_hold_up(actor *a) {
     a->phase_s[GW_PHASE_DATA] += held_s;
 }
 
-/* What this rank's step was: all that is neither computed nor held up is its exchange's. */
 /* How many are played. */
 static int play_ranks(const gw_sim_play *p) {
     return p->world.played ? p->world.played : p->world.ranks;
 }
 
+/* What this rank's step was: all that is neither computed nor held up is its exchange's. */
 static void play_log(actor *a, int64_t from, int64_t now) {
     const gw_sim_play *p = a->on->play;
     const gw_sim_tally *sent = gw_sim_sent(a->f);
