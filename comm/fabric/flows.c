@@ -91,7 +91,7 @@ static gw_err flows_join(gw_link *l, gw_line *b, int *place) {
     return GW_OK;
 }
 
-static gw_err flows_add_line(gw_flows *f, const int ends[2], const gw_way *way, int64_t now,
+static gw_err flows_add_line(gw_flows *f, const int ends[2], const gw_route *way, int64_t now,
                              gw_line **out) {
     gw_line *b = NULL;
     if (f->lines.n >= f->lines.size)
@@ -132,7 +132,7 @@ static void flows_serve(gw_line *b, int64_t now) {
     b->since = now;
 }
 
-gw_err gw_flows_begin(gw_flows *f, gw_flow *x, const int ends[2], const gw_way *way, double bytes,
+gw_err gw_flows_begin(gw_flows *f, gw_flow *x, const int ends[2], const gw_route *way, double bytes,
                       int64_t now) {
     gw_line *b = flows_find(f, ends);
     x->next = NULL;

@@ -62,7 +62,7 @@ gw_err gw_flows_open(gw_flows *f, int links);
 void gw_flows_close(gw_flows *f);
 
 /** A flow of `bytes` begins between two ends, whose way is always the same. */
-gw_err gw_flows_begin(gw_flows *f, gw_flow *x, const int ends[2], const gw_way *way, double bytes,
+gw_err gw_flows_begin(gw_flows *f, gw_flow *x, const int ends[2], const gw_route *way, double bytes,
                       int64_t now);
 
 /** The event x->due has come: its last byte is sent. */

@@ -8,10 +8,10 @@
 enum { GW_WAY_LINKS = 128 };
 
 /** From one host to another. */
-typedef struct gw_way {
+typedef struct gw_route {
     int links, link[GW_WAY_LINKS]; /* in the order of the way, all different */
     double latency_s;              /* of these links, beyond what any message needs */
-} gw_way;
+} gw_route;
 
 typedef struct gw_network gw_network;
 
@@ -24,10 +24,12 @@ gw_err gw_network_open(gw_network **out, const gw_spec *spec, int hosts, double 
 void gw_network_close(gw_network *n);
 
 int gw_network_links(const gw_network *n);
+/** Have all links so many times the rates that they were opened with. */
+void gw_network_scale(gw_network *n, double times);
 double gw_network_bytes_per_s(const gw_network *n, int link);
 
 /** From host `from` to another one, by the same links each time. */
-void gw_network_way(const gw_network *n, int from, int to, gw_way *way);
+void gw_network_way(const gw_network *n, int from, int to, gw_route *way);
 
 /** Hosts h and h + k * this, for any k, look alike: what one sees of the network, the other sees of
  *  the network moved by so many hosts. All hosts: nothing of the kind is known. */

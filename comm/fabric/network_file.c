@@ -143,7 +143,7 @@ static gw_err file_open(gw_network *n) {
     return e;
 }
 
-static void file_way(const gw_network *n, int from, int to, gw_way *way) {
+static void file_way(const gw_network *n, int from, int to, gw_route *way) {
     const gw_network_graph *g = &n->graph;
     const int *far = g->far + (size_t)to * (size_t)g->nodes;
     for (int at = from; at != to;) {

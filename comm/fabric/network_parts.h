@@ -7,7 +7,7 @@
 typedef struct gw_network_ops {
     gw_entry head;
     gw_err (*open)(gw_network *n);
-    void (*way)(const gw_network *n, int from, int to, gw_way *way);
+    void (*way)(const gw_network *n, int from, int to, gw_route *way);
 } gw_network_ops;
 
 /* Of a file: nodes, the first of which are hosts. */
@@ -24,6 +24,7 @@ struct gw_network {
     gw_args *args;
     int hosts, links, period;
     double host_bytes_per_s, *bytes_per_s; /* of a host's link; of each link */
+    double times;                          /* of all these: see gw_network_scale */
     int size[3], sizes; /* racks; dimensions of a torus; groups, routers and hosts of a router */
     gw_network_graph graph;
 };

@@ -44,7 +44,7 @@ static gw_err network_rate(const gw_network *n, const char *option, double *byte
     return text ? gw_network_rate(n->ops->head.name, option, text, bytes_per_s) : GW_OK;
 }
 
-static void network_take(gw_way *way, int link, double latency_s) {
+static void network_take(gw_route *way, int link, double latency_s) {
     way->link[way->links++] = link;
     way->latency_s += latency_s;
 }
@@ -57,7 +57,7 @@ static gw_err star_open(gw_network *n) {
 }
 
 /* The two ends of all ways but a file's. */
-static void star_way(const gw_network *n, int from, int to, gw_way *way) {
+static void star_way(const gw_network *n, int from, int to, gw_route *way) {
     network_take(way, from, 0);
     network_take(way, n->hosts + to, 0);
 }
@@ -88,7 +88,7 @@ static gw_err fattree_open(gw_network *n) {
     return gw_network_make_links(n, 2 * n->hosts + 2 * racks, rate);
 }
 
-static void fattree_way(const gw_network *n, int from, int to, gw_way *way) {
+static void fattree_way(const gw_network *n, int from, int to, gw_route *way) {
     int rack = from / n->period, other = to / n->period, up = 2 * n->hosts;
     double hop_s = gw_args_real(n->args, "hop");
     star_way(n, from, to, way);
@@ -136,7 +136,7 @@ static gw_err torus_open(gw_network *n) {
     return gw_network_make_links(n, 2 * n->hosts * (1 + n->sizes), rate);
 }
 
-static void torus_way(const gw_network *n, int from, int to, gw_way *way) {
+static void torus_way(const gw_network *n, int from, int to, gw_route *way) {
     double hop_s = gw_args_real(n->args, "hop");
     star_way(n, from, to, way);
     for (int d = 0, stride = 1; d < n->sizes; stride *= n->size[d++]) {
@@ -193,7 +193,7 @@ static int dragonfly_gate(const gw_network *n, int group, int other) {
     return (other - (other > group)) % n->size[ROUTERS];
 }
 
-static void dragonfly_way(const gw_network *n, int from, int to, gw_way *way) {
+static void dragonfly_way(const gw_network *n, int from, int to, gw_route *way) {
     int groups = n->size[GROUPS], routers = n->size[ROUTERS];
     int at = from / n->size[PER_ROUTER], end = to / n->size[PER_ROUTER];
     int group = at / routers, other = end / routers, local = 2 * n->hosts;
@@ -235,7 +235,8 @@ gw_err gw_network_open(gw_network **out, const gw_spec *spec, int hosts, double 
     *n = (gw_network){.ops = (const gw_network_ops *)found,
                       .hosts = hosts,
                       .period = hosts,
-                      .host_bytes_per_s = bytes_per_s};
+                      .host_bytes_per_s = bytes_per_s,
+                      .times = 1};
     gw_err e = gw_args_of(&n->args, found->opts, found->name, spec);
     GW_THEN(e, n->ops->open(n));
     if (e == GW_OK)
@@ -258,11 +259,15 @@ int gw_network_links(const gw_network *n) {
     return n->links;
 }
 
-double gw_network_bytes_per_s(const gw_network *n, int link) {
-    return n->bytes_per_s[link];
+void gw_network_scale(gw_network *n, double times) {
+    n->times = times;
 }
 
-void gw_network_way(const gw_network *n, int from, int to, gw_way *way) {
+double gw_network_bytes_per_s(const gw_network *n, int link) {
+    return n->times * n->bytes_per_s[link];
+}
+
+void gw_network_way(const gw_network *n, int from, int to, gw_route *way) {
     way->links = 0;
     way->latency_s = 0;
     n->ops->way(n, from, to, way);

@@ -24,6 +24,7 @@
 #ifndef GW_COMM_FABRIC_SIM_H
 #define GW_COMM_FABRIC_SIM_H
 
+#include "base/probe.h"
 #include "comm/fabric/fabric.h"
 #include "comm/fabric/network.h"
 
@@ -45,11 +46,11 @@ typedef struct gw_sim_watch {
 
 typedef struct gw_sim_setup {
     int ranks, per_host;
-    const gw_network *network; /* of ceil(ranks / per_host) hosts */
-    gw_sim_link link, memory;  /* the rate of `link` is the network's */
-    double coded_s;            /* that a float takes which is encoded, decoded or added */
-    const gw_sim_watch *watch; /* NULL: nobody; folded: nobody */
-    int played;                /* folded: how many ranks, a divisor of all; 0: all */
+    const gw_network *network;  /* of ceil(ranks / per_host) hosts */
+    gw_sim_link link, memory;   /* the rate of `link` is the network's */
+    double coded_s[GW_CODINGS]; /* that a float takes which is coded so */
+    const gw_sim_watch *watch;  /* NULL: nobody; folded: nobody */
+    int played;                 /* folded: how many ranks, a divisor of all; 0: all */
     bool pairs; /* folded: peers of rank r's like by k are those of r xor k, not of r + k */
 } gw_sim_setup;
 

@@ -103,7 +103,7 @@ static gw_err sim_flow(gw_sim_world *w, gw_sim_message *m) {
     const gw_sim_setup *s = &w->setup;
     const int ends[2] = {m->group->world[m->end[0]], m->group->world[m->end[1]]};
     int from = ends[0] / s->per_host, to = ends[1] / s->per_host;
-    gw_way way = {.links = 1, .link = {gw_network_links(s->network) + to}};
+    gw_route way = {.links = 1, .link = {gw_network_links(s->network) + to}};
     if (from != to)
         gw_network_way(s->network, from, to, &way);
     for (int i = 0; from != to && w->played < s->ranks && i < way.links; i++)

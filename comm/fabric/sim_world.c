@@ -128,7 +128,7 @@ static void sim_hear(const gw_fabric *f, gw_exchange_event event, const gw_excha
 /* Codecs work on the core of the rank that runs. */
 static void sim_coded(gw_coding kind, size_t floats) {
     gw_sim_rank *me = sim_world->running;
-    sim_compute(me, me->w->setup.coded_s * (double)floats * (kind == GW_CODING_ADOPT ? 2 : 1));
+    sim_compute(me, me->w->setup.coded_s[kind] * (double)floats);
 }
 
 /* ---- collectives ---- */
@@ -362,8 +362,9 @@ gw_err gw_sim_run(const gw_sim_setup *setup, gw_err (*body)(void *ctx, gw_fabric
     gw_probe before = gw_probe_hooks;
     sim_world = &w;
     gw_err e = sim_open(&w);
-    if (e == GW_OK && setup->coded_s > 0)
-        gw_probe_hooks.coded = sim_coded;
+    for (gw_coding k = 0; k < GW_CODINGS && e == GW_OK; k++)
+        if (setup->coded_s[k] > 0)
+            gw_probe_hooks.coded = sim_coded;
     while (e == GW_OK && w.alive > 0) {
         sim_take_turns(&w);
         gw_err ends = w.alive > 0 ? sim_happen(&w) : GW_OK;

@@ -15,7 +15,7 @@
 /* Of all ways between different hosts: how many links. Each link of a network leads from one place
  * to one other, so what comes after a link on one way must be able to come after it on all. */
 static void measure(const gw_network *n, int hosts, int *least, int *most, double *mean) {
-    gw_way way;
+    gw_route way;
     long sum = 0;
     *least = GW_WAY_LINKS;
     *most = 0;
@@ -69,7 +69,7 @@ static void test_torus_uses_all(void **state) {
     (void)state;
     const gw_network *n = network_of("torus:dims=3x3", 9);
     int uses[54] = {0};
-    gw_way way;
+    gw_route way;
     for (int a = 0; a < 9; a++)
         for (int b = 0; b < 9; b++) {
             if (a == b)

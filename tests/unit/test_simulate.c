@@ -145,7 +145,7 @@ static void test_max_min(void **state) {
     (void)state;
     gw_flows f;
     gw_flow x[3] = {0};
-    const gw_way way[] = {{1, {0}}, {2, {0, 1}}, {1, {1}}};
+    const gw_route way[] = {{1, {0}}, {2, {0, 1}}, {1, {1}}};
     const double bytes[] = {800, 1000, 1200};
     const int64_t ends[] = {100, 500, 550};
     assert_int_equal(gw_flows_open(&f, 2), GW_OK);
@@ -376,7 +376,8 @@ static void test_overlap(void **state) {
     assert_true(a.exposed_s > 2 * LATENCY && a.exposed_s < b.exposed_s + 1e-9);
     a = play_of(2, link_plain);
     a.profile = &small;
-    a.world.coded_s = 1e-6;
+    for (int k = 0; k < GW_CODINGS; k++)
+        a.world.coded_s[k] = k == GW_CODING_ADOPT ? 2e-6 : 1e-6;
     assert_int_equal(run_play(&a, "allreduce:algo=tree", "bf16"), GW_OK);
     /* rank 1 encodes, rank 0 adds, encodes and adopts, rank 1 decodes */
     assert_near(a.step_s, 9e-3 + 2 * (LATENCY + 2 * 940 / RATE) + 5 * 940e-6, "codec time", 2);

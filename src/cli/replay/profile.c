@@ -263,10 +263,15 @@ static gw_err profile_load(json_t **out, const char *path) {
 }
 
 gw_err gw_step_profile_read(gw_step_profile *p, const char *path) {
-    place at = {.path = path, .tensor = -1};
+    json_t *document = NULL;
     *p = (gw_step_profile){0};
-    GW_TRY(profile_load(&p->document, path));
-    json_t *of = p->document;
+    GW_TRY(profile_load(&document, path));
+    return gw_step_profile_take(p, document, path);
+}
+
+gw_err gw_step_profile_take(gw_step_profile *p, json_t *of, const char *name) {
+    place at = {.path = name, .tensor = -1};
+    *p = (gw_step_profile){.document = of};
     GW_TRY(profile_check(&at, of_profile, of));
     p->model = json_string_value(json_object_get(of, "model"));
     p->source = json_string_value(json_object_get(of, "source"));

@@ -32,6 +32,9 @@ typedef struct gw_step_profile {
 /** Read the file PATH. GW_ERR_INPUT, with the line. */
 gw_err gw_step_profile_read(gw_step_profile *p, const char *path);
 
+/** The same of a document, which *p owns from now on; messages call it `name`. */
+gw_err gw_step_profile_take(gw_step_profile *p, json_t *of, const char *name);
+
 /** What was read; also after an error. */
 void gw_step_profile_free(gw_step_profile *p);
 

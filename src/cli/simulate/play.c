@@ -430,5 +430,8 @@ gw_err gw_sim_play_run(gw_sim_play *p) {
             return GW_OK;
     }
     p->world.played = 0;
-    return play_once(p);
+    p->costly = p->most_played > 0 && p->world.ranks > p->most_played;
+    return p->costly ? gw_fail(GW_ERR_UNSUPPORTED, "simulate: all %d ranks would have to be played",
+                               p->world.ranks)
+                     : play_once(p);
 }

@@ -21,11 +21,13 @@ typedef struct gw_sim_play {
     size_t bucket; /* bytes of gradients that are announced together; or 0 */
     int steps;
     bool unfolded;        /* play every rank, whatever is known of them */
+    int most_played;      /* unfolded no more ranks than these; 0: any */
     gw_delay skew;        /* who is held up in a step, and how long: drawn as `train` draws it */
     uint64_t seed;        /* of these draws */
     gw_batch_cost *log;   /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
     const char *modelled; /* MPI's own algorithm that `algo` stands for; NULL: it is itself */
     /* What came of it: */
+    bool costly;              /* more than most_played */
     double step_s, exposed_s; /* means over the steps after the first, of all ranks */
     double elapsed_s;         /* from the first step's begin to the last one's end */
     gw_sim_tally tally;       /* of all steps and ranks: as the strategy's `cost` says */
@@ -42,7 +44,8 @@ gw_err gw_sim_play_check(const gw_sim_play *p);
 
 /** Play it: folded (world.played, comm/fabric/sim.h) where ranks, network and algorithm are known
  *  to be alike, and the ranks played sent their share of what the strategy's `cost` says.
- *  GW_ERR_INTERNAL: what was sent is not what `cost` says, too. */
+ *  GW_ERR_UNSUPPORTED: more ranks than most_played, too. GW_ERR_INTERNAL: what was sent is not what
+ *  `cost` says, too. */
 gw_err gw_sim_play_run(gw_sim_play *p);
 
 #endif

@@ -4,7 +4,7 @@
 #include "cli/simulate/folder.h"
 #include "cli/simulate/graph.h"
 #include "cli/simulate/network.h"
-#include "cli/simulate/play.h"
+#include "cli/simulate/steps.h"
 #include "comm/strategy/plain.h"
 
 #include <math.h>
@@ -17,17 +17,8 @@
 static const gw_opt opts[] = {
     {"ranks", GW_OPT_INT, NULL, 1, GW_SIM_MOST_RANKS, NULL, "N", "how many", .group = "Network"},
     GW_SIM_NETWORK_OPTS,
-    {"profile", GW_OPT_FILE, NULL, 0, 0, NULL, "FILE.json",
-     "play this model's steps, as gradwire replay does", .group = "Steps"},
-    {"bytes", GW_OPT_BYTES, NULL, 4, 0x1p40, NULL, "N",
-     "exchange so many bytes of gradients, and compute nothing"},
+#include "cli/simulate/steps_opts.def"
     {"steps", GW_OPT_INT, "3", 1, 1e6, NULL, "N", "play N steps; figures leave the first one out"},
-    {"compute", GW_OPT_CHOICE, "sleep", 0, 0, "sleep|spin", NULL,
-     "sleep: another device computes, and the core polls meanwhile; spin: this core computes"},
-    {"speed", GW_OPT_REAL, "1", 1e-3, 1e6, NULL, "X",
-     "of the device, as a multiple of the profile's"},
-    {"bucket-mb", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
-     "announce gradients in buckets of X MB; 0: each by itself"},
     {"fold", GW_OPT_CHOICE, "auto", 0, 0, "auto|off", NULL,
      "auto: ranks that do the same in step are played by one of them; off: play each"},
     {"coding-ns", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
@@ -63,8 +54,7 @@ static const gw_rule rules[] = {
 typedef struct simulation {
     gw_args *args;
     char *command;
-    gw_step_profile profile;
-    gw_step_tensor whole; /* of --bytes */
+    gw_sim_steps steps;
     gw_sim_play play;
     gw_network *network;
     gw_graph *graph;                              /* NULL: not asked for */
@@ -76,28 +66,11 @@ typedef struct simulation {
 
 /* ---- the command line ---- */
 
-static gw_err simulate_steps(simulation *s) {
-    const gw_args *a = s->args;
-    const char *path = gw_args_text(a, "profile");
-    if (!path && !gw_args_given(a, "bytes"))
-        return gw_fail(GW_ERR_USAGE, "simulate: nothing to exchange: give --profile or --bytes");
-    if (path)
-        return gw_step_profile_read(&s->profile, path);
-    s->whole = (gw_step_tensor){.name = "bytes", .n = gw_args_bytes(a, "bytes") / sizeof(float)};
-    s->profile = (gw_step_profile){
-        .model = "bytes", .n_tensors = 1, .groups = 1, .n = s->whole.n, .tensor = &s->whole};
-    return GW_OK;
-}
-
 static gw_err simulate_exchange(simulation *s) {
     const gw_args *a = s->args;
     gw_sim_play *p = &s->play;
-    p->profile = &s->profile;
     p->lazy = strcmp(gw_args_text(a, "update"), "lazy") == 0;
-    p->sleeps = strcmp(gw_args_text(a, "compute"), "sleep") == 0;
-    p->speed = gw_args_real(a, "speed");
     p->unfolded = strcmp(gw_args_text(a, "fold"), "off") == 0;
-    p->bucket = (size_t)(gw_args_real(a, "bucket-mb") * MIB);
     p->steps = (int)gw_args_int(a, "steps");
     p->seed = (uint64_t)gw_args_int(a, "seed");
     GW_TRY(gw_delay_read(&p->skew, "simulate", gw_args_text(a, "inject-skew")));
@@ -119,8 +92,8 @@ static gw_err simulate_read(simulation *s, int argc, char **argv) {
         if (gw_args_given(s->args, i ? "out" : "json"))
             GW_TRY(gw_cli_utf8("simulate", i ? "out" : "json", argc, argv));
     GW_TRY(gw_sim_network_read(&s->play.world, &s->network, s->args, "simulate"));
-    s->play.world.coded_s = 1e-9 * gw_args_real(s->args, "coding-ns");
-    GW_TRY(simulate_steps(s));
+    gw_sim_coding(s->play.world.coded_s, 1e-9 * gw_args_real(s->args, "coding-ns"));
+    GW_TRY(gw_sim_steps_read(&s->play, &s->steps, s->args, "simulate"));
     return simulate_exchange(s);
 }
 
@@ -144,7 +117,7 @@ static json_t *simulate_model(const simulation *s) {
     json_t *network = gw_json_object(
         "ranks:i played:i per_host:i network:s link:o memory:o coding_s:f", w->ranks,
         w->played ? w->played : w->ranks, w->per_host, gw_args_text(s->args, "network"),
-        simulate_link_json(&w->link), simulate_link_json(&w->memory), w->coded_s);
+        simulate_link_json(&w->link), simulate_link_json(&w->memory), w->coded_s[GW_CODING_ENCODE]);
     json_t *steps = gw_json_object(
         "model:s parameters:I tensors:i forward_s:f backward_s:f optimizer_s:f steps:i speed:f "
         "compute:s bucket_bytes:I comm:s algorithm:s modelled:s compress:s update:s inject_skew:s "
@@ -279,8 +252,7 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     gw_strategy_free(&s.play.strategy);
     gw_codec_close(&s.play.codec);
     gw_codec_close(&s.play.exact);
-    if (s.profile.document)
-        gw_step_profile_free(&s.profile);
+    gw_sim_steps_free(&s.steps);
     gw_args_free(s.args);
     gw_claim_release(s.claim);
     free(s.play.log);
