@@ -2,7 +2,9 @@
  * with --verify the prediction beside what the same steps take. */
 #include "cli/cli.h"
 #include "cli/plan_mesh.h"
+#include "cli/plan_scale.h"
 #include "cli/plan_trial.h"
+#include "cli/simulate/network.h"
 #include "cli/train/step_opts.h"
 #include "machine/transport.h"
 #include "mpi/agree.h"
@@ -29,6 +31,7 @@ static const gw_opt opts[] = {
     {"steps", GW_OPT_INT, "50", 1, 1e7, NULL, "N", "--verify: timed steps of each"},
     {"block", GW_OPT_INT, "5", 1, GW_RIG_BLOCK, NULL, "N", "--verify: timed steps of a turn"},
     GW_PLAN_MESH_OPTS,
+#include "cli/plan_scale_opts.def"
     GW_BENCH_JSON,
     {0}};
 
@@ -99,12 +102,8 @@ static void plan_choose_trials(plan *p, const gw_chooser *a, int most) {
 
 static gw_err plan_open_trial(plan *p, gw_plan_trial *t) {
     const gw_chooser *a = p->rig.choice;
-    t->rig.lazy = p->c.run.lazy;
     gw_err e = gw_chooser_session(a, &a->candidate[t->of], &t->rig.session);
-    GW_THEN(e, gw_rig_own(&t->rig));
-    GW_TRY(gw_agree(p->place->comm, e));
-    GW_TRY(gw_rig_open(&t->rig, &p->setup));
-    return gw_rig_start(&t->rig, &p->setup);
+    return gw_plan_trial_start(t, &p->setup, p->c.run.lazy, e);
 }
 
 static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
@@ -176,9 +175,7 @@ static void plan_print_command(const plan *p, const gw_chooser *a) {
     const gw_candidate *c = &a->candidate[a->chosen];
     const gw_spec *comm = p->c.run.comm;
     printf("\nrecommended: mpiexec -n %d gradwire train", p->place->ranks);
-    for (const gw_opt *o = opts; strcmp(o->name, "codecs") != 0; o++)
-        if (gw_args_given(p->args, o->name) && strcmp(o->name, "comm") != 0)
-            printf(" --%s '%s'", o->name, gw_args_text(p->args, o->name));
+    gw_plan_print_given(p->args);
     printf(" --comm '%s", comm->text);
     if (!gw_chooser_named(a))
         printf("%calgo=(%s)", comm->n_args ? ',' : ':', c->algo);
@@ -222,36 +219,70 @@ static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
     return plan_verify(p, p->rig.choice, own);
 }
 
-/* ---- codecs, or meshes ---- */
+/* ---- codecs, or meshes, or more ranks than here ---- */
 
-static bool plan_of_meshes(const gw_bench_run *run) {
-    return gw_args_given(run->args, "mesh");
+static const gw_benchmark codecs = {
+    .prepare = plan_prepare_codecs, .measure = plan_measure_codecs, .report = plan_report_codecs};
+static const gw_benchmark meshes = {.prepare = gw_plan_mesh_prepare,
+                                    .measure = gw_plan_mesh_measure,
+                                    .report = gw_plan_mesh_report};
+static const gw_benchmark more_ranks = {.prepare = gw_plan_scale_prepare,
+                                        .measure = gw_plan_scale_measure,
+                                        .report = gw_plan_scale_report};
+
+static const gw_benchmark *plan_kind(const gw_bench_run *run) {
+    return gw_args_given(run->args, "mesh")    ? &meshes
+           : gw_args_given(run->args, "ranks") ? &more_ranks
+                                               : &codecs;
 }
 
 static gw_err plan_prepare(gw_bench_run *run) {
-    return plan_of_meshes(run) ? gw_plan_mesh_prepare(run) : plan_prepare_codecs(run);
+    return plan_kind(run)->prepare(run);
 }
 
 static gw_err plan_measure(gw_bench_run *run, bool *own) {
-    return plan_of_meshes(run) ? gw_plan_mesh_measure(run, own) : plan_measure_codecs(run, own);
+    return plan_kind(run)->measure(run, own);
 }
 
 static void plan_report(gw_bench_run *run) {
-    if (plan_of_meshes(run))
-        gw_plan_mesh_report(run);
-    else
-        plan_report_codecs(run);
+    plan_kind(run)->report(run);
 }
 
 static void plan_close(void) {
     gw_plan_trials_close(&the.trials);
     gw_plan_mesh_close();
+    gw_plan_scale_close();
 }
 
 static void plan_free(void) {
     gw_rig_free(&the.rig);
     gw_plan_mesh_release();
+    gw_plan_scale_release();
 }
+
+static const char no_codecs[] = "meshes are compared without compression";
+
+static const gw_rule rules[] = {
+    {"timetables", NULL, true, "mesh", NULL, "it says what to compare"},
+    {"microbatches", NULL, true, "mesh", NULL, "it says what to compare"},
+    {"mesh", NULL, false, "codecs", NULL, no_codecs},
+    {"mesh", NULL, false, "algos", NULL, "name one in --comm"},
+    {"mesh", NULL, false, "compress", NULL, no_codecs},
+    {"mesh", NULL, false, "local-batch", NULL, "replicas differ in number: give --batch"},
+    {"mesh", NULL, false, "wire-check", "on", "exchanges are predicted without frames"},
+    {"mesh", NULL, false, "update", "lazy", "steps are predicted as eager ones"},
+    {"ranks", NULL, false, "mesh", NULL, "meshes are predicted for the ranks that are here"},
+    {"ranks", NULL, false, "comm", NULL, "list what to compare in --strategies"},
+    {"ranks", NULL, false, "compress", NULL, "list what to compare in --codecs"},
+    {"link", NULL, true, "ranks", NULL, "it describes what is played"},
+    {"network", NULL, true, "ranks", NULL, "it describes what is played"},
+    {"strategies", NULL, true, "ranks", NULL, "else --comm names the one to plan for"},
+    {"profile", NULL, true, "ranks", NULL, "steps are measured otherwise"},
+    {"bytes", NULL, true, "ranks", NULL, "steps are measured otherwise"},
+    {"bytes", NULL, false, "profile", NULL, "a profile has its own gradients"},
+    {"verify", "!0", false, "profile", NULL, "measure the step of a profile by gradwire replay"},
+    {"verify", "!0", false, "bytes", NULL, "measure an exchange by gradwire bench allreduce"},
+    {0}};
 
 static int run_plan(const gw_args *none, int argc, char **argv) {
     (void)none;
@@ -260,7 +291,7 @@ static int run_plan(const gw_args *none, int argc, char **argv) {
                                      .prepare = plan_prepare,
                                      .measure = plan_measure,
                                      .report = plan_report,
-                                     .rules = gw_plan_mesh_rules,
+                                     .rules = rules,
                                      .close = plan_close,
                                      .release = plan_free};
     return gw_bench_main(&all, "plan", argc, argv);

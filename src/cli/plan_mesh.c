@@ -15,19 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char no_codecs[] = "meshes are compared without compression";
-
-const gw_rule gw_plan_mesh_rules[] = {
-    {"timetables", NULL, true, "mesh", NULL, "it says what to compare"},
-    {"microbatches", NULL, true, "mesh", NULL, "it says what to compare"},
-    {"mesh", NULL, false, "codecs", NULL, no_codecs},
-    {"mesh", NULL, false, "algos", NULL, "name one in --comm"},
-    {"mesh", NULL, false, "compress", NULL, no_codecs},
-    {"mesh", NULL, false, "local-batch", NULL, "replicas differ in number: give --batch"},
-    {"mesh", NULL, false, "wire-check", "on", "exchanges are predicted without frames"},
-    {"mesh", NULL, false, "update", "lazy", "steps are predicted as eager ones"},
-    {0}};
-
 /* What is compared, and what is known of it. */
 typedef struct ranked {
     gw_layout layout;

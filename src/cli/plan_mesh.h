@@ -25,8 +25,6 @@
             .size = (GW_LAYOUT_MICROS + 1) * sizeof(int)                                           \
     }
 
-extern const gw_rule gw_plan_mesh_rules[];
-
 /** As gw_benchmark has them. */
 gw_err gw_plan_mesh_prepare(gw_bench_run *run);
 gw_err gw_plan_mesh_measure(gw_bench_run *run, bool *own);

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 gw_plan_trial *gw_plan_trials_add(gw_plan_trials *t, int of, const double *predicted_s,
                                   double *measured_s) {
@@ -64,6 +65,14 @@ gw_err gw_plan_trial_open(gw_plan_trial *t, const gw_place_setup *s, const gw_la
     return GW_OK;
 }
 
+gw_err gw_plan_trial_start(gw_plan_trial *t, const gw_rig_setup *s, bool lazy, gw_err e) {
+    t->rig.lazy = lazy;
+    GW_THEN(e, gw_rig_own(&t->rig));
+    GW_TRY(gw_agree(s->place->comm, e));
+    GW_TRY(gw_rig_open(&t->rig, s));
+    return gw_rig_start(&t->rig, s);
+}
+
 /* ---- turns ---- */
 
 static gw_plan_trials *trials; /* those that take them */
@@ -91,6 +100,12 @@ gw_err gw_plan_trials_measure(gw_plan_trials *t, const gw_args *args, const gw_b
         e = gw_steady_of(t->at[i].rig.mean.x, t->at[i].rig.mean.n, t->at[i].measured_s);
     *own = e != GW_OK; /* the others wait in an exchange */
     return e;
+}
+
+void gw_plan_print_given(const gw_args *args) {
+    for (const gw_opt *o = gw_args_opts(args); strcmp(o->name, "codecs") != 0; o++)
+        if (gw_args_given(args, o->name) && strcmp(o->name, "comm") != 0)
+            printf(" --%s '%s'", o->name, gw_args_text(args, o->name));
 }
 
 void gw_plan_trials_print(const gw_plan_trials *t) {

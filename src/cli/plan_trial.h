@@ -29,10 +29,16 @@ gw_plan_trial *gw_plan_trials_add(gw_plan_trials *t, int of, const double *predi
 gw_err gw_plan_trial_open(gw_plan_trial *t, const gw_place_setup *s, const gw_layout *l,
                           bool yield);
 
+/** Collective: open t->rig, which has its session unless `e` says why not, ready to step. */
+gw_err gw_plan_trial_start(gw_plan_trial *t, const gw_rig_setup *s, bool lazy, gw_err e);
+
 /** Collective: measure all, which are ready to step, by --steps and --block. *own: the error is
  *  this rank's alone. */
 gw_err gw_plan_trials_measure(gw_plan_trials *t, const gw_args *args, const gw_bench_place *place,
                               uint64_t seed, bool *own);
+
+/** Print what the user gave that `train` takes, too, but for --comm: rows above `codecs`. */
+void gw_plan_print_given(const gw_args *args);
 
 /** Print how far off predictions were, if there are any. */
 void gw_plan_trials_print(const gw_plan_trials *t);

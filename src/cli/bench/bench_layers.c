@@ -225,6 +225,28 @@ static void layers_report(gw_bench_run *run) {
 
 /* ---- the whole ---- */
 
+static void layers_release(void) {
+    gw_pipeline_close(b.walk);
+    gw_pipeline_free(b.walk);
+    gw_rig_free(&b.rig);
+    for (int l = 0; l < GW_MAX_LAYERS; l++) {
+        gw_samples_free(&b.forward[l]);
+        gw_samples_free(&b.backward[l]);
+    }
+    gw_samples_free(&b.update);
+    gw_samples_free(&b.step);
+}
+
+gw_err gw_layers_profile(const gw_bench_run *run, const gw_train_config *c, int steps,
+                         json_t **profile) {
+    b = (state){.c = *c, .steps = steps, .warmup = 2};
+    gw_err e = layers_measure(run);
+    if (e == GW_OK)
+        *profile = layers_profile(run->args);
+    layers_release();
+    return e;
+}
+
 static gw_err layers_prepare(gw_bench_run *run) {
     return gw_step_opts_read(&b.c, run->args, "bench");
 }
@@ -240,18 +262,6 @@ static gw_err layers_run(gw_bench_run *run, bool *own) {
         return gw_json_commit(profile, layers_profile(run->args), JSON_INDENT(1), "the profile");
     gw_file_abandon(profile);
     return e;
-}
-
-static void layers_release(void) {
-    gw_pipeline_close(b.walk);
-    gw_pipeline_free(b.walk);
-    gw_rig_free(&b.rig);
-    for (int l = 0; l < GW_MAX_LAYERS; l++) {
-        gw_samples_free(&b.forward[l]);
-        gw_samples_free(&b.backward[l]);
-    }
-    gw_samples_free(&b.update);
-    gw_samples_free(&b.step);
 }
 
 const gw_benchmark gw_bench_layers = {

@@ -76,6 +76,7 @@ json_t *gw_bench_row(const gw_bench_table *t, json_t *rows, const char *const *t
         if (isfinite(x))
             snprintf(number, sizeof number, c.type == 'e' ? "%.*e" : "%.*f", c.digits,
                      x * (c.type == 'u'   ? 1e6
+                          : c.type == 'm' ? 1e3
                           : c.type == 'p' ? 100
                                           : 1));
         if (c.printed)

@@ -5,8 +5,8 @@
 #include <jansson.h>
 
 typedef struct gw_bench_table {
-    /** A printed row, its cells as in printf: s text, d whole number, f and e real; u seconds in
-     *  microseconds, p a share in percent. */
+    /** A printed row, its cells as in printf: s text, d whole number, f and e real; u and m
+     *  seconds in microseconds and milliseconds, p a share in percent. */
     const char *form;
     const char *heads; /* "bytes|codec|..": of the printed cells */
     const char *kept;  /* types of further cells, which are not printed; b: true or false */
