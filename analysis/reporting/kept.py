@@ -15,7 +15,7 @@ MOST = 4 << 20  # bytes of a CSV file
 # What tells runs apart, and where they ran.
 FACTS = ("study", "cell", "state", "why", "baseline", "block", "seed", "started_utc", "cpu", "cores", "ranks", "threads",
          "nodes", "marks", "step_s")
-DIGITS = 7
+DIGITS = 9  # claims of the runs and of what is kept of them agree
 # Charts that runs.csv has the figures of; of the others a folder may have the drawing, NAME.svg.
 CHARTS = ("baseline", "effects", "sweep", "final_accuracy", "memory", "order")
 NOT_KEPT = "not kept: runs.csv has figures of whole runs, not their steps, epochs, ranks or options"

@@ -4,5 +4,6 @@ A chart is a module with TITLE and `build(results)`, which returns a model.Chart
 model.NotShown with the reason where the runs do not hold what it needs."""
 
 ORDER = ["baseline", "effects", "sweep", "scaling", "time_stack", "dimensions", "overlap",
-         "step_times", "ranks", "traffic", "accuracy", "target", "pays", "loss", "final_accuracy", "memory",
+         "step_times", "ranks", "traffic", "accuracy", "target", "pays",
+         "break_even", "loss", "final_accuracy", "memory",
          "roofline", "forecast", "order"]
