@@ -9,7 +9,7 @@ enum { GW_WAY_LINKS = 128 };
 
 /** From one host to another. */
 typedef struct gw_route {
-    int links, link[GW_WAY_LINKS]; /* in the order of the way, all different */
+    int links, link[GW_WAY_LINKS]; /* all different; in any order, since a message fills all */
     double latency_s;              /* of these links, beyond what any message needs */
 } gw_route;
 

@@ -1,5 +1,4 @@
-/* Networks: that ways lead from host to host over links that meet, how long they are, and what is
- * refused. */
+/* Networks: how many links ways have, how long a message takes on them, and what is refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +11,7 @@
 
 #include "../simulated.h"
 
-/* Of all ways between different hosts: how many links. Each link of a network leads from one place
- * to one other, so what comes after a link on one way must be able to come after it on all. */
+/* Of all ways between different hosts: how many links, none of them twice. */
 static void measure(const gw_network *n, int hosts, int *least, int *most, double *mean) {
     gw_route way;
     long sum = 0;
