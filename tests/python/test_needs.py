@@ -20,6 +20,7 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "analysis/claims": (["."], ["numpy", "pandas", "scipy", "yaml"]),
     "analysis/compare": ([".", "."], ["numpy", "pandas", "scipy"]),
     "experiments/run": (["quick.yaml"], ["yaml"]),
+    "experiments/bigmachine": ([], ["yaml"]),
     "experiments/peers/compare_ddp.py": (["--out", "."], ["numpy", "torch"]),
     "experiments/peers/compare_replay.py": (["--out", "."], ["numpy", "torch"]),
     "experiments/peers/compare_accuracy.py": ([], ["numpy", "scipy", "torch"]),
