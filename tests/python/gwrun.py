@@ -22,8 +22,10 @@ SOURCE = os.environ["SOURCE"]
 HANG_S = 1200  # what takes longer hangs: no slow or busy machine needs a tenth of it
 # For a launcher of Open MPI: seconds from the SIGTERM that it gives its ranks to their SIGKILL.
 PATIENT = {"OMPI_MCA_odls_base_sigkill_timeout": "10"}
-# What its event loop says at times when ranks end before it has read all.
-LAUNCHER = re.compile(r"^\[warn\] Epoll .*\n+", re.MULTILINE)
+# What its event loop says at times when ranks end before it has read all, and the frame in which 5.x tells, also when
+# told to be quiet, that a rank failed.
+LAUNCHER = re.compile(r"^\[warn\] Epoll .*\n+|^-{70,}\nprterun detected that one or more processes exited with non-zero "
+                      r"status,\n(?:.*\n)*?-{70,}\n", re.MULTILINE)
 sys.path[:0] = [os.path.join(SOURCE, part) for part in ("analysis", "experiments")]
 
 
