@@ -104,6 +104,14 @@ def pop_line(run):
     yield line + ("" if run.pop[1] is None else f"; {run.pop[1]}")
 
 
+def energy_line(run):
+    """Of older versions there is none."""
+    source, joules = run.text("results.energy.source", None), run.number("results.energy.joules_per_step")
+    if source is not None:
+        yield ("energy: " + (source if math.isnan(joules) else f"{joules:.4g} J a step of all nodes, by means over all "
+                             f"steps ({source})"))
+
+
 def bubble_line(run):
     """Measured, and simulated at the run's own pace."""
     bubble, share = run.time.bubble_s, run.number("results.summary.bubble_share")
@@ -213,6 +221,6 @@ def sources(run):
 
 
 def facts(run):
-    for fact in (test_line, best_line, memory_line, products_line, partition, straggler, pop_line, bubble_line, saved, bound_line,
+    for fact in (test_line, best_line, memory_line, products_line, partition, straggler, pop_line, energy_line, bubble_line, saved, bound_line,
                  ceilings, links, overhead, checks, not_met, sources):
         yield from fact(run)

@@ -57,7 +57,7 @@ def row_of(results, cell, run):
         "test_accuracy": result["test_accuracy"], **{key: result.get(key) for key in ENDS},
         **{f"best.{key}": (result.get("best") or {}).get(key) for key in BEST},
         **{f"{key}.{phase}": (result.get(key) or {}).get(phase) for key in MEMORY for phase in PHASES},
-        "run_wire_bytes": result["wire_bytes"],
+        "joules_per_step": look(info, "results.energy.joules_per_step"), "run_wire_bytes": result["wire_bytes"],
         **{f"mean.{name}": mean for name, mean in run.means.items()},
         **{f"source.{name}": text.partition(":")[0] for name, text in info["sources"].items()},
         "replica_hash": result.get("replica_hash"), "marks": "; ".join(run.marks),

@@ -42,8 +42,9 @@ gw_err gw_files_open(gradwire *g) {
     GW_TRY(gw_inside_stats(&r->stats, g, g->words.run.compress_stats, r->rows, g->comm));
     GW_TRY(gw_recorder_measure(r, 0));
     GW_TRY(gw_recorder_trace(r));
+    GW_TRY(gw_busy_open(&r->watch, &g->node, g->comm));
     gw_recorder_begin(r);
-    return gw_busy_open(&r->watch, &g->node, g->comm);
+    return GW_OK;
 }
 
 /* ---- batches ---- */

@@ -78,6 +78,8 @@ gw_err gw_recorder_trace(const gw_recorder *r) {
 void gw_recorder_begin(gw_recorder *r) {
     r->zero_s = gw_ledger_now();
     gw_link_cost_begin(&r->total.link_cost);
+    gw_energy_open(&r->energy, r->watch.reads && r->of.profile != GW_PROFILE_OFF);
+    gw_energy_count(&r->energy, true);
 }
 
 /* ---- batches ---- */
@@ -128,6 +130,7 @@ gw_err gw_recorder_flush(gw_recorder *r, int64_t step, gw_batch_row *last) {
     int room = GW_RECORDER_ROWS;
     int64_t n;
     gw_batch_row *rows = gw_record_rows(r->record, &n);
+    gw_energy_count(&r->energy, r->energy.counting);
     if (r->waits)
         GW_TRY(gw_waits_flush(r->waits, rows, n, &room));
     if (last && n > 0)
@@ -194,6 +197,8 @@ gw_err gw_recorder_total_up(gw_recorder *r, int64_t steps, int workers) {
     gw_recorder_total *t = &r->total;
     gw_resident_end(&r->resident); /* what follows belongs to no phase */
     t->elapsed_s = gw_ledger_now() - r->zero_s;
+    gw_energy_count(&r->energy, false);
+    GW_TRY(gw_energy_json(&r->energy, steps - r->began_at, of->comm, &t->energy));
     GW_TRY(gw_busy_look(&r->watch, 0, &t->during));
     GW_TRY(gw_link_cost_end(&t->link_cost, workers, of->comm));
     if (of->rank == 0)
@@ -241,6 +246,7 @@ void gw_recorder_close(gw_recorder *r) {
     gw_rows_close(r->rows);
     gw_claim_release(r->claim);
     json_decref(r->total.hosts);
+    json_decref(r->total.energy);
     free(r->total.by_rank);
     if (r->measures)
         gw_ledger_set_profile(GW_PROFILE_OFF);

@@ -13,6 +13,7 @@
 #include "folder/history.h"
 #include "folder/runfolder.h"
 #include "machine/busy.h"
+#include "machine/energy.h"
 #include "machine/link_cost.h"
 #include "prof/matrix.h"
 #include "prof/ranks.h"
@@ -42,7 +43,7 @@ typedef struct gw_recorder_sum {
 typedef struct gw_recorder_total {
     gw_batch_summary summary; /* rank 0's, like all that follows but before and during */
     gw_rank_figures *by_rank; /* the recorder's */
-    json_t *hosts;            /* likewise */
+    json_t *hosts, *energy;   /* likewise */
     gw_straggler straggler;
     gw_matrix_total traffic; /* zeros with --profile off */
     gw_busy before, during;  /* what else the machines did: until the first step (zeros: nobody
@@ -69,11 +70,12 @@ typedef struct gw_recorder {
     gw_rows *rows;                /* the files that grow; NULL: no folder */
     struct gw_codec_stats *stats; /* the recorder's, once it is there */
     gw_busy_watch watch;          /* likewise */
-    int64_t began_at;             /* steps that earlier starts have done */
-    int64_t flush_at;             /* the step whose end is the next flush, the same on all ranks */
-    double zero_s;                /* when the first step could begin, by the ledger's clock */
-    double train_s;               /* in batches */
-    uint64_t wire_bytes;          /* that this rank sent */
+    gw_energy energy;
+    int64_t began_at;    /* steps that earlier starts have done */
+    int64_t flush_at;    /* the step whose end is the next flush, the same on all ranks */
+    double zero_s;       /* when the first step could begin, by the ledger's clock */
+    double train_s;      /* in batches */
+    uint64_t wire_bytes; /* that this rank sent */
     gw_recorder_sum sum;
     bool has_matrix; /* matrix.csv is an earlier start's, and stays */
 } gw_recorder;

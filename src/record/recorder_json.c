@@ -171,11 +171,12 @@ static json_t *recorder_results(const gw_recorder *r, const gw_recorder_report *
     json_t *results = gw_json_object(
         "steps:I stopped_by:s train_loss:f validation_loss:f validation_accuracy:f test_loss:f "
         "test_accuracy:f elapsed_s:f train_s:f wire_bytes:u traffic:o summary:o peak_bytes:o "
-        "peak_sum_bytes:o ranks:o straggler:o exchanges_dropped:I",
+        "peak_sum_bytes:o ranks:o straggler:o exchanges_dropped:I energy:o",
         of->steps, of->stopped_by, last->train_loss, last->validation_loss,
         last->validation_accuracy, last->test_loss, last->test_accuracy, t->elapsed_s, r->train_s,
         of->wire_bytes, recorder_traffic(r->of.profile, &t->traffic), recorder_summary(r, of), peak,
-        sum, gw_ranks_json(t->by_rank, r->of.ranks), recorder_straggler(&t->straggler), t->dropped);
+        sum, gw_ranks_json(t->by_rank, r->of.ranks), recorder_straggler(&t->straggler), t->dropped,
+        t->energy ? json_incref(t->energy) : json_null());
     snprintf(hash, sizeof hash, "%08x", last->replica_hash);
     return last->epoch > 0 ? gw_json_add(results, "replica_hash:s", hash) : results;
 }

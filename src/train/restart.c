@@ -32,6 +32,7 @@ static const char *const since_resume[] = {"matrix.csv",
                                            "results.peak_sum_bytes",
                                            "results.simulated",
                                            "results.straggler",
+                                           "results.energy",
                                            "results.exchanges_dropped",
                                            "results.summary.memory_s.batches"};
 enum { FIGURES = 3, SINCE = sizeof since_resume / sizeof *since_resume };

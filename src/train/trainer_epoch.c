@@ -36,8 +36,10 @@ static gw_err trainer_epoch_evaluate(gw_trainer *t, const gw_dataset *set, int64
                        .parts = t->mesh.shape.size[GW_DIM_DATA],
                        .comm = t->comm};
     gw_resident_enter(&t->rec.resident, GW_RESIDENT_EVALUATION);
+    gw_energy_count(&t->rec.energy, false);
     gw_err e = gw_evaluate(&by, set, confusion, out);
     gw_resident_enter(&t->rec.resident, GW_RESIDENT_TRAINING);
+    gw_energy_count(&t->rec.energy, true);
     return e;
 }
 
