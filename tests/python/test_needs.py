@@ -33,7 +33,7 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "experiments/peers/torch_train.py": ([], ["numpy", "torch"]),
 }
 FREE = {"analysis/show", "analysis/table", "analysis/trace-check", "experiments/supervise",
-        "experiments/testbed"}
+        "experiments/testbed", "experiments/peers/compare_simulated.py"}
 
 
 def bare(script, *words):
