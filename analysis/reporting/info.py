@@ -65,6 +65,14 @@ def uncompressed(info):
     return f" ({LABELLED[1]})" if LABELLED[1] in (what for what, *_ in unmet(info)) else ""
 
 
+DRAWN = ", and delays are drawn"
+
+
+def repeats_exactly(marks):
+    """Whether a run with these marks has the same figures whenever it is run: simulated, and nothing drawn."""
+    return any(mark.startswith("simulated: ") and not mark.endswith(DRAWN) for mark in marks)
+
+
 def unlike(info):
     """[(name, words)] of what makes all figures of the run unlike those of others."""
     found = [(what, f"{option}: {why}") for what, option, why in unmet(info) if what in LABELLED]
@@ -76,7 +84,8 @@ def unlike(info):
                       f"({text(info, 'replay.profile.machine')}), {number(info, 'replay.speed'):g} times as fast"
                       + ", gradients are normal numbers" * (look(info, "replay.data_dependent") is True)))
     if look(info, "simulated") is not None:
-        found.append(("simulated", f"no rank ran, all figures are a model's ({text(info, 'simulated.engine')})"))
+        drawn = DRAWN * (look(info, "simulated.step.inject_skew") is not None)
+        found.append(("simulated", f"no rank ran, all figures are a model's ({text(info, 'simulated.engine')}){drawn}"))
     if text(info, "backend.name") == "naive":
         found.append(("naive backend", "plain loops in doubles compute, and no library"))
     return found

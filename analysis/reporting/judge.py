@@ -7,7 +7,7 @@ import numpy as np
 from scipy import special
 
 from reporting import claims, stats, verdicts
-from reporting.info import look
+from reporting.info import look, repeats_exactly
 from reporting.model import IN_TURN, took_turns
 from reporting.shape import is_number
 from reporting.summary import SUMS
@@ -236,6 +236,9 @@ def by_runs(results, claim):
     machine = machine_of([run for cell in cells for run in cell.runs]) if len(lost) < len(cells) else {}
     interval = without(f"no finished run of {', '.join(lost)}") if lost else interval_of(
         claim, cells[0], cells[1] if len(cells) > 1 else None, cells[2:])
+    if interval.value is not None and interval.low is None and all(
+            repeats_exactly(run.marks) for cell in cells for run in cell.runs):
+        interval = replace(interval, low=interval.value, high=interval.value, method="repeats exactly", reason="")
     return judged(claim, results.name, interval, [facts_of(cell, study["short"]) for cell in cells], machine,
                   alone=alone)
 

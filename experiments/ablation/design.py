@@ -32,6 +32,11 @@ class Cell:
         """How many the launcher starts."""
         return 1 if self.simulated else self.ranks
 
+    @property
+    def exact(self):
+        """Whether its runs have the same figures each time: simulated, and nothing drawn."""
+        return self.simulated and "--inject-skew" not in self.words
+
 
 @dataclass(frozen=True)
 class Study:

@@ -1,11 +1,11 @@
-"""The chart of break-even rates: its figures against the runs', and by hand."""
+"""Simulated studies: the chart of break-even rates, its figures against the runs' and by hand, and claims of one run."""
 
 import math
 import os
 
 import gwrun
 from chartcase import EITHER_WAY, drawn
-from reporting import runs
+from reporting import judge, runs
 from reporting.charts import break_even
 from reporting.model import NotShown
 
@@ -19,6 +19,15 @@ factors:
   links of: {slow: {link: "1gbit,5us,1us"}, fast: {link: "100gbit,5us,1us"}}
 baseline: {codec: exact}
 report: {compare_within: [ranks, links of]}
+source: A
+claims:
+  - claim: the codec pays
+    whose: A
+    theirs: x
+    figure: speedup
+    cell: codec=coded,ranks=2,links of=slow
+    against: codec=exact
+    confirmed: "> 1"
 """
 
 
@@ -38,7 +47,14 @@ class BreakEven(gwrun.Case):
             share = math.log(slow) / (math.log(slow) - math.log(fast))
             self.assertAlmostEqual(row[5], 100 ** share, delta=1e-6 * row[5])
             self.assertIn("faster below", row[6])
-        self.assertIn("simulated", " ".join(chart.notes))
+        self.assertIn("simulated", " ".join(chart.notes).lower())
+        row, = judge.of_results(results)  # of one run a cell, which repeats exactly
+        speedup = step["exact", "2", "slow"] / step["coded", "2", "slow"]
+        for end in ("ours", "low", "high"):
+            self.assertAlmostEqual(row[end], speedup, delta=1e-9 * speedup)
+        self.assertEqual(row["verdict"], "confirmed")
+        results.runs[0].marks = [f"{mark}, and delays are drawn" for mark in results.runs[0].marks]
+        self.assertEqual(judge.of_results(results)[0]["verdict"], "undecided")
         for narrow in EITHER_WAY:
             drawn(chart, narrow)
         results.cells = [cell for cell in results.cells if cell.levels["ranks"] == "2"]
