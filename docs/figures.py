@@ -197,9 +197,19 @@ def networks(root):
                   for model in of.factors["model"] for exchange in of.factors["exchange"]])
 
 
+def steps(root, study):
+    """Milliseconds of a step: the first factor down, the second across."""
+    of = Study(root, study)
+    down, across = list(of.factors)[:2]
+    return table(["step (ms)", *of.factors[across]], [
+        [one, *(claims.number(1e3 * float(of.cell(f"{down}={one},{across}={other}")["step_s"])) for other in of.factors[across])]
+        for one in of.factors[down]])
+
+
 def tables(root):
     return {"codec accuracy": codec_accuracy(root), "paced steps": paced_steps(root),
             "networks": networks(root),
+            **{f"steps {study}": steps(root, study) for study in ("stragglers", "uplinks")},
             **{f"{what.__name__} feedback": what(root, "feedback") for what in (ends, spent)},
             **{f"{what.__name__} {study}": what(root, study)
                for what in (ends, pays) for study in ("methods", "methods_gpt")}}

@@ -14,7 +14,7 @@ PATHS = sorted(glob.glob(os.path.join(EXPERIMENTS, "*.yaml")) +
                glob.glob(os.path.join(EXPERIMENTS, "reports", "*.yaml")))
 REPORTS = {"A", "B", "C", "D", "E"}  # whose claims these are: see experiments/README.md
 PAPERS = {"DiLoCo", "Streaming DiLoCo", "SparseLoCo", "MuLoCo", "NoLoCo", "GRACE", "Agarwal", "EF21", "1-bit Adam",
-          "DeMo", "Dion", "LoCo", "Ok-topk"}  # as heads cite them
+          "DeMo", "Dion", "LoCo", "Ok-topk", "Swing", "Bine", "ZeRO++", "Local SGD", "SGP"}  # as heads cite them
 ACCURACY = {"codec_accuracy"}  # its seeds are few, for what it compares differs by points
 COUNTS = re.compile(r"^# (\d+) runs, .+; --short: (\d+) runs, .+\.$", re.MULTILINE)
 
