@@ -138,9 +138,9 @@ gw_err gw_file_commit(gw_file **file) {
     *file = NULL;
     if (!f)
         return GW_OK;
-    gw_err e = gw_hold_check(f->path);
-    if (e == GW_OK && (fflush(f->stream) != 0 || ferror(f->stream) ||
-                       fsync(fileno(f->stream)) != 0 || file_name(f) != 0 || fsync(f->folder) != 0))
+    bool written = fflush(f->stream) == 0 && !ferror(f->stream) && fsync(fileno(f->stream)) == 0;
+    gw_err e = gw_hold_check(f->path); /* now: to write has taken its time */
+    if (e == GW_OK && !(written && file_name(f) == 0 && fsync(f->folder) == 0))
         e = gw_fail(GW_ERR_IO, "cannot write %s: %s", f->path, strerror(errno));
     if (e != GW_OK) {
         gw_file_abandon(f);

@@ -117,9 +117,10 @@ static gw_err folder_check_again(const char *dir) {
 
 gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use) {
     GW_TRY(gw_hold_check(dir)); /* what is read below is what is held */
-    return use == GW_RUNFOLDER_NEW     ? folder_check_new(dir)
-           : use == GW_RUNFOLDER_AGAIN ? folder_check_again(dir)
-                                       : GW_OK;
+    gw_err e = use == GW_RUNFOLDER_NEW     ? folder_check_new(dir)
+               : use == GW_RUNFOLDER_AGAIN ? folder_check_again(dir)
+                                           : GW_OK;
+    return e == GW_ERR_INPUT && gw_hold_check(dir) != GW_OK ? GW_ERR_LOST : e;
 }
 
 static gw_err folder_remove_all(const char *dir, const char *const names[], int n,
@@ -130,7 +131,8 @@ static gw_err folder_remove_all(const char *dir, const char *const names[], int 
     for (int i = 0; e == GW_OK && i < n; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s%s", names[i], end);
-        if (unlinkat(folder, name, 0) != 0 && errno != ENOENT)
+        e = gw_hold_check(dir); /* each may be another run's by now */
+        if (e == GW_OK && unlinkat(folder, name, 0) != 0 && errno != ENOENT)
             e = gw_fail(GW_ERR_INPUT, "--out %s: cannot remove %s: %s", dir, name, strerror(errno));
     }
     close(folder);

@@ -89,6 +89,11 @@ def pending(pid, number):
     return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
+def stopped(pid):
+    """Whether a signal has stopped the process."""
+    return _read(str(pid), "stat").rpartition(b")")[2].split()[:1] == [b"T"]
+
+
 def columns(out, name, wanted):
     """These columns of a run's CSV file, a tuple of texts a row."""
     return [tuple(row[column] for column in wanted) for row in gwrun.rows(out, name)]
