@@ -33,9 +33,9 @@ def find_launcher(wanted):
     for name in names:
         path = shutil.which(name)
         about = system(path, "--version", check=False).stdout if path else ""
-        if re.search("HYDRA|OpenRTE|Open MPI", about):
+        if re.search("HYDRA|OpenRTE", about):  # Open MPI 5's ranks take hosts of one name for one node, and fail
             return path, about
-    raise BadInput(f"run: neither Hydra (MPICH's mpiexec) nor Open MPI's among {', '.join(names)}: install "
+    raise BadInput(f"run: neither Hydra (MPICH's mpiexec) nor Open MPI 4's among {', '.join(names)}: install "
                    "mpich or name one by --mpiexec")
 
 

@@ -37,7 +37,7 @@ def possible():
 
 
 POSSIBLE = possible()
-LAUNCHER = POSSIBLE and re.search("HYDRA|OpenRTE|Open MPI", gwrun.finished([gwrun.MPIEXEC, "--version"]).stdout)
+LAUNCHER = POSSIBLE and re.search("HYDRA|OpenRTE", gwrun.finished([gwrun.MPIEXEC, "--version"]).stdout)
 MPIEXEC = ("--mpiexec", gwrun.MPIEXEC)
 RATE = 200_000_000  # bit/s: slow enough for any machine to keep up
 BUSY_S = 0.2  # of a core, which BUSY uses up, and prints how long that took
