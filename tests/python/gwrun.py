@@ -190,17 +190,18 @@ def run_script(path, code, words):
     return status
 
 
-def train(ranks, out, *words, overhead=0, ceilings="off", counters="none"):
+def train(ranks, out, *words, overhead=0, ceilings="off", counters="none", **more):
     """The run folder's run.json after `gradwire train --quiet`; raises unless that succeeds.
     --overhead and --ceilings are off, since the rehearsals of the one and the measurements of the
     other would take longer than most of these runs; --papi-group is none, since what a CPU counts
-    differs from machine to machine, and on some from run to run. None: the program's defaults."""
+    differs from machine to machine, and on some from run to run. None: the program's defaults.
+    `more`: as subprocess.run has it."""
     if {"--profile", "--papi-events", "--paired", "--pace"} & set(words):
         counters = None
     for option, value in (("--overhead", overhead), ("--ceilings", ceilings), ("--papi-group", counters)):
         if value is not None and option not in words:
             words = (option, value, *words)
-    ok(ranks, "train", "--quiet", "--out", out, *words)
+    ok(ranks, "train", "--quiet", "--out", out, *words, **more)
     return run_json(out)
 
 
