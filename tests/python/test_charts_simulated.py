@@ -61,7 +61,9 @@ class BreakEven(gwrun.Case):
         self.assertRaises(NotShown, break_even.build, results)
 
     def test_points(self):
-        for ratios, text, rate in (((0.5, 0.9), "faster at all", None), ((1.1, 2), "faster at none", None),
+        for ratios, text, rate in (((0.5, 0.9), "faster at all", None), ((1.1, 2), "slower at all", None),
+                                   ((1.01, 0.5), "faster from 100gbit", None), ((0.5, 0.97), "faster to 1gbit", None),
+                                   ((1.04, 0.96), "within 5% at all", None), ((0.5, 1.04, 2), "faster below 31.6gbit", 10 ** 10.5),
                                    ((0.5, 2), "faster below 10gbit", 1e10), ((2, 0.5), "faster above 10gbit", 1e10),
                                    ((0.5, 2, 0.5), "crosses more than once", None)):
             found = break_even.point(8, dict(zip((1e9, 1e11, 1e12), ratios)))

@@ -15,9 +15,9 @@ TITLE = "Break-even: the link rate below which it is faster"
 CAPTION = (
     "Simulated steps over links of several rates: for each number of ranks the rate at which a configuration's step is as "
     "long as that of the configuration it is compared with. Below the line it is faster. Between two simulated rates the "
-    "logarithm of the ratio is taken to be linear in that of the rate. A line ends where one of both is faster at all "
-    "simulated rates; nothing is said beyond these.")
-FASTER, SLOWER, SEVERAL = "faster at all", "faster at none", "crosses more than once"
+    "logarithm of the ratio is taken to be linear in that of the rate; steps within 5%, by which the simulator may be off, "
+    "count for neither. A line ends where one of both is faster at all simulated rates; nothing is said beyond these.")
+OFF = math.log(1.05)
 
 # `rate`: bits a second, None: `text` says why; `ratios`: {rate: step over the reference's}.
 Point = namedtuple("Point", "ranks rate text ratios")
@@ -49,11 +49,14 @@ def factor_of(results, read):
 
 def point(ranks, ratios):
     """Of {rate: ratio of steps}."""
-    rates = sorted(ratios)
+    rates = [rate for rate in sorted(ratios) if abs(math.log(ratios[rate])) > OFF]
     logs = [math.log(ratios[rate]) for rate in rates]
     turns = [i for i in range(1, len(logs)) if (logs[i - 1] < 0) != (logs[i] < 0)]
     if len(turns) != 1:
-        return Point(ranks, None, SEVERAL if turns else FASTER if logs[0] < 0 else SLOWER, ratios)
+        some = "at all" if len(rates) == len(ratios) else f"from {rate_text(rates[0])}" if rates and \
+            rates[0] > min(ratios) else f"to {rate_text(rates[-1])}" if rates else ""
+        return Point(ranks, None, "crosses more than once" if turns else "within 5% at all" if not rates else
+                     f"{'faster' if logs[0] < 0 else 'slower'} {some}", ratios)
     i = turns[0]
     rate = math.exp(np.interp(0, *zip(*sorted(zip(logs[i - 1:i + 1], map(math.log, rates[i - 1:i + 1]))))))
     return Point(ranks, rate, f"{'faster below' if logs[0] < 0 else 'faster above'} {rate_text(float(f'{rate:.3g}'))}",
