@@ -206,10 +206,21 @@ def steps(root, study):
         for one in of.factors[down]])
 
 
+def even(root, study):
+    """Over which links a simulated exchange is faster than the one it is compared with, by the ranks: of break_even.csv."""
+    by = {}
+    for row in rows(root, study, "break_even"):
+        by.setdefault(row["configuration"], {})[row["ranks"]] = row["verdict"]
+    ranks = list(dict.fromkeys(count for found in by.values() for count in found))
+    return table(["exchange", *(f"{count} ranks" for count in ranks)],
+                 [[name, *(found.get(count, "-") for count in ranks)] for name, found in by.items()])
+
+
 def tables(root):
     return {"codec accuracy": codec_accuracy(root), "paced steps": paced_steps(root),
             "networks": networks(root),
             **{f"steps {study}": steps(root, study) for study in ("stragglers", "uplinks")},
+            "even scale_out": even(root, "scale_out"),
             **{f"{what.__name__} feedback": what(root, "feedback") for what in (ends, spent)},
             **{f"{what.__name__} {study}": what(root, study)
                for what in (ends, pays) for study in ("methods", "methods_gpt")}}
