@@ -189,6 +189,8 @@ class Replay(gwrun.Case):
                 (changed(["tensors", 0, "shape"], [2**31]), at + "tensor 0 (a.weight): shape: [2147483648]: must be"),
                 (changed(["tensors", 0, "group"], 1), at + "tensor 0 (a.weight): group: 1: must be 0"),
                 (changed(["tensors", 3, "group"], 3), at + "tensor 3 (b.bias): group: 3: must be 1 or 2: groups rise"),
+                (changed(["tensors", 0, "activation"], 3), at + "tensor 1 (a.bias): group: 0: the tensor before it has an"),
+                (changed(["tensors", 1, "activation"], 0), at + "tensor 1 (a.bias): activation: 0: must be a whole number"),
                 (changed(["tensors", 3, "name"], "a.bias"), at + "tensor 3 (a.bias): name: stands at tensor 1 already"),
                 (changed(["tensors", 3, "name"], "a b"), at + 'tensor 3: name: "a b": must be 1 to 127 letters'),
                 ("[]", at + "must be an object"), ("{\n'a'}", f"{self.profile}:2: not JSON: ")):
@@ -223,6 +225,8 @@ class Shipped(unittest.TestCase):
 
     COUNTS = {"resnet18": (11681832, 62), "resnet50": (25557032, 161), "bert-large": (335141888, 391),
               "gpt2-124m": (124439808, 148)}
+    CUTS = {"resnet18": (9, 65536, 8192), "resnet50": (17, 200704, 100352), "bert-large": (25, 131072, 131072),
+            "gpt2-124m": (13, 195840, 195840)}  # places, and what passes at the first and the last
 
     def test_each_can_be_played(self):
         paths = [path for path in glob.glob(os.path.join(FOLDER, "*.json")) if not path.endswith(".schema.json")]
@@ -232,6 +236,8 @@ class Shipped(unittest.TestCase):
             tensors = gwrun.read_json(path)["tensors"]
             sizes = [math.prod(tensor["shape"]) for tensor in tensors]
             self.assertEqual((sum(sizes), len(sizes)), self.COUNTS[os.path.basename(path)[:-5]])
+            passes = [tensor["activation"] for tensor in tensors if "activation" in tensor]
+            self.assertEqual((len(passes), passes[0], passes[-1]), self.CUTS[os.path.basename(path)[:-5]])
 
     def test_the_schema_has_the_same_keys(self):
         schema = gwrun.read_json(FOLDER, "profile.schema.json")
@@ -239,4 +245,4 @@ class Shipped(unittest.TestCase):
         self.assertEqual(set(schema["required"]), set(PROFILE))
         self.assertEqual(set(schema["properties"]), {*PROFILE, "steps"})
         self.assertEqual(set(of_tensor["required"]), set(TENSOR))
-        self.assertEqual(set(of_tensor["properties"]), set(TENSOR))
+        self.assertEqual(set(of_tensor["properties"]), {*TENSOR, "activation"})

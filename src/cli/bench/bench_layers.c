@@ -167,13 +167,15 @@ static json_t *layers_tensors(void) {
         char name[32];
         group += first && i > 0;
         snprintf(name, sizeof name, "layer%d.%d", t[i].layer, i);
-        json_array_append_new(
-            all, gw_json_object(
-                     "name:s shape:o group:i forward_s:f backward_s:f std:f", name,
-                     t[i].rows > 1 ? json_pack("[i, i]", t[i].rows, t[i].cols)
-                                   : json_pack("[i]", t[i].cols),
-                     group, first ? forward_s[t[i].layer] : 0, last ? backward_s[t[i].layer] : 0,
-                     layers_deviation(gw_model_grads(b.rig.model) + t[i].span.off, t[i].span.n)));
+        json_t *row = gw_json_object(
+            "name:s shape:o group:i forward_s:f backward_s:f std:f", name,
+            t[i].rows > 1 ? json_pack("[i, i]", t[i].rows, t[i].cols) : json_pack("[i]", t[i].cols),
+            group, first ? forward_s[t[i].layer] : 0, last ? backward_s[t[i].layer] : 0,
+            layers_deviation(gw_model_grads(b.rig.model) + t[i].span.off, t[i].span.n));
+        if (last && i + 1 < n)
+            gw_json_add(row, "activation:i",
+                        gw_model_spec_width(gw_model_get_spec(m), t[i + 1].layer - 1));
+        json_array_append_new(all, row);
     }
     return all;
 }

@@ -165,13 +165,15 @@ static gw_err profile_check(const place *at, const field *fields, json_t *object
 
 /* ---- tensors ---- */
 
-static const field of_tensor[] = {{.key = "name", .kind = NAME},
-                                  {.key = "shape", .kind = SHAPE},
-                                  {.key = "group", .kind = WHOLE, .max = MOST_TENSORS - 1},
-                                  {.key = "forward_s", .kind = NUMBER, .max = MOST_S},
-                                  {.key = "backward_s", .kind = NUMBER, .max = MOST_S},
-                                  {.key = "std", .kind = NUMBER, .max = MOST_STD},
-                                  {.key = NULL}};
+static const field of_tensor[] = {
+    {.key = "name", .kind = NAME},
+    {.key = "shape", .kind = SHAPE},
+    {.key = "group", .kind = WHOLE, .max = MOST_TENSORS - 1},
+    {.key = "forward_s", .kind = NUMBER, .max = MOST_S},
+    {.key = "backward_s", .kind = NUMBER, .max = MOST_S},
+    {.key = "std", .kind = NUMBER, .max = MOST_STD},
+    {.key = "activation", .kind = WHOLE, .min = 1, .max = INT_MAX, .may_lack = true},
+    {.key = NULL}};
 
 static double profile_number(const json_t *object, const char *key) {
     return json_number_value(json_object_get(object, key));
@@ -184,7 +186,8 @@ static gw_step_tensor profile_tensor(const json_t *object) {
                         .n = 1,
                         .forward_s = profile_number(object, "forward_s"),
                         .backward_s = profile_number(object, "backward_s"),
-                        .std = profile_number(object, "std")};
+                        .std = profile_number(object, "std"),
+                        .activation = (size_t)profile_number(object, "activation")};
     for (size_t i = 0; i < json_array_size(shape); i++)
         t.n *= (size_t)json_integer_value(json_array_get(shape, i));
     if (json_array_size(shape) > 1)
@@ -208,6 +211,10 @@ static gw_err profile_add_tensor(gw_step_profile *p, place *at, json_t *object, 
                              last < 0 ? "must be 0: groups rise from 0"
                                       : "must be %d or %d: groups rise from 0, each by 1",
                              last, last + 1);
+    if (t.group == last && p->tensor[p->n_tensors - 1].activation)
+        return profile_fault(at, "group", json_object_get(object, "group"),
+                             "the tensor before it has an activation, which stands at a group's "
+                             "last tensor");
     if (json_object_get(names, name))
         return profile_fault(at, "name", NULL, "stands at tensor %d already: names must differ",
                              (int)json_integer_value(json_object_get(names, name)));

@@ -15,6 +15,7 @@ typedef struct gw_step_tensor {
     size_t n;  /* floats, at most INT_MAX */
     size_t rows;
     double forward_s, backward_s, std;
+    size_t activation; /* floats of a sample that pass from its group on; 0: not known, no cut */
 } gw_step_tensor;
 
 typedef struct gw_step_profile {
