@@ -178,6 +178,18 @@ int gw_timetable_slots(const gw_timetable *t, int stage, int chunk) {
     return timetable_passed(t, stage, chunk)->slots;
 }
 
+int gw_timetable_kept(const gw_timetable *t, int stage, int chunk) {
+    int kept = 1, now = 0, n;
+    const gw_act *acts = gw_timetable_acts(t, stage, &n);
+    for (int i = 0; i < n; i++) {
+        if (acts[i].chunk != chunk)
+            continue;
+        now += (acts[i].kind == GW_ACT_INPUT) - (acts[i].kind == GW_ACT_WEIGHTS);
+        kept = now > kept ? now : kept;
+    }
+    return kept;
+}
+
 double gw_timetable_bubble(const gw_timetable *t, const gw_act_cost *cost) {
     return t->ops->bubble(t->args, t->stages, cost);
 }

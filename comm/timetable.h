@@ -74,6 +74,9 @@ const gw_act *gw_timetable_acts(const gw_timetable *t, int stage, int *n);
 /** Microbatches that a chunk of `stage` holds at a time, at most. */
 int gw_timetable_slots(const gw_timetable *t, int stage, int chunk);
 
+/** Most microbatches of a chunk whose deltas are kept for their weights' gradients, or 1. */
+int gw_timetable_kept(const gw_timetable *t, int stage, int chunk);
+
 /** As the ops promise. */
 double gw_timetable_bubble(const gw_timetable *t, const gw_act_cost *cost);
 int gw_timetable_held(const gw_timetable *t, int stage);

@@ -36,6 +36,12 @@ typedef struct gw_pipeline_hooks {
     gw_err (*poll)(void *ctx, bool within);
 } gw_pipeline_hooks;
 
+/** GW_ERR_USAGE, with a message that may name the command: options that would change nothing;
+ *  fewer layers than chunks; fewer samples of a replica than microbatches. */
+gw_err gw_pipeline_check_idle(const gw_parallel *o, const char *owner);
+gw_err gw_pipeline_check_layers(const gw_parallel *o, int stages, int chunks, int layers);
+gw_err gw_pipeline_check_samples(const gw_parallel *o, int samples);
+
 /** Before MPI starts: check what needs no ranks, open codecs and the algorithm. The errors of their
  *  registries; GW_ERR_USAGE, GW_ERR_UNSUPPORTED: options that do not go together. *out is NULL
  *  where the options ask for nothing that the plain step does not do. */

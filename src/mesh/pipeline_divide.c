@@ -72,15 +72,31 @@ static gw_err pipeline_read_cut(const char *text, bool resumed, int layers, int 
     return GW_OK;
 }
 
+gw_err gw_pipeline_check_layers(const gw_parallel *o, int stages, int chunks, int layers) {
+    if (stages == 1 && chunks > 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "--timetable %s: one stage has nothing to interleave: add pipe to --mesh",
+                       o->timetable->text);
+    if (stages * chunks > layers)
+        return gw_fail(GW_ERR_USAGE,
+                       "--mesh pipe=%d: the model has %d layer%s, each chunk needs one: at most "
+                       "pipe=%d",
+                       stages, layers, layers == 1 ? "" : "s", layers / chunks);
+    return GW_OK;
+}
+
+gw_err gw_pipeline_check_samples(const gw_parallel *o, int samples) {
+    if (o->microbatches <= samples)
+        return GW_OK;
+    return gw_fail(GW_ERR_USAGE, "--microbatches %d: a replica takes %d sample%s a step",
+                   o->microbatches, samples, samples == 1 ? "" : "s");
+}
+
 static gw_err pipeline_cut(gw_pipeline *p, const gw_model_spec *s, int rows, MPI_Comm comm) {
     double cost[GW_MAX_LAYERS] = {0};
     int layers = gw_model_spec_layers(s), runs = p->at.stages * p->at.chunks;
     const char *how = p->options->stages;
-    if (runs > layers)
-        return gw_fail(GW_ERR_USAGE,
-                       "--mesh pipe=%d: the model has %d layer%s, each chunk needs one: at most "
-                       "pipe=%d",
-                       p->at.stages, layers, layers == 1 ? "" : "s", layers / p->at.chunks);
+    GW_TRY(gw_pipeline_check_layers(p->options, p->at.stages, p->at.chunks, layers));
     bool resumed = strcmp(how, "measured") == 0 && p->cut;
     if (resumed)
         how = p->cut;
@@ -95,20 +111,6 @@ static gw_err pipeline_cut(gw_pipeline *p, const gw_model_spec *s, int rows, MPI
 
 /* ---- how much is held ---- */
 
-/* Most microbatches of a chunk whose deltas are kept for their weights' gradients. */
-static int pipeline_kept(const gw_pipeline *p, int chunk) {
-    int kept = 1, now = 0, n;
-    const gw_act *acts = gw_timetable_acts(p->timetable, p->at.stage, &n);
-    for (int i = 0; i < n; i++) {
-        gw_act a = acts[i];
-        if (a.chunk != chunk)
-            continue;
-        now += (a.kind == GW_ACT_INPUT) - (a.kind == GW_ACT_WEIGHTS);
-        kept = now > kept ? now : kept;
-    }
-    return kept;
-}
-
 /* A receive is posted one action ahead of its use, so what is received has a place more. */
 static void pipeline_make_room(gw_pipeline *p, int rows) {
     gw_model_room *r = &p->room;
@@ -116,7 +118,7 @@ static void pipeline_make_room(gw_pipeline *p, int rows) {
     const gw_act *acts = gw_timetable_acts(p->timetable, p->at.stage, &n);
     *r = (gw_model_room){.rows = rows > 0 ? rows : 1, .recompute = p->options->recompute};
     for (int c = 0; c < p->at.chunks; c++) {
-        int kept = pipeline_kept(p, c) + ahead;
+        int kept = gw_timetable_kept(p->timetable, p->at.stage, c) + ahead;
         r->slots[c] = gw_timetable_slots(p->timetable, p->at.stage, c) + ahead;
         r->deltas = kept > r->deltas ? kept : r->deltas;
     }
@@ -136,10 +138,7 @@ static int pipeline_most(const gw_pipeline *p) {
 static gw_err pipeline_check_rows(const gw_pipeline *p, MPI_Comm comm) {
     int most = p->rows.full;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &most, 1, MPI_INT, MPI_MAX, comm));
-    if (p->options->microbatches <= most)
-        return GW_OK;
-    return gw_fail(GW_ERR_USAGE, "--microbatches %d: a replica takes %d sample%s a step",
-                   p->options->microbatches, most, most == 1 ? "" : "s");
+    return gw_pipeline_check_samples(p->options, most);
 }
 
 /* Errors are the same on all ranks, but for a measurement's and a plugin's. */
@@ -148,10 +147,6 @@ static gw_err pipeline_divide(gw_pipeline *p, const gw_model_spec *whole, MPI_Co
     int rows = (pipeline_most(p) + o->microbatches - 1) / o->microbatches;
     GW_TRY(gw_timetable_open(&p->timetable, o->timetable, p->at.stages, o->microbatches));
     p->at.chunks = gw_timetable_chunks(p->timetable);
-    if (p->at.stages == 1 && p->at.chunks > 1)
-        return gw_fail(GW_ERR_USAGE,
-                       "--timetable %s: one stage has nothing to interleave: add pipe to --mesh",
-                       o->timetable->text);
     p->runner.timetable = p->timetable;
     p->runner.stage = p->at.stage;
     GW_TRY(pipeline_cut(p, whole, rows, comm));

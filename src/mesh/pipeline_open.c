@@ -71,7 +71,7 @@ static gw_err pipeline_check_codecs(const gw_parallel *o) {
 }
 
 /* What would change nothing. */
-static gw_err pipeline_check_idle(const gw_parallel *o) {
+gw_err gw_pipeline_check_idle(const gw_parallel *o, const char *owner) {
     const int *size = o->shape.size;
     const char *split = size[GW_DIM_PIPE] > 1 ? NULL : "nothing is cut into stages: add pipe",
                *steps = pipeline_asked_for(o)
@@ -91,7 +91,8 @@ static gw_err pipeline_check_idle(const gw_parallel *o) {
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].asked && all[i].why)
-            return gw_fail(GW_ERR_USAGE, "train: --%s: %s to --mesh", all[i].option, all[i].why);
+            return gw_fail(GW_ERR_USAGE, "%s: --%s: %s to --mesh", owner, all[i].option,
+                           all[i].why);
     return GW_OK;
 }
 
@@ -149,7 +150,7 @@ gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_ses
     GW_TRY(gw_alloc(&p, 1, sizeof *p));
     p->options = o;
     gw_err e = pipeline_find_codecs(p, c->run.wire_check);
-    GW_THEN(e, pipeline_check_idle(o));
+    GW_THEN(e, gw_pipeline_check_idle(o, "train"));
     if (e != GW_OK || !pipeline_asked_for(o)) {
         gw_pipeline_free(p);
         return e;

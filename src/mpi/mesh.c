@@ -109,21 +109,22 @@ int gw_mesh_group(const gw_mesh *m) {
     return m->at[GW_DIM_PIPE] * m->shape.size[GW_DIM_TENSOR] + m->at[GW_DIM_TENSOR];
 }
 
-static void mesh_place(gw_mesh *m, int rank) {
+gw_err gw_mesh_place(gw_mesh *out, const gw_mesh_shape *shape, int rank, int ranks) {
+    *out = (gw_mesh){.shape = *shape, .comm = {MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL}};
+    GW_TRY(mesh_fit(&out->shape, ranks));
     for (int i = GW_DIMS - 1; i >= 0; i--) {
-        gw_dim d = m->shape.order[i];
-        m->at[d] = rank % m->shape.size[d];
-        rank /= m->shape.size[d];
+        gw_dim d = out->shape.order[i];
+        out->at[d] = rank % out->shape.size[d];
+        rank /= out->shape.size[d];
     }
+    return GW_OK;
 }
 
 gw_err gw_mesh_open(gw_mesh *out, const gw_mesh_shape *shape, MPI_Comm comm) {
     int rank, ranks;
-    *out = (gw_mesh){.shape = *shape, .comm = {MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL}};
     GW_MPI(MPI_Comm_rank(comm, &rank));
     GW_MPI(MPI_Comm_size(comm, &ranks));
-    GW_TRY(mesh_fit(&out->shape, ranks));
-    mesh_place(out, rank);
+    GW_TRY(gw_mesh_place(out, shape, rank, ranks));
     for (int d = 0; d < GW_DIMS; d++) {
         int line[GW_DIMS];
         memcpy(line, out->at, sizeof line);

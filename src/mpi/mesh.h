@@ -37,6 +37,9 @@ static inline bool gw_mesh_divides(const gw_mesh_shape *s) {
     return s->size[GW_DIM_PIPE] > 1 || s->size[GW_DIM_TENSOR] > 1;
 }
 
+/** Where `rank` of `ranks` is, without communicators. GW_ERR_USAGE: so many are no such mesh. */
+gw_err gw_mesh_place(gw_mesh *out, const gw_mesh_shape *shape, int rank, int ranks);
+
 /** Collective over `comm`: the communicators, and where this rank is. GW_ERR_USAGE on all ranks: so
  *  many ranks are no such mesh. gw_mesh_close is collective, too; also after an error. */
 gw_err gw_mesh_open(gw_mesh *out, const gw_mesh_shape *shape, MPI_Comm comm);

@@ -15,6 +15,7 @@
 #include "machine/busy.h"
 #include "machine/energy.h"
 #include "machine/link_cost.h"
+#include "mpi/mesh.h"
 #include "prof/matrix.h"
 #include "prof/ranks.h"
 #include "prof/waits.h"
@@ -162,6 +163,9 @@ typedef struct gw_recorder_report {
      * "machine" and "results" beside those of every run. */
     json_t *comm, *dimensions, *more, *machine, *results;
 } gw_recorder_report;
+
+/** What of a step goes along each dimension of a mesh; null: there is none. */
+json_t *gw_recorder_dimensions(const gw_batch_summary *b, const gw_mesh_shape *mesh);
 
 /** Rank 0: *out: run.json's content. GW_ERR_INTERNAL: a text is not UTF-8. */
 gw_err gw_recorder_json(const gw_recorder *r, const gw_recorder_report *of, json_t **out);

@@ -95,6 +95,18 @@ static json_t *recorder_division(const gw_batch_summary *b, double compute) {
                           b->source == GW_SPLIT_CTR ? NAN : compute - core - memory, memory);
 }
 
+json_t *gw_recorder_dimensions(const gw_batch_summary *b, const gw_mesh_shape *mesh) {
+    if (!gw_mesh_divides(mesh))
+        return json_null();
+    json_t *all = json_object();
+    for (int d = 0; d < GW_DIMS; d++)
+        json_object_set_new(all, gw_dim_names[d],
+                            gw_json_object("ranks:i comm_s:f waiting_s:f bytes:f messages:f",
+                                           mesh->size[d], b->dim_comm_s[d], b->dim_waiting_s[d],
+                                           b->dim_bytes[d], b->dim_messages[d]));
+    return all;
+}
+
 static json_t *recorder_summary(const gw_recorder *r, const gw_recorder_report *of) {
     const gw_batch_summary *b = &r->total.summary;
     const gw_steady_doubt *d = &b->doubt;

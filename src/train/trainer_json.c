@@ -24,21 +24,6 @@ static json_t *data_facts(const gw_trainer *t) {
         gw_divided_json(&d->divided));
 }
 
-/* What of a step goes along each dimension of a mesh; null: there is none. */
-static json_t *run_dimensions(const gw_trainer *t) {
-    const gw_batch_summary *b = &t->rec.total.summary;
-    if (!gw_mesh_divides(&t->mesh.shape))
-        return json_null();
-    json_t *all = json_object();
-    for (int d = 0; d < GW_DIMS; d++)
-        json_object_set_new(all, gw_dim_names[d],
-                            gw_json_object("ranks:i comm_s:f waiting_s:f bytes:f messages:f",
-                                           t->mesh.shape.size[d], b->dim_comm_s[d],
-                                           b->dim_waiting_s[d], b->dim_bytes[d],
-                                           b->dim_messages[d]));
-    return all;
-}
-
 /* MPI does not say what its own collectives send: those of gradients, or of tensor ranks. */
 static const char *run_wire_source(const gw_trainer *t) {
     bool mesh = gw_mesh_divides(&t->mesh.shape), one = t->mesh.shape.size[GW_DIM_DATA] == 1;
@@ -156,7 +141,7 @@ static gw_err write_json(const gw_trainer *t, json_t *tempo) {
         .oversubscribed = t->oversubscribed,
         .split = r->split,
         .flagged = r->flagged,
-        .dimensions = run_dimensions(t),
+        .dimensions = gw_recorder_dimensions(&t->rec.total.summary, &t->mesh.shape),
         .bubble_s = r->bubble_s,
         .sources = {"measured: exclusive timers, MPI by PMPI", sources.memory, run_wire_source(t),
                     sources.resident},

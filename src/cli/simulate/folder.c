@@ -28,17 +28,21 @@ gw_err gw_sim_folder_take(const char *dir, bool overwrite, gw_sim_play *p, gw_cl
 static void folder_put_rows(const gw_sim_play *p, const gw_table *t, FILE *to) {
     for (int step = 0; step < p->steps; step++)
         for (int r = 0; r < folder_row_ranks(p); r++) {
-            const gw_batch_cost *cost = &p->log[(size_t)step * (size_t)p->world.ranks + (size_t)r];
-            gw_batch_row row =
-                gw_batch_row_of(&(gw_batch_parts){.rank = r,
-                                                  .epoch = 1,
-                                                  .step = step + 1,
-                                                  .injected_s = cost->phase_s[GW_PHASE_DATA],
-                                                  .slept = true,
-                                                  .logical_bytes = p->profile->n * sizeof(float),
-                                                  .cost = *cost,
-                                                  .counts = gw_batch_no_counts,
-                                                  .split = gw_batch_no_split});
+            const gw_sim_step *of = &p->log[(size_t)step * (size_t)p->world.ranks + (size_t)r];
+            gw_mesh m;
+            gw_mesh_place(&m, &p->mesh->shape, r, p->world.ranks); /* as it was played */
+            gw_batch_row row = gw_batch_row_of(&(gw_batch_parts){
+                .rank = r,
+                .epoch = 1,
+                .place = {m.at[GW_DIM_DATA], m.at[GW_DIM_PIPE], m.at[GW_DIM_TENSOR]},
+                .step = step + 1,
+                .injected_s = of->cost.phase_s[GW_PHASE_DATA],
+                .slept = true,
+                .logical_bytes = p->mesh->share[m.at[GW_DIM_PIPE]].n * sizeof(float),
+                .cost = of->cost,
+                .counts = gw_batch_no_counts,
+                .split = gw_batch_no_split});
+            row.skew_s[GW_DIM_PIPE] = of->bubble_s;
             gw_table_write(t, to, &row, 1);
         }
 }
@@ -47,7 +51,7 @@ static void folder_put_rows(const gw_sim_play *p, const gw_table *t, FILE *to) {
 static gw_err folder_write_rows(const gw_sim_play *p, gw_rows *rows) {
     gw_batch_table batches;
     FILE *to;
-    gw_batch_table_make(&batches, false, NULL, 0);
+    gw_batch_table_make(&batches, gw_mesh_divides(&p->mesh->shape), NULL, 0);
     GW_TRY(gw_rows_open(rows, &batches.table, &to, NULL));
     folder_put_rows(p, &batches.table, to);
     GW_TRY(gw_table_write(&batches.table, to, NULL, 0)); /* whether all could be written */
@@ -69,13 +73,20 @@ static gw_batch_summary folder_sum_up(const gw_sim_play *p) {
         sum.figure[i] = NAN;
     sum.wall_s = 0;
     memset(sum.phase_s, 0, sizeof sum.phase_s);
-    for (const gw_batch_cost *c = p->log + ranks * (size_t)p->steps - n, *end = c + n; c < end;
-         c++) {
+    memset(sum.dim_comm_s, 0, sizeof sum.dim_comm_s);
+    for (const gw_sim_step *s = p->log + ranks * (size_t)p->steps - n, *end = s + n; s < end; s++) {
+        const gw_batch_cost *c = &s->cost;
         sum.wall_s += c->wall_s / (double)n;
         sum.wire_bytes += (double)c->wire_bytes / (double)n;
         for (int phase = 0; phase < GW_PHASES; phase++)
             sum.phase_s[phase] += c->phase_s[phase] / (double)n;
+        for (int d = 0; d < GW_DIMS; d++) {
+            sum.dim_comm_s[d] += c->dim[d].comm_s / (double)n;
+            sum.dim_bytes[d] += (double)c->dim[d].bytes / (double)n;
+            sum.dim_messages[d] += (double)c->dim[d].messages / (double)n;
+        }
     }
+    sum.dim_waiting_s[GW_DIM_PIPE] = p->mesh->bubble_s;
     return sum;
 }
 
@@ -129,10 +140,11 @@ static gw_err folder_json(const gw_sim_play *p, gw_recorder *r, gw_recorder_repo
     of->steps = p->steps;
     of->node.nodes = (ranks + p->world.per_host - 1) / p->world.per_host;
     of->node.ranks = ranks < p->world.per_host ? ranks : p->world.per_host;
-    of->workers = ranks - (s->ops->servers ? s->ops->servers(s->args) : 0);
+    of->workers =
+        ranks - p->mesh->shape.size[GW_DIM_PIPE] * (s->ops->servers ? s->ops->servers(s->args) : 0);
     of->threads = 1;
-    of->dimensions = json_null();
-    of->bubble_s = NAN;
+    of->dimensions = gw_recorder_dimensions(&r->total.summary, &p->mesh->shape);
+    of->bubble_s = gw_mesh_divides(&p->mesh->shape) ? p->mesh->bubble_s : NAN;
     of->comm = folder_comm(p);
     of->machine = gw_json_object("ranks:i clock:s busy:o", ranks, "virtual",
                                  gw_json_object("before:o during:o", json_null(), json_null()));
@@ -150,7 +162,7 @@ gw_err gw_sim_folder_write(const char *dir, bool overwrite, const gw_sim_play *p
     gw_recorder_report of = {
         .args = args,
         .command = command,
-        .more = gw_json_object("simulated:o sources:o link:o",
+        .more = gw_json_object("mesh:o simulated:o sources:o link:o", gw_sim_mesh_json(p->mesh),
                                gw_json_add(simulated, "rows_of_ranks:i", folder_row_ranks(p)),
                                folder_sources(), json_null())};
     gw_err e = gw_runfolder_clear(dir, folder_use(overwrite));

@@ -20,11 +20,10 @@ enum { ARENAS = 16 /* that lanes hand out at most, of the model's size */ };
 /* All ranks'. */
 typedef struct stage {
     gw_sim_play *play;
-    gw_tensor *tensors;
-    gw_span *layers;
-    gw_phantom phantom;  /* what each rank begins with */
-    int64_t begun, *end; /* [step]: when the last rank was through with it */
-    double exposed_s;    /* sum over ranks and steps after the first */
+    gw_sim_mesh *mesh;
+    gw_phantom phantom;         /* what each rank begins with */
+    int64_t begun, *end;        /* [step]: when the last rank was through with it */
+    double exposed_s, bubble_s; /* sums over ranks and steps after the first */
     gw_sim_tally before;
     gw_cost cost;
 } stage;
@@ -35,7 +34,9 @@ typedef struct actor {
     gw_phantom phantom;
     gw_env env;
     void *self;
-    int step, passed;          /* groups from `passed` on are announced */
+    gw_sim_pipe pipe;
+    const gw_sim_share *has;
+    int step, passed, left;    /* groups from `passed` on are announced; tensors that are not due */
     size_t filling;            /* bytes of gradients that wait for their bucket to be full, */
     bool first;                /* which is a step's first */
     double due_s;              /* when the device is through with what it was given */
@@ -91,8 +92,15 @@ static const gw_strategy_ops *play_ops(const actor *a) {
     return a->on->play->strategy.ops;
 }
 
-static gw_err play_poll(actor *a) {
+static gw_err play_beside(void *act) {
+    actor *a = act;
     return play_ops(a)->progress ? play_ops(a)->progress(a->self) : GW_OK;
+}
+
+static gw_err play_poll(actor *a) {
+    if (a->pipe.hops)
+        GW_TRY(gw_queue_poll(a->pipe.runner.queue));
+    return play_beside(a);
 }
 
 /* What was given to the device so far is over, at the earliest now. */
@@ -119,12 +127,12 @@ static gw_err play_compute(actor *a, gw_phase phase, double seconds) {
 /* The i-th span that finish() and publish() come with. */
 static gw_err play_update(actor *a, int i) {
     const gw_strategy_ops *ops = play_ops(a);
+    const gw_step_profile *of = a->on->play->profile;
     gw_span s = gw_env_span(&a->env, i);
     gw_update u = {0};
     GW_TRY(ops->finish(a->self, s, &u));
     play_restart(a);
-    GW_TRY(play_compute(a, GW_PHASE_UPDATE,
-                        a->on->play->profile->optimizer_s * (double)u.own.n / (double)a->env.n));
+    GW_TRY(play_compute(a, GW_PHASE_UPDATE, of->optimizer_s * (double)u.own.n / (double)of->n));
     return ops->publish ? ops->publish(a->self, s) : GW_OK;
 }
 
@@ -133,18 +141,19 @@ static gw_err play_await(actor *a, int i) {
     return ops->await ? ops->await(a->self, gw_env_span(&a->env, i)) : GW_OK;
 }
 
-static gw_err play_forward(actor *a) {
-    const gw_step_profile *of = a->on->play->profile;
-    for (int t = 0, group = -1; t < of->n_tensors; t++) {
-        if (of->tensor[t].group != group) {
-            group = of->tensor[t].group;
-            if (a->env.by_layer && a->step > 0)
+/* `first`: of the microbatches, before which parameters are awaited. */
+static gw_err play_forward(actor *a, int chunk, double part, bool first) {
+    const gw_sim_share *has = a->has;
+    for (int t = has->first[chunk], group = -1; t < has->first[chunk + 1]; t++) {
+        if (has->tensors[t].layer != group) {
+            group = has->tensors[t].layer;
+            if (first && a->env.by_layer && a->step > 0)
                 GW_TRY(play_update(a, group));
-            if (a->env.by_layer || group == 0)
+            if (first && (a->env.by_layer || group == 0))
                 GW_TRY(play_await(a, group));
             play_restart(a);
         }
-        GW_TRY(play_compute(a, GW_PHASE_FORWARD, a->env.share > 0 ? of->tensor[t].forward_s : 0));
+        GW_TRY(play_compute(a, GW_PHASE_FORWARD, part * has->of[t].forward_s));
     }
     return GW_OK;
 }
@@ -154,6 +163,10 @@ static gw_err play_announce(actor *a, int t) {
     const gw_strategy_ops *ops = play_ops(a);
     size_t bucket = a->on->play->bucket,
            limit = a->first && bucket > FIRST_BUCKET ? FIRST_BUCKET : bucket;
+    if (t != --a->left)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "simulate: --timetable %s: a chunk ends before a later one",
+                       gw_timetable_name(a->on->mesh->timetable));
     a->filling += a->env.tensors[t].span.n * sizeof(float);
     if (t > 0 && a->filling < limit)
         return GW_OK;
@@ -166,6 +179,36 @@ static gw_err play_announce(actor *a, int t) {
         GW_TRY(play_poll(a));
     }
     return GW_OK;
+}
+
+/* `last`: gradients are final behind it. */
+static gw_err play_backward(actor *a, int chunk, double part, bool last) {
+    if (a->left == 0) { /* its first of the step: all parameters have been awaited */
+        a->env.grads->ticket++;
+        a->env.params->ticket++;
+        a->passed = a->env.n_layers;
+        a->left = a->env.n_tensors;
+        a->first = true;
+    }
+    if (a->pipe.hops) /* it may have waited for one */
+        play_restart(a);
+    for (int t = a->has->first[chunk + 1] - 1; t >= a->has->first[chunk]; t--) {
+        GW_TRY(play_compute(a, GW_PHASE_BACKWARD, part * a->has->of[t].backward_s));
+        if (last)
+            GW_TRY(play_announce(a, t));
+    }
+    return GW_OK;
+}
+
+/* A profile does not tell the input's gradient from the weights': each takes half of the time. */
+static gw_err play_act(void *ctx, gw_act act, double part) {
+    actor *a = ctx;
+    switch (act.kind) {
+    case GW_ACT_FORWARD: return play_forward(a, act.chunk, part, act.micro == 0);
+    case GW_ACT_INPUT: return play_backward(a, act.chunk, part / 2, false);
+    case GW_ACT_WEIGHTS: part /= 2; /* fall through */
+    default: return play_backward(a, act.chunk, part, act.micro + 1 == a->on->mesh->micros);
+    }
 }
 
 /* A rank that is held up looks at no message meanwhile, as in a real run. */
@@ -195,28 +238,24 @@ static void play_log(actor *a, int64_t from, int64_t now) {
                        .nivcsw = -1,
                        .minflt = -1,
                        .cpu_s = NAN};
+    c.dim[GW_DIM_PIPE] = (gw_dim_cost){a->pipe.comm_s, a->pipe.sent.bytes, a->pipe.sent.messages};
     memcpy(c.phase_s, a->phase_s, sizeof c.phase_s);
     c.phase_s[GW_PHASE_MPI_WAIT] =
         fmax(0, c.wall_s - c.phase_s[GW_PHASE_DATA] - gw_phases_computation(c.phase_s));
+    c.dim[GW_DIM_DATA] =
+        (gw_dim_cost){c.phase_s[GW_PHASE_MPI_WAIT] - a->pipe.comm_s,
+                      c.wire_bytes - a->pipe.sent.bytes, c.messages - a->pipe.sent.messages};
     c.phase_s[GW_PHASE_ENCODE] = c.phase_s[GW_PHASE_DECODE] = NAN; /* in that, and not told apart */
     for (int r = a->f->rank; p->log && r < p->world.ranks; r += play_ranks(p))
-        p->log[(size_t)a->step * (size_t)p->world.ranks + (size_t)r] = c; /* of its likes, too */
+        p->log[(size_t)a->step * (size_t)p->world.ranks + (size_t)r] =
+            (gw_sim_step){c, a->pipe.bubble_s}; /* of its likes, too */
     memset(a->phase_s, 0, sizeof a->phase_s);
     a->sent = *sent;
 }
 
 static gw_err play_step(actor *a) {
-    const gw_step_profile *of = a->on->play->profile;
     play_hold_up(a);
-    GW_TRY(play_forward(a));
-    a->env.grads->ticket++;
-    a->env.params->ticket++;
-    a->passed = a->env.n_layers;
-    a->first = true;
-    for (int t = of->n_tensors - 1; t >= 0; t--) {
-        GW_TRY(play_compute(a, GW_PHASE_BACKWARD, a->env.share > 0 ? of->tensor[t].backward_s : 0));
-        GW_TRY(play_announce(a, t));
-    }
+    GW_TRY(gw_sim_pipe_step(&a->pipe));
     return a->env.by_layer ? GW_OK : play_update(a, 0);
 }
 
@@ -231,6 +270,7 @@ static gw_err play_steps(actor *a) {
         now = a->f->ops->now_ns(a->f);
         play_log(a, from, now);
         on->end[a->step] = now > on->end[a->step] ? now : on->end[a->step];
+        on->bubble_s += a->step > 0 || steps == 1 ? a->pipe.bubble_s : 0;
         if (a->step == 0 && steps > 1) {
             a->first_end = now;
             a->first_computed_s = a->computed_s;
@@ -250,15 +290,8 @@ static gw_err play_steps(actor *a) {
 
 static gw_err play_lane(actor *a, gw_codec *codec, const char *name, gw_lane **lane,
                         float **arena) {
-    gw_fabric *fabric;
-    gw_lane_setup setup = {.codec = codec,
-                           .apart = true,
-                           .n = a->env.n,
-                           .yield = true,
-                           .phantom = &a->phantom,
-                           .name = name};
-    GW_TRY(a->f->ops->split(a->f, 0, &fabric));
-    GW_TRY(gw_lane_open_on(lane, fabric, &setup));
+    gw_lane_setup setup = {.codec = codec, .n = a->env.n, .phantom = &a->phantom, .name = name};
+    GW_TRY(gw_sim_pipe_lane(&a->pipe, GW_DIM_DATA, setup, lane));
     return gw_lane_floats(*lane, a->env.n, arena);
 }
 
@@ -270,13 +303,17 @@ static gw_err play_open(actor *a) {
     for (int t = 0; t < p->profile->n_tensors; t++)
         slowest = fmax(slowest, p->profile->tensor[t].backward_s / p->speed);
     a->phantom = a->on->phantom;
-    a->env = (gw_env){.n = p->profile->n,
-                      .layers = a->on->layers,
-                      .n_layers = p->profile->groups,
-                      .tensors = a->on->tensors,
-                      .n_tensors = p->profile->n_tensors,
+    a->pipe = (gw_sim_pipe){a->on->mesh, a->f, play_act, play_beside, a};
+    GW_TRY(gw_sim_pipe_open(&a->pipe, servers, &p->exact, &a->phantom));
+    const gw_sim_share *has = a->has = &a->on->mesh->share[a->pipe.runner.stage];
+    int replicas = a->on->mesh->shape.size[GW_DIM_DATA];
+    a->env = (gw_env){.n = has->n,
+                      .layers = has->layers,
+                      .n_layers = has->n_layers,
+                      .tensors = has->tensors,
+                      .n_tensors = has->n_tensors,
                       .by_layer = p->lazy,
-                      .share = a->f->rank < servers ? 0 : 1.0 / (a->f->size - servers),
+                      .share = a->pipe.idle ? 0 : 1.0 / (replicas - servers),
                       .pace = {p->world.link.bytes_per_s, p->sleeps ? POLL_S : slowest},
                       .algo = &p->algo,
                       .args = s->args,
@@ -304,26 +341,33 @@ static gw_err play_count(actor *a, bool begins) {
 }
 
 /* What a real run would say of itself, too; the lane has heard it when all is laid down. */
-static void play_tell_unmet(const actor *a) {
+static void play_tell_unmet(const actor *a, gw_cost cost) {
     gw_sim_play *p = a->on->play;
     const char *said = a->env.grads->said.unmet;
     char what[GW_UNMET_WHAT], why[GW_UNMET_WHY];
-    if (a->f->size == 1)
-        said = "nothing is exchanged\tthere is 1 rank\n";
-    else if (a->on->cost.bytes == 0)
+    if (a->env.grads->size == 1)
+        said = a->f->size == 1 ? "nothing is exchanged\tthere is 1 rank\n"
+                               : "nothing is exchanged\tthere is 1 replica\n";
+    else if (cost.bytes == 0)
         said = "nothing is exchanged\tthe first exchange comes after these steps\n";
     for (size_t at = 0; gw_lane_unmet_next(&said, what, why);)
         at += gw_text_print(p->unmet + at, sizeof p->unmet - at, "%s: %s\n", what, why);
 }
 
-static gw_err play_act(actor *a) {
+static gw_err play_whole(actor *a) {
     GW_TRY(play_open(a));
     GW_TRY(play_count(a, true));
     GW_TRY(play_steps(a));
-    for (int i = 0; a->f->rank == 0 && i < a->on->play->steps; i++)
-        a->on->cost = gw_cost_sum(a->on->cost, play_ops(a)->cost(a->self, i));
+    gw_cost cost = {0};
+    for (int i = 0; i < a->on->play->steps; i++) {
+        cost = gw_cost_sum(cost, play_ops(a)->cost(a->self, i));
+        if (a->pipe.runner.stage == 0 && !a->pipe.idle)
+            a->on->cost = gw_cost_sum(a->on->cost, gw_sim_mesh_cost(a->on->mesh));
+    }
+    if (a->pipe.at.at[GW_DIM_DATA] == 0) /* of its replica group */
+        a->on->cost = gw_cost_sum(a->on->cost, cost);
     if (a->f->rank == 0)
-        play_tell_unmet(a);
+        play_tell_unmet(a, cost);
     gw_strategy_close(&a->on->play->strategy, a->self); /* drains */
     a->self = NULL;
     return play_count(a, false);
@@ -331,8 +375,9 @@ static gw_err play_act(actor *a) {
 
 static gw_err play_rank(void *ctx, gw_fabric *f) {
     actor a = {.on = ctx, .f = f};
-    gw_err e = play_act(&a);
+    gw_err e = play_whole(&a);
     gw_strategy_close(&a.on->play->strategy, a.self);
+    gw_sim_pipe_close(&a.pipe);
     gw_lane_close(a.env.grads);
     gw_lane_close(a.env.params);
     f->ops->close(f);
@@ -343,24 +388,6 @@ static gw_err play_reserve(char **out, size_t bytes, int access) {
     void *at = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     *out = at == MAP_FAILED ? NULL : at;
     return *out ? GW_OK : gw_fail(GW_ERR_NOMEM, "simulate: cannot reserve %zu bytes", bytes);
-}
-
-static gw_err play_lay_out(stage *on) {
-    const gw_step_profile *of = on->play->profile;
-    GW_TRY(gw_alloc(&on->end, (size_t)on->play->steps, sizeof *on->end));
-    GW_TRY(gw_alloc(&on->tensors, (size_t)of->n_tensors, sizeof *on->tensors));
-    GW_TRY(gw_alloc(&on->layers, (size_t)of->groups, sizeof *on->layers));
-    size_t at = 0;
-    for (int t = 0; t < of->n_tensors; at += of->tensor[t++].n) {
-        const gw_step_tensor *x = &of->tensor[t];
-        size_t rows = x->rows ? x->rows : 1;
-        on->tensors[t] = (gw_tensor){
-            .span = {at, x->n}, .layer = x->group, .rows = (int)rows, .cols = (int)(x->n / rows)};
-        if (t == 0 || of->tensor[t - 1].group != x->group)
-            on->layers[x->group].off = at;
-        on->layers[x->group].n += x->n;
-    }
-    return GW_OK;
 }
 
 /* Folded, parts that are a float longer on one rank than on the other count as those played. */
@@ -382,15 +409,16 @@ static gw_err play_compare(const stage *on) {
                    all->messages);
 }
 
-static gw_err play_once(gw_sim_play *p) {
-    stage on = {.play = p};
-    size_t room = ARENAS * p->profile->n + (1 << 20), wire = 16 * (p->profile->n + (1 << 20));
+static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
+    stage on = {.play = p, .mesh = mesh};
+    size_t room = ARENAS * p->profile->n + mesh->room + (1 << 20),
+           wire = 16 * (p->profile->n + (1 << 20));
     char *floats = NULL;
     gw_err e = play_reserve(&floats, room * sizeof(float), PROT_READ | PROT_WRITE);
     GW_THEN(e, play_reserve(&on.phantom.wire, wire, PROT_NONE));
     on.phantom.floats = (float *)floats;
     on.phantom.room = room;
-    GW_THEN(e, play_lay_out(&on));
+    GW_THEN(e, gw_alloc(&on.end, (size_t)p->steps, sizeof *on.end));
     GW_THEN(e, gw_sim_run(&p->world, play_rank, &on));
     GW_THEN(e, play_compare(&on));
     if (e == GW_OK && p->steps > 0) {
@@ -399,39 +427,49 @@ static gw_err play_once(gw_sim_play *p) {
         p->step_s = 1e-9 * (double)(on.end[p->steps - 1] - from) / counted;
         p->elapsed_s = 1e-9 * (double)(on.end[p->steps - 1] - on.begun);
         p->exposed_s = on.exposed_s / counted / play_ranks(p);
+        mesh->bubble_s = on.bubble_s / counted / play_ranks(p);
     }
     if (floats)
         munmap(floats, room * sizeof(float));
     if (on.phantom.wire)
         munmap(on.phantom.wire, wire);
     free(on.end);
-    free(on.tensors);
-    free(on.layers);
     return e;
 }
 
 /* How many ranks stand for all, if algorithm and network allow that; else 0. */
-static int play_fold(const gw_sim_play *p) {
+static int play_fold(const gw_sim_play *p, const gw_sim_mesh *m) {
     const gw_sim_setup *w = &p->world;
     unsigned caps = p->algo.ops->caps;
     bool uncut = caps & GW_ALGO_ALIKE_UNCUT && gw_kit_chunks(p->algo.args, p->profile->n) == 1;
     int few = gw_network_period(w->network) * w->per_host;
-    bool alike = (caps & GW_ALGO_ALIKE || uncut) && !p->skew.law && !w->watch && !p->unfolded;
+    bool alike = (caps & GW_ALGO_ALIKE || uncut) && !p->skew.law && !w->watch && !p->unfolded &&
+                 !gw_mesh_divides(&m->shape);
     return alike && few < w->ranks && w->ranks % few == 0 ? few : 0;
 }
 
-gw_err gw_sim_play_run(gw_sim_play *p) {
-    int few = play_fold(p);
+static gw_err play_run(gw_sim_play *p, gw_sim_mesh *mesh) {
+    int few = play_fold(p, mesh);
     bool powers = (few & (few - 1)) == 0 && (p->world.ranks & (p->world.ranks - 1)) == 0;
     for (int pairs = 0; few > 0 && pairs <= powers; pairs++) {
         p->world.played = few;
         p->world.pairs = pairs;
-        if (play_once(p) == GW_OK)
+        if (play_once(p, mesh) == GW_OK)
             return GW_OK;
     }
     p->world.played = 0;
     p->costly = p->most_played > 0 && p->world.ranks > p->most_played;
     return p->costly ? gw_fail(GW_ERR_UNSUPPORTED, "simulate: all %d ranks would have to be played",
                                p->world.ranks)
-                     : play_once(p);
+                     : play_once(p, mesh);
+}
+
+gw_err gw_sim_play_run(gw_sim_play *p) {
+    gw_sim_mesh whole = {0};
+    if (p->mesh)
+        return play_run(p, p->mesh);
+    gw_err e = gw_sim_mesh_open(&whole, NULL, p->profile, p->world.ranks);
+    GW_THEN(e, play_run(p, &whole));
+    gw_sim_mesh_close(&whole);
+    return e;
 }

@@ -3,15 +3,22 @@
 #ifndef GW_CLI_SIMULATE_PLAY_H
 #define GW_CLI_SIMULATE_PLAY_H
 
-#include "cli/replay/profile.h"
+#include "cli/simulate/mesh.h"
 #include "comm/fabric/sim.h"
 #include "comm/strategy.h"
 #include "config/delay.h"
 #include "prof/ledger.h"
 
+/** What a step was on one rank. */
+typedef struct gw_sim_step {
+    gw_batch_cost cost;
+    double bubble_s; /* of its waiting: until another stage had sent */
+} gw_sim_step;
+
 typedef struct gw_sim_play {
     gw_sim_setup world;
     const gw_step_profile *profile;
+    gw_sim_mesh *mesh; /* the caller's; NULL: data alone */
     gw_strategy strategy;
     gw_algo algo;
     gw_codec codec, exact;
@@ -24,7 +31,7 @@ typedef struct gw_sim_play {
     int most_played;      /* unfolded no more ranks than these; 0: any */
     gw_delay skew;        /* who is held up in a step, and how long: drawn as `train` draws it */
     uint64_t seed;        /* of these draws */
-    gw_batch_cost *log;   /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
+    gw_sim_step *log;     /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
     const char *modelled; /* MPI's own algorithm that `algo` stands for; NULL: it is itself */
     /* What came of it: */
     bool costly;              /* more than most_played */

@@ -12,12 +12,31 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define MIB 1048576
+#define MIB        1048576
+#define TO(member) GW_OPT_INTO(simulation, member)
+
+typedef struct simulation {
+    gw_args *args;
+    char *command;
+    gw_parallel parallel;
+    gw_sim_steps steps;
+    gw_sim_mesh mesh;
+    gw_sim_play play;
+    gw_network *network;
+    gw_graph *graph;                              /* NULL: not asked for */
+    gw_file *goal_file, *chakra_file, *json_file; /* begun before the run; so are these */
+    gw_sim_watch watch;
+    gw_claim *claim; /* of --out */
+    double cpu_s;
+} simulation;
 
 static const gw_opt opts[] = {
     {"ranks", GW_OPT_INT, NULL, 1, GW_SIM_MOST_RANKS, NULL, "N", "how many", .group = "Network"},
     GW_SIM_NETWORK_OPTS,
 #include "cli/simulate/steps_opts.def"
+    {"local-batch", GW_OPT_INT, NULL, 1, 1e6, NULL, "N",
+     "samples of a step, of the ranks that hold one model together [as many as the profile's]"},
+#include "cli/train/mesh_shape_opts.def"
     {"steps", GW_OPT_INT, "3", 1, 1e6, NULL, "N", "play N steps; figures leave the first one out"},
     {"fold", GW_OPT_CHOICE, "auto", 0, 0, "auto|off", NULL,
      "auto: ranks that do the same in step are played by one of them; off: play each"},
@@ -49,22 +68,30 @@ static const gw_opt opts[] = {
 static const gw_rule rules[] = {
     {"overwrite", NULL, true, "out", NULL, "it says what becomes of the run there"},
     {"bytes", NULL, false, "profile", NULL, "a profile has its own gradients"},
+    {"local-batch", NULL, true, "profile", NULL, "nothing is computed without"},
     {0}};
 
-typedef struct simulation {
-    gw_args *args;
-    char *command;
-    gw_sim_steps steps;
-    gw_sim_play play;
-    gw_network *network;
-    gw_graph *graph;                              /* NULL: not asked for */
-    gw_file *goal_file, *chakra_file, *json_file; /* begun before the run; so are these */
-    gw_sim_watch watch;
-    gw_claim *claim; /* of --out */
-    double cpu_s;
-} simulation;
-
 /* ---- the command line ---- */
+
+/* A batch takes as long as its samples. */
+static gw_err simulate_parallel(simulation *s) {
+    gw_step_profile *of = &s->steps.profile;
+    if (gw_args_given(s->args, "local-batch")) {
+        double times = gw_args_int(s->args, "local-batch") / (double)of->batch;
+        for (int t = 0; t < of->n_tensors; t++) {
+            of->tensor[t].forward_s *= times;
+            of->tensor[t].backward_s *= times;
+        }
+        of->batch = (long)gw_args_int(s->args, "local-batch");
+        of->forward_s *= times;
+        of->backward_s *= times;
+    }
+    gw_args_fill(s->args, s);
+    GW_TRY(gw_mesh_parse(&s->parallel.shape, s->parallel.mesh));
+    s->parallel.stages = "flops"; /* as train's default: none asked for */
+    s->play.mesh = &s->mesh;
+    return gw_sim_mesh_open(&s->mesh, &s->parallel, of, s->play.world.ranks);
+}
 
 static gw_err simulate_exchange(simulation *s) {
     const gw_args *a = s->args;
@@ -94,6 +121,7 @@ static gw_err simulate_read(simulation *s, int argc, char **argv) {
     GW_TRY(gw_sim_network_read(&s->play.world, &s->network, s->args, "simulate"));
     gw_sim_coding(s->play.world.coded_s, 1e-9 * gw_args_real(s->args, "coding-ns"));
     GW_TRY(gw_sim_steps_read(&s->play, &s->steps, s->args, "simulate"));
+    GW_TRY(simulate_parallel(s));
     return simulate_exchange(s);
 }
 
@@ -119,24 +147,28 @@ static json_t *simulate_model(const simulation *s) {
         w->played ? w->played : w->ranks, w->per_host, gw_args_text(s->args, "network"),
         simulate_link_json(&w->link), simulate_link_json(&w->memory), w->coded_s[GW_CODING_ENCODE]);
     json_t *steps = gw_json_object(
-        "model:s parameters:I tensors:i forward_s:f backward_s:f optimizer_s:f steps:i speed:f "
-        "compute:s bucket_bytes:I comm:s algorithm:s modelled:s compress:s update:s inject_skew:s "
-        "seed:I",
-        p->profile->model, (int64_t)p->profile->n, p->profile->n_tensors, p->profile->forward_s,
-        p->profile->backward_s, p->profile->optimizer_s, p->steps, p->speed,
-        gw_args_text(s->args, "compute"), (int64_t)p->bucket, gw_args_text(s->args, "comm"),
-        p->algo.ops->head.name, p->modelled, gw_args_text(s->args, "compress"),
-        gw_args_text(s->args, "update"), gw_args_text(s->args, "inject-skew"), (int64_t)p->seed);
-    return gw_json_object("program:s engine:s network:o step:o events:I cpu_s:f memory_bytes:f",
+        "model:s parameters:I tensors:i batch:I forward_s:f backward_s:f optimizer_s:f steps:i "
+        "speed:f compute:s bucket_bytes:I comm:s algorithm:s modelled:s compress:s update:s "
+        "inject_skew:s seed:I",
+        p->profile->model, (int64_t)p->profile->n, p->profile->n_tensors,
+        (int64_t)p->profile->batch, p->profile->forward_s, p->profile->backward_s,
+        p->profile->optimizer_s, p->steps, p->speed, gw_args_text(s->args, "compute"),
+        (int64_t)p->bucket, gw_args_text(s->args, "comm"), p->algo.ops->head.name, p->modelled,
+        gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"),
+        gw_args_text(s->args, "inject-skew"), (int64_t)p->seed);
+    return gw_json_object("program:s engine:s network:o step:o mesh:o events:I cpu_s:f "
+                          "memory_bytes:f",
                           "simulate", "gradwire: LogGP, max-min fair flows", network, steps,
-                          (int64_t)p->tally.events, s->cpu_s, simulate_memory_bytes());
+                          gw_sim_mesh_json(p->mesh), (int64_t)p->tally.events, s->cpu_s,
+                          simulate_memory_bytes());
 }
 
 static json_t *simulate_json(const simulation *s) {
     const gw_sim_play *p = &s->play;
     double ranks = (double)p->world.ranks * p->steps;
-    return gw_json_add(simulate_model(s), "step_s:f exposed_s:f wire_bytes:f messages:f unmet:t",
-                       p->step_s, p->exposed_s, (double)p->tally.bytes / ranks,
+    return gw_json_add(simulate_model(s),
+                       "step_s:f exposed_s:f bubble_s:f wire_bytes:f messages:f unmet:t", p->step_s,
+                       p->exposed_s, p->mesh->bubble_s, (double)p->tally.bytes / ranks,
                        (double)p->tally.messages / ranks, p->unmet);
 }
 
@@ -153,6 +185,12 @@ static void simulate_print(const simulation *s) {
         "step %.6g ms, exposed communication %.6g ms; %.0f wire bytes and %.6g messages a rank\n",
         1e3 * p->step_s, 1e3 * p->exposed_s, (double)p->tally.bytes / ranks,
         (double)p->tally.messages / ranks);
+    if (s->mesh.micros > 1 || gw_mesh_divides(&s->mesh.shape))
+        printf("mesh: data=%d, pipe=%d: %d microbatch%s by %s; bubble %.6g ms, %.3g%% of the "
+               "step\n",
+               s->mesh.shape.size[GW_DIM_DATA], s->mesh.shape.size[GW_DIM_PIPE], s->mesh.micros,
+               s->mesh.micros == 1 ? "" : "es", gw_timetable_name(s->mesh.timetable),
+               1e3 * s->mesh.bubble_s, 100 * s->mesh.bubble_s / p->step_s);
     printf("engine: %llu events, %.2f s of this CPU, %.0f MiB\n",
            (unsigned long long)p->tally.events, s->cpu_s, simulate_memory_bytes() / MIB);
     if (p->world.played)
@@ -248,6 +286,7 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     gw_file_abandon(s.chakra_file);
     gw_file_abandon(s.json_file);
     gw_network_close(s.network);
+    gw_sim_mesh_close(&s.mesh);
     gw_algo_close(&s.play.algo);
     gw_strategy_free(&s.play.strategy);
     gw_codec_close(&s.play.codec);

@@ -1,0 +1,103 @@
+"""`gradwire simulate --mesh`: what it prints, its JSON and its folder, and what it refuses."""
+
+import json
+import os
+
+import gwrun
+
+LINK = ("--link", "8gbit,20us,2us")
+LAYERS, BATCH, FLOATS, PASSES = 8, 8, 20000, 3000  # of each layer, and of a sample
+
+
+def profile(**more):
+    """Layers of 8 ms forward and 16 back."""
+    return {"schema": 1, "model": "eight layers", "source": "a test", "device": "a device", "machine": "a machine",
+            "date": "2026-11-28", "torch": None, "threads": 1, "batch": BATCH, "optimizer_s": 0.0,
+            "tensors": [{"name": f"layer{i}", "shape": [FLOATS], "group": i, "forward_s": 0.008, "backward_s": 0.016,
+                         "std": 1, **more} for i in range(LAYERS)]}
+
+
+class SimulateMesh(gwrun.Case):
+    def setUp(self):
+        super().setUp()
+        self.profile = self.path("profile.json")
+        gwrun.write(self.profile, json.dumps(profile(activation=PASSES)))
+
+    def words(self, *words, ranks=8):
+        return ("simulate", "--ranks", ranks, *LINK, "--profile", self.profile, "--comm", "allreduce:algo=ring", *words)
+
+    def simulate(self, *words, ranks=8):
+        done = gwrun.clean(0, *self.words("--json", self.path("f.json"), *words, ranks=ranks))
+        return gwrun.read_json(self.path("f.json")), done.stdout
+
+    def test_figures(self):
+        """Where hops take hardly any time, the bubble is the formula's; it is printed, and in the JSON."""
+        run, said = self.simulate("--mesh", "data=2,pipe=4", "--microbatches", "8", "--timetable", "gpipe")
+        bubble_s = 3 * LAYERS / 4 * 0.024 / 8  # (p-1)(F+B)
+        self.assertAlmostEqual(run["bubble_s"], bubble_s, delta=0.05 * bubble_s)
+        self.assertEqual(run["mesh"], {"data": 2, "pipe": 4, "tensor": 1, "timetable": "gpipe", "microbatches": 8,
+                                       "chunks": 1, "layers": [2, 2, 2, 2]})
+        hops = 2 * 3 * 2 * 4 * PASSES * BATCH  # replicas, boundaries, ways, bytes
+        sums = 2 * 4 * FLOATS * LAYERS
+        self.assertEqual(run["wire_bytes"], (hops + sums) / 8)
+        self.assertIn(f"mesh: data=2, pipe=4: 8 microbatches by gpipe; bubble {1e3 * run['bubble_s']:.6g} ms", said)
+        alone, said = self.simulate("--mesh", "data=8")
+        plain, _ = self.simulate()
+        self.assertEqual([alone[key] for key in ("step_s", "events", "mesh", "bubble_s")],
+                         [plain["step_s"], plain["events"], None, 0])
+        self.assertNotIn("mesh:", said)
+
+    def test_local_batch(self):
+        """Twice the samples take twice as long, and pass twice the bytes."""
+        words = ("--mesh", "pipe=4", "--microbatches", "8")
+        one, _ = self.simulate(*words, ranks=4)
+        two, _ = self.simulate(*words, "--local-batch", 2 * BATCH, ranks=4)
+        self.assertEqual((two["wire_bytes"], two["step"]["batch"]), (2 * one["wire_bytes"], 2 * BATCH))
+        self.assertAlmostEqual(two["step_s"] - two["exposed_s"], 2 * (one["step_s"] - one["exposed_s"]), delta=1e-6)
+
+    def test_shipped_profiles(self):
+        """Each says where it can be cut."""
+        for name, stages in (("gpt2-124m", 12), ("bert-large", 24), ("resnet18", 8), ("resnet50", 16)):
+            path = os.path.join(gwrun.SOURCE, "profiles", f"{name}.json")
+            gwrun.clean(0, *self.words("--profile", path, "--mesh", f"pipe={stages}", "--microbatches", "8", "--local-batch",
+                                       "8", "--check", ranks=stages))
+
+    def test_folder(self):
+        """Columns of the mesh, whose waiting along the pipe is the bubble, and the figures that the tools read."""
+        gwrun.clean(0, *self.words("--mesh", "pipe=4,data=2", "--microbatches", "8", "--out", self.out))
+        run, rows = gwrun.run_json(self.out), gwrun.batches(self.out)
+        self.assertEqual((run["mesh"]["pipe"], run["results"]["summary"]["dimensions"]["pipe"]["ranks"]), (4, 4))
+        self.assertEqual([(row["replica"], row["stage"]) for row in rows[:4]],
+                         [("0", "0"), ("1", "0"), ("0", "1"), ("1", "1")])
+        summary = run["results"]["summary"]
+        late = [row for row in rows if row["step"] != "1"]
+        self.assertAlmostEqual(summary["bubble_s"], sum(float(row["pipe_skew_s"]) for row in late) / len(late), delta=1e-9)
+        for row in rows:
+            self.assertEqual(int(row["pipe_bytes"]) + int(row["data_bytes"]), int(row["wire_bytes"]))
+            self.assertAlmostEqual(float(row["pipe_comm_s"]) + float(row["data_comm_s"]), float(row["mpi_wait_s"]), delta=1e-9)
+            self.assertLessEqual(float(row["pipe_skew_s"]), float(row["pipe_comm_s"]) + 1e-9)
+        for tool in "show", "table":
+            self.assertIn("bubble", gwrun.clean(0, tool, self.out).stdout, tool)
+        gwrun.clean(0, "report", os.path.dirname(self.out))
+
+    def test_refusals(self):
+        """The words of `train`, and of a profile."""
+        def refused(says, *words, ranks=8):
+            gwrun.refusal(gwrun.run(0, *self.words(*words, ranks=ranks)), says)
+
+        refused("--mesh pipe=3 takes a multiple of 3 ranks, and there are 8", "--mesh", "pipe=3")
+        refused("--mesh data=3,pipe=2 takes 6 ranks, and there are 8", "--mesh", "data=3,pipe=2")
+        refused("unknown dimension 'pip'", "--mesh", "pip=2")
+        refused("--mesh pipe=16: the model has 8 layers, each chunk needs one: at most pipe=8", "--mesh", "pipe=16", ranks=16)
+        refused("--microbatches 16: a replica takes 8 samples a step", "--mesh", "pipe=2", "--microbatches", "16")
+        refused("simulate: --timetable: a batch passes at once: give --microbatches, or add pipe to --mesh",
+                "--timetable", "gpipe")
+        refused("--timetable interleaved: one stage has nothing to interleave: add pipe to --mesh", "--microbatches", "8",
+                "--timetable", "interleaved")
+        refused("--timetable interleaved: 6 microbatches on 4 stages: give a multiple of 4", "--mesh", "pipe=4",
+                "--microbatches", "6", "--timetable", "interleaved")
+        refused("simulate: --mesh tensor=2: a profile does not say", "--mesh", "tensor=2")
+        gwrun.refusal(gwrun.run(0, "simulate", "--ranks", 4, *LINK, "--bytes", "4", "--local-batch", "8"), "local-batch")
+        gwrun.write(self.profile, json.dumps(profile()))
+        refused("simulate: --mesh pipe=2: the profile of eight layers does not say what passes from layer to layer",
+                "--mesh", "pipe=2")

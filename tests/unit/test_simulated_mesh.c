@@ -1,0 +1,216 @@
+/* Simulated meshes: what hops and gradients send, by closed form; steps and bubbles against the
+ * simulator of timetables, where hops take no time; and a whole model against one stage. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../simulated.h"
+
+enum { MOST_LAYERS = 12, PART = 3 /* floats of a sample that pass on */ };
+
+/* Layers that take as long as each other, 6 ms forward and 12 back on a batch. */
+static gw_step_tensor layer[MOST_LAYERS];
+
+static gw_step_profile profile_of(int layers, long batch, double optimizer_s) {
+    gw_step_profile p = {.model = "equal layers",
+                         .batch = batch,
+                         .n_tensors = layers,
+                         .groups = layers,
+                         .optimizer_s = optimizer_s,
+                         .tensor = layer};
+    for (int i = 0; i < layers; i++) {
+        layer[i] = (gw_step_tensor){"w", i, 100, 10, 6e-3, 12e-3, 0, PART};
+        p.n += layer[i].n;
+        p.forward_s += layer[i].forward_s;
+        p.backward_s += layer[i].backward_s;
+    }
+    return p;
+}
+
+static gw_err parallel_of(gw_parallel *o, int data, int pipe, int micros, const char *timetable) {
+    *o = (gw_parallel){.shape = {{data, pipe, 1}, {GW_DIM_TENSOR, GW_DIM_PIPE, GW_DIM_DATA}},
+                       .stages = "flops",
+                       .microbatches = micros};
+    return keep_spec(&o->timetable, timetable, GW_SPEC_ONE);
+}
+
+/* A play of `of` over data x pipe ranks. What is not to be had has an error. */
+static gw_err play_mesh(gw_sim_play *p, gw_sim_mesh *m, const gw_parallel *o,
+                        const gw_step_profile *of, const char *comm) {
+    p->profile = of;
+    p->mesh = m;
+    gw_err e = gw_sim_mesh_open(m, o, of, p->world.ranks);
+    GW_THEN(e, run_play(p, comm, "none"));
+    return e;
+}
+
+/* ---- the simulator of timetables ---- */
+
+/* What the simulator of timetables says of a step, and of the bubble on a mean stage. */
+static void expect(const gw_timetable *t, double each_s, double *step_s, double *bubble_s) {
+    int stages = gw_timetable_stages(t), chunks = gw_timetable_chunks(t);
+    gw_run_cost cost[MOST_LAYERS];
+    gw_stage_times stage[MOST_LAYERS];
+    gw_pipe_times times;
+    for (int i = 0; i < stages * chunks; i++)
+        cost[i] = (gw_run_cost){.act = {each_s, each_s, each_s}};
+    assert_int_equal(gw_timetable_simulate(t, cost, GW_SENDS_BUFFERED, &times, stage), GW_OK);
+    *step_s = times.step_s;
+    *bubble_s = 0;
+    for (int i = 0; i < stages; i++)
+        *bubble_s += stage[i].wait_s / stages;
+    gw_act_cost whole = {each_s * chunks, each_s * chunks, each_s * chunks};
+    if (gw_timetable_micro(t) >= stages)
+        assert_true(fabs(*bubble_s - gw_timetable_bubble(t, &whole)) < 1e-9);
+}
+
+/* A run of one layer each. */
+static void compare(const char *text, int stages, int micros, int *compared) {
+    gw_sim_play p = play_of(stages, (gw_sim_link){RATE, 0, 0});
+    gw_sim_mesh m;
+    gw_parallel o;
+    gw_timetable *t;
+    double step_s, bubble_s;
+    assert_int_equal(parallel_of(&o, 1, stages, micros, text), GW_OK);
+    gw_err e = gw_timetable_open(&t, o.timetable, stages, micros);
+    if (e == GW_ERR_UNSUPPORTED || (stages == 1 && gw_timetable_chunks(t) > 1))
+        return;
+    assert_int_equal(e, GW_OK);
+    expect(t, 6e-3 / micros, &step_s, &bubble_s);
+    gw_step_profile of = profile_of(stages * gw_timetable_chunks(t), micros, 0);
+    p.sleeps = micros % 2;
+    p.steps = 3;
+    if (play_mesh(&p, &m, &o, &of, "allreduce:algo=ring") != GW_OK)
+        fail_msg("%s: %s", text, gw_err_text());
+    /* a hop takes some ns */
+    if (fabs(p.step_s - step_s) > 1e-5 || fabs(m.bubble_s - bubble_s) > 1e-5 ||
+        fabs(p.exposed_s - step_s + 18e-3 * gw_timetable_chunks(t)) > 1e-5)
+        fail_msg(
+            "%s, %d stages, %d microbatches: a step of %.9g s, a bubble of %.9g; the simulator "
+            "of timetables says %.9g, %.9g",
+            text, stages, micros, p.step_s, m.bubble_s, step_s, bubble_s);
+    gw_timetable_close(t);
+    gw_sim_mesh_close(&m);
+    ++*compared;
+}
+
+static void test_timetables(void **state) {
+    (void)state;
+    static const char *const more[] = {"1f1b:eager=1", "interleaved:chunks=1",
+                                       "interleaved:chunks=3"};
+    for (int i = 0, n = 0; n < 3; i++) {
+        const gw_entry *entry = n == 0 ? gw_timetables.entries[i] : NULL;
+        const char *text = entry ? entry->name : more[n++];
+        int compared = 0;
+        for (int stages = 1; stages <= 4; stages++)
+            for (int micros = stages > 1 ? 1 : 2; micros <= 3 * stages; micros++)
+                compare(text, stages, micros, &compared);
+        assert_true(compared > 0);
+    }
+}
+
+/* ---- bytes ---- */
+
+static void test_bytes(void **state) {
+    (void)state;
+    for (int data = 1; data <= 3; data++)
+        for (int pipe = 1; pipe <= 4; pipe++)
+            for (int micros = 1; micros <= 5; micros += 2) {
+                gw_sim_play p = play_of(data * pipe, link_with_all);
+                gw_sim_mesh m;
+                gw_parallel o;
+                gw_step_profile of = profile_of(8, 5, 1e-3); /* which microbatches may not divide */
+                assert_int_equal(parallel_of(&o, data, pipe, micros, "1f1b"), GW_OK);
+                assert_int_equal(play_mesh(&p, &m, &o, &of, "allreduce:algo=(ring:chunk=0)"),
+                                 GW_OK);
+                uint64_t sums = 2 * (uint64_t)(data - 1) * sizeof(float) * of.n,
+                         hops = (uint64_t)(data * (pipe - 1)) * 2 * 5 * PART * sizeof(float);
+                assert_int_equal(p.tally.bytes, p.steps * (sums + hops));
+                assert_int_equal(p.tally.messages, p.steps * (pipe * 2 * data * (data - 1) +
+                                                              data * (pipe - 1) * 2 * micros));
+                gw_sim_mesh_close(&m);
+            }
+}
+
+/* ---- strategies ---- */
+
+/* Each is played over a mesh, too, if it can be played, whatever it exchanges (which play.h
+ * compares with its formula), and with servers among the replicas. */
+static void test_strategies(void **state) {
+    (void)state;
+    for (int i = 0; gw_strategies.entries[i]; i++)
+        for (int lazy = 0; lazy < 2; lazy++) {
+            char comm[64];
+            gw_sim_mesh m;
+            gw_parallel o;
+            gw_step_profile of = profile_of(4, 6, 1e-3);
+            gw_sim_play plain = play_of(3, link_with_all), p = play_of(6, link_with_all);
+            snprintf(comm, sizeof comm, "%s:algo=ring", gw_strategies.entries[i]->name);
+            plain.profile = &of;
+            plain.lazy = p.lazy = lazy;
+            assert_int_equal(parallel_of(&o, 3, 2, 3, lazy ? "zb" : "1f1b"), GW_OK);
+            gw_err e = play_mesh(&p, &m, &o, &of, comm);
+            if (e != run_play(&plain, comm, "none"))
+                fail_msg("%s: %s", comm, gw_err_text());
+            gw_sim_mesh_close(&m);
+        }
+}
+
+/* ---- a pipe of one ---- */
+
+/* What nothing overlaps takes as long in any number of microbatches. */
+static void test_one_stage(void **state) {
+    (void)state;
+    gw_step_profile of = profile_of(6, 4, 3e-3);
+    gw_sim_play whole = play_of(4, link_with_all);
+    whole.profile = &of;
+    assert_int_equal(run_play(&whole, "allreduce:algo=ring", "none"), GW_OK);
+    for (int micros = 1; micros <= 4; micros++) {
+        gw_sim_play p = play_of(4, link_with_all);
+        gw_sim_mesh m;
+        gw_parallel o;
+        assert_int_equal(parallel_of(&o, 4, 1, micros, micros > 1 ? "gpipe" : "1f1b"), GW_OK);
+        assert_int_equal(play_mesh(&p, &m, &o, &of, "allreduce:algo=ring"), GW_OK);
+        assert_true(fabs(p.step_s - whole.step_s) < 1e-7 && m.bubble_s == 0);
+        assert_int_equal(p.tally.bytes, whole.tally.bytes);
+        assert_int_equal(p.world.played, whole.world.played);
+        gw_sim_mesh_close(&m);
+    }
+}
+
+/* Gradients overlap with the last microbatch's backward pass, and with no other. */
+static void test_overlap(void **state) {
+    (void)state;
+    double exposed_s[3];
+    for (int k = 0; k < 3; k++) {
+        gw_sim_play p = play_of(4, link_with_all);
+        gw_sim_mesh m;
+        gw_parallel o;
+        gw_step_profile of = profile_of(8, 4, 0);
+        for (int i = 0; i < 8; i++)
+            layer[i].n = 1000000; /* 4 ms a layer on the wire */
+        of.n = 8000000;
+        assert_int_equal(parallel_of(&o, 2, 2, k ? 4 : 1, "gpipe"), GW_OK);
+        assert_int_equal(
+            play_mesh(&p, &m, &o, &of,
+                      k == 1 ? "allreduce:algo=ring" : "iallreduce:bucket=4000000,algo=ring"),
+            GW_OK);
+        exposed_s[k] = p.exposed_s - m.bubble_s;
+        gw_sim_mesh_close(&m);
+    }
+    /* 4 layers of 12 ms in one piece hide all but the last sum; of 3 ms a quarter of it */
+    assert_true(exposed_s[0] < exposed_s[2] && exposed_s[2] < exposed_s[1]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_timetables), cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_strategies), cmocka_unit_test(test_one_stage),
+        cmocka_unit_test(test_overlap)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
