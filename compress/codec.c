@@ -79,7 +79,7 @@ static gw_err codec_open_stage(gw_codec *c, const gw_spec *spec) {
                        c->ops->head.name, spec->text, c->stage->codec.ops->head.name);
     if (c->caps & GW_CODEC_IDENTITY)
         return gw_fail(GW_ERR_UNSUPPORTED, "none+%s: use %s alone", spec->text, spec->text);
-    c->caps &= ~(unsigned)(GW_CODEC_FIXED | GW_CODEC_LINEAR);
+    c->caps &= ~(unsigned)(GW_CODEC_FIXED | GW_CODEC_TIGHT | GW_CODEC_LINEAR);
     gw_text_print(c->name, sizeof c->name, "%s+%s", c->ops->head.name,
                   c->stage->codec.ops->head.name);
     return GW_OK;

@@ -25,7 +25,9 @@ enum {
     GW_CODEC_BIASED = 32,  /* drops or skews systematically: error feedback is on by default */
     GW_CODEC_LINEAR = 64,  /* with equal keys (and, with `measure`, an agreed prefix) the sum of
                               encodings (`add`) encodes the sum: hops add only rounding errors */
-    GW_CODEC_SHARED = 128  /* all ranks draw the same numbers: they share one key */
+    GW_CODEC_SHARED = 128, /* all ranks draw the same numbers: they share one key */
+    GW_CODEC_TIGHT = 256   /* encode yields at least nine tenths of bound(n) of floats that are
+                              independent: what is modelled without data is modelled at its bound */
 };
 
 /** Everything an encoding may depend on besides the floats. */

@@ -11,7 +11,8 @@
  * once. Zeros are kept only if fewer than k elements are nonzero. Biased: it needs error feedback.
  *
  * Wire format (sparse_wire.h): k, a byte a gap, k binary32; at most 4 + 5 k + floor((n - k) / 255)
- * bytes: 0.43 bits an element at ratio = 0.01. */
+ * bytes: 0.43 bits an element at ratio = 0.01. With q = (1 - ratio)^255 the expected size of
+ * independent elements is 4 + k (5 + q / (1 - q)), at least 0.93 of that. */
 #include "compress/ratio.h"
 #include "compress/sparse_wire.h"
 
@@ -50,12 +51,19 @@ static gw_err topk_open(void **self, const gw_args *args) {
     return GW_OK;
 }
 
+/* During the warm-up k changes. */
+static unsigned topk_traits(const void *self) {
+    unsigned caps = GW_CODEC_SPARSE | GW_CODEC_BIASED;
+    return gw_ratio_steady(&((const topk *)self)->ratio) ? caps | GW_CODEC_TIGHT : caps;
+}
+
 const gw_codec_ops gw_codec_topk = {
     .head = {GW_CODEC_ABI, "topk", "the largest elements (0.43 bits per element at ratio 0.01)",
              topk_opts},
     .caps = GW_CODEC_SPARSE | GW_CODEC_BIASED,
     .open = topk_open,
     .close = gw_sparse_close,
+    .traits = topk_traits,
     .bound = gw_sparse_bound,
     .encode = gw_sparse_encode,
     .encode_feedback = gw_sparse_encode_feedback,

@@ -260,7 +260,7 @@ class Simulate(gwrun.Case):
         refused("give --profile or --bytes", "--ranks", 4, *LINK)
         refused("algo=auto works in memory that ranks share", *whole, "--comm", "iallreduce:algo=auto")
         refused("algo=shm works in memory", *whole, "--comm", "allreduce:algo=shm")
-        refused("--compress topk: bytes depend on the data", *whole, "--compress", "topk")
+        refused("--compress threshold: bytes depend on the data", *whole, "--compress", "threshold")
         refused("--compress qsgd+zlib: bytes depend on the data", *whole, "--compress", "qsgd+zlib")
         refused("--comm oktopk --compress none: bytes depend on the data", *whole, "--comm", "oktopk:algo=ring")
         refused("simulated ranks have no threads", *whole, "--comm", "iallreduce:progress=thread,algo=ring")

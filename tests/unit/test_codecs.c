@@ -27,6 +27,8 @@ static void check_sizes(const char *spec) {
         assert_true(len <= gw_codec_bound(&c, n));
         if (c.caps & GW_CODEC_FIXED)
             assert_int_equal(len, gw_codec_bound(&c, n));
+        if (c.caps & GW_CODEC_TIGHT)
+            assert_true(10 * len >= 9 * gw_codec_bound(&c, n));
     }
     gw_codec_close(&c);
 }

@@ -196,6 +196,9 @@ static void simulate_print(const simulation *s) {
     if (p->world.played)
         printf("folded: %d rank%s played, and all others do the same\n", p->world.played,
                p->world.played == 1 ? " is" : "s are");
+    if (!p->codec.fixed)
+        printf("note: --compress %s: size at its bound; independent numbers take 0.9 of it\n",
+               p->codec.spec);
     if (p->modelled)
         printf("note: algo=%s is MPI's own: modelled as halving:chunk=0\n", p->modelled);
     for (const char *line = p->unmet; *line; line += *line == '\n') {
