@@ -53,7 +53,6 @@ typedef struct plan {
     gw_rig_setup setup;
     gw_products products;
     double byte_s; /* of the transport; NaN: not measured */
-    gw_plan_trials trials;
 } plan;
 
 static plan the; /* a command runs once */
@@ -85,34 +84,26 @@ static bool plan_first_of_codec(const gw_chooser *a, int i) {
     return true;
 }
 
-static void plan_add_trial(plan *p, int i) {
-    gw_candidate *c = &p->rig.choice->candidate[i];
-    gw_plan_trials_add(&p->trials, i, &c->forecast.step_s, &c->measured_s);
+static gw_err plan_add_trial(plan *p, int i) {
+    const gw_chooser *a = p->rig.choice;
+    gw_candidate *c = &a->candidate[i];
+    gw_plan_trial *t = gw_plan_trials_add(i, &c->forecast.step_s, &c->measured_s);
+    return t ? gw_plan_trial_start(t, &p->setup, p->c.run.lazy,
+                                   gw_chooser_session(a, c, &t->rig.session))
+             : GW_OK;
 }
 
 /* The choice, then the best of each codec, then whatever is predicted fastest. */
-static void plan_choose_trials(plan *p, const gw_chooser *a, int most) {
-    if (most > 0)
-        plan_add_trial(p, a->chosen);
-    for (int others = 0; others < 2; others++)
-        for (int i = 0; i < a->n && p->trials.n < most; i++)
-            if (i != a->chosen && plan_first_of_codec(a, i) == !others)
-                plan_add_trial(p, i);
-}
-
-static gw_err plan_open_trial(plan *p, gw_plan_trial *t) {
-    const gw_chooser *a = p->rig.choice;
-    gw_err e = gw_chooser_session(a, &a->candidate[t->of], &t->rig.session);
-    return gw_plan_trial_start(t, &p->setup, p->c.run.lazy, e);
-}
-
 static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
-    plan_choose_trials(p, a, (int)gw_args_int(p->args, "verify"));
-    for (int i = 0; i < p->trials.n; i++)
-        GW_TRY(plan_open_trial(p, &p->trials.at[i]));
-    if (p->trials.n == 0)
+    int most = (int)gw_args_int(p->args, "verify");
+    if (most == 0)
         return GW_OK;
-    GW_TRY(gw_plan_trials_measure(&p->trials, p->args, p->place, p->c.run.seed, own));
+    GW_TRY(plan_add_trial(p, a->chosen));
+    for (int others = 0; others < 2; others++)
+        for (int i = 0; i < a->n && gw_plan_trials_count() < most; i++)
+            if (plan_first_of_codec(a, i) == !others)
+                GW_TRY(plan_add_trial(p, i));
+    GW_TRY(gw_plan_trials_measure(p->args, p->place, p->c.run.seed, own));
     a->measured_s = a->candidate[a->chosen].measured_s;
     return GW_OK;
 }
@@ -134,7 +125,7 @@ static void plan_print_table(const plan *p, const gw_chooser *a) {
     int top = (int)gw_args_int(p->args, "top");
     printf("\n  %-18s %-14s %-3s %10s %10s %10s %10s %11s%s\n", "codec", "algorithm", "ef",
            "step ms", "local", "codec", "exposed", "sent bytes",
-           p->trials.n ? "   measured pred/meas" : "");
+           gw_plan_trials_count() ? "   measured pred/meas" : "");
     for (int i = 0; i < a->n; i++)
         if (i < top || i == a->chosen || i == a->plain || !isnan(a->candidate[i].measured_s))
             plan_print_row(a, i);
@@ -170,16 +161,11 @@ static void plan_print_bounds(const plan *p, const gw_chooser *a) {
                gw_bound_step(&b, (gw_bound_mode)m) * 1e3, m + 1 < GW_BOUND_MODES ? "," : "\n");
 }
 
-/* What the user gave that `train` takes too. */
 static void plan_print_command(const plan *p, const gw_chooser *a) {
     const gw_candidate *c = &a->candidate[a->chosen];
-    const gw_spec *comm = p->c.run.comm;
-    printf("\nrecommended: mpiexec -n %d gradwire train", p->place->ranks);
-    gw_plan_print_given(p->args);
-    printf(" --comm '%s", comm->text);
-    if (!gw_chooser_named(a))
-        printf("%calgo=(%s)", comm->n_args ? ',' : ':', c->algo);
-    printf("' --compress '%s'\n", c->codec);
+    printf("\nrecommended: ");
+    gw_plan_print_command(p->args, p->place->ranks, p->c.run.comm->text,
+                          gw_chooser_named(a) ? NULL : c->algo, c->codec);
     if (a->chosen != 0)
         printf("%s with %s would be shorter by %.1f%%, within the margin of %.3g%%\n",
                a->candidate[0].codec, a->candidate[0].algo,
@@ -195,7 +181,7 @@ static void plan_report_codecs(gw_bench_run *run) {
            gw_gemm_library());
     gw_rig_say_products(&p->products);
     plan_print_table(p, a);
-    gw_plan_trials_print(&p->trials);
+    gw_plan_trials_print();
     plan_print_bounds(p, a);
     plan_print_command(p, a);
     gw_bound_parts parts = plan_bound_parts(p, a);
@@ -248,12 +234,6 @@ static void plan_report(gw_bench_run *run) {
     plan_kind(run)->report(run);
 }
 
-static void plan_close(void) {
-    gw_plan_trials_close(&the.trials);
-    gw_plan_mesh_close();
-    gw_plan_scale_close();
-}
-
 static void plan_free(void) {
     gw_rig_free(&the.rig);
     gw_plan_mesh_release();
@@ -280,8 +260,6 @@ static const gw_rule rules[] = {
     {"profile", NULL, true, "ranks", NULL, "steps are measured otherwise"},
     {"bytes", NULL, true, "ranks", NULL, "steps are measured otherwise"},
     {"bytes", NULL, false, "profile", NULL, "a profile has its own gradients"},
-    {"verify", "!0", false, "profile", NULL, "measure the step of a profile by gradwire replay"},
-    {"verify", "!0", false, "bytes", NULL, "measure an exchange by gradwire bench allreduce"},
     {0}};
 
 static int run_plan(const gw_args *none, int argc, char **argv) {
@@ -292,7 +270,7 @@ static int run_plan(const gw_args *none, int argc, char **argv) {
                                      .measure = plan_measure,
                                      .report = plan_report,
                                      .rules = rules,
-                                     .close = plan_close,
+                                     .close = gw_plan_trials_close,
                                      .release = plan_free};
     return gw_bench_main(&all, "plan", argc, argv);
 }

@@ -40,7 +40,6 @@ typedef struct plan_mesh {
     gw_layout_survey survey;
     ranked *all;          /* by predicted step, the shortest first */
     int n, chosen, plain; /* plain: data alone; -1: it is not among them */
-    gw_plan_trials trials;
 } plan_mesh;
 
 static plan_mesh the; /* a command runs once */
@@ -223,8 +222,8 @@ static gw_err plan_mesh_rank(plan_mesh *p) {
 
 static gw_err plan_mesh_open_trial(plan_mesh *p, int of) {
     ranked *r = &p->all[of];
-    gw_plan_trial *t = gw_plan_trials_add(&p->trials, of, &r->forecast.step_s, &r->measured_s);
-    return gw_plan_trial_open(t, &p->place, &r->layout, p->bench->oversubscribed);
+    gw_plan_trial *t = gw_plan_trials_add(of, &r->forecast.step_s, &r->measured_s);
+    return t ? gw_plan_trial_open(t, &p->place, &r->layout, p->bench->oversubscribed) : GW_OK;
 }
 
 /* The choice, whatever is predicted fastest, and data alone. */
@@ -233,15 +232,11 @@ static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
     if (most == 0)
         return GW_OK;
     GW_TRY(plan_mesh_open_trial(p, p->chosen));
-    for (int i = 0; i < p->n && p->trials.n < most; i++)
-        if (i != p->chosen)
-            GW_TRY(plan_mesh_open_trial(p, i));
-    bool known = p->plain < 0 || p->plain == p->chosen;
-    for (int i = 0; i < p->trials.n; i++)
-        known |= p->trials.at[i].of == p->plain;
-    if (!known)
+    for (int i = 0; i < p->n && gw_plan_trials_count() < most; i++)
+        GW_TRY(plan_mesh_open_trial(p, i));
+    if (p->plain >= 0)
         GW_TRY(plan_mesh_open_trial(p, p->plain));
-    return gw_plan_trials_measure(&p->trials, p->args, p->bench, p->c.run.seed, own);
+    return gw_plan_trials_measure(p->args, p->bench, p->c.run.seed, own);
 }
 
 gw_err gw_plan_mesh_measure(gw_bench_run *run, bool *own) {
@@ -299,7 +294,7 @@ static void plan_mesh_print_table(const plan_mesh *p) {
     int top = (int)gw_args_int(p->args, "top");
     printf("\n  %-22s %-7s %-13s %3s %9s %9s %9s %9s %9s %8s %11s%s\n", "mesh", "split",
            "timetable", "M", "step ms", "compute", "bubble", "tensor", "data", "MiB", "sent bytes",
-           p->trials.n ? "  measured pred/meas" : "");
+           gw_plan_trials_count() ? "  measured pred/meas" : "");
     for (int i = 0; i < p->n; i++)
         if (i < top || i == p->chosen || i == p->plain || !isnan(p->all[i].measured_s))
             plan_mesh_print_row(p, i);
@@ -312,9 +307,7 @@ static void plan_mesh_command(const plan_mesh *p, const gw_layout *l, FILE *to) 
     char mesh[GW_LAYOUT_TEXT];
     gw_layout_mesh(l, mesh);
     fprintf(to, "mpiexec -n %d gradwire train", p->bench->ranks);
-    for (const gw_opt *o = gw_args_opts(p->args); strcmp(o->name, "codecs") != 0; o++)
-        if (gw_args_given(p->args, o->name))
-            fprintf(to, " --%s '%s'", o->name, gw_args_text(p->args, o->name));
+    gw_plan_print_given(p->args, "", to);
     fprintf(to, " --mesh '%s'", mesh);
     if (l->micro > 1)
         fprintf(to, " --microbatches %d", l->micro);
@@ -325,7 +318,7 @@ static void plan_mesh_command(const plan_mesh *p, const gw_layout *l, FILE *to) 
 }
 
 static void plan_mesh_print_verdict(const plan_mesh *p) {
-    gw_plan_trials_print(&p->trials);
+    gw_plan_trials_print();
     printf("\nrecommended: ");
     plan_mesh_command(p, &p->all[p->chosen].layout, stdout);
     printf("\n");
@@ -395,10 +388,6 @@ void gw_plan_mesh_report(gw_bench_run *run) {
 }
 
 /* ---- the end ---- */
-
-void gw_plan_mesh_close(void) {
-    gw_plan_trials_close(&the.trials);
-}
 
 void gw_plan_mesh_release(void) {
     gw_session_free(the.session);

@@ -29,7 +29,6 @@
 gw_err gw_plan_mesh_prepare(gw_bench_run *run);
 gw_err gw_plan_mesh_measure(gw_bench_run *run, bool *own);
 void gw_plan_mesh_report(gw_bench_run *run);
-void gw_plan_mesh_close(void);
 void gw_plan_mesh_release(void);
 
 #endif

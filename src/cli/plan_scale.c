@@ -1,3 +1,6 @@
+/* gradwire plan --ranks: strategies, algorithms and codecs compared by playing each (cli/simulate),
+ * and the rates of links at which one beats the exact exchange that overlaps. Payloads are not
+ * there, so accuracy is not priced: exact and lossy ways are kept apart. */
 #include "cli/plan_scale.h"
 
 #include "base/json.h"
@@ -5,7 +8,6 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "cli/plan_trial.h"
-#include "cli/simulate/contest.h"
 #include "cli/simulate/network.h"
 #include "cli/simulate/steps.h"
 #include "cli/train/step_opts.h"
@@ -16,73 +18,301 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLAYED_STEPS = 2, TIMED_STEPS = 20, SURVEYED = 1 << 20, PART = 1 << 16 };
+enum { STRATEGY, ALGO, CODEC, PARTS };
+static const char *const lists[PARTS] = {"strategies", "algos", "codecs"};
+
+enum { MOST = 2048, ITEMS = GW_SPEC_ITEMS + 1, WHY = 256, PLAYED_STEPS = 2, TIMED_STEPS = 20 };
+enum { SURVEYED = 8 << 20 /* floats: above 32 MiB no cache bends the line any more */ };
+enum { MOST_PLAYED = 32 /* ranks, of algorithms that nobody named: else one stands for all */ };
+enum { BEST = 4 /* ways that all codecs of a kind are played with */ };
+
+/* Rates that are compared: of so many decades, in so many steps each, from the slowest on. */
+enum { DECADES = 5, NOTCHES = 512 };
+#define SLOWEST (10e6 / 8) /* bytes/s */
+
+/* Measured exchanges of 2 MiB and more took 0.99 to 1.25 times as long as played ones, on 2 and 4
+ * hosts, on 8 up to 200 Mbit/s each and on racks (docs/simulate.md, "Figures"): as if links were
+ * so many times as slow. */
+#define SHORTEST 0.99
+#define LONGEST  1.25
+
+typedef struct way {
+    int part[PARTS];                      /* numbers in scale.spec */
+    double step_s, exposed_s, sent_bytes; /* of a rank */
+    double least_s, most_s;               /* the interval of step_s */
+    double measured_s;                    /* NaN: not measured */
+    bool shown; /* the fastest exact one of its strategy, or lossy one of its codec */
+    bool leads; /* over the slowest links it is faster than the baseline, */
+    int turns;  /* and ceases to be so, or begins to, at these rates, bytes/s: */
+    double turn[DECADES];
+} way;
+
+/* What has been played. */
+typedef struct ways {
+    way at[MOST]; /* exact ones, the fastest first, then lossy ones likewise */
+    int n, n_exact, plays;
+    int base; /* the baseline: of exact ones the fastest that overlaps, or the fastest */
+} ways;
 
 typedef struct scale {
     const gw_args *args;
     gw_train_config c;
-    gw_sim_steps steps;
-    gw_contest contest;
+    gw_sim_play play; /* what all have in common */
+    gw_step_profile profile;
+    double spread[2];    /* of a measured step: its shortest and longest, over the median */
+    gw_network *network; /* of play.world */
+    gw_spec spec[PARTS][ITEMS];
+    char uncut[ITEMS][32]; /* the texts of some algorithms */
+    int n_specs[PARTS];
+    gw_strategy strategy[ITEMS];
+    gw_codec codec[ITEMS];
+    double coded_s[ITEMS][GW_CODINGS];    /* what coding a float takes, by codec */
+    char why[PARTS][ITEMS][WHY];          /* it was not played, first */
+    double base_s[DECADES * NOTCHES + 1]; /* the baseline's steps at other rates; 0: unknown */
+    ways all;
     gw_products products;
-    gw_plan_trials trials;
 } scale;
 
 static scale the; /* a command runs once */
 
-/* The lists that were given: `codecs` has those that `train` would choose among, otherwise. */
-gw_err gw_plan_scale_prepare(gw_bench_run *run) {
-    static const char *const lists[GW_CONTEST_PARTS] = {"strategies", "algos", "codecs"};
-    gw_contest *c = &the.contest;
-    const gw_args *a = the.args = run->args;
-    const char *list[GW_CONTEST_PARTS];
-    GW_TRY(gw_step_opts_read(&the.c, a, "plan"));
-    GW_TRY(gw_sim_network_read(&c->play.world, &c->network, a, "plan"));
-    c->margin = gw_args_real(a, "margin");
-    c->play.steps = PLAYED_STEPS;
-    c->play.lazy = the.c.run.lazy;
-    c->play.most_played = (int)gw_args_int(a, "most-played");
-    if (gw_args_given(a, "profile") || gw_args_given(a, "bytes"))
-        GW_TRY(gw_sim_steps_read(&c->play, &the.steps, a, "plan"));
-    for (int i = 0; i < GW_CONTEST_PARTS; i++)
-        list[i] = gw_args_given(a, lists[i]) ? gw_args_text(a, lists[i]) : NULL;
-    return gw_contest_open(c, list);
+/* ---- what is compared ---- */
+
+static gw_err scale_add_part(int part, gw_spec s) {
+    int k = the.n_specs[part]++;
+    the.spec[part][k] = s;
+    return part == STRATEGY ? gw_strategy_find(&the.strategy[k], &the.spec[part][k])
+           : part == CODEC  ? gw_codec_open(&the.codec[k], &the.spec[part][k])
+                            : GW_OK;
 }
 
-/* ---- what is measured here, on each rank by itself ---- */
+/* Of those that nobody named: strategies whose steps are those of a serial run, and in which all
+ * ranks have samples; algorithms also in the one piece in which alone some of them fold. */
+static gw_err scale_add_entry(int part, const gw_entry *e) {
+    enum { EXACT = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT };
+    static gw_spec_arg uncut = {"chunk", "0"};
+    const gw_strategy_ops *s = (const gw_strategy_ops *)e;
+    char *text = the.uncut[the.n_specs[ALGO]];
+    if (part != STRATEGY || ((s->traits & EXACT) == EXACT && !s->servers))
+        GW_TRY(scale_add_part(part, GW_SPEC_NAMED(e->name)));
+    if (part != ALGO || !(((const gw_algo_ops *)e)->caps & GW_ALGO_ALIKE_UNCUT))
+        return GW_OK;
+    gw_text_print(text, sizeof *the.uncut, "%s:chunk=0", e->name);
+    return scale_add_part(part,
+                          (gw_spec){.text = text, .name = e->name, .arg = &uncut, .n_args = 1});
+}
 
-/* The step of the trainer's own model at the batch that each of the ranks will have. */
-static gw_err scale_measure_steps(const gw_bench_run *run) {
-    gw_bench_run alone = *run;
-    gw_train_config c = the.c;
-    gw_sim_play *play = &the.contest.play;
-    json_t *profile = NULL;
-    alone.place.comm = MPI_COMM_SELF;
-    alone.place.rank = 0;
-    alone.place.ranks = alone.place.nodes = 1;
-    c.batch = c.local_batch ? c.batch : (c.batch + play->world.ranks - 1) / play->world.ranks;
-    GW_TRY(gw_layers_profile(&alone, &c, TIMED_STEPS, &profile));
-    GW_TRY(gw_step_profile_take(&the.steps.profile, profile, "the measured step"));
-    GW_TRY(gw_sim_steps_read(play, &the.steps, the.args, "plan"));
-    play->sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
+/* Codecs begin with the exact one. */
+static gw_err scale_list(int part) {
+    static const gw_registry *const of[] = {&gw_strategies, &gw_algos, &gw_codecs};
+    bool given = gw_args_given(the.args, lists[part]);
+    const gw_spec *s = given ? gw_args_spec(the.args, lists[part])->parts : NULL;
+    if (part == CODEC)
+        GW_TRY(scale_add_part(part, gw_codec_exact));
+    for (; s; s = s->next)
+        if (part != CODEC || strcmp(s->text, "none") != 0)
+            GW_TRY(scale_add_part(part, *s));
+    for (const gw_entry *const *e = of[part]->entries; !given && *e; e++)
+        if (part != CODEC || strcmp((*e)->name, "none") != 0)
+            GW_TRY(scale_add_entry(part, *e));
     return GW_OK;
 }
 
-static gw_err scale_measure_codecs(void) {
-    gw_contest *c = &the.contest;
+gw_err gw_plan_scale_prepare(gw_bench_run *run) {
+    const gw_args *a = the.args = run->args;
+    gw_sim_play *p = &the.play;
+    GW_TRY(gw_step_opts_read(&the.c, a, "plan"));
+    GW_TRY(gw_sim_network_read(&p->world, &the.network, a, "plan"));
+    the.spread[0] = the.spread[1] = 1;
+    p->steps = PLAYED_STEPS;
+    p->lazy = the.c.run.lazy;
+    p->most_played = gw_args_given(a, "algos") ? 0 : MOST_PLAYED;
+    if (gw_args_given(a, "profile") || gw_args_given(a, "bytes"))
+        GW_TRY(gw_sim_steps_read(p, &the.profile, a, "plan"));
+    GW_TRY(gw_codec_open(&p->exact, &gw_codec_exact));
+    for (int part = 0; part < PARTS; part++)
+        GW_TRY(scale_list(part));
+    return GW_OK;
+}
+
+/* ---- plays ---- */
+
+/* With links, and with cores, so many times as fast. Encodings that drop most values are gathered:
+ * summed on the way they would be thinned out again at every hop. */
+static gw_err scale_play(const way *x, double links, double cores, gw_sim_play *p) {
+    *p = the.play;
+    p->strategy = the.strategy[x->part[STRATEGY]];
+    p->codec = the.codec[x->part[CODEC]];
+    p->speed *= cores;
+    for (gw_coding k = 0; k < GW_CODINGS; k++)
+        p->world.coded_s[k] = the.coded_s[x->part[CODEC]][k] / cores;
+    p->world.link.bytes_per_s *= links;
+    gw_network_scale(the.network, links);
+    GW_TRY(gw_algo_open(&p->algo, &the.spec[ALGO][x->part[ALGO]], &p->codec));
+    bool once = p->algo.ops->caps & GW_ALGO_ONCE || !(p->codec.caps & GW_CODEC_SPARSE);
+    gw_err e = gw_sim_play_check(p);
+    if (e == GW_OK && (!once || p->algo.ops->caps & GW_ALGO_ORDERED))
+        e = gw_fail(GW_ERR_UNSUPPORTED,
+                    once ? "plan: MPI's own" : "plan: it would be thinned out at every hop");
+    the.all.plays += e == GW_OK;
+    GW_THEN(e, gw_sim_play_run(p));
+    gw_algo_close(&p->algo);
+    return e;
+}
+
+static gw_err scale_add_way(way x) {
+    gw_sim_play p;
+    if (the.all.n == MOST)
+        return gw_fail(GW_ERR_USAGE, "plan: more than %d ways to compare: shorten the lists", MOST);
+    gw_err e = scale_play(&x, 1, 1, &p);
+    for (int i = 0; e == GW_ERR_UNSUPPORTED && i < PARTS; i++)
+        if (!*the.why[i][x.part[i]])
+            gw_text_copy(the.why[i][x.part[i]], WHY, gw_err_text());
+    if (e != GW_OK)
+        return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
+    x.step_s = p.step_s;
+    x.exposed_s = p.exposed_s;
+    x.sent_bytes = (double)p.tally.bytes / p.world.ranks / p.steps;
+    x.measured_s = NAN;
+    the.all.at[the.all.n++] = x;
+    return GW_OK;
+}
+
+static int scale_faster_first(const void *a, const void *b) {
+    double x = ((const way *)a)->step_s, y = ((const way *)b)->step_s;
+    return (x > y) - (x < y);
+}
+
+/* The fastest first; and the first of each of these parts are shown. */
+static void scale_sort(int from, int one_of_each) {
+    way *at = the.all.at;
+    qsort(at + from, (size_t)(the.all.n - from), sizeof *at, scale_faster_first);
+    for (int i = from; i < the.all.n; i++) {
+        at[i].shown = true;
+        for (int j = from; j < i; j++)
+            at[i].shown &= at[j].part[one_of_each] != at[i].part[one_of_each];
+    }
+}
+
+/* All codecs with these capabilities among SPARSE and LOSSLESS: the first with every strategy and
+ * algorithm, each other one with the ways that were the fastest then. */
+static gw_err scale_add_kind(unsigned kind) {
+    int from = the.all.n, algos = the.n_specs[ALGO];
+    for (int k = 0; k < the.n_specs[CODEC]; k++) {
+        int had = the.all.n - from, best = had < BEST ? had : BEST;
+        if ((the.codec[k].caps & (GW_CODEC_SPARSE | GW_CODEC_LOSSLESS)) != kind)
+            continue;
+        for (int i = 0; i < (had ? best : the.n_specs[STRATEGY] * algos); i++) {
+            way x = had ? the.all.at[from + i] : (way){.part = {i / algos, i % algos}};
+            x.part[CODEC] = k;
+            GW_TRY(scale_add_way(x));
+        }
+        if (!had)
+            scale_sort(from, CODEC);
+    }
+    return GW_OK;
+}
+
+static gw_err scale_play_here(void) {
+    ways *all = &the.all;
+    GW_TRY(scale_add_kind(GW_CODEC_LOSSLESS));
+    if (all->n == 0)
+        return gw_fail(GW_ERR_UNSUPPORTED, "plan: no exact exchange of these can be played: %.300s",
+                       gw_err_text());
+    scale_sort(0, STRATEGY);
+    all->n_exact = all->n;
+    GW_TRY(scale_add_kind(0));
+    GW_TRY(scale_add_kind(GW_CODEC_SPARSE));
+    scale_sort(all->n_exact, CODEC);
+    for (int i = all->n_exact - 1; i >= 0; i--)
+        if (the.strategy[all->at[i].part[STRATEGY]].ops->shape == GW_SHAPE_BUCKETS)
+            all->base = i;
+    return GW_OK;
+}
+
+/* ---- other rates ---- */
+
+static double scale_rate(double notch) {
+    return SLOWEST * pow(10, notch / NOTCHES);
+}
+
+static gw_err scale_compare(const way *x, int notch, bool *faster) {
+    double *base_s = &the.base_s[notch];
+    double links = scale_rate(notch) / the.play.world.link.bytes_per_s;
+    gw_sim_play p;
+    if (*base_s == 0) {
+        GW_TRY(scale_play(&the.all.at[the.all.base], links, 1, &p));
+        *base_s = p.step_s;
+    }
+    GW_TRY(scale_play(x, links, 1, &p));
+    *faster = p.step_s < (1 - gw_args_real(the.args, "margin")) * *base_s;
+    return GW_OK;
+}
+
+/* Decades are looked at, and those halved whose ends differ. */
+static gw_err scale_find_turns(way *x) {
+    GW_TRY(scale_compare(x, 0, &x->leads));
+    bool before = x->leads, faster, there;
+    for (int high = NOTCHES; high <= DECADES * NOTCHES; high += NOTCHES, before = faster) {
+        int low = high - NOTCHES;
+        GW_TRY(scale_compare(x, high, &faster));
+        for (int width = NOTCHES / 2; faster != before && width > 0; width /= 2) {
+            GW_TRY(scale_compare(x, low + width, &there));
+            low += there == before ? width : 0;
+        }
+        if (faster != before)
+            x->turn[x->turns++] = scale_rate(low + 0.5);
+    }
+    return GW_OK;
+}
+
+static gw_err scale_play_all(void) {
+    gw_sim_play p;
+    GW_TRY(scale_play_here());
+    for (int i = 0; i < the.all.n; i++) {
+        way *x = &the.all.at[i];
+        if (!x->shown)
+            continue;
+        GW_TRY(scale_play(x, 1 / SHORTEST, 1 / the.spread[0], &p));
+        x->least_s = p.step_s;
+        GW_TRY(scale_play(x, 1 / LONGEST, 1 / the.spread[1], &p));
+        x->most_s = p.step_s;
+        if (i != the.all.base)
+            GW_TRY(scale_find_turns(x));
+    }
+    return GW_OK;
+}
+
+/* ---- what is measured here, on all ranks at the same time ---- */
+
+/* The step of the trainer's own model at the batch that each of the ranks will have. */
+static gw_err scale_measure_steps(const gw_bench_run *run) {
+    gw_train_config c = the.c;
+    gw_sim_play *p = &the.play;
+    json_t *profile = NULL;
+    if (run->place.ranks < p->world.ranks && !c.local_batch)
+        c.batch = (c.batch + p->world.ranks - 1) / p->world.ranks;
+    GW_TRY(gw_layers_profile(run, &c, TIMED_STEPS, &profile, the.spread));
+    GW_TRY(gw_step_profile_take(&the.profile, profile, "the measured step"));
+    GW_TRY(gw_sim_steps_read(p, &the.profile, the.args, "plan"));
+    p->sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
+    return GW_OK;
+}
+
+static gw_err scale_measure_codecs(MPI_Comm comm) {
+    size_t n = the.profile.n < SURVEYED ? the.profile.n : SURVEYED;
     float *gradient = NULL;
-    GW_TRY(gw_alloc(&gradient, SURVEYED, sizeof *gradient));
-    for (int i = 0; i < SURVEYED; i++)
-        gradient[i] = (float)gw_rng_normal(the.c.run.seed, (uint64_t)i);
-    gw_err e = GW_OK;
-    for (int k = 0; k < c->n_specs[GW_CONTEST_CODEC] && e == GW_OK; k++) {
-        gw_codec_price price = {.part = PART};
-        gw_codec *codec = &c->codec[k];
+    gw_err e = gw_agree(comm, gw_alloc(&gradient, n, sizeof *gradient));
+    for (size_t i = 0; e == GW_OK && i < n; i++)
+        gradient[i] = (float)gw_rng_normal(the.c.run.seed, i);
+    for (int k = 0; k < the.n_specs[CODEC] && e == GW_OK; k++) {
+        gw_codec_price price = {.part = 1 << 16};
+        gw_codec *codec = &the.codec[k];
         if (gw_args_given(the.args, "coding-ns"))
             gw_sim_coding(price.price, 1e-9 * gw_args_real(the.args, "coding-ns"));
         else
             e = gw_survey_codec(codec, gw_residuals_kept(the.c.run.feedback, codec->caps), gradient,
-                                SURVEYED, &price, 1, MPI_COMM_SELF);
-        memcpy(c->coded_s[k], price.price, sizeof price.price);
+                                n, &price, 1, comm);
+        memcpy(the.coded_s[k], price.price, sizeof price.price);
     }
     free(gradient);
     return e;
@@ -90,216 +320,180 @@ static gw_err scale_measure_codecs(void) {
 
 /* ---- verifying ---- */
 
-static gw_err scale_new_session(const gw_contestant *x, gw_session **out) {
-    const gw_contest *c = &the.contest;
-    gw_mix mix = {.framed = the.c.run.wire_check};
-    GW_TRY(gw_session_new(out, c->spec[GW_CONTEST_STRATEGY][x->part[GW_CONTEST_STRATEGY]], &mix,
-                          the.c.run.feedback));
-    GW_TRY(gw_mix_single(&mix, c->spec[GW_CONTEST_CODEC][x->part[GW_CONTEST_CODEC]],
-                         the.c.run.wire_check));
-    return gw_session_bind(*out, &mix, c->spec[GW_CONTEST_ALGO][x->part[GW_CONTEST_ALGO]]);
-}
-
 /* The fastest lossy way, if it is worth it; else the fastest exact one. */
 static int scale_choice(void) {
-    const gw_contest *c = &the.contest;
-    bool pays = c->n > c->n_exact && c->at[c->n_exact].step_s < (1 - c->margin) * c->at[0].step_s;
-    return pays ? c->n_exact : 0;
+    const ways *all = &the.all;
+    bool pays =
+        all->n > all->n_exact &&
+        all->at[all->n_exact].step_s < (1 - gw_args_real(the.args, "margin")) * all->at[0].step_s;
+    return pays ? all->n_exact : 0;
 }
 
-/* The choice, the baseline, the fastest exact and the fastest lossy way, then what is shown. */
-static gw_err scale_verify(const gw_bench_run *run, bool *own) {
-    gw_contest *c = &the.contest;
+static const char *scale_text(const way *x, int part) {
+    return the.spec[part][x->part[part]].text;
+}
+
+static gw_err scale_start(gw_plan_trial *t, const way *x, const gw_bench_place *place) {
     gw_rig_setup setup = {.c = &the.c,
-                          .place = &run->place,
+                          .place = place,
                           .spec = gw_rig_spec(&the.c, the.args),
                           .polls = true,
                           .products = &the.products};
-    int most = (int)gw_args_int(the.args, "verify"),
-        first[] = {c->n_exact, 0, c->base, scale_choice()};
-    for (int i = -4; i < c->n && the.trials.n < most; i++) {
-        gw_contestant *x = &c->at[i < 0 ? first[-1 - i] : i];
-        bool there = x == c->at + c->n || (i >= 0 && !x->shown);
-        for (int j = 0; j < the.trials.n; j++)
-            there |= the.trials.at[j].measured_s == &x->measured_s;
-        if (there)
-            continue;
-        gw_plan_trial *t = gw_plan_trials_add(&the.trials, i, &x->step_s, &x->measured_s);
-        gw_err e = scale_new_session(x, &t->rig.session);
-        GW_TRY(gw_plan_trial_start(t, &setup, the.c.run.lazy, e));
-    }
-    return gw_plan_trials_measure(&the.trials, the.args, &run->place, the.c.run.seed, own);
+    gw_mix mix = {.framed = the.c.run.wire_check};
+    const gw_spec *comm = &the.spec[STRATEGY][x->part[STRATEGY]];
+    gw_err e = gw_session_new(&t->rig.session, comm, &mix, the.c.run.feedback);
+    GW_THEN(e, gw_mix_single(&mix, &the.spec[CODEC][x->part[CODEC]], the.c.run.wire_check));
+    GW_THEN(e, gw_session_bind(t->rig.session, &mix, &the.spec[ALGO][x->part[ALGO]]));
+    return gw_plan_trial_start(t, &setup, the.c.run.lazy, e);
 }
 
-static gw_err scale_check_place(const gw_bench_place *p, bool verify) {
-    int ranks = the.contest.play.world.ranks;
-    if (p->ranks == (verify ? ranks : 1))
-        return GW_OK;
-    return gw_fail(GW_ERR_USAGE,
-                   verify ? "plan: --ranks %d --verify: steps are measured on as many ranks, and "
-                            "here %s %d: start it by mpiexec -n %d"
-                          : "plan: --ranks %d is played in one process, and here %s %d: start it "
-                            "without mpiexec, or give --verify N",
-                   ranks, p->ranks == 1 ? "is" : "are", p->ranks, ranks);
+/* The choice, the baseline, the fastest exact and the fastest lossy way, then what is shown. */
+static gw_err scale_verify(const gw_bench_place *place, int most, bool *own) {
+    bool rigs = !gw_args_given(the.args, "profile") && !gw_args_given(the.args, "bytes");
+    int first[] = {scale_choice(), the.all.base, 0, the.all.n_exact};
+    for (int i = 0; i < 4 + the.all.n && gw_plan_trials_count() < most; i++) {
+        int of = i < 4 ? first[i] : i - 4;
+        way *x = &the.all.at[of];
+        gw_plan_trial *t = NULL;
+        if (of < the.all.n && (i < 4 || x->shown))
+            t = gw_plan_trials_add(of, &x->step_s, &x->measured_s);
+        if (t && rigs)
+            GW_TRY(scale_start(t, x, place));
+        else if (t)
+            GW_TRY(gw_plan_trial_replay(
+                t, &the.play, &the.c,
+                GW_TEXTS(scale_text(x, STRATEGY), scale_text(x, ALGO), scale_text(x, CODEC)), place,
+                own));
+    }
+    return rigs ? gw_plan_trials_measure(the.args, place, the.c.run.seed, own) : GW_OK;
 }
 
 gw_err gw_plan_scale_measure(gw_bench_run *run, bool *own) {
-    gw_contest *c = &the.contest;
-    MPI_Comm comm = run->place.comm;
-    bool verify = gw_args_int(the.args, "verify") > 0;
-    GW_TRY(scale_check_place(&run->place, verify));
-    GW_TRY(gw_agree(comm, the.steps.profile.model ? GW_OK : scale_measure_steps(run)));
-    GW_TRY(gw_agree(comm, scale_measure_codecs()));
-    GW_TRY(gw_agree(comm, run->place.rank == 0 ? gw_contest_play(c) : GW_OK));
-    int counts[] = {c->n, c->n_exact, c->base};
-    GW_TRY(gw_bcast(counts, 3, MPI_INT, 0, comm));
-    c->n = counts[0];
-    c->n_exact = counts[1];
-    c->base = counts[2];
-    GW_TRY(gw_bcast(c->at, c->n * (int)sizeof *c->at, MPI_BYTE, 0, comm));
-    return verify ? scale_verify(run, own) : GW_OK;
+    const gw_bench_place *p = &run->place;
+    int most = (int)gw_args_int(the.args, "verify"), want = most ? the.play.world.ranks : 1;
+    if (p->ranks != want)
+        return gw_fail(GW_ERR_USAGE,
+                       "plan: --ranks is played by one process, and verified by as "
+                       "many as ranks: start %d, not %d",
+                       want, p->ranks);
+    if (!the.profile.model)
+        GW_TRY(scale_measure_steps(run));
+    GW_TRY(scale_measure_codecs(p->comm));
+    GW_TRY(gw_agree(p->comm, p->rank == 0 ? scale_play_all() : GW_OK));
+    GW_TRY(gw_bcast(&the.all, (int)sizeof the.all, MPI_BYTE, 0, p->comm));
+    return most ? scale_verify(p, most, own) : GW_OK;
 }
 
 /* ---- results; rank 0 ---- */
 
-/* The last two columns are printed where steps were measured. */
-#define COLUMNS "%-12s %-16s %-14s %10.3m %10.3m %10.3m %10.3m %12.0f  %-24s"
-#define HEADS   "strategy|algorithm|codec|step ms|at least|at most|exposed|sent bytes|is faster"
-#define KEYS                                                                                       \
-    "strategy|algorithm|codec|step_s|least_s|most_s|exposed_s|sent_bytes|faster|measured_step_s|"  \
-    "predicted_over_measured|exact|baseline|leads|encode_s"
-
-static const gw_bench_table tables[] = {
-    {.form = COLUMNS, .heads = HEADS, .kept = "ffbbbf", .keys = KEYS},
-    {.form = COLUMNS " %10.3m %9.2f",
-     .heads = HEADS "|measured|pred/meas",
-     .kept = "bbbf",
-     .keys = KEYS}};
-
-static const char *scale_text(const gw_contestant *x, int part) {
-    return the.contest.spec[part][x->part[part]]->text;
-}
+static const gw_bench_table table = {
+    .form = "%-12s %-16s %-14s %10.3m %10.3m %10.3m %10.3m %12.0f %10.3m %9.2f  %-24s",
+    .heads = "strategy|algorithm|codec|step ms|at least|at most|exposed|sent bytes|measured|"
+             "pred/meas|is faster",
+    .kept = "bbbf",
+    .keys = "strategy|algorithm|codec|step_s|least_s|most_s|exposed_s|sent_bytes|measured_step_s|"
+            "predicted_over_measured|faster|exact|baseline|leads|encode_s"};
 
 /* "below 2.1gbit, above 40gbit". */
-static void scale_say_faster(const gw_contestant *x, char *text, size_t size) {
-    size_t at = gw_text_print(text, size, "%s",
-                              x->turns   ? ""
-                              : x->leads ? "at every rate"
-                                         : "at none");
+static void scale_say_faster(const way *x, char *text, size_t size, json_t *bits_per_s) {
+    size_t at = 0;
+    if (x->turns == 0)
+        gw_text_print(text, size, x->leads ? "at every rate" : "at none");
     for (int i = 0; i < x->turns; i++) {
         double mbit = x->turn[i] * 8e-6;
         at += gw_text_print(text + at, size - at, "%s%s %.3g%s", i ? ", " : "",
                             x->leads == (i % 2 == 0) ? "below" : "above",
                             mbit < 1e3 ? mbit : mbit * 1e-3, mbit < 1e3 ? "mbit" : "gbit");
+        json_array_append_new(bits_per_s, json_real(x->turn[i] * 8));
     }
 }
 
 static void scale_print_rows(int from, int to, json_t *rows) {
-    const gw_contest *c = &the.contest;
-    const gw_bench_table *table = &tables[the.trials.n > 0];
-    gw_bench_head(table);
+    gw_bench_head(&table);
     for (int i = from; i < to; i++) {
-        const gw_contestant *x = &c->at[i];
+        const way *x = &the.all.at[i];
         char faster[128] = "(the baseline)";
-        if (!x->shown && i != c->base)
+        if (!x->shown)
             continue;
-        if (i != c->base)
-            scale_say_faster(x, faster, sizeof faster);
-        json_t *row = gw_bench_row(
-            table, rows, GW_TEXTS(scale_text(x, 0), scale_text(x, 1), scale_text(x, 2), faster),
-            GW_NUMBERS(x->step_s, x->least_s, x->most_s, x->exposed_s, x->sent_bytes, x->measured_s,
-                       x->step_s / x->measured_s, i < c->n_exact, i == c->base, x->leads,
-                       c->coded_s[x->part[GW_CONTEST_CODEC]][GW_CODING_ENCODE]));
         json_t *turns = json_array();
-        for (int t = 0; t < x->turns; t++)
-            json_array_append_new(turns, json_real(x->turn[t] * 8));
+        if (i != the.all.base)
+            scale_say_faster(x, faster, sizeof faster, turns);
+        json_t *row = gw_bench_row(
+            &table, rows, GW_TEXTS(scale_text(x, 0), scale_text(x, 1), scale_text(x, 2), faster),
+            GW_NUMBERS(x->step_s, x->least_s, x->most_s, x->exposed_s, x->sent_bytes, x->measured_s,
+                       x->step_s / x->measured_s, i < the.all.n_exact, i == the.all.base, x->leads,
+                       the.coded_s[x->part[CODEC]][GW_CODING_ENCODE]));
         json_object_set_new(row, "turns_bits_per_s", turns);
     }
 }
 
-/* What no candidate has. */
-static void scale_print_left_out(void) {
-    static const char *const kinds[] = {"strategies", "algorithms", "codecs"};
-    const gw_contest *c = &the.contest;
-    for (int kind = 0; kind < GW_CONTEST_PARTS; kind++)
-        for (int cost = 0, said = 0; cost <= (kind == GW_CONTEST_ALGO); cost++, said = 0) {
-            for (int k = 0; k < c->n_specs[kind]; k++) {
-                bool there = kind == GW_CONTEST_ALGO && c->costly[k] != cost;
-                for (int i = 0; i < c->n; i++)
-                    there |= c->at[i].part[kind] == k;
-                if (!there)
-                    printf("%s%s %s",
-                           said   ? ","
-                           : cost ? "left out for their cost (--most-played): "
-                                  : "without a candidate (gradwire simulate says why): ",
-                           said ? "" : kinds[kind], c->spec[kind][k]->text),
-                        said = 1;
-            }
-            printf("%s", said ? "\n" : "");
+/* Of what no candidate has: what came in the way first. */
+static void scale_print_parts(void) {
+    for (int part = 0; part < PARTS; part++)
+        for (int k = 0; k < the.n_specs[part]; k++) {
+            bool there = false;
+            for (int i = 0; i < the.all.n; i++)
+                there |= the.all.at[i].part[part] == k;
+            if (!there)
+                printf("--%s: no candidate with %s: %s\n", lists[part], the.spec[part][k].text,
+                       the.why[part][k]);
+            else if (part == CODEC && !the.codec[k].fixed)
+                printf("--codecs: %s: size at its bound; independent numbers take 0.9 to 1 of it\n",
+                       the.codec[k].spec);
         }
 }
 
 static void scale_print_notes(void) {
-    const gw_contest *c = &the.contest;
-    printf(
-        "\nat least, at most: links %.3g and %.3g times as fast: measured exchanges took %.2f to "
-        "%.2f times as long as played ones\n(docs/simulate.md)\nis faster: than the baseline by "
-        "more than %.3g%% (--margin), over hosts' links of 10mbit to 1tbit, all others in "
-        "proportion\ncoding: %s\n",
-        1 / GW_CONTEST_SHORTEST, 1 / GW_CONTEST_LONGEST, GW_CONTEST_SHORTEST, GW_CONTEST_LONGEST,
-        100 * c->margin,
-        gw_args_given(the.args, "coding-ns") ? "as --coding-ns says" : "as measured on this CPU");
-    scale_print_left_out();
-}
-
-static void scale_print_command(const char *what, const gw_contestant *x) {
-    const char *profile = gw_args_text(the.args, "profile");
-    const char *strategy = scale_text(x, GW_CONTEST_STRATEGY);
-    printf("fastest %s: mpiexec -n %d gradwire ", what, the.contest.play.world.ranks);
-    printf(profile ? "replay --profile '%s'" : "train", profile);
-    if (!profile)
-        gw_plan_print_given(the.args);
-    printf(" --comm '%s%calgo=(%s)' --compress '%s'\n", strategy, strchr(strategy, ':') ? ',' : ':',
-           scale_text(x, GW_CONTEST_ALGO), scale_text(x, GW_CONTEST_CODEC));
+    printf("\nat least, at most: links %.3g and %.3g times as fast, for measured exchanges took "
+           "%.2f to %.2f times as long as played\nones (docs/simulate.md), and cores %.3g and %.3g "
+           "times, as measured steps differed\nis faster: than the baseline by more than %.3g%% "
+           "(--margin), over hosts' links of 10mbit to 1tbit, all others in proportion\n"
+           "coding: as %s\n",
+           1 / SHORTEST, 1 / LONGEST, SHORTEST, LONGEST, 1 / the.spread[0], 1 / the.spread[1],
+           100 * gw_args_real(the.args, "margin"),
+           gw_args_given(the.args, "coding-ns") ? "--coding-ns says" : "measured on this CPU");
+    scale_print_parts();
 }
 
 static void scale_print_verdict(void) {
-    const gw_contest *c = &the.contest;
-    const gw_contestant *exact = &c->at[0], *lossy = &c->at[c->n_exact];
+    const way *exact = &the.all.at[0], *lossy = &the.all.at[the.all.n_exact];
     printf("\n");
-    scale_print_command("exact", exact);
-    if (c->n == c->n_exact)
-        return;
-    scale_print_command("lossy", lossy);
-    printf("does compression pay here? %s: %s makes a step %.1f%% %s\n",
-           scale_choice() > 0 ? "yes" : "no", scale_text(lossy, GW_CONTEST_CODEC),
-           100 * fabs(1 - lossy->step_s / exact->step_s),
-           lossy->step_s < exact->step_s ? "shorter" : "longer");
+    for (int k = 0; k < 2 && (k == 0 || the.all.n > the.all.n_exact); k++) {
+        const way *x = k ? lossy : exact;
+        printf("fastest %s: ", k ? "lossy" : "exact");
+        gw_plan_print_command(the.args, the.play.world.ranks, scale_text(x, STRATEGY),
+                              scale_text(x, ALGO), scale_text(x, CODEC));
+    }
+    if (the.all.n > the.all.n_exact)
+        printf("does compression pay here? %s: %s makes a step %.1f%% %s\n",
+               scale_choice() > 0 ? "yes" : "no", scale_text(lossy, CODEC),
+               100 * fabs(1 - lossy->step_s / exact->step_s),
+               lossy->step_s < exact->step_s ? "shorter" : "longer");
 }
 
 void gw_plan_scale_report(gw_bench_run *run) {
-    const gw_contest *c = &the.contest;
-    const gw_step_profile *of = c->play.profile;
-    double computed_s = (of->forward_s + of->backward_s + of->optimizer_s) / c->play.speed;
+    const gw_step_profile *of = &the.profile;
+    double computed_s = (of->forward_s + of->backward_s + of->optimizer_s) / the.play.speed;
     printf("plan of a step on %d ranks, %s %s: %s, %zu parameters, %.3f ms of computation; %d "
            "plays\n\nexact gradients",
-           c->play.world.ranks, gw_args_text(the.args, "network"), gw_args_text(the.args, "link"),
-           of->model, of->n, 1e3 * computed_s, c->plays);
-    scale_print_rows(0, c->n_exact, run->results);
+           the.play.world.ranks, gw_args_text(the.args, "network"), gw_args_text(the.args, "link"),
+           of->model, of->n, 1e3 * computed_s, the.all.plays);
+    scale_print_rows(0, the.all.n_exact, run->results);
     printf("\nlossy codecs; what they cost in accuracy is not priced");
-    scale_print_rows(c->n_exact, c->n, run->results);
-    gw_plan_trials_print(&the.trials);
+    scale_print_rows(the.all.n_exact, the.all.n, run->results);
+    gw_plan_trials_print();
     scale_print_notes();
     scale_print_verdict();
     gw_json_add(run->facts, "played_ranks:i model:s parameters:I computed_s:f plays:i",
-                c->play.world.ranks, of->model, (int64_t)of->n, computed_s, c->plays);
-}
-
-void gw_plan_scale_close(void) {
-    gw_plan_trials_close(&the.trials);
+                the.play.world.ranks, of->model, (int64_t)of->n, computed_s, the.all.plays);
 }
 
 void gw_plan_scale_release(void) {
-    gw_contest_close(&the.contest);
-    gw_sim_steps_free(&the.steps);
+    for (int i = 0; i < ITEMS; i++) {
+        gw_strategy_free(&the.strategy[i]);
+        gw_codec_close(&the.codec[i]);
+    }
+    gw_codec_close(&the.play.exact);
+    gw_network_close(the.network);
+    gw_step_profile_free(&the.profile);
 }

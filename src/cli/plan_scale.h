@@ -10,7 +10,6 @@
 gw_err gw_plan_scale_prepare(gw_bench_run *run);
 gw_err gw_plan_scale_measure(gw_bench_run *run, bool *own);
 void gw_plan_scale_report(gw_bench_run *run);
-void gw_plan_scale_close(void);
 void gw_plan_scale_release(void);
 
 #endif

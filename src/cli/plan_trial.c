@@ -2,20 +2,35 @@
 
 #include "base/mem.h"
 #include "base/steady.h"
+#include "base/text.h"
+#include "cli/replay/player.h"
 #include "mpi/agree.h"
+#include "mpi/wait.h"
 #include "nn/gemm.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-gw_plan_trial *gw_plan_trials_add(gw_plan_trials *t, int of, const double *predicted_s,
-                                  double *measured_s) {
-    gw_plan_trial *one = &t->at[t->n++];
-    one->of = of;
-    one->predicted_s = predicted_s;
-    one->measured_s = measured_s;
-    return one;
+/* The choice is the first. */
+static struct {
+    gw_plan_trial at[GW_PLAN_VERIFIED + 1];
+    int n;
+} trials;
+
+gw_plan_trial *gw_plan_trials_add(int of, const double *predicted_s, double *measured_s) {
+    for (int i = 0; i < trials.n; i++)
+        if (trials.at[i].of == of)
+            return NULL;
+    gw_plan_trial *t = &trials.at[trials.n++];
+    t->of = of;
+    t->predicted_s = predicted_s;
+    t->measured_s = measured_s;
+    return t;
+}
+
+int gw_plan_trials_count(void) {
+    return trials.n;
 }
 
 /* ---- a layout ---- */
@@ -73,57 +88,112 @@ gw_err gw_plan_trial_start(gw_plan_trial *t, const gw_rig_setup *s, bool lazy, g
     return gw_rig_start(&t->rig, s);
 }
 
+/* ---- a profile ---- */
+
+/* The library's errors are gw_err here; those of one rank alone end the job. */
+gw_err gw_plan_trial_replay(gw_plan_trial *t, const gw_sim_play *of, const gw_train_config *c,
+                            const char *const way[3], const gw_bench_place *place, bool *own) {
+    gw_gradients drawn = {0};
+    gw_player p = {.profile = of->profile,
+                   .gradients = &drawn,
+                   .sleeps = of->sleeps,
+                   .lazy = of->lazy,
+                   .speed = of->speed,
+                   .ranks = place->ranks,
+                   .bucket = of->bucket,
+                   .steps = 1 + (long)gw_args_int(c->args, "steps")};
+    gradwire *g = NULL;
+    char words[1024];
+    gw_text_print(words, sizeof words,
+                  "--comm '%s%calgo=(%s)' --compress '%s' --error-feedback '%s' --update %s",
+                  way[0], strchr(way[0], ':') ? ',' : ':', way[1], way[2], c->run.feedback,
+                  of->lazy ? "lazy" : "eager");
+    int e = gw_gradients_open(&drawn, p.profile, "normal", c->run.seed, place->rank);
+    e = gw_agree(place->comm, (gw_err)e);
+    GW_THEN(e, gradwire_new(&g, MPI_Comm_c2f(place->comm), words));
+    GW_THEN(e, gw_player_declare(g, p.profile, 0));
+    GW_THEN(e, gradwire_open(g));
+    GW_THEN(e, gw_agree(place->comm, (gw_err)gw_player_open(&p, g)));
+    GW_THEN(e, gw_player_run(&p));
+    *own = e != GW_OK && gradwire_alone(e);
+    GW_THEN(e, gradwire_close(g));
+    gw_player_free(&p);
+    gw_gradients_close(&drawn);
+    GW_TRY((gw_err)e);
+    *t->measured_s = p.step_s / place->ranks;
+    return gw_allreduce(MPI_IN_PLACE, t->measured_s, 1, MPI_DOUBLE, MPI_SUM, place->comm);
+}
+
 /* ---- turns ---- */
 
-static gw_plan_trials *trials; /* those that take them */
-
 static gw_rig *trial_turn(int i) {
-    gw_plan_trial *t = &trials->at[i];
+    gw_plan_trial *t = &trials.at[i];
     if (t->placed.model)
         gw_gemm_adopt(&t->placed.products.plan);
     return &t->rig;
 }
 
-gw_err gw_plan_trials_measure(gw_plan_trials *t, const gw_args *args, const gw_bench_place *place,
-                              uint64_t seed, bool *own) {
+gw_err gw_plan_trials_measure(const gw_args *args, const gw_bench_place *place, uint64_t seed,
+                              bool *own) {
     int block = (int)gw_args_int(args, "block");
     gw_rig_turns turns = {.place = place,
                           .rig = trial_turn,
-                          .n = t->n,
+                          .n = trials.n,
                           .steps = (int)gw_args_int(args, "steps"),
                           .block = block,
                           .warmup = block,
                           .seed = seed};
-    trials = t;
     gw_err e = gw_rig_take_turns(&turns);
-    for (int i = 0; e == GW_OK && i < t->n; i++)
-        e = gw_steady_of(t->at[i].rig.mean.x, t->at[i].rig.mean.n, t->at[i].measured_s);
+    for (int i = 0; e == GW_OK && i < trials.n; i++) {
+        const gw_plan_trial *t = &trials.at[i];
+        e = gw_steady_of(t->rig.mean.x, t->rig.mean.n, t->measured_s);
+    }
     *own = e != GW_OK; /* the others wait in an exchange */
     return e;
 }
 
-void gw_plan_print_given(const gw_args *args) {
+void gw_plan_print_given(const gw_args *args, const char *but, FILE *to) {
     for (const gw_opt *o = gw_args_opts(args); strcmp(o->name, "codecs") != 0; o++)
-        if (gw_args_given(args, o->name) && strcmp(o->name, "comm") != 0)
-            printf(" --%s '%s'", o->name, gw_args_text(args, o->name));
+        if (gw_args_given(args, o->name) && strcmp(o->name, but) != 0)
+            fprintf(to, " --%s '%s'", o->name, gw_args_text(args, o->name));
 }
 
-void gw_plan_trials_print(const gw_plan_trials *t) {
+void gw_plan_print_command(const gw_args *args, int ranks, const char *comm, const char *algo,
+                           const char *codec) {
+    static const char *const played[] = {"update", "compute", "speed", "bucket-mb"};
+    const char *profile = gw_args_text(args, "profile");
+    printf("mpiexec -n %d gradwire ", ranks);
+    if (profile)
+        printf("replay '%s' --out DIR", profile);
+    for (int i = 0; profile && i < 4; i++)
+        if (gw_args_given(args, played[i]))
+            printf(" --%s '%s'", played[i], gw_args_text(args, played[i]));
+    if (!profile) {
+        printf("train");
+        gw_plan_print_given(args, "comm", stdout);
+    }
+    printf(" --comm '%s", comm);
+    if (algo)
+        printf("%calgo=(%s)", strchr(comm, ':') ? ',' : ':', algo);
+    printf("' --compress '%s'\n", codec);
+}
+
+void gw_plan_trials_print(void) {
     double best = INFINITY, worst = 1;
-    for (int i = 0; i < t->n; i++) {
-        double measured_s = *t->at[i].measured_s, off = *t->at[i].predicted_s / measured_s;
+    for (int i = 0; i < trials.n; i++) {
+        double measured_s = *trials.at[i].measured_s, off = *trials.at[i].predicted_s / measured_s;
         best = fmin(best, measured_s);
         worst = fmax(off, 1 / off) > fmax(worst, 1 / worst) ? off : worst;
     }
-    if (t->n > 0)
+    if (trials.n > 0)
         printf("prediction farthest off: %.2f of the measured; the choice took %.2f of the best "
                "measured\n",
-               worst, *t->at[0].measured_s / best);
+               worst, *trials.at[0].measured_s / best);
 }
 
-void gw_plan_trials_close(gw_plan_trials *t) {
-    for (; t->n > 0; t->n--) {
-        gw_plan_trial *last = &t->at[t->n - 1];
+void gw_plan_trials_close(void) {
+    for (; trials.n > 0; trials.n--) {
+        gw_plan_trial *last = &trials.at[trials.n - 1];
         if (last->placed.pipeline) { /* else the stepper has its own */
             gw_pipeline_close(last->placed.pipeline);
             gw_pipeline_free(last->placed.pipeline);

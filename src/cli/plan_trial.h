@@ -3,7 +3,10 @@
 #define GW_CLI_PLAN_TRIAL_H
 
 #include "cli/bench/step_rig.h"
+#include "cli/simulate/play.h"
 #include "select/placed.h"
+
+#include <stdio.h>
 
 enum { GW_PLAN_VERIFIED = 16 };
 
@@ -16,14 +19,9 @@ typedef struct gw_plan_trial {
     gw_rig rig;
 } gw_plan_trial;
 
-typedef struct gw_plan_trials {
-    gw_plan_trial at[GW_PLAN_VERIFIED + 1]; /* the choice is the first */
-    int n;
-} gw_plan_trials;
-
-/** One more, whose figures lie there. */
-gw_plan_trial *gw_plan_trials_add(gw_plan_trials *t, int of, const double *predicted_s,
-                                  double *measured_s);
+/** One more, whose figures lie there; NULL: it is one already. A command has one list of them. */
+gw_plan_trial *gw_plan_trials_add(int of, const double *predicted_s, double *measured_s);
+int gw_plan_trials_count(void);
 
 /** Collective: open a layout, ready to step; `t` stays where it is. */
 gw_err gw_plan_trial_open(gw_plan_trial *t, const gw_place_setup *s, const gw_layout *l,
@@ -32,17 +30,26 @@ gw_err gw_plan_trial_open(gw_plan_trial *t, const gw_place_setup *s, const gw_la
 /** Collective: open t->rig, which has its session unless `e` says why not, ready to step. */
 gw_err gw_plan_trial_start(gw_plan_trial *t, const gw_rig_setup *s, bool lazy, gw_err e);
 
+/** Collective: measure the steps of a profile, replayed on real ranks as `of` plays them, with this
+ *  strategy, algorithm and codec. *own as below. */
+gw_err gw_plan_trial_replay(gw_plan_trial *t, const gw_sim_play *of, const gw_train_config *c,
+                            const char *const way[3], const gw_bench_place *place, bool *own);
+
 /** Collective: measure all, which are ready to step, by --steps and --block. *own: the error is
  *  this rank's alone. */
-gw_err gw_plan_trials_measure(gw_plan_trials *t, const gw_args *args, const gw_bench_place *place,
-                              uint64_t seed, bool *own);
+gw_err gw_plan_trials_measure(const gw_args *args, const gw_bench_place *place, uint64_t seed,
+                              bool *own);
 
-/** Print what the user gave that `train` takes, too, but for --comm: rows above `codecs`. */
-void gw_plan_print_given(const gw_args *args);
+/** Print what the user gave that `train` takes, too, except `but`: rows above `codecs`. */
+void gw_plan_print_given(const gw_args *args, const char *but, FILE *to);
+
+/** Print the command that trains so, or replays --profile so. algo NULL: `comm` says which. */
+void gw_plan_print_command(const gw_args *args, int ranks, const char *comm, const char *algo,
+                           const char *codec);
 
 /** Print how far off predictions were, if there are any. */
-void gw_plan_trials_print(const gw_plan_trials *t);
+void gw_plan_trials_print(void);
 
-void gw_plan_trials_close(gw_plan_trials *t); /* collective */
+void gw_plan_trials_close(void); /* collective */
 
 #endif

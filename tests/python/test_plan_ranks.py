@@ -1,11 +1,14 @@
 """`gradwire plan --ranks`: what it plays, its rates beside those of `gradwire simulate`, what it leaves out, and its
 predictions beside measured steps."""
 
+import json
+import re
+
 import gwrun
 
 LATENCY = "20us,2us"
 SMALL = ("--inputs", 50, "--classes", 4, "--layers", "40,30")
-KINDS = (("strategies", "comm/strategies.def"), ("algorithms", "comm/algos.def"), ("codecs", "compress/codecs.def"))
+KINDS = (("strategies", "comm/strategies.def"), ("algos", "comm/algos.def"), ("codecs", "compress/codecs.def"))
 
 
 class PlanRanks(gwrun.Case):
@@ -49,14 +52,14 @@ class PlanRanks(gwrun.Case):
         run, said = self.plan(6, "--bytes", "40000", "--coding-ns", 0)
         rows = run["results"]
         for key, (kind, table) in zip(("strategy", "algorithm", "codec"), KINDS):
-            begins = f"without a candidate (gradwire simulate says why): {kind} "
-            out = [line for line in said.splitlines() if line.startswith(begins)]
-            missing = set(out[0].removeprefix(begins).split(", ")) if out else set()
+            missing = set(re.findall(rf"^--{kind}: no candidate with (\w+): .+$", said, re.MULTILINE))
             have = {row[key].split(":")[0] for row in rows}
             self.assertFalse(have & missing, kind)
             if key == "codec":
                 self.assertEqual(have | missing, set(gwrun.names(table)))
             self.assertLessEqual(have | missing, set(gwrun.names(table)))
+        self.assertIn("--codecs: no candidate with threshold: ", said)
+        self.assertIn("bytes depend on the data", said)
         self.assertTrue(all(row["exact"] == (row["codec"] == "none") for row in rows))
         self.assertEqual(sum(row["baseline"] for row in rows), 1)
         exact = said.index("\nexact gradients\n")
@@ -71,10 +74,26 @@ class PlanRanks(gwrun.Case):
         self.assertIn("does compression pay here? ", said)
 
     def test_cost(self):
-        """What would take long is left out, and named; what folds is not."""
-        _, said = self.plan(8, "--bytes", "40000", "--coding-ns", 0, "--algos", "ring;tree", "--most-played", 4)
-        self.assertIn("left out for their cost (--most-played): algorithms tree\n", said)
-        self.assertIn(" ring ", said)
+        """Unless it is named, an algorithm of which more than 32 ranks would be played is left out; what folds is not."""
+        words = ("--bytes", "4000", "--coding-ns", 0, "--strategies", "allreduce", "--codecs", "none")
+        run, said = self.plan(34, *words)
+        self.assertIn("--algos: no candidate with tree: simulate: all 34 ranks would have to be played\n", said)
+        self.assertEqual(len(run["results"]), 1)
+        run, said = self.plan(34, *words, "--algos", "tree")
+        self.assertEqual(run["results"][0]["algorithm"], "tree")
+
+    def test_bound(self):
+        """A codec whose size is not fixed, but near its bound, is played at that, and the output says so."""
+        words = ("--bytes", "40000", "--coding-ns", 0, "--strategies", "allreduce", "--algos", "gathersum")
+        run, said = self.plan(3, *words, "--codecs", "topk;topk:warmup=5;adaptive")
+        row, = (row for row in run["results"] if not row["exact"])
+        self.assertEqual((row["codec"], row["sent_bytes"]), ("topk", 2 * (4 + 5 * 100 + (10000 - 100) // 255)))
+        self.assertIn("--codecs: topk: size at its bound; independent numbers take 0.9 to 1 of it\n", said)
+        for name in "topk:warmup=5", "adaptive":
+            self.assertIn(f"--codecs: no candidate with {name}: ", said)
+        done = gwrun.clean(0, "simulate", "--ranks", 3, "--link", "1gbit", "--bytes", 40000, "--comm",
+                           "allreduce:algo=gathersum", "--compress", "topk")
+        self.assertIn("note: --compress topk: size at its bound; independent numbers take 0.9 to 1 of it\n", done.stdout)
 
     def test_verify(self):
         """The trainer's own model: its step is measured on one rank, and the fastest ways on all of them."""
@@ -89,17 +108,31 @@ class PlanRanks(gwrun.Case):
         self.assertGreater(run["computed_s"], 0)
         self.assertEqual(run["parameters"], 50 * 40 + 40 + 40 * 30 + 30 + 30 * 4 + 4)
 
+    def test_verify_profile(self):
+        """A profile's steps are replayed on real ranks: they last no less than they compute."""
+        tensor = {"group": 0, "forward_s": 1e-3, "std": 1}
+        profile = {"schema": 1, "model": "two", "source": "made up", "device": "none", "machine": "none",
+                   "date": "2026-11-28", "torch": None, "threads": 1, "batch": 1, "steps": 1, "optimizer_s": 0,
+                   "tensors": [tensor | {"name": "a", "shape": [40, 30], "backward_s": 2e-3},
+                               tensor | {"name": "b", "shape": [40], "backward_s": 1e-3, "group": 1}]}
+        path = self.path("profile.json")
+        gwrun.write(path, json.dumps(profile))
+        run, said = self.plan(2, "--profile", path, "--codecs", "topk", "--verify", 3, "--steps", 3, real=2)
+        measured = [row["measured_step_s"] for row in run["results"] if row["measured_step_s"]]
+        self.assertEqual(len(measured), 3)
+        self.assertGreater(min(measured), 5e-3)
+        self.assertIn(f"fastest exact: mpiexec -n 2 gradwire replay '{path}' --out DIR --comm '", said)
+
     def test_refusals(self):
         def refused(ranks, says, *words):
             gwrun.refusal(gwrun.run(ranks, "plan", *words), says)
 
         link = ("--link", "1gbit")
-        refused(2, "--ranks 4 is played in one process, and here are 2: start it without mpiexec", "--ranks", 4, *link)
-        refused(2, "start it by mpiexec -n 4", "--ranks", 4, *link, "--verify", 2)
+        refused(2, "start 1, not 2", "--ranks", 4, *link)
+        refused(2, "start 4, not 2", "--ranks", 4, *link, "--verify", 2)
         refused(0, "--link", "--ranks", 4)
         refused(0, "--link", *link)
         refused(0, "list what to compare in --strategies", "--ranks", 4, *link, "--comm", "allreduce")
-        refused(0, "gradwire replay", "--ranks", 4, *link, "--profile", "x.json", "--verify", 2)
         refused(0, "--mesh", "--ranks", 4, *link, "--mesh", "auto")
         refused(0, "'nothing'", "--ranks", 4, *link, "--codecs", "nothing", "--bytes", "4K")
         refused(0, "no exact exchange of these can be played", "--ranks", 4, *link, "--algos", "shm", "--bytes", "4K")

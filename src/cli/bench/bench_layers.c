@@ -9,6 +9,7 @@
 #include "cli/train/step_opts.h"
 #include "folder/history.h"
 #include "mesh/pipeline.h"
+#include "mpi/wait.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
@@ -115,22 +116,35 @@ static double layers_median(gw_samples *s) {
     return gw_stats_median(s->x, s->n);
 }
 
-static gw_err layers_measure(const gw_bench_run *run) {
-    GW_TRY(layers_open(run));
+/* Steps begin together, as an exchange would make them. */
+static gw_err layers_steps(const gw_bench_run *run) {
+    gw_err e = GW_OK;
     gw_ledger_start();
     for (int k = -b.warmup; k < b.steps; k++) {
         b.timed = k >= 0;
-        GW_TRY(layers_step());
+        GW_TRY(gw_bench_sync(&run->place));
+        GW_THEN(e, layers_step());
     }
-    if (!isfinite(b.rig.loss))
-        return gw_fail(GW_ERR_DIVERGED,
-                       "bench: layers: the loss of the first weights is not finite");
+    if (e == GW_OK && !isfinite(b.rig.loss))
+        e = gw_fail(GW_ERR_DIVERGED, "bench: layers: the loss of the first weights is not finite");
+    return e;
+}
+
+/* Collective: each figure is the slowest rank's. */
+static gw_err layers_measure(const gw_bench_run *run) {
+    MPI_Comm comm = run->place.comm;
+    gw_err e = layers_open(run);
+    GW_TRY(gw_agree(comm, e));
+    e = layers_steps(run);
+    GW_TRY(gw_agree(comm, e));
     for (int l = 0; l < gw_model_layers(b.rig.model); l++) {
         b.forward_s[l] = layers_median(&b.forward[l]);
         b.backward_s[l] = layers_median(&b.backward[l]);
     }
     b.update_s = layers_median(&b.update);
-    return GW_OK;
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, b.forward_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, b.backward_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
+    return gw_allreduce(MPI_IN_PLACE, &b.update_s, 1, MPI_DOUBLE, MPI_MAX, comm);
 }
 
 /* ---- the profile ---- */
@@ -193,7 +207,7 @@ static json_t *layers_profile(const gw_args *args) {
         "schema:i model:s source:s device:s machine:s date:s torch:s threads:i batch:i steps:i "
         "optimizer_s:f tensors:o",
         1, model, "gradwire bench layers: random samples, first weights", "cpu",
-        *host.cpu_model ? host.cpu_model : "unknown", utc, NULL, b.c.run.threads, b.rig.global,
+        *host.cpu_model ? host.cpu_model : "unknown", utc, NULL, b.c.run.threads, b.rig.local,
         b.steps, b.update_s, layers_tensors());
 }
 
@@ -240,11 +254,15 @@ static void layers_release(void) {
 }
 
 gw_err gw_layers_profile(const gw_bench_run *run, const gw_train_config *c, int steps,
-                         json_t **profile) {
+                         json_t **profile, double spread[2]) {
     b = (state){.c = *c, .steps = steps, .warmup = 2};
     gw_err e = layers_measure(run);
-    if (e == GW_OK)
+    if (e == GW_OK) {
+        gw_stats s = gw_stats_of(b.step.x, b.step.n);
+        spread[0] = s.min / s.median;
+        spread[1] = s.p95 / s.median;
         *profile = layers_profile(run->args);
+    }
     layers_release();
     return e;
 }

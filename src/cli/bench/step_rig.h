@@ -79,10 +79,11 @@ typedef struct gw_rig_turns {
  *  ledger anew. */
 gw_err gw_rig_take_turns(gw_rig_turns *t);
 
-/** bench_layers.c: measure so many steps of the model of `c` by layers, on this rank by itself:
- *  run->place has it alone. *profile, for `replay`, is the caller's. */
+/** Collective; bench_layers.c: measure so many steps of the model of `c` by layers, without any
+ *  exchange. *profile, for `replay`, is the caller's. spread: the shortest step and the 95th
+ *  percentile, as multiples of the median. */
 gw_err gw_layers_profile(const gw_bench_run *run, const gw_train_config *c, int steps,
-                         json_t **profile);
+                         json_t **profile, double spread[2]);
 
 /** Collective where it was started: close the exchange. */
 void gw_rig_stop(gw_rig *r);

@@ -224,8 +224,12 @@ int gw_player_run(gw_player *p) {
     TRY(lent);
     if (!lent)
         gw_text_copy(p->copied, sizeof p->copied, gradwire_error());
-    for (p->step = 0; p->step < p->steps; p->step++)
+    double since_s = NAN;
+    for (p->step = 0; p->step < p->steps; p->step++) {
         TRY(player_step(p));
+        since_s = p->step == 0 ? gw_nap_now() : since_s;
+    }
+    p->step_s = (gw_nap_now() - since_s) / (double)(p->steps - 1);
     if (p->lazy && p->steps > 0) /* what the next forward pass would have ended */
         TRY(player_update(p, GRADWIRE_ALL));
     return gradwire_settle(p->g);

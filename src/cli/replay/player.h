@@ -38,6 +38,7 @@ typedef struct gw_player {
     double wake_s; /* a nap is cut by so much, for it ends later than asked for */
     double late_s; /* sum of how late the host was when the backward pass of a step was over */
     long step;
+    double step_s; /* mean of those after the first */
 } gw_player;
 
 /** Declare the profile's tensors to `g`; with a `most`, none larger than so many floats, for a

@@ -459,10 +459,10 @@ static gw_err play_run(gw_sim_play *p, gw_sim_mesh *mesh) {
             return GW_OK;
     }
     p->world.played = 0;
-    p->costly = p->most_played > 0 && p->world.ranks > p->most_played;
-    return p->costly ? gw_fail(GW_ERR_UNSUPPORTED, "simulate: all %d ranks would have to be played",
-                               p->world.ranks)
-                     : play_once(p, mesh);
+    return p->most_played > 0 && p->world.ranks > p->most_played
+               ? gw_fail(GW_ERR_UNSUPPORTED, "simulate: all %d ranks would have to be played",
+                         p->world.ranks)
+               : play_once(p, mesh);
 }
 
 gw_err gw_sim_play_run(gw_sim_play *p) {

@@ -34,7 +34,6 @@ typedef struct gw_sim_play {
     gw_sim_step *log;     /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
     const char *modelled; /* MPI's own algorithm that `algo` stands for; NULL: it is itself */
     /* What came of it: */
-    bool costly;              /* more than most_played */
     double step_s, exposed_s; /* means over the steps after the first, of all ranks */
     double elapsed_s;         /* from the first step's begin to the last one's end */
     gw_sim_tally tally;       /* of all steps and ranks: as the strategy's `cost` says */

@@ -19,7 +19,7 @@ typedef struct simulation {
     gw_args *args;
     char *command;
     gw_parallel parallel;
-    gw_sim_steps steps;
+    gw_step_profile profile;
     gw_sim_mesh mesh;
     gw_sim_play play;
     gw_network *network;
@@ -75,7 +75,7 @@ static const gw_rule rules[] = {
 
 /* A batch takes as long as its samples. */
 static gw_err simulate_parallel(simulation *s) {
-    gw_step_profile *of = &s->steps.profile;
+    gw_step_profile *of = &s->profile;
     if (gw_args_given(s->args, "local-batch")) {
         double times = gw_args_int(s->args, "local-batch") / (double)of->batch;
         for (int t = 0; t < of->n_tensors; t++) {
@@ -120,7 +120,7 @@ static gw_err simulate_read(simulation *s, int argc, char **argv) {
             GW_TRY(gw_cli_utf8("simulate", i ? "out" : "json", argc, argv));
     GW_TRY(gw_sim_network_read(&s->play.world, &s->network, s->args, "simulate"));
     gw_sim_coding(s->play.world.coded_s, 1e-9 * gw_args_real(s->args, "coding-ns"));
-    GW_TRY(gw_sim_steps_read(&s->play, &s->steps, s->args, "simulate"));
+    GW_TRY(gw_sim_steps_read(&s->play, &s->profile, s->args, "simulate"));
     GW_TRY(simulate_parallel(s));
     return simulate_exchange(s);
 }
@@ -197,7 +197,7 @@ static void simulate_print(const simulation *s) {
         printf("folded: %d rank%s played, and all others do the same\n", p->world.played,
                p->world.played == 1 ? " is" : "s are");
     if (!p->codec.fixed)
-        printf("note: --compress %s: size at its bound; independent numbers take 0.9 of it\n",
+        printf("note: --compress %s: size at its bound; independent numbers take 0.9 to 1 of it\n",
                p->codec.spec);
     if (p->modelled)
         printf("note: algo=%s is MPI's own: modelled as halving:chunk=0\n", p->modelled);
@@ -294,7 +294,7 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     gw_strategy_free(&s.play.strategy);
     gw_codec_close(&s.play.codec);
     gw_codec_close(&s.play.exact);
-    gw_sim_steps_free(&s.steps);
+    gw_step_profile_free(&s.profile);
     gw_args_free(s.args);
     gw_claim_release(s.claim);
     free(s.play.log);

@@ -5,17 +5,11 @@
 #include "base/args.h"
 #include "cli/simulate/play.h"
 
-/** What is played. */
-typedef struct gw_sim_steps {
-    gw_step_profile profile;
-    gw_step_tensor whole; /* of --bytes */
-} gw_sim_steps;
-
-/** Put their values into *p, which points into *s; *s has a profile already where neither
- *  `profile` nor `bytes` is given. gw_sim_steps_free also after an error. GW_ERR_USAGE: there is
+/** Put their values into *p, which points to *profile; one is there already where neither `profile`
+ *  nor `bytes` is given. gw_step_profile_free it, also after an error. GW_ERR_USAGE: there is
  *  nothing to play; the message names `owner`. GW_ERR_INPUT. */
-gw_err gw_sim_steps_read(gw_sim_play *p, gw_sim_steps *s, const gw_args *args, const char *owner);
-void gw_sim_steps_free(gw_sim_steps *s);
+gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args *args,
+                         const char *owner);
 
 /** That coding any float takes so long. */
 void gw_sim_coding(double coded_s[GW_CODINGS], double seconds);
