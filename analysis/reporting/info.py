@@ -65,12 +65,12 @@ def uncompressed(info):
     return f" ({LABELLED[1]})" if LABELLED[1] in (what for what, *_ in unmet(info)) else ""
 
 
-DRAWN = ", and delays are drawn"
+DRAWN, MEASURED = ", and delays are drawn", ", by computation that was measured for this run"
 
 
 def repeats_exactly(marks):
-    """Whether a run with these marks has the same figures whenever it is run: simulated, and nothing drawn."""
-    return any(mark.startswith("simulated: ") and not mark.endswith(DRAWN) for mark in marks)
+    """Whether a run with these marks has the same figures whenever it is run: simulated, and nothing drawn or measured."""
+    return any(mark.startswith("simulated: ") and not mark.endswith((DRAWN, MEASURED)) for mark in marks)
 
 
 def unlike(info):
@@ -85,7 +85,8 @@ def unlike(info):
                       + ", gradients are normal numbers" * (look(info, "replay.data_dependent") is True)))
     if look(info, "simulated") is not None:
         drawn = DRAWN * (look(info, "simulated.step.inject_skew") is not None)
-        found.append(("simulated", f"no rank ran, all figures are a model's ({text(info, 'simulated.engine')}){drawn}"))
+        measured = MEASURED * (look(info, "simulated.step.source") == "measured for this run")
+        found.append(("simulated", f"no rank ran, all figures are a model's ({text(info, 'simulated.engine')}){measured}{drawn}"))
     if text(info, "backend.name") == "naive":
         found.append(("naive backend", "plain loops in doubles compute, and no library"))
     return found

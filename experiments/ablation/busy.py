@@ -53,7 +53,7 @@ class Gate:
 
     def admit(self, cell, mask):
         """Before a run of this cell, while none is at work; Busy: it may not begin."""
-        if cell.simulated:  # by a clock of its own
+        if cell.simulated and not cell.measured:  # by a clock of its own
             return
         until, pause = None, FIRST_PAUSE_S
         while self.looks and (found := look(self.launcher.program, cell.ranks * threads_of(cell), mask)).get("warned"):

@@ -19,6 +19,7 @@ OF_TESTBED = {f"env.GRADWIRE_{name}" for name in ("TESTBED", "LINK_RATE", "LINK_
                                                   "SLOW_HOSTS", "RACKS")}
 LINK = ("offload", "mtu", "racks", "uplink")  # of the testbed, which has defaults
 NETWORK = ("network", "link")  # of a cell that is simulated
+OF_MODEL = ("memory-link", "coding-ns")  # options of `simulate` beside these, for cells of `train`
 PLACEMENT = ("ranks", "hosts", "rate", "per-host", *LINK, *NETWORK)
 RANGES = {"ranks": (1, 4096), "hosts": (2, 64), "per-host": (1, 4096), "mtu": (1000, 9000), "racks": (1, 64),
           "threads": (1, 4096)}
@@ -51,7 +52,9 @@ class Options(dict):
 def options_of(program, base):
     """The Options of a study's command; ValueError: it has none to run a cell by."""
     subcommand = base.subcommand or "train"  # the library takes those of train
-    simulated = options_by_help(program, "simulate") if subcommand == "replay" else {}
+    simulated = options_by_help(program, "simulate") if subcommand in ("replay", "train") else {}
+    if subcommand == "train":
+        simulated = {name: simulated[name] for name in OF_MODEL if name in simulated}
     return Options({**simulated, **options_by_help(program, subcommand)}, base.places, f"gradwire {subcommand}")
 
 
@@ -214,9 +217,9 @@ def network_of(settings, ranks, base):
             raise settings["network"].node.bad("network without a link; give link: RATE,LATENCY,OVERHEAD, which has "
                                                "the cell simulated")
         return None
-    if base.subcommand not in ("replay", "simulate"):
+    if base.subcommand not in ("train", "replay", "simulate"):
         raise settings["link"].node.bad("link: a cell is simulated by the profile of its model; the study's command "
-                                        "must be gradwire replay or gradwire simulate")
+                                        "must be gradwire train, replay or simulate")
     for name in ("hosts", "rate", *LINK):
         if name in given and given[name] != "none":
             raise settings[name].node.bad(f"{name} beside link:; a cell is simulated or runs on the testbed, remove "

@@ -25,7 +25,8 @@ class Cell:
     line: int  # of the spec, for messages
     lines: dict  # factor -> line of its level
     set_by: dict  # setting -> (factor, or None if all cells share it; line)
-    simulated: bool = False  # one process plays its ranks
+    simulated: bool = False  # one process plays its ranks,
+    measured: bool = False  # and measures before what one of them computes
 
     @property
     def processes(self):
@@ -34,8 +35,8 @@ class Cell:
 
     @property
     def exact(self):
-        """Whether its runs have the same figures each time: simulated, and nothing drawn."""
-        return self.simulated and "--inject-skew" not in self.words
+        """Whether its runs have the same figures each time: simulated, and nothing drawn or measured."""
+        return self.simulated and not self.measured and "--inject-skew" not in self.words
 
 
 @dataclass(frozen=True)

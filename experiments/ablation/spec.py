@@ -297,7 +297,7 @@ class Reader:
                     [*(network or []), *command.words_of(settings, places)],
                     command.places_of(settings, places, self.node("command")), environment,
                     None if network else command.testbed_of(settings, ranks), line or next(iter(where.values())), where,
-                    set_by, network is not None)
+                    set_by, network is not None, network is not None and self.base.subcommand == "train")
 
     # ---- the rest ----
 

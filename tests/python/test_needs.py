@@ -21,6 +21,7 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "analysis/compare": ([".", "."], ["numpy", "pandas", "scipy"]),
     "experiments/run": (["quick.yaml"], ["yaml"]),
     "experiments/bigmachine": ([], ["yaml"]),
+    "experiments/simulate-train": ([], ["yaml"]),
     "experiments/peers/compare_ddp.py": (["--out", "."], ["numpy", "torch"]),
     "experiments/peers/compare_replay.py": (["--out", "."], ["numpy", "torch"]),
     "experiments/peers/compare_accuracy.py": ([], ["numpy", "scipy", "torch"]),

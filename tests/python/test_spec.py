@@ -110,7 +110,7 @@ BAD = [
     ("claim: x\nhosts: 4\nuplink: 1gbit  # <<\nfactors: {threads: [1]}", "uplink: a single rack has none"),
     ("claim: x\nhosts: 4\nracks: 2\nfactors:\n  uplink: [fast]  # <<", "uplink: 'fast' must be 1mbit to 100gbit"),
     ("claim: x\nbase: {env.GRADWIRE_RACKS: 1}  # <<\nfactors: {threads: [1]}", "testbed sets it"),
-    ("claim: x\nlink: 1gbit  # <<\nfactors: {threads: [1]}", "must be gradwire replay or gradwire simulate"),
+    ("claim: x\ncommand: python3 x.py\nlink: 1gbit  # <<\nfactors: {threads: [1]}", "must be gradwire train, replay"),
     ("claim: x\nnetwork: star  # <<\nfactors: {threads: [1]}", "network without a link; give link:"),
     ("claim: x\ncommand: gradwire simulate\nlink: 1gbit\nrate: 1gbit  # <<\nfactors: {steps: [1]}", "rate beside link:"),
     ("claim: x\nrate: 1gbit/2gbit/3gbit  # <<\nfactors: {threads: [1]}", "to send and receive"),

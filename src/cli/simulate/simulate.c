@@ -147,10 +147,10 @@ static json_t *simulate_model(const simulation *s) {
         w->played ? w->played : w->ranks, w->per_host, gw_args_text(s->args, "network"),
         simulate_link_json(&w->link), simulate_link_json(&w->memory), w->coded_s[GW_CODING_ENCODE]);
     json_t *steps = gw_json_object(
-        "model:s parameters:I tensors:i batch:I forward_s:f backward_s:f optimizer_s:f steps:i "
-        "speed:f compute:s bucket_bytes:I comm:s algorithm:s modelled:s compress:s update:s "
-        "inject_skew:s seed:I",
-        p->profile->model, (int64_t)p->profile->n, p->profile->n_tensors,
+        "model:s source:s parameters:I tensors:i batch:I forward_s:f backward_s:f optimizer_s:f "
+        "steps:i speed:f compute:s bucket_bytes:I comm:s algorithm:s modelled:s compress:s "
+        "update:s inject_skew:s seed:I",
+        p->profile->model, p->profile->source, (int64_t)p->profile->n, p->profile->n_tensors,
         (int64_t)p->profile->batch, p->profile->forward_s, p->profile->backward_s,
         p->profile->optimizer_s, p->steps, p->speed, gw_args_text(s->args, "compute"),
         (int64_t)p->bucket, gw_args_text(s->args, "comm"), p->algo.ops->head.name, p->modelled,

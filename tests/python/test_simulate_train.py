@@ -1,0 +1,71 @@
+"""experiments/simulate-train: a study of `gradwire train` with cells of simulated ranks, by what one rank measures."""
+
+import csv
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+import gwrun
+
+TOOL = os.path.join(gwrun.SOURCE, "experiments", "simulate-train")
+MODEL = ("--data", "synthetic:samples=240,features=20,classes=4", "--layers", "16", "--batch", "96")
+
+
+class SimulateTrain(unittest.TestCase):
+    def setUp(self):
+        self.dir = self.enterContext(tempfile.TemporaryDirectory())
+
+    def call(self, *words):
+        return gwrun.finished([sys.executable, "-B", TOOL, "--build", os.path.dirname(gwrun.GRADWIRE), *map(str, words)])
+
+    def test_a_rank_computes_its_share(self):
+        """12 of 13 ranks compute, 8 samples each; what one of them took stands in the run's folder."""
+        out = os.path.join(self.dir, "run")
+        done = self.call("--ranks", 13, "--link", "1gbit", *MODEL, "--steps", 5, "--comm",
+                         "ps:algo=root,dedicated=1", "--quiet", "--out", out)
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+        step = json.loads(gwrun.read(os.path.join(out, "run.json")))["simulated"]["step"]
+        self.assertEqual([step[key] for key in ("model", "parameters", "steps", "compute", "source")],
+                         ["mlp 20-16-4", 404, 5, "spin", "measured for this run"])
+        self.assertGreater(min(step["forward_s"], step["backward_s"], step["optimizer_s"]), 0)
+
+    def test_study(self):
+        """Simulated ranks send what real ones do, beside them; a run of each cell is no interval, for it is measured."""
+        spec, out = os.path.join(self.dir, "more.yaml"), os.path.join(self.dir, "study")
+        gwrun.write(spec, f"claim: x\nbase: {' '.join(MODEL)} --steps 2 --comm 'allreduce:algo=ring' --save-model off\n"
+                    "factors: {place: {real: {ranks: 2}, few: {ranks: 2, link: 1gbit}, many: {ranks: 64, link: 1gbit}}}\n")
+        runner, build = os.path.join(gwrun.SOURCE, "experiments", "run"), os.path.dirname(gwrun.GRADWIRE)
+        gwrun.said(runner, spec, "--build", build, "--out", out)
+        table = gwrun.said(os.path.join(gwrun.SOURCE, "analysis", "export"), out, "--compact")
+        rows = {row["level.place"]: row for row in csv.DictReader(table.splitlines())}
+        self.assertEqual([rows[place]["ranks"] for place in ("real", "few", "many")], ["2", "2", "64"])
+        self.assertEqual(["by computation that was measured for this run" in rows[place]["marks"]
+                          for place in ("real", "few", "many")], [False, True, True])
+        self.assertEqual(rows["real"]["run_wire_bytes"], rows["few"]["run_wire_bytes"])
+        gwrun.write(spec, gwrun.read(spec).replace("--steps 2", "--steps 2 --mesh pipe=2"))
+        done = gwrun.finished([runner, spec, "--build", build, "--dry-run"])
+        self.assertIn("--mesh is not for simulated ranks: each rank has the whole model; remove it", done.stderr)
+        self.assertEqual(done.returncode, 2)
+
+    def test_refused(self):
+        for words, why in (((*MODEL, "--link", "1gbit"), "--ranks is missing"),
+                           ((*MODEL, "--ranks", 2), "--link is missing"),
+                           ((*MODEL, "--ranks", "two", "--link", "1gbit"), "--ranks two: must be a whole number"),
+                           (("--ranks", 2, "--link"), "--link: nothing follows"),
+                           (("--nonesuch", 2), "'--nonesuch' is no option of gradwire train or simulate"),
+                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--backend", "naive"), "--backend is not"),
+                           ((*MODEL, "--ranks", 2, "--link", "fast"), "--link: rate: fast"),
+                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--lr", "high"), "lr=high"),
+                           ((*MODEL[:2], "--model", "cnn", "--ranks", 2, "--link", "1gbit"), "--model cnn"),
+                           (("--build", "/nonesuch", "--ranks", 2), "/nonesuch/gradwire: cannot be run")):
+            with self.subTest(why=why):
+                done = self.call(*words)
+                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+                self.assertTrue(done.stderr.startswith("simulate-train: "), done.stderr)
+                self.assertIn(why, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
