@@ -10,7 +10,7 @@ import shutil
 import sys
 
 from reporting.csvrows import rows_of
-from reporting.info import look, read_info, text
+from reporting.info import look, read_info, text, unlike
 from reporting.shape import Bad
 from reporting.timeline import get, nanoseconds, opened, read_trace
 from tool import BadInput
@@ -65,7 +65,8 @@ class Archive:
     def __init__(self, otf2, trace, info):
         self.otf2, self.trace, self.define = otf2, trace, trace.definitions
         self.ranks, self.tracks, self.counts, self.open = {}, {}, {}, {}
-        root = self.define.system_tree_node("gradwire run", class_name="machine")
+        root = self.define.system_tree_node(", ".join(("gradwire run", *(name for name, _ in unlike(info)))),
+                                            class_name="machine")
         hosts = look(info, "machine.hosts") or ["host"]
         nodes = {host: self.define.system_tree_node(host, class_name="node", parent=root) for host in hosts}
         many = look(info, "machine.ranks")
@@ -207,6 +208,7 @@ def properties_of(folder, info, traced, other):
         "DROPPED": str(sum(sum(counts) for key, counts in other.items()
                            if key.startswith("dropped_") and isinstance(counts, list))) if traced else "0",
         "SCHEDULED_BY": f"{text(info, 'comm.strategy')} over {text(info, 'comm.algorithm')}, codec {text(info, 'comm.codec')}",
+        "MARKS": "; ".join(f"{name}: {words}" for name, words in unlike(info)) or "none",
         "COMMAND": text(info, "command"), "FOLDER": os.path.abspath(folder)}
     return {f"GRADWIRE::{name}": value for name, value in found.items()}
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 from reporting import answer, charts, claims, ends, expect, figure, judge, kept, learning, looks, pop, verdicts
 from reporting.batches import WARM_UP_RULE
-from reporting.info import unlike
+from reporting.info import look, unlike
 from reporting.loose import link_text
 from reporting.markup import (button, escape, facts, folded, items, page, paragraph, table, tag)
 from reporting.model import Chart, NotShown, judged
@@ -295,6 +295,15 @@ def efficiencies(results):
         "take (docs/analysis.md, Efficiencies).", "note"))
 
 
+def energy(results):
+    rows = [[cell.label, cell.middle(lambda run: look(run.info, "results.energy.joules_per_step"))] for cell in results.cells]
+    if all(value is None for _, value in rows):
+        return ""
+    return folded("Energy (J a step)", table(["configuration", "J a step"], rows, f"energy of {results.name}"), paragraph(
+        "Of the processors of all nodes, by means over all steps. Medians over the runs; blank where no counter of energy "
+        "can be read (docs/measurement-compute.md, Energy).", "note"))
+
+
 def against_baseline(results):
     """Verdicts in words."""
     said = verdicts.sentences(results)
@@ -400,7 +409,7 @@ def first_screen(results, lead, where, common):
         return claim + paragraph("No finished run.") + ended(results)
     return (verdict_of(results) + ended(results) + answer_table(results, where) + claims_of(results) + pairs_of(results)
             + (chart_section(*lead, where, common) if lead else "")
-            + against_baseline(results) + efficiencies(results) + warnings_of(results))
+            + against_baseline(results) + efficiencies(results) + energy(results) + warnings_of(results))
 
 
 def section(results, drawn, where):

@@ -37,6 +37,7 @@ class Read:
         with otf2.reader.open(os.path.join(folder, "traces.otf2")) as trace:
             self.properties = {name.removeprefix("GRADWIRE::"): _otf2.Reader_GetProperty(trace._handle, name)
                                for name in _otf2.Reader_GetPropertyNames(trace._handle)}
+            self.root = trace.definitions.system_tree_nodes[0].name
             self.resolution = trace.timer_resolution
             self.nodes = [node.name for node in trace.definitions.system_tree_nodes if node.class_name == "node"]
             for location, event in trace.events:
@@ -121,6 +122,7 @@ class Otf2(gwrun.Case):
         gwrun.train(2, self.out, *SMALL, "--steps", 6)
         read = self.archive("batches.csv")
         self.assertIn("one after another", read.properties["PHASES"])
+        self.assertEqual((read.root, read.properties["MARKS"]), ("gradwire run", "none"))
         self.assertIn("--trace", read.properties["EXCHANGES"])
         rows = gwrun.batches(self.out)
         self.assertEqual({place for place in read.slices}, {(0, "computation"), (1, "computation")})
@@ -137,6 +139,12 @@ class Otf2(gwrun.Case):
                 for phase in PHASES:
                     took = sum(stop - start for start, stop, name, _ in within if name == phase)
                     self.assertLessEqual(abs(took - 1e9 * float(row[phase + "_s"])), 2, phase)
+
+    def test_what_no_rank_ran_is_marked(self):
+        gwrun.ok(0, "simulate", "--ranks", 3, "--link", "1gbit", "--bytes", "4K", "--out", self.out)
+        read = self.archive("batches.csv")
+        self.assertEqual(read.root, "gradwire run, simulated")
+        self.assertIn("simulated: no rank ran", read.properties["MARKS"])
 
     def test_refusals(self):
         gwrun.train(1, self.out, *SMALL, "--steps", 2, "--profile", "off")
