@@ -11,21 +11,21 @@ typedef struct relay {
     bool exact;
     size_t most; /* floats a message; 0: any number */
     int me, ranks, core, rounds;
-    int *when;      /* blocks arrive here */
-    int *then;      /* and where this rank sends to */
+    int *here;      /* runs of blocks that arrive here */
+    int *there;     /* and where this rank sends to */
     int *slots;     /* of messages, by their first block */
     gw_span *parts; /* of one message */
 } relay;
 
-/* The blocks of a round; when NULL: all. */
+/* Blocks of a round, as gw_relay.blocks has them. */
 typedef struct relay_set {
-    const int *when;
-    int round;
+    const int *run;
+    int n;
 } relay_set;
 
-/* Of the set's block `first` and others before `next`, n parts in memory. */
+/* Of the set's block `first` and others before `next` of a run, n parts in memory. */
 typedef struct relay_message {
-    int first, next, n;
+    int first, run, next, n;
     size_t floats;
 } relay_message;
 
@@ -42,8 +42,14 @@ int gw_relay_rounds(int core) {
     return core < 2 ? 0 : 32 - __builtin_clz((unsigned)core - 1);
 }
 
+int gw_relay_halves(int own, int round, int *run) {
+    run[0] = (own >> round ^ 1) << round;
+    run[1] = run[0] + (1 << round);
+    return 1;
+}
+
 static void relay_close(relay *k) {
-    free(k->when);
+    free(k->here);
     free(k->parts);
 }
 
@@ -56,39 +62,53 @@ static gw_err relay_open(relay *k, const gw_relay *how, const gw_args *args, con
                  .ranks = ranks,
                  .core = core,
                  .rounds = gw_relay_rounds(core)};
-    GW_TRY(gw_alloc(&k->when, 3 * (size_t)core, sizeof *k->when));
-    k->then = k->when + core;
-    k->slots = k->then + core;
+    GW_TRY(gw_alloc(&k->here, 5 * (size_t)core, sizeof *k->here));
+    k->there = k->here + 2 * core;
+    k->slots = k->there + 2 * core;
     gw_err e = gw_alloc(&k->parts, (size_t)core, sizeof *k->parts);
     if (e != GW_OK)
         relay_close(k);
     return e;
 }
 
-static bool relay_has(relay_set set, int block) {
-    return !set.when || set.when[block] == set.round;
+static relay_set relay_all(const relay *k) {
+    k->here[0] = 0;
+    k->here[1] = k->core;
+    return (relay_set){k->here, 1};
+}
+
+static relay_set relay_blocks(const relay *k, int rank, int round, int *run) {
+    int n = k->how->blocks(k->core, rank, round, run);
+    return (relay_set){run, n};
 }
 
 /* Is there another message of the set, after *m? `single`: of one block. */
 static bool relay_next(const relay *k, relay_set set, bool single, relay_message *m) {
-    while (m->next < k->core && !relay_has(set, m->next))
-        m->next++;
-    *m = (relay_message){.first = m->next, .next = m->next};
-    for (; m->next < k->core; m->next++) {
-        gw_span b = gw_span_part(k->span, m->next, k->core);
-        bool joins = m->n > 0 && gw_span_end(k->parts[m->n - 1]) == b.off;
-        if (!relay_has(set, m->next))
-            continue;
-        if (m->next > m->first &&
-            (single || (k->most > 0 && m->floats + b.n > k->most) || !(joins || k->exact)))
-            break;
-        if (joins)
-            k->parts[m->n - 1].n += b.n;
-        else if (b.n > 0)
-            k->parts[m->n++] = b;
-        m->floats += b.n;
+    bool whole = !single && k->most == 0; /* no run need be cut */
+    *m = (relay_message){.first = -1, .run = m->run, .next = m->next};
+    for (; m->run < set.n; m->run++) {
+        int end = set.run[2 * m->run + 1];
+        if (m->next < set.run[2 * m->run])
+            m->next = set.run[2 * m->run];
+        for (int step; m->next < end; m->next += step) {
+            gw_span b = gw_span_part(k->span, m->next, k->core);
+            step = whole ? end - m->next : 1;
+            if (whole)
+                b.n = gw_span_end(gw_span_part(k->span, end - 1, k->core)) - b.off;
+            bool joins = m->n > 0 && gw_span_end(k->parts[m->n - 1]) == b.off;
+            if (m->first >= 0 &&
+                (single || (k->most > 0 && m->floats + b.n > k->most) || !(joins || k->exact)))
+                return true;
+            if (m->first < 0)
+                m->first = m->next;
+            if (joins)
+                k->parts[m->n - 1].n += b.n;
+            else if (b.n > 0)
+                k->parts[m->n++] = b;
+            m->floats += b.n;
+        }
     }
-    return m->first < k->core;
+    return m->first >= 0;
 }
 
 /* `sum`: in the reduce-scatter. */
@@ -114,11 +134,11 @@ static gw_err relay_unpack(const relay *k, relay_set set, bool sum) {
 }
 
 static gw_err relay_round(const relay *k, int round, bool sum) {
-    int to = k->how->to(k->core, k->me, round), from = 0;
-    while (k->how->to(k->core, from, round) != k->me)
-        from++;
-    k->how->when(k->core, to, k->then);
-    relay_set here = {k->when, round}, there = {k->then, round}, in = sum ? there : here;
+    int to = k->how->to(k->core, k->me, round), from = to;
+    for (int next; (next = k->how->to(k->core, from, round)) != k->me;)
+        from = next; /* along the circle: partners are one of two */
+    relay_set here = relay_blocks(k, k->me, round, k->here),
+              there = relay_blocks(k, to, round, k->there), in = sum ? there : here;
     GW_TRY(relay_recv(k, in, sum ? to : from, sum));
     GW_TRY(relay_send(k, sum ? here : there, sum ? from : to, sum));
     GW_TRY(gw_schedule_round(k->s));
@@ -131,9 +151,9 @@ static gw_err relay_outside(const relay *k) {
     GW_TRY(gw_schedule_pack(k->s, k->span, false, &slot));
     GW_TRY(gw_schedule_send(k->s, slot, partner));
     GW_TRY(gw_schedule_round(k->s)); /* both messages may be the arena itself */
-    GW_TRY(relay_recv(k, (relay_set){0}, partner, false));
+    GW_TRY(relay_recv(k, relay_all(k), partner, false));
     GW_TRY(gw_schedule_round(k->s));
-    return relay_unpack(k, (relay_set){0}, false);
+    return relay_unpack(k, relay_all(k), false);
 }
 
 static gw_err relay_fold(const relay *k) {
@@ -144,9 +164,7 @@ static gw_err relay_fold(const relay *k) {
 }
 
 static gw_err relay_gather(const relay *k) {
-    int own = 0;
-    while (k->when[own] >= 0)
-        own++;
+    int own = k->how->own ? k->how->own(k->core, k->me) : k->me;
     GW_TRY(gw_schedule_pack(k->s, gw_span_part(k->span, own, k->core), true, &k->slots[own]));
     for (int round = 0; round < k->rounds; round++)
         GW_TRY(relay_round(k, round, false));
@@ -163,7 +181,7 @@ static gw_err relay_chunk(const relay *k, gw_verb what) {
         GW_TRY(relay_round(k, round, true));
     if (what != GW_REDUCE_SCATTER)
         GW_TRY(relay_gather(k));
-    return partnered ? relay_send(k, (relay_set){0}, k->me + k->core, false) : GW_OK;
+    return partnered ? relay_send(k, relay_all(k), k->me + k->core, false) : GW_OK;
 }
 
 /* Parts of ranks are cut from the whole span, blocks from a chunk: other verbs have but one. */
@@ -173,8 +191,6 @@ static int relay_count_chunks(const gw_args *args, gw_verb what, size_t n) {
 
 static gw_err relay_chunks(relay *k, int chunks, gw_verb what) {
     gw_span whole = gw_schedule_span(k->s);
-    if (k->me < k->core)
-        k->how->when(k->core, k->me, k->when);
     for (int c = 0; c < chunks; c++) {
         k->span = gw_span_part(whole, c, chunks);
         if (c > 0)
@@ -197,35 +213,6 @@ gw_err gw_relay_lay_down(const gw_relay *how, const gw_args *args, gw_schedule *
     return e;
 }
 
-/* A message that is being filled, for each round: with the blocks in order, as relay_next does. */
-typedef struct relay_filling {
-    bool open;
-    size_t floats, end;
-} relay_filling;
-
-/* What a rank of the core receives on one way, if not one block a message. */
-static gw_cost relay_rank_cost(const relay *k, const gw_lane *lane) {
-    relay_filling rounds[32] = {0};
-    gw_cost all = {0};
-    for (int b = 0; b < k->core; b++) {
-        gw_span block = gw_span_part(k->span, b, k->core);
-        relay_filling *m = k->when[b] < 0 ? NULL : &rounds[k->when[b]];
-        if (!m)
-            continue;
-        bool joins = m->floats > 0 && m->end == block.off;
-        if (m->open && ((k->most > 0 && m->floats + block.n > k->most) || !(joins || k->exact))) {
-            all = gw_cost_sum(all, gw_cost_messages(lane, 1, m->floats));
-            m->floats = 0;
-        }
-        m->open = true;
-        m->floats += block.n;
-        m->end = gw_span_end(block);
-    }
-    for (int r = 0; r < k->rounds; r++)
-        all = gw_cost_sum(all, gw_cost_messages(lane, 1, rounds[r].floats));
-    return all;
-}
-
 /* One way, of all ranks of the core. Blocks one a message, or a round's in one, need no look at who
  * receives them when. */
 static gw_cost relay_way_cost(const relay *k, const gw_lane *lane, bool single) {
@@ -239,9 +226,10 @@ static gw_cost relay_way_cost(const relay *k, const gw_lane *lane, bool single) 
         all = gw_cost_messages(lane, 1, k->span.n);
         return (gw_cost){all.bytes * (uint64_t)(k->core - 1), (uint64_t)(k->core * k->rounds)};
     }
-    for (int rank = 0; rank < k->core; rank++) {
-        k->how->when(k->core, rank, k->when);
-        all = gw_cost_sum(all, relay_rank_cost(k, lane));
+    for (int i = 0; i < k->core * k->rounds; i++) {
+        relay_set set = relay_blocks(k, i % k->core, i / k->core, k->here);
+        for (relay_message m = {0}; relay_next(k, set, false, &m);)
+            all = gw_cost_sum(all, gw_cost_messages(lane, 1, m.floats));
     }
     return all;
 }
@@ -255,7 +243,7 @@ static gw_cost relay_chunk_cost(relay *k, const gw_lane *lane, gw_verb what, siz
     k->span = (gw_span){0, n};
     for (int rank = k->core; rank < k->ranks; rank++) {
         all = gw_cost_sum(all, gw_cost_messages(lane, 1, n));
-        for (relay_message m = {0}; relay_next(k, (relay_set){0}, !k->exact, &m);)
+        for (relay_message m = {0}; relay_next(k, relay_all(k), !k->exact, &m);)
             all = gw_cost_sum(all, gw_cost_messages(lane, 1, m.floats));
     }
     if (what != GW_ALLGATHER)

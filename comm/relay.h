@@ -1,5 +1,5 @@
-/** Allreduces that hand blocks on in rounds, ceil(log2 P) each way. One table says it all: in which
- *  round of the allgather a block arrives at a rank. The reduce-scatter before it is its mirror
+/** Allreduces that hand blocks on in rounds, ceil(log2 P) each way. One function says it all: which
+ *  blocks arrive at a rank in a round of the allgather. The reduce-scatter before it is its mirror
  *  image: rounds backwards, partial sums where the allgather has results, and each rank sends what
  *  it will receive then. So every part reaches a block's owner once, and every sum every rank.
  *
@@ -22,14 +22,21 @@ typedef struct gw_relay {
     int (*core)(int ranks);
     /** The rank that `rank` sends to in this round of the allgather; each rank is one's. */
     int (*to)(int core, int rank, int round);
-    /** when[b], b < core: the round in which `rank` receives block b; -1: the one that it owns. */
-    void (*when)(int core, int rank, int *when);
+    /** The blocks that `rank` receives in this round: runs [run[2i], run[2i+1]), in order and none
+     *  of them empty, in run[2 core]. How many runs. */
+    int (*blocks)(int core, int rank, int round, int *run);
+    /** The block that `rank` owns; NULL: number `rank`. */
+    int (*own)(int core, int rank);
 } gw_relay;
 
 extern const gw_opt gw_relay_opts[];
 
 /** ceil(log2 core): the rounds of an allgather. */
 int gw_relay_rounds(int core);
+
+/** For gw_relay.blocks: what the owner of block `own` receives if partners in a round own blocks
+ *  whose numbers differ in that bit, and perhaps in lower ones. */
+int gw_relay_halves(int own, int round, int *run);
 
 /** Algorithms may name the verbs reduce_scatter and allgather if rank r owns block r. Without a
  *  core of all ranks they are the kit's. */

@@ -32,12 +32,11 @@ static int bine_block(int core, int rank) {
     return block;
 }
 
-static void bine_when(int core, int rank, int *when) {
-    for (int block = 0, own = bine_block(core, rank); block < core; block++)
-        when[block] = gw_relay_rounds((own ^ block) + 1) - 1;
+static int bine_blocks(int core, int rank, int round, int *run) {
+    return gw_relay_halves(bine_block(core, rank), round, run);
 }
 
-static const gw_relay bine = {gw_kit_core, bine_to, bine_when};
+static const gw_relay bine = {gw_kit_core, bine_to, bine_blocks, bine_block};
 
 static gw_err bine_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     (void)root;

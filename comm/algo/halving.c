@@ -16,12 +16,12 @@ static int halving_to(int core, int rank, int round) {
     return rank ^ 1 << round;
 }
 
-static void halving_when(int core, int rank, int *when) {
-    for (int block = 0; block < core; block++)
-        when[block] = gw_relay_rounds((rank ^ block) + 1) - 1;
+static int halving_blocks(int core, int rank, int round, int *run) {
+    (void)core;
+    return gw_relay_halves(rank, round, run);
 }
 
-static const gw_relay halving = {gw_kit_core, halving_to, halving_when};
+static const gw_relay halving = {gw_kit_core, halving_to, halving_blocks, NULL};
 
 static gw_err halving_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     (void)root;

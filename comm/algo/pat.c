@@ -20,16 +20,21 @@ static int pat_to(int core, int rank, int round) {
     return (rank + (1 << (gw_relay_rounds(core) - 1 - round))) % core;
 }
 
-static void pat_when(int core, int rank, int *when) {
-    for (int block = 0; block < core; block++) {
-        int lowest = 0, ahead = (rank - block + core) % core;
-        while (ahead && !(ahead & 1 << lowest))
-            lowest++;
-        when[block] = ahead ? gw_relay_rounds(core) - 1 - lowest : -1;
+/* `rank` less the odd multiples of the round's bit, modulo P: those that wrap around lie behind the
+ * others. */
+static int pat_blocks(int core, int rank, int round, int *run) {
+    int bit = 1 << (gw_relay_rounds(core) - 1 - round), n = 0;
+    for (int around = 0; around < 2; around++) {
+        int most = around ? core - 1 : rank, least = around ? rank + 1 : 0;
+        for (int o = ((most / bit - 1) | 1) * bit; o >= least; o -= 2 * bit, n++) {
+            run[2 * n] = rank - o + around * core;
+            run[2 * n + 1] = run[2 * n] + 1;
+        }
     }
+    return n;
 }
 
-static const gw_relay pat = {pat_core, pat_to, pat_when};
+static const gw_relay pat = {pat_core, pat_to, pat_blocks, NULL};
 
 static gw_err pat_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     (void)root;

@@ -32,15 +32,23 @@ static void swing_arrive(int core, int from, int before, int round, int *when) {
         swing_arrive(core, swing_to(core, from, i), i, round, when);
 }
 
-static void swing_when(int core, int rank, int *when) {
-    int rounds = gw_relay_rounds(core);
+static int swing_blocks(int core, int rank, int round, int *run) {
+    int n = 0, *when = run + core; /* every other block at most begins a run */
     for (int block = 0; block < core; block++)
-        when[block] = block == rank ? -1 : rounds;
-    for (int i = 0; i < rounds; i++)
+        when[block] = block == rank ? -1 : round + 1;
+    for (int i = 0; i <= round; i++)
         swing_arrive(core, swing_to(core, rank, i), i, i, when);
+    for (int block = 0; block < core; block++) {
+        if (when[block] != round)
+            continue;
+        if (n == 0 || run[2 * n - 1] < block)
+            run[2 * n++] = block;
+        run[2 * n - 1] = block + 1;
+    }
+    return n;
 }
 
-static const gw_relay swing = {swing_core, swing_to, swing_when};
+static const gw_relay swing = {swing_core, swing_to, swing_blocks, NULL};
 
 static gw_err swing_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     (void)root;
