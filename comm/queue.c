@@ -110,11 +110,15 @@ static gw_err queue_test(gw_queue *q, int i, bool *done) {
 }
 
 static gw_err queue_sweep(gw_queue *q) {
+    bool (*quiet)(gw_fabric *, const void *) = q->n ? q->fabric->ops->quiet : NULL;
     for (int i = 0; i < q->n;) {
-        bool done;
-        GW_TRY(queue_test(q, i, &done));
+        bool done = false;
+        if (!quiet || !quiet(q->fabric, q->inflight[i]))
+            GW_TRY(queue_test(q, i, &done));
         i += !done;
     }
+    if (quiet)
+        quiet(q->fabric, NULL);
     return queue_answer(q);
 }
 

@@ -287,6 +287,9 @@ gw_err gw_schedule_work(gw_schedule *s, gw_err (*work)(void *ctx), void *ctx) {
 }
 
 gw_err gw_schedule_await(gw_schedule *s, gw_err (*poll)(void *ctx, bool *done), void *ctx) {
+    if (s->lane->fabric->ops->quiet)
+        return gw_fail(GW_ERR_UNSUPPORTED, "it waits for more than messages, and the fabric knows "
+                                           "of nothing else");
     return schedule_add_op(
         s, (gw_op){.kind = GW_OP_AWAIT, .slot = GW_NO_SLOT, .call.poll = poll, .ctx = ctx});
 }

@@ -24,9 +24,9 @@ static void events_sift(gw_events *q, int place, gw_event *e) {
     events_set(q, place, e);
 }
 
-gw_err gw_events_put(gw_events *q, gw_event *e, int64_t at) {
+gw_err gw_events_put(gw_events *q, gw_event *e, double at) {
     if (q->n + 1 >= q->room) {
-        int room = q->room ? 2 * q->room : 256;
+        int room = q->room ? 2 * q->room : 16;
         gw_event **wide = realloc(q->x, (size_t)room * sizeof *wide);
         if (!wide)
             return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
@@ -40,14 +40,20 @@ gw_err gw_events_put(gw_events *q, gw_event *e, int64_t at) {
     return GW_OK;
 }
 
+void gw_events_drop(gw_events *q, gw_event *e) {
+    int place = e->place;
+    if (place == 0)
+        return;
+    gw_event *last = q->x[q->n--];
+    if (last != e)
+        events_sift(q, place, last);
+    e->place = 0;
+}
+
 gw_event *gw_events_take(gw_events *q) {
     gw_event *first = q->n > 0 ? q->x[1] : NULL;
-    if (!first)
-        return NULL;
-    gw_event *last = q->x[q->n--];
-    if (q->n > 0)
-        events_sift(q, 1, last);
-    first->place = 0;
+    if (first)
+        gw_events_drop(q, first);
     return first;
 }
 

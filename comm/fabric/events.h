@@ -1,5 +1,5 @@
 /** What is to happen, the earliest first: a binary heap of moments that lie in structs of the
- *  caller's. Of equal times the one that was put first comes first, so that runs repeat. */
+ *  caller's. Of equal ones the one that was put first comes first, so that runs repeat. */
 #ifndef GW_COMM_FABRIC_EVENTS_H
 #define GW_COMM_FABRIC_EVENTS_H
 
@@ -9,12 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Zeroed: nothing is to happen. */
+/** Zeroed: nothing is to happen. Of a world: whose it is. */
 typedef struct gw_event {
-    int64_t at;
+    double at; /* a world's are whole ns */
     uint64_t nth;
-    int place;  /* in the heap, from 1; 0: in none */
-    bool timer; /* the caller's: of which of two kinds it is */
+    int place; /* in the heap, from 1; 0: in none */
+    enum { GW_EVENT_MESSAGE, GW_EVENT_LINK, GW_EVENT_RANK } of;
 } gw_event;
 
 typedef struct gw_events {
@@ -24,13 +24,16 @@ typedef struct gw_events {
 } gw_events;
 
 /** *e happens `at`, and not when it was to happen before. */
-gw_err gw_events_put(gw_events *q, gw_event *e, int64_t at);
+gw_err gw_events_put(gw_events *q, gw_event *e, double at);
+
+/** It does not happen. */
+void gw_events_drop(gw_events *q, gw_event *e);
 
 /** The earliest, which is in the heap no more; NULL: there is none. */
 gw_event *gw_events_take(gw_events *q);
 
 /** The same, if it is to happen until `now`. */
-static inline gw_event *gw_events_next(gw_events *q, int64_t now) {
+static inline gw_event *gw_events_next(gw_events *q, double now) {
     return q->n > 0 && q->x[1]->at <= now ? gw_events_take(q) : NULL;
 }
 

@@ -4,244 +4,338 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MOST_PASSES = 64 /* over each link, in a settlement */ };
 
 gw_err gw_flows_open(gw_flows *f, int links) {
     *f = (gw_flows){.n = links};
     GW_TRY(gw_alloc(&f->link, (size_t)links, sizeof *f->link));
+    GW_TRY(gw_alloc(&f->level, (size_t)links, sizeof *f->level));
     GW_TRY(gw_alloc(&f->queue, 2 * (size_t)links, sizeof *f->queue));
     f->touched = f->queue + links;
-    for (int l = 0; l < links; l++)
-        f->link[l] = (gw_link){.level = INFINITY};
+    for (int l = 0; l < links; l++) {
+        f->link[l].due.of = GW_EVENT_LINK;
+        f->level[l] = INFINITY;
+    }
     return GW_OK;
 }
 
+static void flows_free_bundle(gw_hashed *item) {
+    gw_bundle *b = GW_HASHED(gw_bundle, same, item);
+    for (gw_line *next; b->lines; b->lines = next) {
+        next = b->lines->next;
+        free(b->lines);
+    }
+    free(b);
+}
+
 void gw_flows_close(gw_flows *f) {
-    for (int i = 0; i < f->lines.size; i++)
-        for (gw_line *b = f->lines.chain[i], *next; b; b = next) {
-            next = b->next;
-            free(b);
-        }
-    for (int l = 0; f->link && l < f->n; l++)
-        free(f->link[l].line);
-    free(f->lines.chain);
+    gw_hash_close(&f->bundles, flows_free_bundle);
+    gw_hash_close(&f->lines, NULL);
+    for (int l = 0; f->link && l < f->n; l++) {
+        free(f->link[l].bundle);
+        gw_events_close(&f->link[l].held);
+    }
     free(f->link);
+    free(f->level);
     free(f->queue);
     gw_events_close(&f->events);
     *f = (gw_flows){0};
 }
 
-/* ---- lines ---- */
+/* ---- lines and bundles ---- */
 
-static void flows_queue(gw_flows *f, int l) {
+static bool flows_same_line(const gw_hashed *item, const void *like) {
+    const gw_line *b = GW_HASHED(gw_line, same, item);
+    const int *ends = like;
+    return b->from == ends[0] && b->to == ends[1];
+}
+
+static bool flows_same_bundle(const gw_hashed *item, const void *like) {
+    const gw_bundle *b = GW_HASHED(gw_bundle, same, item);
+    const gw_route *way = like;
+    int i = 0;
+    while (i < b->links && b->links == way->links && b->at[i].link == way->link[i])
+        i++;
+    return i == way->links;
+}
+
+static uint64_t flows_hash(const int *x, int n) {
+    uint64_t hash = 0;
+    for (int i = 0; i < n; i++) {
+        hash = (hash ^ (uint32_t)x[i]) * 0x9E3779B97F4A7C15;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+gw_line *gw_flows_line(const gw_flows *f, const int ends[2]) {
+    gw_hashed **at = gw_hash_find(&f->lines, flows_hash(ends, 2), flows_same_line, ends);
+    return at ? GW_HASHED(gw_line, same, *at) : NULL;
+}
+
+static gw_err flows_bundle(gw_flows *f, const gw_route *way, gw_bundle **out) {
+    uint64_t hash = flows_hash(way->link, way->links);
+    gw_hashed **at = gw_hash_find(&f->bundles, hash, flows_same_bundle, way);
+    gw_bundle *b = at ? GW_HASHED(gw_bundle, same, *at) : NULL;
+    *out = b;
+    if (b)
+        return GW_OK;
+    GW_TRY(gw_alloc(&b, 1, sizeof *b + (size_t)way->links * sizeof b->at[0]));
+    *b = (gw_bundle){.hold = -1, .links = way->links};
+    for (int i = 0; i < b->links; i++)
+        b->at[i].link = way->link[i];
+    *out = b;
+    gw_err e = gw_hash_put(&f->bundles, &b->same, hash);
+    if (e != GW_OK)
+        free(b);
+    return e;
+}
+
+gw_err gw_flows_add(gw_flows *f, const int ends[2], const gw_route *way, gw_line **out) {
+    gw_bundle *of;
+    gw_line *b = NULL;
+    GW_TRY(flows_bundle(f, way, &of));
+    GW_TRY(gw_alloc(&b, 1, sizeof *b));
+    *b = (gw_line){
+        .from = ends[0], .to = ends[1], .latency_s = way->latency_s, .of = of, .next = of->lines};
+    *out = of->lines = b;
+    return gw_hash_put(&f->lines, &b->same, flows_hash(ends, 2));
+}
+
+/* Its level is not what it was, or there is another flow that ends first: until now it served. */
+static void flows_touch(gw_flows *f, int l) {
     gw_link *of = &f->link[l];
+    if (f->now > of->since) {
+        of->served = of->held.n ? of->served + f->level[l] * (double)(f->now - of->since) : 0;
+        of->since = f->now;
+    }
     if (!of->touched)
         f->touched[f->n_touched++] = l;
-    if (!of->queued)
+    of->touched = true;
+}
+
+static void flows_queue(gw_flows *f, int l) {
+    flows_touch(f, l);
+    if (!f->link[l].queued)
         f->queue[(f->head + f->queued++) % f->n] = l;
-    of->touched = of->queued = true;
+    f->link[l].queued = true;
 }
 
-static void flows_queue_all(gw_flows *f, const gw_line *b) {
-    for (int i = 0; i < b->links; i++)
-        flows_queue(f, b->at[i].link);
-}
-
-static gw_line **flows_chain(const gw_flows *f, int from, int to) {
-    uint64_t x = ((uint64_t)from << 32 | (uint32_t)to) * 0x9E3779B97F4A7C15;
-    return &f->lines.chain[(x >> 32) % (uint64_t)f->lines.size];
-}
-
-static gw_err flows_widen(gw_flows *f) {
-    int old = f->lines.size, size = old ? 2 * old : 1024;
-    gw_line **chain = f->lines.chain, *next;
-    GW_TRY(gw_alloc(&f->lines.chain, (size_t)size, sizeof *f->lines.chain));
-    f->lines.size = size;
-    for (int i = 0; i < old; i++)
-        for (gw_line *b = chain[i]; b; b = next) {
-            gw_line **at = flows_chain(f, b->from, b->to);
-            next = b->next;
-            b->next = *at;
-            *at = b;
-        }
-    free(chain);
-    return GW_OK;
-}
-
-static gw_line *flows_find(const gw_flows *f, const int ends[2]) {
-    gw_line *b = f->lines.size ? *flows_chain(f, ends[0], ends[1]) : NULL;
-    while (b && !(b->from == ends[0] && b->to == ends[1]))
-        b = b->next;
-    return b;
-}
-
-static gw_err flows_join(gw_link *l, gw_line *b, int *place) {
+static gw_err flows_join(gw_flows *f, gw_bundle *b, int i) {
+    gw_link *l = &f->link[b->at[i].link];
     if (l->n == l->room) {
         int room = l->room ? 2 * l->room : 4;
-        gw_line **wide = realloc(l->line, (size_t)room * sizeof *wide);
+        gw_link_share *wide = realloc(l->bundle, (size_t)room * sizeof *wide);
         if (!wide)
             return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
-        l->line = wide;
+        l->bundle = wide;
         l->room = room;
     }
-    *place = l->n;
-    l->line[l->n++] = b;
+    b->at[i].place = l->n++;
+    l->bundle[b->at[i].place] =
+        (gw_link_share){.of = b, .other = b->links == 2 ? b->at[1 - i].link : -1};
     return GW_OK;
 }
 
-static gw_err flows_add_line(gw_flows *f, const int ends[2], const gw_route *way, int64_t now,
-                             gw_line **out) {
-    gw_line *b = NULL;
-    if (f->lines.n >= f->lines.size)
-        GW_TRY(flows_widen(f));
-    GW_TRY(gw_alloc(&b, 1, sizeof *b + (size_t)way->links * sizeof b->at[0]));
-    gw_line **chain = flows_chain(f, ends[0], ends[1]);
-    *b = (gw_line){.next = *chain, .from = ends[0], .to = ends[1], .since = now};
-    *out = *chain = b;
-    f->lines.n++;
-    for (; b->links < way->links; b->links++) {
-        gw_line_link *at = &b->at[b->links];
-        at->link = way->link[b->links];
-        GW_TRY(flows_join(&f->link[at->link], b, &at->place));
-    }
-    return GW_OK;
+static void flows_leave(gw_flows *f, const gw_bundle *b, int i) {
+    gw_link *l = &f->link[b->at[i].link];
+    int last = --l->n, k = 0;
+    gw_bundle *moved = l->bundle[last].of;
+    while (moved->at[k].link != b->at[i].link)
+        k++;
+    moved->at[k].place = b->at[i].place;
+    l->bundle[b->at[i].place] = l->bundle[last];
 }
 
-static void flows_drop_line(gw_flows *f, gw_line *b) {
-    gw_line **chain = flows_chain(f, b->from, b->to);
+/* So many more of its lines are busy. */
+static gw_err flows_count(gw_flows *f, gw_bundle *b, int more) {
+    bool begins = b->busy == 0;
+    b->busy += more;
     for (int i = 0; i < b->links; i++) {
         gw_link *l = &f->link[b->at[i].link];
-        gw_line *last = l->line[--l->n];
-        int k = 0;
-        while (last->at[k].link != b->at[i].link)
-            k++;
-        last->at[k].place = b->at[i].place;
-        l->line[b->at[i].place] = last;
+        if (begins)
+            GW_TRY(flows_join(f, b, i));
+        l->bundle[b->at[i].place].busy = b->busy;
+        l->lines += more;
+        flows_queue(f, b->at[i].link);
+        if (b->busy == 0)
+            flows_leave(f, b, i);
     }
-    while (*chain != b)
-        chain = &(*chain)->next;
-    *chain = b->next;
-    f->lines.n--;
-    free(b);
-}
-
-static void flows_serve(gw_line *b, int64_t now) {
-    b->served += b->rate * (double)(now - b->since);
-    b->since = now;
-}
-
-gw_err gw_flows_begin(gw_flows *f, gw_flow *x, const int ends[2], const gw_route *way, double bytes,
-                      int64_t now) {
-    gw_line *b = flows_find(f, ends);
-    x->next = NULL;
-    if (b) {
-        x->until = b->last->until + bytes;
-        b->last->next = x;
-    } else {
-        GW_TRY(flows_add_line(f, ends, way, now, &b));
-        x->until = bytes;
-        b->first = x;
-        flows_queue_all(f, b);
-    }
-    b->last = x;
-    x->of = b;
     return GW_OK;
 }
 
-/* ---- levels and rates ---- */
+gw_err gw_flows_begin(gw_flows *f, gw_line *b, gw_flow *x, double bytes, int64_t now) {
+    f->now = now;
+    x->next = NULL;
+    x->bytes = bytes;
+    if (b->first) {
+        b->last = b->last->next = x;
+        return GW_OK;
+    }
+    b->first = b->last = x;
+    b->due.at = bytes;
+    if (b->of->busy == 0) {
+        b->of->next = f->loose;
+        f->loose = b->of;
+    }
+    GW_TRY(flows_count(f, b->of, 1));
+    gw_link *hold = b->of->hold < 0 ? NULL : &f->link[b->of->hold];
+    return hold ? gw_events_put(&hold->held, &b->due, hold->served + bytes) : GW_OK;
+}
+
+/* ---- levels ---- */
 
 static double flows_min(double a, double b) {
     return a < b ? a : b;
 }
 
-/* The least level of a line's links, but for two of them. */
-static double flows_least(const gw_flows *f, const gw_line *b, int but, int nor) {
+static bool flows_less(double a, double b) {
+    return b - a > 1e-12 * a; /* an infinite one, too */
+}
+
+/* The least level of a bundle's links, but for two of them. */
+static double flows_least(const gw_flows *f, const gw_bundle *b, int but, int nor) {
     double least = INFINITY;
     for (int i = 0; i < b->links; i++)
         if (b->at[i].link != but && b->at[i].link != nor)
-            least = flows_min(least, f->link[b->at[i].link].level);
+            least = flows_min(least, f->level[b->at[i].link]);
     return least;
 }
 
-/* From an equal share on: what flows leave that are held back elsewhere, the others divide. */
+/* From an equal share on: what lines leave that are held back elsewhere, the others divide. */
 static double flows_level(const gw_flows *f, int l) {
     const gw_link *of = &f->link[l];
-    double level = 0, fair = of->n ? of->capacity / of->n : INFINITY;
+    double level = 0, fair = of->lines ? of->capacity / of->lines : INFINITY;
     while (fair > level) {
         double rest = of->capacity;
-        int others = of->n;
+        int others = of->lines;
         level = fair;
         for (int i = 0; i < of->n; i++) {
-            double least = flows_least(f, of->line[i], l, l);
-            others -= least < level;
-            rest -= least < level ? least : 0;
+            int other = of->bundle[i].other, busy = of->bundle[i].busy;
+            double least = other >= 0 ? f->level[other] : flows_least(f, of->bundle[i].of, l, l);
+            others -= least < level ? busy : 0;
+            rest -= least < level ? least * busy : 0;
         }
         fair = others ? rest / others : INFINITY;
     }
     return level;
 }
 
-/* Who shares a flow with link l, whose level was another one before? */
+/* Who shares a line with link l, whose level was another one before? */
 static void flows_spread(gw_flows *f, int l, double before) {
     const gw_link *of = &f->link[l];
+    double level = f->level[l];
     for (int i = 0; i < of->n; i++) {
-        const gw_line *b = of->line[i];
-        for (int k = 0; k < b->links; k++) {
-            int other = b->at[k].link;
-            double rest = flows_least(f, b, l, other);
-            double was = flows_min(before, rest), is = flows_min(of->level, rest);
-            if (other != l && was != is && flows_min(was, is) < f->link[other].level)
-                flows_queue(f, other);
+        const gw_bundle *b = of->bundle[i].of;
+        int other = of->bundle[i].other;
+        if (other >= 0 && flows_min(level, before) < f->level[other])
+            flows_queue(f, other);
+        for (int k = 0; other < 0 && k < b->links; k++) {
+            int link = b->at[k].link;
+            double rest = flows_least(f, b, l, link);
+            double was = flows_min(before, rest), is = flows_min(level, rest);
+            if (link != l && was != is && flows_min(was, is) < f->level[link])
+                flows_queue(f, link);
         }
     }
 }
 
-static gw_err flows_rate(gw_flows *f, gw_line *b, int64_t now) {
-    flows_serve(b, now);
-    b->rate = flows_least(f, b, -1, -1);
-    double left = b->first->until - b->served;
-    int64_t at = now + (left > 0 ? (int64_t)ceil(left / b->rate - 1e-6) : 0);
-    return b->first->due.place && b->first->due.at == at
-               ? GW_OK
-               : gw_events_put(&f->events, &b->first->due, at);
+/* Its lines are held by link `to`, and have been served elsewhere until now. */
+static gw_err flows_move(gw_flows *f, gw_bundle *b, int to) {
+    int from = b->hold;
+    gw_err e = GW_OK;
+    flows_touch(f, to);
+    if (from >= 0)
+        flows_touch(f, from);
+    for (gw_line *x = b->lines; x; x = x->next) {
+        if (!x->first)
+            continue;
+        if (from >= 0) {
+            gw_events_drop(&f->link[from].held, &x->due);
+            x->due.at -= f->link[from].served;
+        }
+        GW_THEN(e, gw_events_put(&f->link[to].held, &x->due, f->link[to].served + x->due.at));
+    }
+    b->hold = to;
+    return e;
 }
 
-gw_err gw_flows_end(gw_flows *f, gw_flow *x, int64_t now) {
-    gw_line *b = x->of;
-    flows_serve(b, now);
-    b->served = b->served > x->until ? b->served : x->until; /* but for roundings it was */
-    b->first = x->next;
-    if (b->first)
-        return flows_rate(f, b, now);
-    flows_queue_all(f, b);
-    flows_drop_line(f, b);
-    return GW_OK;
+/* The narrowest of its links holds it; of several the one that did before. */
+static gw_err flows_hold(gw_flows *f, gw_bundle *b) {
+    int least = b->hold >= 0 ? b->hold : b->at[0].link;
+    for (int i = 0; i < b->links; i++)
+        if (flows_less(f->level[b->at[i].link], f->level[least]))
+            least = b->at[i].link;
+    return b->busy == 0 || least == b->hold ? GW_OK : flows_move(f, b, least);
+}
+
+static gw_err flows_hold_all(gw_flows *f, int l) {
+    const gw_link *of = &f->link[l];
+    gw_err e = GW_OK;
+    for (int i = 0; i < of->n; i++) {
+        int other = of->bundle[i].other;
+        if (other < 0 || flows_less(f->level[l], f->level[other]) ||
+            flows_less(f->level[other], f->level[l]))
+            GW_THEN(e, flows_hold(f, of->bundle[i].of));
+    }
+    return e;
+}
+
+/* When does the first flow end that this link holds? */
+static gw_err flows_plan(gw_flows *f, gw_link *of) {
+    if (of->held.n == 0) {
+        gw_events_drop(&f->events, &of->due);
+        return GW_OK;
+    }
+    double left = of->held.x[1]->at - of->served, level = f->level[of - f->link];
+    double at = (double)f->now + (left > 0 ? ceil(left / level - 1e-6) : 0);
+    return of->due.place && of->due.at == at ? GW_OK : gw_events_put(&f->events, &of->due, at);
+}
+
+gw_err gw_flows_end(gw_flows *f, gw_link *of, int64_t now, gw_flow **out) {
+    gw_line *b = (gw_line *)of->held.x[1];
+    f->now = now;
+    flows_touch(f, (int)(of - f->link));
+    *out = b->first;
+    b->first = b->first->next;
+    if (b->first) {
+        GW_TRY(gw_events_put(&of->held, &b->due, b->due.at + b->first->bytes));
+    } else {
+        gw_events_drop(&of->held, &b->due);
+        GW_TRY(flows_count(f, b->of, -1));
+        b->of->hold = b->of->busy ? b->of->hold : -1;
+    }
+    return flows_plan(f, of);
 }
 
 gw_err gw_flows_settle(gw_flows *f, int64_t now) {
+    f->now = now;
     for (int64_t left = (int64_t)MOST_PASSES * f->n; f->queued > 0 && left > 0; left--) {
         int l = f->queue[f->head];
-        gw_link *of = &f->link[l];
         f->head = (f->head + 1) % f->n;
         f->queued--;
-        of->queued = false;
-        double before = of->level, level = flows_level(f, l);
-        if (!(fabs(level - before) > 1e-12 * flows_min(level, before))) /* infinite ones, too */
+        f->link[l].queued = false;
+        double before = f->level[l], level = flows_level(f, l);
+        if (!flows_less(level, before) && !flows_less(before, level))
             continue;
-        of->level = level;
+        f->level[l] = level;
+        f->link[l].changed = true;
         flows_spread(f, l, before);
     }
     if (f->queued > 0)
         return gw_fail(GW_ERR_INTERNAL, "simulate: the shares of %d links do not settle",
                        f->queued);
     gw_err e = GW_OK;
+    for (; f->loose && e == GW_OK; f->loose = f->loose->next)
+        e = flows_hold(f, f->loose);
+    for (int i = 0; i < f->n_touched; i++) /* more are touched meanwhile */
+        if (f->link[f->touched[i]].changed)
+            GW_THEN(e, flows_hold_all(f, f->touched[i]));
     while (f->n_touched > 0) {
         gw_link *of = &f->link[f->touched[--f->n_touched]];
-        of->touched = false;
-        for (int i = 0; i < of->n; i++)
-            GW_THEN(e, flows_rate(f, of->line[i], now));
+        of->touched = of->changed = false;
+        GW_THEN(e, flows_plan(f, of));
     }
     return e;
 }

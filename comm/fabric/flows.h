@@ -8,67 +8,95 @@
  *  Charny, D. Clark, R. Jain, "Congestion control with explicit rate indication", ICC 1995).
  *
  *  Flows from one end to another are sent one behind another, as by one TCP connection: so it is
- *  these queues that share, and the first flow of a queue has all of its rate. */
+ *  these lines that share, and the first flow of a line has all of its rate. Lines over the same
+ *  links have the same rate: they are one bundle. That rate is the level of one of the links, which
+ *  holds the bundle. What a link serves each line that it holds is the same, so that flows end in
+ *  the order of what it will have served by then, whatever its level becomes meanwhile (as in
+ *  A. Demers, S. Keshav, S. Shenker, "Analysis and simulation of a fair queueing algorithm",
+ *  SIGCOMM 1989): only the next one's end is an event. */
 #ifndef GW_COMM_FABRIC_FLOWS_H
 #define GW_COMM_FABRIC_FLOWS_H
 
+#include "comm/fabric/events.h"
+#include "comm/fabric/hash.h"
 #include "comm/fabric/network.h"
 
-#include "comm/fabric/events.h"
-
-/** A link of a line, and the line's place in the link's list. */
-typedef struct gw_line_link {
-    int link, place;
-} gw_line_link;
-
-typedef struct gw_line {
-    struct gw_line *next; /* of those with the same hash */
-    int from, to;
-    struct gw_flow *first, *last; /* of its flows */
-    double served, rate;          /* bytes from the beginning until `since`; a ns then */
-    int64_t since;
-    int links;
-    gw_line_link at[];
-} gw_line;
-
 typedef struct gw_flow {
-    gw_event due; /* when its last byte is sent, once it is the first of its line */
-    gw_line *of;
-    double until; /* what `served` is then */
+    gw_event due; /* the caller's */
+    double bytes;
     struct gw_flow *next;
 } gw_flow;
 
+/** A link of a bundle, and the bundle's place in the link's list. */
+typedef struct gw_bundle_link {
+    int link, place;
+} gw_bundle_link;
+
+typedef struct gw_bundle {
+    gw_hashed same;         /* by its links */
+    struct gw_bundle *next; /* of those that nothing holds yet */
+    struct gw_line *lines;  /* all there were */
+    int busy;               /* of these */
+    int hold;               /* the link whose level is their rate; -1: none */
+    int links;
+    gw_bundle_link at[];
+} gw_bundle;
+
+typedef struct gw_line {
+    gw_event due;   /* when its first flow ends: what its link has served then; not held: bytes */
+    gw_hashed same; /* by its ends */
+    int from, to;
+    double latency_s; /* of the way */
+    gw_bundle *of;
+    struct gw_line *next; /* of its bundle's */
+    gw_flow *first, *last;
+} gw_line;
+
+/** What a link knows of a bundle. */
+typedef struct gw_link_share {
+    gw_bundle *of;
+    int busy, other; /* its lines; its other link, if it has two; -1: it has not */
+} gw_link_share;
+
 typedef struct gw_link {
-    double capacity, level; /* bytes a ns */
-    gw_line **line;
-    int n, room;
-    bool queued, touched;
+    gw_event due;    /* when the first flow that it holds ends */
+    double capacity; /* bytes a ns */
+    gw_events held;  /* lines */
+    double served;   /* bytes each of them until `since`, from when it held none */
+    int64_t since;
+    gw_link_share *bundle;
+    int n, room, lines; /* bundles; all their busy lines */
+    bool queued, touched, changed;
 } gw_link;
 
 typedef struct gw_flows {
     gw_events events;
     gw_link *link;
+    double *level; /* [link]: bytes a ns */
     int n;
+    int64_t now;
     int *queue, head, queued; /* links whose level is to be computed */
-    int *touched, n_touched;  /* links with flows whose rate may have changed */
-    struct {
-        gw_line **chain;
-        int size, n;
-    } lines; /* by their ends */
+    int *touched, n_touched;  /* links that may have another flow that ends first */
+    gw_bundle *loose;         /* held by no link yet */
+    gw_hash lines, bundles;
 } gw_flows;
 
 /** With so many links, the capacities of which are the caller's to set. */
 gw_err gw_flows_open(gw_flows *f, int links);
 void gw_flows_close(gw_flows *f);
 
-/** A flow of `bytes` begins between two ends, whose way is always the same. */
-gw_err gw_flows_begin(gw_flows *f, gw_flow *x, const int ends[2], const gw_route *way, double bytes,
-                      int64_t now);
+/** The line between two ends; NULL: there is none yet. */
+gw_line *gw_flows_line(const gw_flows *f, const int ends[2]);
+/** Make it. */
+gw_err gw_flows_add(gw_flows *f, const int ends[2], const gw_route *way, gw_line **out);
 
-/** The event x->due has come: its last byte is sent. */
-gw_err gw_flows_end(gw_flows *f, gw_flow *x, int64_t now);
+/** A flow of `bytes` begins on a line. */
+gw_err gw_flows_begin(gw_flows *f, gw_line *b, gw_flow *x, double bytes, int64_t now);
 
-/** What began and ended until `now` is all: see to it that flows are due at their times.
+/** The event `due` of a link has come: the last byte of *out is sent. */
+gw_err gw_flows_end(gw_flows *f, gw_link *of, int64_t now, gw_flow **out);
+
+/** What began and ended until `now` is all: see to it that flows end at their times.
  *  GW_ERR_INTERNAL: levels go round without an end. */
 gw_err gw_flows_settle(gw_flows *f, int64_t now);
 

@@ -14,67 +14,36 @@ static uint64_t sim_hash(const gw_sim_message *m) {
     return x ^ x >> 31;
 }
 
-static bool sim_same(const gw_sim_message *a, const gw_sim_message *b) {
+/* Is *item like *like, and posted by the other end alone? */
+static bool sim_same(const gw_hashed *item, const void *like) {
+    const gw_sim_message *a = GW_HASHED(gw_sim_message, open, item), *b = like;
     return a->group == b->group && a->end[0] == b->end[0] && a->end[1] == b->end[1] &&
-           a->tag == b->tag;
+           a->tag == b->tag && a->posted[0] != b->posted[0];
 }
 
-static void sim_append(gw_sim_world *w, gw_sim_message *m) {
-    gw_sim_message **at = &w->open.chain[sim_hash(m) % (uint64_t)w->open.size];
-    while (*at)
-        at = &(*at)->next;
-    m->next = NULL;
-    *at = m;
-}
-
-static gw_err sim_widen(gw_sim_world *w) {
-    int old = w->open.size, size = old ? 2 * old : 1024;
-    gw_sim_message **chain = w->open.chain, *next;
-    GW_TRY(gw_alloc(&w->open.chain, (size_t)size, sizeof *w->open.chain));
-    w->open.size = size;
-    for (int i = 0; i < old; i++)
-        for (gw_sim_message *m = chain[i]; m; m = next) {
-            next = m->next;
-            sim_append(w, m);
-        }
-    free(chain);
-    return GW_OK;
-}
-
-/* The oldest one like *like whose end `end` posted, and not the other. */
-static gw_sim_message **sim_find(gw_sim_world *w, const gw_sim_message *like, int end) {
-    gw_sim_message **at = &w->open.chain[sim_hash(like) % (uint64_t)w->open.size];
-    while (*at && !((*at)->posted[end] && sim_same(*at, like)))
-        at = &(*at)->next;
-    return at;
-}
-
-/* The message that `end` of *like posts now: a new one, or one that its other end has posted. */
-static gw_err sim_match(gw_sim_world *w, const gw_sim_message *like, int end,
-                        gw_sim_message **out) {
-    if (w->open.n >= w->open.size)
-        GW_TRY(sim_widen(w));
-    gw_sim_message **at = sim_find(w, like, 1 - end), *m = *at ? *at : w->idle;
-    if (*at) {
-        *at = m->next;
-    } else if (m) {
+/* The message that one end of *like posts now: a new one, or the oldest that its other end has
+ * posted. */
+static gw_err sim_match(gw_sim_world *w, const gw_sim_message *like, gw_sim_message **out) {
+    uint64_t hash = sim_hash(like);
+    gw_hashed **at = gw_hash_find(&w->open, hash, sim_same, like);
+    if (at) {
+        *out = GW_HASHED(gw_sim_message, open, gw_hash_take(&w->open, at));
+        (*out)->posted[0] = (*out)->posted[1] = true;
+        return GW_OK;
+    }
+    gw_sim_message *m = w->idle;
+    if (m) {
         w->idle = m->next;
     } else {
         GW_TRY(gw_alloc(&m, 1, sizeof *m));
         m->older = w->all;
         w->all = m;
     }
-    if (!m->open) {
-        gw_sim_message *older = m->older;
-        *m = *like;
-        m->older = older;
-        sim_append(w, m);
-    }
-    m->open = !m->open;
-    w->open.n += m->open ? 1 : -1;
-    m->posted[end] = true;
+    gw_sim_message *older = m->older;
+    *m = *like;
+    m->older = older;
     *out = m;
-    return GW_OK;
+    return gw_hash_put(&w->open, &m->open, hash);
 }
 
 static gw_sim_rank *sim_rank_of(gw_sim_world *w, const gw_sim_message *m, int end) {
@@ -103,21 +72,25 @@ static gw_err sim_flow(gw_sim_world *w, gw_sim_message *m) {
     const gw_sim_setup *s = &w->setup;
     const int ends[2] = {m->group->world[m->end[0]], m->group->world[m->end[1]]};
     int from = ends[0] / s->per_host, to = ends[1] / s->per_host;
-    gw_route way = {.links = 1, .link = {gw_network_links(s->network) + to}};
-    if (from != to)
-        gw_network_way(s->network, from, to, &way);
-    for (int i = 0; from != to && w->played < s->ranks && i < way.links; i++)
-        way.link[i] = gw_network_image(s->network, way.link[i]);
-    m->latency_s = m->link->latency_s + way.latency_s;
-    return gw_flows_begin(&w->flows, &m->flow, ends, &way, (double)m->bytes, w->now);
+    m->line = gw_flows_line(&w->flows, ends);
+    if (!m->line) {
+        gw_route way = {.links = 1, .link = {gw_network_links(s->network) + to}};
+        if (from != to)
+            gw_network_way(s->network, from, to, &way);
+        for (int i = 0; from != to && w->played < s->ranks && i < way.links; i++)
+            way.link[i] = gw_network_image(s->network, way.link[i]);
+        GW_TRY(gw_flows_add(&w->flows, ends, &way, &m->line));
+    }
+    return gw_flows_begin(&w->flows, m->line, &m->flow, (double)m->bytes, w->now);
 }
 
 static gw_err sim_post(gw_fabric *f, gw_posts *p, int i, const gw_sim_message *like, int end,
                        gw_sim_message **out) {
     gw_sim_rank *me = gw_sim_me(f);
     gw_sim_world *w = me->w;
+    me->sweep.idle = false;
     GW_TRY(gw_sim_state(w));
-    gw_err e = sim_match(w, like, end, out);
+    gw_err e = sim_match(w, like, out);
     if (e != GW_OK)
         return gw_sim_fail(w, e, "%s", gw_err_text());
     gw_sim_message *m = *out;
@@ -129,8 +102,7 @@ static gw_err sim_post(gw_fabric *f, gw_posts *p, int i, const gw_sim_message *l
         return gw_sim_fail(
             w, GW_ERR_INTERNAL, "simulate: rank %d sends %zu bytes to rank %d, which receives %zu",
             m->group->world[m->end[0]], m->bytes, m->group->world[m->end[1]], m->cap);
-    p[i].of = m;
-    p[i].receives = end == 1;
+    p[i] = (gw_posts){.of = m, .receives = end == 1, .place = p[i].place};
     sim_watch_post(w, m, end);
     return GW_OK;
 }
@@ -140,9 +112,11 @@ gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t l
     (void)data;
     gw_sim_rank *me = gw_sim_me(f);
     gw_sim_world *w = me->w;
-    gw_sim_message *m,
-        like = {
-            .group = ((gw_sim_member *)f)->group, .end = {f->rank, peer}, .tag = tag, .bytes = len};
+    gw_sim_message *m = NULL, like = {.group = ((gw_sim_member *)f)->group,
+                                      .end = {f->rank, peer},
+                                      .tag = tag,
+                                      .posted = {true, false},
+                                      .bytes = len};
     bool within = f->world[f->rank] / w->setup.per_host == f->world[peer] / w->setup.per_host;
     if (w->played < w->setup.ranks)
         sim_fold(w, like.end);
@@ -154,7 +128,7 @@ gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t l
     m->link = within ? &w->setup.memory : &w->setup.link;
     gw_sim_spend(me, m->link->overhead_s);
     m->state = STARTS;
-    return gw_events_put(&w->flows.events, &m->flow.due, me->clock);
+    return gw_events_put(&w->flows.events, &m->flow.due, (double)me->clock);
 }
 
 gw_err gw_sim_irecv(gw_fabric *f, gw_posts *p, int i, void *data, size_t cap, int peer, int tag,
@@ -163,9 +137,25 @@ gw_err gw_sim_irecv(gw_fabric *f, gw_posts *p, int i, void *data, size_t cap, in
     gw_sim_message *m, like = {.group = ((gw_sim_member *)f)->group,
                                .end = {peer, f->rank},
                                .tag = tag,
+                               .posted = {false, true},
                                .cap = cap,
                                .len = len};
     return sim_post(f, p, i, &like, 1, &m);
+}
+
+/* There is something new about a message for one of its ends. */
+static void sim_tell(gw_sim_world *w, gw_sim_message *m, int end) {
+    gw_posts *range = m->range[end];
+    gw_sim_rank *r = sim_rank_of(w, m, end);
+    if (range && w->failed == GW_OK) { /* afterwards the posts may be gone */
+        range->left -= end == 0;
+        if (end == 1) {
+            m->next = range->fresh;
+            range->fresh = m;
+        }
+        gw_sim_sweep_news(&r->sweep, range);
+    }
+    gw_sim_tell(r);
 }
 
 /* What is to happen to a message happens. */
@@ -173,28 +163,44 @@ gw_err gw_sim_move(gw_sim_world *w, gw_sim_message *m) {
     switch (m->state) {
     case STARTS: m->state = FLOWS; return sim_flow(w, m);
     case FLOWS:
-        GW_TRY(gw_flows_end(&w->flows, &m->flow, w->now));
         m->state = ARRIVES;
-        gw_sim_tell(sim_rank_of(w, m, 0));
-        return gw_events_put(&w->flows.events, &m->flow.due,
-                             w->now + (int64_t)(1e9 * m->latency_s + 0.5));
+        sim_tell(w, m, 0);
+        return gw_events_put(
+            &w->flows.events, &m->flow.due,
+            (double)(w->now + (int64_t)(1e9 * (m->link->latency_s + m->line->latency_s) + 0.5)));
     default:
         m->state = ARRIVED;
         if (m->posted[1])
-            gw_sim_tell(sim_rank_of(w, m, 1));
+            sim_tell(w, m, 1);
         return GW_OK;
     }
 }
 
-/* Is its end complete? What has arrived takes the core of whoever looks. */
-static bool sim_look(gw_sim_rank *me, gw_sim_message *m, bool receives) {
-    if (!receives)
-        return m->state >= ARRIVES;
-    bool here = m->posted[0] && m->state == ARRIVED;
-    if (here && !m->taken)
-        gw_sim_spend(me, m->link->overhead_s);
-    m->taken |= here;
-    return here;
+/* From now on a range knows what is not complete yet. */
+static void sim_arm(gw_posts *range, int n) {
+    range->n = range->left = n;
+    range->fresh = NULL;
+    for (int i = 0; i < n; i++) {
+        gw_sim_message *m = range[i].of;
+        m->range[range[i].receives] = range;
+        if (!range[i].receives) {
+            range->left -= m->state >= ARRIVES;
+        } else if (m->state == ARRIVED) {
+            m->next = range->fresh;
+            range->fresh = m;
+        }
+    }
+}
+
+/* What has arrived takes the core of whoever looks. */
+bool gw_sim_look(gw_sim_rank *me, gw_posts *range) {
+    for (gw_sim_message *m; (m = range->fresh); range->left--) {
+        range->fresh = m->next;
+        if (!m->taken)
+            gw_sim_spend(me, m->link->overhead_s);
+        m->taken = true;
+    }
+    return range->left == 0;
 }
 
 static void sim_take(gw_sim_rank *me, gw_sim_message *m, bool receives) {
@@ -212,15 +218,31 @@ static void sim_take(gw_sim_rank *me, gw_sim_message *m, bool receives) {
 
 gw_err gw_sim_test(gw_fabric *f, gw_posts *p, int first, int n, bool *done) {
     gw_sim_rank *me = gw_sim_me(f);
-    gw_sim_catch_up(me);
+    gw_sim_sweep *s = &me->sweep;
+    gw_posts *range = &p[first];
+    *done = false;
+    me->fruitless++;
+    if (s->known > s->n + 1) {
+        s->n++;
+        return GW_OK;
+    }
+    if (s->known == 0)
+        gw_sim_catch_up(me);
+    s->known = 0;
     GW_TRY(gw_sim_state(me->w));
-    *done = true;
-    for (int i = first; i < first + n; i++)
-        *done &= sim_look(me, p[i].of, p[i].receives);
-    for (int i = first; *done && i < first + n; i++)
-        sim_take(me, p[i].of, p[i].receives);
-    me->news |= *done; /* what waited for that may have ended: its caller need not rest */
-    me->fruitless = *done ? 0 : me->fruitless + 1;
+    if (range->n != n)
+        sim_arm(range, n);
+    if (gw_sim_look(me, range)) {
+        for (int i = 0; i < n; i++)
+            sim_take(me, range[i].of, range[i].receives);
+        range->n = 0;
+        gw_sim_sweep_news(s, range); /* its place is free, and what is tested next another one */
+        me->news = *done = true; /* what waited for that may have ended: its caller need not rest */
+        s->idle = false;
+        me->fruitless = 0;
+        return GW_OK;
+    }
+    gw_sim_sweep_add(s, range);
     if (me->fruitless > PATIENCE)
         gw_sim_rest(me);
     return GW_OK;
@@ -239,12 +261,14 @@ gw_err gw_sim_called(gw_fabric *f, int tag, bool *called) {
     gw_sim_rank *me = gw_sim_me(f);
     gw_sim_catch_up(me);
     GW_TRY(gw_sim_state(me->w));
-    *called = false;
+    me->sweep.idle = *called = false;
     for (int peer = 0; peer < f->size && !*called && me->w->open.n > 0; peer++) {
-        gw_sim_message like = {
-            .group = ((gw_sim_member *)f)->group, .end = {peer, f->rank}, .tag = tag};
-        const gw_sim_message *m = *sim_find(me->w, &like, 0);
-        *called = m && m->state == ARRIVED;
+        gw_sim_message like = {.group = ((gw_sim_member *)f)->group,
+                               .end = {peer, f->rank},
+                               .tag = tag,
+                               .posted = {false, true}};
+        gw_hashed **at = gw_hash_find(&me->w->open, sim_hash(&like), sim_same, &like);
+        *called = at && GW_HASHED(gw_sim_message, open, *at)->state == ARRIVED;
     }
     return GW_OK;
 }
@@ -258,15 +282,17 @@ void gw_sim_free_messages(gw_sim_world *w) {
         next = m->older;
         free(m);
     }
-    free(w->open.chain);
+    gw_hash_close(&w->open, NULL);
 }
 
 const gw_sim_message *gw_sim_lost(const gw_sim_world *w) {
     const gw_sim_message *lost = NULL;
-    for (int i = 0; i < w->open.size; i++)
-        for (const gw_sim_message *m = w->open.chain[i]; m; m = m->next)
+    for (size_t i = 0; i < w->open.chains; i++)
+        for (const gw_hashed *at = w->open.chain[i]; at; at = at->next) {
+            const gw_sim_message *m = GW_HASHED(const gw_sim_message, open, at);
             if (!m->posted[0] &&
                 (!lost || m->group->world[m->end[1]] < lost->group->world[lost->end[1]]))
                 lost = m;
+        }
     return lost;
 }

@@ -6,17 +6,53 @@
 #include "comm/fabric/flows.h"
 #include "comm/fabric/sim.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 typedef struct gw_sim_world gw_sim_world;
 
+/* Of one message; as many as there is room for lie behind each other. The first of a range that is
+ * tested stands for it. */
+struct gw_posts {
+    struct gw_sim_message *of, *fresh; /* fresh: of the range, arrived since the last look */
+    int n, left;                       /* of the range: 0, not tested yet; to be complete */
+    int place;                         /* in the sweep */
+    bool receives;
+};
+
+/** What a rank tested, range by range, since it rested or computed. If all that it did was to test
+ *  in vain, it does the same again whenever there is news, until something is complete: then that
+ *  is done without it. */
+typedef struct gw_sim_sweep {
+    gw_posts **of;
+    uint64_t *news; /* bits: what may have something new */
+    struct {
+        const void *who; /* tests from here on, up to the next one's */
+        int from;
+    } * part;
+    int n, parts, room; /* room: of each */
+    int last_parts;     /* of the sweep before, where this one has not come to yet */
+    int at;             /* without the rank: the next range; */
+    int known;          /* with it again, so many are known: the last one of them is complete */
+    bool idle;          /* it did nothing else */
+} gw_sim_sweep;
+
+/** Where a stack goes on. */
+typedef struct gw_sim_context {
+    ucontext_t first; /* at its beginning, */
+    jmp_buf then;     /* and once it was left */
+    bool left;
+} gw_sim_context;
+
 typedef struct gw_sim_rank {
     gw_event wakes; /* first: when it goes on */
     gw_sim_world *w;
-    ucontext_t context;
+    gw_sim_context context;
     int number, lanes;
     int64_t clock;           /* of this rank: not before the world's while it runs */
     bool waits, ready, news; /* for news: one of its messages moved on since it looked */
+    bool dozes;              /* what it would do is done without it */
+    gw_sim_sweep sweep;
     long fruitless;
     double owed; /* part of a ns that its clock lacks */
     gw_sim_tally sent;
@@ -26,24 +62,20 @@ typedef struct gw_sim_group gw_sim_group;
 
 /* A message, from when one of its ends has posted it until both have seen that it is complete. */
 typedef struct gw_sim_message {
-    gw_flow flow; /* first: what happens next to it */
+    gw_flow flow;   /* first: what happens next to it */
+    gw_hashed open; /* one end has posted it, and the other has not */
     struct gw_sim_message *next, *older;
     gw_sim_group *group;
-    int end[2], tag;               /* sender and receiver, by their ranks in the group */
-    bool posted[2], seen[2], open; /* open: one end has posted it, and the other has not */
+    gw_posts *range[2]; /* by which its ends test for it; NULL: they did not yet */
+    int end[2], tag;    /* sender and receiver, by their ranks in the group */
+    bool posted[2], seen[2];
     enum { STARTS, FLOWS, ARRIVES, ARRIVED } state; /* once it is sent */
     bool taken;                                     /* by the receiver's core */
     const gw_sim_link *link;
+    gw_line *line;
     size_t bytes, cap, *len;
-    double latency_s;
     int64_t post[2]; /* the watch's */
 } gw_sim_message;
-
-/* Of one; as many as there is room for lie behind each other. */
-struct gw_posts {
-    gw_sim_message *of;
-    bool receives;
-};
 
 /* What all ranks of a group have brought. */
 typedef struct gw_sim_meeting {
@@ -71,12 +103,9 @@ struct gw_sim_world {
     gw_sim_rank **ready; /* a ring */
     int first, n_ready, alive;
     char *stacks;
-    ucontext_t main;
+    gw_sim_context main;
     gw_sim_group *groups, *all_ranks;
-    struct {
-        gw_sim_message **chain; /* posted by one end, the oldest first */
-        int size, n;
-    } open;
+    gw_hash open;               /* messages posted by one end */
     gw_sim_message *all, *idle; /* all: ever made; idle: to be used again */
     gw_err failed;
     char text[512];
@@ -113,6 +142,18 @@ void gw_sim_free_messages(gw_sim_world *w);
 /** Of the receives that nobody sends to one of the lowest rank; NULL: there is none. */
 const gw_sim_message *gw_sim_lost(const gw_sim_world *w);
 
+/** Go on with what a rank does that rests, as far as that needs no turn of it; whether it does. */
+bool gw_sim_doze(gw_sim_rank *me);
+/** Is its clock ahead of the world's? Then it goes on when that is there. */
+bool gw_sim_ahead(gw_sim_rank *me);
+/** A sweep begins; the range is part of it, and not complete. */
+void gw_sim_sweep_begin(gw_sim_sweep *s, bool idle);
+void gw_sim_sweep_add(gw_sim_sweep *s, gw_posts *range);
+/** At the range's place is no more what was tested in vain. */
+void gw_sim_sweep_news(gw_sim_sweep *s, const gw_posts *range);
+/** Look at a range: is it complete? */
+bool gw_sim_look(gw_sim_rank *me, gw_posts *range);
+
 /** Of gw_fabric_ops. */
 gw_err gw_sim_room(int n, gw_posts **out);
 gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t len, int peer,
@@ -121,6 +162,7 @@ gw_err gw_sim_irecv(gw_fabric *f, gw_posts *p, int i, void *data, size_t cap, in
                     size_t *len);
 gw_err gw_sim_test(gw_fabric *f, gw_posts *p, int first, int n, bool *done);
 gw_err gw_sim_wait(gw_fabric *f, gw_posts *p, int first, int n);
+bool gw_sim_quiet(gw_fabric *f, const void *who);
 gw_err gw_sim_called(gw_fabric *f, int tag, bool *called);
 
 #endif

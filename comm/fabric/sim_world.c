@@ -1,4 +1,5 @@
 /* Ranks under virtual time: see comm/fabric/sim.h. */
+#undef _FORTIFY_SOURCE /* whose longjmp knows one stack only */
 #include "comm/fabric/sim_parts.h"
 
 #include "base/mem.h"
@@ -47,31 +48,61 @@ gw_err gw_sim_fail(gw_sim_world *w, gw_err e, const char *format, ...) {
     return gw_sim_state(w);
 }
 
+/* swapcontext alone would do, and asks the kernel for the mask of signals each time. */
+static void sim_switch(gw_sim_context *from, gw_sim_context *to) {
+#ifdef __SANITIZE_ADDRESS__ /* which knows no other way to another stack */
+    swapcontext(&from->first, &to->first);
+#else
+    if (_setjmp(from->then) != 0)
+        return;
+    from->left = true;
+    if (to->left)
+        _longjmp(to->then, 1);
+    setcontext(&to->first);
+#endif
+}
+
 static void sim_leave(gw_sim_rank *me) {
-    swapcontext(&me->context, &me->w->main);
+    sim_switch(&me->context, &me->w->main);
     me->clock = me->clock > me->w->now ? me->clock : me->w->now;
+}
+
+/* ---- waiting ---- */
+
+bool gw_sim_ahead(gw_sim_rank *me) {
+    gw_sim_world *w = me->w;
+    if (me->clock <= w->now || w->failed != GW_OK)
+        return false;
+    gw_err e = gw_events_put(&w->flows.events, &me->wakes, (double)me->clock);
+    if (e != GW_OK)
+        gw_sim_fail(w, e, "%s", gw_err_text());
+    return e == GW_OK;
 }
 
 /* Until the rank's clock is the world's. */
 void gw_sim_catch_up(gw_sim_rank *me) {
-    gw_sim_world *w = me->w;
-    if (me->clock <= w->now || w->failed != GW_OK)
-        return;
-    gw_err e = gw_events_put(&w->flows.events, &me->wakes, me->clock);
-    if (e != GW_OK)
-        gw_sim_fail(w, e, "%s", gw_err_text());
-    else
+    if (gw_sim_ahead(me))
         sim_leave(me);
 }
 
-/* Until there is news. */
+/* Until there is news, or until something is complete that it tested in vain. */
 void gw_sim_rest(gw_sim_rank *me) {
-    gw_sim_catch_up(me);
+    gw_sim_sweep *s = &me->sweep;
     me->fruitless = 0;
-    me->waits = !me->news && me->w->failed == GW_OK;
-    if (me->waits)
-        sim_leave(me);
-    me->news = false;
+    s->at = s->n;
+    s->known = 0;
+    me->dozes = s->idle && s->n > 0;
+    if (me->dozes) {
+        if (!gw_sim_doze(me))
+            sim_leave(me);
+    } else {
+        gw_sim_catch_up(me);
+        me->waits = !me->news && me->w->failed == GW_OK;
+        if (me->waits)
+            sim_leave(me);
+        me->news = false;
+    }
+    gw_sim_sweep_begin(s, true);
 }
 
 void gw_sim_tell(gw_sim_rank *r) {
@@ -90,18 +121,22 @@ void gw_sim_spend(gw_sim_rank *me, double seconds) {
 static void sim_compute(gw_sim_rank *me, double seconds) {
     const gw_sim_watch *watch = me->w->setup.watch;
     int64_t from = me->clock;
+    me->sweep.idle = false;
     gw_sim_spend(me, seconds);
     if (watch && me->clock > from)
         watch->compute(watch->ctx, me->number, me->clock - from);
 }
 
 static int64_t sim_now_ns(const gw_fabric *f) {
-    return gw_sim_me(f)->clock;
+    gw_sim_rank *me = gw_sim_me(f);
+    me->sweep.idle = false;
+    return me->clock;
 }
 
 static void sim_yield(const gw_fabric *f, int64_t ns) {
     gw_sim_rank *me = gw_sim_me(f);
     me->clock += ns > 0 ? ns : 0;
+    me->sweep.idle &= ns <= 0;
     if (ns > 0 || me->fruitless == 0) /* it has not asked for anything in vain */
         gw_sim_catch_up(me);
     else
@@ -111,6 +146,7 @@ static void sim_yield(const gw_fabric *f, int64_t ns) {
 void gw_sim_compute(const gw_fabric *f, double seconds) {
     sim_compute(gw_sim_me(f), seconds);
     gw_sim_catch_up(gw_sim_me(f));
+    gw_sim_sweep_begin(&gw_sim_me(f)->sweep, false);
 }
 
 const gw_sim_tally *gw_sim_so_far(const gw_fabric *f) {
@@ -139,6 +175,7 @@ static gw_err sim_meet(gw_fabric *f, gw_err mine, int value, const gw_sim_meetin
     gw_sim_world *w = me->w;
     gw_sim_group *g = ((gw_sim_member *)f)->group;
     gw_sim_catch_up(me);
+    me->sweep.idle = false;
     uint64_t met = g->met;
     gw_sim_meeting *m = &g->meeting[met % 2];
     *all = m;
@@ -244,6 +281,7 @@ static const gw_fabric_ops sim_ops = {.room = gw_sim_room,
                                       .irecv = gw_sim_irecv,
                                       .test = gw_sim_test,
                                       .wait = gw_sim_wait,
+                                      .quiet = gw_sim_quiet,
                                       .called = gw_sim_called,
                                       .now_ns = sim_now_ns,
                                       .yield = sim_yield,
@@ -289,7 +327,8 @@ static void sim_take_turns(gw_sim_world *w) {
         w->first = (w->first + 1) % w->played;
         w->n_ready--;
         r->ready = false;
-        swapcontext(&w->main, &r->context);
+        if (!r->dozes || gw_sim_doze(r))
+            sim_switch(&w->main, &r->context);
     }
 }
 
@@ -300,12 +339,16 @@ static gw_err sim_happen(gw_sim_world *w) {
     gw_event *next = gw_events_take(&w->flows.events);
     if (!next && w->failed == GW_OK)
         sim_tell_deadlock(w);
-    for (w->now = next ? next->at : w->now; next; next = gw_events_next(&w->flows.events, w->now)) {
+    w->now = next ? (int64_t)next->at : w->now;
+    for (; next; next = gw_events_next(&w->flows.events, (double)w->now)) {
+        gw_flow *x = (gw_flow *)next;
         w->tally.events++;
-        if (next->timer)
+        if (next->of == GW_EVENT_LINK)
+            GW_TRY(gw_flows_end(&w->flows, (gw_link *)next, w->now, &x));
+        if (next->of == GW_EVENT_RANK)
             sim_make_ready((gw_sim_rank *)next);
         else
-            GW_TRY(gw_sim_move(w, (gw_sim_message *)next));
+            GW_TRY(gw_sim_move(w, (gw_sim_message *)x));
     }
     return GW_OK;
 }
@@ -332,10 +375,10 @@ static gw_err sim_open(gw_sim_world *w) {
         char *stack = w->stacks + (size_t)i * each + GUARD;
         if (mprotect(stack, STACK, PROT_READ | PROT_WRITE) != 0)
             return gw_fail(GW_ERR_NOMEM, "simulate: no memory for the stacks of %d ranks", ranks);
-        *r = (gw_sim_rank){.w = w, .number = i, .wakes.timer = true};
-        getcontext(&r->context);
-        r->context.uc_stack = (stack_t){.ss_sp = stack, .ss_size = STACK};
-        makecontext(&r->context, sim_enter, 0);
+        *r = (gw_sim_rank){.w = w, .number = i, .wakes.of = GW_EVENT_RANK};
+        getcontext(&r->context.first);
+        r->context.first.uc_stack = (stack_t){.ss_sp = stack, .ss_size = STACK};
+        makecontext(&r->context.first, sim_enter, 0);
         sim_make_ready(r);
     }
     w->alive = ranks;
@@ -352,6 +395,11 @@ static void sim_free(gw_sim_world *w) {
     }
     gw_sim_free_messages(w);
     gw_flows_close(&w->flows);
+    for (int i = 0; w->rank && i < w->played; i++) {
+        free(w->rank[i].sweep.of);
+        free(w->rank[i].sweep.news);
+        free(w->rank[i].sweep.part);
+    }
     free(w->rank);
     free(w->ready);
 }
@@ -373,7 +421,7 @@ gw_err gw_sim_run(const gw_sim_setup *setup, gw_err (*body)(void *ctx, gw_fabric
     }
     gw_probe_hooks = before;
     if (e == GW_OK && w.failed == GW_OK && w.open.n > 0)
-        gw_sim_fail(&w, GW_ERR_INTERNAL, "simulate: %d messages are left behind", w.open.n);
+        gw_sim_fail(&w, GW_ERR_INTERNAL, "simulate: %zu messages are left behind", w.open.n);
     GW_THEN(e, gw_sim_state(&w));
     sim_free(&w);
     return e;

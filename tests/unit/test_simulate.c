@@ -151,14 +151,20 @@ static void test_max_min(void **state) {
     assert_int_equal(gw_flows_open(&f, 2), GW_OK);
     f.link[0].capacity = 10;
     f.link[1].capacity = 4;
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(gw_flows_begin(&f, &x[i], (int[]){i, 3}, &way[i], bytes[i], 0), GW_OK);
     for (int i = 0; i < 3; i++) {
+        gw_line *b;
+        assert_int_equal(gw_flows_add(&f, (int[]){i, 3}, &way[i], &b), GW_OK);
+        assert_ptr_equal(gw_flows_line(&f, (int[]){i, 3}), b);
+        assert_int_equal(gw_flows_begin(&f, b, &x[i], bytes[i], 0), GW_OK);
+    }
+    for (int i = 0; i < 3; i++) {
+        gw_flow *ended;
         assert_int_equal(gw_flows_settle(&f, i ? ends[i - 1] : 0), GW_OK);
         gw_event *next = gw_events_take(&f.events);
-        assert_ptr_equal(next, &x[i].due);
-        assert_int_equal(next->at, ends[i]);
-        assert_int_equal(gw_flows_end(&f, &x[i], ends[i]), GW_OK);
+        assert_non_null(next);
+        assert_true(next->at == (double)ends[i]);
+        assert_int_equal(gw_flows_end(&f, (gw_link *)next, ends[i], &ended), GW_OK);
+        assert_ptr_equal(ended, &x[i]);
     }
     assert_null(gw_events_take(&f.events));
     gw_flows_close(&f);
