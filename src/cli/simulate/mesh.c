@@ -65,20 +65,22 @@ static void mesh_share(gw_sim_mesh *m, const gw_step_profile *of) {
         for (int begin = t, left = m->sizes[run]; left > 0; left -= mesh_cuts(of, t++))
             mesh_hold(s, &x[t], t == begin || x[t].group != x[t - 1].group);
         s->first[run / mesh_stages(m) + 1] = s->n_tensors;
-        m->edge[run] = x[t - 1].activation;
+        m->edge[run] = run + 1 < mesh_runs(m) ? x[t - 1].activation : 0;
         size_t wide = m->edge[run] * mesh_rows(m, m->micros - 1);
         m->widest = wide > m->widest ? wide : m->widest;
+        m->cost.bytes += 2 * sizeof(float) * m->edge[run] * (size_t)m->samples;
     }
+    m->cost.messages = 2 * (uint64_t)((mesh_runs(m) - 1) * m->micros);
     m->room = m->widest * (size_t)(mesh_runs(m) * GW_HOP_KINDS * m->micros);
 }
 
 static gw_err mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of) {
     size_t n = (size_t)of->n_tensors, runs = (size_t)mesh_runs(m), stages = (size_t)mesh_stages(m);
-    size_t hops = (size_t)m->shape.size[GW_DIM_DATA] * runs * GW_HOP_KINDS * (size_t)m->micros;
+    size_t hops = (runs > 1 ? runs : 0) * GW_HOP_KINDS * (size_t)m->micros;
     double *cost;
     GW_TRY(gw_alloc(&m->sizes, runs, sizeof *m->sizes));
     GW_TRY(gw_alloc(&m->edge, runs, sizeof *m->edge));
-    GW_TRY(gw_alloc(&m->sent, hops, sizeof *m->sent));
+    GW_TRY(gw_alloc(&m->sent, (size_t)m->shape.size[GW_DIM_DATA] * hops, sizeof *m->sent));
     GW_TRY(gw_alloc(&m->share, stages, sizeof *m->share));
     for (gw_sim_share *s = m->share; s < m->share + stages; s++) {
         GW_TRY(gw_alloc(&s->of, n, sizeof *s->of));
@@ -130,15 +132,6 @@ void gw_sim_mesh_close(gw_sim_mesh *m) {
     free(m->sent);
     gw_timetable_close(m->timetable);
     *m = (gw_sim_mesh){0};
-}
-
-gw_cost gw_sim_mesh_cost(const gw_sim_mesh *m) {
-    gw_cost sum = {0};
-    for (int run = 0; run + 1 < mesh_runs(m); run++) {
-        sum.bytes += 2 * sizeof(float) * m->edge[run] * (size_t)m->samples;
-        sum.messages += 2 * (uint64_t)m->micros;
-    }
-    return sum;
 }
 
 json_t *gw_sim_mesh_json(const gw_sim_mesh *m) {

@@ -27,6 +27,7 @@ typedef struct gw_sim_mesh {
     int *sizes;          /* [runs]: of parts that the model can be cut into */
     size_t *edge;        /* [runs]: floats of a sample that pass on behind it */
     size_t widest, room; /* floats: of a hop; that those of a rank lie in */
+    gw_cost cost;        /* of the hops of a replica's step */
     gw_sim_share *share; /* [stages] */
     int64_t *sent;       /* when a hop left: [replicas][runs][kinds][micros] */
     double bubble_s;     /* of a play: of a step, mean over ranks and steps after the first */
@@ -38,8 +39,6 @@ typedef struct gw_sim_mesh {
 gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of, int ranks);
 void gw_sim_mesh_close(gw_sim_mesh *m); /* also after an error, and of zeros */
 
-/** What the hops of a step send, all ranks of a replica together. */
-gw_cost gw_sim_mesh_cost(const gw_sim_mesh *m);
 /** As in run.json, the caller's; null: each rank has the whole model, and its batch at once. */
 json_t *gw_sim_mesh_json(const gw_sim_mesh *m);
 

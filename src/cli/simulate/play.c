@@ -363,7 +363,7 @@ static gw_err play_whole(actor *a) {
     for (int i = 0; i < a->on->play->steps; i++) {
         cost = gw_cost_sum(cost, play_ops(a)->cost(a->self, i));
         if (a->pipe.runner.stage == 0 && !a->pipe.idle)
-            a->on->cost = gw_cost_sum(a->on->cost, gw_sim_mesh_cost(a->on->mesh));
+            a->on->cost = gw_cost_sum(a->on->cost, a->on->mesh->cost);
     }
     if (a->pipe.at.at[GW_DIM_DATA] == 0) /* of its replica group */
         a->on->cost = gw_cost_sum(a->on->cost, cost);
