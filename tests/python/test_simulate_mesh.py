@@ -4,6 +4,7 @@ import json
 import os
 
 import gwrun
+from test_simulate import loggp, parse
 
 LINK = ("--link", "8gbit,20us,2us")
 LAYERS, BATCH, FLOATS, PASSES = 8, 8, 20000, 3000  # of each layer, and of a sample
@@ -55,6 +56,14 @@ class SimulateMesh(gwrun.Case):
         self.assertEqual((two["wire_bytes"], two["step"]["batch"]), (2 * one["wire_bytes"], 2 * BATCH))
         self.assertAlmostEqual(two["step_s"] - two["exposed_s"], 2 * (one["step_s"] - one["exposed_s"]), delta=1e-6)
 
+    def test_goal(self):
+        """Another engine, which reads what the ranks did, finds the same step."""
+        path = self.path("f.goal")
+        for mesh, timetable in (("pipe=4", "interleaved"), ("data=2,pipe=2", "zb")):
+            run, _ = self.simulate("--mesh", mesh, "--microbatches", "8", "--timetable", timetable, "--steps", "1",
+                                   "--compute", "spin", "--goal", path, ranks=4)
+            self.assertAlmostEqual(loggp(parse(gwrun.read(path))) * 1e-9, run["step_s"], delta=1e-3 * run["step_s"])
+
     def test_shipped_profiles(self):
         """Each says where it can be cut."""
         for name, stages in (("gpt2-124m", 12), ("bert-large", 24), ("resnet18", 8), ("resnet50", 16)):
@@ -74,7 +83,8 @@ class SimulateMesh(gwrun.Case):
         self.assertAlmostEqual(summary["bubble_s"], sum(float(row["pipe_skew_s"]) for row in late) / len(late), delta=1e-9)
         for row in rows:
             self.assertEqual(int(row["pipe_bytes"]) + int(row["data_bytes"]), int(row["wire_bytes"]))
-            self.assertAlmostEqual(float(row["pipe_comm_s"]) + float(row["data_comm_s"]), float(row["mpi_wait_s"]), delta=1e-9)
+            self.assertAlmostEqual(float(row["pipe_comm_s"]) + float(row["data_comm_s"]), float(row["mpi_wait_s"]),
+                                   delta=1e-9)
             self.assertLessEqual(float(row["pipe_skew_s"]), float(row["pipe_comm_s"]) + 1e-9)
         for tool in "show", "table":
             self.assertIn("bubble", gwrun.clean(0, tool, self.out).stdout, tool)
@@ -88,7 +98,8 @@ class SimulateMesh(gwrun.Case):
         refused("--mesh pipe=3 takes a multiple of 3 ranks, and there are 8", "--mesh", "pipe=3")
         refused("--mesh data=3,pipe=2 takes 6 ranks, and there are 8", "--mesh", "data=3,pipe=2")
         refused("unknown dimension 'pip'", "--mesh", "pip=2")
-        refused("--mesh pipe=16: the model has 8 layers, each chunk needs one: at most pipe=8", "--mesh", "pipe=16", ranks=16)
+        refused("--mesh pipe=16: the model has 8 layers, each chunk needs one: at most pipe=8", "--mesh", "pipe=16",
+                ranks=16)
         refused("--microbatches 16: a replica takes 8 samples a step", "--mesh", "pipe=2", "--microbatches", "16")
         refused("simulate: --timetable: a batch passes at once: give --microbatches, or add pipe to --mesh",
                 "--timetable", "gpipe")
