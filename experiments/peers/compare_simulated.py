@@ -1,19 +1,23 @@
 #!/usr/bin/python3
-r"""`gradwire simulate` against the testbed: allreduces, and whole steps of a profile.
+r"""`gradwire simulate` against the testbed: allreduces, whole steps of a profile, and steps over meshes.
 
   compare_simulated.py --hosts 4
   compare_simulated.py --hosts 2 --profile profiles/resnet18.json --rates 1gbit
+  compare_simulated.py --hosts 4 --meshes --rates 100mbit --repeats 8
 
 Brings a testbed of its own up at each rate, one rank a host. The simulated link is the same at each rate, and
 not fitted: GOODPUT of the rate, which is a TCP segment's share of its frame (1448 of 1514 bytes),
 LATENCY, OVERHEAD and CODING below. Allreduces are those of `gradwire bench allreduce`, whose median counts;
-steps are `gradwire replay --compute sleep` of the slowest rank, median without the first two. The bounds are
-those of the design: 5% at 2 hosts, 10% at more. A row beyond it says so, and the program still ends with status 0.
+steps are `gradwire replay --compute sleep` of the slowest rank, median without the first two. Meshes are
+`gradwire train --pace`, simulated with what each run measured of its own stages' arithmetic, means over ranks;
+bytes must be equal. The bounds are those of the design: 5% at 2 hosts, 10% at more. A row beyond it says so, and the program still ends
+with status 0.
 """
 
 import argparse
 import collections
 import csv
+import datetime
 import json
 import os
 import statistics
@@ -33,16 +37,21 @@ CONFIGURATIONS = {
     "shards": "--comm sharded:algo=ring",
     "lazy shards, bf16": "--comm sharded:algo=halving --compress bf16 --update lazy",
 }
+MESHES = {f"{mesh} {timetable} {micros}": f"--mesh {mesh} --microbatches {micros} --timetable {timetable}"
+          for mesh, micros, timetable in (
+              ("data=2,pipe=2", 4, "1f1b"), ("data=2,pipe=2", 4, "zb"), ("pipe=4", 8, "gpipe"),
+              ("pipe=4", 8, "1f1b:eager=1"), ("pipe=4", 8, "interleaved"))}
+WIDTH, CLASSES, LAYERS, PACE = 768, 10, 8, 60
 
 
-def simulate(options, bits, words):
+def simulate(options, bits, words, figure="step_s"):
     """Seconds of a step."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "simulated.json")
         run([options.gradwire, "simulate", "--ranks", str(options.hosts), "--link",
              f"{GOODPUT * bits:.0f}bit,{LATENCY},{OVERHEAD}", "--coding-ns", CODING_NS, "--json", out, *words])
         with open(out, encoding="utf-8") as file:
-            return json.load(file)["step_s"]
+            return json.load(file)[figure]
 
 
 def allreduces(options, bits):
@@ -55,18 +64,65 @@ def allreduces(options, bits):
                                             f"allreduce:algo={row['algorithm']}"]))
 
 
+def median_step(out, column, of_ranks):
+    """Of a run's steps without the first ones."""
+    steps = collections.defaultdict(list)
+    with open(os.path.join(out, "batches.csv"), newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            steps[int(row["step"])].append(float(row[column]))
+    return statistics.median([of_ranks(steps[step]) for step in sorted(steps)][WARMUP:])
+
+
 def steps(options, bits):
     for what, text in CONFIGURATIONS.items():
-        words, slowest = text.split() + ["--bucket-mb", "25"], collections.defaultdict(float)
+        words = text.split() + ["--bucket-mb", "25"]
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "run")
             run([*mpi(options.hosts, options), options.gradwire, "replay", options.profile, "--quiet", "--out", out,
                  "--steps", str(options.repeats + WARMUP), *words])
-            with open(os.path.join(out, "batches.csv"), newline="", encoding="utf-8") as file:
-                for row in csv.DictReader(file):
-                    slowest[int(row["step"])] = max(slowest[int(row["step"])], float(row["wall_s"]))
-        measured = statistics.median([slowest[step] for step in sorted(slowest)][WARMUP:])
+            measured = median_step(out, "wall_s", max)
         yield what, measured, simulate(options, bits, ["--profile", options.profile, *words])
+
+
+def paced_profile(paced, mesh):
+    """The times that each stage, paced, had for its layers, of each as much as it has weights; cut as the run was."""
+    full = max(share["batch"] for share in paced["measured"])
+    stages = {share["stage"]: share for share in paced["measured"] if share["batch"] == full}
+    layers = [{"name": f"layer{i}", "shape": [(WIDTH + 1) * (WIDTH if i + 1 < LAYERS else CLASSES)], "group": i,
+               "std": 1} for i in range(LAYERS)]
+    held = collections.defaultdict(list)
+    for i, n in enumerate(mesh["layers"]):
+        run_of = layers[sum(mesh["layers"][:i]):][:n]
+        run_of[-1]["activation"] = WIDTH
+        held[i % mesh["pipe"]] += run_of
+    for stage, own in held.items():
+        for layer in own:
+            part = paced["factor"] * layer["shape"][0] / sum(other["shape"][0] for other in own)
+            layer.update({key: part * stages[stage][key] for key in ("forward_s", "backward_s")})
+    return {"schema": 1, "model": "a paced run", "source": "paced in run.json", "device": "cpu", "machine": "this one",
+            "date": datetime.date.today().isoformat(), "torch": None, "threads": 1, "batch": full, "tensors": layers,
+            "optimizer_s": paced["factor"] * sum(share["update_s"] for share in stages.values())}
+
+
+def meshes(options, bits):
+    for what, text in MESHES.items():
+        words = [*text.split(), "--comm", "allreduce:algo=ring"]
+        with tempfile.TemporaryDirectory() as folder:
+            out, profile = (os.path.join(folder, name) for name in ("run", "profile.json"))
+            run([*mpi(options.hosts, options), options.gradwire, "train", "--quiet", "--out", out, *words, "--layers",
+                 ",".join([str(WIDTH)] * (LAYERS - 1)), "--data",
+                 f"synthetic:samples=6400,features={WIDTH},classes={CLASSES}", "--steps", str(options.repeats + WARMUP),
+                 "--pace", str(PACE), "--ceilings", "off"])
+            with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
+                found = json.load(file)
+            with open(profile, "w", encoding="utf-8") as file:
+                json.dump(paced_profile(found["paced"], found["mesh"]), file)
+            words, real = ["--profile", profile, *words], found["results"]["summary"]
+            if simulate(options, bits, words, "wire_bytes") != real["wire_bytes"]:
+                fail(f"{what}: a rank sends {real['wire_bytes']:.0f} bytes a step, and not as many simulated")
+            yield what, median_step(out, "wall_s", statistics.fmean), simulate(options, bits, words)
+            bubble = median_step(out, "pipe_skew_s", statistics.fmean)
+            yield "  its bubble", bubble, simulate(options, bits, words, "bubble_s")
 
 
 def measure(options):
@@ -76,7 +132,8 @@ def measure(options):
         run([TESTBED, "up", "--name", options.testbed, "--hosts", str(options.hosts), "--rate", rate])
         try:
             bits = json.loads(run([TESTBED, "status", "--json", "--name", options.testbed]))["rate_bits_per_s"]
-            found += [(rate, *row) for row in (steps if options.profile else allreduces)(options, bits)]
+            pairs = meshes if options.meshes else steps if options.profile else allreduces
+            found += [(rate, *row) for row in pairs(options, bits)]
         finally:
             subprocess.run([TESTBED, "down", "--name", options.testbed], check=False, capture_output=True)
     return found
@@ -100,6 +157,7 @@ def main():
     parser.add_argument("--rates", default="200mbit,500mbit,1gbit", help="of each host's link [200mbit,500mbit,1gbit]")
     parser.add_argument("--sizes", default="256K,2M,16M", help="of the allreduces [256K,2M,16M]")
     parser.add_argument("--profile", help="compare whole steps of this model, not allreduces")
+    parser.add_argument("--meshes", action="store_true", help="compare paced steps over meshes")
     parser.add_argument("--repeats", type=int, default=5, help="timings of an allreduce or of a step [5]")
     parser.add_argument("--testbed", default="simulated", help="the name that the testbed gets")
     parser.add_argument("--mpiexec", default=os.path.join(ROOT, "build/release/mpiexec"))
@@ -112,6 +170,8 @@ def main():
              "gradwire": run([options.gradwire, "--version"]).strip()}
     if options.profile:
         facts["steps"] = {"profile": os.path.basename(options.profile), **CONFIGURATIONS}
+    if options.meshes:
+        facts["steps"] = {"layers": [WIDTH] * (LAYERS - 1), "pace": PACE, **MESHES}
     found = measure(options)
     if options.out and os.path.exists(options.out + ".json"):
         with open(options.out + ".json", encoding="utf-8") as file:
