@@ -190,13 +190,19 @@ static gw_err pipe_act(void *pipe, gw_act act) {
     p->comm_s += pipe_since(p);
     GW_TRY(p->compute(p->ctx, act, p->idle ? 0 : part));
     p->ended = pipe_now(p);
+    return GW_OK;
+}
+
+gw_err gw_sim_pipe_send(gw_sim_pipe *p, gw_act act) {
     gw_schedule *hop = gw_runner_hop(&p->runner, act, false);
     if (!hop)
         return GW_OK;
-    *pipe_sent(p, act, false) = p->ended;
+    int64_t now = *pipe_sent(p, act, false) = pipe_now(p);
     size_t n = gw_schedule_span(hop).n;
     p->sent = gw_cost_sum(p->sent, (gw_cost){n * sizeof(float), n > 0});
-    return gw_runner_send(&p->runner, act);
+    GW_TRY(gw_runner_send(&p->runner, act));
+    p->comm_s += 1e-9 * (double)(pipe_now(p) - now);
+    return GW_OK;
 }
 
 gw_err gw_sim_pipe_lane(const gw_sim_pipe *p, gw_dim d, gw_lane_setup setup, gw_lane **out) {

@@ -46,8 +46,8 @@ json_t *gw_sim_mesh_json(const gw_sim_mesh *m);
 typedef struct gw_sim_pipe {
     const gw_sim_mesh *mesh;
     gw_fabric *world;
-    /* The caller's, as these two: compute such a part of the batch's time; poll what else is under
-     * way. */
+    /* The caller's, as these two: compute such a part of the batch's time, and call
+     * gw_sim_pipe_send as soon as its result is there; poll what else is under way. */
     gw_err (*compute)(void *ctx, gw_act act, double part);
     gw_err (*beside)(void *ctx);
     void *ctx;
@@ -68,6 +68,9 @@ void gw_sim_pipe_close(gw_sim_pipe *p);
 
 /** Collective over the world: a lane of the ranks that differ in `d` alone. */
 gw_err gw_sim_pipe_lane(const gw_sim_pipe *p, gw_dim d, gw_lane_setup setup, gw_lane **out);
+
+/** Hand the result of an action on, if there is somebody to take it. */
+gw_err gw_sim_pipe_send(gw_sim_pipe *p, gw_act act);
 
 /** All actions of a step. */
 gw_err gw_sim_pipe_step(gw_sim_pipe *p);

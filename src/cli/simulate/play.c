@@ -182,8 +182,22 @@ static gw_err play_announce(actor *a, int t) {
     return GW_OK;
 }
 
-/* `last`: gradients are final behind it. */
-static gw_err play_backward(actor *a, int chunk, double part, bool last) {
+/* Of the tensors [first, end) of this rank. `last`: their gradients are final behind it. */
+static gw_err play_gradients(actor *a, int first, int end, double part, bool last) {
+    for (int t = end - 1; t >= first; t--) {
+        GW_TRY(play_compute(a, GW_PHASE_BACKWARD, part * a->has->of[t].backward_s));
+        if (last)
+            GW_TRY(play_announce(a, t));
+    }
+    return GW_OK;
+}
+
+/* A profile does not tell the gradient of a layer's input from that of its weights: each takes half
+ * of its time. As in a real stage, a delta leaves before the last weights' gradient. */
+static gw_err play_backward(actor *a, gw_act act, double part) {
+    const int *chunk = a->has->first + act.chunk;
+    bool last = act.micro + 1 == a->on->mesh->micros && act.kind != GW_ACT_INPUT;
+    int low = chunk[0]; /* the first tensor above the lowest layer */
     if (a->left == 0) { /* its first of the step: all parameters have been awaited */
         a->env.grads->ticket++;
         a->env.params->ticket++;
@@ -193,23 +207,23 @@ static gw_err play_backward(actor *a, int chunk, double part, bool last) {
     }
     if (a->pipe.hops) /* it may have waited for one */
         play_restart(a);
-    for (int t = a->has->first[chunk + 1] - 1; t >= a->has->first[chunk]; t--) {
-        GW_TRY(play_compute(a, GW_PHASE_BACKWARD, part * a->has->of[t].backward_s));
-        if (last)
-            GW_TRY(play_announce(a, t));
-    }
-    return GW_OK;
+    if (act.kind != GW_ACT_BACKWARD)
+        part /= 2;
+    else if (gw_runner_hop(&a->pipe.runner, act, false))
+        while (low < chunk[1] && a->has->tensors[low].layer == a->has->tensors[*chunk].layer)
+            low++;
+    GW_TRY(play_gradients(a, low, chunk[1], part, last));
+    GW_TRY(play_gradients(a, chunk[0], low, part / 2, false));
+    GW_TRY(gw_sim_pipe_send(&a->pipe, act));
+    return play_gradients(a, chunk[0], low, part / 2, last);
 }
 
-/* A profile does not tell the input's gradient from the weights': each takes half of the time. */
 static gw_err play_act(void *ctx, gw_act act, double part) {
     actor *a = ctx;
-    switch (act.kind) {
-    case GW_ACT_FORWARD: return play_forward(a, act.chunk, part, act.micro == 0);
-    case GW_ACT_INPUT: return play_backward(a, act.chunk, part / 2, false);
-    case GW_ACT_WEIGHTS: part /= 2; /* fall through */
-    default: return play_backward(a, act.chunk, part, act.micro + 1 == a->on->mesh->micros);
-    }
+    if (act.kind != GW_ACT_FORWARD)
+        return play_backward(a, act, part);
+    GW_TRY(play_forward(a, act.chunk, part, act.micro == 0));
+    return gw_sim_pipe_send(&a->pipe, act);
 }
 
 /* A rank that is held up looks at no message meanwhile, as in a real run. */
