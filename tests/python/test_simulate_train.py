@@ -44,10 +44,25 @@ class SimulateTrain(unittest.TestCase):
         self.assertEqual(["by computation that was measured for this run" in rows[place]["marks"]
                           for place in ("real", "few", "many")], [False, True, True])
         self.assertEqual(rows["real"]["run_wire_bytes"], rows["few"]["run_wire_bytes"])
-        gwrun.write(spec, gwrun.read(spec).replace("--steps 2", "--steps 2 --mesh pipe=2"))
+        gwrun.write(spec, gwrun.read(spec).replace("--steps 2", "--steps 2 --mesh pipe=3"))
         done = gwrun.finished([runner, spec, "--build", build, "--dry-run"])
-        self.assertIn("--mesh is not for simulated ranks: each rank has the whole model; remove it", done.stderr)
+        self.assertIn("pipe=3 takes a multiple of 3 ranks, and there are", done.stderr)
         self.assertEqual(done.returncode, 2)
+
+    def test_mesh(self):
+        """A stage computes what one rank measured of microbatches, and sends what a real one does."""
+        words = (*MODEL, "--layers", "16,16,16", "--mesh", "data=2,pipe=2", "--microbatches", 4, "--timetable", "zb",
+                 "--steps", 2, "--comm", "allreduce:algo=ring")
+        out, real = os.path.join(self.dir, "run"), os.path.join(self.dir, "real")
+        done = self.call("--ranks", 4, "--link", "1gbit", *words, "--out", out)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        gwrun.train(4, real, *words)
+        one, other = (json.loads(gwrun.read(os.path.join(folder, "run.json"))) for folder in (out, real))
+        self.assertEqual((one["simulated"]["step"]["batch"], sum(one["mesh"]["layers"])), (48, 4))
+        self.assertEqual([sum(int(row["pipe_bytes"]) for row in gwrun.batches(folder)) for folder in (out, real)],
+                         [2 * 2 * 2 * 48 * 16 * 4] * 2)
+        self.assertEqual(one["simulated"]["step"]["source"], "measured for this run")
+        self.assertEqual(other["mesh"]["microbatches"], one["mesh"]["microbatches"])
 
     def test_refused(self):
         for words, why in (((*MODEL, "--link", "1gbit"), "--ranks is missing"),
