@@ -147,28 +147,19 @@ static gw_err plan_mesh_refuse(const plan_mesh *p) {
                    p->space.ranks, p->space.ranks == 1 ? "" : "s", p->c.batch);
 }
 
-static gw_err plan_mesh_list(plan_mesh *p) {
-    gw_layout *layout = NULL;
-    GW_TRY(gw_alloc(&layout, GW_LAYOUTS, sizeof *layout));
-    gw_err e = gw_layouts_list(&p->space, layout, &p->n);
-    GW_THEN(e, gw_alloc(&p->all, (size_t)p->n, sizeof *p->all));
-    for (int i = 0; e == GW_OK && i < p->n; i++)
-        p->all[i] = (ranked){.layout = layout[i], .measured_s = NAN};
-    free(layout);
-    return e;
-}
-
 static gw_err plan_mesh_survey(plan_mesh *p) {
     gw_layout *layout = NULL;
     gw_layout_price *price = NULL;
-    gw_err e = gw_alloc(&layout, (size_t)p->n, sizeof *layout);
+    gw_err e = gw_alloc(&layout, GW_LAYOUTS, sizeof *layout);
+    GW_THEN(e, gw_layouts_list(&p->space, layout, &p->n));
+    GW_THEN(e, gw_alloc(&p->all, (size_t)p->n, sizeof *p->all));
     GW_THEN(e, gw_alloc(&price, (size_t)p->n, sizeof *price));
     e = gw_agree(p->place.comm, e);
-    for (int i = 0; e == GW_OK && i < p->n; i++)
-        layout[i] = p->all[i].layout;
+    if (e == GW_OK && p->n == 0)
+        e = plan_mesh_refuse(p);
     GW_THEN(e, gw_layouts_survey(&p->survey, layout, p->n, price));
     for (int i = 0; e == GW_OK && i < p->n; i++)
-        p->all[i].price = price[i];
+        p->all[i] = (ranked){.layout = layout[i], .price = price[i], .measured_s = NAN};
     free(layout);
     free(price);
     return e;
@@ -255,9 +246,6 @@ gw_err gw_plan_mesh_measure(gw_bench_run *run, bool *own) {
                                    .session = p->session,
                                    .yield = run->place.oversubscribed,
                                    .budget_s = gw_args_real(run->args, "budget")};
-    GW_TRY(gw_agree(run->place.comm, plan_mesh_list(p)));
-    if (p->n == 0)
-        return plan_mesh_refuse(p);
     GW_TRY(plan_mesh_survey(p));
     GW_TRY(gw_agree(run->place.comm, plan_mesh_rank(p)));
     return plan_mesh_verify(p, own);

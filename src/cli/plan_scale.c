@@ -322,11 +322,9 @@ static gw_err scale_measure_codecs(MPI_Comm comm) {
 
 /* The fastest lossy way, if it is worth it; else the fastest exact one. */
 static int scale_choice(void) {
-    const ways *all = &the.all;
-    bool pays =
-        all->n > all->n_exact &&
-        all->at[all->n_exact].step_s < (1 - gw_args_real(the.args, "margin")) * all->at[0].step_s;
-    return pays ? all->n_exact : 0;
+    int lossy = the.all.n_exact;
+    double worth_s = (1 - gw_args_real(the.args, "margin")) * the.all.at[0].step_s;
+    return the.all.n > lossy && the.all.at[lossy].step_s < worth_s ? lossy : 0;
 }
 
 static const char *scale_text(const way *x, int part) {
@@ -444,14 +442,15 @@ static void scale_print_parts(void) {
 }
 
 static void scale_print_notes(void) {
-    printf("\nat least, at most: links %.3g and %.3g times as fast, for measured exchanges took "
-           "%.2f to %.2f times as long as played\nones (docs/simulate.md), and cores %.3g and %.3g "
-           "times, as measured steps differed\nis faster: than the baseline by more than %.3g%% "
-           "(--margin), over hosts' links of 10mbit to 1tbit, all others in proportion\n"
-           "coding: as %s\n",
-           1 / SHORTEST, 1 / LONGEST, SHORTEST, LONGEST, 1 / the.spread[0], 1 / the.spread[1],
-           100 * gw_args_real(the.args, "margin"),
-           gw_args_given(the.args, "coding-ns") ? "--coding-ns says" : "measured on this CPU");
+    printf(
+        "\nat least, at most: links %.3g and %.3g times as fast, for exchanges of 2 MiB and more "
+        "took %.2f to %.2f times as long as\nplayed ones (docs/simulate.md), and cores %.3g and "
+        "%.3g times, as measured steps differed\nis faster: than the baseline by more than "
+        "%.3g%% (--margin), over hosts' links of 10mbit to 1tbit, all others in proportion\n"
+        "coding: as %s\n",
+        1 / SHORTEST, 1 / LONGEST, SHORTEST, LONGEST, 1 / the.spread[0], 1 / the.spread[1],
+        100 * gw_args_real(the.args, "margin"),
+        gw_args_given(the.args, "coding-ns") ? "--coding-ns says" : "measured on this CPU");
     scale_print_parts();
 }
 

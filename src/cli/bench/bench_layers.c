@@ -25,6 +25,7 @@ typedef struct state {
     gw_pipeline *walk;
     gw_samples forward[GW_MAX_LAYERS], backward[GW_MAX_LAYERS], update, step;
     double forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS], update_s; /* medians */
+    bool polls; /* products are cut into pieces, as under an exchange that is to move on */
     /* of the present step: */
     bool timed;
     uint64_t since; /* the last mark */
@@ -79,7 +80,8 @@ static gw_err layers_ready(void *ctx, int l) {
 /* At rate 0, so that every step is the same. */
 static gw_err layers_step(void) {
     gw_rig *r = &b.rig;
-    gw_pipeline_job job = {.labels = r->stepper.labels, .local = r->local, .global = r->global};
+    gw_pipeline_job job = {
+        .labels = r->stepper.labels, .local = r->local, .global = r->global, .pieces = b.polls};
     gw_batch_cost cost;
     uint64_t start = gw_clock_ticks();
     gw_ledger_begin();
@@ -101,6 +103,7 @@ static gw_err layers_open(const gw_bench_run *run) {
     gw_rig_setup setup = {.c = &b.c,
                           .place = &run->place,
                           .spec = gw_rig_spec(&b.c, run->args),
+                          .polls = b.polls,
                           .products = &b.products};
     gw_mix exact;
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, false));
@@ -255,7 +258,7 @@ static void layers_release(void) {
 
 gw_err gw_layers_profile(const gw_bench_run *run, const gw_train_config *c, int steps,
                          json_t **profile, double spread[2]) {
-    b = (state){.c = *c, .steps = steps, .warmup = 2};
+    b = (state){.c = *c, .steps = steps, .warmup = 2, .polls = true};
     gw_err e = layers_measure(run);
     if (e == GW_OK) {
         gw_stats s = gw_stats_of(b.step.x, b.step.n);

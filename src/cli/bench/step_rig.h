@@ -80,8 +80,8 @@ typedef struct gw_rig_turns {
 gw_err gw_rig_take_turns(gw_rig_turns *t);
 
 /** Collective; bench_layers.c: measure so many steps of the model of `c` by layers, without any
- *  exchange. *profile, for `replay`, is the caller's. spread: the shortest step and the 95th
- *  percentile, as multiples of the median. */
+ *  exchange, but with products in pieces, as under one that overlaps. *profile, for `replay`, is
+ *  the caller's. spread: the shortest step and the 95th percentile, as multiples of the median. */
 gw_err gw_layers_profile(const gw_bench_run *run, const gw_train_config *c, int steps,
                          json_t **profile, double spread[2]);
 
