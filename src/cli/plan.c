@@ -254,6 +254,7 @@ static const gw_rule rules[] = {
     {"ranks", NULL, false, "mesh", NULL, "meshes are predicted for the ranks that are here"},
     {"ranks", NULL, false, "comm", NULL, "list what to compare in --strategies"},
     {"ranks", NULL, false, "compress", NULL, "list what to compare in --codecs"},
+    {"ranks", NULL, false, "wire-check", "on", "exchanges are played without frames"},
     {"link", NULL, true, "ranks", NULL, "it describes what is played"},
     {"network", NULL, true, "ranks", NULL, "it describes what is played"},
     {"strategies", NULL, true, "ranks", NULL, "else --comm names the one to plan for"},

@@ -216,8 +216,8 @@ static gw_err scale_play_here(void) {
     ways *all = &the.all;
     GW_TRY(scale_add_kind(GW_CODEC_LOSSLESS));
     if (all->n == 0)
-        return gw_fail(GW_ERR_UNSUPPORTED, "plan: no exact exchange of these can be played: %.300s",
-                       gw_err_text());
+        return gw_fail(GW_ERR_UNSUPPORTED, "plan: no exact exchange of these can be played: %s",
+                       the.why[ALGO][0]);
     scale_sort(0, STRATEGY);
     all->n_exact = all->n;
     GW_TRY(scale_add_kind(0));

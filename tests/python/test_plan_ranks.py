@@ -122,6 +122,8 @@ class PlanRanks(gwrun.Case):
         self.assertEqual(len(measured), 3)
         self.assertGreater(min(measured), 5e-3)
         self.assertIn(f"fastest exact: mpiexec -n 2 gradwire replay '{path}' --out DIR --comm '", said)
+        run, _ = self.plan(2, "--bytes", "40K", "--codecs", "fp16", "--verify", 2, "--update", "lazy", real=2)
+        self.assertEqual(sum(row["measured_step_s"] is not None for row in run["results"]), 2)
 
     def test_refusals(self):
         def refused(ranks, says, *words):
@@ -135,4 +137,5 @@ class PlanRanks(gwrun.Case):
         refused(0, "list what to compare in --strategies", "--ranks", 4, *link, "--comm", "allreduce")
         refused(0, "--mesh", "--ranks", 4, *link, "--mesh", "auto")
         refused(0, "'nothing'", "--ranks", 4, *link, "--codecs", "nothing", "--bytes", "4K")
-        refused(0, "no exact exchange of these can be played", "--ranks", 4, *link, "--algos", "shm", "--bytes", "4K")
+        refused(0, "--wire-check", "--ranks", 4, *link, "--bytes", "4K", "--wire-check", "on")
+        refused(0, "no exact exchange of these can be played: simulate: algo=shm", "--ranks", 4, *link, "--algos", "shm", "--bytes", "4K")

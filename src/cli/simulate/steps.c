@@ -7,7 +7,7 @@
 #define MIB 1048576
 
 static gw_err steps_of_bytes(gw_step_profile *p, size_t n) {
-    *p = (gw_step_profile){.model = "bytes", .n_tensors = 1, .groups = 1, .n = n};
+    *p = (gw_step_profile){.model = "bytes", .batch = 1, .n_tensors = 1, .groups = 1, .n = n};
     GW_TRY(gw_alloc(&p->tensor, 1, sizeof *p->tensor));
     *p->tensor = (gw_step_tensor){.name = "bytes", .n = n, .std = 1};
     return GW_OK;
