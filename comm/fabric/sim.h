@@ -52,6 +52,7 @@ typedef struct gw_sim_setup {
     const gw_sim_watch *watch;  /* NULL: nobody; folded: nobody */
     int played;                 /* folded: how many ranks, a divisor of all; 0: all */
     bool pairs; /* folded: peers of rank r's like by k are those of r xor k, not of r + k */
+    bool even;  /* folded: GW_ERR_UNSUPPORTED where a part is longer on one rank than on another */
 } gw_sim_setup;
 
 typedef struct gw_sim_tally {

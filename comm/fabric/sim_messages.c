@@ -98,6 +98,8 @@ static gw_err sim_post(gw_fabric *f, gw_posts *p, int i, const gw_sim_message *l
         m->bytes = like->bytes;
     else
         m->cap = like->cap, m->len = like->len;
+    if (m->posted[1 - end] && m->bytes != m->cap && w->setup.even)
+        return gw_sim_fail(w, GW_ERR_UNSUPPORTED, "simulate: ranks send unequal parts");
     if (m->posted[1 - end] && m->bytes > m->cap && w->played == w->setup.ranks)
         return gw_sim_fail(
             w, GW_ERR_INTERNAL, "simulate: rank %d sends %zu bytes to rank %d, which receives %zu",

@@ -74,12 +74,13 @@ static void test_all_that_fold(void **state) {
 
 static void test_more_ranks(void **state) {
     (void)state;
-    static const char *const algos[] = {"ring", "sra", "doubling", "(halving:chunk=0)"};
+    static const char *const algos[] = {"ring", "sra", "doubling", "(halving:chunk=0)",
+                                        "(halving:chunk=12800,window=2)"};
     static const world_kind racks = {"fattree:racks=4,uplink=8gbit", 2, 8};
     char comm[128];
-    for (int a = 0; a < 4; a++) {
-        /* Several exchanges of halving stay in step where all parts are equal. */
-        one.n = bytes_only.n = a == 3 ? 110080 : 110003;
+    for (int a = 0; a < 5; a++) {
+        /* Several exchanges and chunks of halving stay in step where all parts are equal. */
+        one.n = bytes_only.n = a >= 3 ? 110080 : 110003;
         snprintf(comm, sizeof comm, "iallreduce:bucket=102400,algo=%s", algos[a]);
         assert_int_equal(compare(&kinds[0], 64, comm, "none", &bytes_only), 1);
         assert_int_equal(compare(&racks, 32, comm, "bf16", &bytes_only), 8);
@@ -94,6 +95,8 @@ static void test_what_does_not_fold(void **state) {
     assert_int_equal(compare(&torus, 8, "allreduce:algo=ring", "none", &bytes_only), 0);
     assert_int_equal(compare(&kinds[0], 8, "allreduce:algo=tree", "none", &bytes_only), 0);
     assert_int_equal(compare(&kinds[0], 8, "ps:algo=ring", "none", &bytes_only), 0);
+    assert_int_equal(compare(&kinds[0], 8, "allreduce:algo=halving", "none", &bytes_only), 1);
+    one.n = bytes_only.n = 1000001; /* now a part of a chunk is longer than another */
     assert_int_equal(compare(&kinds[0], 8, "allreduce:algo=halving", "none", &bytes_only), 0);
     assert_int_equal(compare(&kinds[0], 6, "allreduce:algo=(halving:chunk=0)", "none", &bytes_only),
                      0);

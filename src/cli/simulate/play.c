@@ -453,13 +453,13 @@ static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
 }
 
 /* How many ranks stand for all, if algorithm and network allow that; else 0. */
-static int play_fold(const gw_sim_play *p, const gw_sim_mesh *m) {
-    const gw_sim_setup *w = &p->world;
+static int play_fold(gw_sim_play *p, const gw_sim_mesh *m) {
+    gw_sim_setup *w = &p->world;
     unsigned caps = p->algo.ops->caps;
-    bool uncut = caps & GW_ALGO_ALIKE_UNCUT && gw_kit_chunks(p->algo.args, p->profile->n) == 1;
     int few = gw_network_period(w->network) * w->per_host;
-    bool alike = (caps & GW_ALGO_ALIKE || uncut) && !p->skew.law && !w->watch && !p->unfolded &&
-                 !gw_mesh_divides(&m->shape);
+    bool alike = caps & (GW_ALGO_ALIKE | GW_ALGO_ALIKE_UNCUT) && !p->skew.law && !w->watch &&
+                 !p->unfolded && !gw_mesh_divides(&m->shape);
+    w->even = caps & GW_ALGO_ALIKE_UNCUT && gw_kit_chunks(p->algo.args, p->profile->n) > 1;
     return alike && few < w->ranks && w->ranks % few == 0 ? few : 0;
 }
 
@@ -473,6 +473,7 @@ static gw_err play_run(gw_sim_play *p, gw_sim_mesh *mesh) {
             return GW_OK;
     }
     p->world.played = 0;
+    p->world.even = false;
     return p->most_played > 0 && p->world.ranks > p->most_played
                ? gw_fail(GW_ERR_UNSUPPORTED, "simulate: all %d ranks would have to be played",
                          p->world.ranks)
