@@ -2,22 +2,24 @@
 
 #include <stdlib.h>
 
-static bool events_before(const gw_event *a, const gw_event *b) {
+typedef struct gw_event_entry entry;
+
+static bool events_before(const entry *a, const entry *b) {
     return a->at < b->at || (a->at == b->at && a->nth < b->nth);
 }
 
-static void events_set(gw_events *q, int place, gw_event *e) {
+static void events_set(gw_events *q, int place, entry e) {
     q->x[place] = e;
-    e->place = place;
+    e.of->place = place;
 }
 
-/* Move *e from `place`, which is free, to where it belongs. */
-static void events_sift(gw_events *q, int place, gw_event *e) {
-    for (; place > 1 && events_before(e, q->x[place / 2]); place /= 2)
+/* Move `e` from `place`, which is free, to where it belongs. */
+static void events_sift(gw_events *q, int place, entry e) {
+    for (; place > 1 && events_before(&e, &q->x[place / 2]); place /= 2)
         events_set(q, place, q->x[place / 2]);
     for (int below; (below = 2 * place) <= q->n; place = below) {
-        below += below < q->n && events_before(q->x[below + 1], q->x[below]);
-        if (!events_before(q->x[below], e))
+        below += below < q->n && events_before(&q->x[below + 1], &q->x[below]);
+        if (!events_before(&q->x[below], &e))
             break;
         events_set(q, place, q->x[below]);
     }
@@ -27,16 +29,14 @@ static void events_sift(gw_events *q, int place, gw_event *e) {
 gw_err gw_events_put(gw_events *q, gw_event *e, double at) {
     if (q->n + 1 >= q->room) {
         int room = q->room ? 2 * q->room : 16;
-        gw_event **wide = realloc(q->x, (size_t)room * sizeof *wide);
+        entry *wide = realloc(q->x, (size_t)room * sizeof *wide);
         if (!wide)
             return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
         q->x = wide;
         q->room = room;
     }
-    int place = e->place ? e->place : ++q->n;
     e->at = at;
-    e->nth = q->count++;
-    events_sift(q, place, e);
+    events_sift(q, e->place ? e->place : ++q->n, (entry){at, q->count++, e});
     return GW_OK;
 }
 
@@ -44,14 +44,14 @@ void gw_events_drop(gw_events *q, gw_event *e) {
     int place = e->place;
     if (place == 0)
         return;
-    gw_event *last = q->x[q->n--];
-    if (last != e)
+    entry last = q->x[q->n--];
+    if (last.of != e)
         events_sift(q, place, last);
     e->place = 0;
 }
 
 gw_event *gw_events_take(gw_events *q) {
-    gw_event *first = q->n > 0 ? q->x[1] : NULL;
+    gw_event *first = q->n > 0 ? q->x[1].of : NULL;
     if (first)
         gw_events_drop(q, first);
     return first;

@@ -12,13 +12,16 @@
 /** Zeroed: nothing is to happen. Of a world: whose it is. */
 typedef struct gw_event {
     double at; /* a world's are whole ns */
-    uint64_t nth;
     int place; /* in the heap, from 1; 0: in none */
     enum { GW_EVENT_MESSAGE, GW_EVENT_LINK, GW_EVENT_RANK } of;
 } gw_event;
 
 typedef struct gw_events {
-    gw_event **x; /* x[1..n] */
+    struct gw_event_entry {
+        double at;
+        uint64_t nth;
+        gw_event *of;
+    } * x; /* x[1..n] */
     int n, room;
     uint64_t count; /* put so far */
 } gw_events;
@@ -34,7 +37,7 @@ gw_event *gw_events_take(gw_events *q);
 
 /** The same, if it is to happen until `now`. */
 static inline gw_event *gw_events_next(gw_events *q, double now) {
-    return q->n > 0 && q->x[1]->at <= now ? gw_events_take(q) : NULL;
+    return q->n > 0 && q->x[1].at <= now ? gw_events_take(q) : NULL;
 }
 
 void gw_events_close(gw_events *q);

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_PASSES = 64 /* over each link, in a settlement */ };
 
@@ -39,8 +40,13 @@ void gw_flows_close(gw_flows *f) {
     free(f->link);
     free(f->level);
     free(f->queue);
+    free(f->with);
     gw_events_close(&f->events);
     *f = (gw_flows){0};
+}
+
+static double flows_min(double a, double b) {
+    return a < b ? a : b;
 }
 
 /* ---- lines and bundles ---- */
@@ -95,6 +101,17 @@ static gw_err flows_bundle(gw_flows *f, const gw_route *way, gw_bundle **out) {
 gw_err gw_flows_add(gw_flows *f, const int ends[2], const gw_route *way, gw_line **out) {
     gw_bundle *of;
     gw_line *b = NULL;
+    if ((int)f->lines.n + 2 > f->room) { /* a link has all lines at most */
+        int room = f->room ? 2 * f->room : 1024;
+        int *with = realloc(f->with, (size_t)room * sizeof *with);
+        if (!with)
+            return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
+        memset(with + f->room, 0, (size_t)(room - f->room) * sizeof *with);
+        f->with = with;
+        f->room = room;
+    }
+    for (int l = 0; l < f->n && f->lines.n == 0; l++)
+        f->narrowest = l ? flows_min(f->narrowest, f->link[l].capacity) : f->link[l].capacity;
     GW_TRY(flows_bundle(f, way, &of));
     GW_TRY(gw_alloc(&b, 1, sizeof *b));
     *b = (gw_line){
@@ -148,6 +165,17 @@ static void flows_leave(gw_flows *f, const gw_bundle *b, int i) {
     l->bundle[b->at[i].place] = l->bundle[last];
 }
 
+static void flows_tally(gw_flows *f, const gw_link *l, int more) {
+    if (l->lines == 0)
+        return;
+    f->busy += more;
+    f->wide += l->capacity > f->narrowest ? more : 0;
+    f->with[l->lines] += more;
+    f->most = l->lines > f->most ? l->lines : f->most;
+    while (f->most > 0 && f->with[f->most] == 0)
+        f->most--;
+}
+
 /* So many more of its lines are busy. */
 static gw_err flows_count(gw_flows *f, gw_bundle *b, int more) {
     bool begins = b->busy == 0;
@@ -157,7 +185,9 @@ static gw_err flows_count(gw_flows *f, gw_bundle *b, int more) {
         if (begins)
             GW_TRY(flows_join(f, b, i));
         l->bundle[b->at[i].place].busy = b->busy;
+        flows_tally(f, l, -1);
         l->lines += more;
+        flows_tally(f, l, 1);
         flows_queue(f, b->at[i].link);
         if (b->busy == 0)
             flows_leave(f, b, i);
@@ -186,10 +216,6 @@ gw_err gw_flows_begin(gw_flows *f, gw_line *b, gw_flow *x, double bytes, int64_t
 
 /* ---- levels ---- */
 
-static double flows_min(double a, double b) {
-    return a < b ? a : b;
-}
-
 static bool flows_less(double a, double b) {
     return b - a > 1e-12 * a; /* an infinite one, too */
 }
@@ -207,6 +233,8 @@ static double flows_least(const gw_flows *f, const gw_bundle *b, int but, int no
 static double flows_level(const gw_flows *f, int l) {
     const gw_link *of = &f->link[l];
     double level = 0, fair = of->lines ? of->capacity / of->lines : INFINITY;
+    if (fair * f->most <= f->narrowest) /* no link's share is less */
+        return fair;
     while (fair > level) {
         double rest = of->capacity;
         int others = of->lines;
@@ -288,13 +316,13 @@ static gw_err flows_plan(gw_flows *f, gw_link *of) {
         gw_events_drop(&f->events, &of->due);
         return GW_OK;
     }
-    double left = of->held.x[1]->at - of->served, level = f->level[of - f->link];
+    double left = of->held.x[1].at - of->served, level = f->level[of - f->link];
     double at = (double)f->now + (left > 0 ? ceil(left / level - 1e-6) : 0);
     return of->due.place && of->due.at == at ? GW_OK : gw_events_put(&f->events, &of->due, at);
 }
 
 gw_err gw_flows_end(gw_flows *f, gw_link *of, int64_t now, gw_flow **out) {
-    gw_line *b = (gw_line *)of->held.x[1];
+    gw_line *b = (gw_line *)of->held.x[1].of;
     f->now = now;
     flows_touch(f, (int)(of - f->link));
     *out = b->first;
@@ -309,8 +337,24 @@ gw_err gw_flows_end(gw_flows *f, gw_link *of, int64_t now, gw_flow **out) {
     return flows_plan(f, of);
 }
 
+/* Where all ranks send to all, in step, all links change at once, and are alike before and after:
+ * then the shares are known without a look at each line. */
+static void flows_settle_alike(gw_flows *f) {
+    int changed = 0;
+    for (int i = 0; i < f->queued; i++)
+        changed += f->link[f->queue[(f->head + i) % f->n]].lines > 0;
+    if (f->wide || changed < f->busy || f->busy == 0 || f->with[f->most] < f->busy)
+        return;
+    for (; f->queued > 0; f->queued--, f->head = (f->head + 1) % f->n) {
+        int l = f->queue[f->head];
+        f->link[l].queued = false;
+        f->level[l] = f->link[l].lines ? f->narrowest / f->most : INFINITY;
+    }
+}
+
 gw_err gw_flows_settle(gw_flows *f, int64_t now) {
     f->now = now;
+    flows_settle_alike(f);
     for (int64_t left = (int64_t)MOST_PASSES * f->n; f->queued > 0 && left > 0; left--) {
         int l = f->queue[f->head];
         f->head = (f->head + 1) % f->n;

@@ -78,6 +78,10 @@ typedef struct gw_flows {
     int *queue, head, queued; /* links whose level is to be computed */
     int *touched, n_touched;  /* links that may have another flow that ends first */
     gw_bundle *loose;         /* held by no link yet */
+    double narrowest;         /* of all capacities */
+    int *with, room;          /* how many links have so many busy lines, */
+    int most;                 /* which is the most of all links */
+    int busy, wide;           /* links with busy lines; those that are not the narrowest ones */
     gw_hash lines, bundles;
 } gw_flows;
 
