@@ -83,6 +83,11 @@ static gw_err schedule_execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
 /* Run a strand until it has to wait; with `wait`, block and run it to its end. */
 static gw_err schedule_advance(gw_schedule *s, gw_strand *t, bool wait) {
     bool go = true;
+    if (t->held) /* first: its operations are in no cache */
+        GW_TRY(schedule_settle(s, t, wait, &go));
+    if (!go)
+        return GW_OK;
+    t->held = false;
     for (int pc = GW_GET(t->pc); pc < t->end; GW_SET(t->pc, pc)) {
         const gw_op *o = &s->ops.x[pc];
         if (o->kind == GW_OP_ROUND)
@@ -91,6 +96,7 @@ static gw_err schedule_advance(gw_schedule *s, gw_strand *t, bool wait) {
             GW_TRY(o->call.poll(o->ctx, &go));
         else
             GW_TRY(schedule_execute(s, t, o));
+        t->held = !go && o->kind == GW_OP_ROUND;
         if (!go && !(wait && o->kind == GW_OP_AWAIT))
             return GW_OK;
         pc += go;
@@ -148,6 +154,7 @@ static gw_err schedule_start(gw_schedule *s, bool blocking) {
         GW_SET(t->pc, t->first);
         GW_SET(t->pending, 0);
         GW_SET(t->running, true);
+        t->held = false;
     }
     s->ticket = gw_lane_ticket(s->own);
     s->blocking = blocking;
