@@ -181,7 +181,7 @@ class Job:
 
 # --comm: the ranks, the call of MPI that the others are in, and what their exchange waits for.
 STOPPED = {
-    "allreduce": (2, r"in MPI_Allreduce_c", r"blocked in an MPI collective of 2 ranks"),
+    "allreduce": (2, r"in MPI_Allreduce(_c)?\b", r"blocked in an MPI collective of 2 ranks"),
     "allreduce:algo=ring": (3, r"MPI_\w+", r"(from|to) rank 1 "),
     "allreduce:algo=shm": (3, r"MPI", r"waits for the signal of rank 1 in shared memory"),
     "iallreduce:algo=sra,progress=poll": (2, r"MPI_Test", r"from rank 1 \("),
