@@ -223,6 +223,13 @@ static const gw_benchmark *plan_kind(const gw_bench_run *run) {
 }
 
 static gw_err plan_prepare(gw_bench_run *run) {
+    const gw_opt *o = opts;
+    while (strcmp(o->name, "ranks") != 0)
+        o++;
+    for (bool played = gw_args_given(run->args, "ranks"); !played && strcmp(o->name, "json") != 0;
+         o++)
+        if (gw_args_given(run->args, o->name))
+            return gw_fail(GW_ERR_USAGE, "plan: --%s says what is played: give --ranks", o->name);
     return plan_kind(run)->prepare(run);
 }
 
@@ -255,11 +262,6 @@ static const gw_rule rules[] = {
     {"ranks", NULL, false, "comm", NULL, "list what to compare in --strategies"},
     {"ranks", NULL, false, "compress", NULL, "list what to compare in --codecs"},
     {"ranks", NULL, false, "wire-check", "on", "exchanges are played without frames"},
-    {"link", NULL, true, "ranks", NULL, "it describes what is played"},
-    {"network", NULL, true, "ranks", NULL, "it describes what is played"},
-    {"strategies", NULL, true, "ranks", NULL, "else --comm names the one to plan for"},
-    {"profile", NULL, true, "ranks", NULL, "steps are measured otherwise"},
-    {"bytes", NULL, true, "ranks", NULL, "steps are measured otherwise"},
     {"bytes", NULL, false, "profile", NULL, "a profile has its own gradients"},
     {0}};
 

@@ -133,7 +133,8 @@ class PlanRanks(gwrun.Case):
         refused(2, "start 1, not 2", "--ranks", 4, *link)
         refused(2, "start 4, not 2", "--ranks", 4, *link, "--verify", 2)
         refused(0, "--link", "--ranks", 4)
-        refused(0, "--link", *link)
+        for words in link, ("--bytes", "4K"), ("--speed", 2), ("--per-host", 2), ("--coding-ns", 1):
+            refused(0, f"{words[0]} says what is played: give --ranks", *words)
         refused(0, "list what to compare in --strategies", "--ranks", 4, *link, "--comm", "allreduce")
         refused(0, "--mesh", "--ranks", 4, *link, "--mesh", "auto")
         refused(0, "'nothing'", "--ranks", 4, *link, "--codecs", "nothing", "--bytes", "4K")
