@@ -11,6 +11,7 @@
 #include "mpi/launcher.h"
 #include "mpi/world.h"
 #include "nn/gemm.h"
+#include "nn/openblas.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
 
@@ -230,8 +231,11 @@ static bool doctor_check_binding(const gw_host *host, const gw_host_node *node, 
 static void doctor_check_variables(const gw_host *host, const gw_host_node *node, int threads) {
     static const char *const watched[] = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS",
                                           "MKL_NUM_THREADS", "OPENBLAS_CORETYPE"};
+    size_t n = sizeof watched / sizeof *watched;
     bool noted = false;
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
+    if (getenv(GW_OPENBLAS_MARKER))
+        n--; /* gradwire itself has set the last one, and says so with the GEMM */
+    for (size_t i = 0; i < n; i++)
         if (doctor_variable(watched[i])) {
             doctor_say(NOTE, "variables", "unset it unless you mean it: gradwire chooses by itself",
                        "%s=%s", watched[i], doctor_variable(watched[i]));

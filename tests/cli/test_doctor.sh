@@ -60,6 +60,11 @@ report=$(MPIR_CVAR_ASYNC_PROGRESS=1 OMP_NUM_THREADS=3 whole "$PROGRAM" doctor) |
 grep -A1 '^problem  progress ' <<<"$report" | grep -q ' -> unset' || fail "no warning: $report"
 grep -q '3 threads each' <<<"$report" || fail "OMP_NUM_THREADS is ignored: $report"
 
+report=$(OPENBLAS_CORETYPE=Haswell whole "$PROGRAM" doctor) || fail "exit status $?"
+grep -q '^note     variables   OPENBLAS_CORETYPE=Haswell' <<<"$report" || fail "not named: $report"
+report=$(GW_OPENBLAS_MENDED=Prescott OPENBLAS_CORETYPE=Haswell whole "$PROGRAM" doctor) || fail "exit status $?"
+! grep -q 'variables .*OPENBLAS_CORETYPE' <<<"$report" || fail "gradwire's own setting is to be unset: $report"
+
 report=$(SLURM_STEP_NUM_TASKS=4 whole "$PROGRAM" doctor) || fail "exit status $?"
 grep -A1 '^problem  launcher    it started several programs (SLURM_STEP_NUM_TASKS=4' <<<"$report" | grep -q ' -> .*--mpi=pmi2' ||
     fail "a launcher that does not fit is not named: $report"
