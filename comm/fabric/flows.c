@@ -22,17 +22,16 @@ gw_err gw_flows_open(gw_flows *f, int links) {
 }
 
 static void flows_free_bundle(gw_hashed *item) {
-    gw_bundle *b = GW_HASHED(gw_bundle, same, item);
-    for (gw_line *next; b->lines; b->lines = next) {
-        next = b->lines->next;
-        free(b->lines);
-    }
-    free(b);
+    free(GW_HASHED(gw_bundle, same, item));
+}
+
+static void flows_free_line(gw_hashed *item) {
+    free(GW_HASHED(gw_line, same, item));
 }
 
 void gw_flows_close(gw_flows *f) {
     gw_hash_close(&f->bundles, flows_free_bundle);
-    gw_hash_close(&f->lines, NULL);
+    gw_hash_close(&f->lines, flows_free_line);
     for (int l = 0; f->link && l < f->n; l++) {
         free(f->link[l].bundle);
         gw_events_close(&f->link[l].held);
@@ -114,10 +113,12 @@ gw_err gw_flows_add(gw_flows *f, const int ends[2], const gw_route *way, gw_line
         f->narrowest = l ? flows_min(f->narrowest, f->link[l].capacity) : f->link[l].capacity;
     GW_TRY(flows_bundle(f, way, &of));
     GW_TRY(gw_alloc(&b, 1, sizeof *b));
-    *b = (gw_line){
-        .from = ends[0], .to = ends[1], .latency_s = way->latency_s, .of = of, .next = of->lines};
-    *out = of->lines = b;
-    return gw_hash_put(&f->lines, &b->same, flows_hash(ends, 2));
+    *b = (gw_line){.from = ends[0], .to = ends[1], .latency_s = way->latency_s, .of = of};
+    *out = b;
+    gw_err e = gw_hash_put(&f->lines, &b->same, flows_hash(ends, 2));
+    if (e != GW_OK)
+        free(b);
+    return e;
 }
 
 /* Its level is not what it was, or there is another flow that ends first: until now it served. */
@@ -205,6 +206,11 @@ gw_err gw_flows_begin(gw_flows *f, gw_line *b, gw_flow *x, double bytes, int64_t
     }
     b->first = b->last = x;
     b->due.at = bytes;
+    b->at = &b->of->lines;
+    b->next = *b->at;
+    *b->at = b;
+    if (b->next)
+        b->next->at = &b->next;
     if (b->of->busy == 0) {
         b->of->next = f->loose;
         f->loose = b->of;
@@ -277,8 +283,6 @@ static gw_err flows_move(gw_flows *f, gw_bundle *b, int to) {
     if (from >= 0)
         flows_touch(f, from);
     for (gw_line *x = b->lines; x; x = x->next) {
-        if (!x->first)
-            continue;
         if (from >= 0) {
             gw_events_drop(&f->link[from].held, &x->due);
             x->due.at -= f->link[from].served;
@@ -331,6 +335,9 @@ gw_err gw_flows_end(gw_flows *f, gw_link *of, int64_t now, gw_flow **out) {
         GW_TRY(gw_events_put(&of->held, &b->due, b->due.at + b->first->bytes));
     } else {
         gw_events_drop(&of->held, &b->due);
+        *b->at = b->next;
+        if (b->next)
+            b->next->at = b->at;
         GW_TRY(flows_count(f, b->of, -1));
         b->of->hold = b->of->busy ? b->of->hold : -1;
     }

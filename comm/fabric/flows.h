@@ -35,8 +35,8 @@ typedef struct gw_bundle_link {
 typedef struct gw_bundle {
     gw_hashed same;         /* by its links */
     struct gw_bundle *next; /* of those that nothing holds yet */
-    struct gw_line *lines;  /* all there were */
-    int busy;               /* of these */
+    struct gw_line *lines;  /* busy ones, */
+    int busy;               /* so many */
     int hold;               /* the link whose level is their rate; -1: none */
     int links;
     gw_bundle_link at[];
@@ -48,7 +48,7 @@ typedef struct gw_line {
     int from, to;
     double latency_s; /* of the way */
     gw_bundle *of;
-    struct gw_line *next; /* of its bundle's */
+    struct gw_line *next, **at; /* busy: of its bundle's; what points to it */
     gw_flow *first, *last;
 } gw_line;
 
