@@ -163,7 +163,7 @@ static gw_span pipe_where(const void *pipe, gw_hop hop, bool receives) {
 }
 
 /* When the hop left that an action takes, or ends in. */
-static int64_t *pipe_sent(const gw_sim_pipe *p, gw_act act, bool receives) {
+static double *pipe_sent(const gw_sim_pipe *p, gw_act act, bool receives) {
     const gw_sim_mesh *m = p->mesh;
     bool forward = act.kind == GW_ACT_FORWARD;
     int run = act.chunk * mesh_stages(m) + p->runner.stage - (forward == receives);
@@ -171,13 +171,8 @@ static int64_t *pipe_sent(const gw_sim_pipe *p, gw_act act, bool receives) {
     return &m->sent[(size_t)line * (size_t)m->micros + (size_t)act.micro];
 }
 
-static int64_t pipe_now(const gw_sim_pipe *p) {
-    return p->world->ops->now_ns(p->world);
-}
-
-/* Seconds since the last action. */
-static double pipe_since(const gw_sim_pipe *p) {
-    return 1e-9 * (double)(pipe_now(p) - p->ended);
+static double pipe_now_s(const gw_sim_pipe *p) {
+    return 1e-9 * (double)p->world->ops->now_ns(p->world);
 }
 
 static gw_err pipe_act(void *pipe, gw_act act) {
@@ -185,11 +180,11 @@ static gw_err pipe_act(void *pipe, gw_act act) {
     const gw_sim_mesh *m = p->mesh;
     double part = m->micros > 1 ? (double)mesh_rows(m, act.micro) / m->samples : 1;
     if (gw_runner_hop(&p->runner, act, true))
-        p->bubble_s += 1e-9 * fmax(0, (double)(*pipe_sent(p, act, true) - p->ended));
+        p->bubble_s += fmax(0, *pipe_sent(p, act, true) - p->ended_s);
     GW_TRY(gw_runner_vacate(&p->runner, act));
-    p->comm_s += pipe_since(p);
+    p->comm_s += pipe_now_s(p) - p->ended_s;
     GW_TRY(p->compute(p->ctx, act, p->idle ? 0 : part));
-    p->ended = pipe_now(p);
+    p->ended_s = pipe_now_s(p);
     return GW_OK;
 }
 
@@ -197,11 +192,11 @@ gw_err gw_sim_pipe_send(gw_sim_pipe *p, gw_act act) {
     gw_schedule *hop = gw_runner_hop(&p->runner, act, false);
     if (!hop)
         return GW_OK;
-    int64_t now = *pipe_sent(p, act, false) = pipe_now(p);
+    double now_s = *pipe_sent(p, act, false) = pipe_now_s(p);
     size_t n = gw_schedule_span(hop).n;
     p->sent = gw_cost_sum(p->sent, (gw_cost){n * sizeof(float), n > 0});
     GW_TRY(gw_runner_send(&p->runner, act));
-    p->comm_s += 1e-9 * (double)(pipe_now(p) - now);
+    p->comm_s += pipe_now_s(p) - now_s;
     return GW_OK;
 }
 
@@ -254,10 +249,10 @@ void gw_sim_pipe_close(gw_sim_pipe *p) {
 }
 
 gw_err gw_sim_pipe_step(gw_sim_pipe *p) {
-    p->ended = pipe_now(p);
+    p->ended_s = pipe_now_s(p);
     p->bubble_s = p->comm_s = 0;
     p->sent = (gw_cost){0};
     GW_TRY(gw_runner_step(&p->runner));
-    p->comm_s += pipe_since(p);
+    p->comm_s += pipe_now_s(p) - p->ended_s;
     return GW_OK;
 }

@@ -29,7 +29,7 @@ typedef struct gw_sim_mesh {
     size_t widest, room; /* floats: of a hop; that those of a rank lie in */
     gw_cost cost;        /* of the hops of a replica's step */
     gw_sim_share *share; /* [stages] */
-    int64_t *sent;       /* when a hop left: [replicas][runs][kinds][micros] */
+    double *sent;        /* when a hop left: [replicas][runs][kinds][micros] */
     double bubble_s;     /* of a play: of a step, mean over ranks and steps after the first */
 } gw_sim_mesh;
 
@@ -56,7 +56,7 @@ typedef struct gw_sim_pipe {
     gw_lane *lane[GW_HOP_KINDS];
     gw_hops *hops; /* NULL: one stage */
     gw_runner runner;
-    int64_t ended;           /* its last action */
+    double ended_s;          /* its last action */
     double comm_s, bubble_s; /* of this step, for hops; of that, until they left */
     gw_cost sent;            /* by its hops */
 } gw_sim_pipe;
