@@ -91,12 +91,14 @@ static void compare(const char *text, int stages, int micros, bool early, int *c
     gw_sim_play p = play_of(stages, (gw_sim_link){RATE, 0, 0});
     gw_sim_mesh m;
     gw_parallel o;
-    gw_timetable *t;
+    gw_timetable *t = NULL;
     double step_s, bubble_s;
     assert_int_equal(parallel_of(&o, 1, stages, micros, text), GW_OK);
     gw_err e = gw_timetable_open(&t, o.timetable, stages, micros);
-    if (e == GW_ERR_UNSUPPORTED || (stages == 1 && gw_timetable_chunks(t) > 1))
+    if (e == GW_ERR_UNSUPPORTED || (stages == 1 && gw_timetable_chunks(t) > 1)) {
+        gw_timetable_close(t);
         return;
+    }
     assert_int_equal(e, GW_OK);
     expect(t, 6e-3 / micros, early ? 6e-3 / micros : 0, &step_s, &bubble_s);
     gw_step_profile of = profile_of(stages * gw_timetable_chunks(t), micros, 0);
