@@ -54,7 +54,7 @@ typedef struct gw_slot {
 /* ops[first, end); its messages are [at, at + most) of the schedule's posts. */
 typedef struct gw_strand {
     int stage, first, end, at, most;
-    bool held; /* by the messages of a round */
+    bool held;              /* by the messages of a round */
     atomic_int pc, pending; /* next operation; messages of the running round */
     atomic_bool running;
 } gw_strand;
