@@ -1,10 +1,9 @@
 /* gradwire plan: which codec and algorithm will be the fastest here, predicted from measured parts;
  * with --verify the prediction beside what the same steps take. */
+#include "cli/plan.h"
 #include "cli/cli.h"
-#include "cli/plan_mesh.h"
-#include "cli/plan_scale.h"
 #include "cli/plan_trial.h"
-#include "cli/simulate/network.h"
+#include "cli/simulate/options.h"
 #include "cli/train/step_opts.h"
 #include "machine/transport.h"
 #include "mpi/agree.h"
@@ -30,8 +29,21 @@ static const gw_opt opts[] = {
      "--mesh of the first N, and of data alone"},
     {"steps", GW_OPT_INT, "50", 1, 1e7, NULL, "N", "--verify: timed steps of each"},
     {"block", GW_OPT_INT, "5", 1, GW_RIG_BLOCK, NULL, "N", "--verify: timed steps of a turn"},
-    GW_PLAN_MESH_OPTS,
-#include "cli/plan_scale_opts.def"
+    {"mesh", GW_OPT_COMMAS, "", 0, 0, NULL, "auto|DIM=N,..",
+     "compare ways to spread the model over the ranks: all meshes, or this one", .group = "Meshes"},
+    {"timetables", GW_OPT_SPECS, "1f1b;1f1b:eager=1;gpipe;interleaved;zb", 0, 0, NULL,
+     "TIMETABLE;..", "timetables to compare where there are stages"},
+    {"microbatches", GW_OPT_LIST, "1,2,4,8,16", 1, 4096, NULL, "M,M,..",
+     "numbers of microbatches to compare where there are stages",
+     .size = (GW_LAYOUT_MICROS + 1) * sizeof(int)},
+    {"ranks", GW_OPT_INT, NULL, 1, GW_SIM_MOST_RANKS, NULL, "N",
+     "play all candidates on N ranks of a modelled network, in one process",
+     .group = "More ranks than here"},
+    {"strategies", GW_OPT_SPECS, "", 0, 0, NULL, "STRATEGY;..",
+     "strategies to compare [all that exchange exact gradients in every step]"},
+    {"coding-ns", GW_OPT_REAL, NULL, 0, 1e6, NULL, "X",
+     "time that a float takes which is encoded, decoded or added [measured here, for each codec]"},
+#include "cli/simulate/options.def"
     GW_BENCH_JSON,
     {0}};
 

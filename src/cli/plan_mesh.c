@@ -1,6 +1,6 @@
 /* gradwire plan --mesh: which mesh, timetable and number of microbatches will be the fastest here,
  * predicted from measured parts; with --verify the prediction beside what the same steps take. */
-#include "cli/plan_mesh.h"
+#include "cli/plan.h"
 
 #include "base/json.h"
 #include "base/mem.h"

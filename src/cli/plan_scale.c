@@ -1,15 +1,14 @@
 /* gradwire plan --ranks: strategies, algorithms and codecs compared by playing each (cli/simulate),
  * and the rates of links at which one beats the exact exchange that overlaps. Payloads are not
  * there, so accuracy is not priced: exact and lossy ways are kept apart. */
-#include "cli/plan_scale.h"
+#include "cli/plan.h"
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "cli/plan_trial.h"
-#include "cli/simulate/network.h"
-#include "cli/simulate/steps.h"
+#include "cli/simulate/options.h"
 #include "cli/train/step_opts.h"
 #include "mpi/wait.h"
 #include "run/residuals.h"

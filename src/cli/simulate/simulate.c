@@ -3,8 +3,7 @@
 #include "cli/cli.h"
 #include "cli/simulate/folder.h"
 #include "cli/simulate/graph.h"
-#include "cli/simulate/network.h"
-#include "cli/simulate/steps.h"
+#include "cli/simulate/options.h"
 #include "comm/strategy/plain.h"
 
 #include <math.h>
@@ -32,8 +31,7 @@ typedef struct simulation {
 
 static const gw_opt opts[] = {
     {"ranks", GW_OPT_INT, NULL, 1, GW_SIM_MOST_RANKS, NULL, "N", "how many", .group = "Network"},
-    GW_SIM_NETWORK_OPTS,
-#include "cli/simulate/steps_opts.def"
+#include "cli/simulate/options.def"
     {"local-batch", GW_OPT_INT, NULL, 1, 1e6, NULL, "N",
      "samples of a step, of the ranks that hold one model together [as many as the profile's]"},
 #include "cli/train/mesh_shape_opts.def"

@@ -1,11 +1,15 @@
-#include "cli/simulate/network.h"
+#include "cli/simulate/options.h"
+
+#include "base/mem.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { WORDS = 3 };
 
-static gw_err network_link(const gw_args *args, const char *owner, const char *option,
+#define MIB 1048576
+
+static gw_err options_link(const gw_args *args, const char *owner, const char *option,
                            gw_sim_link *link) {
     static const gw_opt parts[] = {{"rate", GW_OPT_TEXT, ""},
                                    {"latency", GW_OPT_TIME, "0", 0, 10},
@@ -36,10 +40,38 @@ gw_err gw_sim_network_read(gw_sim_setup *w, gw_network **network, const gw_args 
         return gw_fail(GW_ERR_USAGE, "%s: --ranks N and --link RATE are needed", owner);
     w->ranks = (int)gw_args_int(args, "ranks");
     w->per_host = (int)gw_args_int(args, "per-host");
-    GW_TRY(network_link(args, owner, "link", &w->link));
-    GW_TRY(network_link(args, owner, "memory-link", &w->memory));
+    GW_TRY(options_link(args, owner, "link", &w->link));
+    GW_TRY(options_link(args, owner, "memory-link", &w->memory));
     int hosts = (w->ranks + w->per_host - 1) / w->per_host;
     GW_TRY(gw_network_open(network, gw_args_spec(args, "network"), hosts, w->link.bytes_per_s));
     w->network = *network;
     return GW_OK;
+}
+
+static gw_err options_of_bytes(gw_step_profile *p, size_t n) {
+    *p = (gw_step_profile){.model = "bytes", .batch = 1, .n_tensors = 1, .groups = 1, .n = n};
+    GW_TRY(gw_alloc(&p->tensor, 1, sizeof *p->tensor));
+    *p->tensor = (gw_step_tensor){.name = "bytes", .n = n, .std = 1};
+    return GW_OK;
+}
+
+gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args *args,
+                         const char *owner) {
+    const char *path = gw_args_text(args, "profile");
+    p->profile = profile;
+    p->sleeps = strcmp(gw_args_text(args, "compute"), "sleep") == 0;
+    p->speed = gw_args_real(args, "speed");
+    p->bucket = (size_t)(gw_args_real(args, "bucket-mb") * MIB);
+    if (path)
+        return gw_step_profile_read(profile, path);
+    if (gw_args_given(args, "bytes"))
+        return options_of_bytes(profile, gw_args_bytes(args, "bytes") / sizeof(float));
+    return profile->model
+               ? GW_OK
+               : gw_fail(GW_ERR_USAGE, "%s: nothing to exchange: give --profile or --bytes", owner);
+}
+
+void gw_sim_coding(double coded_s[GW_CODINGS], double seconds) {
+    for (gw_coding k = 0; k < GW_CODINGS; k++)
+        coded_s[k] = seconds * (k == GW_CODING_ADOPT ? 2 : 1);
 }

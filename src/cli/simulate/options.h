@@ -1,0 +1,23 @@
+/** The options that describe simulated ranks, their network and what they play: options.def has
+ *  their rows, for the tables of commands that have `ranks`, too. */
+#ifndef GW_CLI_SIMULATE_OPTIONS_H
+#define GW_CLI_SIMULATE_OPTIONS_H
+
+#include "cli/simulate/play.h"
+
+enum { GW_SIM_MOST_RANKS = 1 << 20 };
+
+/** Put their values into *w: all that it says of ranks, links and the network, which
+ *  gw_network_close frees. Messages name `owner`. GW_ERR_USAGE, GW_ERR_INPUT. */
+gw_err gw_sim_network_read(gw_sim_setup *w, gw_network **network, const gw_args *args,
+                           const char *owner);
+
+/** Put those of steps into *p, which points to *profile; one is there already where neither
+ *  `profile` nor `bytes` is given. gw_step_profile_free it, also after an error. Likewise. */
+gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args *args,
+                         const char *owner);
+
+/** That coding any float takes so long. */
+void gw_sim_coding(double coded_s[GW_CODINGS], double seconds);
+
+#endif
