@@ -54,7 +54,9 @@ def table(rows):
 
 def draw(rows, path):
     from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib import rcParams
     from matplotlib.figure import Figure
+    rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "simulated"})
     figure = Figure(figsize=(6.4, 4))
     FigureCanvasSVG(figure)
     axes = figure.add_subplot(xscale="log", yscale="log", xlabel="messages", ylabel="CPU time, s")
