@@ -274,6 +274,56 @@ static void test_polls(void **state) {
     assert_int_equal(seen[1], 3020000);
 }
 
+/* Rank 0 receives three rounds of four messages, and looks at all that is not complete, again and
+ * again. A look at the clock in each turn keeps the fabric from doing that without it. */
+typedef struct sweeps {
+    bool alone; /* the fabric may */
+    int64_t done[3];
+    uint64_t events;
+} sweeps;
+
+static gw_err sweep(void *ctx, gw_fabric *f) {
+    sweeps *is = ctx;
+    gw_posts *p;
+    char data = 0;
+    size_t len[12];
+    bool done[3] = {false};
+    gw_err e = f->ops->room(12, &p);
+    for (int i = 0; i < 12 && e == GW_OK; i++)
+        if (f->rank == 0)
+            e = f->ops->irecv(f, p, i, &data, 1000000, 1 + i % 4, i / 4, &len[i]);
+        else if (i % 4 == f->rank - 1)
+            e = f->ops->isend(f, p, i / 4, &data, (size_t)(1000 * (1 + (7 * i) % 11)), 0, i / 4);
+    if (f->rank > 0)
+        GW_THEN(e, f->ops->wait(f, p, 0, 3));
+    while (f->rank == 0 && e == GW_OK && !(done[0] && done[1] && done[2])) {
+        for (int k = 0; k < 3 && e == GW_OK; k++) {
+            bool before = done[k];
+            e = before ? GW_OK : f->ops->test(f, p, 4 * k, 4, &done[k]);
+            is->done[k] = done[k] && !before ? f->ops->now_ns(f) : is->done[k];
+        }
+        if (!is->alone)
+            f->ops->now_ns(f);
+        f->ops->yield(f, 0);
+    }
+    if (f->rank == 0)
+        is->events = gw_sim_so_far(f)->events;
+    free(p);
+    f->ops->close(f);
+    return e;
+}
+
+static void test_waiting_without_turns(void **state) {
+    (void)state;
+    sweeps is[2] = {{.alone = true}, {.alone = false}};
+    gw_sim_setup w = world_of(5, 1, "star", link_with_all);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(gw_sim_run(&w, sweep, &is[i]), GW_OK);
+    assert_memory_equal(is[0].done, is[1].done, sizeof is[0].done);
+    assert_int_equal(is[0].events, is[1].events);
+    assert_true(is[0].done[0] > 0 && is[0].done[0] != is[0].done[1]);
+}
+
 static gw_err waits_in_vain(void *ctx, gw_fabric *f) {
     (void)ctx;
     gw_err e = f->rank == 2 ? post_one(f, -2, 8) : f->ops->barrier(f);
@@ -410,6 +460,7 @@ int main(int argc, char **argv) {
                                        cmocka_unit_test(test_two_flows_on_one_link),
                                        cmocka_unit_test(test_one_behind_another),
                                        cmocka_unit_test(test_polls),
+                                       cmocka_unit_test(test_waiting_without_turns),
                                        cmocka_unit_test(test_nobody_can_go_on),
                                        cmocka_unit_test(test_costs),
                                        cmocka_unit_test(test_overlap),
