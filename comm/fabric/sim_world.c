@@ -353,6 +353,13 @@ static gw_err sim_happen(gw_sim_world *w) {
     return GW_OK;
 }
 
+/* getcontext() may return twice, so that no variable of a caller's may change around it. */
+static void sim_give_stack(gw_sim_rank *r, char *stack) {
+    getcontext(&r->context.first);
+    r->context.first.uc_stack = (stack_t){.ss_sp = stack, .ss_size = STACK};
+    makecontext(&r->context.first, sim_enter, 0);
+}
+
 static gw_err sim_open(gw_sim_world *w) {
     const gw_sim_setup *s = &w->setup;
     int ranks = w->played = s->played ? s->played : s->ranks, links = gw_network_links(s->network);
@@ -376,9 +383,7 @@ static gw_err sim_open(gw_sim_world *w) {
         if (mprotect(stack, STACK, PROT_READ | PROT_WRITE) != 0)
             return gw_fail(GW_ERR_NOMEM, "simulate: no memory for the stacks of %d ranks", ranks);
         *r = (gw_sim_rank){.w = w, .number = i, .wakes.of = GW_EVENT_RANK};
-        getcontext(&r->context.first);
-        r->context.first.uc_stack = (stack_t){.ss_sp = stack, .ss_size = STACK};
-        makecontext(&r->context.first, sim_enter, 0);
+        sim_give_stack(r, stack);
         sim_make_ready(r);
     }
     w->alive = ranks;
