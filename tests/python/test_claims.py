@@ -15,7 +15,7 @@ from reportcase import STRATEGIES, ReportCase, call
 from ablation.claims import of_file
 from reporting import claims, info, judge, kept, model, page, perrun, runs, summary, verdicts
 
-REPORTS = {"A", "B", "C", "D", "E", "remedies"}  # specs in experiments/reports
+REPORTS = {"A", "B", "C", "D", "E", "remedies", "simulated"}  # specs in experiments/reports
 PACED = "paced: computation is slept, factor 1"
 BASE, OTHER = (f"comm={comm}" for comm in STRATEGIES)
 
