@@ -34,7 +34,7 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "experiments/peers/torch_train.py": ([], ["numpy", "torch"]),
 }
 FREE = {"analysis/show", "analysis/table", "analysis/trace-check", "experiments/supervise",
-        "experiments/testbed", "experiments/peers/compare_simulated.py"}
+        "experiments/testbed", "experiments/peers/compare_simulated.py", "experiments/peers/simulated_cost.py"}
 
 
 def bare(script, *words):
