@@ -138,5 +138,7 @@ class PlanRanks(gwrun.Case):
         refused(0, "list what to compare in --strategies", "--ranks", 4, *link, "--comm", "allreduce")
         refused(0, "--mesh", "--ranks", 4, *link, "--mesh", "auto")
         refused(0, "'nothing'", "--ranks", 4, *link, "--codecs", "nothing", "--bytes", "4K")
+        refused(0, "--budget", "--ranks", 4, *link, "--bytes", "4K", "--budget", "1s")
+        refused(0, "--top", "--ranks", 4, *link, "--bytes", "4K", "--top", 3)
         refused(0, "--wire-check", "--ranks", 4, *link, "--bytes", "4K", "--wire-check", "on")
         refused(0, "no exact exchange of these can be played: simulate: algo=shm", "--ranks", 4, *link, "--algos", "shm", "--bytes", "4K")
