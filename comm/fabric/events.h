@@ -26,10 +26,10 @@ typedef struct gw_events {
     uint64_t count; /* put so far */
 } gw_events;
 
-/** *e happens `at`, and not when it was to happen before. */
+/** Schedule *e for the moment `at`; if it was scheduled before, move it. GW_ERR_NOMEM. */
 gw_err gw_events_put(gw_events *q, gw_event *e, double at);
 
-/** It does not happen. */
+/** Cancel *e, if it is scheduled. */
 void gw_events_drop(gw_events *q, gw_event *e);
 
 /** The earliest, which is in the heap no more; NULL: there is none. */

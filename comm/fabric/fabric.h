@@ -36,8 +36,9 @@ typedef struct gw_fabric_ops {
     /** Are all of [first, first + n) complete? Then their lengths are there. n > 0. */
     gw_err (*test)(gw_fabric *f, gw_posts *p, int first, int n, bool *done);
     gw_err (*wait)(gw_fabric *f, gw_posts *p, int first, int n);
-    /** Before `who` tests all that it waits for: is that as it was the last time, incomplete? NULL:
-     *  all have tested. The function may be NULL: nobody knows. */
+    /** Called before `who` tests its messages. True: nothing about them has changed since its last
+     *  test, which found them incomplete, so it may skip this one. who NULL: the round of tests is
+     *  over. A fabric that cannot tell has NULL here, and everybody tests. */
     bool (*quiet)(gw_fabric *f, const void *who);
     /** Has a message with this tag come that nobody receives yet? */
     gw_err (*called)(gw_fabric *f, int tag, bool *called);

@@ -10,10 +10,11 @@
  *  Flows from one end to another are sent one behind another, as by one TCP connection: so it is
  *  these lines that share, and the first flow of a line has all of its rate. Lines over the same
  *  links have the same rate: they are one bundle. That rate is the level of one of the links, which
- *  holds the bundle. What a link serves each line that it holds is the same, so that flows end in
- *  the order of what it will have served by then, whatever its level becomes meanwhile (as in
- *  A. Demers, S. Keshav, S. Shenker, "Analysis and simulation of a fair queueing algorithm",
- *  SIGCOMM 1989): only the next one's end is an event. */
+ *  holds the bundle. A link serves all lines that it holds equally. So it counts the bytes that it
+ *  has served to each of them, and a flow ends when this count reaches the flow's own mark. The
+ *  order of these marks never changes, whatever the level does, so only the end of the flow with
+ *  the lowest mark is an event (the virtual time of A. Demers, S. Keshav, S. Shenker, "Analysis and
+ *  simulation of a fair queueing algorithm", SIGCOMM 1989). */
 #ifndef GW_COMM_FABRIC_FLOWS_H
 #define GW_COMM_FABRIC_FLOWS_H
 
@@ -91,10 +92,11 @@ void gw_flows_close(gw_flows *f);
 
 /** The line between two ends; NULL: there is none yet. */
 gw_line *gw_flows_line(const gw_flows *f, const int ends[2]);
-/** Make it. */
+/** Add the line between two ends, which takes `way`. *out is the table's. GW_ERR_NOMEM. */
 gw_err gw_flows_add(gw_flows *f, const int ends[2], const gw_route *way, gw_line **out);
 
-/** A flow of `bytes` begins on a line. */
+/** Begin a flow of `bytes` at `now`, ns; it waits for those that began on the line before it.
+ *  *x is the caller's, and must stay until gw_flows_end returns it. GW_ERR_NOMEM. */
 gw_err gw_flows_begin(gw_flows *f, gw_line *b, gw_flow *x, double bytes, int64_t now);
 
 /** The event `due` of a link has come: the last byte of *out is sent. */

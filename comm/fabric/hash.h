@@ -1,5 +1,6 @@
-/** What is found by its hash: items that lie in structs of the caller's, in chains that grow in
- *  number with them. A chain has what was put first in front. */
+/** A hash table with chains. Its items are members of the caller's structs, so it owns nothing but
+ *  the chains, whose number grows with the items. A chain lists its items in the order in which
+ *  they were put. One thread at a time. */
 #ifndef GW_COMM_FABRIC_HASH_H
 #define GW_COMM_FABRIC_HASH_H
 
@@ -23,16 +24,18 @@ typedef struct gw_hash {
 /** The struct that has *item as its `member`. */
 #define GW_HASHED(type, member, item) ((type *)((char *)(item)-offsetof(type, member)))
 
+/** Add *item, which must stay where it is until it is taken out. GW_ERR_NOMEM: it is not in. */
 gw_err gw_hash_put(gw_hash *t, gw_hashed *item, uint64_t hash);
 
-/** Where the first item is that has this hash and is the `same` as *like; NULL: there is none. */
+/** The place of the first item with this hash for which same(item, like) holds, valid until the
+ *  next put or take; NULL: there is none. */
 gw_hashed **gw_hash_find(const gw_hash *t, uint64_t hash,
                          bool (*same)(const gw_hashed *item, const void *like), const void *like);
 
-/** The item that is there, no more in the table. */
+/** Take the item at a place that gw_hash_find returned out of the table, and return it. */
 gw_hashed *gw_hash_take(gw_hash *t, gw_hashed **at);
 
-/** free_item: NULL: they stay the caller's. */
+/** Free the table, and by `free_item` each item that is left. NULL: the caller frees the items. */
 void gw_hash_close(gw_hash *t, void (*free_item)(gw_hashed *item));
 
 #endif

@@ -20,9 +20,9 @@ struct gw_posts {
     bool receives;
 };
 
-/** What a rank tested, range by range, since it rested or computed. If all that it did was to test
- *  in vain, it does the same again whenever there is news, until something is complete: then that
- *  is done without it. */
+/** The ranges of messages that a rank has tested since it last rested or computed. A rank that did
+ *  nothing but test in vain would repeat these tests at each arrival until one of them succeeds.
+ *  The engine repeats them for it, at the same moments, and wakes it when one succeeds. */
 typedef struct gw_sim_sweep {
     gw_posts **of;
     uint64_t *news; /* bits: what may have something new */
@@ -142,16 +142,17 @@ void gw_sim_free_messages(gw_sim_world *w);
 /** Of the receives that nobody sends to one of the lowest rank; NULL: there is none. */
 const gw_sim_message *gw_sim_lost(const gw_sim_world *w);
 
-/** Go on with what a rank does that rests, as far as that needs no turn of it; whether it does. */
+/** Repeat the tests of a resting rank. True: one succeeded, or the world failed, and the rank must
+ *  run. */
 bool gw_sim_doze(gw_sim_rank *me);
-/** Is its clock ahead of the world's? Then it goes on when that is there. */
+/** True: the rank's clock is ahead of the world's. It is then scheduled to go on at its clock. */
 bool gw_sim_ahead(gw_sim_rank *me);
-/** A sweep begins; the range is part of it, and not complete. */
+/** Begin a sweep; add a range that was tested and is not complete. */
 void gw_sim_sweep_begin(gw_sim_sweep *s, bool idle);
 void gw_sim_sweep_add(gw_sim_sweep *s, gw_posts *range);
-/** At the range's place is no more what was tested in vain. */
+/** Note that the range may have changed since its last test. */
 void gw_sim_sweep_news(gw_sim_sweep *s, const gw_posts *range);
-/** Look at a range: is it complete? */
+/** Is the range complete? Updates what has arrived of it. */
 bool gw_sim_look(gw_sim_rank *me, gw_posts *range);
 
 /** Of gw_fabric_ops. */
