@@ -69,7 +69,8 @@ gw_err gw_sim_run(const gw_sim_setup *setup, gw_err (*body)(void *ctx, gw_fabric
 void gw_sim_compute(const gw_fabric *f, double seconds);
 const gw_sim_tally *gw_sim_so_far(const gw_fabric *f);
 
-/** Of what was sent so far, this rank's part; events 0. */
-const gw_sim_tally *gw_sim_sent(const gw_fabric *f);
+/** What this rank sends on `f`, and on all that is split off it from now on, is added to *sent, the
+ *  caller's, too. */
+void gw_sim_count(gw_fabric *f, gw_sim_tally *sent);
 
 #endif

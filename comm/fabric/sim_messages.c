@@ -114,6 +114,7 @@ gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t l
     (void)data;
     gw_sim_rank *me = gw_sim_me(f);
     gw_sim_world *w = me->w;
+    gw_sim_tally *sent = ((gw_sim_member *)f)->sent;
     gw_sim_message *m = NULL, like = {.group = ((gw_sim_member *)f)->group,
                                       .end = {f->rank, peer},
                                       .tag = tag,
@@ -125,8 +126,10 @@ gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t l
     GW_TRY(sim_post(f, p, i, &like, 0, &m));
     w->tally.bytes += len * (size_t)(w->setup.ranks / w->played);
     w->tally.messages += (uint64_t)(w->setup.ranks / w->played);
-    me->sent.bytes += len;
-    me->sent.messages++;
+    if (sent) {
+        sent->bytes += len;
+        sent->messages++;
+    }
     m->link = within ? &w->setup.memory : &w->setup.link;
     gw_sim_spend(me, m->link->overhead_s);
     m->state = STARTS;

@@ -55,7 +55,6 @@ typedef struct gw_sim_rank {
     gw_sim_sweep sweep;
     long fruitless;
     double owed; /* part of a ns that its clock lacks */
-    gw_sim_tally sent;
 } gw_sim_rank;
 
 typedef struct gw_sim_group gw_sim_group;
@@ -118,6 +117,7 @@ typedef struct gw_sim_member {
     gw_fabric head;
     gw_sim_rank *me;
     gw_sim_group *group;
+    gw_sim_tally *sent; /* somebody's count; NULL: nobody's */
 } gw_sim_member;
 
 static inline gw_sim_rank *gw_sim_me(const gw_fabric *f) {

@@ -153,8 +153,8 @@ const gw_sim_tally *gw_sim_so_far(const gw_fabric *f) {
     return &gw_sim_me(f)->w->tally;
 }
 
-const gw_sim_tally *gw_sim_sent(const gw_fabric *f) {
-    return &gw_sim_me(f)->sent;
+void gw_sim_count(gw_fabric *f, gw_sim_tally *sent) {
+    ((gw_sim_member *)f)->sent = sent;
 }
 
 static void sim_hear(const gw_fabric *f, gw_exchange_event event, const gw_exchange *x) {
@@ -268,7 +268,9 @@ static gw_err sim_split(gw_fabric *f, int color, gw_fabric **out) {
             if (all->value[r] == color)
                 to->world[i++] = f->world[r];
     }
-    return sim_join(out, gw_sim_me(f), to, number);
+    GW_TRY(sim_join(out, gw_sim_me(f), to, number));
+    gw_sim_count(*out, ((gw_sim_member *)f)->sent);
+    return GW_OK;
 }
 
 static void sim_close(gw_fabric *f) {

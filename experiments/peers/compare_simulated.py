@@ -19,6 +19,7 @@ import collections
 import csv
 import datetime
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -41,6 +42,9 @@ MESHES = {f"{mesh} {timetable} {micros}": f"--mesh {mesh} --microbatches {micros
           for mesh, micros, timetable in (
               ("data=2,pipe=2", 4, "1f1b"), ("data=2,pipe=2", 4, "zb"), ("pipe=4", 8, "gpipe"),
               ("pipe=4", 8, "1f1b:eager=1"), ("pipe=4", 8, "interleaved"))}
+MESHES |= {mesh: f"--mesh {mesh} --tensor-algo ring{more}" for mesh, more in (
+    ("tensor=4", ""), ("data=2,tensor=2", " --tensor-chunks 4"),
+    ("pipe=2,tensor=2", " --microbatches 4 --timetable 1f1b"))}
 WIDTH, CLASSES, LAYERS, PACE = 768, 10, 8, 60
 
 
@@ -85,23 +89,31 @@ def steps(options, bits):
 
 
 def paced_profile(paced, mesh):
-    """The times that each stage, paced, had for its layers, of each as much as it has weights; cut as the run was."""
+    """The times that each stage's tensor ranks, paced, had for its layers, of each as much as it has weights; cut as the
+    run was."""
     full = max(share["batch"] for share in paced["measured"])
-    stages = {share["stage"]: share for share in paced["measured"] if share["batch"] == full}
-    layers = [{"name": f"layer{i}", "shape": [(WIDTH + 1) * (WIDTH if i + 1 < LAYERS else CLASSES)], "group": i,
-               "std": 1} for i in range(LAYERS)]
+    shares = [share for share in paced["measured"] if share["batch"] == full]
+    layers = []
+    for i in range(LAYERS):
+        outputs = WIDTH if i + 1 < LAYERS else CLASSES
+        bias = {"name": f"bias{i}", "shape": [outputs], "group": i, "shard": 0, "std": 1, "forward_s": 0, "backward_s": 0}
+        weights = {**bias, "name": f"layer{i}", "shape": [WIDTH, outputs], "shard": 1 - i % 2}
+        weights.update({"forward_sum": outputs} if i % 2 else {"backward_sum": WIDTH} if i else {})
+        layers.append((weights, bias))
     held = collections.defaultdict(list)
     for i, n in enumerate(mesh["layers"]):
         run_of = layers[sum(mesh["layers"][:i]):][:n]
-        run_of[-1]["activation"] = WIDTH
-        held[i % mesh["pipe"]] += run_of
+        run_of[-1][1]["activation"] = WIDTH
+        held[i % mesh["pipe"]] += [weights for weights, _ in run_of]
     for stage, own in held.items():
         for layer in own:
-            part = paced["factor"] * layer["shape"][0] / sum(other["shape"][0] for other in own)
-            layer.update({key: part * stages[stage][key] for key in ("forward_s", "backward_s")})
+            part = paced["factor"] * math.prod(layer["shape"]) / sum(math.prod(other["shape"]) for other in own)
+            layer.update({key: part * sum(share[key] for share in shares if share["stage"] == stage)
+                          for key in ("forward_s", "backward_s")})
     return {"schema": 1, "model": "a paced run", "source": "paced in run.json", "device": "cpu", "machine": "this one",
-            "date": datetime.date.today().isoformat(), "torch": None, "threads": 1, "batch": full, "tensors": layers,
-            "optimizer_s": paced["factor"] * sum(share["update_s"] for share in stages.values())}
+            "date": datetime.date.today().isoformat(), "torch": None, "threads": 1, "batch": full,
+            "tensors": [tensor for layer in layers for tensor in layer],
+            "optimizer_s": paced["factor"] * sum(share["update_s"] for share in shares)}
 
 
 def meshes(options, bits):
@@ -121,8 +133,9 @@ def meshes(options, bits):
             if simulate(options, bits, words, "wire_bytes") != real["wire_bytes"]:
                 fail(f"{what}: a rank sends {real['wire_bytes']:.0f} bytes a step, and not as many simulated")
             yield what, median_step(out, "wall_s", statistics.fmean), simulate(options, bits, words)
-            bubble = median_step(out, "pipe_skew_s", statistics.fmean)
-            yield "  its bubble", bubble, simulate(options, bits, words, "bubble_s")
+            if found["mesh"]["pipe"] > 1:
+                bubble = median_step(out, "pipe_skew_s", statistics.fmean)
+                yield "  its bubble", bubble, simulate(options, bits, words, "bubble_s")
 
 
 def measure(options):

@@ -191,6 +191,8 @@ class Replay(gwrun.Case):
                 (changed(["tensors", 3, "group"], 3), at + "tensor 3 (b.bias): group: 3: must be 1 or 2: groups rise"),
                 (changed(["tensors", 0, "activation"], 3), at + "tensor 1 (a.bias): group: 0: the tensor before it has an"),
                 (changed(["tensors", 1, "activation"], 0), at + "tensor 1 (a.bias): activation: 0: must be a whole number"),
+                (changed(["tensors", 1, "shard"], 1), at + "tensor 1 (a.bias): shard: 1: must be one of the 1 dimensions"),
+                (changed(["tensors", 1, "forward_sum"], 0), at + "tensor 1 (a.bias): forward_sum: 0: must be a whole"),
                 (changed(["tensors", 3, "name"], "a.bias"), at + "tensor 3 (a.bias): name: stands at tensor 1 already"),
                 (changed(["tensors", 3, "name"], "a b"), at + 'tensor 3: name: "a b": must be 1 to 127 letters'),
                 ("[]", at + "must be an object"), ("{\n'a'}", f"{self.profile}:2: not JSON: ")):
@@ -238,6 +240,9 @@ class Shipped(unittest.TestCase):
             self.assertEqual((sum(sizes), len(sizes)), self.COUNTS[os.path.basename(path)[:-5]])
             passes = [tensor["activation"] for tensor in tensors if "activation" in tensor]
             self.assertEqual((len(passes), passes[0], passes[-1]), self.CUTS[os.path.basename(path)[:-5]])
+            sums = [[t[key] for t in tensors if key in t] for key in ("forward_sum", "backward_sum")]
+            layers = len(passes) - 1 if "resnet" not in path else 0  # each has two sums forward and two backward
+            self.assertEqual(sums, [passes[:1] * (2 * layers + bool(layers)), passes[:1] * 2 * layers])
 
     def test_the_schema_has_the_same_keys(self):
         schema = gwrun.read_json(FOLDER, "profile.schema.json")
@@ -245,4 +250,5 @@ class Shipped(unittest.TestCase):
         self.assertEqual(set(schema["required"]), set(PROFILE))
         self.assertEqual(set(schema["properties"]), {*PROFILE, "steps"})
         self.assertEqual(set(of_tensor["required"]), set(TENSOR))
-        self.assertEqual(set(of_tensor["properties"]), {*TENSOR, "activation"})
+        self.assertEqual(set(of_tensor["properties"]), {*TENSOR, "activation", "shard", "forward_sum", "forward_gather", "backward_sum",
+                                                    "input_parts"})

@@ -22,7 +22,7 @@ class SimulateMesh(gwrun.Case):
     def setUp(self):
         super().setUp()
         self.profile = self.path("profile.json")
-        gwrun.write(self.profile, json.dumps(profile(activation=PASSES)))
+        gwrun.write(self.profile, json.dumps(profile(activation=PASSES, shard=0, forward_sum=PASSES)))
 
     def words(self, *words, ranks=8):
         return ("simulate", "--ranks", ranks, *LINK, "--profile", self.profile, "--comm", "allreduce:algo=ring", *words)
@@ -37,11 +37,12 @@ class SimulateMesh(gwrun.Case):
         bubble_s = 3 * (LAYERS / 4 * 0.024 - 0.008) / 8  # (p-1)(F+B), but deltas leave earlier by half of a layer's B
         self.assertAlmostEqual(run["bubble_s"], bubble_s, delta=0.05 * bubble_s)
         self.assertEqual(run["mesh"], {"data": 2, "pipe": 4, "tensor": 1, "timetable": "gpipe", "microbatches": 8,
-                                       "chunks": 1, "layers": [2, 2, 2, 2]})
+                                       "chunks": 1, "layers": [2, 2, 2, 2], "tensor_algorithm": None,
+                                       "tensor_chunks": 1})
         hops = 2 * 3 * 2 * 4 * PASSES * BATCH  # replicas, boundaries, ways, bytes
         sums = 2 * 4 * FLOATS * LAYERS
         self.assertEqual(run["wire_bytes"], (hops + sums) / 8)
-        self.assertIn(f"mesh: data=2, pipe=4: 8 microbatches by gpipe; bubble {1e3 * run['bubble_s']:.6g} ms", said)
+        self.assertIn(f"mesh: data=2, pipe=4, tensor=1: 8 microbatches by gpipe; bubble {1e3 * run['bubble_s']:.6g} ms", said)
         alone, said = self.simulate("--mesh", "data=8")
         plain, _ = self.simulate()
         self.assertEqual([alone[key] for key in ("step_s", "events", "mesh", "bubble_s")],
@@ -59,13 +60,33 @@ class SimulateMesh(gwrun.Case):
     def test_goal(self):
         """Another engine, which reads what the ranks did, finds the same step."""
         path = self.path("f.goal")
-        for mesh, timetable in (("pipe=4", "interleaved"), ("data=2,pipe=2", "zb")):
+        for mesh, timetable in (("pipe=4", "interleaved"), ("data=2,pipe=2", "zb"), ("tensor=2,pipe=2", "1f1b")):
             run, _ = self.simulate("--mesh", mesh, "--microbatches", "8", "--timetable", timetable, "--steps", "1",
                                    "--compute", "spin", "--goal", path, ranks=4)
             self.assertAlmostEqual(loggp(parse(gwrun.read(path))) * 1e-9, run["step_s"], delta=1e-3 * run["step_s"])
 
+    def test_trained(self):
+        """Tensor ranks send what those of a real run do, layers of uneven parts included."""
+        words = ("--comm", "allreduce:algo=ring", "--tensor-algo", "ring")
+        for split, hidden, mesh, more in (("pairs", "48,40", "tensor=3", ("--tensor-chunks", "2")),
+                                          ("pairs", "64,32,48", "pipe=2,tensor=2", ("--microbatches", "4")),
+                                          ("columns", "40", "data=2,tensor=2", ("--microbatches", "2", "--tensor-chunks", "3")),
+                                          ("columns", "100,70,30", "tensor=3", ()),
+                                          ("columns", "64,32,48", "pipe=2,tensor=2", ("--microbatches", "4"))):
+            ranks = 3 if mesh == "tensor=3" else 4
+            here, model = ("--mesh", mesh, *words, *more), ("--layers", hidden, "--batch", "24", "--tensor-split", split)
+            gwrun.clean(0, "bench", "layers", *model, "--steps", "3", "--profile", self.profile)
+            run = gwrun.train(ranks, self.out, *model, "--steps", "2", "--overwrite", *here)
+            one, _ = self.simulate("--local-batch", 12 if "data" in mesh else 24, *here, ranks=ranks)
+            self.assertEqual((one["wire_bytes"], one["mesh"]["tensor_algorithm"]),
+                             (run["results"]["summary"]["wire_bytes"], "ring"), (split, mesh))
+
     def test_shipped_profiles(self):
-        """Each says where it can be cut."""
+        """Each says where it can be cut, and two what tensor ranks divide."""
+        for name, meshes in (("gpt2-124m", ("tensor=8", "pipe=3,tensor=4")), ("bert-large", ("tensor=16",))):
+            for mesh in meshes:
+                gwrun.clean(0, *self.words("--profile", os.path.join(gwrun.SOURCE, "profiles", f"{name}.json"), "--mesh", mesh,
+                                           "--check", ranks=48))
         for name, stages in (("gpt2-124m", 12), ("bert-large", 24), ("resnet18", 8), ("resnet50", 16)):
             path = os.path.join(gwrun.SOURCE, "profiles", f"{name}.json")
             gwrun.clean(0, *self.words("--profile", path, "--mesh", f"pipe={stages}", "--microbatches", "8", "--local-batch",
@@ -73,18 +94,21 @@ class SimulateMesh(gwrun.Case):
 
     def test_folder(self):
         """Columns of the mesh, whose waiting along the pipe is the bubble, and the figures that the tools read."""
-        gwrun.clean(0, *self.words("--mesh", "pipe=4,data=2", "--microbatches", "8", "--out", self.out))
+        gwrun.clean(0, *self.words("--mesh", "tensor=2,pipe=4,data=2", "--microbatches", "8", "--out",
+                                   self.out, ranks=16))
         run, rows = gwrun.run_json(self.out), gwrun.batches(self.out)
-        self.assertEqual((run["mesh"]["pipe"], run["results"]["summary"]["dimensions"]["pipe"]["ranks"]), (4, 4))
-        self.assertEqual([(row["replica"], row["stage"]) for row in rows[:4]],
-                         [("0", "0"), ("1", "0"), ("0", "1"), ("1", "1")])
+        dimensions = run["results"]["summary"]["dimensions"]
+        self.assertEqual([dimensions[name]["ranks"] for name in ("data", "pipe", "tensor")], [2, 4, 2])
+        self.assertEqual([(row["replica"], row["stage"], row["shard"]) for row in (*rows[:3], rows[8])],
+                         [("0", "0", "0"), ("1", "0", "0"), ("0", "1", "0"), ("0", "0", "1")])
         summary = run["results"]["summary"]
         late = [row for row in rows if row["step"] != "1"]
         self.assertAlmostEqual(summary["bubble_s"], sum(float(row["pipe_skew_s"]) for row in late) / len(late), delta=1e-9)
         for row in rows:
-            self.assertEqual(int(row["pipe_bytes"]) + int(row["data_bytes"]), int(row["wire_bytes"]))
-            self.assertAlmostEqual(float(row["pipe_comm_s"]) + float(row["data_comm_s"]), float(row["mpi_wait_s"]),
-                                   delta=1e-9)
+            for figure, whole in (("bytes", "wire_bytes"), ("comm_s", "mpi_wait_s")):
+                parts = [float(row[f"{dimension}_{figure}"]) for dimension in ("data", "pipe", "tensor")]
+                self.assertAlmostEqual(sum(parts), float(row[whole]), delta=1e-9)
+                self.assertGreater(min(parts), 0)
             self.assertLessEqual(float(row["pipe_skew_s"]), float(row["pipe_comm_s"]) + 1e-9)
         for tool in "show", "table":
             self.assertIn("bubble", gwrun.clean(0, tool, self.out).stdout, tool)
@@ -107,8 +131,11 @@ class SimulateMesh(gwrun.Case):
                 "--timetable", "interleaved")
         refused("--timetable interleaved: 6 microbatches on 4 stages: give a multiple of 4", "--mesh", "pipe=4",
                 "--microbatches", "6", "--timetable", "interleaved")
-        refused("simulate: --mesh tensor=2: a profile does not say", "--mesh", "tensor=2")
+        refused("simulate: --tensor-chunks: no layer is cut: add tensor to --mesh", "--tensor-chunks", "2")
+        refused("simulate: --tensor-algo shm works in memory that ranks share", "--mesh", "tensor=2", "--tensor-algo", "shm")
         gwrun.refusal(gwrun.run(0, "simulate", "--ranks", 4, *LINK, "--bytes", "4", "--local-batch", "8"), "local-batch")
         gwrun.write(self.profile, json.dumps(profile()))
         refused("simulate: --mesh pipe=2: the profile of eight layers does not say what passes from layer to layer",
                 "--mesh", "pipe=2")
+        refused("simulate: --mesh tensor=2: the profile of eight layers does not say what tensor ranks divide",
+                "--mesh", "tensor=2")

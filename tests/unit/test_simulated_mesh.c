@@ -158,6 +158,116 @@ static void test_bytes(void **state) {
             }
 }
 
+/* ---- tensor ranks ---- */
+
+enum { SUM = 7, BACK = 4, TOLD = 2, SIX = 6 };
+
+/* Six layers, cut by columns and rows in turn, the last one by classes. */
+static gw_step_profile shared_of(long batch) {
+    gw_step_profile p = profile_of(SIX, batch, 1e-3);
+    p.n = 0;
+    for (int i = 0; i < SIX; i++) {
+        bool rows = i % 2;
+        layer[i].n = 120;
+        layer[i].shard = rows ? layer[i].rows : layer[i].n / layer[i].rows;
+        layer[i].shard_rows = rows;
+        layer[i].forward_sum = rows ? SUM : 0;
+        layer[i].backward_sum = rows || i == 0 ? 0 : BACK;
+        layer[i].forward_gather = i + 1 == SIX ? TOLD : 0;
+        p.n += layer[i].n;
+    }
+    return p;
+}
+
+static gw_err play_shared(gw_sim_play *p, gw_sim_mesh *m, int data, int pipe, int tensor,
+                          int micros, int pieces, const gw_step_profile *of) {
+    gw_parallel o;
+    assert_int_equal(parallel_of(&o, data, pipe, micros, "1f1b"), GW_OK);
+    o.shape.size[GW_DIM_TENSOR] = tensor;
+    o.tensor_chunks = tensor > 1 ? pieces : 1;
+    if (tensor > 1)
+        assert_int_equal(keep_spec(&o.tensor_algo, "ring:chunk=0", GW_SPEC_ONE), GW_OK);
+    return play_mesh(p, m, &o, of, "allreduce:algo=(ring:chunk=0)");
+}
+
+static void test_tensor_bytes(void **state) {
+    (void)state;
+    for (int data = 1; data <= 2; data++)
+        for (int pipe = 1; pipe <= 3; pipe++)
+            for (int tensor = 1; tensor <= 3; tensor++)
+                for (int pieces = 1; pieces <= 2; pieces++) {
+                    gw_sim_play p = play_of(data * pipe * tensor, link_with_all);
+                    gw_sim_mesh m;
+                    gw_step_profile of = shared_of(5); /* in 2 microbatches */
+                    if (play_shared(&p, &m, data, pipe, tensor, 2, pieces, &of) != GW_OK)
+                        fail_msg("%s", gw_err_text());
+                    /* behind a layer cut by rows each rank has all that passes on */
+                    static const int all_behind[] = {0, 0, 2};
+                    uint64_t passing = pipe == 2 ? 1 : (uint64_t)(all_behind[pipe - 1] * tensor),
+                             floats = 2 * (uint64_t)(data - 1) * of.n +
+                                      (uint64_t)data * 5 * 2 * PART * passing +
+                                      (uint64_t)data * 5 * 2 * (uint64_t)(tensor - 1) *
+                                          (3 * SUM + 2 * BACK) +
+                                      (uint64_t)(data * 5 * tensor * (tensor - 1) * TOLD);
+                    assert_int_equal(p.tally.bytes, p.steps * sizeof(float) * floats);
+                    gw_sim_mesh_close(&m);
+                }
+}
+
+/* What tensor ranks sum takes as long as an allreduce of so many floats alone; parts of it hide
+ * behind the computation of others; and each computes its part. */
+static void test_tensor_times(void **state) {
+    (void)state;
+    for (int tensor = 2; tensor <= 4; tensor++) {
+        double step_s[2], sum_s[2];
+        for (int k = 0; k < 2; k++) {
+            gw_step_profile bytes = bytes_only;
+            gw_sim_play p = play_of(tensor, link_with_all);
+            bytes.n = one.n = k ? 480000 : 960000;
+            p.profile = &bytes;
+            assert_int_equal(run_play(&p, "allreduce:algo=(ring:chunk=0)", "none"), GW_OK);
+            sum_s[k] = p.step_s;
+        }
+        for (int pieces = 1; pieces <= 4; pieces += 3) {
+            gw_sim_play p = play_of(tensor, link_with_all);
+            gw_sim_mesh m;
+            gw_step_profile of = profile_of(2, 8, 0);
+            p.sleeps = true;
+            layer[0].shard = layer[1].shard = 192;
+            layer[0].n = layer[1].n = of.n = 192;
+            of.n *= 2;
+            layer[0].backward_s = 0;
+            layer[0].activation = layer[1].activation = 0;
+            layer[0].backward_sum = 60000;
+            layer[1].forward_sum = 120000;
+            if (play_shared(&p, &m, 1, 1, tensor, 1, pieces, &of) != GW_OK)
+                fail_msg("%s", gw_err_text());
+            step_s[pieces > 1] = p.step_s;
+            assert_true(m.share[0].n == 384 / (size_t)tensor);
+            gw_sim_mesh_close(&m);
+        }
+        double computed_s = 24e-3 / tensor;
+        if (fabs(step_s[0] - computed_s - sum_s[0] - sum_s[1]) > 1e-6)
+            fail_msg("%d ranks: a step of %.9g s", tensor, step_s[0]);
+        double hidden_s = fmin(sum_s[0], 6e-3 / tensor); /* of the last piece of four nothing is */
+        assert_true(step_s[1] < step_s[0] - hidden_s / 2 && step_s[1] > step_s[0] - hidden_s);
+    }
+}
+
+static void test_tensor_refusals(void **state) {
+    (void)state;
+    gw_sim_play p = play_of(4, link_with_all);
+    gw_sim_mesh m;
+    gw_step_profile of = profile_of(4, 8, 0);
+    assert_int_equal(play_shared(&p, &m, 1, 1, 4, 1, 1, &of), GW_ERR_USAGE);
+    assert_non_null(strstr(gw_err_text(), "does not say what tensor ranks divide"));
+    gw_sim_mesh_close(&m);
+    of = shared_of(8);
+    assert_int_equal(play_shared(&p, &m, 1, 1, 4, 1, 1, &of), GW_ERR_USAGE);
+    assert_non_null(strstr(gw_err_text(), "at most tensor=3")); /* of what passes on */
+    gw_sim_mesh_close(&m);
+}
+
 /* ---- strategies ---- */
 
 /* Each is played over a mesh, too, if it can be played, whatever it exchanges (which play.h
@@ -230,8 +340,9 @@ static void test_overlap(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_timetables), cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_strategies), cmocka_unit_test(test_one_stage),
-        cmocka_unit_test(test_overlap)};
+        cmocka_unit_test(test_timetables),      cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_tensor_bytes),    cmocka_unit_test(test_tensor_times),
+        cmocka_unit_test(test_tensor_refusals), cmocka_unit_test(test_strategies),
+        cmocka_unit_test(test_one_stage),       cmocka_unit_test(test_overlap)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

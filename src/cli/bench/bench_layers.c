@@ -11,6 +11,7 @@
 #include "mesh/pipeline.h"
 #include "mpi/wait.h"
 #include "nn/gemm.h"
+#include "nn/loss.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
 
@@ -25,7 +26,8 @@ typedef struct state {
     gw_pipeline *walk;
     gw_samples forward[GW_MAX_LAYERS], backward[GW_MAX_LAYERS], update, step;
     double forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS], update_s; /* medians */
-    bool polls; /* products are cut into pieces, as under an exchange that is to move on */
+    bool columns; /* of the profile: all layers are cut by columns */
+    bool polls;   /* products are cut into pieces, as under an exchange that is to move on */
     /* of the present step: */
     bool timed;
     uint64_t since; /* the last mark */
@@ -40,6 +42,8 @@ static const gw_opt opts[] = {
      .group = "Benchmark"},
     {"warmup", GW_OPT_INT, "5", 0, 1e6, NULL, "N", "steps before them", INTO(warmup)},
     {"profile", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write the step's profile, for `replay`"},
+    {"tensor-split", GW_OPT_CHOICE, "pairs", 0, 0, "pairs|columns", NULL,
+     "what the profile has tensor ranks divide, as `train` does", INTO(columns)},
     GW_BENCH_JSON,
     {0}};
 
@@ -171,18 +175,41 @@ static void layers_of_groups(const gw_model *m, double forward_s[], double backw
     }
 }
 
+/* What tensor ranks divide of tensor i of a layer, and exchange at its first and last one, as
+ * gw_model_join says; nothing where the model cannot be shared. */
+static void layers_share(json_t *row, const gw_shard *shared, int l, int i, bool last) {
+    if (shared->n_layers == 0)
+        return;
+    gw_unit u = gw_shard_unit(shared, &shared->layers[l]);
+    bool sums = u.cut != GW_CUT_COLUMNS, top = l + 1 == shared->n_layers;
+    gw_json_add(row, "shard:i", u.tensor[i].cut == GW_CUT_COLUMNS && u.tensor[i].rows > 1);
+    if (i == 0 && sums)
+        gw_json_add(row, "forward_sum:i", u.out);
+    if (i == 0 && u.cut != GW_CUT_ROWS && l > 0)
+        gw_json_add(row, b.columns ? "input_parts:i" : "backward_sum:i", u.in);
+    if (last && top && !sums)
+        gw_json_add(row, "forward_gather:i", GW_LOSS_TOLD * gw_model_spec_targets(&shared->spec));
+}
+
 /* A layer is a group. Its gradients come together, that of the last tensor first. */
 static json_t *layers_tensors(void) {
     const gw_model *m = b.rig.model;
     const gw_tensor *t = gw_model_tensors(m);
     json_t *all = json_array();
     double forward_s[GW_MAX_LAYERS] = {0}, backward_s[GW_MAX_LAYERS] = {0};
+    gw_shard shared;
+    gw_share two = gw_share_whole(gw_model_get_spec(m));
+    two.tensor = 2;
+    two.split = b.columns ? GW_SPLIT_COLUMNS : GW_SPLIT_PAIRS;
+    if (gw_shard_of(&shared, gw_model_get_spec(m), &two) != GW_OK)
+        shared.n_layers = 0;
     layers_of_groups(m, forward_s, backward_s);
-    for (int i = 0, group = 0, n = gw_model_tensor_count(m); i < n; i++) {
+    for (int i = 0, of = 0, group = 0, n = gw_model_tensor_count(m); i < n; i++) {
         bool first = i == 0 || t[i - 1].layer < t[i].layer;
         bool last = i + 1 == n || t[i + 1].layer > t[i].layer;
         char name[32];
         group += first && i > 0;
+        of = first ? 0 : of + 1;
         snprintf(name, sizeof name, "layer%d.%d", t[i].layer, i);
         json_t *row = gw_json_object(
             "name:s shape:o group:i forward_s:f backward_s:f std:f", name,
@@ -192,6 +219,7 @@ static json_t *layers_tensors(void) {
         if (last && i + 1 < n)
             gw_json_add(row, "activation:i",
                         gw_model_spec_width(gw_model_get_spec(m), t[i + 1].layer - 1));
+        layers_share(row, &shared, t[i].layer, of, last);
         json_array_append_new(all, row);
     }
     return all;

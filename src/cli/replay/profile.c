@@ -6,7 +6,6 @@
 
 #include <limits.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +172,11 @@ static const field of_tensor[] = {
     {.key = "backward_s", .kind = NUMBER, .max = MOST_S},
     {.key = "std", .kind = NUMBER, .max = MOST_STD},
     {.key = "activation", .kind = WHOLE, .min = 1, .max = INT_MAX, .may_lack = true},
+    {.key = "shard", .kind = WHOLE, .max = MOST_DIMS - 1, .may_lack = true},
+    {.key = "forward_sum", .kind = WHOLE, .min = 1, .max = INT_MAX, .may_lack = true},
+    {.key = "forward_gather", .kind = WHOLE, .min = 1, .max = INT_MAX, .may_lack = true},
+    {.key = "backward_sum", .kind = WHOLE, .min = 1, .max = INT_MAX, .may_lack = true},
+    {.key = "input_parts", .kind = WHOLE, .min = 1, .max = INT_MAX, .may_lack = true},
     {.key = NULL}};
 
 static double profile_number(const json_t *object, const char *key) {
@@ -180,18 +184,27 @@ static double profile_number(const json_t *object, const char *key) {
 }
 
 static gw_step_tensor profile_tensor(const json_t *object) {
-    const json_t *shape = json_object_get(object, "shape");
+    const json_t *shape = json_object_get(object, "shape"),
+                 *shard = json_object_get(object, "shard");
     gw_step_tensor t = {.name = json_string_value(json_object_get(object, "name")),
                         .group = (int)profile_number(object, "group"),
                         .n = 1,
                         .forward_s = profile_number(object, "forward_s"),
                         .backward_s = profile_number(object, "backward_s"),
                         .std = profile_number(object, "std"),
-                        .activation = (size_t)profile_number(object, "activation")};
+                        .activation = (size_t)profile_number(object, "activation"),
+                        .forward_sum = (size_t)profile_number(object, "forward_sum"),
+                        .forward_gather = (size_t)profile_number(object, "forward_gather"),
+                        .backward_sum = (size_t)profile_number(object, "backward_sum"),
+                        .input_parts = (size_t)profile_number(object, "input_parts")};
     for (size_t i = 0; i < json_array_size(shape); i++)
         t.n *= (size_t)json_integer_value(json_array_get(shape, i));
     if (json_array_size(shape) > 1)
         t.rows = (size_t)json_integer_value(json_array_get(shape, 0));
+    if (shard)
+        t.shard =
+            (size_t)json_integer_value(json_array_get(shape, (size_t)json_integer_value(shard)));
+    t.shard_rows = t.rows > 0 && json_integer_value(shard) == 0;
     return t;
 }
 
@@ -205,6 +218,10 @@ static gw_err profile_add_tensor(gw_step_profile *p, place *at, json_t *object, 
     at->name = name && profile_is_name(name) ? name : NULL;
     GW_TRY(profile_check(at, of_tensor, object));
     gw_step_tensor t = profile_tensor(object);
+    if (json_object_get(object, "shard") && t.shard == 0)
+        return profile_fault(at, "shard", json_object_get(object, "shard"),
+                             "must be one of the %zu dimensions of its shape, from 0 on",
+                             json_array_size(json_object_get(object, "shape")));
     int last = p->groups - 1;
     if (t.group != last + 1 && (t.group != last || last < 0))
         return profile_fault(at, "group", json_object_get(object, "group"),

@@ -7,6 +7,7 @@
 #include "base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct gw_step_tensor {
@@ -16,6 +17,13 @@ typedef struct gw_step_tensor {
     size_t rows;
     double forward_s, backward_s, std;
     size_t activation; /* floats of a sample that pass from its group on; 0: not known, no cut */
+    /* Over tensor ranks: */
+    size_t shard;    /* the dimension of its shape that they divide has so many; 0: all have all */
+    bool shard_rows; /* it is the rows */
+    /* Floats of a sample that they sum behind it, forward; that each gives to all there; that they
+     * sum of the gradient of its group's input; and of that input, where they have parts of it,
+     * gather it, and scatter the gradient's sum. */
+    size_t forward_sum, forward_gather, backward_sum, input_parts;
 } gw_step_tensor;
 
 typedef struct gw_step_profile {

@@ -38,7 +38,7 @@ static void folder_put_rows(const gw_sim_play *p, const gw_table *t, FILE *to) {
                 .step = step + 1,
                 .injected_s = of->cost.phase_s[GW_PHASE_DATA],
                 .slept = true,
-                .logical_bytes = p->mesh->share[m.at[GW_DIM_PIPE]].n * sizeof(float),
+                .logical_bytes = gw_sim_mesh_share(p->mesh, &m)->n * sizeof(float),
                 .cost = of->cost,
                 .counts = gw_batch_no_counts,
                 .split = gw_batch_no_split});
@@ -123,7 +123,7 @@ static json_t *folder_sources(void) {
 static gw_err folder_json(const gw_sim_play *p, gw_recorder *r, gw_recorder_report *of,
                           json_t **run) {
     const gw_strategy *s = &p->strategy;
-    int ranks = p->world.ranks;
+    int ranks = p->world.ranks, replica = ranks / p->mesh->shape.size[GW_DIM_DATA];
     gw_host host;
     gw_host_facts(&host);
     r->total.hosts = json_pack("[s]", host.name);
@@ -140,8 +140,7 @@ static gw_err folder_json(const gw_sim_play *p, gw_recorder *r, gw_recorder_repo
     of->steps = p->steps;
     of->node.nodes = (ranks + p->world.per_host - 1) / p->world.per_host;
     of->node.ranks = ranks < p->world.per_host ? ranks : p->world.per_host;
-    of->workers =
-        ranks - p->mesh->shape.size[GW_DIM_PIPE] * (s->ops->servers ? s->ops->servers(s->args) : 0);
+    of->workers = ranks - replica * (s->ops->servers ? s->ops->servers(s->args) : 0);
     of->threads = 1;
     of->dimensions = gw_recorder_dimensions(&r->total.summary, &p->mesh->shape);
     of->bubble_s = gw_mesh_divides(&p->mesh->shape) ? p->mesh->bubble_s : NAN;

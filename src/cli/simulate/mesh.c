@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "mesh/pipeline.h"
 #include "nn/partition.h"
+#include "nn/shard.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,12 +14,97 @@ static int mesh_stages(const gw_sim_mesh *m) {
     return m->shape.size[GW_DIM_PIPE];
 }
 
+static int mesh_tensor(const gw_sim_mesh *m) {
+    return m->shape.size[GW_DIM_TENSOR];
+}
+
 static int mesh_runs(const gw_sim_mesh *m) {
     return mesh_stages(m) * gw_timetable_chunks(m->timetable);
 }
 
 static size_t mesh_rows(const gw_sim_mesh *m, int micro) {
     return gw_span_part((gw_span){0, (size_t)m->samples}, micro, m->micros).n;
+}
+
+/* Floats of a sample that one of the tensor ranks hands on behind a run. */
+static size_t mesh_edge(const gw_sim_mesh *m, int run, int part) {
+    const gw_sim_edge *e = &m->edge[run];
+    return e->divided ? gw_share_part((int)e->n, part, mesh_tensor(m)).n : e->n;
+}
+
+/* ---- tensor ranks ---- */
+
+gw_err gw_sim_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec,
+                        const char **modelled) {
+    static gw_spec_arg whole = {"chunk", "0"};
+    static const gw_spec halving = {
+        .text = "halving:chunk=0", .name = "halving", .arg = &whole, .n_args = 1};
+    GW_TRY(gw_algo_open(out, spec, codec));
+    *modelled = NULL;
+    if (!(out->ops->caps & GW_ALGO_ORDERED) || out->ops->caps & GW_ALGO_SHARED)
+        return GW_OK;
+    *modelled = out->ops->head.name;
+    gw_algo_close(out);
+    return gw_algo_open(out, &halving, codec);
+}
+
+static gw_err mesh_open_algo(gw_sim_mesh *m, const gw_spec *spec) {
+    gw_codec exact;
+    GW_TRY(gw_codec_open(&exact, &gw_codec_exact));
+    gw_err e = gw_sim_algo_open(&m->algo, spec, &exact, &m->modelled);
+    gw_codec_close(&exact);
+    if (e == GW_OK && m->algo.ops->caps & GW_ALGO_SHARED)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "simulate: --tensor-algo %s works in memory that ranks share, which "
+                       "simulated ones do not: take ring, halving or another that sends messages",
+                       spec->text);
+    return e;
+}
+
+/* As long as the widest of the parts that tensor ranks have of `n`. */
+static size_t mesh_widest_part(const gw_sim_mesh *m, size_t n) {
+    size_t widest = 0;
+    for (int part = 0; part < mesh_tensor(m); part++) {
+        size_t own = gw_share_part((int)n, part, mesh_tensor(m)).n;
+        widest = own > widest ? own : widest;
+    }
+    return widest;
+}
+
+/* What one of the tensor ranks has of it. Parts of an input travel in blocks of one length. */
+static gw_step_tensor mesh_part(const gw_sim_mesh *m, const gw_step_tensor *t, int part) {
+    gw_step_tensor own = *t;
+    int parts = mesh_tensor(m);
+    own.forward_gather *= (size_t)parts;
+    own.input_parts = (size_t)parts * mesh_widest_part(m, t->input_parts);
+    if (t->shard == 0 || parts == 1)
+        return own;
+    size_t n = gw_share_part((int)t->shard, part, parts).n;
+    own.n = t->n / t->shard * n;
+    own.rows = t->shard_rows ? n : t->rows;
+    own.forward_s *= (double)n / (double)t->shard;
+    own.backward_s *= (double)n / (double)t->shard;
+    return own;
+}
+
+static gw_err mesh_check_tensor(const gw_sim_mesh *m, const gw_step_profile *of) {
+    size_t parts = (size_t)mesh_tensor(m);
+    bool divides = parts == 1;
+    for (const gw_step_tensor *t = of->tensor; t < of->tensor + of->n_tensors; t++) {
+        size_t least =
+            t->shard && t->activation && t->activation < t->shard ? t->activation : t->shard;
+        divides = divides || t->shard;
+        if (t->shard && least < parts)
+            return gw_fail(GW_ERR_USAGE,
+                           "simulate: --mesh tensor=%zu: tensor %s of %s comes in %zu part%s: at "
+                           "most tensor=%zu",
+                           parts, t->name, of->model, least, least == 1 ? "" : "s", least);
+    }
+    return divides ? GW_OK
+                   : gw_fail(GW_ERR_USAGE,
+                             "simulate: --mesh tensor=%zu: the profile of %s does not say what "
+                             "tensor ranks divide: add `shard` and what they sum",
+                             parts, of->model);
 }
 
 /* ---- the cut ---- */
@@ -32,7 +118,8 @@ static gw_err mesh_cut(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profi
                        double *cost) {
     int parts = 0, runs = mesh_runs(m);
     for (int t = 0; t < of->n_tensors; t++) {
-        cost[parts] += of->tensor[t].forward_s + of->tensor[t].backward_s;
+        gw_step_tensor own = mesh_part(m, &of->tensor[t], 0);
+        cost[parts] += own.forward_s + own.backward_s;
         parts += mesh_cuts(of, t);
     }
     if (runs > 1 && parts == 1 && of->groups > 1)
@@ -44,7 +131,7 @@ static gw_err mesh_cut(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profi
     return gw_partition(cost, parts, runs, m->sizes);
 }
 
-/* A stage holds tensor t, too, behind what it has of this run and those before. */
+/* A rank holds tensor t, too, behind what it has of this run and those before. */
 static void mesh_hold(gw_sim_share *s, const gw_step_tensor *t, bool opens) {
     int rows = t->rows ? (int)t->rows : 1;
     if (opens)
@@ -58,31 +145,62 @@ static void mesh_hold(gw_sim_share *s, const gw_step_tensor *t, bool opens) {
     s->n += t->n;
 }
 
-static void mesh_share(gw_sim_mesh *m, const gw_step_profile *of) {
-    const gw_step_tensor *x = of->tensor;
-    for (int run = 0, t = 0; run < mesh_runs(m); run++) {
-        gw_sim_share *s = &m->share[run % mesh_stages(m)];
-        for (int begin = t, left = m->sizes[run]; left > 0; left -= mesh_cuts(of, t++))
-            mesh_hold(s, &x[t], t == begin || x[t].group != x[t - 1].group);
+/* Tensors [begin, end) are a run's. Where the last group of it is divided and not summed, tensor
+ * ranks have parts of what passes on. */
+static void mesh_share_run(gw_sim_mesh *m, const gw_step_tensor *x, int run, int begin, int end) {
+    gw_sim_share *share = &m->share[run % mesh_stages(m) * mesh_tensor(m)];
+    gw_sim_edge *edge = &m->edge[run];
+    for (int part = 0; part < mesh_tensor(m); part++) {
+        gw_sim_share *s = &share[part];
+        for (int t = begin; t < end; t++) {
+            gw_step_tensor own = mesh_part(m, &x[t], part);
+            mesh_hold(s, &own, t == begin || x[t].group != x[t - 1].group);
+        }
         s->first[run / mesh_stages(m) + 1] = s->n_tensors;
-        m->edge[run] = run + 1 < mesh_runs(m) ? x[t - 1].activation : 0;
-        size_t wide = m->edge[run] * mesh_rows(m, m->micros - 1);
-        m->widest = wide > m->widest ? wide : m->widest;
-        m->cost.bytes += 2 * sizeof(float) * m->edge[run] * (size_t)m->samples;
     }
-    m->cost.messages = 2 * (uint64_t)((mesh_runs(m) - 1) * m->micros);
+    if (run + 1 == mesh_runs(m))
+        return;
+    *edge = (gw_sim_edge){.n = x[end - 1].activation};
+    for (int t = end - 1, summed = 0; t >= begin && x[t].group == x[end - 1].group; t--) {
+        summed |= x[t].forward_sum > 0;
+        edge->divided = !summed && (edge->divided || x[t].shard > 0);
+    }
+}
+
+static void mesh_share(gw_sim_mesh *m, const gw_step_profile *of) {
+    size_t rows = mesh_rows(m, m->micros - 1);
+    for (int run = 0, t = 0; run < mesh_runs(m); run++) {
+        int begin = t;
+        for (int left = m->sizes[run]; left > 0; left -= mesh_cuts(of, t++))
+            ;
+        mesh_share_run(m, of->tensor, run, begin, t);
+        for (int part = 0; part < mesh_tensor(m); part++) {
+            size_t n = mesh_edge(m, run, part);
+            m->widest = n * rows > m->widest ? n * rows : m->widest;
+            m->cost.bytes += 2 * sizeof(float) * n * (size_t)m->samples;
+        }
+    }
+    m->cost.messages = 2 * (uint64_t)((mesh_runs(m) - 1) * m->micros * mesh_tensor(m));
     m->room = m->widest * (size_t)(mesh_runs(m) * GW_HOP_KINDS * m->micros);
+    for (int t = 0; mesh_tensor(m) > 1 && t < of->n_tensors; t++) {
+        gw_step_tensor own = mesh_part(m, &of->tensor[t], 0);
+        size_t of_a_sample[] = {own.forward_sum, own.backward_sum, own.forward_gather,
+                                own.input_parts};
+        for (int k = 0; k < 4; k++)
+            m->joined = of_a_sample[k] * rows > m->joined ? of_a_sample[k] * rows : m->joined;
+    }
 }
 
 static gw_err mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of) {
-    size_t n = (size_t)of->n_tensors, runs = (size_t)mesh_runs(m), stages = (size_t)mesh_stages(m);
+    size_t n = (size_t)of->n_tensors, runs = (size_t)mesh_runs(m), stages = (size_t)mesh_stages(m),
+           tensor = (size_t)mesh_tensor(m);
     size_t hops = (runs > 1 ? runs : 0) * GW_HOP_KINDS * (size_t)m->micros;
     double *cost;
     GW_TRY(gw_alloc(&m->sizes, runs, sizeof *m->sizes));
     GW_TRY(gw_alloc(&m->edge, runs, sizeof *m->edge));
-    GW_TRY(gw_alloc(&m->sent, (size_t)m->shape.size[GW_DIM_DATA] * hops, sizeof *m->sent));
-    GW_TRY(gw_alloc(&m->share, stages, sizeof *m->share));
-    for (gw_sim_share *s = m->share; s < m->share + stages; s++) {
+    GW_TRY(gw_alloc(&m->sent, (size_t)m->shape.size[GW_DIM_DATA] * tensor * hops, sizeof *m->sent));
+    GW_TRY(gw_alloc(&m->share, stages * tensor, sizeof *m->share));
+    for (gw_sim_share *s = m->share; s < m->share + stages * tensor; s++) {
         GW_TRY(gw_alloc(&s->of, n, sizeof *s->of));
         GW_TRY(gw_alloc(&s->tensors, n, sizeof *s->tensors));
         GW_TRY(gw_alloc(&s->layers, n, sizeof *s->layers));
@@ -101,18 +219,17 @@ gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
     static const gw_parallel plain = {
         .shape = {{0, 1, 1}, {GW_DIM_PIPE, GW_DIM_TENSOR, GW_DIM_DATA}},
         .stages = "flops",
-        .microbatches = 1};
+        .microbatches = 1,
+        .tensor_chunks = 1};
     gw_mesh at;
     o = o ? o : &plain;
-    *m = (gw_sim_mesh){.samples = (int)of->batch, .micros = o->microbatches};
+    *m = (gw_sim_mesh){
+        .samples = (int)of->batch, .micros = o->microbatches, .pieces = o->tensor_chunks};
     GW_TRY(gw_pipeline_check_idle(o, "simulate"));
     GW_TRY(gw_mesh_place(&at, &o->shape, 0, ranks));
     m->shape = at.shape;
-    if (m->shape.size[GW_DIM_TENSOR] > 1)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "simulate: --mesh tensor=%d: a profile does not say which parts of its "
-                       "layers tensor ranks would hold, and what they would sum: use data and pipe",
-                       m->shape.size[GW_DIM_TENSOR]);
+    GW_TRY(mesh_check_tensor(m, of));
+    GW_TRY(mesh_open_algo(m, o->tensor_algo));
     if (m->micros > 1)
         GW_TRY(gw_pipeline_check_samples(o, m->samples));
     GW_TRY(gw_timetable_open(&m->timetable, o->timetable, mesh_stages(m), m->micros));
@@ -120,7 +237,7 @@ gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
 }
 
 void gw_sim_mesh_close(gw_sim_mesh *m) {
-    for (int i = 0; m->share && i < mesh_stages(m); i++) {
+    for (int i = 0; m->share && i < mesh_stages(m) * mesh_tensor(m); i++) {
         free(m->share[i].of);
         free(m->share[i].tensors);
         free(m->share[i].layers);
@@ -131,20 +248,30 @@ void gw_sim_mesh_close(gw_sim_mesh *m) {
     free(m->edge);
     free(m->sent);
     gw_timetable_close(m->timetable);
+    gw_algo_close(&m->algo);
     *m = (gw_sim_mesh){0};
+}
+
+const gw_sim_share *gw_sim_mesh_share(const gw_sim_mesh *m, const gw_mesh *at) {
+    return &m->share[at->at[GW_DIM_PIPE] * mesh_tensor(m) + at->at[GW_DIM_TENSOR]];
 }
 
 json_t *gw_sim_mesh_json(const gw_sim_mesh *m) {
     const int *size = m->shape.size;
     if (!gw_mesh_divides(&m->shape) && m->micros == 1)
         return json_null();
+    char algo[96];
+    snprintf(algo, sizeof algo, m->modelled ? "%s (modelled as halving:chunk=0)" : "%s",
+             m->modelled ? m->modelled : m->algo.ops->head.name);
     json_t *layers = json_array();
     for (int i = 0; i < mesh_runs(m); i++)
         json_array_append_new(layers, json_integer(m->sizes[i]));
-    return gw_json_object("data:i pipe:i tensor:i timetable:s microbatches:i chunks:i layers:o",
+    return gw_json_object("data:i pipe:i tensor:i timetable:s microbatches:i chunks:i layers:o "
+                          "tensor_algorithm:s tensor_chunks:i",
                           size[GW_DIM_DATA], size[GW_DIM_PIPE], size[GW_DIM_TENSOR],
                           gw_timetable_name(m->timetable), m->micros,
-                          gw_timetable_chunks(m->timetable), layers);
+                          gw_timetable_chunks(m->timetable), layers,
+                          size[GW_DIM_TENSOR] > 1 ? algo : NULL, m->pieces);
 }
 
 /* ---- one rank ---- */
@@ -159,7 +286,9 @@ static gw_span pipe_where(const void *pipe, gw_hop hop, bool receives) {
         place %= 1 + gw_timetable_kept(m->timetable, p->runner.stage, chunk);
     place += (hop.boundary * GW_HOP_KINDS + (int)hop.kind) * m->micros;
     return (gw_span){(size_t)place * m->widest,
-                     p->idle ? 0 : m->edge[hop.boundary] * mesh_rows(m, hop.micro)};
+                     p->idle ? 0
+                             : mesh_edge(m, hop.boundary, p->at.at[GW_DIM_TENSOR]) *
+                                   mesh_rows(m, hop.micro)};
 }
 
 /* When the hop left that an action takes, or ends in. */
@@ -167,7 +296,8 @@ static double *pipe_sent(const gw_sim_pipe *p, gw_act act, bool receives) {
     const gw_sim_mesh *m = p->mesh;
     bool forward = act.kind == GW_ACT_FORWARD;
     int run = act.chunk * mesh_stages(m) + p->runner.stage - (forward == receives);
-    int line = (p->at.at[GW_DIM_DATA] * mesh_runs(m) + run) * GW_HOP_KINDS + forward;
+    int replica = p->at.at[GW_DIM_DATA] * mesh_tensor(m) + p->at.at[GW_DIM_TENSOR];
+    int line = (replica * mesh_runs(m) + run) * GW_HOP_KINDS + forward;
     return &m->sent[(size_t)line * (size_t)m->micros + (size_t)act.micro];
 }
 
@@ -193,19 +323,62 @@ gw_err gw_sim_pipe_send(gw_sim_pipe *p, gw_act act) {
     if (!hop)
         return GW_OK;
     double now_s = *pipe_sent(p, act, false) = pipe_now_s(p);
-    size_t n = gw_schedule_span(hop).n;
-    p->sent = gw_cost_sum(p->sent, (gw_cost){n * sizeof(float), n > 0});
     GW_TRY(gw_runner_send(&p->runner, act));
     p->comm_s += pipe_now_s(p) - now_s;
     return GW_OK;
 }
 
-gw_err gw_sim_pipe_lane(const gw_sim_pipe *p, gw_dim d, gw_lane_setup setup, gw_lane **out) {
+/* ---- what tensor ranks exchange ---- */
+
+static bool pipe_joins(const gw_sim_pipe *p, size_t floats) {
+    return p->among && !p->idle && floats > 0;
+}
+
+int gw_sim_pipe_pieces(const gw_sim_pipe *p, int micro, size_t floats) {
+    int rows = (int)mesh_rows(p->mesh, micro), pieces = pipe_joins(p, floats) ? p->mesh->pieces : 1;
+    return pieces < rows ? pieces : rows > 1 ? rows : 1;
+}
+
+static gw_err pipe_join(gw_sim_pipe *p, const gw_sim_join *j, gw_schedule **s) {
+    gw_span rows = gw_span_part((gw_span){0, mesh_rows(p->mesh, j->micro)}, j->piece, j->pieces);
+    return gw_collective_get(&p->join[j->verb], (gw_span){rows.off * j->floats, rows.n * j->floats},
+                             s);
+}
+
+gw_err gw_sim_pipe_join(gw_sim_pipe *p, const gw_sim_join *j) {
+    gw_schedule *s;
+    if (!pipe_joins(p, j->floats))
+        return GW_OK;
+    double now_s = pipe_now_s(p);
+    GW_TRY(pipe_join(p, j, &s));
+    if (p->at.at[GW_DIM_TENSOR] == 0)
+        p->joins =
+            gw_cost_sum(p->joins, gw_collective_cost(&p->join[j->verb], gw_schedule_span(s)));
+    GW_TRY(gw_runner_start(&p->runner, s, j->micro));
+    p->joins_s += pipe_now_s(p) - now_s;
+    return GW_OK;
+}
+
+gw_err gw_sim_pipe_joined(gw_sim_pipe *p, const gw_sim_join *j) {
+    gw_schedule *s;
+    if (!pipe_joins(p, j->floats))
+        return GW_OK;
+    double now_s = pipe_now_s(p);
+    GW_TRY(pipe_join(p, j, &s));
+    GW_TRY(gw_runner_wait(&p->runner, s));
+    p->joins_s += pipe_now_s(p) - now_s;
+    return GW_OK;
+}
+
+/* ---- opening ---- */
+
+gw_err gw_sim_pipe_lane(gw_sim_pipe *p, gw_dim d, gw_lane_setup setup, gw_lane **out) {
     gw_fabric *line;
     int first[GW_DIMS];
     memcpy(first, p->at.at, sizeof first);
     first[d] = 0;
     GW_TRY(p->world->ops->split(p->world, gw_mesh_rank(&p->at, first), &line));
+    gw_sim_count(line, &p->sent[d]);
     setup.apart = setup.yield = true;
     setup.dim = (int)d;
     return gw_lane_open_on(out, line, &setup);
@@ -221,11 +394,19 @@ static gw_err pipe_lay_hops(gw_sim_pipe *p, gw_codec *exact, gw_phantom *phantom
         setup.lane[k] = p->lane[k];
     }
     GW_TRY(gw_lane_floats(p->lane[0], m->room, &setup.base));
-    GW_TRY(gw_queue_open(&p->runner.queue, GW_PROGRESS_POLL,
-                         4 * (m->micros + 1) * gw_timetable_chunks(m->timetable), true));
-    gw_queue_beside(p->runner.queue, p->beside, p->ctx);
     GW_TRY(gw_hops_open(&p->hops, &setup));
     p->runner.hops = p->hops;
+    return GW_OK;
+}
+
+static gw_err pipe_join_ranks(gw_sim_pipe *p, gw_codec *exact, gw_phantom *phantom) {
+    gw_lane_setup lane = {.codec = exact, .phantom = phantom, .n = p->mesh->joined};
+    float *floats;
+    GW_TRY(gw_sim_pipe_lane(p, GW_DIM_TENSOR, lane, &p->among));
+    GW_TRY(gw_lane_floats(p->among, p->mesh->joined, &floats));
+    for (int verb = 0; verb <= GW_ALLGATHER; verb++)
+        p->join[verb] = (gw_collective){
+            .algo = &p->mesh->algo, .verb = (gw_verb)verb, .lane = p->among, .base = floats};
     return GW_OK;
 }
 
@@ -238,20 +419,30 @@ gw_err gw_sim_pipe_open(gw_sim_pipe *p, int servers, gw_codec *exact, gw_phantom
                             .micros = m->micros,
                             .act = pipe_act,
                             .ctx = p};
+    if (!gw_mesh_divides(&m->shape))
+        return GW_OK;
+    GW_TRY(gw_queue_open(&p->runner.queue, GW_PROGRESS_POLL,
+                         4 * (m->micros + 1) * gw_timetable_chunks(m->timetable) + 4 * m->pieces,
+                         true));
+    gw_queue_beside(p->runner.queue, p->beside, p->ctx);
+    if (mesh_tensor(m) > 1)
+        GW_TRY(pipe_join_ranks(p, exact, phantom));
     return mesh_stages(m) > 1 ? pipe_lay_hops(p, exact, phantom) : GW_OK;
 }
 
 void gw_sim_pipe_close(gw_sim_pipe *p) {
     gw_queue_close(p->runner.queue);
     gw_hops_close(p->hops);
+    for (int verb = 0; verb <= GW_ALLGATHER; verb++)
+        gw_collective_clear(&p->join[verb]);
+    gw_lane_close(p->among);
     for (int k = 0; k < GW_HOP_KINDS; k++)
         gw_lane_close(p->lane[k]);
 }
 
 gw_err gw_sim_pipe_step(gw_sim_pipe *p) {
     p->ended_s = pipe_now_s(p);
-    p->bubble_s = p->comm_s = 0;
-    p->sent = (gw_cost){0};
+    p->bubble_s = p->comm_s = p->joins_s = 0;
     GW_TRY(gw_runner_step(&p->runner));
     p->comm_s += pipe_now_s(p) - p->ended_s;
     return GW_OK;

@@ -75,3 +75,32 @@ void gw_sim_coding(double coded_s[GW_CODINGS], double seconds) {
     for (gw_coding k = 0; k < GW_CODINGS; k++)
         coded_s[k] = seconds * (k == GW_CODING_ADOPT ? 2 : 1);
 }
+
+gw_err gw_sim_play_open_algo(gw_sim_play *p) {
+    const gw_spec *named = gw_args_spec(p->strategy.args, "algo");
+    return gw_sim_algo_open(&p->algo, named, &p->codec, &p->modelled);
+}
+
+gw_err gw_sim_play_check(const gw_sim_play *p) {
+    const gw_strategy *s = &p->strategy;
+    const char *name = s->ops->head.name, *algo = p->algo.ops->head.name;
+    unsigned caps = p->algo.ops->caps;
+    bool sized = p->codec.fixed || p->codec.caps & GW_CODEC_TIGHT;
+    if (!sized || p->codec.stage || s->ops->traits & GW_STRATEGY_PICKS)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "simulate: --comm %s --compress %s: bytes depend on the data, and a "
+                       "simulation has none: use what has a fixed size, as fp16 or qsgd",
+                       name, p->codec.spec);
+    if (caps & GW_ALGO_SHARED)
+        return gw_fail(
+            GW_ERR_UNSUPPORTED,
+            "simulate: algo=%s works in memory that ranks share, which simulated ones do "
+            "not: name another algorithm, as --comm %s:algo=ring (halving, sra, ..)",
+            algo, name);
+    if (s->ops->helpers && s->ops->helpers(s->args) > 0)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "simulate: --comm %s: simulated ranks have no threads: use progress=poll or "
+                       "progress=none",
+                       name);
+    return gw_strategy_check(s, &p->algo, &p->codec);
+}

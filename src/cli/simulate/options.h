@@ -17,6 +17,12 @@ gw_err gw_sim_network_read(gw_sim_setup *w, gw_network **network, const gw_args 
 gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args *args,
                          const char *owner);
 
+/** Open `algo`, by gw_sim_algo_open: that of the strategy's options for the codec. */
+gw_err gw_sim_play_open_algo(gw_sim_play *p);
+
+/** GW_ERR_UNSUPPORTED, with the reason: strategy, algorithm or codec cannot be simulated. */
+gw_err gw_sim_play_check(const gw_sim_play *p);
+
 /** That coding any float takes so long. */
 void gw_sim_coding(double coded_s[GW_CODINGS], double seconds);
 

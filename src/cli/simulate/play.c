@@ -42,46 +42,9 @@ typedef struct actor {
     double due_s;              /* when the device is through with what it was given */
     double computed_s;         /* so far, and held up, */
     double phase_s[GW_PHASES]; /* and of that in this step */
-    gw_sim_tally sent;         /* when it began */
     int64_t first_end;         /* of the first step, */
     double first_computed_s;   /* and what was computed until then */
 } actor;
-
-gw_err gw_sim_play_open_algo(gw_sim_play *p) {
-    static gw_spec_arg whole = {"chunk", "0"};
-    static const gw_spec halving = {
-        .text = "halving:chunk=0", .name = "halving", .arg = &whole, .n_args = 1};
-    GW_TRY(gw_algo_open(&p->algo, gw_args_spec(p->strategy.args, "algo"), &p->codec));
-    if (!(p->algo.ops->caps & GW_ALGO_ORDERED) || p->algo.ops->caps & GW_ALGO_SHARED)
-        return GW_OK;
-    p->modelled = p->algo.ops->head.name;
-    gw_algo_close(&p->algo);
-    return gw_algo_open(&p->algo, &halving, &p->codec);
-}
-
-gw_err gw_sim_play_check(const gw_sim_play *p) {
-    const gw_strategy *s = &p->strategy;
-    const char *name = s->ops->head.name, *algo = p->algo.ops->head.name;
-    unsigned caps = p->algo.ops->caps;
-    bool sized = p->codec.fixed || p->codec.caps & GW_CODEC_TIGHT;
-    if (!sized || p->codec.stage || s->ops->traits & GW_STRATEGY_PICKS)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "simulate: --comm %s --compress %s: bytes depend on the data, and a "
-                       "simulation has none: use what has a fixed size, as fp16 or qsgd",
-                       name, p->codec.spec);
-    if (caps & GW_ALGO_SHARED)
-        return gw_fail(
-            GW_ERR_UNSUPPORTED,
-            "simulate: algo=%s works in memory that ranks share, which simulated ones do "
-            "not: name another algorithm, as --comm %s:algo=ring (halving, sra, ..)",
-            algo, name);
-    if (s->ops->helpers && s->ops->helpers(s->args) > 0)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "simulate: --comm %s: simulated ranks have no threads: use progress=poll or "
-                       "progress=none",
-                       name);
-    return gw_strategy_check(s, &p->algo, &p->codec);
-}
 
 /* ---- a step, on one rank ---- */
 
@@ -99,7 +62,7 @@ static gw_err play_beside(void *act) {
 }
 
 static gw_err play_poll(actor *a) {
-    if (a->pipe.hops)
+    if (a->pipe.runner.queue)
         GW_TRY(gw_queue_poll(a->pipe.runner.queue));
     return play_beside(a);
 }
@@ -142,10 +105,38 @@ static gw_err play_await(actor *a, int i) {
     return ops->await ? ops->await(a->self, gw_env_span(&a->env, i)) : GW_OK;
 }
 
+static gw_err play_joined(actor *a, const gw_sim_join *j) {
+    GW_TRY(gw_sim_pipe_joined(&a->pipe, j));
+    if (j->floats)
+        play_restart(a);
+    return GW_OK;
+}
+
+/* A tensor forward, with what tensor ranks exchange before and behind it: in pieces, one of which
+ * travels while another is computed. */
+static gw_err play_tensor(actor *a, const gw_step_tensor *t, int micro, double seconds) {
+    int n = gw_sim_pipe_pieces(&a->pipe, micro, t->input_parts + t->forward_sum);
+    gw_sim_join in = {GW_ALLGATHER, t->input_parts, micro, n, 0},
+                out = {GW_ALLREDUCE, t->forward_sum, micro, n, 0},
+                told = {GW_ALLGATHER, t->forward_gather, micro, 1, 0};
+    for (in.piece = 0; in.piece < n; in.piece++)
+        GW_TRY(gw_sim_pipe_join(&a->pipe, &in));
+    for (; out.piece < n; out.piece++) {
+        in.piece = out.piece;
+        GW_TRY(play_joined(a, &in));
+        GW_TRY(play_compute(a, GW_PHASE_FORWARD, seconds / n));
+        GW_TRY(gw_sim_pipe_join(&a->pipe, &out));
+    }
+    for (out.piece = 0; out.piece < n; out.piece++)
+        GW_TRY(play_joined(a, &out));
+    GW_TRY(gw_sim_pipe_join(&a->pipe, &told));
+    return play_joined(a, &told);
+}
+
 /* `first`: of the microbatches, before which parameters are awaited. */
-static gw_err play_forward(actor *a, int chunk, double part, bool first) {
+static gw_err play_forward(actor *a, gw_act act, double part, bool first) {
     const gw_sim_share *has = a->has;
-    for (int t = has->first[chunk], group = -1; t < has->first[chunk + 1]; t++) {
+    for (int t = has->first[act.chunk], group = -1; t < has->first[act.chunk + 1]; t++) {
         if (has->tensors[t].layer != group) {
             group = has->tensors[t].layer;
             if (first && a->env.by_layer && a->step > 0)
@@ -154,7 +145,7 @@ static gw_err play_forward(actor *a, int chunk, double part, bool first) {
                 GW_TRY(play_await(a, group));
             play_restart(a);
         }
-        GW_TRY(play_compute(a, GW_PHASE_FORWARD, part * has->of[t].forward_s));
+        GW_TRY(play_tensor(a, &has->of[t], act.micro, part * has->of[t].forward_s));
     }
     return GW_OK;
 }
@@ -193,11 +184,33 @@ static gw_err play_gradients(actor *a, int first, int end, double part, bool las
 }
 
 /* A profile does not tell the gradient of a layer's input from that of its weights: each takes half
- * of its time. As in a real stage, a delta leaves before the last weights' gradient. */
+ * of its time. As in a real stage, a delta leaves, or is summed, before the weights' gradient. */
+static gw_err play_layer(actor *a, gw_act act, int first, int end, double part) {
+    bool last = act.micro + 1 == a->on->mesh->micros && act.kind != GW_ACT_INPUT;
+    bool hops = first == a->has->first[act.chunk] && gw_runner_hop(&a->pipe.runner, act, false);
+    gw_sim_join sum = {GW_ALLREDUCE, 0, act.micro, 1, 0};
+    for (int t = first; t < end && a->pipe.among && act.kind != GW_ACT_WEIGHTS; t++) {
+        sum.verb = a->has->of[t].input_parts ? GW_REDUCE_SCATTER : sum.verb;
+        sum.floats += a->has->of[t].input_parts + a->has->of[t].backward_sum;
+    }
+    if (!hops && sum.floats == 0)
+        return play_gradients(a, first, end, act.kind == GW_ACT_BACKWARD ? part : part / 2, last);
+    sum.pieces = gw_sim_pipe_pieces(&a->pipe, act.micro, sum.floats);
+    for (; sum.piece < sum.pieces; sum.piece++) {
+        GW_TRY(play_gradients(a, first, end, part / 2 / sum.pieces, false));
+        GW_TRY(gw_sim_pipe_join(&a->pipe, &sum));
+    }
+    if (hops && sum.floats == 0)
+        GW_TRY(gw_sim_pipe_send(&a->pipe, act));
+    if (act.kind == GW_ACT_BACKWARD)
+        GW_TRY(play_gradients(a, first, end, part / 2, last));
+    for (sum.piece = 0; sum.piece < sum.pieces; sum.piece++)
+        GW_TRY(play_joined(a, &sum));
+    return hops && sum.floats ? gw_sim_pipe_send(&a->pipe, act) : GW_OK;
+}
+
 static gw_err play_backward(actor *a, gw_act act, double part) {
     const int *chunk = a->has->first + act.chunk;
-    bool last = act.micro + 1 == a->on->mesh->micros && act.kind != GW_ACT_INPUT;
-    int low = chunk[0]; /* the first tensor above the lowest layer */
     if (a->left == 0) { /* its first of the step: all parameters have been awaited */
         a->env.grads->ticket++;
         a->env.params->ticket++;
@@ -207,22 +220,19 @@ static gw_err play_backward(actor *a, gw_act act, double part) {
     }
     if (a->pipe.hops) /* it may have waited for one */
         play_restart(a);
-    if (act.kind != GW_ACT_BACKWARD)
-        part /= 2;
-    else if (gw_runner_hop(&a->pipe.runner, act, false))
-        while (low < chunk[1] && a->has->tensors[low].layer == a->has->tensors[*chunk].layer)
-            low++;
-    GW_TRY(play_gradients(a, low, chunk[1], part, last));
-    GW_TRY(play_gradients(a, chunk[0], low, part / 2, false));
-    GW_TRY(gw_sim_pipe_send(&a->pipe, act));
-    return play_gradients(a, chunk[0], low, part / 2, last);
+    for (int t = chunk[1] - 1, end = chunk[1]; t >= chunk[0]; t--)
+        if (t == chunk[0] || a->has->tensors[t - 1].layer != a->has->tensors[t].layer) {
+            GW_TRY(play_layer(a, act, t, end, part));
+            end = t;
+        }
+    return GW_OK;
 }
 
 static gw_err play_act(void *ctx, gw_act act, double part) {
     actor *a = ctx;
     if (act.kind != GW_ACT_FORWARD)
         return play_backward(a, act, part);
-    GW_TRY(play_forward(a, act.chunk, part, act.micro == 0));
+    GW_TRY(play_forward(a, act, part, act.micro == 0));
     return gw_sim_pipe_send(&a->pipe, act);
 }
 
@@ -244,34 +254,28 @@ static int play_ranks(const gw_sim_play *p) {
 /* What this rank's step was: all that is neither computed nor held up is its exchange's. */
 static void play_log(actor *a, int64_t from, int64_t now) {
     const gw_sim_play *p = a->on->play;
-    const gw_sim_tally *sent = gw_sim_sent(a->f);
     gw_batch_cost c = {.start_s = 1e-9 * (double)(from - a->on->begun),
                        .wall_s = 1e-9 * (double)(now - from),
                        .inflight_s = NAN,
-                       .wire_bytes = sent->bytes - a->sent.bytes,
-                       .messages = sent->messages - a->sent.messages,
                        .nivcsw = -1,
                        .minflt = -1,
                        .cpu_s = NAN};
-    c.dim[GW_DIM_PIPE] = (gw_dim_cost){a->pipe.comm_s, a->pipe.sent.bytes, a->pipe.sent.messages};
     memcpy(c.phase_s, a->phase_s, sizeof c.phase_s);
     c.phase_s[GW_PHASE_MPI_WAIT] =
         fmax(0, c.wall_s - c.phase_s[GW_PHASE_DATA] - gw_phases_computation(c.phase_s));
-    c.dim[GW_DIM_DATA] =
-        (gw_dim_cost){c.phase_s[GW_PHASE_MPI_WAIT] - a->pipe.comm_s,
-                      c.wire_bytes - a->pipe.sent.bytes, c.messages - a->pipe.sent.messages};
+    double rest_s = c.phase_s[GW_PHASE_MPI_WAIT] - a->pipe.comm_s - a->pipe.joins_s,
+           comm_s[GW_DIMS] = {rest_s, a->pipe.comm_s, a->pipe.joins_s};
+    for (int d = 0; d < GW_DIMS; d++) {
+        c.dim[d] = (gw_dim_cost){comm_s[d], a->pipe.sent[d].bytes, a->pipe.sent[d].messages};
+        c.wire_bytes += c.dim[d].bytes;
+        c.messages += c.dim[d].messages;
+    }
     c.phase_s[GW_PHASE_ENCODE] = c.phase_s[GW_PHASE_DECODE] = NAN; /* in that, and not told apart */
     for (int r = a->f->rank; p->log && r < p->world.ranks; r += play_ranks(p))
         p->log[(size_t)a->step * (size_t)p->world.ranks + (size_t)r] =
             (gw_sim_step){c, a->pipe.bubble_s}; /* of its likes, too */
     memset(a->phase_s, 0, sizeof a->phase_s);
-    a->sent = *sent;
-}
-
-static gw_err play_step(actor *a) {
-    play_hold_up(a);
-    GW_TRY(gw_sim_pipe_step(&a->pipe));
-    return a->env.by_layer ? GW_OK : play_update(a, 0);
+    memset(a->pipe.sent, 0, sizeof a->pipe.sent);
 }
 
 static gw_err play_steps(actor *a) {
@@ -281,7 +285,10 @@ static gw_err play_steps(actor *a) {
     play_restart(a);
     for (a->step = 0; a->step < steps; a->step++) {
         int64_t from = now;
-        GW_TRY(play_step(a));
+        play_hold_up(a);
+        GW_TRY(gw_sim_pipe_step(&a->pipe));
+        if (!a->env.by_layer)
+            GW_TRY(play_update(a, 0));
         now = a->f->ops->now_ns(a->f);
         play_log(a, from, now);
         on->end[a->step] = now > on->end[a->step] ? now : on->end[a->step];
@@ -320,7 +327,7 @@ static gw_err play_open(actor *a) {
     a->phantom = a->on->phantom;
     a->pipe = (gw_sim_pipe){a->on->mesh, a->f, play_act, play_beside, a};
     GW_TRY(gw_sim_pipe_open(&a->pipe, servers, &p->exact, &a->phantom));
-    const gw_sim_share *has = a->has = &a->on->mesh->share[a->pipe.runner.stage];
+    const gw_sim_share *has = a->has = gw_sim_mesh_share(a->on->mesh, &a->pipe.at);
     int replicas = a->on->mesh->shape.size[GW_DIM_DATA];
     a->env = (gw_env){.n = has->n,
                       .layers = has->layers,
@@ -347,7 +354,7 @@ static gw_err play_count(actor *a, bool begins) {
     GW_TRY(a->f->ops->barrier(a->f));
     if (begins) {
         on->before = *gw_sim_so_far(a->f);
-        a->sent = *gw_sim_sent(a->f);
+        memset(a->pipe.sent, 0, sizeof a->pipe.sent);
         on->begun = a->f->ops->now_ns(a->f);
     } else {
         on->play->tally = *gw_sim_so_far(a->f);
@@ -376,9 +383,10 @@ static gw_err play_whole(actor *a) {
     gw_cost cost = {0};
     for (int i = 0; i < a->on->play->steps; i++) {
         cost = gw_cost_sum(cost, play_ops(a)->cost(a->self, i));
-        if (a->pipe.runner.stage == 0 && !a->pipe.idle)
+        if (a->pipe.runner.stage == 0 && a->pipe.at.at[GW_DIM_TENSOR] == 0 && !a->pipe.idle)
             a->on->cost = gw_cost_sum(a->on->cost, a->on->mesh->cost);
     }
+    a->on->cost = gw_cost_sum(a->on->cost, a->pipe.joins);
     if (a->pipe.at.at[GW_DIM_DATA] == 0) /* of its replica group */
         a->on->cost = gw_cost_sum(a->on->cost, cost);
     if (a->f->rank == 0)
@@ -426,8 +434,8 @@ static gw_err play_compare(const stage *on) {
 
 static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
     stage on = {.play = p, .mesh = mesh};
-    size_t room = ARENAS * p->profile->n + mesh->room + (1 << 20),
-           wire = 16 * (p->profile->n + (1 << 20));
+    size_t room = ARENAS * (p->profile->n + mesh->joined) + mesh->room + (1 << 20),
+           wire = 16 * (p->profile->n + mesh->joined + (1 << 20));
     char *floats = NULL;
     gw_err e = play_reserve(&floats, room * sizeof(float), PROT_READ | PROT_WRITE);
     GW_THEN(e, play_reserve(&on.phantom.wire, wire, PROT_NONE));

@@ -40,14 +40,6 @@ typedef struct gw_sim_play {
     char unmet[512]; /* of --comm, what did not happen and why: lines "what: why"; "": nothing */
 } gw_sim_play;
 
-/** Open `algo`: that of the strategy's options for the codec. No schedule of MPI's own collectives
- *  is known: `halving` in one piece stands for them, by which MPICH reduces long spans (R. Thakur,
- *  R. Rabenseifner, W. Gropp, IJHPCA 2005). */
-gw_err gw_sim_play_open_algo(gw_sim_play *p);
-
-/** GW_ERR_UNSUPPORTED, with the reason: strategy, algorithm or codec cannot be simulated. */
-gw_err gw_sim_play_check(const gw_sim_play *p);
-
 /** Play it: folded (world.played, comm/fabric/sim.h) where ranks, network and algorithm are known
  *  to be alike, and the ranks played sent their share of what the strategy's `cost` says.
  *  GW_ERR_UNSUPPORTED: more ranks than most_played, too. GW_ERR_INTERNAL: what was sent is not what

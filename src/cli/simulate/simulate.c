@@ -184,11 +184,12 @@ static void simulate_print(const simulation *s) {
         1e3 * p->step_s, 1e3 * p->exposed_s, (double)p->tally.bytes / ranks,
         (double)p->tally.messages / ranks);
     if (s->mesh.micros > 1 || gw_mesh_divides(&s->mesh.shape))
-        printf("mesh: data=%d, pipe=%d: %d microbatch%s by %s; bubble %.6g ms, %.3g%% of the "
-               "step\n",
-               s->mesh.shape.size[GW_DIM_DATA], s->mesh.shape.size[GW_DIM_PIPE], s->mesh.micros,
-               s->mesh.micros == 1 ? "" : "es", gw_timetable_name(s->mesh.timetable),
-               1e3 * s->mesh.bubble_s, 100 * s->mesh.bubble_s / p->step_s);
+        printf("mesh: data=%d, pipe=%d, tensor=%d: %d microbatch%s by %s; bubble %.6g ms, %.3g%% "
+               "of the step\n",
+               s->mesh.shape.size[GW_DIM_DATA], s->mesh.shape.size[GW_DIM_PIPE],
+               s->mesh.shape.size[GW_DIM_TENSOR], s->mesh.micros, s->mesh.micros == 1 ? "" : "es",
+               gw_timetable_name(s->mesh.timetable), 1e3 * s->mesh.bubble_s,
+               100 * s->mesh.bubble_s / p->step_s);
     printf("engine: %llu events, %.2f s of this CPU, %.0f MiB\n",
            (unsigned long long)p->tally.events, s->cpu_s, simulate_memory_bytes() / MIB);
     if (p->world.played)
@@ -199,6 +200,9 @@ static void simulate_print(const simulation *s) {
                p->codec.spec);
     if (p->modelled)
         printf("note: algo=%s is MPI's own: modelled as halving:chunk=0\n", p->modelled);
+    if (s->mesh.modelled && s->mesh.shape.size[GW_DIM_TENSOR] > 1)
+        printf("note: --tensor-algo %s is MPI's own: modelled as halving:chunk=0\n",
+               s->mesh.modelled);
     for (const char *line = p->unmet; *line; line += *line == '\n') {
         int len = (int)strcspn(line, "\n");
         printf("note: --comm %s: %.*s\n", p->strategy.ops->head.name, len, line);
