@@ -18,6 +18,16 @@ def check(command):
     return done.stderr or (f"{command['file']}: status {done.returncode}\n" if done.returncode else "")
 
 
+def distinct(commands):
+    """Without the second of two for one file that differ in no macro which it names: those of program and library."""
+    found = {}
+    for command in commands:
+        text = gwrun.read(command["directory"], command["file"])
+        macros = (word[2:].split("=")[0] for word in shlex.split(command["command"]) if word.startswith("-D"))
+        found[command["file"], frozenset(name for name in macros if name in text)] = command
+    return list(found.values())
+
+
 class Warnings(gwrun.Case):
     def setUp(self):
         super().setUp()
@@ -26,9 +36,15 @@ class Warnings(gwrun.Case):
 
     def test_tree(self):
         commands = gwrun.read_json(os.environ["BUILD"], "compile_commands.json")
-        self.assertGreater(len(commands), 0)
+        self.assertEqual({command["file"] for command in distinct(commands)}, {command["file"] for command in commands})
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            self.assertEqual("".join(pool.map(check, commands)), "")
+            self.assertEqual("".join(pool.map(check, distinct(commands))), "")
+
+    def test_distinct(self):
+        for text, count in (("int x;", 1), ("#ifdef GW_X\nint x;\n#endif\n", 2)):
+            gwrun.write(self.path("x.c"), text)
+            commands = [{"directory": self.dir, "file": "x.c", "command": f"cc {macro} -c x.c"} for macro in ("", "-DGW_X")]
+            self.assertEqual(len(distinct(commands)), count)
 
     def test_checker_can_fail(self):
         path = self.path("bad.c")
