@@ -162,17 +162,19 @@ void gw_plan_print_command(const gw_args *args, int ranks, const char *comm, con
                            const char *codec) {
     static const char *const played[] = {"update", "compute", "speed", "bucket-mb"};
     const char *profile = gw_args_text(args, "profile");
-    printf("mpiexec -n %d gradwire ", ranks);
+    bool bytes = gw_args_given(args, "bytes"); /* which no program exchanges: its options alone */
+    if (!bytes)
+        printf("mpiexec -n %d gradwire ", ranks);
     if (profile)
         printf("replay '%s' --out DIR", profile);
     for (int i = 0; profile && i < 4; i++)
         if (gw_args_given(args, played[i]))
             printf(" --%s '%s'", played[i], gw_args_text(args, played[i]));
-    if (!profile) {
+    if (!profile && !bytes) {
         printf("train");
         gw_plan_print_given(args, "comm", stdout);
     }
-    printf(" --comm '%s", comm);
+    printf("%s--comm '%s", bytes ? "" : " ", comm);
     if (algo)
         printf("%calgo=(%s)", strchr(comm, ':') ? ',' : ':', algo);
     printf("' --compress '%s'\n", codec);

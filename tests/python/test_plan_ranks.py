@@ -70,7 +70,7 @@ class PlanRanks(gwrun.Case):
         for kind in "exact", "lossy":
             steps = [row["step_s"] for row in rows if row["exact"] == (kind == "exact")]
             self.assertEqual(steps, sorted(steps))
-            self.assertIn(f"\nfastest {kind}: mpiexec -n 6 gradwire train --comm ", said)
+            self.assertIn(f"\nfastest {kind}: --comm ", said)  # no program exchanges so many bytes
         self.assertIn("does compression pay here? ", said)
 
     def test_cost(self):
@@ -107,6 +107,7 @@ class PlanRanks(gwrun.Case):
         self.assertIn("pred/meas", said)
         self.assertGreater(run["computed_s"], 0)
         self.assertEqual(run["parameters"], 50 * 40 + 40 + 40 * 30 + 30 + 30 * 4 + 4)
+        self.assertIn("\nfastest exact: mpiexec -n 2 gradwire train ", said)
 
     def test_verify_profile(self):
         """A profile's steps are replayed on real ranks: they last no less than they compute."""
