@@ -1,8 +1,13 @@
 """libgradwire.so: finding it, its functions, and its errors as exceptions."""
 
 import ctypes
+import ctypes.util
 import enum
+import glob
 import os
+import shlex
+import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -63,18 +68,47 @@ FUNCTIONS = {  # name: result, parameters, as the header has them
 }
 
 
+def places():
+    """Where libgradwire.so may be: what says so, and the path (None: nowhere). The first that says something is
+    taken, and a library that the user names goes before those that happen to be there."""
+    yield "GRADWIRE_LIBRARY", os.environ.get("GRADWIRE_LIBRARY") or None
+    yield "the package", first_of(os.path.dirname(os.path.abspath(__file__)))
+    program = shutil.which("gradwire")
+    yield "gradwire in PATH", program and of_program(os.path.realpath(program))
+    yield "pkg-config", of_pkg_config()
+    yield "the loader", ctypes.util.find_library("gradwire")
+
+
+def first_of(*folders):
+    """The library in the first of these folders that has it."""
+    paths = (os.path.join(folder, name) for folder in folders for name in (SONAME, "libgradwire.so"))
+    return next(filter(os.path.exists, paths), None)
+
+
+def of_program(program):
+    """The library that was built or installed with it."""
+    beside = os.path.dirname(program)
+    return first_of(beside, *sorted(glob.glob(os.path.join(beside, "..", "lib*"))),
+                    *sorted(glob.glob(os.path.join(beside, "..", "lib", "*-*"))))
+
+
+def of_pkg_config():
+    try:
+        done = subprocess.run(["pkg-config", "--libs-only-L", "gradwire"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return first_of(*(word[2:] for word in shlex.split(done.stdout)))
+
+
 def find():
-    """What to load: a path, or a name for the loader."""
-    named = os.environ.get("GRADWIRE_LIBRARY")
-    if named:
-        if not os.path.exists(named):
-            raise Error(f"GRADWIRE_LIBRARY={named}: no such file: name a libgradwire.so")
-        return named
-    here = os.path.dirname(os.path.abspath(__file__))
-    for name in (SONAME, "libgradwire.so"):
-        if os.path.exists(os.path.join(here, name)):
-            return os.path.join(here, name)
-    return SONAME
+    """(what says so, what to load: a path, or a name for the loader)."""
+    for who, path in places():
+        if path and (os.path.exists(path) or who == "the loader"):
+            return who, path
+        if path:
+            raise Error(f"{who}={path}: no such file: name a libgradwire.so")
+    raise Error(f"no {SONAME}: GRADWIRE_LIBRARY names none, there is none beside the package, and neither `gradwire` "
+                "in PATH, pkg-config nor the loader leads to one: see `python -m gradwire.doctor`")
 
 
 def share_environment():
@@ -87,7 +121,7 @@ def share_environment():
 def load():
     """The library with its functions declared. PyTorch loads what it depends on for all to see, and
     Debian's depends on Open MPI: without DEEPBIND the library would call that one's functions."""
-    path = find()
+    _, path = find()
     mode = os.RTLD_LOCAL  # and RTLD_NOW, which ctypes adds: nothing is bound later
     if "torch" in sys.modules and hasattr(ctypes.CDLL(None), "MPI_Init"):
         mode |= os.RTLD_DEEPBIND
@@ -124,14 +158,18 @@ def check(code):
     return code
 
 
-def abort():
-    """Ends the whole job: MPI_Abort of the world."""
+def world():
+    """MPI_COMM_WORLD, as an argument."""
     own = library()
     if hasattr(own, "ompi_mpi_comm_world"):
-        world = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(own, "ompi_mpi_comm_world")))
-    else:
-        world = ctypes.c_int(0x44000000)  # MPICH's, and that of all that share its ABI
-    own.MPI_Abort(world, 1)
+        return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(own, "ompi_mpi_comm_world")))
+    return ctypes.c_int(0x44000000)  # MPICH's, and that of all that share its ABI
+
+
+def abort():
+    """Ends the whole job."""
+    library().MPI_Abort(world(), 1)
+    os._exit(1)  # a launcher kills the process before that; torchrun does so when it has ended
 
 
 def shared(error):
@@ -171,10 +209,8 @@ _rank = 0
 _owner = None
 
 
-def start(words=""):
-    """(rank, ranks): initializes MPI unless that was done. `words` as for Session: some of them need
-    a higher thread level. From then on an uncaught exception on one rank ends the whole job, in a thread
-    that a session belongs to as well."""
+def start_mpi(words):
+    """As gradwire.start, but MPI knows its ranks."""
     global _rank
     rank, ranks = ctypes.c_int(), ctypes.c_int()
     check(library().gradwire_start(words.encode(), ctypes.byref(rank), ctypes.byref(ranks)))
@@ -182,6 +218,21 @@ def start(words=""):
     if ranks.value > 1:
         sys.excepthook, threading.excepthook = last_words, last_words_of_thread
     return rank.value, ranks.value
+
+
+def location():
+    """The path of the library that is loaded."""
+    found = (ctypes.c_void_p * 4)()  # Dl_info, whose first member is a name
+    function = ctypes.cast(library().gradwire_error, ctypes.c_void_p)
+    ctypes.CDLL(None).dladdr(function, ctypes.byref(found))
+    return os.path.realpath(ctypes.string_at(found[0]).decode())
+
+
+def mpiexec():
+    """The launcher that was found to fit the library when it was built; None: the library came without it."""
+    folder = os.path.dirname(location())
+    above = [os.path.join(folder, *[".."] * up, "share/gradwire/build/release") for up in (1, 2)]  # lib, lib/x86_64-..
+    return next(filter(os.path.exists, (os.path.join(place, "mpiexec") for place in (folder, *above))), None)
 
 
 def mpi_version():

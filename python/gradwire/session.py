@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 
+from gradwire.launch import start
 from gradwire.library import (
     ALL,
     PARAM,
@@ -18,7 +19,6 @@ from gradwire.library import (
     library,
     own,
     shared,
-    start,
 )
 
 
