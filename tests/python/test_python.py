@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import shutil
 import sys
 import unittest
 
@@ -154,3 +155,44 @@ class Numpy(gwrun.Case):
             last = done.stderr.strip().splitlines()[-1]
             self.assertTrue(last.startswith("gradwire.library.Error: "), last)
             self.assertIn(part, last)
+
+
+@unittest.skipIf(gwrun.cached("GW_SANITIZE"), "a sanitizer's runtime would have to be preloaded")
+class Found(gwrun.Case):
+    """Which library is taken."""
+
+    def ask(self, *words, package=os.path.join(gwrun.SOURCE, "python"), path="", **more):
+        env = {name: value for name, value in os.environ.items() if name != "GRADWIRE_LIBRARY"}
+        env.update(more, PYTHONPATH=package, PATH=f"{path}:/usr/bin:/bin")
+        return gwrun.finished([sys.executable, "-B", *words], env=env, cwd=self.dir)
+
+    def find(self, **more):
+        return gwrun.well(self.ask("-c", "from gradwire import library; print(*library.find(), sep='|')", **more))
+
+    def test_in_this_order(self):
+        """What the user names goes before what happens to be there."""
+        build = os.environ["BUILD"]
+        os.mkdir(self.path("lib"))
+        beside = os.path.join(shutil.copytree(os.path.join(gwrun.SOURCE, "python"), self.path("copy")), "gradwire", "libgradwire.so.0")
+        for link in beside, self.path("lib", "libgradwire.so"):
+            os.symlink(os.path.join(build, "libgradwire.so.0"), link)
+        self.write("gradwire.pc", f"Name: gradwire\nDescription:\nVersion: 1\nLibs: -L{self.dir}/lib -lgradwire\n")
+        pkg = {"PKG_CONFIG_PATH": self.dir}
+        named = {"GRADWIRE_LIBRARY": os.path.join(build, "libgradwire.so")}
+        for more, taken in (({**pkg, **named, "path": build, "package": self.path("copy")}, f"GRADWIRE_LIBRARY|{build}/libgradwire.so"),
+                            ({**pkg, "path": build, "package": self.path("copy")}, f"the package|{beside}"),
+                            ({**pkg, "path": build}, f"gradwire in PATH|{build}/libgradwire.so.0"),
+                            (pkg, f"pkg-config|{self.dir}/lib/libgradwire.so")):
+            self.assertEqual(self.find(**more), taken + "\n")
+
+    def test_doctor(self):
+        done = self.ask("-m", "gradwire.doctor", path=os.environ["BUILD"])
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for part in (r"ok       library   .*/libgradwire\.so\.0\.1\.0, version 0\.1\.0\S*, by gradwire in PATH\n",
+                     r"ok       mpiexec   .*/mpiexec: its ranks see each other\n",
+                     "note     torchrun  this MPI library cannot start under it" if gwrun.by_open_mpi()
+                     else "ok       torchrun  this MPI library can start under it"):
+            self.assertRegex(done.stdout, part)
+        done = self.ask("-m", "gradwire.doctor", GRADWIRE_LIBRARY="/none.so")
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+        self.assertRegex(done.stdout, "problem  library   GRADWIRE_LIBRARY=/none.so: no such file: .*\n +-> install")
