@@ -1,7 +1,8 @@
-"""The parts of `gradwire report`, `compare`, `export`, `show` and `table`, which read only run folders.
+"""The parts of `gradwire report`, `compare`, `export`, `show` and `table`, and of the Python package gradwire.analysis, which
+has a link to this folder. They read only run folders, and import each other relatively.
 
 shape.py says what must be in the files of a run, info.py looks things up in run.json, steps.py reads
-the rows, folders.py finds runs, ends.py says how a run ended: these need only the standard library. runs.py finds and reads run folders (loose.py:
+the rows, folders.py finds runs, ends.py says how a run ended: these need only the standard library, as does base.py, what all may use. runs.py finds and reads run folders (loose.py:
 runs of no study, batches.py: means of rows) into the classes of model.py. stats.py and fits.py
 compute, verdicts.py writes sentences, sidebyside.py compares two results. charts/ has one file per
 chart, figure.py renders them (panels.py, rows.py, curves.py: what several share), answer.py says what a report's

@@ -4,10 +4,10 @@ configurations, and the pairs that a reader asks for. docs/analysis.md describes
 import math
 from collections import namedtuple
 
-from reporting import expect, learning, looks, reach, rows, stats, verdicts
-from reporting.charts import final_accuracy
-from reporting.model import Table, judged
-from reporting.runs import make_labels
+from . import expect, learning, looks, reach, rows, stats, verdicts
+from .charts import final_accuracy
+from .model import Table, judged
+from .runs import make_labels
 
 QUESTION = "Which configuration takes the least time a step?"
 MOST = 8  # configurations in the first table

@@ -9,11 +9,11 @@ import os
 import shutil
 import sys
 
-from reporting.csvrows import rows_of
-from reporting.info import look, read_info, text, unlike
-from reporting.shape import Bad
-from reporting.timeline import get, nanoseconds, opened, read_trace
-from tool import BadInput
+from .csvrows import rows_of
+from .info import look, read_info, text, unlike
+from .shape import Bad
+from .timeline import get, nanoseconds, opened, read_trace
+from .base import BadInput
 
 PHASES = ("data", "forward", "backward", "recompute", "update", "encode", "mpi_post", "mpi_poll", "mpi_wait", "decode",
           "checkpoint", "other")

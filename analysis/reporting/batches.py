@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas
 
-from reporting.csvrows import columns_of
-from reporting.shape import Bad, open_regular
+from .csvrows import columns_of
+from .shape import Bad, open_regular
 
 WARM_UP, MORE_THAN = 10, 20
 WARM_UP_RULE = (f"The first {WARM_UP} steps of a run of more than {MORE_THAN} are in no figure; "
@@ -61,6 +61,20 @@ class Sums:
         return Batches(self.walls[self.left_out:], means, (self.known / rows).to_dict())
 
 
+def pieces_of(file, names):
+    """Tables of PIECE_ROWS rows of a batches.csv open behind its titles, one after another; raises Bad if they are
+    none."""
+    kinds = {**dict.fromkeys(names, float), "source": "category"}
+    try:
+        for piece in pandas.read_csv(file, header=None, names=names, dtype=kinds, quoting=3,
+                                     chunksize=PIECE_ROWS):
+            if not isinstance(piece.index, pandas.RangeIndex):
+                raise Bad("batches.csv: rows longer than the line of titles")
+            yield piece
+    except (ValueError, OverflowError) as error:  # the parser's errors are ValueErrors
+        raise Bad(f"batches.csv: {str(error).splitlines()[0]}") from error
+
+
 def read_batches(path, ranks, steps, left_out=None):
     """The Batches of a run of so many ranks and steps, whose first `left_out` are in no figure (None: by the rule of
     warm-up); raises Bad if the file is not theirs."""
@@ -74,14 +88,13 @@ def read_batches(path, ranks, steps, left_out=None):
         names = columns_of(file)
         columns = [name for name in names if name not in NO_MEAN]
         sums = Sums(ranks, steps, columns, warm_up(steps) if left_out is None else left_out)
-        kinds = {**dict.fromkeys(names, float), "source": "category"}
-        try:
-            pieces = pandas.read_csv(file, header=None, names=names, dtype=kinds, quoting=3,
-                                     chunksize=PIECE_ROWS)
-            for piece in pieces:
-                if not isinstance(piece.index, pandas.RangeIndex):
-                    raise Bad("batches.csv: rows longer than the line of titles")
-                sums.add(piece)
-        except (ValueError, OverflowError) as error:  # the parser's errors are ValueErrors
-            raise Bad(f"batches.csv: {str(error).splitlines()[0]}") from error
+        for piece in pieces_of(file, names):
+            sums.add(piece)
     return sums.finish()
+
+
+def table_of(path):
+    """All rows of a batches.csv, as a DataFrame; a blank is NaN."""
+    with open_regular(path) as file:
+        rows = pandas.concat(pieces_of(file, columns_of(file)), ignore_index=True)
+    return rows.astype({name: "int64" for name in ("rank", "epoch", "step") if name in rows})

@@ -1,7 +1,7 @@
 """Configurations that are faster than their workers account for, beside the one that they are compared with: the same
 work on N times as many workers in less than an N-th of the time."""
 
-from reporting.info import look
+from .info import look
 
 
 def work_of(cell):

@@ -6,7 +6,7 @@ import difflib
 import re
 from dataclasses import dataclass
 
-from reporting.expect import levels_of
+from .expect import levels_of
 
 CLAIM = ("claim", "whose", "theirs")  # what every claim has
 TEST = ("figure", "cell", "against", "than", "share", "confirmed", "direction")

@@ -2,8 +2,8 @@
 
 import math
 
-from reporting.shape import Bad
-from tool import plain
+from .shape import Bad
+from .base import plain
 
 MOST_COLUMNS = 500  # hardware counters have a column each
 LINE = 1 << 16

@@ -2,7 +2,7 @@
 
 from collections import namedtuple
 
-from reporting import figure, learning, panels
+from . import figure, learning, panels
 
 # Over the runs of a cell, one entry for each test that all have: medians, and the figure's range.
 Curve = namedtuple("Curve", "epochs seconds sent figure low high")

@@ -3,8 +3,8 @@ compare and export. docs/analysis.md, "How a run ended", has the words. Python's
 
 import re
 
-from reporting.shape import CUT_SHORT
-from tool import plain
+from .shape import CUT_SHORT
+from .base import plain
 
 DONE, DIVERGED, FAILED, INTERRUPTED = "done", "diverged", "failed", "interrupted"
 UNFINISHED, NOT_RUN, LEFT_OUT = "unfinished", "not run", "left out"

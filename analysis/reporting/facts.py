@@ -3,8 +3,8 @@ Run. Python's own library only."""
 
 import math
 
-from reporting.info import LABELLED, items, link_warned, look, number, unmet
-from tool import plain
+from .info import LABELLED, items, link_warned, look, number, unmet
+from .base import plain
 
 WIDEST_OVERHEAD = 20  # percent of a step: an interval that says more of the machine than of probes
 

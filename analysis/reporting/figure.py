@@ -6,6 +6,7 @@ light and dark ground; a separate file keeps them. Text stays text, in the reade
 The colours remain distinct under the three kinds of colour blindness (a test simulates them) and
 have a contrast of 3 to either ground."""
 
+import contextlib
 import hashlib
 import io
 import re
@@ -14,6 +15,7 @@ import xml.etree.ElementTree as ElementTree
 
 import matplotlib
 import matplotlib.style
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -54,6 +56,7 @@ BETTER, WORSE = COLOURS[BETTER_NAME][0], COLOURS[WORSE_NAME][0]
 # The hatch of bars; lines of the ground's colour are visible on any other.
 MODELLED = {"hatch": "////", "edgecolor": GROUND, "linewidth": 0}
 
+SHARP = 192  # pixels an inch of what a notebook shows at half of that
 WIDE_IN, NARROW_IN = (9.2, 3.4), (3.4, 3.2)  # width, and the height unless draw() sets another
 
 STYLE = {
@@ -91,13 +94,20 @@ def patch(label, colour, **more):
     return label, Patch(**{"facecolor": colour, "linewidth": 0, **more})
 
 
-def _drawn(chart, narrow, canvas):
-    """The chart as bytes of the canvas's format: equal charts give equal bytes."""
+@contextlib.contextmanager
+def _style(chart, narrow=False):
+    """All that is drawn within looks alike, and equal charts give equal bytes."""
     salt = f"{chart.name} {'narrow' if narrow else 'wide'}"
     with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": salt, "pdf.fonttype": 42}]), \
             warnings.catch_warnings():
         # Letters that matplotlib's font lacks: in SVG they are the reader's, of PDF paper.py tells.
         warnings.filterwarnings("ignore", "Glyph ")
+        yield
+
+
+def _drawn(chart, narrow, canvas):
+    """The chart as bytes of the canvas's format."""
+    with _style(chart, narrow):
         figure = Figure(figsize=NARROW_IN if narrow else WIDE_IN, layout="constrained")
         canvas(figure)
         chart.draw(figure, narrow)
@@ -107,6 +117,24 @@ def _drawn(chart, narrow, canvas):
         else:
             figure.canvas.print_pdf(file, metadata={"CreationDate": None})
     return file.getvalue()
+
+
+class Drawing(Figure):
+    """A chart as a matplotlib figure on white, wide or for a narrow column, which a notebook shows without pyplot."""
+
+    def __init__(self, chart, narrow=False):
+        with _style(chart, narrow):
+            super().__init__(figsize=NARROW_IN if narrow else WIDE_IN, layout="constrained", facecolor=GROUND)
+            FigureCanvasAgg(self)
+            self.chart = chart
+            chart.draw(self, narrow)
+
+    def _repr_png_(self):
+        file = io.BytesIO()
+        with _style(self.chart):
+            self.savefig(file, format="png", dpi=SHARP, facecolor=GROUND)
+        width, height = (round(inches * SHARP / 2) for inches in self.get_size_inches())
+        return file.getvalue(), {"width": width, "height": height}
 
 
 def pdf(chart):

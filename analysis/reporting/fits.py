@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from reporting import stats
+from . import stats
 
 RESAMPLES = 4000
 

@@ -3,8 +3,8 @@
 import os
 from collections import Counter
 
-from reporting import ends
-from reporting.shape import EXPERIMENT, STUDY, Bad, check, load_json
+from . import ends
+from .shape import EXPERIMENT, STUDY, Bad, check, load_json
 
 
 def checked(folder, name, shape):

@@ -4,8 +4,8 @@
 import math
 import os
 
-from reporting.shape import RUN_SCHEMA, Bad, is_number, load_json
-from tool import plain
+from .shape import RUN_SCHEMA, Bad, is_number, load_json
+from .base import plain
 
 
 def look(info, path):

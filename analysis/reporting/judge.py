@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from reporting import claims, stats, verdicts
-from reporting.info import look, repeats_exactly
-from reporting.model import IN_TURN, took_turns
-from reporting.shape import is_number
-from reporting.summary import SUMS
+from . import claims, stats, verdicts
+from .info import look, repeats_exactly
+from .model import IN_TURN, took_turns
+from .shape import is_number
+from .summary import SUMS
 
 # What a sum is made of; memory_most_s: the upper bound of the time that computation waits for memory.
 SUMS = {**SUMS, "memory_most_s": ("memory_twin_s", "memory_model_hi_s")}

@@ -5,9 +5,9 @@ the runs themselves."""
 import csv
 import os
 
-from reporting import claims, ends, looks, sheet, specs
-from reporting.model import Cell, Lost, Results, Run
-from tool import BadInput
+from . import claims, ends, looks, sheet, specs
+from .model import Cell, Lost, Results, Run
+from .base import BadInput
 
 RUNS, TUNED = "runs.csv", "tuned.csv"
 MOST = 4 << 20  # bytes of a CSV file

@@ -4,9 +4,9 @@ from collections import Counter, namedtuple
 
 import numpy
 
-from reporting import ends
-from reporting.shape import is_number
-from reporting.stats import median_ci
+from . import ends
+from .shape import is_number
+from .stats import median_ci
 
 # `times`: one figure per run, infinite if it never reached the target; `n` of `of` runs did.
 Reached = namedtuple("Reached", "times n of")

@@ -1,9 +1,12 @@
-"""Levels of factors: those that are numbers, and groups of cells that differ in some factors."""
+"""Levels of factors: those that are numbers, groups of cells that differ in some factors, and the cell that is named
+by some."""
 
+import difflib
 import re
 from collections import namedtuple
 
-from reporting.runs import speaks
+from .base import BadInput
+from .runs import speaks
 
 # Suffixes of the program's options and the testbed's rates.
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "kib": 2**10, "mib": 2**20, "gib": 2**30,
@@ -46,3 +49,29 @@ def rest_label(rest, cells):
     """A name for a group: its levels of factors that vary over all cells; "" if none does."""
     return ", ".join(level if speaks(level) else f"{name} {level}" for name, level in rest
                      if len({cell.levels.get(name) for cell in cells}) > 1)
+
+
+def chosen(cells, wanted):
+    """The cell of this name or label, or the only one with these levels; None: no such cell."""
+    for cell in cells:
+        if wanted in (cell.name, cell.label):
+            return cell
+    levels = dict(part.partition("=")[::2] for part in wanted.split(","))
+    found = [cell for cell in cells if all(cell.levels.get(name) == level
+                                           for name, level in levels.items())]
+    return found[0] if len(found) == 1 else None
+
+
+def set_baseline(all_results, wanted):
+    """In each of the Results that has it, the cell of this name, label or levels is the baseline."""
+    hits = [(results, chosen(results.cells, wanted)) for results in all_results]
+    if not any(cell for _, cell in hits):
+        names = [cell.name for results in all_results for cell in results.cells]
+        near = difflib.get_close_matches(wanted, names, 1, 0)
+        raise BadInput(f"baseline {wanted}: no single configuration is called that"
+                       + (f": did you mean {near[0]}?" if near else ""))
+    for results, cell in hits:
+        if cell:
+            for other in results.cells + results.empty:
+                other.baseline = other is cell
+            results.baseline = cell

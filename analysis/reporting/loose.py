@@ -2,7 +2,7 @@
 
 # Options that do not change what a run does. threads: facts() has the actual number.
 NO_FACTOR = {"out", "overwrite", "quiet", "seed", "trace", "collectives", "overhead", "ceilings",
-             "bound", "hang-timeout", "threads"}
+             "bound", "hang-timeout", "threads", "log", "log-every"}
 
 
 def text(value):

@@ -8,8 +8,8 @@ import math
 import os
 import re
 
-from reporting import figure
-from reporting.figure import CSS as FIGURE_CSS
+from . import figure
+from .figure import CSS as FIGURE_CSS
 
 
 def _script():

@@ -4,8 +4,8 @@ from collections import Counter, namedtuple
 from dataclasses import dataclass, field
 from statistics import median
 
-from reporting import ends, steps
-from reporting.info import bound
+from . import ends, steps
+from .info import bound
 
 
 @dataclass

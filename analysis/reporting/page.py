@@ -6,13 +6,13 @@ import os
 import re
 from collections import Counter
 
-from reporting import answer, charts, claims, ends, expect, figure, judge, kept, learning, looks, pop, verdicts
-from reporting.batches import WARM_UP_RULE
-from reporting.info import look, unlike
-from reporting.loose import link_text
-from reporting.markup import (button, escape, facts, folded, items, page, paragraph, table, tag)
-from reporting.model import Chart, NotShown, judged
-from reporting.rows import scaled
+from . import answer, charts, claims, ends, expect, figure, judge, kept, learning, looks, pop, verdicts
+from .batches import WARM_UP_RULE
+from .info import look, unlike
+from .loose import link_text
+from .markup import (button, escape, facts, folded, items, page, paragraph, table, tag)
+from .model import Chart, NotShown, judged
+from .rows import scaled
 
 STATISTICS = (
     "One step time per run, a steady mean: over the ranks, and over the steps but for the quickest and the "
@@ -44,7 +44,7 @@ class Drawn:
             self.build(name, results, where)
 
     def build(self, name, results, where):
-        module = importlib.import_module(f"reporting.charts.{name}")
+        module = importlib.import_module(f".{name}", charts.__name__)
         try:
             if results.kept is not None and name not in kept.CHARTS:
                 self.shown.append(drawing_of(results.kept, name, module.TITLE, where))

@@ -6,7 +6,7 @@ import textwrap
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from reporting import figure
+from . import figure
 
 MOST = len(figure.SERIES)  # lines with a colour and a name
 LEAST = 1e-60  # of the largest value: what a logarithmic axis can still reach

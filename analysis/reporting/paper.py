@@ -8,9 +8,9 @@ import os
 import re
 import textwrap
 
-from reporting import answer, figure, perrun, sheet, summary
-from reporting.markup import number
-from tool import BadInput
+from . import answer, figure, perrun, sheet, summary
+from .markup import number
+from .base import BadInput
 
 README = """\
 # Figures, tables and data of {name}

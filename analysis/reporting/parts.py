@@ -7,7 +7,7 @@ Computation is divided by the best source of the run, never by two at once (docs
 import math
 from dataclasses import dataclass
 
-from reporting import steps
+from . import steps
 
 # Key, title, colour in figure.PART, in the order of drawing.
 PARTS = [

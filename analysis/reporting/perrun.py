@@ -1,10 +1,10 @@
 """One row per run, of all that its folder says: for `gradwire export` and `gradwire report --paper`.
 Seconds and bytes; blank: not measured. docs/analysis.md has the columns."""
 
-from reporting import ends, sheet
-from reporting.info import look
-from reporting.loose import link_text
-from reporting.steps import DIMENSIONS
+from . import ends, sheet
+from .info import look
+from .loose import link_text
+from .steps import DIMENSIONS
 
 
 # Of results; older versions lack them.

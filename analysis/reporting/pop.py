@@ -5,9 +5,9 @@ import io
 import math
 import os
 
-from reporting.csvrows import rows_of
-from reporting.info import busy, exchanges_in_turn, items, look, number
-from reporting.shape import Bad, open_regular
+from .csvrows import rows_of
+from .info import busy, exchanges_in_turn, items, look, number
+from .shape import Bad, open_regular
 
 NAMES = {"parallel": "parallel efficiency", "load_balance": "load balance", "communication": "communication efficiency",
          "serialisation": "serialisation efficiency", "transfer": "transfer efficiency"}

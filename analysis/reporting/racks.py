@@ -4,8 +4,8 @@ Python's own library only."""
 import os
 import re
 
-from reporting.info import look
-from reporting.shape import Bad, open_regular
+from .info import look
+from .shape import Bad, open_regular
 
 LIMIT = 64 << 20
 TITLES = b"rank,peer,dimension,messages,bytes,source"

@@ -9,8 +9,8 @@ from statistics import median
 import numpy as np
 from scipy import special
 
-from reporting import ends, expect, learning, looks, stats
-from reporting.info import look
+from . import ends, expect, learning, looks, stats
+from .info import look
 
 WORDS = {"seconds": ("later", "sooner"), "bytes": ("more bytes", "fewer bytes")}
 PLACE = {"seconds": 1, "bytes": 2}  # in a point of learning.curve()

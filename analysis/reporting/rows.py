@@ -7,8 +7,8 @@ import math
 import re
 import textwrap
 
-from reporting import figure, panels
-from reporting.model import Cell
+from . import figure, panels
+from .model import Cell
 
 MOST = 25  # rows that a chart shows; its table has all
 MOST_NAMES = 8  # in a note

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas
 
-from reporting import claims, ends, looks, loose, pop, shape, steps
-from reporting.batches import read_batches
-from reporting.info import (MARK_BUSY, busy, exchanges_in_turn, link_warned, resumed, uncompressed, unlike,
+from . import claims, ends, looks, loose, pop, shape, steps
+from .batches import read_batches
+from .info import (MARK_BUSY, busy, exchanges_in_turn, link_warned, resumed, uncompressed, unlike,
                             unsettled)
-from reporting.model import IN_TURN, Cell, Lost, Results, Run
-from reporting.racks import uplink_bytes
-from reporting.shape import Bad, printable
+from .model import IN_TURN, Cell, Lost, Results, Run
+from .racks import uplink_bytes
+from .shape import Bad, printable
 
 INTERRUPTED = 0.1  # share of the batches from which on a run is marked
 MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
@@ -282,9 +282,10 @@ def loose_results(folder, found, left_out):
     return Results(name, ".", None, factors, cells, None, left_out, lost)
 
 
-def read_results(folder):
+def read_results(folder, only=None):
     """A Results a study found in `folder` or below, then one of all runs outside studies. The trials by which a
-    study chose options are its own, not one beside it. Raises Bad if the folder cannot be read."""
+    study chose options are its own, not one beside it. only: paths of the runs that count; None: all. Raises Bad if the
+    folder cannot be read."""
     try:
         os.scandir(folder).close()
     except OSError as error:
@@ -298,6 +299,8 @@ def read_results(folder):
             left_out.append((printable(os.path.relpath(path, folder)),
                              f"{error}; its runs are shown as runs of no study"))
     for one in found:
+        if only is not None and one.path not in only:
+            continue
         if one.study in studies:
             studies[one.study].add(one)
         else:

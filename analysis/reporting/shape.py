@@ -12,7 +12,7 @@ import re
 import stat
 from dataclasses import dataclass
 
-from tool import BadInput
+from .base import BadInput
 
 LIMIT = 16 << 20  # bytes of a JSON file
 LARGEST = 1e60  # number: far above every count and time

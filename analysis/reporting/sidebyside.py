@@ -6,10 +6,10 @@ import difflib
 from collections import Counter
 from dataclasses import dataclass
 
-from reporting import ends, loose, steps
-from tool import BadInput, later
+from . import ends, loose, steps
+from .base import BadInput, later
 
-stats, = later("reporting.stats")
+stats, = later(f"{__package__}.stats")
 
 DEFAULT = "step"
 
@@ -51,7 +51,7 @@ def metric_named(name, sides):
         return Metric(f"{name}, mean of a step", "ms" if seconds else "", 1e3 if seconds else 1,
                       lambda run: run.means.get(name), ("more", "less"))
     near = difflib.get_close_matches(name, [*METRICS, *columns], 1)
-    raise BadInput(f"--metric {name}: no run has such a figure"
+    raise BadInput(f"metric {name}: no run has such a figure"
                    f"{f' (did you mean {near[0]}?)' if near else ''}: must be "
                    f"{', '.join(METRICS)}, or a column of batches.csv")
 
@@ -212,7 +212,7 @@ def compare(results_a, results_b, name, threshold):
         steps.one_statistic(run.info for both in pairs.values() for cell in both for run in cell.runs)
     figures, paired = figures_of(metric, pairs)
     if not any(value is not None for sides in figures.values() for side in sides for value in side):
-        raise BadInput(f"--metric {name}: no run has this figure")
+        raise BadInput(f"metric {name}: no run has this figure")
     unit = "seeds" if metric.per_seed else "runs"
     verdicts = stats.judge({key: stats.log_ratio(*map(stats.numbers, reversed(sides)), paired, unit)
                             for key, sides in figures.items()},

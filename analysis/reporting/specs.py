@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 
-from tool import BadInput
+from .base import BadInput
 
 EXPERIMENTS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))), "experiments")
 sys.path.append(EXPERIMENTS)

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 import numpy as np
 from scipy import special
 
-from reporting import looks
+from . import looks
 
 LEVEL = 0.95  # of intervals
 ALPHA = 0.05  # chance of any false positive in a family of comparisons

@@ -6,8 +6,8 @@ Seconds, and bytes for "wire". NaN: absent."""
 
 import math
 
-from reporting.info import look, number, text
-from tool import BadInput
+from .info import look, number, text
+from .base import BadInput
 
 STEADY = "steady mean"
 MEDIAN = "median"  # of the slowest rank's steps, by versions before schema 3

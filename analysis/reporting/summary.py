@@ -3,10 +3,10 @@ not measured. docs/analysis.md has the columns."""
 
 from statistics import fmean
 
-from reporting import ends, learning, stats, verdicts
-from reporting.charts import memory
-from reporting.perrun import ENDS, MEMORY, PHASES, csv_text
-from reporting.steps import DIMENSIONS
+from . import ends, learning, stats, verdicts
+from .charts import memory
+from .perrun import ENDS, MEMORY, PHASES, csv_text
+from .steps import DIMENSIONS
 
 # Of each run the mean over ranks and the steps of its step time, then the mean over the runs, so that
 # phases add up.

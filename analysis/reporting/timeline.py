@@ -4,8 +4,8 @@ import contextlib
 import json
 import os
 
-from reporting.shape import Bad
-from tool import BadInput
+from .shape import Bad
+from .base import BadInput
 
 BEGIN = '{"traceEvents":['
 

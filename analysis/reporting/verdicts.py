@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import combinations
 from statistics import median
 
-from reporting import beyond, ends, looks, reach, stats, steps
-from reporting.info import MARK_BUSY, busy
+from . import beyond, ends, looks, reach, stats, steps
+from .info import MARK_BUSY, busy
 
 
 def references(results):

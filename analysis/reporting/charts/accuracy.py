@@ -2,8 +2,8 @@
 
 import numpy
 
-from reporting import curves, learning, panels, reach, rows
-from reporting.model import Chart, NotShown, Table
+from .. import curves, learning, panels, reach, rows
+from ..model import Chart, NotShown, Table
 
 TITLE = "Accuracy over epochs, time and bytes"
 NEVER = "not reached"

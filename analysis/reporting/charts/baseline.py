@@ -2,9 +2,9 @@
 
 import re
 
-from reporting import figure, panels, rows
-from reporting.model import Chart, NotShown, Table, judged
-from reporting.verdicts import compared, family_of, references
+from .. import figure, panels, rows
+from ..model import Chart, NotShown, Table, judged
+from ..verdicts import compared, family_of, references
 
 TITLE = "Against the baseline"
 

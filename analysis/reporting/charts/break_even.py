@@ -6,10 +6,10 @@ from collections import namedtuple
 
 import numpy as np
 
-from reporting import levels, panels, rows, verdicts
-from reporting.info import number
-from reporting.loose import rate_text
-from reporting.model import Chart, NotShown, Table
+from .. import levels, panels, rows, verdicts
+from ..info import number
+from ..loose import rate_text
+from ..model import Chart, NotShown, Table
 
 TITLE = "Break-even: the link rate below which it is faster"
 CAPTION = (

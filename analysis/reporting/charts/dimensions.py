@@ -1,8 +1,8 @@
 """What runs over a mesh exchange along each of its dimensions, and the bubble."""
 
-from reporting import figure, rows
-from reporting.model import Chart, NotShown, Table
-from reporting.steps import DIMENSIONS
+from .. import figure, rows
+from ..model import Chart, NotShown, Table
+from ..steps import DIMENSIONS
 
 TITLE = "Communication along the dimensions of a mesh"
 

@@ -5,8 +5,8 @@ from itertools import combinations
 
 import numpy
 
-from reporting import figure, levels, panels, rows, stats, verdicts
-from reporting.model import Chart, NotShown, Table
+from .. import figure, levels, panels, rows, stats, verdicts
+from ..model import Chart, NotShown, Table
 
 TITLE = "Effect of each factor"
 

@@ -2,8 +2,8 @@
 
 import math
 
-from reporting import figure, learning, panels, rows, verdicts
-from reporting.model import Chart, NotShown, Table, judged
+from .. import figure, learning, panels, rows, verdicts
+from ..model import Chart, NotShown, Table, judged
 
 TITLE = "Final accuracy"
 POINTS = 100  # of a fraction

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from reporting import figure, panels, rows, stats
-from reporting.model import Chart, NotShown, Table
+from .. import figure, panels, rows, stats
+from ..model import Chart, NotShown, Table
 
 TITLE = "Predicted and measured step time"
 

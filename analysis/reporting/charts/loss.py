@@ -1,8 +1,8 @@
 """Loss on the test samples over epochs, time and bytes."""
 
-from reporting import curves, learning, panels, rows
-from reporting.charts import accuracy
-from reporting.model import Chart, NotShown, Table
+from .. import curves, learning, panels, rows
+from . import accuracy
+from ..model import Chart, NotShown, Table
 
 TITLE = "Loss over epochs, time and bytes"
 

@@ -1,7 +1,7 @@
 """Resident memory: of the rank that takes most, phase by phase, and of all ranks together."""
 
-from reporting import figure, panels, rows
-from reporting.model import Chart, NotShown, Table
+from .. import figure, panels, rows
+from ..model import Chart, NotShown, Table
 
 TITLE = "Memory"
 PHASES = {"setup": figure.SERIES[4], "training": figure.SERIES[0], "evaluation": figure.SERIES[1]}

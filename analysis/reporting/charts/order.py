@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 
-from reporting import figure, panels, rows, stats
-from reporting.model import Chart, NotShown, Table
-from reporting.verdicts import started
+from .. import figure, panels, rows, stats
+from ..model import Chart, NotShown, Table
+from ..verdicts import started
 
 TITLE = "Over the order of the runs"
 

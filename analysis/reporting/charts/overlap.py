@@ -1,8 +1,8 @@
 """Exposed communication beside communication hidden under computation, and what overlap gained
 where a run measured it."""
 
-from reporting import figure, parts, rows, stats
-from reporting.model import Chart, NotShown, Table
+from .. import figure, parts, rows, stats
+from ..model import Chart, NotShown, Table
 
 TITLE = "Exposed and hidden communication"
 

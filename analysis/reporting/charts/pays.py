@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from reporting import figure, levels, panels, reach, rows, stats, verdicts
-from reporting.loose import rate_text
-from reporting.model import Chart, NotShown, Table, judged
+from .. import figure, levels, panels, reach, rows, stats, verdicts
+from ..loose import rate_text
+from ..model import Chart, NotShown, Table, judged
 
 TITLE = "Does it pay? The link rate below which it does"
 FACTOR = "rate"

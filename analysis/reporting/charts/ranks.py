@@ -4,8 +4,8 @@ from collections import Counter
 
 import numpy as np
 
-from reporting import figure, rows
-from reporting.model import Chart, NotShown, Table
+from .. import figure, rows
+from ..model import Chart, NotShown, Table
 
 TITLE = "Ranks: skew and the slowest"
 

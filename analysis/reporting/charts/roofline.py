@@ -2,8 +2,8 @@
 
 from collections import namedtuple
 
-from reporting import figure, panels, rows, stats
-from reporting.model import Chart, NotShown, Table
+from .. import figure, panels, rows, stats
+from ..model import Chart, NotShown, Table
 
 TITLE = "Roofline of forward and backward pass"
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy
 
-from reporting import figure, fits, levels, panels, rows, stats, verdicts
-from reporting.model import Chart, NotShown, Table
-from reporting.shape import is_number
+from .. import figure, fits, levels, panels, rows, stats, verdicts
+from ..model import Chart, NotShown, Table
+from ..shape import is_number
 
 TITLE = "Speedup and efficiency"
 

@@ -4,8 +4,8 @@ from collections import namedtuple
 
 import numpy
 
-from reporting import levels, panels, rows, stats, verdicts
-from reporting.model import Chart, NotShown, Table
+from .. import levels, panels, rows, stats, verdicts
+from ..model import Chart, NotShown, Table
 
 TITLE = "Step time over a factor"
 

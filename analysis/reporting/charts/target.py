@@ -3,9 +3,9 @@
 import math
 from dataclasses import replace
 
-from reporting import reach, rows, verdicts
-from reporting.charts import baseline
-from reporting.model import Chart, NotShown, Table, judged
+from .. import reach, rows, verdicts
+from . import baseline
+from ..model import Chart, NotShown, Table, judged
 
 TITLE = "To the target, against the baseline"
 FAR = 1e12  # stands for an end without bound on the axis

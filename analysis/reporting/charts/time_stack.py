@@ -1,7 +1,7 @@
 """Where the time of a step goes: one bar per configuration."""
 
-from reporting import figure, parts, rows, stats
-from reporting.model import Chart, NotShown, Table
+from .. import figure, parts, rows, stats
+from ..model import Chart, NotShown, Table
 
 TITLE = "Where the time of a step goes"
 
