@@ -66,11 +66,12 @@ def pieces_of(file, names):
     none."""
     kinds = {**dict.fromkeys(names, float), "source": "category"}
     try:
-        for piece in pandas.read_csv(file, header=None, names=names, dtype=kinds, quoting=3,
-                                     chunksize=PIECE_ROWS):
-            if not isinstance(piece.index, pandas.RangeIndex):
-                raise Bad("batches.csv: rows longer than the line of titles")
-            yield piece
+        with pandas.read_csv(file, header=None, names=names, dtype=kinds, quoting=3,
+                             chunksize=PIECE_ROWS) as pieces:
+            for piece in pieces:
+                if not isinstance(piece.index, pandas.RangeIndex):
+                    raise Bad("batches.csv: rows longer than the line of titles")
+                yield piece
     except (ValueError, OverflowError) as error:  # the parser's errors are ValueErrors
         raise Bad(f"batches.csv: {str(error).splitlines()[0]}") from error
 

@@ -80,6 +80,7 @@ table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabu
 .answer .note { margin: .3rem 0; }
 th, td { padding: .2rem .6rem; text-align: left; vertical-align: top; overflow-wrap: break-word;
   border-bottom: 1px solid var(--grid); min-width: 4rem; }
+thead th { hyphens: none; }
 tbody th { font-weight: normal; min-width: 8rem; overflow-wrap: anywhere; }
 td.long { min-width: 14rem; overflow-wrap: anywhere; }
 td.number { text-align: right; white-space: nowrap; }
@@ -108,11 +109,13 @@ summary { cursor: pointer; }
   table { font-size: 7pt; width: 100%; }
   .answer table { font-size: 9pt; }
   .wide { font-size: 6pt; }
-  table :is(th, td):is(th, td) { overflow-wrap: anywhere; padding: .1rem .2rem; min-width: 0; }
-  .wide :is(tbody th, td.long) { min-width: 0; }
-  td.number { white-space: normal; }
-  .drawing, tr { break-inside: avoid; }
-  h2, h3 { break-after: avoid; }
+  .note, .caption, .save { font-size: 8pt; }
+  .data :is(th, td, td.long):is(th, td) { overflow-wrap: break-word; hyphens: manual; padding: .1rem .15rem; min-width: 0; }
+  .data tbody :is(th, td.long, td.parts):is(th, td) { overflow-wrap: anywhere; }
+  .data tbody :is(th, td.long):is(th, td) { min-width: 4rem; }
+  .drawing svg { max-height: 18cm; }
+  .drawing, tr, li, p, dt, dd, .badge { break-inside: avoid; }
+  h1, h2, h3, .claim, .see, summary, .runs { break-after: avoid; }
 }
 """
 
@@ -153,6 +156,7 @@ def number(value):
 ARROWS = {True: ("better", "\u25b2 "), False: ("worse", "\u25bc ")}
 WIDE = 8  # columns from which on a table is set tighter
 LONG = 40  # letters of a text that gets a wide column
+WHOLE = 14  # letters of a word that paper does not part; it parts no figure
 
 
 def cell(value, name="td", **more):
@@ -166,8 +170,21 @@ def cell(value, name="td", **more):
     if isinstance(value, (int, float)):
         return tag(name, arrow + number(value), class_=f"number {sense}".strip(),
                    data_v=str(value) if isinstance(value, int) else f"{value:.9g}", **more)
-    sense = sense or ("long" if len(value) > LONG and name == "td" else None)
-    return tag(name, arrow + escape(value), class_=sense, **more)
+    if not sense and name == "td":
+        parted = not value[:1].isdigit() and max(map(len, value.split()), default=0) > WHOLE
+        sense = "long" if len(value) > LONG else "parts" * parted
+    return tag(name, arrow + escape(value), class_=sense or None, **more)
+
+
+# Between the syllables of a word, roughly: a consonant goes with the vowel behind it.
+SYLLABLES = re.compile(r"(?<=\w{3})(?<=[aeiouy])(?=[^\Waeiouy\d_][aeiouy]\w)|"
+                       r"(?<=\w{2}[aeiouy][^\Waeiouy\d_])(?=[^\Waeiouy\d_][aeiouy]\w)")
+LONG_WORD = re.compile(r"\w{8,}")
+
+
+def soft(title):
+    """The same with soft hyphens in long words: a narrow column parts them nowhere else."""
+    return LONG_WORD.sub(lambda hit: SYLLABLES.sub("\u00ad", hit[0]), title)
 
 
 def row_of(values):
@@ -183,7 +200,7 @@ def table(columns, rows, label, name=None):
     """A table with buttons that save it as a file of this name (of its label), in a box that scrolls
     where the columns do not fit, reachable by keyboard."""
     name = name or re.sub(r"\W+", "-", label)
-    head = tag("tr", *(tag("th", escape(title), scope="col") for title in columns))
+    head = tag("tr", *(tag("th", soft(escape(title)), scope="col") for title in columns))
     save = tag("p", "Save this table: ", " ".join(
         button(kind, name, title) for kind, title in
         (("csv", "CSV"), ("tex", "LaTeX"), ("md", "Markdown"))), class_="save")

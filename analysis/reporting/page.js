@@ -24,8 +24,9 @@ const drawing = section => {
     .replace(/var\(--([a-z0-9-]+)\)/g, (whole, name) => LIGHT[name] || "sans-serif");
 };
 
+const textOf = cell => cell.textContent.replaceAll("\u00ad", "");  // a title has soft hyphens
 const cells = (table, raw) => [...table.rows].map(row => [...row.cells].map(
-  cell => !raw ? cell.textContent : cell.className === "absent" ? "" : cell.dataset.v || cell.textContent));
+  cell => !raw ? textOf(cell) : cell.className === "absent" ? "" : cell.dataset.v || textOf(cell)));
 
 // As sheet.py: a text that a spreadsheet would take for a formula gets an apostrophe; a number stays one.
 const neutral = text => /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(text)
@@ -63,7 +64,7 @@ document.addEventListener("click", event => {
 });
 
 for (const table of document.querySelectorAll(".data table")) {
-  const titles = [...table.tHead.rows[0].cells].map(cell => cell.textContent);
+  const titles = [...table.tHead.rows[0].cells].map(textOf);
   for (const row of table.tBodies[0].rows)
     [...row.cells].forEach((cell, i) => { cell.dataset.title = titles[i]; });
 }

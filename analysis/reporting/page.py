@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 
-from . import answer, charts, claims, ends, expect, figure, judge, kept, learning, looks, pop, verdicts
+from . import answer, charts, claims, ends, expect, failed, figure, judge, kept, learning, looks, pop, verdicts
 from .batches import WARM_UP_RULE
 from .info import look, unlike
 from .loose import link_text
@@ -257,6 +257,14 @@ def answer_table(results, where):
         "~ modelled; * see the warnings.", "note"), class_="answer")
 
 
+def failed_of(lines):
+    """The first thing on the page."""
+    if not lines:
+        return paragraph("Nothing failed: no run, no statement, no claim.", "note")
+    return tag("div", tag("p", tag("strong", "What failed")), few(list(map(escape, lines)), "more"), class_="warnings failed",
+               role="note")
+
+
 def claims_of(results):
     """The claims of the spec, each with its verdict."""
     made = judge.of_results(results)
@@ -359,9 +367,8 @@ def listed(title, pairs):
 
 
 def ended(results):
-    """How the runs ended, and of those without figures the first ones' reasons."""
-    why = [tag("code", escape(one.folder)) + escape(f": {one.end}: {one.why}") for one in results.lost]
-    return paragraph(f"Runs: {counts(results)}.", "runs" + " lost" * bool(why)) + few(why, "more runs without figures")
+    """How the runs ended."""
+    return paragraph(f"Runs: {counts(results)}.", "runs" + " lost" * bool(results.lost))
 
 
 def not_there(results):
@@ -414,13 +421,14 @@ def first_screen(results, lead, where, common):
 
 def section(results, drawn, where):
     """One study."""
+    errors = [(importlib.import_module(f".{name}", charts.__name__).TITLE, error) for name, error in drawn.errors]
     lead, common = lead_of(results, drawn.shown), common_notes(drawn)
     rest = [one for one in drawn.shown if one is not lead]
     links = [tag("a", escape(chart.title), href=f"#{where}-{chart.name}") for chart, _ in rest]
     study = results.study
     return tag(
         "section", tag("h2", escape(results.name), id=where),
-        first_screen(results, lead, where, common),
+        failed_of(failed.lines(results, errors)), first_screen(results, lead, where, common),
         folded("Notes on the charts", items(map(escape, common))) if common else "",
         tag("nav", items(links), aria_label=f"Charts of {results.name}") if links else "",
         *(chart_section(*one, where, common) for one in rest),

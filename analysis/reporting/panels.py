@@ -23,10 +23,14 @@ def named(things, first, order):
             [thing for thing in things if id(thing) not in chosen])
 
 
-def every(ticks, most):
-    """At most so many entries of {place: text}, evenly spaced."""
-    step = math.ceil(len(ticks) / most)
-    return {place: ticks[place] for place in sorted(ticks)[::step]}
+def apart(ticks, most, log):
+    """Of {place: text} those, at most `most`, that are far enough from each other on an axis of all."""
+    at = {place: math.log(place) if log else place for place in sorted(ticks)}
+    least, kept = (max(at.values()) - min(at.values())) / most, []
+    for place in at:
+        if not kept or at[place] - at[kept[-1]] > least:
+            kept.append(place)
+    return {place: ticks[place] for place in kept}
 
 
 def hollow(cells):
@@ -87,36 +91,45 @@ def panels(fig, narrow, count, entries, height_in=2.7):
 
 
 EDGE = 0.75  # of the axes: a figure beside a point beyond it would leave the chart
-NEAR = 0.09, 0.065  # of the axes: figures closer than this would overlap
+FIGURE_PT = 7.5  # letters of a figure
+BOX_PT = 0.66 * FIGURE_PT, 1.35 * FIGURE_PT  # a letter of it in the widest of readers' fonts
 
 
 def figure_at(ax, x, y, text, across=5, up=0, **more):
     """The figure of a bar or point at a place in units of the axes' data, so many points to the right
     of it and above."""
     ax.annotate(text, (x, y), (across, up), textcoords="offset points", annotation_clip=False,
-                **{"va": "center", "ha": "left", "color": figure.INK, "fontsize": 7.5,
+                **{"va": "center", "ha": "left", "color": figure.INK, "fontsize": FIGURE_PT,
                    "gid": "figure", "zorder": 7, **more})
 
 
+def place_of(ax, x, y):
+    """A place in units of the axes' data, as shares of the axes, and both of their sizes in points."""
+    ax.get_xlim()  # or matplotlib would still owe the axes the limits that their data ask for
+    width, height = ax.get_window_extent().size * 72 / ax.figure.dpi
+    return (*ax.transAxes.inverted().transform(ax.transData.transform((x, y))), width, height)
+
+
 def figure_above(ax, x, y, text):
-    """The figure of a point, which must not leave the chart at either side. The axes must have their
-    limits."""
-    across = ax.transAxes.inverted().transform(ax.transData.transform((x, y)))[0]
+    """The figure of a point, which must not leave the chart at either side."""
+    across = place_of(ax, x, y)[0]
     figure_at(ax, x, y, text, 0, 4, va="bottom",
               ha="left" if across < 1 - EDGE else "right" if across > EDGE else "center")
 
 
 def figures_at(ax, points):
-    """Figures beside points [(x, y, text)], without those that would overlap an earlier one. The axes
-    must have their limits."""
+    """Figures beside points [(x, y, text)], without those that would overlap an earlier one."""
     placed = []
     for x, y, text in points:
-        across, up = ax.transAxes.inverted().transform(ax.transData.transform((x, y)))
-        if not (0 <= across <= 1 and 0 <= up <= 0.97) or any(
-                abs(across - a) < NEAR[0] and abs(up - b) < NEAR[1] for a, b in placed):
-            continue
-        placed.append((across, up))
+        across, up, width, height = place_of(ax, x, y)
         right = across > EDGE
+        left, bottom, wide = across * width, up * height, BOX_PT[0] * len(text)
+        left += -4 - wide if right else 4
+        if not (0 <= across <= 1 and 0 <= up <= 0.97) or any(
+                left < other + more and other < left + wide and abs(bottom - lower) < BOX_PT[1]
+                for other, lower, more in placed):
+            continue
+        placed.append((left, bottom, wide))
         figure_at(ax, x, y, text, -4 if right else 4, 2, va="bottom", ha="right" if right else "left")
 
 

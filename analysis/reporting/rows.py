@@ -17,6 +17,7 @@ WRAP_WIDE, WRAP_NARROW = 34, 45  # letters in a line of a label
 LETTER_IN = 0.068
 LINE_IN = 0.15
 CAP = 0.04  # half of a whisker's cap
+ABOVE_IN = 0.1  # what a figure above the marks of a row takes beside the label above it
 THICK = 0.17  # of a bar
 
 
@@ -172,10 +173,12 @@ def measured(ax, y, value, interval, factor, end):
 
 class Rows:
     """Axes of panels over the same rows, side by side (narrow: one below the other), the first row
-    on top. y is in inches, downwards: the marks of row i are at at(i), and bars are THICK."""
+    on top. y is in inches, downwards: the marks of row i are at at(i), and bars are THICK. above: inches above all;
+    figures: whether figures stand above the marks."""
 
-    def __init__(self, fig, narrow, labels, panels=("",), legend=(), above=0.0):
+    def __init__(self, fig, narrow, labels, panels=("",), legend=(), above=0.0, figures=False):
         self.fig, self.narrow, self.legend = fig, narrow, list(legend)
+        self.room = THICK + 0.09 + ABOVE_IN * figures
         self.labels = [row_lines(text, WRAP_NARROW if narrow else WRAP_WIDE) for text in labels]
         self.heights = [self.row_in(len(lines)) for lines in self.labels]
         self.width = fig.get_size_inches()[0]
@@ -192,7 +195,7 @@ class Rows:
 
     def row_in(self, lines):
         text = lines * LINE_IN
-        return text + THICK + 0.09 if self.narrow else max(THICK + 0.12, text + 0.1)
+        return text + self.room if self.narrow else max(THICK + 0.12, text + 0.1)
 
     def legend_in(self):
         longest = max((len(name) for name, _ in self.legend), default=0)

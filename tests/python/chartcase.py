@@ -1,6 +1,7 @@
 """For tests of charts: real runs of gradwire as the report reads them, and charts as drawn."""
 
 import copy
+import itertools
 import os
 import tempfile
 import unittest
@@ -10,6 +11,7 @@ import gwrun
 import matplotlib.style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from reporting import figure, model, runs
 
@@ -43,6 +45,22 @@ def drawn(chart, narrow):
         chart.draw(fig, narrow)
         fig.draw_without_rendering()
     return fig
+
+
+def unseen(axis):
+    """The labels of ticks that lie outside of the axis."""
+    low, high = sorted(axis.get_view_interval())
+    return [label for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high
+            for label in (tick.label1, tick.label2)]
+
+
+def overprints(fig):
+    """Pairs of texts in a drawn figure that lie over each other by more than a pixel."""
+    hidden = {id(text) for ax in fig.axes for axis in (ax.xaxis, ax.yaxis) for text in unseen(axis)}
+    boxes = [(text.get_text(), text.get_window_extent()) for text in fig.findobj(Text)
+             if text.get_visible() and text.get_text().strip() and id(text) not in hidden]
+    return [(one, other) for (one, a), (other, b) in itertools.combinations(boxes, 2)
+            if min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1.5]
 
 
 class ChartCase(unittest.TestCase):

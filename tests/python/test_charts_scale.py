@@ -7,7 +7,7 @@ import math
 import unittest
 
 import numpy
-from chartcase import EITHER_WAY
+from chartcase import EITHER_WAY, overprints
 from chartcase import drawn as drawn_on
 from matplotlib.figure import Figure
 from scalecase import BLOCKS, CODECS, RANKS, Case, row_of, with_cells, workers
@@ -409,7 +409,7 @@ class Drawings(Case):
                 self.assertRegex(str(reason), r"^[A-Z].*\.$")
                 continue
             for narrow in widths:
-                drawn_on(chart, narrow)
+                self.assertEqual(overprints(drawn_on(chart, narrow)), [], (chart.title, narrow))
             self.assertEqual({len(row) for row in chart.table.rows}, {len(chart.table.columns)})
             drawn.add(module.__name__.rpartition(".")[2])
         return drawn
@@ -435,7 +435,7 @@ class Drawings(Case):
 
     def test_many_configurations_with_long_names(self):
         drawn = self.draw(self.many(26, "a name that is far too long for any axis, and then some: "
-                                    "iallreduce:algo=sra,bucket=256K"))
+                                    "iallreduce:algo=sra,bucket=256K"), EITHER_WAY)
         self.assertEqual(drawn, {"accuracy", "effects", "final_accuracy", "loss", "roofline", "sweep",
                                  "traffic"})
 

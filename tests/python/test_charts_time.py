@@ -5,7 +5,7 @@ import os
 import statistics
 import warnings
 
-from chartcase import EITHER_WAY, RUNS, ChartCase, drawn, seconds
+from chartcase import EITHER_WAY, RUNS, ChartCase, drawn, overprints, seconds
 
 import gwrun
 import numpy as np
@@ -396,6 +396,7 @@ class Legible(ChartCase):
     def check(self, chart, narrow):
         """Pixels; those of a figure of 100 an inch."""
         fig = drawn(chart, narrow)
+        self.assertEqual(overprints(fig), [])
         width, height = fig.canvas.get_width_height()
         for ax in fig.axes:
             texts = [text for text in ax.texts if text.get_text() != "absent"]

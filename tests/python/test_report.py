@@ -13,7 +13,7 @@ from unittest import mock
 import gwrun
 from reportcase import ANALYSIS, ReportCase, call
 
-from reporting import charts, markup, model, page, paper, runs, summary, verdicts
+from reporting import charts, failed, markup, model, page, paper, runs, summary, verdicts
 from reporting.charts import step_times
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -155,6 +155,37 @@ class Page(ReportCase):
             self.assertTrue(words in text, words)
         gwrun.write(os.path.join(folder, "b01-s1/comm=iallreduce/run.json"), "{}")
         self.assertIn("No finished run.", self.render(good=good)[0])
+
+    def test_what_failed_comes_first(self):
+        folder = self.study(blocks=5, report={"expect": {"comm=iallreduce:algo=sra": "100 times as fast"}})
+        self.assertIn("Nothing failed: no run, no statement, no claim.", page.failed_of([]))
+        for block in (0, 1):
+            self.record(f"demo/b{block:02d}-s1/comm=allreduce", state="failed", attempts=[
+                {"started_utc": "", "seconds": 1, "status": 1, "signal": None, "timed_out": False,
+                 "message": f"gradwire: step {block}: <no memory>"}])
+        shutil.rmtree(os.path.join(folder, "b04-s1", "comm=allreduce"))
+        gwrun.write(os.path.join(folder, "b03-s1/comm=iallreduce/run.json"), "{}")
+        unmet = {"option": "compress", "value": "topk", "what": "nothing is compressed", "why": "of one rank"}
+        gwrun.change(os.path.join(folder, "b02-s1/comm=iallreduce"), lambda info: info["comm"].update(unmet=[unmet]))
+        text, _ = self.render(good=good, faulty=faulty)
+        first = text[text.index("What failed"):text.index('<p class="claim">')]
+        for words in ("2 runs failed: exit status 1: gradwire: step 0: &lt;no memory&gt; (demo/b00-s1/comm=allreduce; "
+                      "demo/b01-s1/comm=allreduce)", "1 folder left out: run.json: has no schema",
+                      "1 planned run not made: b04-s1/comm=allreduce",
+                      "--compress topk, in 1 of 6 runs: nothing is compressed: of one rank (iallreduce:algo=sra",
+                      "the chart Chart &lt;faulty&gt; could not be drawn: AttributeError"):
+            self.assertIn(words, first)
+
+    def test_refuted_statements_and_claims_are_what_failed(self):
+        claim = {"claim": "B is quick", "whose": "A", "theirs": "100", "figure": "speedup", "cell": "comm=iallreduce:algo=sra",
+                 "against": "comm=allreduce", "confirmed": ">= 100"}
+        self.study(blocks=5, report={"expect": {"comm=iallreduce:algo=sra": "100 times as fast"}}, claims=[claim])
+        found, = runs.read_results(self.dir)
+        for block, run in enumerate(run for cell in found.cells for run in cell.runs):
+            run.step_s = 1e-3 * (1 + block / 1000)
+        first, second, *_ = failed.lines(found, [])
+        self.assertRegex(first, "^1 of 1 statement refuted: iallreduce:algo=sra, expected 100 times as fast: ")
+        self.assertRegex(second, r"^1 of 1 claim (refuted|of another size): B is quick \(here ")
 
     def test_a_configuration_without_a_finished_run(self):
         self.study()

@@ -55,7 +55,7 @@ def make_study(folder):
 VIEWS = [(400, "dark", "screen"), (800, "light", "screen"), (1300, "dark", "screen"),
          (1920, "light", "screen"), (718, "dark", "print")]
 
-# What there is of each drawing that is shown: its box, and which of its texts leave it.
+# What there is of each drawing that is shown: its box, and which of its texts leave it or lie over each other.
 DRAWINGS = """
 return [...document.querySelectorAll("section.chart")].map(section => {
   const shown = [...section.querySelectorAll("svg")].filter(svg => svg.getClientRects().length);
@@ -68,7 +68,12 @@ return [...document.querySelectorAll("section.chart")].map(section => {
   const sizes = shown.length ? [...shown[0].querySelectorAll("text")].map(
     text => parseFloat(getComputedStyle(text).fontSize) * box.width
             / shown[0].viewBox.baseVal.width) : [];
-  return {name: section.id, shown: shown.length, width: box.width, height: box.height, out: out,
+  const boxes = shown.length ? [...shown[0].querySelectorAll("text")].map(
+    text => [text.textContent, text.getBoundingClientRect()]) : [];
+  const over = boxes.flatMap(([one, a], i) => boxes.slice(i + 1).filter(([, b]) =>
+    Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4).map(([other]) => `${one} | ${other}`));
+  return {name: section.id, over: over, shown: shown.length, width: box.width, height: box.height, out: out,
           marks: shown.length ? shown[0].querySelectorAll("path, use").length : 0,
           least: Math.min(...sizes)};
 });"""
@@ -86,6 +91,29 @@ CLIPPED = """
 document.querySelectorAll("details").forEach(details => { details.open = true; });
 return [...document.querySelectorAll(".scroll")].filter(
   box => box.scrollWidth > box.clientWidth + 1).map(box => box.getAttribute("aria-label"));"""
+
+# Of words and figures in a table, those that lie in more than one line: words may part at a soft hyphen alone.
+PARTED = """
+document.querySelectorAll("details").forEach(details => { details.open = true; });
+const range = document.createRange(), parted = [];
+for (const cell of document.querySelectorAll("thead th, td.number, .answer td")) {
+  const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode())
+    for (const word of walk.currentNode.data.matchAll(/[^\\s\\u00ad-]+/g)) {
+      const behind = walk.currentNode.data[word.index - 1] === "\\u00ad";  // the first letter has the hyphen's box, too
+      range.setStart(walk.currentNode, word.index + behind);
+      range.setEnd(walk.currentNode, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) parted.push(word[0]);
+    }
+}
+return parted;"""
+
+# What paper must not part from what follows it, or within.
+HELD = """
+const style = element => getComputedStyle(element);
+return [...document.querySelectorAll("h2, h3, .see, summary")].filter(one => style(one).breakAfter !== "avoid").concat(
+  [...document.querySelectorAll(".drawing, tr, li, p")].filter(one => style(one).breakInside !== "avoid")).map(
+  one => one.outerHTML.slice(0, 60));"""
 
 COLOURS = """
 const text = document.querySelector("section.chart svg text");
@@ -163,6 +191,7 @@ class Browser(unittest.TestCase):
             self.assertGreater(drawing["marks"], 5, drawing)
             self.assertGreater(drawing["least"], 8, drawing)  # pixels of the least letters
             self.assertEqual(drawing["out"], [], drawing)  # nothing is cut off
+            self.assertEqual(drawing["over"], [], drawing)  # nor printed over something else
 
     def test_every_view(self):
         """Every chart is drawn, nothing is wider than the screen or clipped, nothing is complained of."""
@@ -174,6 +203,15 @@ class Browser(unittest.TestCase):
                 found = self.driver.execute_script(OVERFLOW)
                 self.assertLessEqual(found["page"], found["window"], found)
                 self.assertEqual(self.driver.get_log("browser"), [])
+
+    def test_paper_parts_no_headings_and_no_figures(self):
+        for width in (718, 740):  # of A4 and of US letter, less their margins
+            self.show(width, "light", "print")
+            self.assertEqual(self.driver.execute_script(PARTED), [])
+            self.assertEqual(self.driver.execute_script(HELD), [])
+            tallest = self.driver.execute_script(
+                "return Math.max(...[...document.querySelectorAll('.drawing')].map(one => one.getBoundingClientRect().height));")
+            self.assertLess(tallest, 700)  # with its heading it fits on a page of 27 cm
 
     def test_the_answer_comes_first(self):
         self.show(1300)

@@ -80,7 +80,7 @@ def draw(fig, narrow, cells, compared, lost):
     """One row per configuration: its runs; beside them the difference."""
     titles = ["test accuracy, each run"] + ["less the baseline's, points"] * bool(compared)
     grid = rows.Rows(fig, narrow, [rows.label(cell) + " (diverged)" * bool(lost.get(cell.name))
-                                   for cell in cells], titles)
+                                   for cell in cells], titles, figures=True)
     for i, cell in enumerate(cells):
         y, values = grid.at(i), cell.figures(learning.final)
         grid.axes[0].plot(values, [y] * len(values), "o", color=figure.SERIES[0], markersize=4,

@@ -76,7 +76,7 @@ def draw(fig, narrow, cells, quantiles):
     legend = [figure.patch("steps of all runs", figure.SERIES[5]),
               figure.dot("median of a run", figure.SERIES[1]),
               figure.line("p95, p99", figure.INK, linewidth=1.2)]
-    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell in cells], legend=legend)
+    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell in cells], legend=legend, figures=True)
     logarithmic = tail_is_long(cells)
     edges = edges_of(cells, logarithmic)
     factor, name = rows.unit([quantiles[cell.name]["p50"].value for cell in cells])

@@ -71,13 +71,13 @@ def draw(fig, narrow, factor, values, named, others):
         for line, colour, strong in panels.coloured(named, others):
             drawn += draw_line(ax, line.points, figures, scale, colour, strong)
         panels.axis(ax, "y", drawn, panels.spread(steps) > 10, 1.1)
+        x_axis(ax, factor, values, 5 if narrow or len(titles) > 1 else 10)
         panels.figures_at(ax, [(point.x, getattr(point, figures).value * scale,
                                 f"{getattr(point, figures).value * scale:.3g}")
                                for line in named for point in line.points
                                if getattr(point, figures).value])
         ax.set_title(title, loc="left")
         ax.set_ylabel(f"{'step time' if figures == 'step' else 'part of the step time'} ({unit})")
-        x_axis(ax, factor, values, 5 if narrow or len(titles) > 1 else 10)
 
 
 def draw_line(ax, points, figures, scale, colour, strong):
@@ -111,8 +111,8 @@ def see(results, factor, lines):
 
 def x_axis(ax, factor, values, most):
     ticks = {number.value: number.text for number in values.values()}
-    kept = panels.every(ticks, most)
     log = min(ticks) > 0 and panels.spread(ticks) > 10
+    kept = panels.apart(ticks, most, log)
     if log:
         panels.log_axis(ax, "x", ticks, labels=kept)
     else:
