@@ -61,12 +61,13 @@
  *  of the loop over gradwire_owned.
  *
  *  Functions return 0 or more, or a negative error, whose line gradwire_error has. Collective, with
- *  all ranks of the communicator: new, open, lend, end, settle, epoch, save, load, close; what one
+ *  all ranks of the communicator: new, open, lend, end, settle, epoch, mean, save, load, close; what one
  *  of them finds wrong, all ranks learn. Any other error after open is this rank's alone
  *  (gradwire_alone), while others may be waiting for it: end the job.
  *
- *  Only the thread that called gradwire_new calls, and a process has one handle at a time. The MPI
- *  thread level MPI_THREAD_FUNNELED is enough, except for progress=thread. The library never
+ *  Only the thread that called gradwire_new calls. A process may have several handles, all of one
+ *  thread: the first records, and what the others cost is a part of its batches; it is closed last.
+ *  Their calls may come in any order that all ranks have in common. The MPI thread level MPI_THREAD_FUNNELED is enough, except for progress=thread. The library never
  *  catches signals, and changes neither MPI's error handlers of yours, nor OpenMP's threads, nor the
  *  floating-point state. It prints and ends the job where ranks would wait forever otherwise, and only
  *  there: --hang-timeout (600 s) without progress within a function, or a process that ends with a
@@ -134,7 +135,9 @@ int gradwire_open(gradwire *g);
  *  is no such memory. */
 float *gradwire_memory(gradwire *g, int tensor, int which);
 
-/** A batch begins: `samples` of this rank (0: none, as of a parameter server), `global` of all. */
+/** A batch begins: `samples` of this rank (0: none, as of a parameter server), `global` of all. Again
+ *  before its first gradient: the numbers were others. One that has none at the end of the run is
+ *  dropped. */
 int gradwire_begin(gradwire *g, long samples, long global);
 
 /** What the time from now on is spent on; calls of the library keep their own account. A batch
@@ -214,6 +217,11 @@ int gradwire_save(gradwire *g, void **bytes, size_t *n);
 /** After open, before the first batch: continue from what this rank had saved, with the same words,
  *  tensors and number of ranks. Collective. */
 int gradwire_load(gradwire *g, const void *bytes, size_t n);
+
+/** Collective, between batches or in one, wherever all ranks call it: value[0..n) become their means
+ *  over the ranks, with the same bits on all of them. `weight`: of this rank's, its number of
+ *  samples, say; one of 0 is not read. NaN: all weights are 0. */
+int gradwire_mean(gradwire *g, int n, double *value, double weight);
 
 /** The last batch's figure in a column of batches.csv, such as "wall_s" or "wire_bytes", on this
  *  rank. NaN: not known. */

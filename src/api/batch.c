@@ -22,7 +22,11 @@ static void batch_phase(gradwire *g, int phase) {
 
 int gradwire_begin(gradwire *g, long samples, long global) {
     gw_call c;
-    gw_err e = gw_call_begin(&c, g, "begin", GW_IN_BETWEEN, false);
+    gw_err e = gw_call_begin(&c, g, "begin", GW_IN_OPEN, false);
+    bool again = e == GW_OK && g->state == GW_HANDLE_BATCH;
+    if (again && g->batch.begun)
+        e = gw_call_refuse("begin", "a batch is open, and its exchange has begun: call "
+                                    "gradwire_end first");
     bool odd = samples < 0 || samples > INT_MAX || global < 1 || samples > global;
     if (e == GW_OK && odd && !g->inside)
         e = gw_fail(GW_ERR_USAGE,
@@ -36,15 +40,17 @@ int gradwire_begin(gradwire *g, long samples, long global) {
                     samples, g->rank, g->words.run.comm->text);
     if (e != GW_OK)
         return gw_call_end(&c, e);
+    g->batch.samples = (int)samples;
+    g->batch.share = (double)samples / (double)global;
+    if (again)
+        return gw_call_end(&c, GW_OK);
     if (g->batch.fresh && g->publishes)
         gw_layout_take_params(g, all_of(g));
     g->batch.fresh = false;
     g->batch.step++;
-    g->batch.samples = (int)samples;
-    g->batch.share = (double)samples / (double)global;
     g->batch.begun = false;
     g->state = GW_HANDLE_BATCH;
-    if (!g->inside)
+    if (g->records)
         gw_files_begin(g);
     return gw_call_end(&c, GW_OK);
 }
@@ -60,7 +66,7 @@ int gradwire_phase(gradwire *g, int phase) {
     if (e == GW_OK && (phase < 0 || phase > GRADWIRE_MPI))
         e = gw_fail(GW_ERR_USAGE, "gradwire_phase: %d: must be GRADWIRE_OTHER to GRADWIRE_MPI",
                     phase);
-    if (e == GW_OK && g->state == GW_HANDLE_BATCH)
+    if (e == GW_OK && g->state == GW_HANDLE_BATCH && (g->records || g->inside))
         batch_phase(g, phase == GRADWIRE_OTHER ? -1 : (int)of[phase]);
     return gw_call_end(&c, e);
 }
@@ -382,11 +388,11 @@ static gw_err batch_end(gradwire *g, gw_call *c, double loss) {
     if (g->words.run.lazy)
         GW_TRY(batch_agree(g, c));
     batch_phase(g, -1);
-    gw_err e = g->inside ? GW_OK : gw_files_end(g, loss);
+    gw_err e = g->records ? gw_files_end(g, loss) : GW_OK;
     c->together = e != GW_OK;
     if (e == GW_OK)
         g->state = GW_HANDLE_BETWEEN;
-    if (e == GW_OK && !g->inside)
+    if (e == GW_OK && g->records)
         gw_watchdog_step(g->batch.step, g->batch.epoch);
     return e;
 }

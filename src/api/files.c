@@ -50,7 +50,7 @@ gw_err gw_files_open(gradwire *g) {
 /* ---- batches ---- */
 
 void gw_files_begin(gradwire *g) {
-    g->batch.logical = g->session->logical_bytes;
+    g->batch.logical = gw_call_logical();
     gw_codec_stats_begin(g->files.rec.stats, g->batch.step);
     gw_exchange_log_begin(g->batch.step);
     gw_trace_step(g->batch.step);
@@ -96,7 +96,7 @@ gw_err gw_files_end(gradwire *g, double loss) {
                             .step = g->batch.step,
                             .samples = g->batch.samples,
                             .loss_sum = g->batch.samples > 0 ? loss * g->batch.samples : 0,
-                            .logical_bytes = g->session->logical_bytes - g->batch.logical,
+                            .logical_bytes = gw_call_logical() - g->batch.logical,
                             .slept = !gw_nap_computes(),
                             .counts = gw_batch_no_counts,
                             .split = gw_batch_no_split};
@@ -107,12 +107,22 @@ gw_err gw_files_end(gradwire *g, double loss) {
     return files_after(g);
 }
 
+void gw_files_aside(const gradwire *g) {
+    if (g->records)
+        gw_recorder_aside();
+}
+
+void gw_files_aside_end(gradwire *g) {
+    if (g->records)
+        gw_recorder_aside_end(&g->files.rec);
+}
+
 gw_err gw_files_settle(gradwire *g) {
     if (g->batch.fresh && g->publishes)
         gw_layout_take_params(g, (gw_span){0, g->arena.n});
-    gw_recorder_aside();
+    gw_files_aside(g);
     gw_err e = gw_session_settle(g->session);
-    gw_recorder_aside_end(&g->files.rec);
+    gw_files_aside_end(g);
     if (g->publishes)
         gw_layout_give_params(g, (gw_span){0, g->arena.n});
     g->batch.fresh = true; /* whoever settles may write parameters, too */
@@ -121,6 +131,9 @@ gw_err gw_files_settle(gradwire *g) {
 
 gw_err gw_files_epoch(gradwire *g, double test_loss, double test_accuracy) {
     gw_recorder *r = &g->files.rec;
+    uint32_t hash;
+    if (!g->records)
+        return files_compare(g, &hash);
     GW_TRY(gw_recorder_flush(r, g->batch.step, &g->batch.row));
     gw_epoch_row row = r->last;
     row.epoch = g->batch.epoch;

@@ -19,7 +19,7 @@ enum {
 };
 
 static gradwire *live;    /* the handles of this process */
-static atomic_bool taken; /* there is one of the public header, or one is being made */
+static atomic_bool taken; /* one of the public header records, or is being made */
 
 const char *gradwire_error(void) {
     return gw_err_text();
@@ -35,11 +35,25 @@ gw_err gw_call_refuse(const char *name, const char *why) {
     return gw_fail(GW_ERR_USAGE, "gradwire_%s: %s", name, why);
 }
 
-const gradwire *gw_call_open(void) {
-    const gradwire *g = live;
+gradwire *gw_call_open(void) {
+    gradwire *g = live;
     while (g && g->inside)
         g = g->next;
     return g;
+}
+
+int gw_call_handles(void) {
+    int n = 0;
+    for (const gradwire *g = live; g; g = g->next)
+        n += !g->inside;
+    return n;
+}
+
+uint64_t gw_call_logical(void) {
+    uint64_t bytes = 0;
+    for (const gradwire *g = live; g; g = g->next)
+        bytes += g->inside ? 0 : g->session->logical_bytes;
+    return bytes;
 }
 
 static bool call_knows(const gradwire *g) {
@@ -121,7 +135,7 @@ void gw_call_forget(const gradwire *g) {
         at = &(*at)->next;
     if (*at)
         *at = g->next;
-    if (!g->inside)
+    if (g->records)
         atomic_store(&taken, false);
 }
 
@@ -178,7 +192,8 @@ static gw_err gradwire_make(gradwire *g, gw_err e) {
     GW_THEN(e, gw_launcher_check());
     GW_TRY(gw_agree(g->comm, e));
     GW_TRY(gradwire_alike(g));
-    GW_TRY(gw_watchdog_meet(g->comm));
+    if (g->records)
+        GW_TRY(gw_watchdog_meet(g->comm));
     int servers = gw_session_servers(g->session);
     if (servers >= g->ranks)
         return gw_fail(GW_ERR_USAGE,
@@ -213,46 +228,63 @@ static gw_err gradwire_check_new(gradwire **out, int comm) {
         return gw_call_refuse("new", "MPI does not run: call gradwire_start or MPI_Init first");
     if (comm >= 0 && MPI_Comm_f2c(comm) == MPI_COMM_NULL)
         return gw_call_refuse("new", "comm is MPI_COMM_NULL");
-    if (atomic_exchange(&taken, true))
-        return gw_call_refuse("new", "this process has a handle already: close it first");
     return GW_OK;
 }
 
-int gradwire_new(gradwire **out, int comm, const char *words) {
-    gw_call c = {.name = "new"};
-    gw_err e = gradwire_check_new(out, comm);
-    if (e != GW_OK)
-        return gw_call_end(&c, e);
-    gradwire *g = NULL;
-    e = gw_alloc(&g, 1, sizeof *g);
-    if (e != GW_OK) {
-        atomic_store(&taken, false);
-        return gw_call_end(&c, e);
-    }
-    gw_call_remember(g);
-    gw_start_mind();
-    MPI_Comm of = comm < 0 ? MPI_COMM_WORLD : MPI_Comm_f2c(comm);
-    gw_err read = gw_words_read(&g->words, words);
-    if (read == GW_OK)
-        gradwire_watch(&g->words, of);
-    e = gradwire_join(g, of);
-    GW_THEN(e, gradwire_make(g, read));
-    c.together = true;
-    gw_watchdog_inside(NULL);
-    if (e == GW_OK) {
-        *out = g;
+/* Does this handle record? Further ones are of the same thread, which alone makes and ends them. */
+static gw_err gradwire_take(bool *records) {
+    *records = !atomic_exchange(&taken, true);
+    const gradwire *other = *records ? NULL : gw_call_open();
+    if (*records || (other && pthread_equal(other->thread, pthread_self())))
         return GW_OK;
-    }
-    if (!gw_err_alone(e))
+    return gw_call_refuse("new", "another thread of this process has a handle, or makes one: one "
+                                 "thread has all of them");
+}
+
+/* It could not be made: nothing of it stays. */
+static int gradwire_unmake(gradwire *g, gw_call *c, gw_err e) {
+    if (g->records && !gw_err_alone(e))
         gw_watchdog_leave();
-    gw_watchdog_close();
+    if (g->records)
+        gw_watchdog_close();
     if (!gw_err_alone(e) && g->comm != MPI_COMM_NULL)
         MPI_Comm_free(&g->comm);
     gw_session_free(g->session);
     gw_words_free(&g->words);
     gw_call_forget(g);
     free(g);
-    return gw_call_end(&c, e);
+    return gw_call_end(c, e);
+}
+
+int gradwire_new(gradwire **out, int comm, const char *words) {
+    gw_call c = {.name = "new"};
+    bool records = false;
+    gw_err e = gradwire_check_new(out, comm);
+    GW_THEN(e, gradwire_take(&records));
+    if (e != GW_OK)
+        return gw_call_end(&c, e);
+    gradwire *g = NULL;
+    e = gw_alloc(&g, 1, sizeof *g);
+    if (e != GW_OK) {
+        if (records)
+            atomic_store(&taken, false);
+        return gw_call_end(&c, e);
+    }
+    g->records = records;
+    gw_call_remember(g);
+    gw_start_mind();
+    MPI_Comm of = comm < 0 ? MPI_COMM_WORLD : MPI_Comm_f2c(comm);
+    gw_err read = records ? gw_words_read(&g->words, words) : gw_words_beside(&g->words, words);
+    if (read == GW_OK && records)
+        gradwire_watch(&g->words, of);
+    e = gradwire_join(g, of);
+    GW_THEN(e, gradwire_make(g, read));
+    c.together = true;
+    gw_watchdog_inside(NULL);
+    if (e != GW_OK)
+        return gradwire_unmake(g, &c, e);
+    *out = g;
+    return GW_OK;
 }
 
 /* ---- tensors ---- */

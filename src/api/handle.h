@@ -86,7 +86,10 @@ typedef struct gw_handle_batch {
 struct gradwire {
     gradwire *next; /* of this process */
     pthread_t thread;
-    bool inside; /* the program's own: see inside.h; words and files are empty */
+    bool inside;  /* the program's own: see inside.h; words and files are empty */
+    bool records; /* the first of a process: ledger, folder and watchdog are its own, and what
+                     others cost is a part of its batches */
+    int others;   /* handles that were opened beside it */
     gw_inside_setup told;
     gw_handle_state state;
     gw_words words;
@@ -138,8 +141,12 @@ void gw_call_restore(gw_call *c);
 void gw_call_remember(gradwire *g);
 void gw_call_forget(const gradwire *g);
 
-/** The one of the public header, whatever its state; NULL: none. */
-const gradwire *gw_call_open(void);
+/** The last one of the public header, whatever its state; NULL: none. */
+gradwire *gw_call_open(void);
+
+/** How many there are; and the float32 bytes that they have exchanged together. */
+int gw_call_handles(void);
+uint64_t gw_call_logical(void);
 
 /** GW_ERR_USAGE, with a line that names the function. */
 gw_err gw_call_refuse(const char *name, const char *why);
@@ -207,6 +214,10 @@ gw_err gw_files_open(gradwire *g);
 /** Around a batch. The second is collective at times. */
 void gw_files_begin(gradwire *g);
 gw_err gw_files_end(gradwire *g, double loss);
+
+/** Around what is sent outside of batches. */
+void gw_files_aside(const gradwire *g);
+void gw_files_aside_end(gradwire *g);
 
 /** With nothing pending: the strategy settles the replicas. */
 gw_err gw_files_settle(gradwire *g);

@@ -4,6 +4,7 @@
 #include "base/probe.h"
 #include "base/version.h"
 #include "mpi/alike.h"
+#include "mpi/wait.h"
 #include "mpi/world.h"
 #include "watch/watchdog.h"
 
@@ -96,18 +97,25 @@ static gw_err open_session(gradwire *g) {
     return gw_agree(g->comm, e);
 }
 
+static void open_tell_first(gradwire *g) {
+    for (gradwire *one = g; one; one = one->next) /* older ones are behind it */
+        one->others += one->records;
+}
+
 static gw_err open_all(gradwire *g) {
     GW_TRY(gw_agree(g->comm, open_check_tensors(g)));
     GW_TRY(open_compare_tensors(g));
     gw_err e = gw_layout_make(g);
     GW_THEN(e, gw_update_open(g));
     GW_TRY(gw_agree(g->comm, e));
-    if (!g->inside)
+    if (g->records)
         GW_TRY(gw_files_claim(g));
     GW_TRY(open_session(g));
     GW_TRY(gw_layout_share(g));
-    if (!g->inside)
+    if (g->records)
         GW_TRY(gw_files_open(g));
+    else if (!g->inside)
+        open_tell_first(g);
     g->batch.epoch = 1;
     g->batch.validation_loss = g->batch.validation_accuracy = NAN;
     g->batch.fresh = true;
@@ -153,7 +161,7 @@ double gradwire_figure(const gradwire *g, const char *column) {
     double x = NAN;
     gw_batch_table table;
     gw_err e = gw_call_begin(&c, (gradwire *)g, "figure", GW_IN_OPEN, false);
-    if (e == GW_OK && column && g->batch.step > 0) {
+    if (e == GW_OK && column && g->records && g->batch.step > 0) {
         gw_batch_table_make(&table, false, NULL, 0);
         x = gw_table_number(&table.table, &g->batch.row, column);
     }
@@ -202,6 +210,33 @@ const char *gradwire_text(const gradwire *g, const char *key) {
     return NULL;
 }
 
+static gw_err mean_of(gradwire *g, int n, double *value, double weight) {
+    double *sum = NULL;
+    if (n < 0 || (n > 0 && !value))
+        return gw_call_refuse("mean", "n is negative, or value is NULL");
+    if (!(weight >= 0) || isinf(weight))
+        return gw_fail(GW_ERR_USAGE, "gradwire_mean: weight %g: must be 0 or more", weight);
+    GW_TRY(gw_alloc(&sum, (size_t)n + 1, sizeof *sum));
+    for (int i = 0; i < n; i++)
+        sum[i] = weight > 0 ? weight * value[i] : 0;
+    sum[n] = weight;
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    gw_err e = gw_allreduce(MPI_IN_PLACE, sum, n + 1, MPI_DOUBLE, MPI_SUM, g->comm);
+    GW_THEN(e, gw_bcast(sum, n + 1, MPI_DOUBLE, 0, g->comm)); /* the same bits on all ranks */
+    gw_phase_leave();
+    for (int i = 0; i < n && e == GW_OK; i++)
+        value[i] = sum[i] / sum[n];
+    free(sum);
+    return e;
+}
+
+int gradwire_mean(gradwire *g, int n, double *value, double weight) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "mean", GW_IN_OPEN, false);
+    GW_THEN(e, mean_of(g, n, value, weight));
+    return gw_call_end(&c, e);
+}
+
 /* ---- the end ---- */
 
 /* The ledger's regions and its batch, which an error may have left open. */
@@ -217,13 +252,26 @@ static void close_batch(gradwire *g) {
 /* What is under way of a broken exchange never ends: its memory and communicators stay. */
 static void close_broken(gradwire *g) {
     close_batch(g);
-    gw_files_close(g);
-    gw_watchdog_close();
+    if (g->records) {
+        gw_files_close(g);
+        gw_watchdog_close();
+    }
     gw_call_forget(g);
 }
 
+/* A batch of which nothing was exchanged is none. */
+static void close_drop(gradwire *g) {
+    if (g->state != GW_HANDLE_BATCH || g->batch.begun || g->batch.pending)
+        return;
+    close_batch(g);
+    g->batch.open = false;
+    g->batch.phase = -1;
+    g->batch.step--;
+    g->state = GW_HANDLE_BETWEEN;
+}
+
 static gw_err close_whole(gradwire *g) {
-    bool complete = g->state == GW_HANDLE_BETWEEN && !g->inside;
+    bool complete = g->state == GW_HANDLE_BETWEEN && g->records;
     gw_err e = complete ? gw_files_finish(g) : GW_OK;
     if (gw_err_alone(e)) {
         close_broken(g);
@@ -231,13 +279,14 @@ static gw_err close_whole(gradwire *g) {
     }
     if (g->opened)
         gw_session_close(g->session);
-    if (!g->inside) {
+    if (g->records) {
         close_batch(g);
         gw_files_close(g);
         gw_watchdog_leave();
         gw_watchdog_close();
-        MPI_Comm_free(&g->comm);
     }
+    if (!g->inside)
+        MPI_Comm_free(&g->comm);
     gw_session_free(g->session);
     gw_optimizer_close(g->optimizer);
     gw_words_free(&g->words);
@@ -252,8 +301,12 @@ int gradwire_close(gradwire *g) {
     if (!g)
         return GW_OK;
     gw_err e = gw_call_begin(&c, g, "close", ~0, true);
+    if (e == GW_OK && g->records && g->state != GW_HANDLE_BROKEN && gw_call_handles() > 1)
+        e = gw_call_refuse("close", "other handles of this process are open, and this one records "
+                                    "and watches for them: close them first");
     if (e != GW_OK)
         return gw_call_end(&c, e);
+    close_drop(g);
     bool within = g->state == GW_HANDLE_BATCH || g->batch.pending;
     bool broken = g->state == GW_HANDLE_BROKEN;
     if (!g->inside && (within || (broken && g->alone))) {

@@ -68,7 +68,7 @@ gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wi
         .sources = {"measured: exclusive timers, as the program names its phases", "absent",
                     report_wire(g), "measured: the process's peak"},
         .comm = gw_report_comm(g->session, r->codec_rows, r->warning),
-        .more = gw_json_object("tensors:o", report_tensors(g)),
+        .more = gw_json_object("tensors:o others:i", report_tensors(g), g->others),
         .machine = json_object(),
         .results = gw_json_object("checks:o", report_checks(g, nan))};
     GW_TRY(gw_recorder_json(r, &of, &run));

@@ -74,9 +74,9 @@ static gw_err state_save(gradwire *g, void **bytes, size_t *n) {
     gw_io *io = NULL;
     gw_err e = gw_agree(g->comm, gw_io_keep(&io, &m));
     if (e == GW_OK) {
-        gw_recorder_aside(); /* an exchange may be drained: the run's bytes, and no batch's */
+        gw_files_aside(g); /* an exchange may be drained: the run's bytes, and no batch's */
         e = gw_io_end(io, state_fields(g, io));
-        gw_recorder_aside_end(&g->files.rec);
+        gw_files_aside_end(g);
         e = gw_agree(g->comm, e);
     } else {
         gw_io_abandon(io);

@@ -117,6 +117,27 @@ gw_err gw_words_read(gw_words *w, const char *text) {
     return words_read(w, text ? text : "", more ? more : "");
 }
 
+gw_err gw_words_beside(gw_words *w, const char *text) {
+    static const char *const of_first[] = {"out",         "overwrite",      "trace",
+                                           "collectives", "compress-stats", "verify-every",
+                                           "profile",     "hang-timeout"};
+    memset(w, 0, sizeof *w);
+    GW_TRY(words_read(w, text ? text : "", ""));
+    for (size_t i = 0; i < sizeof of_first / sizeof *of_first; i++)
+        if (gw_args_given(w->args, of_first[i]))
+            return gw_fail(GW_ERR_USAGE,
+                           "gradwire: --%s: the first handle of this process records and watches "
+                           "for all: give it that word",
+                           of_first[i]);
+    gw_words_free(w);
+    GW_TRY(gw_words_read(w, text));
+    w->run.out = NULL;
+    w->run.overwrite = w->run.trace = w->run.collectives = false;
+    w->run.compress_stats = 0;
+    w->run.verify_every = 0;
+    return GW_OK;
+}
+
 static uint32_t words_add(const gw_words *w, const char *name, uint32_t sum) {
     const char *text = gw_args_text(w->args, name);
     const char *known = text ? text : "-";

@@ -15,6 +15,9 @@ typedef struct gw_words {
 
 /** Read `text` (NULL: "") and behind it $GRADWIRE. GW_ERR_USAGE; gw_words_free also then. */
 gw_err gw_words_read(gw_words *w, const char *text);
+/** The same for a handle beside the one that records. GW_ERR_USAGE, too: `text` has what is about
+ *  the record; of $GRADWIRE that is left to the first. */
+gw_err gw_words_beside(gw_words *w, const char *text);
 /** A checksum over those that the state of an exchange depends on, as resolved. */
 uint32_t gw_words_exchange_sum(const gw_words *w);
 

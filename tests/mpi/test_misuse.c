@@ -77,6 +77,7 @@ static void try_no_handle(void) {
         refused(gradwire_settle(g), "no handle");
         refused(gradwire_validated(g, 0, 0), "no handle");
         refused(gradwire_epoch(g, 0, 0), "no handle");
+        refused(gradwire_mean(g, 0, NULL, 1), "no handle");
         refused(gradwire_save(g, &blob, &n), "no handle");
         refused(gradwire_load(g, param, N), "no handle");
         CHECK(isnan(gradwire_figure(g, "wall_s")), "a figure of no handle");
@@ -151,11 +152,9 @@ static void try_tensors(void) {
 }
 
 static void try_order(void) {
-    gradwire *g, *other;
+    gradwire *g = make(NULL);
     float *grads[] = {grad};
     int zero[] = {0, 0};
-    g = make(NULL);
-    refused(gradwire_new(&other, -1, NULL), "already");
     refused(gradwire_begin(g, 1, 1), "not open yet");
     ok(gradwire_tensor(g, "w", 0, N, 0, param));
     ok(gradwire_open(g));
@@ -173,7 +172,10 @@ static void try_order(void) {
     CHECK(!gradwire_memory(g, 1, GRADWIRE_GRAD), "a tensor that is none");
     CHECK(!gradwire_memory(g, 0, 5), "a memory that is none");
     ok(gradwire_begin(g, 1, ranks));
-    refused(gradwire_begin(g, 1, ranks), "a batch is open");
+    ok(gradwire_begin(g, 0, ranks)); /* nothing has been exchanged: the numbers were others */
+    ok(gradwire_begin(g, 1, ranks));
+    refused(gradwire_mean(g, -1, NULL, 1), "negative");
+    refused(gradwire_mean(g, 0, NULL, -1), "weight -1");
     refused(gradwire_settle(g), "a batch is open");
     refused(gradwire_save(g, NULL, NULL), "a batch is open");
     refused(gradwire_phase(g, 99), "phase");
@@ -181,6 +183,7 @@ static void try_order(void) {
     refused(gradwire_ready(g, -1, zero, grads), "negative");
     refused(gradwire_end(g, 0), "0 of 1 tensors");
     refused(gradwire_ready(g, 2, zero, NULL), "twice");
+    refused(gradwire_begin(g, 1, ranks), "a batch is open");
     refused(gradwire_end(g, 0), "not over");
     refused(gradwire_updated(g, GRADWIRE_ALL), "not finished");
     refused(gradwire_finish(g, 3), "group 3");
@@ -192,6 +195,7 @@ static void try_order(void) {
     ok(gradwire_end(g, 0));
     refused(gradwire_load(g, param, sizeof param), "before the first");
     step(g);
+    ok(gradwire_begin(g, 1, ranks)); /* dropped, for nothing of it was exchanged */
     ok(gradwire_close(g));
     refused(gradwire_begin(g, 1, 1), "no handle");
     refused(gradwire_close(g), "no handle");
@@ -210,6 +214,8 @@ static void try_lending(void) {
 }
 
 static void *from_aside(void *g) {
+    gradwire *other;
+    refused(gradwire_new(&other, -1, NULL), "another thread of this process has a handle");
     refused(gradwire_begin(g, 1, 1), "another thread");
     refused(gradwire_close(g), "another thread");
     return NULL;
@@ -267,6 +273,7 @@ static void try_close_within(void) {
     gradwire *g = ready_to_go(NULL);
     ok(gradwire_begin(g, 1, ranks));
     ok(gradwire_phase(g, GRADWIRE_FORWARD));
+    ok(gradwire_ready(g, 1, (int[]){0}, (float *[]){grad}));
     int e = gradwire_close(g);
     refused(e, "under way");
     CHECK(gradwire_alone(e), "nobody else learns of it");
