@@ -231,7 +231,7 @@ double gradwire_figure(const gradwire *g, const char *column);
  *  "other"), "mean" ("yes": all ranks get the mean gradient), "late" ("yes": an earlier step's),
  *  "directs" ("yes": no gradient, but the direction of an update: subtract it times the rate) and
  *  "rejoins" ("yes": and nothing else, no weight decay: gradwire_finish may put parameters back);
- *  "algorithm", "codec", "error_feedback", "update", "notes", "mpi", "thread_level",
+ *  "compares" ("yes": --verify-every has parameters compared after batches, too), "algorithm", "codec", "error_feedback", "update", "notes", "mpi", "thread_level",
  *  "out", "version", "servers" (so many ranks, from 0 on, only serve), "in_place" ("yes":
  *  gradwire_lend saves copies), "unmet": lines on what was asked for and does not happen here, such
  *  as a codec that encodes nothing. Valid until close; notes until the next gradwire_lend, unmet

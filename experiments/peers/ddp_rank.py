@@ -68,42 +68,40 @@ class Clock:
         self.total = 0.0
 
     def around(self, function):
-        def timed(*args):
+        def timed(*args, **more):
             begin = time.perf_counter()
             try:
-                return function(*args)
+                return function(*args, **more)
             finally:
                 self.total += time.perf_counter() - begin
         return timed
 
 
-def watch(run):
-    """(clock of the hook, clock of the library's calls within it)"""
+def watched(net, words):
+    """(state, clock of all that it has PyTorch call, clock of the library's calls within that)"""
     hook, library = Clock(), Clock()
-    run._take = hook.around(run._take)
-    run.handle.ready_at = library.around(run.handle.ready_at)
-    run._finish = library.around(run._finish)
-    return hook, library
+    calls = ("_take", "_forward", "_forwarded", "_backward", "_poll", "_before_step", "_after_step")
+    timed = type("State", (gradwire.torch.State,),
+                 {call: hook.around(getattr(gradwire.torch.State, call)) for call in calls})
+    state = timed(words, net)
+    state.handle._ask = library.around(state.handle._ask)
+    net.register_comm_hook(state, gradwire.torch.comm_hook)
+    return state, hook, library
 
 
 def measure(side, words, model, inputs, loss, options):
     """{"step_s", "alone_s": a list each, "hook_s": Python's part of the hook a step, "loss"}"""
     net = replicate(model, side, options.bucket_mb)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr)
-    run = gradwire.torch.hook(net, optimizer, words) if side == "gradwire" else None
-    clocks = watch(run) if run else None
+    state, *clocks = watched(net, words) if side == "gradwire" else (None,)
     found = {"step_s": [], "alone_s": [], "loss": []}
     dist.barrier()
     for step in range(options.warmup + options.steps):
         for key in ("step_s", "alone_s"):
             begin = time.perf_counter()
             alone = key == "alone_s"
-            around = (net.no_sync() if alone else
-                      run.batch(options.batch) if run else contextlib.nullcontext())
-            with around:
+            with net.no_sync() if alone else contextlib.nullcontext():
                 value = loss(net(*inputs))
-                if run and not alone:
-                    run.loss(value)
                 value.backward()
                 optimizer.step()
                 optimizer.zero_grad()
@@ -112,15 +110,15 @@ def measure(side, words, model, inputs, loss, options):
                 found["loss"].append(value.detach())
             elif step + 1 < options.warmup + options.steps:
                 dist.barrier()  # what one rank computes longer alone is not the exchange's affair
-        if step + 1 == options.warmup and clocks:
+        if step + 1 == options.warmup:
             for clock in clocks:
                 clock.total = 0.0
     found = {key: [float(value) for value in values[options.warmup if key != "loss" else 0:]]
              for key, values in found.items()}
-    if run:
+    if state:
         hook, library = clocks
         found["hook_s"] = (hook.total - library.total) / options.steps
-        run.close()
+        state.close()
     return found
 
 

@@ -62,6 +62,7 @@ FUNCTIONS = {  # name: result, parameters, as the header has them
     "gradwire_epoch": (_int, [_at, _double, _double]),
     "gradwire_save": (_int, [_at, _to(_at), _to(_size)]),
     "gradwire_load": (_int, [_at, _text, _size]),
+    "gradwire_mean": (_int, [_at, _int, _to(_double), _double]),
     "gradwire_figure": (_double, [_at, _text]),
     "gradwire_text": (_text, [_at, _text]),
     "gradwire_close": (_int, [_at]),
@@ -168,8 +169,21 @@ def world():
 
 def abort():
     """Ends the whole job."""
+    time.sleep(0.3)  # launchers drop what they have not read by then
     library().MPI_Abort(world(), 1)
     os._exit(1)  # a launcher kills the process before that; torchrun does so when it has ended
+
+
+def all_arrive(seconds):
+    """Whether all ranks of the world come here within this time."""
+    own, request, done = library(), ctypes.c_void_p(), ctypes.c_int()
+    status = ctypes.create_string_buffer(256)
+    own.MPI_Ibarrier(world(), ctypes.byref(request))
+    end = time.monotonic() + seconds
+    while not done.value and time.monotonic() < end:
+        own.MPI_Test(ctypes.byref(request), ctypes.byref(done), status)
+        time.sleep(0.001)
+    return bool(done.value)
 
 
 def shared(error):
@@ -187,7 +201,6 @@ def last_words(kind, error, trace):
     sys.stdout.flush()
     stderr.flush()
     if not known:
-        time.sleep(0.3)  # launchers drop what they have not read when the job is aborted
         abort()
 
 
@@ -200,7 +213,7 @@ def last_words_of_thread(args, before=threading.excepthook):
 
 
 def own(thread):
-    """The thread that the open session belongs to; None: there is none any more."""
+    """The thread that the open sessions belong to; None: there is none any more."""
     global _owner
     _owner = thread
 

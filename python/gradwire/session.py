@@ -23,8 +23,8 @@ from gradwire.library import (
 
 
 class Session:
-    """One model's exchange and run: the functions of gradwire.h, one a method. One may be open at a
-    time, used by the thread that opened it.
+    """One model's exchange and run: the functions of gradwire.h, one a method, used by the thread that
+    opened it. Where a process has several, the first records for all and is closed last.
 
         with gradwire.Session("--comm iallreduce --compress qsgd:bits=8 --out runs/a") as session:
             weight = session.tensor("weight", w)          # in forward order
@@ -47,6 +47,7 @@ class Session:
         handle = ctypes.c_void_p()
         check(library().gradwire_new(ctypes.byref(handle), handle_of(comm), words.encode()))
         self.handle = handle
+        OPEN.append(self)
         own(threading.get_ident())
         self._check_version()
         self.servers = int(self.text("servers"))  # ranks 0 to servers - 1 get no samples
@@ -192,6 +193,14 @@ class Session:
     def end(self, loss=math.nan):
         self._call("gradwire_end", loss)
 
+    def mean(self, values, weight=1.0):
+        """All ranks: the means over them of a number or of several, by their weights (the samples that
+        each is a mean of, say)."""
+        numbers = np.array(values, np.float64)
+        self._call("gradwire_mean", numbers.size, numbers.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
+                   weight)
+        return numbers if numbers.ndim else float(numbers)
+
     def left_out(self):
         """After `finish` (lazy: `end`): is this batch left out, for a gradient that is not finite, or
         since it was cancelled? Then nothing is to be updated; see gradwire.h."""
@@ -235,14 +244,23 @@ class Session:
 
     def close(self):
         """All ranks: writes run.json. A second call does nothing."""
-        if self.handle is not None:
-            handle, self.handle = self.handle, None
+        if self.handle is None:
+            return
+        if len(OPEN) > 1 and OPEN[0] is self:
+            raise Error("close: other sessions of this process are open, and this one records for them: "
+                        "close them first")
+        handle, self.handle = self.handle, None
+        OPEN.remove(self)
+        if not OPEN:
             own(None)
-            check(library().gradwire_close(handle))
+        check(library().gradwire_close(handle))
 
 
 class Batch:
     loss = math.nan
+
+
+OPEN = []  # the sessions of this process; the first records
 
 
 _free = ctypes.CDLL(None).free

@@ -195,6 +195,7 @@ const char *gradwire_text(const gradwire *g, const char *key) {
         {"rejoins", ops->traits & GW_STRATEGY_REJOINS ? "yes" : "no"},
         {"algorithm", s->mix.algo->ops->head.name},
         {"codec", gw_session_compression(s)},
+        {"compares", g->words.run.verify_every > 0 ? "yes" : "no"},
         {"update", g->words.run.lazy ? "lazy" : "eager"},
         {"error_feedback", gw_session_feeds_back(s) ? "on" : "off"},
         {"unmet", unmet},

@@ -84,10 +84,12 @@ class Numpy(gwrun.Case):
                                   "mpi4py": "mpi4py uses Another MPI 1.0, gradwire ",
                                   "dtype": "x: float64", "strides": "x: float32, strides (4, 16)",
                                   "size": "gradient of tensor 0: 3 elements, not 30",
-                                  "second": "", "closed": "poll: the session is closed", "load": ""}.items():
+                                  "first": "other sessions of this process are open",
+                                  "words of a second": "--out: the first handle", "closed": "poll: the session is closed", "load": ""}.items():
                     self.assertIsNotNone(told[key], key)
                     self.assertIn(part, told[key])
                     self.assertNotIn("\n", told[key])
+                self.assertEqual(told["mean"], [(ranks - 1) / 2, [(ranks - 1) / 2, 1]])
 
     def test_left_out(self):
         for ranks in (1, 2):

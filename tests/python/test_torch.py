@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import gwrun
@@ -13,6 +14,7 @@ from test_python import every_strategy, launch, results
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RANK = os.path.join(HERE, "torch_rank.py")
+STATES = os.path.join(HERE, "torch_state_rank.py")
 CHANGES = os.path.join(HERE, "torch_change_rank.py")
 PYTHON = os.environ.get("TORCH_PYTHON", sys.executable)
 ROUNDING = 1e-5
@@ -26,7 +28,7 @@ def torch_version():
 
 VERSION = None if gwrun.cached("GW_SANITIZE") else torch_version()
 NONE = f"{PYTHON} cannot import torch, or a sanitizer's runtime would have to be preloaded"
-OLD = "gradwire.torch.Session needs PyTorch 2.1"
+OLD = "gradwire.torch.{} needs PyTorch 2.1"
 
 
 def told(ranks, *words, script=RANK):
@@ -37,7 +39,8 @@ def told(ranks, *words, script=RANK):
 
 
 class EitherWay:
-    """Of the hook and of Session: `way` says which, `closure_refused` what it says to a closure of LBFGS."""
+    """Of State, of the hook and of Session: `way` says which, `closure_refused` what it says to a closure of
+    LBFGS."""
 
     def test_not_finite(self):
         """A gradient that is not finite on one rank: no rank moves, residuals and factors are as before, and
@@ -77,8 +80,11 @@ class EitherWay:
         one, two = told(2, "closures", self.way, script=CHANGES)
         self.assertEqual(len({found[key] for found in (one, two) for key in ("plain", "closure")}), 1)
         for found in (one, two):
-            self.assertIn("(LBFGS)", found["lbfgs"])
-            self.assertIn(self.closure_refused, found["lbfgs"])
+            if self.closure_refused:
+                self.assertIn("(LBFGS)", found["lbfgs"])
+                self.assertIn(self.closure_refused, found["lbfgs"])
+            else:
+                self.assertEqual(found["lbfgs"], one["by Gloo"])
 
     def test_cancelled_and_closed(self):
         one, two = told(2, "cancel", self.way, script=CHANGES)
@@ -87,7 +93,7 @@ class EitherWay:
             self.assertTrue(found["left out"])
             self.assertIn("no batch is open", found["idle"])
             self.assertTrue(found["goes on"])
-        if self.way == "hook":  # averaged by DistributedDataParallel itself
+        if self.way != "session":  # averaged by DistributedDataParallel itself
             self.assertEqual(one["after"], two["after"])
 
 
@@ -149,10 +155,95 @@ class Old(unittest.TestCase):
     @unittest.skipIf(VERSION and VERSION >= (2, 1), "this PyTorch has what Session needs")
     def test_says_what_it_needs(self):
         for found in told(1, "refusals"):
-            self.assertIn(OLD, found["gpu"])
+            for name, key in ("Session", "gpu"), ("State", "state"):
+                self.assertIn(OLD.format(name), found[key])
 
 
-@unittest.skipIf(VERSION is None or VERSION < (2, 1), NONE if VERSION is None else OLD)
+@unittest.skipIf(VERSION is None or VERSION < (2, 1), NONE if VERSION is None else OLD.format("Session"))
+class State(EitherWay, unittest.TestCase):
+    way, closure_refused = "state", None
+
+    def test_loops_of_others(self):
+        """Exact exchanges are Gloo's, to rounding, whatever the loop: it knows nothing of gradwire."""
+        jobs = [["resnet", "plain", "plain", "--comm allreduce"],
+                ["gpt", "static", "plain", "--comm iallreduce"],
+                ["gpt", "plain", "accumulating", "--comm iallreduce"],
+                ["halves", "unused", "plain", "--comm iallreduce"],
+                ["gpt", "plain", "plain", "--comm allreduce:algo=shm"],
+                ["gpt", "plain", "evaluating", "--comm allreduce"],
+                ["gpt", "plain", "two_optimizers", "--comm iallreduce"],
+                ["gpt", "plain", "plain", "--comm sparse --compress topk"]]
+        one, two = told(2, "loops", json.dumps(jobs), script=STATES)
+        for job, a, b in zip(jobs, one, two):
+            with self.subTest(job=job):
+                self.assertEqual(a["hash"], b["hash"], "replicas differ")
+                if job[3].endswith("topk"):
+                    self.assertGreater(a["apart"], ROUNDING)  # so the comparison can fail
+                else:
+                    self.assertLess(a["apart"], ROUNDING)
+                self.assertEqual(a["in place"], "algo=shm" in job[3])
+
+    def test_several_models(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "run")
+            one, two = told(2, "models", out, script=STATES)
+            run = gwrun.run_json(out)
+            sent = {row["wire_bytes"] for row in gwrun.batches(out) if row["step"] == "3"}
+        self.assertEqual(one, two)
+        self.assertEqual(one["gloo"], one["exact"])
+        self.assertNotEqual(one["gloo"], one["lossy"])
+        self.assertIn("2 models have registered it", one["refused"])
+        self.assertEqual(run["others"], 1)
+        self.assertTrue(sent and "0" not in sent, sent)
+
+    def test_a_run_that_nobody_closes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "run")
+            for found in told(2, "folder", out, script=STATES):
+                for said in found["early"]:
+                    self.assertIn("State(words, ddp) names it", said)
+                self.assertEqual(len(found["early"]), 3)
+                self.assertEqual(found["means"], [1.5, [1, 1]])
+            rows = gwrun.batches(out)
+            self.assertEqual(gwrun.run_json(out)["results"]["steps"], 8)
+        self.assertEqual([row["step"] for row in rows if row["rank"] == "0"], [str(n + 1) for n in range(8)])
+        for row in rows[2:]:  # the first one begins with the first bucket
+            for column in ("forward_s", "backward_s", "update_s", "samples"):
+                self.assertGreater(float(row[column]), 0, column)
+
+    def test_a_rank_that_ends_early(self):
+        done = launch(2, STATES, "leaves", python=PYTHON)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("gradwire: rank 1: the program ends, and other ranks do not", done.stderr)
+
+    def test_narrow_gradients_and_layouts(self):
+        """Sums are float32's, rounded once; --compress says what is on the wire."""
+        for found in told(2, "narrow", script=STATES):
+            self.assertIn("lie in memory in different orders", found.pop("layouts"))
+            self.assertIn("differ", found.pop("fault"))
+            for name, of in found.items():
+                with self.subTest(name=name):
+                    self.assertTrue(all(of["strides"]))
+                    if name.startswith("narrow wire"):
+                        self.assertLess(of["apart"], 0.01)
+                    else:
+                        self.assertTrue(of["same"])
+            for way in "state", "session":
+                self.assertEqual(found[f"bfloat16 {way}"]["wire"], found[f"plain {way}"]["wire"])
+                self.assertAlmostEqual(found[f"narrow wire {way}"]["wire"] / found[f"plain {way}"]["wire"], 0.5, 2)
+
+    def test_of_another_device(self):
+        """A fake one, whose copies arrive late."""
+        one, two = told(2, "device", "--comm iallreduce", script=STATES)
+        for found, other in (one, two), (two, one):
+            for way in "state", "session":
+                self.assertLess(found[way][0], ROUNDING)
+                self.assertEqual(found[way][1:], [other[way][1], False])
+            self.assertEqual(found["waited"], [True, True])
+            self.assertIn("--comm sharded hands parameters around", found["sharded"])
+
+
+@unittest.skipIf(VERSION is None or VERSION < (2, 1), NONE if VERSION is None else OLD.format("Session"))
 class Session(EitherWay, unittest.TestCase):
     way, closure_refused = "session", "second one in it"
 
@@ -202,13 +293,12 @@ class Session(EitherWay, unittest.TestCase):
                         "bare": "Linear is no DistributedDataParallel", "gpu": "weight is on meta",
                         "double": "weight is torch.float64", "double session": "weight is torch.float64",
                         "sparse": "makes sparse gradients", "frozen": "no parameter that requires",
-                        "channels": "channels_last is not", "ps": "--comm ps does not hand out",
+                        "strided": "weight has strides (8, 2)", "ps": "--comm ps does not hand out",
                         "sharded": "--comm sharded does", "local": "--comm local does",
                         "gossip": "--comm gossip does", "words": "nosuch", "names": "'*.bias': no tensor has such a name: there are weight, bias",
                         "join": "join() is not",
                         "nested": "the one before it has not ended",
-                        "no exchange": "no backward pass exchanged",
-                        "open batch": "end the batch"}.items():
+                        "no exchange": "no backward pass exchanged"}.items():
                     self.assertIsNotNone(found[key], key)
                     self.assertIn(part, found[key])
                     self.assertNotIn("\n", found[key])

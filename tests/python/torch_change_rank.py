@@ -1,6 +1,7 @@
 """A rank of test_torch.py as torch_rank.py is one, of batches that do not go as planned and models that
 change."""
 
+import contextlib
 import json
 
 import torch
@@ -41,24 +42,34 @@ def scaler():
         return Scaler()
 
 
+def attached(way, net, model, optimizers, words):
+    """(run, optimizer, what a batch is within, what is told a loss): by State the loop is as without it."""
+    optimizer = optimizers(model.parameters()) if way != "session" else None
+    if way == "state":
+        run = gradwire.torch.State(words)
+        net.register_comm_hook(run, gradwire.torch.comm_hook)
+        return run, optimizer, lambda n: contextlib.nullcontext(), lambda loss: loss
+    if way == "hook":
+        run = gradwire.torch.hook(net, optimizer, words)
+    else:
+        run = gradwire.torch.Session(model, words)
+        optimizer = optimizers(run.parameters())
+    return run, optimizer, run.batch, run.loss
+
+
 def trained_through(way, words, rank, numbers, bad=(), scale=False):
     """A model after these batches, with what is seen on the way; in those of `bad` rank 1 has a loss that
     makes gradients infinite."""
     model, batches, loss = gpt(rank)
-    net = replicate(model) if way == "hook" else model
-    if way == "hook":
-        optimizer = sgd(model.parameters())
-        run = gradwire.torch.hook(net, optimizer, words)
-    else:
-        run = gradwire.torch.Session(model, words)
-        optimizer = sgd(run.parameters())
+    net = model if way == "session" else replicate(model)
+    run, optimizer, batch, tell = attached(way, net, model, sgd, words)
     scales, moved, left_out = scaler() if scale else None, [], []
     with run:
         for number in numbers:
             x, y = batches[number % len(batches)]
             before = bits(model)
-            with run.batch(len(x)):
-                value = run.loss(loss(net(x), y)) * (float("inf") if rank == 1 and number in bad else 1)
+            with batch(len(x)):
+                value = tell(loss(net(x), y)) * (float("inf") if rank == 1 and number in bad else 1)
                 (scales.scale(value) if scale else value).backward()
                 if scale:
                     scales.step(optimizer)
@@ -92,12 +103,9 @@ def linear(way, words="", make=lambda: torch.nn.Sequential(torch.nn.Linear(4, 3)
     """(model, network, optimizer, run)"""
     torch.manual_seed(3)
     model = make()
-    net = replicate(model, **more) if way == "hook" else model
-    if way == "hook":
-        optimizer = optimizers(model.parameters())
-        return model, net, optimizer, gradwire.torch.hook(net, optimizer, words)
-    run = gradwire.torch.Session(model, words)
-    return model, net, optimizers(run.parameters()), run
+    net = model if way == "session" else replicate(model, **more)
+    run, optimizer, run.around, run.tell = attached(way, net, model, optimizers, words)
+    return model, net, optimizer, run
 
 
 def samples(rank, number=0):
@@ -106,8 +114,8 @@ def samples(rank, number=0):
 
 
 def one_batch(net, optimizer, run, x):
-    with run.batch(len(x)):
-        run.loss(net(x).square().mean()).backward()
+    with run.around(len(x)):
+        run.tell(net(x).square().mean()).backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -148,13 +156,14 @@ def case_changes(way):
     model, net, optimizer, run = linear(way, make=half)
     one_batch(net, optimizer, run, x)
     model[0].bias.requires_grad_(True)
-    found["unfrozen"] = refusal(run.batch(2).__enter__)
+    begins = (lambda: net(x)) if way == "state" else (lambda: run.batch(2).__enter__())
+    found["unfrozen"] = refusal(begins)
     model[0].bias.requires_grad_(False)
     model.append(torch.nn.Linear(1, 1))
-    found["added"] = refusal(run.batch(2).__enter__)
+    found["added"] = refusal(begins)
     del model[2]
     model[1].weight = torch.nn.Parameter(torch.zeros(1, 3))
-    found["replaced"] = refusal(run.batch(2).__enter__)
+    found["replaced"] = refusal(begins)
     run.close()
 
     def tied():
@@ -171,7 +180,7 @@ def case_changes(way):
 
 
 def unused(way):
-    return {"find_unused_parameters": True} if way == "hook" else {}
+    return {"find_unused_parameters": True} if way != "session" else {}
 
 
 def case_closures(way):
@@ -186,10 +195,10 @@ def case_closures(way):
 
                 def evaluate():
                     optimizer.zero_grad()
-                    value = run.loss(net(x).square().mean())
+                    value = run.tell(net(x).square().mean())
                     value.backward()
                     return value
-                with run.batch(len(x)):
+                with run.around(len(x)):
                     if name == "closure":
                         optimizer.step(evaluate)
                     else:
@@ -197,6 +206,8 @@ def case_closures(way):
                         optimizer.step()
                     optimizer.zero_grad()
         found[name] = hash_of(model)
+    if way == "state":  # each evaluation is a batch
+        return {**found, **by_lbfgs(rank)}
     model, net, optimizer, run = linear(way, optimizers=lambda p: torch.optim.LBFGS(list(p), max_iter=4))
     batch = run.batch(2)
     batch.__enter__()
@@ -213,6 +224,25 @@ def case_closures(way):
     return found
 
 
+def by_lbfgs(rank):
+    found = {}
+    for name in ("by Gloo", "lbfgs"):
+        model, net, optimizer, run = linear("state", optimizers=lambda p: torch.optim.LBFGS(list(p), max_iter=4))
+        net = net if name == "lbfgs" else replicate(model)  # which no hook has
+        x = samples(rank)
+
+        def again():
+            optimizer.zero_grad()
+            value = net(x).square().mean()
+            value.backward()
+            return value
+        for _ in range(2):
+            optimizer.step(again)
+        run.close()
+        found[name] = hash_of(model)
+    return found
+
+
 def case_cancel(way):
     """An exception within a batch is caught: on all ranks, or on one, before the backward pass. The next
     batches are those of a run without it; after close the model goes on by itself."""
@@ -225,10 +255,10 @@ def case_cancel(way):
             if number == 2 and who == "nobody":
                 continue
             try:
-                with run.batch(len(x)):
+                with run.around(len(x)):
                     if number == 2 and (who == "all" or rank == 1):
                         raise ValueError("no such sample")
-                    run.loss(net(x).square().mean()).backward()
+                    run.tell(net(x).square().mean()).backward()
                     optimizer.step()
                     optimizer.zero_grad()
             except ValueError:
@@ -236,7 +266,7 @@ def case_cancel(way):
             if number == 2 and who == "one":
                 found["left out"] = run.left_out or rank == 1
         found[who] = hash_of(model)
-        found["idle"] = refusal(run.cancel)
+        found["idle"] = "no batch is open" if way == "state" else refusal(run.cancel)
         run.close()
     before = hash_of(model)
     net(samples(rank, 9)).square().mean().backward()

@@ -1,12 +1,13 @@
-"""gradwire's ways to exchange gradients, for PyTorch on CPUs.
+"""gradwire's ways to exchange gradients, for PyTorch.
 
-hook serves DistributedDataParallel with what hands out the mean of the gradients; Session takes its
-place and serves every strategy; profile times a model for `gradwire replay`."""
+State and comm_hook serve DistributedDataParallel with what hands out the mean of the gradients (hook
+registers both); Session takes its place and serves every strategy; profile times a model for
+`gradwire replay`."""
 
 from gradwire.library import Error
-from gradwire.torch.ddp import hook
+from gradwire.torch.ddp import State, comm_hook, hook
 from gradwire.torch.group import init
 from gradwire.torch.profiles import profile
 from gradwire.torch.session import Session
 
-__all__ = ["Error", "Session", "hook", "init", "profile"]
+__all__ = ["Error", "Session", "State", "comm_hook", "hook", "init", "profile"]

@@ -1,8 +1,12 @@
-"""hook: gradwire as the communication hook of DistributedDataParallel."""
+"""State and comm_hook: gradwire as a communication hook of DistributedDataParallel, in the form of
+PyTorch's own; and hook, which registers them."""
 
+import atexit
 import functools
+import gc
 import math
 import os
+import sys
 import types
 import warnings
 
@@ -10,41 +14,94 @@ import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import optimizer as optimizers
 
-from gradwire.library import Error, Phase, last_words, library
-from gradwire.torch.model import Run, addresses, indices
+from gradwire.library import Error, Phase, abort, all_arrive, last_words, library, shared
+from gradwire.session import OPEN
+from gradwire.torch.model import Run
+from gradwire.torch.staging import Way, addresses, indices, lies_as_declared
+
+STEP_HOOKS = hasattr(optimizers, "register_optimizer_step_pre_hook")
+PATIENCE = 10.0  # seconds in which all ranks are to end
+
+
+def comm_hook(state, bucket):
+    """For ddp.register_comm_hook(State(..), comm_hook). DistributedDataParallel calls it with each
+    bucket, in one order on all ranks, on the thread of backward(). An exception here would only reach
+    the others as a hang."""
+    try:
+        if not isinstance(state, State):
+            raise Error(f"comm_hook: its state is {type(state).__name__}: register it by "
+                        "ddp.register_comm_hook(gradwire.torch.State(..), gradwire.torch.comm_hook)")
+        return state._take(bucket)
+    except BaseException as error:
+        last_words(type(error), error, error.__traceback__)
+        raise
 
 
 def hook(ddp, optimizer, words="", comm=None):
     """Exchange the gradients of `ddp`, a DistributedDataParallel over the ranks of gradwire.torch.init,
-    by gradwire; returns the Run.
-
-        run = gradwire.torch.hook(ddp, optimizer, "--comm sparse --compress topk --out runs/a")
-        for x, y in loader:
-            with run.batch(len(x)):
-                run.loss(criterion(ddp(x), y)).backward()
-                optimizer.step()
-                optimizer.zero_grad()
-
-    Small buckets (bucket_cap_mb=4) let the exchange begin early. For other strategies, and without
-    DistributedDataParallel: gradwire.torch.Session."""
+    by gradwire; returns its State. What it does beyond registering that is for PyTorch before 2.1,
+    which needs the optimizer."""
     if not isinstance(ddp, DistributedDataParallel):
         raise Error(f"hook: {type(ddp).__name__} is no DistributedDataParallel: use "
                     "gradwire.torch.Session for a bare model")
-    return HookedRun(ddp, optimizer, words, comm)
+    state = State(words, ddp, comm, optimizer)
+    ddp.register_comm_hook(state, comm_hook)
+    return state
 
 
-class HookedRun(Run):
-    def __init__(self, ddp, optimizer, words, comm):
+class State(Run):
+    """The state of comm_hook: one model's exchange and run.
+
+        state = gradwire.torch.State("--comm sparse --compress topk --out runs/a")
+        ddp.register_comm_hook(state, gradwire.torch.comm_hook)
+
+    The training loop stays as it is. A batch goes from a forward pass with gradients enabled (the
+    first one: from its first bucket) to the end of optimizer.step, or to the next forward pass; it
+    closes when the process ends, or by `close`. Without `ddp` the first bucket tells the model. All
+    ranks weigh alike, as in DistributedDataParallel; `with state.batch(n, total)` around a step
+    weighs them by their samples.
+
+    Small buckets (bucket_cap_mb=4) let the exchange begin early. For other strategies, and without
+    DistributedDataParallel: gradwire.torch.Session."""
+
+    ddp = None
+
+    def __init__(self, words="", ddp=None, comm=None, optimizer=None):
+        if not STEP_HOOKS and optimizer is None:
+            raise Error(f"gradwire.torch.State needs PyTorch 2.1 (this is {torch.__version__}): "
+                        "gradwire.torch.hook does without")
+        self.words, self.comm, self.optimizer = words, comm, optimizer
+        if ddp is not None:
+            self._bind(ddp)
+
+    def _bind(self, ddp):
         self.ddp = ddp
-        super().__init__(ddp.module, getattr(ddp, "parameters_to_ignore", ()), words, comm)
-        self.seen, self.waiting, self.layouts = 0, [], {}
+        super().__init__(ddp.module, getattr(ddp, "parameters_to_ignore", ()), self.words, self.comm)
+        self.seen, self.samples, self.told, self.stepped = 0, 0, False, 0
+        self.taken, self.waiting, self.layouts = [], [], {}
         self.exchanges, self.lends, self.lent = 1, self.text("in_place") == "yes", []
-        ddp.register_comm_hook(None, self._bucket)
-        self.hooks.append(ddp.register_forward_pre_hook(self._forward))
-        around_step(optimizer, self._step)
+        self.hooks += [ddp.register_forward_pre_hook(self._forward, **WITH_WORDS),
+                       ddp.register_forward_hook(self._forwarded), *self._step_hooks()]
         if hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):  # buckets alone come rarely
             self.hooks += [p.register_post_accumulate_grad_hook(self._poll) for p in self.parameters_]
+        atexit.register(self._end_of_process)
+
+    def _step_hooks(self):
+        if not STEP_HOOKS:
+            return [Around(self.optimizer, self._before_step, self._after_step)]
+        return [optimizers.register_optimizer_step_pre_hook(self._before_step),
+                optimizers.register_optimizer_step_post_hook(self._after_step)]
+
+    def _find(self):
+        """The DistributedDataParallel that has this state."""
+        found = [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel)
+                 and any(state is self for _, state in getattr(one, "_comm_hooks", ()))]
+        if len(found) != 1:
+            raise Error(f"State: {len(found)} models have registered it: give each model a State of its own, "
+                        "by ddp.register_comm_hook(state, gradwire.torch.comm_hook)")
+        self._bind(found[0])
 
     def _check(self):
         if self.text("mean") != "yes":
@@ -55,48 +112,133 @@ class HookedRun(Run):
             raise Error(f"hook: DistributedDataParallel has {theirs} ranks and MPI {self.handle.ranks}: "
                         "start both by gradwire.torch.init")
 
+    def __getattr__(self, name):  # what is not there yet, or never
+        if self.ddp is None and not name.startswith("_"):
+            raise Error(f"State.{name}: no backward pass has told the model so far: State(words, ddp) names it")
+        raise AttributeError(f"State has no {name}")
+
+    # ---- a batch ----
+
+    def batch(self, samples, total=None):
+        """As Run.batch; one that forward passes have opened since the last step becomes this one."""
+        self._between()
+        if self.inside and not self.told and self.seen == 0:
+            self.inside = False
+        return super().batch(samples, total)
+
+    def _begin(self, samples, total=None):
+        self.told, self.stepped = True, 0
+        super()._begin(samples, total)
+
+    def _open_batch(self, samples):
+        self._check_model()
+        self._before()
+        super()._begin(samples)
+        self.told, self.stepped = False, 0
+
+    def _between(self):
+        """A batch that nobody ends is over once its gradients are there."""
+        if self.inside and self.complete and not self.told:
+            self._end()
+
     def _before(self):
         joined = getattr(self.ddp, "_join_config", None)
         if joined is not None and joined.enable:
             raise Error("hook: join() is not supported: give all ranks as many batches")
 
-    def _bucket(self, state, bucket):
-        """DistributedDataParallel calls it with each bucket, in one order on all ranks, on the thread
-        of backward(). An exception here would only reach the others as a hang."""
-        try:
-            return self._take(bucket)
-        except BaseException as error:
-            last_words(type(error), error, error.__traceback__)
-            raise
+    def _after(self):
+        self.handle.updated()
+
+    def cancel(self):
+        """As Run.cancel; also before this rank's forward pass, where the others have a batch."""
+        if not self.inside and not self.told:
+            self._open_batch(1)
+        super().cancel()
+
+    def _drop(self):
+        self.seen, self.taken, self.waiting = 0, [], []
+
+    def _forward(self, ddp, args, words=None):
+        if self.inside and self.told:
+            if not self.complete:
+                self.handle.phase(Phase.FORWARD)
+            return
+        if not torch.is_grad_enabled():
+            return
+        self._between()
+        samples = samples_of((*args, *(words or {}).values()))
+        if self.inside:  # one that accumulates
+            self.samples += samples
+        else:
+            self._open_batch(samples)
+        self.handle.phase(Phase.FORWARD)
+
+    def _forwarded(self, ddp, args, output):
+        """The loss is a part of the forward pass, until its gradient comes here."""
+        if self.inside and not self.complete:
+            first = next((t for t in tensors(output) if t.requires_grad), None)
+            if first is not None:
+                first.register_hook(self._backward)
+
+    def _backward(self, gradient):
+        if self.inside and not self.complete:
+            self.handle.phase(Phase.BACKWARD)
+
+    # ---- buckets ----
 
     def _take(self, bucket):
+        if self.ddp is None:
+            self._find()
         if self.handle.handle is None:  # closed, and a communication hook stays for ever
             return allreduce_hook(self.ddp.process_group, bucket)
-        if not self.inside or self.complete:
-            raise Error("hook: a backward pass outside `with run.batch(n)`, or a second one in it: "
-                        "accumulate gradients under ddp.no_sync()")
-        buffer, future = bucket.buffer(), torch.futures.Future()
+        if self.inside and self.complete and self.told:
+            raise Error("hook: a second backward pass in `with run.batch(n)`: accumulate gradients under "
+                        "ddp.no_sync()")
+        self._between()
+        if not self.inside:
+            self._open_batch(1)
+        elif self.seen == 0 and not self.told:
+            self.handle.begin(self.samples)
+        self._hand_over(bucket)
+        self.exchanges += self.complete
+        return self.waiting[-1][0] if not self.complete else self._release()
+
+    def _hand_over(self, bucket):
+        buffer = bucket.buffer()
         if self.lends and self.exchanges == 2:  # DistributedDataParallel has rebuilt its buckets
             self._lend(buffer)
         # Keyed by parameter: buckets are rebuilt after the first step, and with static_graph all of
         # that step's have one index.
         of = bucket.parameters()
-        n, tensors, at = self._layout(buffer, bucket, of)
-        self.handle.ready_at(n, tensors, at)
-        self.waiting.append((future, buffer))
+        n, tensors, at, way = self._layout(buffer, bucket, of)
+        future = torch.futures.Future(devices=None if buffer.device.type == "cpu" else [buffer.device])
+        if way is not None:
+            way.out(buffer)
+        self.taken.append((n, tensors, at, way))
+        self.waiting.append((future, buffer, way))
         self.seen += n
-        if self.seen == len(self.names):
-            self._finish()
-            for ready, result in self.waiting:
-                if self.left_out:  # so a GradScaler sees why, on every rank
-                    result.fill_(math.nan)
-                ready.set_result(result)
-            self.seen, self.waiting = 0, []
-            self.exchanges += 1
-        return future
+        whole = self.seen == len(self.names)
+        while self.taken and (self.taken[0][3] is None or self.taken[0][3].arrived(wait=whole)):
+            self.handle.ready_at(*self.taken.pop(0)[:3])
+        if whole:
+            self._finish(checks=self.told)
+
+    def _release(self):
+        """The exchanged gradients to where they were; the last bucket's future."""
+        for future, buffer, way in self.waiting:
+            if self.left_out:  # so a GradScaler sees why, on every rank
+                buffer.fill_(math.nan)
+            elif way is not None:
+                way.back(buffer)
+            future.set_result(buffer)
+        last = self.waiting[-1][0]
+        self._drop()
+        return last
 
     def _lend(self, buffer):
         """Move a bucket to memory that the other ranks map: they sum there, and nothing is copied."""
+        if not lies_as_declared(buffer):
+            return
         storage, file, why = getattr(buffer, "untyped_storage", buffer.storage)(), -1, ""
         try:
             need_room(self.ranks * storage.nbytes())
@@ -109,51 +251,126 @@ class HookedRun(Run):
         self.lent.append(storage)  # mapped until the end, whatever DistributedDataParallel does
 
     def _layout(self, buffer, bucket, of):
-        """(number, tensors, addresses) of a bucket's gradients, remembered while it stays in place."""
+        """(number, tensors, addresses, way) of a bucket's gradients, remembered while it stays in place;
+        way: None, or to where the library finds them."""
         place = buffer.data_ptr(), buffer.numel(), len(of), self.tensor_of.get(of[0])
         found = self.layouts.get(place)
         if found is None:
             if any(p not in self.tensor_of for p in of):
                 raise Error("hook: the model has got parameters since: call hook after it is built")
-            found = len(of), indices([self.tensor_of[p] for p in of]), addresses(bucket.gradients())
+            gradients = bucket.gradients()
+            way = None if lies_as_declared(buffer) else Way(buffer)
+            if way is not None:
+                first, size = buffer.data_ptr(), buffer.element_size()
+                gradients = [way.copy[(g.data_ptr() - first) // size:] for g in gradients]
+            found = len(of), indices([self.tensor_of[p] for p in of]), addresses(gradients), way
             self.layouts[place] = found
         return found
 
-    def _step(self, step, closure=None, **more):
-        """The optimizer's step, or none while `delayed` has no gradient yet, and of a batch that is
-        left out."""
-        if not self.inside:
-            return step(closure, **more) if closure else step(**more)
+    # ---- the optimizer's step ----
+
+    def _own(self, optimizer):
+        """How many of this model's parameters it steps."""
+        return sum(p in self.tensor_of for group in optimizer.param_groups for p in group["params"])
+
+    def _before_step(self, optimizer, args, more):
+        """Nothing moves while `delayed` has no gradient yet, nor in a batch that is left out."""
+        if not self._own(optimizer):
+            return None
         for p in self.parameters_:  # frozen since: as torch would leave it
-            p.grad = p.grad if p.requires_grad else None
-        if closure:
-            result = step(functools.partial(self._evaluate, closure), **more)
-        else:
-            result = step(**more) if self.updates else None
-        self.handle.phase(Phase.OTHER)
-        return result
+            if not p.requires_grad:
+                p.grad = None
+        closure = more.get("closure") or next(iter(args[1:2]), None)
+        if closure is None:
+            self._spare()
+            return None
+        evaluate = functools.partial(self._evaluate, closure)
+        if "closure" in more:
+            return args, {**more, "closure": evaluate}
+        return (args[0], evaluate, *args[2:]), more
 
     def _evaluate(self, closure):
         """The batch's forward and backward pass, within optimizer.step."""
-        if self.complete:
+        if self.inside and self.complete and self.told:
             raise Error("optimizer.step(closure): this batch's gradients are exchanged already: backward() "
                         "belongs into the closure alone, and one that is evaluated several times (LBFGS) "
-                        "is not supported")
+                        "goes without `with run.batch(n)`")
         loss = closure()
-        if not self.updates:
+        self._spare()
+        return loss
+
+    def _spare(self):
+        if self.complete and not self.updates:
             for p in self.parameters_:
                 p.grad = None
-        return loss
+
+    def _after_step(self, optimizer, args, more):
+        own = self._own(optimizer)
+        if not own or not self.inside:
+            return
+        self.handle.phase(Phase.OTHER)
+        self.stepped += own
+        # Where another model trains too, its exchange belongs into this batch, until the next one.
+        if self.stepped >= len(self.names) and len(OPEN) == 1:
+            self._between()
 
     def _why_none(self):
         why = super()._why_none()
         return f"{why}: DistributedDataParallel needs find_unused_parameters=True" if "frozen" in why else why
 
-    def _drop(self):
-        self.seen, self.waiting = 0, []
+    # ---- the end ----
 
-    def _after(self):
-        self.handle.updated()
+    def settle(self):
+        self._between()
+        super().settle()
+
+    def epoch(self, test_loss=math.nan, test_accuracy=math.nan):
+        self._between()
+        super().epoch(test_loss, test_accuracy)
+
+    def save(self):
+        self._between()
+        return super().save()
+
+    def close(self):
+        if self.ddp is not None:
+            self._between()
+            super().close()
+
+    def _end_of_process(self):
+        """Close, if all ranks end, too: one that ends early is waited for by the others, or waits."""
+        if self.handle.handle is None:
+            return
+        if not all_arrive(PATIENCE):
+            print(f"gradwire: rank {self.rank}: the program ends, and other ranks do not: they would wait for "
+                  "this one: give all of them as many batches", file=sys.stderr, flush=True)
+            abort()
+        try:
+            self.close()
+        except Error as error:
+            print(f"gradwire: rank {self.rank}: {error}", file=sys.stderr, flush=True)
+            if not shared(error):
+                abort()
+
+
+WITH_WORDS = {"with_kwargs": True} if STEP_HOOKS else {}
+
+
+def tensors(value):
+    """Those in a value of a forward pass, at any depth."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from tensors(list(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from tensors(one)
+
+
+def samples_of(inputs):
+    """How many: the first dimension of the first tensor; 1 where nothing tells."""
+    first = next(tensors(inputs), None)
+    return max(1, len(first)) if first is not None and first.dim() else 1
 
 
 def need_room(size):
@@ -163,12 +380,22 @@ def need_room(size):
         raise OSError(f"/dev/shm has {room.f_bavail * room.f_frsize} bytes left, and the ranks need {size}")
 
 
-def around_step(optimizer, around):
-    """optimizer.step() goes through around(step)."""
-    step = optimizer.step
+class Around:
+    """The hooks of one optimizer's step, where PyTorch has none."""
 
-    @functools.wraps(step)
-    def instead(_, *args, **more):
-        return around(step, *args, **more)
+    def __init__(self, optimizer, before, after):
+        step = optimizer.step
 
-    optimizer.step = types.MethodType(instead, optimizer)  # bound: schedulers ask for its __func__
+        @functools.wraps(step)
+        def instead(_, *args, **more):
+            changed = before(optimizer, (optimizer, *args), more)
+            (_, *args), more = changed or ((optimizer, *args), more)
+            result = step(*args, **more)
+            after(optimizer, args, more)
+            return result
+
+        self.optimizer, self.step = optimizer, step
+        optimizer.step = types.MethodType(instead, optimizer)  # bound: schedulers ask for its __func__
+
+    def remove(self):
+        self.optimizer.step = self.step

@@ -1,13 +1,13 @@
-"""What hook and Session share: a model's parameters as tensors, and the run around its batches."""
+"""What State and Session share: a model's parameters as tensors, and the run around its batches."""
 
 import contextlib
-import ctypes
 import math
 
 import torch
 
 from gradwire.library import Error, Phase, shared
 from gradwire.session import Session as Handle
+from gradwire.torch.staging import flat, lies_as_declared, plain, staged
 
 
 def trained(model, ignored=()):
@@ -16,14 +16,7 @@ def trained(model, ignored=()):
     if not found:
         raise Error("the model has no parameter that requires a gradient")
     for name, p in found.items():
-        if p.device.type != "cpu":
-            raise Error(f"{name} is on {p.device}: gradwire.torch exchanges gradients of the CPU alone")
-        if p.dtype != torch.float32:
-            raise Error(f"{name} is {p.dtype}: gradwire.torch exchanges float32 alone: keep the model's "
-                        "parameters in float32 (autocast may compute in others)")
-        if not p.is_contiguous():
-            raise Error(f"{name} has strides {p.stride()}: call .contiguous() on it; channels_last is "
-                        "not supported")
+        plain(name, p)
     for name, module in model.named_modules():
         if getattr(module, "sparse", False):
             raise Error(f"{name} makes sparse gradients: build it with sparse=False (`--comm sparse` "
@@ -40,6 +33,9 @@ class Run:
         self.names = list(parameters)
         self.parameters_ = list(parameters.values())
         self.tensor_of = {p: i for i, p in enumerate(self.parameters_)}
+        self.latest, self.inside, self.complete, self.updates = None, False, False, False
+        self.left_out = self.void = False  # void: as left_out, of the gradients that batch k hands in
+        self.hooks = []
         self.handle = Handle(words, comm)
         try:
             self._open(parameters)
@@ -47,26 +43,32 @@ class Run:
             self.handle.abandon()
             raise
         self.rank, self.ranks = self.handle.rank, self.handle.ranks
-        self.latest, self.inside, self.complete, self.updates = None, False, False, False
-        self.left_out = self.void = False  # void: as left_out, of the gradients that batch k hands in
-        self.hooks = []
 
     def _open(self, parameters):
         """Declare the tensors, a module's as a group, and open; more refusals of a subclass."""
         group, owner = -1, None
+        self.copies = {p: staged(p) for p in self.parameters_ if not lies_as_declared(p)}
         for name, p in parameters.items():
             module = name.rpartition(".")[0]
             if module != owner or group < 0:
                 group, owner = group + 1, module
-            self.handle.declare(name, p.numel(), group, p.shape[0] if p.dim() > 1 else 0, p.data_ptr())
+            self.handle.declare(name, p.numel(), group, p.shape[0] if p.dim() > 1 else 0,
+                                self.copies.get(p, p).data_ptr())
         self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
         self.directs = self.text("directs") == "yes"
         self.rejoins = self.text("rejoins") == "yes"
         self._check()
         self.handle.open()
+        for p, copy in self.copies.items():  # rank 0's
+            flat(p).copy_(copy)
 
     def _check(self):
         """What a subclass refuses before the exchange begins."""
+
+    def _copy_parameters(self):
+        """The library compares those that it sees in its own memory."""
+        for p, copy in self.copies.items():
+            copy.copy_(flat(p))
 
     def __enter__(self):
         return self
@@ -85,16 +87,24 @@ class Run:
             raise Error("batch: the one before it has not ended: cancel() gives it up")
         self._check_model()
         self._before()
-        self.latest, self.complete, self.left_out, self.samples = None, False, False, samples
-        self.handle.begin(samples, total)
-        self.inside = True
+        self._begin(samples, total)
         yield self
         if not self.inside:  # cancelled
             return
         if not self.complete:
             raise Error(f"batch: no backward pass exchanged gradients ({self._why_none()})")
+        self._end()
+
+    def _begin(self, samples, total=None):
+        self.latest, self.complete, self.left_out, self.samples = None, False, False, samples
+        self.handle.begin(samples, total)
+        self.inside = True
+
+    def _end(self):
         self._after()
         self.inside = False
+        if self.copies and self.text("compares") == "yes":
+            self._copy_parameters()
         self.handle.end(math.nan if self.latest is None else float(self.latest))
 
     def cancel(self):
@@ -135,19 +145,23 @@ class Run:
         self.handle.phase(Phase.BACKWARD)
         return loss
 
-    def _finish(self):
+    def mean(self, values, weight=1.0):
+        """All ranks: the means over them of a number or of several (tensors, too), as numbers, by their
+        weights (the samples that each is a mean of, say)."""
+        if isinstance(values, torch.Tensor):
+            values = values.detach().cpu().tolist()
+        return self.handle.mean(values, weight)
+
+    def _finish(self, checks=True):
         """All gradients are with the library: wait for the exchanged ones."""
-        self._check_model()
+        if checks:
+            self._check_model()
         self.updates = self.handle.finish()
         void, self.void = self.void, self.handle.left_out()
         self.left_out = void if self.late else self.void  # it hands out the last ones
         self.updates = self.updates and not self.left_out
         self.complete = True
         self.handle.phase(Phase.UPDATE)
-
-    def _forward(self, module, inputs):
-        if self.inside and not self.complete:
-            self.handle.phase(Phase.FORWARD)
 
     def _poll(self, *_):
         """Between kernels: messages of a nonblocking exchange move in the library's calls alone."""
@@ -161,6 +175,7 @@ class Run:
     def epoch(self, test_loss=math.nan, test_accuracy=math.nan):
         """All ranks: a row of epochs.csv. The parameters that are exchanged are compared over the ranks;
         frozen ones and buffers, such as BatchNorm's statistics, are each rank's own affair."""
+        self._copy_parameters()
         self.handle.epoch(test_loss, test_accuracy)
 
     def save(self):
@@ -184,11 +199,3 @@ class Run:
             hook.remove()
         self.hooks = []
         self.handle.close()
-
-
-def indices(numbers):
-    return (ctypes.c_int * len(numbers))(*numbers)
-
-
-def addresses(tensors):
-    return (ctypes.c_void_p * len(tensors))(*(t.data_ptr() for t in tensors))

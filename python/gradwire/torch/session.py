@@ -2,11 +2,13 @@
 
 import contextlib
 import math
+import zlib
 
 import torch
 
 from gradwire.library import Error, Phase
-from gradwire.torch.model import Run, addresses, indices
+from gradwire.torch.model import Run
+from gradwire.torch.staging import Way, addresses, flat, indices
 
 
 class Session(Run):
@@ -28,10 +30,13 @@ class Session(Run):
                         "gradwire.torch.hook does without")
         from torch.optim import optimizer as optimizers
         super().__init__(model, (), words, comm)
-        self.holding, self.arrived, self.next, self.stepping = False, None, -1, False
+        self.holding = False
+        self._drop()
+        self._compare_layouts()
         self.serves = self.rank < self.handle.servers
         self.one = [indices([i]) for i in range(len(self.names))]
         self.places = [p.data_ptr() for p in self.parameters_]
+        self.ways = {p: Way(p) for p in self.copies}
         self.pieces = [self._piece(tensor, part) for tensor, part in self.handle.owned()]
         self.none = None if self.pieces else torch.nn.Parameter(torch.zeros(1))
         self.hooks += [model.register_forward_pre_hook(self._forward),
@@ -43,12 +48,32 @@ class Session(Run):
                 if not any(True for _ in module.children()):
                     self.hooks.append(module.register_forward_hook(self._poll))
 
+    def _check(self):
+        for name, p in zip(self.names, self.parameters_):
+            if p in self.copies and self.text("mean") != "yes":
+                raise Error(f"{name} is {p.dtype} on {p.device}: --comm {self.strategy} hands parameters around, and "
+                            "needs them as float32 in the host's memory")
+
+    def _compare_layouts(self):
+        """Elements go as they lie in memory: alike on all ranks, or sums would mix them up."""
+        sum_of = zlib.crc32(str([p.stride() for p in self.parameters_]).encode())
+        halves = [float(sum_of & 0xffff), float(sum_of >> 16)]
+        means = self.mean(halves + [half * half for half in halves])
+        if any(mean * mean != square for mean, square in zip(means[:2], means[2:])):
+            self.handle.abandon()
+            raise Error("Session: the ranks' parameters lie in memory in different orders: call "
+                        ".to(memory_format=..) on all ranks alike")
+
+    def _forward(self, module, inputs):
+        if self.inside and not self.complete:
+            self.handle.phase(Phase.FORWARD)
+
     def _piece(self, tensor, part):
         """(parameter for the optimizer, tensor, elements; None: the parameter itself, as a whole)"""
         whole = self.parameters_[tensor]
         if part == slice(0, whole.numel()):
             return whole, tensor, None
-        return torch.nn.Parameter(whole.detach().view(-1)[part]), tensor, part
+        return torch.nn.Parameter(flat(whole)[part]), tensor, part
 
     def named_parameters(self):
         """(name, parameter) of what this rank updates: a tensor of the model where it is all this
@@ -83,7 +108,7 @@ class Session(Run):
         self._drop()
 
     def _drop(self):
-        self.arrived, self.next, self.stepping = None, len(self.names) - 1, False
+        self.arrived, self.next, self.stepping, self.moving = None, len(self.names) - 1, False, []
 
     def serve(self):
         """In the place of forward and backward pass, on a rank without samples: `batch(0)` of one that
@@ -140,23 +165,35 @@ class Session(Run):
         p = self.parameters_[self.next]
         if p.grad is None:  # not used in this pass
             p.grad = torch.zeros_like(p)
-        if not p.grad.is_contiguous():
-            p.grad = p.grad.contiguous()
-        self.handle.ready_at(1, self.one[self.next], addresses([p.grad]))
+        if p.grad.stride() != p.stride():
+            p.grad = torch.empty_like(p).copy_(p.grad)
+        self.moving.append((self.next, p))
+        if p in self.ways:
+            self.ways[p].out(p.grad)
+        self._pass_on()
         self.next -= 1
+
+    def _pass_on(self, wait=False):
+        """To the library what has arrived where it can read it."""
+        while self.moving and (self.moving[0][1] not in self.ways or self.ways[self.moving[0][1]].arrived(wait)):
+            tensor, p = self.moving.pop(0)
+            self.handle.ready_at(1, self.one[tensor], addresses([self.ways[p].copy if p in self.ways else p.grad]))
 
     def _end_of_backward(self):
         """Those that took no part in it have a gradient of zero; then the exchange is waited for."""
         while self.next >= 0:
             self._hand_over()
+        self._pass_on(wait=True)
         self._finish()
+        for p, way in self.ways.items():
+            way.back(p.grad)
         self.arrived = None
         for piece, tensor, part in self.pieces:
             whole = self.parameters_[tensor]
             if not self.updates or not whole.requires_grad:  # frozen since: as torch would leave it
                 piece.grad = None
             elif part is not None:
-                piece.grad = whole.grad.view(-1)[part]
+                piece.grad = flat(whole.grad)[part]
         if not self.stepping and (not self.updates or self.none is not None):
             self._give(math.nan if self.left_out else 0.0)  # a GradScaler sees why, on every rank
 

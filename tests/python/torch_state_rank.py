@@ -1,0 +1,300 @@
+"""A rank of test_torch.py as torch_rank.py is one, of gradwire.torch.State in loops that know nothing of
+it, and of gradients that the library cannot read where they are."""
+
+import contextlib
+import json
+import sys
+import time
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch_rank import DDP_OPTIONS, MODELS, apart, hash_of, main, replicate, sgd
+
+import gradwire.torch
+from gradwire.torch import ddp as hooks
+from gradwire.torch import model as runs
+from gradwire.torch import staging
+
+
+def attach(net, words="", **more):
+    state = gradwire.torch.State(words, **more)
+    net.register_comm_hook(state, gradwire.torch.comm_hook)
+    return state
+
+
+def plain(net, optimizer, loss, batches):
+    for x, y in batches:
+        loss(net(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def accumulating(net, optimizer, loss, batches):
+    """Two batches a step, the first without an exchange."""
+    for number, (x, y) in enumerate(batches):
+        with net.no_sync() if number % 2 == 0 else contextlib.nullcontext():
+            (loss(net(x), y) / 2).backward()
+        if number % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def evaluating(net, optimizer, loss, batches):
+    """Forward passes without a backward pass, with and without gradients enabled, between the steps."""
+    for x, y in batches:
+        with torch.no_grad():
+            net(x)
+        net.module(x)
+        plain(net, optimizer, loss, [(x, y)])
+
+
+def two_optimizers(net, optimizer, loss, batches):
+    first, *others = net.module.parameters()
+    pair = sgd([first]), sgd(others)
+    for x, y in batches:
+        loss(net(x), y).backward()
+        for one in pair:
+            one.step()
+        optimizer.zero_grad()
+
+
+LOOPS = {loop.__name__: loop for loop in (plain, accumulating, evaluating, two_optimizers)}
+
+
+def trained(name, rank, options, loop, words, **more):
+    """(model, state) after a training; words None: by Gloo."""
+    model, batches, loss = MODELS[name](rank)
+    net = replicate(model, **DDP_OPTIONS[options])
+    state = None if words is None else attach(net, words, **({"ddp": net} if more.get("told") else {}))
+    LOOPS[loop](net, sgd(model.parameters()), loss, batches)
+    if state is not None:
+        state.close()
+    return model, state
+
+
+def case_loops(jobs):
+    """jobs: [[model, options of DistributedDataParallel, loop, words], ..], against Gloo."""
+    rank, _ = gradwire.torch.init()
+    found = []
+    for number, (name, options, loop, words) in enumerate(json.loads(jobs)):
+        reference, _ = trained(name, rank, options, loop, None)
+        model, state = trained(name, rank, options, loop, words, told=number % 2)
+        found.append({"apart": apart(model, list(reference.parameters())), "hash": hash_of(model),
+                      "in place": state.lends})
+    return found
+
+
+class Gan:
+    """Two models, each with its optimizer; the second's loss goes through the first."""
+
+    def __init__(self, words=None):
+        torch.manual_seed(3)
+        self.judge = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+        self.maker = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+        self.nets = replicate(self.judge), replicate(self.maker)
+        self.states = [attach(net, of) for net, of in zip(self.nets, words or ())]
+        self.optimizers = sgd(self.judge.parameters()), sgd(self.maker.parameters())
+
+    def train(self, rank, steps=5):
+        judge, maker = self.nets
+        torch.manual_seed(4 + rank)
+        for _ in range(steps):
+            x, z = torch.randn(6, 4), torch.randn(6, 2)
+            for optimizer, loss in zip(self.optimizers, (
+                    lambda: F.softplus(-judge(x)).mean() + F.softplus(judge(maker(z).detach())).mean(),
+                    lambda: F.softplus(-judge(maker(z))).mean())):
+                optimizer.zero_grad()
+                loss().backward()
+                optimizer.step()
+        for state in reversed(self.states):
+            state.close()
+        return [hash_of(self.judge), hash_of(self.maker)]
+
+
+def case_models(out):
+    rank, _ = gradwire.torch.init()
+    exact = [f"--comm allreduce --out {out}", "--comm iallreduce"]
+    shared = gradwire.torch.State()
+    one, two = replicate(torch.nn.Linear(2, 2)), replicate(torch.nn.Linear(2, 2))
+    for net in one, two:
+        net.register_comm_hook(shared, gradwire.torch.comm_hook)
+    try:
+        shared._find()
+    except gradwire.torch.Error as error:
+        refused = str(error)
+    lossy = Gan(["--comm sparse --compress topk:ratio=0.3", "--comm delayed"]).train(rank)
+    return {"gloo": Gan().train(rank), "exact": Gan(exact).train(rank), "lossy": lossy, "refused": refused}
+
+
+def case_folder(out):
+    """Nobody closes it."""
+    rank, _ = gradwire.torch.init()
+    model, batches, loss = MODELS["gpt"](rank)
+    net = replicate(model)
+    state = attach(net, f"--comm iallreduce --out {out}")
+    early = []
+    for ask in (lambda: state.left_out, lambda: state.text("codec"), state.save):
+        try:
+            ask()
+        except gradwire.torch.Error as error:
+            early.append(str(error))
+    plain(net, sgd(model.parameters()), lambda y, t: loss(y, t) * 1, batches * 2)
+    means = [state.mean(torch.tensor(rank + 1.0)), state.mean([rank, 1], weight=rank)]
+    state.epoch()
+    net(batches[0][0])  # opens a batch that never is
+    return {"early": early, "means": [means[0], list(means[1])]}
+
+
+def case_leaves():
+    """Rank 1 ends before the others do."""
+    rank, _ = gradwire.torch.init()
+    hooks.PATIENCE = 0.5
+    model, batches, loss = MODELS["halves"](rank)
+    net = replicate(model, **DDP_OPTIONS["unused"])
+    attach(net)
+    optimizer = sgd(model.parameters())
+    plain(net, optimizer, loss, batches)
+    if rank == 1:
+        sys.exit(0)
+    time.sleep(60)
+
+
+def gradients_of(net, x):
+    net.zero_grad()
+    net(x).float().square().mean().backward()
+    return [p.grad.clone() for p in net.parameters()]
+
+
+def means_of(net, x, ranks):
+    """In float32, of the gradients that each rank comes to alone."""
+    with net.no_sync():
+        own = gradients_of(net, x)
+    found = []
+    for g in own:
+        all_of = [torch.zeros(g.shape) for _ in range(ranks)]
+        dist.all_gather(all_of, g.float().contiguous())
+        found.append((sum(all_of) / ranks).to(g.dtype))
+    return found
+
+
+def convolution():
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Conv2d(4, 6, 3), torch.nn.ReLU(), torch.nn.Conv2d(6, 3, 3))
+
+
+def case_narrow():
+    """bfloat16, float16 and a mix of them with float32, exchanged in both ways; channels_last."""
+    rank, ranks = gradwire.torch.init()
+    found = {}
+    torch.manual_seed(5 + rank)
+    x = torch.randn(2, 4, 9, 9)
+
+    def both(name, make, words=""):
+        dtype = next(make().parameters()).dtype
+        for way in "state", "session":
+            model = make()
+            net = replicate(model)
+            expected = means_of(net, x.to(dtype), ranks)
+            run = gradwire.torch.Session(model, words) if way == "session" else attach(net, words, ddp=net)
+            batch = run.batch(2) if way == "session" else contextlib.nullcontext()
+            with run:
+                with batch:
+                    got = gradients_of(model if way == "session" else net, x.to(dtype))
+                run._between() if way == "state" else None
+                run.epoch()
+                found[f"{name} {way}"] = {
+                    "same": all(torch.equal(a, b) for a, b in zip(got, expected)),
+                    "apart": max(float((a.float() - b.float()).abs().max()) for a, b in zip(got, expected)),
+                    "strides": [g.stride() == p.stride() for g, p in zip(got, model.parameters())],
+                    "wire": run.figure("wire_bytes")}
+
+    def mixed():
+        model = convolution().to(torch.bfloat16)
+        model[2].float()
+        model[1] = torch.nn.Sequential(model[1], Widen())
+        return model
+    for dtype in torch.bfloat16, torch.float16:
+        name = str(dtype).split(".")[1]
+        both(name, lambda: convolution().to(dtype), "--compress none")
+    both("narrow wire", lambda: convolution().to(torch.bfloat16), "--compress bf16")
+    both("mixed", mixed)
+    both("channels_last", lambda: convolution().to(memory_format=torch.channels_last))
+    both("plain", convolution)
+    model = convolution().to(torch.bfloat16)
+    net = replicate(model)
+    run = attach(net, "--verify-every 1", ddp=net)
+    step = net, sgd(model.parameters()), lambda y, _: y.float().square().mean(), [(x.bfloat16(), None)]
+    plain(*step)
+    model[0].weight.data += rank  # a fault of one replica
+    try:
+        plain(*step)
+    except gradwire.torch.Error as error:
+        found["fault"] = str(error)
+    run.close()
+    model = convolution()
+    try:
+        gradwire.torch.Session(model.to(memory_format=torch.channels_last) if rank else model)
+    except gradwire.torch.Error as error:
+        found["layouts"] = str(error)
+    return found
+
+
+class Widen(torch.nn.Module):
+    def forward(self, x):
+        return x.float()
+
+
+class Late(staging.Way):
+    """From a device whose copies arrive when they are waited for, or asked for often enough."""
+
+    waited = []
+
+    def out(self, t):
+        self.copy.fill_(float("nan"))
+        self.source, self.asked = t, 0
+
+    def arrived(self, wait=False):
+        self.asked += 1
+        if not wait and self.asked < 3:
+            return False
+        Late.waited.append(wait)
+        self.copy.copy_(staging.flat(self.source))
+        return True
+
+
+def case_device(words):
+    """Tensors that count as a device's, in the host's memory: what would be read too early is NaN."""
+    rank, _ = gradwire.torch.init()
+    reference, _ = trained("gpt", rank, "plain", "plain", None)
+    found = {}
+    with contextlib.ExitStack() as stack:
+        for module in runs, hooks:
+            stack.enter_context(mock.patch.object(module, "lies_as_declared", lambda t: False))
+        from gradwire.torch import session
+        for module in session, hooks:
+            stack.enter_context(mock.patch.object(module, "Way", Late))
+        model, state = trained("gpt", rank, "plain", "plain", words)
+        found["state"] = apart(model, list(reference.parameters())), hash_of(model), state.lends
+        model, batches, loss = MODELS["gpt"](rank)
+        run = gradwire.torch.Session(model, words)
+        optimizer = sgd(run.parameters())
+        with run:
+            for x, y in batches:
+                with run.batch(len(x)):
+                    run.loss(loss(model(x), y)).backward()
+                    optimizer.step()
+            run.epoch()
+        found["session"] = apart(model, list(reference.parameters())), hash_of(model), False
+        try:
+            gradwire.torch.Session(MODELS["gpt"](rank)[0], "--comm sharded")
+        except gradwire.torch.Error as error:
+            found["sharded"] = str(error)
+    found["waited"] = [Late.waited.count(True) > 0, Late.waited.count(False) > 0]
+    return found
+
+
+if __name__ == "__main__":
+    main(globals())
