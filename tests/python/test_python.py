@@ -28,7 +28,7 @@ def results(ranks, script, *words, **more):
     done = launch(ranks, script, *words, **more)
     if done.returncode != 0:
         raise AssertionError(f"{script} {words}: {done.returncode}: {done.stderr[-3000:]}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"')]
 
 
 def every_strategy():

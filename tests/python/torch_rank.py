@@ -354,7 +354,8 @@ def main(cases):
     torch.set_num_threads(1)
     result = cases[f"case_{sys.argv[1]}"](*sys.argv[2:])
     rank = os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK"))
-    os.write(1, (json.dumps({"rank": int(rank), "result": result}) + "\n").encode())
+    line = json.dumps({"rank": int(rank), "result": result})
+    os.write(1, f"\n{line}\n".encode())  # behind what others may not have ended
     with contextlib.suppress(Exception):
         dist.barrier()
         dist.destroy_process_group()

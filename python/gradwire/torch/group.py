@@ -16,7 +16,8 @@ WIDEST = 256  # characters of what is broadcast
 def init(words="", gloo=True):
     """(rank, ranks). mpiexec or torchrun started the ranks; MPI is initialized unless it was. `words` as for
     hook or Session: some of them need a higher thread level. gloo: also torch.distributed's default group,
-    unless there is one: DistributedDataParallel needs it, Session does not."""
+    unless there is one: DistributedDataParallel needs it, Session does not. Sets RANK, WORLD_SIZE and
+    LOCAL_RANK where a launcher has not, by which accelerate, Lightning and their like know their rank."""
     rank, ranks = start(words)
     if gloo and not dist.is_initialized():
         if not dist.is_available() or not dist.is_gloo_available():
@@ -26,6 +27,10 @@ def init(words="", gloo=True):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         dist.init_process_group("gloo", store=store() if by_torch() else meet(rank, ranks), rank=rank,
                                 world_size=ranks)
+    os.environ.setdefault("RANK", str(rank))
+    os.environ.setdefault("WORLD_SIZE", str(ranks))
+    local = os.environ.get("MPI_LOCALRANKID") or os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK")
+    os.environ.setdefault("LOCAL_RANK", local or str(rank))
     return rank, ranks
 
 

@@ -59,8 +59,6 @@ class Run:
         self.rejoins = self.text("rejoins") == "yes"
         self._check()
         self.handle.open()
-        for p, copy in self.copies.items():  # rank 0's
-            flat(p).copy_(copy)
 
     def _check(self):
         """What a subclass refuses before the exchange begins."""

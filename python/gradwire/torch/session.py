@@ -37,6 +37,8 @@ class Session(Run):
         self.one = [indices([i]) for i in range(len(self.names))]
         self.places = [p.data_ptr() for p in self.parameters_]
         self.ways = {p: Way(p) for p in self.copies}
+        for p, copy in self.copies.items():  # rank 0's
+            flat(p).copy_(copy)
         self.pieces = [self._piece(tensor, part) for tensor, part in self.handle.owned()]
         self.none = None if self.pieces else torch.nn.Parameter(torch.zeros(1))
         self.hooks += [model.register_forward_pre_hook(self._forward),
