@@ -232,6 +232,20 @@ class State(EitherWay, unittest.TestCase):
                 self.assertEqual(found[f"bfloat16 {way}"]["wire"], found[f"plain {way}"]["wire"])
                 self.assertAlmostEqual(found[f"narrow wire {way}"]["wire"] / found[f"plain {way}"]["wire"], 0.5, 2)
 
+    def test_shards(self):
+        """The reduce-scatter of fully_shard."""
+        for found in told(2, "shards", script=STATES):
+            exact, lossy = found["--comm iallreduce"], found["--comm iallreduce --compress qsgd:bits=4"]
+            self.assertLess(exact[0], ROUNDING)
+            self.assertGreater(lossy[0], ROUNDING)
+            self.assertEqual((exact[1:], lossy[1:]), ([6, True], [6, True]))
+            self.assertGreater(found["trains on"], ROUNDING)
+            self.assertTrue(found["left out"], "as without the batch")
+            for key, part in {"whole": "Sequential is not cut up: call fully_shard", "sharded": "--comm sharded does not hand",
+                              "narrow": "parameters of torch.bfloat16: Shards takes float32",
+                              "there": "gradients of an earlier backward pass are there", "epoch": "no replicas"}.items():
+                self.assertIn(part, found[key])
+
     def test_of_another_device(self):
         """A fake one, whose copies arrive late."""
         one, two = told(2, "device", "--comm iallreduce", script=STATES)

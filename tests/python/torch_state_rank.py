@@ -296,5 +296,67 @@ def case_device(words):
     return found
 
 
+def blocks(dtype=torch.float32):
+    torch.manual_seed(3)
+    inner = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.Tanh())
+    return torch.nn.Sequential(torch.nn.Linear(4, 7), torch.nn.Tanh(), inner, torch.nn.Linear(5, 3)).to(dtype)
+
+
+def cut_up(dtype=torch.float32):
+    model = blocks(dtype)
+    for part in model[0], model[2], model:
+        torch.distributed.fsdp.fully_shard(part)
+    return model
+
+
+def learn(net, model, rank, scale=lambda step: 1.0):
+    """Its parameters after AdamW on six batches, the gradients of which may be scaled."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    torch.manual_seed(4 + rank)
+    for step in range(6):
+        x = torch.randn(6, 4)
+        if scale(step) is None:
+            continue
+        (net(x).square().mean() * scale(step)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
+    return torch.cat([p.detach().flatten() for p in whole])
+
+
+def case_shards():
+    rank, _ = gradwire.torch.init()
+    found, model = {}, blocks()
+    expected = learn(replicate(model), model, rank)
+    for words in "--comm iallreduce", "--comm iallreduce --compress qsgd:bits=4":
+        model = cut_up()
+        run = gradwire.torch.Shards(model, words)
+        got = learn(model, model, rank)
+        found[words] = float((got - expected).abs().max()), run.figure("step"), run.figure("wire_bytes") > 0
+        run.close()
+        found["trains on"] = float((learn(model, model, rank) - got).abs().max())
+    results = []
+    for scale in (lambda step: float("inf") if step == 2 and rank else 1.0), (lambda step: None if step == 2 else 1.0):
+        model = cut_up()
+        with gradwire.torch.Shards(model, "--comm sparse --compress topk:ratio=0.2"):
+            results.append(learn(model, model, rank, scale))
+    found["left out"] = torch.equal(*results)
+
+    def refused(key, function, *args):
+        try:
+            function(*args)
+        except gradwire.torch.Error as error:
+            found[key] = str(error)
+    refused("whole", gradwire.torch.Shards, blocks())
+    refused("sharded", gradwire.torch.Shards, cut_up(), "--comm sharded")
+    refused("narrow", gradwire.torch.Shards, cut_up(torch.bfloat16))
+    model = cut_up()
+    with gradwire.torch.Shards(model) as run:
+        model(torch.ones(2, 4)).sum().backward()
+        refused("there", model, torch.ones(2, 4))
+        refused("epoch", run.epoch)
+    return found
+
+
 if __name__ == "__main__":
     main(globals())

@@ -311,7 +311,7 @@ class State(Run):
         self.handle.phase(Phase.OTHER)
         self.stepped += own
         # Where another model trains too, its exchange belongs into this batch, until the next one.
-        if self.stepped >= len(self.names) and len(OPEN) == 1:
+        if self.stepped >= len(self.parameters_) and len(OPEN) == 1:
             self._between()
 
     def _why_none(self):

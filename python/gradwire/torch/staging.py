@@ -16,7 +16,7 @@ def plain(name, p):
     """Refuses a parameter whose gradients cannot be exchanged."""
     if type(p).__name__ == "DTensor" or hasattr(p, "placements"):
         raise Error(f"{name} is a DTensor, of which each rank has a part: gradwire.torch exchanges whole "
-                    "gradients")
+                    "gradients (gradwire.torch.Shards those of fully_shard)")
     if p.device.type == "meta":
         raise Error(f"{name} is on meta, without values: give the model some first (model.to_empty)")
     if p.is_sparse or p.dtype not in (torch.float32, *NARROW):

@@ -1,0 +1,154 @@
+"""Shards: gradwire as the reduce-scatter of fully_shard (FSDP)."""
+
+import atexit
+import math
+
+import torch
+
+from gradwire.library import Error
+from gradwire.session import Session as Handle
+from gradwire.torch.ddp import STEP_HOOKS, WITH_WORDS, State
+from gradwire.torch.staging import addresses, indices
+
+
+class Shards(State):
+    """The exchange of the gradients of a model that `fully_shard` has cut up, in float32 on CPUs.
+
+        for block in model.blocks:
+            fully_shard(block)
+        fully_shard(model)
+        run = gradwire.torch.Shards(model, "--comm iallreduce --compress qsgd:bits=8 --out runs/c")
+
+    The training loop stays as it is. The gradients of a module go out when the backward pass has
+    completed them; each rank takes its part of their means at the end of the pass, until which whole
+    gradients stay in memory. Parameters are gathered by PyTorch, as without gradwire."""
+
+    def __init__(self, model, words="", comm=None):
+        modules = parts_of(model)
+        if not modules:
+            raise Error(f"Shards: {type(model).__name__} is not cut up: call fully_shard on it first")
+        self.ddp, self.model, self.parameters_ = model, model, list(model.parameters())
+        self.tensor_of = {p: i for i, p in enumerate(self.parameters_)}
+        self.latest, self.inside, self.complete, self.updates = None, False, False, False
+        self.left_out = self.void = False
+        self.seen, self.samples, self.told, self.stepped, self.waiting = 0, 0, False, 0, []
+        self.copies = {}
+        self.handle = Handle(words, comm)
+        self.rank, self.ranks = self.handle.rank, self.handle.ranks
+        try:
+            self._declare(modules)
+        except Error:
+            self.handle.abandon()
+            raise
+        for index, module in enumerate(modules.values()):
+            module.set_custom_reduce_scatter(Reduce(self, index))
+        self.hooks = [model.register_forward_pre_hook(self._forward, **WITH_WORDS),
+                      model.register_forward_hook(self._forwarded), *self._step_hooks()]
+        atexit.register(self._end_of_process)
+
+    def _declare(self, modules):
+        self.names = list(modules)
+        sizes = [sum(padded(name, p, self.ranks) for p in own_parameters(module)) for name, module in modules.items()]
+        none = torch.zeros(max(sizes))  # there are no whole parameters that the library could see
+        self.sizes, self.one = sizes, [indices([i]) for i in range(len(sizes))]
+        for group, (name, size) in enumerate(zip(self.names, sizes)):
+            self.handle.declare(name or "model", size, group, 0, none.data_ptr())
+        self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
+        if self.text("mean") != "yes":
+            raise Error(f"Shards: --comm {self.strategy} does not hand out the mean of the gradients: use one that does, "
+                        "such as iallreduce")
+        self.handle.open()
+
+    def _check_model(self):
+        """A part that is added to what is there would be added before it has arrived."""
+        if any(p.grad is not None for p in self.parameters_):
+            raise Error("Shards: gradients of an earlier backward pass are there: zero_grad(set_to_none=True) comes "
+                        "between, and accumulation under set_requires_gradient_sync(False)")
+
+    def _before(self):
+        """There is no join."""
+
+    def reduce(self, index, output, whole, op):
+        """For a module's gradients, of all ranks' parts: `output` gets this rank's by the end of the pass."""
+        if whole.dtype != torch.float32 or whole.device.type != "cpu":
+            raise Error(f"Shards: gradients of {self.names[index] or 'the model'} are {whole.dtype} on {whole.device}: "
+                        "it takes float32 on a CPU (MixedPrecisionPolicy(reduce_dtype=torch.float32))")
+        if whole.numel() != self.sizes[index] or output.numel() * self.ranks != whole.numel():
+            raise Error(f"Shards: {whole.numel()} gradients of {self.names[index] or 'the model'} instead of "
+                        f"{self.sizes[index]}: all of its parameters take part in each backward pass, over all ranks")
+        if op != torch.distributed.ReduceOp.AVG:
+            raise Error("Shards: set_gradient_divide_factor and a forced sum are not supported: it hands out means")
+        self._between()
+        if not self.inside:
+            self._open_batch(1)
+        if self.seen == 0:
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_of_backward)
+            self.handle.begin(max(1, self.samples))
+        self.handle.ready_at(1, self.one[index], addresses([whole]))
+        self.waiting.append((index, output, whole))
+        self.seen += 1
+
+    def _end_of_backward(self):
+        for index in {*range(len(self.names))} - {index for index, _, _ in self.waiting}:
+            unused = torch.zeros(self.sizes[index])
+            self.handle.ready_at(1, self.one[index], addresses([unused]))
+            self.waiting.append((index, None, unused))
+        self._finish(checks=False)
+        for _, output, whole in self.waiting:
+            if output is not None:
+                output.copy_(whole.view(self.ranks, -1)[self.rank]) if not self.left_out else output.fill_(math.nan)
+        self._drop()
+
+    def _drop(self):
+        self.seen, self.waiting = 0, []
+
+    def epoch(self, *_, **__):
+        raise Error("Shards: no rank has all parameters, and there are no replicas to compare: epochs.csv has no rows")
+
+
+class Reduce:
+    """What set_custom_reduce_scatter takes, of one module."""
+
+    def __init__(self, run, index):
+        self.run, self.index = run, index
+
+    def allocate(self, size, *, dtype, device):
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
+        if self.run.handle.handle is not None:
+            self.run.reduce(self.index, output_tensor, input_tensor, op)
+        else:  # closed: the model trains on
+            torch.distributed.reduce_scatter_tensor(output_tensor, input_tensor, group=group)
+            output_tensor /= group.size()
+
+
+def parts_of(model):
+    """{name: module that fully_shard was called on}"""
+    try:
+        from torch.distributed.fsdp import FSDPModule
+    except ImportError:
+        FSDPModule = None
+    if not STEP_HOOKS or not hasattr(FSDPModule, "set_custom_reduce_scatter"):
+        raise Error(f"Shards: PyTorch {torch.__version__} cannot replace the reduce-scatter of fully_shard: it takes one "
+                    "that has FSDPModule.set_custom_reduce_scatter")
+    return {name: module for name, module in model.named_modules()
+            if isinstance(module, FSDPModule) and own_parameters(module)}
+
+
+def own_parameters(module):
+    """Those that fully_shard cuts up with it, and not with a module within."""
+    from torch.distributed.fsdp import FSDPModule
+    found = [p for p in module.parameters(recurse=False) if p.requires_grad]
+    for child in module.children():
+        if not isinstance(child, FSDPModule):
+            found += own_parameters(child)
+    return found
+
+
+def padded(name, p, ranks):
+    """The elements of a parameter, as fully_shard fills them up to equal parts along the first dimension."""
+    if p.dtype != torch.float32:
+        raise Error(f"{name} has parameters of {p.dtype}: Shards takes float32 (MixedPrecisionPolicy computes in others)")
+    rows = p.shape[0] if p.dim() else 1
+    return -(-rows // ranks) * ranks * (p.numel() // rows)
