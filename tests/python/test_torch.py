@@ -211,6 +211,13 @@ class State(EitherWay, unittest.TestCase):
             for column in ("forward_s", "backward_s", "update_s", "samples"):
                 self.assertGreater(float(row[column]), 0, column)
 
+    def test_a_fault_stops_all(self):
+        done = launch(2, STATES, "stops", python=PYTHON)
+        self.assertEqual(done.returncode, 1)
+        lines = [line for line in done.stderr.splitlines() if line.startswith("gradwire.library.Error")]
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertIn("--on-nan skip", lines[0])
+
     def test_a_rank_that_ends_early(self):
         done = launch(2, STATES, "leaves", python=PYTHON)
         self.assertNotEqual(done.returncode, 0)
@@ -254,6 +261,8 @@ class State(EitherWay, unittest.TestCase):
                 self.assertLess(found[way][0], ROUNDING)
                 self.assertEqual(found[way][1:], [other[way][1], False])
             self.assertEqual(found["waited"], [True, True])
+            self.assertFalse(found["threads"])
+            self.assertIn("on cuda: gradwire.torch.State(words, ddp) has to know it", found["elsewhere"])
             self.assertIn("--comm sharded hands parameters around", found["sharded"])
 
 

@@ -4,7 +4,9 @@ it, and of gradients that the library cannot read where they are."""
 import contextlib
 import json
 import sys
+import threading
 import time
+import types
 from unittest import mock
 
 import torch
@@ -146,6 +148,15 @@ def case_folder(out):
     state.epoch()
     net(batches[0][0])  # opens a batch that never is
     return {"early": early, "means": [means[0], list(means[1])]}
+
+
+def case_stops():
+    """--on-nan stop: all ranks learn of it."""
+    rank, _ = gradwire.torch.init()
+    model, batches, loss = MODELS["gpt"](rank)
+    net = replicate(model)
+    attach(net, "--on-nan stop")
+    plain(net, sgd(model.parameters()), lambda y, t: loss(y, t) * (float("nan") if rank else 1), batches)
 
 
 def case_leaves():
@@ -292,6 +303,18 @@ def case_device(words):
             gradwire.torch.Session(MODELS["gpt"](rank)[0], "--comm sharded")
         except gradwire.torch.Error as error:
             found["sharded"] = str(error)
+    device = types.SimpleNamespace(device=torch.device("cuda"))
+    staging.keep_to_this_thread([device])
+    found["threads"] = torch._C._is_multithreading_enabled()
+
+    def elsewhere():
+        try:
+            staging.keep_to_this_thread([device])
+        except gradwire.torch.Error as error:
+            found["elsewhere"] = str(error)
+    aside = threading.Thread(target=elsewhere)
+    aside.start()
+    aside.join()
     found["waited"] = [Late.waited.count(True) > 0, Late.waited.count(False) > 0]
     return found
 

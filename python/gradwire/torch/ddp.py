@@ -27,15 +27,16 @@ PATIENCE = 10.0  # seconds in which all ranks are to end
 
 def comm_hook(state, bucket):
     """For ddp.register_comm_hook(State(..), comm_hook). DistributedDataParallel calls it with each
-    bucket, in one order on all ranks, on the thread of backward(). An exception here would only reach
-    the others as a hang."""
+    bucket, in one order on all ranks, on the thread of backward(). An exception that this rank alone has
+    would only reach the others as a hang."""
     try:
         if not isinstance(state, State):
             raise Error(f"comm_hook: its state is {type(state).__name__}: register it by "
                         "ddp.register_comm_hook(gradwire.torch.State(..), gradwire.torch.comm_hook)")
         return state._take(bucket)
     except BaseException as error:
-        last_words(type(error), error, error.__traceback__)
+        if not shared(error):
+            last_words(type(error), error, error.__traceback__)
         raise
 
 

@@ -7,7 +7,7 @@ import torch
 
 from gradwire.library import Error, Phase, shared
 from gradwire.session import Session as Handle
-from gradwire.torch.staging import flat, lies_as_declared, plain, staged
+from gradwire.torch.staging import flat, keep_to_this_thread, lies_as_declared, plain, staged
 
 
 def trained(model, ignored=()):
@@ -36,6 +36,7 @@ class Run:
         self.latest, self.inside, self.complete, self.updates = None, False, False, False
         self.left_out = self.void = False  # void: as left_out, of the gradients that batch k hands in
         self.hooks = []
+        keep_to_this_thread(self.parameters_)
         self.handle = Handle(words, comm)
         try:
             self._open(parameters)

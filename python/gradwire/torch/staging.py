@@ -4,6 +4,7 @@ it can: float32, in the host's memory, pinned where a device copies from it.
 A tensor's elements go as they lie in memory, so that any dense layout will do (channels_last)."""
 
 import ctypes
+import threading
 
 import torch
 
@@ -66,7 +67,7 @@ class Way:
         """Begin; `arrived` says when the copy has it."""
         self.copy.copy_(flat(t), non_blocking=True)
         if self.device.type != "cpu":
-            self.event = torch.Event(self.device)
+            self.event = getattr(torch, self.device.type).Event()
             self.event.record()
 
     def arrived(self, wait=False):
@@ -78,6 +79,18 @@ class Way:
 
     def back(self, t):
         flat(t).copy_(self.copy, non_blocking=True)
+
+
+def keep_to_this_thread(parameters):
+    """PyTorch runs the backward pass of a device's tensors, and its hooks, on a thread of its own, and the
+    library is used by one thread."""
+    device = next((p.device for p in parameters if p.device.type != "cpu"), None)
+    if device is None:
+        return
+    if threading.current_thread() is not threading.main_thread():
+        raise Error(f"the model is on {device}: gradwire.torch.State(words, ddp) has to know it before its first "
+                    "backward pass")
+    torch.autograd.set_multithreading_enabled(False)
 
 
 def indices(numbers):
