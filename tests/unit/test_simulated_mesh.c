@@ -254,6 +254,20 @@ static void test_tensor_times(void **state) {
     }
 }
 
+/* What a group sums of its input's gradient travels in one piece. */
+static void test_tensor_groups(void **state) {
+    (void)state;
+    gw_sim_play p = play_of(3, link_with_all);
+    gw_sim_mesh m;
+    gw_step_profile of = shared_of(5);
+    for (int i = 0; i < SIX; i++)
+        layer[i].group = i >= 2;
+    of.groups = 2;
+    assert_int_equal(play_shared(&p, &m, 1, 1, 3, 1, 1, &of), GW_OK);
+    assert_int_equal(m.joined, 5 * 2 * BACK);
+    gw_sim_mesh_close(&m);
+}
+
 static void test_tensor_refusals(void **state) {
     (void)state;
     gw_sim_play p = play_of(4, link_with_all);
@@ -262,9 +276,15 @@ static void test_tensor_refusals(void **state) {
     assert_int_equal(play_shared(&p, &m, 1, 1, 4, 1, 1, &of), GW_ERR_USAGE);
     assert_non_null(strstr(gw_err_text(), "does not say what tensor ranks divide"));
     gw_sim_mesh_close(&m);
+    p = play_of(8, link_with_all);
     of = shared_of(8);
-    assert_int_equal(play_shared(&p, &m, 1, 1, 4, 1, 1, &of), GW_ERR_USAGE);
-    assert_non_null(strstr(gw_err_text(), "at most tensor=3")); /* of what passes on */
+    layer[2].forward_sum = 0; /* so that they have parts of what passes on */
+    assert_int_equal(play_shared(&p, &m, 1, 2, 4, 1, 1, &of), GW_ERR_USAGE);
+    assert_non_null(strstr(gw_err_text(), "divide the 3 floats that pass on behind w"));
+    gw_sim_mesh_close(&m);
+    layer[3].shard = 3;
+    assert_int_equal(play_shared(&p, &m, 1, 2, 4, 1, 1, &of), GW_ERR_USAGE);
+    assert_non_null(strstr(gw_err_text(), "comes in 3 parts: at most tensor=3"));
     gw_sim_mesh_close(&m);
 }
 
@@ -340,9 +360,10 @@ static void test_overlap(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_timetables),      cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_tensor_bytes),    cmocka_unit_test(test_tensor_times),
-        cmocka_unit_test(test_tensor_refusals), cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_one_stage),       cmocka_unit_test(test_overlap)};
+        cmocka_unit_test(test_timetables),    cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_tensor_bytes),  cmocka_unit_test(test_tensor_times),
+        cmocka_unit_test(test_tensor_groups), cmocka_unit_test(test_tensor_refusals),
+        cmocka_unit_test(test_strategies),    cmocka_unit_test(test_one_stage),
+        cmocka_unit_test(test_overlap)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,14 +91,12 @@ static gw_err mesh_check_tensor(const gw_sim_mesh *m, const gw_step_profile *of)
     size_t parts = (size_t)mesh_tensor(m);
     bool divides = parts == 1;
     for (const gw_step_tensor *t = of->tensor; t < of->tensor + of->n_tensors; t++) {
-        size_t least =
-            t->shard && t->activation && t->activation < t->shard ? t->activation : t->shard;
         divides = divides || t->shard;
-        if (t->shard && least < parts)
+        if (t->shard && t->shard < parts)
             return gw_fail(GW_ERR_USAGE,
                            "simulate: --mesh tensor=%zu: tensor %s of %s comes in %zu part%s: at "
                            "most tensor=%zu",
-                           parts, t->name, of->model, least, least == 1 ? "" : "s", least);
+                           parts, t->name, of->model, t->shard, t->shard == 1 ? "" : "s", t->shard);
     }
     return divides ? GW_OK
                    : gw_fail(GW_ERR_USAGE,
@@ -147,7 +145,7 @@ static void mesh_hold(gw_sim_share *s, const gw_step_tensor *t, bool opens) {
 
 /* Tensors [begin, end) are a run's. Where the last group of it is divided and not summed, tensor
  * ranks have parts of what passes on. */
-static void mesh_share_run(gw_sim_mesh *m, const gw_step_tensor *x, int run, int begin, int end) {
+static gw_err mesh_share_run(gw_sim_mesh *m, const gw_step_tensor *x, int run, int begin, int end) {
     gw_sim_share *share = &m->share[run % mesh_stages(m) * mesh_tensor(m)];
     gw_sim_edge *edge = &m->edge[run];
     for (int part = 0; part < mesh_tensor(m); part++) {
@@ -159,21 +157,27 @@ static void mesh_share_run(gw_sim_mesh *m, const gw_step_tensor *x, int run, int
         s->first[run / mesh_stages(m) + 1] = s->n_tensors;
     }
     if (run + 1 == mesh_runs(m))
-        return;
+        return GW_OK;
     *edge = (gw_sim_edge){.n = x[end - 1].activation};
     for (int t = end - 1, summed = 0; t >= begin && x[t].group == x[end - 1].group; t--) {
         summed |= x[t].forward_sum > 0;
         edge->divided = !summed && (edge->divided || x[t].shard > 0);
     }
+    if (!edge->divided || edge->n >= (size_t)mesh_tensor(m))
+        return GW_OK;
+    return gw_fail(GW_ERR_USAGE,
+                   "simulate: --mesh tensor=%d: tensor ranks divide the %zu float%s that pass on "
+                   "behind %s: at most tensor=%zu",
+                   mesh_tensor(m), edge->n, edge->n == 1 ? "" : "s", x[end - 1].name, edge->n);
 }
 
-static void mesh_share(gw_sim_mesh *m, const gw_step_profile *of) {
+static gw_err mesh_share(gw_sim_mesh *m, const gw_step_profile *of) {
     size_t rows = mesh_rows(m, m->micros - 1);
     for (int run = 0, t = 0; run < mesh_runs(m); run++) {
         int begin = t;
         for (int left = m->sizes[run]; left > 0; left -= mesh_cuts(of, t++))
             ;
-        mesh_share_run(m, of->tensor, run, begin, t);
+        GW_TRY(mesh_share_run(m, of->tensor, run, begin, t));
         for (int part = 0; part < mesh_tensor(m); part++) {
             size_t n = mesh_edge(m, run, part);
             m->widest = n * rows > m->widest ? n * rows : m->widest;
@@ -182,13 +186,16 @@ static void mesh_share(gw_sim_mesh *m, const gw_step_profile *of) {
     }
     m->cost.messages = 2 * (uint64_t)((mesh_runs(m) - 1) * m->micros * mesh_tensor(m));
     m->room = m->widest * (size_t)(mesh_runs(m) * GW_HOP_KINDS * m->micros);
+    size_t back = 0; /* of a group, in one exchange */
     for (int t = 0; mesh_tensor(m) > 1 && t < of->n_tensors; t++) {
         gw_step_tensor own = mesh_part(m, &of->tensor[t], 0);
-        size_t of_a_sample[] = {own.forward_sum, own.backward_sum, own.forward_gather,
-                                own.input_parts};
-        for (int k = 0; k < 4; k++)
+        bool opens = t == 0 || own.group != of->tensor[t - 1].group;
+        back = (opens ? 0 : back) + own.backward_sum + own.input_parts;
+        size_t of_a_sample[] = {own.forward_sum, own.forward_gather, back};
+        for (int k = 0; k < 3; k++)
             m->joined = of_a_sample[k] * rows > m->joined ? of_a_sample[k] * rows : m->joined;
     }
+    return GW_OK;
 }
 
 static gw_err mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of) {
@@ -209,8 +216,7 @@ static gw_err mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
     GW_TRY(gw_alloc(&cost, n, sizeof *cost));
     gw_err e = mesh_cut(m, o, of, cost);
     free(cost);
-    if (e == GW_OK)
-        mesh_share(m, of);
+    GW_THEN(e, mesh_share(m, of));
     return e;
 }
 
