@@ -254,6 +254,28 @@ static void test_tensor_times(void **state) {
     }
 }
 
+/* Where no other rank has a part, nothing waits for what tensor ranks would exchange, however late
+ * a host is that codes. */
+static void test_tensor_alone(void **state) {
+    (void)state;
+    double step_s[2];
+    for (int sums = 0; sums < 2; sums++) {
+        gw_sim_play p = play_of(2, link_with_all);
+        gw_step_profile of = profile_of(4, 8, 0);
+        p.profile = &of;
+        p.sleeps = true;
+        gw_sim_coding(p.world.coded_s, 1e-4); /* 5 ms for a layer's half */
+        for (int i = 0; i < 4; i++) {
+            layer[i].group = 0;
+            layer[i].forward_sum = sums ? SUM : 0;
+        }
+        of.groups = 1;
+        assert_int_equal(run_play(&p, "delayed:algo=ring", "none"), GW_OK);
+        step_s[sums] = p.step_s;
+    }
+    assert_true(step_s[0] == step_s[1]);
+}
+
 /* What a group sums of its input's gradient travels in one piece. */
 static void test_tensor_groups(void **state) {
     (void)state;
@@ -360,10 +382,10 @@ static void test_overlap(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_timetables),    cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_tensor_bytes),  cmocka_unit_test(test_tensor_times),
-        cmocka_unit_test(test_tensor_groups), cmocka_unit_test(test_tensor_refusals),
-        cmocka_unit_test(test_strategies),    cmocka_unit_test(test_one_stage),
-        cmocka_unit_test(test_overlap)};
+        cmocka_unit_test(test_timetables),      cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_tensor_bytes),    cmocka_unit_test(test_tensor_times),
+        cmocka_unit_test(test_tensor_alone),    cmocka_unit_test(test_tensor_groups),
+        cmocka_unit_test(test_tensor_refusals), cmocka_unit_test(test_strategies),
+        cmocka_unit_test(test_one_stage),       cmocka_unit_test(test_overlap)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,7 +107,7 @@ static gw_err play_await(actor *a, int i) {
 
 static gw_err play_joined(actor *a, const gw_sim_join *j) {
     GW_TRY(gw_sim_pipe_joined(&a->pipe, j));
-    if (j->floats)
+    if (a->pipe.among && j->floats)
         play_restart(a);
     return GW_OK;
 }
