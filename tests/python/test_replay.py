@@ -193,6 +193,8 @@ class Replay(gwrun.Case):
                 (changed(["tensors", 1, "activation"], 0), at + "tensor 1 (a.bias): activation: 0: must be a whole number"),
                 (changed(["tensors", 1, "shard"], 1), at + "tensor 1 (a.bias): shard: 1: must be one of the 1 dimensions"),
                 (changed(["tensors", 1, "forward_sum"], 0), at + "tensor 1 (a.bias): forward_sum: 0: must be a whole"),
+                (changed(["tensors"], [{**PROFILE["tensors"][0], "backward_sum": 2}, {**PROFILE["tensors"][1], "input_parts": 2}]),
+                 at + "tensor 1 (a.bias): input_parts: stands in a group with a backward_sum"),
                 (changed(["tensors", 3, "name"], "a.bias"), at + "tensor 3 (a.bias): name: stands at tensor 1 already"),
                 (changed(["tensors", 3, "name"], "a b"), at + 'tensor 3: name: "a b": must be 1 to 127 letters'),
                 ("[]", at + "must be an object"), ("{\n'a'}", f"{self.profile}:2: not JSON: ")):

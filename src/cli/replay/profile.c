@@ -208,6 +208,16 @@ static gw_step_tensor profile_tensor(const json_t *object) {
     return t;
 }
 
+/* Tensor ranks have all of a group's input, or parts of it. */
+static bool profile_mixes(const gw_step_profile *p, const gw_step_tensor *t) {
+    size_t all = t->backward_sum, parts = t->input_parts;
+    for (int i = p->n_tensors - 1; i >= 0 && p->tensor[i].group == t->group; i--) {
+        all |= p->tensor[i].backward_sum;
+        parts |= p->tensor[i].input_parts;
+    }
+    return all && parts;
+}
+
 /* names: those of the tensors before it. */
 static gw_err profile_add_tensor(gw_step_profile *p, place *at, json_t *object, json_t *names) {
     at->tensor = p->n_tensors;
@@ -232,6 +242,10 @@ static gw_err profile_add_tensor(gw_step_profile *p, place *at, json_t *object, 
         return profile_fault(at, "group", json_object_get(object, "group"),
                              "the tensor before it has an activation, which stands at a group's "
                              "last tensor");
+    if (profile_mixes(p, &t))
+        return profile_fault(at, "input_parts", NULL,
+                             "stands in a group with a backward_sum: tensor ranks have all of a "
+                             "group's input, or parts of it: give one of both");
     if (json_object_get(names, name))
         return profile_fault(at, "name", NULL, "stands at tensor %d already: names must differ",
                              (int)json_integer_value(json_object_get(names, name)));
