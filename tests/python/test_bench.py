@@ -360,6 +360,9 @@ class Bench(gwrun.Case):
                 self.assertTrue(all(t["std"] > 0 for t in tensors))
                 gwrun.ok(2, "replay", profile, "--steps", "2", "--speed", "1000", "--out", self.out, "--overwrite")
         self.refused("unknown option", "layers", "--compress", "fp16")
+        self.refused("--tensor-split needs --profile", "layers", "--tensor-split", "columns")
+        self.refused("--tensor-split columns: it is of dense layers, and the model gpt has others", "layers", "--model", "gpt",
+                     "--tensor-split", "columns", "--profile", profile)
         self.refused("layers runs on one rank", "layers", ranks=(2,))
         self.refused("no/such", "layers", "--profile", self.path("no/such/profile.json"), ranks=(0,))
 

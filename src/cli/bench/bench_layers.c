@@ -41,11 +41,16 @@ static const gw_opt opts[] = {
     {"steps", GW_OPT_INT, "50", 3, 1e6, NULL, "N", "timed steps", INTO(steps),
      .group = "Benchmark"},
     {"warmup", GW_OPT_INT, "5", 0, 1e6, NULL, "N", "steps before them", INTO(warmup)},
-    {"profile", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write the step's profile, for `replay`"},
+    {"profile", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE",
+     "write the step's profile, for `replay` and `simulate`"},
     {"tensor-split", GW_OPT_CHOICE, "pairs", 0, 0, "pairs|columns", NULL,
-     "what the profile has tensor ranks divide, as `train` does", INTO(columns)},
+     "of the profile: layers that tensor ranks cut by columns and rows in turn, or all by columns",
+     INTO(columns)},
     GW_BENCH_JSON,
     {0}};
+
+static const gw_rule rules[] = {
+    {"tensor-split", NULL, true, "profile", NULL, "it says what tensor ranks divide there"}, {0}};
 
 static const char notes[] =
     "Medians over the steps, on random samples at the first weights. 'forward' of the last layer\n"
@@ -299,7 +304,13 @@ gw_err gw_layers_profile(const gw_bench_run *run, const gw_train_config *c, int 
 }
 
 static gw_err layers_prepare(gw_bench_run *run) {
-    return gw_step_opts_read(&b.c, run->args, "bench");
+    GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
+    if (b.columns && !gw_model_spec_dense(&b.c.model))
+        return gw_fail(GW_ERR_USAGE,
+                       "bench: --tensor-split columns: it is of dense layers, and the model %s has "
+                       "others: leave it out",
+                       gw_model_ops_of(&b.c.model)->head.name);
+    return GW_OK;
 }
 
 static gw_err layers_run(gw_bench_run *run, bool *own) {
@@ -317,8 +328,9 @@ static gw_err layers_run(gw_bench_run *run, bool *own) {
 
 const gw_benchmark gw_bench_layers = {
     .name = "layers",
-    .summary = "what each layer of a step takes, and its profile for replay",
+    .summary = "what each layer of a step takes, and its profile for replay and simulate",
     .opts = opts,
+    .rules = rules,
     .config = &b,
     .notes = notes,
     .alone = true,
