@@ -31,8 +31,9 @@ static void ps_close(void *p) {
 static gw_err ps_open(void *p, const gw_env *env) {
     self *me = p;
     if (ps_servers(env->args) >= gw_lane_size(env->grads))
-        return gw_fail(GW_ERR_USAGE, "ps: dedicated=1 keeps rank 0 from training and there is no "
-                                     "other rank: start at least 2");
+        return gw_fail(
+            GW_ERR_USAGE,
+            "ps: dedicated=1 keeps the only rank, or replica, from training: start more ranks");
     me->env = env;
     me->reduce = (gw_collective){.algo = env->algo,
                                  .verb = GW_REDUCE,

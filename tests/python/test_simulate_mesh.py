@@ -48,6 +48,9 @@ class SimulateMesh(gwrun.Case):
         self.assertEqual([alone[key] for key in ("step_s", "events", "mesh", "bubble_s")],
                          [plain["step_s"], plain["events"], None, 0])
         self.assertNotIn("mesh:", said)
+        _, said = self.simulate("--mesh", "pipe=4", "--comm", "allreduce", ranks=4)
+        self.assertEqual([line for line in said.splitlines() if line.startswith("note: ")],
+                         ["note: --comm allreduce: nothing is exchanged: there is 1 replica"])  # and native stands for nothing
 
     def test_local_batch(self):
         """Twice the samples take twice as long, and pass twice the bytes."""
@@ -133,6 +136,7 @@ class SimulateMesh(gwrun.Case):
                 "--microbatches", "6", "--timetable", "interleaved")
         refused("simulate: --tensor-chunks: no layer is cut: add tensor to --mesh", "--tensor-chunks", "2")
         refused("simulate: --tensor-algo shm works in memory that ranks share", "--mesh", "tensor=2", "--tensor-algo", "shm")
+        refused("ps: dedicated=1 keeps the only rank, or replica, from training", "--mesh", "pipe=8", "--comm", "ps:dedicated=1")
         gwrun.refusal(gwrun.run(0, "simulate", "--ranks", 4, *LINK, "--bytes", "4", "--local-batch", "8"), "local-batch")
         gwrun.write(self.profile, json.dumps(profile()))
         refused("simulate: --mesh pipe=2: the profile of eight layers does not say what passes from layer to layer",

@@ -34,12 +34,12 @@ static const gw_opt opts[] = {
 #include "cli/simulate/options.def"
     {"local-batch", GW_OPT_INT, NULL, 1, 1e6, NULL, "N",
      "samples of a step, of the ranks that hold one model together [as many as the profile's]"},
-#include "cli/train/mesh_shape_opts.def"
     {"steps", GW_OPT_INT, "3", 1, 1e6, NULL, "N", "play N steps; figures leave the first one out"},
     {"fold", GW_OPT_CHOICE, "auto", 0, 0, "auto|off", NULL,
      "auto: ranks that do the same in step are played by one of them; off: play each"},
     {"coding-ns", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
      "time that a float takes which is encoded, decoded or added"},
+#include "cli/train/mesh_shape_opts.def"
     {"comm", GW_OPT_SPEC, GW_STRATEGY_PLAIN, 0, 0, NULL, "STRATEGY",
      "name[:option=value,..] or path to a plugin; with algo=", .group = "Communication"},
     {"compress", GW_OPT_CHAIN, "none", 0, 0, NULL, "CODEC",
@@ -195,10 +195,11 @@ static void simulate_print(const simulation *s) {
     if (p->world.played)
         printf("folded: %d rank%s played, and all others do the same\n", p->world.played,
                p->world.played == 1 ? " is" : "s are");
-    if (!p->codec.fixed)
+    bool exchanges = s->mesh.shape.size[GW_DIM_DATA] > 1;
+    if (exchanges && !p->codec.fixed)
         printf("note: --compress %s: size at its bound; independent numbers take 0.9 to 1 of it\n",
                p->codec.spec);
-    if (p->modelled)
+    if (exchanges && p->modelled)
         printf("note: algo=%s is MPI's own: modelled as halving:chunk=0\n", p->modelled);
     if (s->mesh.modelled && s->mesh.shape.size[GW_DIM_TENSOR] > 1)
         printf("note: --tensor-algo %s is MPI's own: modelled as halving:chunk=0\n",
