@@ -89,6 +89,11 @@ class SimulateTrain(unittest.TestCase):
                            ((*MODEL, "--ranks", 2, "--link", "1gbit", "--clip-norm", 1), "a simulated step does not have it"),
                            ((*MODEL, "--ranks", 2, "--link", "1gbit", "--steps", "few"), "--steps few: must be a whole"),
                            ((*MODEL, "--ranks", 2, "--link", "1gbit", "--backend", "naive"), "--backend is not"),
+                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--tensor-split", "rows"), "--tensor-split rows: must be"),
+                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--tensor-split", "columns", "--mesh", "tensor=1"),
+                            "--tensor-split: no layer is cut: add tensor to --mesh"),
+                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--mesh", "tensor=3", "--check"),
+                            "--mesh tensor=3 takes a multiple of 3 ranks, and there are 2"),
                            ((*MODEL, "--ranks", 2, "--link", "fast"), "--link: rate: fast"),
                            ((*MODEL, "--ranks", 2, "--link", "1gbit", "--lr", "high"), "lr=high"),
                            (("--build", "/nonesuch", "--ranks", 2), "/nonesuch/gradwire: cannot be run")):
