@@ -174,14 +174,19 @@ def abort():
     os._exit(1)  # a launcher kills the process before that; torchrun does so when it has ended
 
 
-def all_arrive(seconds):
-    """Whether all ranks of the world come here within this time."""
+def all_arrive(seconds, comm=None):
+    """Whether all ranks, of the world or of an mpi4py communicator, come here within this time."""
     own, request, done = library(), ctypes.c_void_p(), ctypes.c_int()
     status = ctypes.create_string_buffer(256)
-    own.MPI_Ibarrier(world(), ctypes.byref(request))
+    if comm is None:
+        own.MPI_Ibarrier(world(), ctypes.byref(request))
+    theirs = None if comm is None else comm.Ibarrier()
     end = time.monotonic() + seconds
     while not done.value and time.monotonic() < end:
-        own.MPI_Test(ctypes.byref(request), ctypes.byref(done), status)
+        if theirs is None:
+            own.MPI_Test(ctypes.byref(request), ctypes.byref(done), status)
+        else:
+            done.value = theirs.Test()
         time.sleep(0.001)
     return bool(done.value)
 

@@ -335,7 +335,7 @@ def case_recipe(name):
         gloo = mock.patch.object(gradwire.torch, "comm_hook", lambda state, bucket: allreduce_hook(None, bucket))
         with gloo if exchange == "gloo" else contextlib.nullcontext():
             torch.manual_seed(6)
-            exec(compile(recipe(name), name, "exec"), names)  # noqa: S102
+            exec(compile(recipe(name), name, "exec"), names)
         found[exchange] = torch.cat([p.detach().flatten() for p in model.parameters()])
         if exchange == "gradwire":
             state = names["state"]

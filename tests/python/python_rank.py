@@ -4,12 +4,14 @@ import json
 import math
 import os
 import sys
+import types
 
 sys.path.insert(0, os.path.join(os.environ["SOURCE"], "python"))
 
 import numpy as np
 
 import gradwire
+from gradwire.library import all_arrive
 
 SHAPES, STEPS, RATE = {"a.weight": (6, 5), "a.bias": (5,), "b.weight": (40, 3)}, 6, 0.1
 
@@ -145,7 +147,6 @@ def case_refusals():
     found = {"words": refusal(gradwire.Session, "--comm nosuch"),
              "auto": refusal(gradwire.Session, "--compress auto"),
              "comm": refusal(gradwire.Session, "", comm=3)}
-    import types
     stand_in = types.SimpleNamespace(Get_library_version=lambda: "Another MPI 1.0\n")
     sys.modules["mpi4py"] = types.SimpleNamespace(MPI=stand_in)
     found["mpi4py"] = refusal(gradwire.Session, "", comm=Foreign())
@@ -154,6 +155,9 @@ def case_refusals():
     found["dtype"] = refusal(session.tensor, "x", np.zeros(3))
     found["strides"] = refusal(session.tensor, "x", np.zeros((3, 4), np.float32).T)
     found["size"] = refusal(session.ready, [0], [np.zeros(3, np.float32)])
+    always, never = (types.SimpleNamespace(Ibarrier=lambda test=test: types.SimpleNamespace(Test=lambda: test))
+                     for test in (True, False))
+    found["arrive"] = [all_arrive(0.01, comm) for comm in (always, never)] + [all_arrive(60)]
     second = open_session("", initial(rank))
     found["first"] = refusal(session.close)
     found["words of a second"] = refusal(gradwire.Session, "--out runs/b")

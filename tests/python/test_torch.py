@@ -249,6 +249,7 @@ class State(EitherWay, unittest.TestCase):
             self.assertGreater(found["trains on"], ROUNDING)
             self.assertTrue(found["left out"], "as without the batch")
             for key, part in {"whole": "Sequential is not cut up: call fully_shard", "sharded": "--comm sharded does not hand",
+                              "compares": "--verify-every: no rank has all",
                               "narrow": "parameters of torch.bfloat16: Shards takes float32",
                               "there": "gradients of an earlier backward pass are there", "epoch": "no replicas"}.items():
                 self.assertIn(part, found[key])

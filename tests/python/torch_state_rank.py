@@ -12,7 +12,6 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from torch.nn import functional as F
-from torch.nn.parallel import DistributedDataParallel
 from torch_rank import DDP_OPTIONS, MODELS, apart, hash_of, main, replicate, sgd
 
 import gradwire.torch
@@ -372,6 +371,7 @@ def case_shards():
             found[key] = str(error)
     refused("whole", gradwire.torch.Shards, blocks())
     refused("sharded", gradwire.torch.Shards, cut_up(), "--comm sharded")
+    refused("compares", gradwire.torch.Shards, cut_up(), "--verify-every 1")
     refused("narrow", gradwire.torch.Shards, cut_up(torch.bfloat16))
     model = cut_up()
     with gradwire.torch.Shards(model) as run:

@@ -342,7 +342,7 @@ class State(Run):
         """Close, if all ranks end, too: one that ends early is waited for by the others, or waits."""
         if self.handle.handle is None:
             return
-        if not all_arrive(PATIENCE):
+        if not all_arrive(PATIENCE, self.comm):
             print(f"gradwire: rank {self.rank}: the program ends, and other ranks do not: they would wait for "
                   "this one: give all of them as many batches", file=sys.stderr, flush=True)
             abort()

@@ -32,7 +32,7 @@ class Shards(State):
         self.latest, self.inside, self.complete, self.updates = None, False, False, False
         self.left_out = self.void = False
         self.seen, self.samples, self.told, self.stepped, self.waiting = 0, 0, False, 0, []
-        self.copies = {}
+        self.copies, self.comm = {}, comm
         self.handle = Handle(words, comm)
         self.rank, self.ranks = self.handle.rank, self.handle.ranks
         try:
@@ -49,14 +49,16 @@ class Shards(State):
     def _declare(self, modules):
         self.names = list(modules)
         sizes = [sum(padded(name, p, self.ranks) for p in own_parameters(module)) for name, module in modules.items()]
-        none = torch.zeros(max(sizes))  # there are no whole parameters that the library could see
+        self.none = torch.zeros(max(sizes))  # there are no whole parameters that the library could see
         self.sizes, self.one = sizes, [indices([i]) for i in range(len(sizes))]
         for group, (name, size) in enumerate(zip(self.names, sizes)):
-            self.handle.declare(name or "model", size, group, 0, none.data_ptr())
+            self.handle.declare(name or "model", size, group, 0, self.none.data_ptr())
         self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
         if self.text("mean") != "yes":
             raise Error(f"Shards: --comm {self.strategy} does not hand out the mean of the gradients: use one that does, "
                         "such as iallreduce")
+        if self.text("compares") == "yes":
+            raise Error("Shards: --verify-every: no rank has all parameters, and there are no replicas to compare")
         self.handle.open()
 
     def _check_model(self):
