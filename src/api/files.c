@@ -176,7 +176,7 @@ gw_err gw_files_finish(gradwire *g) {
     gw_err e = gw_recorder_flush(r, g->batch.step, &g->batch.row);
     GW_THEN(e, files_total(g, &nan, &wire));
     GW_THEN(e, gw_recorder_end(r, NULL));
-    if (e == GW_OK && g->words.run.out && g->rank == 0)
+    if (e == GW_OK && (g->words.run.out || g->files.keep) && g->rank == 0)
         e = gw_files_report(g, &nan, wire);
     free(nan.bad_steps);
     return gw_agree(g->comm, e);

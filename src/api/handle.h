@@ -43,6 +43,7 @@ typedef struct gw_files {
     gw_recorder rec;
     int64_t compared, comparisons; /* the step of the last comparison; how many there were */
     double compare_s;
+    json_t **keep; /* where what is in run.json goes, too; NULL: nowhere */
 } gw_files;
 
 /** The tensors, and where they lie. */

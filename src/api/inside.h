@@ -122,6 +122,10 @@ void gw_inside_count(gradwire *g, uint64_t bytes);
 /** Frames that were checked so far. */
 uint64_t gw_inside_frames(const gradwire *g);
 
+/** Of a handle with a ledger, on rank 0: gradwire_close leaves what is in run.json in *run, also
+ *  where there is no --out; NULL after an error. */
+void gw_inside_keep(gradwire *g, json_t **run);
+
 /** What an exchange of `span`, of gradients or of parameters, is in the log of exchanges. */
 gw_exchange gw_inside_exchange(const gradwire *g, gw_span span, bool params);
 

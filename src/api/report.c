@@ -1,6 +1,7 @@
 /* run.json. */
 #include "run/report.h"
 #include "api/handle.h"
+#include "api/inside.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -42,12 +43,18 @@ static json_t *report_tensors(const gradwire *g) {
     return all;
 }
 
+void gw_inside_keep(gradwire *g, json_t **run) {
+    *run = NULL;
+    g->files.keep = run;
+}
+
 gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wire_bytes) {
     const gw_recorder *r = &g->files.rec;
     char command[4096];
     json_t *run;
     report_command(command, sizeof command);
-    GW_TRY(gw_report_choices(g->words.run.out, g->session));
+    if (r->of.out)
+        GW_TRY(gw_report_choices(r->of.out, g->session));
     gw_recorder_report of = {
         .program = "library",
         .command = command,
@@ -72,5 +79,10 @@ gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wi
         .machine = json_object(),
         .results = gw_json_object("checks:o", report_checks(g, nan))};
     GW_TRY(gw_recorder_json(r, &of, &run));
-    return gw_runfolder_write(r->of.out, run);
+    if (g->files.keep)
+        *g->files.keep = json_incref(run);
+    if (r->of.out)
+        return gw_runfolder_write(r->of.out, run);
+    json_decref(run);
+    return GW_OK;
 }

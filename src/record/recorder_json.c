@@ -205,14 +205,14 @@ static json_t *recorder_join(json_t *to, json_t *more) {
 
 gw_err gw_recorder_json(const gw_recorder *r, const gw_recorder_report *of, json_t **out) {
     json_t *interruptions = NULL;
-    gw_err e = gw_history_read(r->of.out, &interruptions);
+    gw_err e = r->of.out ? gw_history_read(r->of.out, &interruptions) : GW_OK;
     json_t *run = gw_json_object(
         "schema:i program:s version:s commit:s command:s started_utc:s options:o seed:I "
         "parameters:I comm:o mpi:o machine:o link:o sources:o interruptions:o results:o",
         GW_RUN_SCHEMA, of->program, GW_VERSION, GW_COMMIT, of->command, of->started_utc,
         recorder_options(of->args), of->seed, of->parameters, of->comm, recorder_mpi(r->of.comm),
         recorder_join(recorder_machine(r, of), of->machine), gw_link_cost_json(&r->total.link_cost),
-        recorder_sources(r, of), e == GW_OK ? interruptions : json_null(),
+        recorder_sources(r, of), interruptions ? interruptions : json_null(),
         recorder_join(recorder_results(r, of), of->results));
     run = recorder_join(run, of->more);
     if (e == GW_OK && !run)

@@ -6,6 +6,7 @@ import glob
 import json
 import math
 import os
+import re
 import statistics
 import sys
 import unittest
@@ -103,6 +104,17 @@ class Replay(gwrun.Case):
             begins = {(row["rank"], row["step"]): float(row["t_start_s"]) for row in gwrun.batches(self.out)}
             for row in gwrun.rows(self.out, "collectives.csv"):
                 self.assertGreater(float(row["start_s"]) - begins[row["rank"], row["step"]], 0.999 * seconds)
+
+    def test_without_a_folder(self):
+        """The same is printed, but where the folder is, and nothing is left."""
+        words = ("--comm", "iallreduce", "--steps", "2", "--speed", "100")
+        kept = gwrun.well(self.call(*words))
+        said = gwrun.well(gwrun.run(2, "replay", self.profile, *words, cwd=self.dir))
+        shown = [re.sub(r"[0-9.]+ ms|run folder: .*\n|warning: .*\n", "", text) for text in (said, kept)]
+        self.assertEqual(*shown)
+        self.assertIn("run folder: ", kept)
+        self.assertNotIn("run folder: ", said)
+        self.assertEqual(sorted(os.listdir(self.dir)), ["profile.json", "run"])
 
     def test_servers(self):
         run, _ = self.replay("--comm", "ps:dedicated=1", "--steps", "2", "--speed", "100")
@@ -210,7 +222,6 @@ class Replay(gwrun.Case):
                            (["--check", "--comm", "powersgd", "--compress", "fp16"], "strategy powersgd")):
             with self.subTest(why=why):
                 self.refused(self.call(*words), why)
-        gwrun.refusal(gwrun.run(1, "replay", self.profile), "--out DIR is needed")
 
     def test_rules_by_name(self):
         """Exact biases take 40 floats more bytes on each of two ranks; both ways name the same tensors."""

@@ -301,10 +301,12 @@ static gw_err profile_load(json_t **out, const char *path) {
 }
 
 gw_err gw_step_profile_read(gw_step_profile *p, const char *path) {
+    char file[PATH_MAX];
     json_t *document = NULL;
     *p = (gw_step_profile){0};
-    GW_TRY(profile_load(&document, path));
-    return gw_step_profile_take(p, document, path);
+    GW_TRY(gw_step_profile_find(file, path));
+    GW_TRY(profile_load(&document, file));
+    return gw_step_profile_take(p, document, file);
 }
 
 gw_err gw_step_profile_take(gw_step_profile *p, json_t *of, const char *name) {

@@ -7,6 +7,7 @@
 #include "base/err.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -38,7 +39,12 @@ typedef struct gw_step_profile {
     gw_step_tensor *tensor;
 } gw_step_profile;
 
-/** Read the file PATH. GW_ERR_INPUT, with the line. */
+/** The path of the profile that `name` means: a file, or else one of those that came with the
+ *  program, without their ".json". GW_ERR_INPUT: neither; the message has their names. */
+gw_err gw_step_profile_find(char path[PATH_MAX], const char *name);
+
+/** Read the profile that `path` means, as gw_step_profile_find has it. GW_ERR_INPUT, with the
+ *  line. */
 gw_err gw_step_profile_read(gw_step_profile *p, const char *path);
 
 /** The same of a document, which *p owns from now on; messages call it `name`. */

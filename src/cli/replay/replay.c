@@ -1,6 +1,6 @@
 /* gradwire replay: the step of any model, exchanged as it would be, by its profile. */
+#include "api/inside.h"
 #include "api/words.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -14,6 +14,7 @@
 #include "machine/host.h"
 #include "mpi/agree.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +65,8 @@ typedef struct job {
     gw_step_profile profile;
     gw_gradients gradients;
     gw_player player;
+    char file[PATH_MAX]; /* the profile's */
+    json_t *run;         /* rank 0, once it is over: what is in run.json */
     bool check, quiet, data_dependent;
     int level;
 } job;
@@ -142,10 +145,9 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
     GW_TRY(gw_cli_utf8("replay", "--out", argc, argv));
     GW_TRY(replay_put_words(j));
     GW_TRY(gw_words_read(&j->words, j->text));
-    if (!j->words.run.out && !j->check)
-        return gw_fail(GW_ERR_USAGE, "replay: --out DIR is needed: the figures are the folder's");
     GW_TRY(replay_look_at_codecs(j));
-    GW_TRY(gw_step_profile_read(&j->profile, argv[1]));
+    GW_TRY(gw_step_profile_find(j->file, argv[1]));
+    GW_TRY(gw_step_profile_read(&j->profile, j->file));
     j->player = (gw_player){.profile = &j->profile,
                             .gradients = &j->gradients,
                             .sleeps = strcmp(gw_args_text(j->args, "compute"), "sleep") == 0,
@@ -234,33 +236,28 @@ static void replay_print(const job *j, const json_t *run, double floor_s) {
     if (replay_depends(j))
         printf("note: bytes or time of the exchange depend on the gradients, and these are normal "
                "numbers: give captured ones by --gradients FILE\n");
-    printf("run folder: %s\n", j->words.run.out);
-}
-
-static gw_err replay_tell(const job *j) {
-    char *text, path[4096];
-    size_t len;
-    snprintf(path, sizeof path, "%s/run.json", j->words.run.out);
-    GW_TRY(gw_file_read(path, 1 << 26, &text, &len));
-    json_t *run = json_loadb(text, len, 0, NULL);
-    free(text);
-    if (!run)
-        return gw_fail(GW_ERR_INTERNAL, "replay: %s: cannot be read again", path);
-    json_t *summary = json_object_get(json_object_get(run, "results"), "summary");
-    double floor_s = replay_floor_s(j, replay_number(summary, "wire_bytes"));
-    run = gw_json_add(run, "program:s replay:o", "replay", replay_json(j, floor_s));
-    if (run && !j->quiet)
-        replay_print(j, run, floor_s);
-    return gw_runfolder_write(j->words.run.out, run);
+    if (j->words.run.out)
+        printf("run folder: %s\n", j->words.run.out);
 }
 
 /* The run is closed, and its folder free: it is claimed for this, too. */
-static gw_err replay_report(const job *j) {
+static gw_err replay_write(const job *j) {
     gw_claim *claim;
     GW_TRY(gw_claim_take(&claim, j->words.run.out));
-    gw_err e = replay_tell(j);
+    gw_err e = gw_runfolder_write(j->words.run.out, json_incref(j->run));
     gw_claim_release(claim);
     return e;
+}
+
+static gw_err replay_report(job *j) {
+    json_t *summary = json_object_get(json_object_get(j->run, "results"), "summary");
+    double floor_s = replay_floor_s(j, replay_number(summary, "wire_bytes"));
+    j->run = gw_json_add(j->run, "program:s replay:o", "replay", replay_json(j, floor_s));
+    if (!j->run)
+        return gw_fail(GW_ERR_NOMEM, "replay: out of memory");
+    if (!j->quiet)
+        replay_print(j, j->run, floor_s);
+    return j->words.run.out ? replay_write(j) : GW_OK;
 }
 
 /* ---- on all ranks ---- */
@@ -303,6 +300,8 @@ static gw_err replay_body(void *ctx, MPI_Comm comm, bool *alone) {
     GW_TRY(gw_agree(comm, replay_gradients(j, rank)));
     gw_err e = replay_error(gradwire_new(&g, MPI_Comm_c2f(comm), j->text), alone);
     GW_TRY(e);
+    if (rank == 0)
+        gw_inside_keep(g, &j->run);
     e = replay_play(j, g, comm, alone);
     if (e != GW_OK)
         return *alone ? e : replay_close_failed(g, e);
@@ -317,13 +316,14 @@ static int replay_run(const gw_args *args, int argc, char **argv) {
     job j = {.level = MPI_THREAD_FUNNELED};
     gw_err e = gw_args_new(&j.args, opts);
     GW_THEN(e, replay_read_args(&j, argc, argv));
-    gw_cli_told told = {.command = "replay", .args = j.args, .file = e == GW_OK ? argv[1] : NULL};
+    gw_cli_told told = {.command = "replay", .args = j.args, .file = e == GW_OK ? j.file : NULL};
     int status = gw_cli_parallel(&told, j.level, e, replay_body, &j);
     gw_player_free(&j.player);
     gw_gradients_close(&j.gradients);
     gw_step_profile_free(&j.profile);
     gw_words_free(&j.words);
     gw_args_free(j.args);
+    json_decref(j.run);
     free(j.text);
     return status;
 }
@@ -331,7 +331,7 @@ static int replay_run(const gw_args *args, int argc, char **argv) {
 const gw_command gw_command_replay = {
     .name = "replay",
     .summary = "play a model's step by its profile, and exchange its gradients as training would",
-    .usage = "PROFILE.json --out DIR [options]",
+    .usage = "PROFILE [options]",
     .opts = opts,
     .parses = true,
     .run = replay_run,
