@@ -20,6 +20,8 @@ set(gw_share ${CMAKE_INSTALL_DATADIR}/gradwire)
 install(DIRECTORY analysis experiments DESTINATION ${gw_share} USE_SOURCE_PERMISSIONS
   PATTERN results EXCLUDE PATTERN peers EXCLUDE PATTERN __pycache__ EXCLUDE PATTERN README.md EXCLUDE)
 install(DIRECTORY profiles schedules DESTINATION ${gw_share} FILES_MATCHING PATTERN "*.json")
+install(DIRECTORY examples DESTINATION ${gw_share} USE_SOURCE_PERMISSIONS)
+install(DIRECTORY docs DESTINATION ${gw_share} FILES_MATCHING PATTERN "*.md") # Python's recipes, among others
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/links)
 file(RELATIVE_PATH gw_program /${gw_share}/build/release /${CMAKE_INSTALL_BINDIR}/gradwire)
 file(CREATE_LINK ${gw_program} ${CMAKE_BINARY_DIR}/links/gradwire SYMBOLIC)

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import unittest
 
 import gwrun
@@ -172,7 +173,7 @@ class Installed(gwrun.Shared):
     def test_examples_alone(self):
         """As a project of their own; tiny_dnn, which takes long to compile, is only configured."""
         folder = self.path("examples")
-        shutil.copytree(os.path.join(SOURCE, "examples"), folder)
+        shutil.copytree(self.installed("share", "gradwire", "examples"), folder)
         told = said("cmake", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
                     f"-DCMAKE_C_COMPILER={gwrun.cached('CMAKE_C_COMPILER')}",
                     f"-DGW_SANITIZE={gwrun.cached('GW_SANITIZE') or ''}", cwd=folder)
@@ -181,6 +182,23 @@ class Installed(gwrun.Shared):
         self.runs("build/least_squares", folder)
         for name in gpt:
             self.assertIn("usage: gpt", said(os.path.join(folder, "build", name), "--help"))
+
+    def test_profiles_by_name(self):
+        words = ("--steps", "1", "--speed", "1000")
+        told = said(os.environ["MPIEXEC"], "-n", "2", self.installed("bin", "gradwire"), "replay", "resnet18", *words)
+        self.assertIn("replayed: resnet18, 62 tensors", told)
+        told = self.call("gradwire", "simulate", "--profile", "gpt2-124m", "--ranks", "4", "--link", "10gbit")
+        self.assertIn("gpt2-124m, 124439808 parameters", told)
+        gwrun.refusal(gwrun.finished([self.installed("bin", "gradwire"), "replay", "gpt2", *words], cwd=self.dir),
+                      "gpt2: no such file, and no profile of that name: name one of bert-large, gpt2-124m, resnet18, resnet50")
+
+    @unittest.skipIf(gwrun.cached("GW_SANITIZE"), UNSANITIZED)
+    def test_python_finds_library_and_launcher(self):
+        env = {name: value for name, value in os.environ.items() if name != "GRADWIRE_LIBRARY"}
+        env.update(PYTHONPATH=os.path.join(SOURCE, "python"), PATH=f"{self.installed('bin')}:{os.environ['PATH']}")
+        told = said(sys.executable, "-B", "-c", "from gradwire import library as l; print(l.find()[0], l.location(), l.mpiexec())",
+                    env=env)
+        self.assertRegex(told, f"gradwire in PATH {self.prefix}/lib.*/libgradwire.so.0.1.0 {self.prefix}/.*/mpiexec\n")
 
     def test_manual_names_every_option(self):
         manual = gwrun.read(self.installed("share", "man", "man1", "gradwire.1"))
