@@ -40,3 +40,14 @@ target_link_libraries(libgradwire PRIVATE gw_core)
 target_link_options(libgradwire PRIVATE -Wl,-Bsymbolic -Wl,-z,nodelete -Wl,--version-script=${gw_map})
 target_include_directories(libgradwire INTERFACE
   $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+
+# In a wheel there are no links, and the library has the name by which the loader knows it. It finds the MPI
+# library that it was built with, wherever that is.
+if(GW_WHEEL)
+  set_target_properties(libgradwire PROPERTIES VERSION 0 INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS libgradwire LIBRARY DESTINATION gradwire NAMELINK_SKIP)
+  if(GW_LAUNCH)
+    install(PROGRAMS ${MPIEXEC_EXECUTABLE} DESTINATION gradwire)
+    install(PROGRAMS ${gw_pmix} DESTINATION gradwire OPTIONAL)
+  endif()
+endif()
