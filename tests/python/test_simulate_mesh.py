@@ -107,6 +107,7 @@ class SimulateMesh(gwrun.Case):
         summary = run["results"]["summary"]
         late = [row for row in rows if row["step"] != "1"]
         self.assertAlmostEqual(summary["bubble_s"], sum(float(row["pipe_skew_s"]) for row in late) / len(late), delta=1e-9)
+        self.assertEqual(summary["logical_bytes"], sum(int(row["logical_bytes"]) for row in rows) / len(rows))
         for row in rows:
             for figure, whole in (("bytes", "wire_bytes"), ("comm_s", "mpi_wait_s")):
                 parts = [float(row[f"{dimension}_{figure}"]) for dimension in ("data", "pipe", "tensor")]

@@ -66,7 +66,6 @@ static gw_err folder_write_rows(const gw_sim_play *p, gw_rows *rows) {
 static gw_batch_summary folder_sum_up(const gw_sim_play *p) {
     gw_batch_summary sum = {.batches = p->steps > 1 ? p->steps - 1 : 1,
                             .doubt = gw_steady_no_doubt,
-                            .logical_bytes = (double)(p->profile->n * sizeof(float)),
                             .interrupted = NAN};
     size_t ranks = (size_t)p->world.ranks, n = ranks * (size_t)sum.batches;
     for (size_t i = 0; i < sizeof sum.figure / sizeof *sum.figure; i++)
@@ -86,6 +85,10 @@ static gw_batch_summary folder_sum_up(const gw_sim_play *p) {
             sum.dim_messages[d] += (double)c->dim[d].messages / (double)n;
         }
     }
+    const int *size = p->mesh->shape.size;
+    int shares = size[GW_DIM_PIPE] * size[GW_DIM_TENSOR];
+    for (const gw_sim_share *of = p->mesh->share; of < p->mesh->share + shares; of++)
+        sum.logical_bytes += (double)(of->n * sizeof(float)) / shares;
     sum.dim_waiting_s[GW_DIM_PIPE] = p->mesh->bubble_s;
     return sum;
 }
