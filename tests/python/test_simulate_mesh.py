@@ -136,7 +136,7 @@ class SimulateMesh(gwrun.Case):
         refused("--timetable interleaved: 6 microbatches on 4 stages: give a multiple of 4", "--mesh", "pipe=4",
                 "--microbatches", "6", "--timetable", "interleaved")
         refused("simulate: --tensor-chunks: no layer is cut: add tensor to --mesh", "--tensor-chunks", "2")
-        refused("simulate: --tensor-algo shm works in memory that ranks share", "--mesh", "tensor=2", "--tensor-algo", "shm")
+        refused("simulate: --tensor-algo auto may work in memory that ranks share", "--mesh", "tensor=2", "--tensor-algo", "auto")
         refused("ps: dedicated=1 keeps the only rank, or replica, from training", "--mesh", "pipe=8", "--comm", "ps:dedicated=1")
         gwrun.refusal(gwrun.run(0, "simulate", "--ranks", 4, *LINK, "--bytes", "4", "--local-batch", "8"), "local-batch")
         gwrun.write(self.profile, json.dumps(profile()))

@@ -55,7 +55,7 @@ static gw_err mesh_open_algo(gw_sim_mesh *m, const gw_spec *spec) {
     gw_codec_close(&exact);
     if (e == GW_OK && m->algo.ops->caps & GW_ALGO_SHARED)
         return gw_fail(GW_ERR_UNSUPPORTED,
-                       "simulate: --tensor-algo %s works in memory that ranks share, which "
+                       "simulate: --tensor-algo %s may work in memory that ranks share, which "
                        "simulated ones do not: take ring, halving or another that sends messages",
                        spec->text);
     return e;

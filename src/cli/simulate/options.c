@@ -94,7 +94,7 @@ gw_err gw_sim_play_check(const gw_sim_play *p) {
     if (caps & GW_ALGO_SHARED)
         return gw_fail(
             GW_ERR_UNSUPPORTED,
-            "simulate: algo=%s works in memory that ranks share, which simulated ones do "
+            "simulate: algo=%s may work in memory that ranks share, which simulated ones do "
             "not: name another algorithm, as --comm %s:algo=ring (halving, sra, ..)",
             algo, name);
     if (s->ops->helpers && s->ops->helpers(s->args) > 0)
