@@ -174,21 +174,24 @@ def abort():
     os._exit(1)  # a launcher kills the process before that; torchrun does so when it has ended
 
 
-def all_arrive(seconds, comm=None):
-    """Whether all ranks, of the world or of an mpi4py communicator, come here within this time."""
+def meet(notice, patience=10.0, comm=None):
+    """Wait for all ranks to come here, of the world or of an mpi4py communicator: after `patience` seconds, with
+    a notice."""
     own, request, done = library(), ctypes.c_void_p(), ctypes.c_int()
     status = ctypes.create_string_buffer(256)
     if comm is None:
         own.MPI_Ibarrier(world(), ctypes.byref(request))
     theirs = None if comm is None else comm.Ibarrier()
-    end = time.monotonic() + seconds
-    while not done.value and time.monotonic() < end:
+    end = time.monotonic() + patience
+    while not done.value:
         if theirs is None:
             own.MPI_Test(ctypes.byref(request), ctypes.byref(done), status)
         else:
             done.value = theirs.Test()
+        if notice and time.monotonic() > end:
+            print(notice, file=sys.stderr, flush=True)
+            notice = None
         time.sleep(0.001)
-    return bool(done.value)
 
 
 def shared(error):

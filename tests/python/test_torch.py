@@ -221,7 +221,8 @@ class State(EitherWay, unittest.TestCase):
     def test_a_rank_that_ends_early(self):
         done = launch(2, STATES, "leaves", python=PYTHON)
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("gradwire: rank 1: the program ends, and other ranks do not", done.stderr)
+        self.assertIn("gradwire: rank 1: the program has ended, and waits for other ranks", done.stderr)
+        self.assertIn("no progress for 6", done.stderr)  # its watchdog
 
     def test_narrow_gradients_and_layouts(self):
         """Sums are float32's, rounded once; --compress says what is on the wire."""

@@ -16,13 +16,13 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import optimizer as optimizers
 
-from gradwire.library import Error, Phase, abort, all_arrive, last_words, library, shared
+from gradwire.library import Error, Phase, abort, last_words, library, meet, shared
 from gradwire.session import OPEN
 from gradwire.torch.model import Run
 from gradwire.torch.staging import Way, addresses, indices, lies_as_declared
 
 STEP_HOOKS = hasattr(optimizers, "register_optimizer_step_pre_hook")
-PATIENCE = 10.0  # seconds in which all ranks are to end
+PATIENCE = 10.0  # seconds until a rank that has ended says that it waits for others
 
 
 def comm_hook(state, bucket):
@@ -339,13 +339,12 @@ class State(Run):
             super().close()
 
     def _end_of_process(self):
-        """Close, if all ranks end, too: one that ends early is waited for by the others, or waits."""
+        """Close, once all ranks end: one may have more to do. Where another waits for this one in an exchange,
+        its watchdog ends the job."""
         if self.handle.handle is None:
             return
-        if not all_arrive(PATIENCE, self.comm):
-            print(f"gradwire: rank {self.rank}: the program ends, and other ranks do not: they would wait for "
-                  "this one: give all of them as many batches", file=sys.stderr, flush=True)
-            abort()
+        meet(f"gradwire: rank {self.rank}: the program has ended, and waits for other ranks to end, too",
+             PATIENCE, self.comm)
         try:
             self.close()
         except Error as error:
