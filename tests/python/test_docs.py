@@ -167,9 +167,9 @@ class Figures(gwrun.Case):
 
     def test_the_first_page_has_the_peers_figures(self):
         peers = gwrun.read(ROOT, "experiments", "peers", "README.md")
-        sentence, = re.findall(r"its uncompressed step is ([^[]*)\[comparisons\]", gwrun.read(ROOT, "README.md"))
+        sentence, = re.findall(r"its exact exchange leaves ([^[]*)\[comparisons\]", gwrun.read(ROOT, "README.md"))
         ratios = re.findall(r"\d+\.\d\d", sentence)
-        self.assertEqual(len(ratios), 2)
+        self.assertEqual(len(ratios), 6)
         for ratio in ratios:
             self.assertIn(ratio, peers)
 

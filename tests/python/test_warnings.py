@@ -18,13 +18,28 @@ def check(command):
     return done.stderr or (f"{command['file']}: status {done.returncode}\n" if done.returncode else "")
 
 
+def texts(path, folders, seen):
+    """Of a source and of all headers of the tree that it includes."""
+    if path in seen or not os.path.exists(path):
+        return ""
+    seen.add(path)
+    text = gwrun.read(path)
+    return text + "".join(texts(os.path.join(folder, name), folders, seen)
+                          for name in re.findall(r'^#include "(.+)"', text, re.MULTILINE) for folder in folders)
+
+
 def distinct(commands):
-    """Without the second of two for one file that differ in no macro which it names: those of program and library."""
+    """Without the second of two for one file that differ in no macro which it or a header names: those of program and
+    library."""
     found = {}
     for command in commands:
-        text = gwrun.read(command["directory"], command["file"])
-        macros = (word[2:].split("=")[0] for word in shlex.split(command["command"]) if word.startswith("-D"))
-        found[command["file"], frozenset(name for name in macros if name in text)] = command
+        words = shlex.split(command["command"])
+        path = os.path.join(command["directory"], command["file"])
+        folders = [os.path.dirname(path), *(os.path.join(command["directory"], word[2:]) for word in words
+                                            if word.startswith("-I"))]
+        text = texts(path, folders, set())
+        macros = (word[2:].split("=")[0] for word in words if word.startswith("-D"))
+        found[command["file"], frozenset(name for name in macros if re.search(rf"\b{name}\b", text))] = command
     return list(found.values())
 
 
@@ -41,7 +56,8 @@ class Warnings(gwrun.Case):
             self.assertEqual("".join(pool.map(check, distinct(commands))), "")
 
     def test_distinct(self):
-        for text, count in (("int x;", 1), ("#ifdef GW_X\nint x;\n#endif\n", 2)):
+        for text, count in (("int x;", 1), ('#include "x.h"\n', 2), ("#ifdef GW_X\nint x;\n#endif\n", 2)):
+            gwrun.write(self.path("x.h"), "#ifdef GW_X\nint x;\n#endif\n")
             gwrun.write(self.path("x.c"), text)
             commands = [{"directory": self.dir, "file": "x.c", "command": f"cc {macro} -c x.c"} for macro in ("", "-DGW_X")]
             self.assertEqual(len(distinct(commands)), count)
