@@ -2,7 +2,10 @@
 
 # MPICH first, also where another MPI owns the plain mpicc; any library of MPI 3.1 or later will do.
 if(NOT MPI_C_COMPILER)
-  find_program(GW_MPICC NAMES mpicc.mpich mpicc)
+  if(GW_WHEEL) # of the first folder in PATH: a virtual environment's own
+    set(gw_per_dir NAMES_PER_DIR)
+  endif()
+  find_program(GW_MPICC NAMES mpicc.mpich mpicc ${gw_per_dir})
   if(GW_MPICC)
     set(MPI_C_COMPILER ${GW_MPICC})
   endif()
