@@ -21,6 +21,9 @@ gw_err gw_files_claim(gradwire *g) {
                             .out = w->run.out,
                             .profile = full ? GW_PROFILE_TIMERS : w->run.profile,
                             .collectives = w->run.collectives,
+                            .log = w->run.log,
+                            .log_every = w->run.log_every,
+                            .args = w->args,
                             .trace = w->run.trace};
     gw_recorder_start(&g->files.rec, &of);
     GW_TRY(gw_recorder_claim(&g->files.rec));

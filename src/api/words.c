@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "comm/strategy/plain.h"
 #include "config/opts.h"
+#include "record/live.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,8 @@ static const gw_opt opts[] = {
     GW_RUN_OPT_OVERWRITE,
     GW_RUN_OPT_VERIFY,
     GW_RUN_OPT_TRACE,
+    GW_RUN_OPT_LOG,
+    GW_RUN_OPT_LOG_EVERY,
     GW_RUN_OPT_COLLECTIVES,
     GW_RUN_OPT_STATS,
     GW_RUN_OPT_PROFILE,
@@ -39,6 +42,7 @@ static const gw_rule rules[] = {
     {"error-feedback", "momentum|dgc", true, "momentum", "!0", "it is about momentum"},
     {"weight-decay", NULL, true, "optimizer", NULL, "it is an option of the rule"},
     {"overwrite", NULL, true, "out", NULL, "it is about what --out holds"},
+    {"log-every", NULL, true, "log", NULL, "it is about what --log writes"},
     {"trace", NULL, true, "out", NULL, "it writes DIR/trace.json"},
     {"trace", NULL, false, "profile", "off", "a trace shows what --profile timers measures"},
     {"collectives", NULL, true, "out", NULL, "it writes DIR/collectives.csv"},
@@ -90,9 +94,14 @@ static gw_err words_split(gw_words *w, char *text) {
 
 static gw_err words_check(const gw_words *w) {
     GW_TRY(gw_args_check(w->args, rules, "gradwire"));
-    if (w->run.out && !gw_text_utf8(w->run.out))
-        return gw_fail(GW_ERR_USAGE, "gradwire: --out is not UTF-8, as run.json has to be: name "
-                                     "another folder");
+    GW_TRY(gw_live_check(w->run.log, "gradwire"));
+    const char *const paths[][2] = {{"out", w->run.out}, {"log", w->run.log}};
+    for (int i = 0; i < 2; i++)
+        if (paths[i][1] && !gw_text_utf8(paths[i][1]))
+            return gw_fail(GW_ERR_USAGE,
+                           "gradwire: --%s is not UTF-8, as JSON has to be: name "
+                           "another place",
+                           paths[i][0]);
     return GW_OK;
 }
 

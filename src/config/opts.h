@@ -48,6 +48,18 @@
         "trace", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,                                              \
             "write DIR/trace.json (Chrome trace events)", TO(run.trace), .group = "Measurement"    \
     }
+#define GW_RUN_OPT_LOG                                                                             \
+    {                                                                                              \
+        "log", GW_OPT_TEXT, NULL, 0, 0, NULL, "FORM:PLACE",                                        \
+            "tell metrics while the run goes on: json:FILE, a line a step, or tensorboard:DIR, "   \
+            "an event file there",                                                                 \
+            TO(run.log)                                                                            \
+    }
+#define GW_RUN_OPT_LOG_EVERY                                                                       \
+    {                                                                                              \
+        "log-every", GW_OPT_INT, "1", 1, 1e9, NULL, "STEPS",                                       \
+            "--log has the means of so many steps at a time", TO(run.log_every)                    \
+    }
 #define GW_RUN_OPT_COLLECTIVES                                                                     \
     {                                                                                              \
         "collectives", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,                                        \

@@ -20,6 +20,8 @@ typedef struct gw_run_options {
     bool overwrite, trace;
     bool collectives; /* write collectives.csv */
     gw_on_nan on_nan;
+    const char *log; /* as record/live.h has it; NULL: none */
+    int log_every;
     int compress_stats;   /* compare the gradient every so many steps; 0: never */
     int64_t verify_every; /* compare the replicas after so many steps, too; 0: each epoch only */
     gw_profile profile;

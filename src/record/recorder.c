@@ -32,8 +32,11 @@ void gw_recorder_start(gw_recorder *r, const gw_recorder_setup *of) {
 }
 
 gw_err gw_recorder_claim(gw_recorder *r) {
-    bool claims = r->of.out && r->of.rank == 0;
-    return gw_agree(r->of.comm, claims ? gw_claim_take(&r->claim, r->of.out) : GW_OK);
+    bool first = r->of.rank == 0;
+    gw_err e = first && r->of.out ? gw_claim_take(&r->claim, r->of.out) : GW_OK;
+    if (e == GW_OK && first && r->of.log)
+        e = gw_live_open(&r->live, r->of.log, r->of.log_every);
+    return gw_agree(r->of.comm, e);
 }
 
 gw_err gw_recorder_rows(gw_recorder *r, bool parts) {
@@ -57,6 +60,8 @@ gw_err gw_recorder_measure(gw_recorder *r, double clock_s) {
     gw_ledger_start();
     gw_ledger_resume(clock_s);
     r->measures = true;
+    if (r->live)
+        gw_live_begin(r->live, gw_recorder_options(of->args), of->ranks, r->began_at, clock_s > 0);
     gw_ledger_set_profile(of->profile);
     r->flush_at = r->began_at + GW_RECORDER_ROWS;
     if (of->profile == GW_PROFILE_OFF)
@@ -98,6 +103,7 @@ gw_err gw_recorder_push(gw_recorder *r, const gw_batch_parts *parts, bool out, g
     s->loss += out ? 0 : parts->loss_sum;
     *row = gw_batch_row_of(parts);
     gw_trace_row(row);
+    gw_live_step(r->live, row);
     return gw_record_push(r->record, row);
 }
 
@@ -159,7 +165,9 @@ gw_err gw_recorder_epoch(gw_recorder *r, const gw_epoch_row *row) {
     r->last = *row;
     r->sum = (gw_recorder_sum){0};
     GW_TRY(gw_codec_stats_epoch(r->stats, row->epoch, &r->codec_rows));
-    return gw_agree(r->of.comm, gw_table_write(&gw_epochs, r->epochs_csv, row, 1));
+    gw_err e = gw_table_write(&gw_epochs, r->epochs_csv, row, 1);
+    GW_THEN(e, gw_live_epoch(r->live, row));
+    return gw_agree(r->of.comm, e);
 }
 
 /* ---- the end ---- */
@@ -233,7 +241,10 @@ gw_err gw_recorder_end(gw_recorder *r, const gw_table *more) {
     if (waits)
         GW_TRY(gw_waits_close(waits));
     bool commits = r->of.out && r->of.rank == 0;
-    return gw_agree(r->of.comm, commits ? recorder_commit(r, more) : GW_OK);
+    gw_err e = gw_live_end(r->live);
+    if (e == GW_OK && commits)
+        e = recorder_commit(r, more);
+    return gw_agree(r->of.comm, e);
 }
 
 void gw_recorder_close(gw_recorder *r) {
@@ -245,6 +256,7 @@ void gw_recorder_close(gw_recorder *r) {
     gw_codec_stats_close(r->stats);
     gw_rows_close(r->rows);
     gw_claim_release(r->claim);
+    gw_live_close(r->live);
     json_decref(r->total.hosts);
     json_decref(r->total.energy);
     free(r->total.by_rank);

@@ -19,6 +19,7 @@
 #include "prof/matrix.h"
 #include "prof/ranks.h"
 #include "prof/waits.h"
+#include "record/live.h"
 
 struct gw_codec_stats;
 struct gw_codec_row;
@@ -32,6 +33,9 @@ typedef struct gw_recorder_setup {
     const char *out;       /* the folder, kept; NULL: none, and no files */
     gw_profile profile;
     bool collectives, trace; /* files that were asked for */
+    const char *log;         /* as gw_live_open has it, kept; NULL: none */
+    int log_every;
+    const gw_args *args; /* kept */
 } gw_recorder_setup;
 
 /** What this rank's batches of the epoch so far add up to. */
@@ -59,6 +63,7 @@ typedef struct gw_recorder {
     gw_recorder_setup of;
     gw_claim *claim;  /* rank 0's */
     FILE *epochs_csv; /* likewise */
+    gw_live *live;    /* likewise */
     gw_record *record;
     gw_waits *waits; /* NULL: --profile off */
     bool measures;   /* the ledger runs */
@@ -84,7 +89,7 @@ typedef struct gw_recorder {
 /** Local. */
 void gw_recorder_start(gw_recorder *r, const gw_recorder_setup *of);
 
-/** Lock the folder: nobody else writes into it from now on. */
+/** Lock the folder: nobody else writes into it from now on; and open the log. */
 gw_err gw_recorder_claim(gw_recorder *r);
 
 /** Local: the files that grow; `parts` as gw_rows_new has it. */
@@ -163,6 +168,9 @@ typedef struct gw_recorder_report {
      * "machine" and "results" beside those of every run. */
     json_t *comm, *dimensions, *more, *machine, *results;
 } gw_recorder_report;
+
+/** All options as resolved. */
+json_t *gw_recorder_options(const gw_args *args);
 
 /** What of a step goes along each dimension of a mesh; null: there is none. */
 json_t *gw_recorder_dimensions(const gw_batch_summary *b, const gw_mesh_shape *mesh);

@@ -13,8 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* All options as resolved. */
-static json_t *recorder_options(const gw_args *args) {
+json_t *gw_recorder_options(const gw_args *args) {
     json_t *all = json_object();
     for (const gw_opt *o = gw_args_opts(args); o->name; o++) {
         const char *text = gw_args_text(args, o->name);
@@ -210,7 +209,7 @@ gw_err gw_recorder_json(const gw_recorder *r, const gw_recorder_report *of, json
         "schema:i program:s version:s commit:s command:s started_utc:s options:o seed:I "
         "parameters:I comm:o mpi:o machine:o link:o sources:o interruptions:o results:o",
         GW_RUN_SCHEMA, of->program, GW_VERSION, GW_COMMIT, of->command, of->started_utc,
-        recorder_options(of->args), of->seed, of->parameters, of->comm, recorder_mpi(r->of.comm),
+        gw_recorder_options(of->args), of->seed, of->parameters, of->comm, recorder_mpi(r->of.comm),
         recorder_join(recorder_machine(r, of), of->machine), gw_link_cost_json(&r->total.link_cost),
         recorder_sources(r, of), interruptions ? interruptions : json_null(),
         recorder_join(recorder_results(r, of), of->results));

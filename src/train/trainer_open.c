@@ -45,7 +45,10 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
                             .along = t->mesh.comm,
                             .out = t->c->check ? NULL : t->c->run.out,
                             .profile = t->c->run.profile,
-                            .collectives = t->c->run.collectives};
+                            .collectives = t->c->run.collectives,
+                            .log = t->c->run.log,
+                            .log_every = t->c->run.log_every,
+                            .args = t->c->args};
     gw_recorder_start(&t->rec, &of);
     return t->c->check ? GW_OK : gw_busy_open(&t->rec.watch, &t->node, t->comm);
 }

@@ -44,6 +44,8 @@ static const gw_opt opts[] = {
     GW_RUN_OPT_OUT,
     GW_RUN_OPT_OVERWRITE,
     GW_RUN_OPT_TRACE,
+    GW_RUN_OPT_LOG,
+    GW_RUN_OPT_LOG_EVERY,
     GW_RUN_OPT_COLLECTIVES,
     GW_RUN_OPT_STATS,
     GW_RUN_OPT_PROFILE,
@@ -79,7 +81,8 @@ static bool replay_passes(const job *j, const gw_opt *o) {
             return false;
     /* A check leaves no folder. */
     bool folder = strcmp(o->name, "out") == 0 || strcmp(o->name, "overwrite") == 0 ||
-                  strcmp(o->name, "trace") == 0 || strcmp(o->name, "collectives") == 0;
+                  strcmp(o->name, "trace") == 0 || strcmp(o->name, "collectives") == 0 ||
+                  strncmp(o->name, "log", 3) == 0;
     return gw_args_given(j->args, o->name) && !(j->check && folder);
 }
 

@@ -3,6 +3,7 @@
 #include "cli/train/step_opts.h"
 #include "cli/train/train_tell.h"
 #include "optim/lr.h"
+#include "record/live.h"
 #include "run/codec_stats.h"
 #include "run/session.h"
 #include "select/bound_measure.h"
@@ -81,6 +82,8 @@ static const gw_opt opts[] = {
      "if a loss or gradient is not finite: end the run, or skip the step and count it",
      TO(run.on_nan)},
     GW_RUN_OPT_TRACE,
+    GW_RUN_OPT_LOG,
+    GW_RUN_OPT_LOG_EVERY,
     GW_RUN_OPT_COLLECTIVES,
     GW_RUN_OPT_STATS,
     {"inject-skew", GW_OPT_TEXT, NULL, 0, 0, NULL, "RANK:TIME|RANK:LAW",
@@ -125,6 +128,7 @@ static const gw_rule rules[] = {
     {"image-size", NULL, false, "image-scale", NULL, "each says how large images become"},
     {"partition", "!uniform", false, "replicate", "!1", "a sample would lie on several ranks"},
     {"eval-every", "!0", true, "out", NULL, "it writes DIR/evaluations.csv"},
+    {"log-every", NULL, true, "log", NULL, "it is about what --log writes"},
     {"trace", NULL, true, "out", NULL, "it writes DIR/trace.json"},
     {"trace", NULL, false, "profile", "off", "a trace shows what --profile timers measures"},
     {"collectives", NULL, true, "out", NULL, "it writes DIR/collectives.csv"},
@@ -176,6 +180,7 @@ static gw_err train_read_config(job *j) {
                        "train: --partition %s excludes --local-batch: ranks take "
                        "unequal parts of a batch: give --batch",
                        gw_args_text(a, "partition"));
+    GW_TRY(gw_live_check(c->run.log, "train"));
     GW_TRY(gw_delay_read(&c->skew, "train", gw_args_text(a, "inject-skew")));
     GW_TRY(gw_lr_open(&j->schedule, c->rate.how, a));
     c->rate.schedule = j->schedule;
@@ -239,8 +244,8 @@ static gw_err train_body(void *ctx, MPI_Comm comm, bool *own) {
 static int train_run(const gw_args *args, int argc, char **argv) {
     job j = {.args = args, .command = gw_cli_line(argc, argv)};
     gw_err e = j.command ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
-    if (gw_args_given(args, "out"))
-        GW_THEN(e, gw_cli_utf8("train", "out", argc, argv));
+    if (gw_args_given(args, "out") || gw_args_given(args, "log"))
+        GW_THEN(e, gw_cli_utf8("train", gw_args_given(args, "out") ? "out" : "log", argc, argv));
     GW_THEN(e, train_read_config(&j));
     int level = e == GW_OK ? gw_inside_know(j.g).level : MPI_THREAD_FUNNELED;
     gw_cli_told told = {.command = "train", .args = args};
