@@ -33,7 +33,10 @@ int PMIx_Get(const void *proc, const char *key, const void *info, size_t infos, 
     if (key && !strncmp(key, "PMI_", 4))
         return -46;
     get_fn *next = (get_fn *)dlsym(RTLD_NEXT, "PMIx_Get");
-    return next(proc, key, info, infos, value);
+    void *own = next ? NULL : dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD); /* Python's is local */
+    if (own)
+        next = (get_fn *)dlsym(own, "PMIx_Get");
+    return next ? next(proc, key, info, infos, value) : -46;
 }
 typedef int pty_fn(int *, int *, char *, const struct termios *, const struct winsize *);
 pty_fn openpty;
