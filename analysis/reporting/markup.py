@@ -86,7 +86,8 @@ td.long { min-width: 14rem; overflow-wrap: anywhere; }
 td.number { text-align: right; white-space: nowrap; }
 td.absent { color: var(--faint); font-style: italic; text-align: right; }
 .wide { font-size: .75rem; }
-.wide :is(th, td) { padding: .2rem .3rem; min-width: 2.6rem; hyphens: auto; overflow-wrap: anywhere; }
+.wide :is(th, td) { padding: .2rem .3rem; min-width: 2.6rem; hyphens: auto; overflow-wrap: break-word; }
+.wide :is(tbody th, td.long) { overflow-wrap: anywhere; }
 .wide tbody th { min-width: 6rem; }
 .wide td.long { min-width: 9rem; }
 .save { display: none; margin: .3rem 0; font-size: .85rem; color: var(--faint); }
