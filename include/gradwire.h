@@ -61,15 +61,16 @@
  *  of the loop over gradwire_owned.
  *
  *  Functions return 0 or more, or a negative error, whose line gradwire_error has. Collective, with
- *  all ranks of the communicator: new, open, lend, end, settle, epoch, mean, save, load, close; what one
- *  of them finds wrong, all ranks learn. Any other error after open is this rank's alone
+ *  all ranks of the communicator: new, open, lend, end, settle, epoch, mean, save, load, close; what
+ *  one of them finds wrong, all ranks learn. Any other error after open is this rank's alone
  *  (gradwire_alone), while others may be waiting for it: end the job.
  *
  *  Only the thread that called gradwire_new calls. A process may have several handles, all of one
  *  thread: the first records, and what the others cost is a part of its batches; it is closed last.
- *  Their calls may come in any order that all ranks have in common. The MPI thread level MPI_THREAD_FUNNELED is enough, except for progress=thread. The library never
- *  catches signals, and changes neither MPI's error handlers of yours, nor OpenMP's threads, nor the
- *  floating-point state. It prints and ends the job where ranks would wait forever otherwise, and only
+ *  Their calls may come in any order that all ranks have in common. The MPI thread level
+ *  MPI_THREAD_FUNNELED is enough, except for progress=thread. The library never catches signals, and
+ *  changes neither MPI's error handlers of yours, nor OpenMP's threads, nor the floating-point state.
+ *  It prints and ends the job where ranks would wait forever otherwise, and only
  *  there: --hang-timeout (600 s) without progress within a function, or a process that ends with a
  *  handle open and exit status 0, or calls MPI_Finalize so. */
 #ifndef GRADWIRE_H
@@ -231,9 +232,9 @@ double gradwire_figure(const gradwire *g, const char *column);
  *  "other"), "mean" ("yes": all ranks get the mean gradient), "late" ("yes": an earlier step's),
  *  "directs" ("yes": no gradient, but the direction of an update: subtract it times the rate) and
  *  "rejoins" ("yes": and nothing else, no weight decay: gradwire_finish may put parameters back);
- *  "compares" ("yes": --verify-every has parameters compared after batches, too), "algorithm", "codec", "error_feedback", "update", "notes", "mpi", "thread_level",
- *  "out", "version", "servers" (so many ranks, from 0 on, only serve), "in_place" ("yes":
- *  gradwire_lend saves copies), "unmet": lines on what was asked for and does not happen here, such
+ *  "compares" ("yes": --verify-every has parameters compared after batches, too), "algorithm",
+ *  "codec", "error_feedback", "update", "notes", "mpi", "thread_level", "out", "version", "servers"
+ *  (so many ranks, from 0 on, only serve), "in_place" ("yes": gradwire_lend saves copies), "unmet": lines on what was asked for and does not happen here, such
  *  as a codec that encodes nothing. Valid until close; notes until the next gradwire_lend, unmet
  *  until it is asked for again. NULL: no such key. */
 const char *gradwire_text(const gradwire *g, const char *key);
