@@ -118,9 +118,9 @@ class Refusals(Testbed):
         shutil.copytree(os.path.dirname(TESTBED), tree, copy_function=shutil.copyfile,
                         ignore=lambda at, names: [] if at.endswith("emulation") else
                         [name for name in names if name not in ("testbed", "emulation")])
-        os.mkdir(self.path("analysis"))
-        shutil.copyfile(os.path.join(os.path.dirname(TESTBED), "../analysis/tool.py"),
-                        self.path("analysis", "tool.py"))
+        os.makedirs(self.path("analysis", "reporting"))
+        for name in ("tool.py", "reporting/base.py"):  # all that it needs of there
+            shutil.copyfile(os.path.join(os.path.dirname(TESTBED), "../analysis", name), self.path("analysis", name))
         done = subprocess.run([python, os.path.join(tree, "testbed"), "up"], text=True,
                               capture_output=True, check=False, cwd="/",
                               env=dict(self.env, PATH=tools, LD_PRELOAD=""), **user)  # out of reach
