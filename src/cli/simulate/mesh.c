@@ -345,35 +345,29 @@ int gw_sim_pipe_pieces(const gw_sim_pipe *p, int micro, size_t floats) {
     return pieces < rows ? pieces : rows > 1 ? rows : 1;
 }
 
-static gw_err pipe_join(gw_sim_pipe *p, const gw_sim_join *j, gw_schedule **s) {
+/* Start it, or wait for it. */
+static gw_err pipe_join(gw_sim_pipe *p, const gw_sim_join *j, bool starts) {
+    gw_collective *of = &p->join[j->verb];
+    gw_schedule *s;
+    if (!pipe_joins(p, j->floats))
+        return GW_OK;
+    double now_s = pipe_now_s(p);
     gw_span rows = gw_span_part((gw_span){0, mesh_rows(p->mesh, j->micro)}, j->piece, j->pieces);
-    return gw_collective_get(&p->join[j->verb], (gw_span){rows.off * j->floats, rows.n * j->floats},
-                             s);
+    gw_span span = {rows.off * j->floats, rows.n * j->floats};
+    GW_TRY(gw_collective_get(of, span, &s));
+    if (starts && p->at.at[GW_DIM_TENSOR] == 0)
+        p->joins = gw_cost_sum(p->joins, gw_collective_cost(of, span));
+    GW_TRY(starts ? gw_runner_start(&p->runner, s, j->micro) : gw_runner_wait(&p->runner, s));
+    p->joins_s += pipe_now_s(p) - now_s;
+    return GW_OK;
 }
 
 gw_err gw_sim_pipe_join(gw_sim_pipe *p, const gw_sim_join *j) {
-    gw_schedule *s;
-    if (!pipe_joins(p, j->floats))
-        return GW_OK;
-    double now_s = pipe_now_s(p);
-    GW_TRY(pipe_join(p, j, &s));
-    if (p->at.at[GW_DIM_TENSOR] == 0)
-        p->joins =
-            gw_cost_sum(p->joins, gw_collective_cost(&p->join[j->verb], gw_schedule_span(s)));
-    GW_TRY(gw_runner_start(&p->runner, s, j->micro));
-    p->joins_s += pipe_now_s(p) - now_s;
-    return GW_OK;
+    return pipe_join(p, j, true);
 }
 
 gw_err gw_sim_pipe_joined(gw_sim_pipe *p, const gw_sim_join *j) {
-    gw_schedule *s;
-    if (!pipe_joins(p, j->floats))
-        return GW_OK;
-    double now_s = pipe_now_s(p);
-    GW_TRY(pipe_join(p, j, &s));
-    GW_TRY(gw_runner_wait(&p->runner, s));
-    p->joins_s += pipe_now_s(p) - now_s;
-    return GW_OK;
+    return pipe_join(p, j, false);
 }
 
 /* ---- opening ---- */
