@@ -211,17 +211,20 @@ def case_closures(way):
     model, net, optimizer, run = linear(way, optimizers=lambda p: torch.optim.LBFGS(list(p), max_iter=4))
     batch = run.batch(2)
     batch.__enter__()
-    x = samples(rank)
+    found["lbfgs"] = refusal(optimizer.step, evaluation(optimizer, net, samples(rank)))
+    run.cancel()
+    run.close()
+    return found
 
+
+def evaluation(optimizer, net, x):
+    """A closure for optimizer.step, which may evaluate it several times."""
     def again():
         optimizer.zero_grad()
         value = net(x).square().mean()
         value.backward()
         return value
-    found["lbfgs"] = refusal(optimizer.step, again)
-    run.cancel()
-    run.close()
-    return found
+    return again
 
 
 def by_lbfgs(rank):
@@ -229,15 +232,8 @@ def by_lbfgs(rank):
     for name in ("by Gloo", "lbfgs"):
         model, net, optimizer, run = linear("state", optimizers=lambda p: torch.optim.LBFGS(list(p), max_iter=4))
         net = net if name == "lbfgs" else replicate(model)  # which no hook has
-        x = samples(rank)
-
-        def again():
-            optimizer.zero_grad()
-            value = net(x).square().mean()
-            value.backward()
-            return value
         for _ in range(2):
-            optimizer.step(again)
+            optimizer.step(evaluation(optimizer, net, samples(rank)))
         run.close()
         found[name] = hash_of(model)
     return found
