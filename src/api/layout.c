@@ -68,9 +68,12 @@ static void layout_own_span(gradwire *g, gw_span s) {
     }
 }
 
-/* A strategy that hands out an earlier step's gradients still needs those of the present one. */
+/* A strategy that hands out an earlier step's gradients still needs those of the present one. And
+ * where sums are fed, what --compress-stats compares with lies in the arena when a step begins. */
 static gw_err layout_open_grads(gradwire *g) {
-    if (g->session->strategy.ops->traits & GW_STRATEGY_LATE && !g->inside)
+    bool late = g->session->strategy.ops->traits & GW_STRATEGY_LATE;
+    bool sampled = g->words.run.compress_stats > 0 && gw_session_sums(g->session);
+    if ((late || sampled) && !g->inside)
         return gw_alloc(&g->arena.late, g->arena.n, sizeof *g->arena.late);
     return GW_OK;
 }

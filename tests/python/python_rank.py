@@ -40,7 +40,7 @@ def open_session(words, params):
     return session.open()
 
 
-def train(session, params, steps):
+def train(session, params, steps, memory=False):
     total = sum(map(samples, range(session.ranks)))
     owned = session.owned()
     for step in steps:
@@ -48,7 +48,10 @@ def train(session, params, steps):
             session.phase(gradwire.Phase.BACKWARD)
             grads = gradients(session.rank, step)
             for tensor in reversed(range(len(grads))):
-                session.ready([tensor], [grads[tensor]])
+                if memory:
+                    there = session.memory(tensor, gradwire.GRAD)
+                    there[...], grads[tensor] = grads[tensor], there
+                session.ready([tensor], None if memory else [grads[tensor]])
                 session.poll()
             if session.finish():
                 for tensor, piece in owned:
@@ -98,6 +101,19 @@ def case_saved(words):
     with open_session(words, params) as session:
         train(session, params, range(STEPS))
         return len(session.save())
+
+
+def case_memory(out):
+    """Whether gradients in the library's memory come to what those of arrays do, watched or not."""
+    words, found = "--comm iallreduce --compress topk:ratio=0.1", []
+    for more in "", f"--compress-stats 1 --out {out}":
+        here, there = initial(0), initial(0)
+        with open_session(f"{words} {more}", here) as session:
+            train(session, here, range(STEPS))
+        with open_session(f"{words} {more}".replace(out, out + "2"), there) as session:
+            train(session, there, range(STEPS), memory=True)
+        found.append(all((a == b).all() for a, b in zip(here, there)))
+    return {"same": found}
 
 
 def hash_of(bits):

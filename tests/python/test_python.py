@@ -73,6 +73,10 @@ class Numpy(gwrun.Case):
         self.assertEqual([[row[name] for name in names]
                           for row in gwrun.rows(out, "epochs.csv")], [["0.75", "", "0.5", "0.25"], ["", "", "0.5", ""]])
 
+    def test_memory_for_gradients(self):
+        for told in results(2, RANK, "memory", self.path("run")):
+            self.assertEqual(told["same"], [True, True])
+
     def test_what_a_save_drains_is_counted(self):
         results(2, RANK, "saved", f"--comm delayed:algo=sra --out {self.path('run')}")
         identities.traffic(self, self.path("run"))
