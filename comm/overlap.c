@@ -114,7 +114,7 @@ gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts
     if (me->grads.count == 1 && !env->by_layer && !late && gw_lane_size(env->grads) > 1)
         gw_lane_unmet(env->grads, "nothing is overlapped",
                       "all gradients travel in one piece, which --update eager waits for at once");
-    if (gathers) {
+    if (gathers && !env->parts) {
         me->params.collective = (gw_collective){
             .algo = env->algo, .verb = GW_ALLGATHER, .lane = env->params, .base = env->param};
         GW_TRY(overlap_cut(&me->params, env, parts));

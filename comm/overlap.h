@@ -31,8 +31,9 @@ typedef enum gw_overlap_parts {
 } gw_overlap_parts;
 
 /** Collective: lay the parts down and open the queue. What is set in `grads.collective` before
- *  stays so; else it is an allreduce of env->grad. `gathers`: in its place a reduce-scatter, and an
- *  allgather of env->param. GW_ERR_USAGE: too many buckets, or options that do not go together. */
+ *  stays so; else it is an allreduce of env->grad. `gathers`: in its place a reduce-scatter, and,
+ *  unless env->parts, an allgather of env->param. GW_ERR_USAGE: too many buckets, or options that
+ *  do not go together. */
 gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts parts,
                           bool gathers);
 /** Hooks of gw_strategy_ops, whose `self` begins with a gw_overlapped. finish() has all ranks

@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "comm/collective.h"
 
-#define GW_STRATEGY_ABI 15
+#define GW_STRATEGY_ABI 16
 
 /** param[own] -= lr * scale * grad[own] is what the trainer does next (through its optimizer);
  *  own.n == 0: nothing to update on this rank. */
@@ -38,7 +38,7 @@ typedef struct gw_pace {
 /** What the session lends a strategy for its life; all of it stays the session's. */
 typedef struct gw_env {
     float *param, *grad; /* the two arenas; at open: initial parameters, zeros. Without
-                            GW_STRATEGY_PARAMS param may be NULL */
+                            GW_STRATEGY_PARAMS, or with `parts`, param may be NULL */
     gw_vectors vectors;  /* the optimizer's state, n floats each */
     size_t n;            /* floats in each */
     const gw_span *layers;
@@ -48,6 +48,8 @@ typedef struct gw_env {
     bool in_rows;    /* a matrix has a row for each input of its layer; else for each output */
     bool lists;      /* an update may come as lists */
     bool by_layer;   /* finish() and publish() come a layer at a time, not for the whole arena */
+    bool parts;      /* a rank needs no parameters but those that it updates: publish() sends none.
+                        Of strategies that are GW_STRATEGY_PARAMS only GW_SHAPE_SHARDS are told */
     bool skip;       /* set before publish(), and where there is no ready() before finish(): this
                         step's gradients are void (on all ranks, if the strategy is
                         GW_STRATEGY_SYNCHRONOUS; else this rank's), and unless it is

@@ -124,11 +124,11 @@ int gradwire_new(gradwire **out, int comm, const char *words);
 /** Before open, once for each tensor, on all ranks alike, in the order of the forward pass: `n`
  *  float32, as a matrix of `rows` rows or, rows 0, a vector. Groups rise from 0; a group is finished
  *  and read as one: a layer, say. `param`: the caller's parameters, in place until close; NULL: the
- *  library's memory. Returns the tensor's index: 0, 1, .. */
+ *  library's memory (--parameters parts: none). Returns the tensor's index: 0, 1, .. */
 int gradwire_tensor(gradwire *g, const char *name, int group, size_t n, size_t rows, float *param);
 
 /** Collective: the exchange begins, the run's folder too. Rank 0's parameters go to all ranks,
- *  except into the library's memory, which is zero. */
+ *  except into the library's memory, which is zero, and with --parameters parts. */
 int gradwire_open(gradwire *g);
 
 /** After open: n floats of the library's, until close. GRADWIRE_PARAM: those of a tensor whose param

@@ -8,6 +8,7 @@
  * With --update lazy each layer is a span of its own: its reduce-scatter starts when the backward
  * pass has completed it and its allgather when its shard is updated, under the forward pass of the
  * layer before. With eager both are one collective over the arena, waited for where they start.
+ * Where no rank needs whole parameters (env->parts) nothing is gathered.
  *
  * Cost: one reduce-scatter (codec) and one allgather (exact) of the arena, or of each layer: the
  * bytes of a bandwidth-optimal allreduce. */

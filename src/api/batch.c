@@ -471,6 +471,8 @@ int gradwire_validated(gradwire *g, double loss, double accuracy) {
 int gradwire_epoch(gradwire *g, double test_loss, double test_accuracy) {
     gw_call c;
     gw_err e = gw_call_begin(&c, g, "epoch", GW_IN_BETWEEN, false);
+    if (e == GW_OK && g->words.parts)
+        e = gw_call_refuse("epoch", "with --parameters parts there are no replicas to compare");
     GW_THEN(e, batch_settle(g, "epoch"));
     if (e == GW_OK) {
         c.together = true;

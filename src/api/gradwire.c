@@ -153,6 +153,12 @@ static gw_err gradwire_make_session(gradwire *g) {
     }
     GW_TRY(gw_session_new(&g->session, w->run.comm, &mix, w->run.feedback));
     GW_TRY(gw_codec_stats_check(g->session, w->run.compress_stats));
+    const gw_strategy_ops *ops = g->session->strategy.ops;
+    if (w->parts && ops->traits & GW_STRATEGY_PARAMS && ops->shape != GW_SHAPE_SHARDS)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "gradwire: --parameters parts: --comm %s exchanges parameters, which no "
+                       "rank has whole: use sharded, or one that exchanges gradients alone",
+                       ops->head.name);
     int provided = MPI_THREAD_SINGLE;
     MPI_Query_thread(&provided);
     return gw_start_check_level(gw_session_thread_level(g->session), provided);

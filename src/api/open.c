@@ -70,6 +70,7 @@ static gw_err open_session(gradwire *g) {
                               .names = g->arena.names,
                               .by_layer = w->run.lazy,
                               .keeps = open_keeps(g),
+                              .parts = w->parts,
                               .adds = true,
                               .model_layers = told->model_layers,
                               .lists = told->lists,
@@ -86,7 +87,7 @@ static gw_err open_session(gradwire *g) {
         setup.vectors = g->optimizer->state;
     GW_TRY(gw_session_open(g->session, g->comm, &setup));
     unsigned traits = g->session->strategy.ops->traits;
-    g->publishes = traits & GW_STRATEGY_PARAMS && !g->inside;
+    g->publishes = traits & GW_STRATEGY_PARAMS && !g->inside && !w->parts;
     g->guard = (gw_guard){.comm = g->comm,
                           .rank = g->rank,
                           .how = w->run.on_nan,
@@ -111,7 +112,8 @@ static gw_err open_all(gradwire *g) {
     if (g->records)
         GW_TRY(gw_files_claim(g));
     GW_TRY(open_session(g));
-    GW_TRY(gw_layout_share(g));
+    if (!g->words.parts)
+        GW_TRY(gw_layout_share(g));
     if (g->records)
         GW_TRY(gw_files_open(g));
     else if (!g->inside)
@@ -145,7 +147,8 @@ float *gradwire_memory(gradwire *g, int tensor, int which) {
                     g->arena.n_tensors - 1);
     else if (e == GW_OK && which == GRADWIRE_GRAD)
         at = g->arena.grads + g->arena.tensor[tensor].span.off;
-    else if (e == GW_OK && which == GRADWIRE_PARAM && !g->arena.tensor[tensor].param)
+    else if (e == GW_OK && which == GRADWIRE_PARAM && !g->arena.tensor[tensor].param &&
+             !g->words.parts)
         at = g->session->env.param + g->arena.tensor[tensor].span.off;
     else if (e == GW_OK)
         e = gw_call_refuse("memory", "the tensor's parameters are the caller's, or `which` is "

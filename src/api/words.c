@@ -22,6 +22,9 @@ static const gw_opt opts[] = {
     {"gradient", GW_OPT_CHOICE, "mean", 0, 0, "mean|scaled", NULL,
      "a rank's gradient is the mean over its samples, or their sum divided by the global batch",
      TO(scaled)},
+    {"parameters", GW_OPT_CHOICE, "whole", 0, 0, "whole|parts", NULL,
+     "after a batch a rank reads all parameters, or only those that it updates: none are gathered",
+     TO(parts)},
     {"on-nan", GW_OPT_CHOICE, "skip", 0, 0, "stop|skip|keep", NULL,
      "if a gradient is not finite: end the exchange, leave the batch out on all ranks, or do not "
      "look",
@@ -41,6 +44,8 @@ static const gw_opt opts[] = {
 static const gw_rule rules[] = {
     {"error-feedback", "momentum|dgc", true, "momentum", "!0", "it is about momentum"},
     {"weight-decay", NULL, true, "optimizer", NULL, "it is an option of the rule"},
+    {"optimizer", NULL, false, "parameters", "parts", "it moves parameters that a rank has whole"},
+    {"verify-every", "!0", false, "parameters", "parts", "there are no replicas to compare"},
     {"overwrite", NULL, true, "out", NULL, "it is about what --out holds"},
     {"log-every", NULL, true, "log", NULL, "it is about what --log writes"},
     {"trace", NULL, true, "out", NULL, "it writes DIR/trace.json"},

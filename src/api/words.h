@@ -11,6 +11,7 @@ typedef struct gw_words {
     gw_run_options run;
     const gw_spec *optimizer; /* NULL: gradwire_update has no rule */
     bool scaled;              /* gradients come divided by the global batch */
+    bool parts;               /* no rank needs parameters but those that it updates */
 } gw_words;
 
 /** Read `text` (NULL: "") and behind it $GRADWIRE. GW_ERR_USAGE; gw_words_free also then. */

@@ -177,7 +177,7 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
     env->params->tally.n = setup->n_layers;
     env->params->tally.codings = &s->codings[GW_MIX_CODECS];
     GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
-    if (setup->keeps && !(s->strategy.ops->traits & GW_STRATEGY_PARAMS))
+    if (setup->parts || (setup->keeps && !(s->strategy.ops->traits & GW_STRATEGY_PARAMS)))
         return GW_OK;
     return gw_lane_floats(env->params, setup->n, &env->param);
 }
@@ -213,6 +213,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .n_tensors = setup->n_tensors,
                     .in_rows = setup->in_rows,
                     .by_layer = setup->by_layer,
+                    .parts = setup->parts,
                     .lists = setup->lists && setup->n <= UINT32_MAX && setup->clip.most == 0 &&
                              s->residuals.rule != GW_FEEDBACK_EF21,
                     .vectors = setup->vectors,

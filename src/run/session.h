@@ -105,6 +105,7 @@ typedef struct gw_session_setup {
     int model_layers;         /* of the whole model, of which these are a part; 0: all */
     bool by_layer;            /* lazy: finish and publish come a layer at a time */
     bool keeps; /* the caller has the parameters: env.param is NULL, if the strategy leaves it */
+    bool parts; /* no rank needs parameters but those that it updates: env.param is NULL */
     bool adds;  /* the caller asks gw_session_sums where gradients go */
     bool lists; /* gw_update may list what it touches (gw_optimizer_lists) */
     const float *params; /* initial values, copied; NULL: zeros */

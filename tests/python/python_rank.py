@@ -116,6 +116,35 @@ def case_memory(out):
     return {"same": found}
 
 
+def case_parts(words):
+    """Of each word list: this rank's bytes, how far its parts are from the means, and what each tensor's are. None has
+    parameters, and gradients lie in the library's memory."""
+    found = {}
+    for one in json.loads(words):
+        with gradwire.Session(one) as session:
+            for group, (name, shape) in enumerate(SHAPES.items()):
+                session.tensor(name, shape, group=group // 2)
+            session.open()
+            apart, sent, total = 0.0, [], sum(map(samples, range(session.ranks)))
+            for step in range(STEPS):
+                means = [sum(g * np.float32(samples(rank) / total) for rank, g in enumerate(of)) for of in
+                         zip(*(gradients(rank, step) for rank in range(session.ranks)))]
+                with session.batch(samples(session.rank), total):
+                    for tensor, g in enumerate(gradients(session.rank, step)):
+                        session.memory(tensor, gradwire.GRAD)[...] = g
+                    session.ready(range(len(SHAPES)))
+                    session.finish()
+                    for tensor, piece in session.owned():
+                        got = session.memory(tensor, gradwire.GRAD).reshape(-1)[piece]
+                        apart = max(apart, float(abs(got - means[tensor].reshape(-1)[piece]).max()))
+                    session.updated()
+                sent.append(session.figure("wire_bytes"))
+            found[one] = {"apart": apart, "sent": sent, "owned": [(t, p.start, p.stop) for t, p in session.owned()],
+                          "memory": refusal(session.memory, 0), "epoch": refusal(session.epoch)}
+    return found | {more: refusal(gradwire.Session, f"--parameters parts {more}") for more in
+                    ("--comm ps", "--optimizer sgd", "--verify-every 1")}
+
+
 def hash_of(bits):
     import zlib
     return zlib.crc32(bits)

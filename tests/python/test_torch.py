@@ -241,16 +241,22 @@ class State(EitherWay, unittest.TestCase):
                 self.assertAlmostEqual(found[f"narrow wire {way}"]["wire"] / found[f"plain {way}"]["wire"], 0.5, 2)
 
     def test_shards(self):
-        """The reduce-scatter of fully_shard."""
+        """The reduce-scatter of fully_shard: with `sharded` the bytes of one, and the bits of Gloo's."""
         for found in told(2, "shards", script=STATES):
-            exact, lossy = found["--comm iallreduce"], found["--comm iallreduce --compress qsgd:bits=4"]
-            self.assertLess(exact[0], ROUNDING)
-            self.assertGreater(lossy[0], ROUNDING)
-            self.assertEqual((exact[1:], lossy[1:]), ([6, True], [6, True]))
+            runs = {words: of for words, of in found.items() if words.startswith("--comm")}
+            self.assertEqual(len(runs), 4)
+            for words, of in runs.items():
+                lossy, times = "qsgd" in words, 1 if "sharded" in words else 2
+                self.assertEqual((of["apart"] > ROUNDING, of["gloo"], of["step"]), (lossy, not lossy, 6), words)
+                if lossy:
+                    self.assertLess(of["wire"], 4 * of["floats"] // 2 * times / 2)
+                else:
+                    self.assertEqual(of["wire"], 4 * of["floats"] // 2 * times, words)
             self.assertGreater(found["trains on"], ROUNDING)
-            self.assertTrue(found["left out"], "as without the batch")
-            for key, part in {"whole": "Sequential is not cut up: call fully_shard", "sharded": "--comm sharded does not hand",
-                              "compares": "--verify-every: no rank has all",
+            left = {words: same for words, same in found.items() if words.startswith("left out")}
+            self.assertEqual(list(left.values()), [[True, True]] * 2, left)
+            for key, part in {"whole": "Sequential is not cut up: call fully_shard", "ps": "--comm ps exchanges parameters",
+                              "directs": "--comm dion does not hand out the mean", "eager": "add --update lazy", "compares": "there are no replicas to compare",
                               "narrow": "parameters of torch.bfloat16: Shards takes float32",
                               "there": "gradients of an earlier backward pass are there", "epoch": "no replicas"}.items():
                 self.assertIn(part, found[key])

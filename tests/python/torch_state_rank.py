@@ -333,14 +333,18 @@ def cut_up(dtype=torch.float32):
 
 
 def learn(net, model, rank, scale=lambda step: 1.0):
-    """Its parameters after AdamW on six batches, the gradients of which may be scaled."""
+    """Its parameters after AdamW on six batches, the gradients of which may be scaled, or are called off."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     torch.manual_seed(4 + rank)
     for step in range(6):
         x = torch.randn(6, 4)
         if scale(step) is None:
             continue
-        (net(x).square().mean() * scale(step)).backward()
+        loss = net(x).square().mean()
+        if callable(scale(step)):
+            scale(step)()
+            continue
+        (loss * scale(step)).backward()
         optimizer.step()
         optimizer.zero_grad()
     whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
@@ -351,19 +355,25 @@ def case_shards():
     rank, _ = gradwire.torch.init()
     found, model = {}, blocks()
     expected = learn(replicate(model), model, rank)
-    for words in "--comm iallreduce", "--comm iallreduce --compress qsgd:bits=4":
+    model = cut_up()
+    by_gloo = learn(model, model, rank)
+    scatter = "--comm sharded:algo=ring --update lazy"
+    for words in "--comm iallreduce:algo=ring", "--comm iallreduce --compress qsgd:bits=4", scatter, f"{scatter} --compress qsgd:bits=4":
         model = cut_up()
-        run = gradwire.torch.Shards(model, words)
+        run = gradwire.torch.Shards(model, f"{words} --on-nan keep")
         got = learn(model, model, rank)
-        found[words] = float((got - expected).abs().max()), run.figure("step"), run.figure("wire_bytes") > 0
+        found[words] = {"apart": float((got - expected).abs().max()), "gloo": torch.equal(got, by_gloo),
+                        "step": run.figure("step"), "wire": run.figure("wire_bytes"), "floats": sum(run.sizes)}
         run.close()
         found["trains on"] = float((learn(model, model, rank) - got).abs().max())
-    results = []
-    for scale in (lambda step: float("inf") if step == 2 and rank else 1.0), (lambda step: None if step == 2 else 1.0):
-        model = cut_up()
-        with gradwire.torch.Shards(model, "--comm sparse --compress topk:ratio=0.2"):
-            results.append(learn(model, model, rank, scale))
-    found["left out"] = torch.equal(*results)
+    for words in "--comm sparse --compress topk:ratio=0.2", f"{scatter} --compress topk:ratio=0.2":
+        results = []
+        for way in "inf", "cancel", None:
+            model = cut_up()
+            with gradwire.torch.Shards(model, words) as run:
+                third = {"inf": float("inf") if rank else 1.0, "cancel": run.cancel, None: None}[way]
+                results.append(learn(model, model, rank, lambda step: third if step == 2 else 1.0))
+        found[f"left out {words}"] = [torch.equal(one, results[2]) for one in results[:2]]
 
     def refused(key, function, *args):
         try:
@@ -371,7 +381,9 @@ def case_shards():
         except gradwire.torch.Error as error:
             found[key] = str(error)
     refused("whole", gradwire.torch.Shards, blocks())
-    refused("sharded", gradwire.torch.Shards, cut_up(), "--comm sharded")
+    refused("ps", gradwire.torch.Shards, cut_up(), "--comm ps")
+    refused("directs", gradwire.torch.Shards, cut_up(), "--comm dion")
+    refused("eager", gradwire.torch.Shards, cut_up(), "--comm sharded")
     refused("compares", gradwire.torch.Shards, cut_up(), "--verify-every 1")
     refused("narrow", gradwire.torch.Shards, cut_up(torch.bfloat16))
     model = cut_up()

@@ -5,10 +5,10 @@ import math
 
 import torch
 
-from gradwire.library import Error
+from gradwire.library import GRAD, Error
 from gradwire.session import Session as Handle
 from gradwire.torch.ddp import STEP_HOOKS, WITH_WORDS, State
-from gradwire.torch.staging import addresses, indices
+from gradwire.torch.staging import indices
 
 
 class Shards(State):
@@ -17,13 +17,15 @@ class Shards(State):
         for block in model.blocks:
             fully_shard(block)
         fully_shard(model)
-        run = gradwire.torch.Shards(model, "--comm iallreduce --compress qsgd:bits=8 --out runs/c")
+        run = gradwire.torch.Shards(model, "--comm sharded --update lazy --out runs/c")
 
     The training loop stays as it is. The gradients of a module go out when the backward pass has
-    completed them; each rank takes its part of their means at the end of the pass, until which whole
-    gradients stay in memory. Parameters are gathered by PyTorch, as without gradwire."""
+    completed them, from the memory of the exchange, into which PyTorch writes them; each rank takes
+    its part of their means at the end of the pass. `sharded` is a reduce-scatter of each module; the
+    strategies of the hook hand the means to all ranks. Parameters are gathered by PyTorch, as
+    without gradwire."""
 
-    def __init__(self, model, words="", comm=None):
+    def __init__(self, model, words="--comm sharded --update lazy", comm=None):
         modules = parts_of(model)
         if not modules:
             raise Error(f"Shards: {type(model).__name__} is not cut up: call fully_shard on it first")
@@ -33,7 +35,7 @@ class Shards(State):
         self.left_out = self.void = False
         self.seen, self.samples, self.told, self.stepped, self.waiting = 0, 0, False, 0, []
         self.copies, self.comm = {}, comm
-        self.handle = Handle(words, comm)
+        self.handle = Handle(f"{words} --parameters parts", comm)
         self.rank, self.ranks = self.handle.rank, self.handle.ranks
         try:
             self._declare(modules)
@@ -49,17 +51,20 @@ class Shards(State):
     def _declare(self, modules):
         self.names = list(modules)
         sizes = [sum(padded(name, p, self.ranks) for p in own_parameters(module)) for name, module in modules.items()]
-        self.none = torch.zeros(max(sizes))  # there are no whole parameters that the library could see
         self.sizes, self.one = sizes, [indices([i]) for i in range(len(sizes))]
         for group, (name, size) in enumerate(zip(self.names, sizes)):
-            self.handle.declare(name or "model", size, group, 0, self.none.data_ptr())
+            self.handle.tensor(name or "model", (size,), group)
         self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
-        if self.text("mean") != "yes":
-            raise Error(f"Shards: --comm {self.strategy} does not hand out the mean of the gradients: use one that does, "
-                        "such as iallreduce")
-        if self.text("compares") == "yes":
-            raise Error("Shards: --verify-every: no rank has all parameters, and there are no replicas to compare")
+        self.lazy = self.text("update") == "lazy"
+        shards = self.text("shape") == "shards"
+        if self.text("mean") != "yes" and not shards:
+            raise Error(f"Shards: --comm {self.strategy} does not hand out the mean of the gradients: use sharded, or "
+                        "one that does, such as iallreduce")
+        if shards and not self.lazy:
+            raise Error(f"Shards: --comm {self.strategy} scatters the gradients of all modules as one, and PyTorch each "
+                        "module's: add --update lazy, which does so, too")
         self.handle.open()
+        self.grads = [torch.from_numpy(self.handle.memory(i, GRAD)) for i in range(len(sizes))]
 
     def _check_model(self):
         """A part that is added to what is there would be added before it has arrived."""
@@ -86,20 +91,27 @@ class Shards(State):
         if self.seen == 0:
             torch.autograd.Variable._execution_engine.queue_callback(self._end_of_backward)
             self.handle.begin(max(1, self.samples))
-        self.handle.ready_at(1, self.one[index], addresses([whole]))
-        self.waiting.append((index, output, whole))
+        if whole.data_ptr() != self.grads[index].data_ptr():
+            self.grads[index].copy_(whole)
+        self.handle.ready_at(1, self.one[index], None)
+        self.waiting.append((index, output))
         self.seen += 1
 
     def _end_of_backward(self):
-        for index in {*range(len(self.names))} - {index for index, _, _ in self.waiting}:
-            unused = torch.zeros(self.sizes[index])
-            self.handle.ready_at(1, self.one[index], addresses([unused]))
-            self.waiting.append((index, None, unused))
+        for index in {*range(len(self.names))} - {index for index, _ in self.waiting}:
+            self.grads[index].zero_()
+            self.handle.ready_at(1, self.one[index], None)
         self._finish(checks=False)
-        for _, output, whole in self.waiting:
-            if output is not None:
-                output.copy_(whole.view(self.ranks, -1)[self.rank]) if not self.left_out else output.fill_(math.nan)
+        for index, output in self.waiting:
+            output.copy_(self.grads[index].view(self.ranks, -1)[self.rank]) if not self.left_out else output.fill_(math.nan)
         self._drop()
+
+    def cancel(self):
+        under_way = self.lazy and not self.complete
+        super().cancel()
+        if under_way:
+            self.handle.finish()
+            self.handle.updated()
 
     def _drop(self):
         self.seen, self.waiting = 0, []
@@ -115,6 +127,10 @@ class Reduce:
         self.run, self.index = run, index
 
     def allocate(self, size, *, dtype, device):
+        """The whole gradients, where the exchange has them, or this rank's part of the means."""
+        run, asked = self.run, (math.prod(size), dtype, device.type)
+        if run.ranks > 1 and run.handle.handle is not None and asked == (run.sizes[self.index], torch.float32, "cpu"):
+            return run.grads[self.index]
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
