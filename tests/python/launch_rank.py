@@ -61,10 +61,13 @@ def case_breaks(folder, how):
     time.sleep(60)
 
 
-def case_torch(how):
+def case_torch(how, words="--comm allreduce:algo=shm"):
+    """nodes: those of torchrun are hosts, as far as ranks can tell."""
     import torch.distributed as dist
 
     import gradwire.torch
+    if how == "nodes":
+        pmi.host_key = lambda: os.environ["GROUP_RANK"]
     if how == "group":
         dist.init_process_group("gloo")
         rank, ranks = gradwire.start()
@@ -75,7 +78,7 @@ def case_torch(how):
     import torch
     total = torch.ones(1)
     dist.all_reduce(total)
-    return rank, ranks, dist.get_rank(), exchange("--comm allreduce:algo=shm"), total.item()
+    return rank, ranks, dist.get_rank(), exchange(words), total.item()
 
 
 def case_refused():

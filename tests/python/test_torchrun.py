@@ -11,6 +11,8 @@ import unittest
 
 import gwrun
 from test_python import LIBRARY
+from test_recipes import has
+from test_testbed import POSSIBLE, TESTBED
 from test_torch import NONE, PYTHON, VERSION
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -29,15 +31,26 @@ def environment(**more):
 
 
 def ranks(n, *words, python=sys.executable, **more):
-    """The finished processes of n ranks, of which each knows its number alone. Rank 0's server, which has its
-    standard error, has ended, too."""
-    started = [subprocess.Popen([python, RANK, *words], env=environment(RANK=str(rank), **more), text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(n)]
+    """The finished processes of n ranks, of which each knows its number alone."""
+    return together([([python, RANK, *words], environment(RANK=str(rank), **more)) for rank in range(n)])
+
+
+def together(commands):
+    """The finished processes of these commands, each with an environment. Rank 0's server, which has its standard
+    error, has ended, too."""
+    started = [subprocess.Popen(words, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+               for words, env in commands]
     try:
         return [subprocess.CompletedProcess(one.args, one.wait(gwrun.HANG_S), *one.communicate()) for one in started]
     finally:
         for one in started:
             one.kill()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
 
 
 def told(done):
@@ -94,11 +107,8 @@ class Torch(gwrun.Case):
     """By PyTorch's rendezvous, and by its launcher."""
 
     def own(self, n, *words, **more):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
         return ranks(n, *words, python=PYTHON, **{"WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1",
-                                                  "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", **more})
+                                                  "MASTER_PORT": free_port(), "GLOO_SOCKET_IFNAME": "lo", **more})
 
     @unittest.skipIf(gwrun.by_open_mpi(), "Open MPI's ranks do not ask as MPICH's do")
     def test_as_torch_numbers_them(self):
@@ -113,6 +123,41 @@ class Torch(gwrun.Case):
         """All ranks start again, and find each other once more."""
         said = gwrun.said(PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
                           "--max-restarts", "1", RANK, "torch", "restart", env=environment())
+        self.assertEqual(sorted(json.loads(line) for line in said.splitlines()), OF_TWO)
+
+    def on_two_nodes(self, address, interface, how, before=lambda node: []):
+        """A torchrun for each of two nodes, with a rank each, which share no memory."""
+        folder = self.path(how)
+        port, env = free_port(), environment(GLOO_SOCKET_IFNAME=interface)
+        found = told(together([([*before(node), PYTHON, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node",
+                                 "1", "--node-rank", str(node), "--master-addr", address, "--master-port", port, RANK,
+                                 "torch", how, f"--comm allreduce:algo=ring --out {folder}"], env) for node in (0, 1)]))
+        self.assertEqual(found, OF_TWO)
+        self.assertEqual(gwrun.run_json(folder)["machine"]["nodes"], 2)
+
+    @unittest.skipIf(gwrun.by_open_mpi(), "Open MPI's ranks do not ask as MPICH's do")
+    @unittest.skipIf(VERSION and VERSION < (2, 0), "Debian's torchrun fails with Python 3.11, whatever it starts")
+    def test_two_nodes(self):
+        self.on_two_nodes("127.0.0.1", "lo", "nodes")
+
+    @unittest.skipIf(gwrun.by_open_mpi(), "Open MPI's ranks do not ask as MPICH's do")
+    @unittest.skipIf(VERSION and VERSION < (2, 0), "Debian's torchrun fails with Python 3.11, whatever it starts")
+    @unittest.skipUnless(POSSIBLE, "hosts of their own take root, and a kernel that has network namespaces")
+    def test_two_hosts(self):
+        env = dict(os.environ, XDG_RUNTIME_DIR=self.dir)
+        testbed = [sys.executable, TESTBED]
+        name = ["--name", f"test{os.getpid()}"]
+        gwrun.said(*testbed, "up", *name, env=env)
+        self.addCleanup(gwrun.said, *testbed, "down", *name, env=env)
+        self.on_two_nodes("10.77.0.1", "eth0", "init", before=lambda node: [
+            "env", f"XDG_RUNTIME_DIR={self.dir}", *testbed, "exec", *name, str(node + 1), "--"])
+
+    @unittest.skipIf(gwrun.by_open_mpi(), "Open MPI's ranks do not ask as MPICH's do")
+    def test_accelerate_launch(self):
+        if not has("accelerate"):
+            self.skipTest(f"{PYTHON} has no accelerate")
+        said = gwrun.said(PYTHON, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
+                          "--main_process_port", free_port(), RANK, "torch", "init", env=environment(HF_HOME=self.dir))
         self.assertEqual(sorted(json.loads(line) for line in said.splitlines()), OF_TWO)
 
     def test_refusals(self):
