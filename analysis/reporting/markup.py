@@ -105,7 +105,8 @@ summary { cursor: pointer; }
 @media print {
   body { font-size: 10pt; }
   main { padding: 0; max-width: none; }
-  nav, .skip, .script .save { display: none; }
+  nav, .skip, .script .save, details:not([open]) { display: none; }
+  .brief :is(.detail, .answer > .data:has(+ .paper)) { display: none; }
   .scroll, pre { max-height: none; overflow: visible; border: 0; }
   table { font-size: 7pt; width: 100%; }
   .answer table { font-size: 9pt; }
@@ -212,8 +213,9 @@ def table(columns, rows, label, name=None):
                save, class_="data")
 
 
-def folded(title, *inside):
-    return tag("details", tag("summary", escape(title)), *inside)
+def folded(title, *inside, paper=False):
+    """paper: it is printed, also where the reader does not ask for all details."""
+    return tag("details", tag("summary", escape(title)), *inside, class_="paper" if paper else None)
 
 
 def page(title, *inside):

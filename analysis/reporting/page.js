@@ -1,5 +1,5 @@
 // Of a report: saves a chart as SVG and a table as CSV, LaTeX or Markdown; narrow screens get one line per
-// figure of a table, and paper gets what is folded. LIGHT holds the colours of a light ground.
+// figure of a table, and paper gets of what is folded what belongs there, or all. LIGHT holds the colours of a light ground.
 "use strict";
 document.documentElement.classList.add("script");
 
@@ -71,7 +71,9 @@ for (const table of document.querySelectorAll(".data table")) {
 
 let opened = [];
 addEventListener("beforeprint", () => {
-  opened = [...document.querySelectorAll("details:not([open])")];
+  const all = document.querySelector("[data-print]").checked;
+  opened = [...document.querySelectorAll(`details${all ? "" : ".paper"}:not([open])`)];
   opened.forEach(details => { details.open = true; });
+  document.documentElement.classList.toggle("brief", !all);
 });
 addEventListener("afterprint", () => opened.forEach(details => { details.open = false; }));

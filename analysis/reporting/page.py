@@ -206,7 +206,7 @@ def head(results):
 
 def few(lines, more):
     """A list of finished HTML, folded from MANY on."""
-    return items(lines[:MANY]) + (folded(f"{len(lines) - MANY} {more}", items(lines[MANY:]))
+    return items(lines[:MANY]) + (folded(f"{len(lines) - MANY} {more}", items(lines[MANY:]), paper=True)
                                   if lines[MANY:] else "") if lines else ""
 
 
@@ -245,7 +245,7 @@ def answer_table(results, where):
                  f"{where}-answer")
     if len(shown) < len(made.rows):
         html += folded(f"All {len(made.rows)} configurations",
-                       table(made.columns, made.rows, "All configurations", f"{where}-all"))
+                       table(made.columns, made.rows, "All configurations", f"{where}-all"), paper=True)
     within = results.hints.get("compare_within")
     over = f"{reference.label}" + (f", or what stands for it with the same {' and '.join(within)}"
                                    if within and results.baseline else "")
@@ -351,7 +351,7 @@ def chart_section(chart, drawing, where, common):
     return tag("section", tag("h3", escape(chart.title)), paragraph(see, "see"), drawing, save,
                folded("Data, and how it was measured", paragraph(chart.caption, "caption"), *notes,
                       table(chart.table.columns, chart.table.rows, f"Data: {chart.title}", name) if chart.table else ""),
-               class_="chart", id=name) + "\n"
+               class_="chart" + " detail" * (chart.name in charts.DETAILS), id=name) + "\n"
 
 
 def common_notes(drawn):
@@ -444,7 +444,8 @@ def render(all_results, folder):
     links = [tag("a", escape(results.name), href=f"#s{i}") for i, results in enumerate(all_results)]
     return page(
         f"gradwire report: {folder}", tag("a", "Skip to the figures", class_="skip", href="#s0"),
-        tag("header", tag("h1", escape(f"gradwire report: {folder}"))),
+        tag("header", tag("h1", escape(f"gradwire report: {folder}")), tag("p", tag(
+            "label", '<input type="checkbox" data-print=""> Print all details'), class_="save")),
         tag("nav", items(links), aria_label="Studies") if len(links) > 1 else "",
         tag("main", *(section(results, one, f"s{i}")
                       for i, (results, one) in enumerate(zip(all_results, drawn))))), drawn

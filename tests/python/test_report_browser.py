@@ -5,6 +5,7 @@ import base64
 import csv
 import glob
 import os
+import re
 import shutil
 import tempfile
 import unittest
@@ -86,9 +87,9 @@ return {page: page.scrollWidth, window: page.clientWidth, wide: page.scrollWidth
                && !element.closest(".scroll, pre")).slice(0, 5).map(
     element => element.tagName + "." + element.className)};"""
 
-# Tables that do not fit their box, once all that is folded is open.
+# Opens all that is folded; and the tables that do not fit their box.
+UNFOLD = 'document.querySelectorAll("details").forEach(details => { details.open = true; });'
 CLIPPED = """
-document.querySelectorAll("details").forEach(details => { details.open = true; });
 return [...document.querySelectorAll(".scroll")].filter(
   box => box.scrollWidth > box.clientWidth + 1).map(box => box.getAttribute("aria-label"));"""
 
@@ -170,12 +171,12 @@ class Browser(unittest.TestCase):
         cls.driver.set_script_timeout(SLOW)
         cls.url = "file://" + os.path.join(cls.folder, "report.html")
 
-    def show(self, width, scheme="light", media="screen"):
+    def show(self, width, scheme="light", media="screen", url=None):
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
             "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
             "media": media, "features": [{"name": "prefers-color-scheme", "value": scheme}]})
-        self.driver.get(self.url)
+        self.driver.get(url or self.url)
         # A browser that is just starting may hand over a page that it still reads.
         WebDriverWait(self.driver, SLOW).until(
             lambda driver: driver.execute_script("return document.readyState") == "complete")
@@ -199,7 +200,7 @@ class Browser(unittest.TestCase):
             with self.subTest(width=width, scheme=scheme, media=media):
                 self.show(width, scheme, media)
                 self.look_at_drawings()
-                self.assertEqual(self.driver.execute_script(CLIPPED), [])
+                self.assertEqual(self.driver.execute_script(UNFOLD + CLIPPED), [])
                 found = self.driver.execute_script(OVERFLOW)
                 self.assertLessEqual(found["page"], found["window"], found)
                 self.assertEqual(self.driver.get_log("browser"), [])
@@ -212,6 +213,32 @@ class Browser(unittest.TestCase):
             tallest = self.driver.execute_script(
                 "return Math.max(...[...document.querySelectorAll('.drawing')].map(one => one.getBoundingClientRect().height));")
             self.assertLess(tallest, 700)  # with its heading it fits on a page of 27 cm
+
+    def pages(self, details):
+        """How many take what is printed, with all details or without."""
+        self.driver.execute_script("document.querySelector('[data-print]').checked = arguments[0]", details)
+        done = self.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+        return len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(done["data"])))
+
+    def test_many_runs_print_on_few_pages(self):
+        """69 runs of 23 configurations: what comes first, their table and the charts; the rest if the reader asks."""
+        many = os.path.join(os.path.dirname(self.folder), "many")
+        made = sorted(glob.glob(os.path.join(self.folder, "b00-s1", "*")))
+        cells = [cell_of(ranks="2", bucket=str(number)) for number in range(23)]
+        write_study(many, "many", cells, 3, lambda cell, block, out: shutil.copytree(
+            made[(cells.index(cell) + block) % len(made)], out), source=None, report={"x": "bucket"})
+        self.assertEqual(call("report", many).stderr, "")
+        self.show(718, media="print", url=f"file://{many}/report.html")
+        few, all_of_them = self.pages(False), self.pages(True)
+        self.assertLessEqual(few, 15)
+        self.assertGreater(all_of_them, 2 * few)
+        self.driver.execute_script("document.querySelector('[data-print]').checked = false; dispatchEvent(new Event('beforeprint'));")
+        self.assertEqual(self.driver.execute_script(CLIPPED), [])
+        shown = self.driver.execute_script("""
+            const shown = selector => [...document.querySelectorAll(selector)].filter(one => one.getClientRects().length);
+            return [shown(".answer table").map(table => table.tBodies[0].rows.length), shown(".detail").length,
+                    shown(".chart").length > 9];""")
+        self.assertEqual(shown, [[len(cells)], 0, True])
 
     def test_the_answer_comes_first(self):
         self.show(1300)

@@ -7,3 +7,4 @@ ORDER = ["baseline", "effects", "sweep", "scaling", "time_stack", "dimensions", 
          "step_times", "ranks", "traffic", "accuracy", "target", "pays",
          "break_even", "loss", "final_accuracy", "memory",
          "roofline", "forecast", "order"]
+DETAILS = {"step_times", "ranks", "order"}  # of steps, ranks and runs: paper has them with all details alone
