@@ -24,8 +24,8 @@
 #ifndef GW_SELECT_FORECAST_H
 #define GW_SELECT_FORECAST_H
 
+#include "base/probe.h"
 #include "machine/curve.h"
-#include "select/tally.h"
 #include "select/walk.h"
 
 /** A way of exchanging: an algorithm with a codec. */

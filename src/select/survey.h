@@ -6,6 +6,9 @@
 #include "select/forecast.h"
 #include "step/step.h"
 
+/** Floats that are enough to measure with: above 32 MiB no cache bends the line any more. */
+enum { GW_SURVEYED = 8 << 20 };
+
 /** What an algorithm takes on these ranks. */
 typedef struct gw_algo_survey {
     gw_spec spec;
@@ -28,7 +31,7 @@ typedef struct gw_survey_place {
 } gw_survey_place;
 
 /** Collective: measure algo[0..n_algos), whose specs are set, in about budget_s seconds: allreduces
- * of 1 KiB, 16 KiB, .. up to n floats, plain and with a codec that only counts (select/tally.h), in
+ *  of 1 KiB, 16 KiB, .. up to n floats, plain and with a codec that only counts, in
  *  turns, each started together; of the repetitions' times, which are the slowest rank's, the
  * typical one. Sizes that would break the budget are left to the last slope. The same result on all
  * ranks. What an algorithm cannot do leaves its curve empty. */

@@ -7,7 +7,6 @@
 #include "mpi/wait.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,12 +18,16 @@ enum { WANTED = sizeof wanted / sizeof *wanted };
 /* How a span goes: as floats, in opaque encodings, in encodings that MPI adds. */
 typedef enum lane_kind { EXACT, OPAQUE, SUMMED } lane_kind;
 
+typedef struct tally {
+    double floats[GW_CODINGS], calls[GW_CODINGS];
+} tally;
+
 typedef struct probe {
     gw_algo_survey *of;
     lane_kind kind;
     gw_algo algo;
     gw_timed timed;
-    gw_tally tally; /* of the last run */
+    tally coded; /* in the last run */
 } probe;
 
 typedef struct survey {
@@ -42,12 +45,69 @@ static gw_err survey_largest(const survey *s, double *x, int n) {
     return gw_allreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_MAX, s->place->comm);
 }
 
+/* ---- what an algorithm asks of a codec ---- */
+
+/* Found out by running it, plugins included, over a codec that sends the floats as they are and
+ * counts: codings are counted where they are called, which is one thread. */
+static tally counted;
+
+/* What was encoded last: decoded at once into where it came from, it is adopted. */
+static const void *last_out, *last_x;
+
+extern const gw_codec_ops gw_codec_none; /* whose bytes these are */
+
+static void tally_count(gw_coding kind, double calls, size_t n) {
+    counted.calls[kind] += calls;
+    counted.floats[kind] += calls * (double)n;
+}
+
+static gw_err tally_encode(const void *self, gw_turn turn, const float *x, size_t n, void *out,
+                           size_t cap, size_t *len) {
+    last_out = out;
+    last_x = x;
+    tally_count(GW_CODING_ENCODE, 1, n);
+    return gw_codec_none.encode(self, turn, x, n, out, cap, len);
+}
+
+static gw_err tally_decode(const void *self, const void *in, size_t len, float *y, size_t n,
+                           gw_into into) {
+    GW_TRY(gw_codec_none.decode(self, in, len, y, n, into));
+    if (into == GW_INTO_SET && in == last_out && y == last_x) {
+        tally_count(GW_CODING_ENCODE, -1, n);
+        tally_count(GW_CODING_ADOPT, 1, n);
+    } else {
+        tally_count(into == GW_INTO_ADD ? GW_CODING_ADD : GW_CODING_SET, 1, n);
+    }
+    last_out = NULL;
+    return GW_OK;
+}
+
+static gw_err tally_add(void *inout, const void *in, size_t len) {
+    tally_count(GW_CODING_SUM, 1, len / sizeof(float));
+    return gw_codec_none.add(inout, in, len);
+}
+
+/* 4 bytes a float; `summed`: MPI can add its encodings. */
+static void tally_open(gw_codec *out, bool summed) {
+    static gw_codec_ops ops[2];
+    ops[summed] =
+        (gw_codec_ops){.head = {GW_CODEC_ABI, "tally", "floats as they are, counted", NULL},
+                       .caps = GW_CODEC_LOSSLESS | GW_CODEC_UNBIASED | GW_CODEC_FIXED,
+                       .bound = gw_codec_none.bound,
+                       .encode = tally_encode,
+                       .decode = tally_decode,
+                       .add = summed ? tally_add : NULL,
+                       .unit_bytes = summed ? sizeof(float) : 0};
+    *out =
+        (gw_codec){.ops = &ops[summed], .spec = "tally", .fixed = true, .caps = ops[summed].caps};
+}
+
 /* ---- opening ---- */
 
 static gw_err survey_open_lanes(survey *s) {
     GW_TRY(gw_codec_open(&s->codec[EXACT], &gw_codec_exact));
-    gw_tally_open(&s->codec[OPAQUE], false);
-    gw_tally_open(&s->codec[SUMMED], true);
+    tally_open(&s->codec[OPAQUE], false);
+    tally_open(&s->codec[SUMMED], true);
     for (int k = 0; k < LANES; k++) {
         gw_lane_setup setup = {.codec = &s->codec[k],
                                .n = s->place->n,
@@ -124,11 +184,12 @@ static gw_err survey_time_copies(void *ctx, size_t n) {
 static gw_err survey_time_one(void *ctx, int i, double *out) {
     survey *s = ctx;
     probe *p = &s->probe[i];
-    gw_tally_reset();
+    counted = (tally){0};
+    last_out = last_x = NULL;
     GW_TRY(gw_timed_run(&p->timed, out));
-    p->tally = gw_tally_read();
+    p->coded = counted;
     for (int k = 0; k < GW_CODINGS; k++)
-        *out -= p->tally.floats[k] * s->price[k];
+        *out -= counted.floats[k] * s->price[k];
     *out = fmax(0, *out);
     return GW_OK;
 }
@@ -148,12 +209,12 @@ static gw_err survey_keep_counts(survey *s, probe *p, size_t n) {
     of->chunks = chunks > 1 ? chunks / span : 0;
     of->sent = sent;
     of->summed = p->kind == SUMMED;
-    GW_TRY(survey_largest(s, p->tally.floats, GW_CODINGS));
-    GW_TRY(survey_largest(s, p->tally.calls, GW_CODINGS));
+    GW_TRY(survey_largest(s, p->coded.floats, GW_CODINGS));
+    GW_TRY(survey_largest(s, p->coded.calls, GW_CODINGS));
     for (int k = 0; k < GW_CODINGS; k++) {
-        of->work[k] = p->tally.floats[k] / span;
-        floats += k == GW_CODING_SUM ? 0 : p->tally.floats[k];
-        calls += k == GW_CODING_SUM ? 0 : p->tally.calls[k];
+        of->work[k] = p->coded.floats[k] / span;
+        floats += k == GW_CODING_SUM ? 0 : p->coded.floats[k];
+        calls += k == GW_CODING_SUM ? 0 : p->coded.calls[k];
     }
     double each = calls > 0 ? floats / calls : span;
     of->part = each / span;
