@@ -223,9 +223,6 @@ static void chooser_drop_doubles(gw_chooser *a) {
         }
 }
 
-/* Floats: 32 MiB, above which no cache bends the line any more and memory would be wasted. */
-enum { LONGEST = 8 << 20 };
-
 static gw_err chooser_try_codecs(const run *r, const gw_chooser_job *job) {
     bool remembers = job->rehearsal.stepper->optimizer->state.count > 0;
     for (int i = 0; i < r->a->n_codecs; i++)
@@ -243,7 +240,7 @@ static gw_err chooser_measure(gw_chooser *a, const gw_chooser_job *job, gw_shape
     MPI_Comm comm = job->rehearsal.comm;
     size_t n = gw_model_size(job->rehearsal.stepper->model), longest = chooser_longest_part(shape);
     gw_survey_place place = {.comm = comm,
-                             .n = longest < LONGEST ? longest : LONGEST,
+                             .n = longest < GW_SURVEYED ? longest : GW_SURVEYED,
                              .seed = job->seed,
                              .yield = job->yield,
                              .budget_s = a->budget_s};

@@ -4,13 +4,9 @@
 #include "machine/links.h"
 #include "mpi/wait.h"
 #include "select/chooser.h"
-#include "select/layout_passes.h"
 
 #include <math.h>
 #include <string.h>
-
-/* Floats: 32 MiB, above which no cache bends the line any more. */
-enum { LONGEST = 8 << 20 };
 
 gw_err gw_layouts_know(const gw_session *session) {
     const gw_strategy *s = &session->strategy;
@@ -71,7 +67,7 @@ static size_t survey_longest(const gw_place_setup *p) {
         widest = (size_t)u.out > widest ? (size_t)u.out : widest;
     }
     size_t rows = p->set->n * widest, most = rows > params ? rows : params;
-    return most < LONGEST ? most : LONGEST;
+    return most < GW_SURVEYED ? most : GW_SURVEYED;
 }
 
 /* The slowest group's, at the sizes that all of them had time for. */
@@ -294,7 +290,7 @@ static gw_err survey_passes(const opened *o, bool cuts, gw_run_cost *run, double
         }
         return GW_OK;
     }
-    return gw_layout_time_passes(o->placed, o->s->place, run, update_s);
+    return gw_placed_time(o->placed, o->s->place, run, update_s);
 }
 
 static gw_err survey_price(const opened *o, gw_layout_price *out) {

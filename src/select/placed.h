@@ -42,4 +42,10 @@ void gw_placed_close(gw_placed *p);
 /** What this rank computes in a step. */
 gw_load gw_placed_load(const gw_placed *p);
 
+/** Collective over the setup's ranks, which compute at once: run[c].act and .early_s of each chunk
+ *  c that this rank holds, for a microbatch, and the seconds of an update of its parameters;
+ *  typical times (gw_stats_typical). Sums over other ranks are left out, so parameters end up as
+ *  anything. */
+gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_run_cost *run, double *update_s);
+
 #endif
