@@ -4,7 +4,6 @@
 #define GW_CLI_BENCH_BENCH_GRID_H
 
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_verify.h"
 #include "comm/lane_parts.h"
 #include "comm/timing.h"
 
@@ -14,8 +13,11 @@ enum { GW_GRID_CELLS = GW_TIMED_MOST };
 typedef struct gw_grid_wire {
     gw_codec codec;
     gw_lane *lane;
-    float *base;  /* the lane's */
-    double bound; /* of gw_bench_data_bound */
+    float *base; /* the lane's */
+    /* What the codec may change in an element of a result, beyond rounding: 0 for lossless ones,
+     * else 3 P e with e the largest error that encoding once makes on the ranks' data and its
+     * partial sums (docs/benchmarks.md says why). */
+    double bound;
 } gw_grid_wire;
 
 typedef struct gw_grid_cell {
@@ -39,8 +41,13 @@ typedef struct gw_grid {
     gw_grid_wire wire[GW_BENCH_ITEMS + 1];
     gw_grid_cell cell[GW_GRID_CELLS];
     int wires, n;
-    gw_bench_data data;
     uint64_t wrong; /* in all */
+    int rank, ranks;
+    /* The known data. x_r[i] = table_r[i mod period] of normal random numbers: tables stay in a
+     * cache, so filling and checking every repetition disturbs the timing little; the period is a
+     * prime, so that a part that lands in the wrong place is seen. */
+    float *each;         /* (ranks, period): the table of each rank */
+    double *sum, *slack; /* (period): of all ranks; what rounding may change in that sum */
 } gw_grid;
 
 /** The options sizes, algos, compress and seed of `args`, which outlive it. Free with gw_grid_free
