@@ -5,7 +5,7 @@
 #include "harness.h"
 
 #include "base/mem.h"
-#include "cli/bench/bench_kit.h"
+#include "cli/bench/bench.h"
 #include "cli/cli.h"
 #include "comm/lane_parts.h"
 #include "comm/strategy.h"

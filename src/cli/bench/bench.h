@@ -4,8 +4,48 @@
 #ifndef GW_CLI_BENCH_BENCH_H
 #define GW_CLI_BENCH_BENCH_H
 
-#include "cli/bench/bench_kit.h"
-#include "cli/bench/bench_table.h"
+#include "base/args.h"
+#include "base/stats.h"
+#include "machine/host.h"
+#include "mpi/agree.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+enum { GW_BENCH_ITEMS = GW_SPEC_ITEMS };
+
+/** Sizes of spans in bytes, multiples of 4: a list of numbers and of ranges LOW..HIGH, which double
+ *  from LOW as long as they stay within HIGH. */
+typedef struct gw_bench_sizes {
+    size_t bytes[GW_BENCH_ITEMS], most;
+    int n;
+} gw_bench_sizes;
+
+gw_err gw_bench_sizes_read(gw_bench_sizes *out, const char *text);
+
+/** Where a benchmark runs. */
+typedef struct gw_bench_place {
+    MPI_Comm comm;
+    int rank, ranks, nodes;
+    int threads;         /* OpenMP threads a rank */
+    bool oversubscribed; /* on some node more threads than CPUs: waits must yield */
+    bool crowded;        /* the same with a progress thread in each rank */
+    gw_host_node node;   /* without progress threads */
+    char mpi[64];        /* the MPI library */
+} gw_bench_place;
+
+/** Collective: whether on some node there are more threads than CPUs with so many `helpers` in each
+ *  rank beside p->threads. */
+gw_err gw_bench_place_crowded(gw_bench_place *p, int helpers, bool *crowded);
+
+/** Rank 0: print "WHAT: ranks, nodes, library" and what makes times say little. */
+void gw_bench_place_say(const gw_bench_place *p, const char *what);
+
+/** Collective: wait for all ranks, so that they go on as near together as messages allow; see
+ *  docs/benchmarks.md. With `yield` between polls the core is given away. */
+gw_err gw_bench_sync(const gw_bench_place *p);
+
+/* ---- a benchmark ---- */
 
 /** What a run of a benchmark has. */
 typedef struct gw_bench_run {
@@ -50,6 +90,31 @@ int gw_bench_main(const gw_benchmark *b, const char *owner, int argc, char **arg
 /** The option --json, which every benchmark has. */
 #define GW_BENCH_JSON                                                                              \
     { "json", GW_OPT_TEXT, NULL, 0, 0, NULL, "FILE", "write all figures to FILE" }
+
+/* ---- its table ---- */
+
+/** Says once how a row is printed and under which keys it is kept. */
+typedef struct gw_bench_table {
+    /** A printed row, its cells as in printf: s text, d whole number, f and e real; u and m
+     *  seconds in microseconds and milliseconds, p a share in percent. */
+    const char *form;
+    const char *heads; /* "bytes|codec|..": of the printed cells */
+    const char *kept;  /* types of further cells, which are not printed; b: true or false */
+    const char *keys;  /* of all cells, in JSON; "" between two bars: that cell is not kept */
+} gw_bench_table;
+
+/** The cells of a row, in order: its texts, its numbers. What is NULL or not finite is absent:
+ *  printed as '-', kept as null. */
+#define GW_TEXTS(...)   ((const char *const[]){__VA_ARGS__})
+#define GW_NUMBERS(...) ((const double[]){__VA_ARGS__})
+
+/** Print the heads, behind an empty line. */
+void gw_bench_head(const gw_bench_table *t);
+
+/** Print a row, and append it to `rows` unless they are NULL; returns what was appended, which
+ *  belongs to them. Blanks at a line's end are left out. */
+json_t *gw_bench_row(const gw_bench_table *t, json_t *rows, const char *const *texts,
+                     const double *numbers);
 
 #define X(name) extern const gw_benchmark gw_bench_##name;
 #include "cli/bench/benchmarks.def"

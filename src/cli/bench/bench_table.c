@@ -1,4 +1,4 @@
-#include "cli/bench/bench_table.h"
+#include "cli/bench/bench.h"
 
 #include "base/json.h"
 
