@@ -221,16 +221,10 @@ static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
 
 static const gw_benchmark codecs = {
     .prepare = plan_prepare_codecs, .measure = plan_measure_codecs, .report = plan_report_codecs};
-static const gw_benchmark meshes = {.prepare = gw_plan_mesh_prepare,
-                                    .measure = gw_plan_mesh_measure,
-                                    .report = gw_plan_mesh_report};
-static const gw_benchmark more_ranks = {.prepare = gw_plan_scale_prepare,
-                                        .measure = gw_plan_scale_measure,
-                                        .report = gw_plan_scale_report};
 
 static const gw_benchmark *plan_kind(const gw_bench_run *run) {
-    return gw_args_given(run->args, "mesh")    ? &meshes
-           : gw_args_given(run->args, "ranks") ? &more_ranks
+    return gw_args_given(run->args, "mesh")    ? &gw_plan_mesh
+           : gw_args_given(run->args, "ranks") ? &gw_plan_scale
                                                : &codecs;
 }
 
@@ -255,8 +249,8 @@ static void plan_report(gw_bench_run *run) {
 
 static void plan_free(void) {
     gw_rig_free(&the.rig);
-    gw_plan_mesh_release();
-    gw_plan_scale_release();
+    gw_plan_mesh.release();
+    gw_plan_scale.release();
 }
 
 static const char no_codecs[] = "meshes are compared without compression";

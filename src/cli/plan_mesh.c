@@ -77,7 +77,7 @@ static gw_err plan_mesh_read_rule(plan_mesh *p) {
     return GW_OK;
 }
 
-gw_err gw_plan_mesh_prepare(gw_bench_run *run) {
+static gw_err plan_mesh_prepare(gw_bench_run *run) {
     plan_mesh *p = &the;
     const gw_args *a = p->args = run->args;
     GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
@@ -230,7 +230,7 @@ static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
     return gw_plan_trials_measure(p->args, p->bench, p->c.run.seed, own);
 }
 
-gw_err gw_plan_mesh_measure(gw_bench_run *run, bool *own) {
+static gw_err plan_mesh_measure(gw_bench_run *run, bool *own) {
     plan_mesh *p = &the;
     p->bench = &run->place;
     p->spec = gw_rig_spec(&p->c, run->args);
@@ -364,7 +364,7 @@ static json_t *plan_mesh_json(const plan_mesh *p) {
     return o;
 }
 
-void gw_plan_mesh_report(gw_bench_run *run) {
+static void plan_mesh_report(gw_bench_run *run) {
     plan_mesh *p = &the;
     gw_bench_place_say(p->bench, "plan of a mesh");
     printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n", p->parameters, p->c.batch,
@@ -377,9 +377,14 @@ void gw_plan_mesh_report(gw_bench_run *run) {
 
 /* ---- the end ---- */
 
-void gw_plan_mesh_release(void) {
+static void plan_mesh_release(void) {
     gw_session_free(the.session);
     free(the.images);
     free(the.labels);
     free(the.all);
 }
+
+const gw_benchmark gw_plan_mesh = {.prepare = plan_mesh_prepare,
+                                   .measure = plan_mesh_measure,
+                                   .report = plan_mesh_report,
+                                   .release = plan_mesh_release};

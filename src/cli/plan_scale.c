@@ -21,7 +21,6 @@ enum { STRATEGY, ALGO, CODEC, PARTS };
 static const char *const lists[PARTS] = {"strategies", "algos", "codecs"};
 
 enum { MOST = 2048, ITEMS = GW_SPEC_ITEMS + 1, WHY = 256, PLAYED_STEPS = 2, TIMED_STEPS = 20 };
-enum { SURVEYED = 8 << 20 /* floats: above 32 MiB no cache bends the line any more */ };
 enum { MOST_PLAYED = 32 /* ranks, of algorithms that nobody named: else one stands for all */ };
 enum { BEST = 4 /* ways that all codecs of a kind are played with */ };
 
@@ -116,7 +115,7 @@ static gw_err scale_list(int part) {
     return GW_OK;
 }
 
-gw_err gw_plan_scale_prepare(gw_bench_run *run) {
+static gw_err scale_prepare(gw_bench_run *run) {
     const gw_args *a = the.args = run->args;
     gw_sim_play *p = &the.play;
     GW_TRY(gw_step_opts_read(&the.c, a, "plan"));
@@ -286,19 +285,18 @@ static gw_err scale_play_all(void) {
 /* The step of the trainer's own model at the batch that each of the ranks will have. */
 static gw_err scale_measure_steps(const gw_bench_run *run) {
     gw_train_config c = the.c;
-    gw_sim_play *p = &the.play;
     json_t *profile = NULL;
-    if (run->place.ranks < p->world.ranks && !c.local_batch)
-        c.batch = (c.batch + p->world.ranks - 1) / p->world.ranks;
+    if (run->place.ranks < the.play.world.ranks && !c.local_batch)
+        c.batch = (c.batch + the.play.world.ranks - 1) / the.play.world.ranks;
     GW_TRY(gw_layers_profile(run, &c, TIMED_STEPS, &profile, the.spread));
     GW_TRY(gw_step_profile_take(&the.profile, profile, "the measured step"));
-    GW_TRY(gw_sim_steps_read(p, &the.profile, the.args, "plan"));
-    p->sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
+    GW_TRY(gw_sim_steps_read(&the.play, &the.profile, the.args, "plan"));
+    the.play.sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
     return GW_OK;
 }
 
 static gw_err scale_measure_codecs(MPI_Comm comm) {
-    size_t n = the.profile.n < SURVEYED ? the.profile.n : SURVEYED;
+    size_t n = the.profile.n < GW_SURVEYED ? the.profile.n : GW_SURVEYED;
     float *gradient = NULL;
     gw_err e = gw_agree(comm, gw_alloc(&gradient, n, sizeof *gradient));
     for (size_t i = 0; e == GW_OK && i < n; i++)
@@ -365,7 +363,7 @@ static gw_err scale_verify(const gw_bench_place *place, int most, bool *own) {
     return rigs ? gw_plan_trials_measure(the.args, place, the.c.run.seed, own) : GW_OK;
 }
 
-gw_err gw_plan_scale_measure(gw_bench_run *run, bool *own) {
+static gw_err scale_measure(gw_bench_run *run, bool *own) {
     const gw_bench_place *p = &run->place;
     int most = (int)gw_args_int(the.args, "verify"), want = most ? the.play.world.ranks : 1;
     if (p->ranks != want)
@@ -469,7 +467,7 @@ static void scale_print_verdict(void) {
                lossy->step_s < exact->step_s ? "shorter" : "longer");
 }
 
-void gw_plan_scale_report(gw_bench_run *run) {
+static void scale_report(gw_bench_run *run) {
     const gw_step_profile *of = &the.profile;
     double computed_s = (of->forward_s + of->backward_s + of->optimizer_s) / the.play.speed;
     printf("plan of a step on %d ranks, %s %s: %s, %zu parameters, %.3f ms of computation; %d "
@@ -486,7 +484,7 @@ void gw_plan_scale_report(gw_bench_run *run) {
                 the.play.world.ranks, of->model, (int64_t)of->n, computed_s, the.all.plays);
 }
 
-void gw_plan_scale_release(void) {
+static void scale_release(void) {
     for (int i = 0; i < ITEMS; i++) {
         gw_strategy_free(&the.strategy[i]);
         gw_codec_close(&the.codec[i]);
@@ -495,3 +493,8 @@ void gw_plan_scale_release(void) {
     gw_network_close(the.network);
     gw_step_profile_free(&the.profile);
 }
+
+const gw_benchmark gw_plan_scale = {.prepare = scale_prepare,
+                                    .measure = scale_measure,
+                                    .report = scale_report,
+                                    .release = scale_release};
