@@ -1,10 +1,12 @@
 #include "machine/ceilings.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "machine/host.h"
 #include "machine/kernels.h"
 #include "prof/clock.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -13,8 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
+    LINE = 256, /* of a file in /sys */
+    MOST_INDICES = 16,
+    LEAST_L1 = 32 << 10,
     TRIES = 15,
     BEYOND_CACHE = 4,      /* DRAM: so many times the last level */
     LEAST_DRAM = 64 << 20, /* where the caches are not all known */
@@ -27,6 +33,84 @@ enum {
 const char *gw_level_name(int level) {
     static const char *const names[GW_LEVELS] = {"L1", "L2", "L3", "DRAM"};
     return level >= 0 && level < GW_LEVELS ? names[level] : "unknown";
+}
+
+/* ---- caches ---- */
+
+/* A line of /sys/devices/system/cpu/cpuN/cache/indexI/NAME. */
+static bool ceilings_cache_fact(int cpu, int index, const char *name, char out[LINE]) {
+    char path[LINE];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index, name);
+    return gw_file_first_line(path, out, LINE);
+}
+
+/* "32K", "1M", "512" */
+static size_t ceilings_cache_size(const char *text) {
+    char *end;
+    unsigned long long n = strtoull(text, &end, 10);
+    return (size_t)(*end == 'K' ? n << 10 : *end == 'M' ? n << 20 : n);
+}
+
+/* CPUs in a list such as "0-3,8". */
+static int ceilings_count_cpus(const char *at) {
+    int n = 0;
+    while (isdigit((unsigned char)*at)) {
+        char *end;
+        long from = strtol(at, &end, 10), to = from;
+        if (*end == '-')
+            to = strtol(end + 1, &end, 10);
+        n += to >= from ? (int)(to - from + 1) : 0;
+        at = *end == ',' ? end + 1 : end;
+    }
+    return n;
+}
+
+static void ceilings_read_sys(gw_cache out[GW_CACHES]) {
+    int here = sched_getcpu(), cpu = here < 0 ? 0 : here;
+    for (int i = 0; i < MOST_INDICES; i++) {
+        char level[LINE], type[LINE], size[LINE], list[LINE];
+        if (!ceilings_cache_fact(cpu, i, "level", level) ||
+            !ceilings_cache_fact(cpu, i, "type", type) ||
+            !ceilings_cache_fact(cpu, i, "size", size))
+            continue;
+        int l = atoi(level) - 1;
+        if (l < 0 || l >= GW_CACHES || strcmp(type, "Instruction") == 0)
+            continue;
+        out[l].bytes = ceilings_cache_size(size);
+        if (ceilings_cache_fact(cpu, i, "shared_cpu_list", list))
+            out[l].sharers = ceilings_count_cpus(list);
+    }
+}
+
+static void ceilings_read_sysconf(gw_cache out[GW_CACHES]) {
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+    static const int names[GW_CACHES] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE,
+                                         _SC_LEVEL3_CACHE_SIZE};
+    for (int l = 0; l < GW_CACHES; l++) {
+        long bytes = sysconf(names[l]);
+        if (out[l].bytes == 0 && bytes > 0)
+            out[l].bytes = (size_t)bytes;
+    }
+#else
+    (void)out;
+#endif
+}
+
+/* Of the CPU that the caller runs on: by /sys, or where that is silent by sysconf(3). A cache that
+ * is not larger than the one before is left out. Level 1 is never 0: without any word 32 KiB, which
+ * no current CPU undercuts. */
+static void ceilings_read_caches(gw_cache out[GW_CACHES]) {
+    ceilings_read_sys(out);
+    ceilings_read_sysconf(out);
+    if (out[0].bytes == 0)
+        out[0].bytes = LEAST_L1;
+    size_t below = out[0].bytes;
+    for (int l = 1; l < GW_CACHES; l++) {
+        if (out[l].bytes <= below)
+            out[l] = (gw_cache){0};
+        else
+            below = out[l].bytes;
+    }
 }
 
 /* ---- several threads at once ---- */
@@ -203,7 +287,8 @@ gw_err gw_ceilings_measure(gw_ceilings *c) {
     snprintf(c->cpu, sizeof c->cpu, "%s", host.cpu_model);
     c->measured_at = (int64_t)time(NULL);
     c->n_times = 0;
-    gw_caches_read(c->caches);
+    memset(c->caches, 0, sizeof c->caches);
+    ceilings_read_caches(c->caches);
     GW_TRY(ceiling_measure_fma(c));
     for (int l = 0; l < GW_LEVELS; l++)
         GW_TRY(ceiling_measure_level(c, l));

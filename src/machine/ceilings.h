@@ -6,16 +6,23 @@
 #define GW_MACHINE_CEILINGS_H
 
 #include "base/err.h"
-#include "machine/caches.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
+    GW_CACHES = 3,             /* levels 1 to 3 */
     GW_LEVELS = GW_CACHES + 1, /* the caches, then DRAM */
     GW_CEILING_TIMES = 512,    /* more than a run of 64 layers needs */
     GW_CEILING_NAME = 160
 };
+
+/** A data cache of a core, as the system describes it. */
+typedef struct gw_cache {
+    size_t bytes; /* of one of them; 0: there is none, or it cannot be told */
+    int sharers;  /* logical CPUs that share it; 0: cannot be told */
+} gw_cache;
 
 /** By one thread, and by all threads of the host together; NaN: not measured. */
 typedef struct gw_ceiling_pair {
