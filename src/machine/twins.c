@@ -16,18 +16,20 @@ enum { TRIES = 9, CODEC_UNIT = 512, ARRAYS_OF_CODING = 4, LONGEST_SPEC = 100 };
 #define RUN_S      0.25e-3
 #define MOST_BYTES 4e9 /* of a product's operands */
 
-/* ---- names ---- */
+/* ---- names; NULL: there is no such twin ---- */
 
-static void twin_product_name(const gw_product *p, char name[GW_CEILING_NAME]) {
+static const char *twin_product_name(const gw_product *p, char name[GW_CEILING_NAME]) {
     snprintf(name, GW_CEILING_NAME, "product %c%c %dx%dx%d", p->ta ? 't' : 'n', p->tb ? 't' : 'n',
              p->m, p->n, p->k);
+    return name;
 }
 
 static const gw_layer *twin_layer(const gw_twin_setup *s, int l) {
     return &s->load.shard->layers[l].layer;
 }
 
-static void twin_pointwise_name(const gw_layer *of, gw_part part, char name[GW_CEILING_NAME]) {
+static const char *twin_pointwise_name(const gw_layer *of, gw_part part,
+                                       char name[GW_CEILING_NAME]) {
     static const char *const transfers[] = {
         [GW_TRANSFER_RELU] = "relu",
         [GW_TRANSFER_SIGMOID] = "sigmoid",
@@ -37,21 +39,25 @@ static void twin_pointwise_name(const gw_layer *of, gw_part part, char name[GW_C
     snprintf(name, GW_CEILING_NAME, "twin %s %s %d",
              part == GW_PART_FORWARD_POINTWISE ? "forward" : "backward", transfers[of->transfer],
              of->out);
-}
-
-static void twin_update_name(const gw_twin_setup *s, char name[GW_CEILING_NAME]) {
-    snprintf(name, GW_CEILING_NAME, "twin update %s", gw_optimizer_kernel(s->optimizer));
+    return name;
 }
 
 /* What moves whole tensors takes as long as their shapes make it. */
-static bool twin_has_update(const gw_twin_setup *s) {
-    return s->optimizer && !gw_optimizer_whole(s->optimizer);
+static const char *twin_update_name(const gw_twin_setup *s, char name[GW_CEILING_NAME]) {
+    if (!s->optimizer || gw_optimizer_whole(s->optimizer))
+        return NULL;
+    snprintf(name, GW_CEILING_NAME, "twin update %s", gw_optimizer_kernel(s->optimizer));
+    return name;
 }
 
-static void twin_coding_name(const gw_twin_setup *s, gw_coding kind, char name[GW_CEILING_NAME]) {
+static const char *twin_coding_name(const gw_twin_setup *s, gw_coding kind,
+                                    char name[GW_CEILING_NAME]) {
     static const char *const kinds[GW_CODINGS] = {"encode", "adopt", "add", "set", "sum"};
+    if (!s->codec)
+        return NULL;
     snprintf(name, GW_CEILING_NAME, "twin %s%s %d %s %s", s->framed ? "framed " : "",
              s->feedback ? "feedback" : "codec", s->joined, kinds[kind], s->codec->text);
+    return name;
 }
 
 static const char fork_name[] = "parallel region";
@@ -121,8 +127,7 @@ int gw_twin_products_of(const gw_shard *shard, int l, int rows, gw_product out[G
 static gw_err twins_measure_product(gw_ceilings *c, const gw_product *p, int *added) {
     char name[GW_CEILING_NAME];
     size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
-    twin_product_name(p, name);
-    if (twins_known(c, name) ||
+    if (twins_known(c, twin_product_name(p, name)) ||
         ((double)m * (double)k + (double)k * (double)n + (double)m * (double)n) * sizeof(float) >
             MOST_BYTES)
         return GW_OK;
@@ -162,8 +167,7 @@ static void twin_pointwise(void *ctx) {
 /* As many rows of the layer's own width as fit; of a layer wider than that a part of a row. */
 static gw_err twin_measure_pointwise(gw_ceilings *c, const gw_layer *of, gw_part part, int *added) {
     char name[GW_CEILING_NAME];
-    twin_pointwise_name(of, part, name);
-    if (twins_known(c, name))
+    if (twins_known(c, twin_pointwise_name(of, part, name)))
         return GW_OK;
     bout b = {
         .transfer = of->transfer, .cols = of->out, .backward = part == GW_PART_BACKWARD_POINTWISE};
@@ -199,10 +203,7 @@ static void twins_move(void *ctx) {
 
 static gw_err twin_measure_update(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     char name[GW_CEILING_NAME];
-    if (!twin_has_update(s))
-        return GW_OK;
-    twin_update_name(s, name);
-    if (twins_known(c, name))
+    if (!twin_update_name(s, name) || twins_known(c, name))
         return GW_OK;
     update u = {.n = twin_resident(c) / (size_t)(2 + s->optimizer->state.count)};
     float *memory = NULL;
@@ -297,10 +298,8 @@ static gw_err twin_measure_codec(gw_ceilings *c, const gw_twin_setup *s, int *ad
     if (!s->codec || strlen(s->codec->text) > LONGEST_SPEC)
         return GW_OK;
     bool all = true;
-    for (int k = GW_CODING_ENCODE; k <= GW_CODING_SET; k++) {
-        twin_coding_name(s, (gw_coding)k, name);
-        all &= twins_known(c, name);
-    }
+    for (int k = GW_CODING_ENCODE; k <= GW_CODING_SET; k++)
+        all &= twins_known(c, twin_coding_name(s, (gw_coding)k, name));
     if (all)
         return GW_OK;
     GW_TRY(gw_codec_open(&codec, s->codec));
@@ -335,34 +334,29 @@ gw_err gw_twins_measure(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     return GW_OK;
 }
 
+static double twin_time(const gw_ceilings *c, const char *name) {
+    return name ? gw_ceilings_time(c, name) : NAN;
+}
+
 double gw_twin_product(const gw_ceilings *c, const gw_product *p) {
     char name[GW_CEILING_NAME];
-    twin_product_name(p, name);
-    return gw_ceilings_time(c, name);
+    return twin_time(c, twin_product_name(p, name));
 }
 
 double gw_twin_pointwise(const gw_ceilings *c, const gw_twin_setup *s, int l, gw_part part) {
     char name[GW_CEILING_NAME];
-    if (!gw_model_spec_dense(&s->load.shard->spec))
-        return NAN;
-    twin_pointwise_name(twin_layer(s, l), part, name);
-    return gw_ceilings_time(c, name);
+    bool dense = gw_model_spec_dense(&s->load.shard->spec);
+    return twin_time(c, dense ? twin_pointwise_name(twin_layer(s, l), part, name) : NULL);
 }
 
 double gw_twin_update(const gw_ceilings *c, const gw_twin_setup *s) {
     char name[GW_CEILING_NAME];
-    if (!twin_has_update(s))
-        return NAN;
-    twin_update_name(s, name);
-    return gw_ceilings_time(c, name);
+    return twin_time(c, twin_update_name(s, name));
 }
 
 double gw_twin_coded(const gw_ceilings *c, const gw_twin_setup *s, gw_coding kind) {
     char name[GW_CEILING_NAME];
-    if (!s->codec)
-        return NAN;
-    twin_coding_name(s, kind, name);
-    return gw_ceilings_time(c, name);
+    return twin_time(c, twin_coding_name(s, kind, name));
 }
 
 double gw_twin_fork(const gw_ceilings *c) {
