@@ -1,6 +1,6 @@
 /** What the files of the trainer share: a run's state, its opening and closing (trainer_open.c),
  *  its files of rows (trainer_rows.c), checkpoints and votes between steps (trainer_keep.c), the
- *  end of an epoch (trainer_epoch.c) and of the run (trainer_end.c), and run.json (trainer_json.c).
+ *  end of an epoch (trainer_epoch.c) and of the run with its run.json (trainer_end.c).
  *  Nobody else includes this. */
 #ifndef GW_TRAIN_TRAINER_PARTS_H
 #define GW_TRAIN_TRAINER_PARTS_H
@@ -207,9 +207,6 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r);
 
 /** evaluations.csv: rows are gw_epoch_row. */
 extern const gw_table gw_trainer_evaluations;
-
-/** Collective, at the end: run.json and algo.csv. */
-gw_err gw_trainer_write(const gw_trainer *t);
 
 /** Collective: compare the ranks, and write what the run's folder still lacks. */
 gw_err gw_trainer_finish(gw_trainer *t);

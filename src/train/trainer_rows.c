@@ -1,8 +1,9 @@
 /* The files of rows of a run, and what a resumed run needs to continue them. */
 #include "train/trainer_parts.h"
 
+#include "base/json.h"
+#include "folder/history.h"
 #include "mpi/wait.h"
-#include "train/restart.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -138,12 +139,30 @@ gw_err gw_trainer_open_rows(gw_trainer *t) {
     return GW_OK;
 }
 
+/* In the folder's history: that the run went on, or that it began again after an interruption that
+ * is noted there. */
+static gw_err trainer_rows_note(const char *dir, const gw_resume *r, int ranks) {
+    char utc[GW_UTC];
+    json_t *all = NULL;
+    GW_TRY(gw_history_read(dir, &all));
+    bool news = *r->path || json_array_size(all) > 0;
+    json_decref(all);
+    if (!news)
+        return GW_OK;
+    gw_utc_now(utc);
+    return gw_history_add(dir,
+                          gw_json_object("event:s utc:s step:I path:t ranks:i changed:o dropped:o",
+                                         "resumed", utc, r->manifest.step, r->path, ranks,
+                                         gw_notes_json(&r->notes, GW_NOTE_CHANGED),
+                                         gw_notes_json(&r->notes, GW_NOTE_DROPPED)));
+}
+
 static gw_err trainer_rows_reopen(gw_trainer *t) {
     if (gw_trainer_use(t) == GW_RUNFOLDER_RESUME) {
         GW_TRY(gw_resume_forget_later(&t->resume, t->c->run.out));
         GW_TRY(gw_runfolder_reopen(t->c->run.out, t->past.concludes));
     }
-    return gw_restart_note(t->c->run.out, &t->resume, t->ranks);
+    return trainer_rows_note(t->c->run.out, &t->resume, t->ranks);
 }
 
 gw_err gw_trainer_reopened(gw_trainer *t) {
