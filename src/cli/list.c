@@ -20,23 +20,6 @@ static const gw_opt opts[] = {{"json", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
 
 /* ---- what an entry states beyond its name, summary and options ---- */
 
-static gw_err list_state_strategy(const gw_entry *e, json_t **out) {
-    const gw_strategy_ops *ops = (const gw_strategy_ops *)e; /* head is the first member */
-    unsigned traits = ops->traits;
-    *out =
-        gw_json_object("synchronous:b exact:b shape:s mean:b directs:b sends:s",
-                       (traits & GW_STRATEGY_SYNCHRONOUS) != 0, (traits & GW_STRATEGY_EXACT) != 0,
-                       gw_strategy_shape_name(ops->shape), (traits & GW_STRATEGY_MEAN) != 0,
-                       (traits & GW_STRATEGY_DIRECTS) != 0, ops->formula);
-    return GW_OK;
-}
-
-static gw_err list_state_algo(const gw_entry *e, json_t **out) {
-    const gw_algo_ops *ops = (const gw_algo_ops *)e; /* head is the first member */
-    *out = gw_json_object("sends:s", ops->formula);
-    return GW_OK;
-}
-
 static const char *list_error_of(unsigned caps) {
     return caps & GW_CODEC_LOSSLESS   ? "none"
            : caps & GW_CODEC_UNBIASED ? "unbiased"
@@ -44,7 +27,7 @@ static const char *list_error_of(unsigned caps) {
                                       : "rounding";
 }
 
-/* Of the codec with its default options. */
+/* With its default options. */
 static gw_err list_state_codec(const gw_entry *e, json_t **out) {
     gw_codec c;
     GW_TRY(gw_codec_open(&c, &GW_SPEC_NAMED(e->name)));
@@ -57,63 +40,63 @@ static gw_err list_state_codec(const gw_entry *e, json_t **out) {
     return GW_OK;
 }
 
-static gw_err list_state_timetable(const gw_entry *e, json_t **out) {
-    const gw_timetable_ops *ops = (const gw_timetable_ops *)e; /* head is the first member */
-    *out = gw_json_object("idle:s held:s", ops->idle_formula, ops->held_formula);
-    return GW_OK;
-}
-
-static gw_err list_state_optimizer(const gw_entry *e, json_t **out) {
-    const gw_optimizer_ops *ops = (const gw_optimizer_ops *)e; /* head is the first member */
-    *out = gw_json_object("moves:s", ops->traits & GW_OPTIMIZER_TENSORS ? "tensors" : "elements");
-    return GW_OK;
-}
-
-static gw_err list_state_schedule(const gw_entry *e, json_t **out) {
-    const gw_lr_ops *ops = (const gw_lr_ops *)e; /* head is the first member */
-    *out = gw_json_object("ends:b", ops->ends);
-    return GW_OK;
-}
-
-static gw_err list_state_model(const gw_entry *e, json_t **out) {
-    const gw_model_ops *ops = (const gw_model_ops *)e; /* head is the first member */
-    *out = gw_json_object("tensor_parallel:b",
-                          (ops->traits & (GW_MODEL_DENSE | GW_MODEL_SHARES)) != 0);
-    return GW_OK;
-}
-
-static gw_err list_state_backend(const gw_entry *e, json_t **out) {
-    *out = gw_json_object("precision:s", e->opts ? "float64" : "float32");
-    return GW_OK;
-}
-
-static gw_err list_state_nothing(const gw_entry *e, json_t **out) {
-    (void)e;
-    *out = json_object();
-    return GW_OK;
-}
-
 typedef struct part {
     const char *key;
     const gw_registry *registry;
     const char *option; /* how a user names one of them */
-    gw_err (*state)(const gw_entry *e, json_t **out);
 } part;
 
 static const part parts[] = {
-    {"strategies", &gw_strategies, "--comm NAME:option=value,..", list_state_strategy},
-    {"algorithms", &gw_algos, "option algo=NAME of a strategy", list_state_algo},
-    {"codecs", &gw_codecs, "--compress NAME:option=value,..", list_state_codec},
-    {"feedbacks", &gw_feedbacks, "--error-feedback NAME:option=value,..", list_state_nothing},
-    {"timetables", &gw_timetables, "--timetable NAME:option=value,..", list_state_timetable},
-    {"models", &gw_models, "--model NAME:option=value,..", list_state_model},
-    {"optimizers", &gw_optimizers, "--optimizer NAME:option=value,..", list_state_optimizer},
-    {"schedules", &gw_lr_schedules, "--lr-schedule NAME:option=value,..", list_state_schedule},
-    {"backends", &gw_backends, "--backend NAME:option=value,..", list_state_backend},
-    {"partitions", &gw_divisions, "--partition NAME:option=value,..", list_state_nothing},
-    {"delays", &gw_delays, "--inject-skew RANK:NAME:option=value,..", list_state_nothing},
+    {"strategies", &gw_strategies, "--comm NAME:option=value,.."},
+    {"algorithms", &gw_algos, "option algo=NAME of a strategy"},
+    {"codecs", &gw_codecs, "--compress NAME:option=value,.."},
+    {"feedbacks", &gw_feedbacks, "--error-feedback NAME:option=value,.."},
+    {"timetables", &gw_timetables, "--timetable NAME:option=value,.."},
+    {"models", &gw_models, "--model NAME:option=value,.."},
+    {"optimizers", &gw_optimizers, "--optimizer NAME:option=value,.."},
+    {"schedules", &gw_lr_schedules, "--lr-schedule NAME:option=value,.."},
+    {"backends", &gw_backends, "--backend NAME:option=value,.."},
+    {"partitions", &gw_divisions, "--partition NAME:option=value,.."},
+    {"delays", &gw_delays, "--inject-skew RANK:NAME:option=value,.."},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
+
+static json_t *list_state_strategy(const gw_strategy_ops *s) {
+    return gw_json_object("synchronous:b exact:b shape:s mean:b directs:b sends:s",
+                          (s->traits & GW_STRATEGY_SYNCHRONOUS) != 0,
+                          (s->traits & GW_STRATEGY_EXACT) != 0, gw_strategy_shape_name(s->shape),
+                          (s->traits & GW_STRATEGY_MEAN) != 0,
+                          (s->traits & GW_STRATEGY_DIRECTS) != 0, s->formula);
+}
+
+/* The head of an entry is the first member of what its registry holds. */
+static gw_err list_state(const gw_registry *of, const gw_entry *e, json_t **out) {
+    const void *ops = e;
+    const gw_timetable_ops *timetable = ops;
+    const gw_model_ops *model = ops;
+    const gw_optimizer_ops *optimizer = ops;
+    if (of == &gw_codecs)
+        return list_state_codec(e, out);
+    if (of == &gw_strategies)
+        *out = list_state_strategy(ops);
+    else if (of == &gw_algos)
+        *out = gw_json_object("sends:s", ((const gw_algo_ops *)ops)->formula);
+    else if (of == &gw_timetables)
+        *out = gw_json_object("idle:s held:s", timetable->idle_formula, timetable->held_formula);
+    else if (of == &gw_models)
+        *out = gw_json_object("tensor_parallel:b",
+                              (model->traits & (GW_MODEL_DENSE | GW_MODEL_SHARES)) != 0);
+    else if (of == &gw_optimizers)
+        *out = gw_json_object("moves:s",
+                              optimizer->traits & GW_OPTIMIZER_TENSORS ? "tensors" : "elements");
+    else if (of == &gw_lr_schedules)
+        *out = gw_json_object("ends:b", ((const gw_lr_ops *)ops)->ends);
+    else if (of == &gw_backends)
+        *out = gw_json_object("precision:s", e->opts ? "float64" : "float32");
+    else
+        *out = json_object();
+    return GW_OK;
+}
 
 /* ---- as text ---- */
 
@@ -160,7 +143,7 @@ static gw_err list_print_part(const part *p) {
     printf("%s (%s):\n", p->key, p->option);
     for (const gw_entry *const *e = p->registry->entries; *e; e++) {
         json_t *traits = NULL;
-        GW_TRY(p->state(*e, &traits));
+        GW_TRY(list_state(p->registry, *e, &traits));
         printf("  %-12s %s\n", (*e)->name, (*e)->summary);
         if (json_object_size(traits) > 0)
             list_print_traits((*e)->name, traits);
@@ -236,7 +219,7 @@ static json_t *list_rules_json(bool needs) {
 static gw_err list_part_json(const part *p, json_t *all) {
     for (const gw_entry *const *e = p->registry->entries; *e; e++) {
         json_t *traits = NULL;
-        GW_TRY(p->state(*e, &traits));
+        GW_TRY(list_state(p->registry, *e, &traits));
         json_object_update_new(traits, list_described((*e)->name, (*e)->summary, (*e)->opts));
         json_array_append_new(all, traits);
     }
