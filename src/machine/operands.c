@@ -11,7 +11,10 @@ enum { MOST_TRIES = 15 };
 
 gw_err gw_operands_open(gw_operands *o, const gw_product *of) {
     size_t m = (size_t)of->m, n = (size_t)of->n, k = (size_t)of->k;
-    *o = (gw_operands){.of = *of};
+    *o = (gw_operands){.of = *of,
+                       .lda = of->ta ? of->m : of->k,
+                       .ldb = of->tb ? of->k : of->n,
+                       .beta = of->add ? 1 : 0};
     GW_TRY(gw_alloc(&o->a, m * k, sizeof *o->a));
     GW_TRY(gw_alloc(&o->b, k * n, sizeof *o->b));
     GW_TRY(gw_alloc(&o->c, m * n, sizeof *o->c));
@@ -31,8 +34,7 @@ void gw_operands_close(gw_operands *o) {
 
 void gw_operands_multiply(const gw_operands *o) {
     const gw_product *p = &o->of;
-    gw_gemm(p->ta, p->tb, p->m, p->n, p->k, o->a, gw_operands_lda(o), o->b, gw_operands_ldb(o),
-            gw_operands_beta(o), o->c, p->n);
+    gw_gemm(p->ta, p->tb, p->m, p->n, p->k, o->a, o->lda, o->b, o->ldb, o->beta, o->c, p->n);
 }
 
 double gw_operands_time(const gw_operands *o) {

@@ -7,21 +7,13 @@
 typedef struct gw_operands {
     gw_product of;
     float *a, *b, *c; /* dense */
+    int lda, ldb;
+    float beta;
 } gw_operands;
 
 /** Allocate and fill; closed by gw_operands_close, after an error, too. */
 gw_err gw_operands_open(gw_operands *o, const gw_product *of);
 void gw_operands_close(gw_operands *o);
-
-static inline int gw_operands_lda(const gw_operands *o) {
-    return o->of.ta ? o->of.m : o->of.k;
-}
-static inline int gw_operands_ldb(const gw_operands *o) {
-    return o->of.tb ? o->of.k : o->of.n;
-}
-static inline float gw_operands_beta(const gw_operands *o) {
-    return o->of.add ? 1 : 0;
-}
 
 /** The product, by gw_gemm. */
 void gw_operands_multiply(const gw_operands *o);

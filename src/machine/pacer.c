@@ -150,7 +150,7 @@ static void pacer_piece(gw_pacer *p, double seconds, bool last) {
 }
 
 /* A slower core would cut its products into more pieces, for as many polls a second. */
-static void pacer_segment(gw_pacer *p, bool loosely) {
+void gw_pacer_segment(gw_pacer *p, bool loosely) {
     int n = p->playing->pieces[p->segment++];
     int parts = p->poll && p->factor > 1 ? (int)ceil(p->factor) : 1;
     for (int i = 0; i < n * parts; i++) {
@@ -161,14 +161,6 @@ static void pacer_segment(gw_pacer *p, bool loosely) {
             p->poll(p->ctx);
     }
     p->piece += n;
-}
-
-void gw_pacer_segment(gw_pacer *p) {
-    pacer_segment(p, false);
-}
-
-void gw_pacer_segment_loosely(gw_pacer *p) {
-    pacer_segment(p, true);
 }
 
 void gw_pacer_settle(gw_pacer *p) {

@@ -78,13 +78,10 @@ void gw_pacer_end(gw_pacer *p, bool meets);
 /** From now on call f(ctx) between the pieces of segments; NULL: nothing. */
 void gw_pacer_between(gw_pacer *p, void (*f)(void *ctx), void *ctx);
 
-/** Sleep through the next segment, with polls between its pieces. */
-void gw_pacer_segment(gw_pacer *p);
-
-/** The same, but it may end early by what naps are cut short: many short segments one behind
- *  another are slept as one. gw_pacer_settle then sleeps what is left, before others see that it
- *  ended. */
-void gw_pacer_segment_loosely(gw_pacer *p);
+/** Sleep through the next segment, with polls between its pieces. `loosely`: it may end early by
+ *  what naps are cut short: many short segments one behind another are slept as one.
+ *  gw_pacer_settle then sleeps what is left, before others see that it ended. */
+void gw_pacer_segment(gw_pacer *p, bool loosely);
 void gw_pacer_settle(gw_pacer *p);
 
 /** Sleep for `seconds`, which began at `since_s`. */

@@ -197,14 +197,15 @@ gw_exchange_view gw_exchange_log_view(void) {
     return v;
 }
 
-void gw_exchange_log_clear(void) {
+/* Forget all stretches, and all exchanges, or those of the last view that were finished in it. */
+static void exchange_log_empty(bool all) {
+    int kept = 0;
     if (!lg.entries)
         return;
     pthread_mutex_lock(&lock);
-    int kept = 0;
     for (int i = 0; i < SLOTS; i++)
         lg.places[i].entry = -1;
-    for (int i = 0; i < lg.n_entries; i++) {
+    for (int i = 0; i < lg.n_entries && !all; i++) {
         if (i < lg.viewed && lg.finished[i])
             continue;
         lg.entries[kept] = lg.entries[i];
@@ -213,19 +214,19 @@ void gw_exchange_log_clear(void) {
     }
     lg.n_entries = kept;
     lg.n_stretches = lg.viewed = lg.rows = 0;
+    if (all) {
+        lg.most_entries = lg.most_stretches = 0;
+        lg.dropped = 0;
+    }
     pthread_mutex_unlock(&lock);
 }
 
+void gw_exchange_log_clear(void) {
+    exchange_log_empty(false);
+}
+
 void gw_exchange_log_forget(void) {
-    if (!lg.entries)
-        return;
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < SLOTS; i++)
-        lg.places[i].entry = -1;
-    lg.n_entries = lg.n_stretches = lg.viewed = lg.rows = 0;
-    lg.most_entries = lg.most_stretches = 0;
-    lg.dropped = 0;
-    pthread_mutex_unlock(&lock);
+    exchange_log_empty(true);
 }
 
 static int exchange_at_most(int limit, int room, int a_row) {

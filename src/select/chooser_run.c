@@ -95,15 +95,6 @@ typedef struct run {
     bool check; /* only count the candidates */
 } run;
 
-static gw_err chooser_count_candidates(const run *r, const gw_codec *codec) {
-    for (int i = 0; i < r->a->n_algos; i++) {
-        bool ok;
-        GW_TRY(gw_chooser_combine(r->a, codec, &r->a->algo[i].spec, &ok));
-        r->a->n += ok;
-    }
-    return GW_OK;
-}
-
 static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
     gw_chooser *a = r->a;
     gw_codec_price price[MOST_PRICES];
@@ -112,13 +103,14 @@ static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
     for (int i = 0; i < a->n_algos && a->n + found < GW_CHOOSER_MOST; i++) {
         bool ok;
         GW_TRY(gw_chooser_combine(a, codec, &a->algo[i].spec, &ok));
-        if (!ok || !chooser_carries(&a->algo[i], codec))
+        a->n += r->check && ok;
+        if (r->check || !ok || !chooser_carries(&a->algo[i], codec))
             continue;
         of[found] = i;
         which[found++] = chooser_price_for(price, &n_prices, chooser_call(&a->algo[i], longest));
     }
     bool feedback = gw_residuals_kept(a->config->run.feedback, codec->caps);
-    if (!(codec->caps & GW_CODEC_IDENTITY))
+    if (!r->check && !(codec->caps & GW_CODEC_IDENTITY))
         GW_TRY(gw_survey_codec(codec, feedback, a->gradient, r->n, price, n_prices, r->comm));
     for (int k = 0; k < found; k++) {
         const gw_algo_survey *algo = &a->algo[of[k]];
@@ -144,7 +136,7 @@ static gw_err chooser_one_codec(const run *r, int nth, bool remembers) {
     if (e == GW_OK && !loses)
         e = gw_codec_join(codec, a->ranks);
     if (e == GW_OK && !loses)
-        e = r->check ? chooser_count_candidates(r, codec) : chooser_add_candidates(r, codec, nth);
+        e = chooser_add_candidates(r, codec, nth);
     gw_mix_close(&mix);
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e; /* too many ranks for it: on all alike */
 }

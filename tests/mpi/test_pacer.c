@@ -46,7 +46,7 @@ static void open_pacer(gw_pacer *p, double factor) {
 static double step(gw_pacer *p, double more_s) {
     CHECK_OK(gw_pacer_begin(p, 8));
     for (int s = 0; s < SEGMENTS; s++)
-        gw_pacer_segment(p);
+        gw_pacer_segment(p, false);
     double since = gw_nap_now();
     if (more_s > 0)
         gw_nap_until(since + more_s);
@@ -100,11 +100,11 @@ static void lateness(void) {
     double start = gw_nap_now();
     gw_nap_until(start + PIECE_S);
     gw_pacer_spent(&p, gw_nap_now() - start); /* at work on the first segment, or longer */
-    gw_pacer_segment(&p);
+    gw_pacer_segment(&p, false);
     CHECK(gw_nap_now() >= start + PIECE_S - ROUNDING, "a segment ends early");
     p.late_s = 1;
     double before = gw_nap_now();
-    gw_pacer_segment(&p); /* should have ended long ago */
+    gw_pacer_segment(&p, false); /* should have ended long ago */
     CHECK(p.late_s >= 1 - 2 * PIECE_S, "%g s late", p.late_s);
     CHECK(gw_nap_now() - before + 1 - 2 * PIECE_S >= p.late_s - ROUNDING, "it slept all the same");
     gw_pacer_waited(&p, 0.25);
@@ -120,7 +120,7 @@ static void loosely(void) {
     CHECK_OK(gw_pacer_begin(&p, 8));
     polls = 0;
     for (int s = 0; s < SEGMENTS; s++)
-        gw_pacer_segment_loosely(&p);
+        gw_pacer_segment(&p, true);
     CHECK(polls == PIECES - SEGMENTS, "%d polls", polls);
     gw_pacer_settle(&p);
     CHECK(gw_nap_now() - p.start_s >= PIECES * PIECE_S - ROUNDING, "settled early");

@@ -67,8 +67,8 @@ static void gemm_call(int side, const gw_operands *o) {
     const gw_gemm_backend *library = gemm_library(side);
     const gw_product *p = &o->of;
     if (library) {
-        library->product(p->ta, p->tb, p->m, p->n, p->k, o->a, gw_operands_lda(o), o->b,
-                         gw_operands_ldb(o), gw_operands_beta(o), o->c, p->n);
+        library->product(p->ta, p->tb, p->m, p->n, p->k, o->a, o->lda, o->b, o->ldb, o->beta, o->c,
+                         p->n);
         return;
     }
     gw_gemm_between(side == POLLED ? gemm_nobody : NULL, NULL);

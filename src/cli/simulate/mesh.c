@@ -345,8 +345,7 @@ int gw_sim_pipe_pieces(const gw_sim_pipe *p, int micro, size_t floats) {
     return pieces < rows ? pieces : rows > 1 ? rows : 1;
 }
 
-/* Start it, or wait for it. */
-static gw_err pipe_join(gw_sim_pipe *p, const gw_sim_join *j, bool starts) {
+gw_err gw_sim_pipe_join(gw_sim_pipe *p, const gw_sim_join *j, bool starts) {
     gw_collective *of = &p->join[j->verb];
     gw_schedule *s;
     if (!pipe_joins(p, j->floats))
@@ -360,14 +359,6 @@ static gw_err pipe_join(gw_sim_pipe *p, const gw_sim_join *j, bool starts) {
     GW_TRY(starts ? gw_runner_start(&p->runner, s, j->micro) : gw_runner_wait(&p->runner, s));
     p->joins_s += pipe_now_s(p) - now_s;
     return GW_OK;
-}
-
-gw_err gw_sim_pipe_join(gw_sim_pipe *p, const gw_sim_join *j) {
-    return pipe_join(p, j, true);
-}
-
-gw_err gw_sim_pipe_joined(gw_sim_pipe *p, const gw_sim_join *j) {
-    return pipe_join(p, j, false);
 }
 
 /* ---- opening ---- */

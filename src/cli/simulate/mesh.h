@@ -109,8 +109,7 @@ typedef struct gw_sim_join {
 
 /** How many pieces there are of `floats` of each sample: 1 where there is nothing to exchange. */
 int gw_sim_pipe_pieces(const gw_sim_pipe *p, int micro, size_t floats);
-gw_err gw_sim_pipe_join(gw_sim_pipe *p, const gw_sim_join *j);
-gw_err gw_sim_pipe_joined(gw_sim_pipe *p, const gw_sim_join *j); /* waits for it */
+gw_err gw_sim_pipe_join(gw_sim_pipe *p, const gw_sim_join *j, bool starts); /* else waits for it */
 
 /** All actions of a step. */
 gw_err gw_sim_pipe_step(gw_sim_pipe *p);

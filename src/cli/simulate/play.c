@@ -106,7 +106,7 @@ static gw_err play_await(actor *a, int i) {
 }
 
 static gw_err play_joined(actor *a, const gw_sim_join *j) {
-    GW_TRY(gw_sim_pipe_joined(&a->pipe, j));
+    GW_TRY(gw_sim_pipe_join(&a->pipe, j, false));
     if (a->pipe.among && j->floats)
         play_restart(a);
     return GW_OK;
@@ -120,16 +120,16 @@ static gw_err play_tensor(actor *a, const gw_step_tensor *t, int micro, double s
                 out = {GW_ALLREDUCE, t->forward_sum, micro, n, 0},
                 told = {GW_ALLGATHER, t->forward_gather, micro, 1, 0};
     for (in.piece = 0; in.piece < n; in.piece++)
-        GW_TRY(gw_sim_pipe_join(&a->pipe, &in));
+        GW_TRY(gw_sim_pipe_join(&a->pipe, &in, true));
     for (; out.piece < n; out.piece++) {
         in.piece = out.piece;
         GW_TRY(play_joined(a, &in));
         GW_TRY(play_compute(a, GW_PHASE_FORWARD, seconds / n));
-        GW_TRY(gw_sim_pipe_join(&a->pipe, &out));
+        GW_TRY(gw_sim_pipe_join(&a->pipe, &out, true));
     }
     for (out.piece = 0; out.piece < n; out.piece++)
         GW_TRY(play_joined(a, &out));
-    GW_TRY(gw_sim_pipe_join(&a->pipe, &told));
+    GW_TRY(gw_sim_pipe_join(&a->pipe, &told, true));
     return play_joined(a, &told);
 }
 
@@ -198,7 +198,7 @@ static gw_err play_layer(actor *a, gw_act act, int first, int end, double part) 
     sum.pieces = gw_sim_pipe_pieces(&a->pipe, act.micro, sum.floats);
     for (; sum.piece < sum.pieces; sum.piece++) {
         GW_TRY(play_gradients(a, first, end, part / 2 / sum.pieces, false));
-        GW_TRY(gw_sim_pipe_join(&a->pipe, &sum));
+        GW_TRY(gw_sim_pipe_join(&a->pipe, &sum, true));
     }
     if (hops && sum.floats == 0)
         GW_TRY(gw_sim_pipe_send(&a->pipe, act));

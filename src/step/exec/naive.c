@@ -13,7 +13,7 @@ double gw_exec_naive_compute(gw_stepper *t, const gw_batch *batch) {
 
 static double naive_sleep(gw_stepper *t) {
     gw_phase_enter(GW_PHASE_BACKWARD);
-    gw_pacer_segment(t->pacer);
+    gw_pacer_segment(t->pacer, false);
     gw_phase_leave();
     return t->computed_loss;
 }

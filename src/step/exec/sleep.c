@@ -33,7 +33,7 @@ gw_exec gw_exec_ahead(gw_sleeper *s) {
 static bool sleep_begin(void *sleeper, gw_phase phase) {
     gw_sleeper *s = sleeper;
     s->phase = phase;
-    gw_pacer_segment_loosely(s->pacer);
+    gw_pacer_segment(s->pacer, true);
     return false;
 }
 
