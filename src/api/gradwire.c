@@ -218,8 +218,7 @@ static gw_err gradwire_make(gradwire *g, gw_err e) {
 static gw_err gradwire_join(gradwire *g, MPI_Comm comm) {
     GW_TRY(gw_comm_dup(comm, &g->comm));
     GW_MPI(MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN));
-    GW_MPI(MPI_Comm_rank(g->comm, &g->rank));
-    GW_MPI(MPI_Comm_size(g->comm, &g->ranks));
+    GW_TRY(gw_comm_place(g->comm, &g->rank, &g->ranks));
     return GW_OK;
 }
 

@@ -409,8 +409,7 @@ static gw_err doctor_print(json_t *all) {
 
 static gw_err doctor_diagnose(const gw_args *args, int provided) {
     int rank, ranks, threads = 1;
-    GW_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
-    GW_MPI(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
+    GW_TRY(gw_comm_place(MPI_COMM_WORLD, &rank, &ranks));
     const char *omp = doctor_variable("OMP_NUM_THREADS");
     if (gw_args_given(args, "threads"))
         threads = (int)gw_args_int(args, "threads");

@@ -85,8 +85,7 @@ static gw_err eval_load(job *j) {
 
 static gw_err eval_evaluate(job *j, MPI_Comm comm) {
     int rank, ranks;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(gw_comm_place(comm, &rank, &ranks));
     omp_set_num_threads((int)gw_args_int(j->args, "threads"));
     GW_TRY(gw_agree(comm, eval_load(j)));
     gw_data_spec spec = {.source = gw_args_text(j->args, "data"),

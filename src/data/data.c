@@ -221,8 +221,7 @@ static gw_err data_join_node(hold *h, MPI_Comm comm) {
     /* Keyed by rank: rank 0 leads its node, and the leaders. */
     GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &h->node));
     GW_MPI(MPI_Comm_set_errhandler(h->node, MPI_ERRORS_RETURN));
-    GW_MPI(MPI_Comm_rank(h->node, &h->node_rank));
-    GW_MPI(MPI_Comm_size(h->node, &h->node_size));
+    GW_TRY(gw_comm_place(h->node, &h->node_rank, &h->node_size));
     GW_MPI(MPI_Comm_split(comm, h->node_rank == 0 ? 0 : MPI_UNDEFINED, rank, &h->leaders));
     if (h->leaders != MPI_COMM_NULL)
         GW_MPI(MPI_Comm_set_errhandler(h->leaders, MPI_ERRORS_RETURN));

@@ -217,8 +217,7 @@ gw_err gw_host_node_of(gw_host_node *out, int threads, MPI_Comm comm) {
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &emulated, 1, MPI_INT, MPI_MAX, comm));
     GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
     gw_err e = host_fill_node(out, threads, emulated ? comm : host);
-    GW_THEN(e, gw_mpi_check(MPI_Comm_size(host, &out->ranks), "MPI_Comm_size"));
-    GW_THEN(e, gw_mpi_check(MPI_Comm_rank(host, &rank_on_host), "MPI_Comm_rank"));
+    GW_THEN(e, gw_comm_place(host, &rank_on_host, &out->ranks));
     MPI_Comm_free(&host);
     GW_TRY(e);
     lead = rank_on_host == 0;

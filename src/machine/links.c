@@ -98,8 +98,7 @@ static gw_err links_find_leaders(MPI_Comm comm, int rank, int *leader) {
 gw_err gw_links_measure(MPI_Comm comm, gw_link out[GW_LINKS], int *n) {
     int rank, ranks, *leader = NULL;
     *n = 0;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(gw_comm_place(comm, &rank, &ranks));
     GW_TRY(gw_agree(comm, gw_alloc(&leader, (size_t)ranks, sizeof *leader)));
     gw_err e = links_find_leaders(comm, rank, leader);
     int found = e == GW_OK ? links_choose(leader, ranks, out) : 0;

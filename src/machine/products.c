@@ -270,8 +270,7 @@ static gw_err products_collect(gw_products *p, const gw_products_setup *setup, i
     int rank, ranks, most;
     load.batch = batch;
     most = products_list(setup, &load, own);
-    GW_MPI(MPI_Comm_rank(setup->comm, &rank));
-    GW_MPI(MPI_Comm_size(setup->comm, &ranks));
+    GW_TRY(gw_comm_place(setup->comm, &rank, &ranks));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &most, 1, MPI_INT, MPI_MAX, setup->comm));
     int room = rank == 0 ? ranks * most : 0, bytes = most * (int)sizeof *all;
     GW_TRY(gw_agree(setup->comm, gw_alloc(&all, (size_t)room, sizeof *all)));

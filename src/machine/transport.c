@@ -94,8 +94,7 @@ gw_err gw_transport_measure(const gw_transport_job *job, bool oversubscribed, MP
     double run[MOST], spent = 0, start = MPI_Wtime();
     seen idle = {0};
     *out = NAN;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(gw_comm_place(comm, &rank, &ranks));
     if (ranks == 1 || oversubscribed)
         return GW_OK;
     gw_clock_start();
@@ -142,8 +141,7 @@ static gw_err transport_pair_test(void *ctx, bool *done) {
 
 gw_err gw_transport_byte(bool oversubscribed, MPI_Comm comm, double *s) {
     pair p = {.comm = comm};
-    GW_MPI(MPI_Comm_rank(comm, &p.rank));
-    GW_MPI(MPI_Comm_size(comm, &p.ranks));
+    GW_TRY(gw_comm_place(comm, &p.rank, &p.ranks));
     gw_err e = gw_alloc(&p.out, MESSAGE, 1);
     GW_THEN(e, gw_alloc(&p.in, MESSAGE, 1));
     e = gw_agree(comm, e);

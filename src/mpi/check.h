@@ -12,4 +12,7 @@ gw_err gw_mpi_check(int rc, const char *call);
 /** Call MPI and hand a failure up: GW_MPI(MPI_Barrier(comm)). */
 #define GW_MPI(call) GW_TRY(gw_mpi_check((call), #call))
 
+/** The caller's number in `comm`, and how many ranks it has. */
+gw_err gw_comm_place(MPI_Comm comm, int *rank, int *ranks);
+
 #endif

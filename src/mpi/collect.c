@@ -29,8 +29,7 @@ static gw_err collect_from(const gw_table *t, FILE *to, char *chunk, int n, int 
 gw_err gw_collect_rows(const gw_table *t, FILE *to, void *rows, int n, MPI_Comm comm) {
     int rank, ranks, *count = NULL;
     char *chunk = NULL;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(gw_comm_place(comm, &rank, &ranks));
     gw_err e = gw_alloc(&count, (size_t)ranks, sizeof *count);
     GW_THEN(e, gw_alloc(&chunk, CHUNK, t->row));
     e = gw_agree(comm, e);

@@ -122,8 +122,7 @@ gw_err gw_mesh_place(gw_mesh *out, const gw_mesh_shape *shape, int rank, int ran
 
 gw_err gw_mesh_open(gw_mesh *out, const gw_mesh_shape *shape, MPI_Comm comm) {
     int rank, ranks;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(gw_comm_place(comm, &rank, &ranks));
     GW_TRY(gw_mesh_place(out, shape, rank, ranks));
     for (int d = 0; d < GW_DIMS; d++) {
         int line[GW_DIMS];

@@ -155,8 +155,7 @@ gw_err gw_naive_open(gw_naive **out, const gw_naive_setup *setup) {
     n->setup = *setup;
     naive_lay_out(n);
     gw_err e = naive_allocate(n);
-    GW_THEN(e, gw_mpi_check(MPI_Comm_rank(setup->comm, &n->rank), "MPI_Comm_rank"));
-    GW_THEN(e, gw_mpi_check(MPI_Comm_size(setup->comm, &n->ranks), "MPI_Comm_size"));
+    GW_THEN(e, gw_comm_place(setup->comm, &n->rank, &n->ranks));
     if (e != GW_OK) {
         gw_naive_close(n);
         return e;

@@ -137,8 +137,7 @@ gw_err gw_arrivals_resolve(gw_arrival *all, size_t n, MPI_Comm comm) {
     int rank, ranks;
     bool same = false;
     located *latest = NULL;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(gw_comm_place(comm, &rank, &ranks));
     if (n > 0) /* all may be NULL else */
         qsort(all, n, sizeof *all, arrival_in_order);
     GW_TRY(arrival_same_on_all(all, n, &same, comm));

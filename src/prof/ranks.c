@@ -17,8 +17,7 @@ gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_recor
     gw_record_rank *step = NULL;
     gw_waits_rank *late = NULL;
     *dropped = 0;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(gw_comm_place(comm, &rank, &ranks));
     gw_err e = rank == 0 ? gw_alloc(out, (size_t)ranks, sizeof **out) : GW_OK;
     GW_THEN(e, gw_alloc(&step, (size_t)ranks, sizeof *step));
     GW_THEN(e, gw_alloc(&late, (size_t)ranks, sizeof *late));
@@ -57,8 +56,7 @@ typedef struct told {
 gw_err gw_ranks_memory(gw_rank_figures *all, gw_resident *mine, MPI_Comm comm) {
     int rank, ranks;
     told own = {.memory = *mine}, *found = NULL;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(gw_comm_place(comm, &rank, &ranks));
     GW_TRY(gw_agree(comm, ranks_node(&own.node, comm)));
     gw_err e = rank == 0 ? gw_alloc(&found, (size_t)ranks, sizeof *found) : GW_OK;
     e = gw_agree(comm, e);

@@ -68,8 +68,7 @@ gw_err gw_record_open(gw_record **out, int64_t rows, bool mesh, MPI_Comm comm) {
         r->mesh = mesh;
         e = gw_alloc(&r->rows, (size_t)rows, sizeof *r->rows);
     }
-    GW_THEN(e, gw_mpi_check(MPI_Comm_rank(comm, &r->rank), "MPI_Comm_rank"));
-    GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &r->ranks), "MPI_Comm_size"));
+    GW_THEN(e, gw_comm_place(comm, &r->rank, &r->ranks));
     GW_THEN(e, record_make_type(r));
     for (int i = 0; e == GW_OK && i < 2; i++)
         e = gw_alloc(&r->sums[i], (size_t)r->ranks, sizeof **r->sums);

@@ -49,8 +49,7 @@ gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, const MPI_Comm *a
     w->comm = comm;
     w->rows = rows;
     w->files = files;
-    gw_err e = gw_mpi_check(MPI_Comm_rank(comm, &w->rank), "MPI_Comm_rank");
-    GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &w->ranks), "MPI_Comm_size"));
+    gw_err e = gw_comm_place(comm, &w->rank, &w->ranks);
     GW_THEN(e, waits_open_dims(w, along));
     GW_THEN(e, gw_alloc(&w->caused_s, (size_t)w->ranks, sizeof *w->caused_s));
     GW_THEN(e, gw_alloc(&w->waiting_s, (size_t)rows * GW_EXCHANGE_DIMS, sizeof *w->waiting_s));

@@ -177,8 +177,7 @@ gw_err gw_recorder_epoch(gw_recorder *r, const gw_epoch_row *row) {
 static gw_err recorder_hosts(json_t **out, MPI_Comm comm) {
     enum { NAME = 64 };
     int rank, size;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &size));
+    GW_TRY(gw_comm_place(comm, &rank, &size));
     char mine[NAME] = {0}, *all = NULL;
     gethostname(mine, NAME - 1);
     gw_err e = gw_agree(comm, rank == 0 ? gw_alloc(&all, (size_t)size, NAME) : GW_OK);

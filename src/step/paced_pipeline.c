@@ -103,8 +103,7 @@ gw_err gw_paced_tell_shares(gw_stepper *t) {
     gw_pacer *p = t->pacer;
     int rank, ranks, n = p->n_tapes * FIGURES;
     double *all = NULL;
-    GW_MPI(MPI_Comm_rank(p->comm, &rank));
-    GW_MPI(MPI_Comm_size(p->comm, &ranks));
+    GW_TRY(gw_comm_place(p->comm, &rank, &ranks));
     GW_TRY(gw_agree(p->comm, gw_alloc(&all, (size_t)(ranks * n), sizeof *all)));
     for (int i = 0; i < p->n_tapes; i++)
         share_tell(t, &p->tape[i], all + rank * n + i * FIGURES);

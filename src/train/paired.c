@@ -122,8 +122,7 @@ gw_err gw_paired_open(gw_paired **out, const gw_train_config *c, gw_stepper *ste
         e = gw_inside_twin(&p->g[BLOCKING], stepper->g, c->run.comm, c->run.compress,
                            c->run.feedback);
     }
-    GW_THEN(e, gw_mpi_check(MPI_Comm_rank(comm, &p->rank), "MPI_Comm_rank"));
-    GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &p->ranks), "MPI_Comm_size"));
+    GW_THEN(e, gw_comm_place(comm, &p->rank, &p->ranks));
     GW_THEN(e, paired_open_csv(p, c));
     e = gw_agree(comm, e);
     if (e == GW_OK) {

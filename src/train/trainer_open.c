@@ -23,8 +23,7 @@ enum { EVAL_CHUNK = 256, EVAL_FLOATS = 1 << 24 };
 _Static_assert((int)GW_EXCHANGE_DIMS == (int)GW_DIMS, "waits are along the dimensions of a mesh");
 
 static gw_err trainer_count_ranks(gw_trainer *t) {
-    GW_MPI(MPI_Comm_rank(t->comm, &t->rank));
-    GW_MPI(MPI_Comm_size(t->comm, &t->ranks));
+    GW_TRY(gw_comm_place(t->comm, &t->rank, &t->ranks));
     GW_TRY(gw_mesh_open(&t->mesh, &t->c->parallel.shape, t->comm));
     t->part.servers = gw_inside_know(t->g).servers;
     int replicas = t->mesh.shape.size[GW_DIM_DATA];

@@ -83,8 +83,7 @@ static gw_err bench_place(gw_bench_place *out, MPI_Comm comm, int threads) {
     char library[MPI_MAX_LIBRARY_VERSION_STRING];
     int len = 0;
     *out = (gw_bench_place){.comm = comm, .threads = threads};
-    GW_MPI(MPI_Comm_rank(comm, &out->rank));
-    GW_MPI(MPI_Comm_size(comm, &out->ranks));
+    GW_TRY(gw_comm_place(comm, &out->rank, &out->ranks));
     omp_set_num_threads(threads);
     GW_TRY(gw_bench_place_crowded(out, 1, &out->crowded));
     GW_TRY(gw_bench_place_crowded(out, 0, &out->oversubscribed));

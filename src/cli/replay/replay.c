@@ -297,8 +297,7 @@ static gw_err replay_body(void *ctx, MPI_Comm comm, bool *alone) {
     job *j = ctx;
     gradwire *g;
     int rank;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_MPI(MPI_Comm_size(comm, &j->player.ranks));
+    GW_TRY(gw_comm_place(comm, &rank, &j->player.ranks));
     j->player.serves = rank < j->player.servers;
     GW_TRY(gw_agree(comm, replay_gradients(j, rank)));
     gw_err e = replay_error(gradwire_new(&g, MPI_Comm_c2f(comm), j->text), alone);
