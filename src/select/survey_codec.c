@@ -26,16 +26,12 @@ typedef struct bout {
     size_t *len; /* of each part's */
 } bout;
 
-static gw_span survey_part(const bout *b, int i) {
-    return gw_span_part((gw_span){0, b->n}, i, b->parts);
-}
-
 /* One coding of all parts. */
 static gw_err survey_pass(bout *b, gw_coding kind) {
     const gw_codec *codec = b->lane->codec;
     for (int i = 0; i < b->parts; i++) {
         char *wire = b->wire + (size_t)i * b->room;
-        gw_span s = survey_part(b, i);
+        gw_span s = gw_span_part((gw_span){0, b->n}, i, b->parts);
         switch (kind) {
         case GW_CODING_ENCODE:
         case GW_CODING_ADOPT:

@@ -154,12 +154,6 @@ static json_t *run_resumed(const gw_resume *r, const char *utc, int64_t counted)
                           run_since_json());
 }
 
-/* null: not asked for. */
-static json_t *run_overhead(const gw_train_config *c, const gw_train_result *r) {
-    bool asked = c->overhead != 0 && c->run.profile != GW_PROFILE_OFF;
-    return asked ? gw_overhead_json(r->overhead) : json_null();
-}
-
 /* Phases are means over the ranks, of which servers compute nothing. Where each holds another part
  * of the model it is rank 0's work, beside its time. */
 static gw_work_run run_work(const gw_trainer *t) {
@@ -190,6 +184,7 @@ static json_t *run_more(const gw_trainer *t) {
     const gw_train_config *c = t->c;
     const gw_train_result *r = t->watcher.result;
     gw_work_run work = run_work(t);
+    bool overhead = c->overhead != 0 && c->run.profile != GW_PROFILE_OFF; /* asked for */
     return gw_json_object(
         "mesh:o data:o backend:o ceilings:o gemm:o work:o bound:o papi:o paced:o forecast:o "
         "overhead:o checkpoints:o rate:o resumed:o",
@@ -200,8 +195,8 @@ static json_t *run_more(const gw_trainer *t) {
         c->naive.on ? json_null() : gw_work_json(&work), gw_bound_run_json(&t->measures.bound),
         gw_memory_papi_json(t->measures.memory),
         gw_pacer_json(t->stepper.pacer, r->late_s, r->outside_s),
-        t->choice ? gw_chooser_json(t->choice) : json_null(), run_overhead(c, r),
-        run_checkpoints(c, r), run_rate(t),
+        t->choice ? gw_chooser_json(t->choice) : json_null(),
+        overhead ? gw_overhead_json(r->overhead) : json_null(), run_checkpoints(c, r), run_rate(t),
         run_resumed(&t->resume, t->rec.start_utc, t->rec.total.summary.earlier));
 }
 

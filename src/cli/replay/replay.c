@@ -265,11 +265,6 @@ static gw_err replay_report(job *j) {
 
 /* ---- on all ranks ---- */
 
-static gw_err replay_gradients(job *j, int rank) {
-    return gw_gradients_open(&j->gradients, &j->profile, gw_args_text(j->args, "gradients"),
-                             j->words.run.seed, rank);
-}
-
 /* The library's errors are gw_err here; those of one rank alone end the job. */
 static gw_err replay_error(int e, bool *alone) {
     *alone |= e < 0 && gradwire_alone(e);
@@ -299,8 +294,10 @@ static gw_err replay_body(void *ctx, MPI_Comm comm, bool *alone) {
     int rank;
     GW_TRY(gw_comm_place(comm, &rank, &j->player.ranks));
     j->player.serves = rank < j->player.servers;
-    GW_TRY(gw_agree(comm, replay_gradients(j, rank)));
-    gw_err e = replay_error(gradwire_new(&g, MPI_Comm_c2f(comm), j->text), alone);
+    const char *from = gw_args_text(j->args, "gradients");
+    gw_err e = gw_gradients_open(&j->gradients, &j->profile, from, j->words.run.seed, rank);
+    GW_TRY(gw_agree(comm, e));
+    e = replay_error(gradwire_new(&g, MPI_Comm_c2f(comm), j->text), alone);
     GW_TRY(e);
     if (rank == 0)
         gw_inside_keep(g, &j->run);
