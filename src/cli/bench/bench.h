@@ -42,7 +42,7 @@ gw_err gw_bench_place_crowded(gw_bench_place *p, int helpers, bool *crowded);
 void gw_bench_place_say(const gw_bench_place *p, const char *what);
 
 /** Collective: wait for all ranks, so that they go on as near together as messages allow; see
- *  docs/benchmarks.md. With `yield` between polls the core is given away. */
+ *  docs/benchmarks.md. */
 gw_err gw_bench_sync(const gw_bench_place *p);
 
 /* ---- a benchmark ---- */

@@ -12,7 +12,6 @@
 #include "prof/clock.h"
 
 #include <omp.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,22 +111,16 @@ void gw_bench_place_say(const gw_bench_place *p, const char *what) {
 /* ---- a synchronised start ---- */
 
 /* Dissemination barrier (Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization",
- * International Journal of Parallel Programming, 1988), polled. */
+ * International Journal of Parallel Programming, 1988). */
 static gw_err bench_barrier(const gw_bench_place *p) {
     enum { TAG = 0 };
     for (int far = 1; far < p->ranks; far *= 2) {
         MPI_Request both[2];
-        MPI_Status status[2];
-        int done = 0, to = (p->rank + far) % p->ranks, from = (p->rank - far + p->ranks) % p->ranks;
+        int to = (p->rank + far) % p->ranks, from = (p->rank - far + p->ranks) % p->ranks;
         GW_MPI(MPI_Irecv(NULL, 0, MPI_BYTE, from, TAG, p->comm, &both[0]));
         GW_MPI(MPI_Isend(NULL, 0, MPI_BYTE, to, TAG, p->comm, &both[1]));
-        while (true) {
-            GW_MPI(MPI_Testall(2, both, &done, status));
-            if (done)
-                break;
-            if (p->oversubscribed)
-                sched_yield();
-        }
+        GW_TRY(gw_wait(&both[1]));
+        GW_TRY(gw_wait(&both[0]));
     }
     return GW_OK;
 }
