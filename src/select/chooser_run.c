@@ -89,12 +89,13 @@ static bool chooser_carries(const gw_algo_survey *s, const gw_codec *codec) {
 
 typedef struct run {
     gw_chooser *a;
+    const gw_chooser_job *job;
     gw_shape *shape;
     MPI_Comm comm;
-    size_t n;
-    bool check; /* only count the candidates */
+    size_t n; /* floats of the model */
 } run;
 
+/* A check only counts them. */
 static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
     gw_chooser *a = r->a;
     gw_codec_price price[MOST_PRICES];
@@ -103,14 +104,14 @@ static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
     for (int i = 0; i < a->n_algos && a->n + found < GW_CHOOSER_MOST; i++) {
         bool ok;
         GW_TRY(gw_chooser_combine(a, codec, &a->algo[i].spec, &ok));
-        a->n += r->check && ok;
-        if (r->check || !ok || !chooser_carries(&a->algo[i], codec))
+        a->n += r->job->check && ok;
+        if (r->job->check || !ok || !chooser_carries(&a->algo[i], codec))
             continue;
         of[found] = i;
         which[found++] = chooser_price_for(price, &n_prices, chooser_call(&a->algo[i], longest));
     }
     bool feedback = gw_residuals_kept(a->config->run.feedback, codec->caps);
-    if (!r->check && !(codec->caps & GW_CODEC_IDENTITY))
+    if (!r->job->check && !(codec->caps & GW_CODEC_IDENTITY))
         GW_TRY(gw_survey_codec(codec, feedback, a->gradient, r->n, price, n_prices, r->comm));
     for (int k = 0; k < found; k++) {
         const gw_algo_survey *algo = &a->algo[of[k]];
@@ -215,33 +216,30 @@ static void chooser_drop_doubles(gw_chooser *a) {
         }
 }
 
-static gw_err chooser_try_codecs(const run *r, const gw_chooser_job *job) {
-    bool remembers = job->rehearsal.stepper->optimizer->state.count > 0;
-    for (int i = 0; i < r->a->n_codecs; i++)
-        GW_TRY(chooser_one_codec(r, i, remembers));
-    return GW_OK;
-}
-
-static gw_err chooser_check(gw_chooser *a, const gw_chooser_job *job, gw_shape *shape) {
-    run r = {.a = a, .shape = shape, .comm = job->rehearsal.comm, .check = true};
-    GW_TRY(chooser_try_codecs(&r, job));
-    return a->n > 0 ? GW_OK : chooser_nothing_left(a);
-}
-
-static gw_err chooser_measure(gw_chooser *a, const gw_chooser_job *job, gw_shape *shape) {
-    MPI_Comm comm = job->rehearsal.comm;
-    size_t n = gw_model_size(job->rehearsal.stepper->model), longest = chooser_longest_part(shape);
-    gw_survey_place place = {.comm = comm,
+static gw_err chooser_measure(const run *r) {
+    gw_chooser *a = r->a;
+    const gw_chooser_job *job = r->job;
+    size_t longest = chooser_longest_part(r->shape);
+    gw_survey_place place = {.comm = r->comm,
                              .n = longest < GW_SURVEYED ? longest : GW_SURVEYED,
                              .seed = job->seed,
                              .yield = job->yield,
                              .budget_s = a->budget_s};
     GW_TRY(gw_survey_algos(&place, a->algo, a->n_algos));
     GW_TRY(gw_survey_step(&job->rehearsal, a->params, a->gradient, &a->local));
-    shape->walk.local = a->local;
-    run r = {.a = a, .shape = shape, .comm = comm, .n = n};
-    GW_TRY(chooser_try_codecs(&r, job));
-    return chooser_choose(a, comm);
+    r->shape->walk.local = a->local;
+    return GW_OK;
+}
+
+static gw_err chooser_try(const run *r) {
+    bool check = r->job->check, remembers = r->job->rehearsal.stepper->optimizer->state.count > 0;
+    if (!check)
+        GW_TRY(chooser_measure(r));
+    for (int i = 0; i < r->a->n_codecs; i++)
+        GW_TRY(chooser_one_codec(r, i, remembers));
+    if (!check)
+        return chooser_choose(r->a, r->comm);
+    return r->a->n > 0 ? GW_OK : chooser_nothing_left(r->a);
 }
 
 static gw_err chooser_run(gw_chooser *a, const gw_chooser_job *job) {
@@ -260,7 +258,7 @@ static gw_err chooser_run(gw_chooser *a, const gw_chooser_job *job) {
     GW_THEN(e, gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate));
     GW_THEN(e, gw_chooser_shape(a->strategy, &shape));
     e = gw_agree(comm, e);
-    GW_THEN(e, job->check ? chooser_check(a, job, &shape) : chooser_measure(a, job, &shape));
+    GW_THEN(e, chooser_try(&(run){a, job, &shape, comm, n}));
     return e;
 }
 
