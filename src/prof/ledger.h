@@ -80,7 +80,7 @@ bool gw_ledger_counts(void);
 void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives);
 
 /** MPI collectives along a dimension that this rank called inside batches since gw_ledger_start,
- *  and the bytes that they send by the model of prof/pmpi.h. */
+ *  and the bytes that they send by the model of prof/pmpi_coll.c. */
 void gw_ledger_collectives(int dim, uint64_t *calls, uint64_t *bytes);
 
 /** For pmpi*.c, any thread: requests posted or seen complete; between batches too, since a request

@@ -1,5 +1,201 @@
-/* Collectives, each in six forms: bytes after the table in pmpi.h. */
+/* Collectives, each in six forms, and what a rank sends in one. It asks the library by PMPI_*,
+ * which is not charged. */
 #include "prof/pmpi.h"
+
+/* ---- bytes ---- */
+
+/* What a rank sends in a collective over P ranks when the algorithm moves as few bytes as any can
+ * (Chan, Heimlich, Purkayastha, van de Geijn: "Collective communication: theory, practice, and
+ * experience", CCPE 19, 2007; Patarasuk and Yuan, JPDC 69, 2009); the mean over the ranks where
+ * they differ and cannot be told apart. MPI does not tell what its own algorithm sent.
+ *
+ *   allreduce              2 (P-1)/P n   n: bytes of the vector        coll_share(n, 2)
+ *   reduce, bcast            (P-1)/P n   the mean: (P-1) n over P      coll_share(n, 1)
+ *   reduce_scatter(_block)   (P-1)/P n   n: bytes before scattering    coll_share(n, 1)
+ *   scan, exscan             (P-1)/P n   the mean of a chain           coll_share(n, 1)
+ *   allgather                  (P-1) n   n: bytes of one rank's part   coll_others(n)
+ *   allgatherv               (P-1)/P n   n: bytes of all parts         coll_share(n, 1)
+ *   alltoall                   (P-1) n   n: bytes for each other rank  coll_others(n)
+ *   alltoallv                  what goes to the others                 coll_swapped_v
+ *   gather(v)                      n     but 0 at the root             coll_gathered
+ *   scatter(v)                     0     but at the root all but its part coll_scattered(_v)
+ *   neighbor_*             what goes to the neighbours                coll_near(_v, _w)
+ *   barrier                        0
+ */
+
+uint64_t gw_pmpi_bytes(MPI_Count count, MPI_Datatype type) {
+    MPI_Count size = 0;
+    if (count <= 0 || PMPI_Type_size_x(type, &size) != MPI_SUCCESS || size <= 0)
+        return 0;
+    return (uint64_t)count * (uint64_t)size;
+}
+
+static uint64_t coll_ranks(MPI_Comm comm) {
+    int n = 1;
+    PMPI_Comm_size(comm, &n);
+    return (uint64_t)n;
+}
+
+static int coll_rank_in(MPI_Comm comm) {
+    int rank = 0;
+    PMPI_Comm_rank(comm, &rank);
+    return rank;
+}
+
+/* The counts of a call: ints, or MPI_Counts in its _c form, where the other is NULL; or both are,
+ * and each is the same. */
+typedef struct counts_of {
+    const int *ints;
+    const MPI_Count *wides;
+    MPI_Count each;
+} counts_of;
+
+static counts_of coll_ints(const int counts[]) {
+    return (counts_of){.ints = counts};
+}
+
+static counts_of coll_wides(const MPI_Count counts[]) {
+    return (counts_of){.wides = counts};
+}
+
+#define COUNTS(counts)                                                                             \
+    (_Generic((counts), const int * : coll_ints, const MPI_Count * : coll_wides)(counts))
+
+static MPI_Count coll_at(counts_of counts, int i) {
+    return counts.ints ? counts.ints[i] : counts.wides ? counts.wides[i] : counts.each;
+}
+
+/* passes * (P-1)/P * bytes, rounded down. */
+static uint64_t coll_share(uint64_t bytes, unsigned passes, MPI_Comm comm) {
+    uint64_t p = coll_ranks(comm);
+    return passes * (p - 1) * bytes / p;
+}
+
+/* (P-1) * bytes. */
+static uint64_t coll_others(uint64_t bytes, MPI_Comm comm) {
+    return (coll_ranks(comm) - 1) * bytes;
+}
+
+static uint64_t coll_sum_but(counts_of counts, MPI_Datatype type, int skip, MPI_Comm comm) {
+    MPI_Count sum = 0;
+    int n = (int)coll_ranks(comm);
+    for (int i = 0; i < n; i++)
+        sum += i == skip ? 0 : coll_at(counts, i);
+    return gw_pmpi_bytes(sum, type);
+}
+
+static uint64_t coll_sum(counts_of counts, MPI_Datatype type, MPI_Comm comm) {
+    return coll_sum_but(counts, type, -1, comm);
+}
+
+/* Bytes that a rank gives to a gather: none at the root. */
+static uint64_t coll_gathered(MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+    return coll_rank_in(comm) == root ? 0 : gw_pmpi_bytes(count, type);
+}
+
+/* Bytes that a rank gives to a scatter, a scatterv: at the root all but its own part. */
+static uint64_t coll_scattered(MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+    return coll_rank_in(comm) == root ? coll_others(gw_pmpi_bytes(count, type), comm) : 0;
+}
+
+static uint64_t coll_scattered_v(counts_of counts, MPI_Datatype type, int root, MPI_Comm comm) {
+    return coll_rank_in(comm) == root ? coll_sum_but(counts, type, root, comm) : 0;
+}
+
+/* Bytes that a rank gives to an alltoallv, an alltoallw (a type for each rank); in place, what it
+ * receives is what it sends. */
+static uint64_t coll_swapped_v(const void *sendbuf, counts_of sendcounts, MPI_Datatype sendtype,
+                               counts_of recvcounts, MPI_Datatype recvtype, MPI_Comm comm) {
+    if (sendbuf == MPI_IN_PLACE)
+        return coll_sum_but(recvcounts, recvtype, coll_rank_in(comm), comm);
+    return coll_sum_but(sendcounts, sendtype, coll_rank_in(comm), comm);
+}
+
+static uint64_t coll_swapped_w(const void *sendbuf, counts_of sendcounts,
+                               const MPI_Datatype sendtypes[], counts_of recvcounts,
+                               const MPI_Datatype recvtypes[], MPI_Comm comm) {
+    bool in_place = sendbuf == MPI_IN_PLACE;
+    uint64_t sum = 0;
+    int n = (int)coll_ranks(comm), self = coll_rank_in(comm);
+    for (int i = 0; i < n; i++)
+        if (i != self)
+            sum += gw_pmpi_bytes(coll_at(in_place ? recvcounts : sendcounts, i),
+                                 (in_place ? recvtypes : sendtypes)[i]);
+    return sum;
+}
+
+/* How many neighbours a rank sends to, by the kind of its communicator (MPI 4.0, section 8.6). On a
+ * Cartesian grid they are, for each dimension, the one below and the one above. */
+static int coll_near_neighbours(MPI_Comm comm, int kind) {
+    int n = 0, in = 0, weighted = 0;
+    if (kind == MPI_CART) {
+        PMPI_Cartdim_get(comm, &n);
+        return 2 * n;
+    }
+    if (kind == MPI_GRAPH)
+        PMPI_Graph_neighbors_count(comm, coll_rank_in(comm), &n);
+    else if (kind == MPI_DIST_GRAPH)
+        PMPI_Dist_graph_neighbors_count(comm, &in, &n, &weighted);
+    return n;
+}
+
+/* False behind the border of a grid that is not periodic: nothing is sent there. */
+static bool coll_near_exists(MPI_Comm comm, int kind, int i) {
+    if (kind != MPI_CART)
+        return true;
+    int below = MPI_PROC_NULL, above = MPI_PROC_NULL;
+    PMPI_Cart_shift(comm, i / 2, 1, &below, &above);
+    return (i % 2 ? above : below) != MPI_PROC_NULL;
+}
+
+/* A type for each neighbour, or (types NULL) one for all. */
+static uint64_t coll_near_sum(counts_of counts, const MPI_Datatype types[], MPI_Datatype type,
+                              MPI_Comm comm) {
+    int kind = MPI_UNDEFINED;
+    uint64_t sum = 0;
+    PMPI_Topo_test(comm, &kind);
+    for (int i = coll_near_neighbours(comm, kind) - 1; i >= 0; i--)
+        if (coll_near_exists(comm, kind, i))
+            sum += gw_pmpi_bytes(coll_at(counts, i), types ? types[i] : type);
+    return sum;
+}
+
+/* Bytes that a rank sends to its neighbours in `comm`, a grid or graph: the same to each, or
+ * counts[i] (of types[i]) to the i-th. A neighbour that is the rank itself counts. */
+static uint64_t coll_near(MPI_Count count, MPI_Datatype type, MPI_Comm comm) {
+    return coll_near_sum((counts_of){.each = count}, NULL, type, comm);
+}
+
+static uint64_t coll_near_v(counts_of counts, MPI_Datatype type, MPI_Comm comm) {
+    return coll_near_sum(counts, NULL, type, comm);
+}
+
+static uint64_t coll_near_w(counts_of counts, const MPI_Datatype types[], MPI_Comm comm) {
+    return coll_near_sum(counts, types, MPI_DATATYPE_NULL, comm);
+}
+
+/* ---- the calls ---- */
+
+/* Define a collective's six forms: blocking MPI_Name, nonblocking MPI_Iname and persistent
+ * MPI_Name_init, each with int counts and displacements and, as _c, with MPI_Count and MPI_Aint.
+ * PARAMS(count_t, displ_t) are the parameters of the blocking form, PARAMS_ARGS their names, and
+ * `bytes` is what this rank sends, in those names. */
+#define COLLECTIVE(Name, name, PARAMS, bytes)                                                      \
+    FORMS(Name, name, , PARAMS, int, int, bytes)                                                   \
+    GW_PMPI_4(FORMS(Name, name, _c, PARAMS, MPI_Count, MPI_Aint, bytes))
+
+#define FORMS(Name, name, c, PARAMS, count_t, displ_t, bytes)                                      \
+    int MPI_##Name##c(PARAMS(count_t, displ_t)) {                                                  \
+        GW_PMPI_CALL(GW_PHASE_MPI_WAIT, PMPI_##Name##c(PARAMS##_ARGS), bytes, 0, 1);               \
+    }                                                                                              \
+    int MPI_I##name##c(PARAMS(count_t, displ_t), MPI_Request *request) {                           \
+        GW_PMPI_POST(PMPI_I##name##c(PARAMS##_ARGS, request), request, bytes, 0, 1);               \
+    }                                                                                              \
+    GW_PMPI_4(                                                                                     \
+        int MPI_##Name##_init##c(PARAMS(count_t, displ_t), MPI_Info info, MPI_Request *request) {  \
+            GW_PMPI_INIT(PMPI_##Name##_init##c(PARAMS##_ARGS, info, request), request, bytes, 0,   \
+                         1, -1);                                                                   \
+        })
 
 /* Parameters by the type of a count and that of a displacement, and the same as arguments. */
 #define VECTOR(count_t, displ_t)                                                                   \
@@ -54,44 +250,38 @@
 #define NEAR_SWAP_W(count_t, displ_t) SWAP_W(count_t, MPI_Aint)
 #define NEAR_SWAP_W_ARGS              SWAP_W_ARGS
 
-GW_PMPI_COLLECTIVE(Allreduce, allreduce, VECTOR, gw_pmpi_share(gw_pmpi_bytes(count, type), 2, comm))
-GW_PMPI_COLLECTIVE(Reduce, reduce, VECTOR_ROOT, gw_pmpi_share(gw_pmpi_bytes(count, type), 1, comm))
-GW_PMPI_COLLECTIVE(Bcast, bcast, ONE, gw_pmpi_share(gw_pmpi_bytes(count, type), 1, comm))
-GW_PMPI_COLLECTIVE(Reduce_scatter_block, reduce_scatter_block, VECTOR,
-                   gw_pmpi_others(gw_pmpi_bytes(count, type), comm))
-GW_PMPI_COLLECTIVE(Reduce_scatter, reduce_scatter, VECTOR_PARTS,
-                   gw_pmpi_share(gw_pmpi_sum(GW_PMPI_COUNTS(counts), type, comm), 1, comm))
-GW_PMPI_COLLECTIVE(Scan, scan, VECTOR, gw_pmpi_share(gw_pmpi_bytes(count, type), 1, comm))
-GW_PMPI_COLLECTIVE(Exscan, exscan, VECTOR, gw_pmpi_share(gw_pmpi_bytes(count, type), 1, comm))
-GW_PMPI_COLLECTIVE(Allgather, allgather, PARTS,
-                   gw_pmpi_others(gw_pmpi_bytes(recvcount, recvtype), comm))
-GW_PMPI_COLLECTIVE(Allgatherv, allgatherv, GATHER_V,
-                   gw_pmpi_share(gw_pmpi_sum(GW_PMPI_COUNTS(recvcounts), recvtype, comm), 1, comm))
-GW_PMPI_COLLECTIVE(Gather, gather, PARTS_ROOT, gw_pmpi_gathered(sendcount, sendtype, root, comm))
-GW_PMPI_COLLECTIVE(Gatherv, gatherv, GATHER_V_ROOT,
-                   gw_pmpi_gathered(sendcount, sendtype, root, comm))
-GW_PMPI_COLLECTIVE(Scatter, scatter, PARTS_ROOT, gw_pmpi_scattered(sendcount, sendtype, root, comm))
-GW_PMPI_COLLECTIVE(Scatterv, scatterv, SCATTER_V_ROOT,
-                   gw_pmpi_scattered_v(GW_PMPI_COUNTS(sendcounts), sendtype, root, comm))
-GW_PMPI_COLLECTIVE(Alltoall, alltoall, PARTS,
-                   gw_pmpi_others(gw_pmpi_bytes(recvcount, recvtype), comm))
-GW_PMPI_COLLECTIVE(Alltoallv, alltoallv, SWAP_V,
-                   gw_pmpi_swapped_v(sendbuf, GW_PMPI_COUNTS(sendcounts), sendtype,
-                                     GW_PMPI_COUNTS(recvcounts), recvtype, comm))
-GW_PMPI_COLLECTIVE(Alltoallw, alltoallw, SWAP_W,
-                   gw_pmpi_swapped_w(sendbuf, GW_PMPI_COUNTS(sendcounts), sendtypes,
-                                     GW_PMPI_COUNTS(recvcounts), recvtypes, comm))
+COLLECTIVE(Allreduce, allreduce, VECTOR, coll_share(gw_pmpi_bytes(count, type), 2, comm))
+COLLECTIVE(Reduce, reduce, VECTOR_ROOT, coll_share(gw_pmpi_bytes(count, type), 1, comm))
+COLLECTIVE(Bcast, bcast, ONE, coll_share(gw_pmpi_bytes(count, type), 1, comm))
+COLLECTIVE(Reduce_scatter_block, reduce_scatter_block, VECTOR,
+           coll_others(gw_pmpi_bytes(count, type), comm))
+COLLECTIVE(Reduce_scatter, reduce_scatter, VECTOR_PARTS,
+           coll_share(coll_sum(COUNTS(counts), type, comm), 1, comm))
+COLLECTIVE(Scan, scan, VECTOR, coll_share(gw_pmpi_bytes(count, type), 1, comm))
+COLLECTIVE(Exscan, exscan, VECTOR, coll_share(gw_pmpi_bytes(count, type), 1, comm))
+COLLECTIVE(Allgather, allgather, PARTS, coll_others(gw_pmpi_bytes(recvcount, recvtype), comm))
+COLLECTIVE(Allgatherv, allgatherv, GATHER_V,
+           coll_share(coll_sum(COUNTS(recvcounts), recvtype, comm), 1, comm))
+COLLECTIVE(Gather, gather, PARTS_ROOT, coll_gathered(sendcount, sendtype, root, comm))
+COLLECTIVE(Gatherv, gatherv, GATHER_V_ROOT, coll_gathered(sendcount, sendtype, root, comm))
+COLLECTIVE(Scatter, scatter, PARTS_ROOT, coll_scattered(sendcount, sendtype, root, comm))
+COLLECTIVE(Scatterv, scatterv, SCATTER_V_ROOT,
+           coll_scattered_v(COUNTS(sendcounts), sendtype, root, comm))
+COLLECTIVE(Alltoall, alltoall, PARTS, coll_others(gw_pmpi_bytes(recvcount, recvtype), comm))
+COLLECTIVE(Alltoallv, alltoallv, SWAP_V,
+           coll_swapped_v(sendbuf, COUNTS(sendcounts), sendtype, COUNTS(recvcounts), recvtype,
+                          comm))
+COLLECTIVE(Alltoallw, alltoallw, SWAP_W,
+           coll_swapped_w(sendbuf, COUNTS(sendcounts), sendtypes, COUNTS(recvcounts), recvtypes,
+                          comm))
 
-GW_PMPI_COLLECTIVE(Neighbor_allgather, neighbor_allgather, PARTS,
-                   gw_pmpi_near(sendcount, sendtype, comm))
-GW_PMPI_COLLECTIVE(Neighbor_allgatherv, neighbor_allgatherv, GATHER_V,
-                   gw_pmpi_near(sendcount, sendtype, comm))
-GW_PMPI_COLLECTIVE(Neighbor_alltoall, neighbor_alltoall, PARTS,
-                   gw_pmpi_near(sendcount, sendtype, comm))
-GW_PMPI_COLLECTIVE(Neighbor_alltoallv, neighbor_alltoallv, SWAP_V,
-                   gw_pmpi_near_v(GW_PMPI_COUNTS(sendcounts), sendtype, comm))
-GW_PMPI_COLLECTIVE(Neighbor_alltoallw, neighbor_alltoallw, NEAR_SWAP_W,
-                   gw_pmpi_near_w(GW_PMPI_COUNTS(sendcounts), sendtypes, comm))
+COLLECTIVE(Neighbor_allgather, neighbor_allgather, PARTS, coll_near(sendcount, sendtype, comm))
+COLLECTIVE(Neighbor_allgatherv, neighbor_allgatherv, GATHER_V, coll_near(sendcount, sendtype, comm))
+COLLECTIVE(Neighbor_alltoall, neighbor_alltoall, PARTS, coll_near(sendcount, sendtype, comm))
+COLLECTIVE(Neighbor_alltoallv, neighbor_alltoallv, SWAP_V,
+           coll_near_v(COUNTS(sendcounts), sendtype, comm))
+COLLECTIVE(Neighbor_alltoallw, neighbor_alltoallw, NEAR_SWAP_W,
+           coll_near_w(COUNTS(sendcounts), sendtypes, comm))
 
 /* No data, no counts, so no _c. */
 int MPI_Barrier(MPI_Comm comm) {

@@ -3,16 +3,21 @@
 #include "prof/matrix.h"
 #include "prof/pmpi.h"
 
+/* Bytes of a message to `dest`: none to MPI_PROC_NULL. */
+static uint64_t p2p_sent(MPI_Count count, MPI_Datatype type, int dest) {
+    return dest == MPI_PROC_NULL ? 0 : gw_pmpi_bytes(count, type);
+}
+
 /* Bytes of a message that was sent, entered in the matrix. */
 #define SENT(count, type, dest)                                                                    \
-    gw_matrix_sent(gw_matrix_peer(dest, comm), gw_pmpi_sent(count, type, dest))
+    gw_matrix_sent(gw_matrix_peer(dest, comm), p2p_sent(count, type, dest))
 
 #define SENDS(call, count, type, dest)                                                             \
     GW_PMPI_CALL(GW_PHASE_MPI_WAIT, call, SENT(count, type, dest), dest != MPI_PROC_NULL, 0)
 #define POSTS_SEND(call, count, type, dest)                                                        \
     GW_PMPI_POST(call, request, SENT(count, type, dest), dest != MPI_PROC_NULL, 0)
 #define INITS_SEND(call, count, type, dest)                                                        \
-    GW_PMPI_INIT(call, request, gw_pmpi_sent(count, type, dest), dest != MPI_PROC_NULL, 0,         \
+    GW_PMPI_INIT(call, request, p2p_sent(count, type, dest), dest != MPI_PROC_NULL, 0,             \
                  gw_matrix_peer(dest, comm))
 #define RECEIVES(call)      GW_PMPI_CALL(GW_PHASE_MPI_WAIT, call, 0, 0, 0)
 #define POSTS_RECEIVE(call) GW_PMPI_POST(call, request, 0, 0, 0)
