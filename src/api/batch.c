@@ -241,12 +241,12 @@ gw_err gw_batch_next(const gradwire *g, const char *name, int group, int next) {
 
 /* What is finished at once, from group i on. */
 static gw_span batch_span(const gradwire *g, int i) {
-    return g->words.run.lazy ? g->arena.group[i] : all_of(g);
+    return g->by_group ? g->arena.group[i] : all_of(g);
 }
 
 /* So many groups. */
 static int batch_stride(const gradwire *g) {
-    return g->words.run.lazy ? 1 : g->arena.groups;
+    return g->by_group ? 1 : g->arena.groups;
 }
 
 int gw_batch_until(const gradwire *g, int group, int next) {

@@ -141,6 +141,21 @@ void gw_call_forget(const gradwire *g) {
 
 /* ---- a handle ---- */
 
+static gw_err gradwire_check_parts(const gw_words *w, const gw_strategy_ops *ops) {
+    bool scatters = ops->shape == GW_SHAPE_SHARDS;
+    if (w->parts && ops->traits & GW_STRATEGY_PARAMS && !scatters)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "gradwire: --parameters parts: --comm %s exchanges parameters, which no "
+                       "rank has whole: use sharded, or one that exchanges gradients alone",
+                       ops->head.name);
+    if (w->parts && scatters && w->run.clip > 0)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "gradwire: --clip-norm: with --parameters parts --comm %s finishes each "
+                       "group by itself, before the whole norm is known: clip the parts",
+                       ops->head.name);
+    return GW_OK;
+}
+
 static gw_err gradwire_make_session(gradwire *g) {
     const gw_words *w = &g->words;
     gw_mix mix;
@@ -153,12 +168,7 @@ static gw_err gradwire_make_session(gradwire *g) {
     }
     GW_TRY(gw_session_new(&g->session, w->run.comm, &mix, w->run.feedback));
     GW_TRY(gw_codec_stats_check(g->session, w->run.compress_stats));
-    const gw_strategy_ops *ops = g->session->strategy.ops;
-    if (w->parts && ops->traits & GW_STRATEGY_PARAMS && ops->shape != GW_SHAPE_SHARDS)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "gradwire: --parameters parts: --comm %s exchanges parameters, which no "
-                       "rank has whole: use sharded, or one that exchanges gradients alone",
-                       ops->head.name);
+    GW_TRY(gradwire_check_parts(w, g->session->strategy.ops));
     int provided = MPI_THREAD_SINGLE;
     MPI_Query_thread(&provided);
     return gw_start_check_level(gw_session_thread_level(g->session), provided);

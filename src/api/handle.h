@@ -101,6 +101,7 @@ struct gradwire {
     gw_session *session;
     bool opened;       /* the session */
     bool publishes;    /* the strategy reads or writes the arena of parameters */
+    bool by_group;     /* it finishes each group by itself; else all at once */
     char refused[512]; /* the first tensor that was, and why; "": none */
     bool alone;        /* broken by an error that no other rank learns of */
     gw_handle_arena arena;

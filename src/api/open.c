@@ -55,6 +55,7 @@ static gw_err open_session(gradwire *g) {
     GW_TRY(gw_agree(g->comm, open_names(g)));
     const gw_words *w = &g->words;
     const gw_inside_setup *told = &g->told;
+    g->by_group = w->run.lazy || (w->parts && g->session->strategy.ops->shape == GW_SHAPE_SHARDS);
     if (!g->inside)
         g->told = (gw_inside_setup){.correction = (float)w->run.momentum,
                                     .clip = w->run.clip,
@@ -68,7 +69,7 @@ static gw_err open_session(gradwire *g) {
                               .n_tensors = g->arena.n_tensors,
                               .in_rows = told->in_rows,
                               .names = g->arena.names,
-                              .by_layer = w->run.lazy,
+                              .by_layer = g->by_group,
                               .keeps = open_keeps(g),
                               .parts = w->parts,
                               .adds = true,

@@ -92,6 +92,7 @@ class EitherWay:
         for found in (one, two):
             self.assertTrue(found["left out"])
             self.assertIn("no batch is open", found["idle"])
+            self.assertIn("use --update eager", found["lazy"])
             self.assertTrue(found["goes on"])
         if self.way != "session":  # averaged by DistributedDataParallel itself
             self.assertEqual(one["after"], two["after"])
@@ -256,7 +257,7 @@ class State(EitherWay, unittest.TestCase):
             left = {words: same for words, same in found.items() if words.startswith("left out")}
             self.assertEqual(list(left.values()), [[True, True]] * 2, left)
             for key, part in {"whole": "Sequential is not cut up: call fully_shard", "ps": "--comm ps exchanges parameters",
-                              "directs": "--comm dion does not hand out the mean", "eager": "add --update lazy", "compares": "there are no replicas to compare",
+                              "directs": "--comm dion does not hand out the mean", "clips": "before the whole norm is known", "compares": "there are no replicas to compare",
                               "narrow": "parameters of torch.bfloat16: Shards takes float32",
                               "there": "gradients of an earlier backward pass are there", "epoch": "no replicas"}.items():
                 self.assertIn(part, found[key])
@@ -281,7 +282,7 @@ class Session(EitherWay, unittest.TestCase):
     def test_every_strategy(self):
         jobs = [["gpt", words] for words in every_strategy()]
         jobs += [["resnet", "--comm sharded"], ["halves", "--comm iallreduce"],
-                 ["halves", "--comm sharded"]]
+                 ["halves", "--comm sharded"], ["gpt", "--comm sharded --update lazy"]]
         one, two = told(2, "sessions", json.dumps(jobs))
         for (model, words), a, b in zip(jobs, one, two):
             with self.subTest(model=model, words=words):

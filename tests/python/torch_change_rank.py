@@ -269,6 +269,14 @@ def case_cancel(way):
     optimizer.step()
     found["after"] = hash_of(model)
     found["goes on"] = found["after"] != before
+    _, net, optimizer, run = linear(way, "--update lazy")
+    one_batch(net, optimizer, run, samples(rank))
+    with run.around(2):
+        loss = run.tell(net(samples(rank)).square().mean())
+        found["lazy"] = refusal(run.cancel)
+        loss.backward()
+        optimizer.step()
+    run.close()
     return found
 
 

@@ -112,6 +112,8 @@ class Run:
         gradients were exchanged already, they are lost, and the model is as optimizer.step left it."""
         if not self.inside:
             raise Error("cancel: no batch is open")
+        if self.text("update") == "lazy" and not self.complete:
+            raise Error("cancel: --update lazy leaves to the next batch what is under way: use --update eager")
         self.inside = False
         self._drop()
         self.handle.cancel()

@@ -17,7 +17,7 @@ class Shards(State):
         for block in model.blocks:
             fully_shard(block)
         fully_shard(model)
-        run = gradwire.torch.Shards(model, "--comm sharded --update lazy --out runs/c")
+        run = gradwire.torch.Shards(model, "--comm sharded --out runs/c")
 
     The training loop stays as it is. The gradients of a module go out when the backward pass has
     completed them, from the memory of the exchange, into which PyTorch writes them; each rank takes
@@ -25,7 +25,7 @@ class Shards(State):
     strategies of the hook hand the means to all ranks. Parameters are gathered by PyTorch, as
     without gradwire."""
 
-    def __init__(self, model, words="--comm sharded --update lazy", comm=None):
+    def __init__(self, model, words="--comm sharded", comm=None):
         modules = parts_of(model)
         if not modules:
             raise Error(f"Shards: {type(model).__name__} is not cut up: call fully_shard on it first")
@@ -55,14 +55,9 @@ class Shards(State):
         for group, (name, size) in enumerate(zip(self.names, sizes)):
             self.handle.tensor(name or "model", (size,), group)
         self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
-        self.lazy = self.text("update") == "lazy"
-        shards = self.text("shape") == "shards"
-        if self.text("mean") != "yes" and not shards:
+        if self.text("mean") != "yes" and self.text("shape") != "shards":
             raise Error(f"Shards: --comm {self.strategy} does not hand out the mean of the gradients: use sharded, or "
                         "one that does, such as iallreduce")
-        if shards and not self.lazy:
-            raise Error(f"Shards: --comm {self.strategy} scatters the gradients of all modules as one, and PyTorch each "
-                        "module's: add --update lazy, which does so, too")
         self.handle.open()
         self.grads = [torch.from_numpy(self.handle.memory(i, GRAD)) for i in range(len(sizes))]
 
@@ -105,13 +100,6 @@ class Shards(State):
         for index, output in self.waiting:
             output.copy_(self.grads[index].view(self.ranks, -1)[self.rank]) if not self.left_out else output.fill_(math.nan)
         self._drop()
-
-    def cancel(self):
-        under_way = self.lazy and not self.complete
-        super().cancel()
-        if under_way:
-            self.handle.finish()
-            self.handle.updated()
 
     def _drop(self):
         self.seen, self.waiting = 0, []
