@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@
 typedef struct entry {
     int region; /* -1: the arena */
     float weight;
-    size_t off; /* bytes in the region */
+    size_t off;            /* bytes in the region */
+    _Atomic uint32_t most; /* of the parts that were summed so far */
 } entry;
 
 /* What all ranks lent with one gw_lent_add: where it lies here. */
@@ -210,7 +212,9 @@ static int lent_find(const gw_lent *l, const float *grad, size_t n, size_t *off)
 
 bool gw_lent_put(gw_lent *l, int t, float *grad, float weight) {
     entry *mine = &l->table[l->me][t];
-    *mine = (entry){.region = -1, .weight = 1};
+    mine->region = -1;
+    mine->weight = 1;
+    mine->most = 0;
     int i = lent_find(l, grad, l->tensors[t].span.n, &mine->off);
     if (i < 0)
         return false;
@@ -243,4 +247,18 @@ size_t gw_lent_rows(const gw_lent *l, gw_span s, float **rows, float *weights) {
         weights[r] = e->weight;
     }
     return gw_span_common(of, s).n;
+}
+
+void gw_lent_saw(gw_lent *l, size_t at, const uint32_t *most) {
+    int t = lent_tensor(l, at);
+    for (int r = 0; r < l->ranks; r++) {
+        uint32_t before = l->table[r][t].most;
+        while (most[r] > before &&
+               !atomic_compare_exchange_weak(&l->table[r][t].most, &before, most[r]))
+            ;
+    }
+}
+
+uint32_t gw_lent_most(const gw_lent *l, int t) {
+    return l->table[l->me][t].most;
 }

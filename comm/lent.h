@@ -9,6 +9,7 @@
 #include "comm/shared.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct gw_lent gw_lent;
 
@@ -33,5 +34,12 @@ const float *gw_lent_arena(const gw_lent *l);
 /** Once all ranks have signalled: where each rank has the first floats of the arena's span `s`, how
  *  they weigh, and how many lie there in a row (1 .. s.n). */
 size_t gw_lent_rows(const gw_lent *l, gw_span s, float **rows, float *weights);
+
+/** Any rank, of the row that begins with the arena's float `at`: the greatest magnitude of each
+ *  rank's part as it was before the sum, as gw_guard_greatest has it. */
+void gw_lent_saw(gw_lent *l, size_t at, const uint32_t *most);
+
+/** After an exchange that summed all of it: the greatest of what was seen of this rank's tensor t. */
+uint32_t gw_lent_most(const gw_lent *l, int t);
 
 #endif

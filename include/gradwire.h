@@ -234,9 +234,10 @@ double gradwire_figure(const gradwire *g, const char *column);
  *  "rejoins" ("yes": and nothing else, no weight decay: gradwire_finish may put parameters back);
  *  "compares" ("yes": --verify-every has parameters compared after batches, too), "algorithm",
  *  "codec", "error_feedback", "update", "notes", "mpi", "thread_level", "out", "version", "servers"
- *  (so many ranks, from 0 on, only serve), "in_place" ("yes": gradwire_lend saves copies), "unmet": lines on what was asked for and does not happen here, such
- *  as a codec that encodes nothing. Valid until close; notes until the next gradwire_lend, unmet
- *  until it is asked for again. NULL: no such key. */
+ *  (so many ranks, from 0 on, only serve), "in_place" ("yes": gradwire_lend saves copies), "polls"
+ *  ("yes": gradwire_poll moves something on), "unmet": lines on what was asked for and does not
+ *  happen here, such as a codec that encodes nothing. Valid until close; notes until the next
+ *  gradwire_lend, unmet until it is asked for again. NULL: no such key. */
 const char *gradwire_text(const gradwire *g, const char *key);
 
 /** Ends the exchange, completes the run's folder and frees the handle, after an error too. NULL:

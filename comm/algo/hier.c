@@ -140,7 +140,7 @@ static gw_err hier_sum(void *ctx) {
     gw_span part = gw_sum_part(j->span, j->crew->me, j->crew->n);
     for (int i = 0; i < j->crew->n; i++)
         j->rows[i] = j->values[i] + (part.off - j->span.off);
-    gw_sum_rows(j->rows, NULL, j->crew->n, j->rows, j->one_group ? j->crew->n : 1, part.n);
+    gw_sum_rows(j->rows, NULL, j->crew->n, j->rows, j->one_group ? j->crew->n : 1, part.n, NULL);
     return GW_OK;
 }
 

@@ -42,7 +42,8 @@ typedef struct job {
     gw_crew *crew;
     float **values; /* exact: base[span] of each rank, as mapped here */
     float **rows;   /* scratch: one part of each, */
-    float *weights; /* and how they weigh in lent memory */
+    float *weights; /* and how they weigh in lent memory, */
+    uint32_t *most; /* and the greatest magnitudes there */
     char **block;   /* with a codec: each rank's encodings, a length and a slot a part */
     size_t *at;     /* offset of each part's slot in a block */
 } job;
@@ -53,6 +54,7 @@ static void shm_release(void *ctx) {
     free(j->values);
     free(j->rows);
     free(j->weights);
+    free(j->most);
     free(j->block);
     free(j->at);
     free(j);
@@ -61,8 +63,8 @@ static void shm_release(void *ctx) {
 /* ---- exact: values ---- */
 
 /* Lent memory may come after the schedule was laid down. It stands for one arena of the lane's. */
-static const gw_lent *shm_lent(const job *j) {
-    const gw_lent *lent = j->lane->lent;
+static gw_lent *shm_lent(const job *j) {
+    gw_lent *lent = j->lane->lent;
     return lent && gw_lent_arena(lent) == j->base ? lent : NULL;
 }
 
@@ -81,10 +83,13 @@ static gw_span shm_behind(gw_span part, size_t n) {
 
 /* To rank `to`; -1: to all. */
 static gw_err shm_sum_to(job *j, gw_span part, int to) {
+    gw_lent *lent = shm_lent(j);
     while (part.n > 0) {
         size_t n = shm_find_rows(j, part);
-        gw_sum_rows(j->rows, shm_lent(j) ? j->weights : NULL, j->ranks, j->rows + (to < 0 ? 0 : to),
-                    to < 0 ? j->ranks : 1, n);
+        gw_sum_rows(j->rows, lent ? j->weights : NULL, j->ranks, j->rows + (to < 0 ? 0 : to),
+                    to < 0 ? j->ranks : 1, n, lent ? j->most : NULL);
+        if (lent)
+            gw_lent_saw(lent, part.off, j->most);
         part = shm_behind(part, n);
     }
     return GW_OK;
@@ -213,6 +218,7 @@ static gw_err shm_find_values(job *j) {
     GW_TRY(gw_alloc(&j->values, ranks, sizeof *j->values));
     GW_TRY(gw_alloc(&j->rows, ranks, sizeof *j->rows));
     GW_TRY(gw_alloc(&j->weights, ranks, sizeof *j->weights));
+    GW_TRY(gw_alloc(&j->most, ranks, sizeof *j->most));
     for (int r = 0; r < j->ranks; r++)
         j->values[r] = gw_crew_twin(j->crew, j->base + j->span.off, r);
     return j->values[0] ? GW_OK

@@ -96,15 +96,15 @@ gw_err gw_batch_exchange(gradwire *g) {
 
 /* ---- void batches ---- */
 
-/* Nothing of the exchange has begun when all gradients are there, and none of it need. */
-static bool batch_starts_late(const gradwire *g) {
-    return !g->session->strategy.ops->ready && g->guard.together;
-}
-
 /* Do the ranks agree before they exchange anything? Lazy, when the batch ends; and where nothing
  * has begun a void batch need not be taken back. Else they meet when the exchange is done. */
 static bool batch_agrees_first(const gradwire *g) {
-    return g->words.run.lazy || !g->session->strategy.ops->ready;
+    return g->words.run.lazy || (!g->session->strategy.ops->ready && !gw_layout_looks_later(g));
+}
+
+/* Nothing of the exchange has begun when all gradients are there, and none of it need. */
+static bool batch_starts_late(const gradwire *g) {
+    return batch_agrees_first(g) && !g->session->strategy.ops->ready && g->guard.together;
 }
 
 /* Is this exchange void? Settled once. */
@@ -263,6 +263,7 @@ static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
         GW_TRY(gw_session_finish(g->session, s, u));
     if (g->publishes && g->session->strategy.ops->traits & GW_STRATEGY_REJOINS)
         gw_layout_give_params(g, s); /* finish() may have put them back */
+    gw_layout_look(g);
     GW_TRY(batch_agree(g, c));
     if (batch_void(g))
         u->own.n = 0;

@@ -198,8 +198,12 @@ uint32_t gw_layout_group_sum(const void *handle, int group);
 void gw_layout_take_params(gradwire *g, gw_span s);
 void gw_layout_give_params(gradwire *g, gw_span s);
 
-/** A tensor's gradient becomes the arena's, scaled by the share. */
+/** A tensor's gradient becomes the arena's, scaled by the share; the guard looks at it. */
 void gw_layout_take_grad(gradwire *g, int tensor);
+/** Alike on all ranks: the guard hears of what lies in lent memory when it is summed, by
+ *  gw_layout_look after the exchange, since a look of its own would be one more pass over memory. */
+bool gw_layout_looks_later(const gradwire *g);
+void gw_layout_look(gradwire *g);
 /** What `u` says to where the gradients were. */
 void gw_layout_give_grads(gradwire *g, const gw_update *u);
 /** Zeros to where gradients within `s` were. */

@@ -1,6 +1,7 @@
 /* How the caller's tensors lie in the arenas, and what goes back and forth between them. */
 #include "api/handle.h"
 #include "base/mem.h"
+#include "comm/lent.h"
 #include "mpi/wait.h"
 
 #include <limits.h>
@@ -152,17 +153,30 @@ static float *layout_grad(const gradwire *g, const gw_handle_tensor *t) {
     return t->grad ? t->grad : g->arena.grads + t->span.off;
 }
 
+bool gw_layout_looks_later(const gradwire *g) {
+    return !g->words.run.lazy && gw_session_lent(g->session);
+}
+
+void gw_layout_look(gradwire *g) {
+    if (g->words.run.on_nan == GW_ON_NAN_KEEP || !gw_layout_looks_later(g))
+        return;
+    for (int t = g->arena.n_tensors - 1; t >= 0; t--)
+        if (g->arena.tensor[t].lent)
+            gw_guard_most(&g->guard, gw_lent_most(gw_session_lent(g->session), t), t);
+}
+
 /* Where the backward pass of a trainer would add to the residual, this does. */
 void gw_layout_take_grad(gradwire *g, int tensor) {
     gw_handle_tensor *t = &g->arena.tensor[tensor];
     float *arena = g->session->env.grad + t->span.off;
     float *sums = gw_session_sums(g->session);
     float *grad = layout_grad(g, t), by = g->words.scaled ? 1 : (float)g->batch.share;
-    if (g->words.run.on_nan != GW_ON_NAN_KEEP && g->batch.samples > 0)
+    t->lent = gw_session_lies(g->session, tensor, g->batch.samples > 0 ? t->grad : NULL, by);
+    bool later = t->lent && gw_layout_looks_later(g);
+    if (g->words.run.on_nan != GW_ON_NAN_KEEP && g->batch.samples > 0 && !later)
         gw_guard_values(&g->guard, grad, t->span.n, tensor);
     if (sums && g->batch.samples > 0)
         layout_add(sums + t->span.off, grad, t->span.n, by);
-    t->lent = gw_session_lies(g->session, tensor, g->batch.samples > 0 ? t->grad : NULL, by);
     if (sums || t->lent)
         return;
     if (g->batch.samples == 0)

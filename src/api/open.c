@@ -205,6 +205,7 @@ const char *gradwire_text(const gradwire *g, const char *key) {
         {"unmet", unmet},
         {"notes", s->notes ? s->notes : ""},
         {"out", g->words.run.out ? g->words.run.out : ""},
+        {"polls", gw_session_progresses(s) ? "yes" : "no"},
         {"in_place", g->opened && gw_session_takes_lent(s) ? "yes" : "no"},
         {"mpi", mpi},
         {"thread_level", gw_world_thread_level(level)},

@@ -25,9 +25,8 @@ static uint32_t guard_magnitude(float x) {
     return bits & 0x7fffffffu;
 }
 
-/* The greatest magnitude by its bits, in which NaN is above infinity: one pass without a branch, at
- * the speed at which the cache delivers. */
-GW_CLONES static uint32_t guard_greatest(const float *x, size_t n) {
+/* Without a branch. */
+GW_CLONES uint32_t gw_guard_greatest(const float *x, size_t n) {
     uint32_t most = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t m = guard_magnitude(x[i]);
@@ -40,11 +39,11 @@ static bool guard_all_below(const float *x, size_t n, uint32_t limit) {
     int threads = n < SHARED ? 1 : omp_get_max_threads();
     uint32_t most = 0;
     if (threads == 1)
-        return guard_greatest(x, n) < limit;
+        return gw_guard_greatest(x, n) < limit;
 #pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(max : most)
     for (int t = 0; t < threads; t++) {
         gw_span s = gw_span_part((gw_span){0, n}, t, threads);
-        most = guard_greatest(x + s.off, s.n);
+        most = gw_guard_greatest(x + s.off, s.n);
     }
     return most < limit;
 }
@@ -85,12 +84,26 @@ void gw_guard_loss(gw_guard *g, double loss) {
         guard_note(g, (gw_fault){g->step, g->rank, GW_GUARD_LOSS, 0, 1, loss});
 }
 
+static gw_fault guard_fault(const gw_guard *g, int l) {
+    return (gw_fault){.step = g->step, .rank = g->rank, .layer = g->number ? g->number[l] : l};
+}
+
+void gw_guard_most(gw_guard *g, uint32_t most, int l) {
+    gw_fault f = guard_fault(g, l);
+    float value;
+    if (g->bad || most < guard_limit(g))
+        return;
+    memcpy(&value, &most, sizeof value);
+    f.value = (double)value;
+    guard_note(g, f);
+}
+
 void gw_guard_values(gw_guard *g, float *x, size_t n, int l) {
     uint32_t limit = guard_limit(g);
     if (!g->bad) {
         if (guard_all_below(x, n, limit))
             return;
-        gw_fault f = {.step = g->step, .rank = g->rank, .layer = g->number ? g->number[l] : l};
+        gw_fault f = guard_fault(g, l);
         guard_describe(&f, x, n, limit);
         guard_note(g, f);
     }
@@ -149,6 +162,9 @@ void gw_fault_text(char *out, size_t cap, const gw_fault *f, const char *const *
     if (f->layer == GW_GUARD_LOSS)
         snprintf(out, cap, "step %" PRId64 ", rank %d: the loss is no longer finite (%g)", f->step,
                  f->rank, value);
+    else if (f->count == 0)
+        snprintf(out, cap, "step %" PRId64 ", rank %d, %s %s: the gradient is %s (%g)", f->step,
+                 f->rank, of, where, how, value);
     else
         snprintf(out, cap,
                  "step %" PRId64 ", rank %d, %s %s: the gradient is %s (%g at float %" PRId64

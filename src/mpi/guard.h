@@ -30,7 +30,7 @@ typedef struct gw_fault {
     int rank;          /* of all ranks' first one -1: there was none */
     int layer;         /* or GW_GUARD_LOSS */
     int64_t at, count; /* of the layer's floats: the first that is not finite, and how many */
-    double value;      /* it: not a number, infinite or too large */
+    double value;      /* it, or with a count of 0 the greatest: no number, infinite or too large */
 } gw_fault;
 
 typedef struct gw_guard {
@@ -68,6 +68,13 @@ void gw_guard_values(gw_guard *g, float *x, size_t n, int l);
 static inline void gw_guard_layer(gw_guard *g, float *grad, int l) {
     gw_guard_values(g, grad + g->layers[l].off, g->layers[l].n, l);
 }
+
+/** The greatest magnitude of n floats, by its bits: NaN is above infinity, and this above all
+ *  others. One pass, at the speed at which the cache delivers. */
+uint32_t gw_guard_greatest(const float *x, size_t n);
+
+/** As gw_guard_values, where someone else has found the greatest magnitude; changes nothing. */
+void gw_guard_most(gw_guard *g, uint32_t most, int l);
 
 /** After the backward pass, before anything is updated: settles g->out. Collective where ranks
  *  leave steps out together; no message else. */

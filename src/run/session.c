@@ -328,6 +328,10 @@ gw_err gw_session_lend(gw_session *s, void *memory, size_t bytes, int fd) {
     return e;
 }
 
+const gw_lent *gw_session_lent(const gw_session *s) {
+    return s->env.grads->lent;
+}
+
 bool gw_session_lies(gw_session *s, int t, float *grad, float weight) {
     return s->env.grads->lent && gw_lent_put(s->env.grads->lent, t, grad, weight);
 }

@@ -143,6 +143,9 @@ gw_err gw_session_lend(gw_session *s, void *memory, size_t bytes, int fd);
  *  the result will lie there. False: that is not in lent memory, or NULL: it goes to env.grad. */
 bool gw_session_lies(gw_session *s, int t, float *grad, float weight);
 
+/** What was lent, alike on all ranks; NULL: nothing. */
+const struct gw_lent *gw_session_lent(const gw_session *s);
+
 /** The greatest magnitude of a rank's gradient (its part of the global mean) with which neither
  *  sums over the ranks nor what error feedback keeps become infinite. 0: none is exchanged. */
 float gw_session_most(const gw_session *s);

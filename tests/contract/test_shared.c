@@ -5,6 +5,7 @@
 #include "comm/lane_parts.h"
 #include "comm/lent.h"
 #include "comm/sum.h"
+#include "mpi/guard.h"
 #include "mpi/wait.h"
 
 #include "../mpi/check.h"
@@ -107,6 +108,7 @@ static void sums_of_rows(void) {
     enum { N = 5000 };
     static float data[4][N], copy[4][N];
     static const float weights[] = {0.3f, 1, 0.7f, 2}, ones[] = {1, 1, 1, 1};
+    uint32_t most[4];
     for (int rows = 1; rows <= 4; rows++)
         for (int way = 0; way < 4; way++) {
             bool one = way & 1;
@@ -116,9 +118,12 @@ static void sums_of_rows(void) {
                 row[r] = data[r];
                 for (int i = 0; i < N; i++)
                     data[r][i] = copy[r][i] = (float)(i % 97) * 0.37f - (float)(r * 11);
+                copy[r][N / 2] = data[r][N / 2] = (float)(r * way) * 1e3f;
             }
             gw_sum_rows(row, way & 2 ? w : NULL, rows, one ? row + rows - 1 : row, one ? 1 : rows,
-                        N - 1);
+                        N - 1, way & 2 ? most : NULL);
+            for (int r = 0; r < rows && way & 2; r++)
+                CHECK(most[r] == gw_guard_greatest(copy[r], N - 1), "rows=%d row %d", rows, r);
             for (int r = 0; r < 4; r++)
                 for (int i = 0; i < N; i++) {
                     want = copy[0][i] * w[0];

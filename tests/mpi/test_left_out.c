@@ -9,6 +9,8 @@
 #include <gradwire.h>
 #include <math.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { TENSORS = 3, GROUPS = 2, N = 96 + 12 + 60, STEPS = 10 };
 static const size_t sizes[TENSORS] = {96, 12, 60}, rows[TENSORS] = {8, 0, 12};
@@ -25,9 +27,11 @@ typedef struct setting {
     bool lazy, without;  /* without: such batches are not taken */
     bool together, late; /* the strategy's traits */
     bool alone;          /* later the ranks take steps of their own, though together */
+    bool lent;           /* gradients are summed where they lie */
 } setting;
 
-static float param[N], grad[N];
+static float param[N], *grad; /* the latter in a file's memory */
+static int grad_file;
 
 static int ok(int e) {
     CHECK(e >= 0, "%s", gradwire_error());
@@ -63,8 +67,11 @@ static bool open_handle(gradwire **g, const setting *s, const char *how) {
         snprintf(name, sizeof name, "t%d", t);
         ok(gradwire_tensor(*g, name, group_of[t], sizes[t], rows[t], param + off));
     }
-    if (gradwire_open(*g) >= 0)
+    if (gradwire_open(*g) >= 0) {
+        CHECK(!s->lent || ok(gradwire_lend(*g, grad, sizeof(float[N]), grad_file)) == 1, "%s: %s",
+              s->comm, gradwire_error());
         return true;
+    }
     ok(gradwire_close(*g));
     return false;
 }
@@ -193,6 +200,17 @@ static void try_strategy(const char *comm, const char *codec, const char *feedba
     }
 }
 
+/* A batch is known to be void when all gradients are there, or when they have been summed. */
+static void try_lent(const char *comm) {
+    for (int lazy = 0; lazy < 2; lazy++)
+        compare((setting){.comm = comm,
+                          .codec = "none",
+                          .feedback = "auto",
+                          .lazy = lazy,
+                          .together = true,
+                          .lent = true});
+}
+
 static void refused(int e, const char *part) {
     const char *text = gradwire_error();
     CHECK(e < 0 && strstr(text, part) && !strchr(text, '\n'), "'%s' was expected, not '%s'", part,
@@ -200,8 +218,8 @@ static void refused(int e, const char *part) {
 }
 
 /* All ranks are told by the same line, and can close. */
-static void stops(const char *comm) {
-    setting s = {.comm = comm, .codec = "none", .feedback = "auto"};
+static void stops(const char *comm, bool lent) {
+    setting s = {.comm = comm, .codec = "none", .feedback = "auto", .lent = lent};
     int all[TENSORS] = {2, 1, 0};
     float *grads[TENSORS] = {grad + 108, grad + 96, grad};
     char words[200];
@@ -212,9 +230,9 @@ static void stops(const char *comm) {
     ok(gradwire_ready(g, TENSORS, all, grads));
     int e = gradwire_finish(g, GRADWIRE_ALL);
     snprintf(words, sizeof words,
-             "step 1, rank %d, tensor t0: the gradient is no longer finite (nan at float 3 of the "
-             "tensor, 1 such in all): try a smaller rate, or --on-nan skip",
-             ranks - 1);
+             "step 1, rank %d, tensor t0: the gradient is no longer finite (nan%s): try a smaller "
+             "rate, or --on-nan skip",
+             ranks - 1, lent ? "" : " at float 3 of the tensor, 1 such in all");
     refused(e, words);
     CHECK(!gradwire_alone(e), "%s: other ranks are told, too", comm);
     ok(gradwire_close(g));
@@ -291,6 +309,10 @@ static void cancels_anywhere(const char *comm) {
 int main(int argc, char **argv) {
     CHECK(gradwire_start(NULL, &rank, &ranks) == 0, "%s", gradwire_error());
     CHECK(check_ranks(argc, argv) == ranks, "ranks");
+    grad_file = memfd_create("gradients", 0);
+    CHECK(grad_file >= 0 && ftruncate(grad_file, sizeof(float[N])) == 0, "memory to lend");
+    grad = mmap(NULL, sizeof(float[N]), PROT_READ | PROT_WRITE, MAP_SHARED, grad_file, 0);
+    CHECK(grad != MAP_FAILED, "memory to lend");
     for (const gw_entry *const *s = gw_strategies.entries; *s; s++) {
         const char *comm = (*s)->name;
         bool lossy = ((const gw_strategy_ops *)*s)->traits & GW_STRATEGY_LOSSY;
@@ -299,7 +321,7 @@ int main(int argc, char **argv) {
         if (((const gw_strategy_ops *)*s)->traits &
                 (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS) &&
             strcmp(comm, "sparse") != 0)
-            stops(comm);
+            stops(comm, false);
         if (strcmp(comm, "sparse") != 0)
             cancels_anywhere(comm);
     }
@@ -311,6 +333,11 @@ int main(int argc, char **argv) {
         try_strategy("allreduce", (*c)->name, "loco:reset=3");
     }
     try_strategy("iallreduce:bucket=256,progress=thread", "onebit", "on");
+    for (int i = 0; i < 2 && ranks > 1; i++) {
+        const char *comm = i == 0 ? "allreduce:algo=shm" : "iallreduce:bucket=256,algo=shm";
+        try_lent(comm);
+        stops(comm, true);
+    }
     keeps();
     beyond_half();
     return 0;

@@ -85,7 +85,7 @@ class State(Run):
         self.exchanges, self.lends, self.lent = 1, self.text("in_place") == "yes", []
         self.hooks += [ddp.register_forward_pre_hook(self._forward, **WITH_WORDS),
                        ddp.register_forward_hook(self._forwarded), *self._step_hooks()]
-        if hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):  # buckets alone come rarely
+        if self.polls and hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):  # buckets come rarely
             self.hooks += [p.register_post_accumulate_grad_hook(self._poll) for p in self.parameters_]
         atexit.register(self._end_of_process)
 
@@ -184,6 +184,11 @@ class State(Run):
     def _backward(self, gradient):
         if self.inside and not self.complete:
             self.handle.phase(Phase.BACKWARD)
+
+    def _poll(self, *_):
+        """From the first bucket on: nothing is under way before it."""
+        if self.seen or self.late:
+            super()._poll()
 
     # ---- buckets ----
 

@@ -56,6 +56,7 @@ class Run:
             self.handle.declare(name, p.numel(), group, p.shape[0] if p.dim() > 1 else 0,
                                 self.copies.get(p, p).data_ptr())
         self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
+        self.polls = self.text("polls") == "yes"
         self.directs = self.text("directs") == "yes"
         self.rejoins = self.text("rejoins") == "yes"
         self._check()

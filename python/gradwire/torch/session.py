@@ -45,7 +45,7 @@ class Session(Run):
                        optimizers.register_optimizer_step_pre_hook(self._before_step),
                        optimizers.register_optimizer_step_post_hook(self._after_step)]
         self.hooks += [p.register_post_accumulate_grad_hook(self._arrive) for p in self.parameters_]
-        if self.late:  # its exchange runs under the next forward pass, too
+        if self.late and self.polls:  # its exchange runs under the next forward pass, too
             for module in model.modules():
                 if not any(True for _ in module.children()):
                     self.hooks.append(module.register_forward_hook(self._poll))
