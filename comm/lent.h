@@ -39,7 +39,7 @@ size_t gw_lent_rows(const gw_lent *l, gw_span s, float **rows, float *weights);
  *  rank's part as it was before the sum, as gw_guard_greatest has it. */
 void gw_lent_saw(gw_lent *l, size_t at, const uint32_t *most);
 
-/** After an exchange that summed all of it: the greatest of what was seen of this rank's tensor t. */
+/** After an exchange of all of it: the greatest that was seen of this rank's tensor t. */
 uint32_t gw_lent_most(const gw_lent *l, int t);
 
 #endif

@@ -67,14 +67,23 @@ gw_err gw_overlap_fill(gw_overlap *o, gw_queue *queue, gw_span s) {
     return GW_OK;
 }
 
-gw_err gw_overlap_wait(gw_overlap *o, gw_queue *queue, gw_span s) {
+/* `tell`: whom of each part; NULL: nobody. */
+static gw_err overlap_wait(gw_overlap *o, gw_queue *queue, gw_span s, const gw_env *tell) {
     for (int i = 0; i < o->count; i++) /* all of them, so that they travel side by side */
         if (gw_span_overlap(o->parts[i], s))
             GW_TRY(gw_queue_urge(queue, o->schedules[i]));
-    for (int i = 0; i < o->count; i++)
-        if (gw_span_overlap(o->parts[i], s))
-            GW_TRY(gw_queue_wait(queue, o->schedules[i]));
+    for (int i = 0; i < o->count; i++) {
+        if (!gw_span_overlap(o->parts[i], s))
+            continue;
+        GW_TRY(gw_queue_wait(queue, o->schedules[i]));
+        if (tell)
+            tell->arrived(tell->arrived_ctx, gw_span_common(o->parts[i], s));
+    }
     return GW_OK;
+}
+
+gw_err gw_overlap_wait(gw_overlap *o, gw_queue *queue, gw_span s) {
+    return overlap_wait(o, queue, s, NULL);
 }
 
 static void overlap_clear(gw_overlap *o) {
@@ -141,8 +150,10 @@ gw_err gw_overlapped_progress(void *self) {
 
 gw_err gw_overlapped_finish(void *self, gw_span s, gw_update *u) {
     gw_overlapped *me = self;
-    *u = (gw_update){.grad = me->grads.collective.base, .own = s, .scale = 1.0f};
-    return gw_overlap_wait(&me->grads, me->queue, s);
+    const gw_collective *c = &me->grads.collective;
+    bool tells = me->env->arrived && c->verb == GW_ALLREDUCE && c->base == me->env->grad;
+    *u = (gw_update){.grad = c->base, .own = s, .scale = 1.0f};
+    return overlap_wait(&me->grads, me->queue, s, tells ? me->env : NULL);
 }
 
 static gw_cost overlap_cost(const gw_overlap *o) {

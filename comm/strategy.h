@@ -62,6 +62,10 @@ typedef struct gw_env {
     gw_lane *grads;  /* lane for gradients: the chosen codec and its residual */
     gw_lane *params; /* lane for parameters: exact */
     gw_pace pace;
+    /* Where finish() hands out sums in grad as they are, it may tell of parts that are complete
+     * while others travel; NULL: nobody wants to know. */
+    void (*arrived)(void *ctx, gw_span part);
+    void *arrived_ctx;
     const gw_algo *algo; /* the chosen algorithm; carries both lanes' codecs */
     const gw_args *args; /* the strategy's own options */
     const char *name;    /* the strategy's, for messages */

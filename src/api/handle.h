@@ -22,6 +22,7 @@ typedef struct gw_handle_tensor {
     float *param; /* the caller's; NULL: it is in the arena */
     float *grad;  /* of this batch, the caller's; NULL: it is in the arena */
     bool ready;   /* in this batch */
+    size_t given; /* floats of this batch's sum that are in grad already */
     bool lent;    /* grad lies in memory that gradwire_lend was told of */
 } gw_handle_tensor;
 
@@ -201,9 +202,11 @@ void gw_layout_give_params(gradwire *g, gw_span s);
 /** A tensor's gradient becomes the arena's, scaled by the share; the guard looks at it. */
 void gw_layout_take_grad(gradwire *g, int tensor);
 /** Alike on all ranks: the guard hears of what lies in lent memory when it is summed, by
- *  gw_layout_look after the exchange, since a look of its own would be one more pass over memory. */
+ *  gw_layout_look after the exchange: a look of its own would be one more pass over memory. */
 bool gw_layout_looks_later(const gradwire *g);
 void gw_layout_look(gradwire *g);
+/** For gw_env.arrived: a part of the sum to where the gradients were, while others travel. */
+void gw_layout_arrived(void *handle, gw_span part);
 /** What `u` says to where the gradients were. */
 void gw_layout_give_grads(gradwire *g, const gw_update *u);
 /** Zeros to where gradients within `s` were. */

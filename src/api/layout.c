@@ -171,6 +171,7 @@ void gw_layout_take_grad(gradwire *g, int tensor) {
     float *arena = g->session->env.grad + t->span.off;
     float *sums = gw_session_sums(g->session);
     float *grad = layout_grad(g, t), by = g->words.scaled ? 1 : (float)g->batch.share;
+    t->given = 0;
     t->lent = gw_session_lies(g->session, tensor, g->batch.samples > 0 ? t->grad : NULL, by);
     bool later = t->lent && gw_layout_looks_later(g);
     if (g->words.run.on_nan != GW_ON_NAN_KEEP && g->batch.samples > 0 && !later)
@@ -198,10 +199,29 @@ static void layout_give_grad(gradwire *g, const gw_handle_tensor *t, const gw_up
     gw_span part = gw_span_common(u->own, t->span);
     float *to = t->grad ? t->grad + (part.off - t->span.off) : g->arena.grads + part.off;
     const float *from = t->lent ? to : u->grad + part.off;
+    if (t->given == t->span.n)
+        return;
     if (u->scale != 1)
         layout_scale(to, from, part.n, u->scale);
     else if (to != from)
         memcpy(to, from, part.n * sizeof *to);
+}
+
+void gw_layout_arrived(void *handle, gw_span part) {
+    gradwire *g = handle;
+    gw_phase_enter(GW_PHASE_DECODE);
+    for (int i = 0; i < g->arena.n_tensors; i++) {
+        gw_handle_tensor *t = &g->arena.tensor[i];
+        gw_span here = gw_span_common(part, t->span);
+        if (here.n == 0 || t->lent)
+            continue;
+        float *to = layout_grad(g, t) + (here.off - t->span.off);
+        const float *from = g->session->env.grad + here.off;
+        if (to != from)
+            memcpy(to, from, here.n * sizeof *to);
+        t->given += here.n;
+    }
+    gw_phase_leave();
 }
 
 void gw_layout_give_grads(gradwire *g, const gw_update *u) {

@@ -82,7 +82,9 @@ static gw_err open_session(gradwire *g) {
                               .pace = told->pace,
                               .seed = told->seed,
                               .yield = told->yield,
-                              .undo = told->undo};
+                              .undo = told->undo,
+                              .arrived = g->inside ? NULL : gw_layout_arrived,
+                              .arrived_ctx = g};
     g->opened = true;
     if (g->optimizer)
         setup.vectors = g->optimizer->state;

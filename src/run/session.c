@@ -206,6 +206,8 @@ static gw_err session_open_undo(gw_session *s) {
 
 gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *setup) {
     gw_env *env = &s->env;
+    bool ef21 = s->residuals.rule == GW_FEEDBACK_EF21;
+    bool plain = setup->clip.most == 0 && !ef21;
     *env = (gw_env){.n = setup->n,
                     .layers = setup->layers,
                     .n_layers = setup->n_layers,
@@ -214,15 +216,15 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .in_rows = setup->in_rows,
                     .by_layer = setup->by_layer,
                     .parts = setup->parts,
-                    .lists = setup->lists && setup->n <= UINT32_MAX && setup->clip.most == 0 &&
-                             s->residuals.rule != GW_FEEDBACK_EF21,
+                    .lists = setup->lists && setup->n <= UINT32_MAX && plain,
                     .vectors = setup->vectors,
                     .pace = setup->pace,
+                    .arrived = plain ? setup->arrived : NULL,
+                    .arrived_ctx = setup->arrived_ctx,
                     .algo = s->mix.algo,
                     .args = s->strategy.args,
                     .name = s->strategy.ops->head.name};
     s->correction = setup->correction;
-    bool ef21 = s->residuals.rule == GW_FEEDBACK_EF21;
     gw_clip_open(&s->clip, &setup->clip, s->strategy.ops, comm);
     GW_TRY(gw_clip_check(setup->clip.most, setup->by_layer, s->residuals.corrects || ef21,
                          s->strategy.ops->traits & GW_STRATEGY_DIRECTS));

@@ -114,8 +114,10 @@ typedef struct gw_session_setup {
     float correction;    /* momentum for a session that corrects, in [0, 1) */
     gw_clip_setup clip;
     uint64_t seed;
-    bool yield; /* the node runs more threads than cores */
-    bool undo;  /* keep what gw_session_undo needs */
+    bool yield;                               /* the node runs more threads than cores */
+    bool undo;                                /* keep what gw_session_undo needs */
+    void (*arrived)(void *ctx, gw_span part); /* as in gw_env, where finish() changes nothing */
+    void *arrived_ctx;
 } gw_session_setup;
 
 /** Collective: open lanes, the two arenas (zeroed; the session's) and the strategy.
