@@ -38,8 +38,8 @@ from compare_torch import (
 
 PEERS = [("Gloo", "gloo", ""), ("no exchange", "none", ""), ("fp16 hook", "fp16", ""),
          ("PowerSGD-2 hook", "powersgd2", "")]
-OURS = {False: ["exact=--comm allreduce:algo=shm"],
-        True: ["exact=--comm iallreduce:algo=sra", "qsgd8=--comm iallreduce:algo=sra --compress qsgd:bits=8",
+OURS = {False: ["exact="],
+        True: ["exact=", "qsgd8=--comm iallreduce:algo=sra --compress qsgd:bits=8",
                "topk 1%=--comm sparse --compress topk:ratio=0.01"]}
 BATCH = {"resnet18": 16, "gpt2": 1, "tiny": 4}  # of a rank
 EARLY = 3  # steps whose losses are compared
@@ -147,7 +147,7 @@ def main():
     rounds = run(options, env, "--length", options.length, "--rounds", options.rounds)
     facts = {**machine_facts(), "pytorch": find_torch(env), "model": options.model,
              "batch of a rank": options.batch, "link": link_of(options), "bucket_cap_mb of gradwire": options.bucket_mb,
-             "sides": {name: words or kind for name, kind, words in options.sides},
+             "sides": {name: rounds[0][name][0].get("exchange", kind) for name, kind, _ in options.sides},
              "steps": options.steps, "warmup": options.warmup, "rounds": options.rounds}
     if options.model == "gpt2":
         facts["tokens of a sample"] = options.length

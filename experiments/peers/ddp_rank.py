@@ -118,6 +118,7 @@ def measure(side, words, model, inputs, loss, options):
     if state:
         hook, library = clocks
         found["hook_s"] = (hook.total - library.total) / options.steps
+        found["exchange"] = f"{words or 'State()'}: " + ", ".join(map(state.text, ("strategy", "algorithm", "codec")))
         state.close()
     return found
 

@@ -170,7 +170,7 @@ class State(EitherWay, unittest.TestCase):
                 ["gpt", "static", "plain", "--comm iallreduce"],
                 ["gpt", "plain", "accumulating", "--comm iallreduce"],
                 ["halves", "unused", "plain", "--comm iallreduce"],
-                ["gpt", "plain", "plain", "--comm allreduce:algo=shm"],
+                ["gpt", "plain", "plain", ""],
                 ["gpt", "plain", "evaluating", "--comm allreduce"],
                 ["gpt", "plain", "two_optimizers", "--comm iallreduce"],
                 ["gpt", "plain", "plain", "--comm sparse --compress topk"]]
@@ -182,7 +182,17 @@ class State(EitherWay, unittest.TestCase):
                     self.assertGreater(a["apart"], ROUNDING)  # so the comparison can fail
                 else:
                     self.assertLess(a["apart"], ROUNDING)
-                self.assertEqual(a["in place"], "algo=shm" in job[3])
+                self.assertEqual(a["in place"], job[3] == "")
+
+    def test_exchange_that_nobody_names(self):
+        """Of ranks that share a host, of others, with a codec; a study may name it."""
+        jobs = {("2", "", ""): ["allreduce", "shm", "none"], ("1", "--seed 3", ""): ["iallreduce", "hier", "none"],
+                ("2", "", "--compress topk"): ["iallreduce", "gathersum", "topk"],
+                ("2", "--compress fp16", ""): ["iallreduce", "native", "fp16"],
+                ("2", "", "--comm allreduce"): ["allreduce", "native", "none"],
+                ("1", "--comm=delayed", ""): ["delayed", "native", "none"]}
+        for found in told(2, "exchange", json.dumps(list(jobs)), script=STATES):
+            self.assertEqual(dict(zip(jobs, found)), jobs)
 
     def test_several_models(self):
         with tempfile.TemporaryDirectory() as folder:

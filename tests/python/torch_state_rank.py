@@ -3,6 +3,7 @@ it, and of gradients that the library cannot read where they are."""
 
 import contextlib
 import json
+import os
 import sys
 import threading
 import time
@@ -85,6 +86,18 @@ def case_loops(jobs):
         model, state = trained(name, rank, options, loop, words, told=number % 2)
         found.append({"apart": apart(model, list(reference.parameters())), "hash": hash_of(model),
                       "in place": state.lends})
+    return found
+
+
+def case_exchange(jobs):
+    """[strategy, algorithm, codec] of a State by [ranks of this host, words, $GRADWIRE]."""
+    gradwire.torch.init()
+    found = []
+    for here, words, study in json.loads(jobs):
+        with mock.patch.dict(os.environ, MPI_LOCALNRANKS=here, GRADWIRE=study):
+            state = gradwire.torch.State(words, replicate(torch.nn.Linear(2, 2)))
+        found.append([state.text(key) for key in ("strategy", "algorithm", "codec")])
+        state.close()
     return found
 
 

@@ -6,6 +6,7 @@ import functools
 import gc
 import math
 import os
+import re
 import sys
 import types
 import warnings
@@ -16,8 +17,10 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import optimizer as optimizers
 
+from gradwire.launch import size
 from gradwire.library import Error, Phase, abort, last_words, library, meet, shared
 from gradwire.session import OPEN
+from gradwire.torch.group import by_launcher
 from gradwire.torch.model import Run
 from gradwire.torch.staging import Way, addresses, indices, lies_as_declared
 
@@ -62,7 +65,7 @@ class State(Run):
     first one: from its first bucket) to the end of optimizer.step, or to the next forward pass; it
     closes when the process ends, or by `close`. Without `ddp` the first bucket tells the model. All
     ranks weigh alike, as in DistributedDataParallel; `with state.batch(n, total)` around a step
-    weighs them by their samples.
+    weighs them by their samples. Without `--comm` the exchange is the one that suits (with_exchange).
 
     Small buckets (bucket_cap_mb=4) let the exchange begin early. For other strategies, and without
     DistributedDataParallel: gradwire.torch.Session."""
@@ -79,7 +82,7 @@ class State(Run):
 
     def _bind(self, ddp):
         self.ddp = ddp
-        super().__init__(ddp.module, getattr(ddp, "parameters_to_ignore", ()), self.words, self.comm)
+        super().__init__(ddp.module, getattr(ddp, "parameters_to_ignore", ()), with_exchange(self.words), self.comm)
         self.seen, self.samples, self.told, self.stepped = 0, 0, False, 0
         self.taken, self.waiting, self.layouts = [], [], {}
         self.exchanges, self.lends, self.lent = 1, self.text("in_place") == "yes", []
@@ -356,6 +359,17 @@ class State(Run):
             print(f"gradwire: rank {self.rank}: {error}", file=sys.stderr, flush=True)
             if not shared(error):
                 abort()
+
+
+def with_exchange(words):
+    """`words`; where they and $GRADWIRE name no --comm, with the exchange that suits: ranks of one host sum in
+    place, others overlap, and a host's ranks are one on the wire. With a codec its own algorithm."""
+    named = f" {words} {os.environ.get('GRADWIRE', '')}"
+    if re.search(r"\s--comm\b(?!-)", named):
+        return words
+    if re.search(r"\s--compress\b(?!-)", named):
+        return f"--comm iallreduce {words}"
+    return f"--comm {'allreduce:algo=shm' if by_launcher(size()) else 'iallreduce:algo=hier'} {words}"
 
 
 WITH_WORDS = {"with_kwargs": True} if STEP_HOOKS else {}
