@@ -145,7 +145,7 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
         return gw_fail(GW_ERR_USAGE, "replay: %d profiles: give one", files);
     j->check = gw_args_flag(j->args, "check");
     j->quiet = gw_args_flag(j->args, "quiet");
-    GW_TRY(gw_cli_utf8("replay", "--out", argc, argv));
+    GW_TRY(gw_cli_utf8("replay", "out", argc, argv));
     GW_TRY(replay_put_words(j));
     GW_TRY(gw_words_read(&j->words, j->text));
     GW_TRY(replay_look_at_codecs(j));
