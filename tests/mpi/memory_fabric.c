@@ -6,6 +6,7 @@
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,16 +56,15 @@ typedef struct world world;
 typedef struct rank {
     world *w;
     pthread_t thread;
-    pthread_cond_t go;
+    sem_t go; /* its turn: one rank runs at a time */
     int number, lanes;
     int runs; /* schedules under way */
     bool ended;
 } rank;
 
 struct world {
-    pthread_mutex_t lock; /* its holder runs */
     rank rank[MEMORY_RANKS];
-    int ranks, running, alive;
+    int ranks, alive;
     uint64_t seed, drawn;
     int calm;                 /* of 8 turns, so many go to the same rank again */
     int slow, eager;          /* turns of a message at most; of 2 sends, so many */
@@ -110,17 +110,17 @@ __attribute__((format(printf, 3, 4))) static gw_err memory_fail(world *w, gw_err
 
 /* ---- turns ---- */
 
-static void memory_hand_over(world *w) {
+/* Who goes on, of all that have not ended. */
+static rank *memory_next(world *w) {
     int nth = memory_draw(w, w->alive), i = 0;
     while (w->rank[i].ended || nth-- > 0)
         i++;
-    w->running = i;
-    pthread_cond_signal(&w->rank[i].go);
+    return &w->rank[i];
 }
 
 static void memory_await_turn(rank *me) {
-    while (me->w->running != me->number)
-        pthread_cond_wait(&me->go, &me->w->lock);
+    while (sem_wait(&me->go) != 0) /* a signal */
+        ;
 }
 
 /* `away`: whoever is drawn goes on, however calm it is. */
@@ -130,8 +130,9 @@ static gw_err memory_turn(const gw_fabric *f, bool away) {
     GW_TRY(memory_state(w));
     if (++w->turn - w->last_event > PATIENCE)
         return memory_fail(w, GW_ERR_INTERNAL, "no rank can go on");
-    if (away || memory_draw(w, 8) >= w->calm) {
-        memory_hand_over(w);
+    rank *next = away || memory_draw(w, 8) >= w->calm ? memory_next(w) : me;
+    if (next != me) {
+        sem_post(&next->go);
         memory_await_turn(me);
     }
     return memory_state(w);
@@ -427,7 +428,6 @@ static void *memory_rank(void *arg) {
     rank *me = arg;
     world *w = me->w;
     omp_set_num_threads(1);
-    pthread_mutex_lock(&w->lock);
     memory_await_turn(me);
     gw_err e = memory_begin_rank(me);
     if (e != GW_OK)
@@ -437,8 +437,7 @@ static void *memory_rank(void *arg) {
     me->ended = true;
     w->last_event = w->turn;
     if (--w->alive > 0)
-        memory_hand_over(w);
-    pthread_mutex_unlock(&w->lock);
+        sem_post(&memory_next(w)->go);
     return NULL;
 }
 
@@ -462,14 +461,8 @@ gw_err memory_run(int ranks, uint64_t seed, gw_err (*body)(void *ctx, gw_fabric 
     static const int calm[] = {0, 4, 7}, slow[] = {1, 8, 64};
     world *w = NULL;
     GW_TRY(gw_alloc(&w, 1, sizeof *w));
-    *w = (world){.lock = PTHREAD_MUTEX_INITIALIZER,
-                 .ranks = ranks,
-                 .alive = ranks,
-                 .running = -1,
-                 .seed = seed,
-                 .end = &w->first,
-                 .body = body,
-                 .ctx = ctx};
+    *w = (world){
+        .ranks = ranks, .alive = ranks, .seed = seed, .end = &w->first, .body = body, .ctx = ctx};
     w->calm = calm[memory_draw(w, 3)];
     w->slow = slow[memory_draw(w, 3)];
     w->eager = memory_draw(w, 3);
@@ -481,14 +474,13 @@ gw_err memory_run(int ranks, uint64_t seed, gw_err (*body)(void *ctx, gw_fabric 
     sched_getaffinity(0, sizeof cores, &cores);
     sched_setaffinity(0, sizeof one, &one);
     for (int r = 0; r < ranks; r++) {
-        w->rank[r] = (rank){.w = w, .go = PTHREAD_COND_INITIALIZER, .number = r};
+        w->rank[r] = (rank){.w = w, .number = r};
+        sem_init(&w->rank[r].go, 0, 0);
         if (pthread_create(&w->rank[r].thread, NULL, memory_rank, &w->rank[r]) != 0)
             abort(); /* those that were started would wait for ever */
     }
     sched_setaffinity(0, sizeof cores, &cores);
-    pthread_mutex_lock(&w->lock);
-    memory_hand_over(w);
-    pthread_mutex_unlock(&w->lock);
+    sem_post(&memory_next(w)->go);
     for (int r = 0; r < ranks; r++)
         pthread_join(w->rank[r].thread, NULL);
     memory_clear(w);
