@@ -3,7 +3,6 @@
 #include "base/mem.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 
 enum { LINE = 64 };
 

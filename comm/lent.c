@@ -4,7 +4,6 @@
 #include "mpi/wait.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdint.h>

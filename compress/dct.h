@@ -4,8 +4,6 @@
 #ifndef GW_COMPRESS_DCT_H
 #define GW_COMPRESS_DCT_H
 
-#include "base/err.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -7,8 +7,6 @@
 #include "run/report.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 gw_err gw_inside_new(gradwire **out, gw_session *session) {
     gradwire *g = NULL;

@@ -3,7 +3,6 @@
 #include "base/text.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 
 enum { HELP_TEXT = 37, HELP_LEAST = 60, HELP_USUAL = 80 }; /* columns */

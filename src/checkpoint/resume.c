@@ -5,7 +5,6 @@
 #include "checkpoint/merge.h"
 #include "mpi/wait.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -10,7 +10,6 @@
 
 #include <math.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

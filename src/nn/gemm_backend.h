@@ -4,7 +4,6 @@
 #define GW_NN_GEMM_BACKEND_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 enum { GW_GEMM_TEXT = 256 };
 

@@ -1,7 +1,5 @@
 #include "nn/model_ops.h"
 
-#include "nn/metrics.h"
-
 #include <string.h>
 
 #define X(name) extern const gw_model_ops gw_model_##name;

@@ -5,7 +5,6 @@
 
 #include <omp.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define X(name) extern const gw_optimizer_ops gw_optimizer_##name;
 #include "optim/optimizers.def"

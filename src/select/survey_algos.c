@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MOST_ALGOS = 64, COPIES = 5, LANES = 3 };
 

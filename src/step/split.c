@@ -3,7 +3,6 @@
 #include "nn/layer.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Batches that differ by more run at another rate. */
 #define SAME_SIZE 0.1

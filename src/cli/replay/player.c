@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <sched.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
