@@ -59,12 +59,7 @@ gw_err gw_hops_open(gw_hops **out, const gw_hops_setup *setup) {
         for (int b = 0; b < boundaries; b++)
             for (int j = 0; j < setup->micro; j++)
                 GW_THEN(e, hop_lay_down(h, setup, (gw_hop){(gw_hop_kind)k, b, j}));
-    if (e != GW_OK) {
-        gw_hops_close(h);
-        return e;
-    }
-    *out = h;
-    return GW_OK;
+    GW_OPENED(e, out, h, gw_hops_close);
 }
 
 void gw_hops_close(gw_hops *h) {

@@ -135,12 +135,7 @@ gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) 
     GW_TRY(gw_fabric_mpi(&fabric, parent));
     GW_TRY(gw_lane_open_on(&lane, fabric, setup));
     gw_err e = setup->shared ? gw_shared_open(&lane->shared, parent) : GW_OK;
-    if (e != GW_OK) {
-        gw_lane_close(lane);
-        return e;
-    }
-    *out = lane;
-    return GW_OK;
+    GW_OPENED(e, out, lane, gw_lane_close);
 }
 
 static void lane_close_attached(gw_lane *lane) {

@@ -47,13 +47,8 @@ gw_err gw_schedule_new(gw_schedule **out, gw_lane *lane, float *base, gw_span sp
     s->base = base;
     s->span = span;
     s->told = gw_lane_exchange(lane, span);
-    gw_err e = schedule_begin_stage(s);
-    if (e != GW_OK) {
-        gw_schedule_free(s);
-        return e;
-    }
-    *out = s;
-    return GW_OK;
+    gw_err e = gw_schedule_stage(s);
+    GW_OPENED(e, out, s, gw_schedule_free);
 }
 
 void gw_schedule_free(gw_schedule *s) {

@@ -124,12 +124,7 @@ gw_err gw_timetable_lay_down(gw_timetable **out, const gw_timetable_ops *ops, co
     t->stages = stages;
     t->micro = micro;
     gw_err e = timetable_fill(t, spec);
-    if (e != GW_OK) {
-        gw_timetable_close(t);
-        return e;
-    }
-    *out = t;
-    return GW_OK;
+    GW_OPENED(e, out, t, gw_timetable_close);
 }
 
 gw_err gw_timetable_open(gw_timetable **out, const gw_spec *spec, int stages, int micro) {

@@ -239,11 +239,7 @@ gw_err gw_network_open(gw_network **out, const gw_spec *spec, int hosts, double 
                       .times = 1};
     gw_err e = gw_args_of(&n->args, found->opts, found->name, spec);
     GW_THEN(e, n->ops->open(n));
-    if (e == GW_OK)
-        *out = n;
-    else
-        gw_network_close(n);
-    return e;
+    GW_OPENED(e, out, n, gw_network_close);
 }
 
 void gw_network_close(gw_network *n) {

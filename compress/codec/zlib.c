@@ -127,12 +127,7 @@ static gw_err zlib_open(void **self, const gw_args *args) {
     c->k = levels[level];
     gw_err e = zlib_read_options(c, args);
     GW_THEN(e, zlib_measure_streams(c));
-    if (e != GW_OK) {
-        free(c);
-        return e;
-    }
-    *self = c;
-    return GW_OK;
+    GW_OPENED(e, self, c, free);
 }
 
 static void zlib_close(void *self) {

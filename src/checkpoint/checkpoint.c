@@ -137,12 +137,7 @@ gw_err gw_checkpoint_open(gw_checkpoint **out, const gw_checkpoint_setup *setup)
     GW_THEN(e, gw_mpi_check(MPI_Comm_size(setup->comm, &c->ranks), "MPI_Comm_size"));
     GW_THEN(e, checkpoint_open_mine(c));
     e = gw_agree(setup->comm, e);
-    if (e != GW_OK) {
-        gw_checkpoint_close(c);
-        return e;
-    }
-    *out = c;
-    return GW_OK;
+    GW_OPENED(e, out, c, gw_checkpoint_close);
 }
 
 void gw_checkpoint_close(gw_checkpoint *c) {

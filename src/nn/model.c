@@ -53,12 +53,7 @@ static gw_err model_build(gw_model **out, const gw_shard *shard, const gw_model_
     model_lay_out(m);
     gw_model_lay_out_work(m);
     gw_err e = model_allocate(m);
-    if (e != GW_OK) {
-        gw_model_close(m);
-        return e;
-    }
-    *out = m;
-    return GW_OK;
+    GW_OPENED(e, out, m, gw_model_close);
 }
 
 gw_err gw_model_build(gw_model **out, const gw_model_spec *spec, int max_batch) {

@@ -144,10 +144,5 @@ gw_err gw_model_load(gw_model **out, const char *path, int max_batch, const gw_s
     gw_model *m = NULL;
     gw_err e =
         gw_io_end(io, model_io_fields(io, &m, NULL, max_batch, plugin, where, (size_t)st.st_size));
-    if (e != GW_OK) {
-        gw_model_close(m);
-        return e;
-    }
-    *out = m;
-    return GW_OK;
+    GW_OPENED(e, out, m, gw_model_close);
 }

@@ -341,12 +341,7 @@ gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_s
     GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &st->ranks), "MPI_Comm_size"));
     GW_THEN(e, stats_allocate(st));
     e = gw_agree(comm, e);
-    if (e != GW_OK) {
-        gw_codec_stats_close(st);
-        return e;
-    }
-    *out = st;
-    return GW_OK;
+    GW_OPENED(e, out, st, gw_codec_stats_close);
 }
 
 void gw_codec_stats_close(gw_codec_stats *st) {
