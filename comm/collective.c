@@ -1,4 +1,6 @@
 #include "comm/collective.h"
+
+#include "base/mem.h"
 #include "comm/lane_parts.h"
 
 #include <stdlib.h>
@@ -47,10 +49,7 @@ gw_err gw_collective_get(gw_collective *c, gw_span span, gw_schedule **out) {
             return GW_OK;
         }
     }
-    gw_schedule **wide = realloc(c->schedules, ((size_t)c->n + 1) * sizeof *wide);
-    if (!wide)
-        return gw_fail(GW_ERR_NOMEM, "collective: out of memory");
-    c->schedules = wide;
+    GW_TRY(gw_grow(&c->schedules, &c->room, c->n + 1, sizeof *c->schedules));
     gw_schedule *s = NULL;
     GW_TRY(gw_schedule_new(&s, c->lane, c->base, span));
     gw_err e = collective_lay_down(c, s, span);

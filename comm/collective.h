@@ -15,7 +15,7 @@ typedef struct gw_collective {
     gw_err (*lay_down)(void *ctx, gw_schedule *s);
     void *ctx;
     gw_schedule **schedules;
-    int n;
+    int n, room;
 } gw_collective;
 
 /** All ranks ask for its spans in the same order. */

@@ -36,7 +36,7 @@ struct gw_lent {
     const gw_tensor *tensors;
     int n_tensors;
     region *regions;
-    int count;
+    int count, room;
 };
 
 static void lent_free_region(gw_lent *l, region *g) {
@@ -166,10 +166,7 @@ static gw_err lent_exchange(const gw_lent *l, offer *offers) {
 
 static gw_err lent_prepare(gw_lent *l, region *g, offer **offers) {
     size_t ranks = (size_t)l->ranks;
-    region *wide = realloc(l->regions, ((size_t)l->count + 1) * sizeof *wide);
-    if (!wide)
-        return gw_fail(GW_ERR_NOMEM, "lent memory: out of memory");
-    l->regions = wide;
+    GW_TRY(gw_grow(&l->regions, &l->room, l->count + 1, sizeof *l->regions));
     GW_TRY(gw_alloc(&g->at, ranks, sizeof *g->at));
     GW_TRY(gw_alloc(&g->bytes, ranks, sizeof *g->bytes));
     return gw_alloc(offers, ranks, sizeof **offers);

@@ -5,39 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static gw_err schedule_grow(void *array, int *room, int need, size_t size) {
-    if (need <= *room)
-        return GW_OK;
-    int wide = *room ? 2 * *room : 8;
-    void *old;
-    memcpy(&old, array, sizeof old);
-    void *fresh = realloc(old, (size_t)wide * size);
-    if (!fresh)
-        return gw_fail(GW_ERR_NOMEM, "schedule: out of memory");
-    memcpy(array, &fresh, sizeof fresh);
-    *room = wide;
-    return GW_OK;
-}
-
 /* A strand without operations is begun anew instead of followed. */
-static gw_err schedule_begin_strand(gw_schedule *s) {
+gw_err gw_schedule_strand(gw_schedule *s) {
     gw_strand *last = s->strands.n ? &s->strands.x[s->strands.n - 1] : NULL;
     s->tag = gw_lane_tag(s->lane);
     s->round = 0;
     if (!last || last->end > last->first) {
-        GW_TRY(
-            schedule_grow(&s->strands.x, &s->strands.room, s->strands.n + 1, sizeof *s->strands.x));
+        GW_TRY(gw_grow(&s->strands.x, &s->strands.room, s->strands.n + 1, sizeof *s->strands.x));
         last = &s->strands.x[s->strands.n++];
     }
     *last = (gw_strand){.stage = s->stages.n - 1, .first = s->ops.n, .end = s->ops.n};
     return GW_OK;
 }
 
-static gw_err schedule_begin_stage(gw_schedule *s) {
-    GW_TRY(schedule_grow(&s->stages.window, &s->stages.room, s->stages.n + 1,
-                         sizeof *s->stages.window));
+gw_err gw_schedule_stage(gw_schedule *s) {
+    GW_TRY(gw_grow(&s->stages.window, &s->stages.room, s->stages.n + 1, sizeof *s->stages.window));
     s->stages.window[s->stages.n++] = 0;
-    return schedule_begin_strand(s);
+    return gw_schedule_strand(s);
 }
 
 gw_err gw_schedule_new(gw_schedule **out, gw_lane *lane, float *base, gw_span span) {
@@ -94,7 +78,7 @@ void *gw_schedule_slot_data(const gw_schedule *s, int slot) {
 /* ---- laying down ---- */
 
 static gw_err schedule_add_op(gw_schedule *s, gw_op o) {
-    GW_TRY(schedule_grow(&s->ops.x, &s->ops.room, s->ops.n + 1, sizeof *s->ops.x));
+    GW_TRY(gw_grow(&s->ops.x, &s->ops.room, s->ops.n + 1, sizeof *s->ops.x));
     o.lane = s->lane;
     o.tag = s->tag;
     if (o.kind == GW_OP_PACK || o.kind == GW_OP_PACK_AGREED)
@@ -114,7 +98,7 @@ static gw_err schedule_add_message(gw_schedule *s, gw_op o) {
 }
 
 static gw_err schedule_add_slot(gw_schedule *s, gw_span part, bool alias, int *slot_out) {
-    GW_TRY(schedule_grow(&s->slots.x, &s->slots.room, s->slots.n + 1, sizeof *s->slots.x));
+    GW_TRY(gw_grow(&s->slots.x, &s->slots.room, s->slots.n + 1, sizeof *s->slots.x));
     gw_slot fresh = {
         .cap = gw_codec_bound(gw_lane_codec(s->lane), part.n), .alias = alias, .peer = -1};
     if (alias) {
@@ -264,16 +248,8 @@ gw_err gw_schedule_round(gw_schedule *s) {
     return schedule_add_op(s, (gw_op){.kind = GW_OP_ROUND, .slot = GW_NO_SLOT});
 }
 
-gw_err gw_schedule_strand(gw_schedule *s) {
-    return schedule_begin_strand(s);
-}
-
 void gw_schedule_window(gw_schedule *s, int width) {
     s->stages.window[s->stages.n - 1] = width;
-}
-
-gw_err gw_schedule_stage(gw_schedule *s) {
-    return schedule_begin_stage(s);
 }
 
 gw_err gw_schedule_work(gw_schedule *s, gw_err (*work)(void *ctx), void *ctx) {
@@ -299,7 +275,7 @@ gw_err gw_schedule_call(gw_schedule *s, gw_err (*issue)(void *ctx, MPI_Request *
 }
 
 gw_err gw_schedule_own(gw_schedule *s, void *ctx, void (*release)(void *ctx)) {
-    gw_err e = schedule_grow(&s->owned.x, &s->owned.room, s->owned.n + 1, sizeof *s->owned.x);
+    gw_err e = gw_grow(&s->owned.x, &s->owned.room, s->owned.n + 1, sizeof *s->owned.x);
     if (e != GW_OK) {
         release(ctx);
         return e;

@@ -28,7 +28,7 @@ struct gw_shared {
     int rank, size;
     int *world; /* the node's ranks by their numbers in MPI_COMM_WORLD */
     window *windows;
-    int count;
+    int count, room;
 };
 
 /* The split spins, milliseconds a rank where ranks share cores, and every lane asks the same of the
@@ -174,11 +174,8 @@ static gw_err shared_open_window(const gw_shared *m, window *w, gw_err mine) {
 static gw_err shared_add_window(gw_shared *m, size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     window w = {.size = (bytes < LEAST_WINDOW ? LEAST_WINDOW : bytes + page - 1) / page * page};
-    window *wide = realloc(m->windows, ((size_t)m->count + 1) * sizeof *wide);
-    if (wide)
-        m->windows = wide;
-    gw_err e = shared_open_window(
-        m, &w, wide ? GW_OK : gw_fail(GW_ERR_NOMEM, "shared memory: out of memory"));
+    gw_err e = gw_grow(&m->windows, &m->room, m->count + 1, sizeof *m->windows);
+    e = shared_open_window(m, &w, e);
     if (e != GW_OK) {
         if (w.map)
             munmap(w.map, w.size * (size_t)m->size);

@@ -1,5 +1,7 @@
 #include "comm/fabric/events.h"
 
+#include "base/mem.h"
+
 #include <stdlib.h>
 
 typedef struct gw_event_entry entry;
@@ -27,14 +29,8 @@ static void events_sift(gw_events *q, int place, entry e) {
 }
 
 gw_err gw_events_put(gw_events *q, gw_event *e, double at) {
-    if (q->n + 1 >= q->room) {
-        int room = q->room ? 2 * q->room : 16;
-        entry *wide = realloc(q->x, (size_t)room * sizeof *wide);
-        if (!wide)
-            return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
-        q->x = wide;
-        q->room = room;
-    }
+    if (q->n + 1 >= q->room)
+        GW_TRY(gw_grow(&q->x, &q->room, q->n + 2, sizeof *q->x));
     e->at = at;
     events_sift(q, e->place ? e->place : ++q->n, (entry){at, q->count++, e});
     return GW_OK;

@@ -100,15 +100,9 @@ static gw_err flows_bundle(gw_flows *f, const gw_route *way, gw_bundle **out) {
 gw_err gw_flows_add(gw_flows *f, const int ends[2], const gw_route *way, gw_line **out) {
     gw_bundle *of;
     gw_line *b = NULL;
-    if ((int)f->lines.n + 2 > f->room) { /* a link has all lines at most */
-        int room = f->room ? 2 * f->room : 1024;
-        int *with = realloc(f->with, (size_t)room * sizeof *with);
-        if (!with)
-            return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
-        memset(with + f->room, 0, (size_t)(room - f->room) * sizeof *with);
-        f->with = with;
-        f->room = room;
-    }
+    int had = f->room; /* a link has all lines at most */
+    GW_TRY(gw_grow(&f->with, &f->room, (int)f->lines.n + 2, sizeof *f->with));
+    memset(f->with + had, 0, (size_t)(f->room - had) * sizeof *f->with);
     for (int l = 0; l < f->n && f->lines.n == 0; l++)
         f->narrowest = l ? flows_min(f->narrowest, f->link[l].capacity) : f->link[l].capacity;
     GW_TRY(flows_bundle(f, way, &of));
@@ -142,14 +136,8 @@ static void flows_queue(gw_flows *f, int l) {
 
 static gw_err flows_join(gw_flows *f, gw_bundle *b, int i) {
     gw_link *l = &f->link[b->at[i].link];
-    if (l->n == l->room) {
-        int room = l->room ? 2 * l->room : 4;
-        gw_link_share *wide = realloc(l->bundle, (size_t)room * sizeof *wide);
-        if (!wide)
-            return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
-        l->bundle = wide;
-        l->room = room;
-    }
+    if (l->n == l->room)
+        GW_TRY(gw_grow(&l->bundle, &l->room, l->n + 1, sizeof *l->bundle));
     b->at[i].place = l->n++;
     l->bundle[b->at[i].place] =
         (gw_link_share){.of = b, .other = b->links == 2 ? b->at[1 - i].link : -1};

@@ -330,14 +330,8 @@ static gw_err tensor_check(const gradwire *g, const char *name, int group, size_
 }
 
 static gw_err tensor_add(gradwire *g, const gw_handle_tensor *t) {
-    if (g->arena.n_tensors == g->arena.room) {
-        int room = g->arena.room ? 2 * g->arena.room : 64;
-        gw_handle_tensor *more = realloc(g->arena.tensor, (size_t)room * sizeof *more);
-        if (!more)
-            return gw_fail(GW_ERR_NOMEM, "gradwire_tensor: out of memory");
-        g->arena.tensor = more;
-        g->arena.room = room;
-    }
+    GW_TRY(
+        gw_grow(&g->arena.tensor, &g->arena.room, g->arena.n_tensors + 1, sizeof *g->arena.tensor));
     char *name = strdup(t->name);
     if (!name)
         return gw_fail(GW_ERR_NOMEM, "gradwire_tensor: out of memory");

@@ -9,6 +9,8 @@
 #include <immintrin.h>
 #endif
 
+enum { LEAST_ROOM = 8 };
+
 /* Steps walk the arenas from end to end, and sparse updates jump about in them: with 4 KiB pages
  * address translation takes a tenth of a step. Only a hint to the kernel. */
 static void mem_want_large_pages(void *p, size_t bytes) {
@@ -43,6 +45,22 @@ gw_err gw_alloc(void *out, size_t count, size_t size) {
 
 gw_err gw_alloc_unset(void *out, size_t count, size_t size) {
     return mem_alloc(out, count, size, false);
+}
+
+gw_err gw_grow(void *array, int *room, int need, size_t size) {
+    int wide = *room ? *room : LEAST_ROOM;
+    if (need <= *room)
+        return GW_OK;
+    while (wide < need)
+        wide *= 2;
+    void *old;
+    memcpy(&old, array, sizeof old);
+    void *fresh = realloc(old, (size_t)wide * size);
+    if (!fresh)
+        return gw_fail(GW_ERR_NOMEM, "cannot allocate %d x %zu bytes", wide, size);
+    memcpy(array, &fresh, sizeof fresh);
+    *room = wide;
+    return GW_OK;
 }
 
 void gw_flush_denormals_here(void) {

@@ -18,6 +18,10 @@ gw_err gw_alloc(void *out, size_t count, size_t size);
 /** The same, but with any contents: what nobody writes then takes no memory and no time. */
 gw_err gw_alloc_unset(void *out, size_t count, size_t size);
 
+/** Widen the malloc'ed array at *array, of *room elements of `size` bytes, by doubling to `need` or
+ *  more. What is new holds anything. GW_ERR_NOMEM: nothing has changed. */
+gw_err gw_grow(void *array, int *room, int need, size_t size);
+
 /** Make this thread (and each OpenMP thread it starts later) flush denormals to zero: they make
  *  codecs up to 27 times slower and carry no information here. */
 void gw_flush_denormals(void);

@@ -117,14 +117,7 @@ double gw_stats_precision(const gw_stats *s) {
 }
 
 gw_err gw_samples_add(gw_samples *s, double x) {
-    if (s->n == s->room) {
-        int room = s->room ? 2 * s->room : 64;
-        double *wide = realloc(s->x, (size_t)room * sizeof *wide);
-        if (!wide)
-            return gw_fail(GW_ERR_NOMEM, "out of memory for samples");
-        s->x = wide;
-        s->room = room;
-    }
+    GW_TRY(gw_grow(&s->x, &s->room, s->n + 1, sizeof *s->x));
     s->x[s->n++] = x;
     return GW_OK;
 }

@@ -147,18 +147,8 @@ static void stats_judge(gw_codec_stats *st, int64_t step, const char **warning) 
 
 static gw_err stats_watch(gw_codec_stats *st, int64_t step, const char **warning) {
     int n = st->s.n_layers;
-    gw_err e = GW_OK;
-    if (st->looks == st->room) {
-        int wide = st->room ? 2 * st->room : 64;
-        double *more = realloc(st->history, (size_t)wide * (size_t)n * sizeof *more);
-        if (more) {
-            st->history = more;
-            st->room = wide;
-        } else {
-            e = gw_fail(GW_ERR_NOMEM, "codec stats: out of memory");
-        }
-    }
-    GW_TRY(gw_agree(st->comm, e));
+    size_t look = (size_t)n * sizeof *st->history;
+    GW_TRY(gw_agree(st->comm, gw_grow(&st->history, &st->room, st->looks + 1, look)));
     GW_TRY(stats_residual_norms(st, st->history + (size_t)st->looks++ * (size_t)n));
     stats_judge(st, step, warning);
     return GW_OK;
