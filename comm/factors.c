@@ -17,7 +17,8 @@ const char *gw_factors_refuses(const gw_args *args, const gw_algo *algo, const g
                  "must share: use --compress none, or a lossless one";
 }
 
-void gw_factors_close(gw_factors *f) {
+void gw_factors_close(void *p) {
+    gw_factors *f = p;
     gw_collective_clear(&f->sum);
     for (int i = 0; f->matrices && i < f->env->n_tensors; i++)
         gw_lowrank_close(&f->matrices[i].l);
@@ -226,7 +227,8 @@ static gw_err factors_matrix_state(gw_lowrank *l, gw_io *io) {
     return gw_io_field(io, "residual", l->m, l->rows * l->cols * sizeof *l->m);
 }
 
-gw_err gw_factors_state(gw_factors *f, gw_io *io) {
+gw_err gw_factors_state(void *p, gw_io *io) {
+    gw_factors *f = p;
     for (int i = 0; i < f->n_groups; i++) {
         gw_factors_group *g = &f->groups[i];
         GW_TRY(gw_io_alike(io, "steps", &g->steps, sizeof g->steps));
@@ -236,8 +238,10 @@ gw_err gw_factors_state(gw_factors *f, gw_io *io) {
     return GW_OK;
 }
 
-gw_cost gw_factors_cost(const gw_factors *f) {
+gw_cost gw_factors_cost(const void *p, int64_t exchange) {
+    const gw_factors *f = p;
     gw_cost sum = {0};
+    (void)exchange;
     for (int i = 0; i < f->n_groups; i++) {
         sum = gw_cost_sum(sum, gw_collective_cost(&f->sum, f->groups[i].first));
         sum = gw_cost_sum(sum, gw_collective_cost(&f->sum, f->groups[i].second));

@@ -57,7 +57,7 @@ typedef struct gw_factors {
 /** Collective. The rank is the strategy's option of GW_FACTORS_RANK. GW_ERR_UNSUPPORTED: shapes are
  *  not known, or there is a mix of codecs. Close frees, after an open that failed, too. */
 gw_err gw_factors_open(gw_factors *f, const gw_env *env, const gw_factors_setup *setup);
-void gw_factors_close(gw_factors *f);
+void gw_factors_close(void *p);
 
 /** Collective, of a span that finish() may ask for: sum what travels. Then each matrix's q is R,
  *  and each piece's sum lies in `flat`. */
@@ -65,9 +65,9 @@ gw_err gw_factors_sum(gw_factors *f, gw_span s, gw_factors_group **out);
 /** What ends the step: in env->grad each matrix becomes p q^T, each piece what lies in `flat`. */
 void gw_factors_hand_out(const gw_factors *f, gw_factors_group *g);
 
-/** For `state` and `cost`. */
-gw_err gw_factors_state(gw_factors *f, gw_io *io);
-gw_cost gw_factors_cost(const gw_factors *f);
+/** For `state` and `cost`, or, as gw_factors_close, a hook itself: p is the gw_factors. */
+gw_err gw_factors_state(void *p, gw_io *io);
+gw_cost gw_factors_cost(const void *p, int64_t exchange);
 
 /** For `refuses`: codecs that lose. */
 const char *gw_factors_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec);

@@ -112,8 +112,7 @@ static gw_err dion_state(void *p, gw_io *io) {
 }
 
 static gw_cost dion_cost(const void *p, int64_t exchange) {
-    (void)exchange;
-    return gw_factors_cost(&((const self *)p)->factors);
+    return gw_factors_cost(&((const self *)p)->factors, exchange);
 }
 
 static const gw_opt opts[] = {

@@ -17,10 +17,6 @@
 
 #include <string.h>
 
-static void powersgd_close(void *p) {
-    gw_factors_close(p);
-}
-
 static gw_err powersgd_open(void *p, const gw_env *env) {
     gw_factors_setup setup = {.stream = 0x706f776572u,
                               .feedback = strcmp(gw_args_text(env->args, "feedback"), "on") == 0,
@@ -37,15 +33,6 @@ static gw_err powersgd_finish(void *p, gw_span s, gw_update *u) {
     GW_TRY(gw_factors_sum(me, s, &g));
     gw_factors_hand_out(me, g);
     return GW_OK;
-}
-
-static gw_err powersgd_state(void *p, gw_io *io) {
-    return gw_factors_state(p, io);
-}
-
-static gw_cost powersgd_cost(const void *p, int64_t exchange) {
-    (void)exchange;
-    return gw_factors_cost(p);
 }
 
 static const gw_opt opts[] = {GW_FACTORS_RANK("2"),
@@ -66,9 +53,9 @@ const gw_strategy_ops gw_strategy_powersgd = {
     .refuses = gw_factors_refuses,
     .size = sizeof(gw_factors),
     .open = powersgd_open,
-    .close = powersgd_close,
+    .close = gw_factors_close,
     .finish = powersgd_finish,
-    .state = powersgd_state,
-    .cost = powersgd_cost,
+    .state = gw_factors_state,
+    .cost = gw_factors_cost,
     .most = GW_FACTORS_MOST,
 };
