@@ -1,10 +1,16 @@
 /* mlp: dense layers, each a unit, with an activation between them. */
+#include "base/probe.h"
 #include "base/rng.h"
+#include "nn/gemm.h"
 #include "nn/shard.h"
 
 #include <math.h>
+#include <string.h>
 
 #define INIT_STREAM 0x696e6974u /* the seed's stream for initial weights */
+
+/* Threads get whole cache lines of columns. */
+enum { LINE = 16, TILE = 4 * LINE };
 
 static int mlp_units(const gw_model_spec *spec) {
     return spec->n_hidden + 1;
@@ -42,35 +48,104 @@ static void mlp_initialise(const gw_model_spec *spec, const gw_shard_layer *u, f
         }
 }
 
+/* z = x W, plus the layer's own biases if it is partial. */
 static void mlp_product(const gw_model_spec *spec, const gw_shard_layer *u, const float *params,
                         const gw_unit_rows *r) {
+    int in = u->layer.in, out = u->layer.out, own = (int)u->layer.own.n;
     (void)spec;
-    gw_layer_product(&u->layer, params, r->x, r->y, r->n);
+    gw_gemm(false, false, r->n, out, in, r->x, in, params, out, 0.0f, r->y, out);
+    if (!u->layer.partial)
+        return;
+    const float *biases = params + (size_t)in * (size_t)out;
+    float *z = r->y + u->layer.own.off;
+    gw_part_begin(GW_PART_FORWARD_POINTWISE);
+    int threads = gw_layer_threads(r->n, own);
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int i = 0; i < r->n; i++)
+        gw_layer_finish(GW_TRANSFER_LINEAR, z + (size_t)i * (size_t)out, biases, 1, own);
+    gw_part_end(GW_PART_FORWARD_POINTWISE);
 }
 
+/* y = f(z + biases) in place; a partial layer's z includes them. */
 static void mlp_transfer(const gw_model_spec *spec, const gw_shard_layer *u, const float *params,
                          const gw_unit_rows *r) {
-    const float *biases = params + (size_t)u->layer.in * (size_t)u->layer.out;
+    const gw_layer *layer = &u->layer;
+    size_t in = (size_t)layer->in, out = (size_t)layer->out;
     (void)spec;
-    gw_layer_transfer(&u->layer, u->layer.partial ? r->zeros : biases, r->y, r->n);
+    if (layer->partial && layer->transfer == GW_TRANSFER_LINEAR)
+        return;
+    const float *biases = layer->partial ? r->zeros : params + in * out;
+    gw_part_begin(GW_PART_FORWARD_POINTWISE);
+    int threads = gw_layer_threads(r->n, layer->out);
+    if (threads == 1) { /* a region of one thread costs more than a small batch */
+        gw_layer_finish(layer->transfer, r->y, biases, r->n, layer->out);
+    } else {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+        for (int t = 0; t < threads; t++) {
+            gw_span rows = gw_span_part((gw_span){0, (size_t)r->n}, t, threads);
+            float *y = r->y + rows.off * out;
+            gw_layer_finish(layer->transfer, y, biases, (int)rows.n, layer->out);
+        }
+    }
+    gw_part_end(GW_PART_FORWARD_POINTWISE);
 }
 
+/* The gradient of the loss by the pre-activations of columns [lo, hi), and the sums of those whose
+ * biases the layer holds, added to db; a tile at a time, those of the others are left behind. */
+static void mlp_enter_columns(const gw_layer *layer, float *db, const gw_unit_rows *r, size_t lo,
+                              size_t hi) {
+    gw_span own = layer->own;
+    for (size_t at = lo, end; at < hi; at = end) {
+        float others[TILE] = {0};
+        bool held = at >= own.off && at < gw_span_end(own);
+        end = held ? gw_span_end(own) : at + TILE;
+        if (at < own.off && end > own.off)
+            end = own.off;
+        if (end > hi)
+            end = hi;
+        if (held || layer->transfer != GW_TRANSFER_LINEAR)
+            gw_layer_start(layer->transfer, held ? db + (at - own.off) : others, r->dy + at,
+                           r->y + at, r->n, (int)(end - at), (size_t)layer->out);
+    }
+}
+
+/* One thread computes each sum, so the result depends only on the number of threads. */
 static void mlp_enter(const gw_model_spec *spec, const gw_shard_layer *u, const float *params,
                       float *grads, bool add, const gw_unit_rows *r) {
+    size_t out = (size_t)u->layer.out;
+    float *db = grads + (size_t)u->layer.in * out;
     (void)spec, (void)params;
-    gw_layer_enter(&u->layer, grads, add, r->y, r->dy, r->n);
+    gw_part_begin(GW_PART_BACKWARD_POINTWISE);
+    if (!add)
+        memset(db, 0, u->layer.own.n * sizeof *db);
+    gw_span lines = {0, (out + LINE - 1) / LINE};
+    int threads = gw_layer_threads(r->n, u->layer.out);
+    if (threads == 1) {
+        mlp_enter_columns(&u->layer, db, r, 0, out);
+    } else {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+        for (int t = 0; t < threads; t++) {
+            gw_span part = gw_span_part(lines, t, threads);
+            size_t hi = gw_span_end(part) * LINE;
+            mlp_enter_columns(&u->layer, db, r, part.off * LINE, hi < out ? hi : out);
+        }
+    }
+    gw_part_end(GW_PART_BACKWARD_POINTWISE);
 }
 
+/* Of a layer that is cut by columns, one term of dx. */
 static void mlp_descend(const gw_model_spec *spec, const gw_shard_layer *u, const float *params,
                         const gw_unit_rows *r) {
+    int in = u->layer.in, out = u->layer.out;
     (void)spec;
-    gw_layer_descend(&u->layer, params, r->dy, r->dx, r->n);
+    gw_gemm(false, true, r->n, in, out, r->dy, out, params, out, 0.0f, r->dx, in);
 }
 
 static void mlp_weights(const gw_model_spec *spec, const gw_shard_layer *u, float *grads, bool add,
                         const gw_unit_rows *r) {
+    int in = u->layer.in, out = u->layer.out;
     (void)spec;
-    gw_layer_weights(&u->layer, grads, add, r->x, r->dy, r->n);
+    gw_gemm(true, false, in, out, r->n, r->x, in, r->dy, out, add ? 1.0f : 0.0f, grads, out);
 }
 
 const gw_model_ops gw_model_mlp = {
