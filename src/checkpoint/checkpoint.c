@@ -264,8 +264,8 @@ static gw_err checkpoint_write_model(gw_checkpoint *c) {
         GW_THEN(e, checkpoint_assemble(c, whole));
     }
     snprintf(f->name, sizeof f->name, "model.gw");
-    GW_THEN(e, gw_model_save_as(c->s.stepper->model, whole ? whole : c->state.params, c->temp,
-                                f->name, &f->bytes, &f->crc32));
+    GW_THEN(e, gw_model_save(c->s.stepper->model, whole ? whole : c->state.params, c->temp, f->name,
+                             &f->bytes, &f->crc32));
     free(whole);
     return e;
 }
@@ -275,9 +275,9 @@ static gw_err checkpoint_write_best(gw_checkpoint *c) {
     bool there = c->best && c->best_epoch > 0;
     c->manifest.n_files = (size_t)c->ranks + (there ? 2 : 1);
     snprintf(f->name, sizeof f->name, GW_BEST_FILE);
-    return there ? gw_model_save_as(c->s.stepper->model, c->best, c->temp, f->name, &f->bytes,
-                                    &f->crc32)
-                 : GW_OK;
+    return there
+               ? gw_model_save(c->s.stepper->model, c->best, c->temp, f->name, &f->bytes, &f->crc32)
+               : GW_OK;
 }
 
 static gw_err checkpoint_commit(gw_checkpoint *c) {

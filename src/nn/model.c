@@ -93,8 +93,7 @@ void gw_model_close(gw_model *m) {
     if (!m)
         return;
     model_free_arenas(m);
-    if (!m->work_lent)
-        free(m->work);
+    free(m->work);
     free(m->zeros);
     free(m->losses);
     free(m->best);
@@ -154,13 +153,6 @@ size_t gw_model_work_size(const gw_model *m) {
 
 float *gw_model_work(gw_model *m) {
     return m->work;
-}
-
-void gw_model_lend_work(gw_model *m, float *work) {
-    if (!m->work_lent)
-        free(m->work);
-    m->work = work;
-    m->work_lent = true;
 }
 
 const gw_label *gw_model_predictions(const gw_model *m) {

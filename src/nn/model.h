@@ -83,10 +83,9 @@ typedef struct gw_micro {
 } gw_micro;
 
 /** One array for all rows that a model computes on, zeroed at first: what other ranks send and get
- *  are spans of it. The caller may lend another, of gw_model_work_size floats, as gw_model_lend. */
+ *  are spans of it. */
 float *gw_model_work(gw_model *m);
 size_t gw_model_work_size(const gw_model *m);
-void gw_model_lend_work(gw_model *m, float *work);
 
 /** What crosses a chunk's ends, rows of the width that this rank holds on both sides of the cut. */
 typedef enum gw_edge {
@@ -155,14 +154,13 @@ void gw_model_weights(gw_model *m, int l, gw_micro at, float *grads, bool add);
 
 /* ---- files ---- */
 
-/** Write spec and parameters to DIR/NAME, or open a model from such a file. */
-gw_err gw_model_save(gw_model *m, const char *dir, const char *name);
-/** The same with `params`, all of the whole model's, which another thread may be training. Returns
- *  the file's size and checksum as gw_io_close_with does. */
-gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const char *name,
-                        uint64_t *bytes, uint32_t *crc32);
-/** `plugin`: the one to load for the file of a plugin's model, whatever name it has there; NULL:
- *  such a file is refused, for a file must not have code loaded. */
+/** Write spec and `params`, all of the whole model's, which another thread may be training, to
+ *  DIR/NAME. Returns the file's size and checksum as gw_io_close_with does. */
+gw_err gw_model_save(gw_model *m, const float *params, const char *dir, const char *name,
+                     uint64_t *bytes, uint32_t *crc32);
+/** Open a model from such a file. `plugin`: the one to load for the file of a plugin's model,
+ *  whatever name it has there; NULL: such a file is refused, for a file must not have code loaded.
+ */
 gw_err gw_model_load(gw_model **out, const char *path, int max_batch, const gw_spec *plugin);
 
 #endif

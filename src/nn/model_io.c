@@ -114,8 +114,8 @@ static gw_err model_io_fields(gw_io *io, gw_model **m, const float *params, int 
     return gw_io_field(io, "params", data, (*m)->shard.whole * sizeof(float));
 }
 
-gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const char *name,
-                        uint64_t *bytes, uint32_t *crc32) {
+gw_err gw_model_save(gw_model *m, const float *params, const char *dir, const char *name,
+                     uint64_t *bytes, uint32_t *crc32) {
     gw_io *io = NULL;
     GW_TRY(gw_io_save(&io, dir, name, MAGIC, model_io_version(&m->shard.spec)));
     gw_err e = model_io_fields(io, &m, params, 0, NULL, "", 0);
@@ -123,14 +123,6 @@ gw_err gw_model_save_as(gw_model *m, const float *params, const char *dir, const
         return gw_io_close_with(io, bytes, crc32);
     gw_io_abandon(io);
     return e;
-}
-
-gw_err gw_model_save(gw_model *m, const char *dir, const char *name) {
-    uint64_t bytes;
-    uint32_t crc32;
-    if (m->shard.size < m->shard.whole)
-        return gw_fail(GW_ERR_INTERNAL, "%s: a shard is not a model", name);
-    return gw_model_save_as(m, m->params, dir, name, &bytes, &crc32);
 }
 
 gw_err gw_model_load(gw_model **out, const char *path, int max_batch, const gw_spec *plugin) {

@@ -36,7 +36,6 @@ struct gw_model {
     gw_area blocks, told; /* to be gathered, or reduced and scattered; of the loss */
     size_t work_size;
     float *work;
-    bool work_lent;
     int global;     /* samples of the batch, over all ranks; 0: it is only evaluated */
     float *zeros;   /* the biases of outputs that include them */
     double *losses; /* one a target, as best: */

@@ -273,7 +273,7 @@ static gw_err trainer_save_model(gw_trainer *t) {
     const float *params = t->epochs.best.params ? t->epochs.best.params : gw_trainer_whole(t);
     uint64_t bytes;
     uint32_t crc32;
-    return saves ? gw_model_save_as(t->model, params, t->c->run.out, "model.gw", &bytes, &crc32)
+    return saves ? gw_model_save(t->model, params, t->c->run.out, "model.gw", &bytes, &crc32)
                  : GW_OK;
 }
 

@@ -31,7 +31,6 @@ typedef struct grid {
     gw_model_spec spec;
     grid_plan plan;
     gw_model *model[MAX_STAGES][MAX_TENSOR];
-    float *lent[MAX_STAGES][MAX_TENSOR];
 } grid;
 
 static void grid_poison(float *x, size_t n) {
@@ -51,8 +50,7 @@ static gw_shard grid_shard(const gw_model_spec *spec, const grid_plan *p, int st
     return shard;
 }
 
-/* Every float of the work and gradient arenas is NaN until a step writes it. Some work arenas are
- * the caller's. */
+/* Every float of the work and gradient arenas is NaN until a step writes it. */
 static void grid_open(grid *g, const gw_model_spec *spec, const grid_plan *plan) {
     *g = (grid){.spec = *spec, .plan = *plan};
     gw_model_room room = {
@@ -67,11 +65,6 @@ static void grid_open(grid *g, const gw_model_spec *spec, const grid_plan *plan)
             gw_shard shard = grid_shard(spec, plan, s, t);
             gw_model *m = NULL;
             assert_int_equal(gw_model_open_shard(&m, &shard, &room), GW_OK);
-            if ((s + t) % 2) {
-                assert_int_equal(gw_alloc(&g->lent[s][t], gw_model_work_size(m), sizeof(float)),
-                                 GW_OK);
-                gw_model_lend_work(m, g->lent[s][t]);
-            }
             grid_poison(gw_model_work(m), gw_model_work_size(m));
             grid_poison(gw_model_grads(m), gw_model_size(m));
             g->model[s][t] = m;
@@ -80,10 +73,8 @@ static void grid_open(grid *g, const gw_model_spec *spec, const grid_plan *plan)
 
 static void grid_close(grid *g) {
     for (int s = 0; s < g->plan.stages; s++)
-        for (int t = 0; t < g->plan.tensor; t++) {
+        for (int t = 0; t < g->plan.tensor; t++)
             gw_model_close(g->model[s][t]);
-            free(g->lent[s][t]);
-        }
 }
 
 /* Slots and places in orders of their own, that no code may rely on. */

@@ -176,6 +176,12 @@ static void test_refused(void **state) {
         refused(bad[i]);
 }
 
+static gw_err save(gw_model *m) {
+    uint64_t bytes;
+    uint32_t crc32;
+    return gw_model_save(m, gw_model_params(m), dir, "model", &bytes, &crc32);
+}
+
 static void test_round_trip(void **state) {
     (void)state;
     for (int hidden = 0; hidden <= 2; hidden++) {
@@ -187,7 +193,7 @@ static void test_round_trip(void **state) {
         gw_model *m = make(&spec, 1), *back = NULL;
         for (size_t i = 0; i < gw_model_size(m); i++)
             gw_model_params(m)[i] += (float)i;
-        assert_int_equal(gw_model_save(m, dir, "model"), GW_OK);
+        assert_int_equal(save(m), GW_OK);
         assert_int_equal(gw_model_load(&back, path, 7, NULL), GW_OK);
         const gw_model_spec *got = gw_model_get_spec(back);
         assert_int_equal(got->inputs, 12);
@@ -227,7 +233,7 @@ static void test_plugins_are_named_by_the_caller(void **state) {
     gw_model_spec spec = small;
     strcpy(spec.text, "./nowhere.so:width=3");
     gw_model *m = make(&spec, 1), *back = NULL;
-    assert_int_equal(gw_model_save(m, dir, "model"), GW_OK);
+    assert_int_equal(save(m), GW_OK);
     gw_model_close(m);
     assert_not_a_model();
     assert_non_null(strstr(gw_err_text(), "plugin ./nowhere.so: name it with --plugin"));
@@ -241,7 +247,7 @@ static void damage(gw_model_spec spec) {
     gw_model *m = make(&spec, 1);
     char *data;
     size_t n;
-    assert_int_equal(gw_model_save(m, dir, "model"), GW_OK);
+    assert_int_equal(save(m), GW_OK);
     assert_int_equal(gw_file_read(path, 1 << 20, &data, &n), GW_OK);
     for (size_t cut = 0; cut < n; cut++) {
         write_bytes(data, cut);
