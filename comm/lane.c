@@ -274,12 +274,10 @@ gw_err gw_lane_floats(gw_lane *lane, size_t n, float **out) {
 }
 
 static gw_err lane_append(char **text, const char *more, const char *end) {
-    size_t have = *text ? strlen(*text) : 0, len = strlen(more), tail = strlen(end) + 1;
-    char *wide = realloc(*text, have + len + tail);
-    if (!wide)
+    char *wide;
+    if (asprintf(&wide, "%s%s%s", *text ? *text : "", more, end) < 0)
         return gw_fail(GW_ERR_NOMEM, "lane: out of memory");
-    memcpy(wide + have, more, len);
-    memcpy(wide + have + len, end, tail);
+    free(*text);
     *text = wide;
     return GW_OK;
 }
