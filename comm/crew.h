@@ -5,7 +5,7 @@
 #ifndef GW_COMM_CREW_H
 #define GW_COMM_CREW_H
 
-#include "comm/shared.h"
+#include "mpi/shared.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -6,8 +6,8 @@
 #include "base/probe.h"
 #include "comm/fabric/fabric.h"
 #include "comm/lane.h"
-#include "comm/shared.h"
 #include "mpi/agree.h"
+#include "mpi/shared.h"
 
 /** A part of the arena whose messages go over a lane of their own, with another codec and the
  *  algorithm that carries it; see comm/mix.h. */

@@ -6,7 +6,7 @@
 #define GW_COMM_LENT_H
 
 #include "base/span.h"
-#include "comm/shared.h"
+#include "mpi/shared.h"
 
 #include <stdbool.h>
 #include <stdint.h>

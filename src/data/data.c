@@ -10,14 +10,15 @@
 #include "data/synthetic.h"
 #include "data/text.h"
 #include "mpi/large.h"
+#include "mpi/shared.h"
 #include "mpi/wait.h"
 
 #include <ctype.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* What rank 0 read and every rank must know; sent as bytes, since all run the same program. */
@@ -36,12 +37,12 @@ typedef struct layout {
 } layout;
 
 typedef struct hold {
-    MPI_Comm node, leaders; /* leaders: MPI_COMM_NULL except on each node's rank 0 */
-    MPI_Win window;         /* the node's copy, MPI_WIN_NULL if the rank is alone on it */
-    uint8_t *copy;          /* its start */
-    uint8_t *portion;       /* sharded: this rank's training images */
-    gw_label *labels;       /* and its labels */
-    int node_rank, node_size;
+    gw_shared *node;
+    MPI_Comm leaders; /* MPI_COMM_NULL except on each node's rank 0 */
+    bool alone;       /* on the node */
+    uint8_t *copy;    /* the node's, in `node`, or the rank's own if it is alone */
+    uint8_t *portion; /* sharded: this rank's training images */
+    gw_label *labels; /* and its labels */
 } hold;
 
 const char *gw_data_find_fashion_mnist(void) {
@@ -215,56 +216,25 @@ static layout data_lay_out(const facts *f) {
     return l;
 }
 
-static gw_err data_join_node(hold *h, MPI_Comm comm) {
+static gw_err data_share_copy(hold *h, size_t bytes) {
+    size_t ranks = (size_t)gw_shared_size(h->node);
+    void *mine;
+    GW_TRY(gw_shared_alloc(h->node, (bytes + ranks - 1) / ranks, &mine));
+    h->copy = gw_shared_twin(h->node, mine, 0);
+    return GW_OK;
+}
+
+/* Rank 0 leads its node, and the leaders. The segments of a node's ranks make one copy. */
+static gw_err data_node_memory(hold *h, MPI_Comm comm, size_t bytes) {
     int rank;
     GW_MPI(MPI_Comm_rank(comm, &rank));
-    /* Keyed by rank: rank 0 leads its node, and the leaders. */
-    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &h->node));
-    GW_MPI(MPI_Comm_set_errhandler(h->node, MPI_ERRORS_RETURN));
-    GW_TRY(gw_comm_place(h->node, &h->node_rank, &h->node_size));
-    GW_MPI(MPI_Comm_split(comm, h->node_rank == 0 ? 0 : MPI_UNDEFINED, rank, &h->leaders));
-    if (h->leaders != MPI_COMM_NULL)
+    GW_TRY(gw_shared_open(&h->node, comm));
+    bool leads = gw_shared_rank(h->node) == 0;
+    GW_MPI(MPI_Comm_split(comm, leads ? 0 : MPI_UNDEFINED, rank, &h->leaders));
+    if (leads)
         GW_MPI(MPI_Comm_set_errhandler(h->leaders, MPI_ERRORS_RETURN));
-    return GW_OK;
-}
-
-/* MPI creates a window's file sparse: without this check, a container's small /dev/shm would end
- * the run with SIGBUS while the copy is filled. */
-static gw_err data_check_room(size_t bytes) {
-    struct statvfs fs;
-    if (statvfs("/dev/shm", &fs) != 0)
-        return GW_OK; /* no /dev/shm here */
-    uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
-    if (room < bytes)
-        return gw_fail(GW_ERR_NOMEM,
-                       "the data set needs %zu MiB of shared memory, /dev/shm has %zu MiB left: "
-                       "enlarge it (docker run --shm-size), or use --data-layout sharded",
-                       (bytes >> 20) + 1, (size_t)(room >> 20));
-    return GW_OK;
-}
-
-static gw_err data_share_window(hold *h, size_t bytes) {
-    MPI_Aint size;
-    int unit;
-    void *base = NULL;
-    GW_MPI(MPI_Win_allocate_shared(h->node_rank == 0 ? (MPI_Aint)bytes : 0, 1, MPI_INFO_NULL,
-                                   h->node, &base, &h->window));
-    GW_MPI(MPI_Win_set_errhandler(h->window, MPI_ERRORS_RETURN));
-    GW_MPI(MPI_Win_shared_query(h->window, 0, &size, &unit, &base));
-    h->copy = base;
-    return GW_OK;
-}
-
-static gw_err data_node_memory(hold *h, MPI_Comm comm, size_t bytes) {
-    GW_TRY(data_join_node(h, comm));
-    bool alone = h->node_size == 1; /* plain memory is enough: no /dev/shm needed */
-    gw_err e = GW_OK;
-    if (alone)
-        e = gw_alloc(&h->copy, bytes, 1);
-    else if (h->node_rank == 0)
-        e = data_check_room(bytes);
-    GW_TRY(gw_agree(comm, e));
-    return gw_agree(comm, alone ? GW_OK : data_share_window(h, bytes));
+    h->alone = gw_shared_size(h->node) == 1; /* plain memory is enough, in large pages */
+    return gw_agree(comm, h->alone ? gw_alloc(&h->copy, bytes, 1) : data_share_copy(h, bytes));
 }
 
 static void data_place_part(uint8_t *copy, const layout *l, int p, const gw_raw_part *part,
@@ -287,8 +257,6 @@ static void data_map_copy(const volatile uint8_t *copy, size_t bytes) {
  * used. */
 static gw_err data_fill_copies(hold *h, const facts *f, const layout *l, const gw_raw *raw,
                                int rank) {
-    if (h->window != MPI_WIN_NULL)
-        GW_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, h->window));
     if (rank == 0) {
         if (!f->sharded)
             data_place_part(h->copy, l, TRAIN, &raw->train, f);
@@ -297,14 +265,12 @@ static gw_err data_fill_copies(hold *h, const facts *f, const layout *l, const g
     }
     if (h->leaders != MPI_COMM_NULL)
         GW_MPI(gw_large_bcast(h->copy, l->bytes, 0, h->leaders));
-    if (h->window == MPI_WIN_NULL)
+    if (h->alone)
         return GW_OK;
-    /* Makes writes before the barrier visible after it (MPI 4.0, 12.4 and 12.5.5). */
-    GW_MPI(MPI_Win_sync(h->window));
-    GW_TRY(gw_barrier(h->node));
-    GW_MPI(MPI_Win_sync(h->window));
+    atomic_thread_fence(memory_order_seq_cst); /* what was written before the barrier, */
+    GW_TRY(gw_barrier(gw_shared_comm(h->node)));
+    atomic_thread_fence(memory_order_seq_cst); /* is read after it */
     data_map_copy(h->copy, l->bytes);
-    GW_MPI(MPI_Win_unlock_all(h->window));
     return GW_OK;
 }
 
@@ -422,18 +388,14 @@ static gw_err data_spread(gw_data *d, const facts *f, const gw_raw *raw, MPI_Com
 }
 
 static gw_err data_new(gw_data **out) {
-    gw_data *d = NULL;
-    hold *h = NULL;
-    GW_TRY(gw_alloc(&d, 1, sizeof *d));
-    gw_err e = gw_alloc(&h, 1, sizeof *h);
-    if (e != GW_OK) {
-        free(d);
-        return e;
-    }
-    h->node = h->leaders = MPI_COMM_NULL;
-    h->window = MPI_WIN_NULL;
-    d->priv = h;
-    *out = d;
+    struct {
+        gw_data data;
+        hold hold;
+    } *both = NULL;
+    GW_TRY(gw_alloc(&both, 1, sizeof *both));
+    both->hold.leaders = MPI_COMM_NULL;
+    both->data.priv = &both->hold;
+    *out = &both->data;
     return GW_OK;
 }
 
@@ -469,18 +431,14 @@ void gw_data_close(gw_data *d) {
     if (!d)
         return;
     hold *h = d->priv;
-    /* The run is over: a failure to free does not matter. */
-    if (h->window != MPI_WIN_NULL)
-        MPI_Win_free(&h->window);
-    else
+    if (h->alone)
         free(h->copy);
+    /* The run is over: a failure to free does not matter. */
     if (h->leaders != MPI_COMM_NULL)
         MPI_Comm_free(&h->leaders);
-    if (h->node != MPI_COMM_NULL)
-        MPI_Comm_free(&h->node);
+    gw_shared_close(h->node);
     free(h->portion);
     free(h->labels);
-    free(h);
     gw_divided_free(&d->divided);
     free(d);
 }

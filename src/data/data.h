@@ -1,4 +1,4 @@
-/** Data sets: uint8 in memory, one copy a node (MPI shared window), read and decompressed once. */
+/** Data sets: uint8 in memory, one copy a node (mpi/shared.h), read and decompressed once. */
 #ifndef GW_DATA_DATA_H
 #define GW_DATA_DATA_H
 

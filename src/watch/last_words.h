@@ -2,7 +2,7 @@
 #ifndef GW_WATCH_LAST_WORDS_H
 #define GW_WATCH_LAST_WORDS_H
 
-#include "comm/shared.h"
+#include "mpi/shared.h"
 
 #include <stdbool.h>
 #include <stdint.h>

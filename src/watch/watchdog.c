@@ -1,8 +1,8 @@
 #include "watch/watchdog.h"
 
 #include "base/nap.h"
-#include "comm/shared.h"
 #include "mpi/present.h"
+#include "mpi/shared.h"
 #include "watch/last_words.h"
 
 #include <math.h>

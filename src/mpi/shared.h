@@ -3,8 +3,8 @@
  *  MPI_COMM_TYPE_SHARED names: what MPI-3's shared windows offer (Hoefler et al., "MPI + MPI",
  *  Computing 2013), without the many spinning collectives that making one takes, 0.5 s where ranks
  *  share cores. Ordering is the caller's affair, by C11 atomics in the memory itself. */
-#ifndef GW_COMM_SHARED_H
-#define GW_COMM_SHARED_H
+#ifndef GW_MPI_SHARED_H
+#define GW_MPI_SHARED_H
 
 #include "mpi/agree.h"
 

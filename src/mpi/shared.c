@@ -1,4 +1,4 @@
-#include "comm/shared.h"
+#include "mpi/shared.h"
 
 #include "base/mem.h"
 #include "mpi/wait.h"
