@@ -191,6 +191,8 @@ static gw_err codec_check_room(const gw_codec *c, size_t n, size_t cap) {
 
 static gw_err codec_encode_one(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
                                void *out, size_t cap, size_t *len) {
+    if (c->ops->measure && !e)
+        c->ops->measure(c->self, x, n, out);
     if (e)
         GW_TRY(c->ops->encode_feedback(c->self, turn, x, e, n, out, cap, len));
     else
@@ -205,8 +207,6 @@ static gw_err codec_encode_chain(const gw_codec *c, gw_turn turn, const float *x
     void *codes;
     gw_block *block;
     GW_TRY(gw_scratch_take(&s->scratch, c->spec, room, &codes, &block));
-    if (c->ops->measure && !e)
-        c->ops->measure(c->self, x, n, codes);
     gw_err err = codec_encode_one(c, turn, x, e, n, codes, room, &inner);
     if (err == GW_OK)
         err = s->codec.ops->pack(s->codec.self, codes, inner, out, cap, len);
@@ -216,15 +216,12 @@ static gw_err codec_encode_chain(const gw_codec *c, gw_turn turn, const float *x
 
 static gw_err codec_encode_bare(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
                                 void *out, size_t cap, size_t *len) {
-    if (c->stage)
-        return codec_encode_chain(c, turn, x, e, n, out, cap, len);
-    if (c->ops->measure && !e)
-        c->ops->measure(c->self, x, n, out);
-    return codec_encode_one(c, turn, x, e, n, out, cap, len);
+    return c->stage ? codec_encode_chain(c, turn, x, e, n, out, cap, len)
+                    : codec_encode_one(c, turn, x, e, n, out, cap, len);
 }
 
-static gw_err codec_encode_any(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
-                               void *out, size_t cap, size_t *len) {
+gw_err gw_codec_encode_feedback(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
+                                void *out, size_t cap, size_t *len) {
     GW_TRY(codec_check_room(c, n, cap));
     if (!c->framed || codec_bare_bound(c, n) == 0)
         return codec_encode_bare(c, turn, x, e, n, out, cap, len);
@@ -237,7 +234,7 @@ static gw_err codec_encode_any(const gw_codec *c, gw_turn turn, const float *x, 
 
 gw_err gw_codec_encode(const gw_codec *c, gw_turn turn, const float *x, size_t n, void *out,
                        size_t cap, size_t *len) {
-    return codec_encode_any(c, turn, x, NULL, n, out, cap, len);
+    return gw_codec_encode_feedback(c, turn, x, NULL, n, out, cap, len);
 }
 
 void gw_codec_measure(const gw_codec *c, const float *x, size_t n, void *out) {
@@ -247,12 +244,8 @@ void gw_codec_measure(const gw_codec *c, const float *x, size_t n, void *out) {
 gw_err gw_codec_encode_agreed(const gw_codec *c, gw_turn turn, const float *x, size_t n, void *out,
                               size_t cap, size_t *len) {
     GW_TRY(codec_check_room(c, n, cap));
-    return codec_encode_one(c, turn, x, NULL, n, out, cap, len);
-}
-
-gw_err gw_codec_encode_feedback(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
-                                void *out, size_t cap, size_t *len) {
-    return codec_encode_any(c, turn, x, e, n, out, cap, len);
+    GW_TRY(c->ops->encode(c->self, turn, x, n, out, cap, len));
+    return codec_check_length(c, n, *len);
 }
 
 /* Decode to `list`, or to floats if it is NULL. */

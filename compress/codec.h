@@ -189,7 +189,8 @@ gw_err gw_codec_encode(const gw_codec *c, gw_turn turn, const float *x, size_t n
 void gw_codec_measure(const gw_codec *c, const float *x, size_t n, void *out);
 gw_err gw_codec_encode_agreed(const gw_codec *c, gw_turn turn, const float *x, size_t n, void *out,
                               size_t cap, size_t *len);
-/** e += x; encode e; e -= the encoded values. x does not change. Needs encode_feedback. */
+/** e += x; encode e; e -= the encoded values. x does not change. Needs encode_feedback. NULL is as
+ *  gw_codec_encode. */
 gw_err gw_codec_encode_feedback(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
                                 void *out, size_t cap, size_t *len);
 static inline bool gw_codec_feeds_back(const gw_codec *c) {
