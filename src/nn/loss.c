@@ -35,29 +35,6 @@ static int loss_largest(const float *z, int n, size_t first, float *largest) {
     return best;
 }
 
-static double loss_softmax_row(float *z, int label, int classes, float scale, gw_label *best) {
-    float largest;
-    *best = (gw_label)loss_largest(z, classes, 0, &largest);
-    double margin = (double)largest - (double)z[label];
-    float sum = loss_exponentials(z, classes, largest);
-    loss_scale(z, classes, scale / sum);
-    z[label] -= scale;
-    return log((double)sum) + margin;
-}
-
-static int loss_threads(int batch, size_t classes) {
-    return (size_t)batch * classes < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
-}
-
-void gw_loss_softmax(float *z, const gw_label *labels, int batch, int classes, float scale,
-                     double *losses, gw_label *best) {
-    int threads = loss_threads(batch, (size_t)classes);
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int i = 0; i < batch; i++)
-        losses[i] =
-            loss_softmax_row(z + (size_t)i * (size_t)classes, labels[i], classes, scale, &best[i]);
-}
-
 /* decay = exp(-|z|), z = sigmoid(z). */
 GW_CLONES static void loss_sigmoids(float *restrict z, float *restrict decay, int n) {
     for (int j = 0; j < n; j++) {
@@ -91,21 +68,33 @@ static double loss_sigmoid_part(float *z, size_t label, int n) {
     return above + below;
 }
 
-static double loss_sigmoid_row(float *z, int label, int classes, float scale, gw_label *best) {
+static double loss_row(gw_output output, float *z, int label, int classes, float scale,
+                       gw_label *best) {
     float largest;
     *best = (gw_label)loss_largest(z, classes, 0, &largest);
-    double loss = loss_sigmoid_part(z, (size_t)label, classes);
-    loss_scale(z, classes, scale);
-    return loss;
+    if (output == GW_OUTPUT_SIGMOID) {
+        double loss = loss_sigmoid_part(z, (size_t)label, classes);
+        loss_scale(z, classes, scale);
+        return loss;
+    }
+    double margin = (double)largest - (double)z[label];
+    float sum = loss_exponentials(z, classes, largest);
+    loss_scale(z, classes, scale / sum);
+    z[label] -= scale;
+    return log((double)sum) + margin;
 }
 
-void gw_loss_sigmoid(float *z, const gw_label *labels, int batch, int classes, float scale,
-                     double *losses, gw_label *best) {
+static int loss_threads(int batch, size_t classes) {
+    return (size_t)batch * classes < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
+}
+
+void gw_loss_whole(gw_output output, float *z, const gw_label *labels, int batch, int classes,
+                   float scale, double *losses, gw_label *best) {
     int threads = loss_threads(batch, (size_t)classes);
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int i = 0; i < batch; i++)
         losses[i] =
-            loss_sigmoid_row(z + (size_t)i * (size_t)classes, labels[i], classes, scale, &best[i]);
+            loss_row(output, z + (size_t)i * (size_t)classes, labels[i], classes, scale, &best[i]);
 }
 
 /* ---- some of the classes ---- */

@@ -9,17 +9,13 @@
 
 typedef enum gw_output { GW_OUTPUT_SOFTMAX, GW_OUTPUT_SIGMOID } gw_output;
 
-/** For each row of z (batch, classes): losses[i] = log(sum_j exp(z_ij)) - z_i,label; best[i] = the
- *  class with the largest logit (ties: the lowest); z becomes (softmax(z) - onehot(label)) * scale.
- *  labels < classes. Safe for any finite z, as the row's maximum is subtracted first. NaN in a row
- *  gives NaN in its loss. */
-void gw_loss_softmax(float *z, const gw_label *labels, int batch, int classes, float scale,
-                     double *losses, gw_label *best);
-
-/** The same for losses[i] = sum_j log(1 + exp(z_ij)) - z_i,label; z becomes (sigmoid(z) -
- *  onehot(label)) * scale. No exponential of a positive number is taken. */
-void gw_loss_sigmoid(float *z, const gw_label *labels, int batch, int classes, float scale,
-                     double *losses, gw_label *best);
+/** For each row of z (batch, classes): losses[i] = log(sum_j exp(z_ij)) - z_i,label, or by sigmoid
+ *  sum_j log(1 + exp(z_ij)) - z_i,label; best[i] = the class with the largest logit (ties: the
+ *  lowest); z becomes (softmax(z), or sigmoid(z), - onehot(label)) * scale. labels < classes. Safe
+ *  for any finite z: no exponential of a positive number is taken. NaN in a row gives NaN in its
+ *  loss. */
+void gw_loss_whole(gw_output output, float *z, const gw_label *labels, int batch, int classes,
+                   float scale, double *losses, gw_label *best);
 
 /** The classes that one of several ranks holds. */
 typedef struct gw_loss_cut {

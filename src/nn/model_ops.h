@@ -86,7 +86,7 @@ typedef struct gw_model_ops {
      *  `grads`, where `enter` has made room. Optional. */
     void (*arrive)(const gw_model_spec *spec, const gw_shard_layer *u, float *grads,
                    const gw_unit_rows *r);
-    /** As gw_loss_softmax, of the last unit's y, which has spec->classes logits for each of the
+    /** As gw_loss_whole, of the last unit's y, which has spec->classes logits for each of the
      *  `rows` targets. Optional: by --output. */
     void (*loss)(const gw_model_spec *spec, float *y, const gw_label *labels, int rows, float scale,
                  double *losses, gw_label *best);

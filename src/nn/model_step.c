@@ -77,8 +77,7 @@ double gw_model_loss_join(gw_model *m, const gw_label *labels, gw_micro at, floa
     else if (gw_model_ops_of(spec)->loss)
         gw_model_ops_of(spec)->loss(spec, z, labels, n, scale, m->losses, m->best);
     else
-        (spec->output == GW_OUTPUT_SIGMOID ? gw_loss_sigmoid : gw_loss_softmax)(
-            z, labels, n, spec->classes, scale, m->losses, m->best);
+        gw_loss_whole(spec->output, z, labels, n, spec->classes, scale, m->losses, m->best);
     double sum = 0.0;
     int hits = 0;
     for (int i = 0; i < n; i++) {

@@ -36,7 +36,7 @@ static void test_known_values(void **state) {
                  1.0f, 2.0f, 3.0f, 4.0f};
     gw_label labels[] = {2, 3}, best[2];
     double losses[2];
-    gw_loss_softmax(z, labels, 2, 4, 0.5f, losses, best);
+    gw_loss_whole(GW_OUTPUT_SOFTMAX, z, labels, 2, 4, 0.5f, losses, best);
     assert_true(fabs(losses[0] - log(4.0)) < 1e-6);
     assert_true(fabs(losses[1] - 0.44018969856119533) < 1e-6);
     assert_int_equal(best[0], 0);
@@ -52,7 +52,7 @@ static void test_extremes(void **state) {
     float z[] = {1e30f, -1e30f, 0.0f, 1e4f, 1e4f, 1e4f, NAN, 1.0f, 2.0f, 1.0f, NAN, 2.0f};
     gw_label labels[] = {1, 0, 0, 0}, best[4];
     double losses[4];
-    gw_loss_softmax(z, labels, 4, 3, 1.0f, losses, best);
+    gw_loss_whole(GW_OUTPUT_SOFTMAX, z, labels, 4, 3, 1.0f, losses, best);
     assert_true(fabs(losses[0] / 2e30 - 1.0) < 1e-6); /* wrong by far, yet finite */
     assert_true(fabs(losses[1] - log(3.0)) < 1e-6);
     assert_true(isnan(losses[2]) && isnan(losses[3])); /* divergence shows */
@@ -67,7 +67,7 @@ static void check_sigmoid(const float *z, int classes, int label) {
     gw_label best, y = (gw_label)label;
     int largest = 0;
     memcpy(slope, z, sizeof *z * (size_t)classes);
-    gw_loss_sigmoid(slope, &y, 1, classes, 0.5f, &loss, &best);
+    gw_loss_whole(GW_OUTPUT_SIGMOID, slope, &y, 1, classes, 0.5f, &loss, &best);
     for (int j = 0; j < classes; j++) {
         double s = (double)(j == label ? -z[j] : z[j]);
         want += fmax(s, 0) + log1p(exp(-fabs(s)));
@@ -97,7 +97,7 @@ static void test_sigmoid(void **state) {
     float odd[] = {INFINITY, -INFINITY, 1, NAN, 0, 0, 0, 0, 0}; /* right, NaN, a tie */
     double losses[3];
     gw_label best[3];
-    gw_loss_sigmoid(odd, (const gw_label[]){0, 0, 1}, 3, 3, 1.0f, losses, best);
+    gw_loss_whole(GW_OUTPUT_SIGMOID, odd, (const gw_label[]){0, 0, 1}, 3, 3, 1.0f, losses, best);
     assert_true(fabs(losses[0] - log(1 + exp(1))) < 1e-6 && odd[0] == 0 && fabsf(odd[1]) < 1e-37f);
     assert_true(isnan(losses[1]) && isnan(odd[3]) && fabs(losses[2] - 3 * log(2)) < 1e-12);
     assert_int_equal(best[2], 0);
@@ -139,8 +139,7 @@ static void check_split_of(gw_output output, const float *z, const gw_label *lab
     double want[ROWS];
     gw_label first[ROWS];
     memcpy(whole, z, sizeof(float) * (size_t)(rows * CLASSES));
-    (output == GW_OUTPUT_SIGMOID ? gw_loss_sigmoid : gw_loss_softmax)(whole, labels, rows, CLASSES,
-                                                                      0.25f, want, first);
+    gw_loss_whole(output, whole, labels, rows, CLASSES, 0.25f, want, first);
     for (int ranks = 1; ranks <= RANKS; ranks++) {
         float part[RANKS][ROWS * CLASSES], told[RANKS * ROWS * GW_LOSS_TOLD];
         double losses[RANKS][ROWS];
