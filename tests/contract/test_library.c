@@ -483,7 +483,9 @@ int main(int argc, char **argv) {
     CHECK_OK(find_strategy(&strategy, comm));
     if (strategy.ops->traits & GW_STRATEGY_EXACT && strcmp(comm, "sparse") != 0)
         try_mean(comm);
-    if (strcmp(comm, "sparse") != 0) { /* it carries no exact codec */
+    if (strcmp(comm, "iallreduce") == 0)
+        try_mean("iallreduce:bucket=256"); /* sums arrive in parts of tensors */
+    if (strcmp(comm, "sparse") != 0) {     /* it carries no exact codec */
         try_memory(comm, strategy.ops->traits & GW_STRATEGY_PARAMS);
         try_lent(comm, strategy.ops->traits & GW_STRATEGY_ENCODES);
         if (strategy.ops->traits & GW_STRATEGY_ENCODES && ranks > 1)
