@@ -17,7 +17,7 @@
 
 enum { TENSORS = 4, GROUPS = 2, STEPS = 6, CUT = 3 };
 static const size_t sizes[TENSORS] = {96, 12, 60, 5}, rows[TENSORS] = {8, 0, 12, 0};
-static const int group_of[TENSORS] = {0, 0, 1, 1};
+static const int group_of[TENSORS] = {0, 0, 1, 1}, every[TENSORS] = {0, 1, 2, 3};
 enum { N = 96 + 12 + 60 + 5 };
 static const float rate = 0.05f;
 static int rank, ranks;
@@ -360,7 +360,6 @@ static void try_idle(const char *comm) {
     snprintf(words, sizeof words, "%s:algo=shm", comm);
     setting s = {.comm = words, .codec = "none", .mean = true, .lent = true, .in_place = true};
     gradwire *g;
-    int all[TENSORS] = {0, 1, 2, 3};
     float *grads[TENSORS];
     model_make(&m);
     ok(library_open(&g, &s, &m));
@@ -370,7 +369,7 @@ static void try_idle(const char *comm) {
         for (size_t i = 0; i < sizes[t]; i++)
             grads[t][i] = rank == 0 ? NAN : 2;
     }
-    ok(gradwire_ready(g, TENSORS, all, grads));
+    ok(gradwire_ready(g, TENSORS, every, grads));
     ok(gradwire_finish(g, GRADWIRE_ALL));
     for (int t = 0; t < TENSORS; t++)
         for (size_t i = 0; i < sizes[t]; i++)
@@ -415,11 +414,10 @@ static void try_mean(const char *comm) {
     ok(library_open(&g, &s, &m));
     ok(gradwire_begin(g, rank + 1, global_samples()));
     model_gradient(&m, 1, true);
-    int all[TENSORS] = {0, 1, 2, 3};
     float *grads[TENSORS];
     for (t = 0; t < TENSORS; t++)
         grads[t] = m.grad + m.off[t];
-    ok(gradwire_ready(g, TENSORS, all, grads));
+    ok(gradwire_ready(g, TENSORS, every, grads));
     ok(gradwire_finish(g, GRADWIRE_ALL));
     for (int i = 0; ok(gradwire_owned(g, i, &t, &from, &n)); i++)
         for (size_t k = from; k < from + n; k++) {
