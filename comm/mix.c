@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "comm/lane_parts.h"
+#include "comm/strategy.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ static gw_err mix_add(gw_mix *mix, const gw_spec *spec, int layer) {
     int i = mix->n;
     if (i == GW_MIX_CODECS)
         return gw_fail(GW_ERR_USAGE, "compress: more than %d codecs in one mix", GW_MIX_CODECS);
+    GW_TRY(gw_exchange_misplaced(&gw_codecs, spec->name));
     GW_TRY(gw_codec_open(&mix->codec[i], spec));
     if (mix->framed)
         gw_codec_frame(&mix->codec[i]);

@@ -1,6 +1,7 @@
 #include "comm/strategy.h"
 
 #include "base/mem.h"
+#include "comm/algo.h"
 #include "mpi/agree.h"
 
 #include <stdio.h>
@@ -30,8 +31,31 @@ const gw_registry gw_strategies = {.kind = "strategy",
                                    .entries = entries,
                                    .needs = needs};
 
+gw_err gw_exchange_misplaced(const gw_registry *reg, const char *name) {
+    static const struct {
+        const gw_registry *reg;
+        const char *word;
+    } all[] = {{&gw_strategies, "--comm "},
+               {&gw_codecs, "--compress "},
+               {&gw_algos, "--comm allreduce:algo="}};
+    int other = -1;
+    for (int i = 0; i < 3; i++)
+        for (const gw_entry *const *e = all[i].reg->entries; *e; e++) {
+            if (strcmp((*e)->name, name) != 0)
+                continue;
+            if (all[i].reg == reg)
+                return GW_OK;
+            other = other < 0 ? i : other;
+        }
+    return other < 0 ? GW_OK
+                     : gw_fail(GW_ERR_USAGE, "unknown %s '%s': it is %s %s: write %s%s", reg->kind,
+                               name, all[other].reg == &gw_algos ? "an" : "a", all[other].reg->kind,
+                               all[other].word, name);
+}
+
 gw_err gw_strategy_find(gw_strategy *out, const gw_spec *spec) {
     const gw_entry *entry = NULL;
+    GW_TRY(gw_exchange_misplaced(&gw_strategies, spec->name));
     GW_TRY(gw_registry_find(&gw_strategies, spec->name, &entry));
     *out = (gw_strategy){.ops = (const gw_strategy_ops *)entry}; /* head is the first member */
     GW_TRY(gw_args_of(&out->args, entry->opts, entry->name, spec));

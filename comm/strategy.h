@@ -212,6 +212,10 @@ typedef struct gw_strategy {
 
 extern const gw_registry gw_strategies;
 
+/** The name of a strategy, a codec or an algorithm in the place of another of these: GW_ERR_USAGE,
+ *  with the words that give it. GW_OK: `reg` has the name, or none of them has. */
+gw_err gw_exchange_misplaced(const gw_registry *reg, const char *name);
+
 /** Look up an entry; no communication. */
 gw_err gw_strategy_find(gw_strategy *out, const gw_spec *spec);
 
