@@ -226,7 +226,7 @@ static const gw_opt opts[] = {
 
 const gw_strategy_ops gw_strategy_noloco = {
     .head = {GW_STRATEGY_ABI, "noloco",
-             "an outer optimizer every `period` steps, which hears of one random partner alone",
+             "an outer optimizer every `period` steps, which exchanges with one random partner",
              opts},
     .traits = GW_STRATEGY_PARAMS,
     .shape = GW_SHAPE_PARAMETERS,

@@ -53,10 +53,10 @@ static int interleaved_held(const gw_args *args, int stages, int micro, int stag
 }
 
 static const gw_opt interleaved_opts[] = {
-    {"chunks", GW_OPT_INT, "2", 1, 64, NULL, "V", "chunks of layers a stage (v)"}, {0}};
+    {"chunks", GW_OPT_INT, "2", 1, 64, NULL, "V", "chunks of layers per stage (v)"}, {0}};
 
 const gw_timetable_ops gw_timetable_interleaved = {
-    .head = {GW_TIMETABLE_ABI, "interleaved", "1f1b over several chunks of layers a stage",
+    .head = {GW_TIMETABLE_ABI, "interleaved", "1f1b over several chunks of layers per stage",
              interleaved_opts},
     .idle_formula = "(p-1)(F+B)/v",
     .held_formula = "min(2(p-s-1)+(v-1)p+1, mv) of a chunk each",

@@ -16,9 +16,9 @@
             "update rule: name[:option=value,..] or path to a plugin", TO(optimizer)               \
     }
 #define GW_RUN_OPT_WEIGHT_DECAY                                                                    \
-    { "weight-decay", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "weight decay, of sgd an L2 penalty" }
+    { "weight-decay", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "weight decay (sgd: an L2 penalty)" }
 #define GW_RUN_OPT_MOMENTUM                                                                        \
-    { "momentum", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "momentum, as of sgd", TO(run.momentum) }
+    { "momentum", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "momentum of RULE", TO(run.momentum) }
 #define GW_RUN_OPT_OUT                                                                             \
     {                                                                                              \
         "out", GW_OPT_PATH, NULL, 0, 0, NULL, "DIR", "write the run folder here", TO(run.out),     \
@@ -51,14 +51,14 @@
 #define GW_RUN_OPT_LOG                                                                             \
     {                                                                                              \
         "log", GW_OPT_TEXT, NULL, 0, 0, NULL, "FORM:PLACE",                                        \
-            "tell metrics while the run goes on: json:FILE, a line a step, or tensorboard:DIR, "   \
-            "an event file there",                                                                 \
+            "write live metrics: json:FILE, one line per step, or tensorboard:DIR, "               \
+            "an event file",                                                                       \
             TO(run.log)                                                                            \
     }
 #define GW_RUN_OPT_LOG_EVERY                                                                       \
     {                                                                                              \
         "log-every", GW_OPT_INT, "1", 1, 1e9, NULL, "STEPS",                                       \
-            "--log has the means of so many steps at a time", TO(run.log_every)                    \
+            "--log writes means over this many steps", TO(run.log_every)                           \
     }
 #define GW_RUN_OPT_COLLECTIVES                                                                     \
     {                                                                                              \

@@ -20,21 +20,23 @@ enum { SALT_WEIGHTS = 0x77656967, SALT_LABELS = 0x6c61626c, SALT_ORDER = 0x70617
 #define AN_ALPHA(def, help)                                                                        \
     { "alpha", GW_OPT_REAL, def, 1e-3, 1e6, NULL, NULL, help, INTO(alpha) }
 
-static const gw_opt of_labels[] = {AN_ALPHA("1", "of the Dirichlet distribution that each rank's "
-                                                 "labels are drawn by: small is uneven"),
-                                   {0}},
-                    of_sizes[] = {AN_ALPHA(NULL, "draw the numbers of samples by a Dirichlet "
-                                                 "distribution: small is uneven"),
-                                  {"of", GW_OPT_LIST, "", 1, 1e6, NULL, NULL,
-                                   "how the numbers of samples relate, one for each rank; for "
-                                   "short sizes:N,N,..",
-                                   INTO(weights)},
-                                  {0}};
+static const gw_opt
+    of_labels[] =
+        {AN_ALPHA("1",
+                  "parameter of the Dirichlet distribution of each rank's labels: small is uneven"),
+         {0}},
+    of_sizes[] = {
+        AN_ALPHA(NULL,
+                 "draw the numbers of samples from a Dirichlet distribution: small is uneven"),
+        {"of", GW_OPT_LIST, "", 1, 1e6, NULL, NULL,
+         "relative numbers of samples, one per rank; in short: sizes:N,N,..", INTO(weights)},
+        {0}};
 
 enum { ABI = 1 };
-static const gw_entry uniform = {ABI, "uniform", "the next of all samples, in each epoch anew",
+static const gw_entry uniform = {ABI, "uniform",
+                                 "each rank takes the next samples, in a new order each epoch",
                                  NULL},
-                      labels = {ABI, "labels", "as many samples for each rank, unequal labels",
+                      labels = {ABI, "labels", "equal numbers of samples per rank, unequal labels",
                                 of_labels},
                       sizes = {ABI, "sizes", "unequal numbers of samples and of each batch",
                                of_sizes};

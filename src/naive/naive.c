@@ -39,7 +39,7 @@ static const gw_opt opts[] = {
 enum { ABI = 1 };
 static const gw_entry fast = {ABI, "fast", "floats, and for each product the fastest library",
                               NULL},
-                      naive = {ABI, "naive", "plain loops in doubles: what reports start from",
+                      naive = {ABI, "naive", "plain loops in doubles: the baseline of reports",
                                opts};
 static const gw_entry *const entries[] = {&fast, &naive, NULL};
 const gw_registry gw_backends = {.kind = "backend", .abi = ABI, .entries = entries};

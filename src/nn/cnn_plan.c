@@ -124,6 +124,6 @@ const gw_opt gw_cnn_opts[] = {
      "two convolutions and three dense layers, or residual blocks"},
     {"width", GW_OPT_INT, "16", 1, 1024, NULL, "N",
      "resnet: channels of the first of its three stages"},
-    {"blocks", GW_OPT_INT, "1", 1, 20, NULL, "N", "resnet: residual blocks of a stage"},
-    {"channels", GW_OPT_INT, "1", 1, 16, NULL, "N", "planes of a sample, whose images are squares"},
+    {"blocks", GW_OPT_INT, "1", 1, 20, NULL, "N", "resnet: residual blocks per stage"},
+    {"channels", GW_OPT_INT, "1", 1, 16, NULL, "N", "planes of a sample, a square image"},
     {0}};

@@ -169,8 +169,8 @@ void gw_gpt_initialise(const gw_model_spec *spec, const gw_shard_layer *u, float
 
 const gw_opt gw_gpt_opts[] = {
     {"layers", GW_OPT_INT, "4", 1, (GW_MAX_LAYERS - 2) / 2, NULL, "N",
-     "of attention and perceptron"},
-    {"heads", GW_OPT_INT, "4", 1, 256, NULL, "N", "of attention, which share the width"},
-    {"width", GW_OPT_INT, "128", 1, 1 << 14, NULL, "N", "floats of a token"},
-    {"context", GW_OPT_INT, "64", 1, 4096, NULL, "N", "tokens of a sample"},
+     "blocks of attention and perceptron"},
+    {"heads", GW_OPT_INT, "4", 1, 256, NULL, "N", "attention heads, which share the width"},
+    {"width", GW_OPT_INT, "128", 1, 1 << 14, NULL, "N", "floats per token"},
+    {"context", GW_OPT_INT, "64", 1, 4096, NULL, "N", "tokens per sample"},
     {0}};

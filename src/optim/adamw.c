@@ -17,10 +17,11 @@ static void adamw_update(const void *p, const gw_optimizer_part *x) {
     gw_moments_descend(&me->moments, x, x->lr, me->decay);
 }
 
-static const gw_opt opts[] = {GW_MOMENTS_OPTS("1e-8"),
-                              {"weight-decay", GW_OPT_REAL, "0.01", 0, 0.9999, NULL, "X",
-                               "part of a parameter that goes at rate 1; or --weight-decay"},
-                              {0}};
+static const gw_opt opts[] = {
+    GW_MOMENTS_OPTS("1e-8"),
+    {"weight-decay", GW_OPT_REAL, "0.01", 0, 0.9999, NULL, "X",
+     "fraction of a parameter that is subtracted at rate 1; or --weight-decay"},
+    {0}};
 
 const gw_optimizer_ops gw_optimizer_adamw = {
     .head = {GW_OPTIMIZER_ABI, "adamw", "means of the gradient and its square, decoupled decay",

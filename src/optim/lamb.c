@@ -54,12 +54,12 @@ static void lamb_update(const void *p, const gw_optimizer_part *x) {
 static const gw_opt opts[] = {
     GW_MOMENTS_OPTS("1e-6"),
     {"weight-decay", GW_OPT_REAL, "0.01", 0, 0.9999, NULL, "X",
-     "part of a parameter in its direction; or --weight-decay"},
+     "fraction of a parameter added to its direction; or --weight-decay"},
     {"clip", GW_OPT_REAL, "10", 1e-6, 1e6, NULL, "X", "a tensor's norm counts as this at most"},
     {0}};
 
 const gw_optimizer_ops gw_optimizer_lamb = {
-    .head = {GW_OPTIMIZER_ABI, "lamb", "AdamW's direction, as long as the tensor's norm", opts},
+    .head = {GW_OPTIMIZER_ABI, "lamb", "AdamW's direction, scaled to the tensor's norm", opts},
     .traits = GW_OPTIMIZER_TENSORS,
     .size = sizeof(self),
     .open = lamb_open,

@@ -54,7 +54,8 @@ static void lars_update(const void *p, const gw_optimizer_part *x) {
 static const gw_opt opts[] = {
     {"momentum", GW_OPT_REAL, "0.9", 0, 0.9999, NULL, "X", "momentum; or --momentum"},
     {"weight-decay", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X", "L2 penalty; or --weight-decay"},
-    {"trust", GW_OPT_REAL, "0.001", 1e-9, 1e3, NULL, "X", "a matrix's step by its norm, at rate 1"},
+    {"trust", GW_OPT_REAL, "0.001", 1e-9, 1e3, NULL, "X",
+     "ratio of a matrix's step to its norm, at rate 1"},
     {0}};
 
 const gw_optimizer_ops gw_optimizer_lars = {

@@ -39,10 +39,10 @@ static void lion_update(const void *p, const gw_optimizer_part *x) {
 }
 
 static const gw_opt opts[] = {
-    {"beta1", GW_OPT_REAL, "0.9", 0, 0.9999, NULL, "X", "of the momentum in the direction"},
+    {"beta1", GW_OPT_REAL, "0.9", 0, 0.9999, NULL, "X", "weight of the momentum in the direction"},
     {"beta2", GW_OPT_REAL, "0.99", 0, 0.9999, NULL, "X", "decay of the momentum"},
     {"weight-decay", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X",
-     "part of a parameter that goes at rate 1; or --weight-decay"},
+     "fraction of a parameter that is subtracted at rate 1; or --weight-decay"},
     {0}};
 
 const gw_optimizer_ops gw_optimizer_lion = {

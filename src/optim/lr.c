@@ -47,25 +47,28 @@ static double lr_wsd(const gw_args *args, int64_t at, int64_t steps) {
 }
 
 #define WARMUP                                                                                     \
-    { "warmup", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS", "climb to the rate; or --lr-warmup" }
+    { "warmup", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS", "steps of linear warm-up; or --lr-warmup" }
 #define TO                                                                                         \
-    { "to", GW_OPT_REAL, "0", 0, 1, NULL, "X", "where it ends, as a part of the rate" }
+    { "to", GW_OPT_REAL, "0", 0, 1, NULL, "X", "final rate, as a fraction of the highest" }
 #define STEPS                                                                                      \
-    { "steps", GW_OPT_INT, "0", 0, 1e12, NULL, "N", "of the run that it ends with (0: this one)" }
+    {                                                                                              \
+        "steps", GW_OPT_INT, "0", 0, 1e12, NULL, "N",                                              \
+            "step at which it ends (0: the last of the run)"                                       \
+    }
 
 static const gw_opt constant_opts[] = {WARMUP, {0}};
 static const gw_opt ends_opts[] = {WARMUP, TO, STEPS, {0}};
 static const gw_opt step_opts[] = {
     WARMUP,
-    {"every", GW_OPT_INT, "1000", 1, 1e12, NULL, "STEPS", "between two falls"},
-    {"factor", GW_OPT_REAL, "0.1", 0, 1, NULL, "X", "of each fall"},
+    {"every", GW_OPT_INT, "1000", 1, 1e12, NULL, "STEPS", "steps between two falls"},
+    {"factor", GW_OPT_REAL, "0.1", 0, 1, NULL, "X", "factor of each fall"},
     {0}};
-static const gw_opt wsd_opts[] = {
-    WARMUP,
-    TO,
-    STEPS,
-    {"decay", GW_OPT_REAL, "0.2", 1e-6, 1, NULL, "X", "the last part of the steps, which falls"},
-    {0}};
+static const gw_opt wsd_opts[] = {WARMUP,
+                                  TO,
+                                  STEPS,
+                                  {"decay", GW_OPT_REAL, "0.2", 1e-6, 1, NULL, "X",
+                                   "fraction of the steps, the last ones, in which it falls"},
+                                  {0}};
 
 static const gw_lr_ops all[] = {
     {{0, "constant", "the same rate in all steps after the warm-up", constant_opts},

@@ -107,9 +107,9 @@ static void muon_update(const void *p, const gw_optimizer_part *x) {
 }
 
 static const gw_opt opts[] = {
-    {"momentum", GW_OPT_REAL, "0.95", 0, 0.9999, NULL, "X", "of matrices; or --momentum"},
+    {"momentum", GW_OPT_REAL, "0.95", 0, 0.9999, NULL, "X", "momentum of matrices; or --momentum"},
     {"weight-decay", GW_OPT_REAL, "0", 0, 0.9999, NULL, "X",
-     "part of a parameter that goes at rate 1; or --weight-decay"},
+     "fraction of a parameter that is subtracted at rate 1; or --weight-decay"},
     {"rest", GW_OPT_REAL, "0.015", 0, 1e6, NULL, "X",
      "rate of vectors and of the last layer, times --lr"},
     GW_MOMENTS_OPTS("1e-8"),

@@ -11,10 +11,11 @@ typedef struct word {
 } word;
 
 static const gw_opt ef21_opts[] = {
-    {"eta", GW_OPT_REAL, "0.1", 1e-6, 1, NULL, "X", "part of a new gradient in the momentum"}, {0}};
+    {"eta", GW_OPT_REAL, "0.1", 1e-6, 1, NULL, "X", "weight of a new gradient in the momentum"},
+    {0}};
 static const gw_opt loco_opts[] = {
     {"beta", GW_OPT_REAL, "0.8", 0, 0.9999, NULL, "X", "decay of the average of what was dropped"},
-    {"reset", GW_OPT_INT, "1024", 0, 1e9, NULL, "STEPS", "set it back to zero so often (0: never)"},
+    {"reset", GW_OPT_INT, "1024", 0, 1e9, NULL, "STEPS", "steps between resets to zero (0: never)"},
     {0}};
 
 static const word words[] = {
@@ -26,7 +27,7 @@ static const word words[] = {
     {{0, "momentum", "as auto; --momentum is applied to each rank's gradient before", NULL},
      GW_FEEDBACK_MOMENTUM,
      BIASED},
-    {{0, "dgc", "as momentum, which starts anew where an element was sent", NULL},
+    {{0, "dgc", "as momentum, which restarts where an element was sent", NULL},
      GW_FEEDBACK_DGC,
      BIASED},
     {{0, "ef21", "codes how a momentum of each rank's gradients changes (EF21-SGDM)", ef21_opts},

@@ -35,8 +35,9 @@ static const gw_opt opts[] = {
     {"data-layout", GW_OPT_CHOICE, "replicated", 0, 0, "replicated|sharded", NULL,
      "one copy of the data per node, or one shard per rank", TO(data.sharded)},
     {"partition", GW_OPT_TEXT, "uniform", 0, 0, NULL, "PARTITION",
-     "which training samples a rank has: uniform, the next of all; labels:alpha=X, as many for "
-     "each, unequal labels; sizes:N,N,.. or sizes:alpha=X, unequal numbers"},
+     "how ranks divide the training samples: uniform, each takes the next ones; "
+     "labels:alpha=X, equal numbers, unequal labels; sizes:N,N,.. or sizes:alpha=X, "
+     "unequal numbers"},
 #include "cli/train/mesh_opts.def"
 #include "cli/train/step_opts.def"
     {"backend", GW_OPT_SPEC, "fast", 0, 0, NULL, "BACKEND",
@@ -46,7 +47,7 @@ static const gw_opt opts[] = {
     {"lr-scaling", GW_OPT_CHOICE, "none", 0, 0, "none|linear", NULL,
      "linear: multiply --lr by the number of ranks", TO(rate.linear), .group = "Schedule"},
     {"lr-schedule", GW_OPT_SPEC, "constant", 0, 0, NULL, "SCHEDULE",
-     "how the rate goes on: constant, linear, cosine, step, wsd, with options: cosine:to=0.1",
+     "learning rate over the run: constant, linear, cosine, step, wsd, with options: cosine:to=0.1",
      TO(rate.how)},
     {"lr-warmup", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS",
      "before that, raise the rate linearly to --lr over these steps"},
@@ -56,14 +57,13 @@ static const gw_opt opts[] = {
     {"time-limit", GW_OPT_TIME, NULL, 0.001, 1e9, NULL, NULL, "stop after this time",
      TO(until.time_s)},
     {"eval-every", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS",
-     "also evaluate every STEPS steps, between them, not only after each epoch: "
-     "DIR/evaluations.csv (0: no)",
+     "also evaluate every STEPS steps, not only after each epoch: DIR/evaluations.csv (0: no)",
      TO(eval_every)},
     GW_RUN_OPT_OUT,
     GW_RUN_OPT_OVERWRITE,
     {"save-model", GW_OPT_CHOICE, "on", 0, 0, "off|on|best", NULL,
-     "write DIR/model.gw: the last model, or the best, that of the epoch with the least validation "
-     "loss (of equal ones the earliest)",
+     "write DIR/model.gw: the last model, or the best, "
+     "of the epoch with the least validation loss (the earliest of equals)",
      TO(keep.model)},
     {"checkpoint-every", GW_OPT_EVERY, NULL, 0.1, 1e12, NULL, NULL,
      "write a checkpoint to DIR/model.ckpt.d every 500 (steps) or 30s, and at the end",
