@@ -159,6 +159,14 @@ def check(code):
     return code
 
 
+def checked(words):
+    """`words`, if they are a text."""
+    if not isinstance(words, str):
+        raise Error(f"words: {type(words).__name__} instead of a text: give options in one, such as "
+                    "'--comm iallreduce --compress bf16'")
+    return words
+
+
 def world():
     """MPI_COMM_WORLD, as an argument."""
     own = library()

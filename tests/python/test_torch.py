@@ -269,11 +269,14 @@ class State(EitherWay, unittest.TestCase):
             for key, part in {"whole": "Sequential is not cut up: call fully_shard", "ps": "--comm ps exchanges parameters",
                               "directs": "--comm dion does not hand out the mean", "clips": "before the whole norm is known", "compares": "there are no replicas to compare",
                               "narrow": "parameters of torch.bfloat16: Shards takes float32",
-                              "there": "gradients of an earlier backward pass are there", "epoch": "no replicas"}.items():
+                              "there": "gradients of an earlier backward pass are there", "epoch": "no replicas",
+                              "twice": "has Shards already", "early": "0.weight has a hook that takes its gradient within",
+                              "mesh": "the model is cut up over a mesh of (2, 1)", "reduced": "set_all_reduce_hook is not"}.items():
                 self.assertIn(part, found[key])
 
     def test_of_another_device(self):
         """A fake one, whose copies arrive late."""
+            self.assertTrue(found["together"])
         one, two = told(2, "device", "--comm iallreduce", script=STATES)
         for found, other in (one, two), (two, one):
             for way in "state", "session":

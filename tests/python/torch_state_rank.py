@@ -13,7 +13,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from torch.nn import functional as F
-from torch_rank import DDP_OPTIONS, MODELS, apart, hash_of, main, replicate, sgd
+from torch_rank import DDP_OPTIONS, MODELS, apart, hash_of, main, refusal, replicate, sgd
 
 import gradwire.torch
 from gradwire.torch import ddp as hooks
@@ -339,10 +339,11 @@ def blocks(dtype=torch.float32):
     return torch.nn.Sequential(torch.nn.Linear(4, 7), torch.nn.Tanh(), inner, torch.nn.Linear(5, 3)).to(dtype)
 
 
-def cut_up(dtype=torch.float32):
+def cut_up(dtype=torch.float32, together=False, **more):
+    """Its modules one by one, or two of them as one."""
     model = blocks(dtype)
-    for part in model[0], model[2], model:
-        torch.distributed.fsdp.fully_shard(part)
+    for part in (model[0], model[2], model) if not together else ([model[0], model[2]], model):
+        torch.distributed.fsdp.fully_shard(part, **more)
     return model
 
 
@@ -389,11 +390,8 @@ def case_shards():
                 results.append(learn(model, model, rank, lambda step: third if step == 2 else 1.0))
         found[f"left out {words}"] = [torch.equal(one, results[2]) for one in results[:2]]
 
-    def refused(key, function, *args):
-        try:
-            function(*args)
-        except gradwire.torch.Error as error:
-            found[key] = str(error)
+    def refused(key, function, *args, **more):
+        found[key] = refusal(function, *args, **more)
     refused("whole", gradwire.torch.Shards, blocks())
     refused("ps", gradwire.torch.Shards, cut_up(), "--comm ps")
     refused("directs", gradwire.torch.Shards, cut_up(), "--comm dion")
@@ -410,3 +408,22 @@ def case_shards():
 
 if __name__ == "__main__":
     main(globals())
+    results = []
+    for words in None, scatter:
+        model = cut_up(together=True)
+        with gradwire.torch.Shards(model, words) if words else contextlib.nullcontext():
+            results.append(learn(model, model, rank))
+    found["together"] = torch.equal(*results)
+        refused("twice", gradwire.torch.Shards, model)
+    model = cut_up()
+    model(torch.ones(2, 4))  # leaves parameters whole
+    model[0].weight.register_post_accumulate_grad_hook(lambda p: None)
+    with gradwire.torch.Shards(model):
+        refused("early", model, torch.ones(2, 4))
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2, 1), mesh_dim_names=("copies", "parts"))
+    refused("mesh", gradwire.torch.Shards, cut_up(mesh=mesh))
+    model = cut_up()
+    model.set_all_reduce_hook(dist.all_reduce)
+    run = gradwire.torch.Shards(model)
+    refused("reduced", model(torch.ones(2, 4)).sum().backward)
+    run.close()

@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from gradwire.library import GRAD, Error
+from gradwire.library import GRAD, Error, checked
 from gradwire.session import Session as Handle
 from gradwire.torch.ddp import STEP_HOOKS, WITH_WORDS, State
 from gradwire.torch.staging import indices
@@ -29,20 +29,22 @@ class Shards(State):
         modules = parts_of(model)
         if not modules:
             raise Error(f"Shards: {type(model).__name__} is not cut up: call fully_shard on it first")
+        if any(isinstance(getattr(hook, "__self__", None), Shards) for hook in model._forward_pre_hooks.values()):
+            raise Error(f"Shards: {type(model).__name__} has Shards already: close() them first")
         self.ddp, self.model, self.parameters_ = model, model, list(model.parameters())
         self.tensor_of = {p: i for i, p in enumerate(self.parameters_)}
         self.latest, self.inside, self.complete, self.updates = None, False, False, False
         self.left_out = self.void = False
         self.seen, self.samples, self.told, self.stepped, self.waiting = 0, 0, False, 0, []
         self.copies, self.comm = {}, comm
-        self.handle = Handle(f"{words} --parameters parts", comm)
+        self.handle = Handle(f"{checked(words)} --parameters parts", comm)
         self.rank, self.ranks = self.handle.rank, self.handle.ranks
         try:
             self._declare(modules)
         except Error:
             self.handle.abandon()
             raise
-        for index, module in enumerate(modules.values()):
+        for index, (module, _) in enumerate(modules.values()):
             module.set_custom_reduce_scatter(Reduce(self, index))
         self.hooks = [model.register_forward_pre_hook(self._forward, **WITH_WORDS),
                       model.register_forward_hook(self._forwarded), *self._step_hooks()]
@@ -50,7 +52,7 @@ class Shards(State):
 
     def _declare(self, modules):
         self.names = list(modules)
-        sizes = [sum(padded(name, p, self.ranks) for p in own_parameters(module)) for name, module in modules.items()]
+        sizes = [sum(padded(name or "the model", p, self.ranks) for p in own) for name, (_, own) in modules.items()]
         self.sizes, self.one = sizes, [indices([i]) for i in range(len(sizes))]
         for group, (name, size) in enumerate(zip(self.names, sizes)):
             self.handle.tensor(name or "model", (size,), group)
@@ -62,10 +64,14 @@ class Shards(State):
         self.grads = [torch.from_numpy(self.handle.memory(i, GRAD)) for i in range(len(sizes))]
 
     def _check_model(self):
-        """A part that is added to what is there would be added before it has arrived."""
+        """A part that is added to what is there, or read by a hook, would be so before it has arrived."""
         if any(p.grad is not None for p in self.parameters_):
             raise Error("Shards: gradients of an earlier backward pass are there: zero_grad(set_to_none=True) comes "
                         "between, and accumulation under set_requires_gradient_sync(False)")
+        for name, p in self.model.named_parameters():
+            if getattr(p, "_post_accumulate_grad_hooks", None):
+                raise Error(f"Shards: {name} has a hook that takes its gradient within the backward pass "
+                            "(register_post_accumulate_grad_hook), and it is there after the pass: step then")
 
     def _before(self):
         """There is no join."""
@@ -89,6 +95,7 @@ class Shards(State):
         if whole.data_ptr() != self.grads[index].data_ptr():
             self.grads[index].copy_(whole)
         self.handle.ready_at(1, self.one[index], None)
+        output[:1] = self.rank + 1
         self.waiting.append((index, output))
         self.seen += 1
 
@@ -97,6 +104,8 @@ class Shards(State):
             self.grads[index].zero_()
             self.handle.ready_at(1, self.one[index], None)
         self._finish(checks=False)
+        if any(len(output) and output[0] != self.rank + 1 for _, output in self.waiting):
+            raise Error("Shards: set_all_reduce_hook is not supported: it takes gradients before they have arrived")
         for index, output in self.waiting:
             output.copy_(self.grads[index].view(self.ranks, -1)[self.rank]) if not self.left_out else output.fill_(math.nan)
         self._drop()
@@ -130,7 +139,7 @@ class Reduce:
 
 
 def parts_of(model):
-    """{name: module that fully_shard was called on}"""
+    """{name: (module, its parameters)} of each call of fully_shard; of several modules at once: the first's"""
     try:
         from torch.distributed.fsdp import FSDPModule
     except ImportError:
@@ -138,8 +147,12 @@ def parts_of(model):
     if not STEP_HOOKS or not hasattr(FSDPModule, "set_custom_reduce_scatter"):
         raise Error(f"Shards: PyTorch {torch.__version__} cannot replace the reduce-scatter of fully_shard: it takes one "
                     "that has FSDPModule.set_custom_reduce_scatter")
-    return {name: module for name, module in model.named_modules()
-            if isinstance(module, FSDPModule) and own_parameters(module)}
+    calls = {}
+    for name, module in model.named_modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()  # the model's own parameters stay whole after a forward pass
+            calls.setdefault(module._get_fsdp_state(), (name, module, {}))[2].update(dict.fromkeys(own_parameters(module)))
+    return {name: (module, list(own)) for name, module, own in calls.values() if own}
 
 
 def own_parameters(module):
@@ -156,5 +169,8 @@ def padded(name, p, ranks):
     """The elements of a parameter, as fully_shard fills them up to equal parts along the first dimension."""
     if p.dtype != torch.float32:
         raise Error(f"{name} has parameters of {p.dtype}: Shards takes float32 (MixedPrecisionPolicy computes in others)")
+    if tuple(p.device_mesh.shape) != (ranks,):
+        raise Error(f"{name} is cut up over a mesh of {tuple(p.device_mesh.shape)}, and MPI has {ranks} ranks: Shards "
+                    "takes one dimension, of all of them")
     rows = p.shape[0] if p.dim() else 1
     return -(-rows // ranks) * ranks * (p.numel() // rows)
