@@ -213,11 +213,21 @@ def last_words(kind, error, trace):
     known = shared(error)
     stderr = sys.__stderr__ or sys.stderr  # torch.distributed's hook would hold it back until too late
     if not known or _rank == 0:
-        traceback.print_exception(kind, error, trace, file=stderr)
+        print(told(kind, error, trace), end="", file=stderr)
     sys.stdout.flush()
     stderr.flush()
     if not known:
         abort()
+
+
+def told(kind, error, trace):
+    """As Python tells an exception; one of gradwire's without the lines within the package, in which its user has no
+    part."""
+    if not isinstance(error, Error):
+        return "".join(traceback.format_exception(kind, error, trace))
+    package = os.path.dirname(os.path.abspath(__file__))
+    lines = [line for line in traceback.extract_tb(trace) if not line.filename.startswith(package)]
+    return "".join(traceback.format_list(lines)) + f"gradwire.library.Error: {error}\n"
 
 
 def last_words_of_thread(args, before=threading.excepthook):
@@ -242,7 +252,7 @@ def start_mpi(words):
     """As gradwire.start, but MPI knows its ranks."""
     global _rank
     rank, ranks = ctypes.c_int(), ctypes.c_int()
-    check(library().gradwire_start(words.encode(), ctypes.byref(rank), ctypes.byref(ranks)))
+    check(library().gradwire_start(checked(words).encode(), ctypes.byref(rank), ctypes.byref(ranks)))
     _rank = rank.value
     if ranks.value > 1:
         sys.excepthook, threading.excepthook = last_words, last_words_of_thread

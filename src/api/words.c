@@ -141,7 +141,7 @@ gw_err gw_words_beside(gw_words *w, const char *text) {
         if (gw_args_given(w->args, of_first[i]))
             return gw_fail(GW_ERR_USAGE,
                            "gradwire: --%s: the first handle of this process records and watches "
-                           "for all: give it that word",
+                           "for all: give it that word, or close it first",
                            of_first[i]);
     gw_words_free(w);
     GW_TRY(gw_words_read(w, text));

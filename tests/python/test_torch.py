@@ -194,6 +194,14 @@ class State(EitherWay, unittest.TestCase):
         for found in told(2, "exchange", json.dumps(list(jobs)), script=STATES):
             self.assertEqual(dict(zip(jobs, found)), jobs)
 
+    def test_registered(self):
+        for found in told(2, "registered", script=STATES):
+            self.assertEqual((found["losses"], found["samples"], found["resumed"]), ([True] * 4, 2, True))
+            for key, part in {"list": "words: list instead of a text", "nobody": "no models have registered it",
+                              "idle": "loss: no batch is open", "pickled": "cannot be pickled",
+                              "another's": "gradients of another model"}.items():
+                self.assertIn(part, found[key])
+
     def test_several_models(self):
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "run")
@@ -211,9 +219,9 @@ class State(EitherWay, unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "run")
             for found in told(2, "folder", out, script=STATES):
-                for said in found["early"]:
-                    self.assertIn("State(words, ddp) names it", said)
-                self.assertEqual(len(found["early"]), 3)
+                self.assertIn("State(words, ddp) names it", found["early"][0])
+                self.assertIn("they would wait for this one", found["early"][1])
+                self.assertEqual(found["early"][2:], [False, True])
                 self.assertEqual(found["means"], [1.5, [1, 1]])
             rows = gwrun.batches(out)
             self.assertEqual(gwrun.run_json(out)["results"]["steps"], 8)
@@ -266,6 +274,7 @@ class State(EitherWay, unittest.TestCase):
             self.assertGreater(found["trains on"], ROUNDING)
             left = {words: same for words, same in found.items() if words.startswith("left out")}
             self.assertEqual(list(left.values()), [[True, True]] * 2, left)
+            self.assertTrue(found["together"])
             for key, part in {"whole": "Sequential is not cut up: call fully_shard", "ps": "--comm ps exchanges parameters",
                               "directs": "--comm dion does not hand out the mean", "clips": "before the whole norm is known", "compares": "there are no replicas to compare",
                               "narrow": "parameters of torch.bfloat16: Shards takes float32",
@@ -276,7 +285,6 @@ class State(EitherWay, unittest.TestCase):
 
     def test_of_another_device(self):
         """A fake one, whose copies arrive late."""
-            self.assertTrue(found["together"])
         one, two = told(2, "device", "--comm iallreduce", script=STATES)
         for found, other in (one, two), (two, one):
             for way in "state", "session":

@@ -2,8 +2,11 @@
 it, and of gradients that the library cannot read where they are."""
 
 import contextlib
+import copy
 import json
+import math
 import os
+import pickle
 import sys
 import threading
 import time
@@ -101,6 +104,47 @@ def case_exchange(jobs):
     return found
 
 
+def case_registered():
+    """A State that knows its model by its registration alone: what it is told and asked before the first bucket, copies
+    of the model, which go without it, and what it refuses."""
+    rank, _ = gradwire.torch.init()
+    words, found = "--comm iallreduce --compress topk", {}
+    model, batches, loss = MODELS["gpt"](rank)
+    state = gradwire.torch.State(words)
+    found["list"] = refusal(gradwire.torch.State, ["--comm", "iallreduce"])
+    found["nobody"] = refusal(state.mean, 1.0)
+    net = replicate(model)
+    net.register_comm_hook(pickle.loads(pickle.dumps(state)), gradwire.torch.comm_hook)
+    state, optimizer, losses = net._comm_hooks[0][1], sgd(model.parameters()), []
+    averages = [copy.deepcopy(net)]
+    for number, (x, y) in enumerate(batches):
+        value = loss(net(x), y)
+        (state.loss(value) if number == 0 else value).backward()
+        if number:
+            state.loss(value.item())
+        averages[-1](x)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(state.figure("loss") == value.item())
+        if number == 1:
+            kept = state.save(), copy.deepcopy([model.state_dict(), optimizer.state_dict()])
+            averages.append(copy.deepcopy(net))
+    found["losses"], found["samples"] = losses, state.figure("samples")
+    found["idle"], found["pickled"] = refusal(state.loss, 1.0), refusal(pickle.dumps, net)
+    state.close()
+    bucket = types.SimpleNamespace(parameters=lambda: [torch.nn.Parameter(torch.zeros(1))])
+    found["another's"] = refusal(state._take, bucket)
+    other = MODELS["gpt"](rank)[0]
+    other.load_state_dict(kept[1][0])
+    net = replicate(other)
+    state, optimizer = attach(net, words), sgd(other.parameters())
+    state.load(kept[0])
+    optimizer.load_state_dict(kept[1][1])
+    plain(net, optimizer, loss, batches[2:])
+    state.close()
+    return {**found, "resumed": hash_of(other) == hash_of(model)}
+
+
 class Gan:
     """Two models, each with its optimizer; the second's loss goes through the first."""
 
@@ -150,11 +194,12 @@ def case_folder(out):
     net = replicate(model)
     state = attach(net, f"--comm iallreduce --out {out}")
     early = []
-    for ask in (lambda: state.left_out, lambda: state.text("codec"), state.save):
+    for ask in (lambda: state.text("codec"), state.cancel):
         try:
             ask()
         except gradwire.torch.Error as error:
             early.append(str(error))
+    early += [state.left_out, math.isnan(state.figure("loss"))]
     plain(net, sgd(model.parameters()), lambda y, t: loss(y, t) * 1, batches * 2)
     means = [state.mean(torch.tensor(rank + 1.0)), state.mean([rank, 1], weight=rank)]
     state.epoch()
@@ -381,6 +426,12 @@ def case_shards():
                         "step": run.figure("step"), "wire": run.figure("wire_bytes"), "floats": sum(run.sizes)}
         run.close()
         found["trains on"] = float((learn(model, model, rank) - got).abs().max())
+    results = []
+    for words in None, scatter:
+        model = cut_up(together=True)
+        with gradwire.torch.Shards(model, words) if words else contextlib.nullcontext():
+            results.append(learn(model, model, rank))
+    found["together"] = torch.equal(*results)
     for words in "--comm sparse --compress topk:ratio=0.2", f"{scatter} --compress topk:ratio=0.2":
         results = []
         for way in "inf", "cancel", None:
@@ -403,17 +454,6 @@ def case_shards():
         model(torch.ones(2, 4)).sum().backward()
         refused("there", model, torch.ones(2, 4))
         refused("epoch", run.epoch)
-    return found
-
-
-if __name__ == "__main__":
-    main(globals())
-    results = []
-    for words in None, scatter:
-        model = cut_up(together=True)
-        with gradwire.torch.Shards(model, words) if words else contextlib.nullcontext():
-            results.append(learn(model, model, rank))
-    found["together"] = torch.equal(*results)
         refused("twice", gradwire.torch.Shards, model)
     model = cut_up()
     model(torch.ones(2, 4))  # leaves parameters whole
@@ -427,3 +467,8 @@ if __name__ == "__main__":
     run = gradwire.torch.Shards(model)
     refused("reduced", model(torch.ones(2, 4)).sum().backward)
     run.close()
+    return found
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import optimizer as optimizers
 
 from gradwire.launch import size
-from gradwire.library import Error, Phase, abort, last_words, library, meet, shared
+from gradwire.library import Error, Phase, abort, checked, last_words, library, meet, shared
 from gradwire.session import OPEN
 from gradwire.torch.group import by_launcher
 from gradwire.torch.model import Run
@@ -47,9 +47,6 @@ def hook(ddp, optimizer, words="", comm=None):
     """Exchange the gradients of `ddp`, a DistributedDataParallel over the ranks of gradwire.torch.init,
     by gradwire; returns its State. What it does beyond registering that is for PyTorch before 2.1,
     which needs the optimizer."""
-    if not isinstance(ddp, DistributedDataParallel):
-        raise Error(f"hook: {type(ddp).__name__} is no DistributedDataParallel: use "
-                    "gradwire.torch.Session for a bare model")
     state = State(words, ddp, comm, optimizer)
     ddp.register_comm_hook(state, comm_hook)
     return state
@@ -63,24 +60,37 @@ class State(Run):
 
     The training loop stays as it is. A batch goes from a forward pass with gradients enabled (the
     first one: from its first bucket) to the end of optimizer.step, or to the next forward pass; it
-    closes when the process ends, or by `close`. Without `ddp` the first bucket tells the model. All
-    ranks weigh alike, as in DistributedDataParallel; `with state.batch(n, total)` around a step
+    closes when the process ends, or by `close`. Without `ddp` the exchange opens with the first bucket,
+    or with what all ranks tell or ask before it. All ranks weigh alike, as in DistributedDataParallel; `with state.batch(n, total)` around a step
     weighs them by their samples. Without `--comm` the exchange is the one that suits (with_exchange).
 
     Small buckets (bucket_cap_mb=4) let the exchange begin early. For other strategies, and without
     DistributedDataParallel: gradwire.torch.Session."""
 
-    ddp = None
+    ddp, left_out, exchanges = None, False, 0
 
     def __init__(self, words="", ddp=None, comm=None, optimizer=None):
         if not STEP_HOOKS and optimizer is None:
             raise Error(f"gradwire.torch.State needs PyTorch 2.1 (this is {torch.__version__}): "
                         "gradwire.torch.hook does without")
-        self.words, self.comm, self.optimizer = words, comm, optimizer
+        self.words, self.comm, self.optimizer = checked(words), comm, optimizer
         if ddp is not None:
             self._bind(ddp)
 
+    def __deepcopy__(self, memo):
+        """A copied model has its hooks, and goes without."""
+        return State(self.words, None, self.comm, self.optimizer)
+
+    def __reduce__(self):
+        if self.ddp is not None:
+            return super().__reduce__()
+        return State, (self.words, None, self.comm, self.optimizer)
+
     def _bind(self, ddp):
+        ddp = getattr(ddp, "_orig_mod", ddp)  # of torch.compile
+        if not isinstance(ddp, DistributedDataParallel):
+            raise Error(f"State: {type(ddp).__name__} is no DistributedDataParallel: use gradwire.torch.Session for a "
+                        "bare model, gradwire.torch.Shards for one of fully_shard")
         self.ddp = ddp
         super().__init__(ddp.module, getattr(ddp, "parameters_to_ignore", ()), with_exchange(self.words), self.comm)
         self.seen, self.samples, self.told, self.stepped = 0, 0, False, 0
@@ -103,7 +113,7 @@ class State(Run):
         found = [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel)
                  and any(state is self for _, state in getattr(one, "_comm_hooks", ()))]
         if len(found) != 1:
-            raise Error(f"State: {len(found)} models have registered it: give each model a State of its own, "
+            raise Error(f"State: {len(found) or 'no'} models have registered it: give each model a State of its own, "
                         "by ddp.register_comm_hook(state, gradwire.torch.comm_hook)")
         self._bind(found[0])
 
@@ -113,13 +123,29 @@ class State(Run):
                         "DistributedDataParallel takes: use gradwire.torch.Session for it")
         theirs = dist.get_world_size(self.ddp.process_group)
         if theirs != self.handle.ranks:
-            raise Error(f"hook: DistributedDataParallel has {theirs} ranks and MPI {self.handle.ranks}: "
-                        "start both by gradwire.torch.init")
+            raise Error(f"hook: DistributedDataParallel has {theirs} ranks and MPI {self.handle.ranks}: start both by "
+                        "gradwire.torch.init, or give State(comm=..) the communicator that mpi4py has of these ranks")
 
-    def __getattr__(self, name):  # what is not there yet, or never
-        if self.ddp is None and not name.startswith("_"):
-            raise Error(f"State.{name}: no backward pass has told the model so far: State(words, ddp) names it")
+    def __getattr__(self, name):
+        """What comes with the exchange opens it, where all ranks need it at once."""
+        if self.ddp is None and name in ("handle", "inside"):
+            self._find()
+            return getattr(self, name)
         raise AttributeError(f"State has no {name}")
+
+    def text(self, key):
+        if self.ddp is None:
+            raise Error("State.text: no backward pass has told the model so far: State(words, ddp) names it")
+        return super().text(key)
+
+    def figure(self, column):
+        return math.nan if self.ddp is None else super().figure(column)
+
+    def loss(self, loss):
+        if self.ddp is None:
+            self._find()
+            self._open_batch(1)
+        return super().loss(loss)
 
     # ---- a batch ----
 
@@ -155,6 +181,9 @@ class State(Run):
 
     def cancel(self):
         """As Run.cancel; also before this rank's forward pass, where the others have a batch."""
+        if self.ddp is None or not self.inside and self.exchanges == 1:
+            raise Error("cancel: the model has had no backward pass, in the first of which DistributedDataParallel settles "
+                        "its buckets over all ranks: they would wait for this one")
         if not self.inside and not self.told:
             self._open_batch(1)
         super().cancel()
@@ -163,6 +192,8 @@ class State(Run):
         self.seen, self.taken, self.waiting = 0, [], []
 
     def _forward(self, ddp, args, words=None):
+        if ddp is not self.ddp:  # a copy
+            return
         if self.inside and self.told:
             if not self.complete:
                 self.handle.phase(Phase.FORWARD)
@@ -179,7 +210,7 @@ class State(Run):
 
     def _forwarded(self, ddp, args, output):
         """The loss is a part of the forward pass, until its gradient comes here."""
-        if self.inside and not self.complete:
+        if ddp is self.ddp and self.inside and not self.complete:
             first = next((t for t in tensors(output) if t.requires_grad), None)
             if first is not None:
                 first.register_hook(self._backward)
@@ -199,6 +230,7 @@ class State(Run):
         if self.ddp is None:
             self._find()
         if self.handle.handle is None:  # closed, and a communication hook stays for ever
+            self._check_own(bucket.parameters())
             return allreduce_hook(self.ddp.process_group, bucket)
         if self.inside and self.complete and self.told:
             raise Error("hook: a second backward pass in `with run.batch(n)`: accumulate gradients under "
@@ -265,8 +297,7 @@ class State(Run):
         place = buffer.data_ptr(), buffer.numel(), len(of), self.tensor_of.get(of[0])
         found = self.layouts.get(place)
         if found is None:
-            if any(p not in self.tensor_of for p in of):
-                raise Error("hook: the model has got parameters since: call hook after it is built")
+            self._check_own(of)
             gradients = bucket.gradients()
             way = None if lies_as_declared(buffer) else Way(buffer)
             if way is not None:
@@ -275,6 +306,11 @@ class State(Run):
             found = len(of), indices([self.tensor_of[p] for p in of]), addresses(gradients), way
             self.layouts[place] = found
         return found
+
+    def _check_own(self, parameters):
+        if any(p not in self.tensor_of for p in parameters):
+            raise Error("State: gradients of another model, or of one that has got parameters since: give each model a "
+                        "State of its own, after it is built")
 
     # ---- the optimizer's step ----
 

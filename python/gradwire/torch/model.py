@@ -70,6 +70,14 @@ class Run:
         for p, copy in self.copies.items():
             copy.copy_(flat(p))
 
+    def __deepcopy__(self, memo):
+        """Copies of a model (an average of its parameters, say) have its hooks; an exchange has no copies."""
+        return self
+
+    def __reduce__(self):
+        raise Error(f"{type(self).__name__}: an open exchange cannot be pickled, nor what has its hooks: keep the "
+                    "model's state_dict() and what save() returns")
+
     def __enter__(self):
         return self
 
@@ -142,9 +150,12 @@ class Run:
                             "another one for the model as it is now")
 
     def loss(self, loss):
-        """Tell the mean loss of this rank's samples; returns it, for .backward()."""
-        self.latest = loss.detach()
-        self.handle.phase(Phase.BACKWARD)
+        """Tell the mean loss of this rank's samples, a tensor or a number; returns it, for .backward()."""
+        if not self.inside:
+            raise Error("loss: no batch is open: tell it between the forward pass and the end of optimizer.step()")
+        self.latest = loss.detach() if isinstance(loss, torch.Tensor) else loss
+        if not self.complete:
+            self.handle.phase(Phase.BACKWARD)
         return loss
 
     def mean(self, values, weight=1.0):
