@@ -66,7 +66,7 @@ gw_err gw_record_open(gw_record **out, int64_t rows, bool mesh, MPI_Comm comm) {
         r->room = rows;
         gw_batch_table_make(&r->table, mesh, NULL, 0);
         r->mesh = mesh;
-        e = gw_alloc(&r->rows, (size_t)rows, sizeof *r->rows);
+        e = gw_alloc_unset(&r->rows, (size_t)rows, sizeof *r->rows);
     }
     GW_THEN(e, gw_comm_place(comm, &r->rank, &r->ranks));
     GW_THEN(e, record_make_type(r));
