@@ -132,9 +132,9 @@ gw_err gw_words_read(gw_words *w, const char *text) {
 }
 
 gw_err gw_words_beside(gw_words *w, const char *text) {
-    static const char *const of_first[] = {"out",         "overwrite",      "trace",
-                                           "collectives", "compress-stats", "verify-every",
-                                           "profile",     "hang-timeout"};
+    static const char *const of_first[] = {
+        "out",         "overwrite",      "trace",        "log",     "log-every",
+        "collectives", "compress-stats", "verify-every", "profile", "hang-timeout"};
     memset(w, 0, sizeof *w);
     GW_TRY(words_read(w, text ? text : "", ""));
     for (size_t i = 0; i < sizeof of_first / sizeof *of_first; i++)

@@ -129,6 +129,7 @@ static void words_of_the_second(void) {
     refused(gradwire_new(&h, -1, "--out runs/b"),
             "--out: the first handle of this process records");
     refused(gradwire_new(&h, -1, "--hang-timeout 3"), "--hang-timeout: the first");
+    refused(gradwire_new(&h, -1, "--log json:b"), "--log: the first");
     setenv("GRADWIRE", "--verify-every 1 --comm allreduce",
            1); /* of which the first half is not its */
     h = open_model(1, "--comm ps");
