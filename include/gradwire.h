@@ -236,7 +236,7 @@ double gradwire_figure(const gradwire *g, const char *column);
 /** A fact about the handle, by its key; NULL: no such key. Valid until close, "notes" until the
  *  next gradwire_lend, "unmet" until the next call for it.
  *    "strategy", "algorithm", "codec", "error_feedback", "update", "mpi", "thread_level", "out",
- *    "version", "notes"
+ *    "optimizer", "gradient", "parameters", "version", "notes"
  *    "shape"     of the exchange: "whole", "buckets", "layers", "shards", "parameters", "other"
  *    "mean"      "yes": all ranks get the mean gradient
  *    "late"      "yes": they get that of an earlier step

@@ -348,7 +348,8 @@ class Session(EitherWay, unittest.TestCase):
                         "sparse": "makes sparse gradients", "frozen": "no parameter that requires",
                         "strided": "weight has strides (8, 2)", "ps": "--comm ps does not hand out",
                         "sharded": "--comm sharded does", "local": "--comm local does",
-                        "gossip": "--comm gossip does", "words": "nosuch", "names": "'*.bias': no tensor has such a name: there are weight, bias",
+                        "gossip": "--comm gossip does", "words": "nosuch", "optimizer": "--optimizer sgd is for",
+                        "gradient": "--gradient scaled is for", "parameters": "--parameters parts is for", "names": "'*.bias': no tensor has such a name: there are weight, bias",
                         "join": "join() is not",
                         "nested": "the one before it has not ended",
                         "no exchange": "no backward pass exchanged"}.items():

@@ -289,6 +289,8 @@ def case_refusals():
     for name in ("ps", "sharded", "local", "gossip"):
         found[name] = refusal(hook, torch.nn.Linear(4, 4), f"--comm {name}")
     found["words"] = refusal(hook, torch.nn.Linear(4, 4), "--comm nosuch")
+    for name, value in ("optimizer", "sgd"), ("gradient", "scaled"), ("parameters", "parts"):
+        found[name] = refusal(gradwire.torch.Session, torch.nn.Linear(4, 4), f"--{name} {value}")
     found["names"] = refusal(hook, torch.nn.Linear(4, 4), "--compress 'qsgd;weight=none;*.bias=none'")
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1)
     net = DistributedDataParallel(linear)

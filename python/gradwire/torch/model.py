@@ -24,6 +24,14 @@ def trained(model, ignored=()):
     return found
 
 
+def check_words(run, parameters="whole"):
+    """Refuses words that are about another loop than PyTorch's, which would do nothing, or make other sums."""
+    for key, own in ("optimizer", "none"), ("gradient", "mean"), ("parameters", parameters):
+        if run.text(key) != own:
+            raise Error(f"--{key} {run.text(key)} is for programs without PyTorch, whose optimizer updates whole parameters by "
+                        "means: leave it out")
+
+
 class Run:
     """One model's exchange: batches, losses, and what the run's folder gets."""
 
@@ -56,6 +64,7 @@ class Run:
             self.handle.declare(name, p.numel(), group, p.shape[0] if p.dim() > 1 else 0,
                                 self.copies.get(p, p).data_ptr())
         self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
+        check_words(self)
         self.polls = self.text("polls") == "yes"
         self.directs = self.text("directs") == "yes"
         self.rejoins = self.text("rejoins") == "yes"

@@ -8,6 +8,7 @@ import torch
 from gradwire.library import GRAD, Error, checked
 from gradwire.session import Session as Handle
 from gradwire.torch.ddp import STEP_HOOKS, WITH_WORDS, State
+from gradwire.torch.model import check_words
 from gradwire.torch.staging import indices
 
 
@@ -57,6 +58,7 @@ class Shards(State):
         for group, (name, size) in enumerate(zip(self.names, sizes)):
             self.handle.tensor(name or "model", (size,), group)
         self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
+        check_words(self, "parts")
         if self.text("mean") != "yes" and self.text("shape") != "shards":
             raise Error(f"Shards: --comm {self.strategy} does not hand out the mean of the gradients: use sharded, or "
                         "one that does, such as iallreduce")
