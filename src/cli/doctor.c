@@ -26,7 +26,8 @@
 static const gw_opt options[] = {
     {"threads", GW_OPT_INT, NULL, 1, 4096, NULL, NULL,
      "OpenMP threads per rank that the run will use [OMP_NUM_THREADS, else 1]"},
-    {"busy", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "only print what else the machine does, as JSON"},
+    {"busy", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
+     "only print what else the machine is doing, as JSON"},
     {0}};
 
 typedef enum verdict { OK, NOTE, PROBLEM, VERDICTS } verdict;

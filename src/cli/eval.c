@@ -14,7 +14,7 @@ enum { CHUNK = 256 };
 
 static const gw_opt opts[] = {
     {"model", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR|FILE", "a run folder, or its model.gw"},
-    {"plugin", GW_OPT_SPEC, NULL, 0, 0, NULL, "PATH", "the plugin of a model that is one"},
+    {"plugin", GW_OPT_SPEC, NULL, 0, 0, NULL, "PATH", "path of the plugin, if the model is one"},
     {"data", GW_OPT_TEXT, "fashion-mnist", 0, 0, NULL, "SET",
      "fashion-mnist, a folder of four IDX files, or synthetic[:samples=..,features=..,...]"},
     {"limit-test", GW_OPT_INT, NULL, 1, UINT32_MAX, NULL, "N", "the first N test samples only"},

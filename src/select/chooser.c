@@ -14,7 +14,7 @@ static const gw_opt opts[] = {
     {"codecs", GW_OPT_SPECS, GW_CHOOSER_CODECS, 0, 0, NULL, "(A;B;..)", "codecs to choose among"},
     {"algos", GW_OPT_SPECS, "", 0, 0, NULL, "(A;B;..)",
      "algorithms to choose among, where the strategy names none"},
-    {"budget", GW_OPT_TIME, "3", 1e-3, 3600, NULL, NULL, "time to measure algorithms in"},
+    {"budget", GW_OPT_TIME, "3", 1e-3, 3600, NULL, NULL, "time for measuring algorithms"},
     {"margin", GW_OPT_REAL, "0.05", 0, 1, NULL, "X", "compress for a larger gain only"},
     {0}};
 

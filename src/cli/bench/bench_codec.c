@@ -55,15 +55,13 @@ static state b;
 
 static const gw_opt opts[] = {
     {"codecs", GW_OPT_SPECS, NULL, 0, 0, NULL, "SPEC;SPEC...",
-     "codecs with their options, e.g. 'fp16;qsgd:bits=4'; powersgd:rank=N, too [all, with default "
+     "codecs with their options, e.g. 'fp16;qsgd:bits=4'; also powersgd:rank=N [all, with default "
      "options]"},
     {"sizes", GW_OPT_TEXT, "940584,23298088", 0, 0, NULL, "BYTES,BYTES...",
      "bytes of the float spans (K, M, G allowed; LOW..HIGH doubles)"},
-    {"repeats", GW_OPT_INT, "15", 1, MOST_REPEATS, NULL, NULL, "timings of each figure",
-     INTO(repeats)},
+    {"repeats", GW_OPT_INT, "15", 1, MOST_REPEATS, NULL, NULL, "timings per figure", INTO(repeats)},
     {"scale", GW_OPT_REAL, "1", 1e-45, 1e38, NULL, NULL,
-     "multiply the span by this; 1e-36 makes denormals of it, which are not flushed then",
-     INTO(scale)},
+     "multiply the span by this; 1e-36 gives denormals, which are then not flushed", INTO(scale)},
     {"threads", GW_OPT_INT, "1", 1, 1024, NULL, NULL, "OpenMP threads of the codecs"},
     GW_BENCH_JSON,
     {0}};

@@ -17,10 +17,10 @@ enum { OURS, POLLED, DNNL, CBLAS, SIDES };
 
 static const gw_opt opts[] = {
 #include "cli/train/step_opts.def"
-    {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features of a sample",
+    {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features per sample",
      .group = "Benchmark"},
     {"classes", GW_OPT_INT, "10", 2, GW_MAX_CLASSES, NULL, "N", "classes of the labels"},
-    {"rounds", GW_OPT_INT, "15", 3, 10000, NULL, "N", "timed runs of each, in turns"},
+    {"rounds", GW_OPT_INT, "15", 3, 10000, NULL, "N", "timed runs per product, in turns"},
     GW_BENCH_JSON,
     {0}};
 

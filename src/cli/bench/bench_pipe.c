@@ -62,15 +62,17 @@ static state b;
 
 static const gw_opt opts[] = {
     {"timetable", GW_OPT_SPECS, "gpipe;1f1b;1f1b:eager=1;interleaved;zb", 0, 0, NULL, "T;T..",
-     "orders of work", INTO(timetables)},
-    {"microbatches", GW_OPT_LIST, "8,16", 1, 4096, NULL, "M,M..", "of a step", INTO(micros)},
+     "timetables to measure", INTO(timetables)},
+    {"microbatches", GW_OPT_LIST, "8,16", 1, 4096, NULL, "M,M..", "microbatches per step",
+     INTO(micros)},
     {"pace", GW_OPT_LIST, "2000,2000,2000", 1, 1e7, NULL, "F,I,W",
-     "microseconds of a microbatch on a stage: forward, gradient of the input, of the weights",
+     "microseconds per microbatch and stage: forward, "
+     "gradient of the input, gradient of the weights",
      INTO(pace_us)},
     {"width", GW_OPT_INT, "1024", 1, 1 << 20, NULL, "N", "neurons between two stages", INTO(width)},
-    {"rows", GW_OPT_INT, "32", 1, 1 << 16, NULL, "N", "samples of a microbatch", INTO(rows)},
-    {"steps", GW_OPT_INT, "20", 1, 1e6, NULL, "N", "timed steps of each", INTO(steps)},
-    {"block", GW_OPT_INT, "5", 1, MOST_BLOCK, NULL, "N", "timed steps of a turn", INTO(block)},
+    {"rows", GW_OPT_INT, "32", 1, 1 << 16, NULL, "N", "samples per microbatch", INTO(rows)},
+    {"steps", GW_OPT_INT, "20", 1, 1e6, NULL, "N", "timed steps per configuration", INTO(steps)},
+    {"block", GW_OPT_INT, "5", 1, MOST_BLOCK, NULL, "N", "timed steps per turn", INTO(block)},
     GW_BENCH_JSON,
     {0}};
 

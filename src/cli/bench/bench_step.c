@@ -45,9 +45,9 @@ static const gw_opt opts[] = {
      "instead of --comm and --compress: several, each COMM|CODEC|UPDATE (the last two may be left "
      "out)",
      .group = "Benchmark"},
-    {"steps", GW_OPT_INT, "200", 1, 1e7, NULL, "N", "timed steps of each", INTO(steps)},
-    {"block", GW_OPT_INT, "10", 1, GW_RIG_BLOCK, NULL, "N", "timed steps of a turn", INTO(block)},
-    {"warmup", GW_OPT_INT, "10", 0, 1e6, NULL, "N", "steps of each before the first turn",
+    {"steps", GW_OPT_INT, "200", 1, 1e7, NULL, "N", "timed steps per configuration", INTO(steps)},
+    {"block", GW_OPT_INT, "10", 1, GW_RIG_BLOCK, NULL, "N", "timed steps per turn", INTO(block)},
+    {"warmup", GW_OPT_INT, "10", 0, 1e6, NULL, "N", "steps per configuration before the first turn",
      INTO(warmup)},
     {"bound", GW_OPT_CHOICE, "on", 0, 0, "off|on", NULL,
      "measure computation and exchange apart: the least time a step can take", INTO(bounds)},

@@ -25,10 +25,11 @@ static state b;
 static const gw_opt opts[] = {
     {"optimizers", GW_OPT_COMMAS, "", 0, 0, NULL, "RULE,RULE...",
      "rules with their options [all, with default options]"},
-    {"bytes", GW_OPT_BYTES, "64M", 1 << 22, 1e11, NULL, "BYTES", "of each array", INTO(bytes)},
-    {"edge", GW_OPT_INT, "1024", 2, 8192, NULL, "N", "of the matrix of rules that multiply",
-     INTO(edge)},
-    {"rounds", GW_OPT_INT, "15", 3, 10000, NULL, "N", "timed updates of each", INTO(rounds)},
+    {"bytes", GW_OPT_BYTES, "64M", 1 << 22, 1e11, NULL, "BYTES", "bytes of each array",
+     INTO(bytes)},
+    {"edge", GW_OPT_INT, "1024", 2, 8192, NULL, "N",
+     "rows and columns of the matrix, for rules that multiply", INTO(edge)},
+    {"rounds", GW_OPT_INT, "15", 3, 10000, NULL, "N", "timed updates per rule", INTO(rounds)},
     {"threads", GW_OPT_INT, "1", 1, 1024, NULL, NULL, "OpenMP threads"},
     GW_BENCH_JSON,
     {0}};

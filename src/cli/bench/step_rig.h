@@ -38,7 +38,7 @@ typedef struct gw_rig_setup {
 
 /** The rows of an option table that gw_rig_spec reads beside step_opts.def. */
 #define GW_RIG_OPTS                                                                                \
-    {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features of a sample"}, {                \
+    {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features per sample"}, {                 \
         "classes", GW_OPT_INT, "10", 2, GW_MAX_CLASSES, NULL, "N", "classes of the labels"         \
     }
 

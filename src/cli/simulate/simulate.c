@@ -30,36 +30,37 @@ typedef struct simulation {
 } simulation;
 
 static const gw_opt opts[] = {
-    {"ranks", GW_OPT_INT, NULL, 1, GW_SIM_MOST_RANKS, NULL, "N", "how many", .group = "Network"},
+    {"ranks", GW_OPT_INT, NULL, 1, GW_SIM_MOST_RANKS, NULL, "N", "number of ranks to play",
+     .group = "Network"},
 #include "cli/simulate/options.def"
     {"local-batch", GW_OPT_INT, NULL, 1, 1e6, NULL, "N",
-     "samples of a step, of the ranks that hold one model together [as many as the profile's]"},
-    {"steps", GW_OPT_INT, "3", 1, 1e6, NULL, "N", "play N steps; figures leave the first one out"},
+     "samples per step of the ranks that hold one model together [as many as the profile's]"},
+    {"steps", GW_OPT_INT, "3", 1, 1e6, NULL, "N", "play N steps; figures exclude the first one"},
     {"fold", GW_OPT_CHOICE, "auto", 0, 0, "auto|off", NULL,
-     "auto: ranks that do the same in step are played by one of them; off: play each"},
+     "auto: one rank plays for all that do the same in step; off: play each rank"},
     {"coding-ns", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
-     "time that a float takes which is encoded, decoded or added"},
+     "time to encode, decode or add a float, in ns"},
 #include "cli/train/mesh_shape_opts.def"
     {"comm", GW_OPT_SPEC, GW_STRATEGY_PLAIN, 0, 0, NULL, "STRATEGY",
      "name[:option=value,..] or path to a plugin; with algo=", .group = "Communication"},
     {"compress", GW_OPT_CHAIN, "none", 0, 0, NULL, "CODEC",
-     "name[:option=value,..] or path to a plugin: of fixed size"},
+     "name[:option=value,..] or path to a plugin; of fixed size"},
     {"update", GW_OPT_CHOICE, "eager", 0, 0, "eager|lazy", NULL,
      "lazy: finish each layer just before the next forward pass reads it"},
     {"inject-skew", GW_OPT_TEXT, NULL, 0, 0, NULL, "RANK:TIME|RANK:LAW",
      "ranks that differ: delay one rank, or all, in every step, as gradwire train does: 3:1ms, or "
      "by draws: all:exp:mean=1ms, all:pareto:alpha=1.5,scale=5ms"},
-    {"seed", GW_OPT_INT, "1", 0, 0x1p52, NULL, "N", "of these draws"},
+    {"seed", GW_OPT_INT, "1", 0, 0x1p52, NULL, "N", "seed of these draws"},
     {"out", GW_OPT_PATH, NULL, 0, 0, NULL, "DIR", "write the run folder here, marked as simulated",
      .group = "Output"},
     {"overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
-     "replace the run in DIR, once this one is over"},
+     "replace the run in DIR when this one has finished"},
     {"json", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE", "write all figures to FILE"},
     {"goal", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE",
      "write what all ranks do to FILE, as GOAL text for LogGOPSim"},
     {"chakra", GW_OPT_PATH, NULL, 0, 0, NULL, "DIR",
      "write what rank R does to DIR/rank.R.et, as a Chakra trace for ASTRA-sim"},
-    {"check", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "check everything, play no step"},
+    {"check", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "check everything, play nothing"},
     {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
     {0}};
 
