@@ -20,8 +20,8 @@ typedef enum gw_verb {
 
 #define GW_VERB(what) (1u << (what))
 
-/** What a collective sends, all ranks together, as the ledger counts it: bytes handed to MPI,
- *  headers included, and point-to-point messages (an MPI collective is none). */
+/** What a collective sends, all ranks together, as the ledger counts it: bytes passed to MPI,
+ *  headers included, and point-to-point messages (an MPI collective counts as none). */
 typedef struct gw_cost {
     uint64_t bytes, messages;
 } gw_cost;
@@ -33,36 +33,36 @@ static inline gw_cost gw_cost_sum(gw_cost a, gw_cost b) {
 enum {
     GW_ALGO_ORDERED = 1, /* starts MPI collectives: all ranks must start schedules in one order */
     GW_ALGO_ONCE = 4,    /* an allreduce encodes each rank's own values, once, and nothing else */
-    GW_ALGO_LENT = 8,    /* and, of exact lanes, on the memory that callers lent (comm/lent.h) */
+    GW_ALGO_LENT = 8,    /* for exact lanes, also works on memory that callers lent (comm/lent.h) */
     GW_ALGO_SHARED = 2,  /* works on memory that the ranks of a node share: the session's arenas */
-    /* All ranks do the same, in step, and see their peers where rank 0 sees its own: at the same
-     * distances, or by the same exclusive or. */
+    /* All ranks do the same, in step, and their peers lie as rank 0's do: at the same distances, or
+     * by the same exclusive or. */
     GW_ALGO_ALIKE = 16,
-    GW_ALGO_ALIKE_UNCUT = 32 /* the same where option `chunk` leaves a span whole */
+    GW_ALGO_ALIKE_UNCUT = 32 /* the same if option `chunk` leaves a span whole */
 };
 
 typedef struct gw_algo_ops {
     gw_entry head;
     unsigned caps;
-    /** GW_VERB()s that it lays down beside the allreduce, which all do. The kit (direct messages)
-     *  lays down the rest, and each broadcast of lanes that are not exact. */
+    /** GW_VERB()s that it lays down besides the allreduce, which all do. The kit (direct messages)
+     *  lays down the rest, and every broadcast on lanes that are not exact. */
     unsigned verbs;
-    /** Bytes and messages of an allreduce, all ranks, for `gradwire list`; n, P, b = bytes of the
-     *  encoded span. */
+    /** Bytes and messages of an allreduce over all ranks, for `gradwire list`, in n, P and b =
+     *  bytes of the encoded span. */
     const char *formula;
-    /** Why this codec cannot be carried ("..."; completes "algorithm A cannot carry codec C: "),
-     *  or NULL when it can. NULL function: carries every codec. */
+    /** Return why it cannot carry this codec (completes "algorithm A cannot carry codec C: "), or
+     *  NULL if it can. NULL function: carries every codec. */
     const char *(*refuses)(const gw_args *args, const gw_codec *codec);
-    /** Are its options of use, whatever the codec: what a file of theirs has, say? GW_ERR_INPUT, or
-     *  GW_ERR_UNSUPPORTED where one is lacking. NULL function: always. Local. */
+    /** Check its options, whatever the codec, such as the contents of a file that they name.
+     *  GW_ERR_INPUT; GW_ERR_UNSUPPORTED: an option is missing. NULL function: all good. Local. */
     gw_err (*check)(const gw_args *args);
     /** Lay down an allreduce or another of `verbs`, over two ranks or more and a span that is not
-     *  empty; `root` is 0 where the verb needs none. What only shows now (ranks on several nodes,
-     *  say) is refused here, on all ranks alike: GW_ERR_UNSUPPORTED. Collective: may make
-     *  communicators and memory, kept with gw_lane_attach. */
+     *  empty; `root` is 0 if the verb needs none. Refuse here, alike on all ranks, what only shows
+     *  now, such as ranks on several nodes: GW_ERR_UNSUPPORTED. Collective: may make communicators
+     *  and memory, kept with gw_lane_attach. */
     gw_err (*lay_down)(const gw_args *args, gw_schedule *s, gw_verb what, int root);
-    /** Cost of the same over n floats on `lane`, for codecs of fixed size; the ledger's count must
-     *  equal it. */
+    /** Return its cost over n floats on `lane`, for codecs of fixed size; the ledger must count the
+     *  same. */
     gw_cost (*cost)(const gw_args *args, gw_lane *lane, gw_verb what, size_t n);
 } gw_algo_ops;
 
@@ -74,34 +74,34 @@ typedef struct gw_algo {
 
 extern const gw_registry gw_algos;
 
-/** Open `spec` for `codec`; NULL: what suits its traits, `native` where MPI can add
- *  its encodings, `gathersum` for sparse ones, else `sra`.
- *  GW_ERR_UNSUPPORTED: it cannot carry the codec, with the reason. Else as its `check`. */
+/** Open `spec` for `codec`. NULL: `native` if MPI can add the codec's encodings, `gathersum` if it
+ *  is sparse, else `sra`. GW_ERR_UNSUPPORTED: it cannot carry the codec, with the reason. Else the
+ *  errors of its `check`. */
 gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec);
 void gw_algo_close(gw_algo *a);
 
-/** Lay down a collective: the algorithm's own or the kit's. `root` as the verb needs it. */
+/** Lay down a collective, the algorithm's own or the kit's; `root` if the verb needs it. */
 gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root);
 
-/** What that costs; nothing on one rank or for an empty span. */
+/** Return its cost; nothing on one rank or for an empty span. */
 gw_cost gw_algo_cost(const gw_algo *a, gw_lane *lane, gw_verb what, size_t n);
 
-/** That of so many messages, each an encoding of n floats; nothing if n is 0. */
+/** Return the cost of `messages` messages, each an encoding of n floats; nothing if n is 0. */
 gw_cost gw_cost_messages(const gw_lane *lane, uint64_t messages, size_t n);
 
-/** The kit: direct messages, one hop. For algorithms that are made of parts. */
+/** The kit: direct messages, one hop, for algorithms composed of parts. */
 gw_err gw_kit_reduce(gw_schedule *s, int root);
 gw_err gw_kit_reduce_scatter(gw_schedule *s);
 gw_err gw_kit_allgather(gw_schedule *s);
 gw_cost gw_kit_scatter_cost(const gw_lane *lane, size_t n); /* of either of these */
 
-/** gw_algo_ops.cost where P-1 messages of a whole span reduce it, and as many broadcast it. */
+/** gw_algo_ops.cost if P-1 messages of a whole span reduce it, and as many broadcast it. */
 gw_cost gw_kit_rooted_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n);
 
-/** The largest power of two that is not above `ranks`. */
+/** Return the largest power of two that is not above `ranks`. */
 int gw_kit_core(int ranks);
 
-/** Into how many chunks option `chunk` (bytes of floats, at most; 0: one chunk) cuts n floats. */
+/** Return how many chunks option `chunk` (most bytes of floats; 0: one chunk) makes of n floats. */
 int gw_kit_chunks(const gw_args *args, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/** A collective and its schedules, one a span: laid down when a span is first seen, used again
- *  every step. The spans of a run are few (the arena, or its layers), so a list serves. */
+/** A collective and its schedules, one per span: laid down when a span first appears, used again
+ *  every step. A run has few spans (the arena, or its layers), so a list is enough. */
 #ifndef GW_COMM_COLLECTIVE_H
 #define GW_COMM_COLLECTIVE_H
 
@@ -11,20 +11,20 @@ typedef struct gw_collective {
     gw_lane *lane;
     float *base;
     int root;
-    /* NULL, or what lays a schedule down in the algorithm's place: the same messages */
+    /* NULL, or a function that lays a schedule down in place of the algorithm: the same messages */
     gw_err (*lay_down)(void *ctx, gw_schedule *s);
     void *ctx;
     gw_schedule **schedules;
     int n, room;
 } gw_collective;
 
-/** All ranks ask for its spans in the same order. */
+/** Find the span's schedule, or lay it down. All ranks ask for spans in the same order. */
 gw_err gw_collective_get(gw_collective *c, gw_span span, gw_schedule **out);
 
-/** Blocking: the collective over base[span]. */
+/** Run the collective over base[span], blocking. */
 gw_err gw_collective_run(gw_collective *c, gw_span span);
 
-/** By formula: what the collective over `span` sends, all ranks together. */
+/** Return what the collective over `span` sends, all ranks together, by formula. */
 gw_cost gw_collective_cost(const gw_collective *c, gw_span span);
 
 void gw_collective_clear(gw_collective *c);
