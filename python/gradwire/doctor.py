@@ -102,4 +102,7 @@ def main():
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        print(f"gradwire.doctor: unexpected word '{sys.argv[1]}': it takes none", file=sys.stderr)
+        sys.exit(2)
     sys.exit(main())

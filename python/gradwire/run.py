@@ -16,7 +16,7 @@ def command(words):
     if "--" in script and script[0].startswith("-"):
         end = words.index("--")
         options, script = words[:end], words[end + 1:]
-    if len(options) < 2 or options[0] != "-n" or not options[1].isdecimal() or not script:
+    if len(options) < 2 or options[0] != "-n" or not options[1].isdecimal() or int(options[1]) == 0 or not script:
         raise Error(USAGE)
     path = mpiexec()
     if path is None:
@@ -26,6 +26,9 @@ def command(words):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        print(USAGE)
+        sys.exit(0)
     try:
         words = command(sys.argv[1:])
     except Error as error:

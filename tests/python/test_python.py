@@ -230,4 +230,5 @@ class Found(gwrun.Case):
             self.assertRegex(done.stdout, part)
         done = self.ask("-m", "gradwire.doctor", GRADWIRE_LIBRARY="/none.so")
         self.assertEqual((done.returncode, done.stderr), (1, ""))
+        gwrun.refusal(self.ask("-m", "gradwire.doctor", "x"), "unexpected word 'x'")
         self.assertRegex(done.stdout, "problem  library   GRADWIRE_LIBRARY=/none.so: no such file: .*\n +-> install")

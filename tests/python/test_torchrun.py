@@ -190,8 +190,9 @@ class Run(gwrun.Case):
             self.assertEqual(sorted(said.splitlines()), [f"({rank}, 2) ['--', 'b']" for rank in (0, 1)])
 
     def test_refusals(self):
-        for words in ([], ["2", "train.py"], ["-n", "two", "train.py"], ["-n", "2"], ["-n", "2", "-x", "--"]):
+        for words in ([], ["2", "train.py"], ["-n", "two", "train.py"], ["-n", "0", "train.py"], ["-n", "2"], ["-n", "2", "-x", "--"]):
             gwrun.refusal(self.start(*words), "gradwire.run: usage: python -m gradwire.run -n RANKS ")
+        self.assertEqual(gwrun.well(self.start("--help")).splitlines()[0][:30], "usage: python -m gradwire.run ")
         version = 'int MPI_Get_library_version(char *to, int *n) { *n = __builtin_sprintf(to, "Some MPI 1.0"); return 0; }'
         gwrun.refusal(self.start("-n", "2", "train.py", GRADWIRE_LIBRARY=stub(self.dir, START, version)),
                       "first.so came without an mpiexec: start the ranks by that of Some MPI 1.0: mpiexec -n 2 "
