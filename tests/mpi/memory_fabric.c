@@ -72,6 +72,7 @@ struct world {
     gw_err failed;
     char text[512];
     flight *first, **end;
+    flight *open; /* all before it have their other ends */
     group *groups;
     gw_err (*body)(void *ctx, gw_fabric *fabric);
     void *ctx;
@@ -165,7 +166,11 @@ static gw_err memory_room(int n, gw_posts **out) {
 
 /* The other end that was posted first: messages of one tag do not overtake each other. */
 static gw_err memory_match(world *w, flight *x) {
-    flight *y = w->first;
+    if (!w->open)
+        w->open = w->first;
+    while (w->open->other)
+        w->open = w->open->next;
+    flight *y = w->open;
     while (y && (y->sends == x->sends || y->other || y->group != x->group || y->from != x->from ||
                  y->to != x->to || y->tag != x->tag))
         y = y->next;

@@ -386,7 +386,7 @@ int main(int argc, char **argv) {
     CHECK(ranks <= MEMORY_RANKS, "%d ranks, and at most %d", ranks, MEMORY_RANKS);
     CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
     gw_wait_yields(true);
-    seeds = argc > 2 ? atoi(argv[2]) : 32 / ranks;
+    seeds = argc > 2 ? atoi(argv[2]) : 16 / ranks;
     if (me == 0)
         find_faults();
     try_all();
