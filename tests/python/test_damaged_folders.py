@@ -12,7 +12,7 @@ from reportcase import ReportCase, module_of
 
 from reporting import runs, sidebyside, summary
 
-ROUNDS = 240
+ROUNDS = 120
 ODD = (None, True, -1, 0, 1 << 31, 1 << 63, 10 ** 30, 1e308, -0.5, "", "x", "\x1b[31m", "a\nb",
        "\ud800", [], [[]], {}, {"": None}, [1, "x"], "../..", "9" * 400)
 BYTES = (b"\0", b"\n", b",", b"nan", b"inf", b"-", b'"', b"\xff", b"1e999", b"9" * 400, b"{", b"[")

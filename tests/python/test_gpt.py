@@ -12,7 +12,7 @@ from torchcase import torch
 
 LICENSE = "/usr/share/common-licenses/GPL-3"
 CONTEXT, WIDTH, HEADS, LAYERS = 16, 24, 3, 3  # eight units, as test_model's cuts want
-STEPS = 60
+STEPS = 30
 MODEL = ("--model", f"gpt:layers={LAYERS},heads={HEADS},width={WIDTH},context={CONTEXT}")
 # Two of three heads on one rank
 SHARED = [(2, "--mesh", "tensor=2"), (3, "--mesh", "tensor=3", "--tensor-chunks", 2),

@@ -88,7 +88,7 @@ class Identities(gwrun.Case):
 
     def test_many_exchanges(self):
         """Hundreds a step: the flushes come closer, and nothing is lost."""
-        self.train(2, "iallreduce:bucket=1K", "--data", "fashion-mnist", "--layers", "256,128")
+        self.train(2, "iallreduce:bucket=1K", "--data", "synthetic:samples=3840,features=784", "--layers", "256,128")
         identities.waits(self, self.out)
         a_step = len(identities.exchanges(self.out)) / STEPS
         self.assertGreater(a_step, 500)

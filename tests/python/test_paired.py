@@ -198,7 +198,7 @@ class OnALink(test_testbed.Testbed):
         self.addCleanup(self.must, "down")
         self.must("run", *test_testbed.MPIEXEC, "-n", "2", "--", gwrun.GRADWIRE, "train", "--quiet", "--paired",
                   "--comm", "iallreduce:bucket=256K", "--data", "synthetic:samples=20000,features=256",
-                  "--layers", "256,256,256,256,256", "--batch", 2048, "--steps", 30, "--epochs", 5,
+                  "--layers", "256,256,256,256,256", "--batch", 512, "--steps", 30,
                   "--overhead", 0, "--overwrite", "--out", self.out)
         paired = gwrun.run_json(self.out)["results"]["paired"]
         self.assertTrue(paired["saved_ci_low_s"] <= paired["saved_s"] <= paired["saved_ci_high_s"], paired)

@@ -320,7 +320,7 @@ report: {target_accuracy: .8, x: compress, compare_within: env.B}
         for path in SHIPPED:
             texts.append(gwrun.read_bytes(path))
         outcomes = {"study": 0, "refused": 0}
-        for _ in range(4000):
+        for _ in range(2000):
             data = mutate(chance, chance.choice(texts))
             try:
                 self.assertTrue(spec.plan(self.read(data)))
