@@ -18,7 +18,7 @@ typedef struct gw_adam {
 #define GW_ADAM_OPTS                                                                               \
     {"beta1", GW_OPT_REAL, "0.9", 0, 0.9999, NULL, "X", "decay of the gradient's mean"},           \
         {"beta2", GW_OPT_REAL, "0.999", 0, 0.999999, NULL, "X", "decay of its square's mean"}, {   \
-        "eps", GW_OPT_REAL, "1e-8", 1e-30, 1, NULL, "X", "added to the root of the latter"         \
+        "eps", GW_OPT_REAL, "1e-8", 1e-30, 1, NULL, "X", "added to the root of that mean"          \
     }
 
 /** Collective. gw_adam_close takes one that failed. */

@@ -73,10 +73,7 @@ gw_cost gw_factors_cost(const void *p, int64_t exchange);
 const char *gw_factors_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec);
 
 #define GW_FACTORS_RANK(most_often)                                                                \
-    {                                                                                              \
-        "rank", GW_OPT_INT, most_often, 1, GW_LOWRANK_MOST, NULL, "R",                             \
-            "rank of the factors of a matrix"                                                      \
-    }
+    { "rank", GW_OPT_INT, most_often, 1, GW_LOWRANK_MOST, NULL, "R", "rank of a matrix's factors" }
 #define GW_FACTORS_FORMULA                                                                         \
     "one allreduce of R * rows per matrix + all else, one of R * cols per matrix"
 /* The greatest gradient: products with factors, summed over a matrix, stay far from 2^128. */

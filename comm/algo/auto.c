@@ -165,9 +165,9 @@ static gw_cost auto_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_
 
 static const gw_opt auto_opts[] = {
     {"table", GW_OPT_TEXT, "", 0, 0, NULL, "FILE",
-     "choose as in this algo.csv of an earlier run instead of measuring"},
+     "choose as in algo.csv of an earlier run, without measuring"},
     {"budget", GW_OPT_REAL, "0.3", 1e-3, 60, NULL, "SECONDS",
-     "time to measure for each lane (a third of it where ranks share cores)"},
+     "measuring time per lane (a third of it where ranks share cores)"},
     {0}};
 
 const gw_algo_ops gw_algo_auto = {

@@ -215,7 +215,7 @@ static gw_cost file_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_
 }
 
 static const gw_opt file_opts[] = {
-    {"path", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE", "the rounds, as docs/schedules.md has them"},
+    {"path", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE", "file of the rounds: docs/schedules.md"},
     {"chunk", GW_OPT_BYTES, "0", 0, 1 << 30, NULL, NULL,
      "bytes of floats per chunk (0: one chunk)"},
     {"window", GW_OPT_INT, "4", 0, 1024, NULL, NULL, "chunks in flight at a time (0: all)"},

@@ -283,7 +283,7 @@ static gw_cost demo_cost(const void *p, int64_t exchange) {
 
 static const gw_opt opts[] = {
     {"k", GW_OPT_INT, "32", 1, BLOCK, NULL, "N",
-     "coefficients of 4096 that are sent; of smaller blocks in proportion, one at least"},
+     "coefficients sent per 4096; from smaller blocks in proportion, at least one"},
     {"beta", GW_OPT_REAL, "0.999", 0, 0.999999, NULL, "X", "decay of the momentum"},
     GW_STRATEGY_ALGO,
     {0}};

@@ -273,18 +273,18 @@ static bool diloco_polls(const gw_args *args) {
 }
 
 static const gw_opt opts[] = {
-    {"period", GW_OPT_INT, "30", 1, 0x1p31, NULL, "H", "steps of a round"},
+    {"period", GW_OPT_INT, "30", 1, 0x1p31, NULL, "H", "steps per round"},
     {"outer-lr", GW_OPT_REAL, "0.7", 0, 100, NULL, "ETA", "rate of the outer optimizer"},
     {"outer-momentum", GW_OPT_REAL, "0.9", 0, 0.9999, NULL, "MU",
      "its momentum, by Nesterov's rule"},
     {"fragments", GW_OPT_INT, "1", 1, 1e6, NULL, "F",
      "layer l is exchanged with fragment l mod F, one fragment every H/F steps"},
     {"tau", GW_OPT_INT, "0", 0, 0x1p31, NULL, "STEPS",
-     "that an exchange is hidden under: below H/F (0: it blocks)"},
+     "steps that hide an exchange, below H/F (0: it blocks)"},
     {"alpha", GW_OPT_REAL, NULL, 0, 1, NULL, "X",
-     "what is kept of a rank's own parameters after an exchange (default: 0.5 with tau, else 0)"},
+     "weight of a rank's own parameters after an exchange (default: 0.5 with tau, else 0)"},
     {"decay", GW_OPT_REAL, "1", 0, 1, NULL, "BETA",
-     "factor of what error feedback keeps, from exchange to exchange (SparseLoCo: 0.95)"},
+     "factor on what error feedback keeps, per exchange (SparseLoCo: 0.95)"},
     GW_STRATEGY_ALGO,
     {0}};
 

@@ -115,15 +115,15 @@ static gw_cost dion_cost(const void *p, int64_t exchange) {
     return gw_factors_cost(&((const self *)p)->factors, exchange);
 }
 
-static const gw_opt opts[] = {
-    GW_FACTORS_RANK("8"),
-    {"momentum", GW_OPT_REAL, "0.95", 0, 0.9999, NULL, "X",
-     "part of what was sent that stays in a matrix's momentum"},
-    {"orth", GW_OPT_CHOICE, "column", 0, 0, "column|qr", NULL,
-     "second factor: columns of length 1, or orthonormal ones"},
-    {"rest", GW_OPT_REAL, "0.3", 0, 1e6, NULL, "X", "rate of what has no factors, times --lr"},
-    GW_STRATEGY_ALGO,
-    {0}};
+static const gw_opt opts[] = {GW_FACTORS_RANK("8"),
+                              {"momentum", GW_OPT_REAL, "0.95", 0, 0.9999, NULL, "X",
+                               "fraction of what was sent that stays in a matrix's momentum"},
+                              {"orth", GW_OPT_CHOICE, "column", 0, 0, "column|qr", NULL,
+                               "second factor: columns of length 1, or orthonormal ones"},
+                              {"rest", GW_OPT_REAL, "0.3", 0, 1e6, NULL, "X",
+                               "rate of parameters without factors, times --lr"},
+                              GW_STRATEGY_ALGO,
+                              {0}};
 
 const gw_strategy_ops gw_strategy_dion = {
     .head = {GW_STRATEGY_ABI, "dion",

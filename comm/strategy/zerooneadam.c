@@ -212,12 +212,12 @@ static bool zerooneadam_agrees(const void *p, int steps) {
 
 static const gw_opt opts[] = {
     {"freeze", GW_OPT_INT, "1000", 1, 1e9, NULL, "STEPS",
-     "after which the second moment stays, and ranks begin to take steps of their own"},
+     "steps after which the second moment stays, and ranks begin to take steps of their own"},
     {"kappa", GW_OPT_INT, "16", 1, 1e9, NULL, "N",
-     "times that it learns every step, then every second, every fourth, .., up to there"},
+     "updates of the second moment after which the interval between them doubles"},
     {"double", GW_OPT_INT, "1000", 1, 1e9, NULL, "STEPS",
-     "after it: until the ranks meet half as often; say, in which the rate halves"},
-    {"local", GW_OPT_INT, "16", 1, 1e6, NULL, "STEPS", "from one meeting to the next, at most"},
+     "steps after freeze until the ranks meet half as often; e.g. those in which the rate halves"},
+    {"local", GW_OPT_INT, "16", 1, 1e6, NULL, "STEPS", "most steps between two meetings"},
     GW_ADAM_OPTS,
     GW_STRATEGY_ALGO,
     {0}};

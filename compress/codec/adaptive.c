@@ -45,7 +45,7 @@ typedef struct adaptive {
 } adaptive;
 
 static const gw_opt adaptive_opts[] = {{"bits", GW_OPT_INT, "4", GW_QSGD_NARROWEST, GW_QSGD_WIDEST,
-                                        NULL, NULL, "of qsgd, whose error is allowed"},
+                                        NULL, NULL, "bits of the qsgd whose error is allowed"},
                                        {"bucket", GW_OPT_INT, "512", GW_BLOCK, 1 << 30, NULL, NULL,
                                         "floats that share a scale and a width, a multiple of 64"},
                                        {0}};

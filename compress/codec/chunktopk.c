@@ -43,8 +43,8 @@ typedef struct chunktopk {
 
 static const gw_opt chunktopk_opts[] = {
     {"k", GW_OPT_INT, "64", 1, 65536, NULL, NULL, "elements kept per chunk"},
-    {"chunk", GW_OPT_INT, "4096", 64, 65536, NULL, NULL, "floats of a chunk, a power of two"},
-    {"bits", GW_OPT_INT, "2", 1, MOST_BITS, NULL, NULL, "bits of a kept value"},
+    {"chunk", GW_OPT_INT, "4096", 64, 65536, NULL, NULL, "floats per chunk, a power of two"},
+    {"bits", GW_OPT_INT, "2", 1, MOST_BITS, NULL, NULL, "bits per kept value"},
     {0}};
 
 static gw_err chunktopk_open(void **self, const gw_args *args) {

@@ -41,11 +41,12 @@ static const gw_opt of_constant[] = {A_TIME("time", "1ms", SHORTEST, "the delay 
                                     A_TIME("high", "1ms", SHORTEST, "the longest delay"),
                                     {0}},
                     of_exp[] = {A_TIME("mean", "1ms", SHORTEST, "the mean delay"), {0}},
-                    of_pareto[] = {{"alpha", GW_OPT_REAL, "1.5", 0.01, 1000, NULL, NULL,
-                                    "longer than t is a share (scale/t)^alpha of the delays"},
-                                   A_TIME("scale", "1ms", SHORTEST, "the shortest delay"),
-                                   A_TIME("cap", NULL, SHORTEST, "a longer delay is cut to this"),
-                                   {0}};
+                    of_pareto[] = {
+                        {"alpha", GW_OPT_REAL, "1.5", 0.01, 1000, NULL, NULL,
+                         "a fraction (scale/t)^alpha of the delays is longer than t"},
+                        A_TIME("scale", "1ms", SHORTEST, "the shortest delay"),
+                        A_TIME("cap", NULL, SHORTEST, "longest delay: longer ones are cut to it"),
+                        {0}};
 
 enum { ABI = 1 };
 static const gw_delay_law constant = {{ABI, "constant", "the same in each step", of_constant},

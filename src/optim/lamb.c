@@ -55,7 +55,7 @@ static const gw_opt opts[] = {
     GW_MOMENTS_OPTS("1e-6"),
     {"weight-decay", GW_OPT_REAL, "0.01", 0, 0.9999, NULL, "X",
      "fraction of a parameter added to its direction; or --weight-decay"},
-    {"clip", GW_OPT_REAL, "10", 1e-6, 1e6, NULL, "X", "a tensor's norm counts as this at most"},
+    {"clip", GW_OPT_REAL, "10", 1e-6, 1e6, NULL, "X", "a tensor's norm counts as at most this"},
     {0}};
 
 const gw_optimizer_ops gw_optimizer_lamb = {

@@ -13,7 +13,7 @@ typedef struct gw_moments {
 #define GW_MOMENTS_OPTS(EPS)                                                                       \
     {"beta1", GW_OPT_REAL, "0.9", 0, 0.9999, NULL, "X", "decay of the gradient's mean"},           \
         {"beta2", GW_OPT_REAL, "0.999", 0, 0.999999, NULL, "X", "decay of its square's mean"}, {   \
-        "eps", GW_OPT_REAL, EPS, 1e-30, 1, NULL, "X", "added to the root of the latter"            \
+        "eps", GW_OPT_REAL, EPS, 1e-30, 1, NULL, "X", "added to the root of that mean"             \
     }
 gw_moments gw_moments_of(const gw_args *args);
 
