@@ -2,13 +2,13 @@
 #ifndef GW_BASE_ACT_H
 #define GW_BASE_ACT_H
 
-/** What a stage does at a time. A microbatch passes a chunk by F, then B; or by F, I, and later W:
- *  then the delta leaves early, and all deltas of the chunk's layers are kept from I to W. */
+/** One action of a stage. A microbatch passes a chunk by F, then B; or by F, I, and later W: then
+ *  the delta leaves early, and all deltas of the chunk's layers are kept from I to W. */
 typedef enum gw_act_kind {
     GW_ACT_FORWARD,  /* F: from the chunk's input to its output */
     GW_ACT_BACKWARD, /* B: I and W as one, layer by layer; the delta leaves at its end */
-    GW_ACT_INPUT,    /* I: from the output's delta to that of each layer and of the input */
-    GW_ACT_WEIGHTS   /* W: the gradient of the weights, out of the activations and the deltas */
+    GW_ACT_INPUT,    /* I: from the output's delta to those of each layer and of the input */
+    GW_ACT_WEIGHTS   /* W: the gradient of the weights, from the activations and the deltas */
 } gw_act_kind;
 
 /** F, B, I or W. */
@@ -16,8 +16,8 @@ static inline char gw_act_letter(gw_act_kind kind) {
     return (unsigned)kind <= GW_ACT_WEIGHTS ? "FBIW"[kind] : '?';
 }
 
-/** The microbatches pass each chunk in ascending order in every kind, so gradients are summed in
- *  the same order whatever the timetable. A chunk's activation of microbatch j is held from F to
+/** In every kind, microbatches pass each chunk in ascending order, so gradients are summed in the
+ *  same order under every timetable. A chunk's activation of microbatch j is held from F to
  *  W (or B), in slot j % n of the chunk, where n is gw_timetable_slots(), or one more if the next
  *  microbatch is received meanwhile. */
 typedef struct gw_act {
@@ -25,7 +25,7 @@ typedef struct gw_act {
     int chunk, micro;
 } gw_act;
 
-/** To the next stage, and back. */
+/** Hops to the next stage, and back. */
 typedef enum gw_hop_kind { GW_HOP_ACTIVATION, GW_HOP_DELTA, GW_HOP_KINDS } gw_hop_kind;
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A row of a table may end early: what it leaves out is 0. */
+/* A row of a table may leave out its last members, which are then 0. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 typedef enum gw_opt_type {
@@ -20,18 +20,18 @@ typedef enum gw_opt_type {
     GW_OPT_BYTES,  /* whole number with an optional K, M or G (powers of 1024), in [min, max] */
     GW_OPT_CHOICE, /* one of `choices` */
     GW_OPT_TEXT,   /* any text */
-    GW_OPT_PATH,   /* any but an empty one */
+    GW_OPT_PATH,   /* any text that is not empty */
     GW_OPT_TIME,   /* seconds, or a number with us, ms, s, min or h; in [min, max] seconds */
     GW_OPT_EVERY,  /* a whole number of steps, or such a time with its unit, in [min, max] */
-    GW_OPT_LIST,   /* whole numbers in [min, max] with commas between */
-    GW_OPT_SPEC,   /* a spec (base/spec.h) of one entry; "" where the default is "": unset */
-    GW_OPT_SPECS,  /* a list of them, with semicolons between; likewise */
-    GW_OPT_COMMAS, /* the same, or with commas between; likewise */
+    GW_OPT_LIST,   /* whole numbers in [min, max], separated by commas */
+    GW_OPT_SPEC,   /* a spec (base/spec.h) of one entry; "", if the default is "": unset */
+    GW_OPT_SPECS,  /* a list of them, separated by semicolons; likewise */
+    GW_OPT_COMMAS, /* a list of them, separated by semicolons or commas; likewise */
     GW_OPT_CHAIN,  /* a spec of one entry, or a chain of several; likewise */
     GW_OPT_FILE    /* as PATH: a file that every rank reads, or a word for none */
 } gw_opt_type;
 
-/** What EVERY stands for: steps or, if these are 0, seconds. */
+/** The value of an EVERY: steps or, if these are 0, seconds. */
 typedef struct gw_count_time {
     int64_t count;
     double s;
@@ -46,19 +46,19 @@ typedef struct gw_opt {
     const char *meta;    /* placeholder in the help, NULL: from the type */
     const char *help;    /* one line */
     size_t into, size;   /* where gw_args_fill puts it: GW_OPT_INTO; 0: nowhere */
-    const char *group;   /* heading in the help above it and those after it; NULL: none */
+    const char *group;   /* heading in the help, above this and the next options; NULL: none */
 } gw_opt;                /* a table ends with {0} */
 
-/** The last columns of a gw_opt whose value goes into `member` of a struct: bool for FLAG; double
- *  for REAL, TIME; int, int64_t or the like for INT, BYTES; gw_count_time; const char * for TEXT,
- *  PATH, FILE and CHOICE; const gw_spec * for SPEC, SPECS, COMMAS and CHAIN. Of a CHOICE an int or
- *  an enum gets its place, a bool whether that is not 0. A LIST goes into an int, how many there
- *  are, and the ints behind it. */
+/** The last columns of a gw_opt whose value goes into `member` of a struct: a bool for FLAG; double
+ *  for REAL, TIME; int, int64_t or the like for INT, BYTES; gw_count_time for EVERY; const char *
+ *  for TEXT, PATH, FILE and CHOICE; const gw_spec * for SPEC, SPECS, COMMAS and CHAIN. An int or an
+ *  enum gets a CHOICE's place, a bool whether that is not 0. For a LIST, an int gets the count, and
+ *  the ints behind it the numbers. */
 #define GW_OPT_INTO(type, member) offsetof(type, member) + 1, sizeof(((type *)NULL)->member)
 
-/** An option that is of use only beside another one, or not beside it. */
+/** An option that needs another one, or excludes it. */
 typedef struct gw_rule {
-    const char *option, *value; /* value: "a|b" is one of these, "!a|b" none; NULL: it was given */
+    const char *option, *value; /* value: "a|b": one of these, "!a|b": none; NULL: it was given */
     bool needs;                 /* else they exclude each other */
     const char *other, *other_value;
     const char *why;
@@ -66,52 +66,52 @@ typedef struct gw_rule {
 
 typedef struct gw_args gw_args;
 
-/** New values for table `opts` (which must outlive them; NULL: no options), set to the defaults.
+/** Make values for table `opts` (which must outlive them; NULL: no options), set to the defaults.
  *  Free with gw_args_free. */
 gw_err gw_args_new(gw_args **out, const gw_opt *opts);
 void gw_args_free(gw_args *args);
 
-/** Set one value from text. `owner` is who the message names ("qsgd", "train").
+/** Set one value from text. Messages name `owner` ("qsgd", "train").
  *  GW_ERR_USAGE: unknown name (with the nearest one), value malformed or out of range. */
 gw_err gw_args_set(gw_args *args, const char *owner, const char *name, const char *text);
 
-/** New values for table `opts`, set from the arguments of `spec`. Errors as gw_args_set. */
+/** Make values for table `opts`, set from the arguments of `spec`. Errors as gw_args_set. */
 gw_err gw_args_of(gw_args **out, const gw_opt *opts, const char *owner, const gw_spec *spec);
 
-/** Set values from argv[1..argc): --name value, --name=value, --flag. Everything else is counted
- *  into *positional and moved to argv[1..]; NULL: positional words are refused. */
+/** Set values from argv[1..argc): --name value, --name=value, --flag. Count everything else in
+ *  *positional and move it to argv[1..]; NULL: refuse positional words. */
 gw_err gw_args_argv(gw_args *args, const char *owner, int argc, char **argv, int *positional);
 
-/** The table. */
+/** Return the table. */
 const gw_opt *gw_args_opts(const gw_args *args);
 
 /** Put each value that has a place into *config; texts and trees live as long as `args`. */
 void gw_args_fill(const gw_args *args, void *config);
 
-/** GW_ERR_USAGE, with what to do: the first rule that the values break. */
+/** Check the rules. GW_ERR_USAGE: the first rule that the values break, and what to do. */
 gw_err gw_args_check(const gw_args *args, const gw_rule *rules, const char *owner);
 
-/** Values by name; asking for a name that the table lacks is a bug and aborts. */
+/** Return values by name; a name that the table lacks is a bug and aborts. */
 bool gw_args_flag(const gw_args *args, const char *name);
 long long gw_args_int(const gw_args *args, const char *name);
 size_t gw_args_bytes(const gw_args *args, const char *name);
 double gw_args_real(const gw_args *args, const char *name);
 const char *gw_args_text(const gw_args *args, const char *name); /* NULL: unset, no default */
-/** The tree of a GW_OPT_SPEC, SPECS or COMMAS, which lives as long as `args`; NULL: unset. */
+/** Return the tree of a GW_OPT_SPEC, SPECS or COMMAS; it lives as long as `args`; NULL: unset. */
 const gw_spec *gw_args_spec(const gw_args *args, const char *name);
 bool gw_args_given(const gw_args *args, const char *name); /* set by the user */
 
 bool gw_args_has(const gw_args *args, const char *name); /* the table has this name */
 
-/** What stands for the value in the help, such as "N" or "on|off"; NULL: a flag. */
+/** Return the placeholder of the value in the help, such as "N" or "on|off"; NULL: a flag. */
 const char *gw_opt_meta(const gw_opt *o);
 
-/** Write "  --name META   help [default]" of each option, under the headings of groups, to `to`: as
+/** Write "  --name META   help [default]" for each option to `to`, under the headings of groups: as
  *  wide as the terminal (COLUMNS, if set), or 80 columns. */
 void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to);
 
-/** GW_ERR_USAGE: `word` is no `kind` of `owner` (NULL: of the program). The message asks whether
- *  the entry of names[0..n) most like it was meant; if none is near, it ends in `otherwise`. */
+/** Return GW_ERR_USAGE: `word` is no `kind` of `owner` (NULL: of the program). The message suggests
+ *  the entry of names[0..n) most like it; if none is near, it ends in `otherwise`. */
 gw_err gw_unknown(const char *owner, const char *kind, const char *word, const char *const *names,
                   size_t n, const char *otherwise);
 

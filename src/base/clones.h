@@ -1,5 +1,5 @@
-/** Elementwise kernels: one build that runs on any CPU of the architecture and uses the widest
- *  vectors it has, and from when on threads pay. */
+/** Elementwise kernels: one build that runs on any CPU of the architecture and uses its widest
+ *  vectors, and the size from which on threads pay. */
 #ifndef GW_BASE_CLONES_H
 #define GW_BASE_CLONES_H
 

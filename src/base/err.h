@@ -1,4 +1,4 @@
-/** Errors: a small enum of negative values and one message a thread.
+/** Errors: a small enum of negative values and one message per thread.
  *  The library never exits and never prints; src/cli turns an error into one line and a status. */
 #ifndef GW_BASE_ERR_H
 #define GW_BASE_ERR_H
@@ -23,14 +23,14 @@ typedef enum gw_err {
  *  of UTF-8 whatever it quotes: see gw_text_line. */
 gw_err gw_fail(gw_err e, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 
-/** The message of this thread's last gw_fail; never NULL. Owned by the thread. */
+/** Return the message of this thread's last gw_fail; never NULL. Owned by the thread. */
 const char *gw_err_text(void);
 
 /** True if a rank meets this error alone, in the middle of an exchange, where the ranks cannot
  *  agree on it: a failed MPI call, or corrupt data. The job must end. */
 bool gw_err_alone(gw_err e);
 
-/** Process exit status that `e` stands for: 0, 2 (the user can fix it) or 1. */
+/** Return the exit status of a process that ends by `e`: 0, 2 (the user can fix it) or 1. */
 int gw_err_status(gw_err e);
 
 #define GW_TRY(expr)                                                                               \
@@ -40,7 +40,7 @@ int gw_err_status(gw_err e);
             return gw_try_;                                                                        \
     } while (0)
 
-/** Unless something failed already, e = call: for errors that are handed up only after something
+/** Unless something failed already, e = call: for errors that are returned only after something
  *  was freed or agreed on. */
 #define GW_THEN(e, call)                                                                           \
     do {                                                                                           \
@@ -58,9 +58,9 @@ int gw_err_status(gw_err e);
         return (e);                                                                                \
     } while (0)
 
-/** GW_ERR_USAGE, with `s` as it would be written in C, if it contains control characters (as
- *  gw_text_line has them): a name with one would be a command to a terminal or in a script that it
- *  gets into. `owner` and `what` begin the message; what "": it has no name. */
+/** Refuse a name `s` with control characters (those of gw_text_line), which a terminal or a script
+ *  could take for a command. GW_ERR_USAGE, with `s` as written in C. `owner` and `what` begin the
+ *  message; what "": it has no name. */
 gw_err gw_text_name(const char *owner, const char *what, const char *s);
 
 #endif

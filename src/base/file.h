@@ -2,8 +2,8 @@
  *  (O_TMPFILE), else as DIR/.NAME.TOKEN.tmp; then fsync and rename. NAME itself is never a partial
  *  file. A killed process may leave the temporary file (with O_TMPFILE only between naming and
  *  renaming it); gw_file_sweep removes it. The folder is opened when the file begins, and the file
- *  stays in that one. In a folder that this process holds (base/hold.h) every commit checks that it
- *  still has its name: GW_ERR_LOST. */
+ *  stays in that folder. If this process holds the folder (base/hold.h), every commit checks that
+ *  it still has its name: GW_ERR_LOST. */
 #ifndef GW_BASE_FILE_H
 #define GW_BASE_FILE_H
 
@@ -17,17 +17,17 @@
 
 typedef struct gw_file gw_file;
 
-/** Begin DIR/NAME; nothing of that name appears or changes before the commit. */
+/** Begin DIR/NAME; nothing with that name appears or changes before the commit. */
 gw_err gw_file_create(gw_file **out, const char *dir, const char *name);
 
 /** The same with folder and name in one path. GW_ERR_USAGE: it names no file. */
 gw_err gw_file_create_at(gw_file **out, const char *path);
 
-/** Buffered stream to write to; owned by the file. */
+/** Return the buffered stream to write to; owned by the file. */
 FILE *gw_file_stream(gw_file *f);
 
-/** Flush, fsync and give *file its name, replacing an older one. *file is freed in any case, and
- *  NULL; if it was NULL, nothing happens. */
+/** Flush, fsync and give *file its name, replacing an older one. In any case *file is freed and
+ *  becomes NULL; if it was NULL, nothing happens. */
 gw_err gw_file_commit(gw_file **file);
 
 /** Discard what was written; f may be NULL. A part that was marked or resumed is kept, since a
@@ -51,8 +51,8 @@ gw_err gw_file_sync(gw_file *f);
  *  read as well and is at the end. */
 gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int64_t bytes);
 
-/** Check that gw_file_resume_part, or gw_file_copy_part from there, would find what it needs;
- *  changes nothing. */
+/** Check that gw_file_resume_part, or gw_file_copy_part from there, would find what it needs.
+ *  Change nothing. */
 gw_err gw_file_part_check(const char *dir, const char *name, int64_t bytes);
 
 /** Begin DIR/NAME.part with the first `bytes` of the file that gw_file_resume_part would resume in
@@ -60,8 +60,8 @@ gw_err gw_file_part_check(const char *dir, const char *name, int64_t bytes);
 gw_err gw_file_copy_part(gw_file **out, const char *dir, const char *from, const char *name,
                          int64_t bytes);
 
-/** Open PATH, a regular file of *len bytes, for reading; fclose(). GW_ERR_INPUT: it is not one
- *  (a folder, a pipe), or cannot be opened. */
+/** Open PATH, a regular file of *len bytes, for reading; fclose(). GW_ERR_INPUT: it is no regular
+ *  file (a folder, a pipe), or cannot be opened. */
 gw_err gw_file_open(const char *path, FILE **in, size_t *len);
 
 /** Remove the temporary files .NAME.TOKEN.tmp of names[0..n) that killed processes left in `dir`.
@@ -73,24 +73,24 @@ gw_err gw_file_sweep(const char *dir, const char *const names[], size_t n);
  *  digits. */
 bool gw_file_left_over(const char *entry, const char *name);
 
-/** A token that is unique among the processes of all hosts. GW_ERR_IO: the system has no random
- *  numbers. */
+/** Draw a token that is unique among the processes of all hosts. GW_ERR_IO: the system has no
+ *  random numbers. */
 enum { GW_FILE_TOKEN = 17 /* with its terminating 0 */ };
 gw_err gw_file_token(char token[GW_FILE_TOKEN]);
 
 /** Make folder `dir` and its parents unless it exists; *made: this call made it. GW_ERR_INPUT. */
 gw_err gw_file_make_folder(const char *dir, bool *made);
 
-/** Open folder `dir` to read its names, and to remove and rename with dirfd(); closedir(). As
- *  gw_hold_open has it. */
+/** Open folder `dir`, as gw_hold_open does, to read its names, and to remove and rename with
+ *  dirfd(); closedir(). */
 gw_err gw_file_list(const char *dir, DIR **folder);
 
 /** Read all of PATH (at most `limit` bytes) into *data, with a zero byte after *len bytes;
  *  free(). */
 gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len);
 
-/** The first line of PATH, which may be one of the kernel's, without its end, cut to room - 1
- *  bytes; false: it cannot be read. */
+/** Read the first line of PATH, which may be a file of the kernel, without its end, cut to room - 1
+ *  bytes. Return false if it cannot be read. */
 bool gw_file_first_line(const char *path, char *out, size_t room);
 
 #endif

@@ -1,10 +1,10 @@
-/** What a model is to tell of a sample. */
+/** What a model predicts for a sample. */
 #ifndef GW_BASE_LABEL_H
 #define GW_BASE_LABEL_H
 
 #include <stdint.h>
 
-/** The class of a sample, or of one of its targets: of each position of a text. */
+/** The class of a sample or, for texts, of one of its targets: each position has one. */
 typedef uint16_t gw_label;
 
 enum { GW_MAX_CLASSES = UINT16_MAX };

@@ -1,6 +1,6 @@
 /** The seam between the code that works and the ledger that times it. A region belongs to one
- *  phase; layers below src/prof only name the phase and never see a clock. Without an installed
- *  probe, entering and leaving cost one predictable branch. */
+ *  phase; rooms below src/prof only name the phase and never see a clock. Without an installed
+ *  probe, entering and leaving cost one predictable branch each. */
 #ifndef GW_BASE_PROBE_H
 #define GW_BASE_PROBE_H
 
@@ -12,7 +12,7 @@ typedef enum gw_phase {
     GW_PHASE_DATA,      /* gathering and converting a local batch */
     GW_PHASE_FORWARD,
     GW_PHASE_BACKWARD,
-    GW_PHASE_RECOMPUTE, /* of a forward pass whose outputs were not kept */
+    GW_PHASE_RECOMPUTE, /* forward pass again, where outputs were not kept */
     GW_PHASE_UPDATE,    /* the optimizer */
     GW_PHASE_ENCODE,    /* codec, error feedback included */
     GW_PHASE_DECODE,
@@ -23,15 +23,15 @@ typedef enum gw_phase {
     GW_PHASES
 } gw_phase;
 
-/** The phases of computation: forward, backward, recompute, update. */
+/** Return whether a phase is computation: forward, backward, recompute or update. */
 static inline int gw_phase_computes(gw_phase phase) {
     return phase >= GW_PHASE_FORWARD && phase <= GW_PHASE_UPDATE;
 }
 
-/** Seconds of computation among those of all phases. */
+/** Return the seconds of computation among those of all phases. */
 double gw_phases_computation(const double phase_s[GW_PHASES]);
 
-/** Work inside a phase that is also counted on its own; it contains no region. */
+/** Work inside a phase that is also counted separately; it contains no region. */
 typedef enum gw_part {
     GW_PART_FORWARD_POINTWISE,  /* biases and activations */
     GW_PART_BACKWARD_POINTWISE, /* their derivatives, and the gradients of the biases */
@@ -41,8 +41,8 @@ typedef enum gw_part {
 
 /** The kinds of coding in an exchange. */
 typedef enum gw_coding {
-    GW_CODING_ENCODE, /* encode, to be sent */
-    GW_CODING_ADOPT,  /* encode what all receive, and adopt what that decodes to */
+    GW_CODING_ENCODE, /* encode what is sent */
+    GW_CODING_ADOPT,  /* encode what all receive, and adopt the decoded values */
     GW_CODING_ADD,    /* decode and add */
     GW_CODING_SET,    /* decode */
     GW_CODING_SUM,    /* add encodings without decoding, inside an MPI collective */
@@ -56,12 +56,12 @@ extern const char *const gw_dim_names[GW_EXCHANGE_DIMS + 1]; /* the last is NULL
 /** One run of a schedule (comm/schedule.h): the exchange of one part of an arena among the ranks of
  *  a lane. (lane, schedule, run) names the same exchange on all of them. */
 typedef struct gw_exchange {
-    int dim;            /* that the ranks of the lane lie along */
+    int dim;            /* the dimension that the ranks of the lane lie along */
     int lane, schedule; /* numbers in order of opening, and of laying down; from 0 */
     uint64_t run;       /* 1.. */
     size_t off, n;      /* the part, in floats */
-    const char *name;   /* what the lane carries; NULL: unnamed; as long-lived as the program */
-    int n_peers;        /* 0: all ranks of the lane take part; else only we and these, */
+    const char *name;   /* what the lane carries; NULL: unnamed; lives as long as the program */
+    int n_peers;        /* 0: all ranks of the lane take part; else this rank and these, */
     int peer[GW_EXCHANGE_PEERS]; /* by their rank on the lane */
 } gw_exchange;
 
@@ -72,8 +72,8 @@ typedef enum gw_exchange_event {
     GW_EXCHANGE_UNBLOCK /* the wait is over; same thread */
 } gw_exchange_event;
 
-/** An action of a pipeline's step (comm/timetable.h): F, B, I or W of a microbatch in a chunk. Its
- *  hops are no part of it, what it exchanges with tensor ranks is. */
+/** An action of a pipeline's step (comm/timetable.h): F, B, I or W of a microbatch in a chunk. It
+ *  includes exchanges with tensor ranks, but not its hops. */
 typedef struct gw_action {
     char letter;
     int chunk, micro;
@@ -92,11 +92,11 @@ typedef struct gw_probe {
 /** The installed probe; all NULL: nobody listens. Set by src/prof before any thread starts. */
 extern gw_probe gw_probe_hooks;
 
-/** The dimension of what this thread exchanges now. */
+/** The dimension of this thread's present exchange. */
 extern _Thread_local int gw_probe_dim;
 
-/** What follows on this thread is for exchanges along `dim`. Returns the dimension before, which
- *  the caller goes back to in the same way. */
+/** Declare that what follows on this thread is for exchanges along `dim`. Return the previous
+ *  dimension, to which the caller returns in the same way. */
 static inline int gw_dim_turn(int dim) {
     int before = gw_probe_dim;
     if (dim != before && gw_probe_hooks.turns)
@@ -105,7 +105,7 @@ static inline int gw_dim_turn(int dim) {
     return before;
 }
 
-/** Column stem of a phase: "forward", "mpi_wait", ... */
+/** Return the column stem of a phase: "forward", "mpi_wait", ... */
 const char *gw_phase_name(gw_phase phase);
 
 /** Enter a region on this thread; regions nest, and each enter has its leave. */
@@ -119,7 +119,7 @@ static inline void gw_phase_leave(void) {
         gw_probe_hooks.leave();
 }
 
-/** A part of a phase begins and ends, in a region of that phase, on the thread that entered it. */
+/** Begin and end a part of a phase, in a region of that phase, on the thread that entered it. */
 static inline void gw_part_begin(gw_part part) {
     if (gw_probe_hooks.part)
         gw_probe_hooks.part(part, 1);
@@ -136,7 +136,7 @@ static inline void gw_coded_tell(gw_coding kind, size_t floats) {
         gw_probe_hooks.coded(kind, floats);
 }
 
-/** An action begins or ends, on the main thread, outside regions. */
+/** Report that an action begins or ends: on the main thread, outside regions. */
 static inline void gw_action_tell(const gw_action *a, int begins) {
     if (gw_probe_hooks.action)
         gw_probe_hooks.action(a, begins);

@@ -12,12 +12,12 @@ static inline uint64_t gw_rng_mix(uint64_t z) {
     return z ^ (z >> 31);
 }
 
-/** 64 uniform bits, number `ctr` of stream `key`. */
+/** Return 64 uniform bits, number `ctr` of stream `key`. */
 static inline uint64_t gw_rng_u64(uint64_t key, uint64_t ctr) {
     return gw_rng_mix(gw_rng_mix(key) + (ctr + 1) * 0x9e3779b97f4a7c15u);
 }
 
-/** A new stream key out of a key and a salt: keys of keys give independent streams. */
+/** Make a new stream key from a key and a salt: keys of keys give independent streams. */
 static inline uint64_t gw_rng_key(uint64_t key, uint64_t salt) {
     return gw_rng_mix(gw_rng_u64(key, salt) ^ 0xd1b54a32d192ed03u);
 }
@@ -27,7 +27,7 @@ static inline double gw_rng_unit(uint64_t key, uint64_t ctr) {
     return (double)(gw_rng_u64(key, ctr) >> 11) * 0x1p-53;
 }
 
-/** Standard normal (Box-Muller), one value a counter. */
+/** Standard normal (Box-Muller), one value per counter. */
 double gw_rng_normal(uint64_t key, uint64_t ctr);
 
 /** Shuffle idx[0..n) uniformly (Fisher-Yates); a pure function of key and n. */

@@ -14,8 +14,8 @@ typedef struct gw_span {
 typedef struct gw_tensor {
     gw_span span;
     int layer, rows, cols;
-    bool tracks; /* no parameter but a running mean: its "gradient" is how far it is from what it
-                    is the mean of, exchanged as others are, and it moves by a rule of its own */
+    bool tracks; /* a running mean, not a parameter: its "gradient", its distance from the values
+                    averaged, is exchanged like others, but it moves by its own rule */
 } gw_tensor;
 
 /** Vectors of n floats each, one behind another; count 0: none. */

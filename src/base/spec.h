@@ -1,14 +1,14 @@
-/** Specs: the texts that name a strategy, an algorithm or a codec with its options. One parser
- *  makes a tree of the text, and the tree is passed on; nobody else looks for separators:
+/** Specs: texts that name a strategy, an algorithm or a codec with its options. One parser turns
+ *  the text into a tree, which is passed on; nobody else looks for separators:
  *
- *    list   item ; item ..       or item , item .. where a caller allows that
+ *    list   item ; item ..       or item , item .. if the caller allows that
  *    item   key = chain          a rule, such as layer1=none or *.bias=none; or just a chain
  *    chain  entry + entry ..     qsgd:bits=4+zlib
  *    entry  name : argument = value , argument = value ..
  *
- *  What holds a separator of its own stands in parentheses, which are dropped:
- *  allreduce:algo=(ring:chunk=64K,window=4). An argument that is a spec itself is an option of type
- *  GW_OPT_SPEC (base/args.h), whose value is a tree again. */
+ *  A part that contains separators is written in parentheses, which are dropped:
+ *  allreduce:algo=(ring:chunk=64K,window=4). An argument that is itself a spec is an option of type
+ *  GW_OPT_SPEC (base/args.h), whose value is a tree, too. */
 #ifndef GW_BASE_SPEC_H
 #define GW_BASE_SPEC_H
 
@@ -20,14 +20,14 @@ typedef struct gw_spec_arg {
 
 typedef struct gw_spec {
     const char *text; /* as written, without the parentheses around it */
-    const char *name; /* of an entry; of all else its text, so that a list, a rule or a chain where
-                         an entry is wanted is not found, and the message quotes all of it */
-    gw_spec_arg *arg; /* of an entry: n_args of them */
+    const char *name; /* an entry's name; else the text, so that a list, a rule or a chain in place
+                         of an entry is not found, and the message quotes all of it */
+    gw_spec_arg *arg; /* the n_args arguments of an entry */
     int n_args;
-    const char *key;       /* of a rule; NULL: it is none */
-    struct gw_spec *parts; /* items of a list, one at least; what a rule is about; the entries of a
-                              chain, two at least. NULL: it is an entry */
-    struct gw_spec *next;  /* among the parts of the spec that it belongs to */
+    const char *key;       /* of a rule; NULL: it is no rule */
+    struct gw_spec *parts; /* the items of a list, at least one; the chain of a rule; the entries of
+                              a chain, at least two. NULL: it is an entry */
+    struct gw_spec *next;  /* among the parts of its parent */
 } gw_spec;
 
 /** An entry without arguments, for names in the code. */
@@ -38,9 +38,9 @@ typedef struct gw_spec {
 
 typedef enum gw_spec_form {
     GW_SPEC_ONE,    /* one entry: semicolons and '+' are part of its text */
-    GW_SPEC_LIST,   /* a list, semicolons between */
-    GW_SPEC_COMMAS, /* a list, semicolons or commas between */
-    GW_SPEC_CHAIN   /* a chain: one entry, or several */
+    GW_SPEC_LIST,   /* a list, separated by semicolons */
+    GW_SPEC_COMMAS, /* a list, separated by semicolons or commas */
+    GW_SPEC_CHAIN   /* a chain of one or more entries */
 } gw_spec_form;
 
 enum { GW_SPEC_ITEMS = 64 };

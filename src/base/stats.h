@@ -26,20 +26,20 @@ gw_stats gw_stats_of(double *x, int n);
 enum { GW_STATS_SERIES_LEAST = 16 }; /* four blocks */
 gw_err gw_stats_series(const double *x, int n, uint64_t seed, gw_stats *out);
 
-/** Length of its blocks, ceil(sqrt(n)): longer than a typical disturbance, and as many blocks. */
+/** Return the block length, ceil(sqrt(n)): longer than a typical disturbance, for as many blocks. */
 int gw_stats_block(int n);
 
-/** Half the interval's width over the median; infinite without an interval. */
+/** Return half the interval's width over the median; infinite without an interval. */
 double gw_stats_precision(const gw_stats *s);
 
-/** Median of x[0..n), n >= 1; sorts x. */
+/** Return the median of x[0..n), n >= 1; sorts x. */
 double gw_stats_median(double *x, int n);
 
-/** The representative time of repetitions x[0..n), n >= 1: their lowest decile, since disturbances
- *  on a shared machine only add time. Sorts x. */
+/** Return the representative time of repetitions x[0..n), n >= 1: the lowest decile, since
+ *  disturbances on a shared machine only add time. Sorts x. */
 double gw_stats_typical(double *x, int n);
 
-/** A list of samples that grows. */
+/** A growing list of samples. */
 typedef struct gw_samples {
     double *x;
     int n, room;

@@ -1,11 +1,11 @@
-/** The steady mean: what a step of a run takes when nothing disturbs the machine, computed while
- *  the run goes on, in bounded memory. The steps, in order, are divided into GW_STEADY_BLOCKS
- *  blocks of equal length; the quarter of the blocks with the shortest mean step and the quarter
- *  with the longest are left out; the mean over the steps of the others remains.
- *  docs/measurement.md, "Step time", says why. Fewer steps than blocks: a block each.
+/** The steady mean: the time of a step when nothing disturbs the machine, computed during a run, in
+ *  bounded memory. The steps, in order, are divided into GW_STEADY_BLOCKS blocks of equal length.
+ *  The quarter of the blocks with the shortest mean step and the quarter with the longest are left
+ *  out; the result is the mean over the steps of the others. docs/measurement.md, "Step time", says
+ *  why. With fewer steps than blocks, each step is a block.
  *
- *  A step has several figures. The first, its wall time, says which blocks are left out: the others
- *  are means over the same steps, so parts of a step that every step knows add up to it. */
+ *  A step has several figures. The first, its wall time, decides which blocks are left out. The
+ *  others are means over the same steps, so parts that are known in every step add up to it. */
 #ifndef GW_BASE_STEADY_H
 #define GW_BASE_STEADY_H
 
@@ -14,11 +14,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Up to GW_STEADY_PIECES steps each step is kept, so blocks differ by one step at most. Of longer
+/* Up to GW_STEADY_PIECES steps each step is kept, so blocks differ by at most one step. In longer
  * runs neighbours are merged, and blocks differ by at most a piece, a fiftieth of their length. */
 enum { GW_STEADY_BLOCKS = 40, GW_STEADY_PIECES = 4096 };
 
-/** As tools name it beside a figure. */
+/** Its name in tools, beside a figure. */
 #define GW_STEADY_NAME "steady mean"
 
 typedef struct gw_steady gw_steady;
@@ -29,7 +29,7 @@ gw_err gw_steady_open(gw_steady **out, int figures);
 /** s may be NULL. */
 void gw_steady_free(gw_steady *s);
 
-/** Add a step: all its figures. NaN: not known; the first one always is. Never allocates. */
+/** Add all figures of a step. NaN: not known; the first is always known. Never allocates. */
 void gw_steady_add(gw_steady *s, const double *figure);
 
 /** Forget the first n steps; only while there are at most GW_STEADY_PIECES. */
@@ -37,8 +37,8 @@ void gw_steady_forget(gw_steady *s, int n);
 
 int64_t gw_steady_steps(const gw_steady *s);
 
-/** How far the steady mean of the first figure can be trusted: what steps are like, and whether
- *  halves of the blocks agree on one. */
+/** How far the steady mean of the first figure can be trusted: how steps vary, and whether halves
+ *  of the blocks agree. */
 typedef struct gw_steady_doubt {
     double p10, p90;    /* percentiles of the steps, within half a percent */
     double odd, even;   /* steady means of every other block, and of the others; */
@@ -49,20 +49,20 @@ typedef struct gw_steady_doubt {
 extern const gw_steady_doubt gw_steady_no_doubt; /* all NaN */
 
 enum { GW_STEADY_HALVES = 16 };
-/** Beyond this difference halves disagree; docs/measurement.md has its false alarms. */
+/** Halves disagree beyond this difference; docs/measurement.md gives the rate of false alarms. */
 #define GW_STEADY_APART 0.1
 
-/** At least one step was added. */
+/** Requires that at least one step was added. */
 gw_steady_doubt gw_steady_look(const gw_steady *s);
 
-/** Do halves of the blocks disagree? */
+/** Return whether halves of the blocks disagree. */
 bool gw_steady_doubts(const gw_steady_doubt *d);
 
-/** Each figure's steady mean to steady[], its mean over all steps to plain[]; NaN: no such step
- *  knows it. */
+/** Write each figure's steady mean to steady[] and its mean over all steps to plain[]; NaN: it is
+ *  known in no such step. */
 void gw_steady_means(const gw_steady *s, double *steady, double *plain);
 
-/** Steady mean of x[0..n), n >= 1. GW_ERR_NOMEM. */
+/** Set *out to the steady mean of x[0..n), n >= 1. GW_ERR_NOMEM. */
 gw_err gw_steady_of(const double *x, int n, double *out);
 
 #endif

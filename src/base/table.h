@@ -1,5 +1,5 @@
 /** CSV tables: a row is a struct, its columns are a list, and one writer and one reader serve all
- *  of them. What is not known is blank, never 0. The first line of a file is the header. */
+ *  tables. Unknown values are blank, never 0. The first line of a file is the header. */
 #ifndef GW_BASE_TABLE_H
 #define GW_BASE_TABLE_H
 
@@ -9,13 +9,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/** What a cell holds, and which value of it is blank. */
+/** What a cell holds, and which value is blank. */
 typedef enum gw_cell {
     GW_CELL_INT,   /* int */
     GW_CELL_I64,   /* int64_t */
     GW_CELL_U64,   /* uint64_t; UINT64_MAX: blank */
     GW_CELL_COUNT, /* long; below 0: blank */
-    GW_CELL_REAL,  /* double, of `digits` digits; NaN: blank */
+    GW_CELL_REAL,  /* double, with `digits` digits; NaN: blank */
     GW_CELL_HASH,  /* uint32_t, 8 hexadecimal digits */
     GW_CELL_NAME,  /* int, an index of `names` */
     GW_CELL_TEXT,  /* char[], as it is; read back if `digits` says how many */
@@ -57,25 +57,25 @@ enum { GW_TABLE_LINE = 4096 }; /* longest line */
 /** Write the header. */
 void gw_table_header(const gw_table *t, FILE *to);
 
-/** Whether the line that `in` stands at is the table's header; it is read. */
+/** Read the next line of `in`; return whether it is the table's header. */
 bool gw_table_headed(const gw_table *t, FILE *in);
 
-/** Write rows[0..n). `to` NULL: no file is wanted. GW_ERR_IO: this or an earlier write failed. */
+/** Write rows[0..n). `to` NULL: do nothing. GW_ERR_IO: this or an earlier write failed. */
 gw_err gw_table_write(const gw_table *t, FILE *to, const void *rows, size_t n);
 
-/** The number in the column `name` of *row; NaN: it is blank or no number, or there is no such
- *  column. */
+/** Return the number in the column `name` of *row; NaN: it is blank or no number, or there is no
+ *  such column. */
 double gw_table_number(const gw_table *t, const void *row, const char *name);
 
-/** Rows that gw_table_write wrote, read back. */
+/** Reads back rows that gw_table_write wrote. */
 typedef struct gw_table_reader {
-    const gw_table *table; /* neither GW_CELL_HASH nor _QUOTED */
+    const gw_table *table; /* without GW_CELL_HASH and _QUOTED */
     FILE *in;              /* at the header */
     const char *path;      /* for messages */
-    int64_t line;          /* the last one's number, from 1; 0: none is read */
+    int64_t line;          /* number of the last line read, from 1; 0: none */
 } gw_table_reader;
 
-/** The next row; of *row the columns alone are set. *more false: there is none. GW_ERR_INPUT:
+/** Read the next row, setting only the columns in *row. *more false: there is none. GW_ERR_INPUT:
  *  another header, or an invalid line. */
 gw_err gw_table_read(gw_table_reader *r, void *row, bool *more);
 

@@ -27,11 +27,11 @@ void gw_text_plain(char *dst, size_t cap, const char *src);
  *  shrink. */
 void gw_text_line(char *s);
 
-/** Write the words of `s` to `to`, from column `at` on, and the end of the line: where a word would
- *  go beyond column `width`, a further line begins at column `indent`. */
+/** Write the words of `s` to `to`, from column `at` on, and a newline. If a word would go beyond
+ *  column `width`, a new line begins at column `indent`. */
 void gw_text_wrap(FILE *to, const char *s, int at, int indent, int width);
 
-/** Does a control character begin at s? Those of C1 are two bytes of UTF-8. */
+/** Return whether a control character begins at s. Those of C1 are two bytes of UTF-8. */
 bool gw_text_is_control(const unsigned char *s);
 
 #endif
