@@ -26,7 +26,7 @@ gw_stats gw_stats_of(double *x, int n);
 enum { GW_STATS_SERIES_LEAST = 16 }; /* four blocks */
 gw_err gw_stats_series(const double *x, int n, uint64_t seed, gw_stats *out);
 
-/** Return the block length, ceil(sqrt(n)): longer than a typical disturbance, for as many blocks. */
+/** Return the block length, ceil(sqrt(n)): longer than a typical disturbance; as many blocks. */
 int gw_stats_block(int n);
 
 /** Return half the interval's width over the median; infinite without an interval. */
