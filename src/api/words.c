@@ -99,6 +99,10 @@ static gw_err words_split(gw_words *w, char *text) {
 
 static gw_err words_check(const gw_words *w) {
     GW_TRY(gw_args_check(w->args, rules, "gradwire"));
+    if (w->run.momentum != 0 && !w->optimizer && strcmp(w->run.feedback, "momentum") != 0 &&
+        strcmp(w->run.feedback, "dgc") != 0)
+        return gw_fail(GW_ERR_USAGE, "gradwire: --momentum needs --optimizer RULE, or "
+                                     "--error-feedback momentum or dgc: it is an option of these");
     GW_TRY(gw_live_check(w->run.log, "gradwire"));
     const char *const paths[][2] = {{"out", w->run.out}, {"log", w->run.log}};
     for (int i = 0; i < 2; i++)

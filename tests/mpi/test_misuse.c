@@ -89,10 +89,15 @@ static void try_no_handle(void) {
 
 static void try_words(void) {
     static const char *const wrong[][2] = {
-        {"--nonsense", "nonsense"},  {"--comm nobody", "nobody"},
-        {"--compress auto", "auto"}, {"--compress 'qsgd", "quotation"},
-        {"--lr 0.1", "lr"},          {"stray", "stray"},
-        {"--trace", "out"},          {"--error-feedback momentum --compress topk", "momentum"},
+        {"--nonsense", "nonsense"},
+        {"--comm nobody", "nobody"},
+        {"--compress auto", "auto"},
+        {"--compress 'qsgd", "quotation"},
+        {"--lr 0.1", "lr"},
+        {"stray", "stray"},
+        {"--trace", "out"},
+        {"--error-feedback momentum --compress topk", "momentum"},
+        {"--momentum 0.9", "needs --optimizer"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         gradwire *g = (gradwire *)param;
