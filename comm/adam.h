@@ -1,6 +1,6 @@
 /** Adam's two moments and its direction (D. P. Kingma, J. Ba, "Adam: a method for stochastic
- *  optimization", ICLR 2015), for strategies that exchange the first one. What comes in and goes
- *  out, and is exchanged, lies in env->grad. */
+ *  optimization", ICLR 2015), for strategies that exchange the first moment. Inputs, results and
+ *  what is exchanged lie in env->grad. */
 #ifndef GW_COMM_ADAM_H
 #define GW_COMM_ADAM_H
 
@@ -25,18 +25,18 @@ typedef struct gw_adam {
 gw_err gw_adam_open(gw_adam *a, const gw_env *env);
 void gw_adam_close(gw_adam *a);
 
-/** Both moments move on by the mean gradient. */
+/** Update both moments by the mean gradient. */
 void gw_adam_learn(const gw_adam *a, gw_span s);
 
-/** g = share b1 m + (1 - b1) g: this rank's part of the next m, of its part of the gradient. */
+/** g = share b1 m + (1 - b1) g: this rank's part of the next m, from its part of the gradient. */
 void gw_adam_blend(const gw_adam *a, gw_span s, float share);
 
-/** m = g / steps, of a g that is the sum of so many m; but 0 where v is: there never was a
+/** m = g / steps, where g is the sum of so many m; but m = 0 where v = 0: there was never a
  *  gradient, and a codec may have no zero. */
 void gw_adam_take(const gw_adam *a, gw_span s, int64_t steps);
 
-/** g = steps m / (sqrt(v) + eps), with m moved `first` times and v `second` times since they were
- *  zeros, for which both are corrected. */
+/** g = steps m / (sqrt(v) + eps), with m and v corrected for their start at zero, `first` and
+ *  `second` updates ago. */
 void gw_adam_direct(const gw_adam *a, gw_span s, int64_t steps, int64_t first, int64_t second);
 
 gw_err gw_adam_state(gw_adam *a, gw_io *io);

@@ -1,6 +1,6 @@
-/** Buckets: the arena cut, from its end towards its beginning, into runs of equal size, the order
- * in which a backward pass completes it. A bucket can be exchanged as soon as it is full, long
- * before the pass is over (Li et al., "PyTorch Distributed", VLDB 2020). */
+/** Buckets: the arena cut into runs of equal size, from its end towards its beginning, the order in
+ * which a backward pass completes it. A bucket can be exchanged as soon as it is full, long before
+ * the pass is over (Li et al., "PyTorch Distributed", VLDB 2020). */
 #ifndef GW_COMM_BUCKETS_H
 #define GW_COMM_BUCKETS_H
 
@@ -12,13 +12,13 @@ typedef struct gw_buckets {
     int count;
 } gw_buckets;
 
-/** bytes >= 4; an arena of 0 floats has no bucket. */
+/** Cut n floats into buckets of `bytes` >= 4; an arena of 0 floats has no bucket. */
 static inline gw_buckets gw_buckets_cut(size_t n, size_t bytes) {
     size_t each = bytes / sizeof(float);
     return (gw_buckets){n, each, (int)((n + each - 1) / each)};
 }
 
-/** Bucket i, in the order in which they fill. */
+/** Return bucket i, in the order in which they fill. */
 static inline gw_span gw_buckets_span(const gw_buckets *b, int i) {
     size_t hi = b->n - (size_t)i * b->each;
     size_t lo = hi > b->each ? hi - b->each : 0;

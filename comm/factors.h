@@ -1,6 +1,6 @@
-/** What strategies have in common in which factors travel in the place of each layer's matrix
+/** The common part of strategies that send factors in place of each layer's matrix
  *  (compress/lowrank.h): P (rows x rank) and R (cols x rank), in two allreduces over one buffer.
- *  Vectors, and matrices that factors would not make smaller, travel as they are with the first. */
+ *  Vectors, and matrices that factors would not make smaller, go unchanged with the first one. */
 #ifndef GW_COMM_FACTORS_H
 #define GW_COMM_FACTORS_H
 
@@ -14,7 +14,7 @@ typedef struct gw_factors_matrix {
     uint64_t key;
 } gw_factors_matrix;
 
-/** A tensor that travels as it is. */
+/** A tensor that travels unchanged. */
 typedef struct gw_factors_piece {
     const gw_tensor *tensor;
     gw_span span; /* of the arena */
@@ -33,14 +33,14 @@ typedef struct gw_factors_group {
 } gw_factors_group;
 
 typedef struct gw_factors_setup {
-    uint64_t stream; /* the seed's, for vectors to start from */
-    bool feedback;   /* what was not sent is added to the next gradient, */
-    float keep;      /* and this part of what was: a momentum */
-    bool cold;       /* each step starts from random vectors, not from the last R */
-    bool alone;      /* on one rank, too, where nothing travels; else there are no groups then */
+    uint64_t stream; /* of the seed, for initial vectors */
+    bool feedback;   /* add to the next gradient what was not sent, */
+    float keep;      /* and this part of what was sent: a momentum */
+    bool cold;       /* start each step from random vectors, not from the last R */
+    bool alone;      /* work on one rank, too, where nothing is sent; else it has no groups */
 } gw_factors_setup;
 
-/** Zero it, or open it. */
+/** Valid when zeroed or opened. */
 typedef struct gw_factors {
     const gw_env *env;
     gw_factors_setup setup;
@@ -54,29 +54,29 @@ typedef struct gw_factors {
     size_t whole; /* floats of all pieces */
 } gw_factors;
 
-/** Collective. The rank is the strategy's option of GW_FACTORS_RANK. GW_ERR_UNSUPPORTED: shapes are
- *  not known, or there is a mix of codecs. Close frees, after an open that failed, too. */
+/** Open with the rank of the strategy's option GW_FACTORS_RANK. GW_ERR_UNSUPPORTED: shapes are not
+ *  known, or there is a mix of codecs. Close also after an open that failed. Collective. */
 gw_err gw_factors_open(gw_factors *f, const gw_env *env, const gw_factors_setup *setup);
 void gw_factors_close(void *p);
 
-/** Collective, of a span that finish() may ask for: sum what travels. Then each matrix's q is R,
- *  and each piece's sum lies in `flat`. */
+/** Sum what is sent of a span of finish(). Then each matrix's q is R, and each piece's sum lies in
+ *  `flat`. Collective. */
 gw_err gw_factors_sum(gw_factors *f, gw_span s, gw_factors_group **out);
-/** What ends the step: in env->grad each matrix becomes p q^T, each piece what lies in `flat`. */
+/** End the step: in env->grad each matrix becomes p q^T, each piece its sum in `flat`. */
 void gw_factors_hand_out(const gw_factors *f, gw_factors_group *g);
 
-/** For `state` and `cost`, or, as gw_factors_close, a hook itself: p is the gw_factors. */
+/** For `state` and `cost`, or as hooks, like gw_factors_close: p is the gw_factors. */
 gw_err gw_factors_state(void *p, gw_io *io);
 gw_cost gw_factors_cost(const void *p, int64_t exchange);
 
-/** For `refuses`: codecs that lose. */
+/** For `refuses`: refuse lossy codecs. */
 const char *gw_factors_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec);
 
 #define GW_FACTORS_RANK(most_often)                                                                \
     { "rank", GW_OPT_INT, most_often, 1, GW_LOWRANK_MOST, NULL, "R", "rank of a matrix's factors" }
 #define GW_FACTORS_FORMULA                                                                         \
     "one allreduce of R * rows per matrix + all else, one of R * cols per matrix"
-/* The greatest gradient: products with factors, summed over a matrix, stay far from 2^128. */
+/* The greatest gradient: products with factors, summed over a matrix, stay far below 2^128. */
 #define GW_FACTORS_MOST 0x1p80f
 
 #endif

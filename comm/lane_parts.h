@@ -1,4 +1,4 @@
-/** What a lane is made of: for comm, and for owners of lanes (the session, benches, tests). */
+/** The members of a lane: for comm, and for owners of lanes (the session, benches, tests). */
 #ifndef GW_COMM_LANE_PARTS_H
 #define GW_COMM_LANE_PARTS_H
 
@@ -9,8 +9,8 @@
 #include "mpi/agree.h"
 #include "mpi/shared.h"
 
-/** A part of the arena whose messages go over a lane of their own, with another codec and the
- *  algorithm that carries it; see comm/mix.h. */
+/** A part of the arena whose messages go over their own lane, with another codec and the algorithm
+ *  that carries it; see comm/mix.h. */
 typedef struct gw_lane_run {
     gw_span span;
     struct gw_lane *lane;
@@ -19,7 +19,7 @@ typedef struct gw_lane_run {
 
 /** What the schedules of a lane do with its codec. */
 typedef struct gw_codings {
-    uint64_t laid;                  /* floats that they were laid down to encode, on this rank */
+    uint64_t laid;                  /* floats to encode as laid down, on this rank */
     _Atomic uint64_t floats, bytes; /* encoded so far, by this rank */
     char plain[128];                /* why some sum plain floats; "": none does */
 } gw_codings;
@@ -28,20 +28,20 @@ typedef struct gw_codings {
 typedef struct gw_lane_kept {
     float *residual; /* NULL: no error feedback */
     float *store;    /* the residual's memory, which lanes of one family share */
-    float *idle;     /* of a checkpoint, where nothing is encoded: only to be saved again */
-    float *velocity; /* momentum, the session's: cleared where an element was sent; NULL: not so */
-    bool feeds;      /* error feedback was asked for, of any of the family; at its root */
-    float decay;     /* of the residual before each encoding; at its root */
-    bool fed; /* at its root, from the beginning: gradients were added to the residual before */
+    float *idle;     /* from a checkpoint, if nothing is encoded: only to be saved again */
+    float *velocity; /* the session's momentum, cleared where an element was sent; NULL: none */
+    bool feeds;      /* at the root: error feedback was asked for, for any lane of the family */
+    float decay;     /* at the root: of the residual before each encoding */
+    bool fed; /* at the root, from the beginning: gradients were added to the residual before */
 } gw_lane_kept;
 
 /** What is counted, for reports. */
 typedef struct gw_lane_tally {
     const gw_span *layers; /* of the arena; NULL: not known */
-    gw_coded *coded; /* a layer each; an encoding over several counts by their floats; NULL: no */
+    gw_coded *coded;       /* per layer; an encoding over several counts by their floats; or NULL */
     int n;
-    gw_codings *codings; /* the owner's: of this codec and, of a mix, of the next ones; or NULL */
-    _Atomic uint64_t frames; /* that came in and were checked, of the whole family; at its root */
+    gw_codings *codings;     /* the owner's: for this codec and, in a mix, the next ones; or NULL */
+    _Atomic uint64_t frames; /* at the root: frames received and checked by the whole family */
 } gw_lane_tally;
 
 enum { GW_UNMET_WHAT = 32, GW_UNMET_WHY = 160 }; /* bytes, the final 0 included */
@@ -55,11 +55,11 @@ typedef struct gw_lane_said {
     const char *table; /* algorithms to take again, as `choices` had them; NULL: choose anew */
 } gw_lane_said;
 
-/** The memory of lanes whose messages have a length, but are not there: of codecs of fixed size,
- *  over a fabric that does not move payloads (comm/fabric/sim.h). */
+/** The memory of lanes whose messages have a length but no contents: for codecs of fixed size, over
+ *  a fabric that does not move payloads (comm/fabric/sim.h). */
 typedef struct gw_phantom {
     char *wire;        /* where encodings would lie: nobody touches them */
-    float *floats;     /* what gw_lane_floats hands out, of any contents */
+    float *floats;     /* what gw_lane_floats returns, with any contents */
     size_t room, used; /* of these */
 } gw_phantom;
 
@@ -72,72 +72,72 @@ struct gw_lane {
     gw_lane_said said;
     size_t n; /* floats in the arena */
     uint64_t seed;
-    uint64_t ticket;   /* of a root: what the next exchanges draw by; one a step, on all ranks */
-    bool yield;        /* waits give the core away: the node runs more threads than it has cores */
-    int id;            /* of a lane that was opened, in that order; from 0 */
-    int dim;           /* of a mesh, which its ranks lie along (gw_dim) */
-    int schedules;     /* laid down so far on it and all that were split off it */
+    uint64_t ticket;   /* of a root: what the next exchanges draw by; one per step, on all ranks */
+    bool yield;        /* waits yield the core: the node runs more threads than it has cores */
+    int id;            /* number of a lane that was opened, in order; from 0 */
+    int dim;           /* dimension of a mesh that its ranks lie along (gw_dim) */
+    int schedules;     /* laid down so far, on it and all lanes split off it */
     int next_tag;      /* tag of the next strand on this lane */
-    gw_shared *shared; /* of the ranks on this node; NULL: not asked for */
-    gw_phantom *phantom;     /* the owner's, of one rank; NULL: messages are real */
+    gw_shared *shared; /* memory of the ranks on this node; NULL: not asked for */
+    gw_phantom *phantom;     /* the owner's, on one rank; NULL: messages are real */
     struct gw_lent *lent;    /* where gradients lie, the session's; NULL: all in the arena */
     struct gw_lane *parent;  /* of a lane split off another, else NULL */
-    bool branch;             /* it was made by gw_lane_branch: `shared` is its parent's */
-    const gw_lane_run *runs; /* which tile the arena, if its tensors have different codecs */
+    bool branch;             /* made by gw_lane_branch: `shared` is its parent's */
+    const gw_lane_run *runs; /* they tile the arena, if its tensors have different codecs */
     int n_runs;              /* 0: this lane's codec is for all */
     struct gw_attachment *attached;
 };
 
 typedef struct gw_lane_setup {
-    gw_codec *codec; /* told here of how many ranks its encodings are added as they are, */
-    bool apart;      /* which is 1: the algorithm decodes each (it is no GW_ALGO_ORDERED one) */
+    gw_codec *codec; /* learns over how many ranks its encodings are added without decoding; */
+    bool apart;      /* only 1: the algorithm decodes each (it is not GW_ALGO_ORDERED) */
     size_t n;        /* floats of the arena that the lane's spans lie in */
-    bool feedback; /* keep a residual (ignored for lossless codecs: nothing would ever be in it) */
+    bool feedback;   /* keep a residual (ignored for lossless codecs: it would always be zero) */
     uint64_t seed;
     bool yield;
-    bool shared;         /* gw_lane_floats gives memory that the node's ranks share */
+    bool shared;         /* gw_lane_floats returns memory that the node's ranks share */
     gw_phantom *phantom; /* NULL: messages are real */
-    int dim;             /* of a mesh, which the ranks lie along (gw_dim); 0: data */
+    int dim;             /* dimension of a mesh that the ranks lie along (gw_dim); 0: data */
     const char *name;    /* NULL: unnamed; must outlive the lane */
     const char *table;   /* text of an algo.csv to choose algorithms by; NULL: none; likewise */
 } gw_lane_setup;
 
-/** The next of gw_lane_unmet's lines, "what<tab>why", from *at on, which moves on; false: there is
+/** Read the next of gw_lane_unmet's lines, "what<tab>why", at *at, and advance *at; false: there is
  *  none. */
 bool gw_lane_unmet_next(const char **at, char what[GW_UNMET_WHAT], char why[GW_UNMET_WHY]);
 
-/** Collective over `parent`. GW_ERR_UNSUPPORTED: the codec cannot be summed over so many ranks. */
+/** Open, collective over `parent`. GW_ERR_UNSUPPORTED: the codec cannot sum over so many ranks. */
 gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup);
-/** The same over `fabric`, which it takes, also where it fails. Memory is not shared. */
+/** The same over `fabric`, which it owns from now on, also if it fails. Memory is not shared. */
 gw_err gw_lane_open_on(gw_lane **out, gw_fabric *fabric, const gw_lane_setup *setup);
-void gw_lane_close(gw_lane *lane); /* collective; frees all that hangs on the lane */
+void gw_lane_close(gw_lane *lane); /* collective; frees all that is attached to the lane */
 
-/** Collective: a lane of the same ranks for another codec; else as gw_lane_split. `apart` as in
- *  gw_lane_setup; `feedback`: with
- *  the residual that the whole family shares (ignored for lossless codecs). */
+/** Make a lane of the same ranks for another codec; else as gw_lane_split. `apart` as in
+ *  gw_lane_setup; `feedback`: with the residual that the whole family shares (ignored for lossless
+ *  codecs). Collective. */
 gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool apart, bool feedback, gw_lane **branch);
 
-/** No lane of the family will encode: the residual's memory is freed. */
+/** Free the residual's memory: no lane of the family will encode. */
 void gw_lane_drop_residual(gw_lane *lane);
 
-/** Add rows (see comm/tuning.h) to what the run's folder keeps as algo.csv. */
+/** Add rows (see comm/tuning.h) to the algo.csv of the run's folder. */
 gw_err gw_lane_choices(gw_lane *lane, const char *rows);
 
-/** Name the next schedule that is laid down on this lane to the probe; all ranks of the lane ask in
- *  the same order. */
+/** Number, for the probe, the next schedule that is laid down on this lane; all ranks of the lane
+ *  ask in the same order. */
 gw_exchange gw_lane_exchange(gw_lane *lane, gw_span span);
 
-/** The rank that `rank` of this lane has on the lane that all of its family were split off. */
+/** Return the rank that `rank` of this lane has on the root of its family. */
 int gw_lane_root_rank(const gw_lane *lane, int rank);
 
-/** The next message tag; all ranks of the lane take them in the same order. */
+/** Take the next message tag; all ranks of the lane take tags in the same order. */
 int gw_lane_tag(gw_lane *lane);
 
-/** Ticket of an exchange that starts now: of a lane that was split off, its root's. */
+/** Return the ticket of an exchange that starts now; for a lane that was split off, its root's. */
 uint64_t gw_lane_ticket(const gw_lane *lane);
 
-/** Save or load what the lane carries from step to step: residual and ticket, by which its random
- *  numbers go on. The owner of the lane has drained it. */
+/** Save or load what the lane carries from step to step: residual and ticket, which its random
+ *  numbers depend on. The owner has drained the lane. */
 gw_err gw_lane_state(gw_lane *lane, gw_io *io);
 
 #endif

@@ -1,6 +1,6 @@
-/** Overlap: a collective over an arena, cut into parts (buckets, layers or one whole), each started
- *  on a queue as soon as all of it is final, and waited for where it is needed: what strategies
- *  that hide communication have in common. All of it is the calling thread's. */
+/** Overlap, the common part of strategies that hide communication: a collective over an arena, cut
+ *  into parts (buckets, layers or one whole). Each part starts on a queue as soon as all of it is
+ *  final, and is waited for where it is needed. All calls come from one thread. */
 #ifndef GW_COMM_OVERLAP_H
 #define GW_COMM_OVERLAP_H
 
@@ -16,27 +16,27 @@ typedef struct gw_overlap {
     gw_schedule **schedules;
 } gw_overlap;
 
-/** What such a strategy keeps: all of its `self`, or the first member. */
+/** The state of such a strategy: all of its `self`, or the first member. */
 typedef struct gw_overlapped {
     const gw_env *env;
     gw_queue *queue;
-    gw_overlap grads;  /* by default, of env->grad: filled by ready(), waited for by finish() */
-    gw_overlap params; /* as well, where `gathers` says so: of env->param */
+    gw_overlap grads;  /* of env->grad by default: filled by ready(), waited for by finish() */
+    gw_overlap params; /* of env->param, if it `gathers` */
 } gw_overlapped;
 
 typedef enum gw_overlap_parts {
-    GW_OVERLAP_BUCKETS, /* in backward order, as large as the option `bucket` says */
+    GW_OVERLAP_BUCKETS, /* in backward order, of the size of option `bucket` */
     GW_OVERLAP_LAYERS,
-    GW_OVERLAP_SPANS /* that finish and publish come with */
+    GW_OVERLAP_SPANS /* those of finish and publish */
 } gw_overlap_parts;
 
-/** Collective: lay the parts down and open the queue. What is set in `grads.collective` before
- *  stays so; else it is an allreduce of env->grad. `gathers`: in its place a reduce-scatter, and,
- *  unless env->parts, an allgather of env->param. GW_ERR_USAGE: too many buckets, or options that
- *  do not go together. */
+/** Lay the parts down and open the queue. What is set in `grads.collective` before stays; the
+ *  default is an allreduce of env->grad. `gathers`: instead a reduce-scatter and, unless
+ *  env->parts, an allgather of env->param. GW_ERR_USAGE: too many buckets, or options that do not
+ *  go together. Collective. */
 gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts parts,
                           bool gathers);
-/** Hooks of gw_strategy_ops, whose `self` begins with a gw_overlapped. finish() has all ranks
+/** Hooks of gw_strategy_ops, for a `self` that begins with a gw_overlapped. finish() has all ranks
  *  update all of the collective's arena. */
 void gw_overlapped_close(void *self);
 gw_err gw_overlapped_ready(void *self, gw_span s);
@@ -44,15 +44,15 @@ gw_err gw_overlapped_progress(void *self);
 gw_err gw_overlapped_finish(void *self, gw_span s, gw_update *u);
 gw_cost gw_overlapped_cost(const void *self, int64_t exchange);
 
-/** base[s] is final: start the parts that are full by that. Does not block. */
+/** base[s] is final: start the parts that this completes. Does not block. */
 gw_err gw_overlap_fill(gw_overlap *o, gw_queue *queue, gw_span s);
 
 /** Block until all parts that overlap `s` and were started are complete. */
 gw_err gw_overlap_wait(gw_overlap *o, gw_queue *queue, gw_span s);
 
-/** The option `bucket` of a strategy; `progress` and `team`, and what these say: of the queue's
- *  mode, whether polls move it on, the MPI thread level and the threads (for gw_strategy_ops.polls,
- *  thread_level and helpers). */
+/** The options `bucket`, `progress` and `team` of a strategy. The functions are for
+ *  gw_strategy_ops.polls, thread_level and helpers: whether polls advance the queue, the MPI thread
+ *  level, and the number of threads. */
 #define GW_OVERLAP_BUCKET                                                                          \
     {                                                                                              \
         "bucket", GW_OPT_BYTES, "1M", 4, 0x1p40, NULL, "BYTES",                                    \

@@ -1,8 +1,8 @@
-/** What a schedule is made of, for the files that lay it down (schedule.c), run it (schedule_run.c)
- *  and tell others of it (pending.c). Nobody else includes this.
+/** The members of a schedule, for the files that lay it down (schedule.c), run it (schedule_run.c)
+ *  and report on it (pending.c). Nobody else includes this.
  *
- *  Atomic is what changes while it runs: pending.c reads it from another thread. One thread at a
- *  time writes it, and no order is asked for, so it costs what plain stores cost. */
+ *  Members that change while it runs are atomic: pending.c reads them from another thread. Only one
+ *  thread at a time writes them, in no required order, so they cost no more than plain stores. */
 #ifndef GW_COMM_SCHEDULE_PARTS_H
 #define GW_COMM_SCHEDULE_PARTS_H
 
@@ -31,7 +31,7 @@ typedef enum gw_op_kind {
 typedef struct gw_op {
     gw_op_kind kind;
     bool flag;  /* PACK: adopt; UNPACK: add */
-    bool alone; /* PACK: what was decoded before is in it (GW_ENCODE_ALONE) */
+    bool alone; /* PACK: it contains what was decoded before (GW_ENCODE_ALONE) */
     int slot, peer, tag;
     gw_span part;
     gw_lane *lane;
@@ -47,8 +47,8 @@ typedef struct gw_op {
 typedef struct gw_slot {
     char *data;
     size_t cap, len;
-    bool alias; /* part of the arena, or not there: no buffer of ours */
-    int peer;   /* that it is received from, by its rank on the lane; else -1 */
+    bool alias; /* part of the arena, or absent: not our own buffer */
+    int peer;   /* its sender, by rank on the lane; -1: it is not received */
 } gw_slot;
 
 /* ops[first, end); its messages are [at, at + most) of the schedule's posts. */
@@ -65,7 +65,7 @@ typedef struct gw_owned {
 } gw_owned;
 
 struct gw_schedule {
-    gw_lane *own, *lane; /* the schedule's; the one of what is laid down now */
+    gw_lane *own, *lane; /* the schedule's; that of operations laid down now */
     float *base;
     gw_span span;
     struct {
@@ -88,24 +88,24 @@ struct gw_schedule {
         gw_owned *x;
         int n, room;
     } owned;
-    int tag, round; /* laying down: of this strand on this lane; messages of this round */
-    /* of all strands, made at the first start */
+    int tag, round; /* laying down: this strand's tag on this lane; messages of this round */
+    /* for all strands, made at the first start */
     gw_posts *posts;
-    atomic_int stage; /* running: this one */
+    atomic_int stage; /* the running one */
     int low;          /* strands before this one are done */
     atomic_bool running;
     bool blocking;
     uint64_t ticket;  /* the lane's when this was started: the next may begin meanwhile */
-    gw_exchange told; /* to the probe: the present run */
-    /* of pending.c */
+    gw_exchange told; /* what the probe hears: the present run */
+    /* for pending.c */
     gw_schedule *next, *previous;
     bool listed;
     atomic_bool deferred;
     atomic_uint_fast64_t runs;
 };
 
-/** For comm/pending.h: `s` is about to run for the first time, or to wait for its turn; it is
- *  gone. */
+/** For comm/pending.h. add: `s` is about to run for the first time, or to wait for its turn.
+ *  remove: it is gone. */
 void gw_pending_add(gw_schedule *s);
 void gw_pending_remove(gw_schedule *s);
 

@@ -1,5 +1,5 @@
-/** Steps, counted by the spans that pass: one is over when spans of n floats in all have passed, be
- *  it the whole arena at once or layer by layer. */
+/** Counts steps by the spans that pass: a step is over when spans of n floats in all have passed,
+ *  the whole arena at once or layer by layer. */
 #ifndef GW_COMM_STEPS_H
 #define GW_COMM_STEPS_H
 
@@ -13,7 +13,7 @@ typedef struct gw_steps {
     int64_t done;   /* whole steps */
 } gw_steps;
 
-/** Each span of a step passes once; true: that was the last one. */
+/** Pass a span, once per step; return true if it was the step's last. */
 static inline int gw_steps_pass(gw_steps *c, gw_span s) {
     c->seen += s.n;
     if (c->seen < c->n || s.n == 0)
@@ -23,8 +23,8 @@ static inline int gw_steps_pass(gw_steps *c, gw_span s) {
     return 1;
 }
 
-/** Save or load how many are done, and, unless NULL, after how many of them replicas last agreed;
- *  the same on all ranks (gw_io_alike). GW_ERR_INPUT: figures that no run has.
+/** Save or load the number of steps done and, unless NULL, after how many of them replicas last
+ *  agreed; the same on all ranks (gw_io_alike). GW_ERR_INPUT: numbers that no run has.
  */
 static inline gw_err gw_steps_state(gw_steps *c, int64_t *agreed, gw_io *io) {
     int64_t none = 0, *at = agreed ? agreed : &none;

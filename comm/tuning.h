@@ -1,5 +1,5 @@
-/** Which algorithm for spans of which size: a table of times, measured on a lane or read from a
- * file, and what was chosen by it. */
+/** Which algorithm to use for which size of span: a table of times, measured on a lane or read from
+ * a file, and the choices made from it. */
 #ifndef GW_COMM_TUNING_H
 #define GW_COMM_TUNING_H
 
@@ -22,21 +22,21 @@ typedef struct gw_tuning {
 /** First line of a table file. Rows: ranks, the lane's name, its codec, then a gw_tuning_row's. */
 #define GW_TUNING_HEADER "ranks,lane,codec,bytes,algorithm,time_s,chosen\n"
 
-/** Collective: measure on `lane`, in about `budget_s` seconds, every algorithm of the registry but
- *  `except` that carries its codec, and choose the fastest for each size: rounds of all candidates,
- * in an order drawn anew for each, a barrier before each run, the median of the slowest rank's
- * times. The lane's residual and ticket stay as they are. All ranks get the same table. */
+/** Measure on `lane`, in about `budget_s` seconds, every algorithm of the registry except `except`
+ *  that carries its codec. Choose the fastest for each size: in rounds of all candidates, each in a
+ *  new random order, a barrier before each run, by the median of the slowest rank's times. The
+ *  lane's residual and ticket do not change. All ranks get the same table. Collective. */
 gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except, double budget_s);
 
-/** Take the rows for `lane` out of the table file's text; `path` is for messages. GW_ERR_INPUT:
- *  malformed, or not of this lane, codec and number of ranks; the text may be anything. */
+/** Read the rows for `lane` from the text of a table file, which may be anything; `path` is for
+ *  messages. GW_ERR_INPUT: malformed, or for another lane, codec or number of ranks. */
 gw_err gw_tuning_read(gw_tuning *t, const gw_lane *lane, const gw_algo_ops *except,
                       const char *path, const char *text);
 
-/** The rows as a table file has them, without its header; free(). */
+/** Write the rows as in a table file, without its header; free(). */
 gw_err gw_tuning_print(const gw_tuning *t, const gw_lane *lane, char **text);
 
-/** Index of the algorithm for spans of n floats: that of the size nearest by ratio. */
+/** Return the index of the algorithm for spans of n floats: that of the size nearest by ratio. */
 int gw_tuning_choice(const gw_tuning *t, size_t n);
 
 void gw_tuning_clear(gw_tuning *t);

@@ -1,5 +1,5 @@
-/** What is to happen, the earliest first: a binary heap of moments that lie in structs of the
- *  caller's. Of equal ones the one that was put first comes first, so that runs repeat. */
+/** Future events, the earliest first: a binary heap of moments that lie in the caller's structs.
+ *  Events at the same moment come in the order in which they were put, so that runs repeat. */
 #ifndef GW_COMM_FABRIC_EVENTS_H
 #define GW_COMM_FABRIC_EVENTS_H
 
@@ -9,9 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Zeroed: nothing is to happen. Of a world: whose it is. */
+/** Zeroed: nothing is scheduled. `of`, in a world: what it belongs to. */
 typedef struct gw_event {
-    double at; /* a world's are whole ns */
+    double at; /* in a world, whole ns */
     int place; /* in the heap, from 1; 0: in none */
     enum { GW_EVENT_MESSAGE, GW_EVENT_LINK, GW_EVENT_RANK } of;
 } gw_event;
@@ -32,10 +32,10 @@ gw_err gw_events_put(gw_events *q, gw_event *e, double at);
 /** Cancel *e, if it is scheduled. */
 void gw_events_drop(gw_events *q, gw_event *e);
 
-/** The earliest, which is in the heap no more; NULL: there is none. */
+/** Remove the earliest event from the heap and return it; NULL: there is none. */
 gw_event *gw_events_take(gw_events *q);
 
-/** The same, if it is to happen until `now`. */
+/** The same, if it is due by `now`. */
 static inline gw_event *gw_events_next(gw_events *q, double now) {
     return q->n > 0 && q->x[1].at <= now ? gw_events_take(q) : NULL;
 }
