@@ -231,7 +231,9 @@ class Session:
 
     def load(self, state):
         """All ranks, after `open`: go on from what `save` returned; parameters are the caller's."""
-        self._call("gradwire_load", state, len(state))
+        if not isinstance(state, (bytes, bytearray, memoryview)):
+            raise Error(f"load: {type(state).__name__} instead of the bytes that save() returned")
+        self._call("gradwire_load", bytes(state), len(bytes(state)))
 
     def figure(self, column):
         """A column of batches.csv, of the last batch; NaN: not there."""

@@ -199,6 +199,7 @@ class State(EitherWay, unittest.TestCase):
             self.assertEqual((found["losses"], found["samples"], found["resumed"]), ([True] * 4, 2, True))
             for key, part in {"list": "words: list instead of a text", "nobody": "no models have registered it",
                               "idle": "loss: no batch is open", "pickled": "cannot be pickled",
+                              "loads": "load: NoneType instead of the bytes",
                               "another's": "gradients of another model"}.items():
                 self.assertIn(part, found[key])
 
