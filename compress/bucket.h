@@ -1,5 +1,5 @@
-/** What codecs have in common that work bucket by bucket, and send all codes and then a head for
- *  each bucket. */
+/** The common part of codecs that work bucket by bucket: they send all codes, then a head for each
+ *  bucket. */
 #ifndef GW_COMPRESS_BUCKET_H
 #define GW_COMPRESS_BUCKET_H
 

@@ -9,7 +9,7 @@
 
 enum { GW_DCT_MOST = 64 /* longest side of a block */ };
 
-/** The largest divisor of n that is at most GW_DCT_MOST. */
+/** Return the largest divisor of n that is at most GW_DCT_MOST. */
 size_t gw_dct_side(size_t n);
 
 /** basis[0..n * n): row k is the cosine of frequency k. n <= GW_DCT_MOST. */
@@ -21,10 +21,9 @@ typedef struct gw_dct {
     const float *by_row, *by_col; /* of gw_dct_basis(rows), (cols) */
 } gw_dct;
 
-/** to[0..rows * cols), contiguous: the coefficients of `from`, whose rows lie `step` floats apart.
- */
+/** Write to to[0..rows * cols) the coefficients of `from`, whose rows lie `step` floats apart. */
 void gw_dct_forward(const gw_dct *d, const float *from, size_t step, float *to);
-/** And back: `to` has rows `step` floats apart. Neither may overlap. */
+/** The inverse: `to` has rows `step` floats apart. `from` and `to` may not overlap in either. */
 void gw_dct_inverse(const gw_dct *d, const float *from, float *to, size_t step);
 
 #endif

@@ -1,6 +1,6 @@
-/** Low-rank compression of a matrix with error feedback, as PowerSGD has it: T. Vogels, S. P.
+/** Low-rank compression of a matrix with error feedback, as in PowerSGD: T. Vogels, S. P.
  *  Karimireddy, M. Jaggi, "PowerSGD: Practical low-rank gradient compression for distributed
- *  optimization", NeurIPS 2019. Of ranks k with gradients G_k (rows, cols) and residuals E_k:
+ *  optimization", NeurIPS 2019. For ranks k with gradients G_k (rows, cols) and residuals E_k:
  *
  *      M_k = G_k + E_k
  *      P   = orthonormal columns of sum_k M_k Q        one allreduce of rank * rows floats
@@ -12,7 +12,7 @@
  *  Subtracting the mean instead would keep the sum of the residuals, but each would collect its
  *  rank's difference from the mean at every step and grow without bound.
  *
- *  A step takes three passes over the matrix and 24 bytes of memory traffic an element, or 28: R_k
+ *  A step takes three passes over the matrix and 24 or 28 bytes of memory traffic per element: R_k
  *  is subtracted from M_k only when the next gradient is added, since that reads the matrix anyway.
  *  Any number of threads and any instruction set gives the same bits. Pure: the caller sums over
  *  the ranks between the calls. */
@@ -27,7 +27,7 @@
 
 enum { GW_LOWRANK_MOST = 32 }; /* the largest rank */
 
-/** One matrix. Zero it, or open it. */
+/** One matrix. Valid when zeroed or opened. */
 typedef struct gw_lowrank {
     size_t rows, cols;
     int rank;

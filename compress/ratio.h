@@ -1,7 +1,7 @@
 /** How many elements of a span a codec keeps: a ratio, which may fall to its value over a warm-up.
  *
- *    k = max(1, floor(r * n + 1/2)), at most n; 0 of an empty span
- *    r = ratio, but in the exchanges t = 1, 2, .. W of the warm-up
+ *    k = max(1, floor(r * n + 1/2)), at most n; 0 for an empty span
+ *    r = ratio, except in the exchanges t = 1, 2, .. W of the warm-up:
  *    r = (1/4)^(1-s) * ratio^s,  s = (t-1) / W
  *
  *  so it falls by the same factor at each exchange, from a quarter to `ratio`; a ratio of a quarter
@@ -27,8 +27,8 @@ typedef struct gw_ratio {
 
 gw_ratio gw_ratio_read(const gw_args *args);
 
-/** Elements kept of n in exchange number `step` (gw_turn.step), and the minimum and maximum over
- *  all exchanges; monotonic in n. */
+/** Return how many of n elements exchange number `step` (gw_turn.step) keeps, and the minimum and
+ *  maximum over all exchanges; monotonic in n. */
 size_t gw_ratio_kept(const gw_ratio *r, uint64_t step, size_t n);
 size_t gw_ratio_least(const gw_ratio *r, size_t n);
 size_t gw_ratio_most(const gw_ratio *r, size_t n);

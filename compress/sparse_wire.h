@@ -1,4 +1,4 @@
-/** What the codecs have in common that select elements by magnitude and send their indices. Wire
+/** The common part of codecs that select elements by magnitude and send their indices. Wire
  *  format:
  *
  *   k       little-endian 32-bit: how many
@@ -22,7 +22,7 @@ typedef struct gw_sparse {
     /** Select in x, or e += x and in e; n > 0. What *kept names lies in *block, of `scratch`. */
     gw_err (*select)(struct gw_sparse *s, gw_turn turn, const float *x, float *e, size_t n,
                      gw_kept *kept, gw_block **block);
-    /** How many of n elements an encoding has at least and at most; monotonic in n. */
+    /** Return how many of n elements an encoding has at least and at most; monotonic in n. */
     size_t (*least)(const struct gw_sparse *s, size_t n);
     size_t (*most)(const struct gw_sparse *s, size_t n);
 } gw_sparse;
