@@ -1,5 +1,5 @@
-/** What the files of the library share: the handle, and what each public function begins and ends
- *  with. Nobody else includes this. */
+/** Shared by the files of the library: the handle, and the beginning and end of each public
+ *  function. Nobody else includes this. */
 #ifndef GW_API_HANDLE_H
 #define GW_API_HANDLE_H
 
@@ -16,14 +16,14 @@
 typedef struct gw_handle_tensor {
     char *name;
     bool tracks;      /* of the program's models; see gw_tensor */
-    int group, layer; /* layer: for a codec's rules; the group, if nothing else was told */
+    int group, layer; /* layer: for a codec's rules; the group, unless set */
     gw_span span;     /* of the arenas */
     size_t rows;
     float *param; /* the caller's; NULL: it is in the arena */
     float *grad;  /* of this batch, the caller's; NULL: it is in the arena */
     bool ready;   /* in this batch */
     size_t given; /* floats of this batch's sum that are in grad already */
-    bool lent;    /* grad lies in memory that gradwire_lend was told of */
+    bool lent;    /* grad lies in memory given to gradwire_lend */
 } gw_handle_tensor;
 
 /** A part of a tensor that this rank updates: floats [from, from + n) of it. */
@@ -44,7 +44,7 @@ typedef struct gw_files {
     gw_recorder rec;
     int64_t compared, comparisons; /* the step of the last comparison; how many there were */
     double compare_s;
-    json_t **keep; /* where what is in run.json goes, too; NULL: nowhere */
+    json_t **keep; /* also put the contents of run.json here; NULL: nowhere */
 } gw_files;
 
 /** The tensors, and where they lie. */
@@ -55,14 +55,14 @@ typedef struct gw_handle_arena {
     gw_span *group;    /* spans of the groups */
     int *first;        /* [group]: its first tensor; groups + 1 of them */
     gw_tensor *layout; /* of the tensors, for the session */
-    float *grads; /* where the caller may write gradients: the session's arena, or, where that is */
-    float *late;  /* needed until the parameters are updated, another one; else NULL */
+    float *grads;      /* where the caller may write gradients: the session's arena; or this one, */
+    float *late;       /* if the session's is needed until the parameters are updated; else NULL */
     gw_piece *piece;
     int n_pieces;
     const char **names; /* of the tensors */
 } gw_handle_arena;
 
-/** The batch, and how far its exchange is. */
+/** The batch, and the state of its exchange. */
 typedef struct gw_handle_batch {
     int64_t step;                                /* 1.. */
     int epoch;                                   /* 1.. */
@@ -72,13 +72,13 @@ typedef struct gw_handle_batch {
     int phase;         /* a gw_phase that is entered; negative: none */
     bool open;         /* the ledger's */
     bool begun;        /* the exchange of this batch */
-    int ready, passed; /* tensors that are ready; groups from the last on that the session has */
+    int ready, passed; /* tensors that are ready; groups passed to the session, from the last on */
     int finished, updated, awaited; /* groups, from 0 on */
     bool pending;                   /* an exchange is not over */
     bool fresh;                     /* parameters may have changed outside of batches */
-    bool agreed;                    /* the ranks have on whether this exchange is void */
-    bool abandoned;                 /* it is, and none of it takes place */
-    bool owns;                      /* something of it is to be updated by */
+    bool agreed;                    /* the ranks have agreed whether this exchange is void */
+    bool abandoned;                 /* it is void, and none of it takes place */
+    bool owns;                      /* it has something to update by */
     int moved;                      /* groups that gradwire_update has updated */
     gw_update update;               /* of the last finish */
     uint64_t logical;
@@ -89,9 +89,9 @@ struct gradwire {
     gradwire *next; /* of this process */
     pthread_t thread;
     bool inside;  /* the program's own: see inside.h; words and files are empty */
-    bool records; /* the first of a process: ledger, folder and watchdog are its own, and what
-                     others cost is a part of its batches */
-    int others;   /* handles that were opened beside it */
+    bool records; /* the first of a process: it owns ledger, folder and watchdog, and what others
+                     cost is part of its batches */
+    int others;   /* handles opened beside it */
     gw_inside_setup told;
     gw_handle_state state;
     gw_words words;
@@ -102,11 +102,11 @@ struct gradwire {
     gw_session *session;
     bool opened;       /* the session */
     bool publishes;    /* the strategy reads or writes the arena of parameters */
-    bool by_group;     /* it finishes each group by itself; else all at once */
-    char refused[512]; /* the first tensor that was, and why; "": none */
+    bool by_group;     /* it finishes groups one by one; else all at once */
+    char refused[512]; /* the first refused tensor, and why; "": none */
     bool alone;        /* broken by an error that no other rank learns of */
     gw_handle_arena arena;
-    gw_optimizer *optimizer; /* by which gradwire_update updates; NULL: the caller does */
+    gw_optimizer *optimizer; /* for gradwire_update; NULL: the caller updates */
     gw_guard guard;
     gw_handle_batch batch;
     gw_files files;
@@ -120,7 +120,7 @@ enum {
     GW_IN_OPEN = GW_IN_BETWEEN | GW_IN_BATCH
 };
 
-/** What a call has changed and gives back. */
+/** What a call has changed and will restore. */
 typedef struct gw_call {
     gradwire *g;
     const char *name;
@@ -130,28 +130,26 @@ typedef struct gw_call {
     bool inside;          /* the handle is: nothing was changed */
 } gw_call;
 
-/** A call of function `name` begins, which is allowed `in` these states. GW_ERR_USAGE: not so, or
- *  `g` is no handle, or another thread's. gw_call_end either way, with what the function comes to.
- */
+/** Begin a call of function `name`, allowed `in` these states. GW_ERR_USAGE: the state is another,
+ *  or `g` is no handle or another thread's. In any case call gw_call_end with the result. */
 gw_err gw_call_begin(gw_call *c, gradwire *g, const char *name, int in, bool together);
 int gw_call_end(gw_call *c, gw_err e);
 
-/** What a call changed of its thread is as it was; gw_call_end does this. The handle may be gone.
- */
+/** Restore what a call changed in its thread, as gw_call_end does. The handle may be gone. */
 void gw_call_restore(gw_call *c);
 
-/** Calls know the handle from now on; not any more. */
+/** Make calls know the handle, or know it no longer. */
 void gw_call_remember(gradwire *g);
 void gw_call_forget(const gradwire *g);
 
-/** The last one of the public header, whatever its state; NULL: none. */
+/** Return the last handle of the public header, in any state; NULL: none. */
 gradwire *gw_call_open(void);
 
-/** How many there are; and the float32 bytes that they have exchanged together. */
+/** Return the number of handles; and the float32 bytes that they have exchanged together. */
 int gw_call_handles(void);
 uint64_t gw_call_logical(void);
 
-/** GW_ERR_USAGE, with a line that names the function. */
+/** Return GW_ERR_USAGE, with a line that names the function. */
 gw_err gw_call_refuse(const char *name, const char *why);
 
 /* start.c */
@@ -159,87 +157,87 @@ gw_err gw_call_refuse(const char *name, const char *why);
 /** GW_ERR_UNSUPPORTED: MPI was `provided` with a lower thread level than `wanted`. */
 gw_err gw_start_check_level(int wanted, int provided);
 
-/** A handle is made: from now on a process that ends with one open does not look as if all were
- *  well. */
+/** Called when a handle is made: from now on a process that ends with a handle open must not look
+ *  successful. */
 void gw_start_mind(void);
 
 /* batch.c */
 
-/** The exchange of this batch begins. */
+/** Begin the exchange of this batch. */
 gw_err gw_batch_exchange(gradwire *g);
 
-/** Which group a function is about, `next` being the first that it was not called for: of lazy ones
- *  that, else all at once. And the group behind the last of them. */
+/** Check which group a function is called for: if lazy, `next`, the first that it was not called
+ *  for yet; else all at once. The second returns the group after the last of them. */
 gw_err gw_batch_next(const gradwire *g, const char *name, int group, int next);
 int gw_batch_until(const gradwire *g, int group, int next);
 
 /* update.c */
 
-/** Before the session opens, and after it: the rule of --optimizer, if there is one. */
+/** Open the rule of --optimizer, if any, before the session opens; check it afterwards. */
 gw_err gw_update_open(gradwire *g);
 gw_err gw_update_check(const gradwire *g);
 
 /* layout.c */
 
-/** A checksum over the tensors. */
+/** Return a checksum over the tensors. */
 uint32_t gw_layout_sum(const gradwire *g);
 
-/** After the tensors are declared: lay them out in arenas. */
+/** Lay the declared tensors out in arenas. */
 gw_err gw_layout_make(gradwire *g);
-/** What this rank updates, once the session is open. */
+/** Find what this rank updates, once the session is open. */
 gw_err gw_layout_own(gradwire *g);
-/** Collective: rank 0's parameters to all, and into the arena. */
+/** Copy rank 0's parameters to all ranks, and into the arena. Collective. */
 gw_err gw_layout_share(gradwire *g);
 void gw_layout_free(gradwire *g);
 
-/** The CRC-32 of a group's parameters, where all of them are the caller's. */
+/** Return the CRC-32 of a group's parameters, if the caller owns all of them. */
 uint32_t gw_layout_group_sum(const void *handle, int group);
 
-/** Parameters of the caller's within `s` to the arena, if there is one, and back. */
+/** Copy the caller's parameters within `s` to the arena, if there is one, and back. */
 void gw_layout_take_params(gradwire *g, gw_span s);
 void gw_layout_give_params(gradwire *g, gw_span s);
 
-/** A tensor's gradient becomes the arena's, scaled by the share; the guard looks at it. */
+/** Copy a tensor's gradient to the arena, scaled by the share; the guard looks at it. */
 void gw_layout_take_grad(gradwire *g, int tensor);
-/** Alike on all ranks: the guard hears of what lies in lent memory when it is summed, by
- *  gw_layout_look after the exchange: a look of its own would be one more pass over memory. */
+/** True, alike on all ranks, if the guard looks at lent memory only when it is summed, by
+ *  gw_layout_look after the exchange: a separate look would take one more pass over memory. */
 bool gw_layout_looks_later(const gradwire *g);
 void gw_layout_look(gradwire *g);
-/** For gw_env.arrived: a part of the sum to where the gradients were, while others travel. */
+/** For gw_env.arrived: copy a part of the sum to where the gradients were, while others travel. */
 void gw_layout_arrived(void *handle, gw_span part);
-/** What `u` says to where the gradients were. */
+/** Copy what `u` has to where the gradients were. */
 void gw_layout_give_grads(gradwire *g, const gw_update *u);
-/** Zeros to where gradients within `s` were. */
+/** Write zeros where gradients within `s` were. */
 void gw_layout_clear_grads(gradwire *g, gw_span s);
 
 /* files.c, and report.c for run.json */
 
-/** Collective, before the session opens: claim and check the folder. */
+/** Claim and check the folder, before the session opens. Collective. */
 gw_err gw_files_claim(gradwire *g);
-/** Collective, once nothing is left that could be refused: replace the folder, open the files,
- *  start the ledger. */
+/** Replace the folder, open the files, start the ledger, once nothing can be refused any more.
+ *  Collective. */
 gw_err gw_files_open(gradwire *g);
 
-/** Around a batch. The second is collective at times. */
+/** Called around a batch. The second is collective at times. */
 void gw_files_begin(gradwire *g);
 gw_err gw_files_end(gradwire *g, double loss);
 
-/** Around what is sent outside of batches. */
+/** Called around what is sent outside of batches. */
 void gw_files_aside(const gradwire *g);
 void gw_files_aside_end(gradwire *g);
 
-/** With nothing pending: the strategy settles the replicas. */
+/** Have the strategy settle the replicas, with nothing pending. */
 gw_err gw_files_settle(gradwire *g);
 
-/** Collective, with nothing pending: an epoch's row. */
+/** Write an epoch's row, with nothing pending. Collective. */
 gw_err gw_files_epoch(gradwire *g, double test_loss, double test_accuracy);
 
-/** Collective: complete the folder. */
+/** Complete the folder. Collective. */
 gw_err gw_files_finish(gradwire *g);
-/** Local: give up what is open. */
+/** Give up what is open. Local. */
 void gw_files_close(gradwire *g);
 
-/** Rank 0: run.json and algo.csv. */
+/** Write run.json and algo.csv, on rank 0. */
 gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wire_bytes);
 
 #endif

@@ -1,8 +1,8 @@
-/** Clipping by the global norm: an update counts for min(1, most / (norm + 1e-6)) of itself, as of
- *  torch.nn.utils.clip_grad_norm_, where the norm is that of the gradient that the exchange hands
- *  out, of all tensors together (R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training
- *  recurrent neural networks", ICML 2013). Where the exchange hands out each rank's own gradient it
- *  is that one's. */
+/** Clipping by the global norm: an update is multiplied by min(1, most / (norm + 1e-6)), as in
+ *  torch.nn.utils.clip_grad_norm_. The norm is that of the gradient that the exchange returns, over
+ *  all tensors (R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training recurrent neural
+ *  networks", ICML 2013). If the exchange returns each rank's own gradient, the norm is that of the
+ *  own gradient. */
 #ifndef GW_RUN_CLIP_H
 #define GW_RUN_CLIP_H
 
@@ -13,17 +13,17 @@
 
 enum { GW_CLIP_COMMS = 3 };
 
-/** What the caller says. */
+/** Set by the caller. */
 typedef struct gw_clip_setup {
     double most; /* 0: nothing is clipped */
     const MPI_Comm
         *all; /* n of them: together they reach the ranks that hold the rest of the model; */
-    int n;    /* none of 1 rank */
+    int n;    /* none has 1 rank */
 } gw_clip_setup;
 
 typedef struct gw_clip {
     double most;
-    bool own;                     /* of each replica's own gradient */
+    bool own;                     /* clips each replica's own gradient */
     MPI_Comm over[GW_CLIP_COMMS]; /* the norm's parts are summed over each of these in turn */
     int n;
     float by;    /* the last update's factor */
@@ -31,23 +31,23 @@ typedef struct gw_clip {
     int64_t updates, clipped;
 } gw_clip;
 
-/** Before it is opened. GW_ERR_UNSUPPORTED, why this cannot be had: `lazy`, an update comes before
- *  the whole gradient; `ruled`, what is handed out is no gradient (of one rank, or of
- *  this step); `directs`, the direction of an update. */
+/** Check, before it is opened, that clipping works. GW_ERR_UNSUPPORTED, with the reason: `lazy`, an
+ *  update comes before the whole gradient; `ruled`, what the exchange returns is not the gradient
+ *  of a rank or of this step; `directs`, it is the direction of an update. */
 gw_err gw_clip_check(double most, bool lazy, bool ruled, bool directs);
 
-/** `comm`: of the exchange. */
+/** Open; `comm` is that of the exchange. */
 void gw_clip_open(gw_clip *c, const gw_clip_setup *setup, const gw_strategy_ops *ops,
                   MPI_Comm comm);
 
-/** After finish() of the whole arena: the factor goes into u->scale, the same on all ranks that
+/** After finish() of the whole arena: multiply u->scale by the factor, the same on all ranks that
  *  the gradient belongs to. Collective over these. */
 gw_err gw_clip_update(gw_clip *c, gw_update *u);
 
-/** That update is done, not left out. */
+/** Count that update, which was not left out. */
 void gw_clip_count(gw_clip *c);
 
-/** For run.json; null: nothing is clipped. */
+/** For run.json; null: no clipping. */
 json_t *gw_clip_json(const gw_clip *c);
 
 #endif

@@ -5,12 +5,12 @@
 #include "run/codec_stats.h"
 #include "run/session.h"
 
-/** What the session sends, and how; `rows`: of the last epoch of gw_codec_stats_epoch, or NULL.
- *  `warning`: "" is none. New, the caller's. */
+/** Describe what the session sends, and how. `rows`: of gw_codec_stats_epoch, for the last epoch,
+ *  or NULL. `warning`: "" is none. The caller owns the new object. */
 json_t *gw_report_comm(const gw_session *s, const gw_codec_row *rows, const char *warning);
 
-/** Rank 0: DIR/algo.csv, what algo=auto chose, in the form that its table= reads; nothing if it
- *  chose nothing. */
+/** On rank 0: write what algo=auto chose to DIR/algo.csv, in the form that its table= reads;
+ *  nothing if it chose nothing. */
 gw_err gw_report_choices(const char *dir, const gw_session *session);
 
 #endif

@@ -1,16 +1,16 @@
-/** What --error-feedback asks for: which codecs keep a residual, where momentum is applied, and
- *  what is exchanged in the gradient's place.
+/** The rules of --error-feedback: which codecs keep a residual, where momentum is applied, and what
+ *  is exchanged in place of the gradient.
  *
  *  ef21: P. Richtarik, I. Sokolov, I. Fatkhullin, "EF21", NeurIPS 2021, with the momentum of
  *  I. Fatkhullin, A. Tyurin, P. Richtarik, "Momentum provably improves error feedback!",
- *  NeurIPS 2023 (EF21-SGDM). Of rank i's gradient g_i
+ *  NeurIPS 2023 (EF21-SGDM). With rank i's gradient g_i
  *
  *      v_i += eta (g_i - v_i);  c_i = C(v_i - e_i);  e_i += c_i;  e += mean of c_i
  *
- *  and e is handed out. With r_i = v_i - e_i, what C dropped so far, v_i - e_i of the next step is
- *  r_i and the change of v_i: plain error feedback on eta (g_i - v_i). So v_i and e are all that it
- *  needs beside a lane's residual. It starts dense: v_i = g_i, and e is the exact mean, in one more
- *  sum of the first step.
+ *  and e is the result. With r_i = v_i - e_i, what C dropped so far, v_i - e_i of the next step is
+ *  r_i plus the change of v_i: plain error feedback on eta (g_i - v_i). So, besides a lane's
+ *  residual, it needs only v_i and e. It starts dense: v_i = g_i, and e is the exact mean, by one
+ *  more sum in the first step.
  *
  *  loco: X. Xie, Z. Lin, K.-C. Toh, P. Zhou, "LoCo: Low-bit communication adaptor for large-scale
  *  model training", 2024. The residual is a moving average of what was dropped, e = beta e +
@@ -33,29 +33,29 @@ typedef enum gw_feedback_rule {
 extern const gw_registry gw_feedbacks;
 
 typedef struct gw_residuals {
-    bool of[GW_MIX_CODECS]; /* of the mix's codecs: has one */
+    bool of[GW_MIX_CODECS]; /* for each codec of the mix: it has a residual */
     gw_feedback_rule rule;
     bool corrects;  /* momentum is applied to each rank's own gradient */
-    bool masks;     /* and starts anew where an element was sent */
+    bool masks;     /* and restarts where an element was sent */
     float eta;      /* of ef21 */
     float beta;     /* of loco, */
-    int64_t period; /* which resets so often; 0: never */
+    int64_t period; /* and its steps between resets; 0: never */
 } gw_residuals;
 
-/** True if a codec of these caps keeps a residual. */
+/** Return true if a codec with these caps keeps a residual. */
 bool gw_residuals_kept(const char *feedback, unsigned caps);
 
-/** True if some codec does. */
+/** Return true if some codec does. */
 bool gw_residuals_any(const gw_residuals *r);
 
-/** Its name for people; NULL: what was dropped is added, and no more. */
+/** Return the rule's name for people; NULL: plain, only what was dropped is added. */
 const char *gw_residuals_rule(const gw_residuals *r);
-/** Has this one a name? */
+/** Return whether this feedback's rule has a name. */
 bool gw_residuals_ruled(const char *feedback);
 
-/** GW_ERR_USAGE: there is no such feedback. Of a mix without codecs no more is checked. Else
- *  GW_ERR_UNSUPPORTED, GW_ERR_USAGE: it does not go with
- *  this strategy, these codecs or their algorithms. */
+/** Find the rule. GW_ERR_USAGE: there is no such feedback. Unless the mix has no codecs yet, also
+ *  GW_ERR_UNSUPPORTED, GW_ERR_USAGE: it does not go with this strategy, these codecs or their
+ *  algorithms. */
 gw_err gw_residuals_find(gw_residuals *out, const char *feedback, const gw_strategy *strategy,
                          const gw_mix *mix);
 
@@ -63,8 +63,8 @@ gw_err gw_residuals_find(gw_residuals *out, const char *feedback, const gw_strat
  *  exchange need not. */
 bool gw_residuals_add(const gw_residuals *r, const gw_strategy *strategy, const gw_mix *mix);
 
-/** What the rule makes of a rank's gradient g[0..n) in step number `step`, from 1 on, before it
- *  is exchanged; residual: the lane's, or NULL. `m`: of a rule that corrects. All at one place. */
+/** Apply the rule to a rank's gradient g[0..n) in step `step` (1..), before it is exchanged. `m`:
+ *  momentum of a rule that corrects; residual: the lane's, or NULL. All at the same place. */
 void gw_residuals_before(const gw_residuals *r, float m, int64_t step, float *g, float *own,
                          float *residual, size_t n);
 

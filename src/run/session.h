@@ -1,5 +1,5 @@
 /** The life of communication in a run: parsed before MPI starts, opened over a model's layers, then
- *  fronts for each hook of the strategy that name the ledger's phase. What a front does outside
+ *  a front for each hook of the strategy, which names the ledger's phase. A front's work outside
  *  codec and MPI calls (bookkeeping of strategy and engine) is communication time, too. */
 #ifndef GW_RUN_SESSION_H
 #define GW_RUN_SESSION_H
@@ -9,8 +9,8 @@
 #include "run/undo.h"
 #include "run/unmet.h"
 
-/** Sees each part of the local gradient before it is exchanged, as a rule of error feedback has
- *  made it, and what the exchange makes of it; of ef21 changes, before they are added up. */
+/** Sees each part of the local gradient before it is exchanged, after the rule of error feedback,
+ *  and the result of the exchange. With ef21 both are changes, before they are added up. */
 typedef struct gw_session_tap {
     void *ctx;
     void (*before)(void *ctx, const float *grad, gw_span s);
@@ -19,34 +19,34 @@ typedef struct gw_session_tap {
 
 /** What a rule of error feedback keeps (run/residuals.h), n floats each. */
 typedef struct gw_session_rule {
-    float *own;          /* of gw_residuals_before; NULL: a plain one keeps nothing */
-    float *estimate;     /* of gw_residuals_collect; NULL: not ef21 */
-    int64_t rounds;      /* exchanges so far; void ones are none */
-    gw_algo dense;       /* of ef21's first step, */
-    gw_collective start; /* which it sums */
+    float *own;          /* for gw_residuals_before; NULL: a plain rule keeps nothing */
+    float *estimate;     /* for gw_residuals_collect; NULL: not ef21 */
+    int64_t rounds;      /* exchanges so far, without void ones */
+    gw_algo dense;       /* for the dense first step of ef21, */
+    gw_collective start; /* and its sum */
 } gw_session_rule;
 
-/** Read by all, written by the functions below and where it is said. */
+/** Everybody may read it; only the functions below write it, except where noted. */
 typedef struct gw_session {
     gw_strategy strategy;
     gw_mix mix; /* codecs and algorithms; none before gw_session_bind */
     gw_residuals residuals;
     bool framed;          /* encodings travel in frames */
     const char *feedback; /* one of gw_session_new's words */
-    const char *note;     /* the caller's, before the opening: a line for `notes`; NULL: none */
+    const char *note;     /* the caller sets it before opening: a line for `notes`; NULL: none */
     const char *table;    /* likewise: choices of algo=auto that an earlier start made */
     /* once it is open: */
-    gw_env env;         /* the two arenas and the lanes */
-    gw_coded *coded;    /* what was encoded of each layer so far, by this rank */
-    char *notes;        /* what the algorithm found out and decided, for a report: lines, or "" */
-    char *choices;      /* rows of algo.csv (comm/tuning.h) where it chose by a table, else "" */
-    void *self;         /* the strategy's */
-    gw_session_tap tap; /* the caller's */
-    uint64_t logical_bytes;                /* float32 bytes of all spans finished so far */
+    gw_env env;             /* the two arenas and the lanes */
+    gw_coded *coded;        /* what this rank encoded of each layer so far */
+    char *notes;            /* what the algorithm found and decided, for a report: lines, or "" */
+    char *choices;          /* rows of algo.csv (comm/tuning.h) if it chose by a table, else "" */
+    void *self;             /* the strategy's */
+    gw_session_tap tap;     /* the caller's */
+    uint64_t logical_bytes; /* float32 bytes of all spans finished so far */
     gw_codings codings[GW_MIX_CODECS + 1]; /* of the mix's codecs, then of parameters */
     gw_clip clip;
-    gw_unmet unmet; /* what was asked for and does not happen: foretold, or as it was last found */
-    /* its own: */
+    gw_unmet unmet; /* what was asked for and does not happen: predicted, or as last found */
+    /* private: */
     uint64_t recounted; /* logical_bytes then */
     gw_codec exact;
     float correction;
@@ -56,15 +56,15 @@ typedef struct gw_session {
     bool open;
 } gw_session;
 
-/** Check the combination; no MPI call. The session owns *mix from now on, after an error too; if
+/** Check the combination; no MPI call. The session owns *mix from now on, also after an error; if
  *  the mix has no codec yet, gw_session_bind brings one. GW_ERR_USAGE, GW_ERR_INPUT or
- *  GW_ERR_UNSUPPORTED as the registries say. `feedback` is kept:
- *  "off", "on"  no error feedback; for all codecs but lossless ones
- *  "auto"       for codecs that are biased
+ *  GW_ERR_UNSUPPORTED from the registries. `feedback` is kept:
+ *  "off", "on"  no error feedback; for all codecs except lossless ones
+ *  "auto"       for biased codecs
  *  "momentum"   as auto, and the optimizer's momentum is applied to each rank's own gradient before
  *               it is exchanged, so that what a codec holds back is not delayed twice
- *  "dgc"        likewise, and where an element was sent its momentum starts anew (momentum
- *               correction and factor masking: Lin et al., "Deep gradient compression", ICLR 2018)
+ *  "dgc"        likewise, and an element's momentum restarts when it was sent (momentum correction
+ *               and factor masking: Lin et al., "Deep gradient compression", ICLR 2018)
  *  "ef21:..", "loco:.."  see run/residuals.h
  */
 gw_err gw_session_new(gw_session **out, const gw_spec *comm, gw_mix *mix, const char *feedback);
@@ -73,25 +73,25 @@ gw_err gw_session_new(gw_session **out, const gw_spec *comm, gw_mix *mix, const 
  *  `algo`. Until then the session has neither codec nor algorithm. */
 gw_err gw_session_bind(gw_session *s, gw_mix *mix, const gw_spec *algo);
 
-/** Frees; call gw_session_close first if it was opened. */
+/** Free; call gw_session_close first if it was opened. */
 void gw_session_free(gw_session *s);
 
-/** MPI thread level that the strategy asks for. */
+/** Return the MPI thread level that the strategy needs. */
 int gw_session_thread_level(const gw_session *s);
-/** Threads that the strategy runs beside those of the run. */
+/** Return the number of threads that the strategy runs beside those of the run. */
 int gw_session_helpers(const gw_session *s);
 
-/** Error feedback holds something back; before it is open: it would, were it encoded. */
+/** Return whether error feedback holds something back; before opening: whether it would. */
 bool gw_session_feeds_back(const gw_session *s);
-/** Collective over `comm`, the session's or one that it is a part of, once it is open: `unmet`
- *  anew. */
+/** Find `unmet` anew, once it is open. Collective over `comm`, the session's or one that contains
+ *  it. */
 gw_err gw_session_find_unmet(gw_session *s, gw_unmet_ask ask, MPI_Comm comm);
-/** What is encoded counts from here on: all before was a rehearsal. */
+/** Count encodings from here on: all before was a rehearsal. */
 void gw_session_recount(gw_session *s);
 
-/** The codec's name, or of a mix its spec, for reports. */
+/** Return the codec's name, or a mix's spec, for reports. */
 const char *gw_session_compression(const gw_session *s);
-/** Ranks, from 0 on, that only serve and get no samples. */
+/** Return how many ranks, from 0 on, only serve and get no samples. */
 int gw_session_servers(const gw_session *s);
 
 typedef struct gw_session_setup {
@@ -102,10 +102,10 @@ typedef struct gw_session_setup {
     int n_tensors;
     bool in_rows;             /* of a matrix; see comm/strategy.h */
     const char *const *names; /* of the tensors; NULL: they have none */
-    int model_layers;         /* of the whole model, of which these are a part; 0: all */
-    bool by_layer;            /* lazy: finish and publish come a layer at a time */
-    bool keeps; /* the caller has the parameters: env.param is NULL, if the strategy leaves it */
-    bool parts; /* no rank needs parameters but those that it updates: env.param is NULL */
+    int model_layers;         /* of the whole model, if these are a part of it; 0: they are all */
+    bool by_layer;            /* lazy: finish and publish are called per layer */
+    bool keeps; /* the caller has the parameters: env.param is NULL, if the strategy allows it */
+    bool parts; /* a rank needs only the parameters that it updates: env.param is NULL */
     bool adds;  /* the caller asks gw_session_sums where gradients go */
     bool lists; /* gw_update may list what it touches (gw_optimizer_lists) */
     const float *params; /* initial values, copied; NULL: zeros */
@@ -116,53 +116,53 @@ typedef struct gw_session_setup {
     uint64_t seed;
     bool yield;                               /* the node runs more threads than cores */
     bool undo;                                /* keep what gw_session_undo needs */
-    void (*arrived)(void *ctx, gw_span part); /* as in gw_env, where finish() changes nothing */
+    void (*arrived)(void *ctx, gw_span part); /* as in gw_env, if finish() changes nothing */
     void *arrived_ctx;
 } gw_session_setup;
 
-/** Collective: open lanes, the two arenas (zeroed; the session's) and the strategy.
- *  GW_ERR_UNSUPPORTED on all ranks for what cannot work on this communicator. */
+/** Open lanes, the two arenas (zeroed; the session's) and the strategy. GW_ERR_UNSUPPORTED on all
+ *  ranks for what cannot work on this communicator. Collective. */
 gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *setup);
 void gw_session_close(gw_session *s); /* collective */
 
-/** A new exchange begins; before the first ready() of a step, and after the last publish() of the
- *  one before. `share` as in gw_env. */
+/** Begin a new exchange, before the first ready() of a step and after the last publish() of the
+ *  previous one. `share` as in gw_env. */
 void gw_session_begin(gw_session *s, double share);
 
-/** Where the backward pass is to add this step's gradient: the residual, so that the exchange need
- *  not add it there in a pass of its own. NULL: it writes the gradient to env.grad. Between
+/** Return where the backward pass must add this step's gradient: the residual, so that the exchange
+ *  need not add it in a separate pass. NULL: the pass writes the gradient to env.grad. Between
  *  gw_session_begin and ready(). */
 float *gw_session_sums(gw_session *s);
 
-/** Can gradients be summed where they lie in memory of the caller's, if that is lent? Yes where
- *  nobody but the algorithm reads them, and it sums exact values in shared memory. */
+/** Can gradients be summed in place in the caller's memory, if that is lent? Yes if only the
+ *  algorithm reads them, and it sums exact values in shared memory. */
 bool gw_session_takes_lent(const gw_session *s);
 
-/** Collective, where they can: lend as gw_lent_add has it. `notes` tell what became of it. */
+/** If so, lend as gw_lent_add does; `notes` report the result. Collective. */
 gw_err gw_session_lend(gw_session *s, void *memory, size_t bytes, int fd);
 
-/** Before ready() of its span: tensor t's gradient lies at `grad`, to be weighed by `weight`, and
- *  the result will lie there. False: that is not in lent memory, or NULL: it goes to env.grad. */
+/** Before ready() of its span: say that tensor t's gradient lies at `grad`, with `weight`, and that
+ *  the result will go there. False: `grad` is NULL or not in lent memory; it goes to env.grad. */
 bool gw_session_lies(gw_session *s, int t, float *grad, float weight);
 
-/** What was lent, alike on all ranks; NULL: nothing. */
+/** Return what was lent, alike on all ranks; NULL: nothing. */
 const struct gw_lent *gw_session_lent(const gw_session *s);
 
-/** The greatest magnitude of a rank's gradient (its part of the global mean) with which neither
- *  sums over the ranks nor what error feedback keeps become infinite. 0: none is exchanged. */
+/** Return the greatest magnitude of a rank's gradient (its part of the global mean) with which
+ *  neither sums over the ranks nor error feedback's state overflow. 0: no gradient is exchanged. */
 float gw_session_most(const gw_session *s);
 
-/** Spec of the codec that the arena's float `at` is sent with. */
+/** Return the spec of the codec that encodes the arena's float `at`. */
 const char *gw_session_codec_of(const gw_session *s, size_t at);
 
 /** Is the present step (env.skip) void as a whole on all ranks? Then, unless the strategy begins
  *  its exchange in ready(), neither finish nor publish need be called for it. */
 bool gw_session_leaves_out(const gw_session *s);
-/** The present step is void, on all ranks if they decide that together, and nothing of it is
- *  under way: residual, momentum and ticket are again what they were before it. A strategy that is
- *  GW_STRATEGY_LATE, and ranks that decide apart, go on in a void step, too: there only the
- *  session's momentum goes back, unless it was `abandoned` before anything of it was exchanged. The
- *  session was opened with setup->undo. */
+/** Undo a void step: restore residual, momentum and ticket from before it. The ranks may have
+ *  decided together or apart, and nothing of the step is under way. A strategy that is
+ *  GW_STRATEGY_LATE, and ranks that decide apart, go on in a void step, too: then only the
+ *  session's momentum is restored, unless the step was `abandoned` before anything of it was
+ *  exchanged. Needs setup->undo. */
 void gw_session_undo(gw_session *s, bool abandoned);
 
 /** Will replicas agree without being settled, once `steps` more are published (0: do they now,
@@ -179,15 +179,15 @@ gw_err gw_session_await(gw_session *s, gw_span span);
 bool gw_session_progresses(const gw_session *s);
 gw_err gw_session_settle(gw_session *s);
 
-/** The part of `span` that this rank updates after gw_session_finish(span), the same each time. */
+/** Return the part of `span` that this rank updates after gw_session_finish(span), in every step. */
 gw_span gw_session_owned(const gw_session *s, gw_span span);
 
-/** Collective: drain, then save or load all that the exchange carries from step to step: the
- *  strategy's state, residuals, momentum and ticket. One call a rank, each with its own `io`.
- *  Parameters are the model's affair, not the session's. */
+/** Drain, then save or load all that the exchange carries from step to step: the strategy's state,
+ *  residuals, momentum and ticket, but not parameters, which the model saves. One call per rank,
+ *  each with its own `io`. Collective. */
 gw_err gw_session_state(gw_session *s, gw_io *io);
 
-/** `steps` have been done by a session whose state is not loaded: a codec's warm-up and random
+/** Continue after `steps` of a session whose state is not loaded: a codec's warm-up and random
  *  numbers go on from there. */
 void gw_session_count_on(gw_session *s, int64_t steps);
 

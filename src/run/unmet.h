@@ -1,6 +1,6 @@
-/** What a run was asked for and what does not happen: a codec that encodes nothing, messages to be
- *  checked of which there are none. It is foretold once the exchange is open, for the lines that a
- *  run begins with, and found again at its end, by what was counted. */
+/** What a run was asked for and does not do: for example, its codec encodes nothing, or there are
+ *  no messages to check. It is predicted once the exchange is open, for the first lines of a run,
+ *  and found again at its end from what was counted. */
 #ifndef GW_RUN_UNMET_H
 #define GW_RUN_UNMET_H
 
@@ -24,39 +24,39 @@ typedef struct gw_unmet {
     gw_codings all[GW_MIX_CODECS + 1]; /* of the mix's codecs, then of parameters; of all ranks */
     bool idle[GW_MIX_CODECS];          /* this codec encodes nothing, though it is not `none` */
     bool encodes;                      /* some codec does, or all are `none` */
-    char codec[480]; /* where none does: the session's, and "(not encoded here)"; else "" */
+    char codec[480]; /* if none does: the session's, and "(not encoded here)"; else "" */
 } gw_unmet;
 
-/** An exchange that is open. */
+/** An open exchange. */
 typedef struct gw_unmet_of {
     const gw_lane *lane; /* of gradients */
     const gw_mix *mix;
     const gw_codings *codings; /* of the mix's codecs, and of parameters */
     const gw_strategy_ops *strategy;
-    const char *feedback; /* as it was asked for */
+    const char *feedback; /* as asked for */
     bool holds;           /* some codec would keep a residual */
     bool framed;
     bool stepped; /* something was exchanged since the count began */
 } gw_unmet_of;
 
-/** When it is asked, and where. */
+/** When the question is asked, and where. */
 typedef struct gw_unmet_ask {
-    bool ended;   /* by what was counted, else by what was laid down */
+    bool ended;   /* judge by what was counted, else by what was laid down */
     bool carried; /* ranks of one replica exchange activations, too, in frames if asked */
 } gw_unmet_ask;
 
-/** Collective over `comm`, the lane's or one that has it as a part. */
+/** Find what is unmet. Collective over `comm`, the lane's or one that contains it. */
 gw_err gw_unmet_find(gw_unmet *out, const gw_unmet_of *of, gw_unmet_ask ask, MPI_Comm comm);
 
-/** Another one; without room it is left out. */
+/** Add an item; without room it is left out. */
 void gw_unmet_add(gw_unmet *u, const char *option, const char *value, const char *what,
                   const char *why);
 
-/** For people: each in a line of its own, but those that `but` (NULL: nothing) says already. */
+/** Print for people, one per line, except those that `but` (NULL: nothing) has already. */
 void gw_unmet_print(const gw_unmet *u, const gw_unmet *but, FILE *to);
 /** The same as a text, cut where `room` ends. */
 void gw_unmet_text(const gw_unmet *u, char *out, size_t room);
-/** A list of {option, value, what, why}. */
+/** Return a list of {option, value, what, why}. */
 json_t *gw_unmet_json(const gw_unmet *u);
 
 #endif
