@@ -179,7 +179,7 @@ gw_err gw_session_await(gw_session *s, gw_span span);
 bool gw_session_progresses(const gw_session *s);
 gw_err gw_session_settle(gw_session *s);
 
-/** Return the part of `span` that this rank updates after gw_session_finish(span), in every step. */
+/** Return the part of `span` that this rank updates after each gw_session_finish(span). */
 gw_span gw_session_owned(const gw_session *s, gw_span span);
 
 /** Drain, then save or load all that the exchange carries from step to step: the strategy's state,
