@@ -9,10 +9,10 @@
 /** GW_OK, or GW_ERR_MPI with MPI's own text for the code `rc` that `call` returned. */
 gw_err gw_mpi_check(int rc, const char *call);
 
-/** Call MPI and hand a failure up: GW_MPI(MPI_Barrier(comm)). */
+/** Call MPI and return a failure: GW_MPI(MPI_Barrier(comm)). */
 #define GW_MPI(call) GW_TRY(gw_mpi_check((call), #call))
 
-/** The caller's number in `comm`, and how many ranks it has. */
+/** Get the caller's number in `comm`, and how many ranks it has. */
 gw_err gw_comm_place(MPI_Comm comm, int *rank, int *ranks);
 
 #endif

@@ -5,8 +5,8 @@
 #include "base/table.h"
 #include "mpi/agree.h"
 
-/** Collective: rank 0 writes all ranks' rows[0..n) to `to` (NULL elsewhere, or where no file is
- *  wanted), rank by rank, in memory that does not grow with their number. */
+/** Let rank 0 write all ranks' rows[0..n) to `to` (NULL elsewhere, or if no file is wanted), rank
+ *  by rank, in memory that does not grow with their number. Collective. */
 gw_err gw_collect_rows(const gw_table *t, FILE *to, void *rows, int n, MPI_Comm comm);
 
 #endif

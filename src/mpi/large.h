@@ -1,6 +1,6 @@
-/** Messages of any length. MPI 4 counts them by MPI_Count; a library of MPI 3.1 counts by int, and
- *  what is longer than INT_MAX bytes travels as one element of a type of that many bytes. Each
- *  returns MPI's code. Any thread, as MPI's own. */
+/** Messages of any length. MPI 4 counts by MPI_Count. A library of MPI 3.1 counts by int, so a
+ *  message longer than INT_MAX bytes is sent as one element of a type of that many bytes. Each
+ *  function returns MPI's code. Any thread, like MPI's own. */
 #ifndef GW_MPI_LARGE_H
 #define GW_MPI_LARGE_H
 
@@ -14,7 +14,7 @@ int gw_large_isend(const void *data, size_t len, int peer, int tag, MPI_Comm com
 int gw_large_irecv(void *data, size_t cap, int peer, int tag, MPI_Comm comm, MPI_Request *request);
 int gw_large_bcast(void *data, size_t len, int root, MPI_Comm comm);
 
-/** Bytes of a message that was received by one of these. */
+/** Get the bytes of a message that one of these received. */
 int gw_large_length(const MPI_Status *status, size_t *len);
 
 #endif

@@ -22,7 +22,7 @@ extern gw_present_calls gw_present[GW_PRESENT_THREADS];
 extern atomic_int gw_present_region; /* a gw_phase; negative: outside a batch, or not measured */
 extern _Thread_local int gw_present_thread; /* the caller's place in gw_present */
 
-/** The calling thread is the main one, and no other has made an MPI call yet. */
+/** Declare the calling thread the main one, before any other makes an MPI call. */
 void gw_present_start(void);
 
 static inline void gw_present_enter(const char *call) {

@@ -1,5 +1,5 @@
-/** Replicas compared over the ranks: one hash of each rank's parameters, and only if these differ
- *  all ranks' hashes of all layers, to say who differs and where. */
+/** Compares replicas over the ranks: one hash of each rank's parameters and, only if these differ,
+ *  all ranks' hashes of all layers, to find who differs and where. */
 #ifndef GW_MPI_REPLICAS_H
 #define GW_MPI_REPLICAS_H
 
@@ -19,14 +19,14 @@ typedef struct gw_replicas {
     MPI_Comm comm;
 } gw_replicas;
 
-/** Collective, with nothing pending: *hash is the CRC-32 (zlib's) of the parameters' bytes, which
- *  all ranks have in common. GW_ERR_DIVERGED on all ranks: they do not; the message names the step,
- *  the ranks that differ from the majority (all of them, if there is none) and the first layer that
- *  differs, with both checksums. */
+/** Compare, with nothing pending. *hash is the CRC-32 (zlib's) of the parameters' bytes, equal on
+ *  all ranks. GW_ERR_DIVERGED on all ranks: it is not; the message names the step, the ranks that
+ *  differ from the majority (all, if there is none) and the first layer that differs, with both
+ *  checksums. Collective. */
 gw_err gw_replicas_compare(const gw_replicas *r, uint32_t *hash);
 
-/** What gw_replicas_compare says where all[rank * r->n_layers + layer] are the layers' checksums;
- *  at least two ranks' differ. Returns GW_ERR_DIVERGED. */
+/** Return GW_ERR_DIVERGED with the message of gw_replicas_compare, where the layers' checksums are
+ *  all[rank * r->n_layers + layer], and at least two ranks' differ. */
 gw_err gw_replicas_tell(const gw_replicas *r, const uint32_t *all, int ranks);
 
 #endif

@@ -1,5 +1,5 @@
-/** Blocking collectives that can yield the core. MPI itself spins, which costs milliseconds a call
- *  if a node has more ranks than cores: the peer waited for has to wait for the core. */
+/** Blocking collectives that can yield the core. MPI itself spins. If a node has more ranks than
+ *  cores, that costs milliseconds per call: the peer that it waits for must wait for the core. */
 #ifndef GW_MPI_WAIT_H
 #define GW_MPI_WAIT_H
 

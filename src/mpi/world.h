@@ -4,13 +4,13 @@
 
 #include "mpi/agree.h"
 
-/** Local: (*ranks)[i] is rank i of `comm` in MPI_COMM_WORLD; the caller frees it. */
+/** Set (*ranks)[i] to rank i of `comm` in MPI_COMM_WORLD; the caller frees it. Local. */
 gw_err gw_world_ranks(MPI_Comm comm, int **ranks);
 
-/** The name of an MPI thread level. */
+/** Return the name of an MPI thread level. */
 const char *gw_world_thread_level(int level);
 
-/** Collective, last of all before MPI_Finalize: all ranks stop polling before any disconnects. */
+/** Last call before MPI_Finalize: all ranks stop polling before any disconnects. Collective. */
 void gw_world_part(MPI_Comm comm);
 
 #endif
