@@ -1,16 +1,16 @@
-/** A row of batches.csv: what is known of one batch on one rank. This file alone fills it, from
- *  parts that it is handed as values; what a batch lacks is NaN there. */
+/** A row of batches.csv: what is known about one batch on one rank. Only this module fills it, from
+ *  parts that it gets as values; missing figures are NaN. */
 #ifndef GW_PROF_BATCH_ROW_H
 #define GW_PROF_BATCH_ROW_H
 
 #include "base/table.h"
 #include "prof/ledger.h"
 
-/** COMPUTE (base/probe.h) split into core and memory time, by each source apart;
- *  NaN: that source is absent. See docs/measurement.md. */
+/** COMPUTE (base/probe.h) split into core and memory time, by each source separately; NaN: that
+ *  source is absent. See docs/measurement.md. */
 typedef struct gw_batch_split {
     double core_ctr_s, memory_ctr_s;                /* hardware counters; they add up to COMPUTE */
-    double core_twin_s, memory_twin_s;              /* kernels that have a cache-resident twin */
+    double core_twin_s, memory_twin_s;              /* kernels with a cache-resident twin */
     double memory_codec_ctr_s, memory_codec_twin_s; /* the memory part of encode and decode */
     double core_model_lo_s, core_model_hi_s, memory_model_lo_s, memory_model_hi_s; /* GEMMs */
 } gw_batch_split;
@@ -25,7 +25,7 @@ enum {
     GW_MESH_COLUMNS = 15
 };
 
-/** What hardware counters say of a batch. */
+/** A batch's hardware counters. */
 typedef struct gw_batch_counts {
     double core_s, memory_s, memory_codec_s;
     double counter[GW_COUNTERS];
@@ -39,25 +39,25 @@ typedef struct gw_batch_place {
     int replica, stage, shard;
 } gw_batch_place;
 
-/** What is known of a batch when it has ended. */
+/** What is known about a batch at its end. */
 typedef struct gw_batch_parts {
     int rank, epoch; /* epoch: 1.. */
     gw_batch_place place;
     int64_t step;           /* 1.. over the whole run */
     int samples;            /* local */
-    double injected_s;      /* of data: what --inject-skew held the rank up */
-    bool slept;             /* computation was: --pace */
-    double loss_sum;        /* over these */
+    double injected_s;      /* part of data: how long --inject-skew delayed the rank */
+    bool slept;             /* the rank slept in place of computing: --pace */
+    double loss_sum;        /* over these samples */
     uint64_t logical_bytes; /* float32 bytes of the spans exchanged */
     gw_batch_cost cost;
     gw_batch_counts counts;
     gw_batch_split split; /* by twins and model */
 } gw_batch_parts;
 
-/** What is known of it when the ranks' exchanges have been laid side by side. */
+/** What is known about it once the ranks' exchanges have been compared. */
 typedef struct gw_batch_wait {
     double start_s; /* by the common clock */
-    /* of mpi_wait: before the last rank's arrival, by the dimension of the exchange */
+    /* the part of mpi_wait before the last rank's arrival, by the dimension of the exchange */
     double waiting_s[GW_EXCHANGE_DIMS];
     double clock_err_s; /* between ranks */
 } gw_batch_wait;
@@ -76,8 +76,8 @@ typedef struct gw_batch_row {
     double skew_s[GW_EXCHANGE_DIMS]; /* wait_skew_s by dimension */
     double clock_err_s;
     uint64_t logical_bytes;
-    /* 1: preempted, or more than 2% of it off the CPU while it did not wait in MPI or write a
-     * checkpoint; -1: not known, as of a step that is slept */
+    /* 1: preempted, or off the CPU for more than 2% of it while it did not wait in MPI or write a
+     * checkpoint; -1: not known, as for a step that is slept */
     long interrupted;
     double counter[GW_COUNTERS];
 } gw_batch_row;
@@ -96,8 +96,8 @@ typedef struct gw_batch_table {
 
 #define GW_BATCHES "batches.csv"
 
-/** With columns for n <= GW_COUNTERS counters; the names are copied. `mesh`: with those of places
- *  and dimensions, too. */
+/** Make the table, with columns for n <= GW_COUNTERS counters; the names are copied. `mesh`: with
+ *  those of places and dimensions, too. */
 void gw_batch_table_make(gw_batch_table *t, bool mesh, const char *const *counter, int n);
 
 #endif

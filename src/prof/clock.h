@@ -1,6 +1,6 @@
-/** Time: seconds of one monotonic clock, cheap enough to read twice a kernel. The CPU's time-stamp
- *  counter where it is invariant (about 10 ns a read), calibrated against CLOCK_MONOTONIC, which
- *  serves elsewhere (about 23 ns). */
+/** Time: seconds of one monotonic clock, cheap enough to read twice per kernel. It is the CPU's
+ *  time-stamp counter if that is invariant (about 10 ns per read), calibrated against
+ *  CLOCK_MONOTONIC; else CLOCK_MONOTONIC itself (about 23 ns). */
 #ifndef GW_PROF_CLOCK_H
 #define GW_PROF_CLOCK_H
 
@@ -14,20 +14,20 @@ void gw_clock_begin(void);
  *  anything else here, on the main thread. Later calls do nothing. */
 void gw_clock_start(void);
 
-/** "tsc" or "monotonic". Static string. */
+/** Return "tsc" or "monotonic". Static string. */
 const char *gw_clock_name(void);
 
-/** A reading in ticks, and ticks as seconds. */
+/** Read the clock in ticks; convert ticks to seconds. */
 uint64_t gw_clock_ticks(void);
 double gw_clock_seconds(uint64_t ticks);
 
-/** Seconds since the reading `start`. */
+/** Return the seconds since the reading `start`. */
 static inline double gw_clock_since(uint64_t start) {
     return gw_clock_seconds(gw_clock_ticks() - start);
 }
 
-/** One instant in both clocks: ticks, and nanoseconds of CLOCK_MONOTONIC, which all processes of a
- *  host share. Two anchors far apart give a finer rate than the calibration at start. */
+/** Read one instant on both clocks: ticks, and nanoseconds of CLOCK_MONOTONIC, which all processes
+ *  of a host share. Two anchors far apart give a finer rate than the calibration at start. */
 void gw_clock_anchor(uint64_t *ticks, uint64_t *ns);
 
 #endif

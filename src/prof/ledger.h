@@ -15,16 +15,16 @@
 
 /** How much is measured in a batch. */
 typedef enum gw_profile {
-    GW_PROFILE_OFF,    /* its wall time, by two readings of the clock; nothing else */
+    GW_PROFILE_OFF,    /* only its wall time, by two readings of the clock */
     GW_PROFILE_TIMERS, /* regions, MPI calls, exchanges */
-    GW_PROFILE_FULL    /* what adds to the cost, too: regions within phases, hardware counters, the
+    GW_PROFILE_FULL    /* also what costs more: regions within phases, hardware counters, the
                           memory split */
 } gw_profile;
 
 /** A count that was not taken. */
 #define GW_UNCOUNTED UINT64_MAX
 
-/** What of a batch was for exchanges along one dimension of a mesh. */
+/** The part of a batch that was for exchanges along one dimension of a mesh. */
 typedef struct gw_dim_cost {
     double comm_s; /* of the phases encode, decode, mpi_post, mpi_poll, mpi_wait */
     uint64_t bytes, messages;
@@ -36,16 +36,16 @@ typedef struct gw_batch_cost {
     double start_s;            /* since gw_ledger_start */
     uint64_t start_ticks;      /* the same instant, by the clock */
     double wall_s;             /* from the mark of its begin to the mark of its end */
-    double phase_s[GW_PHASES]; /* exclusive times; they add up to wall_s, from marks of their own */
-    double part_s[GW_PARTS];   /* of phase_s, what its parts took; GW_PROFILE_FULL only */
+    double phase_s[GW_PHASES]; /* exclusive times; they add up to wall_s, from their own marks */
+    double part_s[GW_PARTS];   /* time in the parts of phase_s; GW_PROFILE_FULL only */
     double coded[GW_CODINGS];  /* floats coded in the regions encode and decode; likewise */
     double inflight_s;         /* computation (base/probe.h) while a nonblocking
                                   operation was posted and not yet seen complete: an upper bound
                                   of the communication that hid there */
-    uint64_t wire_bytes;       /* bytes handed to MPI by this rank, by other threads since the last
-                                  batch, too: point-to-point as sent; an MPI
-                                  collective counts what the bandwidth-optimal algorithm sends a
-                                  rank (allreduce 2(P-1)/P n), since MPI does not tell */
+    uint64_t wire_bytes;       /* bytes passed to MPI by this rank, also by other threads since the
+                                  last batch: point-to-point as sent; an MPI collective counts what
+                                  the bandwidth-optimal algorithm sends per rank (allreduce
+                                  2(P-1)/P n), since MPI does not tell */
     uint64_t messages;         /* point-to-point sends */
     uint64_t collectives;      /* MPI collectives called */
     gw_dim_cost dim[GW_EXCHANGE_DIMS]; /* they add up to those phases, wire_bytes and messages */
@@ -54,37 +54,37 @@ typedef struct gw_batch_cost {
     double cpu_s;        /* CPU time of the main thread */
 } gw_batch_cost;
 
-/** Install the probe on the calling (main) thread; time 0 is now. Calibrates the clock if nobody
- *  has yet. A second start begins anew. The profile is GW_PROFILE_FULL. */
+/** Install the probe on the calling (main) thread; time 0 is now. Calibrate the clock if nobody has
+ *  yet. A second start begins anew. The profile is GW_PROFILE_FULL. */
 void gw_ledger_start(void);
 
 /** After gw_ledger_start, for a resumed run: continue the clock at `s` seconds. */
 void gw_ledger_resume(double s);
 
-/** Measure this much from now on. Main thread, between batches. Forgets what is in flight, of which
- *  only a part was seen. GW_PROFILE_OFF removes the probe. */
+/** Set how much to measure from now on. Main thread, between batches. Forgets what is in flight,
+ *  since only a part of it was seen. GW_PROFILE_OFF removes the probe. */
 void gw_ledger_set_profile(gw_profile profile);
 gw_profile gw_ledger_profile(void);
 
-/** Open a batch: what follows is charged to it, to GW_PHASE_OTHER unless a region says else. */
+/** Open a batch: what follows is charged to it, to GW_PHASE_OTHER outside regions. */
 void gw_ledger_begin(void);
 
-/** Close the batch and tell its cost. */
+/** Close the batch and return its cost. */
 void gw_ledger_end(gw_batch_cost *cost);
 
-/** For pmpi*.c, any thread: is a batch open? And does what the calling thread sends now count: in a
- *  batch; and between two batches what a progress thread sends for an exchange that a batch began,
- *  which the next batch then counts. Count bytes, messages, collectives if so. */
+/** For pmpi*.c, any thread. counting: is a batch open? counts: does what the calling thread sends
+ *  now count? Yes in a batch; between batches, if a progress thread sends it for an exchange that a
+ *  batch began: the next batch counts it. count: add bytes, messages, collectives if so. */
 bool gw_ledger_counting(void);
 bool gw_ledger_counts(void);
 void gw_ledger_count(uint64_t bytes, unsigned messages, unsigned collectives);
 
-/** MPI collectives along a dimension that this rank called inside batches since gw_ledger_start,
- *  and the bytes that they send by the model of prof/pmpi_coll.c. */
+/** Get the number of MPI collectives along a dimension that this rank called inside batches since
+ *  gw_ledger_start, and the bytes that they send by the model of prof/pmpi_coll.c. */
 void gw_ledger_collectives(int dim, uint64_t *calls, uint64_t *bytes);
 
-/** For pmpi*.c, any thread: requests posted or seen complete; between batches too, since a request
- *  may span them. */
+/** For pmpi*.c, any thread: report requests posted or seen complete; also between batches, since a
+ *  request may span them. */
 void gw_ledger_posted(int requests);
 void gw_ledger_completed(int requests);
 
@@ -94,17 +94,17 @@ typedef struct gw_ledger_sums {
 } gw_ledger_sums;
 gw_ledger_sums gw_ledger_totals(void);
 
-/** Seconds since gw_ledger_start (and before: gw_ledger_resume), and the clock tick that they are
- *  counted from, modulo 2^64. */
+/** Return the seconds since gw_ledger_start (and before: gw_ledger_resume), and the clock tick that
+ *  they are counted from, modulo 2^64. */
 double gw_ledger_now(void);
 uint64_t gw_ledger_zero(void);
 
-/** What timing costs: seconds that one empty region takes, the least of some runs. Main thread,
- *  between batches, after gw_ledger_start. */
+/** Return the cost of timing: seconds that one empty region takes, the least of some runs. Main
+ *  thread, between batches, after gw_ledger_start. */
 double gw_ledger_region_cost(void);
 
-/** Somebody who wants the timeline itself (the trace, the exchange log). Times are clock ticks.
- *  Any may be NULL. */
+/** A listener to the timeline itself (the trace, the exchange log). Times are clock ticks. Any hook
+ *  may be NULL. */
 typedef struct gw_ledger_sink {
     /** A stretch of the main thread that belongs to one leaf phase; stretches follow each other. */
     void (*slice)(gw_phase phase, uint64_t start, uint64_t end);
@@ -128,8 +128,8 @@ typedef struct gw_ledger_sink {
 
 enum { GW_LEDGER_SINKS = 4 };
 
-/** Tell `sink` (kept), too, from now on; no more, on no thread. Main thread, between batches. To
- *  listen twice changes nothing; more than GW_LEDGER_SINKS is a bug and aborts. */
+/** Report to `sink` (kept), too, from now on; or no more, on any thread. Main thread, between
+ *  batches. Listening twice changes nothing; more than GW_LEDGER_SINKS is a bug and aborts. */
 void gw_ledger_listen(const gw_ledger_sink *sink);
 void gw_ledger_unlisten(const gw_ledger_sink *sink);
 

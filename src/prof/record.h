@@ -1,4 +1,4 @@
-/** batches.csv: one row a rank and step. Rows go to a preallocated buffer while batches run;
+/** batches.csv: one row per rank and step. Rows go to a preallocated buffer while batches run;
  * between epochs rank 0 gathers and writes them, so a batch never waits for a disk. */
 #ifndef GW_PROF_RECORD_H
 #define GW_PROF_RECORD_H
@@ -10,13 +10,13 @@
 
 typedef struct gw_record gw_record;
 
-enum { GW_RECORD_WARMUP = 10 }; /* first steps, which a run of more than twice as many leaves out */
+enum { GW_RECORD_WARMUP = 10 }; /* first steps, left out in a run of more than twice as many */
 
-/** What a step of the run costs, after warm-up: steady means (base/steady.h) over the steps of the
+/** The cost of a step of the run, after warm-up: steady means (base/steady.h) over the steps of the
  *  mean over the ranks, all over the same steps. NaN: not measured. */
 typedef struct gw_batch_summary {
-    int64_t batches; /* of which they are the steady means */
-    int64_t earlier; /* steps of earlier starts that they could be of */
+    int64_t batches; /* the steps that they are means over */
+    int64_t earlier; /* steps of earlier starts that they could include */
     union {
         struct {
             double wall_s, inflight_s;
@@ -42,40 +42,40 @@ typedef struct gw_batch_summary {
     double interrupted; /* share of the steps in which some rank was */
 } gw_batch_summary;
 
-/** Collective. Writes no file before gw_record_begin. `rows`: capacity between two flushes.
- *  `mesh`: rows have the columns of a mesh. `comm` is kept, not copied: it must outlive the
- *  record. */
+/** Open; no file is written before gw_record_begin. `rows`: capacity between two flushes. `mesh`:
+ *  rows have the columns of a mesh. `comm` is kept, not copied: it must outlive the record.
+ *  Collective. */
 gw_err gw_record_open(gw_record **out, int64_t rows, bool mesh, MPI_Comm comm);
 
-/** Before gw_record_begin and the first flush: the columns of gw_batch_counts.counter, copied; n <=
- *  GW_COUNTERS. The same on all ranks. */
+/** Name the columns of gw_batch_counts.counter, before gw_record_begin and the first flush; copied;
+ *  n <= GW_COUNTERS. The same on all ranks. */
 void gw_record_counters(gw_record *r, const char *const *names, int n);
 
 /** Check that gw_record_begin can continue the batches.csv that exists: see gw_rows_check. Not
  *  collective. */
 gw_err gw_record_check(const gw_record *r, gw_rows *files);
 
-/** Collective, before the first flush: rows go to batches.csv of `files` (rank 0's is used and must
- *  outlive the record; NULL: no file). The summary includes rows of earlier starts of the run that
- *  had as many ranks. GW_ERR_INPUT: the file has other columns, or is damaged. */
+/** Before the first flush: let rows go to batches.csv of `files` (rank 0's is used and must outlive
+ *  the record; NULL: no file). The summary includes rows of earlier starts of the run with as many
+ *  ranks. GW_ERR_INPUT: the file has other columns, or is damaged. Collective. */
 gw_err gw_record_begin(gw_record *r, gw_rows *files);
 
-/** The name of the i-th of them; NULL: there is none. */
+/** Return the name of the i-th counter; NULL: there is none. */
 const char *gw_record_counter(const gw_record *r, int i);
 
 /** Add this rank's row; never allocates, never does I/O. A full buffer is GW_ERR_INTERNAL. */
 gw_err gw_record_push(gw_record *r, const gw_batch_row *row);
 
-/** This rank's *n rows since the last flush, in order of step, to fill in what becomes known only
+/** Return this rank's *n rows since the last flush, in order of step, to fill in what is known only
  *  between batches. Valid until the next push or flush. */
 gw_batch_row *gw_record_rows(gw_record *r, int64_t *n);
 
-/** Collective: gather the rows at rank 0 and write them, in order of step, then rank. Every rank
- *  has pushed its rows in order of step, and the same steps as the others. */
+/** Gather the rows at rank 0 and write them, in order of step, then rank. Every rank has pushed its
+ *  rows in order of step, and the same steps as the others. Collective. */
 gw_err gw_record_flush(gw_record *r);
 
-/** Rank 0: summary over all flushed rows, without the warm-up; zeros and NaN when nothing is left.
- *  Elsewhere always so. */
+/** On rank 0, summarise all flushed rows, without the warm-up; zeros and NaN if nothing is left,
+ *  and always on other ranks. */
 void gw_record_summary(const gw_record *r, gw_batch_summary *out);
 
 /** One rank's mean step. NaN: not measured in some step. */
@@ -90,10 +90,10 @@ typedef struct gw_record_rank {
  * when nothing is left. */
 void gw_record_ranks(const gw_record *r, bool warm, gw_record_rank *out);
 
-/** Collective: flush; rank 0 gives the file its name. Frees r in any case. */
+/** Flush; rank 0 gives the file its name. Frees r in any case. Collective. */
 gw_err gw_record_close(gw_record *r);
 
-/** Free r without a collective; its file is left to who has the `files`. r may be NULL. */
+/** Free r without a collective; its file is left to the owner of `files`. r may be NULL. */
 void gw_record_abandon(gw_record *r);
 
 #endif

@@ -1,11 +1,11 @@
-/** The resident memory of this process at its most, phase by phase of a run: VmHWM of
- *  /proc/self/status, which writing 5 to /proc/self/clear_refs sets back to what is resident now
- *  (proc_pid_clear_refs(5), proc_pid_status(5)). A change of phase is a few system calls, tens of
- *  microseconds: between batches, never within one. Main thread. */
+/** The peak resident memory of this process, phase by phase of a run: VmHWM of /proc/self/status.
+ *  Writing 5 to /proc/self/clear_refs resets it to what is resident now (proc_pid_clear_refs(5),
+ *  proc_pid_status(5)). A change of phase takes a few system calls, tens of microseconds: between
+ *  batches, never within one. Main thread. */
 #ifndef GW_PROF_RESIDENT_H
 #define GW_PROF_RESIDENT_H
 
-/** Where a run is; and the most of them all. */
+/** The phases of a run; and the maximum over all of them. */
 typedef enum gw_resident_phase {
     GW_RESIDENT_SETUP, /* since the process began */
     GW_RESIDENT_TRAINING,
@@ -29,14 +29,14 @@ typedef struct gw_resident {
     char why[96]; /* the phases cannot be told apart; "": they can */
 } gw_resident;
 
-/** The setup has begun, perhaps long since. `proc` (kept): "/proc/self". */
+/** Start in the setup, which may have begun long before. `proc` (kept): "/proc/self". */
 void gw_resident_start(gw_resident *r, const char *proc);
 
-/** A phase ends, and `next` begins. A phase may come several times. */
+/** End a phase, and begin `next`. A phase may come several times. */
 void gw_resident_enter(gw_resident *r, gw_resident_phase next);
 
-/** The last phase ends. Then `most` is filled; where the system sets no peak back, only TOTAL is:
- *  the process's peak by getrusage(2). */
+/** End the last phase and fill `most`; if the system cannot reset the peak, only TOTAL: the
+ *  process's peak by getrusage(2). */
 void gw_resident_end(gw_resident *r);
 
 #endif

@@ -24,19 +24,19 @@ typedef struct gw_sync_setup {
     bool apart;              /* take every rank for a host of its own */
 } gw_sync_setup;
 
-/** Collective, after gw_ledger_start: look for the first time. `setup` may be NULL. */
+/** Look for the first time, after gw_ledger_start. `setup` may be NULL. Collective. */
 gw_err gw_sync_open(gw_sync **out, const gw_sync_setup *setup, MPI_Comm comm);
 
-/** Collective, between batches: look again. Instants between two looks are known best; keep the
- *  looks close where it matters. All looks of a run are kept, or, of very many, an even choice. */
+/** Look again, between batches. Instants between two looks are known best; keep the looks close
+ *  where it matters. All looks of a run are kept or, if very many, an even choice. Collective. */
 gw_err gw_sync_again(gw_sync *s);
 
-/** Seconds of the common clock at this rank's clock tick `ticks`. Any instant: outside the looks it
- *  goes on at the rate of the nearest. */
+/** Return the common clock's seconds at this rank's clock tick `ticks`. Any instant: outside the
+ *  looks the rate is that of the nearest. */
 double gw_sync_seconds(const gw_sync *s, uint64_t ticks);
 
-/** How far the clocks of two ranks may be apart at most, in seconds, since the look before the
- *  last: the same on all ranks. */
+/** Return the greatest difference, in seconds, that the clocks of two ranks may have had since the
+ *  look before the last: the same on all ranks. */
 double gw_sync_error(const gw_sync *s);
 
 /** s may be NULL. Collective unless it is. */

@@ -6,17 +6,17 @@
 
 #include "base/err.h"
 
-/** After gw_ledger_start, between batches: forget all, and listen. `chunks`: of this stage. */
+/** Forget all, and listen: after gw_ledger_start, between batches. `chunks`: of this stage. */
 gw_err gw_tempo_open(int chunks);
 
-/** Does nothing if none is open. */
+/** Close; does nothing if none is open. */
 void gw_tempo_close(void);
 
-/** An exchange of this name along the pipe took so long after both ends had come to it. Between
- *  batches; does nothing if no tempo is open. */
+/** Report that an exchange of this name along the pipe took `s` seconds after both ends had reached
+ *  it. Between batches; does nothing if no tempo is open. */
 void gw_tempo_hop(const char *name, double s);
 
-/** Medians so far, in seconds; NaN: none was seen. `letter`: F, B, I or W. */
+/** Return medians so far, in seconds; NaN: none was seen. `letter`: F, B, I or W. */
 double gw_tempo_action_s(char letter, int chunk);
 double gw_tempo_hop_s(const char *name);
 

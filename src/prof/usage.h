@@ -18,11 +18,11 @@ typedef struct gw_usage {
 /** Forget earlier readings: another thread is the main one now. */
 void gw_usage_start(void);
 
-/** A batch begins at this clock tick; call right before reading the tick that is told. Main thread.
- */
+/** Begin a batch at this clock tick; call right before reading the tick that is reported. Main
+ *  thread. */
 void gw_usage_begin(uint64_t now);
 
-/** It ended at this tick: what happened since. */
+/** End it at this tick: return what happened since. */
 gw_usage gw_usage_end(uint64_t now);
 
 #endif
