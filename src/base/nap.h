@@ -9,9 +9,8 @@ double gw_nap_now(void);
 /** Sleep until `due_s`; the kernel wakes the thread some tens of microseconds later. */
 void gw_nap_until(double due_s);
 
-/** Sleep until *wake_s before `due_s` or less: nine naps in ten oversleep by at most *wake_s. It
- *  depends on what else the machine does, so each nap adjusts it. Begin with 0, or a measured
- *  value. */
+/** Sleep until `due_s` - *wake_s; nine naps in ten oversleep by at most *wake_s. It depends on what
+ *  else the machine does, so each nap adjusts it. Begin with 0, or a measured value. */
 void gw_nap_in_time(double due_s, double *wake_s);
 
 /** Make the kernel delay this thread's wake-ups as little as it can; by default it may gather them

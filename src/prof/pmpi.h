@@ -1,19 +1,19 @@
-/** What the interposed MPI calls (pmpi*.c) share. MPI's standard (MPI 4.0, chapter 15, "Profiling
- *  interface") lets a program define MPI_X itself and reach the library's as PMPI_X: so every
- *  strategy, algorithm and plugin is timed and counted without knowing it.
+/** The common part of the interposed MPI calls (pmpi*.c). MPI's standard (MPI 4.0, chapter 15,
+ *  "Profiling interface") lets a program define MPI_X itself and call the library's as PMPI_X: so
+ *  every strategy, algorithm and plugin is timed and counted without knowing it.
  *
- *  Interposed are all calls of MPI 4.0, or those of MPI 3.1 that an older library has, that move
- *  data between the ranks of an intracommunicator by messages, with their _c, nonblocking and
- *  persistent forms, neighbourhoods included, and what starts, tests, waits for and frees requests.
- *  Starting a nonblocking or persistent operation is charged to mpi_post, testing to mpi_poll,
- *  blocking to mpi_wait. Calls of other threads are counted, not timed.
+ *  Interposed are all calls of MPI 4.0 (an older library: of MPI 3.1) that move data between the
+ *  ranks of an intracommunicator by messages, with their _c, nonblocking, persistent and
+ *  neighbourhood forms, and the calls that start, test, wait for and free requests. Starting a
+ *  nonblocking or persistent operation is charged to mpi_post, testing to mpi_poll, blocking to
+ *  mpi_wait. Calls of other threads are counted, not timed.
  *
  *  Not interposed, and so charged to the phase around them, their bytes not counted: one-sided
  *  operations (MPI_Put ... and the synchronisation of windows; loads and stores in a shared window
  *  are no calls at all), partitioned ones (MPI_Psend_init, MPI_Pready ...; waiting for one is
- *  charged), files, and the making of communicators (but for the requests of MPI_Comm_idup),
- * windows, types and groups. To wait for a request of theirs (MPI_Rput, MPI_File_iread) while
- * others are in flight ends the flight of one of those in the ledger. */
+ *  charged), files, and the making of communicators (except the requests of MPI_Comm_idup),
+ *  windows, types and groups. Waiting for a request of theirs (MPI_Rput, MPI_File_iread) while
+ *  interposed ones are in flight ends the flight of one of the latter in the ledger. */
 #ifndef GW_PROF_PMPI_H
 #define GW_PROF_PMPI_H
 
@@ -42,7 +42,7 @@
         return rc;                                                                                 \
     } while (0)
 
-/** The same; count what it sends where that counts (the three arguments are evaluated only then).
+/** The same; count what it sends if that counts (the three arguments are evaluated only then).
  */
 #define GW_PMPI_CALL(phase, call, bytes, messages, collectives)                                    \
     GW_PMPI_MEASURED(phase, call, ,                                                                \
@@ -72,14 +72,14 @@
         return rc_;                                                                                \
     } while (0)
 
-/** Calls that came with MPI 4: nothing where the library is older. */
+/** Calls that came with MPI 4: nothing if the library is older. */
 #if MPI_VERSION >= 4
 #define GW_PMPI_4(...) __VA_ARGS__
 #else
 #define GW_PMPI_4(...)
 #endif
 
-/** Bytes of `count` elements of `type`. */
+/** Return the bytes of `count` elements of `type`. */
 uint64_t gw_pmpi_bytes(MPI_Count count, MPI_Datatype type);
 
 /** Remember a persistent request and what each start of it sends. MPI_ERR_NO_MEM: cannot. */
