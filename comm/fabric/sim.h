@@ -16,8 +16,8 @@
  *
  *  When folded, only the first `played` ranks are played. Each other rank does what its like does,
  *  the rank with the same number modulo `played`: a message to it is delivered as the message that
- *  its like receives from the sender's like, over links that are alike. So the network's period
- *  must divide `played`, and only the peers of ranks may depend on their number. A part of a span
+ *  its like receives from the sender's like, over links that are alike. So the ranks of a network
+ *  period must divide `played`, and only a rank's peers may depend on its number. A part of a span
  *  may be a float longer on one rank than on its like; then it takes the time of the played one. */
 #ifndef GW_COMM_FABRIC_SIM_H
 #define GW_COMM_FABRIC_SIM_H
