@@ -25,10 +25,6 @@ int gw_overlap_helpers(const gw_args *args) {
     return overlap_mode(args) == GW_PROGRESS_THREAD ? (int)gw_args_int(args, "team") : 0;
 }
 
-int gw_overlap_thread_level(const gw_args *args) {
-    return overlap_mode(args) == GW_PROGRESS_THREAD ? MPI_THREAD_SERIALIZED : MPI_THREAD_FUNNELED;
-}
-
 /* ---- one collective ---- */
 
 static gw_err overlap_cut(gw_overlap *o, const gw_env *env, gw_overlap_parts parts) {

@@ -51,8 +51,7 @@ gw_err gw_overlap_fill(gw_overlap *o, gw_queue *queue, gw_span s);
 gw_err gw_overlap_wait(gw_overlap *o, gw_queue *queue, gw_span s);
 
 /** The options `bucket`, `progress` and `team` of a strategy. The functions are for
- *  gw_strategy_ops.polls, thread_level and helpers: whether polls advance the queue, the MPI thread
- *  level, and the number of threads. */
+ *  gw_strategy_ops.polls and helpers: whether polls advance the queue, and how many threads run. */
 #define GW_OVERLAP_BUCKET                                                                          \
     {                                                                                              \
         "bucket", GW_OPT_BYTES, "1M", 4, 0x1p40, NULL, "BYTES",                                    \
@@ -73,7 +72,6 @@ gw_err gw_overlap_wait(gw_overlap *o, gw_queue *queue, gw_span s);
             "progress=thread: threads that encode and decode, in addition to --threads"            \
     }
 bool gw_overlap_polls(const gw_args *args);
-int gw_overlap_thread_level(const gw_args *args);
 int gw_overlap_helpers(const gw_args *args);
 
 #endif

@@ -76,6 +76,11 @@ const char *gw_strategy_shape_name(gw_strategy_shape shape) {
     return names[shape];
 }
 
+int gw_strategy_thread_level(const gw_strategy *s) {
+    bool alone = !s->ops->helpers || s->ops->helpers(s->args) == 0;
+    return alone ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED;
+}
+
 const char *gw_strategy_names(bool (*fits)(const gw_strategy_ops *ops),
                               char text[GW_STRATEGY_NAMES]) {
     int len = 0;

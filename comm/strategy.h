@@ -143,9 +143,8 @@ typedef struct gw_strategy_ops {
     const char *formula;
     /** Why these cannot be combined (completes "strategy S: "), or NULL. Optional. */
     const char *(*refuses)(const gw_args *args, const gw_algo *algo, const gw_codec *codec);
-    /** MPI thread level it needs beyond MPI_THREAD_FUNNELED; NULL: none. */
-    int (*thread_level)(const gw_args *args);
-    /** Return the number of threads that it runs beside those of the run; NULL: none. */
+    /** Return the number of threads that it runs beside those of the run, and that may call MPI;
+     *  NULL: none. */
     int (*helpers)(const gw_args *args);
     /** Does progress() advance anything with these options? If not, products are computed whole.
      *  NULL: yes, if there is a progress(). */
@@ -218,6 +217,9 @@ gw_err gw_exchange_misplaced(const gw_registry *reg, const char *name);
 
 /** Look up an entry; no communication. */
 gw_err gw_strategy_find(gw_strategy *out, const gw_spec *spec);
+
+/** Return the MPI thread level that it needs. */
+int gw_strategy_thread_level(const gw_strategy *s);
 
 /** Write the names of the table's strategies that fit, "a, b, c", to text; return it. */
 enum { GW_STRATEGY_NAMES = 256 };

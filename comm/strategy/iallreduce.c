@@ -87,7 +87,6 @@ const gw_strategy_ops gw_strategy_iallreduce = {
     .shape = GW_SHAPE_BUCKETS,
     .formula = "one allreduce of each bucket",
     .refuses = iallreduce_refuses,
-    .thread_level = gw_overlap_thread_level,
     .helpers = gw_overlap_helpers,
     .polls = gw_overlap_polls,
     .size = sizeof(gw_overlapped),

@@ -47,7 +47,6 @@ const gw_strategy_ops gw_strategy_sharded = {
     .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_PARAMS,
     .shape = GW_SHAPE_SHARDS,
     .formula = "one reduce-scatter of n (codec) + one allgather of n (exact)",
-    .thread_level = gw_overlap_thread_level,
     .helpers = gw_overlap_helpers,
     .polls = gw_overlap_polls,
     .size = sizeof(gw_overlapped),

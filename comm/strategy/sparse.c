@@ -98,7 +98,6 @@ const gw_strategy_ops gw_strategy_sparse = {
     .shape = GW_SHAPE_LAYERS,
     .formula = "P(P-1) b bytes, P(P-1) messages per layer (an allreduce by gathersum)",
     .refuses = sparse_refuses,
-    .thread_level = gw_overlap_thread_level,
     .helpers = gw_overlap_helpers,
     .polls = gw_overlap_polls,
     .size = sizeof(self),

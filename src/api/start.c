@@ -127,8 +127,7 @@ static gw_err start_level_of(gw_words *w, const char *words, int *level) {
     gw_strategy strategy = {0};
     gw_err e = gw_words_read(w, words);
     GW_THEN(e, gw_strategy_find(&strategy, w->run.comm));
-    *level = e == GW_OK && strategy.ops->thread_level ? strategy.ops->thread_level(strategy.args)
-                                                      : MPI_THREAD_FUNNELED;
+    *level = e == GW_OK ? gw_strategy_thread_level(&strategy) : MPI_THREAD_FUNNELED;
     gw_strategy_free(&strategy);
     return e;
 }

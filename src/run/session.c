@@ -80,8 +80,7 @@ void gw_session_free(gw_session *s) {
 }
 
 int gw_session_thread_level(const gw_session *s) {
-    const gw_strategy_ops *ops = s->strategy.ops;
-    return ops->thread_level ? ops->thread_level(s->strategy.args) : MPI_THREAD_FUNNELED;
+    return gw_strategy_thread_level(&s->strategy);
 }
 
 int gw_session_helpers(const gw_session *s) {

@@ -129,8 +129,7 @@ static gw_err replay_look_at_codecs(job *j) {
 static gw_err replay_level(job *j) {
     gw_strategy strategy = {0};
     gw_err e = gw_strategy_find(&strategy, j->words.run.comm);
-    j->level = e == GW_OK && strategy.ops->thread_level ? strategy.ops->thread_level(strategy.args)
-                                                        : MPI_THREAD_FUNNELED;
+    j->level = e == GW_OK ? gw_strategy_thread_level(&strategy) : MPI_THREAD_FUNNELED;
     if (e == GW_OK && strategy.ops->servers)
         j->player.servers = strategy.ops->servers(strategy.args);
     j->data_dependent |= e == GW_OK && strategy.ops->traits & GW_STRATEGY_PICKS;
