@@ -119,6 +119,13 @@ gw_err gw_mix_carry(gw_mix *mix, const gw_spec *algo) {
     return GW_OK;
 }
 
+bool gw_mix_warms(const gw_mix *mix) {
+    unsigned caps = 0;
+    for (int i = 0; i < mix->n; i++)
+        caps |= mix->codec[i].caps;
+    return caps & GW_CODEC_WARMS;
+}
+
 void gw_mix_close(gw_mix *mix) {
     for (int i = 0; i < GW_MIX_CODECS; i++) {
         gw_algo_close(&mix->algo[i]);

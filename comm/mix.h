@@ -47,6 +47,9 @@ gw_err gw_mix_single(gw_mix *out, const gw_spec *codec, bool framed);
 gw_err gw_mix_carry(gw_mix *mix, const gw_spec *algo);
 void gw_mix_close(gw_mix *mix);
 
+/** Return whether one of its codecs keeps more in its first exchanges (GW_CODEC_WARMS). */
+bool gw_mix_warms(const gw_mix *mix);
+
 /** Set up `lane`, which carries the first codec, for the others: the arena is cut into runs of
  *  tensors with one codec each, and each further codec gets its own lane, closed with this one.
  *  feedback[i]: codec i keeps a residual. GW_ERR_USAGE: a rule for a layer that the model lacks, or

@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "comm/collective.h"
 
-#define GW_STRATEGY_ABI 16
+#define GW_STRATEGY_ABI 17
 
 /** The trainer (its optimizer) then does param[own] -= lr * scale * grad[own]. own.n == 0: this
  *  rank updates nothing. */
@@ -175,6 +175,9 @@ typedef struct gw_strategy_ops {
      *  without settle(); for codecs of fixed size. The ledger must count the same; if the strategy
      *  picks, as many messages and no more bytes. */
     gw_cost (*cost)(const void *self, int64_t exchange);
+    /** Return after how many exchanges their cost and time repeat, from exchange number `from`
+     *  on; 0: never. NULL: each is like the others. Means over steps count whole periods. */
+    int64_t (*period)(const void *self, int64_t from);
     /** Return what settle() sends; NULL: nothing. */
     gw_cost (*settle_cost)(const void *self);
     /** Optional, between steps, the same on all ranks: will the replicas agree without settle()

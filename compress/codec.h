@@ -26,8 +26,9 @@ enum {
     GW_CODEC_LINEAR = 64,  /* with equal keys (and, with `measure`, an agreed prefix) the sum of
                               encodings (`add`) encodes the sum: hops add only rounding errors */
     GW_CODEC_SHARED = 128, /* all ranks draw the same numbers: they share one key */
-    GW_CODEC_TIGHT = 256   /* encode yields at least nine tenths of bound(n) for independent floats:
+    GW_CODEC_TIGHT = 256,  /* encode yields at least nine tenths of bound(n) for independent floats:
                               models without data take the bound */
+    GW_CODEC_WARMS = 512   /* keeps more in its first exchanges than later */
 };
 
 /** Everything an encoding may depend on besides the floats. */

@@ -111,8 +111,8 @@ def groups(results):
 def group_labels(results, firsts):
     """{name of a group's first cell: its levels of the factors to compare within, or where kinds of step
     time differ its kind; "" of one group}."""
-    if len({cell.statistic for cell in results.cells}) > 1:
-        return {cell.name: f"runs whose step time is a {cell.statistic}" for cell in firsts}
+    if len({cell.kind for cell in results.cells}) > 1:
+        return {cell.name: f"runs whose step time is a {cell.kind}" for cell in firsts}
     within = {name: results.factors[name] for name in results.hints.get("compare_within") or ()
               if name in results.factors}
     if len(firsts) < 2 or not within:

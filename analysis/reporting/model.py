@@ -36,6 +36,11 @@ class Run:
         return steps.statistic(self.info)
 
     @property
+    def kind(self):
+        """The kind of step_s."""
+        return steps.kind(self.info)
+
+    @property
     def bound_s(self):
         """The bound of its step; None: not measured (train --bound)."""
         return bound(self.info, self.step_s)[0]
@@ -79,9 +84,9 @@ class Cell:
         return self.middle(lambda run: run.step_s)
 
     @property
-    def statistic(self):
-        """What its runs' step_s are; None: of two kinds."""
-        kinds = {run.statistic for run in self.runs}
+    def kind(self):
+        """The kind of its runs' step_s; None: of two kinds."""
+        kinds = {run.kind for run in self.runs}
         return kinds.pop() if len(kinds) == 1 else None
 
     @property

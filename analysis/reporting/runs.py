@@ -22,6 +22,7 @@ INTERRUPTED = 0.1  # share of the batches from which on a run is marked
 MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
 MARK_UNSETTLED = "unsettled step time: halves of the steps disagree on it by more than 10%"
 MARK_LINK = "the emulated link took so much of the cores that overlap looks worse"
+MARK_PLAIN = "step time: a plain mean of few periods, or of work that never repeats; disturbed steps count"
 MARK_MEDIAN = "step time by an older version: a median, not a steady mean"
 MARK_RESUMED = "resumed after an early end"
 LABEL = 100  # letters
@@ -115,8 +116,8 @@ def marks_of(info, means):
         marks.append(MARK_BUSY)
     if unsettled(info):
         marks.append(MARK_UNSETTLED)
-    if steps.statistic(info) == steps.MEDIAN:
-        marks.append(MARK_MEDIAN)
+    marks += [mark for kind, mark in ((steps.PLAIN, MARK_PLAIN), (steps.MEDIAN, MARK_MEDIAN))
+              if steps.statistic(info) == kind]
     if resumed(info):
         marks.append(MARK_RESUMED)
     if ends.of_run(info) == ends.INTERRUPTED:
@@ -141,6 +142,8 @@ def read_run(found, experiment=None):
     more = os.path.join(found.path, "evaluations.csv")
     evaluations = read_epochs(more) if os.path.lexists(more) else []
     step_s = info["results"]["summary"]["wall_s"]
+    if why := steps.absent(info):
+        raise Bad(why)
     for file, seconds in (("batches.csv: a median step", np.median(batches.walls)),
                           ("run.json: a step", step_s)):
         if seconds is None or not LEAST <= seconds <= MOST:

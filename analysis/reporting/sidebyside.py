@@ -209,7 +209,7 @@ def compare(results_a, results_b, name, threshold):
     metric = metric_named(name, (a, b))
     pairs = {key: (a[key], b[key]) for key in keys}
     if metric not in (METRICS[key] for key in ("elapsed", "accuracy", "loss")):
-        steps.one_statistic(run.info for both in pairs.values() for cell in both for run in cell.runs)
+        steps.refuse_two_kinds(run.info for both in pairs.values() for cell in both for run in cell.runs)
     figures, paired = figures_of(metric, pairs)
     if not any(value is not None for sides in figures.values() for side in sides for value in side):
         raise BadInput(f"metric {name}: no run has this figure")

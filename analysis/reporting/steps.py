@@ -10,9 +10,13 @@ from .info import look, number, text
 from .base import BadInput
 
 STEADY = "steady mean"
+PLAIN = "plain mean"  # too few periods to leave out disturbances, or work that never repeats
 MEDIAN = "median"  # of the slowest rank's steps, by versions before schema 3
 SINCE_STEADY = 3
 SIMULATED = "simulated mean"
+NOTE_PLAIN = f"""\
+{PLAIN}: of all steps after warm-up, in whole periods of the exchange: there are
+too few periods to leave out those that were disturbed."""
 NOTE_SIMULATED = f"""\
 {SIMULATED}: over all ranks, without the first step; computation is the
 profile's, and exposed communication all else (docs/simulate.md)."""
@@ -40,10 +44,23 @@ COLUMNS = {"wall_s": "wall_s", "wait_skew_s": "waiting_s", "transfer_s": "transf
 
 
 def statistic(info):
-    """What the run's step time is: STEADY, SIMULATED or, of an older version, MEDIAN."""
+    """What the run's step time is: STEADY, PLAIN, SIMULATED or, of an older version, MEDIAN."""
     schema = look(info, "schema")
     old = not isinstance(schema, int) or schema < SINCE_STEADY
     return MEDIAN if old else text(info, "results.summary.statistic", STEADY)
+
+
+def kind(info):
+    """The step time's kind: only times of one kind are compared. Both means of measured steps are one kind."""
+    return {PLAIN: STEADY}.get(found := statistic(info), found)
+
+
+def absent(info):
+    """Why the run has no step time; None: it has one."""
+    if look(info, "results.summary.wall_s") is not None:
+        return None
+    period, count = (look(info, f"results.summary.{name}") for name in ("period", "batches"))
+    return f"run.json: no step time: the exchange repeats after {period} steps, and the run has {count} after warm-up"
 
 
 def figure(info, name):
@@ -96,6 +113,7 @@ class StepTime:
 
     def __init__(self, info):
         self.statistic, self.interrupted = statistic(info), interrupted(info)
+        self.counted = figure(info, "counted")
         self.step_s, self.compute_s, self.exposed_s, self.hidden_s, self.wire_bytes = (
             figure(info, name) for name in
             ("wall_s", "compute_s", "exposed_s", "hidden_s", "wire_bytes"))
@@ -117,6 +135,10 @@ class StepTime:
             self.parts.update(waiting=waiting, transfer=transfer,
                               mpi=self.exposed_s - waiting - transfer)
 
+    def steps_of(self, batches):
+        """Of so many steps after warm-up those that the statistic is of."""
+        return int(self.counted) if self.statistic == PLAIN else batches
+
     @property
     def rest_s(self):
         """The step less its parts: of a steady mean 0, up to the printed digits; NaN: without parts."""
@@ -125,10 +147,9 @@ class StepTime:
         return 0.0 if abs(rest) <= 1e-6 * self.step_s else rest
 
 
-def one_statistic(infos):
-    """The statistic of all these runs; BadInput: an older run would be set beside a newer one."""
-    found = {statistic(info) for info in infos}
+def refuse_two_kinds(infos):
+    """BadInput: an older or a simulated run would be set beside a measured one."""
+    found = {kind(info) for info in infos}
     if len(found) > 1:
         raise BadInput(f"step times of two kinds: {' and '.join(sorted(found))}: runs of an older version "
                        "have the other one; run them again, or compare --metric elapsed")
-    return found.pop()

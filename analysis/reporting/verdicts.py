@@ -54,7 +54,7 @@ def middles(groups, value):
 
 def two_kinds(cell, other):
     """Why step times of two cells are not to be compared; None: they are of one kind."""
-    kinds = {steps.statistic(run.info) for run in cell.runs + other.runs}
+    kinds = {steps.kind(run.info) for run in cell.runs + other.runs}
     return f"step times of two kinds ({', '.join(f'a {kind}' for kind in sorted(kinds))})" \
         if len(kinds) > 1 else None
 
@@ -89,7 +89,7 @@ def groups_of(results):
     times are of one kind."""
     of, members = over(results), {}
     for cell in results.cells:
-        key = of.get(cell.name, cell).name, cell.statistic or cell.name
+        key = of.get(cell.name, cell).name, cell.kind or cell.name
         members.setdefault(key, []).append(cell)
     return [sorted(cells, key=lambda cell: cell.step_s) for cells in members.values()]
 

@@ -257,6 +257,13 @@ static gw_cost diloco_cost(const void *p, int64_t exchange) {
     return starts ? diloco_parts_cost(me, diloco_turn(me, exchange + me->tau)) : (gw_cost){0};
 }
 
+/* Fragments differ in size. */
+static int64_t diloco_period(const void *p, int64_t from) {
+    const self *me = p;
+    (void)from;
+    return me->each * me->fragments;
+}
+
 static gw_cost diloco_settle_cost(const void *p) {
     const self *me = p;
     return me->steps.done == me->agreed ? (gw_cost){0} : diloco_parts_cost(me, -1);
@@ -305,6 +312,7 @@ const gw_strategy_ops gw_strategy_diloco = {
     .settle = diloco_settle,
     .state = diloco_state,
     .cost = diloco_cost,
+    .period = diloco_period,
     .settle_cost = diloco_settle_cost,
     .agrees = diloco_agrees,
     .meets = diloco_meets,

@@ -201,6 +201,13 @@ static gw_cost gossip_cost(const void *p, int64_t exchange) {
     return gw_env_messages(me->env, ranks * to, 1);
 }
 
+/* Neighbours at other distances may be in other racks. */
+static int64_t gossip_period(const void *p, int64_t from) {
+    const self *me = p;
+    (void)from;
+    return me->hops > 1 ? me->hops : 1;
+}
+
 static gw_cost gossip_settle_cost(const void *p) {
     const self *me = p;
     return me->steps.done == me->agreed ? (gw_cost){0} : gw_env_cost(me->env, &me->mean);
@@ -230,5 +237,6 @@ const gw_strategy_ops gw_strategy_gossip = {
     .settle = gossip_settle,
     .state = gossip_state,
     .cost = gossip_cost,
+    .period = gossip_period,
     .settle_cost = gossip_settle_cost,
 };

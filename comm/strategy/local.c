@@ -136,6 +136,11 @@ static gw_cost local_cost(const void *p, int64_t exchange) {
     return (exchange + 1) % me->period == 0 ? local_average_cost(me) : (gw_cost){0};
 }
 
+static int64_t local_period(const void *p, int64_t from) {
+    (void)from;
+    return ((const self *)p)->period;
+}
+
 static gw_cost local_settle_cost(const void *p) {
     const self *me = p;
     return me->steps.done == me->agreed ? (gw_cost){0} : local_average_cost(me);
@@ -166,6 +171,7 @@ const gw_strategy_ops gw_strategy_local = {
     .settle = local_settle,
     .state = local_state,
     .cost = local_cost,
+    .period = local_period,
     .settle_cost = local_settle_cost,
     .agrees = local_agrees,
 };

@@ -210,6 +210,11 @@ static gw_cost noloco_cost(const void *p, int64_t exchange) {
     return due ? gw_env_messages(me->env, paired, 2) : (gw_cost){0};
 }
 
+static int64_t noloco_period(const void *p, int64_t from) {
+    (void)from;
+    return ((const self *)p)->period;
+}
+
 static gw_cost noloco_settle_cost(const void *p) {
     const self *me = p;
     return me->steps.done == me->agreed ? (gw_cost){0} : gw_env_cost(me->env, &me->mean);
@@ -240,5 +245,6 @@ const gw_strategy_ops gw_strategy_noloco = {
     .settle = noloco_settle,
     .state = noloco_state,
     .cost = noloco_cost,
+    .period = noloco_period,
     .settle_cost = noloco_settle_cost,
 };

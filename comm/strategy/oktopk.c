@@ -29,6 +29,7 @@
 #include "comm/strategy.h"
 
 #include "base/mem.h"
+#include "base/steady.h"
 #include "compress/ratio.h"
 #include "compress/sparse_wire.h"
 
@@ -462,6 +463,15 @@ static gw_cost oktopk_cost(const void *p, int64_t exchange) {
     return sum;
 }
 
+/* Until both recur at once. */
+static int64_t oktopk_period(const void *p, int64_t from) {
+    const self *me = p;
+    gw_repeat both = gw_repeat_of(me->every);
+    (void)from;
+    gw_repeat_also(&both, me->boundaries, INT64_MAX);
+    return both.all;
+}
+
 static const gw_opt opts[] = {
     {"ratio", GW_OPT_REAL, "0.01", 1e-9, 1, NULL, NULL,
      "k, the elements of an update, as a fraction of all"},
@@ -486,4 +496,5 @@ const gw_strategy_ops gw_strategy_oktopk = {
     .finish = oktopk_finish,
     .state = oktopk_state,
     .cost = oktopk_cost,
+    .period = oktopk_period,
 };

@@ -104,6 +104,10 @@ static gw_cost onebitadam_cost(const void *p, int64_t exchange) {
     return gw_env_cost(me->env, exchange < me->freeze ? &me->adam.dense : &me->adam.coded);
 }
 
+static int64_t onebitadam_period(const void *p, int64_t from) {
+    return from < ((const self *)p)->freeze ? 0 : 1;
+}
+
 static const gw_opt opts[] = {
     {"freeze", GW_OPT_INT, "1000", 1, 1e9, NULL, "STEPS",
      "exact steps, after which the second moment stays: 15 to 25% of a run"},
@@ -123,5 +127,6 @@ const gw_strategy_ops gw_strategy_onebitadam = {
     .finish = onebitadam_finish,
     .state = onebitadam_state,
     .cost = onebitadam_cost,
+    .period = onebitadam_period,
     .most = 0x1p60f, /* squares stay far from 2^128 */
 };

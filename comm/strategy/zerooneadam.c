@@ -199,6 +199,16 @@ static gw_cost zerooneadam_cost(const void *p, int64_t exchange) {
                      : (gw_cost){0};
 }
 
+/* From when on the interval is `local` for sure: each shorter one lasts `twice` steps, and at most
+ * until the next meeting. */
+static int64_t zerooneadam_period(const void *p, int64_t from) {
+    const self *me = p;
+    int64_t settled = me->freeze;
+    for (int64_t every = 1; every < me->local; every *= 2)
+        settled += me->twice + me->local;
+    return from < settled ? 0 : me->local;
+}
+
 static gw_cost zerooneadam_settle_cost(const void *p) {
     const self *me = p;
     return me->steps.done == me->agreed ? (gw_cost){0} : gw_env_cost(me->env, &me->adam.dense);
@@ -238,6 +248,7 @@ const gw_strategy_ops gw_strategy_zerooneadam = {
     .settle = zerooneadam_settle,
     .state = zerooneadam_state,
     .cost = zerooneadam_cost,
+    .period = zerooneadam_period,
     .settle_cost = zerooneadam_settle_cost,
     .agrees = zerooneadam_agrees,
     .most = 0x1p60f, /* squares stay far from 2^128 */

@@ -64,7 +64,7 @@ static void randomk_close(void *self) {
 static unsigned randomk_traits(const void *self) {
     const randomk *r = self;
     unsigned caps = GW_CODEC_SPARSE | GW_CODEC_BIASED | GW_CODEC_LINEAR | GW_CODEC_SHARED;
-    return gw_ratio_steady(&r->ratio) ? caps | GW_CODEC_FIXED : caps;
+    return gw_ratio_steady(&r->ratio) ? caps | GW_CODEC_FIXED : caps | GW_CODEC_WARMS;
 }
 
 static size_t randomk_bound(const void *self, size_t n) {

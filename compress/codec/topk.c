@@ -54,7 +54,8 @@ static gw_err topk_open(void **self, const gw_args *args) {
 /* During the warm-up k changes. */
 static unsigned topk_traits(const void *self) {
     unsigned caps = GW_CODEC_SPARSE | GW_CODEC_BIASED;
-    return gw_ratio_steady(&((const topk *)self)->ratio) ? caps | GW_CODEC_TIGHT : caps;
+    return gw_ratio_steady(&((const topk *)self)->ratio) ? caps | GW_CODEC_TIGHT
+                                                         : caps | GW_CODEC_WARMS;
 }
 
 const gw_codec_ops gw_codec_topk = {

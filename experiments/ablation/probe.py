@@ -45,12 +45,13 @@ def whole(cell, run, wall_s):
     """Seconds of a whole run, by run.json of a short one that took wall_s: its start, its steps, and
     an evaluation after each epoch and as often as --eval-every says."""
     results, every = run["results"], run["options"].get("eval-every")
+    step_s = results["summary"]["wall_s"] or results["train_s"] / results["steps"]  # a short run may lack a period
     if not run.get("data"):  # no epochs
         steps = int(dict(zip(cell.words, cell.words[1:]))["--steps"])
-        return max(wall_s - results["elapsed_s"], 0) + steps * results["summary"]["wall_s"]
+        return max(wall_s - results["elapsed_s"], 0) + steps * step_s
     steps, epoch = planned_steps(cell, run)
     tests = -(-steps // epoch) + (steps // every if every else 0)
-    return (max(wall_s - results["elapsed_s"], 0) + steps * results["summary"]["wall_s"]
+    return (max(wall_s - results["elapsed_s"], 0) + steps * step_s
             + tests * max(results["elapsed_s"] - results["train_s"], 0))
 
 

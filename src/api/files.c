@@ -37,10 +37,18 @@ static gw_err files_open_rows(gradwire *g) {
     return replaces ? gw_recorder_replace(&g->files.rec, files_use(g)) : GW_OK;
 }
 
+/* How many steps the program takes is not known. */
+static gw_repeat files_repeat(const gradwire *g, int64_t from) {
+    gw_repeat repeat = gw_repeat_of(gw_session_period(g->session, from));
+    gw_repeat_also(&repeat, g->words.run.compress_stats, INT64_MAX);
+    return repeat;
+}
+
 gw_err gw_files_open(gradwire *g) {
     gw_recorder *r = &g->files.rec;
+    gw_repeat repeats[] = {files_repeat(g, 0), files_repeat(g, GW_RECORD_WARMUP)};
     gw_clock_start();
-    GW_TRY(gw_recorder_open(r, false));
+    GW_TRY(gw_recorder_open(r, false, repeats));
     GW_TRY(gw_agree(g->comm, files_open_rows(g)));
     GW_TRY(gw_inside_stats(&r->stats, g, g->words.run.compress_stats, r->rows, g->comm));
     GW_TRY(gw_recorder_measure(r, 0));

@@ -129,6 +129,10 @@ void gw_inside_keep(gradwire *g, json_t **run);
 /** Return what the log of exchanges has for `span`, of gradients or of parameters. */
 gw_exchange gw_inside_exchange(const gradwire *g, gw_span span, bool params);
 
+/** Return after how many steps the exchange repeats, from step number `from` (0, 1, ..) on; 0:
+ *  never. */
+int64_t gw_inside_period(const gradwire *g, int64_t from);
+
 /** Open statistics of its codecs; see run/codec_stats.h. Collective. */
 gw_err gw_inside_stats(gw_codec_stats **out, gradwire *g, int every, gw_rows *files, MPI_Comm comm);
 

@@ -156,6 +156,10 @@ bool gw_inside_agrees(const gradwire *g, int steps) {
     return gw_session_agrees(g->session, steps);
 }
 
+int64_t gw_inside_period(const gradwire *g, int64_t from) {
+    return gw_session_period(g->session, from);
+}
+
 /* ---- its state ---- */
 
 gw_err gw_inside_state(gradwire *g, gw_io *io) {

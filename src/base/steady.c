@@ -13,10 +13,12 @@ enum { BINS = 2912 };
 #define BIN_LEAST 1e-9
 #define BIN_WIDTH 0.00995033085316808 /* ln 1.01 */
 
-/* Piece i has the sums of `width` steps, the last one of `last`. */
+/* Piece i has the sums of `width` steps, the last one of `last`. The width divides the period
+ * `repeat.all` up to its length, and is a multiple of it from there on. */
 struct gw_steady {
     int figures, pieces;
     int64_t width, last;
+    gw_repeat repeat;
     double *sum;   /* [piece][figure], over the steps that know it; */
     int64_t *have; /* so many */
     int64_t bin[BINS];
@@ -27,11 +29,32 @@ typedef struct block {
     double mean;  /* of the first figure */
 } block;
 
+static int64_t steady_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+gw_repeat gw_repeat_of(int64_t period) {
+    return (gw_repeat){period > 0 ? period : 1, period};
+}
+
+void gw_repeat_also(gw_repeat *r, int64_t every, int64_t last) {
+    if (every < 1 || every > last || r->all == 0)
+        return;
+    int64_t factor = every / steady_divisor(r->all, every);
+    r->all = factor <= last / r->all ? r->all * factor : 0;
+}
+
 gw_err gw_steady_open(gw_steady **out, int figures) {
     gw_steady *s;
     GW_TRY(gw_alloc(&s, 1, sizeof *s));
     s->figures = figures;
     s->width = 1;
+    s->repeat = gw_repeat_of(1);
     gw_err e = gw_alloc_unset(&s->sum, (size_t)PIECES * (size_t)figures, sizeof *s->sum);
     GW_THEN(e, gw_alloc_unset(&s->have, (size_t)PIECES * (size_t)figures, sizeof *s->have));
     GW_OPENED(e, out, s, gw_steady_free);
@@ -45,6 +68,10 @@ void gw_steady_free(gw_steady *s) {
     free(s);
 }
 
+void gw_steady_repeat(gw_steady *s, gw_repeat repeat) {
+    s->repeat = repeat;
+}
+
 int64_t gw_steady_steps(const gw_steady *s) {
     return s->pieces == 0 ? 0 : (s->pieces - 1) * s->width + s->last;
 }
@@ -54,17 +81,29 @@ static int64_t *steady_bin(gw_steady *s, double x) {
     return &s->bin[at < BINS - 1 ? (int)at : BINS - 1];
 }
 
-/* All pieces are full: each becomes one with its neighbour. */
+/* How many neighbours become one piece: 2, or what leads to a whole period. */
+static int64_t steady_factor(const gw_steady *s) {
+    int64_t rest = s->repeat.all / s->width, factor = 2;
+    if (rest < 2)
+        return 2;
+    while (rest % factor && factor < PIECES)
+        factor++;
+    return rest % factor ? rest : factor;
+}
+
+/* All pieces are full. */
 static void steady_merge(gw_steady *s) {
     size_t f = (size_t)s->figures;
-    for (size_t i = 0; i < PIECES / 2; i++)
+    int64_t steps = gw_steady_steps(s), factor = steady_factor(s);
+    for (int64_t i = 0; i < s->pieces; i++)
         for (size_t k = 0; k < f; k++) {
-            s->sum[i * f + k] = s->sum[2 * i * f + k] + s->sum[(2 * i + 1) * f + k];
-            s->have[i * f + k] = s->have[2 * i * f + k] + s->have[(2 * i + 1) * f + k];
+            size_t from = (size_t)i * f + k, to = (size_t)(i / factor) * f + k;
+            s->sum[to] = s->sum[from] + (i % factor ? s->sum[to] : 0);
+            s->have[to] = s->have[from] + (i % factor ? s->have[to] : 0);
         }
-    s->pieces = PIECES / 2;
-    s->width *= 2;
-    s->last = s->width;
+    s->pieces = (int)((s->pieces - 1) / factor + 1);
+    s->width *= factor;
+    s->last = steps - (s->pieces - 1) * s->width;
 }
 
 void gw_steady_add(gw_steady *s, const double *figure) {
@@ -102,14 +141,36 @@ static int steady_block_by_mean(const void *a, const void *b) {
     return order ? order : x->from - y->from; /* the same choice by every qsort */
 }
 
+/* Blocks start at multiples of `stride` pieces, where periods do. */
+typedef struct grouping {
+    gw_steady_kept kept; /* trimmed, period */
+    int stride, groups;
+} grouping;
+
+static grouping steady_grouping(const gw_steady *s) {
+    int64_t steps = gw_steady_steps(s), all = s->repeat.all;
+    grouping c = {.kept.trimmed = all > 0 && steps / all >= GW_STEADY_FEWEST};
+    int64_t period = c.kept.period = c.kept.trimmed ? all : s->repeat.exchange;
+    int64_t stride = period / steady_divisor(period, s->width);
+    int64_t whole = s->last < s->width && steps % period ? s->pieces - 1 : s->pieces;
+    if (stride > whole)
+        return c;
+    c.stride = (int)stride;
+    c.groups = (int)(whole / stride);
+    if (s->last < s->width && whole == s->pieces) /* the last piece is shorter, yet ends a period */
+        c.groups = (int)((whole - 1) / stride + 1);
+    return c;
+}
+
 /* All blocks, in their order; returns how many. */
-static int steady_blocks(const gw_steady *s, block *all) {
+static int steady_blocks(const gw_steady *s, const grouping *c, block *all) {
     size_t f = (size_t)s->figures;
-    int n = s->pieces < BLOCKS ? s->pieces : BLOCKS;
+    int n = c->groups < BLOCKS ? c->groups : BLOCKS;
     for (int b = 0; b < n; b++) {
         double sum = 0, have = 0;
-        all[b].from = b * s->pieces / n;
-        all[b].to = (b + 1) * s->pieces / n;
+        int to = (b + 1) * c->groups / n * c->stride;
+        all[b].from = b * c->groups / n * c->stride;
+        all[b].to = to < s->pieces ? to : s->pieces;
         for (int i = all[b].from; i < all[b].to; i++) {
             sum += s->sum[(size_t)i * f];
             have += (double)s->have[(size_t)i * f];
@@ -138,13 +199,24 @@ static double steady_mean(const gw_steady *s, const block *of, int n, size_t k) 
     return sum / have;
 }
 
-void gw_steady_means(const gw_steady *s, double *steady, double *plain) {
+gw_steady_kept gw_steady_means(const gw_steady *s, double *steady, double *plain) {
     block kept[BLOCKS], all = {.to = s->pieces};
-    int n = steady_keep(kept, steady_blocks(s, kept));
+    grouping c = steady_grouping(s);
+    int n = steady_blocks(s, &c, kept);
+    if (c.kept.trimmed)
+        n = steady_keep(kept, n);
     for (size_t k = 0; k < (size_t)s->figures; k++) {
         steady[k] = steady_mean(s, kept, n, k);
         plain[k] = steady_mean(s, &all, 1, k);
     }
+    for (int b = 0; b < n; b++)
+        for (int i = kept[b].from; i < kept[b].to; i++)
+            c.kept.steps += s->have[(size_t)i * (size_t)s->figures];
+    return c.kept;
+}
+
+const char *gw_steady_name(const gw_steady_kept *kept) {
+    return kept->steps == 0 ? "absent" : kept->trimmed ? "steady mean" : "plain mean";
 }
 
 const gw_steady_doubt gw_steady_no_doubt = {NAN, NAN, NAN, NAN, NAN, NAN, NAN};
@@ -169,10 +241,11 @@ static double steady_percentile(const gw_steady *s, double share) {
 gw_steady_doubt gw_steady_look(const gw_steady *s) {
     gw_steady_doubt d = gw_steady_no_doubt;
     block all[BLOCKS];
-    int n = steady_blocks(s, all);
+    grouping c = steady_grouping(s);
+    int n = steady_blocks(s, &c, all);
     d.p10 = steady_percentile(s, 0.1);
     d.p90 = steady_percentile(s, 0.9);
-    if (n < GW_STEADY_HALVES)
+    if (n < GW_STEADY_HALVES || !c.kept.trimmed)
         return d;
     d.odd = steady_half(s, all, 0, 2, (n + 1) / 2);
     d.even = steady_half(s, all, 1, 2, n / 2);

@@ -60,6 +60,10 @@ static const gw_entry *const laws[] = {&constant.head, &uniform.head, &exponenti
                                        &pareto.head, NULL};
 const gw_registry gw_delays = {.kind = "delay", .abi = ABI, .entries = laws};
 
+bool gw_delay_varies(const gw_delay *d) {
+    return d->law && d->law != &constant;
+}
+
 double gw_delay_quantile(const gw_delay *d, double u) {
     return d->law->quantile(d->x, u);
 }

@@ -24,6 +24,9 @@ gw_err gw_delay_read(gw_delay *d, const char *owner, const char *text);
 /** GW_ERR_USAGE: it delays a rank that so many ranks have not. */
 gw_err gw_delay_suits(const gw_delay *d, const char *owner, int ranks);
 
+/** True if steps are held up for different times. */
+bool gw_delay_varies(const gw_delay *d);
+
 /** The u-quantile in seconds, 0 <= u < 1. */
 double gw_delay_quantile(const gw_delay *d, double u);
 

@@ -6,20 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Figures of a step: as gw_batch_summary has them, then those of which it has plain means. */
+/* Figures of a step: as gw_batch_summary has them, then one that is a mean over all steps. */
 enum {
     PHASE = 4,
     SPLIT = PHASE + GW_PHASES,
     LEAST = SPLIT + sizeof(gw_batch_split) / sizeof(double),
-    COMM = LEAST + 2, /* a figure for each dimension; so have the next one, and the last two */
+    COMM = LEAST + 2, /* a figure per dimension; so have WAITING, BYTES and MESSAGES */
     WAITING = COMM + GW_EXCHANGE_DIMS,
-    SUMMARY = WAITING + GW_EXCHANGE_DIMS,
-    WIRE = SUMMARY,
+    WIRE = WAITING + GW_EXCHANGE_DIMS,
     LOGICAL,
-    INTERRUPTED,
     BYTES,
     MESSAGES = BYTES + GW_EXCHANGE_DIMS,
-    FIGURES = MESSAGES + GW_EXCHANGE_DIMS
+    INTERRUPTED = MESSAGES + GW_EXCHANGE_DIMS,
+    SUMMARY = INTERRUPTED,
+    FIGURES
 };
 _Static_assert(sizeof((gw_batch_summary *)0)->figure == SUMMARY * sizeof(double), "all figures");
 
@@ -44,6 +44,7 @@ struct gw_record {
     FILE *to;
     gw_batch_table table;
     bool mesh;               /* with its columns */
+    gw_repeat repeat;        /* after the warm-up */
     gw_steady *steps;        /* allocated whole: memory does not grow, nor run out, during a run */
     int64_t seen, earlier;   /* steps; earlier: of these, read from the file */
     gw_split_source source;  /* the best so far */
@@ -64,6 +65,7 @@ gw_err gw_record_open(gw_record **out, int64_t rows, bool mesh, MPI_Comm comm) {
         r->comm = comm;
         r->row_type = MPI_DATATYPE_NULL;
         r->room = rows;
+        r->repeat = gw_repeat_of(1);
         gw_batch_table_make(&r->table, mesh, NULL, 0);
         r->mesh = mesh;
         e = gw_alloc_unset(&r->rows, (size_t)rows, sizeof *r->rows);
@@ -76,6 +78,12 @@ gw_err gw_record_open(gw_record **out, int64_t rows, bool mesh, MPI_Comm comm) {
         e = gw_steady_open(&r->steps, FIGURES);
     e = gw_agree(comm, e);
     GW_OPENED(e, out, r, gw_record_abandon);
+}
+
+void gw_record_repeats(gw_record *r, const gw_repeat of[2]) {
+    r->repeat = of[1];
+    if (r->steps)
+        gw_steady_repeat(r->steps, of[0]);
 }
 
 void gw_record_counters(gw_record *r, const char *const *names, int n) {
@@ -166,8 +174,10 @@ static void record_end_step(gw_record *r, const step_sums *s) {
     if (figure[INTERRUPTED] > 0)
         figure[INTERRUPTED] = 1;
     gw_steady_add(r->steps, figure);
-    if (++r->seen == 2 * GW_RECORD_WARMUP + 1)
+    if (++r->seen == 2 * GW_RECORD_WARMUP + 1) {
         gw_steady_forget(r->steps, GW_RECORD_WARMUP);
+        gw_steady_repeat(r->steps, r->repeat);
+    }
     r->source = s->source > r->source ? s->source : r->source;
 }
 
@@ -282,16 +292,12 @@ void gw_record_summary(const gw_record *r, gw_batch_summary *out) {
         .earlier = r->earlier, .split = gw_batch_no_split, .doubt = gw_steady_no_doubt};
     if (r->seen == 0)
         return;
-    gw_steady_means(r->steps, steady, plain);
+    out->kept = gw_steady_means(r->steps, steady, plain);
     out->batches = gw_steady_steps(r->steps);
     memcpy(out->figure, steady, sizeof out->figure);
     out->source = r->source;
     out->doubt = gw_steady_look(r->steps);
-    out->wire_bytes = plain[WIRE];
-    out->logical_bytes = plain[LOGICAL];
     out->interrupted = plain[INTERRUPTED];
-    memcpy(out->dim_bytes, plain + BYTES, sizeof out->dim_bytes);
-    memcpy(out->dim_messages, plain + MESSAGES, sizeof out->dim_messages);
 }
 
 gw_err gw_record_close(gw_record *r) {

@@ -12,11 +12,12 @@ typedef struct gw_record gw_record;
 
 enum { GW_RECORD_WARMUP = 10 }; /* first steps, left out in a run of more than twice as many */
 
-/** The cost of a step of the run, after warm-up: steady means (base/steady.h) over the steps of the
- *  mean over the ranks, all over the same steps. NaN: not measured. */
+/** The cost of a step of the run, after warm-up: means over the steps (base/steady.h) of the mean
+ *  over the ranks, all over the same steps. NaN: not measured. */
 typedef struct gw_batch_summary {
-    int64_t batches; /* the steps that they are means over */
-    int64_t earlier; /* steps of earlier starts that they could include */
+    int64_t batches;     /* steps after warm-up */
+    gw_steady_kept kept; /* the steps that the figures are means over */
+    int64_t earlier;     /* steps of earlier starts that they could include */
     union {
         struct {
             double wall_s, inflight_s;
@@ -28,24 +29,27 @@ typedef struct gw_batch_summary {
             double dim_comm_s[GW_EXCHANGE_DIMS]; /* as gw_dim_cost has it; and of waiting_s what */
             double
                 dim_waiting_s[GW_EXCHANGE_DIMS]; /* was along each dimension: pipe's, the bubble */
+            double wire_bytes, logical_bytes;    /* of a rank */
+            double dim_bytes[GW_EXCHANGE_DIMS];  /* likewise; all four by dimension: NaN where rows
+                                                    lack their columns */
+            double dim_messages[GW_EXCHANGE_DIMS];
         };
         double
-            figure[6 + 2 * GW_EXCHANGE_DIMS + GW_PHASES + sizeof(gw_batch_split) / sizeof(double)];
+            figure[8 + 4 * GW_EXCHANGE_DIMS + GW_PHASES + sizeof(gw_batch_split) / sizeof(double)];
     };
     gw_split_source source; /* the best of any row */
     gw_steady_doubt doubt;  /* about wall_s */
-    /* Plain means: */
-    double wire_bytes, logical_bytes;                                   /* of a rank */
-    double dim_bytes[GW_EXCHANGE_DIMS], dim_messages[GW_EXCHANGE_DIMS]; /* likewise; all four by
-                                                                           dimension: NaN where rows
-                                                                           lack their columns */
-    double interrupted; /* share of the steps in which some rank was */
+    double interrupted;     /* share of all steps after warm-up in which some rank was */
 } gw_batch_summary;
 
 /** Open; no file is written before gw_record_begin. `rows`: capacity between two flushes. `mesh`:
  *  rows have the columns of a mesh. `comm` is kept, not copied: it must outlive the record.
  *  Collective. */
 gw_err gw_record_open(gw_record **out, int64_t rows, bool mesh, MPI_Comm comm);
+
+/** Say how the steps repeat, if those of the warm-up count (there are few) and if they do not;
+ *  before gw_record_begin and the first flush. Rank 0's is used. */
+void gw_record_repeats(gw_record *r, const gw_repeat of[2]);
 
 /** Name the columns of gw_batch_counts.counter, before gw_record_begin and the first flush; copied;
  *  n <= GW_COUNTERS. The same on all ranks. */

@@ -43,8 +43,10 @@ gw_err gw_recorder_rows(gw_recorder *r, bool parts) {
     return r->of.out ? gw_rows_new(&r->rows, r->of.out, parts) : GW_OK;
 }
 
-gw_err gw_recorder_open(gw_recorder *r, bool mesh) {
-    return gw_record_open(&r->record, GW_RECORDER_ROWS, mesh, r->of.comm);
+gw_err gw_recorder_open(gw_recorder *r, bool mesh, const gw_repeat repeats[2]) {
+    GW_TRY(gw_record_open(&r->record, GW_RECORDER_ROWS, mesh, r->of.comm));
+    gw_record_repeats(r->record, repeats);
+    return GW_OK;
 }
 
 gw_err gw_recorder_replace(gw_recorder *r, gw_runfolder_use use) {

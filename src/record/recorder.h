@@ -95,8 +95,8 @@ gw_err gw_recorder_claim(gw_recorder *r);
 /** Local: the files that grow; `parts` as gw_rows_new has it. */
 gw_err gw_recorder_rows(gw_recorder *r, bool parts);
 
-/** batches.csv; `mesh`: with the columns of one. */
-gw_err gw_recorder_open(gw_recorder *r, bool mesh);
+/** batches.csv; `mesh`: with the columns of one; `repeats` as gw_record_repeats has it. */
+gw_err gw_recorder_open(gw_recorder *r, bool mesh, const gw_repeat repeats[2]);
 
 /** Rank 0, when nothing is left that could be refused: an older run in the folder gives way, and
  *  epochs.csv begins, or is continued by a run that resumes. */
@@ -154,7 +154,7 @@ typedef struct gw_recorder_sources {
 /** What run.json has of every run, beside what the recorder knows. */
 typedef struct gw_recorder_report {
     const char *program, *command, *started_utc, *stopped_by;
-    const char *statistic; /* what figures of a step are; NULL: GW_STEADY_NAME */
+    const char *statistic; /* what figures of a step are; NULL: gw_steady_name */
     const gw_args *args;
     uint64_t seed, parameters, wire_bytes;
     int64_t steps;

@@ -118,11 +118,11 @@ static json_t *recorder_summary(const gw_recorder *r, const gw_recorder_report *
         json_object_set_new(phases, key, gw_json_number(p[i]));
     }
     return gw_json_object(
-        "batches:I statistic:s interrupted:f wall_s:f spread:o halves:o compute_s:f division:o "
-        "memory_s:o exposed_s:f waiting_s:f transfer_s:f hidden_s:f codec_s:f wire_bytes:f "
-        "logical_bytes:f phases:o dimensions:o bubble_s:f bubble_share:f",
-        b->batches, of->statistic ? of->statistic : GW_STEADY_NAME, b->interrupted, b->wall_s,
-        gw_json_object("p10_s:f p90_s:f", d->p10, d->p90),
+        "batches:I statistic:s period:I counted:I interrupted:f wall_s:f spread:o halves:o "
+        "compute_s:f division:o memory_s:o exposed_s:f waiting_s:f transfer_s:f hidden_s:f "
+        "codec_s:f wire_bytes:f logical_bytes:f phases:o dimensions:o bubble_s:f bubble_share:f",
+        b->batches, of->statistic ? of->statistic : gw_steady_name(&b->kept), b->kept.period,
+        b->kept.steps, b->interrupted, b->wall_s, gw_json_object("p10_s:f p90_s:f", d->p10, d->p90),
         gw_json_object("odd_s:f even_s:f first_s:f last_s:f apart:f warned:b", d->odd, d->even,
                        d->first, d->last, d->apart, gw_steady_doubts(d)),
         compute, recorder_division(b, compute), recorder_memory(b, of),

@@ -486,6 +486,11 @@ void gw_session_count_on(gw_session *s, int64_t steps) {
     s->env.grads->ticket = s->env.params->ticket = (uint64_t)steps;
 }
 
+int64_t gw_session_period(const gw_session *s, int64_t from) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return gw_mix_warms(&s->mix) ? 0 : ops->period ? ops->period(s->self, from) : 1;
+}
+
 bool gw_session_agrees(const gw_session *s, int steps) {
     const gw_strategy_ops *ops = s->strategy.ops;
     return ops->traits & GW_STRATEGY_SYNCHRONOUS || (ops->agrees && ops->agrees(s->self, steps));

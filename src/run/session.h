@@ -169,6 +169,10 @@ void gw_session_undo(gw_session *s, bool abandoned);
  *  with nothing pending)? */
 bool gw_session_agrees(const gw_session *s, int steps);
 
+/** Return after how many steps the exchange repeats, from step number `from` (0, 1, ..) on; 0:
+ *  never. */
+int64_t gw_session_period(const gw_session *s, int64_t from);
+
 /** The strategy's hooks; see comm/strategy.h. */
 gw_err gw_session_ready(gw_session *s, gw_span span);
 gw_err gw_session_progress(gw_session *s);

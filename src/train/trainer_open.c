@@ -390,6 +390,18 @@ gw_err gw_trainer_check(gw_trainer *t) {
     return gw_agree(t->comm, trainer_check_source(t));
 }
 
+/* Checkpoints and comparisons of gradients are parts of steps; evaluations, comparisons of replicas
+ * and what settles a strategy for them lie between steps. */
+static gw_repeat trainer_opening_repeat(const gw_trainer *t, int64_t from) {
+    const gw_count_time *keep = &t->c->keep.every;
+    gw_repeat repeat = gw_repeat_of(gw_inside_period(t->g, from));
+    gw_repeat_also(&repeat, keep->count, gw_trainer_steps(t));
+    gw_repeat_also(&repeat, t->c->run.compress_stats, gw_trainer_steps(t));
+    if (keep->s > 0 || gw_delay_varies(&t->c->skew))
+        repeat.all = 0;
+    return repeat;
+}
+
 gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(trainer_open_basis(t));
     memcpy(t->past.started_utc, t->rec.start_utc, sizeof t->past.started_utc);
@@ -418,7 +430,9 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_watchdog_stage("opening the run's files");
     GW_TRY(gw_agree(t->comm, trainer_check_source(t)));
     GW_TRY(gw_trainer_find_rows(t));
-    GW_TRY(gw_recorder_open(&t->rec, t->mesh_columns));
+    gw_repeat repeats[] = {trainer_opening_repeat(t, 0),
+                           trainer_opening_repeat(t, GW_RECORD_WARMUP)};
+    GW_TRY(gw_recorder_open(&t->rec, t->mesh_columns, repeats));
     if (t->measures.memory)
         gw_memory_columns(t->measures.memory, t->rec.record);
     /* Only now, when nothing is left that could be refused, an older run gives way. */

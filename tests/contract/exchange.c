@@ -218,9 +218,26 @@ static double most_lost(const run_state *r) {
     return sqrt((double)n / (double)(r->t->n + !r->t->n));
 }
 
+/* Step times are means over whole periods: exchanges that cost differently must be in one. */
+static void check_period(const run_state *r) {
+    const gw_strategy_ops *ops = r->session->strategy.ops;
+    for (int64_t from = 0; from <= 60; from += 20) {
+        int64_t period = ops->period ? ops->period(r->session->self, from) : 1;
+        for (int64_t k = from; period > 0 && k < from + 60; k++) {
+            gw_cost one = ops->cost(r->session->self, k);
+            gw_cost other = ops->cost(r->session->self, k + period);
+            CHECK(one.bytes == other.bytes && one.messages == other.messages,
+                  "%s: exchanges %lld and %lld differ, and its period is %lld from %lld on",
+                  r->t->comm, (long long)k, (long long)(k + period), (long long)period,
+                  (long long)from);
+        }
+    }
+}
+
 static gw_err steps(run_state *r, outcome *o) {
     unsigned traits = r->session->strategy.ops->traits;
     gw_batch_cost cost, all = {0};
+    check_period(r);
     gw_cost want = {0};
     for (int k = 0; k < STEPS; k++) {
         bool soon = gw_session_agrees(r->session, 1);

@@ -13,8 +13,9 @@ import gwrun
 
 from reporting import runs, summary
 
-RUN = ["--data", "synthetic:samples=4000,features=32,classes=4", "--layers", "32", "--batch", 40,
-       "--ceilings", "off", "--overhead", 0, "--papi-group", "none", "--comm", "local:period=4"]
+BASE = ["--data", "synthetic:samples=4000,features=32,classes=4", "--layers", "32", "--batch", 40,
+       "--ceilings", "off", "--overhead", 0, "--papi-group", "none", "--comm"]
+RUN = [*BASE, "local:period=4"]
 PHASES = ("data_s", "forward_s", "backward_s", "recompute_s", "update_s", "encode_s", "decode_s",
           "mpi_post_s", "mpi_poll_s", "mpi_wait_s", "checkpoint_s", "other_s")
 
@@ -24,27 +25,29 @@ def mean(some, column):
     return sum(float(row[column]) for rows in some for row in rows) / sum(map(len, some))
 
 
-def blocks_of(out):
+def blocks_of(out, period):
     """The blocks of the definition, from batches.csv: lists of steps, each a list of its rows."""
     steps = {}
     for row in gwrun.batches(out):
         steps.setdefault(int(row["step"]), []).append(row)
     steps = [steps[step] for step in sorted(steps)][10:]
-    count = min(40, len(steps))
-    return [steps[b * len(steps) // count:(b + 1) * len(steps) // count] for b in range(count)]
+    periods = [steps[at:at + period] for at in range(0, len(steps) - period + 1, period)]
+    count = min(40, len(periods))
+    return [sum(periods[b * len(periods) // count:(b + 1) * len(periods) // count], [])
+            for b in range(count)]
 
 
-def kept(blocks):
+def kept(blocks, trims=True):
     """The steps of the middle half of them."""
-    cut = len(blocks) // 4
+    cut = len(blocks) // 4 * trims
     return [rows for block in sorted(blocks, key=lambda block: mean(block, "wall_s"))[cut:len(blocks) - cut]
             for rows in block]
 
 
-def defined(out):
-    """(step time, {phase: seconds}) as the definition has them."""
-    steps = kept(blocks_of(out))
-    return mean(steps, "wall_s"), {column: mean(steps, column) for column in PHASES}
+def defined(out, period, trims=True):
+    """(the steps that count, {column: its mean}) as the definition has them."""
+    steps = kept(blocks_of(out, period), trims)
+    return steps, {column: mean(steps, column) for column in ("wall_s", "wire_bytes", *PHASES)}
 
 
 def tool(*words):
@@ -57,8 +60,8 @@ class StepTime(gwrun.Shared):
         super().setUpClass()
         cls.said = {}
         cls.train("whole", "--steps", 190)
-        cls.train("resumed", "--steps", 60, "--checkpoint-every", 30)
-        cls.train("resumed", "--steps", 120, "--checkpoint-every", 30, "--resume", "auto")
+        cls.train("resumed", "--steps", 60, "--checkpoint-every", 4)
+        cls.train("resumed", "--steps", 120, "--checkpoint-every", 4, "--resume", "auto")
         old = cls.path("old")
         shutil.copytree(cls.path("whole"), old)
         info = gwrun.run_json(old)
@@ -108,23 +111,63 @@ class StepTime(gwrun.Shared):
 
     def test_one_figure(self):
         for name in ("whole", "resumed"):
-            step_s, phases = defined(self.path(name))
             found = gwrun.run_json(self.path(name))["results"]["summary"]
-            self.assertEqual(found["statistic"], "steady mean")
-            self.assertAlmostEqual(found["wall_s"], step_s, delta=1e-7 * step_s)
-            for column, seconds in phases.items():
-                self.assertAlmostEqual(found["phases"][column], seconds, delta=1e-7 * step_s)
-            said = re.search(r"step ([\d.]+) us \(steady mean of (\d+)\)", self.said[name])
+            self.assertEqual((found["statistic"], found["period"]), ("steady mean", 4))
+            self.as_defined(found, name, 4, True)
+            said = re.search(r"step ([\d.]+) us \(steady mean of (\d+) in whole periods of 4\)", self.said[name])
             self.near(said[1], found["wall_s"], 1e6)
             self.assertEqual(int(said[2]), found["batches"])
             self.told(name, found["wall_s"], "steady mean")
+
+    def as_defined(self, found, name, period, trims):
+        """Steps, seconds and bytes are of the same steps: times their number, they are the sums over these."""
+        steps, means = defined(self.path(name), period, trims)
+        self.assertEqual(found["counted"], len(steps))
+        for column, value in means.items():
+            known = found["phases"] if column in PHASES else found
+            self.assertAlmostEqual(known[column], value, delta=1e-7 * max(means["wall_s"], value))
+        rows = [row for step in steps for row in step]
+        ranks = len(rows) // len(steps)
+        self.assertAlmostEqual(found["wire_bytes"] * len(steps) * ranks,
+                               sum(int(row["wire_bytes"]) for row in rows), delta=0.5)
+
+    def test_whole_periods(self):
+        """Of every strategy whose steps differ the step counts whole periods; of work that never repeats, all steps."""
+        for comm, more, period, statistic in (
+                ("diloco:period=10,fragments=2,tau=1", (), 10, "steady mean"),
+                ("diloco:period=30", (), 30, "plain mean"),
+                ("noloco:period=7", (), 7, "steady mean"),
+                ("oktopk:every=6,boundaries=4", (), 12, "steady mean"),
+                ("zerooneadam:freeze=2,double=2,local=2", ("--compress", "onebit"), 2, "steady mean"),
+                ("onebitadam:freeze=5", ("--compress", "onebit"), 1, "steady mean"),
+                ("onebitadam:freeze=40", ("--compress", "onebit"), 1, "plain mean"),
+                ("sparse", ("--compress", "topk:warmup=60"), 1, "plain mean"),
+                ("allreduce", ("--compress", "qsgd", "--compress-stats", 5), 5, "steady mean"),
+                ("allreduce", ("--checkpoint-every", 20), 20, "steady mean"),
+                ("local:period=8", ("--checkpoint-every", 20), 8, "plain mean"),
+                ("allreduce", ("--inject-skew", "1:exp:mean=10us"), 1, "plain mean")):
+            with self.subTest(comm=comm, more=more):
+                self.train("one", *BASE, comm, *more, "--steps", 100)
+                found = gwrun.run_json(self.path("one"))["results"]["summary"]
+                self.assertEqual((found["statistic"], found["period"]), (statistic, period))
+                self.as_defined(found, "one", period, statistic == "steady mean")
+                shutil.rmtree(self.path("one"))
+
+    def test_no_whole_period(self):
+        """There is no step time then: it is absent everywhere, and the report says why it leaves the run out."""
+        self.train("none", *BASE, "local:period=50", "--steps", 40)
+        found = gwrun.run_json(self.path("none"))["results"]["summary"]
+        self.assertEqual((found["statistic"], found["wall_s"], found["counted"]), ("absent", None, 0))
+        self.assertIn("step absent: the exchange repeats after 50 steps, the run has 30", self.said["none"])
+        gwrun.refusal(gwrun.run(1, "show", self.path("none")), "no step time: the exchange repeats after 50")
+        self.assertIn("absent", tool("table", self.path("none")).splitlines()[3])
 
     def test_what_it_stands_for(self):
         """The spread of the steps, the share of interrupted ones, and halves of the blocks: by hand from
         batches.csv, in run.json and in the last lines."""
         for name in ("whole", "resumed"):
-            blocks, found = blocks_of(self.path(name)), gwrun.run_json(self.path(name))["results"]["summary"]
-            steps = [step for block in blocks for step in block]
+            blocks, found = blocks_of(self.path(name), 4), gwrun.run_json(self.path(name))["results"]["summary"]
+            steps = sum(blocks_of(self.path(name), 1), [])
             walls = sorted(mean([step], "wall_s") for step in steps)
             said = re.search(r"\nits steps: ([\d.]+) to ([\d.]+) us \(10th to 90th percentile\); in ([\d.]+)% of them "
                              r"a rank was interrupted\n", self.said[name])

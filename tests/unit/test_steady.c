@@ -83,6 +83,79 @@ static void test_forget(void **state) {
     gw_steady_free(s);
 }
 
+/* Every `period`-th step exchanges and takes 100 times as long; otherwise each has a length of its
+ * own. */
+static double exchanging(int64_t i, int64_t period) {
+    return (i % period == period - 1 ? 100 : 1) + gw_rng_unit(3, (uint64_t)i);
+}
+
+/* Blocks are whole periods, whatever the run's length: in each mean there are as many exchanges as
+ * periods, and it is a mean over exactly the steps that it says. */
+static void test_whole_periods(void **state) {
+    (void)state;
+    static const int64_t periods[] = {1, 2, 3, 30, 97, 1000, 1024, 5003};
+    static const int64_t lengths[] = {3, 50, 90, 1000, 4096, 4100, 5000, 21000, 70001};
+    for (size_t p = 0; p < sizeof periods / sizeof *periods; p++)
+        for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+            int64_t period = periods[p], n = lengths[l];
+            gw_steady *s;
+            double mean[2], plain[2];
+            assert_int_equal(gw_steady_open(&s, 2), GW_OK);
+            gw_steady_repeat(s, gw_repeat_of(period));
+            for (int64_t i = 0; i < n; i++)
+                gw_steady_add(s, (double[]){exchanging(i, period), i % period == period - 1});
+            gw_steady_kept kept = gw_steady_means(s, mean, plain);
+            assert_int_equal(kept.period, period);
+            assert_int_equal(kept.steps % period, 0);
+            assert_int_equal(kept.trimmed, n / period >= GW_STEADY_FEWEST);
+            assert_int_equal(kept.steps == 0, n < period);
+            assert_string_equal(gw_steady_name(&kept), n < period     ? "absent"
+                                                       : kept.trimmed ? "steady mean"
+                                                                      : "plain mean");
+            if (kept.steps > 0)
+                assert_true(fabs(mean[1] * (double)period - 1) < 1e-12);
+            if (kept.steps > 0 && !kept.trimmed) {
+                double sum = 0;
+                for (int64_t i = 0; i < kept.steps; i++)
+                    sum += exchanging(i, period);
+                assert_int_equal(kept.steps, n / period * period);
+                assert_true(fabs(mean[0] * (double)kept.steps / sum - 1) < 1e-12);
+            }
+            assert_true(kept.trimmed ? kept.steps >= 0.45 * (double)(n - period) : true);
+            gw_steady_free(s);
+        }
+}
+
+/* Rarer work makes blocks longer; if it comes too seldom, or never repeats, nothing is left out. */
+static void test_rarer_work(void **state) {
+    (void)state;
+    static const struct {
+        int64_t period, every; /* of the exchange, of the rarer work */
+        int steps, kept, unit;
+        bool trimmed;
+    } cases[] = {{1, 100, 1000, 600, 100, true},
+                 {8, 12, 480, 240, 24, true},
+                 {8, 100, 480, 480, 8, false},
+                 {0, 1, 480, 480, 1, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gw_steady *s;
+        double mean, plain;
+        gw_repeat repeat = gw_repeat_of(cases[i].period);
+        gw_repeat_also(&repeat, cases[i].every, cases[i].steps);
+        gw_repeat_also(&repeat, cases[i].steps + 1, cases[i].steps); /* comes never */
+        assert_int_equal(gw_steady_open(&s, 1), GW_OK);
+        gw_steady_repeat(s, repeat);
+        for (int step = 0; step < cases[i].steps; step++)
+            gw_steady_add(s, (double[]){exchanging(step, 7)});
+        gw_steady_kept kept = gw_steady_means(s, &mean, &plain);
+        assert_int_equal(kept.steps, cases[i].kept);
+        assert_int_equal(kept.period, cases[i].unit);
+        assert_int_equal(kept.trimmed, cases[i].trimmed);
+        assert_true(kept.trimmed || mean == plain);
+        gw_steady_free(s);
+    }
+}
+
 static gw_steady_doubt doubt(const double *x, int n) {
     gw_steady *s;
     assert_int_equal(gw_steady_open(&s, 1), GW_OK);
@@ -206,6 +279,8 @@ int main(void) {
         cmocka_unit_test(test_all_steps_are_in_blocks),
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_whole_periods),
+        cmocka_unit_test(test_rarer_work),
         cmocka_unit_test(test_halves),
         cmocka_unit_test(test_percentiles),
         cmocka_unit_test(test_how_often),

@@ -98,7 +98,7 @@ def see(results, factor, lines):
     said = []
     for x, _ in ends:
         there = [(point, line) for line in lines for point in line.points if point.x == x]
-        if len({point.cell.statistic for point, _ in there}) > 1:
+        if len({point.cell.kind for point, _ in there}) > 1:
             said.append(f"at {there[0][0].cell.levels[factor]} step times of two kinds")
             continue
         point, line = min(there, key=lambda pair: pair[0].step.value)

@@ -6,6 +6,7 @@
 #include "mpi/wait.h"
 #include "nn/gemm.h"
 #include "prof/ledger.h"
+#include "prof/record.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -94,7 +95,13 @@ gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
                            .seed = s->c->run.seed,
                            .lazy = r->lazy,
                            .yield = r->yield};
-    return gw_step_open(&r->stepper, r->g, &setup);
+    GW_TRY(gw_step_open(&r->stepper, r->g, &setup));
+    if (gw_inside_period(r->g, GW_RECORD_WARMUP) == 1)
+        return GW_OK;
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "--comm %s: not all of its steps exchange the same with these options, and here "
+                   "steps are timed one by one: use gradwire train, which counts whole periods",
+                   r->session->strategy.ops->head.name);
 }
 
 void gw_rig_say_products(const gw_products *p) {

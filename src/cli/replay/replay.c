@@ -217,11 +217,19 @@ static void replay_print(const job *j, const json_t *run, double floor_s) {
            p->profile->model, p->profile->n_tensors, p->profile->n, p->profile->batch,
            p->profile->device, p->profile->machine, p->speed,
            p->sleeps ? "slept" : "spun on this core");
-    printf("step %.3f ms", 1e3 * replay_number(summary, "wall_s"));
+    double step_s = replay_number(summary, "wall_s");
+    if (isnan(step_s))
+        printf("step absent: the exchange repeats after %.0f steps; play more",
+               replay_number(summary, "period"));
+    else
+        printf("step %.3f ms", 1e3 * step_s);
+    if (strcmp(json_string_value(json_object_get(summary, "statistic")), "plain mean") == 0)
+        printf(" (plain mean of %.0f)", replay_number(summary, "counted"));
     replay_print_part("exposed communication", replay_number(summary, "exposed_s"));
     replay_print_part("in flight under computation", replay_number(summary, "hidden_s"));
     replay_print_part("codec and copies", replay_number(summary, "codec_s"));
-    printf("; %.0f wire bytes a rank", replay_number(summary, "wire_bytes"));
+    if (!isnan(step_s))
+        printf("; %.0f wire bytes a rank", replay_number(summary, "wire_bytes"));
     if (!isnan(floor_s))
         printf(", which take the link %.3f ms", 1e3 * floor_s);
     printf("\n");

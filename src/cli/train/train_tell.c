@@ -123,7 +123,17 @@ static void tell_say_part(const char *name, double s) {
 /* All parts are of the steps that the step time is of, so they add up to it. */
 static void tell_say_step_time(const gw_train_result *r, gw_profile profile) {
     const gw_batch_summary *b = &r->total.summary;
-    printf("step %.1f us (" GW_STEADY_NAME " of %lld)", b->wall_s * 1e6, (long long)b->batches);
+    if (b->kept.steps == 0) {
+        printf("step absent: the exchange repeats after %lld steps, the run has %lld after "
+               "warm-up; train longer\n",
+               (long long)b->kept.period, (long long)b->batches);
+        return;
+    }
+    printf("step %.1f us (%s of %lld", b->wall_s * 1e6, gw_steady_name(&b->kept),
+           (long long)(b->kept.trimmed ? b->batches : b->kept.steps));
+    if (b->kept.period > 1)
+        printf(" in whole periods of %lld", (long long)b->kept.period);
+    printf(")");
     if (profile == GW_PROFILE_OFF) {
         printf("; its parts were not measured (--profile off)\n");
         return;
