@@ -1,11 +1,9 @@
 # Every library gradwire stands on, each as an imported target.
 
-# MPICH first, also where another MPI owns the plain mpicc; any library of MPI 3.1 or later will do.
+# That of the first folder in PATH that has one; within a folder MPICH first, also where another MPI owns
+# the plain mpicc. Any library of MPI 3.1 or later will do.
 if(NOT MPI_C_COMPILER)
-  if(GW_WHEEL) # of the first folder in PATH: a virtual environment's own
-    set(gw_per_dir NAMES_PER_DIR)
-  endif()
-  find_program(GW_MPICC NAMES mpicc.mpich mpicc ${gw_per_dir})
+  find_program(GW_MPICC NAMES mpicc.mpich mpicc NAMES_PER_DIR)
   if(GW_MPICC)
     set(MPI_C_COMPILER ${GW_MPICC})
   endif()
@@ -17,6 +15,12 @@ if(NOT MPIEXEC_EXECUTABLE)
     set(MPIEXEC_EXECUTABLE ${GW_MPIEXEC})
   endif()
 endif()
+# CMake keeps the first library that it finds, whatever compiler is named later.
+get_filename_component(gw_mpicc "${MPI_C_COMPILER}" REALPATH)
+if(GW_MPI_OF AND NOT GW_MPI_OF STREQUAL gw_mpicc)
+  message(FATAL_ERROR "${CMAKE_BINARY_DIR} was configured for the MPI library of ${GW_MPI_OF}: for that of "
+    "${MPI_C_COMPILER} use another folder (cmake -B DIR), or remove CMakeCache.txt there")
+endif()
 if(GW_WHEEL)
   find_package(MPI COMPONENTS C)
   if(NOT MPI_C_FOUND)
@@ -25,6 +29,7 @@ if(GW_WHEEL)
   endif()
 endif()
 find_package(MPI REQUIRED COMPONENTS C)
+set(GW_MPI_OF "${gw_mpicc}" CACHE INTERNAL "the compiler whose MPI library was found")
 if(MPI_C_VERSION VERSION_LESS 3.1)
   message(FATAL_ERROR "gradwire needs a library of MPI 3.1 or later; ${MPI_C_COMPILER} has MPI "
     "${MPI_C_VERSION}. Install MPICH (4.0 or later) or pass -DMPI_C_COMPILER=/path/to/its/mpicc")

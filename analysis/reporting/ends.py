@@ -17,6 +17,8 @@ LONGEST = 300  # letters of a cause
 BANNER = re.compile(r"^(=|YOUR APPLICATION TERMINATED|This typically refers to a problem|"
                     r"Please see the FAQ page|\[(mpiexec|proxy).*\(\S+\.c:\d+\)|"
                     r" *\d+ +/\S+\(\S*\) \[0x).*$", re.MULTILINE)
+# Of the first rank that died: srun then ends the others, and names them, too.
+SRUN_DIED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: (?!Exited)([A-Z][^(\n]*[^ (\n])", re.MULTILINE)
 OWN = re.compile(r"(?:\[\d+\] )?gradwire: (?!rank \d+:   )")  # indented are details of the line before
 STOPPED = re.compile(r"gradwire: stopped by SIG")  # told to end: another reason explains more
 LAUNCHER = re.compile(r"(mpiexec|mpirun|prterun|srun|slurmstepd|hydra)\b")
@@ -50,6 +52,7 @@ def cause_of(text):
     if not own and TRACEBACK in map(str.strip, lines):
         at = list(map(str.strip, lines)).index(TRACEBACK)
         own = [line for line in lines[at + 1:] if not line[0].isspace()]
+    own += [line for line in lines if SRUN_DIED.match(line)]
     others = [line for line in lines if not LAUNCHER.match(line.strip())]
     return plain((own[:1] or others[-1:] or lines[-1:] or [""])[0].strip())[:LONGEST]
 

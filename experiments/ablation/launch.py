@@ -13,7 +13,7 @@ from ablation.base import Base, variables
 from ablation.command import LINK
 from ablation.journal import LOG
 from ablation.progress import warn
-from reporting.ends import BANNER
+from reporting.ends import BANNER, SRUN_DIED
 from tool import BadInput
 
 TESTBED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "testbed")
@@ -85,7 +85,8 @@ class Launcher:
             return []
         ranks = ["-n", str(cell.ranks)]
         if self.kind == "srun":
-            return ["srun", "--exclusive", *ranks, "-c", str(threads_of(cell))]
+            # Hydra ends a job whose rank died; srun goes on unless told so. An end in order stays one.
+            return ["srun", "--exclusive", "--kill-on-bad-exit=1", *ranks, "-c", str(threads_of(cell))]
         if cell.testbed:
             return [sys.executable, "-B", TESTBED, "run", "--name", self.bed(job), *ranks,
                     "--per-host", str(cell.testbed["per_host"]), "--mpiexec", self.mpiexec, "--"]
@@ -183,8 +184,10 @@ def last_words(text):
 
 def died_of(returncode, text):
     """Name of the signal that ended the launcher, or a rank by the launcher's words; else None."""
-    told = DIED_OF.search(text)
+    told, by_srun = DIED_OF.search(text), SRUN_DIED.search(text)
     number = -returncode if returncode < 0 else int(told[1]) if told else 0
+    if by_srun and not number:
+        number = next((one for one in signal.valid_signals() if signal.strsignal(one) == by_srun[1]), 0)
     try:
         return signal.Signals(number).name if number else None
     except ValueError:

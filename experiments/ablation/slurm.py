@@ -24,7 +24,7 @@ SCRIPT = """\
 #SBATCH --cpus-per-task={threads}
 #SBATCH --exclusive
 {time}#SBATCH --output={log}
-first=$((SLURM_ARRAY_TASK_ID * {chunk}))
+{site}first=$((SLURM_ARRAY_TASK_ID * {chunk}))
 exec {resume} --only-run "$first-$((first + {last}))"
 """
 
@@ -50,9 +50,10 @@ def shape(cells):
     return max(cell.processes * threads_of(cell) for cell in cells), 1
 
 
-def render(study, left, total, words, file, out, limit):
+def render(study, left, total, words, file, out, limit, site=""):
     """The script for the runs `left`, [(index in the planned order, Planned)], of `total`; `words`:
-    the command of a task. No comment ends before its line does: check_names() sees to that."""
+    the command of a task; `site`: lines before it. No comment ends before its line does: check_names()
+    sees to that."""
     check_names([*words, file, out])
     file = os.path.join(".", file) if file.startswith("-") else file
     out = out.replace("%", "%%")  # Slurm has patterns in the name of a log
@@ -64,5 +65,5 @@ def render(study, left, total, words, file, out, limit):
         name=name, runs=len(left), file=shlex.quote(file), resume=shlex.join(words),
         job=f"gradwire-{name}", array=ranges(sorted({i // chunk for i, _ in left})), limit=limit,
         tasks=tasks, threads=threads, chunk=chunk, last=chunk - 1,
-        log=shlex.quote(os.path.join(out, "slurm-%A-%a.txt")),
+        log=shlex.quote(os.path.join(out, "slurm-%A-%a.txt")), site=site and site.rstrip("\n") + "\n",
         time=f"#SBATCH --time={clock(longest)}\n" if study.timeout_s else "")

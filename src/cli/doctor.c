@@ -112,10 +112,13 @@ static void doctor_check_cpu(const gw_host *host) {
 }
 
 static void doctor_check_launcher(void) {
-    const char *told = gw_launcher_foreign();
+    const char *told = gw_launcher_foreign(), *other = gw_launcher_other();
+    if (other && !told)
+        doctor_say(PROBLEM, "launcher", gw_launcher_right(),
+                   "it is %s's, and this is another library: its ranks do not see each other",
+                   other);
     if (told)
-        doctor_say(PROBLEM, "launcher",
-                   "the launcher of this MPI library; under Slurm srun --mpi=pmi2 or pmix",
+        doctor_say(PROBLEM, "launcher", gw_launcher_right(),
                    "it started several programs (%s=%s), but this one sees itself alone", told,
                    doctor_variable(told));
 }

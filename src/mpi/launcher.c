@@ -1,13 +1,37 @@
 #include "mpi/launcher.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef OPEN_MPI
-#define LAUNCHER "mpirun"
+const char *gw_launcher_right(void) {
+#if defined(OPEN_MPI)
+    return "mpirun -n N; under Slurm srun --mpi=pmix";
+#elif defined(I_MPI_VERSION)
+    return "mpiexec.hydra -n N; under Slurm srun --mpi=pmi2 or pmix";
 #else
-#define LAUNCHER "mpiexec.hydra"
+    /* MPICH's configuration says whether it was built for PMIx. */
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int len = 0;
+    bool pmix = MPI_Get_library_version(text, &len) == MPI_SUCCESS && strstr(text, "pmix");
+    return pmix ? "mpiexec of Open MPI -n N; under Slurm srun --mpi=pmix"
+                : "mpiexec.hydra -n N; under Slurm srun --mpi=pmi2";
 #endif
+}
+
+const char *gw_launcher_other(void) {
+    int ranks = 0;
+    if (MPI_Comm_size(MPI_COMM_WORLD, &ranks) != MPI_SUCCESS || ranks != 1)
+        return NULL;
+#ifdef OPEN_MPI
+    return getenv("PMI_RANK") && !getenv("OMPI_COMM_WORLD_RANK") && !getenv("SLURM_STEP_ID")
+               ? "MPICH"
+               : NULL;
+#else
+    return getenv("OMPI_COMM_WORLD_RANK") && !strstr(gw_launcher_right(), "Open MPI") ? "Open MPI"
+                                                                                      : NULL;
+#endif
+}
 
 const char *gw_launcher_foreign(void) {
     /* Of MPICH and its kin, Open MPI, MVAPICH, Slurm's steps (an allocation alone sets no such
@@ -35,8 +59,7 @@ gw_err gw_launcher_check(void) {
         return GW_OK;
     return gw_fail(GW_ERR_USAGE,
                    "MPI has 1 rank, but %s=%s says that %s started several: start them by this "
-                   "MPI's launcher (" LAUNCHER " -n N ..; under Slurm srun --mpi=pmi2 or pmix), or "
-                   "unset %s if each is to run alone",
+                   "MPI's launcher (%s), or unset %s if each is to run alone",
                    name, getenv(name), strcmp(name, "WORLD_SIZE") == 0 ? "torchrun" : "a launcher",
-                   name);
+                   gw_launcher_right(), name);
 }

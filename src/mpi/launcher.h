@@ -11,6 +11,14 @@
  *  run within the step or the group of another launcher. */
 const char *gw_launcher_foreign(void);
 
+/** Return how this MPI library's ranks are started, for messages: its launcher, and srun's word for
+ *  the dialect of PMI that it speaks. Static string. */
+const char *gw_launcher_right(void);
+
+/** Return the name of the MPI library whose launcher started this process alone, if it is not this
+ *  library: several ranks would each be alone, too. NULL: none did, or it cannot be told. */
+const char *gw_launcher_other(void);
+
 /** Return GW_ERR_USAGE, with what to do, if there is such a variable. */
 gw_err gw_launcher_check(void);
 

@@ -137,6 +137,22 @@ class Launcher(gwrun.Case):
                    *(f"-D{name}={value}" for name, value in variables.items()))
         return os.path.join(build, "mpiexec")
 
+    def test_one_library_per_folder(self):
+        """The compiler is the first in PATH; a folder that was configured for one library refuses another."""
+        gwrun.write(self.path("CMakeLists.txt"), LISTS.partition("find_package")[0].format(source=SOURCE)
+                    + "include(GwDependencies)\n")
+        os.mkdir(self.path("first"))
+        first = self.launcher("first/mpicc", f'exec {cached("MPI_C_COMPILER") or cached("GW_MPICC")} "$@"')
+        words = ("cmake", "-S", self.dir, "-B", self.path("build"), "-DGW_WHEEL=ON")
+        path = dict(os.environ, PATH=self.path("first") + ":" + os.environ["PATH"])
+        gwrun.said(*words, env=path)
+        self.assertIn(f"GW_MPICC:FILEPATH={first}\n", gwrun.read(self.path("build/CMakeCache.txt")))
+        gwrun.said(*words, env=path)  # the same again
+        done = subprocess.run([*words, f"-DMPI_C_COMPILER={self.launcher('second', 'exit 1')}"], check=False,
+                              capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(f"was configured for the MPI library of {first}", " ".join(done.stderr.split()))
+
     def test_found_anew_for_another(self):
         """An existing build folder uses a new mpiexec, not the one found before."""
         for name in ("one", "two"):

@@ -10,8 +10,8 @@ from test_experiments import TRAIN, Study, read
 
 SRUN = """#!/bin/bash
 echo "$@" >>{folder}/srun
-[ "$1 $2 $4" = "--exclusive -n -c" ] || exit 9
-ranks=$3; shift 5
+[ "$1 $2 $3 $5" = "--exclusive --kill-on-bad-exit=1 -n -c" ] || exit 9
+ranks=$4; shift 6
 exec {mpiexec} -n $ranks "$@"
 """
 
@@ -89,14 +89,27 @@ factors: {{ranks: [1, 2], threads: [1, 2]}}
         self.assertEqual((record["state"], record["launcher"], record["planned"]),
                          ("done", "srun", 2))
         levels = record["levels"]
-        self.assertIn(f"--exclusive -n {levels['ranks']} -c {levels['threads']} ",
+        self.assertIn(f"--exclusive --kill-on-bad-exit=1 -n {levels['ranks']} -c {levels['threads']} ",
                       read(self.path("srun")))
 
         self.assertEqual(self.call(*slurm, "--resume").returncode, 0)  # what is left
+        gwrun.refusal(self.call("--slurm-site", self.spec), "--slurm-site", "give both")
+        gwrun.refusal(self.call(*slurm, "--slurm-site", self.path("none")), "No such file")
+        self.assertIn("\nclaim: a test\n", self.call(*slurm, "--slurm-site", self.spec, "--resume", "--dry-run").stdout)
         self.assertIn("#SBATCH --array=0-1,3%1\n", read(script))
         rest = self.call("--resume")  # here, without Slurm
         self.assertEqual(rest.returncode, 0, rest.stderr)
         self.assertEqual(sorted(self.starts()), sorted(self.planned()))
+
+    def test_a_rank_dies(self):
+        """srun names each rank that it ended: the first is the one that died."""
+        said = "".join(f"echo 'srun: error: n{i}: task {i}: {why}' >&2\n" for i, why in
+                       ((1, "Segmentation fault (core dumped)"), (0, "Killed")))
+        self.script("bin/srun", f"#!/bin/bash\necho epoch 1\n{said}exit 139\n")
+        os.environ["PATH"] = self.path("bin") + ":" + os.environ["PATH"]
+        done = self.call("--launcher", "srun", "--only", "ranks=2,threads=1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("signal SIGSEGV: srun: error: n1: task 1: Segmentation fault", done.stderr)
 
     def test_launcher_of_another_library(self):
         """Its ranks see none of each other: that is no result."""
