@@ -9,6 +9,7 @@
 | points of LEVELS against LEVELS | by how many points of accuracy the second, with the first's levels otherwise, is above the first |
 | range of COLUMN, .. in COLUMN | from the least to the greatest share of the cells, in percent |
 | COLUMN of LEVELS | that figure of a cell, of summary.csv; an accuracy with its interval, in percent |
+| ms of LEVELS | its step time in milliseconds |
 | made | the date and the machine |
 
 LEVELS are those of a spec, FACTOR=LEVEL,..; what they leave out is the baseline's. ValueError: there is no such figure.
@@ -99,6 +100,8 @@ def inline(root, study, what):
         return f"{100 * (float(of.cell(found[2], own)['test_accuracy']) - float(own['test_accuracy'])):.1f}"
     if found := re.fullmatch(r"range of (.+) in (\w+)", what):
         return Study(root, study).range(found[1].split(", "), found[2])
+    if found := re.fullmatch(r"ms of (.+)", what):
+        return claims.number(1e3 * float(Study(root, study).cell(found[1])["step_s"]))
     if found := re.fullmatch(r"(\w+) of (.+)", what):
         row = Study(root, study).cell(found[2])
         if not row.get(found[1]):
