@@ -6,6 +6,10 @@
 |---|---|
 | claim TEXT | the figure of that claim and its interval, of claims.csv |
 | found VERDICT | `5 of 6`: how many of the study's claims have that verdict |
+| within SHARE of 1: CLAIMS | `1 of 7`: how many of the claims' figures are that near to 1; CLAIMS: a regular expression |
+| farthest from 1: CLAIMS | the figure of the claim that is farthest from 1 |
+| ratio of COLUMN of LEVELS against LEVELS | that of two cells; the second as for points |
+| time to target of CONFIGURATION, bytes .. | what it spends over what its baseline does, of target.csv |
 | points of LEVELS against LEVELS | by how many points of accuracy the second, with the first's levels otherwise, is above the first |
 | range of COLUMN, .. in COLUMN | from the least to the greatest share of the cells, in percent |
 | COLUMN of LEVELS | that figure of a cell, of summary.csv; an accuracy with its interval, in percent |
@@ -84,6 +88,25 @@ def of_claim(root, study, text):
     return claims.shown({**row, "unit": ""})
 
 
+def figures_of(root, study, pattern):
+    """Of the claims whose text has the pattern."""
+    found = [float(row["ours"]) for row in rows(root, study, "claims") if row["ours"] and re.search(pattern, row["claim"])]
+    if not found:
+        raise ValueError(f"no claim like '{pattern}' with a figure")
+    return found
+
+
+def configuration_of(row):
+    """Of a row of target.csv, without its mark."""
+    return row["configuration"].removeprefix("* ").removeprefix("method ")
+
+
+def ratio_of(row):
+    """A ratio of target.csv and its interval."""
+    ends = [f"{float(row[end]):.2g}" if row[end] else "" for end in ("from", "to")]
+    return f"{float(row['ratio']):.2g} ({ends[0]}..{ends[1]})"
+
+
 def inline(root, study, what):
     """The NUMBER."""
     what = " ".join(what.split())
@@ -98,6 +121,21 @@ def inline(root, study, what):
         of = Study(root, study)
         own = of.cell(found[1])
         return f"{100 * (float(of.cell(found[2], own)['test_accuracy']) - float(own['test_accuracy'])):.1f}"
+    if found := re.fullmatch(r"within ([\d.]+) of 1: (.+)", what):
+        of = figures_of(root, study, found[2])
+        return f"{sum(abs(one - 1) <= float(found[1]) for one in of)} of {len(of)}"
+    if found := re.fullmatch(r"farthest from 1: (.+)", what):
+        return claims.number(max(figures_of(root, study, found[1]), key=lambda one: abs(one - 1)))
+    if found := re.fullmatch(r"ratio of (\w+) of (.+) against (.+)", what):
+        of = Study(root, study)
+        own = of.cell(found[2])
+        return claims.number(float(own[found[1]]) / float(of.cell(found[3], own)[found[1]]))
+    if found := re.fullmatch(r"(time|bytes) to target of (.+)", what):
+        row = next((row for row in rows(root, study, "target") if configuration_of(row) == found[2]
+                    and row["figure"].startswith(found[1]) and row["ratio"]), None)
+        if row is None:
+            raise ValueError(f"target.csv has no {found[1]} of '{found[2]}'")
+        return ratio_of(row)
     if found := re.fullmatch(r"range of (.+) in (\w+)", what):
         return Study(root, study).range(found[1].split(", "), found[2])
     if found := re.fullmatch(r"ms of (.+)", what):
@@ -143,15 +181,12 @@ def paced_steps(root):
 
 def pays(root, study):
     """What each configuration spends until the target, and the rates at which it pays: of target.csv and pays.csv."""
-    spent = {(row["configuration"].removeprefix("* "), row["figure"]): row for row in rows(root, study, "target")}
+    spent = {(configuration_of(row), row["figure"]): row for row in rows(root, study, "target")}
     rates = Study(root, study).factors["rate"][::-1]
 
     def ratio(configuration, rate, figure):
         row = spent.get((f"{configuration}, rate {rate}", figure))
-        if row is None or not row["ratio"]:
-            return "-"
-        ends = [f"{float(row[end]):.2g}" if row[end] else "" for end in ("from", "to")]
-        return f"{float(row['ratio']):.2g} ({ends[0]}..{ends[1]})"
+        return ratio_of(row) if row and row["ratio"] else "-"
     return table(["method", *(f"time, {rate}" for rate in rates), f"bytes, {rates[0]}", "does it pay?"], [
         [row["configuration"], *(ratio(row["configuration"], rate, row["figure"]) for rate in rates),
          ratio(row["configuration"], rates[0], row["figure"].replace("time", "bytes")), row["verdict"]]
@@ -162,9 +197,7 @@ def spent(root, study):
     """What each configuration spends until the target, over links of one rate: of target.csv."""
     by = {}
     for row in rows(root, study, "target"):
-        name = row["configuration"].removeprefix("* ").removeprefix("method ")
-        ratio = "-" if not row["ratio"] else f"{float(row['ratio']):.2g} ({float(row['from']):.2g}..{float(row['to']):.2g})"
-        by.setdefault(name, [row["seeds at the target"]]).append(ratio)
+        by.setdefault(configuration_of(row), [row["seeds at the target"]]).append(ratio_of(row) if row["ratio"] else "-")
     return table(["method", "seeds at the target", "time", "bytes"], [[name, *found] for name, found in by.items()])
 
 

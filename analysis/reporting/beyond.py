@@ -16,15 +16,17 @@ def workers_of(cell):
     return machine["ranks"] * machine["threads_per_rank"]
 
 
-def found(references, cells):
-    """[(cell, its speedup, times as many workers)]; references: {name of a cell: the cell that it is compared with}."""
+def found(references, cells, compared):
+    """[(cell, its speedup, times as many workers)]; references: {name of a cell: the cell that it is compared with};
+    compared: {name of a cell: the Comparison with that}, whose interval has to lie beyond the workers."""
     said = []
     for cell in cells:
         other = references.get(cell.name)
         if other is None or work_of(cell) is None or work_of(cell) != work_of(other):
             continue
         times, speedup = workers_of(cell) / workers_of(other), other.step_s / cell.step_s
-        if times > 1 and speedup > times:
+        most = compared[cell.name].interval.high  # of the step times' ratio
+        if times > 1 and most is not None and 1 / most > times:
             said.append((cell, speedup, times))
     return said
 
@@ -49,9 +51,9 @@ def said_of(cell, speedup, times, other, share):
     return f"{cell.label} ({speedup:.3g} times on {times:g} times the workers{alone})"
 
 
-def warning(references, cells):
+def warning(references, cells, compared):
     """A sentence; None: there is none."""
     said = [said_of(cell, speedup, times, references[cell.name], share_of(references[cell.name], times, cells))
-            for cell, speedup, times in found(references, cells)]
+            for cell, speedup, times in found(references, cells, compared)]
     return said and (f"Superlinear, faster than the workers account for: {', '.join(said)}. A part of the data may fit "
                      "caches which the whole does not: one rank alone with such a part shows it.") or None

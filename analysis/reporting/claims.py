@@ -18,7 +18,7 @@ SUPERLINEAR = "superlinear"  # as fast as the criterion asks, but by more than t
 NOT_HERE, NOT_YET = "not testable here", "not measured yet"
 
 # A figure of two cells; each needs `against`.
-OF_TWO = {"speedup": "times", "efficiency": "", "points": "points"}
+OF_TWO = {"speedup": "times", "efficiency": "", "cost": "", "points": "points"}
 SECONDS = ("step_s", "wall_s", "data_s", "forward_s", "backward_s", "recompute_s", "update_s", "compute_s",
            "encode_s", "decode_s", "codec_s", "exposed_s", "waiting_s", "transfer_s", "checkpoint_s",
            "memory_ctr_s", "memory_twin_s", "memory_model_lo_s", "memory_model_hi_s", "memory_most_s", "train_s", "test_s",

@@ -19,6 +19,9 @@ KEPT = "judged from kept figures"
 
 
 UNSHARED = "paced ranks of one machine share neither caches nor memory bandwidth"
+ARITHMETIC = "arithmetic: options decide these bytes, no run of theirs differs"
+ALONE = "by itself; among all pairs of the study the difference is inside the noise"
+SAME = 1e-9  # relative: figures of runs.csv have nine digits
 
 
 @dataclass(frozen=True)
@@ -85,15 +88,21 @@ class Alone:
                 "alone_low": self.ratio.low, "alone_high": self.ratio.high}
 
 
-def superlinear(speed, workers, alone):
-    """Why a speedup is above what its workers account for; "": it is not."""
-    if speed is None or speed <= workers:
+def superlinear(speeds, workers, alone):
+    """Why a speedup, whose interval is given, is above what its workers account for; "": that is not shown."""
+    if None in speeds or min(speeds) <= workers:
         return ""
     head = f"faster than {workers:g} times as many workers account for: "
     if alone is None:
         return head + "no run of the share on one rank was kept, which would show why"
     explained = alone.ratio.low is not None and alone.ratio.low > workers
     return head + ("the share fits the caches: " if explained else "not explained by the share's size: ") + alone.text()
+
+
+def is_arithmetic(claim, interval):
+    """Whether the figure is of bytes or messages, and the same in all runs: it tests no run."""
+    return set(claims.parts_of(claim["figure"])) <= {*claims.BYTES, "messages", "collectives"} and \
+        interval.high - interval.low <= SAME * abs(interval.value)
 
 
 def judged(claim, study, interval, facts, machine, why="", alone=None):
@@ -104,8 +113,9 @@ def judged(claim, study, interval, facts, machine, why="", alone=None):
     verdict = claims.verdict(claim, low, high) if known else claims.UNDECIDED
     timed, turns = claims.is_of_time(claim["figure"]), [one for one in facts if took_turns(one.marks)]
     workers = times_workers(claim, facts)
-    beyond = superlinear(speedup_of(claim, interval.value, workers), workers, alone)
-    said = [beyond or (alone.text() if alone else ""), UNSHARED if timed and any(one.unshared for one in facts) else ""]
+    beyond = superlinear([speedup_of(claim, end, workers) for end in (low, high)], workers, alone)
+    said = [beyond or (alone.text() if alone else ""), UNSHARED if timed and any(one.unshared for one in facts) else "",
+            ARITHMETIC if known and is_arithmetic(claim, interval) else ""]
     if not known:
         why = interval.reason
     elif timed and turns and not (verdict == claims.CONFIRMED and holds_anyway(claim, facts)):
@@ -174,6 +184,15 @@ def alone(names, cell):
     return found if found.n else without("no run has this figure")
 
 
+def costs(cells):
+    """{block: by what share the first cell's step is longer than the second's}; with two more, over their share."""
+    found = [verdicts.middles(verdicts.blocks_of(cell), value_of(["step_s"])) for cell in cells]
+    shares = [{block: slow[block] / plain[block] - 1 for block in slow if block in plain}
+              for slow, plain in zip(found[::2], found[1::2])]
+    return shares[0] if len(shares) == 1 else {
+        block: share / shares[1][block] for block, share in shares[0].items() if shares[1].get(block)}
+
+
 def interval_of(claim, cell, against, than):
     """The Interval of a claim's figure, of cells."""
     names = claims.parts_of(claim["figure"])
@@ -184,6 +203,8 @@ def interval_of(claim, cell, against, than):
             accuracy = column_of(run, "test_accuracy")
             return None if accuracy is None else math.exp(accuracy)
         return ratio([cell], [against], exponential, verdicts.seeds_of).of(lambda v: 100 * math.log(v))
+    if names == ["cost"]:
+        return stats.mean_ci(costs([cell, against, *than]).values())
     up, down = [cell, *than[1:]], [against, *than[:1]]
     if names[0] not in ("speedup", "efficiency"):
         units = verdicts.seeds_of if names[0] in claims.OF_SEED else verdicts.blocks_of
@@ -201,8 +222,10 @@ def machine_of(runs):
     return {"date": "..".join(dict.fromkeys((dates[0], dates[-1]))), "machine": " / ".join(sorted(where))}
 
 
-def facts_of(cell, short):
-    marks = frozenset(cell.marks) | ({"short version"} if short else set())
+def facts_of(cell, study):
+    edges = verdicts.at_edge(study)
+    marks = frozenset(cell.marks) | ({"short version"} if study["short"] else set()) | {
+        edges[level] for level in cell.levels.values() if level in edges}
     if not cell.runs:
         return Facts(marks)
     machine = cell.runs[0].info["machine"]
@@ -214,6 +237,15 @@ def share_alone(share, whole):
     if share is None or not share.runs or not whole.runs or workers(share) != 1 or workers(whole) != 1:
         return None
     return Alone(whole.step_s, share.step_s, ratio([whole], [share], value_of(["step_s"])))
+
+
+def only_alone(claim, row, results, cells):
+    """Whether the row shows a difference of a pair's step times which the study's comparison of the pair does not."""
+    if len(cells) != 2 or claim["figure"] not in ("speedup", "step_s") or row["verdict"] not in (
+            claims.CONFIRMED, claims.DIFFERS, claims.SUPERLINEAR) or claims.span_of(claim["confirmed"]).holds(1, 1):
+        return False
+    comparison = verdicts.family_of(results).of(*cells)
+    return comparison is not None and comparison.differs is False
 
 
 def by_runs(results, claim):
@@ -239,8 +271,10 @@ def by_runs(results, claim):
     if interval.value is not None and interval.low is None and all(
             repeats_exactly(run.marks) for cell in cells for run in cell.runs):
         interval = replace(interval, low=interval.value, high=interval.value, method="repeats exactly", reason="")
-    return judged(claim, results.name, interval, [facts_of(cell, study["short"]) for cell in cells], machine,
-                  alone=alone)
+    row = judged(claim, results.name, interval, [facts_of(cell, study) for cell in cells], machine, alone=alone)
+    if only_alone(claim, row, results, cells):
+        row["why"] = "; ".join(filter(None, (row["why"], ALONE)))
+    return row
 
 
 def of_results(results):
@@ -323,6 +357,8 @@ def kept_ratio(names, row, other):
 
 def kept_interval(claim, rows):
     names = claims.parts_of(claim["figure"])
+    if names == ["cost"]:
+        return without("a cost is of pairs of runs, which were not kept"), ""
     if len(rows) == 1:
         figures = [kept(rows[0], name) for name in names]
         return (figures[0] if len(names) == 1 else combined(*figures)), ""

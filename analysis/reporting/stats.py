@@ -122,6 +122,16 @@ def median_ci(values):
     return Interval(median, float(low), float(high), n, "bootstrap")
 
 
+def mean_ci(values):
+    """Interval of the mean of figures of pairs of runs."""
+    values = numbers(values)
+    if len(values) < LEAST:
+        value = float(values.mean()) if len(values) else None
+        return Interval(value, None, None, len(values), "none", too_few(len(values), "pairs"))
+    low, high = _t_interval(values, LEVEL)
+    return Interval(float(values.mean()), float(low), float(high), len(values), "t interval")
+
+
 def too_few(n, what):
     return f"{n} {what if n != 1 else what[:-1]}: at least {LEAST} are needed to know the spread"
 

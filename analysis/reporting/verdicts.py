@@ -222,6 +222,21 @@ def lost(results):
     return f"Without a finished run, and so in no chart of times: {'; '.join(names)}."
 
 
+def at_edge(study):
+    """{level of the tuned factor: a mark} of options that trials chose at an end of their grid, where a wider one may
+    have a better."""
+    found, tune, rows = {}, (study or {}).get("tune"), (study or {}).get("tuned")
+    for name in tune["options"] if tune and rows else ():
+        try:
+            values = sorted({float(row[name]) for row in rows})
+        except ValueError:  # words have no ends
+            continue
+        ends_of = (values[0], values[-1]) if len(values) > 2 else ()
+        found.update({row[tune["factor"]]: f"tuned to the end of its grid: {name} {row[name]} of {values[0]:g} to {values[-1]:g}"
+                      for row in rows if row["chosen"] == "1" and float(row[name]) in ends_of})
+    return found
+
+
 def warnings(results):
     """Reasons to doubt the figures of a study, one sentence each."""
     runs = results.runs
@@ -229,8 +244,9 @@ def warnings(results):
     said = [] if results.study is None else [
         lost(results), several(results, "kinds of processor", lambda info: info["machine"]["cpu"])]
     if results.study is not None and results.kept is None:
-        said[1:1] = [beyond.warning(references(results), results.cells),
+        said[1:1] = [beyond.warning(references(results), results.cells, compared(results)),
                      several(results, "commits", lambda info: info["commit"] or "unknown")]
+    said += [f"{level}: {mark}." for level, mark in at_edge(results.study).items()]
     for mark in sorted({mark for run in runs for mark in run.marks}):
         labels = [cell.label for cell in results.cells if mark in cell.marks]
         which = "all configurations" if len(labels) == len(results.cells) else ", ".join(labels)

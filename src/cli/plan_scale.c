@@ -28,9 +28,9 @@ enum { BEST = 4 /* ways that all codecs of a kind are played with */ };
 enum { DECADES = 5, NOTCHES = 512 };
 #define SLOWEST (10e6 / 8) /* bytes/s */
 
-/* Measured exchanges of 2 MiB and more took 0.99 to 1.25 times as long as played ones, on 2 and 4
- * hosts, on 8 up to 200 Mbit/s each and on racks (docs/simulate.md, "Figures"): as if links were
- * so many times as slow. */
+/* Measured exchanges of 2 MiB and more took 0.99 to 1.15 times as long as played ones, on 2 and 4
+ * hosts, on 8 up to 200 Mbit/s each, and up to 1.22 times on racks (docs/simulate.md, "Figures"):
+ * as if links were so many times as slow, or a little slower. */
 #define SHORTEST 0.99
 #define LONGEST  1.25
 

@@ -67,6 +67,7 @@ class Judged(ReportCase):
         for figure, confirmed, against, value, unit in (
                 ("speedup", "1.9..2.1", BASE, 2, "times"), ("step_s", "0.49..0.51", BASE, .5, "times"),
                 ("efficiency", "1.9..2.1", BASE, 2, ""), ("points", "4.9..5.1", BASE, 5, "points"),
+                ("cost", "-0.51..-0.49", BASE, -.5, ""),
                 ("forward_s / wall_s", "0.25..0.25", None, .25, ""),
                 ("test_accuracy", "0.8..1", None, .87, "")):
             with self.subTest(figure=figure):
@@ -92,6 +93,37 @@ class Judged(ReportCase):
         row, = judge.of_results(found)
         self.assertAlmostEqual(row["ours"], 2 / 1.5)
         self.assertEqual((row["verdict"], row["unit"]), ("confirmed", "times"))
+        found.study["claims"] = [claim_of("cost", "2.9..3.1", than="comm=b", against="ranks=2", cell="ranks=1"),
+                                 claim_of("cost", "0..1", than="comm=b", against="ranks=2", cell="ranks=1")]
+        made[2].runs, made[3].runs = ([dataclasses.replace(run, step_s=wall * (1 + .1 * i)) for i, run in enumerate(first.runs)]
+                                      for wall in (4.0, 3.0))  # a third longer, where that of `a` is as long again
+        row, other = judge.of_results(found)
+        self.assertAlmostEqual(row["ours"], 3)
+        self.assertEqual((row["verdict"], row["unit"], other["verdict"]), ("confirmed", "times", "refuted"))
+
+    def test_a_pair_by_itself_and_among_all(self):
+        """A claim of a difference says if the study's comparisons, one family, call the same pair inside the noise."""
+        found = self.results(claim_of(confirmed=">= 1.03", against=BASE), claim_of("step_s", "0.8..1.2", against=BASE))
+        for run, noise in zip(found.cells[1].runs, (.83, .86, .88, .92, .94), strict=True):
+            run.step_s = found.cells[0].runs[int(run.block)].step_s * noise
+        self.assertEqual([row["why"] for row in judge.of_results(found)], ["", ""])
+        plain = found.cells[0]
+        found.cells += [type(plain)(f"more{i}", f"more{i}", {"comm": f"more{i}"}, [
+            dataclasses.replace(run, cell=f"more{i}") for run in plain.runs]) for i in range(9)]
+        rows = judge.of_results(found)
+        self.assertEqual([(row["verdict"], row["why"]) for row in rows], [("confirmed", judge.ALONE), ("confirmed", "")])
+
+    def test_marks_of_what_a_verdict_rests_on(self):
+        found = self.results(claim_of("logical_bytes", "1..1", against=BASE), claim_of("forward_s", "0..1", against=BASE))
+        self.assertEqual([row["why"] for row in judge.of_results(found)], [judge.ARITHMETIC, ""])
+        level = found.cells[1].levels["comm"]
+        found.study["tune"] = {"factor": "comm", "options": {"lr": ["0.1", "0.2", "0.4"], "activation": ["relu", "tanh"]}}
+        for chosen, mark in (("0.4", "tuned to the end of its grid: lr 0.4 of 0.1 to 0.4"), ("0.2", None)):
+            found.study["tuned"] = [{"comm": level, "lr": lr, "activation": word, "chosen": str(int(lr == chosen and word == "tanh"))}
+                                    for lr in ("0.1", "0.2", "0.4") for word in ("relu", "tanh")]
+            self.assertEqual([row["marks"] for row in judge.of_results(found)], [mark or ""] * 2)
+            self.assertEqual([text for text in verdicts.warnings(found) if "its grid" in text],
+                             [f"{level}: {mark}."] if mark else [])
 
     def test_what_cannot_be_judged(self):
         claim = claim_of(against=BASE)
@@ -160,6 +192,15 @@ class Judged(ReportCase):
         for figure, confirmed in (("step_s", "<= 0.3"), ("efficiency", ">= 0.9")):
             found.study["claims"] = [claim_of(figure, confirmed, against="ranks=1", cell="ranks=4")]
             self.assertEqual(judge.of_results(found)[0]["verdict"], "superlinear")
+        spread = self.with_share(1 / 5, share="work=quarter")
+        spread.study["report"] = {}
+        for run, noise in zip(spread.cells[1].runs, (.86, .93, 1, 1.07, 1.14), strict=True):
+            run.step_s *= noise  # 4.4 as before, but its interval has 4 in it
+        row, = judge.of_results(spread)
+        self.assertTrue(row["low"] < 4 < row["ours"] < row["high"])
+        self.assertEqual(row["verdict"], "confirmed")
+        self.assertRegex(row["why"], "^one rank alone takes ")
+        self.assertFalse([text for text in verdicts.warnings(spread) if text.startswith("Superlinear")])
         for run in found.cells[1].runs:
             run.step_s *= 1.15  # 3.83 of 4
         found.study["claims"] = self.with_share(1 / 4, share="work=quarter").study["claims"]
@@ -255,7 +296,7 @@ class Tool(ReportCase):
         claim = claim_of("logical_bytes", "> 0")
         folder = self.study(blocks=5, claims=[claim])
         said = gwrun.quiet(call("claims", folder))
-        self.assertRegex(said, r"(?m)^confirmed +A +2 +[\d,]+ \([\d,.]+\) bytes +> 0 +it is faster$")
+        self.assertRegex(said, r"(?m)^confirmed +A +2 +[\d,]+ \([\d,.]+\) bytes +> 0 +it is faster \(arithmetic: .*\)$")
         row, = gwrun.rows(folder, "claims.csv")
         self.assertEqual(tuple(row), claims.ROW)
         self.assertEqual((row["verdict"], row["unit"], row["study"]), ("confirmed", "bytes", "demo"))
@@ -345,10 +386,17 @@ class Table(gwrun.Case):
         self.assertEqual(gwrun.read(self.dir, "experiments", "README.md"), text)
 
     def test_another_criterion_than_was_judged(self):
-        self.change("strong_scaling.yaml", 'confirmed: ">= 1.72"', 'confirmed: ">= 1.5"')
+        self.change("strong_scaling.yaml", 'confirmed: "1.72..2.10"', 'confirmed: "1.5..2.10"')
         done = self.claims()
         self.assertEqual(done.returncode, 2)
         self.assertRegex(done.stderr, "^claims: .*strong_scaling.yaml: the claim .* another criterion.*\n$")
+
+    def test_rows_of_one_sentence_stand_together(self):
+        rows = re.findall(r"(?m)^\| ([^|]*?)(?: \([^|]*)? \| ([^|]*) \|", gwrun.read(gwrun.SOURCE, "experiments", "README.md"))
+        rows = rows[rows.index(("claim", "whose")) + 2:]
+        said = [row for i, row in enumerate(rows) if row != rows[i - 1]]
+        self.assertLess(len(said), len(rows))
+        self.assertEqual(len(set(said)), len(said))
 
     def test_many_are_judged(self):
         page = gwrun.read(gwrun.SOURCE, "experiments", "README.md")

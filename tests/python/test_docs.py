@@ -138,7 +138,11 @@ class Figures(gwrun.Case):
         for what, said in (("codec_accuracy: points of codec=topk 1%, no EF against codec=none", r"\d+\.\d"),
                            ("codec_accuracy: test_accuracy of codec=none", r"\d\d\.\d\d \(\d\d\.\d\d\.\.\d\d\.\d\d\)"),
                            ("nesting: found confirmed", r"\d of 6"), ("pace: made", r"\d{4}-\d\d-\d\d, .+, \d cores"),
-                           ("pace: step_s of clock=real", r"0\.\d+"),
+                           ("pace: step_s of clock=real", r"0\.\d+"), ("pace: ms of clock=real", r"\d+(\.\d+)?"),
+                           ("pace: ratio of step_s of clock=real against clock=real", "1"),
+                           ("simulated: within 0.05 of 1: 2 (processes|nodes)\\)$", r"\d of \d"),
+                           ("simulated: farthest from 1: 2 (processes|nodes)\\)$", r"\d\.\d+"),
+                           ("feedback: time to target of Ok-topk, even", r"0\.\d+ \(0\.\d+\.\.0\.\d+\)"),
                            ("depth_width: range of memory_twin_s in wall_mean_s", r"\S+ to \S+")):
             found = figures.INLINE.fullmatch(figures.replaced(ROOT, f"<!-- of {what} --><!-- end -->"))
             self.assertRegex(found[4], f"^{said}$")

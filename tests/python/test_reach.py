@@ -116,11 +116,12 @@ class Pays(unittest.TestCase):
             text = self.row(pays.build(made), "rare")["verdict"]
             self.assertIn(words, text)
             self.assertTrue(text.startswith("cannot be told"))
-        results = self.results({"base": (20, 2500), "rare": (30, 500)})
-        for cell in results.cells[3:]:
-            for one in cell.runs:
-                one.epochs[1]["test_accuracy"] = 0.2
-        self.assertIn("pays at none of these rates", self.row(pays.build(results), "rare")["verdict"])
+        for late, words in ((2, "2 of its 5 seeds and 0 of"), (5, "pays at none of these rates")):  # seeds, over 3 links
+            results = self.results({"base": (20, 2500), "rare": (30, 500)})
+            for cell in results.cells[3:]:
+                for one in cell.runs[:late]:
+                    one.epochs[1]["test_accuracy"] = 0.2
+            self.assertIn(words, self.row(pays.build(results), "rare")["verdict"])
         with self.assertRaises(model.NotShown):
             results.study["report"].pop("target_accuracy")
             pays.build(results)

@@ -84,12 +84,12 @@ def row(results, label, pairs, goal):
     sides = [family.to[pairs[rate][0].name, goal] for rate in rates]
     seeds = sorted(set.intersection(*(set(side) for both in sides for side in both)))
     told = [label, levels.rest_label(rest_of(pairs[rates[0]][1]), results.cells), goal, (rates[0], rates[-1])]
-    of = len(seeds) * len(rates)
-    late = [sum(math.isinf(both[side][seed][0]) for both in sides for seed in seeds) for side in (0, 1)]
-    if late == [of, 0] and of:
+    never = [[[math.isinf(both[side][seed][0]) for both in sides] for seed in seeds] for side in (0, 1)]
+    late = [sum(map(any, side)) for side in never]  # runs of one seed learn alike over all links
+    if seeds and all(map(all, never[0])) and not late[1]:
         return Row(*told, None, None, None, "pays at none of these rates: no run reaches the target", False)
     if any(late):
-        return Row(*told, None, None, None, f"cannot be told: {late[0]} of its {of} runs and {late[1]} of the "
+        return Row(*told, None, None, None, f"cannot be told: {late[0]} of its {len(seeds)} seeds and {late[1]} of the "
                    "baseline's do not reach the target", None)
     if len(seeds) < stats.LEAST:
         return Row(*told, None, None, None, f"cannot be told: {stats.too_few(len(seeds), 'seeds')}", None)
