@@ -25,7 +25,8 @@ def found(references, cells, compared):
         if other is None or work_of(cell) is None or work_of(cell) != work_of(other):
             continue
         times, speedup = workers_of(cell) / workers_of(other), other.step_s / cell.step_s
-        most = compared[cell.name].interval.high  # of the step times' ratio
+        comparison = compared[cell.name]
+        most = comparison and comparison.interval.high  # of the step times' ratio
         if times > 1 and most is not None and 1 / most > times:
             said.append((cell, speedup, times))
     return said
