@@ -223,9 +223,8 @@ def machine_of(runs):
 
 
 def facts_of(cell, study):
-    edges = verdicts.at_edge(study)
-    marks = frozenset(cell.marks) | ({"short version"} if study["short"] else set()) | {
-        edges[level] for level in cell.levels.values() if level in edges}
+    tuned = verdicts.at_edge(study).get(cell.levels.get((study.get("tune") or {}).get("factor")))
+    marks = frozenset(filter(None, (*cell.marks, "short version" if study["short"] else None, tuned)))
     if not cell.runs:
         return Facts(marks)
     machine = cell.runs[0].info["machine"]
