@@ -86,13 +86,14 @@ def straggler(run):
     if run.ranks == 1:
         return
     if math.isnan(rank):
-        yield f"straggler: {'absent' if math.isnan(run.parts['waiting']) else 'none noticeable'}"
+        measured = any(number(row, "waited_for_s") >= 0 for row in items(run.info, "results.ranks"))
+        yield f"straggler: {'none noticeable' if measured else 'not measured'}"
         return
-    share, waited, of_step = (run.number(f"results.straggler.{key}")
-                              for key in ("last_share", "waited_s", "of_step"))
-    yield (f"straggler: rank {rank:.0f}, last at {100 * share:.0f}% of the exchanges; each other rank "
-           f"waited {1e6 * waited:.1f} us a step for it ({100 * of_step:.1f}% of the step), by means over all "
-           "steps, rare long ones included")
+    waited, of_step, of_waiting = (run.number(f"results.straggler.{key}")
+                                   for key in ("waited_s", "of_step", "of_waiting"))
+    share = "" if math.isnan(of_waiting) else f", {100 * of_waiting:.0f}% of all waiting for late ranks"
+    yield (f"straggler: rank {rank:.0f}; each other rank waited {1e6 * waited:.1f} us per step for it "
+           f"({100 * of_step:.1f}% of the step){share}, by means over all steps, rare long ones included")
 
 
 def pop_line(run):

@@ -270,8 +270,8 @@ RUN = {
                          "waiting_s": Maybe(NUMBER), "transfer_s": Maybe(NUMBER),
                          "last_share": Maybe(NUMBER), "waited_for_s": Maybe(NUMBER),
                          "peak_bytes?": _MEMORY, "shared_bytes?": _MEMORY}]),
-        "straggler": Maybe({"rank": COUNT, "last_share": NUMBER, "waited_s": NUMBER,
-                            "of_step": NUMBER}),
+        "straggler": Maybe({"rank": COUNT, "of_waiting?": NUMBER, "last_share": Maybe(NUMBER),
+                            "waited_s": NUMBER, "of_step": NUMBER}),
         "paired?": Maybe({f"{name}{end}": NUMBER for name in ("saved", "interference")
                           for end in ("_s", "_ci_low_s", "_ci_high_s")}),
     },

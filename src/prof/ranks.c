@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double noticeable = 0.05, mostly = 0.5;
+static const double noticeable = 0.05;
 
 gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_record *r,
                         const gw_waits *w, int64_t steps, int64_t before, MPI_Comm comm) {
     int rank, ranks;
-    int64_t counted = steps - (before > GW_RECORD_WARMUP ? before : GW_RECORD_WARMUP);
+    bool warm = steps > 2 * GW_RECORD_WARMUP;
+    int64_t cold = warm ? GW_RECORD_WARMUP : 0, counted = steps - (before > cold ? before : cold);
     gw_record_rank *step = NULL;
     gw_waits_rank *late = NULL;
     *dropped = 0;
@@ -23,9 +24,9 @@ gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_recor
     GW_THEN(e, gw_alloc(&late, (size_t)ranks, sizeof *late));
     e = gw_agree(comm, e);
     if (e == GW_OK && w)
-        e = gw_waits_totals(w, late, dropped);
+        e = gw_waits_totals(w, warm, late, dropped);
     if (e == GW_OK && rank == 0)
-        gw_record_ranks(r, steps > 2 * GW_RECORD_WARMUP, step);
+        gw_record_ranks(r, warm, step);
     for (int i = 0; e == GW_OK && rank == 0 && i < ranks; i++) {
         bool known = w && counted > 0;
         (*out)[i] =
@@ -115,17 +116,20 @@ static json_t *ranks_memory_one(const gw_resident_bytes *b, bool shared) {
 
 gw_straggler gw_ranks_straggler(const gw_rank_figures *all, int n) {
     gw_straggler none = {.rank = -1}, worst = none;
-    for (int i = 0; i < n; i++)
+    double waiting_s = 0;
+    for (int i = 0; i < n; i++) {
+        waiting_s += all[i].waited_for_s;
         if (n > 1 && (worst.rank < 0 || all[i].waited_for_s > all[worst.rank].waited_for_s))
             worst.rank = i;
+    }
     if (worst.rank < 0)
         return none;
     const gw_rank_figures *f = &all[worst.rank];
     worst.last_share = f->last_share;
+    worst.of_waiting = f->waited_for_s / waiting_s;
     worst.waited_s = f->waited_for_s / (n - 1);
     worst.of_step = worst.waited_s / f->step.wall_s;
-    bool named = worst.last_share >= mostly && worst.of_step >= noticeable; /* NaN: no */
-    return named ? worst : none;
+    return worst.of_step >= noticeable ? worst : none; /* NaN: none */
 }
 
 json_t *gw_ranks_json(const gw_rank_figures *all, int n) {

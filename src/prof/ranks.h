@@ -21,6 +21,7 @@ typedef struct gw_rank_figures {
 typedef struct gw_straggler {
     int rank;
     double last_share;
+    double of_waiting;        /* share of all that the ranks waited for each other */
     double waited_s, of_step; /* by each other rank in a mean step; its share of that step */
 } gw_straggler;
 
@@ -38,8 +39,9 @@ gw_err gw_ranks_memory(gw_rank_figures *all, gw_resident *mine, MPI_Comm comm);
  *  *sum: over all ranks, where what the ranks of a node share counts once, as its largest share. */
 void gw_ranks_memory_json(const gw_rank_figures *all, int n, json_t **largest, json_t **sum);
 
-/** Return the rank for which the others wait longest, if it arrived last at half of the exchanges
- *  or more, and each other rank waits for it at least 5% of a mean step. */
+/** Return the rank for which the others wait longest, if each other rank waits for it at least 5%
+ *  of a mean step. At how many exchanges it is last does not count: one of several in a step may
+ *  cost all of the waiting. */
 gw_straggler gw_ranks_straggler(const gw_rank_figures *all, int n);
 
 /** For run.json. */

@@ -12,6 +12,12 @@
 
 enum { PIPE = 1 }; /* of the dimensions */
 
+/* Over some of the recorded steps. */
+typedef struct waits_sums {
+    double *caused_s;   /* by rank: what this one waited for it; NaN: not known of some step */
+    uint64_t last, had; /* exchanges: this rank was last, somebody was */
+} waits_sums;
+
 struct gw_waits {
     MPI_Comm comm, along[GW_EXCHANGE_DIMS];
     int *ranks_of[GW_EXCHANGE_DIMS]; /* their numbers in `comm`; NULL: nobody lies along it */
@@ -19,8 +25,7 @@ struct gw_waits {
     gw_sync *sync;
     gw_rows *files;     /* NULL: no collectives.csv is wanted */
     FILE *to;           /* rank 0 */
-    double *caused_s;   /* by rank: what this one waited for it */
-    uint64_t last, had; /* exchanges: this rank was last, somebody was */
+    waits_sums sums[2]; /* the steps of the warm-up; those after it */
     uint64_t dropped;
     double *waiting_s; /* for each row, between two flushes, and for each dimension of it */
 };
@@ -51,7 +56,8 @@ gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, const MPI_Comm *a
     w->files = files;
     gw_err e = gw_comm_place(comm, &w->rank, &w->ranks);
     GW_THEN(e, waits_open_dims(w, along));
-    GW_THEN(e, gw_alloc(&w->caused_s, (size_t)w->ranks, sizeof *w->caused_s));
+    for (int i = 0; i < 2; i++)
+        GW_THEN(e, gw_alloc(&w->sums[i].caused_s, (size_t)w->ranks, sizeof(double)));
     GW_THEN(e, gw_alloc(&w->waiting_s, (size_t)rows * GW_EXCHANGE_DIMS, sizeof *w->waiting_s));
     if (e == GW_OK && files && w->rank == 0)
         e = gw_rows_open(files, &gw_waits_collectives, &w->to, NULL);
@@ -66,6 +72,10 @@ const gw_sync *gw_waits_sync(const gw_waits *w) {
 }
 
 /* ---- a flush ---- */
+
+static waits_sums *waits_sums_of(gw_waits *w, int64_t step) {
+    return &w->sums[step > GW_RECORD_WARMUP];
+}
 
 /* What a hop takes is seen where somebody was blocked for it before both ends were there. */
 static void waits_tell_tempo(const gw_waits *w, const gw_exchange_entry *e) {
@@ -101,9 +111,10 @@ static gw_err waits_resolve(gw_waits *w, const gw_exchange_view *v, int dim) {
         bool told = a->latest_s - a->first_s > error_s;
         waits_tell_tempo(w, to);
         to->last_rank = told ? w->ranks_of[dim][a->last_rank] : -1;
-        if (to->step > GW_RECORD_WARMUP && to->last_rank >= 0) {
-            w->had++;
-            w->last += to->last_rank == w->rank;
+        if (to->step > 0 && to->last_rank >= 0) {
+            waits_sums *sums = waits_sums_of(w, to->step);
+            sums->had++;
+            sums->last += to->last_rank == w->rank;
         }
     }
     free(all);
@@ -124,7 +135,7 @@ static double *waits_of(gw_waits *w, int64_t row, int dim) {
 
 /* Stretches of one exchange and row follow each other. A wait below the clocks' error cannot be
  * told from none. Returns where the next begin. */
-static int waits_split(gw_waits *w, const gw_exchange_view *v, int at) {
+static int waits_split(gw_waits *w, const gw_exchange_view *v, const gw_batch_row *rows, int at) {
     const gw_exchange_stretch *first = &v->stretches[at];
     gw_exchange_entry *e = &v->entries[first->entry];
     double waiting_s = 0, all_s = 0, *row_s = waits_of(w, first->row, e->x.dim);
@@ -144,8 +155,8 @@ static int waits_split(gw_waits *w, const gw_exchange_view *v, int at) {
     *row_s += waiting_s;
     e->waiting_s += waiting_s;
     e->transfer_s += all_s - waiting_s;
-    if (e->last_rank >= 0 && e->step > GW_RECORD_WARMUP)
-        w->caused_s[e->last_rank] += waiting_s;
+    if (e->last_rank >= 0)
+        waits_sums_of(w, rows[first->row].step)->caused_s[e->last_rank] += waiting_s;
     return at;
 }
 
@@ -154,13 +165,15 @@ static void waits_fill(gw_waits *w, const gw_exchange_view *v, gw_batch_row *row
         for (int d = 0; d < GW_EXCHANGE_DIMS; d++)
             *waits_of(w, i, d) = i >= v->rows || v->lost[i] ? NAN : 0;
     for (int at = 0; at < v->n_stretches;)
-        at = waits_split(w, v, at);
+        at = waits_split(w, v, rows, at);
     for (int64_t i = 0; i < n; i++) {
         gw_batch_wait wait = {.start_s = gw_sync_seconds(w->sync, rows[i].cost.start_ticks),
                               .clock_err_s = w->ranks > 1 ? gw_sync_error(w->sync) : NAN};
         for (int d = 0; d < GW_EXCHANGE_DIMS; d++)
             wait.waiting_s[d] = *waits_of(w, i, d);
         gw_batch_row_wait(&rows[i], &wait);
+        for (int r = 0; isnan(rows[i].wait_skew_s) && r < w->ranks; r++)
+            waits_sums_of(w, rows[i].step)->caused_s[r] = NAN;
     }
 }
 
@@ -250,10 +263,14 @@ gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room) {
 
 /* ---- the end ---- */
 
-gw_err gw_waits_totals(const gw_waits *w, gw_waits_rank *ranks, uint64_t *dropped) {
+gw_err gw_waits_totals(const gw_waits *w, bool warm, gw_waits_rank *ranks, uint64_t *dropped) {
+    const waits_sums *cold = &w->sums[0], *rest = &w->sums[1];
+    double last = (double)(rest->last + (warm ? 0 : cold->last)),
+           had = (double)(rest->had + (warm ? 0 : cold->had));
     for (int r = 0; r < w->ranks; r++) /* each rank's own share, and what it waited for each */
-        ranks[r] = (gw_waits_rank){0, w->caused_s[r]};
-    ranks[w->rank].last = w->had ? (double)w->last / (double)w->had : NAN;
+        ranks[r].caused_s = rest->caused_s[r] + (warm ? 0 : cold->caused_s[r]);
+    for (int r = 0; r < w->ranks; r++)
+        ranks[r].last = r == w->rank ? last / had : 0; /* 0/0: NaN */
     GW_TRY(gw_allreduce(MPI_IN_PLACE, ranks, 2 * w->ranks, MPI_DOUBLE, MPI_SUM, w->comm));
     return gw_allreduce(&w->dropped, dropped, 1, MPI_UINT64_T, MPI_SUM, w->comm);
 }
@@ -274,7 +291,8 @@ void gw_waits_abandon(gw_waits *w) {
     gw_sync_close(w->sync);
     for (int d = 0; d < GW_EXCHANGE_DIMS; d++)
         free(w->ranks_of[d]);
-    free(w->caused_s);
+    for (int i = 0; i < 2; i++)
+        free(w->sums[i].caused_s);
     free(w->waiting_s);
     free(w);
 }

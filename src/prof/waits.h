@@ -13,7 +13,7 @@ typedef struct gw_waits gw_waits;
 /** collectives.csv: one row per rank and exchange. */
 extern const gw_table gw_waits_collectives;
 
-/** The cost of one rank's lateness, over all recorded batches after GW_RECORD_WARMUP. */
+/** The cost of one rank's lateness, over the recorded batches. NaN: not known. */
 typedef struct gw_waits_rank {
     double last;     /* share of the exchanges with a last rank at which it was the last */
     double caused_s; /* seconds that the others, together, waited for it */
@@ -35,9 +35,10 @@ gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room);
 
 const gw_sync *gw_waits_sync(const gw_waits *w);
 
-/** After the last flush: get ranks[] of all ranks, and the number of exchanges that did not fit
- *  into the log, on any rank. NaN: not known. Collective. */
-gw_err gw_waits_totals(const gw_waits *w, gw_waits_rank *ranks, uint64_t *dropped);
+/** After the last flush: get ranks[] of all ranks, without the first GW_RECORD_WARMUP steps of the
+ *  run if `warm`, and the number of exchanges that did not fit into the log, on any rank.
+ *  Collective. */
+gw_err gw_waits_totals(const gw_waits *w, bool warm, gw_waits_rank *ranks, uint64_t *dropped);
 
 /** Let rank 0 give collectives.csv its name. Frees w in any case. Collective. */
 gw_err gw_waits_close(gw_waits *w);

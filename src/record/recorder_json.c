@@ -142,8 +142,8 @@ static json_t *recorder_traffic(gw_profile profile, const gw_matrix_total *t) {
 static json_t *recorder_straggler(const gw_straggler *s) {
     if (s->rank < 0)
         return json_null();
-    return gw_json_object("rank:i last_share:f waited_s:f of_step:f", s->rank, s->last_share,
-                          s->waited_s, s->of_step);
+    return gw_json_object("rank:i of_waiting:f last_share:f waited_s:f of_step:f", s->rank,
+                          s->of_waiting, s->last_share, s->waited_s, s->of_step);
 }
 
 static json_t *recorder_machine(const gw_recorder *r, const gw_recorder_report *of) {

@@ -236,6 +236,11 @@ class Ranks(ChartCase):
         self.assertIn("a: the straggler is rank 1 (1 of 3 runs).", chart.notes)
         self.assertIn("Runs of a name a straggler, but", chart.see)
         self.assertIn("No run names a straggler", self.build(ranks, {"a": [none, none]}).see)
+        for row in none.info["results"]["ranks"]:
+            row["waited_for_s"] = None
+        chart = self.build(ranks, {"a": [none]})
+        self.assertIn("No run measured how long", chart.see)
+        self.assertEqual(chart.table.rows[0][-1], "not measured")
         self.assertFalse(any("lags" in text.get_text()
                              for text in drawn(chart, False).axes[0].texts))
 

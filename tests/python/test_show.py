@@ -186,11 +186,16 @@ class Show(gwrun.Shared):
 
     def test_straggler(self):
         out = self.folder("blocking")
-        told = {"rank": 1, "last_share": 0.75, "waited_s": 2e-3, "of_step": 0.5}
+        told = {"rank": 1, "of_waiting": 0.9, "last_share": 0.25, "waited_s": 2e-3, "of_step": 0.5}
         gwrun.change(out, lambda run: run["results"].update(straggler=told))
         self.assertEqual(document(out)[0]["straggler"], told)
-        self.assertIn("straggler: rank 1, last at 75% of the exchanges; each other rank waited ",
-                      show(out).stdout)
+        self.assertIn("straggler: rank 1; each other rank waited 2000.0 us per step for it (50.0% of the "
+                      "step), 90% of all waiting for late ranks", show(out).stdout)
+        ranks = gwrun.run_json(out)["results"]["ranks"]
+        for waited, said in ((1e-9, "none noticeable"), (None, "not measured")):
+            rows = [{**row, "waited_for_s": waited} for row in ranks]
+            gwrun.change(out, lambda run, rows=rows: run["results"].update(straggler=None, ranks=rows))
+            self.assertIn(f"straggler: {said}\n", show(out).stdout)
 
     def test_saved(self):
         out = self.folder("overlap")

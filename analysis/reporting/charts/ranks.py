@@ -16,8 +16,8 @@ CAPTION = (
     "time that a rank waited for later ones; waited for is the time that all others together "
     "waited for this rank because it arrived last. With more than 16 ranks the line is from the "
     "least to the largest, its thick part the middle half of the ranks, and the point the median. "
-    "Ringed: the straggler (docs/measurement.md): last in at least half of the exchanges, and "
-    "each other rank waits at least 5% of a step for it.")
+    "Ringed: the straggler (docs/measurement.md), the rank that the others wait longest for, if each "
+    "waits at least 5% of a step for it.")
 
 # Key in results.ranks, title of the panel, colour.
 PANELS = [("compute_s", "computation", figure.PART["computation"]),
@@ -53,11 +53,20 @@ def named(cell):
     return found[0][0] if found and 2 * found[0][1] > len(cell.runs) else None
 
 
-def said_of(cell):
+def measured(ranks):
+    return any(row["waited_for_s"] is not None for row in ranks.values())
+
+
+def none_named(figures):
+    return ("No run names a straggler." if any(measured(ranks) for _, ranks in figures) else
+            "No run measured how long its ranks waited for each other.")
+
+
+def said_of(cell, ranks):
     """The stragglers that the runs named, as text."""
     found = stragglers_of(cell)
     if not found:
-        return "none"
+        return "none" if measured(ranks) else "not measured"
     return ", ".join(f"rank {rank}" + (f" ({count} of {len(cell.runs)} runs)"
                                        if count < len(cell.runs) else "")
                      for rank, count in found.most_common())
@@ -124,7 +133,7 @@ def table(figures):
         for what, row in of_ranks:
             lines.append([rows.label(cell), what]
                          + [rows.scaled(row[key], factor) for key in COLUMNS]
-                         + [rows.scaled(row["last_share"], 100), said_of(cell)])
+                         + [rows.scaled(row["last_share"], 100), said_of(cell, ranks)])
     return Table(["configuration", "rank"]
                  + [f"{title} ({name})" for title in ("computation", "waiting", "transfer",
                                                       "waited for")]
@@ -139,7 +148,7 @@ def see(figures):
     if some:
         return (f"Runs of {rows.listed(some, len(figures))} name a straggler, but most of a configuration's "
                 "runs do not name the same one.")
-    return "No run names a straggler; points of a row that lie apart are uneven work."
+    return f"{none_named(figures)} Points of a row that lie apart are uneven work."
 
 
 def divided(cell):
@@ -154,10 +163,10 @@ def divided(cell):
 
 
 def notes(figures):
-    said = rows.capped([f"{cell.label}: the straggler is {said_of(cell)}." for cell, _ in figures
+    said = rows.capped([f"{cell.label}: the straggler is {said_of(cell, ranks)}." for cell, ranks in figures
                         if stragglers_of(cell)])
     if not said:
-        said.append("No run names a straggler.")
+        said.append(none_named(figures))
     said += rows.capped([told for told in (divided(cell) for cell, _ in figures) if told])
     said += rows.noted(("Measured without phases (--profile off)", [
         cell.label for cell, ranks in figures

@@ -176,10 +176,10 @@ static void tell_say_spread(const gw_batch_summary *b) {
 /* Of all steps: rare long waits are what a straggler is noticed by. */
 static void tell_say_straggler(const gw_straggler *s) {
     if (s->rank >= 0)
-        printf("rank %d holds the others up: last at %.0f%% of the exchanges, each other rank "
-               "waits for it %.1f us a step (%.0f%% of the step), by means over all steps, rare "
+        printf("rank %d holds the others up: each other rank waits for it %.1f us per step (%.0f%% "
+               "of the step), %.0f%% of all waiting for late ranks, by means over all steps, rare "
                "long ones included\n",
-               s->rank, 100 * s->last_share, s->waited_s * 1e6, 100 * s->of_step);
+               s->rank, s->waited_s * 1e6, 100 * s->of_step, 100 * s->of_waiting);
 }
 
 /* By the best source; twins and model add up to one interval. */
