@@ -86,6 +86,14 @@ class Bench(gwrun.Case):
     def close(self, a, b):
         self.assertLessEqual(abs(a - b), 1e-9 * max(abs(a), abs(b)), (a, b))
 
+    def check_columns(self, document, lines, first, columns):
+        """Each row is printed, in so many words or one more, a mark; names do not shift its columns."""
+        words = [line.split() for line in lines]
+        rows = [[name.replace(" ", "_") for name in first(row)] for row in document["results"]]
+        printed = [line for line in words if line[:len(rows[0])] in rows]
+        self.assertEqual([line[:len(rows[0])] for line in printed], rows)
+        self.assertLessEqual({len(line) for line in printed}, {columns, columns + 1})
+
     # ---- allreduce ----
 
     def check_cells(self, document, lines, verb):
@@ -105,10 +113,7 @@ class Bench(gwrun.Case):
             self.assertEqual(row["bound"] == 0, row["codec"] == "none")
         for row in document["results"]:
             self.close(row["ratio_native"], native[row["bytes"]] / row["median_s"])
-        printed = [line.split()[:3] for line in lines if line.split()[:1] != [] and
-                   line.split()[0].isdigit()]
-        self.assertEqual(printed, [[str(r["bytes"]), r["algorithm"], spec(r)]
-                                   for r in document["results"]])
+        self.check_columns(document, lines, lambda r: (str(r["bytes"]), r["algorithm"], r["codec"]), 12)
         idle = {(r["algorithm"], r["codec"]) for r in document["not_encoded"]}
         for row in document["results"]:
             encodes = row["codec"] == spec(row)
@@ -142,6 +147,32 @@ class Bench(gwrun.Case):
                 for row in document["refused"]:
                     self.assertTrue(any(line.startswith("refused:") and row["reason"] in line
                                         for line in lines))
+
+    def test_a_codec_that_cannot_run(self):
+        """The others do: thc's levels would overflow where MPI adds them, and fit where each is decoded."""
+        codecs = "none;thc:granularity=200;fp16"
+        for name, words in (("allreduce", ("--repeats", 2)), ("overlap", ("--repeats", 1, "--progress", "poll"))):
+            with self.subTest(name=name):
+                document, lines = self.bench(2, name, "--sizes", "4K", "--algos", "native,sra", "--compress", codecs, *words)
+                refused = document["refused"]
+                self.assertEqual([(r["algorithm"], r["codec"]) for r in refused], [("native", "thc:granularity=200")])
+                self.assertIn("could overflow", refused[0]["reason"])
+                self.assertIn(f"refused: {refused[0]['reason']}", lines)
+                bytes_of = {(r["algorithm"], r["codec"]): r["wire_bytes"] for r in document["results"]}
+                self.assertEqual(bytes_of["sra", "none"], 4096)
+                self.assertEqual(bytes_of["sra", "fp16"], 2048)
+                self.assertLess(bytes_of["sra", "thc:granularity=200"], 1200)
+                self.assertIn(("native", "fp16"), bytes_of)
+        document, lines = self.bench(2, "step", "--steps", 2, "--warmup", 1, "--layers", "16", "--bound", "off", "--configs",
+                                     "allreduce|thc:granularity=200;ps;allreduce:algo=native|qsgd")
+        self.assertEqual([r["comm"] for r in document["results"]], ["ps"])
+        for r in document["refused"]:
+            self.assertIn(f"refused: {r['comm']} with {r['compress']}: {r['reason']}", lines)
+        self.assertEqual([r["compress"] for r in document["refused"]], ["thc:granularity=200", "qsgd"])
+
+    def test_integers_over_many_ranks(self):
+        """Codes that MPI adds get coarser with every rank; the bound is of the codec as it then is."""
+        self.bench(8, "allreduce", "--sizes", "64K", "--repeats", 2, "--algos", "native,ring", "--compress", "int8sum")
 
     def test_verbs(self):
         for verb in ("reduce", "bcast", "reduce-scatter", "allgather"):
@@ -213,8 +244,7 @@ class Bench(gwrun.Case):
                 rows = document["results"]
                 ways = 2 * 3  # algorithms by default, and progress modes
                 self.assertEqual(len(rows), ways * len(sizes.split(",")) * len(codecs.split(",")))
-                self.assertEqual(sum(line.replace(" (not encoded here)", "").split()[3:4] in (["none"], ["poll"], ["thread"])
-                                     for line in lines), len(rows))
+                self.check_columns(document, lines, lambda r: (str(r["bytes"]), r["algorithm"], r["codec"], r["progress"]), 15)
                 for row in rows:
                     self.check_overlap(row, ranks)
 
@@ -394,6 +424,7 @@ class Bench(gwrun.Case):
         self.refused("more than COMM", "step", "--configs", "ps|none|lazy|x")
         self.refused("cannot carry", "step", "--comm", "allreduce:algo=native",
                      "--compress", "qsgd")
+        self.refused("no configuration can run", "step", "--configs", "allreduce:algo=native|qsgd;sparse|none")
         self.refused("layers", "step", "--layers", "4,,4")
         self.refused("give three times", "pipe", "--pace", "100,100")
         self.refused("pace=0", "pipe", "--pace", "0,1,1")

@@ -111,12 +111,12 @@ class Unmet(gwrun.Case):
         grid = ("--algos", "hier,sra", "--compress", "qsgd:bits=2", "--sizes", "4K")
         for words in (("allreduce", "--repeats", 2), ("overlap", "--repeats", 1, "--progress", "poll")):
             done = gwrun.run(2, "bench", *words, *grid)
-            self.assertRegex(done.stdout, r"hier +qsgd:bits=2 \(not encoded here\) ")
+            self.assertRegex(done.stdout, r"hier +qsgd:bits=2_\(not_encoded_here\) ")
             self.assertRegex(done.stdout, r"sra +qsgd:bits=2  ")
             self.assertIn(f"not encoded here: qsgd:bits=2 over hier: {HERE}\n", done.stdout)
         done = gwrun.run(2, "bench", "step", "--comm", "allreduce:algo=hier", "--compress", "topk", "--layers", "12",
                          "--steps", 2, "--warmup", 1)
-        self.assertRegex(done.stdout, r"topk \(not encoded here\) ")
+        self.assertRegex(done.stdout, r"topk_\(not_encoded_here\) ")
         self.assertIn(f"note: --compress topk: not encoded here: {HERE}\n", done.stdout)
 
     def test_refused(self):

@@ -112,7 +112,8 @@ typedef struct gw_bench_table {
 void gw_bench_head(const gw_bench_table *t);
 
 /** Print a row, and append it to `rows` unless they are NULL; returns what was appended, which
- *  belongs to them. Blanks at a line's end are left out. */
+ *  belongs to them. Blanks at a line's end are left out. A printed cell is one word, with '_' for
+ *  blanks, but for the last. One wider than its column takes the room that the next ones leave. */
 json_t *gw_bench_row(const gw_bench_table *t, json_t *rows, const char *const *texts,
                      const double *numbers);
 

@@ -281,7 +281,7 @@ static json_t *codec_summarise(row *r, int op, shown *out) {
     gw_stats ran = gw_stats_of(run, b.repeats), copied = gw_stats_of(copy, b.repeats);
     double over = gw_stats_median(ratio, b.repeats), over_min = copied.min / ran.min;
     out->gb_s = 1e-9 * (double)(r->n * sizeof(float)) / ran.median;
-    snprintf(out->ratio, sizeof out->ratio, "%.2f (%.2f)", over, over_min);
+    snprintf(out->ratio, sizeof out->ratio, "%.2f(%.2f)", over, over_min);
     return gw_json_object("min_s:f median_s:f gb_per_s:f over_memcpy:f over_memcpy_min:f "
                           "memcpy_min_s:f memcpy_median_s:f",
                           ran.min, ran.median, out->gb_s, over, over_min, copied.min,

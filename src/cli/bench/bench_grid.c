@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
+#include "prof/ledger.h"
 
 #include <math.h>
 #include <sched.h>
@@ -64,7 +65,7 @@ static gw_err grid_find_bound(const gw_grid *g, gw_grid_wire *w) {
     float sum[PERIOD] = {0};
     void *wire = NULL;
     double most = 0;
-    if (w->codec.caps & (GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS))
+    if (!w->lane || w->codec.caps & (GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS))
         return GW_OK;
     gw_err e = gw_alloc(&wire, gw_codec_bound(&w->codec, PERIOD), 1);
     for (int r = 0; e == GW_OK && r < g->ranks; r++) {
@@ -119,14 +120,20 @@ gw_err gw_grid_read(gw_grid *g, const gw_args *args) {
     return gw_bench_sizes_read(&g->sizes, gw_args_text(args, "sizes"));
 }
 
-gw_err gw_grid_add_wire(gw_grid *g, const gw_spec *codec, gw_grid_wire **out) {
+/* The wire of a codec, opened if it is not there yet. `apart` matters only to a codec that prepares
+ * for the ranks whose encodings are added. */
+static gw_err grid_wire(gw_grid *g, const gw_spec *spec, bool apart, gw_grid_wire **out) {
+    gw_codec codec;
     for (int w = 0; w < g->wires; w++)
-        if (strcmp(g->wire[w].codec.spec, codec->text) == 0) {
+        if (strcmp(g->wire[w].codec.spec, spec->text) == 0 &&
+            (g->wire[w].apart == apart || !g->wire[w].codec.ops->join)) {
             *out = &g->wire[w];
             return GW_OK;
         }
+    GW_TRY(gw_codec_open(&codec, spec));
     *out = &g->wire[g->wires++];
-    return gw_codec_open(&(*out)->codec, codec);
+    **out = (gw_grid_wire){.codec = codec, .apart = apart};
+    return GW_OK;
 }
 
 /* Keep a refusal; every other error goes up. */
@@ -138,18 +145,22 @@ static gw_err grid_keep_refusal(gw_grid_cell *c, gw_err e) {
     return c->refused ? GW_OK : gw_fail(GW_ERR_NOMEM, "bench: out of memory");
 }
 
-gw_err gw_grid_add(gw_grid *g, gw_spec algo, gw_grid_wire *wire, bool mpi) {
+gw_err gw_grid_add(gw_grid *g, gw_spec algo, const gw_spec *codec, bool mpi) {
     if (g->n == GW_GRID_CELLS)
         return gw_fail(GW_ERR_USAGE, "bench: more than %d cells of a size", GW_GRID_CELLS);
-    gw_grid_cell *c = &g->cell[g->n++];
-    *c = (gw_grid_cell){.spec = algo, .wire = wire, .mpi = mpi};
+    gw_grid_cell *c = &g->cell[g->n];
+    *c = (gw_grid_cell){.spec = algo, .mpi = mpi};
+    GW_TRY(grid_wire(g, codec, true, &c->wire));
+    g->n++;
     if (mpi)
         return GW_OK;
-    gw_err e = gw_algo_open(&c->algo, &c->spec, &wire->codec);
-    if (e == GW_OK && g->verb == GW_BCAST && !(wire->codec.caps & GW_CODEC_IDENTITY))
+    gw_err e = gw_algo_open(&c->algo, &c->spec, &c->wire->codec);
+    if (e == GW_OK && g->verb == GW_BCAST && !(c->wire->codec.caps & GW_CODEC_IDENTITY))
         e = gw_fail(GW_ERR_UNSUPPORTED,
                     "algorithm %s over codec %s: broadcasts carry exact values only", algo.text,
-                    wire->codec.spec);
+                    c->wire->codec.spec);
+    if (e == GW_OK && c->algo.ops->caps & GW_ALGO_ORDERED)
+        e = grid_wire(g, codec, false, &c->wire);
     c->never = e != GW_OK;
     return grid_keep_refusal(c, e);
 }
@@ -157,6 +168,7 @@ gw_err gw_grid_add(gw_grid *g, gw_spec algo, gw_grid_wire *wire, bool mpi) {
 static gw_err grid_open_wire(gw_grid *g, gw_grid_wire *w, const gw_bench_place *place) {
     size_t n = g->sizes.most / sizeof(float);
     gw_lane_setup setup = {.codec = &w->codec,
+                           .apart = w->apart,
                            .n = n,
                            .seed = g->seed,
                            .yield = place->oversubscribed,
@@ -165,13 +177,31 @@ static gw_err grid_open_wire(gw_grid *g, gw_grid_wire *w, const gw_bench_place *
     return gw_lane_floats(w->lane, n, &w->base);
 }
 
+/* Why it did not open is the refusal of its cells. */
+static gw_err grid_refuse_wire(gw_grid *g, const gw_grid_wire *w, gw_err e) {
+    char why[256];
+    if (e != GW_ERR_UNSUPPORTED)
+        return e;
+    gw_text_copy(why, sizeof why, gw_err_text());
+    for (int i = 0; i < g->n; i++) {
+        gw_grid_cell *c = &g->cell[i];
+        if (c->wire != w || c->never)
+            continue;
+        c->never = true;
+        GW_TRY(grid_keep_refusal(
+            c, gw_fail(e, "algorithm %s over codec %s: %s", c->spec.text, w->codec.spec, why)));
+    }
+    return GW_OK;
+}
+
 gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place) {
-    gw_err e = grid_open_data(g, place);
-    for (int w = 0; w < g->wires && e == GW_OK; w++)
+    GW_TRY(gw_agree(place->comm, grid_open_data(g, place)));
+    for (int w = 0; w < g->wires; w++)
+        GW_TRY(grid_refuse_wire(g, &g->wire[w], grid_open_wire(g, &g->wire[w], place)));
+    gw_err e = GW_OK;
+    for (int w = 0; w < g->wires && e == GW_OK; w++) /* of the codec as it is for these ranks */
         e = grid_find_bound(g, &g->wire[w]);
     GW_TRY(gw_agree(place->comm, e));
-    for (int w = 0; w < g->wires; w++)
-        GW_TRY(grid_open_wire(g, &g->wire[w], place));
     for (int i = 0; i < g->n; i++) {
         gw_grid_cell *c = &g->cell[i];
         c->timed = (gw_timed){.algo = &c->algo, .lane = c->wire->lane, .base = c->wire->base};
@@ -185,9 +215,10 @@ static void grid_turn(gw_grid_cell *c) {
 }
 
 gw_err gw_grid_lay(gw_grid *g, gw_grid_cell *c, size_t n) {
+    if (c->mpi || c->never)
+        return GW_OK;
     grid_turn(c);
-    return c->mpi || c->never ? GW_OK
-                              : grid_keep_refusal(c, gw_timed_lay(&c->timed, g->verb, ROOT, n));
+    return grid_keep_refusal(c, gw_timed_lay(&c->timed, g->verb, ROOT, n));
 }
 
 bool gw_grid_ready(const gw_grid_cell *c) {
@@ -278,6 +309,18 @@ gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, boo
     return GW_OK;
 }
 
+gw_err gw_grid_weigh(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, size_t n) {
+    double s;
+    gw_batch_cost cost;
+    gw_ledger_start();
+    gw_ledger_begin();
+    GW_TRY(gw_grid_run(g, c, place, false, n, &s));
+    gw_ledger_end(&cost);
+    gw_ledger_set_profile(GW_PROFILE_OFF); /* what is timed goes without probes */
+    c->wire_bytes = (double)cost.wire_bytes / place->ranks;
+    return gw_allreduce(MPI_IN_PLACE, &c->wire_bytes, 1, MPI_DOUBLE, MPI_SUM, place->comm);
+}
+
 void gw_grid_check(gw_grid *g, gw_grid_cell *c, size_t n) {
     c->wrong += grid_wrong(g, c->wire->base, n, c->wire->bound);
 }
@@ -339,9 +382,9 @@ void gw_grid_tell(const gw_grid *g, int each, json_t *facts) {
     json_t *refused = json_array(), *idle = json_array();
     for (int i = 0; i < g->n; i += each) {
         const gw_grid_cell *c = &g->cell[i];
-        const char *why = c->wire->lane->size == 1 ? "1 rank exchanges nothing"
-                          : *c->codings.plain      ? c->codings.plain
-                                                   : "no encoding was counted";
+        const char *why = g->ranks == 1       ? "1 rank exchanges nothing"
+                          : *c->codings.plain ? c->codings.plain
+                                              : "no encoding was counted";
         if (c->refused) {
             printf("refused: %s\n", c->refused);
             grid_keep(refused, c, c->refused);

@@ -9,11 +9,13 @@
 
 enum { GW_GRID_CELLS = GW_TIMED_MOST };
 
-/** A codec's lane with its buffer, which all algorithms that carry the codec share. */
+/** A codec's lane with its buffer, which the algorithms that carry the codec share: those that add
+ *  its encodings, or those that decode each. */
 typedef struct gw_grid_wire {
     gw_codec codec;
-    gw_lane *lane;
-    float *base; /* the lane's */
+    bool apart;    /* each encoding is decoded on its own */
+    gw_lane *lane; /* NULL: the codec cannot sum over so many ranks */
+    float *base;   /* the lane's */
     /* What the codec may change in an element of a result, beyond rounding: 0 for lossless ones,
      * else 3 P e with e the largest error that encoding once makes on the ranks' data and its
      * partial sums (docs/benchmarks.md says why). */
@@ -27,10 +29,11 @@ typedef struct gw_grid_cell {
     gw_algo algo;
     gw_timed timed;
     char *refused;      /* why it was last; NULL: it was not */
-    bool never;         /* refused whatever the size: it cannot carry the codec */
+    bool never;         /* refused whatever the size: it cannot carry the codec on these ranks */
     uint64_t wrong;     /* elements of the present size: on this rank, then over all */
     gw_codings codings; /* of this rank */
     uint64_t encoded;   /* floats in all sizes so far, over all ranks */
+    double wire_bytes;  /* that a rank hands to MPI in one exchange of the present size: the mean */
 } gw_grid_cell;
 
 typedef struct gw_grid {
@@ -38,7 +41,7 @@ typedef struct gw_grid {
     const gw_spec *algos, *codecs; /* the first of each; algos NULL: none are listed */
     gw_verb verb;
     uint64_t seed;
-    gw_grid_wire wire[GW_BENCH_ITEMS + 1];
+    gw_grid_wire wire[2 * GW_BENCH_ITEMS + 1];
     gw_grid_cell cell[GW_GRID_CELLS];
     int wires, n;
     uint64_t wrong; /* in all */
@@ -54,13 +57,11 @@ typedef struct gw_grid {
  *  in any case. */
 gw_err gw_grid_read(gw_grid *g, const gw_args *args);
 
-/** The wire of a codec, opened if it is not there yet. */
-gw_err gw_grid_add_wire(gw_grid *g, const gw_spec *codec, gw_grid_wire **out);
-
 /** Another cell; no communication. A refusal is kept in it. */
-gw_err gw_grid_add(gw_grid *g, gw_spec algo, gw_grid_wire *wire, bool mpi);
+gw_err gw_grid_add(gw_grid *g, gw_spec algo, const gw_spec *codec, bool mpi);
 
-/** Collective: the data, then lanes and buffers. */
+/** Collective: the data, then lanes and buffers. A codec that cannot work on these ranks is a
+ *  refusal of its cells. */
 gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place);
 
 /** Collective: lay down a cell over the first n floats, in place of what was laid down before. A
@@ -77,6 +78,9 @@ void gw_grid_fill(gw_grid *g, gw_grid_cell *c, size_t n);
  *  until it is complete, else blocking. */
 gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, bool polls, size_t n,
                    double *s);
+
+/** Collective: run a cell once, not timed, to count what its ranks hand to MPI. */
+gw_err gw_grid_weigh(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, size_t n);
 
 /** Count what is wrong in its result. */
 void gw_grid_check(gw_grid *g, gw_grid_cell *c, size_t n);

@@ -283,11 +283,9 @@ static gw_err ledger_run_skew(gw_waits *w) {
 
 static gw_err ledger_open_skew(gw_waits **w) {
     gw_grid *g = &b.grid;
-    gw_grid_wire *wire;
     g->seed = 1;
     g->sizes.most = SKEW_SPAN * sizeof(float);
-    GW_TRY(gw_grid_add_wire(g, &gw_codec_exact, &wire));
-    GW_TRY(gw_grid_add(g, GW_SPEC_NAMED("sra"), wire, false));
+    GW_TRY(gw_grid_add(g, GW_SPEC_NAMED("sra"), &gw_codec_exact, false));
     GW_TRY(gw_grid_open(g, b.place));
     GW_TRY(gw_grid_lay(g, &g->cell[0], SKEW_SPAN));
     return gw_waits_open(w, NULL, b.exchanges, NULL, b.place->comm);
@@ -342,9 +340,9 @@ static void ledger_report_one(const result *r, json_t *rows) {
         if (m[s].lo == m[s].hi)
             core_s = r->wall_s * (1 - m[s].lo);
     if (isnan(r->expected.lo))
-        snprintf(expected, sizeof expected, "waiting %.1f us", r->injected_s * 1e6);
+        snprintf(expected, sizeof expected, "waiting=%.1fus", r->injected_s * 1e6);
     else
-        snprintf(expected, sizeof expected, "memory %s %.2f", r->expected.lo > 0 ? ">" : "<",
+        snprintf(expected, sizeof expected, "memory%s%.2f", r->expected.lo > 0 ? ">" : "<",
                  r->expected.lo > 0 ? r->expected.lo : r->expected.hi);
     const char *verdict = !r->known ? "not measured" : r->ok ? "ok" : "ELSEWHERE";
     json_t *memory = json_object();

@@ -116,15 +116,12 @@ static gw_err overlap_prepare(gw_bench_run *run) {
     gw_grid *g = &b.grid;
     GW_TRY(gw_grid_read(g, args));
     GW_TRY(overlap_read_modes(gw_args_spec(args, "progress"), &run->level));
-    for (const gw_spec *c = g->codecs; c; c = c->next) {
-        gw_grid_wire *wire;
-        GW_TRY(gw_grid_add_wire(g, c, &wire));
+    for (const gw_spec *c = g->codecs; c; c = c->next)
         for (const gw_spec *a = g->algos; a; a = a->next)
             for (int m = 0; m < b.n_modes; m++) {
-                GW_TRY(gw_grid_add(g, *a, wire, false));
+                GW_TRY(gw_grid_add(g, *a, c, false));
                 b.lap[g->n - 1].mode = b.modes[m];
             }
-    }
     return GW_OK;
 }
 
@@ -291,6 +288,7 @@ static gw_err overlap_measure_size(size_t n) {
             b.lap[i].samples[f].n = 0;
         in[i] = gw_grid_ready(c);
         if (in[i]) {
+            GW_TRY(gw_grid_weigh(&b.grid, c, b.place, n));
             GW_TRY(overlap_calibrate(c, &b.lap[i]));
             GW_TRY(overlap_measure_transport(c, &b.lap[i]));
         }
@@ -307,9 +305,9 @@ static const gw_bench_table table = {
             "%10.1u %7.2f",
     .heads = "bytes|algorithm|codec|progress|comm us|comp us|both us|hidden|95% interval|saved us|"
              "interf. us|exposed us|transp. us|bound us|x bound",
-    .kept = "ddd",
+    .kept = "dddf",
     .keys = "bytes|algorithm|codec|progress|||||||||transport_s|bound_s|over_bound|kernels|repeats|"
-            "wrong"};
+            "wrong|wire_bytes"};
 
 static void overlap_print_head(gw_bench_run *run) {
     const gw_bench_place *place = &run->place;
@@ -347,20 +345,21 @@ static gw_err overlap_report_cell(size_t bytes, const gw_grid_cell *c, const lap
         GW_TRY(gw_samples_stats(&l->samples[f], &s[f]));
     if (b.place->ranks == 1)
         s[HIDDEN].median = s[HIDDEN].ci_low = s[HIDDEN].ci_high = NAN;
-    snprintf(interval, sizeof interval, "%.2f .. %.2f", s[HIDDEN].ci_low, s[HIDDEN].ci_high);
+    snprintf(interval, sizeof interval, "%.2f..%.2f", s[HIDDEN].ci_low, s[HIDDEN].ci_high);
     /* No exchange takes a core for longer than it lasts, but for noise: it was disturbed. */
     bool disturbed = l->transport_s > 1.5 * s[COMM].median;
     double transport_s = disturbed ? NAN : l->transport_s;
     /* All of computation and of what the exchange takes of the core, or the exchange alone. */
     double core_s = s[COMP].median + (isnan(transport_s) ? 0 : transport_s);
     double bound_s = disturbed ? NAN : fmax(core_s, s[COMM].median);
-    json_t *row = gw_bench_row(
-        &table, b.results,
-        GW_TEXTS(c->spec.text, gw_grid_codec(c, codec), mode_names[l->mode],
-                 isfinite(s[HIDDEN].ci_low) ? interval : NULL),
-        GW_NUMBERS((double)bytes, s[COMM].median, s[COMP].median, s[BOTH].median, s[HIDDEN].median,
-                   s[SAVED].median, s[INTERFERENCE].median, s[EXPOSED].median, transport_s, bound_s,
-                   s[BOTH].median / bound_s, l->kernels, b.repeats, (double)c->wrong));
+    json_t *row =
+        gw_bench_row(&table, b.results,
+                     GW_TEXTS(c->spec.text, gw_grid_codec(c, codec), mode_names[l->mode],
+                              isfinite(s[HIDDEN].ci_low) ? interval : NULL),
+                     GW_NUMBERS((double)bytes, s[COMM].median, s[COMP].median, s[BOTH].median,
+                                s[HIDDEN].median, s[SAVED].median, s[INTERFERENCE].median,
+                                s[EXPOSED].median, transport_s, bound_s, s[BOTH].median / bound_s,
+                                l->kernels, b.repeats, (double)c->wrong, c->wire_bytes));
     overlap_keep_figures(row, l, s);
     if (s[COMP].median < s[COMM].median && b.compute_ratio >= 1 && b.place->ranks > 1)
         printf("%10s  note: computation was shorter than communication: not all could hide\n", "");

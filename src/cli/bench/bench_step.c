@@ -24,12 +24,13 @@ typedef struct config {
     gw_rig rig;
     gw_samples part[PARTS];
     gw_bound_run bound;
+    char refused[256]; /* why it cannot run; "": it can */
 } config;
 
 typedef struct state {
     gw_train_config c;
-    config configs[MOST_CONFIGS];
-    int n;
+    config all[MOST_CONFIGS], *configs[MOST_CONFIGS]; /* configs: those that can run */
+    int given, n;
     const gw_bench_place *place;
     bool bounds;
     int steps, block, warmup;
@@ -84,7 +85,7 @@ static gw_err step_read_one(config *one, char *text) {
             return gw_fail(GW_ERR_USAGE,
                            "bench: configs: number %d has nothing in its field %d of "
                            "COMM|CODEC|UPDATE",
-                           b.n, n + 1);
+                           b.given, n + 1);
         GW_TRY(gw_args_set(one->fields, "bench: configs", fields[n].name, item));
     }
     one->c.run.comm = gw_args_spec(one->fields, "comm");
@@ -95,15 +96,25 @@ static gw_err step_read_one(config *one, char *text) {
     return GW_OK;
 }
 
-static gw_err step_add_config(const gw_spec *item, int *level) {
-    if (b.n == MOST_CONFIGS)
-        return gw_fail(GW_ERR_USAGE, "bench: more than %d configurations", MOST_CONFIGS);
-    config *one = &b.configs[b.n++];
-    *one = (config){.c = b.c};
-    if (item)
-        GW_TRY(step_read_one(one, (char *)item->text));
-    one->rig.lazy = one->c.run.lazy;
+/* That one of several cannot run is no reason against the others: configs[i] leaves the list. */
+static gw_err step_refuse(int i, gw_err e) {
+    if (e != GW_ERR_UNSUPPORTED || !b.configs[i]->fields)
+        return e;
+    gw_text_copy(b.configs[i]->refused, sizeof b.configs[i]->refused, gw_err_text());
+    b.n--;
+    memmove(b.configs + i, b.configs + i + 1, (size_t)(b.n - i) * sizeof *b.configs);
+    return GW_OK;
+}
+
+static gw_err step_some_left(void) {
+    return b.n > 0 ? GW_OK
+                   : gw_fail(GW_ERR_UNSUPPORTED, "bench: no configuration can run; the first: %s",
+                             b.all[0].refused);
+}
+
+static gw_err step_open_session(config *one, int *level) {
     gw_mix mix;
+    one->rig.lazy = one->c.run.lazy;
     GW_TRY(gw_mix_open(&mix, one->c.run.compress, one->c.run.wire_check));
     GW_TRY(gw_session_new(&one->rig.session, one->c.run.comm, &mix, one->c.run.feedback));
     GW_TRY(gw_rig_own(&one->rig));
@@ -113,6 +124,16 @@ static gw_err step_add_config(const gw_spec *item, int *level) {
     return GW_OK;
 }
 
+static gw_err step_add_config(const gw_spec *item, int *level) {
+    if (b.given == MOST_CONFIGS)
+        return gw_fail(GW_ERR_USAGE, "bench: more than %d configurations", MOST_CONFIGS);
+    config *one = b.configs[b.n++] = &b.all[b.given++];
+    *one = (config){.c = b.c};
+    if (item)
+        GW_TRY(step_read_one(one, (char *)item->text));
+    return step_refuse(b.n - 1, step_open_session(one, level));
+}
+
 static gw_err step_prepare(gw_bench_run *run) {
     const gw_spec *list = gw_args_spec(run->args, "configs");
     GW_TRY(gw_step_opts_read(&b.c, run->args, "bench"));
@@ -120,7 +141,7 @@ static gw_err step_prepare(gw_bench_run *run) {
         return step_add_config(NULL, &run->level);
     for (const gw_spec *s = list->parts; s; s = s->next)
         GW_TRY(step_add_config(s, &run->level));
-    return GW_OK;
+    return step_some_left();
 }
 
 /* ---- opening ---- */
@@ -130,23 +151,26 @@ static gw_err step_open_all(const gw_bench_run *run, bool *own) {
         .c = &b.c, .place = b.place, .spec = gw_rig_spec(&b.c, run->args), .products = &b.products};
     bool known;
     for (int i = 0; i < b.n; i++) {
-        const gw_session *s = b.configs[i].rig.session;
+        const gw_session *s = b.configs[i]->rig.session;
         setup.polls |= gw_session_progresses(s);
         setup.adds |= gw_residuals_add(&s->residuals, &s->strategy, &s->mix);
     }
-    for (int i = 0; i < b.n; i++) {
-        GW_TRY(gw_rig_open(&b.configs[i].rig, &setup));
-        GW_TRY(gw_rig_start(&b.configs[i].rig, &setup));
+    for (int i = 0, left; i < b.n; i += left == b.n) {
+        left = b.n;
+        gw_err e = gw_rig_open(&b.configs[i]->rig, &setup);
+        GW_THEN(e, gw_rig_start(&b.configs[i]->rig, &setup));
+        GW_TRY(step_refuse(i, e));
     }
+    GW_TRY(step_some_left());
     for (int i = 0; i < b.n && b.bounds; i++)
-        GW_TRY(gw_rig_bound(&b.configs[i].rig, &setup, &b.configs[i].bound, &known, own));
+        GW_TRY(gw_rig_bound(&b.configs[i]->rig, &setup, &b.configs[i]->bound, &known, own));
     return GW_OK;
 }
 
 /* ---- measuring ---- */
 
 static gw_rig *rig(int i) {
-    return &b.configs[i].rig;
+    return &b.configs[i]->rig;
 }
 
 static void step_put_together(const gw_batch_cost *cost, double part[PARTS]) {
@@ -166,19 +190,19 @@ static gw_err step_keep(int i, const gw_batch_cost *cost, int n) {
     GW_TRY(gw_allreduce(MPI_IN_PLACE, part, n * PARTS, MPI_DOUBLE, MPI_SUM, b.place->comm));
     for (int k = 0; k < n; k++)
         for (int p = 0; p < PARTS; p++)
-            GW_TRY(gw_samples_add(&b.configs[i].part[p], part[k][p] / b.place->ranks));
+            GW_TRY(gw_samples_add(&b.configs[i]->part[p], part[k][p] / b.place->ranks));
     return GW_OK;
 }
 
 /* A step that does not learn numbers is no training step. */
 static gw_err step_check_losses(void) {
     for (int i = 0; i < b.n; i++) {
-        double loss = b.configs[i].rig.loss;
+        double loss = b.configs[i]->rig.loss;
         GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, b.place->comm));
         if (!isfinite(loss))
             return gw_fail(GW_ERR_DIVERGED,
                            "bench: %s with %s: the loss is no longer finite: try a smaller --lr",
-                           b.configs[i].c.run.comm->text, b.configs[i].c.run.compress->text);
+                           b.configs[i]->c.run.comm->text, b.configs[i]->c.run.compress->text);
     }
     return GW_OK;
 }
@@ -197,14 +221,14 @@ static const gw_bench_table table = {
 
 static void step_print_head(gw_bench_run *run) {
     gw_bench_place_say(&run->place, "training step without data loading");
-    printf("%zu parameters, global batch %d; GEMM by %s\n", gw_model_size(b.configs[0].rig.model),
-           b.configs[0].rig.global, gw_gemm_library());
+    printf("%zu parameters, global batch %d; GEMM by %s\n", gw_model_size(b.configs[0]->rig.model),
+           b.configs[0]->rig.global, gw_gemm_library());
     gw_rig_say_products(&b.products);
     for (int i = 0; i < b.n; i++)
-        if (b.configs[i].rig.choice)
-            printf("%s\n", b.configs[i].rig.choice->why);
+        if (b.configs[i]->rig.choice)
+            printf("%s\n", b.configs[i]->rig.choice->why);
     for (int i = 0; i < b.n; i++)
-        gw_unmet_print(&b.configs[i].rig.session->unmet, NULL, stdout);
+        gw_unmet_print(&b.configs[i]->rig.session->unmet, NULL, stdout);
     gw_bench_head(&table);
 }
 
@@ -221,18 +245,18 @@ static const char *step_codec_of(const config *one, char text[256]) {
 static void step_print_parts(void) {
     printf("\nbounds:\n");
     for (int i = 0; i < b.n; i++) {
-        const gw_bound_parts *p = &b.configs[i].bound.parts;
-        if (!b.configs[i].bound.measured)
+        const gw_bound_parts *p = &b.configs[i]->bound.parts;
+        if (!b.configs[i]->bound.measured)
             continue;
         printf("%-32s computation %.1f us, codec %.1f, wire %.1f, transport ",
-               b.configs[i].c.run.comm->text, gw_local_sum(&p->local) * 1e6, p->codec_s * 1e6,
+               b.configs[i]->c.run.comm->text, gw_local_sum(&p->local) * 1e6, p->codec_s * 1e6,
                p->wire_s * 1e6);
         if (isnan(p->transport_s))
             printf("absent:");
         else
             printf("%.1f:", p->transport_s * 1e6);
         for (int m = 0; m < GW_BOUND_MODES; m++)
-            printf(" %s%s %.1f", m == (int)b.configs[i].bound.mode ? "*" : "",
+            printf(" %s%s %.1f", m == (int)b.configs[i]->bound.mode ? "*" : "",
                    gw_bound_name((gw_bound_mode)m), gw_bound_step(p, (gw_bound_mode)m) * 1e6);
         printf("\n");
     }
@@ -262,13 +286,27 @@ static double step_report_one(config *one, double first_s, json_t *rows) {
     return s.median;
 }
 
+static void step_report_refused(json_t *facts) {
+    json_t *refused = json_array();
+    for (const config *one = b.all; one < b.all + b.given; one++) {
+        if (!*one->refused)
+            continue;
+        const char *comm = one->c.run.comm->text, *codec = one->c.run.compress->text;
+        printf("refused: %s with %s: %s\n", comm, codec, one->refused);
+        json_array_append_new(
+            refused, gw_json_object("comm:s compress:s reason:s", comm, codec, one->refused));
+    }
+    json_object_set_new(facts, "refused", refused);
+}
+
 static void step_report(gw_bench_run *run) {
     double first_s = 0;
     step_print_head(run);
     for (int i = 0; i < b.n; i++) {
-        double median_s = step_report_one(&b.configs[i], first_s, run->results);
+        double median_s = step_report_one(b.configs[i], first_s, run->results);
         first_s = i == 0 ? median_s : first_s;
     }
+    step_report_refused(run->facts);
     if (b.bounds)
         step_print_parts();
 }
@@ -290,20 +328,20 @@ static gw_err step_measure(gw_bench_run *run, bool *own) {
     *own = e != GW_OK; /* the others wait in an exchange */
     GW_TRY(e);
     for (int i = 0; i < b.n; i++) {
-        gw_session *s = b.configs[i].rig.session;
+        gw_session *s = b.configs[i]->rig.session;
         GW_TRY(gw_session_find_unmet(s, (gw_unmet_ask){.ended = true}, run->place.comm));
     }
     return step_check_losses();
 }
 
 static void step_close_sessions(void) {
-    for (int i = b.n - 1; i >= 0; i--)
-        gw_rig_stop(&b.configs[i].rig);
+    for (int i = b.given - 1; i >= 0; i--)
+        gw_rig_stop(&b.all[i].rig);
 }
 
 static void step_release(void) {
-    for (int i = 0; i < b.n; i++) {
-        config *one = &b.configs[i];
+    for (int i = 0; i < b.given; i++) {
+        config *one = &b.all[i];
         gw_rig_free(&one->rig);
         gw_args_free(one->fields);
         for (int p = 0; p < PARTS; p++)

@@ -37,15 +37,19 @@ static bool table_next_column(gw_bench_table *left, column *c) {
     return c->type;
 }
 
-/* One cell behind `blanks` that are not printed yet; those that it leaves. */
-static int table_print_cell(const column *c, const char *text, int blanks) {
-    int len = (int)strlen(text), pad = abs(c->width) > len ? abs(c->width) - len : 0;
+/* One cell behind `blanks` that are not printed yet, or fewer than none, where a cell took more
+ * than its column; those that it leaves. `gap`: what stands for a blank within it. */
+static int table_print_cell(const column *c, const char *text, char gap, int blanks) {
+    int len = (int)strlen(text), pad = abs(c->width) - len;
     blanks += c->blanks + (c->width > 0 ? pad : 0);
     int left = c->width < 0 ? pad : 0;
     if (len == 0)
         return blanks + left;
-    printf("%*s%s", blanks, "", text);
-    return left;
+    int least = blanks < c->blanks ? c->blanks : blanks;
+    printf("%*s", least, "");
+    for (const char *at = text; *at; at++)
+        putchar(*at == ' ' ? gap : *at);
+    return left + blanks - least;
 }
 
 void gw_bench_head(const gw_bench_table *t) {
@@ -53,7 +57,7 @@ void gw_bench_head(const gw_bench_table *t) {
     column c;
     printf("\n");
     for (int blanks = 0; table_next_column(&left, &c) && c.printed;)
-        blanks = table_print_cell(&c, c.head, blanks);
+        blanks = table_print_cell(&c, c.head, ' ', blanks);
     printf("\n");
 }
 
@@ -80,7 +84,11 @@ json_t *gw_bench_row(const gw_bench_table *t, json_t *rows, const char *const *t
                           : c.type == 'p' ? 100
                                           : 1));
         if (c.printed)
-            blanks = table_print_cell(&c, text ? text : isfinite(x) ? number : "-", blanks);
+            blanks = table_print_cell(&c,
+                                      text          ? text
+                                      : isfinite(x) ? number
+                                                    : "-",
+                                      *left.form ? '_' : ' ', blanks);
         if (*c.key)
             json_object_set_new(row, c.key,
                                 text      ? json_string(text)
