@@ -281,8 +281,9 @@ static void doctor_list_components(const gw_papi_report *papi) {
         snprintf(list + used, sizeof names[0] - used, "%s%s", used ? ", " : "", c->name);
     }
     if (papi->components > 0)
-        doctor_say(OK, "papi", NULL, "components %s%s%s", *names[1] ? names[1] : "none",
-                   *names[0] ? "; disabled: " : "", names[0]);
+        doctor_say(papi->hardware ? OK : NOTE, "papi", NULL, "components %s%s%s%s",
+                   *names[1] ? names[1] : "none", *names[0] ? "; disabled: " : "", names[0],
+                   papi->hardware ? "" : "; none counts hardware events");
 }
 
 /* Why nothing counts is told here, once: what follows from it has no lines. True: events count. */
@@ -305,7 +306,7 @@ static bool doctor_check_counters(const gw_host *host) {
                    "PAPI %s, hardware counters absent: %s%s", papi.version,
                    closed ? "perf_event_paranoid is above 2; " : "", papi.reason);
     doctor_list_components(&papi);
-    if (host->paranoid_known && (papi.hardware || !closed))
+    if (host->paranoid_known && papi.hardware)
         doctor_check_perf(host);
     return papi.hardware;
 }
