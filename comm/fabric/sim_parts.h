@@ -11,6 +11,9 @@
 
 typedef struct gw_sim_world gw_sim_world;
 
+/** The last moment, in ns, up to which the doubles of events count every one. */
+#define GW_SIM_HORIZON 0x1p53
+
 /* Of one message; as many as there is room for lie behind each other. The first of a range that is
  * tested stands for it. */
 struct gw_posts {

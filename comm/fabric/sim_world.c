@@ -112,7 +112,7 @@ void gw_sim_tell(gw_sim_rank *r) {
 }
 
 void gw_sim_spend(gw_sim_rank *me, double seconds) {
-    me->owed += 1e9 * seconds;
+    me->owed = fmin(me->owed + 1e9 * seconds, 2 * GW_SIM_HORIZON);
     me->clock += (int64_t)me->owed;
     me->owed -= floor(me->owed);
 }
@@ -341,6 +341,9 @@ static gw_err sim_happen(gw_sim_world *w) {
     gw_event *next = gw_events_take(&w->flows.events);
     if (!next && w->failed == GW_OK)
         sim_tell_deadlock(w);
+    if (next && next->at > GW_SIM_HORIZON && w->failed == GW_OK)
+        return gw_fail(GW_ERR_UNSUPPORTED, "simulate: it takes more than 104 days (2^53 ns): give "
+                                           "faster links, fewer bytes or fewer steps");
     w->now = next ? (int64_t)next->at : w->now;
     for (; next; next = gw_events_next(&w->flows.events, (double)w->now)) {
         gw_flow *x = (gw_flow *)next;

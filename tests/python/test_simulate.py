@@ -144,6 +144,18 @@ class Simulate(gwrun.Case):
         again, _ = self.simulate("--bytes", "800000", "--comm", "allreduce:algo=(ring:chunk=0)")
         self.assertEqual([run[key] for key in ("step_s", "events")], [again[key] for key in ("step_s", "events")])
 
+    def test_single_step(self):
+        """It ends when all that it sent has arrived, also what the next step would wait for. Of several, none is
+        longer than that."""
+        for comm in ("sharded:algo=(ring:chunk=0)", "delayed:algo=(ring:chunk=0)", "iallreduce:algo=(ring:chunk=0),order=priority"):
+            for update in ("eager", "lazy") if "delayed" not in comm else ("eager",):
+                words = ("--bytes", "8000000", "--comm", comm, "--update", update)
+                one, _ = self.simulate(*words, "--steps", 1, "--out", self.path("run"), "--overwrite")
+                self.assertGreaterEqual(one["step_s"], one["wire_bytes"] * NS_PER_BYTE * 1e-9, (comm, update))
+                results = gwrun.read_json(self.path("run", "run.json"))["results"]
+                self.assertAlmostEqual(results["elapsed_s"], one["step_s"], delta=1e-9)
+                self.assertGreaterEqual(one["step_s"] * (1 + 1e-6), self.simulate(*words)[0]["step_s"])
+
     def test_folded(self):
         """One rank stands for all where it can, and says so; MPI's own collectives are modelled, and say that."""
         for algo, played, modelled in (("ring", 1, None), ("native", 1, "native"), ("tree", 8, None),
@@ -267,6 +279,9 @@ class Simulate(gwrun.Case):
         refused("--link: rate: 1g: a rate must be a number above 0 with its unit", "--ranks", 4, "--link", "1g", "--bytes", 4)
         refused("latency=fast", "--ranks", 4, "--link", "1gbit,fast", "--bytes", 4)
         refused("more than RATE,LATENCY,OVERHEAD", "--ranks", 4, "--link", "1gbit,0,0,0", "--bytes", 4)
+        refused("--bytes 5: floats take a multiple of 4 bytes", "--ranks", 4, *LINK, "--bytes", 5)
+        for link in ("1e-3bit", "1e-300bit"):
+            refused("it takes more than 104 days", "--ranks", 2, "--link", link, "--bytes", "1M", "--comm", "allreduce:algo=ring")
         refused("fattree: racks=3: 4 hosts cannot be cut into equal racks", *whole, "--network", "fattree:racks=3")
         refused("simulate: inject-skew=1:soon: must be RANK:TIME", *whole, "--comm", "allreduce:algo=ring",
                 "--inject-skew", "1:soon")

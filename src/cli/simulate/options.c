@@ -48,7 +48,11 @@ gw_err gw_sim_network_read(gw_sim_setup *w, gw_network **network, const gw_args 
     return GW_OK;
 }
 
-static gw_err options_of_bytes(gw_step_profile *p, size_t n) {
+static gw_err options_of_bytes(gw_step_profile *p, const char *owner, size_t bytes) {
+    size_t n = bytes / sizeof(float);
+    if (bytes % sizeof(float) != 0)
+        return gw_fail(GW_ERR_USAGE, "%s: --bytes %zu: floats take a multiple of %zu bytes", owner,
+                       bytes, sizeof(float));
     *p = (gw_step_profile){.model = "bytes", .batch = 1, .n_tensors = 1, .groups = 1, .n = n};
     GW_TRY(gw_alloc(&p->tensor, 1, sizeof *p->tensor));
     *p->tensor = (gw_step_tensor){.name = "bytes", .n = n, .std = 1};
@@ -65,7 +69,7 @@ gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args
     if (path)
         return gw_step_profile_read(profile, path);
     if (gw_args_given(args, "bytes"))
-        return options_of_bytes(profile, gw_args_bytes(args, "bytes") / sizeof(float));
+        return options_of_bytes(profile, owner, gw_args_bytes(args, "bytes"));
     return profile->model
                ? GW_OK
                : gw_fail(GW_ERR_USAGE, "%s: nothing to exchange: give --profile or --bytes", owner);

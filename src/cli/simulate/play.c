@@ -8,14 +8,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* As `replay`: between two polls of a host that waits for its device; DistributedDataParallel's
  * first bucket. */
 #define POLL_S       1e-4
 #define FIRST_BUCKET ((size_t)1 << 20)
-
-enum { ARENAS = 16 /* that lanes hand out at most, of the model's size */ };
 
 /* All ranks'. */
 typedef struct stage {
@@ -23,6 +20,7 @@ typedef struct stage {
     gw_sim_mesh *mesh;
     gw_phantom phantom;         /* what each rank begins with */
     int64_t begun, *end;        /* [step]: when the last rank was through with it */
+    int64_t drained;            /* nothing is in flight any more */
     double exposed_s, bubble_s; /* sums over ranks and steps after the first */
     gw_sim_tally before;
     gw_cost cost;
@@ -278,6 +276,46 @@ static void play_log(actor *a, int64_t from, int64_t now) {
     memset(a->pipe.sent, 0, sizeof a->pipe.sent);
 }
 
+/* What a real run would say of itself, too; the lane has heard it when all is laid down. */
+static void play_tell_unmet(const actor *a, gw_cost cost) {
+    gw_sim_play *p = a->on->play;
+    const char *said = a->env.grads->said.unmet;
+    char what[GW_UNMET_WHAT], why[GW_UNMET_WHY];
+    if (a->env.grads->size == 1)
+        said = a->f->size == 1 ? "nothing is exchanged\tthere is 1 rank\n"
+                               : "nothing is exchanged\tthere is 1 replica\n";
+    else if (cost.bytes == 0)
+        said = "nothing is exchanged\tthe first exchange comes after these steps\n";
+    for (size_t at = 0; gw_lane_unmet_next(&said, what, why);)
+        at += gw_text_print(p->unmet + at, sizeof p->unmet - at, "%s: %s\n", what, why);
+}
+
+/* The end of the run: what the next step would end ends, and what is in flight arrives. */
+static gw_err play_drain(actor *a) {
+    stage *on = a->on;
+    gw_cost cost = {0};
+    for (int i = 0; i < gw_env_spans(&a->env); i++) {
+        if (a->env.by_layer)
+            GW_TRY(play_update(a, i));
+        GW_TRY(play_await(a, i));
+    }
+    for (int i = 0; i < on->play->steps; i++) {
+        cost = gw_cost_sum(cost, play_ops(a)->cost(a->self, i));
+        if (a->pipe.runner.stage == 0 && a->pipe.at.at[GW_DIM_TENSOR] == 0 && !a->pipe.idle)
+            on->cost = gw_cost_sum(on->cost, on->mesh->cost);
+    }
+    on->cost = gw_cost_sum(on->cost, a->pipe.joins);
+    if (a->pipe.at.at[GW_DIM_DATA] == 0) /* of its replica group */
+        on->cost = gw_cost_sum(on->cost, cost);
+    if (a->f->rank == 0)
+        play_tell_unmet(a, cost);
+    gw_strategy_close(&on->play->strategy, a->self); /* drains */
+    a->self = NULL;
+    return GW_OK;
+}
+
+/* A step among others takes over what the last one left, and leaves as much. A single one ends when
+ * nothing is in flight. */
 static gw_err play_steps(actor *a) {
     stage *on = a->on;
     int steps = on->play->steps;
@@ -289,6 +327,8 @@ static gw_err play_steps(actor *a) {
         GW_TRY(gw_sim_pipe_step(&a->pipe));
         if (!a->env.by_layer)
             GW_TRY(play_update(a, 0));
+        if (steps == 1)
+            GW_TRY(play_drain(a));
         now = a->f->ops->now_ns(a->f);
         play_log(a, from, now);
         on->end[a->step] = now > on->end[a->step] ? now : on->end[a->step];
@@ -300,12 +340,7 @@ static gw_err play_steps(actor *a) {
     }
     on->exposed_s += 1e-9 * (double)(now - (steps > 1 ? a->first_end : on->begun)) -
                      (a->computed_s - a->first_computed_s);
-    for (int i = 0; i < gw_env_spans(&a->env); i++) { /* what the next forward pass would end */
-        if (a->env.by_layer)
-            GW_TRY(play_update(a, i));
-        GW_TRY(play_await(a, i));
-    }
-    return GW_OK;
+    return steps == 1 ? GW_OK : play_drain(a);
 }
 
 /* ---- a run ---- */
@@ -358,41 +393,15 @@ static gw_err play_count(actor *a, bool begins) {
         on->begun = a->f->ops->now_ns(a->f);
     } else {
         on->play->tally = *gw_sim_so_far(a->f);
+        on->drained = a->f->ops->now_ns(a->f);
     }
     return a->f->ops->barrier(a->f);
-}
-
-/* What a real run would say of itself, too; the lane has heard it when all is laid down. */
-static void play_tell_unmet(const actor *a, gw_cost cost) {
-    gw_sim_play *p = a->on->play;
-    const char *said = a->env.grads->said.unmet;
-    char what[GW_UNMET_WHAT], why[GW_UNMET_WHY];
-    if (a->env.grads->size == 1)
-        said = a->f->size == 1 ? "nothing is exchanged\tthere is 1 rank\n"
-                               : "nothing is exchanged\tthere is 1 replica\n";
-    else if (cost.bytes == 0)
-        said = "nothing is exchanged\tthe first exchange comes after these steps\n";
-    for (size_t at = 0; gw_lane_unmet_next(&said, what, why);)
-        at += gw_text_print(p->unmet + at, sizeof p->unmet - at, "%s: %s\n", what, why);
 }
 
 static gw_err play_whole(actor *a) {
     GW_TRY(play_open(a));
     GW_TRY(play_count(a, true));
     GW_TRY(play_steps(a));
-    gw_cost cost = {0};
-    for (int i = 0; i < a->on->play->steps; i++) {
-        cost = gw_cost_sum(cost, play_ops(a)->cost(a->self, i));
-        if (a->pipe.runner.stage == 0 && a->pipe.at.at[GW_DIM_TENSOR] == 0 && !a->pipe.idle)
-            a->on->cost = gw_cost_sum(a->on->cost, a->on->mesh->cost);
-    }
-    a->on->cost = gw_cost_sum(a->on->cost, a->pipe.joins);
-    if (a->pipe.at.at[GW_DIM_DATA] == 0) /* of its replica group */
-        a->on->cost = gw_cost_sum(a->on->cost, cost);
-    if (a->f->rank == 0)
-        play_tell_unmet(a, cost);
-    gw_strategy_close(&a->on->play->strategy, a->self); /* drains */
-    a->self = NULL;
     return play_count(a, false);
 }
 
@@ -405,12 +414,6 @@ static gw_err play_rank(void *ctx, gw_fabric *f) {
     gw_lane_close(a.env.params);
     f->ops->close(f);
     return e;
-}
-
-static gw_err play_reserve(char **out, size_t bytes, int access) {
-    void *at = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    *out = at == MAP_FAILED ? NULL : at;
-    return *out ? GW_OK : gw_fail(GW_ERR_NOMEM, "simulate: cannot reserve %zu bytes", bytes);
 }
 
 /* Folded, parts that are a float longer on one rank than on the other count as those played. */
@@ -434,13 +437,7 @@ static gw_err play_compare(const stage *on) {
 
 static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
     stage on = {.play = p, .mesh = mesh};
-    size_t room = ARENAS * (p->profile->n + mesh->joined) + mesh->room + (1 << 20),
-           wire = 16 * (p->profile->n + mesh->joined + (1 << 20));
-    char *floats = NULL;
-    gw_err e = play_reserve(&floats, room * sizeof(float), PROT_READ | PROT_WRITE);
-    GW_THEN(e, play_reserve(&on.phantom.wire, wire, PROT_NONE));
-    on.phantom.floats = (float *)floats;
-    on.phantom.room = room;
+    gw_err e = gw_sim_mesh_reserve(mesh, p->profile->n, &on.phantom);
     GW_THEN(e, gw_alloc(&on.end, (size_t)p->steps, sizeof *on.end));
     GW_THEN(e, gw_sim_run(&p->world, play_rank, &on));
     GW_THEN(e, play_compare(&on));
@@ -448,14 +445,11 @@ static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
         int counted = p->steps > 1 ? p->steps - 1 : 1;
         int64_t from = p->steps > 1 ? on.end[0] : on.begun;
         p->step_s = 1e-9 * (double)(on.end[p->steps - 1] - from) / counted;
-        p->elapsed_s = 1e-9 * (double)(on.end[p->steps - 1] - on.begun);
+        p->elapsed_s = 1e-9 * (double)(on.drained - on.begun);
         p->exposed_s = on.exposed_s / counted / play_ranks(p);
         mesh->bubble_s = on.bubble_s / counted / play_ranks(p);
     }
-    if (floats)
-        munmap(floats, room * sizeof(float));
-    if (on.phantom.wire)
-        munmap(on.phantom.wire, wire);
+    gw_sim_mesh_unreserve(mesh, p->profile->n, &on.phantom);
     free(on.end);
     return e;
 }
