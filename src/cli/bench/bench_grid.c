@@ -177,6 +177,13 @@ static gw_err grid_open_wire(gw_grid *g, gw_grid_wire *w, const gw_bench_place *
     return gw_lane_floats(w->lane, n, &w->base);
 }
 
+static bool grid_runs(const gw_grid *g, const gw_grid_wire *w) {
+    bool runs = false;
+    for (int i = 0; i < g->n; i++)
+        runs = runs || (g->cell[i].wire == w && !g->cell[i].never);
+    return runs;
+}
+
 /* Why it did not open is the refusal of its cells. */
 static gw_err grid_refuse_wire(gw_grid *g, const gw_grid_wire *w, gw_err e) {
     char why[256];
@@ -196,8 +203,9 @@ static gw_err grid_refuse_wire(gw_grid *g, const gw_grid_wire *w, gw_err e) {
 
 gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place) {
     GW_TRY(gw_agree(place->comm, grid_open_data(g, place)));
-    for (int w = 0; w < g->wires; w++)
-        GW_TRY(grid_refuse_wire(g, &g->wire[w], grid_open_wire(g, &g->wire[w], place)));
+    for (gw_grid_wire *w = g->wire; w < g->wire + g->wires; w++)
+        if (grid_runs(g, w))
+            GW_TRY(grid_refuse_wire(g, w, grid_open_wire(g, w, place)));
     gw_err e = GW_OK;
     for (int w = 0; w < g->wires && e == GW_OK; w++) /* of the codec as it is for these ranks */
         e = grid_find_bound(g, &g->wire[w]);

@@ -14,7 +14,7 @@ enum { GW_GRID_CELLS = GW_TIMED_MOST };
 typedef struct gw_grid_wire {
     gw_codec codec;
     bool apart;    /* each encoding is decoded on its own */
-    gw_lane *lane; /* NULL: the codec cannot sum over so many ranks */
+    gw_lane *lane; /* NULL: no cell can run over it */
     float *base;   /* the lane's */
     /* What the codec may change in an element of a result, beyond rounding: 0 for lossless ones,
      * else 3 P e with e the largest error that encoding once makes on the ranks' data and its
