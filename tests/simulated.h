@@ -5,6 +5,7 @@
 #include "cli/simulate/options.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "specs.h"
 
@@ -13,6 +14,16 @@
 #define OVERHEAD 2e-6
 
 static const gw_sim_link link_with_all = {RATE, LATENCY, OVERHEAD}, link_plain = {RATE, LATENCY, 0};
+
+/* Strategy and algorithm as --comm has them, with a period that three steps hold. */
+static inline const char *comm_of(const gw_entry *strategy, const gw_entry *algo) {
+    static char comm[128];
+    const char *period = "";
+    for (const gw_opt *o = strategy->opts; o && o->name; o++)
+        period = strcmp(o->name, "period") == 0 ? "period=2," : period;
+    snprintf(comm, sizeof comm, "%s:%salgo=%s", strategy->name, period, algo->name);
+    return comm;
+}
 
 /* ---- a world, and a play in it ---- */
 

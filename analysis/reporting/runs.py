@@ -133,8 +133,8 @@ def read_run(found, experiment=None):
     """A finished run; its levels and cell are set where it was made by the runner."""
     info = shape.read_json(os.path.join(found.path, "run.json"), shape.RUN_SCHEMA, shape.RUN,
                            shape.RUN_SCHEMA_LEAST)
-    simulated = info.get("simulated") or {}  # of many ranks the first have rows, and the first step counts in no figure
-    steps_left_out = int(info["results"]["steps"] > 1) if simulated else None
+    simulated = info.get("simulated") or {}  # of many ranks the first have rows, and the first steps count in no figure
+    steps_left_out = int(info["results"]["steps"] - info["results"]["summary"]["batches"]) if simulated else None
     batches = read_batches(os.path.join(found.path, "batches.csv"),
                            simulated.get("rows_of_ranks", info["machine"]["ranks"]), info["results"]["steps"],
                            steps_left_out)

@@ -250,7 +250,7 @@ RUN = {
             ("validation_loss", "validation_accuracy", "test_accuracy"), Maybe(NUMBER))}),
         "peak_bytes?": _MEMORY, "peak_sum_bytes?": _MEMORY, "elapsed_s": NUMBER, "train_s": NUMBER,
         "wire_bytes": Maybe(NUMBER), "replica_hash?": TEXT,
-        "summary": {"statistic?": TEXT, "period?": COUNT, "counted?": COUNT, "interrupted?": Maybe(NUMBER),
+        "summary": {"batches": COUNT, "statistic?": TEXT, "period?": COUNT, "counted?": COUNT, "interrupted?": Maybe(NUMBER),
                     "spread?": {"p10_s": Maybe(NUMBER), "p90_s": Maybe(NUMBER)},
                     "halves?": {**dict.fromkeys(("odd_s", "even_s", "first_s", "last_s", "apart"),
                                                 Maybe(NUMBER)), "warned": YES_NO},

@@ -50,15 +50,13 @@ static int compare(const world_kind *kind, int ranks, const char *comm, const ch
 static void test_all_that_fold(void **state) {
     (void)state;
     int folded[64] = {0}, n = 0, nth = 0;
-    char comm[128];
     for (; gw_algos.entries[n]; n++)
         for (int s = 0; gw_strategies.entries[s]; s++)
             for (int c = 0; gw_codecs.entries[c]; c++)
                 for (int k = 0; k < 4; k++) {
                     /* each of these with one number of ranks, and all numbers in turn */
                     int most = 16 / kinds[k].least, ranks = kinds[k].least * (1 + nth++ % most);
-                    snprintf(comm, sizeof comm, "%s:algo=%s", gw_strategies.entries[s]->name,
-                             gw_algos.entries[n]->name);
+                    const char *comm = comm_of(gw_strategies.entries[s], gw_algos.entries[n]);
                     if (ranks >= 4)
                         folded[n] +=
                             compare(&kinds[k], ranks, comm, gw_codecs.entries[c]->name, &small) > 0;

@@ -380,14 +380,13 @@ static void test_costs(void **state) {
         for (of[1] = 0; gw_algos.entries[of[1]]; of[1]++)
             for (of[2] = 0; gw_codecs.entries[of[2]]; of[2]++)
                 for (int ranks = 1; ranks <= 5; ranks++) {
-                    char comm[128];
+                    const char *comm =
+                        comm_of(gw_strategies.entries[of[0]], gw_algos.entries[of[1]]);
                     gw_sim_play p = play_of(ranks, link_with_all);
                     p.profile = &small;
                     p.steps = 3;
                     p.lazy = (of[0] + of[1] + of[2] + ranks) % 2;
                     p.sleeps = of[1] % 2;
-                    snprintf(comm, sizeof comm, "%s:algo=%s", gw_strategies.entries[of[0]]->name,
-                             gw_algos.entries[of[1]]->name);
                     gw_err e = run_play(&p, comm, gw_codecs.entries[of[2]]->name);
                     if (e == GW_OK)
                         for (int i = 0; i < 3; i++)
@@ -416,6 +415,24 @@ static void test_costs(void **state) {
         must_be_played("codec", c.name, played[2][i], c.fixed || c.caps & GW_CODEC_TIGHT);
         gw_codec_close(&c);
     }
+}
+
+/* Figures of a step are of whole periods: an exchange every second step costs half per step. */
+static void test_periods(void **state) {
+    (void)state;
+    gw_sim_play each = play_of(4, link_plain), second = each;
+    each.profile = second.profile = &small;
+    each.steps = 3;
+    second.steps = 6; /* of which 2 to 5 count */
+    assert_int_equal(run_play(&each, "local:period=1,algo=ring", "none"), GW_OK);
+    assert_int_equal(run_play(&second, "local:period=2,algo=ring", "none"), GW_OK);
+    assert_int_equal(second.counted, 4);
+    assert_true(second.step_bytes == each.step_bytes / 2 && each.step_bytes > 0);
+    assert_true(second.step_messages == each.step_messages / 2);
+    assert_near(second.exposed_s, each.exposed_s / 2, "half the exchanges", 2);
+    second.steps = 2;
+    assert_int_equal(run_play(&second, "local:period=2,algo=ring", "none"), GW_ERR_USAGE);
+    assert_non_null(strstr(gw_err_text(), "repeats after 2 steps"));
 }
 
 /* ---- whole steps ---- */
@@ -463,6 +480,7 @@ int main(int argc, char **argv) {
                                        cmocka_unit_test(test_waiting_without_turns),
                                        cmocka_unit_test(test_nobody_can_go_on),
                                        cmocka_unit_test(test_costs),
+                                       cmocka_unit_test(test_periods),
                                        cmocka_unit_test(test_overlap),
                                        cmocka_unit_test(test_many)};
     if (argc > 1)

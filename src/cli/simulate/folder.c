@@ -62,9 +62,10 @@ static gw_err folder_write_rows(const gw_sim_play *p, gw_rows *rows) {
 
 /* ---- run.json ---- */
 
-/* Means over all ranks, and the steps after the first. */
+/* Means over all ranks, and the steps that count. */
 static gw_batch_summary folder_sum_up(const gw_sim_play *p) {
-    gw_batch_summary sum = {.batches = p->steps > 1 ? p->steps - 1 : 1,
+    gw_batch_summary sum = {.batches = p->counted,
+                            .kept.steps = p->counted,
                             .doubt = gw_steady_no_doubt,
                             .interrupted = NAN};
     size_t ranks = (size_t)p->world.ranks, n = ranks * (size_t)sum.batches;

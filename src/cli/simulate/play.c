@@ -21,9 +21,10 @@ typedef struct stage {
     gw_phantom phantom;         /* what each rank begins with */
     int64_t begun, *end;        /* [step]: when the last rank was through with it */
     int64_t drained;            /* nothing is in flight any more */
-    double exposed_s, bubble_s; /* sums over ranks and steps after the first */
+    int skipped;                /* first steps, which count in no figure of a step */
+    double exposed_s, bubble_s; /* sums over ranks and the other steps */
     gw_sim_tally before;
-    gw_cost cost;
+    gw_cost cost, exchanged, before_counted; /* of all; of the strategy: in all steps, in those */
 } stage;
 
 typedef struct actor {
@@ -40,8 +41,8 @@ typedef struct actor {
     double due_s;              /* when the device is through with what it was given */
     double computed_s;         /* so far, and held up, */
     double phase_s[GW_PHASES]; /* and of that in this step */
-    int64_t first_end;         /* of the first step, */
-    double first_computed_s;   /* and what was computed until then */
+    int64_t counts_from;       /* the end of the last step that does not count, */
+    double skipped_s;          /* and what was computed until then */
 } actor;
 
 /* ---- a step, on one rank ---- */
@@ -293,7 +294,7 @@ static void play_tell_unmet(const actor *a, gw_cost cost) {
 /* The end of the run: what the next step would end ends, and what is in flight arrives. */
 static gw_err play_drain(actor *a) {
     stage *on = a->on;
-    gw_cost cost = {0};
+    gw_cost cost = {0}, skipped = {0};
     for (int i = 0; i < gw_env_spans(&a->env); i++) {
         if (a->env.by_layer)
             GW_TRY(play_update(a, i));
@@ -301,12 +302,16 @@ static gw_err play_drain(actor *a) {
     }
     for (int i = 0; i < on->play->steps; i++) {
         cost = gw_cost_sum(cost, play_ops(a)->cost(a->self, i));
+        skipped = i < on->skipped ? cost : skipped;
         if (a->pipe.runner.stage == 0 && a->pipe.at.at[GW_DIM_TENSOR] == 0 && !a->pipe.idle)
             on->cost = gw_cost_sum(on->cost, on->mesh->cost);
     }
     on->cost = gw_cost_sum(on->cost, a->pipe.joins);
-    if (a->pipe.at.at[GW_DIM_DATA] == 0) /* of its replica group */
+    if (a->pipe.at.at[GW_DIM_DATA] == 0) { /* of its replica group */
         on->cost = gw_cost_sum(on->cost, cost);
+        on->exchanged = gw_cost_sum(on->exchanged, cost);
+        on->before_counted = gw_cost_sum(on->before_counted, skipped);
+    }
     if (a->f->rank == 0)
         play_tell_unmet(a, cost);
     gw_strategy_close(&on->play->strategy, a->self); /* drains */
@@ -332,18 +337,35 @@ static gw_err play_steps(actor *a) {
         now = a->f->ops->now_ns(a->f);
         play_log(a, from, now);
         on->end[a->step] = now > on->end[a->step] ? now : on->end[a->step];
-        on->bubble_s += a->step > 0 || steps == 1 ? a->pipe.bubble_s : 0;
-        if (a->step == 0 && steps > 1) {
-            a->first_end = now;
-            a->first_computed_s = a->computed_s;
+        on->bubble_s += a->step >= on->skipped ? a->pipe.bubble_s : 0;
+        if (a->step + 1 == on->skipped) {
+            a->counts_from = now;
+            a->skipped_s = a->computed_s;
         }
     }
-    on->exposed_s += 1e-9 * (double)(now - (steps > 1 ? a->first_end : on->begun)) -
-                     (a->computed_s - a->first_computed_s);
+    on->exposed_s += 1e-9 * (double)(now - (on->skipped ? a->counts_from : on->begun)) -
+                     (a->computed_s - a->skipped_s);
     return steps == 1 ? GW_OK : play_drain(a);
 }
 
 /* ---- a run ---- */
+
+/* The first step counts in no figure unless it is the only one; what counts are whole periods of the
+ * exchange, or all that there is if it never repeats. */
+static gw_err play_skip(const actor *a) {
+    stage *on = a->on;
+    int steps = on->play->steps, most = steps > 1 ? steps - 1 : 1;
+    int64_t period = play_ops(a)->period ? play_ops(a)->period(a->self, steps > 1) : 1;
+    if (period > most && steps > 0)
+        return gw_fail(GW_ERR_USAGE,
+                       "--comm %s: its exchange repeats after %" PRId64
+                       " steps, and of %d steps %d "
+                       "count in a step's figures: play %" PRId64 " or more",
+                       a->env.name, period, steps, most, period + 1);
+    on->play->counted = period > 1 ? (int)(most / period * period) : most;
+    on->skipped = steps - on->play->counted;
+    return GW_OK;
+}
 
 static gw_err play_lane(actor *a, gw_codec *codec, const char *name, gw_lane **lane,
                         float **arena) {
@@ -378,9 +400,10 @@ static gw_err play_open(actor *a) {
     GW_TRY(play_lane(a, &p->codec, "gradients", &a->env.grads, &a->env.grad));
     GW_TRY(play_lane(a, &p->exact, "parameters", &a->env.params, &a->env.param));
     gw_err e = gw_strategy_open(s, &a->env, &a->self);
-    return e == GW_ERR_UNSUPPORTED
-               ? gw_fail(e, "simulate: --comm %s: %s", a->env.name, gw_err_text())
-               : e;
+    if (e == GW_ERR_UNSUPPORTED)
+        return gw_fail(e, "simulate: --comm %s: %s", a->env.name, gw_err_text());
+    GW_THEN(e, play_skip(a));
+    return e;
 }
 
 /* Between two meetings, so that nobody sends meanwhile. */
@@ -435,59 +458,30 @@ static gw_err play_compare(const stage *on) {
                    all->messages);
 }
 
-static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
+/* Replicas exchange the same between their parts in every step. */
+static void play_count_step(gw_sim_play *p, const stage *on) {
+    const gw_cost *all = &on->exchanged, *skipped = &on->before_counted;
+    p->step_bytes = (double)(all->bytes - skipped->bytes) / p->counted +
+                    (double)(p->tally.bytes - all->bytes) / p->steps;
+    p->step_messages = (double)(all->messages - skipped->messages) / p->counted +
+                       (double)(p->tally.messages - all->messages) / p->steps;
+}
+
+gw_err gw_sim_play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
     stage on = {.play = p, .mesh = mesh};
     gw_err e = gw_sim_mesh_reserve(mesh, p->profile->n, &on.phantom);
     GW_THEN(e, gw_alloc(&on.end, (size_t)p->steps, sizeof *on.end));
     GW_THEN(e, gw_sim_run(&p->world, play_rank, &on));
     GW_THEN(e, play_compare(&on));
     if (e == GW_OK && p->steps > 0) {
-        int counted = p->steps > 1 ? p->steps - 1 : 1;
-        int64_t from = p->steps > 1 ? on.end[0] : on.begun;
-        p->step_s = 1e-9 * (double)(on.end[p->steps - 1] - from) / counted;
+        int64_t from = on.skipped ? on.end[on.skipped - 1] : on.begun;
+        p->step_s = 1e-9 * (double)(on.end[p->steps - 1] - from) / p->counted;
         p->elapsed_s = 1e-9 * (double)(on.drained - on.begun);
-        p->exposed_s = on.exposed_s / counted / play_ranks(p);
-        mesh->bubble_s = on.bubble_s / counted / play_ranks(p);
+        p->exposed_s = on.exposed_s / p->counted / play_ranks(p);
+        mesh->bubble_s = on.bubble_s / p->counted / play_ranks(p);
+        play_count_step(p, &on);
     }
     gw_sim_mesh_unreserve(mesh, p->profile->n, &on.phantom);
     free(on.end);
-    return e;
-}
-
-/* How many ranks stand for all, if algorithm and network allow that; else 0. */
-static int play_fold(gw_sim_play *p, const gw_sim_mesh *m) {
-    gw_sim_setup *w = &p->world;
-    unsigned caps = p->algo.ops->caps;
-    int few = gw_network_period(w->network) * w->per_host;
-    bool alike = caps & (GW_ALGO_ALIKE | GW_ALGO_ALIKE_UNCUT) && !p->skew.law && !w->watch &&
-                 !p->unfolded && !gw_mesh_divides(&m->shape);
-    w->even = caps & GW_ALGO_ALIKE_UNCUT && gw_kit_chunks(p->algo.args, p->profile->n) > 1;
-    return alike && few < w->ranks && w->ranks % few == 0 ? few : 0;
-}
-
-static gw_err play_run(gw_sim_play *p, gw_sim_mesh *mesh) {
-    int few = play_fold(p, mesh);
-    bool powers = (few & (few - 1)) == 0 && (p->world.ranks & (p->world.ranks - 1)) == 0;
-    for (int pairs = 0; few > 0 && pairs <= powers; pairs++) {
-        p->world.played = few;
-        p->world.pairs = pairs;
-        if (play_once(p, mesh) == GW_OK)
-            return GW_OK;
-    }
-    p->world.played = 0;
-    p->world.even = false;
-    return p->most_played > 0 && p->world.ranks > p->most_played
-               ? gw_fail(GW_ERR_UNSUPPORTED, "simulate: all %d ranks would have to be played",
-                         p->world.ranks)
-               : play_once(p, mesh);
-}
-
-gw_err gw_sim_play_run(gw_sim_play *p) {
-    gw_sim_mesh whole = {0};
-    if (p->mesh)
-        return play_run(p, p->mesh);
-    gw_err e = gw_sim_mesh_open(&whole, NULL, p->profile, p->world.ranks);
-    GW_THEN(e, play_run(p, &whole));
-    gw_sim_mesh_close(&whole);
     return e;
 }

@@ -35,7 +35,8 @@ static const gw_opt opts[] = {
 #include "cli/simulate/options.def"
     {"local-batch", GW_OPT_INT, NULL, 1, 1e6, NULL, "N",
      "samples per step of the ranks that hold one model together [as many as the profile's]"},
-    {"steps", GW_OPT_INT, "3", 1, 1e6, NULL, "N", "play N steps; figures exclude the first one"},
+    {"steps", GW_OPT_INT, "3", 1, 1e6, NULL, "N",
+     "play N steps; figures are of whole periods of the exchange, without the first step"},
     {"fold", GW_OPT_CHOICE, "auto", 0, 0, "auto|off", NULL,
      "auto: one rank plays for all that do the same in step; off: play each rank"},
     {"coding-ns", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
@@ -164,16 +165,16 @@ static json_t *simulate_model(const simulation *s) {
 
 static json_t *simulate_json(const simulation *s) {
     const gw_sim_play *p = &s->play;
-    double ranks = (double)p->world.ranks * p->steps;
+    double ranks = p->world.ranks;
     return gw_json_add(simulate_model(s),
                        "step_s:f exposed_s:f bubble_s:f wire_bytes:f messages:f unmet:t", p->step_s,
-                       p->exposed_s, p->mesh->bubble_s, (double)p->tally.bytes / ranks,
-                       (double)p->tally.messages / ranks, p->unmet);
+                       p->exposed_s, p->mesh->bubble_s, p->step_bytes / ranks,
+                       p->step_messages / ranks, p->unmet);
 }
 
 static void simulate_print(const simulation *s) {
     const gw_sim_play *p = &s->play;
-    double ranks = (double)p->world.ranks * p->steps;
+    double ranks = p->world.ranks;
     const char *skew = gw_args_text(s->args, "inject-skew");
     printf("simulated: %d rank%s, %s %s: %s, %zu parameters; --comm %s --compress %s%s%s\n",
            p->world.ranks, p->world.ranks == 1 ? "" : "s", gw_args_text(s->args, "network"),
@@ -182,8 +183,7 @@ static void simulate_print(const simulation *s) {
            skew ? " --inject-skew " : "", skew ? skew : "");
     printf(
         "step %.6g ms, exposed communication %.6g ms; %.0f wire bytes and %.6g messages a rank\n",
-        1e3 * p->step_s, 1e3 * p->exposed_s, (double)p->tally.bytes / ranks,
-        (double)p->tally.messages / ranks);
+        1e3 * p->step_s, 1e3 * p->exposed_s, p->step_bytes / ranks, p->step_messages / ranks);
     if (s->mesh.micros > 1 || gw_mesh_divides(&s->mesh.shape))
         printf("mesh: data=%d, pipe=%d, tensor=%d: %d microbatch%s by %s; bubble %.6g ms, %.3g%% "
                "of the step\n",
