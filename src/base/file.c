@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -19,6 +20,7 @@ struct gw_file {
     const char *name, *named_temp; /* the same, without the folder */
     int unnamed;                   /* opened with O_TMPFILE: temp does not exist yet */
     bool keep;                     /* a part that a later run may resume */
+    bool direct;                   /* a device or a pipe: it has its name, and no folder or temp */
 };
 
 static void file_free(gw_file *f) {
@@ -70,15 +72,30 @@ static gw_err file_new(gw_file **out, const char *dir, const char *name, bool pa
     return GW_OK;
 }
 
+/* A rename would destroy a device or a pipe. A link is replaced: it may lead out of the folder. */
+static gw_err file_check_old(const gw_file *f, gw_err otherwise) {
+    struct stat st;
+    if (fstatat(f->folder, f->name, &st, AT_SYMLINK_NOFOLLOW) != 0 || S_ISREG(st.st_mode) ||
+        S_ISLNK(st.st_mode))
+        return GW_OK;
+    return gw_fail(otherwise, "cannot write %s: %s has its name: remove that", f->path,
+                   S_ISDIR(st.st_mode) ? "a folder" : "a device or a pipe");
+}
+
 gw_err gw_file_create(gw_file **out, const char *dir, const char *name) {
     gw_file *f = NULL;
     GW_TRY(file_new(&f, dir, name, false));
+    gw_err e = file_check_old(f, GW_ERR_INPUT);
+    if (e != GW_OK) {
+        file_free(f);
+        return e;
+    }
     int fd = file_open_unnamed(f);
     if (fd < 0)
         fd = openat(f->folder, f->named_temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     f->stream = fd < 0 ? NULL : fdopen(fd, "w+");
     if (!f->stream) {
-        gw_err e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->path, strerror(errno));
+        e = gw_fail(GW_ERR_INPUT, "cannot write %s: %s", f->path, strerror(errno));
         if (fd >= 0)
             close(fd);
         file_free(f);
@@ -88,14 +105,89 @@ gw_err gw_file_create(gw_file **out, const char *dir, const char *name) {
     return GW_OK;
 }
 
-gw_err gw_file_create_at(gw_file **out, const char *path) {
+/* What `path` leads to by symbolic links, whether or not that exists; free(). NULL: no memory. */
+static char *file_follow(const char *path) {
+    enum { MOST_LINKS = 40 }; /* as many as Linux follows */
+    char *at = strdup(path), to[PATH_MAX];
+    for (int i = 0; at && i < MOST_LINKS; i++) {
+        ssize_t len = readlink(at, to, sizeof to);
+        if (len < 0 || len == (ssize_t)sizeof to)
+            break;
+        char *slash = strrchr(at, '/'), *next = NULL;
+        int folder = *to == '/' || !slash ? 0 : (int)(slash + 1 - at);
+        bool bad = asprintf(&next, "%.*s%.*s", folder, at, (int)len, to) < 0;
+        free(at);
+        at = bad ? NULL : next;
+    }
+    return at;
+}
+
+/* Open a device or a pipe for what is written to come there at once. What this program's own
+ * output is, say by /dev/stdout, is not opened anew: that would overwrite a file from its start. */
+static gw_err file_open_direct(gw_file **out, const char *path, int own) {
+    /* O_NONBLOCK: a pipe that nobody reads would never open. */
+    int fd = own >= 0 ? fcntl(own, F_DUPFD_CLOEXEC, 0)
+                      : open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return gw_fail(GW_ERR_INPUT, "cannot write %s: %s", path,
+                       errno == ENXIO ? "nothing reads this pipe: start what does"
+                                      : strerror(errno));
+    gw_file *f = NULL;
+    gw_err e = gw_alloc(&f, 1, sizeof *f);
+    if (e == GW_OK) {
+        *f = (gw_file){.folder = -1, .direct = true, .path = strdup(path)};
+        bool ready = own >= 0 || fcntl(fd, F_SETFL, O_WRONLY) == 0;
+        f->stream = ready && f->path ? fdopen(fd, "w") : NULL;
+        e = f->stream ? GW_OK : gw_fail(GW_ERR_INPUT, "cannot write %s: %s", path, strerror(errno));
+    }
+    if (e == GW_OK) {
+        *out = f;
+        return GW_OK;
+    }
+    close(fd);
+    if (f)
+        file_free(f);
+    return e;
+}
+
+/* The descriptor of this program's output that writes to the same; -1: none does. */
+static int file_own_output(const struct stat *of) {
+    struct stat own;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fstat(fd, &own) == 0 && own.st_dev == of->st_dev && own.st_ino == of->st_ino)
+            return fd;
+    return -1;
+}
+
+static gw_err file_create_by(gw_file **out, const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    if (!*name)
-        return gw_fail(GW_ERR_USAGE, "%s: names no file", path);
     char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
     gw_err e =
         dir ? gw_file_create(out, dir, name) : gw_fail(GW_ERR_NOMEM, "%s: out of memory", path);
     free(dir);
+    return e;
+}
+
+gw_err gw_file_create_at(gw_file **out, const char *path) {
+    struct stat st;
+    size_t len = strlen(path);
+    if (len == 0 || path[len - 1] == '/')
+        return gw_fail(GW_ERR_USAGE, "%s: names no file", path);
+    bool there = stat(path, &st) == 0;
+    if (!there && errno != ENOENT)
+        return gw_fail(GW_ERR_INPUT, "cannot write %s: %s", path, strerror(errno));
+    int own = there ? file_own_output(&st) : -1;
+    if (there && (own >= 0 || S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode)))
+        return file_open_direct(out, path, own);
+    if (there && !S_ISREG(st.st_mode))
+        return gw_fail(GW_ERR_INPUT, "cannot write %s: %s: name a file", path,
+                       S_ISDIR(st.st_mode) ? "a folder" : "neither a file nor a pipe");
+    if (there && access(path, W_OK) != 0)
+        return gw_fail(GW_ERR_INPUT, "cannot write %s: %s", path, strerror(errno));
+    char *target = file_follow(path);
+    gw_err e =
+        target ? file_create_by(out, target) : gw_fail(GW_ERR_NOMEM, "%s: out of memory", path);
+    free(target);
     return e;
 }
 
@@ -120,28 +212,52 @@ gw_err gw_file_make_folder(const char *dir, bool *made) {
     return GW_OK;
 }
 
-static int file_name(gw_file *f) {
-    int fd = fileno(f->stream);
-    if (f->unnamed) {
-        char self[64];
-        snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-        if (linkat(AT_FDCWD, self, f->folder, f->named_temp, AT_SYMLINK_FOLLOW) != 0)
-            return -1;
-        f->unnamed = 0;
-    }
-    return renameat(f->folder, f->named_temp, f->folder, f->name);
+static gw_err file_cannot(const gw_file *f) {
+    return gw_fail(GW_ERR_IO, "cannot write %s: %s", f->path, strerror(errno));
 }
 
-/* The entry in the folder must reach the disk too, or a crash can lose the name. */
+/* Whether the temporary name is still that of what was written: whoever took it away took the rows
+ * with it, and a rename would name something else. */
+static bool file_is_named(const gw_file *f) {
+    struct stat own, named;
+    return fstat(fileno(f->stream), &own) == 0 &&
+           fstatat(f->folder, f->named_temp, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           own.st_dev == named.st_dev && own.st_ino == named.st_ino;
+}
+
+static gw_err file_name(gw_file *f) {
+    if (f->unnamed) {
+        char self[64];
+        snprintf(self, sizeof self, "/proc/self/fd/%d", fileno(f->stream));
+        if (linkat(AT_FDCWD, self, f->folder, f->named_temp, AT_SYMLINK_FOLLOW) != 0)
+            return file_cannot(f);
+        f->unnamed = 0;
+    }
+    if (!file_is_named(f))
+        return gw_fail(GW_ERR_IO,
+                       "cannot write %s: %s was removed or replaced meanwhile: what was in it is "
+                       "lost",
+                       f->path, f->named_temp);
+    /* The entry in the folder must reach the disk too, or a crash can lose the name. */
+    bool named = renameat(f->folder, f->named_temp, f->folder, f->name) == 0;
+    return named && fsync(f->folder) == 0 ? GW_OK : file_cannot(f);
+}
+
 gw_err gw_file_commit(gw_file **file) {
     gw_file *f = *file;
     *file = NULL;
     if (!f)
         return GW_OK;
-    bool written = fflush(f->stream) == 0 && !ferror(f->stream) && fsync(fileno(f->stream)) == 0;
-    gw_err e = gw_hold_check(f->path); /* now: to write has taken its time */
-    if (e == GW_OK && !(written && file_name(f) == 0 && fsync(f->folder) == 0))
-        e = gw_fail(GW_ERR_IO, "cannot write %s: %s", f->path, strerror(errno));
+    bool written = fflush(f->stream) == 0 && !ferror(f->stream) &&
+                   (f->direct || fsync(fileno(f->stream)) == 0);
+    int why = errno;
+    gw_err e = f->direct ? GW_OK : gw_hold_check(f->path); /* now: to write has taken its time */
+    errno = why;
+    GW_THEN(e, written ? GW_OK : file_cannot(f));
+    if (!f->direct) {
+        GW_THEN(e, file_check_old(f, GW_ERR_IO));
+        GW_THEN(e, file_name(f));
+    }
     if (e != GW_OK) {
         gw_file_abandon(f);
         return e;
@@ -155,7 +271,7 @@ void gw_file_abandon(gw_file *f) {
     if (!f)
         return;
     fclose(f->stream);
-    if (!f->unnamed && !f->keep)
+    if (!f->direct && !f->unnamed && !f->keep)
         unlinkat(f->folder, f->named_temp, 0);
     file_free(f);
 }
@@ -329,52 +445,4 @@ gw_err gw_file_sweep(const char *dir, const char *const names[], size_t n) {
     if (folder)
         closedir(folder);
     return e;
-}
-
-gw_err gw_file_open(const char *path, FILE **in, size_t *len) {
-    struct stat st;
-    /* Opening a pipe that nobody writes to would block without O_NONBLOCK. */
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return gw_fail(GW_ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
-    gw_err e = GW_OK;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        e = gw_fail(GW_ERR_INPUT, "cannot read %s: not a regular file", path);
-    else if (!(*in = fdopen(fd, "rb")))
-        e = gw_fail(GW_ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
-    if (e != GW_OK)
-        close(fd);
-    else
-        *len = (size_t)st.st_size;
-    return e;
-}
-
-gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len) {
-    FILE *in = NULL;
-    size_t n = 0;
-    char *buf = NULL;
-    GW_TRY(gw_file_open(path, &in, &n));
-    gw_err e = n > limit ? gw_fail(GW_ERR_INPUT, "%s: %zu bytes, more than the limit of %zu", path,
-                                   n, limit)
-                         : gw_alloc(&buf, n + 1, 1);
-    if (e == GW_OK && fread(buf, 1, n, in) != n)
-        e = gw_fail(GW_ERR_INPUT, "cannot read %s: file changed while it was read", path);
-    fclose(in);
-    if (e != GW_OK) {
-        free(buf);
-        return e;
-    }
-    *data = buf;
-    *len = n;
-    return GW_OK;
-}
-
-bool gw_file_first_line(const char *path, char *out, size_t room) {
-    FILE *in = fopen(path, "r");
-    bool got = in && fgets(out, (int)room, in);
-    if (in)
-        fclose(in);
-    if (got)
-        out[strcspn(out, "\n")] = '\0';
-    return got;
 }

@@ -17,17 +17,23 @@
 
 typedef struct gw_file gw_file;
 
-/** Begin DIR/NAME; nothing with that name appears or changes before the commit. */
+/** Begin DIR/NAME, a file of this program's own; nothing with that name appears or changes before
+ *  the commit, which replaces a file or a symbolic link. GW_ERR_INPUT: something else is there. */
 gw_err gw_file_create(gw_file **out, const char *dir, const char *name);
 
-/** The same with folder and name in one path. GW_ERR_USAGE: it names no file. */
+/** Begin the file that a user names, as all options do that name an output. It is the one that
+ *  symbolic links lead to, and appears whole as those of gw_file_create. A device, a pipe or
+ *  this program's own output (/dev/stdout) is never renamed over: what is written goes there.
+ *  GW_ERR_USAGE: `path` names no file. GW_ERR_INPUT: a folder, a pipe that nothing reads, a file
+ *  that may not be written. */
 gw_err gw_file_create_at(gw_file **out, const char *path);
 
 /** Return the buffered stream to write to; owned by the file. */
 FILE *gw_file_stream(gw_file *f);
 
 /** Flush, fsync and give *file its name, replacing an older one. In any case *file is freed and
- *  becomes NULL; if it was NULL, nothing happens. */
+ *  becomes NULL; if it was NULL, nothing happens. GW_ERR_IO: it could not be written, or somebody
+ *  removed or replaced it meanwhile, a part too. */
 gw_err gw_file_commit(gw_file **file);
 
 /** Discard what was written; f may be NULL. A part that was marked or resumed is kept, since a
@@ -85,8 +91,8 @@ gw_err gw_file_make_folder(const char *dir, bool *made);
  *  dirfd(); closedir(). */
 gw_err gw_file_list(const char *dir, DIR **folder);
 
-/** Read all of PATH (at most `limit` bytes) into *data, with a zero byte after *len bytes;
- *  free(). */
+/** Read all of PATH, a text of at most `limit` bytes, into *data, with a zero byte after *len bytes;
+ *  free(). GW_ERR_INPUT: it cannot be read, is too long, or has a zero byte itself. */
 gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len);
 
 /** Read the first line of PATH, which may be a file of the kernel, without its end, cut to room - 1

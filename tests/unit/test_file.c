@@ -1,7 +1,8 @@
 /* Temporary files of killed processes and files that only look like them; files that a later
- * process resumes. */
+ * process resumes; outputs where something else than a file is. */
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -166,6 +167,102 @@ static void test_part_copied(void **state) {
     assert_false(is_there("elsewhere/copied.part"));
 }
 
+/* Whoever removes or replaces a part takes its rows away: no commit names something else. */
+static void test_part_taken(void **state) {
+    (void)state;
+    char part[1100];
+    gw_file *f;
+    path_of(part, "taken.part");
+    for (int by = 0; by < 3; by++) {
+        assert_int_equal(gw_file_create_part(&f, dir, "taken"), GW_OK);
+        write_to(f, "1\n");
+        assert_int_equal(unlink(part), 0);
+        if (by == 1)
+            assert_int_equal(mkdir(part, 0777), 0);
+        else if (by == 2)
+            make("taken.part");
+        assert_int_equal(gw_file_commit(&f), GW_ERR_IO);
+        assert_non_null(strstr(gw_err_text(), "taken.part was removed or replaced"));
+        assert_false(is_there("taken"));
+        if (by == 1)
+            assert_int_equal(rmdir(part), 0);
+    }
+}
+
+static gw_err output(const char *name, const char *text) {
+    char path[1100];
+    gw_file *f;
+    path_of(path, name);
+    gw_err e = gw_file_create_at(&f, path);
+    if (e != GW_OK)
+        return e;
+    write_to(f, text);
+    return gw_file_commit(&f);
+}
+
+static void link_to(const char *to, const char *name) {
+    char path[1100];
+    path_of(path, name);
+    assert_int_equal(symlink(to, path), 0);
+}
+
+static mode_t kind_of(const char *name) {
+    char path[1100];
+    struct stat of;
+    path_of(path, name);
+    assert_int_equal(lstat(path, &of), 0);
+    return of.st_mode & S_IFMT;
+}
+
+/* What an option names as an output is replaced only if it is a file, also behind links. */
+static void test_output(void **state) {
+    (void)state;
+    char path[1100], got[8] = "";
+    make("old");
+    path_of(path, "sub");
+    assert_int_equal(mkdir(path, 0777), 0);
+    link_to("old", "link");
+    link_to("../link", "sub/chain");
+    link_to("sub/new", "dangling");
+    link_to("circle", "circle");
+    assert_int_equal(output("sub/chain", "1\n"), GW_OK);
+    assert_holds("old", "1\n");
+    assert_int_equal(output("dangling", "2\n"), GW_OK);
+    assert_holds("sub/new", "2\n");
+    assert_true(S_ISLNK(kind_of("link")) && S_ISLNK(kind_of("sub/chain")) &&
+                S_ISLNK(kind_of("dangling")));
+    assert_int_equal(output("circle", ""), GW_ERR_INPUT);
+    assert_int_equal(output("sub", ""), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "a folder"));
+    assert_int_equal(output("sub/", ""), GW_ERR_USAGE);
+    path_of(path, "pipe");
+    assert_int_equal(mkfifo(path, 0666), 0);
+    assert_int_equal(output("pipe", ""), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "nothing reads this pipe"));
+    int in = open(path, O_RDONLY | O_NONBLOCK);
+    assert_int_equal(output("pipe", "3\n"), GW_OK);
+    assert_int_equal(read(in, got, sizeof got - 1), 2);
+    assert_string_equal(got, "3\n");
+    assert_true(S_ISFIFO(kind_of("pipe")));
+    close(in);
+    gw_file *f; /* a run's own file: nothing that is not a file has its name */
+    assert_int_equal(gw_file_create(&f, dir, "pipe"), GW_ERR_INPUT);
+    assert_int_equal(gw_file_create(&f, dir, "sub"), GW_ERR_INPUT);
+}
+
+static void test_read_text(void **state) {
+    (void)state;
+    char path[1100], *data;
+    size_t len;
+    FILE *to;
+    path_of(path, "zero");
+    assert_non_null(to = fopen(path, "w"));
+    assert_int_equal(fwrite("ab\0c", 1, 4, to), 4);
+    fclose(to);
+    assert_int_equal(gw_file_read(path, 1000, &data, &len), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "byte 2 is a zero byte"));
+}
+
 static int set_up(void **state) {
     (void)state;
     return mkdtemp(dir) ? 0 : -1;
@@ -180,7 +277,9 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sweep), cmocka_unit_test(test_part_goes_on),
-        cmocka_unit_test(test_part_refused), cmocka_unit_test(test_part_copied)};
+        cmocka_unit_test(test_sweep),        cmocka_unit_test(test_part_goes_on),
+        cmocka_unit_test(test_part_refused), cmocka_unit_test(test_part_copied),
+        cmocka_unit_test(test_part_taken),   cmocka_unit_test(test_output),
+        cmocka_unit_test(test_read_text)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -214,6 +214,15 @@ static void simulate_print(const simulation *s) {
 
 /* ---- the run ---- */
 
+static gw_err simulate_begin_chakra(simulation *s, int rank) {
+    char *path = NULL;
+    if (asprintf(&path, "%s/rank.%d.et", gw_args_text(s->args, "chakra"), rank) < 0)
+        return gw_fail(GW_ERR_NOMEM, "out of memory");
+    gw_err e = gw_file_create_at(&s->chakra_file, path);
+    free(path);
+    return e;
+}
+
 static gw_err simulate_begin_files(simulation *s) {
     const char *json = gw_args_text(s->args, "json"), *goal = gw_args_text(s->args, "goal");
     const char *chakra = gw_args_text(s->args, "chakra"), *out = gw_args_text(s->args, "out");
@@ -226,7 +235,7 @@ static gw_err simulate_begin_files(simulation *s) {
         GW_TRY(gw_file_create_at(&s->goal_file, goal));
     if (chakra) {
         GW_TRY(gw_file_make_folder(chakra, &made));
-        GW_TRY(gw_file_create(&s->chakra_file, chakra, "rank.0.et"));
+        GW_TRY(simulate_begin_chakra(s, 0));
     }
     if (!goal && !chakra)
         return GW_OK;
@@ -238,10 +247,8 @@ static gw_err simulate_begin_files(simulation *s) {
 
 static gw_err simulate_write_chakra(simulation *s) {
     for (int r = 0; r < s->play.world.ranks; r++) {
-        char name[32];
-        snprintf(name, sizeof name, "rank.%d.et", r);
         if (r > 0)
-            GW_TRY(gw_file_create(&s->chakra_file, gw_args_text(s->args, "chakra"), name));
+            GW_TRY(simulate_begin_chakra(s, r));
         gw_graph_chakra(s->graph, r, gw_file_stream(s->chakra_file));
         GW_TRY(gw_file_commit(&s->chakra_file));
     }
