@@ -34,11 +34,13 @@ static bool cifar_find(char path[PATH_MAX], const char *dir, const char *file) {
     return false;
 }
 
+/* The set of which a training file is there. */
 static const struct set *cifar_set(const char *dir) {
     char path[PATH_MAX];
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
-        if (cifar_find(path, dir, sets[s].file[0]))
-            return &sets[s];
+        for (int i = 0; sets[s].file[i + 1]; i++)
+            if (cifar_find(path, dir, sets[s].file[i]))
+                return &sets[s];
     return NULL;
 }
 
@@ -46,14 +48,30 @@ bool gw_cifar_present(const char *dir) {
     return cifar_set(dir) != NULL;
 }
 
-static gw_err cifar_grow(gw_raw_part *part, uint32_t *room) {
-    uint32_t more = *room ? 2 * *room : 1 << 10;
-    uint8_t *images = realloc(part->images, (size_t)more * PIXELS);
+/* Room for `n` images. */
+static gw_err cifar_grow(gw_raw_part *part, uint32_t *room, uint64_t n, const char *path) {
+    if (n > GW_MAX_SAMPLES)
+        return gw_fail(GW_ERR_INPUT, "%s: with it there are more than %d images: give fewer", path,
+                       GW_MAX_SAMPLES);
+    GW_TRY(gw_raw_fits(path, (double)n * (PIXELS + sizeof(gw_label))));
+    uint8_t *images = realloc(part->images, (size_t)n * PIXELS);
     part->images = images ? images : part->images;
-    gw_label *labels = images ? realloc(part->labels, more * sizeof *labels) : NULL;
+    gw_label *labels = images ? realloc(part->labels, n * sizeof *labels) : NULL;
     part->labels = labels ? labels : part->labels;
-    *room = more;
-    return labels ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory: %u images", more);
+    *room = (uint32_t)n;
+    return labels ? GW_OK
+                  : gw_fail(GW_ERR_NOMEM, "%s: out of memory for %u images", path, (unsigned)n);
+}
+
+static gw_err cifar_read_record(gw_raw_part *part, const struct set *set, const char *path,
+                                const uint8_t *record, uint32_t nth) {
+    uint8_t label = record[set->labels - 1];
+    if (label >= set->classes)
+        return gw_fail(GW_ERR_INPUT, "%s: label %d of image %u is out of range: expected 0 to %d",
+                       path, label, nth, set->classes - 1);
+    part->labels[part->n] = label;
+    memcpy(part->images + (size_t)part->n++ * PIXELS, record + set->labels, PIXELS);
+    return GW_OK;
 }
 
 /* The records of one file, behind those that are there. */
@@ -62,27 +80,26 @@ static gw_err cifar_read_file(gw_raw_part *part, uint32_t *room, const struct se
     gw_stream *stream = NULL;
     uint8_t record[2 + PIXELS];
     size_t want = (size_t)set->labels + PIXELS, got = want;
+    uint32_t before = part->n;
     gw_err e = gw_stream_open(&stream, path);
+    uint64_t known = e == GW_OK ? gw_stream_known(stream) / want : 0;
+    if (known > 0)
+        e = cifar_grow(part, room, before + known, path);
     while (e == GW_OK) {
-        GW_THEN(e, gw_stream_read(stream, record, want, &got));
+        e = gw_stream_read(stream, record, want, &got);
         if (e != GW_OK || got < want)
             break;
-        uint8_t label = record[set->labels - 1];
-        if (label >= set->classes)
-            e = gw_fail(GW_ERR_INPUT, "%s: label %d of image %u is out of range: expected 0 to %d",
-                        path, label, part->n, set->classes - 1);
-        if (e == GW_OK && part->n == *room)
-            e = cifar_grow(part, room);
-        if (e != GW_OK)
-            break;
-        part->labels[part->n] = label;
-        memcpy(part->images + (size_t)part->n++ * PIXELS, record + set->labels, PIXELS);
+        if (part->n == *room)
+            e = cifar_grow(part, room, *room ? 2 * (uint64_t)*room : 1 << 10, path);
+        GW_THEN(e, cifar_read_record(part, set, path, record, part->n - before));
     }
     gw_stream_close(stream);
     if (e == GW_OK && got > 0)
         return gw_fail(GW_ERR_INPUT,
-                       "%s: truncated: ends within a record of %zu bytes: fetch it again", path,
-                       want);
+                       "%s: truncated: %zu bytes of image %u, expected %zu: fetch it again", path,
+                       got, part->n - before, want);
+    if (e == GW_OK && part->n == before)
+        return gw_fail(GW_ERR_INPUT, "%s: holds no image: fetch it again", path);
     return e;
 }
 
@@ -96,8 +113,6 @@ static gw_err cifar_read_all(gw_raw *raw, const struct set *set, const char *dir
             return gw_fail(GW_ERR_INPUT, "data folder '%s' lacks %s (it may also end in .gz)", dir,
                            set->file[i]);
         GW_TRY(cifar_read_file(part, &room[tests], set, path));
-        if (part->n == 0)
-            return gw_fail(GW_ERR_INPUT, "%s: holds no image", path);
     }
     return GW_OK;
 }

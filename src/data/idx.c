@@ -103,7 +103,7 @@ static gw_err idx_check_sizes(const idx_file *f, size_t head) {
                        "%llu at most: fetch it again",
                        f->path, (unsigned long long)bytes,
                        (unsigned long long)(most > head ? most - head : 0));
-    return GW_OK;
+    return gw_raw_fits(f->path, (double)bytes);
 }
 
 /* Bytes of a number of this type; 0: it cannot be taken. */

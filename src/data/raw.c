@@ -1,11 +1,13 @@
 #include "data/raw.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 static void raw_free_part(gw_raw_part *p) {
@@ -19,6 +21,19 @@ void gw_raw_free(gw_raw *raw) {
     raw_free_part(&raw->validation);
     raw_free_part(&raw->test);
     *raw = (gw_raw){0};
+}
+
+gw_err gw_raw_fits(const char *name, double bytes) {
+    char line[64];
+    double most = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), part;
+    if (gw_file_first_line("/sys/fs/cgroup/memory.max", line, sizeof line) &&
+        sscanf(line, "%lf", &part) == 1 && part < most)
+        most = part;
+    return bytes <= most ? GW_OK
+                         : gw_fail(GW_ERR_INPUT,
+                                   "%s: its samples take %.1f GiB, and there are %.1f GiB of "
+                                   "memory: give a smaller set",
+                                   name, bytes * 0x1p-30, most * 0x1p-30);
 }
 
 /* Of bytes where a byte holds a class. */

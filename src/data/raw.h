@@ -32,6 +32,11 @@ typedef struct gw_raw {
 /** Free the parts and clear *raw. */
 void gw_raw_free(gw_raw *raw);
 
+/** Before `bytes` of a data set are read or made. GW_ERR_INPUT: they are more than this machine's
+ *  memory, or than what this group of processes may have of it. `name`: what the message calls
+ *  the set. */
+gw_err gw_raw_fits(const char *name, double bytes);
+
 /** "crc32:xxxxxxxx" of training images, training labels, test images, test labels, in that order.
  *  Take it before the split. */
 void gw_raw_hash(const gw_raw *raw, char hash[32]);

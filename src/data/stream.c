@@ -78,6 +78,10 @@ uint64_t gw_stream_most(const gw_stream *s) {
     return s->packed ? s->size * 1032 : s->size;
 }
 
+uint64_t gw_stream_known(const gw_stream *s) {
+    return s->packed ? 0 : s->size;
+}
+
 static gw_err stream_read_plain(gw_stream *s, unsigned char *dst, size_t want, size_t *got) {
     size_t n = s->z.avail_in < want ? s->z.avail_in : want; /* what stream_begin() peeked at */
     memcpy(dst, s->z.next_in, n);

@@ -19,6 +19,9 @@ void gw_stream_close(gw_stream *s); /* s may be NULL */
 /** Upper bound on what a file of this size can inflate to, and so on what a header may promise. */
 uint64_t gw_stream_most(const gw_stream *s);
 
+/** What is known of what it holds before it is read: the bytes of a plain file; 0: it is gzip's. */
+uint64_t gw_stream_known(const gw_stream *s);
+
 /** Read up to `want` bytes; *got < want only at a whole file's end. GW_ERR_INPUT: compressed data
  *  that is damaged or ends early, or a file that cannot be read. */
 gw_err gw_stream_read(gw_stream *s, void *dst, size_t want, size_t *got);

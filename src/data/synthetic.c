@@ -172,6 +172,8 @@ static void synthetic_draw_part(const mixture *m, gw_raw_part *part, uint64_t fi
 
 static gw_err synthetic_fill(const mixture *m, gw_raw *raw) {
     size_t features = (size_t)m->features;
+    GW_TRY(gw_raw_fits("synthetic", ((double)raw->train.n + raw->test.n) *
+                                        (double)(features + sizeof(gw_label))));
     GW_TRY(gw_alloc(&raw->train.images, raw->train.n, features));
     GW_TRY(gw_alloc(&raw->train.labels, raw->train.n, sizeof(gw_label)));
     GW_TRY(gw_alloc(&raw->test.images, raw->test.n, features));

@@ -146,12 +146,20 @@ class Data(gwrun.Case):
                 self.assertLess(losses[-1], losses[0])
                 run, *_ = self.train(1, folder, "--image-size", "8x9", "--data-layout", "sharded")
                 self.assertEqual((run["data"]["features"], run["data"]["image"]), (3 * 72, [8, 9]))
-            last = os.path.join(folder, names[-1])
-            for body, why in ((record(0, labels)[:-1], "truncated"), (b"", "holds no image"),
-                              (b"\xff" * len(record(0, labels)), "label 255 of image 0 is out of range")):
-                with open(last, "wb") as file:
+            last, whole = os.path.join(folder, names[-1]), [record(i, labels) for i in range(5)]
+            wide = len(whole[0])
+            for name, body, why in (
+                    (names[-1], whole[0][:-1], f"truncated: {wide - 1} bytes of image 0, expected {wide}"),
+                    *((name, b"", f"{name}: holds no image") for name in names[1:]),
+                    (names[-2], b"".join(whole[:4]) + b"\xff" * wide, "label 255 of image 4 is out of range")):
+                path = os.path.join(folder, name)
+                os.rename(path, path + ".kept")
+                with open(path, "wb") as file:
                     file.write(body)
                 gwrun.refusal(gwrun.run(1, "train", "--data", folder), why)
+                os.rename(path + ".kept", path)
+            os.truncate(last, 1 << 40)  # sparse: it would fill any memory
+            gwrun.refusal(gwrun.run(1, "train", "--data", folder), "more than 268435456 images")
             os.remove(last)
             gwrun.refusal(gwrun.run(1, "train", "--data", folder), f"lacks {names[-1]}")
 
