@@ -1,8 +1,11 @@
 #include "base/registry.h"
 
+#include "base/file.h"
+
 #include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* Names are cells of CSV files and parts of specs. */
 static bool registry_named(const char *name) {
@@ -46,11 +49,48 @@ static void registry_show_us(void) {
         dlerror();
 }
 
+/* Whether all that an ELF file's headers place in it lies within its `bytes`: the loader maps what
+ * they say, and touching what lies beyond the end kills the process (SIGBUS). */
+static bool registry_is_whole(FILE *in, uint64_t bytes) {
+    ElfW(Ehdr) head;
+    if (fread(&head, sizeof head, 1, in) != 1)
+        return false;
+    uint64_t programs = (uint64_t)head.e_phnum * sizeof(ElfW(Phdr));
+    uint64_t sections = (uint64_t)head.e_shnum * head.e_shentsize;
+    if (head.e_phoff > bytes || programs > bytes - head.e_phoff || head.e_shoff > bytes ||
+        sections > bytes - head.e_shoff || fseeko(in, (off_t)head.e_phoff, SEEK_SET) != 0)
+        return false;
+    for (int i = 0; i < head.e_phnum; i++) {
+        ElfW(Phdr) of;
+        if (fread(&of, sizeof of, 1, in) != 1 || of.p_offset > bytes ||
+            of.p_filesz > bytes - of.p_offset)
+            return false;
+    }
+    return true;
+}
+
+/* What is not of this class of ELF the loader refuses by itself. */
+static gw_err registry_check_file(const gw_registry *reg, const char *path) {
+    unsigned char ident[EI_CLASS + 1] = {0};
+    size_t bytes;
+    FILE *in;
+    if (gw_file_open(path, &in, &bytes) != GW_OK)
+        return gw_fail(GW_ERR_INPUT, "%s plugin %s: %s: name a shared object", reg->kind, path,
+                       gw_err_text());
+    bool ours = fread(ident, sizeof ident, 1, in) == 1 && memcmp(ident, ELFMAG, SELFMAG) == 0 &&
+                ident[EI_CLASS] == (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32);
+    rewind(in);
+    bool whole = !ours || registry_is_whole(in, bytes);
+    fclose(in);
+    return whole ? GW_OK
+                 : gw_fail(GW_ERR_INPUT,
+                           "%s plugin %s: truncated: %zu bytes, fewer than its headers tell: build "
+                           "or copy it again",
+                           reg->kind, path, bytes);
+}
+
 static gw_err registry_load(const gw_registry *reg, const char *path, const gw_entry **entry) {
-    struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* the loader would wait for a pipe */
-        return gw_fail(GW_ERR_INPUT, "%s plugin %s: is no file: name a shared object", reg->kind,
-                       path);
+    GW_TRY(registry_check_file(reg, path)); /* the loader would also wait for a pipe */
     registry_show_us();
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!so)

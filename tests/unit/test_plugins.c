@@ -162,10 +162,10 @@ static const char *path_of(const char *name) {
 static void test_files(void **state) {
     (void)state;
     refused(&gw_codecs, path_of("missing.so"), "No such file");
-    refused(&gw_codecs, scratch, "is no file");
+    refused(&gw_codecs, scratch, "not a regular file");
     const char *pipe = path_of("pipe.so");
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    refused(&gw_codecs, pipe, "is no file");
+    refused(&gw_codecs, pipe, "not a regular file");
     unlink(pipe);
     const char *text = path_of("text.so");
     static const char *const contents[] = {
@@ -177,6 +177,21 @@ static void test_files(void **state) {
         fputs(contents[i], to);
         fclose(to);
         refused(&gw_codecs, text, i ? "invalid ELF header" : "file too short");
+    }
+    /* The loader would map what is not there, and the first look at it would kill the process. */
+    static char all[1 << 20];
+    FILE *in = fopen(PLUGIN, "rb");
+    assert_non_null(in);
+    size_t bytes = fread(all, 1, sizeof all, in);
+    fclose(in);
+    assert_true(bytes > 4096 && bytes < sizeof all);
+    const size_t kept[] = {40, 100, 1000, 4096, bytes / 2, bytes - 1};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        FILE *to = fopen(text, "wb");
+        assert_non_null(to);
+        assert_int_equal(fwrite(all, 1, kept[i], to), kept[i]);
+        fclose(to);
+        refused(&gw_codecs, text, "truncated: ");
     }
     unlink(text);
 }
