@@ -36,18 +36,18 @@ int gw_err_status(gw_err e) {
 gw_err gw_text_name(const char *owner, const char *what, const char *s) {
     const unsigned char *at = (const unsigned char *)s;
     char shown[200];
-    size_t len = 0;
-    while (*at && !gw_text_is_control(at))
+    size_t len = 0, n;
+    while (*at && gw_text_control(at) == 0)
         at++;
     if (!*at)
         return GW_OK;
-    for (at = (const unsigned char *)s; *at && len + 8 < sizeof shown; at++) {
-        const char *format = *at == '\n'               ? "\\n"
-                             : !gw_text_is_control(at) ? "%c"
-                             : *at == 0xc2             ? "\\u00%02x"
-                                                       : "\\x%02x";
-        at += *at == 0xc2 && gw_text_is_control(at);
-        len += (size_t)snprintf(shown + len, sizeof shown - len, format, *at);
+    for (at = (const unsigned char *)s; *at && len + 8 < sizeof shown; at += n ? n : 1) {
+        n = gw_text_control(at);
+        const char *format = *at == '\n' ? "\\n" : n == 0 ? "%c" : n == 1 ? "\\x%02x" : "\\u%04x";
+        unsigned code = n < 2    ? at[0]
+                        : n == 2 ? at[1] /* U+0080 to U+00BF are C2 and themselves */
+                                 : (at[0] & 0x0fu) << 12 | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu);
+        len += (size_t)snprintf(shown + len, sizeof shown - len, format, code);
     }
     shown[len] = '\0';
     return gw_fail(GW_ERR_USAGE, "%s%s%s: '%s' contains a control character: choose a name without",

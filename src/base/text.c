@@ -36,9 +36,17 @@ bool gw_text_utf8(const char *s) {
     return true;
 }
 
-/* C0, DEL and C1 of ISO 6429. */
-bool gw_text_is_control(const unsigned char *s) {
-    return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0);
+/* C0, DEL and C1 of ISO 6429; Unicode's ends of lines and changes of direction (U+2028 to U+202E,
+ * U+2066 to U+2069), by which a terminal shows another text than there is. The analysis has the
+ * same (analysis/reporting/base.py). */
+size_t gw_text_control(const unsigned char *s) {
+    if (s[0] < 0x20 || s[0] == 0x7f)
+        return 1;
+    if (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0)
+        return 2;
+    bool turns = s[0] == 0xe2 && ((s[1] == 0x80 && s[2] >= 0xa8 && s[2] <= 0xae) ||
+                                  (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9));
+    return turns ? 3 : 0;
 }
 
 void gw_text_copy(char *dst, size_t cap, const char *src) {
@@ -101,7 +109,7 @@ void gw_text_line(char *s) {
     for (size_t n; *s; s += n) {
         const unsigned char *c = (const unsigned char *)s;
         n = text_character(c);
-        if (n == 0 || gw_text_is_control(c)) {
+        if (n == 0 || gw_text_control(c) > 0) {
             n = n ? n : 1;
             *to++ = '?';
         } else {

@@ -23,15 +23,14 @@ size_t gw_text_print(char *dst, size_t cap, const char *format, ...)
 void gw_text_plain(char *dst, size_t cap, const char *src);
 
 /** Make `s` one line of UTF-8 that no terminal takes for a command: invalid bytes and control
- *  characters (C0, DEL and C1 of ISO 6429, including newlines) become '?'. Its length may
- *  shrink. */
+ *  characters (gw_text_control, including newlines) become '?'. Its length may shrink. */
 void gw_text_line(char *s);
 
 /** Write the words of `s` to `to`, from column `at` on, and a newline. If a word would go beyond
  *  column `width`, a new line begins at column `indent`. */
 void gw_text_wrap(FILE *to, const char *s, int at, int indent, int width);
 
-/** Return whether a control character begins at s. Those of C1 are two bytes of UTF-8. */
-bool gw_text_is_control(const unsigned char *s);
+/** Bytes of the control character that begins at s, which is terminated by 0; 0: none does. */
+size_t gw_text_control(const unsigned char *s);
 
 #endif

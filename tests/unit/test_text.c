@@ -136,6 +136,13 @@ static void test_name(void **state) {
         snprintf(name, sizeof name, "\xc2%c", c);
         assert_int_equal(gw_text_name("o", "w", name), c < 0xa0 ? GW_ERR_USAGE : GW_OK);
     }
+    for (int c = 0x2020; c < 0x2080; c++) { /* as analysis/reporting/base.py has them */
+        bool turns = (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+        snprintf(name, sizeof name, "\xe2%c%c", 0x80 | (c >> 6 & 0x3f), 0x80 | (c & 0x3f));
+        assert_int_equal(gw_text_name("o", "w", name), turns ? GW_ERR_USAGE : GW_OK);
+    }
+    assert_int_equal(gw_text_name("o", "w", "a\xe2\x80\xae"), GW_ERR_USAGE);
+    assert_non_null(strstr(gw_err_text(), "'a\\u202e'"));
     gw_text_name("train", "out", "\xc2\x9b\x1b[1m\xc3\xbc\n");
     assert_string_equal(gw_err_text(),
                         "train: out: '\\u009b\\x1b[1m\xc3\xbc\\n' contains a control "
