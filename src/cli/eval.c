@@ -8,6 +8,7 @@
 
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 enum { CHUNK = 256 };
@@ -75,7 +76,13 @@ static void eval_print(const job *j, const gw_evaluation *v) {
 }
 
 static gw_err eval_load(job *j) {
-    GW_TRY(gw_model_load(&j->model, j->path, CHUNK, gw_args_spec(j->args, "plugin")));
+    const gw_spec *plugin = gw_args_spec(j->args, "plugin");
+    GW_TRY(gw_model_load(&j->model, j->path, CHUNK, plugin));
+    const char *model = gw_model_get_spec(j->model)->text; /* NAME:OPTIONS, or "" */
+    if (plugin && !memchr(model, '/', strcspn(model, ":")))
+        return gw_fail(GW_ERR_USAGE,
+                       "eval: --plugin %s: the model in %s is not a plugin's: remove the option",
+                       plugin->name, j->path);
     size_t classes = (size_t)gw_model_get_spec(j->model)->classes;
     if (classes > GW_MAX_CONFUSED)
         return gw_fail(GW_ERR_INPUT, "eval: %s: %zu classes, at most %d can be shown", j->path,

@@ -97,6 +97,10 @@ static gw_err spec_check_perceptron(const gw_model_spec *spec, gw_err kind, cons
 }
 
 static gw_err spec_check_width(int l, int width, gw_err kind, const char *where) {
+    if (l == 0 && width > GW_MAX_WIDTH)
+        return gw_fail(kind,
+                       "%sa sample has %d inputs: at most %d: give smaller images (--image-size)",
+                       where, width, GW_MAX_WIDTH);
     if (width < 1 || width > GW_MAX_WIDTH)
         return gw_fail(kind, "%slayer %d has width %d: must be 1 to %d", where, l, width,
                        GW_MAX_WIDTH);
@@ -125,9 +129,16 @@ static bool spec_is_cut(const gw_unit *u, bool last) {
 /* What a model says of a unit; `below`: what it gets, as the one below says. */
 static gw_err spec_check_unit(const gw_unit *u, bool dense, int l, int below, gw_err kind,
                               const char *where) {
-    bool sound = u->in == below && u->kept >= 0 && u->kept <= GW_MAX_WIDTH && u->n_tensors > 0 &&
-                 u->n_tensors <= GW_UNIT_TENSORS;
+    bool sound =
+        u->in == below && u->kept >= 0 && u->n_tensors > 0 && u->n_tensors <= GW_UNIT_TENSORS;
     GW_TRY(spec_check_width(l + 1, u->out, kind, where));
+    if (u->kept > GW_MAX_WIDTH)
+        return gw_fail(
+            kind,
+            "%sunit %d of the model keeps %d floats of a sample for the backward pass: at "
+            "most %d: give smaller samples (--image-size, a shorter context) or a "
+            "narrower model",
+            where, l, u->kept, GW_MAX_WIDTH);
     for (int i = 0; sound && i < u->n_tensors; i++)
         sound = u->tensor[i].rows > 0 && u->tensor[i].rows <= GW_MAX_WIDTH &&
                 u->tensor[i].cols > 0 && u->tensor[i].cols <= GW_MAX_WIDTH;

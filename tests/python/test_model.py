@@ -52,6 +52,9 @@ class Model(plugincase.Plugin):
         said = gwrun.well(gwrun.run(1, "eval", "--model", out, "--data", SMALL[1], "--plugin", PATH))
         accuracy = gwrun.run_json(out)["results"]["test_accuracy"]
         self.assertIn(f"accuracy {accuracy:.4f}", said)
+        plain = self.train(1, "--model", "mlp")
+        gwrun.refusal(gwrun.run(1, "eval", "--model", plain, "--data", SMALL[1], "--plugin", "./none.so"),
+                      "is not a plugin's: remove the option")
 
     def test_times_that_no_twin_has_are_absent(self):
         """Products are counted and timed, its elementwise kernels are its own."""
