@@ -159,9 +159,12 @@ static gw_err io_check(gw_io *io, const char *magic, uint32_t version, size_t li
 
 static gw_err io_check_whole(gw_io *io, uint64_t bytes, uint32_t crc32) {
     GW_TRY(gw_file_open(io->path, &io->in, &io->end));
-    if (io->end != bytes || bytes < HEADER + sizeof(uint32_t))
+    if (io->end != bytes)
         return gw_fail(GW_ERR_INPUT, "%s: damaged: %zu bytes, not %llu", io->path, io->end,
                        (unsigned long long)bytes);
+    if (bytes < HEADER + sizeof(uint32_t))
+        return gw_fail(GW_ERR_INPUT, "%s: damaged: %zu bytes, fewer than its header and checksum",
+                       io->path, io->end);
     io->end -= sizeof(uint32_t);
     GW_TRY(io_read_sum(io));
     if ((uint32_t)io->crc != crc32)

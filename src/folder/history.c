@@ -68,7 +68,9 @@ gw_err gw_history_read(const char *dir, json_t **all) {
             json_array_append_new(*all, history_parse(line));
     free(text);
     free(path);
-    if (e != GW_OK)
+    if (e != GW_OK) {
         json_decref(*all);
+        *all = NULL;
+    }
     return e;
 }

@@ -59,7 +59,7 @@ static gw_err trainer_make_facts(const gw_trainer *t, json_t **facts) {
                               "clock_s", gw_ledger_now(), "evaluated", (json_int_t)evaluated,
                               "mesh_columns", t->mesh_columns, "files", files);
     *facts = gw_facts_make(&run);
-    bool bad = !*facts || json_object_set_new(*facts, "marks", marks) != 0 ||
+    bool bad = json_object_set_new(*facts, "marks", marks) != 0 || /* frees them if it fails */
                json_object_set_new(*facts, GW_BEST_FACT, gw_best_json(&t->epochs.best)) != 0;
     return bad ? gw_fail(GW_ERR_NOMEM, "out of memory") : GW_OK;
 }

@@ -139,6 +139,7 @@ static void tells_a_file_by_its_figures(void **state) {
     assert_non_null(strstr(gw_err_text(), "42 bytes, not 43"));
     assert_int_equal(truncate(path, 3), 0);
     assert_int_equal(gw_io_check(path, 3, 0), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), "3 bytes, fewer than its header"));
     unlink(path);
     assert_int_equal(gw_io_check(path, bytes[1], crc[1]), GW_ERR_INPUT);
     assert_non_null(strstr(gw_err_text(), "No such file"));

@@ -172,9 +172,11 @@ gw_err gw_sim_folder_write(const char *dir, bool overwrite, const gw_sim_play *p
     GW_THEN(e, gw_rows_new(&rows, dir, false));
     GW_THEN(e, folder_write_rows(p, rows));
     gw_rows_close(rows);
-    GW_THEN(e, folder_json(p, &r, &of, &run));
+    if (e != GW_OK) {
+        json_decref(of.more);
+        return e;
+    }
+    e = folder_json(p, &r, &of, &run);
     json_decref(r.total.hosts);
-    if (e == GW_OK)
-        return gw_runfolder_write(dir, run);
-    return e;
+    return e == GW_OK ? gw_runfolder_write(dir, run) : e;
 }
