@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from reporting.base import CONTROL, BadInput, later, plain
+from reporting.base import CONTROL, BadInput, later, plain, write
 
 __all__ = ["BadInput", "Parser", "aligned", "call", "check_names", "has_utf8", "later", "need", "plain", "say", "write"]
 COLOUR = re.compile("(\033\\[[0-9]{1,2}m)")  # as show has them
@@ -86,17 +86,6 @@ def aligned(rows, pad=str.ljust):
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join([row[0].ljust(widths[0]), *map(pad, row[1:], widths[1:])]).rstrip()
             for row in rows]
-
-
-def write(path, data):
-    """Writes a file of these bytes whole or not at all."""
-    new = f"{path}.new"
-    try:
-        with open(new, "wb") as file:
-            file.write(data)
-        os.replace(new, path)
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}: name another place by --out") from error
 
 
 def call(name, main):

@@ -235,8 +235,9 @@ def write(folder, out):
     """Writes the archive OUT/traces.otf2 of the run in `folder`, whole or not at all; returns one line about it."""
     otf2 = package()
     info, new = read_info(folder), f"{out}.new"
-    if os.path.lexists(out):
-        raise BadInput(f"{out}: exists: name a folder that is to be made by --otf2")
+    for path in (out, new):
+        if os.path.lexists(path):
+            raise BadInput(f"{path}: exists: name a folder that is to be made by --otf2")
     try:
         os.mkdir(new)
         with otf2.writer.open(new, timer_resolution=PER_S) as trace:

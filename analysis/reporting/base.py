@@ -1,11 +1,17 @@
-"""What all modules here may use: the mistake of a user, text that is safe on a terminal, modules that load late.
-Python's own library only."""
+"""What all modules here may use: the mistake of a user, text that is safe on a terminal, modules that load late,
+files that a user names. Python's own library only."""
 
+import contextlib
+import errno
 import importlib.util
+import os
 import re
+import secrets
+import stat
 import sys
 
-# A terminal may take these for commands, or show a line in another order; a line ends at some.
+# A terminal may take these for commands, or show a line in another order; a line ends at some. The program has the
+# same (src/base/text.c).
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -34,3 +40,48 @@ def _later(name):
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _direct(path):
+    """A descriptor to write to at once: a device, a pipe, or this program's own output; None: a file is to be made."""
+    try:
+        of = os.stat(path)
+    except FileNotFoundError:
+        return None
+    for own in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(of, os.fstat(own)):
+                return os.dup(own)
+    if not (stat.S_ISCHR(of.st_mode) or stat.S_ISFIFO(of.st_mode)):
+        return None
+    fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)  # a pipe that nobody reads would never open
+    os.set_blocking(fd, True)
+    return fd
+
+
+def write(path, data):
+    """Writes the bytes to a file that a user names, as the program does (src/base/file.h): whole or not at all, to what
+    symbolic links lead to; a device, a pipe or this program's own output is written to, not renamed over."""
+    new = None
+    try:
+        fd = _direct(path)
+        target = os.path.realpath(path)
+        if fd is None:
+            if os.path.lexists(target) and not os.path.isfile(target):
+                raise BadInput(f"{path}: {'a folder' if os.path.isdir(target) else 'neither a file nor a pipe'}: name a file")
+            if os.path.lexists(target) and not os.access(target, os.W_OK):
+                raise PermissionError(errno.EACCES, "Permission denied")
+            folder, name = os.path.split(target)
+            new = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+        if new:
+            os.replace(new, target)
+    except OSError as error:
+        if new:
+            with contextlib.suppress(OSError):
+                os.remove(new)
+        unread = error.errno == errno.ENXIO
+        raise BadInput(f"{path}: nothing reads this pipe: start what does" if unread else
+                       f"{path}: {error.strerror}: name another place") from error

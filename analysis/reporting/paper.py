@@ -11,6 +11,7 @@ import textwrap
 from . import answer, figure, perrun, sheet, summary
 from .markup import number
 from .base import BadInput
+from .base import write as write_file
 
 README = """\
 # Figures, tables and data of {name}
@@ -179,7 +180,6 @@ def write(folder, all_results, drawn, name):
         for path, data in [*files_of(all_results, drawn, names), ("README.md", readme)]:
             path = os.path.join(folder, path)
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as file:
-                file.write(data if isinstance(data, bytes) else data.encode())
+            write_file(path, data if isinstance(data, bytes) else data.encode())
     except OSError as error:
         raise BadInput(f"--paper {folder}: {error.strerror}") from error

@@ -62,7 +62,7 @@ def find(folder):
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 stack.append((entry.path, study))
-            elif entry.is_symlink() and entry.is_dir():
+            elif entry.is_symlink() and os.path.isdir(entry.path):  # entry.is_dir() raises for links in a circle
                 left_out.append((printable(os.path.relpath(entry.path, folder)),
                                  "a link to a folder: not followed"))
     return studies, runs, left_out

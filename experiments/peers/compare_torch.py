@@ -50,7 +50,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.append(os.path.join(ROOT, "analysis"))
-from tool import need
+from tool import need, write
 
 TESTBED = os.path.join(ROOT, "experiments/testbed")
 
@@ -280,8 +280,7 @@ def report(prefix, facts, lines, content=None):
     text = "\n".join([*told, "", *lines])
     print(text)
     for kind, written in (("txt", text), ("json", json.dumps(content, indent=2))) if prefix else ():
-        with open(f"{prefix}.{kind}", "w", encoding="utf-8") as file:
-            file.write(written + "\n")
+        write(f"{prefix}.{kind}", (written + "\n").encode())
     return text
 
 

@@ -41,6 +41,38 @@ class Export(ReportCase):
         else:
             self.assertEqual(done.returncode, 2)
             self.assertRegex(done.stderr, "^export: .* pyarrow, .* cannot import .No module named .*\n$")
+        gwrun.quiet(call("export", self.dir, "--out", self.path("all.json")))
+        row, = gwrun.read_json(self.path("all.json"))
+        as_csv, = csv.DictReader(gwrun.read(self.path("all.csv")).splitlines())
+        self.assertEqual({name: value is None for name, value in row.items()},
+                         {name: text == "" for name, text in as_csv.items()})
+        self.assertAlmostEqual(row["test_loss"], float(as_csv["test_loss"]))
+        for name in ("all.txt", "all"):
+            gwrun.refusal(call("export", self.dir, "--out", self.path(name)), "ends in .csv, .json, .parquet")
+            self.assertFalse(os.path.lexists(self.path(name)))
+
+    def test_what_is_no_file_is_not_replaced(self):
+        """Links are followed, pipes written to; as tests/unit/test_file.c has it of the program."""
+        self.copy("a")
+        whole = call("export", self.dir).stdout.encode()
+        os.mkdir(self.path("sub"))
+        for name, to in (("link.csv", "sub/there.csv"), ("chain.csv", "link.csv"), ("circle.csv", "circle.csv")):
+            os.symlink(to, self.path(name))
+        for name in ("link.csv", "chain.csv"):  # first to what does not exist yet
+            gwrun.quiet(call("export", self.dir, "--out", self.path(name)))
+            with open(self.path("sub/there.csv"), "rb") as file:
+                self.assertEqual(file.read(), whole)
+            os.truncate(self.path("sub/there.csv"), 0)
+            self.assertTrue(os.path.islink(self.path(name)))
+        os.mkfifo(self.path("pipe"))
+        gwrun.refusal(call("export", self.dir, "--out", self.path("pipe")), "nothing reads this pipe")
+        fd = os.open(self.path("pipe"), os.O_RDONLY | os.O_NONBLOCK)
+        gwrun.quiet(call("export", self.dir, "--out", self.path("pipe")))
+        self.assertEqual(os.read(fd, 1 << 16), whole)
+        os.close(fd)
+        for name in ("sub", "circle.csv"):
+            gwrun.refusal(call("export", self.dir, "--out", self.path(name)))
+        self.assertEqual(os.listdir(self.path("sub")), ["there.csv"])  # nothing is left over
 
     def test_compact(self):
         """What a claim can be of, of runs that have a cell; claims are judged by it (test_claims.py)."""
