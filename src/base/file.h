@@ -91,8 +91,8 @@ gw_err gw_file_make_folder(const char *dir, bool *made);
  *  dirfd(); closedir(). */
 gw_err gw_file_list(const char *dir, DIR **folder);
 
-/** Read all of PATH, a text of at most `limit` bytes, into *data, with a zero byte after *len bytes;
- *  free(). GW_ERR_INPUT: it cannot be read, is too long, or has a zero byte itself. */
+/** Read all of PATH, a text of at most `limit` bytes, into *data, with a zero byte after *len
+ *  bytes; free(). GW_ERR_INPUT: it cannot be read, is too long, or has a zero byte itself. */
 gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len);
 
 /** Read the first line of PATH, which may be a file of the kernel, without its end, cut to room - 1
