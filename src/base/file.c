@@ -270,8 +270,10 @@ gw_err gw_file_commit(gw_file **file) {
 void gw_file_abandon(gw_file *f) {
     if (!f)
         return;
+    bool remove =
+        !f->direct && !f->unnamed && !f->keep && file_is_named(f); /* not what others made */
     fclose(f->stream);
-    if (!f->direct && !f->unnamed && !f->keep)
+    if (remove)
         unlinkat(f->folder, f->named_temp, 0);
     file_free(f);
 }

@@ -184,6 +184,7 @@ static void test_part_taken(void **state) {
         assert_int_equal(gw_file_commit(&f), GW_ERR_IO);
         assert_non_null(strstr(gw_err_text(), "taken.part was removed or replaced"));
         assert_false(is_there("taken"));
+        assert_int_equal(is_there("taken.part"), by > 0); /* it is another's */
         if (by == 1)
             assert_int_equal(rmdir(part), 0);
     }
