@@ -68,7 +68,8 @@ def write(path, data):
         target = os.path.realpath(path)
         if fd is None:
             if os.path.lexists(target) and not os.path.isfile(target):
-                raise BadInput(f"{path}: {'a folder' if os.path.isdir(target) else 'neither a file nor a pipe'}: name a file")
+                what = "a folder" if os.path.isdir(target) else "neither a file nor a pipe"
+                raise BadInput(f"{path}: {what}: name a file")
             if os.path.lexists(target) and not os.access(target, os.W_OK):
                 raise PermissionError(errno.EACCES, "Permission denied")
             folder, name = os.path.split(target)
