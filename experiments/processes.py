@@ -21,9 +21,9 @@ def become_reaper():
 
 
 def start(words, mask, **more):
-    """Starts a launcher in a session of its own, so that this process decides what a terminal's
-    Ctrl-C does. If this one is killed, the kernel sends the launcher SIGTERM, and that ends its
-    ranks."""
+    """Starts a launcher, by default in a session of its own, so that this process decides what a
+    terminal's Ctrl-C does. If this one is killed, the kernel sends the launcher SIGTERM, and that
+    ends its ranks."""
     parent = os.getpid()
 
     def prepare():
@@ -32,8 +32,8 @@ def start(words, mask, **more):
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    return subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True,
-                            preexec_fn=prepare, **more)
+    defaults = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+    return subprocess.Popen(words, preexec_fn=prepare, **{**defaults, **more})
 
 
 def process_table():

@@ -1,13 +1,22 @@
 """run and exec: commands on the hosts."""
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import sys
+import time
 
 from emulation.groups import group_of, own_group, put
-from emulation.system import LINK, ROOT, folder_of, slow_text, space_of, standing, system
+from emulation.system import Failed, LINK, ROOT, folder_of, slow_text, space_of, standing, system
+import processes
 from tool import BadInput
+
+HEEDED = {signal.SIGTERM, signal.SIGINT}
+SI_KERNEL = 128  # the terminal's Ctrl-C, which the launcher gets, too
+RANK = re.compile(rb"(?:^|\0)(?:PMI_RANK|PMIX_RANK|OMPI_COMM_WORLD_RANK)=")
+LOOK_S, GRACE_S, START_S = 1, 10, 60  # the last: until the first rank is there
 
 
 def environment(state, per_host):
@@ -49,12 +58,41 @@ def find_command(words):
 
 
 def enter(state, host, words, per_host=1):
+    """(words, environment) of a command on a host, whose share of a core is this process's from now on."""
     sys.stdout.flush()
     if str(host) in state.get("slow", {}):
         os.environ["GRADWIRE_TESTBED_GROUP"] = own_group()
         put(f"{group_of(state['name'], host)}/cgroup.procs", str(os.getpid()))
-    os.execvpe("ip", ["ip", "netns", "exec", space_of(state["name"], host), *words],
-               environment(state, per_host))
+    return ["ip", "netns", "exec", space_of(state["name"], host), *words], environment(state, per_host)
+
+
+def is_rank(pid):
+    """Whether a launcher has told the process its rank, or a parent of it."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        return bool(RANK.search(file.read()))
+    return False
+
+
+def watch(launcher):
+    """The launcher's exit status. Where a link has gone down it does not hear that its ranks have ended, and would
+    wait forever."""
+    ranks, until_s = [], time.monotonic() + START_S
+    while launcher.poll() is None:
+        told = signal.sigtimedwait({*HEEDED, signal.SIGCHLD}, LOOK_S)
+        if told and told.si_signo in HEEDED and told.si_code != SI_KERNEL:
+            launcher.send_signal(told.si_signo)
+        if not any(map(is_rank, ranks)):
+            ranks = [pid for pid in processes.tree([launcher.pid], processes.process_table()) if is_rank(pid)]
+        until_s = time.monotonic() + GRACE_S if ranks else until_s
+        if time.monotonic() > until_s:
+            processes.end([launcher])
+            raise Failed("run: no rank is left, and the launcher has not heard of that (is a link down?): it is ended")
+    if launcher.returncode < 0:  # end as it did
+        with contextlib.suppress(OSError):  # SIGKILL has no other way
+            signal.signal(-launcher.returncode, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+        os.kill(os.getpid(), -launcher.returncode)
+    return launcher.returncode
 
 
 def run(options):
@@ -69,12 +107,15 @@ def run(options):
         place = "node" if each == "1" else f"ppr:{each}:node"
         words = ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", agent, "--mca", "oob_tcp_if_include",
                  LINK, "--hostfile", hosts, "--map-by", f"{place}:OVERSUBSCRIBE"]
-    enter(state, 1, [launcher, *words, "-n", str(options.ranks or state["hosts"] * options.per_host),
-                     *find_command(options.command)], options.per_host)
+    words, env = enter(state, 1, [launcher, *words, "-n", str(options.ranks or state["hosts"] * options.per_host),
+                                  *find_command(options.command)], options.per_host)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*HEEDED, signal.SIGCHLD})
+    return watch(processes.start(words, mask, env=env, stdin=None, start_new_session=False))
 
 
 def execute(options):
     state = standing(options.name)
     if options.host > state["hosts"]:
         raise BadInput(f"exec: host {options.host}: {options.name} has hosts 1 to {state['hosts']}")
-    enter(state, options.host, find_command(options.command))
+    words, env = enter(state, options.host, find_command(options.command))
+    os.execvpe(words[0], words, env)

@@ -8,6 +8,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import time
 import unittest
 
 import gwrun
@@ -117,7 +118,7 @@ class Refusals(Testbed):
         tree = self.path("experiments")  # a copy that this user can read
         shutil.copytree(os.path.dirname(TESTBED), tree, copy_function=shutil.copyfile,
                         ignore=lambda at, names: [] if at.endswith("emulation") else
-                        [name for name in names if name not in ("testbed", "emulation")])
+                        [name for name in names if name not in ("testbed", "emulation", "processes.py")])
         os.makedirs(self.path("analysis", "reporting"))
         for name in ("tool.py", "reporting/base.py"):  # all that it needs of there
             shutil.copyfile(os.path.join(os.path.dirname(TESTBED), "../analysis", name), self.path("analysis", name))
@@ -419,6 +420,26 @@ class Standing(Testbed):
         done = self.call("run", *MPIEXEC, "--", gwrun.GRADWIRE, "train", "--steps", "none")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(done.stderr.count("gradwire:"), 1, done.stderr)
+
+    @needs_launcher
+    def test_a_link_that_goes_down(self):
+        """The launcher does not hear that the ranks have ended; a signal reaches it while they run."""
+        self.up()
+        gate = self.path("gate")
+        words = [sys.executable, TESTBED, "run", "--name", self.name, *MPIEXEC, "-n", "2", "--", "sh", "-c",
+                 f"echo up; while [ ! -e {gate} ]; do sleep 0.1; done"]
+        for down in (False, True):
+            job = subprocess.Popen(words, env=self.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.assertEqual([job.stdout.readline() for _ in range(2)], ["up\n"] * 2)
+            if down:
+                gwrun.said("ip", "-n", f"gw-{self.name}-switch", "link", "set", "port2", "down")
+                time.sleep(3)  # ranks that have been seen are missed sooner
+                gwrun.write(gate, "")
+            else:
+                job.send_signal(signal.SIGTERM)
+            _, said = job.communicate(timeout=gwrun.HANG_S)
+            self.assertEqual("testbed: run: no rank is left" in said, down, said)
+        self.assertEqual(job.returncode, 1)
 
     def test_delay(self):
         """Either this kernel has netem, or one line says that it does not, and nothing remains."""
