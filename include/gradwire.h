@@ -72,8 +72,8 @@
  *  MPI thread level MPI_THREAD_FUNNELED is enough, except for progress=thread. The library never
  *  catches signals, and leaves your MPI error handlers, OpenMP's threads and the floating-point
  *  state as they are. It prints and ends the job only where ranks would otherwise wait forever: a
- *  function makes no progress for --hang-timeout (600 s), or a process with a handle open ends with
- *  exit status 0 or calls MPI_Finalize. */
+ *  function makes no progress for --hang-timeout (600 s), or a process with a handle open ends or
+ *  calls MPI_Finalize. A child (fork) of such a process may end as it likes, and calls nothing. */
 #ifndef GRADWIRE_H
 #define GRADWIRE_H
 
@@ -249,6 +249,13 @@ double gradwire_figure(const gradwire *g, const char *column);
  *    "unmet"     lines on what was asked for and does not happen, such as a codec that encodes
  *                nothing */
 const char *gradwire_text(const gradwire *g, const char *key);
+
+/** This rank's program is at its end, perhaps before others: leave the handle to the library, and
+ *  call it no more. When all processes exit, the library ends a finished batch with this `loss` (see
+ *  gradwire_end) and closes the handle; parameters stay in place until then. A process that exits
+ *  with status 0 before others waits for them, and says so after 10 s; one that exits with another
+ *  status ends the job after 5 s. */
+int gradwire_leave(gradwire *g, double loss);
 
 /** End the exchange, complete the run's folder and free the handle, also after an error. NULL:
  *  nothing. Collective, unless an error was this rank's alone. */

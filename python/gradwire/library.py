@@ -65,6 +65,7 @@ FUNCTIONS = {  # name: result, parameters, as the header has them
     "gradwire_mean": (_int, [_at, _int, _to(_double), _double]),
     "gradwire_figure": (_double, [_at, _text]),
     "gradwire_text": (_text, [_at, _text]),
+    "gradwire_leave": (_int, [_at, _double]),
     "gradwire_close": (_int, [_at]),
 }
 
@@ -182,24 +183,9 @@ def abort():
     os._exit(1)  # a launcher kills the process before that; torchrun does so when it has ended
 
 
-def meet(notice, patience=10.0, comm=None):
-    """Wait for all ranks to come here, of the world or of an mpi4py communicator: after `patience` seconds, with
-    a notice."""
-    own, request, done = library(), ctypes.c_void_p(), ctypes.c_int()
-    status = ctypes.create_string_buffer(256)
-    if comm is None:
-        own.MPI_Ibarrier(world(), ctypes.byref(request))
-    theirs = None if comm is None else comm.Ibarrier()
-    end = time.monotonic() + patience
-    while not done.value:
-        if theirs is None:
-            own.MPI_Test(ctypes.byref(request), ctypes.byref(done), status)
-        else:
-            done.value = theirs.Test()
-        if notice and time.monotonic() > end:
-            print(notice, file=sys.stderr, flush=True)
-            notice = None
-        time.sleep(0.001)
+def forked():
+    """Whether this process is a child of the rank, and ends as it likes: others wait for the rank."""
+    return _pid not in (None, os.getpid())
 
 
 def shared(error):
@@ -210,6 +196,8 @@ def shared(error):
 def last_words(kind, error, trace):
     """An uncaught exception: where the other ranks do not have the same one, they would wait for this
     rank forever."""
+    if forked():
+        return sys.__excepthook__(kind, error, trace)
     known = shared(error)
     stderr = sys.__stderr__ or sys.stderr  # torch.distributed's hook would hold it back until too late
     if not known or _rank == 0:
@@ -232,7 +220,7 @@ def told(kind, error, trace):
 
 def last_words_of_thread(args, before=threading.excepthook):
     """The same of a thread that a session belongs to: no other may use it. Others' are their own affair."""
-    if args.thread is not None and args.thread.ident == _owner:
+    if not forked() and args.thread is not None and args.thread.ident == _owner:
         last_words(args.exc_type, args.exc_value, args.exc_traceback)
     else:
         before(args)
@@ -245,15 +233,16 @@ def own(thread):
 
 
 _rank = 0
+_pid = None  # of the rank
 _owner = None
 
 
 def start_mpi(words):
     """As gradwire.start, but MPI knows its ranks."""
-    global _rank
+    global _rank, _pid
     rank, ranks = ctypes.c_int(), ctypes.c_int()
     check(library().gradwire_start(checked(words).encode(), ctypes.byref(rank), ctypes.byref(ranks)))
-    _rank = rank.value
+    _rank, _pid = rank.value, os.getpid()
     if ranks.value > 1:
         sys.excepthook, threading.excepthook = last_words, last_words_of_thread
     return rank.value, ranks.value

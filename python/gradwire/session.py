@@ -244,6 +244,11 @@ class Session:
         told = self._ask("gradwire_text", key.encode())
         return None if told is None else told.decode(errors="replace")
 
+    def leave(self, loss=math.nan):
+        """This rank's program is at its end: the library closes the session once all ranks exit. `loss`: of a batch that
+        is open. What was declared must stay in memory."""
+        self._call("gradwire_leave", loss)
+
     def close(self):
         """All ranks: writes run.json. A second call does nothing."""
         if self.handle is None:

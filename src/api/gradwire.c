@@ -71,6 +71,8 @@ static gw_err call_check(const gradwire *g, const char *name, int in) {
     if (!g || !call_knows(g))
         return gw_call_refuse(name,
                               "no handle: gradwire_new makes one, and gradwire_close ends it");
+    if (!g->inside && gw_start_child())
+        return gw_call_refuse(name, GW_CALL_CHILD);
     if (!pthread_equal(g->thread, pthread_self()))
         return gw_call_refuse(name, "another thread's handle: only the one that made it may call");
     if (1 << g->state & in)
@@ -111,7 +113,7 @@ int gw_call_end(gw_call *c, gw_err e) {
     gw_call_restore(c);
     if (e >= GW_OK)
         return e;
-    bool alone = !c->together || gw_err_alone(e);
+    bool alone = !gw_start_child() && (!c->together || gw_err_alone(e));
     /* It was refused, and nothing done; or the program goes on to where it learns of errors. */
     bool harmless = e == GW_ERR_USAGE || e == GW_ERR_INPUT || c->inside;
     if (g && !harmless && g->state != GW_HANDLE_BROKEN && g->state != GW_HANDLE_NEW) {
@@ -124,7 +126,7 @@ int gw_call_end(gw_call *c, gw_err e) {
 void gw_call_remember(gradwire *g) {
     g->thread = pthread_self();
     g->batch.phase = -1;
-    g->comm = MPI_COMM_NULL;
+    g->comm = g->end.comm = MPI_COMM_NULL;
     g->next = live;
     live = g;
 }
@@ -228,6 +230,7 @@ static gw_err gradwire_make(gradwire *g, gw_err e) {
 static gw_err gradwire_join(gradwire *g, MPI_Comm comm) {
     GW_TRY(gw_comm_dup(comm, &g->comm));
     GW_MPI(MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN));
+    GW_TRY(gw_comm_dup(g->comm, &g->end.comm));
     GW_TRY(gw_comm_place(g->comm, &g->rank, &g->ranks));
     return GW_OK;
 }
@@ -241,6 +244,8 @@ static gw_err gradwire_check_new(gradwire **out, int comm) {
     MPI_Finalized(&over);
     if (!up || over)
         return gw_call_refuse("new", "MPI does not run: call gradwire_start or MPI_Init first");
+    if (gw_start_child())
+        return gw_call_refuse("new", GW_CALL_CHILD);
     if (comm >= 0 && MPI_Comm_f2c(comm) == MPI_COMM_NULL)
         return gw_call_refuse("new", "comm is MPI_COMM_NULL");
     return GW_OK;
@@ -264,6 +269,8 @@ static int gradwire_unmake(gradwire *g, gw_call *c, gw_err e) {
         gw_watchdog_close();
     if (!gw_err_alone(e) && g->comm != MPI_COMM_NULL)
         MPI_Comm_free(&g->comm);
+    if (!gw_err_alone(e) && g->end.comm != MPI_COMM_NULL)
+        MPI_Comm_free(&g->end.comm);
     gw_session_free(g->session);
     gw_words_free(&g->words);
     gw_call_forget(g);

@@ -85,6 +85,13 @@ typedef struct gw_handle_batch {
     gw_batch_row row; /* of the last batch */
 } gw_handle_batch;
 
+/** How it ends. */
+typedef struct gw_handle_end {
+    MPI_Comm comm; /* the ranks', to meet in at the end of the process, and for nothing else */
+    bool leaves;   /* it is closed there */
+    double loss;   /* of a batch that is open there */
+} gw_handle_end;
+
 struct gradwire {
     gradwire *next; /* of this process */
     pthread_t thread;
@@ -110,6 +117,7 @@ struct gradwire {
     gw_guard guard;
     gw_handle_batch batch;
     gw_files files;
+    gw_handle_end end;
 };
 
 /** Where a function may be called. */
@@ -149,6 +157,10 @@ gradwire *gw_call_open(void);
 int gw_call_handles(void);
 uint64_t gw_call_logical(void);
 
+/** Why a child of the rank may call nothing; see gw_start_child. */
+#define GW_CALL_CHILD                                                                              \
+    "this process is a child (fork) of a rank, and has no part in its exchange: call it in the rank"
+
 /** Return GW_ERR_USAGE, with a line that names the function. */
 gw_err gw_call_refuse(const char *name, const char *why);
 
@@ -160,6 +172,10 @@ gw_err gw_start_check_level(int wanted, int provided);
 /** Called when a handle is made: from now on a process that ends with a handle open must not look
  *  successful. */
 void gw_start_mind(void);
+
+/** Is this process a child (fork) of the rank? It has copies of the rank's handles and of MPI, and
+ *  would disturb the rank's messages by any call. */
+bool gw_start_child(void);
 
 /* batch.c */
 

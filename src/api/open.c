@@ -296,8 +296,10 @@ static gw_err close_whole(gradwire *g) {
         gw_watchdog_leave();
         gw_watchdog_close();
     }
-    if (!g->inside)
+    if (!g->inside) {
         MPI_Comm_free(&g->comm);
+        MPI_Comm_free(&g->end.comm);
+    }
     gw_session_free(g->session);
     gw_optimizer_close(g->optimizer);
     gw_words_free(&g->words);

@@ -1,5 +1,6 @@
 /* The public functions: MPI's start; and how a process ends that has used the library. */
 #include "api/handle.h"
+#include "base/nap.h"
 #include "base/text.h"
 #include "mpi/alike.h"
 #include "mpi/launcher.h"
@@ -20,15 +21,26 @@ static struct {
 
 /* ---- the end ---- */
 
-/* One line, and the whole job ends: other ranks may wait for this one. */
-static void start_abort(int status, const char *how, const char *remedy) {
+bool gw_start_child(void) {
+    return mpi.pid != 0 && mpi.pid != getpid();
+}
+
+/* One line, past stdio. */
+static bool start_say(const char *how, const char *remedy) {
     char line[512];
     int rank = 0, over = 0;
     MPI_Finalized(&over);
     if (!over)
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     size_t n = gw_text_print(line, sizeof line, "gradwire: rank %d: %s: %s\n", rank, how, remedy);
-    if (write(STDERR_FILENO, line, n) > 0) /* a launcher drops what it has not read by then */
+    return write(STDERR_FILENO, line, n) > 0;
+}
+
+/* One line, and the whole job ends: other ranks may wait for this one. */
+static void start_abort(int status, const char *how, const char *remedy) {
+    int over = 0;
+    MPI_Finalized(&over);
+    if (start_say(how, remedy)) /* a launcher drops what it has not read by then */
         nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
     if (!over)
         MPI_Abort(MPI_COMM_WORLD, status);
@@ -49,51 +61,99 @@ static bool start_parts_from_others(const gradwire *g) {
     return g && (g->state != GW_HANDLE_BROKEN || g->alone);
 }
 
+/* Wait until all ranks of `comm` are about to end. A rank that has failed ends the job if the
+ * others do not end within FAILED_S; any other says after LONG_S, if `tells`, that it waits. */
+static void start_meet_end(MPI_Comm comm, int status, bool tells) {
+    enum { FAILED_S = 5, LONG_S = 10 };
+    char how[64];
+    MPI_Request request;
+    int done = MPI_Ibarrier(comm, &request) != MPI_SUCCESS;
+    double from_s = gw_nap_now(), waited_s = 0;
+    while (!done && (status == 0 || waited_s < FAILED_S)) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        waited_s = gw_nap_now() - from_s;
+        if (tells && status == 0 && waited_s > LONG_S) {
+            tells = false;
+            start_say("the program has ended, and waits for other ranks to end, too",
+                      "if that takes longer than --hang-timeout, the job is ended");
+        }
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            break;
+    }
+    snprintf(how, sizeof how, "ends with exit status %d, and others do not end", status);
+    if (!done)
+        start_abort(status, how, "they would wait for this rank, and so the job is ended");
+}
+
+/* Close a handle at the end of the process: on all ranks, once they end, too. */
+static void start_close(gradwire *g, int status) {
+    gw_watchdog_inside("leave");
+    start_meet_end(g->end.comm, status, true);
+    int e = GW_OK, groups = g->arena.groups;
+    bool within = g->state == GW_HANDLE_BATCH && g->batch.begun;
+    bool finished = within && g->batch.finished == groups;
+    g->thread = pthread_self(); /* other threads have ended */
+    if (finished && g->batch.updated < groups)
+        e = gradwire_updated(g, GRADWIRE_ALL);
+    if (finished && e >= 0)
+        e = gradwire_end(g, g->end.loss);
+    if (e >= 0 || status != 0)
+        e = gradwire_close(g);
+    if (e < 0 && status == 0)
+        start_abort(1, "the program has ended, and its run is not complete", gradwire_error());
+}
+
+/* Close the handles that the program leaves to this; the first comes last. */
+static void start_close_all(int status) {
+    for (gradwire *g = gw_call_open(); g && g->end.leaves; g = gw_call_open())
+        start_close(g, status);
+}
+
+int gradwire_leave(gradwire *g, double loss) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "leave", GW_IN_OPEN | 1 << GW_HANDLE_BROKEN, false);
+    if (e == GW_OK) {
+        g->end.leaves = true;
+        g->end.loss = loss;
+    }
+    return gw_call_end(&c, e);
+}
+
 /* Called by MPI_Finalize, as an attribute of MPI_COMM_SELF is deleted before all else (MPI 4.0,
  * 11.2.4). */
 static int start_finalizing(MPI_Comm comm, int key, void *value, void *extra) {
     (void)comm, (void)key, (void)value, (void)extra;
+    if (gw_start_child())
+        return MPI_SUCCESS;
+    start_close_all(0); /* no more is known of how the program ends */
     const gradwire *g = gw_call_open();
-    if (getpid() == mpi.pid && start_parts_from_others(g))
+    if (start_parts_from_others(g))
         start_abort_open(g, "MPI_Finalize was called");
     return MPI_SUCCESS;
 }
 
-/* Whether all ranks are about to end: one that has failed does not wait for that forever. */
-static bool start_all_end(bool failed) {
-    enum { PAUSES = 1000 };
-    MPI_Request request;
-    int done = MPI_Ibarrier(mpi.world, &request) != MPI_SUCCESS;
-    for (int i = 0; !done && (i < PAUSES || !failed); i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            return false;
-    }
-    return done;
-}
-
 static void start_end_mpi(int status) {
-    char how[64];
-    snprintf(how, sizeof how, "ends with exit status %d, and others do not end", status);
     if (mpi.world != MPI_COMM_NULL) {
-        if (!start_all_end(status != 0))
-            start_abort(status, how, "they would wait for this rank, and so the job is ended");
+        start_meet_end(mpi.world, status, false);
         MPI_Comm_free(&mpi.world);
     }
     gw_world_part(MPI_COMM_WORLD);
     MPI_Finalize();
 }
 
-/* A failure with a handle open is for the launcher to see: MPI has not ended, and so it ends the
- * others. */
+/* With a handle open MPI does not end, so that no launcher takes that for success. */
 static void start_exit(int status, void *none) {
     (void)none;
-    const gradwire *g = gw_call_open();
     int over = 0;
-    if (getpid() != mpi.pid || MPI_Finalized(&over) != MPI_SUCCESS)
+    if (gw_start_child() || MPI_Finalized(&over) != MPI_SUCCESS)
         return;
+    if (!over)
+        start_close_all(status);
+    const gradwire *g = gw_call_open();
     if (g && status == 0)
         start_abort_open(g, "the program ends, with exit status 0,");
+    else if (g && !over && g->end.comm != MPI_COMM_NULL)
+        start_meet_end(g->end.comm, status, false);
     else if (!g && !over && mpi.ours)
         start_end_mpi(status);
 }
@@ -176,6 +236,8 @@ static gw_err start_meet(const gw_words *w, int ranks, gw_err e) {
 int gradwire_start(const char *words, int *rank, int *ranks) {
     int level, at = 0, of = 1, up = 0;
     gw_words w;
+    if (gw_start_child())
+        return gw_call_refuse("start", GW_CALL_CHILD);
     gw_err read = start_level_of(&w, words, &level);
     char why[1024];
     gw_text_copy(why, sizeof why, gw_err_text());

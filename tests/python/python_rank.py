@@ -1,9 +1,8 @@
 """A rank of test_python.py: python_rank.py CASE [ARGUMENT].. prints what the test looks at."""
 
-import contextlib
-import io
 import json
 import math
+import multiprocessing
 import os
 import sys
 import types
@@ -13,7 +12,6 @@ sys.path.insert(0, os.path.join(os.environ["SOURCE"], "python"))
 import numpy as np
 
 import gradwire
-from gradwire.library import meet
 
 SHAPES, STEPS, RATE = {"a.weight": (6, 5), "a.bias": (5,), "b.weight": (40, 3)}, 6, 0.1
 
@@ -202,11 +200,6 @@ def case_refusals():
     found["dtype"] = refusal(session.tensor, "x", np.zeros(3))
     found["strides"] = refusal(session.tensor, "x", np.zeros((3, 4), np.float32).T)
     found["size"] = refusal(session.ready, [0], [np.zeros(3, np.float32)])
-    answers = iter([False, False, True])
-    with contextlib.redirect_stderr(io.StringIO()) as notice:
-        meet("late", 0.0, types.SimpleNamespace(Ibarrier=lambda: types.SimpleNamespace(Test=lambda: next(answers))))
-        meet("never", 60.0)
-    found["meet"] = notice.getvalue()
     second = open_session("", initial(rank))
     found["first"] = refusal(session.close)
     found["words of a second"] = refusal(gradwire.Session, "--out runs/b")
@@ -290,6 +283,32 @@ def case_exit(how):
         with session, session.batch(1):
             ways[how]()
     train(session, initial(0), range(1))
+
+
+def case_forks():
+    """Children end in four ways, and call what is not theirs; the rank trains on."""
+    session = open_session("", initial(0))
+    ends = {}
+    with session:
+        train(session, initial(0), range(1))
+        for how in "exit", "raise", "process", "calls":
+            if how == "process":
+                child = multiprocessing.get_context("fork").Process(target=sys.exit, args=[4])
+                child.start()
+                child.join()
+                ends[how] = child.exitcode
+                continue
+            pid = os.fork()
+            if pid == 0 and how == "calls":
+                said = [refusal(call) for call in (session.poll, session.close, gradwire.start, gradwire.Session)]
+                os._exit(sum("this process is a child (fork)" in one for one in said))
+            if pid == 0 and how == "raise":
+                raise ValueError("in a child")
+            if pid == 0:
+                sys.exit(0)
+            ends[how] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        train(session, initial(0), range(1, 3))
+    return ends
 
 
 def in_thread(threading):

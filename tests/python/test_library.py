@@ -72,9 +72,31 @@ int main(int argc, char **argv) {
         ((int (*)(void))dlsym(RTLD_DEFAULT, "MPI_Finalize"))();
     if (strcmp(how, "fork") == 0) {
         pid_t child = fork();
-        if (child == 0)
-            exit(0); /* of a copy: nobody waits for it */
+        if (child == 0) { /* of a copy: nobody waits for it */
+            gradwire *other;
+            int calls[] = {gradwire_start(NULL, NULL, NULL), gradwire_new(&other, -1, NULL),
+                           gradwire_begin(g, 1, ranks), gradwire_leave(g, 0), gradwire_close(g)};
+            for (int i = 0; i < 5; i++)
+                if (calls[i] >= 0 || gradwire_alone(calls[i]) || !strstr(gradwire_error(), "(fork)"))
+                    fprintf(stderr, "call %d: %d: %s\\n", i, calls[i], gradwire_error());
+            exit(0);
+        }
         waitpid(child, NULL, 0);
+    }
+    if (odd("exit open", rank))
+        exit(5);
+    int all = strcmp(how, "leave") == 0, finalize = strcmp(how, "leave finalize") == 0;
+    if (all) { /* in a batch that has its gradients */
+        int tensor = 0;
+        check(gradwire_begin(g, 1, ranks));
+        check(gradwire_ready(g, 1, &tensor, NULL));
+        check(gradwire_finish(g, GRADWIRE_ALL));
+    }
+    if (all || finalize || odd("leave early", rank) || odd("leave failed", rank)) {
+        check(gradwire_leave(g, 0.5));
+        if (finalize)
+            ((int (*)(void))dlsym(RTLD_DEFAULT, "MPI_Finalize"))();
+        exit(odd("leave failed", rank) ? 4 : 0);
     }
     if (odd("within", rank)) {
         check(gradwire_begin(g, 1, ranks));
@@ -198,18 +220,27 @@ class Library(gwrun.Case):
                 "within": opened.format(2), "finalize": "MPI_Finalize was called with a handle open, after 1 ",
                 "return": opened.format(1), "abort": "(?s).*", "fewer": stuck.format("finish", 2),
                 "exit before": "rank 1: ends with exit status 7, and others do not end",
-                "end before": stuck.format("new", 0)}
+                "exit open": "rank 1: ends with exit status 5, and others do not end",
+                "leave failed": "rank 1: ends with exit status 4, and others do not end",
+                "leave early": "(?s)rank 1: the program has ended, and waits for other ranks.*rank 1 .*: no progress for "
+                               ".*: in gradwire_leave, 1 steps done",
+                "leave": r"\A\Z", "leave finalize": r"\A\Z", "end before": stuck.format("new", 0)}
         with concurrent.futures.ThreadPoolExecutor(len(ends)) as pool:
             done = dict(zip(ends, pool.map(lambda how: self.end(client, how, ends[how]), ends)))
         for how, says in ends.items():
             with self.subTest(how=how):
                 status, errors = done[how].returncode, done[how].stderr
-                self.assertEqual(status == 0, how in ("well", "fork"), errors)
+                self.assertEqual(status == 0, says == r"\A\Z", errors)
                 self.assertRegex(errors, says)
                 ours = [line for line in errors.splitlines() if "gradwire: rank" in line]
-                if "rank 0" not in says and how != "return":  # where all ranks speak
+                if "no progress" not in says and how != "return":  # where all ranks speak
                     self.assertEqual(len(ours), 0 if status == 0 or how == "abort" else 1, errors)
-        self.assertEqual(done["exit before"].returncode, 7)
+        for how, status in ("exit before", 7), ("exit open", 5), ("leave failed", 4):
+            self.assertEqual(done[how].returncode, status, how)
+        out = self.path("left")
+        gwrun.quiet(self.start(2, client, f"--out {out}", "leave"))
+        self.assertEqual([row["loss"] for row in gwrun.batches(out)], ["1", "1", "0.5", "0.5"])
+        self.assertEqual(gwrun.run_json(out)["results"]["steps"], 2)
         alone = self.start(1, client, "", "return")
         self.assertNotEqual(alone.returncode, 0)
         self.assertIn("rank 0: the program ends", alone.stderr)

@@ -121,7 +121,6 @@ class Numpy(gwrun.Case):
                     self.assertIsNotNone(told[key], key)
                     self.assertIn(part, told[key])
                     self.assertNotIn("\n", told[key])
-                self.assertEqual(told["meet"], "late\n")
                 self.assertEqual(told["mean"], [(ranks - 1) / 2, [(ranks - 1) / 2, 1]])
 
     def test_left_out(self):
@@ -151,6 +150,14 @@ class Numpy(gwrun.Case):
         done = launch(2, RANK, "lonely")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("ValueError: only here", done.stderr)
+
+    def test_children(self):
+        done = launch(2, RANK, "forks")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([json.loads(line) for line in done.stdout.splitlines()],
+                         [{"exit": 0, "raise": 1, "process": 4, "calls": 4}] * 2)
+        self.assertEqual(done.stderr.count("ValueError: in a child"), 2)
+        self.assertNotIn("gradwire: rank", done.stderr)
 
     def test_ends_on_one_rank(self):
         """Whatever ends a rank while others go on: the job ends, with another status than 0, and says why.

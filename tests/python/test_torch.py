@@ -239,10 +239,24 @@ class State(EitherWay, unittest.TestCase):
         self.assertIn("--on-nan skip", lines[0])
 
     def test_a_rank_that_ends_early(self):
-        done = launch(2, STATES, "leaves", python=PYTHON)
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("gradwire: rank 1: the program has ended, and waits for other ranks", done.stderr)
-        self.assertIn("no progress for 6", done.stderr)  # its watchdog
+        """The others wait for it in PyTorch, of which the library sees nothing."""
+        for way, left, status, said in (("state", "0", None, "(?s)gradwire: rank 1: the program has ended, and waits for other "
+                                         "ranks.*rank 1 .*: no progress for 12.*: in gradwire_leave"),
+                                        ("shards", "no data", 1, "(?s)no data\n.*rank 1: ends with exit status 1, and others"),
+                                        ("session", "3", 3, "rank 1: ends with exit status 3, and others do not end")):
+            with self.subTest(way=way):
+                done = launch(2, STATES, "leaves", way, left, "--hang-timeout 12" if status is None else "", python=PYTHON)
+                self.assertRegex(done.stderr, said)
+                self.assertNotEqual(done.returncode, 0)
+                if status is not None:
+                    self.assertEqual(done.returncode, status)
+                    self.assertEqual(done.stderr.count("gradwire: rank"), 1, done.stderr)
+
+    def test_children(self):
+        with tempfile.TemporaryDirectory() as folder:
+            one, two = told(2, "forks", os.path.join(folder, "run"), script=STATES)
+            self.assertEqual(gwrun.run_json(folder, "run")["results"]["steps"], 8)
+        self.assertEqual((one["ended"], one), (0, two))
 
     def test_narrow_gradients_and_layouts(self):
         """Sums are float32's, rounded once; --compress says what is on the wire."""

@@ -9,7 +9,6 @@ import os
 import pickle
 import sys
 import threading
-import time
 import types
 from unittest import mock
 
@@ -217,19 +216,40 @@ def case_stops():
     plain(net, sgd(model.parameters()), lambda y, t: loss(y, t) * (float("nan") if rank else 1), batches)
 
 
-def case_leaves():
-    """Rank 1 ends before rank 0, which waits for it then in an exchange."""
+def case_leaves(way, status, words):
+    """Rank 1 ends before rank 0, which then waits for it in PyTorch."""
     rank, _ = gradwire.torch.init()
-    hooks.PATIENCE = 0.5
-    model, batches, loss = MODELS["halves"](rank)
-    net = replicate(model, **DDP_OPTIONS["unused"])
-    attach(net, "--hang-timeout 6")
+    with contextlib.ExitStack() as stack:
+        if way == "shards":
+            net = cut_up()
+            gradwire.torch.Shards(net, words)
+        elif way == "session":
+            net = torch.nn.BatchNorm1d(4)
+            run = gradwire.torch.Session(net, words)
+            stack.enter_context(run.batch(3))
+        else:
+            net = replicate(torch.nn.BatchNorm1d(4))
+            attach(net, words)
+        net(torch.ones(3, 4)).sum().backward()
+        if rank == 1:
+            raise SystemExit(int(status) if status.isdecimal() else status)
+        dist.barrier()
+
+
+def case_forks(out):
+    """A child that ends in order, and workers of a DataLoader, between a run's steps."""
+    rank, _ = gradwire.torch.init()
+    model, batches, loss = MODELS["gpt"](rank)
+    net = replicate(model)
+    attach(net, f"--out {out}", ddp=net)
     optimizer = sgd(model.parameters())
     plain(net, optimizer, loss, batches)
-    if rank == 1:
+    child = os.fork()
+    if child == 0:
         sys.exit(0)
-    time.sleep(1.5)
-    plain(net, optimizer, loss, batches)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    plain(net, optimizer, loss, [(x[0], y[0]) for x, y in torch.utils.data.DataLoader(batches, num_workers=2)])
+    return {"ended": ended, "hash": hash_of(model)}
 
 
 def gradients_of(net, x):
@@ -387,9 +407,10 @@ def blocks(dtype=torch.float32):
 
 def cut_up(dtype=torch.float32, together=False, **more):
     """Its modules one by one, or two of them as one."""
+    from torch.distributed.fsdp import fully_shard
     model = blocks(dtype)
     for part in (model[0], model[2], model) if not together else ([model[0], model[2]], model):
-        torch.distributed.fsdp.fully_shard(part, **more)
+        fully_shard(part, **more)
     return model
 
 

@@ -2,12 +2,12 @@
 PyTorch's own; and hook, which registers them."""
 
 import atexit
+import ctypes
 import functools
 import gc
 import math
 import os
 import re
-import sys
 import types
 import warnings
 
@@ -18,14 +18,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import optimizer as optimizers
 
 from gradwire.launch import size
-from gradwire.library import Error, Phase, abort, checked, last_words, library, meet, shared
+from gradwire.library import Error, Phase, checked, forked, last_words, library, shared
 from gradwire.session import OPEN
 from gradwire.torch.group import by_launcher
 from gradwire.torch.model import Run
 from gradwire.torch.staging import Way, addresses, indices, lies_as_declared
 
 STEP_HOOKS = hasattr(optimizers, "register_optimizer_step_pre_hook")
-PATIENCE = 10.0  # seconds until a rank that has ended says that it waits for others
 
 
 def comm_hook(state, bucket):
@@ -383,18 +382,12 @@ class State(Run):
             super().close()
 
     def _end_of_process(self):
-        """Close, once all ranks end: one may have more to do. Where another waits for this one in an exchange,
-        its watchdog ends the job."""
-        if self.handle.handle is None:
+        """The library closes it once all ranks exit, for another may have more to do. Only the library learns this
+        one's exit status: a rank that has failed ends the job."""
+        if self.handle.handle is None or forked():
             return
-        meet(f"gradwire: rank {self.rank}: the program has ended, and waits for other ranks to end, too",
-             PATIENCE, self.comm)
-        try:
-            self.close()
-        except Error as error:
-            print(f"gradwire: rank {self.rank}: {error}", file=sys.stderr, flush=True)
-            if not shared(error):
-                abort()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))  # it outlives Python, and so do the parameters
+        self.handle.leave(math.nan if self.latest is None else float(self.latest))
 
 
 def with_exchange(words):
