@@ -4,6 +4,7 @@ are told who they are as MPICH's mpiexec would tell them (pmi.py)."""
 import contextlib
 import ctypes
 import importlib.util
+import multiprocessing
 import os
 import shlex
 import socket
@@ -22,7 +23,10 @@ def start(words=""):
     one rank ends the whole job, in a thread that a session belongs to as well."""
     among = None if initialized() else by_torch()
     if among is None:
-        return start_mpi(words)
+        rank, ranks = start_mpi(words)
+        if ranks == 1:
+            check_alone()
+        return rank, ranks
     rank, ranks = among
     if hasattr(library(), "ompi_mpi_comm_world"):
         raise Error(f"Open MPI cannot be started by torchrun: {instead(ranks)}")
@@ -34,6 +38,19 @@ def start(words=""):
                 raise
     raise Error("this MPI library does not learn from its launcher as MPICH does (PMI-1), and cannot be "
                 f"started by torchrun: {instead(ranks)}")
+
+
+def check_alone():
+    """Refuses the only rank of MPI where PyTorch has several, or multiprocessing may have started several: each would
+    train alone."""
+    others = sys.modules["torch.distributed"].get_world_size() if grouped() else 1
+    if others > 1:
+        raise Error(f"MPI has 1 rank, and the process group of torch.distributed {others}: call init_process_group before "
+                    "gradwire starts MPI, or leave both to gradwire.torch.init, under torchrun or mpiexec")
+    if multiprocessing.parent_process() and not os.environ.get("WORLD_SIZE"):
+        raise Error("MPI has 1 rank, and multiprocessing (torch.multiprocessing.spawn, say) has started this process: "
+                    "where it has started others, each would train alone: call torch.distributed.init_process_group first, "
+                    "by which they find each other, or use torchrun; or set WORLD_SIZE=1 if this one is to be alone")
 
 
 def by_torch():

@@ -311,6 +311,19 @@ def case_forks():
     return ends
 
 
+def case_alone():
+    """What processes of their own, which think that they are the only one, learn."""
+    found = []
+    for size in "", "1":
+        os.environ["WORLD_SIZE"] = size
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            found.append(pool.apply(refusal, [gradwire.start]))
+    sys.modules["torch.distributed"] = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True,
+                                                             get_rank=lambda: 0, get_world_size=lambda: 2)
+    os.environ["PMI_RANK"] = "0"  # so that MPI is not started as the group is
+    return {"said": [*found, refusal(gradwire.start)]}
+
+
 def in_thread(threading):
     """The exception of a thread without a session is its own affair; that of one with one is not."""
     def work(opens):

@@ -178,8 +178,12 @@ class Numpy(gwrun.Case):
                 self.assertEqual(len(ours), how in ("zero", "message"), errors)
 
     def test_launcher(self):
-        alone = gwrun.finished([sys.executable, "-B", RANK, "exit", ""],
-                               env={**os.environ, "GRADWIRE_LIBRARY": LIBRARY, "WORLD_SIZE": "2"})
+        env = {**os.environ, "GRADWIRE_LIBRARY": LIBRARY}
+        spawned, meant, group = json.loads(gwrun.well(gwrun.finished([sys.executable, "-B", RANK, "alone"], env=env)))["said"]
+        self.assertRegex(spawned, "^MPI has 1 rank, and multiprocessing .*: call torch.distributed.init_process_group first")
+        self.assertIsNone(meant)
+        self.assertRegex(group, "^MPI has 1 rank, and the process group of torch.distributed 2: ")
+        alone = gwrun.finished([sys.executable, "-B", RANK, "exit", ""], env={**env, "WORLD_SIZE": "2"})
         self.assertEqual(alone.returncode, 1)
         self.assertRegex(alone.stderr.splitlines()[-1], "Error: MPI has 1 rank, but WORLD_SIZE=2 says that torchrun "
                                                         "started several: .* unset WORLD_SIZE if each is to run alone")
