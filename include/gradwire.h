@@ -62,9 +62,9 @@
  *  loop over gradwire_owned.
  *
  *  Functions return 0 or more, or a negative error; gradwire_error then returns one line about it.
- *  These are collective over all ranks of the communicator: new, open, lend, end, settle, epoch,
- *  mean, save, load, close. An error in one of them reaches all ranks. Any other error after open
- *  is this rank's alone (gradwire_alone), and other ranks may be waiting for it: end the job.
+ *  These are collective over all ranks of the communicator: new, open, share, lend, end, settle,
+ *  epoch, mean, save, load, close. An error in one of them reaches all ranks. Any other error after
+ *  open is this rank's alone (gradwire_alone), and other ranks may be waiting for it: end the job.
  *
  *  Call a handle only from the thread that called gradwire_new. A process may have several handles,
  *  all on one thread. The first one records, and what the others cost is part of its batches; close
@@ -116,6 +116,12 @@ int gradwire_alone(int e);
  *  so with another status than 0, while others go on, ends the job. Collective over all ranks. */
 int gradwire_start(const char *words, int *rank, int *ranks);
 
+/** Check words as gradwire_new would, but on this rank only and without MPI. NULL: they are
+ *  refused, and gradwire_error says why. Else what gradwire_text would return under `key` for a
+ *  handle of these words that is not open yet; "" for "mpi", "thread_level" and NULL. Valid until
+ *  the next call. */
+const char *gradwire_words(const char *words, const char *key);
+
 /** Make a handle. `comm`: MPI_Comm_c2f() of a communicator, which is duplicated; negative:
  *  MPI_COMM_WORLD. `words`: options of `gradwire train`, split at blanks; quotes ('..' or "..")
  *  keep blanks; NULL: none. docs/library.md lists those that apply, about the exchange and the
@@ -132,6 +138,10 @@ int gradwire_tensor(gradwire *g, const char *name, int group, size_t n, size_t r
 /** Begin the exchange and the run's folder. Rank 0's parameters go to all ranks, except into memory
  *  of the library, which is zero, and with --parameters parts. Collective. */
 int gradwire_open(gradwire *g);
+
+/** After open, between batches: copy rank 0's `bytes` at `memory`, of any type, to all ranks. It
+ *  makes alike what is not trained, and so no tensor: frozen parameters, statistics. Collective. */
+int gradwire_share(gradwire *g, void *memory, size_t bytes);
 
 /** After open: a tensor's n floats in memory of the library, valid until close. GRADWIRE_PARAM: of
  *  a tensor whose param was NULL. GRADWIRE_GRAD: a gradient may be written there to save a copy

@@ -31,8 +31,8 @@ static const char *sparse_refuses(const gw_args *args, const gw_algo *algo, cons
     if (strcmp(algo->ops->head.name, "gathersum") != 0)
         return "it gathers encodings and sums them locally, which is algo=gathersum and no other";
     if (!(codec->caps & GW_CODEC_SPARSE) && !codec->partial)
-        return "this codec is dense: gathering moves one encoding a rank, all of full size; use "
-               "allreduce:algo=gathersum if that is wanted";
+        return "it gathers an encoding from each rank, and those of a dense codec have full size: "
+               "name a sparse one, as --compress topk, or use allreduce:algo=gathersum";
     return NULL;
 }
 

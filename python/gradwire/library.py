@@ -40,9 +40,11 @@ FUNCTIONS = {  # name: result, parameters, as the header has them
     "gradwire_error": (_text, []),
     "gradwire_alone": (_int, [_int]),
     "gradwire_start": (_int, [_text, _to(_int), _to(_int)]),
+    "gradwire_words": (_text, [_text, _text]),
     "gradwire_new": (_int, [_to(_at), _int, _text]),
     "gradwire_tensor": (_int, [_at, _text, _int, _size, _size, _at]),
     "gradwire_open": (_int, [_at]),
+    "gradwire_share": (_int, [_at, _at, _size]),
     "gradwire_memory": (_at, [_at, _int, _int]),
     "gradwire_begin": (_int, [_at, _long, _long]),
     "gradwire_phase": (_int, [_at, _int]),
@@ -166,6 +168,14 @@ def checked(words):
         raise Error(f"words: {type(words).__name__} instead of a text: give options in one, such as "
                     "'--comm iallreduce --compress bf16'")
     return words
+
+
+def of_words(words, key):
+    """What a session's text(key) will be by these words; refuses them as a session does, without MPI or other ranks."""
+    text = library().gradwire_words(checked(words).encode(), key.encode())
+    if text is None:
+        check(-1)
+    return text.decode(errors="replace")
 
 
 def world():

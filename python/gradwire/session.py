@@ -106,6 +106,17 @@ class Session:
         self._call("gradwire_open")
         return self
 
+    def share(self, array):
+        """All ranks, between batches: rank 0's values go to all, into an array of any type that is no tensor of the
+        exchange, such as statistics."""
+        if not isinstance(array, np.ndarray) or not array.flags.carray:
+            raise Error("share: must be a writable, C-contiguous array")
+        self.share_at(array.ctypes.data, array.nbytes)
+
+    def share_at(self, address, size):
+        """As `share`, by an address."""
+        self._call("gradwire_share", address, size)
+
     def memory(self, tensor, which=PARAM):
         """The library's memory of a tensor's parameters (PARAM) or gradient (GRAD), as an array:
         with it nothing is copied."""

@@ -158,7 +158,7 @@ static gw_err gradwire_check_parts(const gw_words *w, const gw_strategy_ops *ops
     return GW_OK;
 }
 
-static gw_err gradwire_make_session(gradwire *g) {
+gw_err gw_handle_session(gradwire *g) {
     const gw_words *w = &g->words;
     gw_mix mix;
     GW_TRY(gw_mix_open(&mix, w->run.compress, w->run.wire_check));
@@ -170,7 +170,10 @@ static gw_err gradwire_make_session(gradwire *g) {
     }
     GW_TRY(gw_session_new(&g->session, w->run.comm, &mix, w->run.feedback));
     GW_TRY(gw_codec_stats_check(g->session, w->run.compress_stats));
-    GW_TRY(gradwire_check_parts(w, g->session->strategy.ops));
+    return gradwire_check_parts(w, g->session->strategy.ops);
+}
+
+static gw_err gradwire_check_level(const gradwire *g) {
     int provided = MPI_THREAD_SINGLE;
     MPI_Query_thread(&provided);
     return gw_start_check_level(gw_session_thread_level(g->session), provided);
@@ -206,7 +209,8 @@ static void gradwire_watch(const gw_words *w, MPI_Comm comm) {
 static gw_err gradwire_make(gradwire *g, gw_err e) {
     if (e == GW_OK)
         gradwire_start_threads(g->words.run.threads);
-    GW_THEN(e, gradwire_make_session(g));
+    GW_THEN(e, gw_handle_session(g));
+    GW_THEN(e, gradwire_check_level(g));
     GW_THEN(e, gw_launcher_check());
     GW_TRY(gw_agree(g->comm, e));
     GW_TRY(gradwire_alike(g));
@@ -322,7 +326,9 @@ static gw_err tensor_check(const gradwire *g, const char *name, int group, size_
     if (!gw_text_utf8(name))
         return tensor_refuse("(its name)", "is not UTF-8");
     GW_TRY(gw_text_name("gradwire_tensor", "", name));
-    if (n == 0 || n > INT_MAX)
+    if (n == 0)
+        return tensor_refuse(name, "it has no elements: leave it out");
+    if (n > INT_MAX)
         return tensor_refuse(name, "its size must be 1 to 2^31 - 1 floats");
     if (rows && n % rows)
         return tensor_refuse(name, "its size is not a multiple of its rows");

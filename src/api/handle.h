@@ -164,6 +164,9 @@ uint64_t gw_call_logical(void);
 /** Return GW_ERR_USAGE, with a line that names the function. */
 gw_err gw_call_refuse(const char *name, const char *why);
 
+/** Make the session of the handle's words. No MPI call. */
+gw_err gw_handle_session(gradwire *g);
+
 /* start.c */
 
 /** GW_ERR_UNSUPPORTED: MPI was `provided` with a lower thread level than `wanted`. */
@@ -204,6 +207,8 @@ gw_err gw_layout_make(gradwire *g);
 gw_err gw_layout_own(gradwire *g);
 /** Copy rank 0's parameters to all ranks, and into the arena. Collective. */
 gw_err gw_layout_share(gradwire *g);
+/** Copy rank 0's memory to all ranks, which have as many bytes there. Collective. */
+gw_err gw_layout_send(const gradwire *g, void *memory, size_t bytes);
 void gw_layout_free(gradwire *g);
 
 /** Return the CRC-32 of a group's parameters, if the caller owns all of them. */

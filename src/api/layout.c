@@ -93,19 +93,19 @@ static float *layout_param(const gradwire *g, const gw_handle_tensor *t) {
     return t->param ? t->param : g->session->env.param + t->span.off;
 }
 
-/* In pieces that MPI's count can hold. */
-static gw_err layout_share_floats(const gradwire *g, float *p, size_t n) {
-    for (size_t at = 0; at < n; at += INT_MAX) {
-        size_t left = n - at;
-        GW_TRY(gw_bcast(p + at, left < INT_MAX ? (int)left : INT_MAX, MPI_FLOAT, 0, g->comm));
+gw_err gw_layout_send(const gradwire *g, void *memory, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += INT_MAX) { /* in pieces that MPI's count can hold */
+        size_t left = bytes - at;
+        GW_TRY(gw_bcast((char *)memory + at, left < INT_MAX ? (int)left : INT_MAX, MPI_BYTE, 0,
+                        g->comm));
     }
     return GW_OK;
 }
 
 gw_err gw_layout_share(gradwire *g) {
     for (int t = 0; t < g->arena.n_tensors; t++)
-        GW_TRY(layout_share_floats(g, layout_param(g, &g->arena.tensor[t]),
-                                   g->arena.tensor[t].span.n));
+        GW_TRY(gw_layout_send(g, layout_param(g, &g->arena.tensor[t]),
+                              g->arena.tensor[t].span.n * sizeof(float)));
     gw_layout_take_params(g, (gw_span){0, g->arena.n});
     return GW_OK;
 }

@@ -2,6 +2,7 @@
 #include "api/handle.h"
 #include "base/mem.h"
 #include "base/probe.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "mpi/alike.h"
 #include "mpi/wait.h"
@@ -175,17 +176,23 @@ double gradwire_figure(const gradwire *g, const char *column) {
     return x;
 }
 
-const char *gradwire_text(const gradwire *g, const char *key) {
-    static char mpi[MPI_MAX_LIBRARY_VERSION_STRING], unmet[4096];
-    gw_call c;
-    gw_err e = gw_call_begin(&c, (gradwire *)g, "text", GW_IN_NEW | GW_IN_OPEN, false);
-    gw_call_end(&c, e);
-    if (e != GW_OK || !key)
-        return NULL;
+static const char *text_of_mpi(const char *key) {
+    static char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
     int len = 0, level = MPI_THREAD_SINGLE;
-    MPI_Query_thread(&level);
+    if (strcmp(key, "thread_level") == 0) {
+        MPI_Query_thread(&level);
+        return gw_world_thread_level(level);
+    }
+    if (strcmp(key, "mpi") != 0)
+        return NULL;
     if (!*mpi && MPI_Get_library_version(mpi, &len) == MPI_SUCCESS)
         mpi[strcspn(mpi, "\n")] = '\0';
+    return mpi;
+}
+
+/* This needs neither MPI nor an open handle. */
+static const char *text_of(const gradwire *g, const char *key) {
+    static char unmet[4096];
     const gw_session *s = g->session;
     const gw_strategy_ops *ops = s->strategy.ops;
     gw_unmet_text(&s->unmet, unmet, sizeof unmet);
@@ -212,13 +219,33 @@ const char *gradwire_text(const gradwire *g, const char *key) {
         {"out", g->words.run.out ? g->words.run.out : ""},
         {"polls", gw_session_progresses(s) ? "yes" : "no"},
         {"in_place", g->opened && gw_session_takes_lent(s) ? "yes" : "no"},
-        {"mpi", mpi},
-        {"thread_level", gw_world_thread_level(level)},
         {"version", GW_VERSION}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strcmp(texts[i][0], key) == 0)
             return texts[i][1];
     return NULL;
+}
+
+const char *gradwire_text(const gradwire *g, const char *key) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, (gradwire *)g, "text", GW_IN_NEW | GW_IN_OPEN, false);
+    gw_call_end(&c, e);
+    if (e != GW_OK || !key)
+        return NULL;
+    const char *text = text_of(g, key);
+    return text ? text : text_of_mpi(key);
+}
+
+const char *gradwire_words(const char *words, const char *key) {
+    static char told[1024];
+    gradwire g = {0};
+    gw_err e = gw_call_open() ? gw_words_beside(&g.words, words) : gw_words_read(&g.words, words);
+    GW_THEN(e, gw_handle_session(&g));
+    const char *text = e == GW_OK && key ? text_of(&g, key) : NULL;
+    gw_text_copy(told, sizeof told, text ? text : "");
+    gw_session_free(g.session);
+    gw_words_free(&g.words);
+    return e == GW_OK ? told : NULL;
 }
 
 static gw_err mean_of(gradwire *g, int n, double *value, double weight) {
@@ -245,6 +272,26 @@ int gradwire_mean(gradwire *g, int n, double *value, double weight) {
     gw_call c;
     gw_err e = gw_call_begin(&c, g, "mean", GW_IN_OPEN, false);
     GW_THEN(e, mean_of(g, n, value, weight));
+    return gw_call_end(&c, e);
+}
+
+static gw_err share_memory(gradwire *g, void *memory, size_t bytes) {
+    gw_alike alike;
+    bool lacks = !memory && bytes > 0;
+    GW_TRY(gw_agree(g->comm, lacks ? gw_call_refuse("share", "memory is NULL") : GW_OK));
+    gw_alike_begin(&alike, NULL);
+    gw_alike_add(&alike, "size", "%zu bytes", bytes);
+    GW_TRY(gw_alike_compare(&alike, "gradwire_share", g->comm));
+    gw_phase_enter(GW_PHASE_MPI_WAIT);
+    gw_err e = gw_layout_send(g, memory, bytes);
+    gw_phase_leave();
+    return e;
+}
+
+int gradwire_share(gradwire *g, void *memory, size_t bytes) {
+    gw_call c;
+    gw_err e = gw_call_begin(&c, g, "share", GW_IN_BETWEEN, true);
+    GW_THEN(e, share_memory(g, memory, bytes));
     return gw_call_end(&c, e);
 }
 

@@ -6,6 +6,7 @@
 #include "config/opts.h"
 #include "record/live.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -56,6 +57,18 @@ static const gw_rule rules[] = {
      "a step's gradients are compared when it ends, and lazy ones are not exchanged then"},
     {0}};
 
+/* Options of `gradwire train` that are not among these words, each between two blanks: a program's
+ * own loop decides the first, and only the trainer can do the others. */
+static const char of_loop[] =
+    " data limit limit-test replicate image-scale image-size validation data-layout partition "
+    "model layers activation output init lr lr-scaling lr-schedule lr-warmup batch local-batch "
+    "epochs steps time-limit eval-every save-model resume resume-strict checkpoint-every "
+    "checkpoint-keep ";
+static const char of_trainer[] =
+    " mesh microbatches timetable tensor-chunks tensor-algo stages recompute tensor-split "
+    "compress-activations compress-deltas gemm backend inject-skew pace paired bound overhead "
+    "papi-group papi-events ceilings check forecast quiet ";
+
 static bool words_blank(char c) {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
@@ -82,13 +95,31 @@ static gw_err words_next(char **at, char **word) {
     return GW_OK;
 }
 
+static gw_err words_check_foreign(const char *word) {
+    char name[64];
+    int len = (int)strcspn(word, "=");
+    if (len < 3 || len > 40 || strncmp(word, "--", 2) != 0)
+        return GW_OK;
+    snprintf(name, sizeof name, " %.*s ", len - 2, word + 2);
+    if (strstr(of_loop, name))
+        return gw_fail(GW_ERR_USAGE,
+                       "gradwire: %.*s: an option of gradwire train: your loop has it", len, word);
+    if (strstr(of_trainer, name))
+        return gw_fail(GW_ERR_USAGE,
+                       "gradwire: %.*s: an option of gradwire train, which the library cannot do",
+                       len, word);
+    return GW_OK;
+}
+
 static gw_err words_split(gw_words *w, char *text) {
     size_t room = strlen(text) / 2 + 3;
     char **argv = NULL, *at = text, *word;
     int argc = 1;
     gw_err e = gw_alloc(&argv, room, sizeof *argv);
-    while (e == GW_OK && (e = words_next(&at, &word)) == GW_OK && word)
+    while (e == GW_OK && (e = words_next(&at, &word)) == GW_OK && word) {
         argv[argc++] = word;
+        e = words_check_foreign(word);
+    }
     if (e == GW_OK) {
         argv[0] = "gradwire";
         e = gw_args_argv(w->args, "gradwire", argc, argv, NULL);

@@ -1,6 +1,6 @@
 /* Several handles of a process: two models that train in turns, one's batches within the other's or
  * not, come to the bits that each comes to alone; the first one's record has what both sent. And
- * gradwire_mean. */
+ * gradwire_mean, gradwire_share and gradwire_words. */
 #include "check.h"
 
 #include <gradwire.h>
@@ -156,7 +156,38 @@ static void mean(void) {
     ok(gradwire_close(g));
 }
 
+/* Rank 0's bytes, and no byte beside them; ranks with other sizes are told. */
+static void share(void) {
+    gradwire *g = open_model(0, NULL);
+    double value[3] = {rank + 0.5, NAN, rank};
+    ok(gradwire_share(g, value, 2 * sizeof *value));
+    CHECK(value[0] == 0.5 && isnan(value[1]) && value[2] == rank, "%g %g", value[0], value[2]);
+    ok(gradwire_share(g, NULL, 0));
+    refused(gradwire_share(g, NULL, 1), "memory is NULL");
+    if (ranks > 1)
+        refused(gradwire_share(g, value, rank ? 8 : 16), "has size '8 bytes', and rank 0");
+    hand_over(g, 0, 0);
+    refused(gradwire_share(g, value, 1), "a batch is open");
+    take(g, 0);
+    ok(gradwire_close(g));
+}
+
+/* What words lead to is known without MPI, and a handle has the same. */
+static void words_alone(void) {
+    static const char *const said[][3] = {{"--comm sharded", "mean", "no"},
+                                          {"--comm delayed", "late", "yes"},
+                                          {"--compress topk", "algorithm", "gathersum"},
+                                          {"--optimizer sgd", "optimizer", "sgd"},
+                                          {NULL, "mpi", ""}};
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        const char *text = gradwire_words(said[i][0], said[i][1]);
+        CHECK(text && strcmp(text, said[i][2]) == 0, "%s: %s", said[i][0], text ? text : "refused");
+    }
+    CHECK(gradwire_words("--comm sharded", NULL), "%s", gradwire_error());
+}
+
 int main(int argc, char **argv) {
+    words_alone();
     CHECK(gradwire_start(NULL, &rank, &ranks) == 0, "%s", gradwire_error());
     CHECK(check_ranks(argc, argv) == ranks, "ranks");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -164,5 +195,6 @@ int main(int argc, char **argv) {
     in_turns();
     words_of_the_second();
     mean();
+    share();
     return 0;
 }

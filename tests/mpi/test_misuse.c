@@ -93,7 +93,9 @@ static void try_words(void) {
         {"--comm nobody", "nobody"},
         {"--compress auto", "auto"},
         {"--compress 'qsgd", "quotation"},
-        {"--lr 0.1", "lr"},
+        {"--lr 0.1", "--lr: an option of gradwire train: your loop has it"},
+        {"--mesh=pipe=2", "--mesh: an option of gradwire train, which the library cannot do"},
+        {"--comm sparse", "name a sparse one, as --compress topk"},
         {"stray", "stray"},
         {"--trace", "out"},
         {"--error-feedback momentum --compress topk", "momentum"},
@@ -103,6 +105,8 @@ static void try_words(void) {
         gradwire *g = (gradwire *)param;
         refused(gradwire_new(&g, -1, wrong[i][0]), wrong[i][1]);
         CHECK(!g, "a handle in spite of '%s'", wrong[i][0]);
+        CHECK(!gradwire_words(wrong[i][0], "mean") && strstr(gradwire_error(), wrong[i][1]),
+              "'%s' passes: %s", wrong[i][0], gradwire_error());
     }
     refused(gradwire_new(NULL, -1, NULL), "NULL");
     setenv("GRADWIRE", "--comm nobody", 1);
@@ -131,7 +135,7 @@ static void try_tensors(void) {
         size_t n, rows;
         const char *part;
     } wrong[] = {{"a", 0, N, 0, "twice"},         {"b", 2, N, 0, "groups"},
-                 {"b", -1, N, 0, "groups"},       {"b", 0, 0, 0, "size"},
+                 {"b", -1, N, 0, "groups"},       {"b", 0, 0, 0, "no elements"},
                  {"b", 0, (size_t)-1, 0, "size"}, {"b", 0, N, 3, "rows"},
                  {"\xff", 0, N, 0, "UTF-8"}};
     g = make(NULL);

@@ -1,8 +1,10 @@
 """The Python package: gradwire.Session on numpy arrays, and how the library is found."""
 
 import concurrent.futures
+import ctypes
 import json
 import os
+import re
 import shutil
 import sys
 import unittest
@@ -115,12 +117,13 @@ class Numpy(gwrun.Case):
                 for key, part in {"words": "nosuch", "auto": "auto", "comm": "int is not an mpi4py communicator",
                                   "mpi4py": "mpi4py uses Another MPI 1.0, gradwire ",
                                   "dtype": "x: float64", "strides": "x: float32, strides (4, 16)",
-                                  "size": "gradient of tensor 0: 3 elements, not 30",
+                                  "size": "gradient of tensor 0: 3 elements, not 30", "share": "share: must be a writable",
                                   "first": "other sessions of this process are open",
                                   "words of a second": "--out: the first handle", "closed": "poll: the session is closed", "load": ""}.items():
                     self.assertIsNotNone(told[key], key)
                     self.assertIn(part, told[key])
                     self.assertNotIn("\n", told[key])
+                self.assertEqual(told["shared"], [0, 7])
                 self.assertEqual(told["mean"], [(ranks - 1) / 2, [(ranks - 1) / 2, 1]])
 
     def test_left_out(self):
@@ -134,6 +137,16 @@ class Numpy(gwrun.Case):
                 self.assertIn("give total", rank["no total"])
                 for said in rank["closed"]:
                     self.assertIn("the session is closed", said)
+
+    def test_options_of_train(self):
+        """Each is a word of the library, or refused as one of `gradwire train`."""
+        library = ctypes.CDLL(LIBRARY)
+        library.gradwire_error.restype = library.gradwire_words.restype = ctypes.c_char_p
+        names = re.findall(r"^ +--([a-z-]+)", gwrun.clean(1, "train", "--help").stdout, re.MULTILINE)
+        self.assertGreater(len(names), 60)
+        unknown = [name for name in [*names, "nosuch"] if library.gradwire_words(f"--{name}".encode(), None) is None
+                   and b"unknown option" in library.gradwire_error()]
+        self.assertEqual(unknown, ["nosuch"])
 
     def test_words_of_the_environment_win(self):
         done = results(1, RANK, "strategies", '["--comm allreduce"]', GRADWIRE="--comm sharded")
