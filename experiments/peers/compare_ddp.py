@@ -31,6 +31,7 @@ from compare_torch import (
     mpi,
     named_words,
     need,
+    positive,
     report,
     spread,
     torch_environment,
@@ -126,9 +127,9 @@ def parse():
     parser.add_argument("--batch", type=int, help="of a rank")
     parser.add_argument("--length", type=int, default=64, help="tokens of a sample of gpt2")
     parser.add_argument("--bucket-mb", type=float, default=4, help="bucket_cap_mb of gradwire's sides")
-    parser.add_argument("--steps", type=int, default=10, help="timed steps of a side and round")
+    parser.add_argument("--steps", type=positive, default=10, help="timed steps of a side and round")
     parser.add_argument("--warmup", type=int, default=3, help="steps before these")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--mpiexec", default=os.path.join(ROOT, "build/release/mpiexec"))
     parser.add_argument("--out", help="write the results to OUT.txt and OUT.json")
     options = parser.parse_args()

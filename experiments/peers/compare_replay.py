@@ -39,9 +39,11 @@ from compare_torch import (
     find_torch,
     link_of,
     machine_facts,
+    median_step,
     mpi,
     named_words,
     need,
+    positive,
     report,
     run,
     spread,
@@ -72,7 +74,7 @@ def replay(words, speed, options, folder):
             wall[step] = max(wall[step], float(row["wall_s"]))
             computing[step] = max(computing[step],
                                   sum(float(row[key]) for key in ("forward_s", "backward_s", "update_s")))
-    return [statistics.median([of[step] for step in sorted(of)][options.warmup:]) for of in (wall, computing)]
+    return [median_step([of[step] for step in sorted(of)], options.warmup) for of in (wall, computing)]
 
 
 def exposed(ranks):
@@ -146,7 +148,7 @@ def parse():
                         help="an exchange: the words of gradwire.torch.hook; may be repeated [six]")
     parser.add_argument("--batch", type=int, default=BATCH["resnet18"], help="of a rank [16]")
     parser.add_argument("--bucket-mb", type=float, default=4, help="bucket_cap_mb of both sides [4]")
-    parser.add_argument("--steps", type=int, default=8, help="timed steps of a side and round [8]")
+    parser.add_argument("--steps", type=positive, default=8, help="timed steps of a side and round [8]")
     parser.add_argument("--warmup", type=int, default=3, help="steps before these [3]")
     parser.add_argument("--out", help="write the results to OUT.txt and OUT.json")
     options = parser.parse_args()

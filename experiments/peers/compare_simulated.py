@@ -25,7 +25,7 @@ import statistics
 import subprocess
 import tempfile
 
-from compare_torch import ROOT, TESTBED, bench, fail, machine_facts, mpi, report, run
+from compare_torch import ROOT, TESTBED, bench, fail, machine_facts, median_step, mpi, positive, report, run
 
 GOODPUT, LATENCY, OVERHEAD, CODING_NS = 1448 / 1514, "40us", "5us", "0.5"
 ALGORITHMS = "ring,halving,doubling,sra,swing,bine"
@@ -68,13 +68,13 @@ def allreduces(options, bits):
                                             f"allreduce:algo={row['algorithm']}"]))
 
 
-def median_step(out, column, of_ranks):
+def median_of(out, column, of_ranks):
     """Of a run's steps without the first ones."""
     steps = collections.defaultdict(list)
     with open(os.path.join(out, "batches.csv"), newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             steps[int(row["step"])].append(float(row[column]))
-    return statistics.median([of_ranks(steps[step]) for step in sorted(steps)][WARMUP:])
+    return median_step([of_ranks(steps[step]) for step in sorted(steps)], WARMUP)
 
 
 def steps(options, bits):
@@ -84,7 +84,7 @@ def steps(options, bits):
             out = os.path.join(folder, "run")
             run([*mpi(options.hosts, options), options.gradwire, "replay", options.profile, "--quiet", "--out", out,
                  "--steps", str(options.repeats + WARMUP), *words])
-            measured = median_step(out, "wall_s", max)
+            measured = median_of(out, "wall_s", max)
         yield what, measured, simulate(options, bits, ["--profile", options.profile, *words])
 
 
@@ -132,9 +132,9 @@ def meshes(options, bits):
             words, real = ["--profile", profile, *words], found["results"]["summary"]
             if simulate(options, bits, words, "wire_bytes") != real["wire_bytes"]:
                 fail(f"{what}: a rank sends {real['wire_bytes']:.0f} bytes a step, and not as many simulated")
-            yield what, median_step(out, "wall_s", statistics.fmean), simulate(options, bits, words)
+            yield what, median_of(out, "wall_s", statistics.fmean), simulate(options, bits, words)
             if found["mesh"]["pipe"] > 1:
-                bubble = median_step(out, "pipe_skew_s", statistics.fmean)
+                bubble = median_of(out, "pipe_skew_s", statistics.fmean)
                 yield "  its bubble", bubble, simulate(options, bits, words, "bubble_s")
 
 
@@ -171,7 +171,7 @@ def main():
     parser.add_argument("--sizes", default="256K,2M,16M", help="of the allreduces [256K,2M,16M]")
     parser.add_argument("--profile", help="compare whole steps of this model, not allreduces")
     parser.add_argument("--meshes", action="store_true", help="compare paced steps over meshes")
-    parser.add_argument("--repeats", type=int, default=5, help="timings of an allreduce or of a step [5]")
+    parser.add_argument("--repeats", type=positive, default=5, help="timings of an allreduce or of a step [5]")
     parser.add_argument("--testbed", default="simulated", help="the name that the testbed gets")
     parser.add_argument("--mpiexec", default=os.path.join(ROOT, "build/release/mpiexec"))
     parser.add_argument("--out", help="write the results to OUT.txt and OUT.json; rates that are there already stay")

@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 
-from compare_torch import add_program, bench, machine_facts, need, report, run, spread
+from compare_torch import add_program, bench, machine_facts, need, positive, report, run, spread
 
 SIZES = (940584, 23298088)  # gradients of the nets 784-256-128-10 and 784-2048-2048-10
 RATIO = 0.01
@@ -91,7 +91,7 @@ def table(peer, own, memcpy):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_program(parser, 5)
-    parser.add_argument("--repeats", type=int, default=7, help="timings a round [7]")
+    parser.add_argument("--repeats", type=positive, default=7, help="timings a round [7]")
     parser.add_argument("--out", help="also write the results to this file")
     parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

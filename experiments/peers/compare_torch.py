@@ -70,8 +70,24 @@ EARLY = 10  # steps whose losses are compared: later on roundings have flipped a
 MEETINGS = itertools.count(29500)  # ports; the previous one may linger
 
 
-def fail(message):
-    sys.exit(f"{os.path.basename(sys.argv[0]).removesuffix('.py')}: {message}")
+def fail(message, status=1):
+    print(f"{os.path.basename(sys.argv[0]).removesuffix('.py')}: {message}", file=sys.stderr)
+    sys.exit(status)
+
+
+def positive(text):
+    """The type of an option that counts what is measured."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}': must be a whole number, 1 or more")
+    return int(text)
+
+
+def median_step(steps, warmup):
+    """Of a run's steps without the first ones. A run ends earlier than asked where its data do."""
+    if len(steps) <= warmup:
+        fail(f"a run ended after {len(steps)} steps, of which the first {warmup} do not count: give it more data, or fewer "
+             "steps of --warmup", 2)
+    return statistics.median(steps[warmup:])
 
 
 def find_data():
@@ -110,7 +126,7 @@ def run(command, **options):
                           **options)
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        fail(f"{' '.join(command)}: status {done.returncode}: {last}")
+        fail(f"{' '.join(command)}: status {done.returncode}: {last}", 2 if done.returncode == 2 else 1)
     return done.stdout
 
 
@@ -210,7 +226,7 @@ def measure(options, env):
             program, ranks, further = options.sides[name]
             times, losses[name] = (run_torch(ranks, further, options, env) if program == "torch"
                                    else run_gradwire(ranks, further, options))
-            figures[name].append(statistics.median(times[options.warmup:]))
+            figures[name].append(median_step(times, options.warmup))
             print(f"round {turn + 1}/{options.rounds}  {name:34} {figures[name][-1] * 1e3:8.3f} ms",
                   file=sys.stderr)
     return figures, losses
@@ -292,7 +308,7 @@ def link_of(options):
 
 
 def add_program(parser, rounds):
-    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--rounds", type=positive, default=rounds)
     parser.add_argument("--gradwire", default=os.path.join(ROOT, "build/release/gradwire"))
 
 
@@ -391,7 +407,7 @@ def parse():
     parser.add_argument("--batch", type=int, default=64, help="global [64]")
     parser.add_argument("--lr", type=float, default=0.1, help="rate [0.1]")
     parser.add_argument("--threads", type=int, default=1, help="of a rank [1]")
-    parser.add_argument("--steps", type=int, default=500, help="timed steps a run [500]")
+    parser.add_argument("--steps", type=positive, default=500, help="timed steps a run [500]")
     parser.add_argument("--warmup", type=int, default=100, help="steps before these [100]")
     parser.add_argument("--only", choices=["torch", "gradwire"], help="measure one program alone")
     parser.add_argument("--out", help="write the results to OUT.txt and OUT.json "

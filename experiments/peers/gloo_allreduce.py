@@ -100,7 +100,7 @@ def parse():
     compare_torch.add_common(parser)
     parser.add_argument("--sizes", type=sizes_of, default=[65536, 1 << 20, 1 << 24], metavar="BYTES,..",
                         help="of Gloo's allreduces [65536,1048576,16777216]")
-    parser.add_argument("--repeats", type=int, default=20, help="per size and round [20]")
+    parser.add_argument("--repeats", type=compare_torch.positive, default=20, help="per size and round [20]")
     parser.add_argument("--bench", type=shlex.split, metavar="OPTIONS",
                         help="of gradwire bench allreduce; without them Gloo is measured alone")
     parser.add_argument("--out", help="write the results to OUT.txt and OUT.json [only print]")

@@ -13,7 +13,7 @@ import json
 import os
 import tempfile
 
-from compare_torch import ROOT, machine_facts, report, run
+from compare_torch import ROOT, machine_facts, positive, report, run
 
 RUNS = {  # ranks, steps
     "ring": [(4, 1), (8, 1), (16, 1), (32, 1), (64, 1), (128, 1), (256, 1), (256, 8)],
@@ -75,7 +75,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gradwire", default=os.path.join(ROOT, "build/release/gradwire"))
     parser.add_argument("--algorithms", default=",".join(RUNS), help="which of them [all]")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of a row, the fastest of which counts [3]")
+    parser.add_argument("--repeats", type=positive, default=3, help="runs of a row, the fastest of which counts [3]")
     parser.add_argument("--kept", help="measure nothing, draw this JSON file")
     parser.add_argument("--out", help="write the results to OUT.txt and OUT.json; other algorithms there stay")
     parser.add_argument("--figure", help="draw the results to this SVG file")
