@@ -76,6 +76,26 @@ class EitherWay:
         for key in ("frozen", "tied"):
             self.assertEqual(one[key], two[key], key)
 
+    def test_what_is_not_trained(self):
+        """Is alike on all ranks from the opening on; then statistics are each rank's. Parameters without elements are
+        left out."""
+        one, two = told(2, "untrained", self.way, script=CHANGES)
+        self.assertEqual(one["trained"], two["trained"])
+        self.assertNotEqual(one["statistics"], two["statistics"])
+        if self.way == "session":
+            self.assertEqual(one["opened"], two["opened"])
+            for found in (one, two):
+                for key, part in {"shapes": "buffers differ in names, types or shapes", "sparse": "more is sparse:",
+                                  "meta": "more is on meta", "lazy": "weight is not initialized"}.items():
+                    self.assertIn(part, found[key])
+
+    def test_phases(self):
+        """Are those of the model and of optimizer.step; what the program does between them is none of them."""
+        for found in told(2, "phases", self.way, script=CHANGES):
+            for closes, seen in zip((False, True), found):
+                self.assertGreaterEqual(seen.pop("other_s"), 0.1 if closes else 0.2)
+                self.assertGreater(min(seen.values()), 0, seen)
+
     def test_closures(self):
         one, two = told(2, "closures", self.way, script=CHANGES)
         self.assertEqual(len({found[key] for found in (one, two) for key in ("plain", "closure")}), 1)
@@ -197,7 +217,8 @@ class State(EitherWay, unittest.TestCase):
     def test_registered(self):
         for found in told(2, "registered", script=STATES):
             self.assertEqual((found["losses"], found["samples"], found["resumed"]), ([True] * 4, 2, True))
-            for key, part in {"list": "words: list instead of a text", "nobody": "no models have registered it",
+            for key, part in {"list": "words: list instead of a text", "misspelt": "did you mean 'compress'?",
+                              "no mean": "--comm sharded does not hand out the mean", "nobody": "no models have registered it",
                               "idle": "loss: no batch is open", "pickled": "cannot be pickled",
                               "loads": "load: NoneType instead of the bytes",
                               "another's": "gradients of another model"}.items():

@@ -3,6 +3,7 @@ change."""
 
 import contextlib
 import json
+import time
 
 import torch
 from torch_rank import bits, gpt, hash_of, main, refusal, replicate, sgd
@@ -239,6 +240,31 @@ def by_lbfgs(rank):
     return found
 
 
+def case_phases(way):
+    """Figures of a batch that pauses between its passes, with a closure or without."""
+    rank, _ = gradwire.torch.init()
+    found = []
+    for closes in False, True:
+        model, net, optimizer, run = linear(way)
+
+        def evaluate():
+            out = net(samples(rank))
+            time.sleep(PAUSE)
+            out.square().mean().backward()
+            time.sleep(PAUSE)
+        with run:
+            for _ in range(2):
+                with run.around(2):
+                    if not closes:
+                        evaluate()
+                    optimizer.step(evaluate if closes else None)
+            found.append({name: run.figure(name) for name in ("forward_s", "backward_s", "update_s", "other_s")})
+    return found
+
+
+PAUSE = 0.1
+
+
 def case_cancel(way):
     """An exception within a batch is caught: on all ranks, or on one, before the backward pass. The next
     batches are those of a run without it; after close the model goes on by itself."""
@@ -277,6 +303,61 @@ def case_cancel(way):
         loss.backward()
         optimizer.step()
     run.close()
+    return found
+
+
+class Odd(torch.nn.Module):
+    """Frozen parameters and buffers of many kinds, of other values on each rank; parameters without elements come first
+    and last, so that a bucket may have nothing else."""
+
+    def __init__(self, rank):
+        super().__init__()
+        torch.manual_seed(3 + rank)
+        self.none = torch.nn.Parameter(torch.zeros(0, 3))
+        self.first, self.norm, self.last = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2)
+        self.last.weight.requires_grad_(False)
+        self.norm.running_mean.fill_(rank)
+        self.norm.num_batches_tracked.fill_(5 + rank)
+        for name, value in {"double": torch.full((2,), rank + 0.1, dtype=torch.double), "bool": torch.tensor([rank > 0, True]),
+                            "empty": torch.zeros(0), "gaps": torch.arange(12.0).view(3, 4).t()[:, ::2] + rank,
+                            "complex": torch.tensor(rank + 1j)}.items():
+            self.register_buffer(f"a_{name}", value, persistent=name != "double")
+        self.nothing = torch.nn.Linear(2, 0)
+
+    def forward(self, x):
+        x = self.last(self.norm(self.first(x)))
+        return torch.cat([x, self.nothing(x)], 1) + self.none.sum()
+
+
+def case_untrained(way):
+    """What is not trained, when the exchange opens, and after the ranks have trained and saved."""
+    rank, _ = gradwire.torch.init()
+    found = {}
+    model = Odd(rank)
+    if way == "session":  # DistributedDataParallel would write to it
+        model.register_buffer("same", torch.ones(1).expand(3))
+    net = model if way == "session" else replicate(model)
+    run, optimizer, around, tell = attached(way, net, model, sgd, "--verify-every 1")
+    values = [*model.parameters(), *model.buffers()]
+    found["opened"] = [t.flatten().tolist() for t in values if not t.is_complex()] if way == "session" else None
+    with run:
+        for number in range(3):
+            with around(2):
+                tell(net(samples(rank, number)).square().mean()).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        run.epoch()
+    found["trained"] = [p.flatten().tolist() for p in model.parameters()]
+    found["statistics"] = model.norm.running_mean.tolist()
+    if way == "session":
+        model = torch.nn.Linear(2, 2)
+        model.register_buffer("more", torch.zeros(2 + rank))
+        found["shapes"] = refusal(gradwire.torch.Session, model)
+        model.register_buffer("more", torch.eye(2).to_sparse())
+        found["sparse"] = refusal(gradwire.torch.Session, model)
+        model.register_buffer("more", torch.eye(2, device="meta"))
+        found["meta"] = refusal(gradwire.torch.Session, model)
+        found["lazy"] = refusal(gradwire.torch.Session, torch.nn.LazyLinear(2))
     return found
 
 

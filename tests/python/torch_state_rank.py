@@ -111,6 +111,8 @@ def case_registered():
     model, batches, loss = MODELS["gpt"](rank)
     state = gradwire.torch.State(words)
     found["list"] = refusal(gradwire.torch.State, ["--comm", "iallreduce"])
+    found["misspelt"] = refusal(gradwire.torch.State, "--compres qsgd")
+    found["no mean"] = refusal(gradwire.torch.State, "--comm sharded")
     found["nobody"] = refusal(state.mean, 1.0)
     net = replicate(model)
     net.register_comm_hook(pickle.loads(pickle.dumps(state)), gradwire.torch.comm_hook)
@@ -153,7 +155,8 @@ class Gan:
         self.judge = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
         self.maker = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
         self.nets = replicate(self.judge), replicate(self.maker)
-        self.states = [attach(net, of) for net, of in zip(self.nets, words or ())]
+        # The maker's is the first, and records, though the judge trains first.
+        self.states = [attach(net, of) for net, of in zip(reversed(self.nets), reversed(words or ()))]
         self.optimizers = sgd(self.judge.parameters()), sgd(self.maker.parameters())
 
     def train(self, rank, steps=5):
@@ -174,7 +177,7 @@ class Gan:
 
 def case_models(out):
     rank, _ = gradwire.torch.init()
-    exact = [f"--comm allreduce --out {out}", "--comm iallreduce"]
+    exact = ["--comm allreduce", f"--comm iallreduce --out {out}"]
     shared = gradwire.torch.State()
     one, two = replicate(torch.nn.Linear(2, 2)), replicate(torch.nn.Linear(2, 2))
     for net in one, two:

@@ -5,6 +5,7 @@ import atexit
 import ctypes
 import functools
 import gc
+import itertools
 import math
 import os
 import re
@@ -17,14 +18,15 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import optimizer as optimizers
 
-from gradwire.launch import size
-from gradwire.library import Error, Phase, checked, forked, last_words, library, shared
+from gradwire.launch import start
+from gradwire.library import Error, Phase, checked, forked, last_words, library, of_words, shared
 from gradwire.session import OPEN
 from gradwire.torch.group import by_launcher
-from gradwire.torch.model import Run
+from gradwire.torch.model import Run, check_words, tensors
 from gradwire.torch.staging import Way, addresses, indices, lies_as_declared
 
 STEP_HOOKS = hasattr(optimizers, "register_optimizer_step_pre_hook")
+MADE = itertools.count()  # numbers of States, as they are made
 
 
 def comm_hook(state, bucket):
@@ -72,13 +74,16 @@ class State(Run):
         if not STEP_HOOKS and optimizer is None:
             raise Error(f"gradwire.torch.State needs PyTorch 2.1 (this is {torch.__version__}): "
                         "gradwire.torch.hook does without")
-        self.words, self.comm, self.optimizer = checked(words), comm, optimizer
+        self.words, self.comm, self.optimizer, self.number = checked(words), comm, optimizer, next(MADE)
+        self._check_words(functools.partial(of_words, words))
         if ddp is not None:
             self._bind(ddp)
 
     def __deepcopy__(self, memo):
         """A copied model has its hooks, and goes without."""
-        return State(self.words, None, self.comm, self.optimizer)
+        copied = State(self.words, None, self.comm, self.optimizer)
+        copied.number = math.inf  # nobody opens it for its age
+        return copied
 
     def __reduce__(self):
         if self.ddp is not None:
@@ -90,7 +95,10 @@ class State(Run):
         if not isinstance(ddp, DistributedDataParallel):
             raise Error(f"State: {type(ddp).__name__} is no DistributedDataParallel: use gradwire.torch.Session for a "
                         "bare model, gradwire.torch.Shards for one of fully_shard")
-        self.ddp = ddp
+        for state, models in registered():  # one that was made earlier is opened earlier: the first records for all
+            if state.number < self.number and len(models) == 1:
+                state._bind(models[0])
+        self.ddp = self.called = ddp
         super().__init__(ddp.module, getattr(ddp, "parameters_to_ignore", ()), with_exchange(self.words), self.comm)
         self.seen, self.samples, self.told, self.stepped = 0, 0, False, 0
         self.taken, self.waiting, self.layouts = [], [], {}
@@ -108,18 +116,20 @@ class State(Run):
                 optimizers.register_optimizer_step_post_hook(self._after_step)]
 
     def _find(self):
-        """The DistributedDataParallel that has this state."""
-        found = [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel)
-                 and any(state is self for _, state in getattr(one, "_comm_hooks", ()))]
+        """Bind this state to the model that has registered it."""
+        found = dict(registered()).get(self, [])
         if len(found) != 1:
             raise Error(f"State: {len(found) or 'no'} models have registered it: give each model a State of its own, "
                         "by ddp.register_comm_hook(state, gradwire.torch.comm_hook)")
         self._bind(found[0])
 
-    def _check(self):
-        if self.text("mean") != "yes":
-            raise Error(f"hook: --comm {self.strategy} does not hand out the mean of the gradients, which "
+    def _check_words(self, text):
+        check_words(text)
+        if text("mean") != "yes":
+            raise Error(f"hook: --comm {text('strategy')} does not hand out the mean of the gradients, which "
                         "DistributedDataParallel takes: use gradwire.torch.Session for it")
+
+    def _check(self):
         theirs = dist.get_world_size(self.ddp.process_group)
         if theirs != self.handle.ranks:
             raise Error(f"hook: DistributedDataParallel has {theirs} ranks and MPI {self.handle.ranks}: start both by "
@@ -191,7 +201,7 @@ class State(Run):
         self.seen, self.taken, self.waiting = 0, [], []
 
     def _forward(self, ddp, args, words=None):
-        if ddp is not self.ddp:  # a copy
+        if ddp is not self.called:  # a copy
             return
         if self.inside and self.told:
             if not self.complete:
@@ -207,17 +217,6 @@ class State(Run):
             self._open_batch(samples)
         self.handle.phase(Phase.FORWARD)
 
-    def _forwarded(self, ddp, args, output):
-        """The loss is a part of the forward pass, until its gradient comes here."""
-        if ddp is self.ddp and self.inside and not self.complete:
-            first = next((t for t in tensors(output) if t.requires_grad), None)
-            if first is not None:
-                first.register_hook(self._backward)
-
-    def _backward(self, gradient):
-        if self.inside and not self.complete:
-            self.handle.phase(Phase.BACKWARD)
-
     def _poll(self, *_):
         """From the first bucket on: nothing is under way before it."""
         if self.seen or self.late:
@@ -231,6 +230,10 @@ class State(Run):
         if self.handle.handle is None:  # closed, and a communication hook stays for ever
             self._check_own(bucket.parameters())
             return allreduce_hook(self.ddp.process_group, bucket)
+        if bucket.buffer().numel() == 0:  # of parameters without elements
+            future = future_of(bucket.buffer())
+            future.set_result(bucket.buffer())
+            return future
         if self.inside and self.complete and self.told:
             raise Error("hook: a second backward pass in `with run.batch(n)`: accumulate gradients under "
                         "ddp.no_sync()")
@@ -249,9 +252,8 @@ class State(Run):
             self._lend(buffer)
         # Keyed by parameter: buckets are rebuilt after the first step, and with static_graph all of
         # that step's have one index.
-        of = bucket.parameters()
-        n, tensors, at, way = self._layout(buffer, bucket, of)
-        future = torch.futures.Future(devices=None if buffer.device.type == "cpu" else [buffer.device])
+        n, tensors, at, way = self._layout(buffer, bucket)
+        future = future_of(buffer)
         if way is not None:
             way.out(buffer)
         self.taken.append((n, tensors, at, way))
@@ -290,14 +292,15 @@ class State(Run):
             warnings.warn(f"gradients are copied: {why or library().gradwire_error().decode()}", stacklevel=2)
         self.lent.append(storage)  # mapped until the end, whatever DistributedDataParallel does
 
-    def _layout(self, buffer, bucket, of):
+    def _layout(self, buffer, bucket):
         """(number, tensors, addresses, way) of a bucket's gradients, remembered while it stays in place;
         way: None, or to where the library finds them."""
+        of = bucket.parameters()
         place = buffer.data_ptr(), buffer.numel(), len(of), self.tensor_of.get(of[0])
         found = self.layouts.get(place)
         if found is None:
-            self._check_own(of)
-            gradients = bucket.gradients()
+            of = self._check_own(of)
+            gradients = [g for g in bucket.gradients() if g.numel() > 0]
             way = None if lies_as_declared(buffer) else Way(buffer)
             if way is not None:
                 first, size = buffer.data_ptr(), buffer.element_size()
@@ -307,9 +310,12 @@ class State(Run):
         return found
 
     def _check_own(self, parameters):
-        if any(p not in self.tensor_of for p in parameters):
+        """Those that have elements."""
+        own = [p for p in parameters if p.numel() > 0]
+        if any(p not in self.tensor_of for p in own):
             raise Error("State: gradients of another model, or of one that has got parameters since: give each model a "
                         "State of its own, after it is built")
+        return own
 
     # ---- the optimizer's step ----
 
@@ -324,6 +330,8 @@ class State(Run):
         for p in self.parameters_:  # frozen since: as torch would leave it
             if not p.requires_grad:
                 p.grad = None
+        if self.inside:
+            self.handle.phase(Phase.UPDATE)
         closure = more.get("closure") or next(iter(args[1:2]), None)
         if closure is None:
             self._spare()
@@ -340,6 +348,8 @@ class State(Run):
                         "belongs into the closure alone, and one that is evaluated several times (LBFGS) "
                         "goes without `with run.batch(n)`")
         loss = closure()
+        if self.inside:
+            self.handle.phase(Phase.UPDATE)
         self._spare()
         return loss
 
@@ -390,6 +400,16 @@ class State(Run):
         self.handle.leave(math.nan if self.latest is None else float(self.latest))
 
 
+def registered():
+    """[(a State that is not open yet, the models that have registered it)], as they were made."""
+    models = {}
+    for one in gc.get_objects():
+        for _, state in getattr(one, "_comm_hooks", ()) if issubclass(type(one), DistributedDataParallel) else ():
+            if isinstance(state, State) and state.ddp is None:
+                models.setdefault(state, []).append(one)
+    return sorted(models.items(), key=lambda item: item[0].number)
+
+
 def with_exchange(words):
     """`words`; where they and $GRADWIRE name no --comm, with the exchange that suits: ranks of one host sum in
     place, others overlap, and a host's ranks are one on the wire. With a codec its own algorithm."""
@@ -398,27 +418,20 @@ def with_exchange(words):
         return words
     if re.search(r"\s--compress\b(?!-)", named):
         return f"--comm iallreduce {words}"
-    return f"--comm {'allreduce:algo=shm' if by_launcher(size()) else 'iallreduce:algo=hier'} {words}"
+    return f"--comm {'allreduce:algo=shm' if by_launcher(start(words)[1]) else 'iallreduce:algo=hier'} {words}"
 
 
 WITH_WORDS = {"with_kwargs": True} if STEP_HOOKS else {}
-
-
-def tensors(value):
-    """Those in a value of a forward pass, at any depth."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from tensors(list(value.values()))
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from tensors(one)
 
 
 def samples_of(inputs):
     """How many: the first dimension of the first tensor; 1 where nothing tells."""
     first = next(tensors(inputs), None)
     return max(1, len(first)) if first is not None and first.dim() else 1
+
+
+def future_of(buffer):
+    return torch.futures.Future(devices=None if buffer.device.type == "cpu" else [buffer.device])
 
 
 def need_room(size):

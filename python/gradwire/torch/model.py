@@ -2,21 +2,23 @@
 
 import contextlib
 import math
+import zlib
 
 import torch
 
 from gradwire.library import Error, Phase, shared
 from gradwire.session import Session as Handle
-from gradwire.torch.staging import flat, keep_to_this_thread, lies_as_declared, plain, staged
+from gradwire.torch.staging import flat, has_values, keep_to_this_thread, lies_as_declared, plain, staged
 
 
 def trained(model, ignored=()):
     """{name: parameter} of what is trained, in forward order; refuses what cannot be exchanged."""
     found = {name: p for name, p in model.named_parameters() if p.requires_grad and name not in ignored}
-    if not found:
-        raise Error("the model has no parameter that requires a gradient")
     for name, p in found.items():
         plain(name, p)
+    found = {name: p for name, p in found.items() if needs_exchange(p)}
+    if not found:
+        raise Error("the model has no parameter that requires a gradient")
     for name, module in model.named_modules():
         if getattr(module, "sparse", False):
             raise Error(f"{name} makes sparse gradients: build it with sparse=False (`--comm sparse` "
@@ -24,16 +26,62 @@ def trained(model, ignored=()):
     return found
 
 
-def check_words(run, parameters="whole"):
-    """Refuses words that are about another loop than PyTorch's, which would do nothing, or make other sums."""
+def needs_exchange(p):
+    """Whether it has a gradient, and elements: one without elements is left out."""
+    return p.requires_grad and p.numel() > 0
+
+
+def check_words(text, parameters="whole"):
+    """Refuses words that are about another loop than PyTorch's, which would do nothing, or make other sums. text: what
+    a session says of a key."""
     for key, own in ("optimizer", "none"), ("gradient", "mean"), ("parameters", parameters):
-        if (run.text(key) or own) != own:  # none: a library from before there was this key
-            raise Error(f"--{key} {run.text(key)} is for programs without PyTorch, whose optimizer updates whole parameters by "
+        if text(key) != own:
+            raise Error(f"--{key} {text(key)} is for programs without PyTorch, whose optimizer updates whole parameters by "
                         "means: leave it out")
+
+
+def check_alike(handle, facts, why):
+    """Refuses, on all ranks, facts that differ over them."""
+    sum_of = zlib.crc32(str(facts).encode())
+    halves = [float(sum_of & 0xffff), float(sum_of >> 16)]
+    means = handle.mean(halves + [half * half for half in halves])
+    if any(mean * mean != square for mean, square in zip(means[:2], means[2:])):
+        raise Error(why)
+
+
+def share(handle, model, exchanged):
+    """Give all ranks what rank 0 has in parameters that are not exchanged, such as frozen ones, and in buffers."""
+    rest = {name: t for name, t in (*model.named_parameters(), *model.named_buffers()) if t not in exchanged}
+    for name, t in rest.items():
+        has_values(name, t)
+        if t.layout != torch.strided:
+            raise Error(f"{name} is sparse: what is not trained goes from rank 0 to all ranks, and has to be dense: keep it "
+                        "outside the model's buffers")
+    check_alike(handle, [(name, t.dtype, t.shape) for name, t in rest.items()], "the ranks' frozen parameters and buffers "
+                "differ in names, types or shapes: build the model alike on all ranks")
+    for t in rest.values():
+        values = t.detach().cpu().contiguous()  # where it lies, or a copy
+        handle.share_at(values.data_ptr(), values.numel() * values.element_size())
+        if values.data_ptr() != t.data_ptr() and not torch.equal(values, t.cpu()):  # elements may share memory
+            with torch.no_grad():
+                t.copy_(values)
+
+
+def tensors(value):
+    """Those in a value of a forward pass, at any depth."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from tensors(list(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from tensors(one)
 
 
 class Run:
     """One model's exchange: batches, losses, and what the run's folder gets."""
+
+    called = None  # what the program calls for a forward pass; a copy of it has the hooks, too
 
     def __init__(self, model, ignored, words, comm):
         parameters = trained(model, ignored)
@@ -43,6 +91,7 @@ class Run:
         self.tensor_of = {p: i for i, p in enumerate(self.parameters_)}
         self.latest, self.inside, self.complete, self.updates = None, False, False, False
         self.left_out = self.void = False  # void: as left_out, of the gradients that batch k hands in
+        self.backward = False  # within a backward pass
         self.hooks = []
         keep_to_this_thread(self.parameters_)
         self.handle = Handle(words, comm)
@@ -64,15 +113,19 @@ class Run:
             self.handle.declare(name, p.numel(), group, p.shape[0] if p.dim() > 1 else 0,
                                 self.copies.get(p, p).data_ptr())
         self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
-        check_words(self)
+        self._check_words(self.text)
         self.polls = self.text("polls") == "yes"
         self.directs = self.text("directs") == "yes"
         self.rejoins = self.text("rejoins") == "yes"
         self._check()
         self.handle.open()
 
+    def _check_words(self, text):
+        """Refuses words that do not suit: text says what a session with them will say of a key."""
+        check_words(text)
+
     def _check(self):
-        """What a subclass refuses before the exchange begins."""
+        """What else a subclass refuses before the exchange begins."""
 
     def _copy_parameters(self):
         """The library compares those that it sees in its own memory."""
@@ -114,6 +167,7 @@ class Run:
 
     def _begin(self, samples, total=None):
         self.latest, self.complete, self.left_out, self.samples = None, False, False, samples
+        self.backward = False
         self.handle.begin(samples, total)
         self.inside = True
 
@@ -150,7 +204,7 @@ class Run:
         present = set()
         for name, p in self.model.named_parameters():
             present.add(p)
-            if p.requires_grad and p not in self.tensor_of and name not in self.ignored:
+            if needs_exchange(p) and p not in self.tensor_of and name not in self.ignored:
                 raise Error(f"{name} requires a gradient, and did not when the exchange was opened: no "
                             "rank would exchange it: open another one for the model as it is now")
         for name, p in zip(self.names, self.parameters_):
@@ -164,8 +218,32 @@ class Run:
             raise Error("loss: no batch is open: tell it between the forward pass and the end of optimizer.step()")
         self.latest = loss.detach() if isinstance(loss, torch.Tensor) else loss
         if not self.complete:
-            self.handle.phase(Phase.BACKWARD)
+            self._watch(loss)
         return loss
+
+    def _forwarded(self, model, args, output):
+        """What follows belongs to neither pass, such as a loss function outside the model; a backward pass may repeat a
+        forward pass."""
+        if model is self.called and self.inside and not self.complete:
+            self.handle.phase(Phase.BACKWARD if self.backward else Phase.OTHER)
+            self._watch(output)
+
+    def _watch(self, value):
+        """A backward pass begins where a gradient comes to one of these tensors."""
+        for t in tensors(value):
+            if t.grad_fn is not None:  # a leaf would keep the hook
+                t.register_hook(self._backward_begins)
+
+    def _backward_begins(self, gradient):
+        if self.inside and not self.complete and not self.backward:
+            self.backward = True
+            self.handle.phase(Phase.BACKWARD)
+            torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)
+
+    def _backward_ends(self):
+        self.backward = False
+        if self.inside and not self.complete:
+            self.handle.phase(Phase.OTHER)
 
     def mean(self, values, weight=1.0):
         """All ranks: the means over them of a number or of several (tensors, too), as numbers, by their
@@ -183,7 +261,7 @@ class Run:
         self.left_out = void if self.late else self.void  # it hands out the last ones
         self.updates = self.updates and not self.left_out
         self.complete = True
-        self.handle.phase(Phase.UPDATE)
+        self.handle.phase(Phase.OTHER)  # until the optimizer's step
 
     def _poll(self, *_):
         """Between kernels: messages of a nonblocking exchange move in the library's calls alone."""
@@ -195,8 +273,8 @@ class Run:
         self.handle.settle()
 
     def epoch(self, test_loss=math.nan, test_accuracy=math.nan):
-        """All ranks: a row of epochs.csv. The parameters that are exchanged are compared over the ranks;
-        frozen ones and buffers, such as BatchNorm's statistics, are each rank's own affair."""
+        """All ranks: a row of epochs.csv. The parameters that are exchanged are compared over the ranks,
+        but not frozen ones and buffers."""
         self._copy_parameters()
         self.handle.epoch(test_loss, test_accuracy)
 

@@ -2,12 +2,11 @@
 
 import contextlib
 import math
-import zlib
 
 import torch
 
 from gradwire.library import Error, Phase
-from gradwire.torch.model import Run
+from gradwire.torch.model import Run, check_alike, share
 from gradwire.torch.staging import Way, addresses, flat, indices
 
 
@@ -22,17 +21,18 @@ class Session(Run):
                 optimizer.step()
 
     Each gradient goes out as soon as the backward pass has completed it. A batch begins without
-    gradients, so zero_grad is not needed. Buffers, such as BatchNorm's statistics, stay each rank's."""
+    gradients, so zero_grad is not needed. Frozen parameters and buffers go from rank 0 to all, too, when
+    the session opens; buffers, such as BatchNorm's statistics, are each rank's from then on."""
 
     def __init__(self, model, words="", comm=None):
         if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
             raise Error(f"gradwire.torch.Session needs PyTorch 2.1 (this is {torch.__version__}): "
                         "gradwire.torch.hook does without")
         from torch.optim import optimizer as optimizers
+        self.called = model
         super().__init__(model, (), words, comm)
         self.holding = False
         self._drop()
-        self._compare_layouts()
         self.serves = self.rank < self.handle.servers
         self.one = [indices([i]) for i in range(len(self.names))]
         self.places = [p.data_ptr() for p in self.parameters_]
@@ -41,7 +41,7 @@ class Session(Run):
             flat(p).copy_(copy)
         self.pieces = [self._piece(tensor, part) for tensor, part in self.handle.owned()]
         self.none = None if self.pieces else torch.nn.Parameter(torch.zeros(1))
-        self.hooks += [model.register_forward_pre_hook(self._forward),
+        self.hooks += [model.register_forward_pre_hook(self._forward), model.register_forward_hook(self._forwarded),
                        optimizers.register_optimizer_step_pre_hook(self._before_step),
                        optimizers.register_optimizer_step_post_hook(self._after_step)]
         self.hooks += [p.register_post_accumulate_grad_hook(self._arrive) for p in self.parameters_]
@@ -56,18 +56,15 @@ class Session(Run):
                 raise Error(f"{name} is {p.dtype} on {p.device}: --comm {self.strategy} hands parameters around, and "
                             "needs them as float32 in the host's memory")
 
-    def _compare_layouts(self):
+    def _open(self, parameters):
         """Elements go as they lie in memory: alike on all ranks, or sums would mix them up."""
-        sum_of = zlib.crc32(str([p.stride() for p in self.parameters_]).encode())
-        halves = [float(sum_of & 0xffff), float(sum_of >> 16)]
-        means = self.mean(halves + [half * half for half in halves])
-        if any(mean * mean != square for mean, square in zip(means[:2], means[2:])):
-            self.handle.abandon()
-            raise Error("Session: the ranks' parameters lie in memory in different orders: call "
-                        ".to(memory_format=..) on all ranks alike")
+        super()._open(parameters)
+        check_alike(self.handle, [p.stride() for p in self.parameters_], "Session: the ranks' parameters lie in memory in "
+                    "different orders: call .to(memory_format=..) on all ranks alike")
+        share(self.handle, self.model, self.tensor_of)
 
     def _forward(self, module, inputs):
-        if self.inside and not self.complete:
+        if module is self.called and self.inside and not self.complete:
             self.handle.phase(Phase.FORWARD)
 
     def _piece(self, tensor, part):
@@ -136,10 +133,13 @@ class Session(Run):
             raise Error(f"optimizer.step(): --comm {self.strategy} puts parameters back to where the ranks last met, "
                         "and the weight decay of the steps since would be lost: leave it out")
         self.stepping = True
+        self.handle.phase(Phase.UPDATE)
         if self.complete and not self.updates:
             self._give(None)
 
     def _after_step(self, optimizer, args, more):
+        if self.stepping:
+            self.handle.phase(Phase.OTHER)
         self.stepping = False
 
     def _give(self, value):
@@ -187,6 +187,8 @@ class Session(Run):
             self._hand_over()
         self._pass_on(wait=True)
         self._finish()
+        if self.stepping:  # a closure's
+            self.handle.phase(Phase.UPDATE)
         for p, way in self.ways.items():
             way.back(p.grad)
         self.arrived = None
@@ -200,5 +202,4 @@ class Session(Run):
             self._give(math.nan if self.left_out else 0.0)  # a GradScaler sees why, on every rank
 
     def _after(self):
-        self.handle.phase(Phase.OTHER)
         self.handle.updated()

@@ -8,7 +8,7 @@ import torch
 from gradwire.library import GRAD, Error, checked
 from gradwire.session import Session as Handle
 from gradwire.torch.ddp import STEP_HOOKS, WITH_WORDS, State
-from gradwire.torch.model import check_words
+from gradwire.torch.model import check_words, needs_exchange, share
 from gradwire.torch.staging import indices
 
 
@@ -32,10 +32,11 @@ class Shards(State):
             raise Error(f"Shards: {type(model).__name__} is not cut up: call fully_shard on it first")
         if any(isinstance(getattr(hook, "__self__", None), Shards) for hook in model._forward_pre_hooks.values()):
             raise Error(f"Shards: {type(model).__name__} has Shards already: close() them first")
-        self.ddp, self.model, self.parameters_ = model, model, list(model.parameters())
+        self.ddp = self.called = self.model = model
+        self.parameters_ = list(model.parameters())
         self.tensor_of = {p: i for i, p in enumerate(self.parameters_)}
         self.latest, self.inside, self.complete, self.updates = None, False, False, False
-        self.left_out = self.void = False
+        self.left_out = self.void = self.backward = False
         self.seen, self.samples, self.told, self.stepped, self.waiting = 0, 0, False, 0, []
         self.copies, self.comm = {}, comm
         self.handle = Handle(f"{checked(words)} --parameters parts", comm)
@@ -58,11 +59,12 @@ class Shards(State):
         for group, (name, size) in enumerate(zip(self.names, sizes)):
             self.handle.tensor(name or "model", (size,), group)
         self.strategy, self.late = self.text("strategy") or "", self.text("late") == "yes"
-        check_words(self, "parts")
+        check_words(self.text, "parts")
         if self.text("mean") != "yes" and self.text("shape") != "shards":
             raise Error(f"Shards: --comm {self.strategy} does not hand out the mean of the gradients: use sharded, or "
                         "one that does, such as iallreduce")
         self.handle.open()
+        share(self.handle, self.model, {p: None for p in self.parameters_ if hasattr(p, "placements")})
         self.grads = [torch.from_numpy(self.handle.memory(i, GRAD)) for i in range(len(sizes))]
 
     def _check_model(self):
@@ -160,7 +162,7 @@ def parts_of(model):
 def own_parameters(module):
     """Those that fully_shard cuts up with it, and not with a module within."""
     from torch.distributed.fsdp import FSDPModule
-    found = [p for p in module.parameters(recurse=False) if p.requires_grad]
+    found = [p for p in module.parameters(recurse=False) if needs_exchange(p)]
     for child in module.children():
         if not isinstance(child, FSDPModule):
             found += own_parameters(child)

@@ -13,13 +13,19 @@ from gradwire.library import Error
 NARROW = (torch.bfloat16, torch.float16)
 
 
+def has_values(name, t):
+    if torch.nn.parameter.is_lazy(t):
+        raise Error(f"{name} is not initialized: a forward pass gives a lazy module its parameters")
+    if t.device.type == "meta":
+        raise Error(f"{name} is on meta, without values: give the model some first (model.to_empty)")
+
+
 def plain(name, p):
     """Refuses a parameter whose gradients cannot be exchanged."""
     if type(p).__name__ == "DTensor" or hasattr(p, "placements"):
         raise Error(f"{name} is a DTensor, of which each rank has a part: gradwire.torch exchanges whole "
                     "gradients (gradwire.torch.Shards those of fully_shard)")
-    if p.device.type == "meta":
-        raise Error(f"{name} is on meta, without values: give the model some first (model.to_empty)")
+    has_values(name, p)
     if p.is_sparse or p.dtype not in (torch.float32, *NARROW):
         raise Error(f"{name} is {p.dtype if not p.is_sparse else 'sparse'}: gradwire.torch exchanges dense "
                     "float32, bfloat16 and float16 alone")
