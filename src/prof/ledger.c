@@ -17,7 +17,7 @@ enum { DEPTH = 32, COST_REGIONS = 2000, COST_RUNS = 20 };
 /* Main thread only. */
 static struct {
     uint64_t zero, begin, mark; /* mark: where the current slice began */
-    uint64_t busy;              /* ledger_flight_until(mark) */
+    uint64_t flown;             /* ticks with requests in flight, until mark */
     struct {
         uint64_t ticks[GW_PHASES], inflight, regions;
         uint64_t dim_ticks[GW_EXCHANGE_DIMS], dim_bytes[GW_EXCHANGE_DIMS],
@@ -28,7 +28,7 @@ static struct {
     gw_phase stack[DEPTH];
     int depth;
     gw_ledger_sums before;
-    /* Changed by the main thread under ledger_tell_lock; other threads read them under it. */
+    /* Changed by the main thread under `telling`; other threads read them under it. */
     const gw_ledger_sink *sinks[GW_LEDGER_SINKS];
     atomic_int n_sinks;
     gw_profile profile;
@@ -50,86 +50,61 @@ static atomic_uint_fast64_t bytes_sent, messages_sent, collectives_called, batch
 static atomic_uint_fast64_t run_collectives[GW_EXCHANGE_DIMS],
     run_modelled[GW_EXCHANGE_DIMS]; /* of all batches */
 
-/* How long requests were in flight so far. Writers take turns by making `turn` odd; a reader that
- * saw it change looks again (a seqlock), so the main thread never waits for a lock's owner longer
- * than a few stores take. */
-static struct {
-    atomic_uint turn;
-    atomic_long outstanding;
-    atomic_uint_fast64_t since; /* when outstanding last rose from 0 */
-    atomic_uint_fast64_t total; /* ticks of the closed stretches */
-} flight;
-
-static unsigned ledger_flight_lock(void) {
-    for (;;) {
-        unsigned turn = atomic_load_explicit(&flight.turn, memory_order_relaxed);
-        if ((turn & 1) == 0 &&
-            atomic_compare_exchange_weak_explicit(&flight.turn, &turn, turn + 1,
-                                                  memory_order_acq_rel, memory_order_relaxed))
-            return turn;
+static void ledger_lock(atomic_flag *lock) {
+    while (atomic_flag_test_and_set_explicit(lock, memory_order_acquire))
         sched_yield();
-    }
+}
+
+static void ledger_unlock(atomic_flag *lock) {
+    atomic_flag_clear_explicit(lock, memory_order_release);
 }
 
 /* What listeners hear from any thread they hear one at a time. */
 static atomic_flag telling = ATOMIC_FLAG_INIT;
 
-static void ledger_tell_lock(void) {
-    while (atomic_flag_test_and_set_explicit(&telling, memory_order_acquire))
-        sched_yield();
-}
+/* How long requests were in flight so far. Slices of the main thread begin and end, as stretches in
+ * flight do, at instants that are read under `lock`: their order is the order in which the two are
+ * added up, so what is counted as in flight in a slice is what listeners hear of both, to the tick. */
+static struct {
+    atomic_flag lock;
+    uint64_t now; /* the latest of these instants: two cores' clocks may differ by some ticks */
+    long outstanding;
+    uint64_t since; /* when outstanding last rose from 0 */
+    uint64_t total; /* ticks of the closed stretches */
+} flight = {.lock = ATOMIC_FLAG_INIT};
 
-static void ledger_tell_unlock(void) {
-    atomic_flag_clear_explicit(&telling, memory_order_release);
-}
-
-static void ledger_flight_unlock(unsigned turn) {
-    atomic_store_explicit(&flight.turn, turn + 2, memory_order_release);
-}
-
-/* Ticks up to `now` during which at least one request was in flight. */
-static uint64_t ledger_flight_until(uint64_t now) {
-    for (;;) {
-        unsigned turn = atomic_load_explicit(&flight.turn, memory_order_acquire);
-        uint64_t total = atomic_load_explicit(&flight.total, memory_order_acquire);
-        uint64_t since = atomic_load_explicit(&flight.since, memory_order_acquire);
-        long open = atomic_load_explicit(&flight.outstanding, memory_order_acquire);
-        if ((turn & 1) == 0 && turn == atomic_load_explicit(&flight.turn, memory_order_relaxed))
-            return total + (open > 0 && now > since ? now - since : 0);
-        sched_yield();
-    }
+/* The caller holds the lock. */
+static uint64_t ledger_flight_now(void) {
+    uint64_t now = gw_clock_ticks();
+    flight.now = now > flight.now ? now : flight.now;
+    return flight.now;
 }
 
 void gw_ledger_posted(int requests) {
     if (requests <= 0 || !gw_probe_hooks.enter)
         return;
-    unsigned turn = ledger_flight_lock();
-    long open = atomic_load_explicit(&flight.outstanding, memory_order_relaxed);
-    if (open == 0)
-        atomic_store_explicit(&flight.since, gw_clock_ticks(), memory_order_release);
-    atomic_store_explicit(&flight.outstanding, open + requests, memory_order_release);
-    ledger_flight_unlock(turn);
+    ledger_lock(&flight.lock);
+    if (flight.outstanding == 0)
+        flight.since = ledger_flight_now();
+    flight.outstanding += requests;
+    ledger_unlock(&flight.lock);
 }
 
 void gw_ledger_completed(int requests) {
     if (requests <= 0 || !gw_probe_hooks.enter)
         return;
-    unsigned turn = ledger_flight_lock();
-    long open = atomic_load_explicit(&flight.outstanding, memory_order_relaxed);
+    ledger_lock(&flight.lock);
+    long open = flight.outstanding;
     /* A request posted by a call that is not interposed can be seen complete here. */
-    long left = open > requests ? open - requests : 0;
-    atomic_store_explicit(&flight.outstanding, left, memory_order_release);
-    if (open > 0 && left == 0) {
-        uint64_t now = gw_clock_ticks();
-        uint64_t since = atomic_load_explicit(&flight.since, memory_order_relaxed);
-        uint64_t total = atomic_load_explicit(&flight.total, memory_order_relaxed);
-        now = now > since ? now : since;
-        atomic_store_explicit(&flight.total, total + (now - since), memory_order_release);
-        ledger_tell_lock();
-        TELL(flight, since, now);
-        ledger_tell_unlock();
+    flight.outstanding = open > requests ? open - requests : 0;
+    if (open > 0 && flight.outstanding == 0) {
+        uint64_t now = ledger_flight_now();
+        flight.total += now - flight.since;
+        ledger_lock(&telling);
+        TELL(flight, flight.since, now);
+        ledger_unlock(&telling);
     }
-    ledger_flight_unlock(turn);
+    ledger_unlock(&flight.lock);
 }
 
 static bool ledger_communicates(gw_phase phase) {
@@ -137,22 +112,28 @@ static bool ledger_communicates(gw_phase phase) {
 }
 _Static_assert(GW_PHASE_MPI_WAIT - GW_PHASE_ENCODE == 4, "encode, decode, post, poll, wait");
 
-/* Charge the slice that ends now to the innermost region; the next one begins. */
-static void ledger_charge(uint64_t now) {
+/* A slice ends, and the next begins; return the ticks of it during which a request was in flight. */
+static uint64_t ledger_cut(void) {
+    uint64_t before = led.flown;
+    ledger_lock(&flight.lock);
+    led.mark = ledger_flight_now();
+    led.flown = flight.total + (flight.outstanding > 0 ? led.mark - flight.since : 0);
+    ledger_unlock(&flight.lock);
+    return led.flown - before;
+}
+
+/* Charge the slice that ends now to the innermost region; return the instant. */
+static uint64_t ledger_charge(void) {
     gw_phase phase = led.stack[led.depth];
-    now = now > led.mark ? now : led.mark;
-    uint64_t ticks = now - led.mark, busy = ledger_flight_until(now);
+    uint64_t start = led.mark, flown = ledger_cut(), ticks = led.mark - start;
     led.of.ticks[phase] += ticks;
     if (ledger_communicates(phase))
         led.of.dim_ticks[gw_probe_dim] += ticks;
-    if (gw_phase_computes(phase) && busy > led.busy) {
-        uint64_t hidden = busy - led.busy;
-        led.of.inflight += hidden < ticks ? hidden : ticks;
-    }
+    if (gw_phase_computes(phase))
+        led.of.inflight += flown;
     if (ticks > 0)
-        TELL(slice, phase, led.mark, now);
-    led.mark = now;
-    led.busy = busy;
+        TELL(slice, phase, start, led.mark);
+    return led.mark;
 }
 
 /* The outermost region of a thread beside the main one. */
@@ -180,9 +161,9 @@ static void ledger_leave_aside(void) {
     if (--aside.depth > 0 || !ledger_codes(aside.phase) || led.n_sinks == 0)
         return;
     uint64_t now = gw_clock_ticks();
-    ledger_tell_lock();
+    ledger_lock(&telling);
     TELL(aside, aside.phase, aside.start, now);
-    ledger_tell_unlock();
+    ledger_unlock(&telling);
 }
 
 static void ledger_enter(gw_phase phase) {
@@ -197,7 +178,7 @@ static void ledger_enter(gw_phase phase) {
     if (phase == GW_PHASE_MPI_POLL && led.stack[led.depth] == GW_PHASE_MPI_WAIT)
         phase = GW_PHASE_MPI_WAIT;
     TELL(edge, led.stack[led.depth], phase);
-    ledger_charge(gw_clock_ticks());
+    ledger_charge();
     led.stack[++led.depth] = phase;
     gw_present_phase((int)phase);
     led.of.regions++;
@@ -211,7 +192,7 @@ static void ledger_leave(void) {
     if (!gw_ledger_counting())
         return;
     assert(led.depth > 0 && "a region is left that was not entered in this batch");
-    ledger_charge(gw_clock_ticks());
+    ledger_charge();
     led.depth--;
     gw_present_phase((int)led.stack[led.depth]);
     TELL(edge, led.stack[led.depth + 1], led.stack[led.depth]);
@@ -231,7 +212,7 @@ static void ledger_part(gw_part which, int begins) {
 static void ledger_turns(int dim) {
     (void)dim; /* what came before was for the other one */
     if (is_main && gw_ledger_counting())
-        ledger_charge(gw_clock_ticks());
+        ledger_charge();
 }
 
 static void ledger_coded(gw_coding kind, size_t floats) {
@@ -243,13 +224,12 @@ static void ledger_coded(gw_coding kind, size_t floats) {
 static void ledger_exchange(gw_exchange_event event, const gw_exchange *x) {
     if (led.n_sinks == 0)
         return;
-    bool cuts = event == GW_EXCHANGE_BLOCK || event == GW_EXCHANGE_UNBLOCK;
-    uint64_t now = gw_clock_ticks();
-    if (cuts && is_main && gw_ledger_counting())
-        ledger_charge(now);
-    ledger_tell_lock();
+    bool blocks = event == GW_EXCHANGE_BLOCK || event == GW_EXCHANGE_UNBLOCK;
+    bool cuts = blocks && is_main && gw_ledger_counting();
+    uint64_t now = cuts ? ledger_charge() : gw_clock_ticks();
+    ledger_lock(&telling);
     TELL(exchange, event, x, now);
-    ledger_tell_unlock();
+    ledger_unlock(&telling);
 }
 
 static void ledger_action(const gw_action *a, int begins) {
@@ -269,7 +249,6 @@ void gw_ledger_start(void) {
     gw_usage_start();
     atomic_store(&running, false);
     memset(&led, 0, sizeof led);
-    atomic_store(&flight.total, 0);
     for (int d = 0; d < GW_EXCHANGE_DIMS; d++) {
         atomic_store(&run_collectives[d], 0);
         atomic_store(&run_modelled[d], 0);
@@ -297,7 +276,9 @@ void gw_ledger_set_profile(gw_profile profile) {
     assert(!gw_ledger_counting() && "the profile is switched inside a batch");
     led.profile = profile;
     led.before = gw_ledger_totals();
-    atomic_store(&flight.outstanding, 0);
+    ledger_lock(&flight.lock);
+    flight.outstanding = 0;
+    ledger_unlock(&flight.lock);
     gw_probe_hooks = profile == GW_PROFILE_OFF ? none : hooks;
 }
 
@@ -345,8 +326,8 @@ void gw_ledger_begin(void) {
     led.depth = 0;
     led.stack[0] = GW_PHASE_OTHER;
     gw_usage_begin(gw_clock_ticks());
-    led.begin = led.mark = gw_clock_ticks();
-    led.busy = ledger_flight_until(led.mark);
+    ledger_cut();
+    led.begin = led.mark;
     gw_present_phase(GW_PHASE_OTHER);
     atomic_store(&running, true);
 }
@@ -371,8 +352,7 @@ void gw_ledger_end(gw_batch_cost *cost) {
     }
     assert(is_main && gw_ledger_counting() && "no batch is open");
     assert(led.depth == 0 && "a region is still open at the end of the batch");
-    uint64_t end = gw_clock_ticks();
-    ledger_charge(end);
+    uint64_t end = ledger_charge();
     atomic_store(&running, false);
     gw_present_phase(-1);
     gw_batch_cost c = {.start_s = gw_clock_seconds(led.begin - led.zero),
@@ -463,7 +443,7 @@ double gw_ledger_region_cost(void) {
 /* Where `sink` is, or would be; locks. */
 static int ledger_listening(const gw_ledger_sink *sink) {
     assert(!gw_ledger_counting() && "listeners change inside a batch");
-    ledger_tell_lock();
+    ledger_lock(&telling);
     int i = 0;
     while (i < led.n_sinks && led.sinks[i] != sink)
         i++;
@@ -475,12 +455,12 @@ void gw_ledger_listen(const gw_ledger_sink *sink) {
     assert(i < GW_LEDGER_SINKS && "too many listen to the ledger");
     led.sinks[i] = sink;
     led.n_sinks += i == led.n_sinks;
-    ledger_tell_unlock();
+    ledger_unlock(&telling);
 }
 
 void gw_ledger_unlisten(const gw_ledger_sink *sink) {
     int i = ledger_listening(sink);
     if (i < led.n_sinks)
         led.sinks[i] = led.sinks[--led.n_sinks];
-    ledger_tell_unlock();
+    ledger_unlock(&telling);
 }

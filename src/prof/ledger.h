@@ -115,7 +115,8 @@ typedef struct gw_ledger_sink {
     void (*action)(const gw_action *a, uint64_t start, uint64_t end);
     /** A batch ended; its slices were told before. */
     void (*batch)(uint64_t start, uint64_t end);
-    /** Requests were in flight from start to end. Any thread, never two at once. */
+    /** Requests were in flight from start to end. Any thread, never two at once. What of it lies in
+     *  a batch's slices of computation is the batch's inflight_s, to the tick. */
     void (*flight)(uint64_t start, uint64_t end);
     /** What the probe was told of an exchange (base/probe.h), between batches too. Any thread,
      *  never two at once. On the main thread BLOCK and UNBLOCK end a slice, which was told before:

@@ -275,7 +275,8 @@ static void test_inflight_ends_mid_slice(void **state) {
     assert_true(c.inflight_s <= c.phase_s[GW_PHASE_BACKWARD] - 0.005);
 }
 
-enum { THREADS = 4, ROUNDS = 20000 };
+enum { THREADS = 4, ROUNDS = 20000, MOST_SLICES = 1 << 18 };
+static atomic_int counting;
 
 static void *count_many(void *arg) {
     (void)arg;
@@ -284,27 +285,65 @@ static void *count_many(void *arg) {
         gw_ledger_count(3, 1, 2);
         gw_ledger_completed(2);
     }
+    atomic_fetch_sub(&counting, 1);
     return NULL;
 }
 
+typedef struct stretch {
+    uint64_t start, end;
+} stretch;
+static stretch computed[MOST_SLICES], flown[THREADS * ROUNDS];
+static int n_computed, n_flown;
+
+static void tell_computed(gw_phase phase, uint64_t start, uint64_t end) {
+    if (phase == GW_PHASE_FORWARD)
+        computed[n_computed++] = (stretch){start, end};
+}
+
+static void tell_flown(uint64_t start, uint64_t end) {
+    flown[n_flown++] = (stretch){start, end};
+}
+
+/* Ticks that lie in both; either follow each other. */
+static uint64_t told_inflight(void) {
+    uint64_t ticks = 0;
+    for (int c = 0, f = 0; c < n_computed && f < n_flown;) {
+        uint64_t from = computed[c].start > flown[f].start ? computed[c].start : flown[f].start;
+        uint64_t to = computed[c].end < flown[f].end ? computed[c].end : flown[f].end;
+        ticks += to > from ? to - from : 0;
+        if (computed[c].end < flown[f].end)
+            c++;
+        else
+            f++;
+    }
+    return ticks;
+}
+
+/* Also what was in flight under computation, to the tick: threads post and complete while the main
+ * one changes its phase, and each does so at an instant of its own. */
 static void test_threads_count_exactly(void **state) {
     (void)state;
+    const gw_ledger_sink sink = {.slice = tell_computed, .flight = tell_flown};
     pthread_t threads[THREADS];
     gw_batch_cost c, after;
+    atomic_store(&counting, THREADS);
+    gw_ledger_listen(&sink);
     gw_ledger_begin();
     for (int t = 0; t < THREADS; t++)
         assert_int_equal(pthread_create(&threads[t], NULL, count_many, NULL), 0);
-    for (int i = 0; i < ROUNDS; i++) {
+    while (atomic_load(&counting) > 0 && n_computed < MOST_SLICES) {
         gw_phase_enter(GW_PHASE_FORWARD);
         gw_phase_leave();
     }
     for (int t = 0; t < THREADS; t++)
         pthread_join(threads[t], NULL);
     gw_ledger_end(&c);
+    gw_ledger_unlisten(&sink);
     assert_int_equal(c.wire_bytes, 3 * THREADS * ROUNDS);
     assert_int_equal(c.messages, THREADS * ROUNDS);
     assert_int_equal(c.collectives, 2 * THREADS * ROUNDS);
     assert_true(c.inflight_s <= c.phase_s[GW_PHASE_FORWARD]);
+    assert_float_equal(c.inflight_s, gw_clock_seconds(told_inflight()), 0);
     gw_ledger_begin();
     spin_in(GW_PHASE_FORWARD, 0.001);
     gw_ledger_end(&after);
