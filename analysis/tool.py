@@ -5,11 +5,17 @@ import importlib.util
 import locale
 import os
 import re
+import shutil
+import subprocess
 import sys
 
 from reporting.base import CONTROL, BadInput, later, plain, write
 
-__all__ = ["BadInput", "Parser", "aligned", "call", "check_names", "has_utf8", "later", "need", "plain", "say", "write"]
+__all__ = ["REPORT_NEEDS", "BadInput", "Parser", "advice", "aligned", "call", "check_names", "has_utf8", "interpreter", "later",
+           "need", "plain", "say", "write"]
+REPORT_NEEDS = ("matplotlib", "numpy", "pandas", "scipy")
+SYSTEM = "/usr/bin/python3"  # which the packages of a distribution belong to
+PIP = {"yaml": "pyyaml"}  # module -> package, where the names differ
 COLOUR = re.compile("(\033\\[[0-9]{1,2}m)")  # as show has them
 
 
@@ -51,16 +57,48 @@ class Form(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=37, width=100)
 
 
-def need(*modules):
-    """Ends the program with one line and status 2 if this interpreter lacks one of `modules`."""
-    lacking = [name for name in modules if importlib.util.find_spec(name) is None]
-    if lacking:
-        script = os.path.basename(sys.argv[0])
-        print(f"{script}: {sys.executable} (Python {sys.version.split()[0]}) has no module "
-              f"{', '.join(lacking)}: install what is missing for it, or run {sys.argv[0]} by an "
-              "interpreter that has it (/usr/bin/python3 with the python3-* of packages.txt)",
-              file=sys.stderr)
+def lacks(*modules):
+    """Those that this interpreter lacks."""
+    return [name for name in modules if importlib.util.find_spec(name) is None]
+
+
+def in_environment():
+    """Whether this interpreter belongs to a virtual environment, venv's or conda's."""
+    return sys.prefix != sys.base_prefix or os.environ.get("CONDA_PREFIX") == sys.prefix
+
+
+def interpreter(*modules):
+    """What runs a tool that needs these: the interpreter that was started, by default the first in PATH, so that of an
+    active environment. Where it lacks one and is no environment's, the distribution's, if that has all. None: neither."""
+    if not lacks(*modules):
+        return sys.executable
+    if in_environment() or os.path.realpath(sys.executable) == os.path.realpath(SYSTEM):
+        return None
+    ask = f"import importlib.util as u; exit(not all(map(u.find_spec, {modules!r})))"
+    done = subprocess.run([SYSTEM, "-c", ask], stderr=subprocess.DEVNULL, check=False) if os.path.exists(SYSTEM) else None
+    return SYSTEM if done and done.returncode == 0 else None
+
+
+def advice(*modules):
+    """What is lacking where there is no interpreter(), with the command that installs it."""
+    lacking = lacks(*modules)
+    if shutil.which("apt-get") and not in_environment():
+        how = f"apt-get install {' '.join(f'python3-{name}' for name in lacking)}"
+        how += "" if os.geteuid() == 0 else " (as root)"
+    else:
+        how = f"{sys.executable} -m pip install {' '.join(PIP.get(name, name) for name in lacking)}"
+    return f"{sys.executable} (Python {sys.version.split()[0]}) has no module {', '.join(lacking)}: {how}"
+
+
+def need(*modules, also=()):
+    """Goes on under the interpreter that has `modules`; ends the program with one line and status 2 if there is none.
+    The line also names the packages that are needed later."""
+    by = interpreter(*modules)
+    if by is None:
+        print(f"{os.path.basename(sys.argv[0])}: {advice(*modules, *also)}", file=sys.stderr)
         sys.exit(2)
+    if by != sys.executable:
+        os.execv(by, [by, *sys.orig_argv[1:]])
 
 
 def say(text, colours=False, file=None):

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 r"""Test accuracy of gradwire's models and of their twins in PyTorch, by the same recipe: equal first
 weights, batches, rates and momentum, SGD with a cosine down to 0, Fashion-MNIST.
 

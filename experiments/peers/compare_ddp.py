@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 r"""Exposed communication of DistributedDataParallel: Gloo and PyTorch's hooks against gradwire's hook.
 
   compare_ddp.py --model resnet18

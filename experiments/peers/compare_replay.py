@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 r"""`gradwire replay` against the training that it stands for: ResNet-18 under gradwire's hook.
 
   compare_replay.py

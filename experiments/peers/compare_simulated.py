@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 r"""`gradwire simulate` against the testbed: allreduces, whole steps of a profile, and steps over meshes.
 
   compare_simulated.py --hosts 4

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Choosing the 1% largest gradients: gradwire's codec topk against torch.topk, one thread each.
 
 Both sides take turns within one run (A B A B ...); ratios are formed within a round. PyTorch does

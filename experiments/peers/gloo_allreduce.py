@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 r"""Time of PyTorch's Gloo allreduce and of gradwire's (`gradwire bench allreduce`), by size.
 
   experiments/testbed up --hosts 2 --rate 1gbit

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """What `gradwire simulate` costs: CPU time over messages, where every rank is played.
 
   simulated_cost.py --out RESULTS --figure docs/img/simulated-cost.svg
