@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import unittest
 
@@ -116,6 +117,27 @@ class Warnings(gwrun.Case):
         """A user's compiler may give warnings that ours do not."""
         self.assertFalse(self.strict(self.path("plain")))
         self.assertTrue(self.strict(self.path("preset"), "--preset", "release"))
+
+
+class Quickstart(gwrun.Case):
+    def test_lists_what_passed_at_the_second_try(self):
+        """The whole of `./quickstart test`, of a small project."""
+        for name in ("quickstart", "CMakePresets.json"):
+            shutil.copy(os.path.join(SOURCE, name), self.dir)
+        gwrun.write(self.path("packages.txt"), "")
+        gwrun.write(self.path("flaky"), "test -e been || { touch been; exit 1; }\n")
+        project = "cmake_minimum_required(VERSION 3.22)\nproject(x NONE)\nenable_testing()\n"
+        for name, command, second, status in (("good", "true", [], 0), ("unit.flaky", f"sh {self.path('flaky')}", ["unit.flaky"], 0),
+                                              ("bad", "false", ["unit.flaky"], 1)):
+            project += f"add_test(NAME {name} COMMAND {command})\n"
+            gwrun.write(self.path("CMakeLists.txt"), project)
+            if os.path.exists(self.path("build", "release", "been")):
+                os.remove(self.path("build", "release", "been"))
+            done = gwrun.finished([self.path("quickstart"), "test"], cwd=self.dir)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            self.assertEqual("quickstart: tests failed\n" in done.stderr, bool(status))
+            _, told, listed = done.stdout.partition("passed only at their second try")
+            self.assertEqual((bool(told), [line.strip() for line in listed.splitlines()[1:]]), (bool(second), second))
 
 
 class Launcher(gwrun.Case):
