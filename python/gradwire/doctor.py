@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from gradwire import pmi
-from gradwire.library import VERSION, Error, find, first_line, location, mpi_version, mpiexec, places
+from gradwire.library import REMEDY, VERSION, Error, find, first_line, location, mpi_version, mpiexec, places
 from gradwire.session import Session
 
 WAIT_S = 60
@@ -33,7 +33,7 @@ def check_library():
         with Session() as session:
             say("library", f"{location()}, version {session.text('version')}, by {taken}")
     except Error as error:
-        say("library", str(error), "install gradwire where MPI is, or set GRADWIRE_LIBRARY to its libgradwire.so")
+        say("library", str(error).removesuffix(f": {REMEDY}"), REMEDY)
         return False
     for other, path in places():
         if other != taken and path:

@@ -17,6 +17,8 @@ VERSION = "0.1.0"  # of the library that this package was written for
 ALL = -1  # instead of a group
 PARAM, GRAD = 0, 1  # of Session.memory
 SONAME = "libgradwire.so.0"
+REMEDY = ("build gradwire by ./quickstart or `pip install .`, and put its folder into PATH, or set GRADWIRE_LIBRARY to its "
+          "libgradwire.so")
 
 
 class Phase(enum.IntEnum):
@@ -112,7 +114,7 @@ def find():
         if path:
             raise Error(f"{who}={path}: no such file: name a libgradwire.so")
     raise Error(f"no {SONAME}: GRADWIRE_LIBRARY names none, there is none beside the package, and neither `gradwire` "
-                "in PATH, pkg-config nor the loader leads to one: see `python -m gradwire.doctor`")
+                f"in PATH, pkg-config nor the loader leads to one: {REMEDY}")
 
 
 def share_environment():
@@ -133,8 +135,7 @@ def load():
     try:
         library = ctypes.CDLL(path, mode=mode)
     except OSError as error:
-        raise Error(f"cannot load {path}: {error}: build and install gradwire, or set "
-                    "GRADWIRE_LIBRARY to its libgradwire.so") from None
+        raise Error(f"cannot load {path}: {error}: {REMEDY}") from None
     for name, (result, parameters) in FUNCTIONS.items():
         try:
             function = getattr(library, name)

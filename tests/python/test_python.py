@@ -255,4 +255,7 @@ class Found(gwrun.Case):
         done = self.ask("-m", "gradwire.doctor", GRADWIRE_LIBRARY="/none.so")
         self.assertEqual((done.returncode, done.stderr), (1, ""))
         gwrun.refusal(self.ask("-m", "gradwire.doctor", "x"), "unexpected word 'x'")
-        self.assertRegex(done.stdout, "problem  library   GRADWIRE_LIBRARY=/none.so: no such file: .*\n +-> install")
+        self.assertRegex(done.stdout, "problem  library   GRADWIRE_LIBRARY=/none.so: no such file: .*\n +-> build gradwire by")
+        none = self.ask("-c", "from gradwire import doctor, library; library.places = list; doctor.main()")
+        self.assertRegex(none.stdout, "problem  library   no libgradwire.so.0: .* leads to one\n +-> build gradwire by ./quickstart")
+        self.assertNotIn("gradwire.doctor", none.stdout)
