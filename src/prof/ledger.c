@@ -64,7 +64,8 @@ static atomic_flag telling = ATOMIC_FLAG_INIT;
 
 /* How long requests were in flight so far. Slices of the main thread begin and end, as stretches in
  * flight do, at instants that are read under `lock`: their order is the order in which the two are
- * added up, so what is counted as in flight in a slice is what listeners hear of both, to the tick. */
+ * added up. So what is counted as in flight in a slice is what listeners hear of both, to the tick.
+ */
 static struct {
     atomic_flag lock;
     uint64_t now; /* the latest of these instants: two cores' clocks may differ by some ticks */
@@ -112,7 +113,7 @@ static bool ledger_communicates(gw_phase phase) {
 }
 _Static_assert(GW_PHASE_MPI_WAIT - GW_PHASE_ENCODE == 4, "encode, decode, post, poll, wait");
 
-/* A slice ends, and the next begins; return the ticks of it during which a request was in flight. */
+/* A slice ends, and the next begins; return the ticks of it in which a request was in flight. */
 static uint64_t ledger_cut(void) {
     uint64_t before = led.flown;
     ledger_lock(&flight.lock);
