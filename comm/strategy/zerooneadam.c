@@ -10,8 +10,9 @@
  *
  * v = b2 v + (1 - b2) g^2 learns of the exact mean gradient g in `kappa` steps, then in `kappa`
  * that are every second one, every fourth, .., up to step `freeze`. Until then ranks meet in each
- * step; and then, too, at first, half as often after every `double` steps, and every `local` steps
- * at last. C is the run's codec: onebit in the paper.
+ * step. After it, they meet again 2^j steps after a meeting, and at most `local`, where j is how
+ * often `double` steps have passed since `freeze`: an interval that has begun keeps its length. C is
+ * the run's codec: onebit in the paper.
  *
  * Where g is exact, so is b1 m + (1 - b1) g, which u would be: it is taken, and the codec has
  * nothing to send, where the paper sends both. Between these steps, as in the paper and not in
@@ -78,10 +79,32 @@ typedef struct plan {
     int64_t k; /* steps since the ranks last met, with this one */
 } plan;
 
+/* The interval that the meeting `at` steps after `freeze` begins. */
+static int64_t zerooneadam_period(const self *me, int64_t at) {
+    int64_t level = at / me->twice;
+    return level < 31 && 1LL << level < me->local ? 1LL << level : me->local;
+}
+
+/* How many local steps come before step freeze + 1 + past since the ranks last met, and the length
+ * of the interval that it is in. The loop passes from one length to the next, of which there are
+ * few. */
+static int64_t zerooneadam_within(const self *me, int64_t past, int64_t *period) {
+    int64_t at = 0; /* a meeting */
+    for (*period = zerooneadam_period(me, at); *period < me->local;
+         *period = zerooneadam_period(me, at)) {
+        int64_t left = (at / me->twice + 1) * me->twice - at; /* until others are due */
+        int64_t next = at + (left + *period - 1) / *period * *period;
+        if (past < next)
+            break;
+        at = next;
+    }
+    return (past - at) % *period;
+}
+
 static plan zerooneadam_plan(const self *me, int64_t step) {
     plan now = {.meets = true, .k = 1};
     int64_t at = (step < me->freeze ? step : me->freeze) - 1, past = step - me->freeze - 1;
-    int64_t every = 1;
+    int64_t every = 1, period;
     for (; at >= me->kappa * every; every *= 2) {
         at -= me->kappa * every;
         now.learnt += me->kappa;
@@ -90,10 +113,8 @@ static plan zerooneadam_plan(const self *me, int64_t step) {
     now.learns = past < 0 && at % every == 0;
     if (past < 0)
         return now;
-    int64_t level = past / me->twice, within = past % me->twice;
-    int64_t period = level < 31 && 1LL << level < me->local ? 1LL << level : me->local;
-    now.k = within % period + 1;
-    now.meets = now.k == period || within + 1 == me->twice;
+    now.k = zerooneadam_within(me, past, &period) + 1;
+    now.meets = now.k == period;
     return now;
 }
 
@@ -226,7 +247,8 @@ static const gw_opt opts[] = {
     {"kappa", GW_OPT_INT, "16", 1, 1e9, NULL, "N",
      "updates of the second moment after which the interval between them doubles"},
     {"double", GW_OPT_INT, "1000", 1, 1e9, NULL, "STEPS",
-     "steps after freeze until the ranks meet half as often; e.g. those in which the rate halves"},
+     "steps after which the interval to the next meeting doubles; e.g. those in which the rate "
+     "halves"},
     {"local", GW_OPT_INT, "16", 1, 1e6, NULL, "STEPS", "most steps between two meetings"},
     GW_ADAM_OPTS,
     GW_STRATEGY_ALGO,
