@@ -44,4 +44,5 @@ const gw_optimizer_ops gw_optimizer_plugin = {
     .open = adam_open,
     .vectors = adam_vectors,
     .update = adam_update,
+    .most = 0x1p60f, /* its square is far from the end of binary32 */
 };

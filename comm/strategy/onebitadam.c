@@ -15,6 +15,7 @@
 #include "comm/adam.h"
 
 #include "base/mem.h"
+#include "base/norm.h"
 #include "base/probe.h"
 
 #include <stdlib.h>
@@ -128,5 +129,5 @@ const gw_strategy_ops gw_strategy_onebitadam = {
     .state = onebitadam_state,
     .cost = onebitadam_cost,
     .period = onebitadam_period,
-    .most = 0x1p60f, /* squares stay far from 2^128 */
+    .most = GW_SQUARES_MOST,
 };

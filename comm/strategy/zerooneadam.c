@@ -33,6 +33,7 @@
 
 #include "base/clones.h"
 #include "base/mem.h"
+#include "base/norm.h"
 #include "base/probe.h"
 
 #include <stdlib.h>
@@ -273,5 +274,5 @@ const gw_strategy_ops gw_strategy_zerooneadam = {
     .period = zerooneadam_period,
     .settle_cost = zerooneadam_settle_cost,
     .agrees = zerooneadam_agrees,
-    .most = 0x1p60f, /* squares stay far from 2^128 */
+    .most = GW_SQUARES_MOST,
 };

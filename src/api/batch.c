@@ -90,7 +90,8 @@ gw_err gw_batch_exchange(gradwire *g) {
         gw_optimizer_begin(g->optimizer);
     gw_guard_loss(&g->guard, 0); /* a step begins */
     g->guard.step = g->batch.step;
-    g->guard.most = gw_session_most(g->session) / (g->words.scaled ? 1 : (float)g->batch.share);
+    g->guard.most =
+        gw_session_most(g->session, g->batch.share) / (g->words.scaled ? 1 : (float)g->batch.share);
     return GW_OK;
 }
 

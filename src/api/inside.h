@@ -53,7 +53,7 @@ typedef struct gw_inside_facts {
     const char *rule;            /* of error feedback, for people; NULL: the plain one */
     bool adds;                   /* gw_inside_sums finds a place, on several ranks */
     bool residual;               /* one is kept; once it is open */
-    float most;                  /* gw_session_most; likewise */
+    float most;                  /* gw_session_most of equal shares; likewise */
     int servers, helpers, level; /* see run/session.h */
     const char *notes;           /* for people; once it is open */
     const gw_args *options;      /* the strategy's own */
@@ -78,7 +78,8 @@ typedef struct gw_inside_setup {
     bool undo;           /* steps may be left out */
     bool yield;          /* the node runs more threads than cores */
     const float *params; /* initial values, copied; NULL: zeros */
-    gw_vectors vectors;  /* the optimizer's state */
+    gw_vectors vectors;  /* the optimizer's state, */
+    float most;          /* and its limit (optim/optimizer.h) */
     float correction;    /* momentum of an exchange that corrects */
     double clip;         /* most norm of the mean gradient, over this exchange and the ranks with */
     const MPI_Comm *rest; /* the rest of the model, in n_rest communicators; clip 0: none */

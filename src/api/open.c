@@ -1,6 +1,7 @@
 /* The public functions: opening a handle, reading it, and its end. */
 #include "api/handle.h"
 #include "base/mem.h"
+#include "base/norm.h"
 #include "base/probe.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -57,12 +58,14 @@ static gw_err open_session(gradwire *g) {
     const gw_words *w = &g->words;
     const gw_inside_setup *told = &g->told;
     g->by_group = w->run.lazy || (w->parts && g->session->strategy.ops->shape == GW_SHAPE_SHARDS);
-    if (!g->inside)
-        g->told = (gw_inside_setup){.correction = (float)w->run.momentum,
-                                    .clip = w->run.clip,
-                                    .seed = w->run.seed,
-                                    .yield = g->oversubscribed,
-                                    .undo = w->run.on_nan != GW_ON_NAN_KEEP};
+    if (!g->inside) /* a rule of the caller's own may keep squares, too */
+        g->told =
+            (gw_inside_setup){.most = g->optimizer ? g->optimizer->ops->most : GW_SQUARES_MOST,
+                              .correction = (float)w->run.momentum,
+                              .clip = w->run.clip,
+                              .seed = w->run.seed,
+                              .yield = g->oversubscribed,
+                              .undo = w->run.on_nan != GW_ON_NAN_KEEP};
     gw_session_setup setup = {.n = g->arena.n,
                               .layers = g->arena.group,
                               .n_layers = g->arena.groups,
@@ -78,6 +81,7 @@ static gw_err open_session(gradwire *g) {
                               .lists = told->lists,
                               .params = told->params,
                               .vectors = told->vectors,
+                              .most = told->most,
                               .correction = told->correction,
                               .clip = {told->clip, told->rest, told->n_rest},
                               .pace = told->pace,

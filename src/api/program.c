@@ -78,7 +78,7 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
                          .masks = s->residuals.masks,
                          .rule = gw_residuals_rule(&s->residuals),
                          .residual = g->opened && s->env.grads->kept.store,
-                         .most = g->opened ? gw_session_most(s) : 0,
+                         .most = g->opened ? gw_session_most(s, 1.0 / g->ranks) : 0,
                          .servers = gw_session_servers(s),
                          .helpers = gw_session_helpers(s),
                          .level = gw_session_thread_level(s),

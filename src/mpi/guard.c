@@ -47,9 +47,9 @@ static bool guard_all_below(const float *x, size_t n, uint32_t limit) {
     return most < limit;
 }
 
-/* The least magnitude that is too large. */
+/* The least magnitude that is too large. A limit divided by a small share may be infinite. */
 static uint32_t guard_limit(const gw_guard *g) {
-    return g->most > 0 ? guard_magnitude(g->most) + 1 : INFINITE;
+    return g->most > 0 && isfinite(g->most) ? guard_magnitude(g->most) + 1 : INFINITE;
 }
 
 /* Slow, and rare. */
@@ -152,7 +152,8 @@ static gw_err guard_find_first(const gw_guard *g, const gw_fault *mine, gw_fault
 void gw_fault_text(char *out, size_t cap, const gw_fault *f, const char *const *names) {
     char where[128];
     const char *of = names ? "tensor" : "layer";
-    const char *how = isfinite(f->value) ? "larger than the exchange carries" : "no longer finite";
+    const char *how =
+        isfinite(f->value) ? "larger than exchange and update carry" : "no longer finite";
     double value = isnan(f->value) ? (double)NAN : f->value; /* without a sign */
     if (names && f->layer != GW_GUARD_LOSS)
         snprintf(where, sizeof where, "%.100s", names[f->layer]);

@@ -1,5 +1,5 @@
-/** Looks for values in a step's loss and gradients that are not finite, or so large that the
- *  exchange would make them so. It looks at a layer's gradient (in the library: a tensor's) as soon
+/** Looks for values in a step's loss and gradients that are not finite, or so large that exchange or
+ *  update would make them so. It looks at a layer's gradient (in the library: a tensor's) as soon
  *  as it is there, before it is exchanged, updates anything, or is kept as a residual or momentum.
  *  From the first bad value on, this rank's gradients of the step are set to zero, so that the
  *  exchange continues on all ranks and nobody waits for a rank that stopped. Then
@@ -43,7 +43,7 @@ typedef struct gw_guard {
     int n_layers;
     const int *number;        /* of the layers in the whole model; NULL: these are all */
     const char *const *names; /* these are tensors with such names, not layers; or NULL */
-    float most;   /* the greatest magnitude that the exchange carries; 0: any that is finite */
+    float most;   /* the greatest magnitude that exchange and update carry; 0: any finite one */
     int64_t step; /* the present one, from 1 on; in a rehearsal 0 */
     /* what is found */
     bool bad;              /* something in this step of this rank is not finite */

@@ -1,5 +1,6 @@
 /* adamw: I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", ICLR 2019. The weight
  * decay acts on the parameters directly and does not enter the gradient's means. */
+#include "base/norm.h"
 #include "optim/moments.h"
 
 typedef struct self {
@@ -30,4 +31,5 @@ const gw_optimizer_ops gw_optimizer_adamw = {
     .open = adamw_open,
     .vectors = gw_moments_vectors,
     .update = adamw_update,
+    .most = GW_SQUARES_MOST,
 };

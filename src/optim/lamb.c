@@ -66,4 +66,5 @@ const gw_optimizer_ops gw_optimizer_lamb = {
     .vectors = gw_moments_vectors,
     .update = lamb_update,
     .work = lamb_work,
+    .most = GW_SQUARES_MOST,
 };

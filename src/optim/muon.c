@@ -125,4 +125,5 @@ const gw_optimizer_ops gw_optimizer_muon = {
     .update = muon_update,
     .work = muon_work,
     .flops = muon_flops,
+    .most = GW_SQUARES_MOST,
 };

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GW_OPTIMIZER_ABI 3
+#define GW_OPTIMIZER_ABI 4
 enum { GW_OPTIMIZER_VECTORS = 4 }; /* at most */
 
 /** gw_gemm of nn/gemm.h, or its like: C(m,n) = op(A)(m,k) * op(B)(k,n) + beta * C. */
@@ -70,6 +70,9 @@ typedef struct gw_optimizer_ops {
     /** Return which of its loops these options run: times are kept under that name. NULL: the
      *  rule's name. */
     const char *(*kernel)(const void *self);
+    /** The greatest magnitude of a gradient that it can compute with; a larger one would make its
+     *  state infinite, and could hold a parameter where it is for ever. 0: any float. */
+    float most;
 } gw_optimizer_ops;
 
 extern const gw_registry gw_optimizers;

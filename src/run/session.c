@@ -224,6 +224,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .args = s->strategy.args,
                     .name = s->strategy.ops->head.name};
     s->correction = setup->correction;
+    s->most = setup->most;
     gw_clip_open(&s->clip, &setup->clip, s->strategy.ops, comm);
     GW_TRY(gw_clip_check(setup->clip.most, setup->by_layer, s->residuals.corrects || ef21,
                          s->strategy.ops->traits & GW_STRATEGY_DIRECTS));
@@ -402,16 +403,25 @@ void gw_session_undo(gw_session *s, bool abandoned) {
 /* What overflows next to the end of binary32, sums and residuals, is far from it at this one. */
 #define SESSION_MOST 0x1p120f
 
-float gw_session_most(const gw_session *s) {
+/* The lesser limit; 0 is none. */
+static float session_lesser(float a, float b) {
+    return a > 0 && (b == 0 || a < b) ? a : b;
+}
+
+float gw_session_most(const gw_session *s, double share) {
     const gw_strategy_ops *ops = s->strategy.ops;
-    float most = SESSION_MOST;
-    if (s->env.grads->size == 1 || !(ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS)))
-        return 0;
-    if (ops->most > 0 && ops->most < most)
-        most = ops->most;
-    for (int i = 0; i < s->mix.n; i++)
-        if (s->mix.codec[i].ops->most > 0 && s->mix.codec[i].ops->most < most)
-            most = s->mix.codec[i].ops->most;
+    bool meets = ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS);
+    bool clips = s->clip.most > 0 && s->clip.most <= (double)s->most;
+    float most = ops->most;
+    if (!clips && !(ops->traits & GW_STRATEGY_DIRECTS)) /* else the optimizer sees no gradient */
+        most = session_lesser(most, s->most);
+    if (!meets) /* each rank moves by the mean of its own samples */
+        return most * (float)share;
+    bool sums = s->env.grads->size > 1;
+    if (sums)
+        most = session_lesser(most, SESSION_MOST);
+    for (int i = 0; sums && i < s->mix.n; i++)
+        most = session_lesser(most, s->mix.codec[i].ops->most);
     return most / (float)s->env.grads->size;
 }
 

@@ -45,6 +45,7 @@ typedef struct gw_session {
     uint64_t logical_bytes; /* float32 bytes of all spans finished so far */
     gw_codings codings[GW_MIX_CODECS + 1]; /* of the mix's codecs, then of parameters */
     gw_clip clip;
+    float most;     /* as the setup has it */
     gw_unmet unmet; /* what was asked for and does not happen: predicted, or as last found */
     /* private: */
     uint64_t recounted; /* logical_bytes then */
@@ -110,8 +111,10 @@ typedef struct gw_session_setup {
     bool lists; /* gw_update may list what it touches (gw_optimizer_lists) */
     const float *params; /* initial values, copied; NULL: zeros */
     gw_vectors vectors;  /* the optimizer's state; must outlive the session's use */
-    gw_pace pace;        /* zeros: not known */
-    float correction;    /* momentum for a session that corrects, in [0, 1) */
+    float
+        most; /* the greatest magnitude of a gradient that the optimizer can compute with; 0: any */
+    gw_pace pace;     /* zeros: not known */
+    float correction; /* momentum for a session that corrects, in [0, 1) */
     gw_clip_setup clip;
     uint64_t seed;
     bool yield;                               /* the node runs more threads than cores */
@@ -148,9 +151,10 @@ bool gw_session_lies(gw_session *s, int t, float *grad, float weight);
 /** Return what was lent, alike on all ranks; NULL: nothing. */
 const struct gw_lent *gw_session_lent(const gw_session *s);
 
-/** Return the greatest magnitude of a rank's gradient (its part of the global mean) with which
- *  neither sums over the ranks nor error feedback's state overflow. 0: no gradient is exchanged. */
-float gw_session_most(const gw_session *s);
+/** Return the greatest magnitude of a rank's gradient (its part of the global mean, of weight
+ *  `share`) with which neither sums over the ranks nor the state of strategy, error feedback and
+ *  optimizer overflow. 0: any that is finite. */
+float gw_session_most(const gw_session *s, double share);
 
 /** Return the spec of the codec that encodes the arena's float `at`. */
 const char *gw_session_codec_of(const gw_session *s, size_t at);

@@ -56,6 +56,7 @@ static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) 
                             .yield = s->yield,
                             .params = gw_model_params(t->model),
                             .vectors = t->optimizer->state,
+                            .most = t->optimizer->ops->most,
                             .seed = s->seed,
                             .note = s->note,
                             .table = s->table};

@@ -1,10 +1,11 @@
-/* A batch in which one rank's gradient is not finite, or larger than the exchange carries, or that
- * one rank cancels, is left out: through the public header, with every strategy and codec, the
- * parameters have the bits of a run that never took that batch. */
+/* A batch in which one rank's gradient is not finite, or larger than exchange and update carry, or
+ * that one rank cancels, is left out: through the public header, with every strategy, codec and
+ * optimizer, the parameters have the bits of a run that never took that batch. */
 #include "check.h"
 
 #include "comm/strategy.h"
 #include "compress/codec.h"
+#include "optim/optimizer.h"
 
 #include <gradwire.h>
 #include <math.h>
@@ -24,9 +25,11 @@ static const event events[STEPS + 1] = {[3] = BAD_NAN, [5] = BAD_INF, [7] = HUGE
 
 typedef struct setting {
     const char *comm, *codec, *feedback;
+    const char *rule;    /* by which the library updates; NULL: this program does */
     bool lazy, without;  /* without: such batches are not taken */
     bool together, late; /* the strategy's traits */
     bool alone;          /* later the ranks take steps of their own, though together */
+    bool carries;        /* whatever is finite */
     bool lent;           /* gradients are summed where they lie */
 } setting;
 
@@ -56,9 +59,10 @@ static bool open_handle(gradwire **g, const setting *s, const char *how) {
     size_t off = 0;
     snprintf(words, sizeof words,
              "--comm '%s' --compress '%s' --error-feedback %s --update %s --profile off %s "
-             "--on-nan %s",
+             "--on-nan %s %s%s",
              s->comm, s->codec, s->feedback, s->lazy ? "lazy" : "eager",
-             strcmp(s->feedback, "dgc") == 0 ? "--momentum 0.9" : "", how);
+             strcmp(s->feedback, "dgc") == 0 ? "--momentum 0.9" : "", how,
+             s->rule ? "--optimizer " : "", s->rule ? s->rule : "");
     for (size_t i = 0; i < N; i++)
         param[i] = draw(0, 99, i);
     if (gradwire_new(g, -1, words) < 0)
@@ -76,19 +80,21 @@ static bool open_handle(gradwire **g, const setting *s, const char *how) {
     return false;
 }
 
-static void update(gradwire *g, int group) {
+static void update(gradwire *g, const setting *s, int group) {
     int t, more = ok(gradwire_finish(g, group));
     size_t from, n, off[TENSORS] = {0, 96, 108};
-    for (int i = 0; more && ok(gradwire_owned(g, i, &t, &from, &n)); i++)
+    if (more && s->rule)
+        ok(gradwire_update(g, group, rate));
+    for (int i = 0; more && !s->rule && ok(gradwire_owned(g, i, &t, &from, &n)); i++)
         for (size_t k = off[t] + from; k < off[t] + from + n; k++)
             if (group == GRADWIRE_ALL || group_of[t] == group)
                 param[k] -= rate * grad[k];
     ok(gradwire_updated(g, group));
 }
 
-static void catch_up(gradwire *g) {
+static void catch_up(gradwire *g, const setting *s) {
     for (int i = 0; i < GROUPS; i++) {
-        update(g, i);
+        update(g, s, i);
         ok(gradwire_await(g, i));
     }
 }
@@ -111,7 +117,7 @@ static bool idles(const setting *s, event e) {
 }
 
 static void check_left_out(gradwire *g, const setting *s, event e) {
-    bool out = !s->without && e != PLAIN && (of_all(s, e) || last()) && !(e == HUGE && ranks == 1);
+    bool out = !s->without && e != PLAIN && (of_all(s, e) || last()) && !(s->carries && e == HUGE);
     CHECK(ok(gradwire_left_out(g)) == out, "%s, %s, lazy=%d: event %d: left out: %d", s->comm,
           s->codec, s->lazy, (int)e, !out);
     for (size_t i = 0; i < N && out && !s->lazy && !s->late && e != CANCELS; i++)
@@ -124,7 +130,7 @@ static void step(gradwire *g, const setting *s, int number, event e) {
     float *grads[TENSORS] = {grad + 108, grad + 96, grad};
     ok(gradwire_begin(g, !idles(s, e), ranks));
     if (s->lazy && number > 1)
-        catch_up(g);
+        catch_up(g, s);
     make_gradient(number, e);
     ok(gradwire_ready(g, 1, all, grads));
     if (e == CANCELS && last() && !s->without) {
@@ -134,7 +140,7 @@ static void step(gradwire *g, const setting *s, int number, event e) {
     }
     ok(gradwire_ready(g, 2, all + 1, grads + 1));
     if (!s->lazy)
-        update(g, GRADWIRE_ALL);
+        update(g, s, GRADWIRE_ALL);
     ok(gradwire_end(g, 1.0));
     check_left_out(g, s, e);
 }
@@ -147,7 +153,7 @@ static bool run(const setting *s, float *out) {
         return false;
     for (int k = 1; k <= STEPS; k++) {
         event e = events[k];
-        if (e != PLAIN && ((s->without && of_all(s, e)) || (e == HUGE && !s->together)))
+        if (e != PLAIN && s->without && of_all(s, e))
             continue;
         step(g, s, k, e);
         taken++;
@@ -156,7 +162,7 @@ static bool run(const setting *s, float *out) {
                   s->lazy, k, i);
     }
     if (s->lazy)
-        catch_up(g);
+        catch_up(g, s);
     ok(gradwire_settle(g));
     ok(gradwire_close(g));
     memcpy(out, param, sizeof param);
@@ -175,12 +181,6 @@ static void compare(setting s) {
               s.codec, s.feedback, s.lazy, i, (double)with[i], (double)without[i]);
 }
 
-/* On one rank 3e38 is a gradient as any other: nothing is summed, and nothing kept. */
-static bool compares(const setting *s) {
-    bool exact = strcmp(s->codec, "none") == 0;
-    return ranks > 1 && (!s->late || exact);
-}
-
 static void try_strategy(const char *comm, const char *codec, const char *feedback) {
     const gw_strategy_ops *ops = NULL;
     for (const gw_entry *const *e = gw_strategies.entries; *e; e++)
@@ -193,10 +193,27 @@ static void try_strategy(const char *comm, const char *codec, const char *feedba
         s.together = ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS);
         s.alone = strchr(comm, ':') && ops->traits & GW_STRATEGY_REJOINS;
         s.late = ops->traits & GW_STRATEGY_LATE;
-        if (compares(&s))
+        if (!s.late || strcmp(codec, "none") == 0)
             compare(s);
         else
             run(&s, out);
+    }
+}
+
+/* Rules that keep squares; the others take any float where nothing is summed. */
+static void try_rules(bool together) {
+    static float out[N];
+    for (const gw_entry *const *o = gw_optimizers.entries; *o; o++) {
+        setting s = {.comm = together ? "allreduce" : "local:period=3",
+                     .codec = "none",
+                     .feedback = "auto",
+                     .together = together,
+                     .rule = (*o)->name};
+        s.carries = ((const gw_optimizer_ops *)*o)->most == 0 && !(together && ranks > 1);
+        if (s.carries)
+            run(&s, out);
+        else
+            compare(s);
     }
 }
 
@@ -326,6 +343,8 @@ int main(int argc, char **argv) {
             cancels_anywhere(comm);
     }
     try_strategy("sparse", "topk:ratio=0.1", "dgc");
+    try_rules(true);
+    try_rules(false);
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++) {
         if (ranks > 1)
             try_strategy("zerooneadam:freeze=1,double=2,local=2", (*c)->name, "on");

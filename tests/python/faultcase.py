@@ -10,7 +10,7 @@ import time
 import gwrun
 
 # In the place of oneDNN's. By FAULT the call FAULT_CALL goes wrong: on the rank FAULT_RANK the first float of its
-# result is not a number ("nan") or it never ends ("stuck"); on all ranks it and those after it fail ("fail").
+# result is not a number ("nan") or 1e20 ("huge"), or it never ends ("stuck"); on all ranks it and those after it fail ("fail").
 PRODUCT = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -38,7 +38,7 @@ int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, c
     while (now && strcmp(fault, "stuck") == 0)
         pause();
     if (now)
-        c[0] = NAN;
+        c[0] = strcmp(fault, "huge") == 0 ? 1e20f : NAN;
     return status;
 }
 """

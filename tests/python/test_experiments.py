@@ -189,7 +189,7 @@ factors:
         self.assertEqual(done.returncode, 0, done.stderr)
         (record,) = self.records().values()
         self.assertEqual(record["state"], "diverged", record)
-        self.assertIn("larger than the exchange carries", record["attempts"][0]["message"])
+        self.assertIn("larger than exchange and update carry", record["attempts"][0]["message"])
 
     def test_failures(self):
         """Each way to fail is recorded, tried again as often as said, and listed at the end."""

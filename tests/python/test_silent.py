@@ -17,10 +17,10 @@ OVERFLOW = ("--data", "synthetic:samples=1200,features=16,classes=4", "--layers"
             "--batch", 24, "--lr", "1e6", "--momentum", "0.9")
 
 
-def broken(folder, rank):
+def broken(folder, rank, fault="nan"):
     """The environment in which step 5's gradient of layer 0 has one float that is not a number: a step has
     five products, the fifth of them that gradient."""
-    return faultcase.product(folder, "nan", 4 * 5 + 5, rank)
+    return faultcase.product(folder, fault, 4 * 5 + 5, rank)
 
 
 class Case(gwrun.Case):
@@ -176,9 +176,19 @@ class NotFinite(Case):
         out = self.path("run")
         words = (*OVERFLOW, *QUICK, "--epochs", 1, "--compress", "fp16", "--out", out)
         line = self.fails(2, 1, *words)
-        self.assertIn("the gradient is larger than the exchange carries", line)
+        self.assertIn("the gradient is larger than exchange and update carry", line)
         gwrun.ok(2, "train", *words, "--on-nan", "skip")
         self.assertGreater(self.facts(out)["checks"]["nan"]["left_out"], 0)
+
+    @unittest.skipUnless(gwrun.cached("GW_GEMM") != "cblas", "another library computes the products")
+    def test_squares(self):
+        """A finite gradient whose square is infinite would hold its parameter for ever: one rank without an
+        exchange finds it, too, where the optimizer keeps squares."""
+        env = broken(self.dir, 0, "huge")
+        line = self.fails(1, 1, *DATA, *QUICK, "--optimizer", "adamw", env=env)
+        self.assertIn("step 5, rank 0, layer 0: the gradient is larger than exchange and update carry (1e+20 at "
+                      "float 0 of the layer, 1 such in all)", line)
+        gwrun.ok(1, "train", *DATA, *QUICK, "--optimizer", "lion", env=env)
 
     def test_overflow_of_an_average(self):
         """Parameters move farther than half precision can tell: damaged ones do not replace good ones."""

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "nn/gemm.h"
 
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <setjmp.h>
@@ -245,6 +246,27 @@ static void test_nan(void **state) {
     }
 }
 
+/* The greatest gradient that a rule takes leaves nothing behind that is not finite. */
+static void test_most(void **state) {
+    (void)state;
+    for (const gw_entry *const *e = gw_optimizers.entries; *e; e++) {
+        gw_optimizer_setup setup = {.n = N, .model = model};
+        fixture f;
+        gw_optimizer *o = NULL;
+        begin(&f);
+        assert_int_equal(keep_spec(&setup.spec, (*e)->name, GW_SPEC_ONE), GW_OK);
+        assert_int_equal(gw_optimizer_open(&o, &setup), GW_OK);
+        float most = o->ops->most;
+        for (int i = 0; i < N; i++)
+            f.grad[i] = most > 0 ? most : FLT_MAX;
+        gw_optimizer_update(o, f.param, f.grad, (gw_span){0, N}, 0.01f, 1);
+        for (int i = 0; i < o->state.count * N; i++)
+            assert_true(isfinite(o->state.x[i]));
+        gw_optimizer_close(o);
+        end(&f);
+    }
+}
+
 /* A rule of whole tensors gets one after another, however large, and those of a span alone. */
 static void test_tensors(void **state) {
     (void)state;
@@ -402,7 +424,7 @@ int main(void) {
         cmocka_unit_test(test_listed),  cmocka_unit_test(test_adam),
         cmocka_unit_test(test_tensors), cmocka_unit_test(test_command),
         cmocka_unit_test(test_state),   cmocka_unit_test(test_promises),
-        cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_nan),     cmocka_unit_test(test_most),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
