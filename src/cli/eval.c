@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/train/step_opts.h"
 #include "nn/gemm.h"
+#include "nn/safetensors.h"
 #include "train/evaluate.h"
 
 #include <omp.h>
@@ -16,6 +17,8 @@ enum { CHUNK = 256 };
 static const gw_opt opts[] = {
     {"model", GW_OPT_TEXT, NULL, 0, 0, NULL, "DIR|FILE", "a run folder, or its model.gw"},
     {"plugin", GW_OPT_SPEC, NULL, 0, 0, NULL, "PATH", "path of the plugin, if the model is one"},
+    {"export", GW_OPT_PATH, NULL, 0, 0, NULL, "FILE.safetensors",
+     "write the model's tensors by name, and evaluate nothing"},
     {"data", GW_OPT_TEXT, "fashion-mnist", 0, 0, NULL, "SET",
      "fashion-mnist, a folder of four IDX files, or synthetic[:samples=..,features=..,...]"},
     {"limit-test", GW_OPT_INT, NULL, 1, UINT32_MAX, NULL, "N", "the first N test samples only"},
@@ -26,7 +29,9 @@ static const gw_opt opts[] = {
     {0}};
 
 static const gw_rule rules[] = {
-    {"image-size", NULL, false, "image-scale", NULL, "each says how large images become"}, {0}};
+    {"image-size", NULL, false, "image-scale", NULL, "each says how large images become"},
+    {"export", NULL, false, "data", NULL, "it evaluates nothing"},
+    {0}};
 
 typedef struct job {
     const gw_args *args;
@@ -94,7 +99,10 @@ static gw_err eval_evaluate(job *j, MPI_Comm comm) {
     int rank, ranks;
     GW_TRY(gw_comm_place(comm, &rank, &ranks));
     omp_set_num_threads((int)gw_args_int(j->args, "threads"));
+    const char *to = gw_args_text(j->args, "export");
     GW_TRY(gw_agree(comm, eval_load(j)));
+    if (to)
+        return gw_agree(comm, rank == 0 ? gw_safetensors_write(j->model, to) : GW_OK);
     gw_data_spec spec = {.source = gw_args_text(j->args, "data"),
                          .context = gw_model_get_spec(j->model)->context,
                          .image_scale = (int)gw_args_int(j->args, "image-scale"),
@@ -129,6 +137,9 @@ static gw_err eval_read_args(job *j) {
     const char *model = gw_args_text(j->args, "model");
     if (!model)
         return gw_fail(GW_ERR_USAGE, "eval: --model DIR|FILE is needed");
+    const char *to = gw_args_text(j->args, "export"), *dot = to ? strrchr(to, '.') : NULL;
+    if (to && !(dot && strcmp(dot, ".safetensors") == 0))
+        return gw_fail(GW_ERR_USAGE, "eval: --export %s: the file is named FILE.safetensors", to);
     struct stat st;
     bool folder = stat(model, &st) == 0 && S_ISDIR(st.st_mode);
     int len = snprintf(j->path, sizeof j->path, "%s%s", model, folder ? "/model.gw" : "");

@@ -1,8 +1,11 @@
 """A model that the tree does not know, loaded by its path, goes where the perceptron goes: `residual` keeps more than its
 outputs for the backward pass."""
 
+import json
+import math
 import os
 import re
+import struct
 
 import gwrun
 import plugincase
@@ -19,6 +22,29 @@ SAME += [(2, "--mesh", "pipe=2", "--microbatches", 4, "--timetable", name) for n
          gwrun.names("comm/timetables.def")]
 LOSSY = [("--compress", "qsgd:bits=8;layer0=none"), ("--comm", "sparse", "--compress", "topk:ratio=0.1"),
          ("--comm", "powersgd"), ("--comm", "local:period=4"), ("--mesh", "pipe=2", "--compress-activations", "fp16")]
+
+
+class Export(gwrun.Case):
+    def test_tensors(self):
+        """Names and shapes are those of the page, and the floats those of model.gw."""
+        out, to = self.path("run"), self.path("model.safetensors")
+        gwrun.train(1, out, *SMALL, "--layers", "7", "--epochs", 1)
+        gwrun.ok(1, "eval", "--model", out, "--export", to)
+        data, saved = (gwrun.read_bytes(path) for path in (to, os.path.join(out, "model.gw")))
+        size, = struct.unpack_from("<Q", data)
+        header, floats = json.loads(data[8:8 + size]), data[8 + size:]
+        shapes = {"layer.0.0": [20, 7], "layer.0.1": [7], "layer.1.0": [7, 4], "layer.1.1": [4]}
+        self.assertEqual({name: tensor["shape"] for name, tensor in header.items()}, shapes)
+        at = 0
+        for name, tensor in header.items():
+            end = at + 4 * math.prod(shapes[name])
+            self.assertEqual((tensor["dtype"], tensor["data_offsets"]), ("F32", [at, end]))
+            at = end
+        self.assertEqual((len(floats), size % 8), (at, 0))
+        self.assertEqual(saved[-4 - at:-4], floats)
+        for name, says in (("model.bin", "FILE.safetensors"), (self.path("no/model.safetensors"), "cannot write")):
+            failed = gwrun.run(1, "eval", "--model", out, "--export", name)
+            self.assertIn(says, gwrun.failure(failed, 2))
 
 
 class Model(plugincase.Plugin):
