@@ -109,7 +109,8 @@ static gw_cost doubling_cost(const gw_args *args, gw_lane *lane, gw_verb what, s
 const gw_algo_ops gw_algo_doubling = {
     .head = {GW_ALGO_ABI, "doubling", "recursive doubling, log2 P rounds: small spans", NULL},
     .caps = GW_ALGO_ALIKE,
-    .formula = "P log2 P messages of 4n bytes (exact, P = 2^k), else P(P-1) messages of b bytes",
+    .formula = "Q log2 Q + 2(P-Q) messages of 4n bytes (exact; Q: largest 2^k up to P), by a codec "
+               "P(P-1) messages of b bytes",
     .lay_down = doubling_lay_down,
     .cost = doubling_cost,
 };
