@@ -21,7 +21,7 @@ typedef struct gw_ratio {
 /** Options of a codec that keeps a ratio. */
 #define GW_RATIO_OPTS                                                                              \
     {"ratio", GW_OPT_REAL, "0.01", 1e-9, 1, NULL, NULL, "fraction of the elements to keep"}, {     \
-        "warmup", GW_OPT_INT, "0", 0, 1e9, NULL, "STEPS",                                          \
+        "warmup", GW_OPT_STEPS, "0", 0, 1e9, NULL, "STEPS",                                        \
             "exchanges over which the ratio falls from 0.25 to its value"                          \
     }
 

@@ -9,7 +9,7 @@
  * That gathers them if 0 < g < 2 (1 - a^2): where D is left out, the second moments of the ranks'
  * distances from their mean and of v shrink from round to round. Beyond it they grow where there
  * are many ranks or an odd number of them; few and even ones bear a larger g. Of an odd number one,
- * another each time, is alone in a round: v = a v + b D. The inner optimizer's state stays each
+ * drawn anew in each round, is alone: v = a v + b D. The inner optimizer's state stays each
  * rank's own.
  *
  * What is evaluated or saved is the exact mean over all ranks, by an allreduce (settle); a round
@@ -221,7 +221,7 @@ static gw_cost noloco_settle_cost(const void *p) {
 }
 
 static const gw_opt opts[] = {
-    {"period", GW_OPT_INT, "50", 1, 0x1p31, NULL, "H", "steps per round"},
+    {"period", GW_OPT_STEPS, "50", 1, 0x1p31, NULL, "H", "steps per round"},
     {"outer-lr", GW_OPT_REAL, "0.7", 0, 100, NULL, "B", "rate of the outer optimizer"},
     {"outer-momentum", GW_OPT_REAL, "0.5", 0, 0.9999, NULL, "A", "its momentum"},
     {"pull", GW_OPT_REAL, NULL, 0, 10, NULL, "G",

@@ -110,7 +110,7 @@ static int64_t onebitadam_period(const void *p, int64_t from) {
 }
 
 static const gw_opt opts[] = {
-    {"freeze", GW_OPT_INT, "1000", 1, 1e9, NULL, "STEPS",
+    {"freeze", GW_OPT_STEPS, "1000", 1, 1e9, NULL, "STEPS",
      "exact steps, after which the second moment stays: 15 to 25% of a run"},
     GW_ADAM_OPTS,
     GW_STRATEGY_ALGO,

@@ -243,7 +243,7 @@ static bool zerooneadam_agrees(const void *p, int steps) {
 }
 
 static const gw_opt opts[] = {
-    {"freeze", GW_OPT_INT, "1000", 1, 1e9, NULL, "STEPS",
+    {"freeze", GW_OPT_STEPS, "1000", 1, 1e9, NULL, "STEPS",
      "steps after which the second moment stays, and ranks begin to take steps of their own"},
     {"kappa", GW_OPT_INT, "16", 1, 1e9, NULL, "N",
      "updates of the second moment after which the interval between them doubles"},

@@ -142,6 +142,8 @@ gw_err gw_inside_stats(gw_codec_stats **out, gradwire *g, int every, gw_rows *fi
 gw_err gw_inside_unmet(gradwire *g, gw_unmet_ask ask, MPI_Comm comm);
 void gw_inside_unmet_add(gradwire *g, const char *option, const char *value, const char *what,
                          const char *why);
+void gw_inside_unmet_late(gradwire *g, const char *option, const char *method, const gw_args *args,
+                          int64_t steps);
 /** Count encodings from here on: all before was a rehearsal. */
 void gw_inside_recount(gradwire *g);
 

@@ -209,6 +209,11 @@ void gw_inside_unmet_add(gradwire *g, const char *option, const char *value, con
     gw_unmet_add(&g->session->unmet, option, value, what, why);
 }
 
+void gw_inside_unmet_late(gradwire *g, const char *option, const char *method, const gw_args *args,
+                          int64_t steps) {
+    gw_unmet_late(&g->session->unmet, option, method, args, steps);
+}
+
 void gw_inside_recount(gradwire *g) {
     gw_session_recount(g->session);
 }

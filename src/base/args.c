@@ -117,7 +117,8 @@ static const char *const kinds[] = {
     [GW_OPT_BYTES] = "a size in bytes (K, M, G allowed)",
     [GW_OPT_TIME] = "a time in seconds, or with its unit (us, ms, s, min, h),",
     [GW_OPT_EVERY] = "a number of steps, e.g. 500, or a time with its unit (s, min, h), e.g. 30s,",
-    [GW_OPT_LIST] = "whole numbers with commas between,"};
+    [GW_OPT_LIST] = "whole numbers with commas between,",
+    [GW_OPT_STEPS] = "a whole number"};
 
 /* A number with a unit of time, in seconds; with `bare` it may lack the unit. NaN: neither. */
 static double args_seconds(const char *text, bool bare) {

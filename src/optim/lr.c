@@ -47,7 +47,10 @@ static double lr_wsd(const gw_args *args, int64_t at, int64_t steps) {
 }
 
 #define WARMUP                                                                                     \
-    { "warmup", GW_OPT_INT, "0", 0, 1e12, NULL, "STEPS", "steps of linear warm-up; or --lr-warmup" }
+    {                                                                                              \
+        "warmup", GW_OPT_STEPS, "0", 0, 1e12, NULL, "STEPS",                                       \
+            "steps of linear warm-up; or --lr-warmup"                                              \
+    }
 #define TO                                                                                         \
     { "to", GW_OPT_REAL, "0", 0, 1, NULL, "X", "final rate, as a fraction of the highest" }
 #define STEPS                                                                                      \
@@ -60,7 +63,7 @@ static const gw_opt constant_opts[] = {WARMUP, {0}};
 static const gw_opt ends_opts[] = {WARMUP, TO, STEPS, {0}};
 static const gw_opt step_opts[] = {
     WARMUP,
-    {"every", GW_OPT_INT, "1000", 1, 1e12, NULL, "STEPS", "steps between two falls"},
+    {"every", GW_OPT_STEPS, "1000", 1, 1e12, NULL, "STEPS", "steps between two falls"},
     {"factor", GW_OPT_REAL, "0.1", 0, 1, NULL, "X", "factor of each fall"},
     {0}};
 static const gw_opt wsd_opts[] = {WARMUP,
@@ -123,6 +126,24 @@ void gw_lr_close(gw_lr *s) {
 
 int64_t gw_lr_end(const gw_lr *s, int64_t steps) {
     return !s || !s->ops->ends ? 0 : s->steps > 0 ? s->steps : steps;
+}
+
+const gw_args *gw_lr_args(const gw_lr *s) {
+    return s->args;
+}
+
+int64_t gw_lr_zero(const gw_lr *s, int64_t steps) {
+    int64_t first = s->warmup + 1, last = steps;
+    if (first > last || (float)gw_lr_rate(s, 0, 1, last, steps) > 0)
+        return 0;
+    while (first < last) {
+        int64_t at = first + (last - first) / 2;
+        if ((float)gw_lr_rate(s, 0, 1, at, steps) > 0)
+            first = at + 1;
+        else
+            last = at;
+    }
+    return first;
 }
 
 double gw_lr_rate(const gw_lr *s, double from, double full, int64_t step, int64_t steps) {

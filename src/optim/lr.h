@@ -30,6 +30,12 @@ void gw_lr_close(gw_lr *s);
 /** Where it ends, in a run of `steps` steps; 0: it has no end, or is NULL. */
 int64_t gw_lr_end(const gw_lr *s, int64_t steps);
 
+/** Its options. */
+const gw_args *gw_lr_args(const gw_lr *s);
+
+/** Return the step from which on all rates of a run of `steps` are 0; 0: the last one is not. */
+int64_t gw_lr_zero(const gw_lr *s, int64_t steps);
+
 /** The rate of step 1, 2, .. of a run of `steps`: over the climb from `from` to `full` (P. Goyal et
  *  al., "Accurate, large minibatch SGD", 2017), then a part of `full`. */
 double gw_lr_rate(const gw_lr *s, double from, double full, int64_t step, int64_t steps);

@@ -101,6 +101,7 @@ gw_err gw_session_find_unmet(gw_session *s, gw_unmet_ask ask, MPI_Comm comm) {
                       .mix = &s->mix,
                       .codings = s->codings,
                       .strategy = s->strategy.ops,
+                      .args = s->strategy.args,
                       .feedback = s->feedback,
                       .holds = gw_residuals_any(&s->residuals),
                       .framed = s->framed,

@@ -19,6 +19,21 @@ void gw_unmet_add(gw_unmet *u, const char *option, const char *value, const char
     gw_text_copy(i->why, sizeof i->why, why);
 }
 
+const char *gw_unmet_late(gw_unmet *u, const char *option, const char *method, const gw_args *args,
+                          int64_t steps) {
+    int before = u->n;
+    char value[128], why[160];
+    gw_text_print(why, sizeof why, "the run ends with step %lld", (long long)steps);
+    for (const gw_opt *o = args ? gw_args_opts(args) : NULL; o && o->name; o++) {
+        if (o->type != GW_OPT_STEPS || gw_args_int(args, o->name) < steps)
+            continue;
+        gw_text_print(value, sizeof value, "%.*s:%s=%s", (int)strcspn(method, ":"), method, o->name,
+                      gw_args_text(args, o->name));
+        gw_unmet_add(u, option, value, "nothing comes after it", why);
+    }
+    return u->n > before ? strchr(u->item[before].value, ':') + 1 : NULL;
+}
+
 static const char *unmet_alone(const gw_unmet_of *of, gw_unmet_ask ask) {
     return of->lane->size > 1 ? NULL
            : ask.carried      ? "data=1: there is no other replica"
@@ -40,8 +55,10 @@ static bool unmet_encodes(const gw_unmet_of *of, const gw_codings *all, gw_unmet
     return counts ? all->floats > 0 : all->laid > 0;
 }
 
-/* Why codec i encodes nothing; NULL: it does, or changes nothing. */
-static const char *unmet_codec(const gw_unmet *u, const gw_unmet_of *of, gw_unmet_ask ask, int i) {
+/* Why codec i encodes nothing; NULL: it does, or changes nothing. `late`: what the strategy waited
+ * for in vain; or NULL. */
+static const char *unmet_codec(const gw_unmet *u, const gw_unmet_of *of, gw_unmet_ask ask, int i,
+                               const char *late) {
     const gw_codec *codec = &of->mix->codec[i];
     const char *plain = of->codings[i].plain, *alone = unmet_alone(of, ask);
     if (codec->ops->caps & GW_CODEC_IDENTITY || unmet_encodes(of, &u->all[i], ask))
@@ -50,16 +67,17 @@ static const char *unmet_codec(const gw_unmet *u, const gw_unmet_of *of, gw_unme
            : !unmet_has_tensors(of, i)      ? "other rules take every tensor"
            : *plain                         ? plain
            : !ask.ended || of->lane->n == 0 ? NULL /* what is laid down later may encode */
+           : of->stepped && late            ? late
            : of->stepped                    ? "no encoding was counted"
                                             : "no step was exchanged";
 }
 
-static void unmet_codecs(gw_unmet *u, const gw_unmet_of *of, gw_unmet_ask ask) {
+static void unmet_codecs(gw_unmet *u, const gw_unmet_of *of, gw_unmet_ask ask, const char *late) {
     bool chosen = false;
     u->encodes = false;
     for (int i = 0; i < of->mix->n; i++) {
         const gw_codec *codec = &of->mix->codec[i];
-        const char *why = unmet_codec(u, of, ask, i);
+        const char *why = unmet_codec(u, of, ask, i, late);
         bool changes = !(codec->ops->caps & GW_CODEC_IDENTITY);
         chosen = chosen || changes;
         u->encodes = u->encodes || (changes && !why);
@@ -114,7 +132,16 @@ gw_err gw_unmet_find(gw_unmet *out, const gw_unmet_of *of, gw_unmet_ask ask, MPI
     *out = (gw_unmet){0};
     for (int i = 0; i <= GW_MIX_CODECS; i++)
         out->all[i] = (gw_codings){.laid = sum[i][0], .floats = sum[i][1], .bytes = sum[i][2]};
-    unmet_codecs(out, of, ask);
+    const char *waits = NULL;
+    char late[160];
+    if (ask.steps > 0 && !alone)
+        waits = gw_unmet_late(out, "comm", of->strategy->head.name, of->args, ask.steps);
+    gw_text_print(late, sizeof late, "no step comes after %s", waits ? waits : "");
+    unmet_codecs(out, of, ask, waits ? late : NULL);
+    for (int i = 0; ask.steps > 0 && i < of->mix->n; i++)
+        if (!out->idle[i])
+            gw_unmet_late(out, "compress", of->mix->codec[i].spec, of->mix->codec[i].args,
+                          ask.steps);
     if (alone)
         gw_unmet_add(out, "comm", of->strategy->head.name,
                      lossy ? "nothing is compressed" : "nothing is exchanged",

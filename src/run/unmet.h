@@ -33,6 +33,7 @@ typedef struct gw_unmet_of {
     const gw_mix *mix;
     const gw_codings *codings; /* of the mix's codecs, and of parameters */
     const gw_strategy_ops *strategy;
+    const gw_args *args;  /* the strategy's */
     const char *feedback; /* as asked for */
     bool holds;           /* some codec would keep a residual */
     bool framed;
@@ -41,8 +42,9 @@ typedef struct gw_unmet_of {
 
 /** When the question is asked, and where. */
 typedef struct gw_unmet_ask {
-    bool ended;   /* judge by what was counted, else by what was laid down */
-    bool carried; /* ranks of one replica exchange activations, too, in frames if asked */
+    bool ended;    /* judge by what was counted, else by what was laid down */
+    int64_t steps; /* of the run; 0: not known */
+    bool carried;  /* ranks of one replica exchange activations, too, in frames if asked */
 } gw_unmet_ask;
 
 /** Find what is unmet. Collective over `comm`, the lane's or one that contains it. */
@@ -51,6 +53,11 @@ gw_err gw_unmet_find(gw_unmet *out, const gw_unmet_of *of, gw_unmet_ask ask, MPI
 /** Add an item; without room it is left out. */
 void gw_unmet_add(gw_unmet *u, const char *option, const char *value, const char *what,
                   const char *why);
+
+/** Add those of a method's options that wait for a later step than the last of `steps`; return the
+ *  first of these, as name=value, or NULL. `method`: its name, or a spec with other options. */
+const char *gw_unmet_late(gw_unmet *u, const char *option, const char *method, const gw_args *args,
+                          int64_t steps);
 
 /** Print for people, one per line, except those that `but` (NULL: nothing) has already. */
 void gw_unmet_print(const gw_unmet *u, const gw_unmet *but, FILE *to);

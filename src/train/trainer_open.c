@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "machine/host.h"
 #include "mpi/wait.h"
+#include "optim/lr.h"
 #include "prof/clock.h"
 #include "prof/tempo.h"
 #include "select/chooser.h"
@@ -285,11 +286,28 @@ static gw_err trainer_open_pipeline(gw_trainer *t) {
     return gw_pipeline_open(t->part.pipeline, t->model, &hooks, seed, t->oversubscribed, t->comm);
 }
 
+/* Of the schedule. */
+static void trainer_unmet_rate(gw_trainer *t, int64_t steps) {
+    const gw_lr *s = t->c->rate.schedule;
+    char why[160];
+    const char *how = t->c->rate.how ? t->c->rate.how->text : "constant";
+    int64_t zero = s ? gw_lr_zero(s, steps) : 0;
+    if (s)
+        gw_inside_unmet_late(t->g, "lr-schedule", how, gw_lr_args(s), steps);
+    snprintf(why, sizeof why, "nothing moves from step %lld of %lld on", (long long)zero,
+             (long long)steps);
+    if (zero > 0)
+        gw_inside_unmet_add(t->g, "lr-schedule", how, "the rate is 0", why);
+}
+
 /* What was asked for and does not happen: of the exchange of gradients, then of activations. */
 gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
     static const char *const options[] = {"compress-activations", "compress-deltas"};
-    gw_unmet_ask ask = {.ended = ended, .carried = gw_mesh_divides(&t->mesh.shape)};
+    gw_unmet_ask ask = {.ended = ended,
+                        .steps = t->c->rate.schedule ? gw_trainer_steps(t) : 0,
+                        .carried = gw_mesh_divides(&t->mesh.shape)};
     GW_TRY(gw_inside_unmet(t->g, ask, t->comm));
+    trainer_unmet_rate(t, ask.steps);
     if (t->c->data.partition.on && t->data->divided.parts == 0)
         gw_inside_unmet_add(t->g, "partition", gw_args_text(t->c->args, "partition"),
                             "nothing is divided", "one rank takes all samples");

@@ -24,6 +24,27 @@ class Unmet(gwrun.Case):
     def unmet(self, *told):
         return [dict(zip(("option", "value", "what", "why"), one)) for one in told]
 
+    def test_beyond_the_end(self):
+        """Options that wait for a step which never comes, and a rate that is 0, are told before the first step."""
+        end = "nothing comes after it: the run ends with step 5"
+        for ranks, words, notes in (
+                (2, ("--comm", "onebitadam:freeze=5", "--compress", "onebit"), ["--comm onebitadam:freeze=5: " + end]),
+                (2, ("--comm", "onebitadam:freeze=4", "--compress", "onebit"), []),
+                (2, ("--comm", "diloco:period=9"), ["--comm diloco:period=9: " + end]),
+                (2, ("--compress", "topk:warmup=6"), ["--compress topk:warmup=6: " + end]),
+                (2, ("--lr-warmup", 8), ["--lr-schedule constant:warmup=8: " + end]),
+                (2, ("--lr-schedule", "cosine:steps=3"), ["--lr-schedule cosine:steps=3: the rate is 0: nothing moves from "
+                                                         "step 4 of 5 on"]),
+                (2, ("--lr-schedule", "step:every=2,factor=0"), ["--lr-schedule step:every=2,factor=0: the rate is 0: "
+                                                                 "nothing moves from step 3 of 5 on"]),
+                (2, ("--lr-schedule", "cosine"), [])):
+            with self.subTest(words=words):
+                _, lines = self.train(ranks, *words)
+                first = next(i for i, line in enumerate(lines) if line.startswith("epoch"))
+                self.assertEqual([line[6:] for line in lines[:first] if line.startswith("note: --")], notes)
+        run, _ = self.train(2, "--comm", "onebitadam:freeze=5", "--compress", "onebit")
+        self.assertEqual(run["comm"]["unmet"][1]["why"], "no step comes after freeze=5")
+
     def test_shown_everywhere(self):
         """Where hier encodes nothing, where it does, and one rank."""
         hier = ("--comm", "allreduce:algo=hier", "--compress", "topk:ratio=0.001")
@@ -86,7 +107,8 @@ class Unmet(gwrun.Case):
                 (2, ("--comm", "allreduce:algo=(hier:inner=tree)"), ("comm", "allreduce", "inner= sends nothing", HERE)),
                 (2, ("--mesh", "pipe=2", "--compress", "topk"), ("compress", "topk", "not encoded here", other),
                  ("comm", "allreduce", "nothing is exchanged", other)),
-                (2, ("--comm", "local:period=9", "--compress", "qsgd"))):  # settling encodes
+                (2, ("--comm", "local:period=9", "--compress", "qsgd"),  # settling encodes
+                 ("comm", "local:period=9", "nothing comes after it", "the run ends with step 5"))):
             with self.subTest(words=words):
                 run, lines = self.train(ranks, *words)
                 self.assertEqual(run["comm"]["unmet"], self.unmet(*told))
