@@ -11,8 +11,8 @@
  * v = b2 v + (1 - b2) g^2 learns of the exact mean gradient g in `kappa` steps, then in `kappa`
  * that are every second one, every fourth, .., up to step `freeze`. Until then ranks meet in each
  * step. After it, they meet again 2^j steps after a meeting, and at most `local`, where j is how
- * often `double` steps have passed since `freeze`: an interval that has begun keeps its length. C is
- * the run's codec: onebit in the paper.
+ * often `double` steps have passed since `freeze`: an interval that has begun keeps its length. C
+ * is the run's codec: onebit in the paper.
  *
  * Where g is exact, so is b1 m + (1 - b1) g, which u would be: it is taken, and the codec has
  * nothing to send, where the paper sends both. Between these steps, as in the paper and not in
@@ -81,7 +81,7 @@ typedef struct plan {
 } plan;
 
 /* The interval that the meeting `at` steps after `freeze` begins. */
-static int64_t zerooneadam_period(const self *me, int64_t at) {
+static int64_t zerooneadam_interval(const self *me, int64_t at) {
     int64_t level = at / me->twice;
     return level < 31 && 1LL << level < me->local ? 1LL << level : me->local;
 }
@@ -91,8 +91,8 @@ static int64_t zerooneadam_period(const self *me, int64_t at) {
  * few. */
 static int64_t zerooneadam_within(const self *me, int64_t past, int64_t *period) {
     int64_t at = 0; /* a meeting */
-    for (*period = zerooneadam_period(me, at); *period < me->local;
-         *period = zerooneadam_period(me, at)) {
+    for (*period = zerooneadam_interval(me, at); *period < me->local;
+         *period = zerooneadam_interval(me, at)) {
         int64_t left = (at / me->twice + 1) * me->twice - at; /* until others are due */
         int64_t next = at + (left + *period - 1) / *period * *period;
         if (past < next)

@@ -1,6 +1,7 @@
-/** Looks for values in a step's loss and gradients that are not finite, or so large that exchange or
- *  update would make them so. It looks at a layer's gradient (in the library: a tensor's) as soon
- *  as it is there, before it is exchanged, updates anything, or is kept as a residual or momentum.
+/** Looks for values in a step's loss and gradients that are not finite, or so large that exchange
+ *  or update would make them so. It looks at a layer's gradient (in the library: a tensor's) as
+ *  soon as it is there, before it is exchanged, updates anything, or is kept as a residual or
+ *  momentum.
  *  From the first bad value on, this rank's gradients of the step are set to zero, so that the
  *  exchange continues on all ranks and nobody waits for a rank that stopped. Then
  *

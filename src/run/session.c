@@ -411,19 +411,15 @@ static float session_lesser(float a, float b) {
 
 float gw_session_most(const gw_session *s, double share) {
     const gw_strategy_ops *ops = s->strategy.ops;
-    bool meets = ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS);
     bool clips = s->clip.most > 0 && s->clip.most <= (double)s->most;
-    float most = ops->most;
+    float most = ops->most, ranks = (float)s->env.grads->size;
     if (!clips && !(ops->traits & GW_STRATEGY_DIRECTS)) /* else the optimizer sees no gradient */
         most = session_lesser(most, s->most);
-    if (!meets) /* each rank moves by the mean of its own samples */
-        return most * (float)share;
-    bool sums = s->env.grads->size > 1;
-    if (sums)
-        most = session_lesser(most, SESSION_MOST);
-    for (int i = 0; sums && i < s->mix.n; i++)
-        most = session_lesser(most, s->mix.codec[i].ops->most);
-    return most / (float)s->env.grads->size;
+    if (!(ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS)))
+        return most * (float)share; /* each rank moves by the mean of its own samples */
+    for (int i = 0; i < s->mix.n && ranks > 1; i++)
+        most = session_lesser(session_lesser(most, SESSION_MOST), s->mix.codec[i].ops->most);
+    return most / ranks;
 }
 
 const char *gw_session_codec_of(const gw_session *s, size_t at) {
