@@ -5,6 +5,7 @@ import math
 from collections import namedtuple
 
 from . import expect, learning, looks, reach, rows, stats, verdicts
+from .base import number
 from .charts import final_accuracy
 from .model import Table, judged
 from .runs import make_labels
@@ -64,7 +65,8 @@ def statement(results, cell, word, accuracy):
         return Statement(cell.label, word, expect.UNDECIDED, why)
     interval = final_accuracy.difference(comparison) if by_accuracy else comparison.interval.of(reach.log)
     state = expect.state(word, interval.value, interval.low, interval.high, comparison.differs)
-    text = final_accuracy.verdict(comparison) if by_accuracy else comparison.text
+    words = reach.WORDS[about.figure] if about.goal else family.family.words
+    text = final_accuracy.verdict(comparison) if by_accuracy else stats.sharp(comparison, words, *expect.bounds(word))
     return Statement(cell.label, word, state, text,
                      outlook(results, word, comparison, unit) if state == expect.UNDECIDED else "")
 
@@ -133,9 +135,10 @@ def pair_sentences(group):
 
 # ---- the table ----
 
-def figure(interval, factor=1.0):
-    """`1.42 (1.38..1.46)`; without an interval, or one of a single value, `1.42`."""
-    value, *ends = (None if part is None else f"{part * factor:.3g}"
+def figure(interval, factor=1.0, *bounds):
+    """`1.42 (1.38..1.46)`, in digits that tell it from the bounds; without an interval, or one of a single value,
+    `1.42`."""
+    value, *ends = (None if part is None else number(part * factor, *bounds)
                     for part in (interval.value, interval.low, interval.high))
     alone = ends[0] is None or interval.low == interval.high
     return value if alone else f"{value} ({ends[0]}..{ends[1]})"
@@ -151,7 +154,7 @@ def speedup(cell, of, compared):
         return None
     turned = ratio.of(lambda value: 1 / value)
     turned = stats.Interval(turned.value, turned.high, turned.low, turned.n, turned.method)
-    return judged(figure(turned), ratio.value < 1 if found.differs else None)
+    return judged(figure(turned, 1.0, 1.0), ratio.value < 1 if found.differs else None)
 
 
 def to_target(cell, target, column, factor):

@@ -1,5 +1,5 @@
-"""What all modules here may use: the mistake of a user, text that is safe on a terminal, modules that load late,
-files that a user names. Python's own library only."""
+"""What all modules here may use: the mistake of a user, text that is safe on a terminal, figures with the digits that
+decide, modules that load late, files that a user names. Python's own library only."""
 
 import contextlib
 import errno
@@ -24,6 +24,23 @@ class BadInput(Exception):
 def plain(text):
     """The same as one line that is safe on a terminal."""
     return CONTROL.sub("?", text)
+
+
+def side(value, bound):
+    return value > bound, value < bound
+
+
+def telling(value, bounds, write):
+    """write(0), or as many digits more, write(1) and so on, as it takes for the text to lie on that side of each bound
+    on which the value does: a printed figure must not contradict the verdict on it."""
+    texts = [write(more) for more in range(13)]
+    return next((text for text in texts if all(side(float(text.replace(",", "")), bound) == side(value, bound)
+                                               for bound in bounds)), texts[0])
+
+
+def number(value, *bounds):
+    """Three digits: 1.91, 12,300; more where a bound asks for them."""
+    return telling(value, bounds, lambda more: f"{value:,.{more}f}" if abs(value) >= 1000 else f"{value:.{3 + more}g}")
 
 
 def later(*names):

@@ -6,6 +6,7 @@ import difflib
 import re
 from dataclasses import dataclass
 
+from .base import number
 from .expect import levels_of
 
 CLAIM = ("claim", "whose", "theirs")  # what every claim has
@@ -188,13 +189,9 @@ def untested(claim, study):
     return row_of(claim, study, verdict=NOT_YET)
 
 
-def number(value):
-    """Three digits: 1.91, 12,300."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
 def shown(row):
-    """`1.91 (1.74..2.13)` with its unit; "" without a figure. A figure may be a number or its text."""
+    """`1.91 (1.74..2.13)` with its unit, in digits that tell it from the criterion; "" without a figure. A figure may be
+    a number or its text."""
     value, low, high = (None if row[key] in (None, "") else float(row[key]) for key in ("ours", "low", "high"))
     if value is None:
         return ""
@@ -203,5 +200,10 @@ def shown(row):
         unit, factor = ("s", 1.0) if abs(value) >= 1 else ("ms", 1e3)
     elif unit == "bytes" and abs(value) >= 1e6:
         unit, factor = "MB", 1e-6
-    ends = "" if low is None else f" ({number(low * factor)}..{number(high * factor)})"
-    return f"{number(value * factor)}{ends} {unit}".rstrip()
+    span = span_of(row["confirmed"] or "")
+    bounds = [end * factor for end in (span.low, span.high) if end is not None] if span else []
+    if row["verdict"] == SUPERLINEAR:
+        workers = float(row["workers"])
+        bounds += [workers, 1.0, 1 / workers]  # of a speedup, an efficiency, a ratio of times
+    value, low, high = (end if end is None else number(end * factor, *bounds) for end in (value, low, high))
+    return f"{value}{f' ({low}..{high})' if low else ''} {unit}".rstrip()

@@ -101,6 +101,12 @@ def bound(text, value):
     return 0.0 if word.direction * value >= margin else word.direction * margin
 
 
+def bounds(text):
+    """The ratios on which the state of a word of times or bytes depends."""
+    word = parse(text)
+    return [1 / word.times] if word.times else [math.exp(sign * margin_of(word)) for sign in (1, -1)]
+
+
 def counted(states):
     """`2 supported, 1 refuted, 4 undecided`."""
     return ", ".join(f"{states.count(one)} {one}" for one in (SUPPORTED, REFUTED, UNDECIDED))

@@ -77,11 +77,12 @@ class Alone:
     share_s: float
     ratio: object
 
-    def text(self):
+    def text(self, *bounds):
         whole, share = (f"{1e3 * seconds:.3g} ms" for seconds in (self.whole_s, self.share_s))
-        ends = "" if self.ratio.low is None else f" ({claims.number(self.ratio.low)}..{claims.number(self.ratio.high)})"
+        value, low, high = (end if end is None else claims.number(end, *bounds)
+                            for end in (self.ratio.value, self.ratio.low, self.ratio.high))
         return (f"one rank alone takes {whole} for the whole and {share} for the share, "
-                f"{claims.number(self.ratio.value)}{ends} times as long")
+                f"{value}{f' ({low}..{high})' if low else ''} times as long")
 
     def columns(self):
         return {"whole_s": self.whole_s, "share_s": self.share_s, "alone": self.ratio.value,
@@ -96,7 +97,7 @@ def superlinear(speeds, workers, alone):
     if alone is None:
         return head + "no run of the share on one rank was kept, which would show why"
     explained = alone.ratio.low is not None and alone.ratio.low > workers
-    return head + ("the share fits the caches: " if explained else "not explained by the share's size: ") + alone.text()
+    return head + ("the share fits the caches: " if explained else "not explained by the share's size: ") + alone.text(workers)
 
 
 def is_arithmetic(claim, interval):

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from . import ends, expect, learning, looks, stats
+from .base import number
 from .info import look
 
 WORDS = {"seconds": ("later", "sooner"), "bytes": ("more bytes", "fewer bytes")}
@@ -136,7 +137,7 @@ class Bounded:
         if not differs:
             return f"inside the noise of a sign test ({words[1]} in {below} of {self.n} {what}, {words[0]} in {above})"
         times = max(interval.value, 1 / interval.value) if 0 < interval.value < math.inf else math.inf
-        size = f"; in the middle {stats.times(times)} times or more" if times < math.inf else ""
+        size = f"; in the middle {number(times)} times or more" if times < math.inf else ""
         return f"{words[below > above]} in {max(below, above)} of {self.n} {what} (sign test{size})"
 
 

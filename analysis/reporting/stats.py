@@ -14,6 +14,7 @@ import numpy as np
 from scipy import special
 
 from . import looks
+from .base import number, telling
 
 LEVEL = 0.95  # of intervals
 ALPHA = 0.05  # chance of any false positive in a family of comparisons
@@ -26,7 +27,7 @@ RESAMPLES = 10000
 DRIFT_RUNS = 0.01  # p below which a trend over the order of the runs is flagged
 DRIFT_STEPS = 0.001, 0.02  # the same within a run, and the least change
 PIECES = 10  # of a third of a run
-VAST = 1e6  # a factor that nothing here differs by
+VAST = 99  # a relative difference that nothing here has
 FACTOR = 1.5  # larger ratios are written as factors
 MOST_LOG = math.log(sys.float_info.max)  # of a ratio that is a number, and its inverse too
 OUTLIER = 0.01  # chance that any of a cell's runs is flagged although the noise is normal
@@ -206,8 +207,10 @@ class LogRatio:
         if differs:
             return difference(interval, words)
         least = self.least(level)
-        below = f"a difference below {size(least)} cannot" if least < VAST else "no difference can"
-        return f"inside the noise ({below} be seen with {self.n} {what})"
+        apart = math.expm1(min(self.error * math.sqrt(self.n), MOST_LOG))
+        why = f"the runs do not repeat, a ratio of two varies by {size(apart)}: " if apart >= FACTOR - 1 else ""
+        seen = f"a difference below {size(least)} cannot" if least < VAST else "no difference can"
+        return f"inside the noise ({why}{seen} be seen with {self.n} {what})"
 
 
 def log_ratio(values, baseline, paired, what="runs", most=None, coarse=0.0):
@@ -362,33 +365,40 @@ def _comparison(estimate, adjusted, level, words, what):
                       estimate.verdict(differs, interval, level, words, what), estimate)
 
 
-def percent(fraction):
-    """Two significant digits: 0.0312 is 3.1%, 0.312 is 31%."""
+def percent(fraction, *bounds):
+    """Two significant digits: 0.0312 is 3.1%, 0.312 is 31%; more where a bound asks for them."""
     value = 100 * fraction
     far = abs(value)
     digits = 0 if far >= 9.95 else 1 if far >= 0.995 or far == 0 else 2
-    return f"{value:.{digits}f}%"
-
-
-def times(factor):
-    return f"{factor:,.0f}" if factor >= 100 else f"{factor:.3g}"
+    return telling(value, [100 * bound for bound in bounds], lambda more: f"{value:.{digits + more}f}") + "%"
 
 
 def size(relative):
     """A relative difference as text: 3.1%, or 2.1x if it is large."""
-    return percent(relative) if 1 + relative < FACTOR else f"{times(1 + relative)}x"
+    return percent(relative) if 1 + relative < FACTOR else f"{number(1 + relative)}x"
 
 
-def difference(interval, words):
-    """A ratio as `5.1% slower (2.0..8.3%)`, a large one as `2.1x slower (1.9..2.3x)`."""
+def difference(interval, words, *bounds):
+    """A ratio as `5.1% slower (2.0..8.3%)`, a large one as `2.1x slower (1.9..2.3x)`; `bounds`: ratios other than 1
+    on which its verdict depends."""
     value, low, high = interval.value, interval.low, interval.high
     word = words[0] if value >= 1 else words[1]
+    bounds = [1.0, *(bound for bound in bounds if (bound >= 1) == (value >= 1))]
     if 1 / FACTOR < value < FACTOR:
         low, high = sorted((abs(low - 1), abs(high - 1)))
-        return f"{percent(abs(value - 1))} {word} ({percent(low)[:-1]}..{percent(high)})"
+        value, low, high = (percent(part, *(abs(bound - 1) for bound in bounds)) for part in (abs(value - 1), low, high))
+        return f"{value} {word} ({low[:-1]}..{high})"
     if value < 1:
-        value, low, high = 1 / value, 1 / high, 1 / low
-    return f"{times(value)}x {word} ({times(low)}..{times(high)}x)"
+        value, low, high, bounds = 1 / value, 1 / high, 1 / low, [1 / bound for bound in bounds]
+    value, low, high = (number(part, *bounds) for part in (value, low, high))
+    return f"{value}x {word} ({low}..{high}x)"
+
+
+def sharp(comparison, words, *bounds):
+    """Its text, in digits that tell its figures from these ratios, too."""
+    if not comparison.differs or comparison.interval.value is None:
+        return comparison.text
+    return comparison.text.replace(*(difference(comparison.interval, words, *some) for some in ((), bounds)))
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,14 @@ class Criteria(unittest.TestCase):
                 claim = claim_of(confirmed=confirmed) | ({"direction": direction} if direction else {})
                 self.assertEqual(claims.verdict(claim, low, high), verdict)
 
+    def test_figures_have_the_digits_that_decide(self):
+        row = claims.row_of(claim_of(confirmed=">= 1.14"), "s", ours=1.15, low=1.1396, high=1.16, unit="times")
+        for more, text in (({}, "1.15 (1.1396..1.16) times"), ({"low": 1.14}, "1.15 (1.14..1.16) times"),
+                           ({"verdict": claims.SUPERLINEAR, "ours": 2.004, "high": 2.1, "workers": 2}, "2.004 (1.1396..2.1) times"),
+                           ({"unit": "s", "confirmed": "< 0.0005", "ours": 4e-4, "low": 3e-4, "high": 5.0004e-4},
+                            "0.4 (0.3..0.50004) ms")):
+            self.assertEqual(claims.shown(row | more), text)
+
     def test_what_is_no_criterion(self):
         for text in ("1.7", "2..1", "1..2..3", "=> 1", "about 2", ">= ", "nan..inf"):
             self.assertIsNone(claims.span_of(text), text)

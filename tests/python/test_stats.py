@@ -7,6 +7,7 @@ import unittest
 import numpy as np
 import statsim
 from reporting import stats
+from reporting.base import number
 
 E = math.e
 
@@ -76,6 +77,26 @@ class ByHand(unittest.TestCase):
         # 5 pairs see 1.682 deviations with a chance of 80% (noncentral t): 1.682 * 0.0079057.
         self.assertEqual(verdict(1.0), "inside the noise (a difference below 1.3% cannot be seen "
                                        "with 5 pairs of runs)")
+
+    def test_runs_that_do_not_repeat_are_called_that(self):
+        baseline = dict.fromkeys(range(3), 1.0)
+        for logs, said in (((-2, 0, 2), "(the runs do not repeat, a ratio of two varies by 7.39x: no difference can be seen "
+                                        "with 3 pairs of runs)"),
+                           ((-.3, 0, .3), "(a difference below 2.66x cannot be seen with 3 pairs of runs)")):
+            self.assertEqual(against({"x": dict(enumerate(np.exp(logs)))}, baseline)["x"].text, f"inside the noise {said}")
+
+    def test_figures_have_the_digits_that_decide(self):
+        """A printed figure lies on the same side of each bound as the figure itself."""
+        for value, bounds, text in ((1.1396, (), "1.14"), (1.1396, (1.14,), "1.1396"), (1.14, (1.14,), "1.14"),
+                                    (12345.6, (12346.0,), "12,345.6"), (0.99996, (1.0, 2.0), "0.99996"), (0.0, (0.0,), "0")):
+            self.assertEqual(number(value, *bounds), text)
+        faster = stats.Interval(0.5, 0.48, 0.50004, 5, "")
+        self.assertEqual(stats.difference(faster, ("slower", "faster")), "2x faster (2..2.08x)")
+        self.assertEqual(stats.difference(faster, ("slower", "faster"), 0.5), "2x faster (1.9998..2.08x)")
+        self.assertEqual(stats.difference(stats.Interval(1.6, 1.0004, 2.5, 5, ""), ("slower", "faster")),
+                         "1.6x slower (1.0004..2.5x)")
+        self.assertEqual(stats.difference(stats.Interval(1.02, 1.00004, 1.04, 5, ""), ("slower", "faster")),
+                         "2.0% slower (0.004..4.0%)")
 
 
 class TooLittle(unittest.TestCase):

@@ -2,11 +2,13 @@
 
 import math
 
-from .. import figure, learning, panels, rows, verdicts
+from .. import expect, figure, learning, panels, rows, verdicts
+from ..base import telling
 from ..model import Chart, NotShown, Table, judged
 
 TITLE = "Final accuracy"
 POINTS = 100  # of a fraction
+DECIDE = (-expect.POINTS, 0.0, expect.POINTS)  # points on which a verdict depends
 # Columns of several figures each, since the table has to fit a page: of results in run.json, a factor, a format.
 ENDS = {"macro precision, recall, F1": (("precision", "recall", "f1"), 1, "{:.4f}"),
         "test, its forward passes (ms)": (("test_s", "test_forward_s"), 1e3, "{:.4g}")}
@@ -38,12 +40,14 @@ def verdict(comparison):
         return comparison.text
     found = difference(comparison)
     if comparison.differs:
-        return (f"{abs(found.value):.2f} points {'higher' if found.value > 0 else 'lower'} "
-                f"({found.low:+.2f}..{found.high:+.2f})")
+        value, low, high = (telling(part, DECIDE, lambda more, part=part, sign=sign: f"{part:{sign}.{2 + more}f}")
+                            for part, sign in ((abs(found.value), ""), (found.low, "+"), (found.high, "+")))
+        return f"{value} points {'higher' if found.value > 0 else 'lower'} ({low}..{high})"
     if comparison.mdd == 0:
         return f"equal for each of {comparison.n} seeds"
-    return (f"inside the noise (a difference below {min(points(1 + comparison.mdd), POINTS):.2f} points cannot "
-            f"be seen with {comparison.n} pairs of seeds)")
+    least = points(1 + comparison.mdd)
+    seen = f"a difference below {least:.2f} points cannot" if least < POINTS else "no difference can"
+    return f"inside the noise ({seen} be seen with {comparison.n} pairs of seeds)"
 
 
 def ends_of(cell, keys, factor, form):
