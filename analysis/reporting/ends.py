@@ -10,6 +10,7 @@ DONE, DIVERGED, FAILED, INTERRUPTED = "done", "diverged", "failed", "interrupted
 UNFINISHED, NOT_RUN, LEFT_OUT = "unfinished", "not run", "left out"
 WORDS = (DONE, DIVERGED, FAILED, INTERRUPTED, UNFINISHED, NOT_RUN, LEFT_OUT)
 LOST = (DIVERGED, FAILED, INTERRUPTED, UNFINISHED)  # that began, and have no figures
+WITHOUT_RECORD = "still running, or killed with its runner"
 WITHOUT_RESULT = "no run.json: still running, or ended before it wrote one"
 
 LONGEST = 300  # letters of a cause
@@ -59,6 +60,8 @@ def cause_of(text):
 
 def described(record):
     """The last attempt of an experiment.json that counts, in one line: how it ended, and the cause."""
+    if record["state"] == "running":
+        return WITHOUT_RECORD
     tried = [one for one in record["attempts"] if not one.get("interrupted")]
     if not record["attempts"]:
         return "never started"

@@ -1,5 +1,5 @@
 """What failed in a study, before anything else on its page: runs without figures, statements and claims that are refuted,
-what a run was asked for and did not do, charts that could not be drawn. One line each."""
+charts that could not be drawn. Then what is not finished, and what runs that succeeded did not do as asked. One line each."""
 
 import re
 
@@ -8,6 +8,8 @@ from .info import unmet
 
 FEW = 3  # names in a line
 NUMBERS = re.compile(r"\d+")  # causes that differ in a step or a rank alone are one
+FAILED, UNFINISHED, OTHERWISE = "What failed", "Not finished", "Not done as asked, in runs that succeeded"
+TO_COME = (ends.INTERRUPTED, ends.UNFINISHED)  # what --resume runs again
 TITLES = {claims.REFUTED: "refuted", claims.DIFFERS: "of another size"}
 
 
@@ -20,18 +22,14 @@ def counted(n, what):
     return f"{n} {what}{'s' * (n != 1)}"
 
 
-def runs_of(results):
-    """A line for each cause by which runs have no figures."""
-    gone = [(one.end, one.folder, one.why) for one in results.lost]
-    gone += [(ends.LEFT_OUT, folder, why) for folder, why in results.left_out]
+def runs_of(gone):
+    """A line for each cause by which runs [(how it ended, folder, why)] have no figures."""
     causes = {}
     for end, folder, why in gone:
         causes.setdefault((end, NUMBERS.sub("#", why)), []).append((folder, why))
     for (end, _), some in sorted(causes.items(), key=lambda cause: -len(cause[1])):
         what = counted(len(some), "folder" if end == ends.LEFT_OUT else "run")
         yield f"{what} {end}: {some[0][1]} ({named([folder for folder, _ in some])})"
-    if results.missing:
-        yield f"{counted(len(results.missing), 'planned run')} not made: {named(results.missing)}"
 
 
 def statements_of(results):
@@ -61,6 +59,13 @@ def unmet_of(results):
 
 
 def lines(results, errors):
-    """The lines; none: nothing failed. errors: [(title, error)] of charts."""
-    return [*runs_of(results), *statements_of(results), *claims_of(judge.of_results(results)), *unmet_of(results),
-            *(f"the chart {title} could not be drawn: {type(error).__name__}: {error}" for title, error in errors)]
+    """{heading: lines}. errors: [(title, error)] of charts."""
+    gone = [(one.end, one.folder, one.why) for one in results.lost]
+    gone += [(ends.LEFT_OUT, folder, why) for folder, why in results.left_out]
+    missing = [f"{counted(len(results.missing), 'planned run')} not made: {named(results.missing)}"] if results.missing else []
+    return {
+        FAILED: [*runs_of([one for one in gone if one[0] not in TO_COME]), *statements_of(results),
+                 *claims_of(judge.of_results(results)),
+                 *(f"the chart {title} could not be drawn: {type(error).__name__}: {error}" for title, error in errors)],
+        UNFINISHED: [*runs_of([one for one in gone if one[0] in TO_COME]), *missing],
+        OTHERWISE: list(unmet_of(results))}

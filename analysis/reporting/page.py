@@ -257,12 +257,12 @@ def answer_table(results, where):
         "~ modelled; * see the warnings.", "note"), class_="answer")
 
 
-def failed_of(lines):
-    """The first thing on the page."""
-    if not lines:
-        return paragraph("Nothing failed: no run, no statement, no claim.", "note")
-    return tag("div", tag("p", tag("strong", "What failed")), few(list(map(escape, lines)), "more"), class_="warnings failed",
-               role="note")
+def failed_of(found):
+    """The first thing on the page, of failed.lines()."""
+    nothing = "" if found[failed.FAILED] else paragraph("Nothing failed: no run, no statement, no claim.", "note")
+    return nothing + "".join(
+        tag("div", tag("p", tag("strong", heading)), few(list(map(escape, lines)), "more"), class_="warnings failed",
+            role="note") for heading, lines in found.items() if lines)
 
 
 def claims_of(results):

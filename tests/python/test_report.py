@@ -158,21 +158,27 @@ class Page(ReportCase):
 
     def test_what_failed_comes_first(self):
         folder = self.study(blocks=5, report={"expect": {"comm=iallreduce:algo=sra": "100 times as fast"}})
-        self.assertIn("Nothing failed: no run, no statement, no claim.", page.failed_of([]))
+        self.assertIn("Nothing failed: no run, no statement, no claim.", page.failed_of({failed.FAILED: []}))
         for block in (0, 1):
             self.record(f"demo/b{block:02d}-s1/comm=allreduce", state="failed", attempts=[
                 {"started_utc": "", "seconds": 1, "status": 1, "signal": None, "timed_out": False,
                  "message": f"gradwire: step {block}: <no memory>"}])
+        self.record("demo/b03-s1/comm=allreduce", state="running")
         shutil.rmtree(os.path.join(folder, "b04-s1", "comm=allreduce"))
         gwrun.write(os.path.join(folder, "b03-s1/comm=iallreduce/run.json"), "{}")
         unmet = {"option": "compress", "value": "topk", "what": "nothing is compressed", "why": "of one rank"}
         gwrun.change(os.path.join(folder, "b02-s1/comm=iallreduce"), lambda info: info["comm"].update(unmet=[unmet]))
         text, _ = self.render(good=good, faulty=faulty)
         first = text[text.index("What failed"):text.index('<p class="claim">')]
+        of_failed, *others = re.split("Not finished|Not done as asked", first)
+        for words, where in zip(("unfinished: still running, or killed with its runner", "1 planned run not made",
+                                 "nothing is compressed"), (others[0], others[0], others[1])):
+            self.assertIn(words, where)
+            self.assertNotIn(words, of_failed)
         for words in ("2 runs failed: exit status 1: gradwire: step 0: &lt;no memory&gt; (demo/b00-s1/comm=allreduce; "
                       "demo/b01-s1/comm=allreduce)", "1 folder left out: run.json: has no schema",
                       "1 planned run not made: b04-s1/comm=allreduce",
-                      "--compress topk, in 1 of 6 runs: nothing is compressed: of one rank (iallreduce:algo=sra",
+                      "--compress topk, in 1 of 5 runs: nothing is compressed: of one rank (iallreduce:algo=sra",
                       "the chart Chart &lt;faulty&gt; could not be drawn: AttributeError"):
             self.assertIn(words, first)
 
@@ -183,7 +189,7 @@ class Page(ReportCase):
         found, = runs.read_results(self.dir)
         for block, run in enumerate(run for cell in found.cells for run in cell.runs):
             run.step_s = 1e-3 * (1 + block / 1000)
-        first, second, *_ = failed.lines(found, [])
+        first, second = failed.lines(found, [])[failed.FAILED]
         self.assertRegex(first, "^1 of 1 statement refuted: iallreduce:algo=sra, expected 100 times as fast: ")
         self.assertRegex(second, r"^1 of 1 claim (refuted|of another size): B is quick \(here ")
 

@@ -11,7 +11,7 @@ import unittest
 import gwrun
 from reportcase import ReportCase
 
-from reporting import batches, page, runs, shape
+from reporting import batches, ends, levels, page, runs, shape, verdicts
 
 
 class Reading(ReportCase):
@@ -156,7 +156,7 @@ class Reading(ReportCase):
             ("failed", "demo/b00-s1/comm=allreduce", "comm=allreduce",
              "signal SIGKILL, 2 attempts: out of <memory>", 1),
             ("diverged", "demo/b00-s1/comm=iallreduce", "comm=iallreduce", "exit status 1: out of <memory>", 1),
-            ("unfinished", "demo/b01-s1/comm=allreduce", "comm=allreduce", "never started", 1)])
+            ("unfinished", "demo/b01-s1/comm=allreduce", "comm=allreduce", ends.WITHOUT_RECORD, 1)])
         self.assertEqual(found.missing, ["b01-s1/comm=iallreduce"])
 
     def test_no_run_is_left(self):
