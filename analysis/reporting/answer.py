@@ -168,7 +168,8 @@ def to_target(cell, target, column, factor):
     if value is None or math.isinf(value):
         return None if None in reach.times else f"{reach.n} of {reach.of} runs reach it"
     modelled = column == 1 and value > 0 and any(map(rows.modelled_bytes, cell.runs))
-    return "~ " * modelled + figure(stats.Interval(value, low, high, reach.n, ""), factor)
+    why = f", {reach.n} of {reach.of} runs" if reach.n < reach.of else ""  # why there is no interval
+    return "~ " * modelled + figure(stats.Interval(value, low, high, reach.n, ""), factor) + why
 
 
 def accuracy(cell, compared):

@@ -210,8 +210,16 @@ def few(lines, more):
                                   if lines[MANY:] else "") if lines else ""
 
 
+def once(pairs):
+    """[(labels of one text, the text)] of [(label, text)]: a sentence that holds of many is said once."""
+    found = {}
+    for label, text in pairs:
+        found.setdefault(text, []).append(label)
+    return [("; ".join(labels), text) for text, labels in found.items()]
+
+
 def bold(pairs):
-    return [tag("strong", escape(label)) + ": " + escape(text) for label, text in pairs]
+    return [tag("strong", escape(label)) + ": " + escape(text) for label, text in once(pairs)]
 
 
 def badge(state):
@@ -229,13 +237,13 @@ def verdict_of(results):
         return head + (tag("p", badge(expect.UNDECIDED), escape(why), class_="verdict") if why else "")
     state = expect.overall([one.state for one in said])
     looked = paragraph(looks.text_of(study), "note") if looks.text_of(study) else ""
-    lines = [f"{badge(one.state)} {tag('strong', escape(one.label))}, expected "
-             + escape(f"{one.word}: {one.verdict}" + (f"; {one.more}" if one.more else "")) for one in said]
-    if len(lines) == 1:
+    lines = [badge(text[0]) + " " + label + ": " + escape("; ".join(filter(None, text[1:]))) for label, text in once(
+        [(tag("strong", escape(one.label)) + ", expected " + escape(one.word), (one.state, one.verdict, one.more)) for one in said])]
+    if len(said) == 1:
         return head + tag("p", lines[0], class_="verdict") + looked
     return head + tag("p", badge(state), escape(
         f"Of {len(said)} tested statements {expect.counted([one.state for one in said])}; beyond them the claim "
-        "is not judged."), class_="verdict") + few(lines, "more statements") + looked
+        "is not judged."), class_="verdict") + few(lines, "more") + looked
 
 
 def answer_table(results, where):

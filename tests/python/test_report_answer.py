@@ -87,6 +87,9 @@ class Answer(ReportCase):
         self.assertFalse(answer.table(self.results(1.5)).rows[1][2].better)
         self.assertNotIsInstance(answer.table(self.results(1.0)).rows[1][2], JudgedText)
         self.assertEqual(answer.table(self.results(1.1, 0.95)).rows[0][4:], ["not reached"] * 2)
+        found = self.results(1.2)
+        found.cells[0].runs[0].epochs.pop()  # never at the target, so there is no interval
+        self.assertEqual(answer.table(found).rows[0][4], "1, 4 of 5 runs")
 
     def test_pairs(self):
         found = self.results(2.0)
@@ -120,6 +123,15 @@ class Answer(ReportCase):
                          ["supported", "supported", "undecided"])
         self.assertIn("Of 3 tested statements 2 supported, 0 refuted, 1 undecided;", page.verdict_of(found))
 
+    def test_a_sentence_that_holds_of_many_is_said_once(self):
+        found = self.results(0.5)
+        for cell in found.cells:
+            del cell.runs[2:]
+        found.expect = {"comm=iallreduce:algo=sra": "faster, not slower, 3 times as fast"}
+        text = page.verdict_of(found)
+        self.assertIn("Of 3 tested statements 0 supported, 0 refuted, 3 undecided;", text)
+        self.assertEqual((text.count("cannot be told: 2 pairs"), text.count("expected ")), (1, 3))
+
     def test_a_reader_replaces_no_expectation(self):
         found, levels = self.results(0.5), "comm=iallreduce:algo=sra"
         found.study["report"]["expect"] = {levels: "slower"}
@@ -130,7 +142,7 @@ class Answer(ReportCase):
         call("report", folder, *("--expect", f"{levels}: not slower") * 2,
              "--expect", f"{levels}: 2 times as fast", draws=[])
         text = gwrun.read(self.path("demo", "report.html"))
-        self.assertEqual([text.count(f"expected {word}:") for word in ("not slower", "2 times as fast")],
+        self.assertEqual([text.count(f"expected {word}") for word in ("not slower", "2 times as fast")],
                          [1, 1])
 
     def test_references_are_not_judged(self):
