@@ -7,8 +7,8 @@ from collections import namedtuple
 from . import expect, learning, looks, reach, rows, stats, verdicts
 from .base import number
 from .charts import final_accuracy
+from .levels import make_labels
 from .model import Table, judged
-from .runs import make_labels
 
 QUESTION = "Which configuration takes the least time a step?"
 MOST = 8  # configurations in the first table

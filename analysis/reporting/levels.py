@@ -1,12 +1,11 @@
-"""Levels of factors: those that are numbers, groups of cells that differ in some factors, and the cell that is named
-by some."""
+"""Levels of factors: what they call a cell, those that are numbers, groups of cells that differ in some factors, and
+the cell that is named by some. Python's own library only."""
 
 import difflib
 import re
-from collections import namedtuple
+from collections import Counter, namedtuple
 
 from .base import BadInput
-from .runs import speaks
 
 # Suffixes of the program's options and the testbed's rates.
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "kib": 2**10, "mib": 2**20, "gib": 2**30,
@@ -19,6 +18,33 @@ NUMBER = re.compile(r"(?<![\w.])(\d+\.?\d*(?:e[+-]?\d+)?)(" +
 
 
 Number = namedtuple("Number", "value text")
+
+
+def varying(cells):
+    """{factor: its levels} of the factors in which some {factor: level} differ."""
+    names = dict.fromkeys(name for levels in cells for name in levels)
+    found = {name: list(dict.fromkeys(levels.get(name, "absent") for levels in cells)) for name in names}
+    return {name: some for name, some in found.items() if len(some) > 1}
+
+
+def speaks(level):
+    """Whether a level says by itself which factor it belongs to."""
+    return level[:1].isalpha() and level not in ("on", "off", "none", "null", "true", "false",
+                                                 "auto", "absent")
+
+
+def make_labels(cells, factors, around=None):
+    """{cell: its levels of the factors that vary}. In a one-at-a-time design (`around`: the levels of its baseline)
+    only those that differ from the baseline's. A level of two factors is told with its factor."""
+    names = [name for name in factors if len({levels.get(name) for levels in cells.values()}) > 1]
+    owners = Counter(level for name in names for level in {levels.get(name) for levels in cells.values()})
+    labels = {}
+    for cell, levels in cells.items():
+        telling = [name for name in names if name in levels
+                   and (around in (None, levels) or levels[name] != around.get(name))]
+        labels[cell] = ", ".join(levels[name] if speaks(levels[name]) and owners[levels[name]] == 1 else
+                                 f"{name} {levels[name]}" for name in telling) or cell
+    return labels
 
 
 def numbers(levels):

@@ -14,6 +14,7 @@ from . import claims, ends, looks, loose, pop, shape, steps
 from .batches import read_batches
 from .info import (MARK_BUSY, busy, exchanges_in_turn, link_warned, resumed, uncompressed, unlike,
                             unsettled)
+from .levels import make_labels, varying
 from .model import IN_TURN, Cell, Lost, Results, Run
 from .racks import uplink_bytes
 from .shape import Bad, printable
@@ -25,7 +26,6 @@ MARK_LINK = "the emulated link took so much of the cores that overlap looks wors
 MARK_PLAIN = "step time: a plain mean of few periods, or of work that never repeats; disturbed steps count"
 MARK_MEDIAN = "step time by an older version: a median, not a steady mean"
 MARK_RESUMED = "resumed after an early end"
-LABEL = 100  # letters
 
 EPOCHS_LIMIT = 64 << 20
 LEAST, MOST = 1e-18, 1e18  # no time, count of bytes or useful loss lies beyond
@@ -230,36 +230,11 @@ def cell_of(name, label, levels, members, baseline=False):
     return Cell(name, label + "".join(not_so[:1]), levels, members, baseline)
 
 
-def speaks(level):
-    """Whether a level says by itself which factor it belongs to."""
-    return level[:1].isalpha() and level not in ("on", "off", "none", "null", "true", "false",
-                                                 "auto", "absent")
-
-
-def make_labels(cells, factors, around=None):
-    """{cell: its levels of the factors that vary}, each a different text. In a one-at-a-time design
-    (`around`: the levels of its baseline) only those that differ from the baseline's."""
-    varying = [name for name in factors if len({levels.get(name) for levels in cells.values()}) > 1]
-    labels, taken = {}, set()
-    for cell, levels in cells.items():
-        telling = [name for name in varying if name in levels]
-        if around not in (None, levels):
-            telling = [name for name in telling if levels[name] != around.get(name)]
-        parts = [levels[name] if speaks(levels[name]) else f"{name} {levels[name]}"
-                 for name in telling]
-        label = ", ".join(parts) or cell
-        label = label if len(label) <= LABEL else label[:LABEL - 3] + "..."
-        while label in taken:
-            label += " (another)"
-        taken.add(label)
-        labels[cell] = label
-    return labels
-
-
 # ---- runs of no study ----
 
 def loose_results(folder, found, left_out):
-    """Results of the runs outside studies; None if there are none."""
+    """[Results] of the runs outside studies, one for each kind of work: see loose.groups(). What has no figures is with
+    the only one, or by itself; [] if there is nothing."""
     runs, lost = [], []
     for one in found:
         if not os.path.lexists(os.path.join(one.path, "run.json")):
@@ -269,24 +244,33 @@ def loose_results(folder, found, left_out):
             runs.append(read_run(one))
         except Bad as error:
             left_out.append((one.name, str(error)))
-    if not runs and not left_out and not lost:
-        return None
     runs.sort(key=lambda run: (run.info["started_utc"], run.folder))
-    factors = loose.assign_levels(runs)
+    loose.assign_levels(runs)
+    name = printable(os.path.basename(os.path.abspath(folder))) or "runs"
+    names, groups = loose.names_of(runs, name), loose.groups([run.info for run in runs])
+    made = [loose_group(": ".join(filter(None, (name, label))), [runs[i] for i in places], names)
+            for label, places in groups.items()]
+    if len(made) != 1 and (left_out or lost):
+        made.insert(0, Results(f"{name}: without figures" if made else name, ".", None, {}, [], None, [], []))
+    for one in made[:1]:
+        one.left_out, one.lost = left_out, lost
+    return made
+
+
+def loose_group(name, runs, names):
+    """Results of runs that do the same work; names: {cell: what its runs are called}, {}: by their levels."""
     of_cell = {}
     for run in runs:
         of_cell.setdefault(run.cell, []).append(run)
-    labels = make_labels({name: members[0].levels for name, members in of_cell.items()}, factors)
-    if len(of_cell) == 1:
-        labels = dict.fromkeys(of_cell, runs[0].info["comm"]["strategy"])
-    cells = [cell_of(name, labels[name], members[0].levels, members)
-             for name, members in of_cell.items()]
-    name = printable(os.path.basename(os.path.abspath(folder))) or "runs"
-    return Results(name, ".", None, factors, cells, None, left_out, lost)
+    factors = varying([run.levels for run in runs])
+    labels = names or (make_labels({cell: members[0].levels for cell, members in of_cell.items()}, factors)
+                       if factors else dict.fromkeys(of_cell, runs[0].info["comm"]["strategy"]))
+    cells = [cell_of(cell, labels[cell], members[0].levels, members) for cell, members in of_cell.items()]
+    return Results(name, ".", None, factors, cells, None, [], [])
 
 
 def read_results(folder, only=None):
-    """A Results a study found in `folder` or below, then one of all runs outside studies. The trials by which a
+    """A Results per study found in `folder` or below, then one per kind of work of the runs outside studies. The trials by which a
     study chose options are its own, not one beside it. only: paths of the runs that count; None: all. Raises Bad if the
     folder cannot be read."""
     try:
@@ -313,8 +297,7 @@ def read_results(folder, only=None):
         if parent := by_path.get(os.path.normpath(os.path.dirname(path))):
             parent.trials = by_path.pop(path)
     results = list(by_path.values())
-    rest = loose_results(folder, loose_runs, left_out)
-    return results + ([rest] if rest else [])
+    return results + loose_results(folder, loose_runs, left_out)
 
 
 def read_some(folder):

@@ -175,6 +175,10 @@ _PRODUCT = {"operands": TEXT, "m": COUNT, "n": COUNT, "k": COUNT}
 _MEMORY = Maybe({f"{phase}?": Maybe(NUMBER) for phase in ("setup", "training", "evaluation", "total")})
 _BOTH = {"one": Maybe(NUMBER), "all": Maybe(NUMBER)}
 
+# What tells an emulated link from another.
+LINK = {"rate_bits_per_s": NUMBER, "slow_hosts?": Maybe(TEXT), "host_rates?": Maybe([[NUMBER]]),
+        "racks?": Maybe({"count": COUNT, "uplink_bits_per_s": NUMBER, "ranks_per_host": COUNT})}
+
 RUN_SCHEMA_LEAST, RUN_SCHEMA = 2, 3
 RUN = {
     "version": TEXT, "commit": Maybe(TEXT), "command": TEXT, "started_utc": TEXT,
@@ -202,10 +206,8 @@ RUN = {
                 "busy?": dict.fromkeys(("before", "during"), Maybe(
                     {"warned": YES_NO, "text": TEXT, "lack": Maybe(NUMBER)})),
                 "gemm_warning?": Maybe(TEXT), "clock": TEXT},
-    "link": Maybe({"emulated": YES_NO, "hosts": COUNT, "rate_bits_per_s": NUMBER,
-                   "slow_hosts?": Maybe(TEXT), "host_rates?": Maybe([[NUMBER]]),
+    "link": Maybe({**LINK, "emulated": YES_NO, "hosts": COUNT,
                    "piece?": Maybe({"packets": COUNT, "mtu": COUNT}),
-                   "racks?": Maybe({"count": COUNT, "uplink_bits_per_s": NUMBER, "ranks_per_host": COUNT}),
                    "cost?": {"seconds": Maybe(NUMBER), "interrupts_s": Maybe(NUMBER),
                              "ranks_system_s": Maybe(NUMBER), "cores_per_rank": Maybe(NUMBER),
                              "warned?": YES_NO}}),

@@ -56,25 +56,27 @@ def metric_named(name, sides):
                    f"{', '.join(METRICS)}, or a column of batches.csv")
 
 
+def key_of(one, cell, alone):
+    return None if alone or one.study is None else one.name, frozenset(cell.levels.items())
+
+
 def cells_of(results, alone):
     """{key: cell}. Studies match by name; two that are `alone` match under any names."""
-    return {(None if alone or one.study is None else one.name, frozenset(cell.levels.items())): cell
-            for one in results for cell in one.cells}
+    return {key_of(one, cell, alone): cell for one in results for cell in one.cells}
 
 
 def diverged_of(results, alone):
     """Keys, as in cells_of(), of the cells with diverged runs."""
-    found = set()
-    for one in results:
-        levels = {cell["id"]: cell["levels"] for cell in (one.study or {"cells": []})["cells"]}
-        found |= {(None if alone else one.name, frozenset(levels[lost.cell].items()))
-                  for lost in one.ended(ends.DIVERGED)}
-    return found
+    return {key_of(one, cell, alone) for one in results for cell in one.cells + one.empty
+            if any(lost.cell == cell.name for lost in one.ended(ends.DIVERGED))}
 
 
-def title(key):
+def title(key, *cells):
+    """The label of the cells, or if both sides call theirs otherwise all levels."""
     study, levels = key
-    text = ", ".join(f"{factor}={level}" for factor, level in sorted(levels)) or "all runs"
+    labels = {cell.label for cell in cells}
+    text = labels.pop() if len(labels) == 1 else \
+        ", ".join(f"{factor}={level}" for factor, level in sorted(levels)) or "all runs"
     return f"{study}: {text}" if study else text
 
 
@@ -217,16 +219,16 @@ def compare(results_a, results_b, name, threshold):
     verdicts = stats.judge({key: stats.log_ratio(*map(stats.numbers, reversed(sides)), paired, unit)
                             for key, sides in figures.items()},
                            f"pairs of {unit}" if paired else unit, metric.words)
-    rows = [Row(title(key), *map(stats.median_ci, figures[key]), verdicts[key],
+    rows = [Row(title(key, *pairs[key]), *map(stats.median_ci, figures[key]), verdicts[key],
                 worse(metric, verdicts[key], threshold),
                 marks(name, a[key].runs + b[key].runs)) for key in keys]
     return Both(metric, rows, differences(pairs),
-                tuple([title(key) for key in side if key not in other]
+                tuple([title(key, side[key]) for key in side if key not in other]
                       for side, other in ((a, b), (b, a))),
                 tuple([failure for one in side for failure in troubles(one)]
                       for side in (results_a, results_b)),
                 ended_of(results_a, results_b),
-                [title(key) for key in a
+                [title(key, a[key]) for key in a
                  if key not in b and key in diverged_of(results_b, alone)], paired)
 
 

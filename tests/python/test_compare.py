@@ -105,9 +105,9 @@ class Studies(ReportCase):
             self.record(f"B/demo/b{block:02d}-s1/comm=iallreduce", state="diverged")
         done = compare(*sides, "--threshold", "900%")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertIn("REGRESSION: diverges in B: comm=iallreduce:algo=sra", done.stdout)
+        self.assertIn("REGRESSION: diverges in B: iallreduce:algo=sra", done.stdout)
         self.assertIn("1 regression of more than 900% in 2 cells", done.stdout)
-        self.assertIn("comm=allreduce", done.stdout)
+        self.assertRegex(done.stdout, "(?m)^allreduce ")
         gwrun.well(compare(*reversed(sides), "--threshold", "900%"))
 
 
@@ -215,11 +215,10 @@ class KnownRuns(gwrun.Shared):
         gwrun.write(os.path.join(self.root, "B", "torn", "run.json"), gwrun.read(self.model, "run.json")[:100])
         lines = [line.strip() for line in gwrun.well(self.compare("--markdown")).splitlines()]
         self.assertEqual(lines[2], "B: 6 done, 1 left out")
-        self.assertIn("only in A: batch=10", lines)
-        self.assertIn("only in B: batch=30", lines)
+        self.assertIn("only in A: 10", lines)
+        self.assertIn("only in B: 30", lines)
         self.assertIn("|---|---|---|---|---|---|", lines)
-        self.assertEqual([line.split("|")[1].strip() for line in lines if line.startswith("| ba")],
-                         ["batch=20"])
+        self.assertEqual([line.split("|")[1].strip() for line in lines if line.startswith("| 2")], ["20"])
         self.assertTrue(any(line.startswith("without figures in B: torn: left out: run.json: not valid")
                             for line in lines), lines)
 

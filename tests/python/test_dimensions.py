@@ -101,7 +101,7 @@ class Dimensions(gwrun.Shared):
         self.assertFalse([name for name in alone.fieldnames if "mesh" in name or "bubble" in name])
 
     def test_report_names_the_mesh(self):
-        """What differs names a configuration, and a run without a mesh is one over data."""
+        """A run without a mesh is one over data beside these."""
         labels = {folder: cell.levels["mesh"] for folder, cell in self.cells.items()}
         self.assertEqual(labels, {"plain": "data=2", "one": "data=1", "pipe": "pipe=2",
                                   "tensor": "tensor=2"})
@@ -110,7 +110,7 @@ class Dimensions(gwrun.Shared):
         self.assertEqual([len(one.shown) for one in drawn], [1])
         for cell in self.cells.values():
             self.assertIn(cell.label, text)
-            self.assertIn(cell.levels["mesh"], cell.label)
+            self.assertIn(cell.levels["mesh"], text)
 
     def test_chart(self):
         chart = dimensions.build(self.results)

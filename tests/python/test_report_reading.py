@@ -67,9 +67,40 @@ class Reading(ReportCase):
         found = self.only()
         self.assertEqual(found.factors, {"comm": ["allreduce", "iallreduce:algo=sra"]})
         self.assertEqual([(cell.label, len(cell.runs)) for cell in found.cells],
-                         [("allreduce", 1), ("iallreduce:algo=sra", 2)])
+                         [("allreduce", 1), ("iallreduce:algo=sra", 2)])  # b and c begin with nothing
         self.assertIsNone(found.study)
         self.assertIsNone(found.cells[0].runs[0].block)
+
+    def test_names_are_those_of_the_folders(self):
+        """The last of a path, of repetitions what they begin with; the whole path where the last does not do."""
+        for names, wanted in (
+                (("x/plain", "y/ring-1", "y/ring-2"), ["plain", "ring"]), (("a/1", "b/1"), ["a/1", "b/1"]),
+                (("a/1", "b/1", "b/2"), ["a/1", "b"]), (("1", "2", "3"), ["allreduce", "iallreduce:algo=sra"])):
+            with self.subTest(names=names):
+                for i, name in enumerate(names):
+                    self.copy(name, "iallreduce" if i else "allreduce")
+                self.assertEqual([cell.label for cell in self.only().cells], wanted)
+                for name in names:
+                    shutil.rmtree(self.path(name.partition("/")[0]), ignore_errors=True)
+
+    def test_different_work_and_links_are_apart(self):
+        """Each with its own reference; a run without figures is with none of them."""
+        def batch(info):
+            info["options"].update(batch=80)
+        for name in ("a", "b", "c", "d"):
+            self.copy(name, "iallreduce" if name in "bd" else "allreduce")
+        gwrun.change(self.path("c"), batch)
+        gwrun.change(self.path("d"), batch)
+        gwrun.change(self.copy("e"), lambda info: info.update(
+            link={"emulated": True, "hosts": 2, "rate_bits_per_s": 200000000}))
+        os.unlink(os.path.join(self.copy("f"), "run.json"))
+        lost, *found = runs.read_results(self.dir)
+        top = os.path.basename(self.dir)
+        self.assertEqual([(one.name, [cell.label for cell in one.cells], list(one.factors)) for one in found], [
+            (f"{top}: batch 40, rate none", ["a", "b"], ["comm"]), (f"{top}: batch 80, rate none", ["c", "d"], ["comm"]),
+            (f"{top}: batch 40, rate 200mbit", ["e"], [])])
+        self.assertEqual([verdicts.reference_of(one).label for one in found], ["a", "c", "e"])
+        self.assertEqual((lost.name, lost.cells, len(lost.lost)), (f"{top}: without figures", [], 1))
 
     def test_marks(self):
         gwrun.change(self.copy("a"), lambda info: info["machine"].update(oversubscribed=True))
@@ -81,11 +112,11 @@ class Reading(ReportCase):
         for name, warned in (("a", True), ("b", False)):
             gwrun.change(self.path(name), lambda info, warned=warned: info["results"]["summary"]["halves"].update(
                 warned=warned))
-        marks = [set(run.marks) - {runs.MARK_INTERRUPTED}
-                 for cell in self.only().cells for run in cell.runs]
+        found = runs.read_results(self.dir)
+        marks = [set(run.marks) - {runs.MARK_INTERRUPTED} for one in found for run in one.runs]
         self.assertCountEqual(marks, [{"oversubscribed", runs.MARK_UNSETTLED}, {"emulated link", runs.MARK_RESUMED,
                                                               "interrupted by SIGTERM"}])
-        self.assertEqual(self.only().factors["rate"], ["none", "1gbit"])
+        self.assertEqual([one.runs[0].levels["rate"] for one in found], ["none", "1gbit"])
 
     def test_links_cost(self):
         """What the emulation took of the cores: a mark where train warned, and absent where it was not
@@ -191,17 +222,17 @@ class Labels(unittest.TestCase):
     FACTORS = {"ranks": [], "comm": [], "seed": []}
 
     def test_what_varies(self):
-        self.assertEqual(list(runs.make_labels(self.CELLS, self.FACTORS).values()),
+        self.assertEqual(list(levels.make_labels(self.CELLS, self.FACTORS).values()),
                          ["ranks 2, ps", "ranks 1, ps", "ranks 2, local"])
 
     def test_around_the_baseline(self):
-        labels = runs.make_labels(self.CELLS, self.FACTORS, self.CELLS["base"])
+        labels = levels.make_labels(self.CELLS, self.FACTORS, self.CELLS["base"])
         self.assertEqual(list(labels.values()), ["ranks 2, ps", "ranks 1", "local"])
 
-    def test_always_different(self):
-        long = {i: {"comm": "x" * 200 + str(i)} for i in range(3)}
-        labels = runs.make_labels(long, {"comm": []})
-        self.assertEqual(len(set(labels.values())), 3)
+    def test_a_level_of_two_factors_is_told_with_its_factor(self):
+        cells = {1: {"up": "ring", "down": "tree"}, 2: {"up": "tree", "down": "ring"}, 3: {"up": "ring", "down": "star"}}
+        self.assertEqual(list(levels.make_labels(cells, {"up": [], "down": []}).values()),
+                         ["up ring, down tree", "up tree, down ring", "up ring, star"])
 
 
 class LeftOut(ReportCase):

@@ -107,6 +107,26 @@ class Table(gwrun.Case):
                       self.table(base, slow).stdout)
         self.assertNotIn("fastest", self.table(base).stdout)
 
+    def test_the_fastest_is_doubted_where_it_stands(self):
+        base = self.write("blocking", RUN)
+        busy = {"machine": {"busy": {"during": {"warned": True, "text": "others took 1 of 2 CPUs"}}}}
+        said = self.table(base, self.write("qsgd", {**changed(wall_s=0.0005), **busy})).stdout
+        self.assertRegex(said, r"\nfastest: qsgd, .*\n\(not to be trusted: qsgd\)\n")
+
+    def test_different_work_is_not_compared(self):
+        """A model, a batch or a link of its own has a table of its own, with a reference of its own."""
+        def of(wall_s, batch, **more):
+            return {**changed(wall_s=wall_s), "options": {"layers": "64", "batch": batch}, **more}
+        link = {"emulated": True, "hosts": 2, "rate_bits_per_s": 200000000}
+        said = self.table(self.write("a", of(1e-3, 64)), self.write("big", of(0.5, 4096)), self.write("b", of(9e-4, 64)),
+                          self.write("quick", of(0.4, 4096)), self.write("far", of(0.7, 64, link=link))).stdout
+        one, two, three = said.split("\n\n")
+        self.assertRegex(one.strip(), r"(?s)^batch 64, rate none:\n.*\na .*\nb .*\nfastest: b, 0.90 of the step of a\b")
+        self.assertRegex(two, r"(?s)^batch 4096, rate none:\n.*\nbig .*\nfastest: quick, 0.80 of the step of big\b")
+        self.assertRegex(three, r"(?s)^batch 64, rate 200mbit:\n.*\nfar ")
+        self.assertEqual(said.count("fastest:"), 2)
+        self.refused("link: rate_bits_per_s is", self.write("odd", of(1e-3, 64, link={**link, "rate_bits_per_s": "x"})))
+
     def test_older_runs(self):
         """Their step time is named, and not set beside a steady mean."""
         older = self.write("older", {**RUN, "schema": 2})
