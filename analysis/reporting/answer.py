@@ -127,7 +127,7 @@ def pair_sentences(group):
     """[(label, text)]: the best, beside the second best; then each other one against the best."""
     best, second, *others = group.cells
     return [(best.label, "the least measured time a step" + (f" of {group.label}" if group.label else "")
-             + f", {best.step_s * 1e3:.4g} ms; the second, {verdicts.named(second)}: "
+             + f", {best.step_s * 1e3:.4g} ms{verdicts.doubt(best)}; the second, {verdicts.named(second)}: "
              + verdicts.sentence(group.against[second.name]))] + [
         (verdicts.named(cell), f"against {best.label}: "
          + verdicts.sentence(group.against[cell.name])) for cell in others]

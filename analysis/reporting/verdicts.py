@@ -182,6 +182,15 @@ def named(cell):
     return cell.label + (f" ({', '.join(said)})" if said else "")
 
 
+DOUBTED = ("busy machine", "unsettled step time")  # marks of times that are not to be trusted
+
+
+def doubt(cell):
+    """What stands beside a time of the cell that a sentence calls the least; "" if it may be believed."""
+    why = [mark.partition(":")[0] for mark in cell.marks if mark.startswith(DOUBTED)]
+    return f" (not to be trusted: {', '.join(why)})" if why else ""
+
+
 def sentences(results):
     """[(label, its step time against its reference's)] in the order of the cells."""
     found, pairs = compared(results), references(results)

@@ -11,6 +11,7 @@ from reportcase import ReportCase, call
 
 from reporting import answer, curves, expect, learning, page, runs, stats, verdicts
 from reporting.charts import time_stack
+from reporting.info import MARK_BUSY
 from reporting.model import JudgedText
 
 
@@ -101,6 +102,10 @@ class Answer(ReportCase):
         self.assertRegex(best[1], r"^the least measured time a step, 1 ms; the second, iallreduce:algo=sra: "
                          r"2x slower \(.*\), 5 pairs of runs\.$")
         self.assertRegex(last[1], r"^against allreduce: 3x slower")
+        found.cells[0].runs[0].marks = [MARK_BUSY]
+        ((_, text), *_), = map(answer.pair_sentences, answer.groups(found))
+        self.assertIn("a step, 1 ms (not to be trusted: busy machine); the second", text)
+        found.cells[0].runs[0].marks = []
         # The median of an older version is no shorter step than a steady mean.
         third.runs = [dataclasses.replace(run, step_s=5e-4, info=dict(run.info, schema=2))
                       for run in third.runs]

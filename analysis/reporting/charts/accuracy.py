@@ -2,7 +2,7 @@
 
 import numpy
 
-from .. import curves, learning, panels, reach, rows
+from .. import curves, learning, panels, reach, rows, verdicts
 from ..model import Chart, NotShown, Table
 
 TITLE = "Accuracy over epochs, time and bytes"
@@ -57,11 +57,11 @@ def order_of(target):
 def see(results, found, target):
     """Who reaches the target first."""
     cells = [cell for cell in results.cells if cell.name in found]
-    times = [(learning.summary(learning.reached(cell, target, 0))[0], cell.label) for cell in cells]
+    times = [(learning.summary(learning.reached(cell, target, 0))[0], cell.label, verdicts.doubt(cell)) for cell in cells]
     known = [pair for pair in times if pair[0] is not None and not numpy.isinf(pair[0])]
     said = f"{len(known)} of {len(cells)} configurations reach {target:.4g}"
     tested = "the ratios to the baseline have a chart" if reach.goals_of(results) else "no test compares these times"
-    return said + (f"; the least median time {min(known)[1]}'s, {min(known)[0]:.3g} s ({tested})." if known else ".")
+    return said + (f"; the least median time {min(known)[1]}'s, {min(known)[0]:.3g} s{min(known)[2]} ({tested})." if known else ".")
 
 
 def notes_of(results, found, others, target, lost):

@@ -104,7 +104,7 @@ def see(results, factor, lines):
         point, line = min(there, key=lambda pair: pair[0].step.value)
         others = verdicts.standing(results, point.cell, [one.cell for one, _ in there if one is not point])
         said.append(f"at {point.cell.levels[factor]} the least measured is {line.label}'s, "
-                    f"{point.step.value * 1e3:.3g} ms{others}" if len(lines) > 1 else
+                    f"{point.step.value * 1e3:.3g} ms{verdicts.doubt(point.cell)}{others}" if len(lines) > 1 else
                     f"at {point.cell.levels[factor]} a step takes {point.step.value * 1e3:.3g} ms")
     return f"How the step time changes with {factor}: {', '.join(dict.fromkeys(said))}."
 
