@@ -96,13 +96,14 @@ class OfRuns(ReportCase):
         for name in ("ring", "sra", "native"):
             self.placed(name)
         across = {name: self.by_hand(self.path(name)) for name in ("ring", "sra")}
-        found, = runs.read_results(self.dir)
-        by_name = {run.folder: run for cell in found.cells for run in cell.runs}
+        both = runs.read_results(self.dir)
+        by_name = {run.folder: run for one in both for run in one.runs}
+        found, = (one for one in both if by_name["ring"] in one.runs)  # over another link than `plain`
         self.assertEqual({name: by_name[name].means.get("uplink_bytes") for name in by_name},
                          {"plain": None, "native": None, **across})
-        self.assertIn("2 racks with uplinks of 200mbit", found.factors["racks"])
+        self.assertIn("racks 2 racks with uplinks of 200mbit", found.name)
         self.assertEqual(page.link_of(by_name["ring"].info), "emulated, 1gbit, 2 racks with uplinks of 200mbit")
-        rows = {row["folder"]: row for row in perrun.of_results(found)}
+        rows = {row["folder"]: row for row in perrun.of_all(both)}
         self.assertEqual(rows["ring"]["mean.uplink_bytes"], across["ring"])
         self.assertNotIn("mean.uplink_bytes", rows["plain"])
         self.assertEqual([row["mean.uplink_bytes"] for row in kept.compact([rows["ring"]], judge.MEANS)],
@@ -117,8 +118,8 @@ class OfRuns(ReportCase):
         ring, native, plain = self.placed("ring"), self.placed("native"), self.copy("plain")
         across = self.by_hand(ring)
         lines = gwrun.quiet(call("table", ring, native, plain)).splitlines()
-        at = lines[0].index("uplink") + len("uplink")
-        self.assertEqual([line[:at].rsplit(" ", 1)[-1] for line in lines[3:6]], [f"{across:,.0f}", "", ""])
+        at = lines[2].index("uplink") + len("uplink")  # below what tells this table from that of `plain`
+        self.assertEqual([line[:at].rsplit(" ", 1)[-1] for line in lines[5:7]], [f"{across:,.0f}", ""])
         self.assertTrue(any(line.startswith("uplink: of wire") for line in lines))
         self.assertNotIn("uplink", gwrun.quiet(call("table", plain)))
         self.assertRegex(gwrun.run(0, "show", ring, env=dict(os.environ, LC_ALL="C")).stdout,
