@@ -200,7 +200,7 @@ def shown(row):
         unit, factor = ("s", 1.0) if abs(value) >= 1 else ("ms", 1e3)
     elif unit == "bytes" and abs(value) >= 1e6:
         unit, factor = "MB", 1e-6
-    span = span_of(row["confirmed"] or "")
+    span = span_of(row.get("confirmed") or "")
     bounds = [end * factor for end in (span.low, span.high) if end is not None] if span else []
     if row["verdict"] == SUPERLINEAR:
         workers = float(row["workers"])
