@@ -74,10 +74,11 @@ class Bound(gwrun.Case):
     def test_benchmarks(self):
         path = self.path("bench.json")
         gwrun.ok(2, "bench", "step", "--layers", "32", "--steps", 4, "--configs",
-                 "allreduce;delayed;local", "--json", path)
-        rows = gwrun.read_json(path)["results"]
-        self.assertEqual([row["bound"] and row["bound"]["mode"] for row in rows],
+                 "allreduce;delayed;gossip;local", "--json", path)
+        told = gwrun.read_json(path)
+        self.assertEqual([row["bound"] and row["bound"]["mode"] for row in told["results"]],
                          ["blocking", "delayed", None])
+        self.assertIn("counts whole periods", told["refused"][0]["reason"])  # local
         gwrun.ok(2, "bench", "overlap", "--sizes", "4K", "--algos", "sra", "--progress",
                  "poll", "--repeats", 2, "--json", path)
         row = gwrun.read_json(path)["results"][0]
