@@ -13,7 +13,7 @@ from ablation.busy import Gate
 from ablation.progress import Progress, duration, passing
 from reporting import ends
 
-DIVERGED = re.compile("(is|are) no longer finite|is larger than the exchange carries")  # as the program says it
+DIVERGED = re.compile("(is|are) no longer finite|is larger than exchange and update carry")  # as the program says it
 
 
 def ending():
