@@ -100,7 +100,7 @@ class Runs(plugincase.Plugin):
                             (("--model", "cnn", "--image-size", "28x30"), "a sample has 840 inputs: they must be"),
                             (("--model", "cnn:channels=3"), "a sample has 784 inputs: they must be"),
                             (("--model", "cnn", "--image-size", "8x8"), "lenet5 takes images of 12 x 12"),
-                            (("--model", "cnn", "--image-size", "400x400"), "most 1048576: give smaller samples"),
+                            (("--model", "cnn", "--image-size", "400x400"), "more than 1048576 floats of a sample"),
                             (("--model", RESNET, "--mesh", "tensor=2"), "no layers that tensor ranks could share"),
                             (("--model", RESNET, "--mesh", "pipe=2", "--stages", "4,1", "--compress", "onebit"),
                              "have to go exact"),

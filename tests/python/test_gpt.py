@@ -103,7 +103,7 @@ class Texts(gwrun.Case):
                 (b"a" * 400, (), "one character again and again"),
                 (b"abcd" * 100, ("--image-scale", 2), "a text has no images to enlarge"),
                 (b"abcd" * 100, ("--model", "gpt:width=10,heads=3"), "must be a multiple of heads"),
-                (b"abcd" * 12000, ("--model", "gpt:context=4096,heads=256,width=256"), "floats kept"),
+                (b"abcd" * 12000, ("--model", "gpt:context=4096,heads=256,width=256"), "a shorter context"),
                 (b"abcd" * 100, ("--model", "mlp"), "give --model gpt"),
                 (b"abcd" * 100, ("--partition", "labels:alpha=1"), "give sizes")):
             with self.subTest(words=words, content=content[:8]):
