@@ -60,7 +60,7 @@ def cause_of(text):
 
 def described(record):
     """The last attempt of an experiment.json that counts, in one line: how it ended, and the cause."""
-    if record["state"] == "running":
+    if record.get("state") == "running":
         return WITHOUT_RECORD
     tried = [one for one in record["attempts"] if not one.get("interrupted")]
     if not record["attempts"]:

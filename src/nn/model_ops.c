@@ -135,8 +135,8 @@ static gw_err spec_check_unit(const gw_unit *u, bool dense, int l, int below, gw
     if (u->kept > GW_MAX_WIDTH)
         return gw_fail(
             kind,
-            "%sunit %d of the model keeps more than %d floats of a sample for the backward pass: give "
-            "smaller samples (--image-size, a shorter context) or a narrower model",
+            "%sunit %d of the model keeps more than %d floats of a sample for the backward pass: "
+            "give smaller samples (--image-size, a shorter context) or a narrower model",
             where, l, GW_MAX_WIDTH);
     for (int i = 0; sound && i < u->n_tensors; i++)
         sound = u->tensor[i].rows > 0 && u->tensor[i].rows <= GW_MAX_WIDTH &&

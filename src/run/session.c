@@ -79,15 +79,6 @@ void gw_session_free(gw_session *s) {
     free(s);
 }
 
-int gw_session_thread_level(const gw_session *s) {
-    return gw_strategy_thread_level(&s->strategy);
-}
-
-int gw_session_helpers(const gw_session *s) {
-    const gw_strategy_ops *ops = s->strategy.ops;
-    return ops->helpers ? ops->helpers(s->strategy.args) : 0;
-}
-
 const char *gw_session_compression(const gw_session *s) {
     return *s->unmet.codec ? s->unmet.codec : s->mix.n > 1 ? s->mix.spec : s->mix.codec[0].name;
 }
@@ -114,11 +105,6 @@ void gw_session_recount(gw_session *s) {
         s->codings[i].floats = s->codings[i].bytes = 0;
     s->recounted = s->logical_bytes;
     s->clip.updates = s->clip.clipped = 0;
-}
-
-int gw_session_servers(const gw_session *s) {
-    const gw_strategy_ops *ops = s->strategy.ops;
-    return ops->servers ? ops->servers(s->strategy.args) : 0;
 }
 
 static gw_err session_join(char **out, const char *a, const char *b) {
@@ -459,11 +445,6 @@ gw_err gw_session_await(gw_session *s, gw_span span) {
     return session_call(s, "await", span, GW_PHASE_MPI_WAIT, s->strategy.ops->await, NULL);
 }
 
-bool gw_session_progresses(const gw_session *s) {
-    const gw_strategy_ops *ops = s->strategy.ops;
-    return ops->progress && (!ops->polls || ops->polls(s->strategy.args));
-}
-
 gw_err gw_session_settle(gw_session *s) {
     return session_call(s, "settle", (gw_span){0, s->env.n}, GW_PHASE_MPI_WAIT, NULL,
                         s->strategy.ops->settle);
@@ -491,14 +472,4 @@ gw_span gw_session_owned(const gw_session *s, gw_span span) {
 
 void gw_session_count_on(gw_session *s, int64_t steps) {
     s->env.grads->ticket = s->env.params->ticket = (uint64_t)steps;
-}
-
-int64_t gw_session_period(const gw_session *s, int64_t from) {
-    const gw_strategy_ops *ops = s->strategy.ops;
-    return gw_mix_warms(&s->mix) ? 0 : ops->period ? ops->period(s->self, from) : 1;
-}
-
-bool gw_session_agrees(const gw_session *s, int steps) {
-    const gw_strategy_ops *ops = s->strategy.ops;
-    return ops->traits & GW_STRATEGY_SYNCHRONOUS || (ops->agrees && ops->agrees(s->self, steps));
 }

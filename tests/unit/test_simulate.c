@@ -427,8 +427,8 @@ static void test_periods(void **state) {
     assert_int_equal(run_play(&each, "local:period=1,algo=ring", "none"), GW_OK);
     assert_int_equal(run_play(&second, "local:period=2,algo=ring", "none"), GW_OK);
     assert_int_equal(second.counted, 4);
-    assert_true(second.step_bytes == each.step_bytes / 2 && each.step_bytes > 0);
-    assert_true(second.step_messages == each.step_messages / 2);
+    assert_true(second.sent.bytes == each.sent.bytes / 2 && each.sent.bytes > 0);
+    assert_true(second.sent.messages == each.sent.messages / 2);
     assert_near(second.exposed_s, each.exposed_s / 2, "half the exchanges", 2);
     second.steps = 2;
     assert_int_equal(run_play(&second, "local:period=2,algo=ring", "none"), GW_ERR_USAGE);

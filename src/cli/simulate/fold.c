@@ -1,5 +1,5 @@
-/* Which ranks are played: a few that stand for all, where ranks, network and algorithm are known to be
- * alike, else all. */
+/* Which ranks are played: a few that stand for all, where ranks, network and algorithm are known to
+ * be alike, else all. */
 #include "cli/simulate/play.h"
 
 /* How many ranks stand for all, if algorithm and network allow that; else 0. */

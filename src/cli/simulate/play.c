@@ -350,8 +350,8 @@ static gw_err play_steps(actor *a) {
 
 /* ---- a run ---- */
 
-/* The first step counts in no figure unless it is the only one; what counts are whole periods of the
- * exchange, or all that there is if it never repeats. */
+/* The first step counts in no figure unless it is the only one. Of the others whole periods of the
+ * exchange count, or all if it never repeats. */
 static gw_err play_skip(const actor *a) {
     stage *on = a->on;
     int steps = on->play->steps, most = steps > 1 ? steps - 1 : 1;
@@ -461,9 +461,9 @@ static gw_err play_compare(const stage *on) {
 /* Replicas exchange the same between their parts in every step. */
 static void play_count_step(gw_sim_play *p, const stage *on) {
     const gw_cost *all = &on->exchanged, *skipped = &on->before_counted;
-    p->step_bytes = (double)(all->bytes - skipped->bytes) / p->counted +
+    p->sent.bytes = (double)(all->bytes - skipped->bytes) / p->counted +
                     (double)(p->tally.bytes - all->bytes) / p->steps;
-    p->step_messages = (double)(all->messages - skipped->messages) / p->counted +
+    p->sent.messages = (double)(all->messages - skipped->messages) / p->counted +
                        (double)(p->tally.messages - all->messages) / p->steps;
 }
 

@@ -15,6 +15,11 @@ typedef struct gw_sim_step {
     double bubble_s; /* of its waiting: until another stage had sent */
 } gw_sim_step;
 
+/** Means, so fractions where a strategy does not send in each step. */
+typedef struct gw_sim_sent {
+    double bytes, messages;
+} gw_sim_sent;
+
 typedef struct gw_sim_play {
     gw_sim_setup world;
     const gw_step_profile *profile;
@@ -34,11 +39,11 @@ typedef struct gw_sim_play {
     gw_sim_step *log;     /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
     const char *modelled; /* MPI's own algorithm that `algo` stands for; NULL: it is itself */
     /* What came of it: */
-    int counted;                      /* the last steps, in whole periods of the exchange */
-    double step_s, exposed_s;         /* means over these, of all ranks */
-    double step_bytes, step_messages; /* likewise, all ranks' together */
-    double elapsed_s;                 /* from the first step's begin to the last one's end */
-    gw_sim_tally tally;               /* of all steps and ranks: as the strategy's `cost` says */
+    int counted;              /* the last steps, in whole periods of the exchange */
+    double step_s, exposed_s; /* means over these, of all ranks */
+    gw_sim_sent sent;         /* in a step, likewise, by all ranks together */
+    double elapsed_s;         /* from the first step's begin to the last one's end */
+    gw_sim_tally tally;       /* of all steps and ranks: as the strategy's `cost` says */
     char unmet[512]; /* of --comm, what did not happen and why: lines "what: why"; "": nothing */
 } gw_sim_play;
 
@@ -47,9 +52,8 @@ gw_err gw_sim_play_once(gw_sim_play *p, gw_sim_mesh *mesh);
 
 /** Play it: folded (world.played, comm/fabric/sim.h) where ranks, network and algorithm are known
  *  to be alike, and the ranks played sent their share of what the strategy's `cost` says.
- *  GW_ERR_USAGE: the steps hold no whole period of the exchange. GW_ERR_UNSUPPORTED: more ranks than
- *  most_played, too. GW_ERR_INTERNAL: what was sent is not what
- *  `cost` says, too. */
+ *  GW_ERR_USAGE: the steps hold no whole period of the exchange. GW_ERR_UNSUPPORTED: more ranks
+ *  than most_played, too. GW_ERR_INTERNAL: what was sent is not what `cost` says, too. */
 gw_err gw_sim_play_run(gw_sim_play *p);
 
 #endif

@@ -168,8 +168,8 @@ static json_t *simulate_json(const simulation *s) {
     double ranks = p->world.ranks;
     return gw_json_add(simulate_model(s),
                        "step_s:f exposed_s:f bubble_s:f wire_bytes:f messages:f unmet:t", p->step_s,
-                       p->exposed_s, p->mesh->bubble_s, p->step_bytes / ranks,
-                       p->step_messages / ranks, p->unmet);
+                       p->exposed_s, p->mesh->bubble_s, p->sent.bytes / ranks,
+                       p->sent.messages / ranks, p->unmet);
 }
 
 static void simulate_print(const simulation *s) {
@@ -183,7 +183,7 @@ static void simulate_print(const simulation *s) {
            skew ? " --inject-skew " : "", skew ? skew : "");
     printf(
         "step %.6g ms, exposed communication %.6g ms; %.0f wire bytes and %.6g messages a rank\n",
-        1e3 * p->step_s, 1e3 * p->exposed_s, p->step_bytes / ranks, p->step_messages / ranks);
+        1e3 * p->step_s, 1e3 * p->exposed_s, p->sent.bytes / ranks, p->sent.messages / ranks);
     if (s->mesh.micros > 1 || gw_mesh_divides(&s->mesh.shape))
         printf("mesh: data=%d, pipe=%d, tensor=%d: %d microbatch%s by %s; bubble %.6g ms, %.3g%% "
                "of the step\n",

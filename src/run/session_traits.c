@@ -1,0 +1,31 @@
+/* What the strategy, its options and the codecs say of a session. */
+#include "run/session.h"
+
+int gw_session_thread_level(const gw_session *s) {
+    return gw_strategy_thread_level(&s->strategy);
+}
+
+int gw_session_helpers(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->helpers ? ops->helpers(s->strategy.args) : 0;
+}
+
+int gw_session_servers(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->servers ? ops->servers(s->strategy.args) : 0;
+}
+
+bool gw_session_progresses(const gw_session *s) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->progress && (!ops->polls || ops->polls(s->strategy.args));
+}
+
+int64_t gw_session_period(const gw_session *s, int64_t from) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return gw_mix_warms(&s->mix) ? 0 : ops->period ? ops->period(s->self, from) : 1;
+}
+
+bool gw_session_agrees(const gw_session *s, int steps) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return ops->traits & GW_STRATEGY_SYNCHRONOUS || (ops->agrees && ops->agrees(s->self, steps));
+}
