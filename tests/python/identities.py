@@ -175,11 +175,40 @@ def traffic(test, out):
     return sent
 
 
+def mean(some, column):
+    """Over steps, of the mean over ranks: each step has as many rows."""
+    return sum(float(row[column]) for rows in some for row in rows) / sum(map(len, some))
+
+
+def blocks_of(out, period):
+    """The blocks of the definition, from batches.csv: lists of steps, each a list of its rows."""
+    steps = {}
+    for row in gwrun.batches(out):
+        steps.setdefault(int(row["step"]), []).append(row)
+    steps = [steps[step] for step in sorted(steps)][10 * (len(steps) > 20):]
+    periods = [steps[at:at + period] for at in range(0, len(steps) - period + 1, period)]
+    count = min(40, len(periods))
+    return [sum(periods[b * len(periods) // count:(b + 1) * len(periods) // count], [])
+            for b in range(count)]
+
+
+def kept(blocks, trims=True):
+    """The steps of the middle half of them."""
+    cut = len(blocks) // 4 * trims
+    return [rows for block in sorted(blocks, key=lambda block: mean(block, "wall_s"))[cut:len(blocks) - cut]
+            for rows in block]
+
+
+def defined(out, period, trims=True):
+    """(the steps that count, {column: its mean}) as the definition has them."""
+    steps = kept(blocks_of(out, period), trims)
+    return steps, {column: mean(steps, column) for column in ("wall_s", "wire_bytes", *(f"{phase}_s" for phase in PHASES))}
+
+
 def dimensions(test, out):
     """Of a mesh: figures by dimension add up to those for all; run.json has their means, matrix.csv their
     bytes and messages; a dimension of one rank has none."""
     rows, run = gwrun.batches(out), gwrun.run_json(out)
-    ranks, steps = len(by_rank(rows)), run["results"]["steps"]
     sums = {}
     for row in rows:
         for whole, part in ((sum(seconds(row, p) for p in PHASES[5:10]), "comm_s"),
@@ -198,11 +227,12 @@ def dimensions(test, out):
             sent[row["rank"], row["dimension"], what] += int(row[what])
     test.assertEqual(sums, sent)
     summary = run["results"]["summary"]
+    counted, _ = defined(out, summary["period"], summary["statistic"] == "steady mean")
     for dim, figures in summary["dimensions"].items():
         test.assertEqual(figures["ranks"], run["mesh"][dim])
         for what in ("bytes", "messages"):
             total = sum(n for (_, of, kind), n in sums.items() if (of, kind) == (dim, what))
-            test.assertAlmostEqual(figures[what] * ranks * steps, total, delta=JSON * total)
+            test.assertAlmostEqual(figures[what], mean(counted, f"{dim}_{what}"), delta=JSON * total)
             test.assertTrue(figures["ranks"] > 1 or total == 0, (dim, total))
     together = {what: sum(summary["dimensions"][dim][what] for dim in DIMENSIONS)
                 for what in ("comm_s", "waiting_s")}

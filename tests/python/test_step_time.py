@@ -10,6 +10,7 @@ import shutil
 import tempfile
 
 import gwrun
+from identities import blocks_of, defined, kept, mean
 
 from reporting import runs, summary
 
@@ -18,36 +19,6 @@ BASE = ["--data", "synthetic:samples=4000,features=32,classes=4", "--layers", "3
 RUN = [*BASE, "local:period=4"]
 PHASES = ("data_s", "forward_s", "backward_s", "recompute_s", "update_s", "encode_s", "decode_s",
           "mpi_post_s", "mpi_poll_s", "mpi_wait_s", "checkpoint_s", "other_s")
-
-
-def mean(some, column):
-    """Over steps, of the mean over ranks: each step has as many rows."""
-    return sum(float(row[column]) for rows in some for row in rows) / sum(map(len, some))
-
-
-def blocks_of(out, period):
-    """The blocks of the definition, from batches.csv: lists of steps, each a list of its rows."""
-    steps = {}
-    for row in gwrun.batches(out):
-        steps.setdefault(int(row["step"]), []).append(row)
-    steps = [steps[step] for step in sorted(steps)][10:]
-    periods = [steps[at:at + period] for at in range(0, len(steps) - period + 1, period)]
-    count = min(40, len(periods))
-    return [sum(periods[b * len(periods) // count:(b + 1) * len(periods) // count], [])
-            for b in range(count)]
-
-
-def kept(blocks, trims=True):
-    """The steps of the middle half of them."""
-    cut = len(blocks) // 4 * trims
-    return [rows for block in sorted(blocks, key=lambda block: mean(block, "wall_s"))[cut:len(blocks) - cut]
-            for rows in block]
-
-
-def defined(out, period, trims=True):
-    """(the steps that count, {column: its mean}) as the definition has them."""
-    steps = kept(blocks_of(out, period), trims)
-    return steps, {column: mean(steps, column) for column in ("wall_s", "wire_bytes", *PHASES)}
 
 
 def tool(*words):
