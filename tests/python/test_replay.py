@@ -149,7 +149,7 @@ class Replay(gwrun.Case):
         self.assertNotIn("was interrupted", done.stdout)
         other = os.path.join(self.out, "..", "report")
         done = gwrun.finished([sys.executable, "-B", os.path.join(gwrun.SOURCE, "analysis", "report"), self.out,
-                               "--out", other, "--paper", other + ".paper"])
+                               "--out", other + ".html", "--paper", other + ".paper"])
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn(": 1 runs: 1 done; ", done.stdout)
         gwrun.quiet(gwrun.script(os.path.join(gwrun.SOURCE, "analysis", "compare"), self.out, self.out))

@@ -200,7 +200,7 @@ class Results(gwrun.Shared):
     def test_report(self):
         """Training, validation and test in one chart, and memory in another."""
         folder = self.path("reported")
-        for name, words in (("plain", ()), ("wide", ("--layers", "40,10"))):
+        for name, words in (("plain", ()), ("slow", ("--lr", "0.05"))):
             shutil.copytree(self.begin(f"r-{name}", 1, *words), os.path.join(folder, name))
         gwrun.well(call("report", folder, "--plots", self.path("plots")))
         plots = {name: gwrun.read(self.path("plots", f"{name}.svg"))
