@@ -111,7 +111,7 @@ static uint32_t codec_tag_value(const gw_args *args, const gw_opt *o, uint32_t t
     const char *text = gw_args_text(args, o->name);
     if (!text)
         return tag;
-    if (o->type == GW_OPT_INT)
+    if (gw_opt_is_int(o))
         snprintf(number, sizeof number, "%lld", gw_args_int(args, o->name));
     else if (o->type == GW_OPT_BYTES)
         snprintf(number, sizeof number, "%zu", gw_args_bytes(args, o->name));

@@ -375,6 +375,10 @@ const gw_opt *gw_args_opts(const gw_args *args) {
     return args->opts;
 }
 
+bool gw_opt_is_int(const gw_opt *o) {
+    return o->type == GW_OPT_INT || o->type == GW_OPT_STEPS;
+}
+
 /* ---- into a config ---- */
 
 static void args_put_number(const gw_opt *o, double x, void *to) {
@@ -423,7 +427,7 @@ static bool args_is_one_of(const gw_opt *o, const value *v, const char *words) {
     bool none = *words == '!', any = false;
     for (const char *w = words + none; *w && !any;) {
         size_t len = strcspn(w, "|");
-        any = o->type == GW_OPT_INT || o->type == GW_OPT_REAL
+        any = gw_opt_is_int(o) || o->type == GW_OPT_REAL
                   ? v->is.number == strtod(w, NULL)
                   : strlen(v->text) == len && memcmp(v->text, w, len) == 0;
         w += len + (w[len] == '|');
@@ -468,8 +472,8 @@ gw_err gw_args_check(const gw_args *args, const gw_rule *rules, const char *owne
 /* ---- help ---- */
 
 const char *gw_opt_meta(const gw_opt *o) {
-    static const char *const metas[] = {NULL,   "N",    "X",    "BYTES",      NULL,
-                                        "TEXT", "PATH", "TIME", "STEPS|TIME", "N,N,..",
-                                        "SPEC", "LIST", "LIST", "SPEC",       "FILE"};
+    static const char *const metas[] = {NULL,   "N",    "X",          "BYTES",  NULL,   "TEXT",
+                                        "PATH", "TIME", "STEPS|TIME", "N,N,..", "SPEC", "LIST",
+                                        "LIST", "SPEC", "FILE",       "STEPS"};
     return o->meta ? o->meta : o->choices ? o->choices : metas[o->type];
 }

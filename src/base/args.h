@@ -57,6 +57,9 @@ typedef struct gw_opt {
  *  the ints behind it the numbers. */
 #define GW_OPT_INTO(type, member) offsetof(type, member) + 1, sizeof(((type *)NULL)->member)
 
+/** Return whether its value is a whole number without a unit: INT, or what is as INT. */
+bool gw_opt_is_int(const gw_opt *o);
+
 /** An option that needs another one, or excludes it. */
 typedef struct gw_rule {
     const char *option, *value; /* value: "a|b": one of these, "!a|b": none; NULL: it was given */

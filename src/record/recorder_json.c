@@ -21,7 +21,7 @@ json_t *gw_recorder_options(const gw_args *args) {
                     : !text                ? json_null()
                     : o->type == GW_OPT_REAL || o->type == GW_OPT_TIME
                         ? json_real(gw_args_real(args, o->name))
-                    : o->type == GW_OPT_INT || o->type == GW_OPT_BYTES
+                    : gw_opt_is_int(o) || o->type == GW_OPT_BYTES
                         ? json_integer(gw_args_int(args, o->name))
                         : json_string(text);
         json_object_set_new(all, o->name, v);
