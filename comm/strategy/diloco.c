@@ -280,7 +280,7 @@ static bool diloco_polls(const gw_args *args) {
 }
 
 static const gw_opt opts[] = {
-    {"period", GW_OPT_STEPS, "30", 1, 0x1p31, NULL, "H", "steps per round"},
+    {"period", GW_OPT_PERIOD, "30", 1, 0x1p31, NULL, "H", "steps per round"},
     {"outer-lr", GW_OPT_REAL, "0.7", 0, 100, NULL, "ETA", "rate of the outer optimizer"},
     {"outer-momentum", GW_OPT_REAL, "0.9", 0, 0.9999, NULL, "MU",
      "its momentum, by Nesterov's rule"},

@@ -152,7 +152,7 @@ static bool local_agrees(const void *p, int steps) {
 }
 
 static const gw_opt opts[] = {
-    {"period", GW_OPT_STEPS, "8", 1, 0x1p31, NULL, "H", "steps between averages"},
+    {"period", GW_OPT_PERIOD, "8", 1, 0x1p31, NULL, "H", "steps between averages"},
     {"momentum", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "also average the optimizer's state"},
     GW_STRATEGY_ALGO,
     {0}};

@@ -221,7 +221,7 @@ static gw_cost noloco_settle_cost(const void *p) {
 }
 
 static const gw_opt opts[] = {
-    {"period", GW_OPT_STEPS, "50", 1, 0x1p31, NULL, "H", "steps per round"},
+    {"period", GW_OPT_PERIOD, "50", 1, 0x1p31, NULL, "H", "steps per round"},
     {"outer-lr", GW_OPT_REAL, "0.7", 0, 100, NULL, "B", "rate of the outer optimizer"},
     {"outer-momentum", GW_OPT_REAL, "0.5", 0, 0.9999, NULL, "A", "its momentum"},
     {"pull", GW_OPT_REAL, NULL, 0, 10, NULL, "G",

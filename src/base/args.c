@@ -118,7 +118,8 @@ static const char *const kinds[] = {
     [GW_OPT_TIME] = "a time in seconds, or with its unit (us, ms, s, min, h),",
     [GW_OPT_EVERY] = "a number of steps, e.g. 500, or a time with its unit (s, min, h), e.g. 30s,",
     [GW_OPT_LIST] = "whole numbers with commas between,",
-    [GW_OPT_STEPS] = "a whole number"};
+    [GW_OPT_STEPS] = "a whole number",
+    [GW_OPT_PERIOD] = "a whole number"};
 
 /* A number with a unit of time, in seconds; with `bare` it may lack the unit. NaN: neither. */
 static double args_seconds(const char *text, bool bare) {
@@ -376,7 +377,7 @@ const gw_opt *gw_args_opts(const gw_args *args) {
 }
 
 bool gw_opt_is_int(const gw_opt *o) {
-    return o->type == GW_OPT_INT || o->type == GW_OPT_STEPS;
+    return o->type == GW_OPT_INT || o->type == GW_OPT_STEPS || o->type == GW_OPT_PERIOD;
 }
 
 /* ---- into a config ---- */
@@ -474,6 +475,6 @@ gw_err gw_args_check(const gw_args *args, const gw_rule *rules, const char *owne
 const char *gw_opt_meta(const gw_opt *o) {
     static const char *const metas[] = {NULL,   "N",    "X",          "BYTES",  NULL,   "TEXT",
                                         "PATH", "TIME", "STEPS|TIME", "N,N,..", "SPEC", "LIST",
-                                        "LIST", "SPEC", "FILE",       "STEPS"};
+                                        "LIST", "SPEC", "FILE",       "STEPS",  "STEPS"};
     return o->meta ? o->meta : o->choices ? o->choices : metas[o->type];
 }

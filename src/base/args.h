@@ -29,7 +29,8 @@ typedef enum gw_opt_type {
     GW_OPT_COMMAS, /* a list of them, separated by semicolons or commas; likewise */
     GW_OPT_CHAIN,  /* a spec of one entry, or a chain of several; likewise */
     GW_OPT_FILE,   /* as PATH: a file that every rank reads, or a word for none */
-    GW_OPT_STEPS   /* as INT: so many steps, after which something changes; 0: it never does */
+    GW_OPT_STEPS,  /* as INT: so many steps, after which something changes; 0: it never does */
+    GW_OPT_PERIOD  /* as INT: something happens in each step whose number is a multiple of it */
 } gw_opt_type;
 
 /** The value of an EVERY: steps or, if these are 0, seconds. */

@@ -25,7 +25,8 @@ const char *gw_unmet_late(gw_unmet *u, const char *option, const char *method, c
     char value[128], why[160];
     gw_text_print(why, sizeof why, "the run ends with step %lld", (long long)steps);
     for (const gw_opt *o = args ? gw_args_opts(args) : NULL; o && o->name; o++) {
-        if (o->type != GW_OPT_STEPS || gw_args_int(args, o->name) < steps)
+        bool after = o->type == GW_OPT_STEPS;
+        if ((!after && o->type != GW_OPT_PERIOD) || gw_args_int(args, o->name) + after <= steps)
             continue;
         gw_text_print(value, sizeof value, "%.*s:%s=%s", (int)strcspn(method, ":"), method, o->name,
                       gw_args_text(args, o->name));

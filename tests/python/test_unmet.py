@@ -31,6 +31,7 @@ class Unmet(gwrun.Case):
                 (2, ("--comm", "onebitadam:freeze=5", "--compress", "onebit"), ["--comm onebitadam:freeze=5: " + end]),
                 (2, ("--comm", "onebitadam:freeze=4", "--compress", "onebit"), []),
                 (2, ("--comm", "diloco:period=9"), ["--comm diloco:period=9: " + end]),
+                (2, ("--comm", "diloco:period=5"), []),  # the last step exchanges
                 (2, ("--compress", "topk:warmup=6"), ["--compress topk:warmup=6: " + end]),
                 (2, ("--lr-warmup", 8), ["--lr-schedule constant:warmup=8: " + end]),
                 (2, ("--lr-schedule", "cosine:steps=3"), ["--lr-schedule cosine:steps=3: the rate is 0: nothing moves from "
