@@ -99,9 +99,10 @@ gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
     if (gw_inside_period(r->g, GW_RECORD_WARMUP) == 1)
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED,
-                   "--comm %s: not all of its steps exchange the same with these options, and here "
-                   "steps are timed one by one: use gradwire train, which counts whole periods",
-                   r->session->strategy.ops->head.name);
+                   "--comm %s --compress %s: not all steps exchange the same with these options, "
+                   "and here steps are timed one by one: use gradwire train, which counts whole "
+                   "periods",
+                   r->session->strategy.ops->head.name, r->session->mix.spec);
 }
 
 void gw_rig_say_products(const gw_products *p) {

@@ -52,7 +52,7 @@ gw_err gw_rig_own(gw_rig *r);
  * the choice. */
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s);
 
-/** Collective: open the exchange. */
+/** Collective: open the exchange. GW_ERR_UNSUPPORTED: steps are not alike, and timed one by one. */
 gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s);
 
 /** Print which libraries compute how many products, and the piece; on rank 0. */
