@@ -169,7 +169,7 @@ static gw_err scale_add_way(way x) {
         return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
     x.step_s = p.step_s;
     x.exposed_s = p.exposed_s;
-    x.sent_bytes = (double)p.tally.bytes / p.world.ranks / p.steps;
+    x.sent_bytes = p.sent.bytes / p.world.ranks;
     x.measured_s = NAN;
     the.all.at[the.all.n++] = x;
     return GW_OK;

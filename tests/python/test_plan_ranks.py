@@ -142,4 +142,6 @@ class PlanRanks(gwrun.Case):
         refused(0, "--budget", "--ranks", 4, *link, "--bytes", "4K", "--budget", "1s")
         refused(0, "--top", "--ranks", 4, *link, "--bytes", "4K", "--top", 3)
         refused(0, "--wire-check", "--ranks", 4, *link, "--bytes", "4K", "--wire-check", "on")
+        refused(0, "no exact exchange of these can be played: --comm local: its exchange repeats after 8", "--ranks", 4, *link,
+                "--bytes", "4K", "--strategies", "local", "--algos", "ring")
         refused(0, "no exact exchange of these can be played: simulate: algo=shm", "--ranks", 4, *link, "--algos", "shm", "--bytes", "4K")

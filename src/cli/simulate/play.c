@@ -357,7 +357,7 @@ static gw_err play_skip(const actor *a) {
     int steps = on->play->steps, most = steps > 1 ? steps - 1 : 1;
     int64_t period = play_ops(a)->period ? play_ops(a)->period(a->self, steps > 1) : 1;
     if (period > most && steps > 0)
-        return gw_fail(GW_ERR_USAGE,
+        return gw_fail(GW_ERR_UNSUPPORTED,
                        "--comm %s: its exchange repeats after %" PRId64
                        " steps, and of %d steps %d "
                        "count in a step's figures: play %" PRId64 " or more",

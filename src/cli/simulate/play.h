@@ -42,7 +42,7 @@ typedef struct gw_sim_play {
     int counted;              /* the last steps, in whole periods of the exchange */
     double step_s, exposed_s; /* means over these, of all ranks */
     gw_sim_sent sent;         /* in a step, likewise, by all ranks together */
-    double elapsed_s;         /* from the first step's begin to the last one's end */
+    double elapsed_s;         /* from the first step's begin until nothing is in flight */
     gw_sim_tally tally;       /* of all steps and ranks: as the strategy's `cost` says */
     char unmet[512]; /* of --comm, what did not happen and why: lines "what: why"; "": nothing */
 } gw_sim_play;
@@ -52,8 +52,8 @@ gw_err gw_sim_play_once(gw_sim_play *p, gw_sim_mesh *mesh);
 
 /** Play it: folded (world.played, comm/fabric/sim.h) where ranks, network and algorithm are known
  *  to be alike, and the ranks played sent their share of what the strategy's `cost` says.
- *  GW_ERR_USAGE: the steps hold no whole period of the exchange. GW_ERR_UNSUPPORTED: more ranks
- *  than most_played, too. GW_ERR_INTERNAL: what was sent is not what `cost` says, too. */
+ *  GW_ERR_UNSUPPORTED: more ranks than most_played, or steps without a whole period of the
+ *  exchange, too. GW_ERR_INTERNAL: what was sent is not what `cost` says, too. */
 gw_err gw_sim_play_run(gw_sim_play *p);
 
 #endif
