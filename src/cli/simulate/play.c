@@ -278,15 +278,13 @@ static void play_log(actor *a, int64_t from, int64_t now) {
 }
 
 /* What a real run would say of itself, too; the lane has heard it when all is laid down. */
-static void play_tell_unmet(const actor *a, gw_cost cost) {
+static void play_tell_unmet(const actor *a) {
     gw_sim_play *p = a->on->play;
     const char *said = a->env.grads->said.unmet;
     char what[GW_UNMET_WHAT], why[GW_UNMET_WHY];
     if (a->env.grads->size == 1)
         said = a->f->size == 1 ? "nothing is exchanged\tthere is 1 rank\n"
                                : "nothing is exchanged\tthere is 1 replica\n";
-    else if (cost.bytes == 0)
-        said = "nothing is exchanged\tthe first exchange comes after these steps\n";
     for (size_t at = 0; gw_lane_unmet_next(&said, what, why);)
         at += gw_text_print(p->unmet + at, sizeof p->unmet - at, "%s: %s\n", what, why);
 }
@@ -313,7 +311,7 @@ static gw_err play_drain(actor *a) {
         on->before_counted = gw_cost_sum(on->before_counted, skipped);
     }
     if (a->f->rank == 0)
-        play_tell_unmet(a, cost);
+        play_tell_unmet(a);
     gw_strategy_close(&on->play->strategy, a->self); /* drains */
     a->self = NULL;
     return GW_OK;
