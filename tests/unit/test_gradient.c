@@ -63,7 +63,7 @@ static void check_added(gw_model *m, const gw_label *labels, int batch) {
     }
     for (size_t i = 0; i < n; i++) {
         float want = (float)(i % 7) / 4 + grads[i];
-        if (!(fabsf(sums[i] - want) <= 2e-6f))
+        if (!(fabsf(sums[i] - want) <= 2e-6f * fmaxf(1, fabsf(want))))
             fail_msg("element %zu: %.9g, want %.9g", i, (double)sums[i], (double)want);
     }
     assert_memory_equal(gw_model_grads(m), grads, n * sizeof *grads);
