@@ -1,6 +1,7 @@
 """A rank of test_torch.py: torch_rank.py CASE [ARGUMENT].. prints what the test looks at."""
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -75,6 +76,15 @@ def hash_of(model):
 def replicate(model, **more):
     return DistributedDataParallel(model, bucket_cap_mb=0.1, gradient_as_bucket_view=True,
                                    broadcast_buffers=False, **more)
+
+
+def drop():
+    """A replica with a State that is gone, and among Python's objects until garbage is collected, which nothing does
+    by itself from now on."""
+    gc.disable()
+    net = replicate(torch.nn.Linear(2, 2))
+    net.register_comm_hook(gradwire.torch.State(), gradwire.torch.comm_hook)
+    net.cycle = [net]
 
 
 def sgd(parameters, momentum=0.9):

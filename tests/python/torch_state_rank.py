@@ -15,7 +15,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from torch.nn import functional as F
-from torch_rank import DDP_OPTIONS, MODELS, apart, hash_of, main, refusal, replicate, sgd
+from torch_rank import DDP_OPTIONS, MODELS, apart, drop, hash_of, main, refusal, replicate, sgd
 
 import gradwire.torch
 from gradwire.torch import ddp as hooks
@@ -105,8 +105,9 @@ def case_exchange(jobs):
 
 def case_registered():
     """A State that knows its model by its registration alone: what it is told and asked before the first bucket, copies
-    of the model, which go without it, and what it refuses."""
+    of the model, which go without it, an earlier model that was dropped, and what it refuses."""
     rank, _ = gradwire.torch.init()
+    drop()
     words, found = "--comm iallreduce --compress topk", {}
     model, batches, loss = MODELS["gpt"](rank)
     state = gradwire.torch.State(words)
