@@ -22,11 +22,10 @@
  * runs neighbours are merged, and blocks differ by at most a piece, a fiftieth of their length. */
 enum { GW_STEADY_BLOCKS = 40, GW_STEADY_PIECES = 4096, GW_STEADY_FEWEST = 4 };
 
-/** After how many steps their work repeats. */
+/** After how many steps the work of a run repeats. */
 typedef struct gw_repeat {
-    int64_t
-        exchange; /* bytes, messages and time of the exchange; 1: each step is like the others */
-    int64_t all;  /* and what else steps do at times, such as checkpoints: a multiple of
+    int64_t exchange; /* bytes, messages and time of the exchange; 1: all steps are alike */
+    int64_t all;      /* also what steps do at times, such as checkpoints: a multiple of
                          `exchange`; 0: never */
 } gw_repeat;
 

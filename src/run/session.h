@@ -45,7 +45,7 @@ typedef struct gw_session {
     uint64_t logical_bytes; /* float32 bytes of all spans finished so far */
     gw_codings codings[GW_MIX_CODECS + 1]; /* of the mix's codecs, then of parameters */
     gw_clip clip;
-    float most;     /* as the setup has it */
+    float most;     /* the optimizer's, as the setup has it */
     gw_unmet unmet; /* what was asked for and does not happen: predicted, or as last found */
     /* private: */
     uint64_t recounted; /* logical_bytes then */
@@ -111,10 +111,9 @@ typedef struct gw_session_setup {
     bool lists; /* gw_update may list what it touches (gw_optimizer_lists) */
     const float *params; /* initial values, copied; NULL: zeros */
     gw_vectors vectors;  /* the optimizer's state; must outlive the session's use */
-    float
-        most; /* the greatest magnitude of a gradient that the optimizer can compute with; 0: any */
-    gw_pace pace;     /* zeros: not known */
-    float correction; /* momentum for a session that corrects, in [0, 1) */
+    float most;          /* the optimizer's (optim/optimizer.h); 0: any float */
+    gw_pace pace;        /* zeros: not known */
+    float correction;    /* momentum for a session that corrects, in [0, 1) */
     gw_clip_setup clip;
     uint64_t seed;
     bool yield;                               /* the node runs more threads than cores */
