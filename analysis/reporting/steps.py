@@ -11,6 +11,7 @@ from .base import BadInput
 
 STEADY = "steady mean"
 PLAIN = "plain mean"  # too few periods to leave out disturbances, or work that never repeats
+ABSENT = "absent"  # not one whole period
 MEDIAN = "median"  # of the slowest rank's steps, by versions before schema 3
 SINCE_STEADY = 3
 SIMULATED = "simulated mean"
@@ -44,7 +45,7 @@ COLUMNS = {"wall_s": "wall_s", "wait_skew_s": "waiting_s", "transfer_s": "transf
 
 
 def statistic(info):
-    """What the run's step time is: STEADY, PLAIN, SIMULATED or, of an older version, MEDIAN."""
+    """What the run's step time is: STEADY, PLAIN, ABSENT, SIMULATED or, of an older version, MEDIAN."""
     schema = look(info, "schema")
     old = not isinstance(schema, int) or schema < SINCE_STEADY
     return MEDIAN if old else text(info, "results.summary.statistic", STEADY)
@@ -57,7 +58,7 @@ def kind(info):
 
 def absent(info):
     """Why the run has no step time; None: it has one."""
-    if look(info, "results.summary.wall_s") is not None:
+    if statistic(info) != ABSENT:
         return None
     period, count = (look(info, f"results.summary.{name}") for name in ("period", "batches"))
     return f"run.json: no step time: the exchange repeats after {period} steps, and the run has {count} after warm-up"

@@ -65,13 +65,15 @@ static gw_err folder_write_rows(const gw_sim_play *p, gw_rows *rows) {
 /* Means over all ranks, and the steps that count. */
 static gw_batch_summary folder_sum_up(const gw_sim_play *p) {
     gw_batch_summary sum = {.batches = p->counted,
-                            .kept.steps = p->counted,
+                            .kept = {.steps = p->counted, .period = p->counted},
                             .doubt = gw_steady_no_doubt,
                             .interrupted = NAN};
     size_t ranks = (size_t)p->world.ranks, n = ranks * (size_t)sum.batches;
     for (size_t i = 0; i < sizeof sum.figure / sizeof *sum.figure; i++)
         sum.figure[i] = NAN;
-    sum.wall_s = 0;
+    sum.wall_s = sum.wire_bytes = sum.logical_bytes = 0;
+    memset(sum.dim_bytes, 0, sizeof sum.dim_bytes);
+    memset(sum.dim_messages, 0, sizeof sum.dim_messages);
     memset(sum.phase_s, 0, sizeof sum.phase_s);
     memset(sum.dim_comm_s, 0, sizeof sum.dim_comm_s);
     for (const gw_sim_step *s = p->log + ranks * (size_t)p->steps - n, *end = s + n; s < end; s++) {
