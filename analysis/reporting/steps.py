@@ -33,7 +33,7 @@ DIMENSIONS = ("data", "pipe", "tensor")  # of a mesh
 SOURCES = ("ctr", "twin", "model_lo", "model_hi")
 # Columns of batches.csv: what the summary calls them.
 COLUMNS = {"wall_s": "wall_s", "wait_skew_s": "waiting_s", "transfer_s": "transfer_s",
-           "inflight_s": "hidden_s",
+           "inflight_s": "hidden_s", "wire_bytes": "wire_bytes", "logical_bytes": "logical_bytes",
            **{f"core_{source}_s": f"memory_s.core_{source}_s" for source in SOURCES},
            **{f"memory_{source}_s": f"memory_s.{source}_s" for source in SOURCES},
            **{f"memory_codec_{source}_s": f"memory_s.codec_{source}_s" for source in SOURCES[:2]},

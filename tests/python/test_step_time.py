@@ -89,6 +89,7 @@ class StepTime(gwrun.Shared):
             self.near(said[1], found["wall_s"], 1e6)
             self.assertEqual(int(said[2]), found["batches"])
             self.told(name, found["wall_s"], "steady mean")
+            self.assertAlmostEqual(float(self.row(name)["wire_bytes"]), found["wire_bytes"], delta=0.01)
 
     def as_defined(self, found, name, period, trims):
         """Steps, seconds and bytes are of the same steps: times their number, they are the sums over these."""
