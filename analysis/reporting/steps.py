@@ -41,7 +41,8 @@ COLUMNS = {"wall_s": "wall_s", "wait_skew_s": "waiting_s", "transfer_s": "transf
                "data", "forward", "backward", "recompute", "update", "encode", "decode", "mpi_post",
                "mpi_poll", "mpi_wait", "checkpoint", "other")},
            **{f"{dim}_{column}_s": f"dimensions.{dim}.{name}_s" for dim in DIMENSIONS
-              for column, name in (("comm", "comm"), ("skew", "waiting"))}}
+              for column, name in (("comm", "comm"), ("skew", "waiting"))},
+           **{f"{dim}_{what}": f"dimensions.{dim}.{what}" for dim in DIMENSIONS for what in ("bytes", "messages")}}
 
 
 def statistic(info):
