@@ -116,9 +116,10 @@ static json_t *ranks_memory_one(const gw_resident_bytes *b, bool shared) {
 
 gw_straggler gw_ranks_straggler(const gw_rank_figures *all, int n) {
     gw_straggler none = {.rank = -1}, worst = none;
-    double waiting_s = 0;
+    double waiting_s = 0, walls_s = 0;
     for (int i = 0; i < n; i++) {
         waiting_s += all[i].waited_for_s;
+        walls_s += all[i].step.wall_s;
         if (n > 1 && (worst.rank < 0 || all[i].waited_for_s > all[worst.rank].waited_for_s))
             worst.rank = i;
     }
@@ -128,7 +129,8 @@ gw_straggler gw_ranks_straggler(const gw_rank_figures *all, int n) {
     worst.last_share = f->last_share;
     worst.of_waiting = f->waited_for_s / waiting_s;
     worst.waited_s = f->waited_for_s / (n - 1);
-    worst.of_step = worst.waited_s / f->step.wall_s;
+    /* Of the steps of those who wait: a rank that is late between its steps has short ones. */
+    worst.of_step = f->waited_for_s / (walls_s - f->step.wall_s);
     return worst.of_step >= noticeable ? worst : none; /* NaN: none */
 }
 

@@ -22,7 +22,7 @@ typedef struct gw_straggler {
     int rank;
     double last_share;
     double of_waiting;        /* share of all that the ranks waited for each other */
-    double waited_s, of_step; /* by each other rank in a mean step; its share of that step */
+    double waited_s, of_step; /* by each other rank in a mean step; share of their mean step */
 } gw_straggler;
 
 /** Collect all ranks, in order, in *out at rank 0 (NULL before; free(), also after a failure).

@@ -39,6 +39,14 @@ static void test_figures(void **state) {
     assert_true(fabs(s.of_step - 0.3) < 1e-9);
 }
 
+/* Waiting is a part of the steps of those who wait, whatever the straggler's own steps take. */
+static void test_late_between_steps(void **state) {
+    (void)state;
+    gw_rank_figures all[] = {figures(0, 0), figures(1, 9e-4)};
+    all[1].step.wall_s = 1e-4;
+    assert_true(fabs(gw_ranks_straggler(all, 2).of_step - 0.9) < 1e-9);
+}
+
 static void test_alone(void **state) {
     (void)state;
     const gw_rank_figures one = figures(1, 1);
@@ -50,6 +58,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rule),
         cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_late_between_steps),
         cmocka_unit_test(test_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
