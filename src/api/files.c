@@ -39,7 +39,7 @@ static gw_err files_open_rows(gradwire *g) {
 
 /* How many steps the program takes is not known. */
 static gw_repeat files_repeat(const gradwire *g, int64_t from) {
-    gw_repeat repeat = gw_repeat_of(gw_session_period(g->session, from));
+    gw_repeat repeat = gw_session_repeat(g->session, from);
     gw_repeat_also(&repeat, g->words.run.compress_stats, INT64_MAX);
     return repeat;
 }

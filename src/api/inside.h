@@ -11,6 +11,7 @@
 #define GW_API_INSIDE_H
 
 #include "base/io.h"
+#include "base/steady.h"
 #include "comm/strategy.h"
 #include "optim/optimizer.h"
 #include "run/codec_stats.h"
@@ -130,9 +131,8 @@ void gw_inside_keep(gradwire *g, json_t **run);
 /** Return what the log of exchanges has for `span`, of gradients or of parameters. */
 gw_exchange gw_inside_exchange(const gradwire *g, gw_span span, bool params);
 
-/** Return after how many steps the exchange repeats, from step number `from` (0, 1, ..) on; 0:
- *  never. */
-int64_t gw_inside_period(const gradwire *g, int64_t from);
+/** Return how the exchange repeats from step number `from` (0, 1, ..) on. */
+gw_repeat gw_inside_repeat(const gradwire *g, int64_t from);
 
 /** Open statistics of its codecs; see run/codec_stats.h. Collective. */
 gw_err gw_inside_stats(gw_codec_stats **out, gradwire *g, int every, gw_rows *files, MPI_Comm comm);

@@ -156,8 +156,8 @@ bool gw_inside_agrees(const gradwire *g, int steps) {
     return gw_session_agrees(g->session, steps);
 }
 
-int64_t gw_inside_period(const gradwire *g, int64_t from) {
-    return gw_session_period(g->session, from);
+gw_repeat gw_inside_repeat(const gradwire *g, int64_t from) {
+    return gw_session_repeat(g->session, from);
 }
 
 /* ---- its state ---- */

@@ -4,6 +4,7 @@
 #ifndef GW_RUN_SESSION_H
 #define GW_RUN_SESSION_H
 
+#include "base/steady.h"
 #include "run/clip.h"
 #include "run/residuals.h"
 #include "run/undo.h"
@@ -172,9 +173,9 @@ void gw_session_undo(gw_session *s, bool abandoned);
  *  with nothing pending)? */
 bool gw_session_agrees(const gw_session *s, int steps);
 
-/** Return after how many steps the exchange repeats, from step number `from` (0, 1, ..) on; 0:
- *  never. */
-int64_t gw_session_period(const gw_session *s, int64_t from);
+/** Return how the exchange repeats from step number `from` (0, 1, ..) on. While codecs warm up the
+ *  strategy keeps its period, but not all that steps send repeats. */
+gw_repeat gw_session_repeat(const gw_session *s, int64_t from);
 
 /** The strategy's hooks; see comm/strategy.h. */
 gw_err gw_session_ready(gw_session *s, gw_span span);

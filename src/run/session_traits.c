@@ -20,9 +20,12 @@ bool gw_session_progresses(const gw_session *s) {
     return ops->progress && (!ops->polls || ops->polls(s->strategy.args));
 }
 
-int64_t gw_session_period(const gw_session *s, int64_t from) {
+gw_repeat gw_session_repeat(const gw_session *s, int64_t from) {
     const gw_strategy_ops *ops = s->strategy.ops;
-    return gw_mix_warms(&s->mix) ? 0 : ops->period ? ops->period(s->self, from) : 1;
+    gw_repeat repeat = gw_repeat_of(ops->period ? ops->period(s->self, from) : 1);
+    if (gw_mix_warms(&s->mix))
+        repeat.all = 0;
+    return repeat;
 }
 
 bool gw_session_agrees(const gw_session *s, int steps) {

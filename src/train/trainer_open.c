@@ -412,7 +412,7 @@ gw_err gw_trainer_check(gw_trainer *t) {
  * and what settles a strategy for them lie between steps. */
 static gw_repeat trainer_opening_repeat(const gw_trainer *t, int64_t from) {
     const gw_count_time *keep = &t->c->keep.every;
-    gw_repeat repeat = gw_repeat_of(gw_inside_period(t->g, from));
+    gw_repeat repeat = gw_inside_repeat(t->g, from);
     gw_repeat_also(&repeat, keep->count, gw_trainer_steps(t));
     gw_repeat_also(&repeat, t->c->run.compress_stats, gw_trainer_steps(t));
     if (keep->s > 0 || gw_delay_varies(&t->c->skew))

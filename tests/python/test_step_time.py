@@ -114,6 +114,7 @@ class StepTime(gwrun.Shared):
                 ("onebitadam:freeze=5", ("--compress", "onebit"), 1, "steady mean"),
                 ("onebitadam:freeze=40", ("--compress", "onebit"), 1, "plain mean"),
                 ("sparse", ("--compress", "topk:warmup=60"), 1, "plain mean"),
+                ("local:period=8", ("--compress", "topk:warmup=2"), 8, "plain mean"),
                 ("allreduce", ("--compress", "qsgd", "--compress-stats", 5), 5, "steady mean"),
                 ("allreduce", ("--checkpoint-every", 20), 20, "steady mean"),
                 ("local:period=8", ("--checkpoint-every", 20), 8, "plain mean"),

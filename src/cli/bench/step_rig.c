@@ -96,7 +96,7 @@ gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
                            .lazy = r->lazy,
                            .yield = r->yield};
     GW_TRY(gw_step_open(&r->stepper, r->g, &setup));
-    if (gw_inside_period(r->g, GW_RECORD_WARMUP) == 1)
+    if (gw_inside_repeat(r->g, GW_RECORD_WARMUP).all == 1)
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "--comm %s --compress %s: not all steps exchange the same with these options, "
