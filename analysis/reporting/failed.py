@@ -3,7 +3,7 @@ charts that could not be drawn. Then what is not finished, and what runs that su
 
 import re
 
-from . import answer, claims, ends, expect, judge
+from . import answer, claims, ends, expect, judge, steps
 from .info import unmet
 
 FEW = 3  # names in a line
@@ -61,11 +61,12 @@ def unmet_of(results):
 def lines(results, errors):
     """{heading: lines}. errors: [(title, error)] of charts."""
     gone = [(one.end, one.folder, one.why) for one in results.lost]
-    gone += [(ends.LEFT_OUT, folder, why) for folder, why in results.left_out]
+    gone += [(ends.LEFT_OUT, folder, why) for folder, why in results.left_out if steps.NO_TIME not in why]
+    short = [(ends.LEFT_OUT, folder, why) for folder, why in results.left_out if steps.NO_TIME in why]
     missing = [f"{counted(len(results.missing), 'planned run')} not made: {named(results.missing)}"] if results.missing else []
     return {
         FAILED: [*runs_of([one for one in gone if one[0] not in TO_COME]), *statements_of(results),
                  *claims_of(judge.of_results(results)),
                  *(f"the chart {title} could not be drawn: {type(error).__name__}: {error}" for title, error in errors)],
         UNFINISHED: [*runs_of([one for one in gone if one[0] in TO_COME]), *missing],
-        OTHERWISE: list(unmet_of(results))}
+        OTHERWISE: [*runs_of(short), *unmet_of(results)]}

@@ -12,6 +12,7 @@ from .base import BadInput
 STEADY = "steady mean"
 PLAIN = "plain mean"  # too few periods to leave out disturbances, or work that never repeats
 ABSENT = "absent"  # not one whole period
+NO_TIME = "no step time"
 MEDIAN = "median"  # of the slowest rank's steps, by versions before schema 3
 SINCE_STEADY = 3
 SIMULATED = "simulated mean"
@@ -62,7 +63,7 @@ def absent(info):
     if statistic(info) != ABSENT:
         return None
     period, count = (look(info, f"results.summary.{name}") for name in ("period", "batches"))
-    return f"run.json: no step time: the exchange repeats after {period} steps, and the run has {count} after warm-up"
+    return f"run.json: {NO_TIME}: the exchange repeats after {period} steps, and the run has {count} after warm-up"
 
 
 def figure(info, name):

@@ -12,7 +12,7 @@ import tempfile
 import gwrun
 from identities import blocks_of, defined, kept, mean
 
-from reporting import runs, summary
+from reporting import failed, runs, summary
 
 BASE = ["--data", "synthetic:samples=4000,features=32,classes=4", "--layers", "32", "--batch", 40,
        "--ceilings", "off", "--overhead", 0, "--papi-group", "none", "--comm"]
@@ -120,11 +120,10 @@ class StepTime(gwrun.Shared):
                 ("local:period=8", ("--checkpoint-every", 20), 8, "plain mean"),
                 ("allreduce", ("--inject-skew", "1:exp:mean=10us"), 1, "plain mean")):
             with self.subTest(comm=comm, more=more):
-                self.train("one", *BASE, comm, *more, "--steps", 100)
+                self.train("one", *BASE, comm, *more, "--steps", 100, "--overwrite")
                 found = gwrun.run_json(self.path("one"))["results"]["summary"]
                 self.assertEqual((found["statistic"], found["period"]), (statistic, period))
                 self.as_defined(found, "one", period, statistic == "steady mean")
-                shutil.rmtree(self.path("one"))
 
     def test_no_whole_period(self):
         """There is no step time then: it is absent everywhere, and the report says why it leaves the run out."""
@@ -134,6 +133,12 @@ class StepTime(gwrun.Shared):
         self.assertIn("step absent: the exchange repeats after 50 steps, the run has 30", self.said["none"])
         gwrun.refusal(gwrun.run(1, "show", self.path("none")), "no step time: the exchange repeats after 50")
         self.assertIn("absent", tool("table", self.path("none")).splitlines()[3])
+        with tempfile.TemporaryDirectory() as top:
+            for name in ("none", "whole"):
+                shutil.copytree(self.path(name), os.path.join(top, name))
+            lines = failed.lines(runs.read_results(top)[0], [])
+            self.assertEqual(lines[failed.FAILED], [])  # the run itself succeeded
+            self.assertIn("1 folder left out: run.json: no step time", lines[failed.OTHERWISE][0])
 
     def test_what_it_stands_for(self):
         """The spread of the steps, the share of interrupted ones, and halves of the blocks: by hand from
