@@ -431,7 +431,7 @@ static void test_periods(void **state) {
     assert_true(second.sent.messages == each.sent.messages / 2);
     assert_near(second.exposed_s, each.exposed_s / 2, "half the exchanges", 2);
     second.steps = 2;
-    assert_int_equal(run_play(&second, "local:period=2,algo=ring", "none"), GW_ERR_USAGE);
+    assert_int_equal(run_play(&second, "local:period=2,algo=ring", "none"), GW_ERR_UNSUPPORTED);
     assert_non_null(strstr(gw_err_text(), "repeats after 2 steps"));
 }
 
