@@ -105,7 +105,7 @@ gw_err gw_file_create(gw_file **out, const char *dir, const char *name) {
     return GW_OK;
 }
 
-/* What `path` leads to by symbolic links, whether or not that exists; free(). NULL: no memory. */
+/* Returns the path that symbolic links lead to, whether or not it exists. NULL: no memory. */
 static char *file_follow(const char *path) {
     enum { MOST_LINKS = 40 }; /* as many as Linux follows */
     char *at = strdup(path), to[PATH_MAX];
@@ -216,8 +216,8 @@ static gw_err file_cannot(const gw_file *f) {
     return gw_fail(GW_ERR_IO, "cannot write %s: %s", f->path, strerror(errno));
 }
 
-/* Whether the temporary name is still that of what was written: whoever took it away took the rows
- * with it, and a rename would name something else. */
+/* Returns true if the temporary name is still that of the file that was written: whoever took it
+ * away took the rows with it, and a rename would name something else. */
 static bool file_is_named(const gw_file *f) {
     struct stat own, named;
     return fstat(fileno(f->stream), &own) == 0 &&

@@ -49,8 +49,8 @@ static void registry_show_us(void) {
         dlerror();
 }
 
-/* Whether all that an ELF file's headers place in it lies within its `bytes`: the loader maps what
- * they say, and touching what lies beyond the end kills the process (SIGBUS). */
+/* Returns true if all that an ELF file's headers place in it lies within its `bytes`: the loader
+ * maps what they say, and touching what lies beyond the end kills the process (SIGBUS). */
 static bool registry_is_whole(FILE *in, uint64_t bytes) {
     ElfW(Ehdr) head;
     if (fread(&head, sizeof head, 1, in) != 1)
@@ -69,7 +69,7 @@ static bool registry_is_whole(FILE *in, uint64_t bytes) {
     return true;
 }
 
-/* What is not of this class of ELF the loader refuses by itself. */
+/* The loader itself refuses a file of another class of ELF. */
 static gw_err registry_check_file(const gw_registry *reg, const char *path) {
     unsigned char ident[EI_CLASS + 1] = {0};
     size_t bytes;

@@ -19,7 +19,7 @@ void gw_stream_close(gw_stream *s); /* s may be NULL */
 /** Upper bound on what a file of this size can inflate to, and so on what a header may promise. */
 uint64_t gw_stream_most(const gw_stream *s);
 
-/** What is known of what it holds before it is read: the bytes of a plain file; 0: it is gzip's. */
+/** Return a plain file's bytes, known before it is read; 0: it is compressed. */
 uint64_t gw_stream_known(const gw_stream *s);
 
 /** Read up to `want` bytes; *got < want only at a whole file's end. GW_ERR_INPUT: compressed data

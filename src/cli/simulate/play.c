@@ -277,7 +277,7 @@ static void play_log(actor *a, int64_t from, int64_t now) {
     memset(a->pipe.sent, 0, sizeof a->pipe.sent);
 }
 
-/* What a real run would say of itself, too; the lane has heard it when all is laid down. */
+/* Adds what a real run would tell, too; the lane knows it when all is laid down. */
 static void play_tell_unmet(const actor *a) {
     gw_sim_play *p = a->on->play;
     const char *said = a->env.grads->said.unmet;
