@@ -107,8 +107,8 @@ class Session:
         return self
 
     def share(self, array):
-        """All ranks, between batches: rank 0's values go to all, into an array of any type that is no tensor of the
-        exchange, such as statistics."""
+        """Copy rank 0's `array` to all ranks, between batches: a numpy array of any type that the exchange does not
+        have, such as statistics. All ranks call it. Error: it is not writable and C-contiguous, or sizes differ."""
         if not isinstance(array, np.ndarray) or not array.flags.carray:
             raise Error("share: must be a writable, C-contiguous array")
         self.share_at(array.ctypes.data, array.nbytes)

@@ -59,7 +59,7 @@ static void ledger_unlock(atomic_flag *lock) {
     atomic_flag_clear_explicit(lock, memory_order_release);
 }
 
-/* What listeners hear from any thread they hear one at a time. */
+/* Serializes calls of listeners from different threads. */
 static atomic_flag telling = ATOMIC_FLAG_INIT;
 
 /* How long requests were in flight so far. Slices of the main thread begin and end, as stretches in

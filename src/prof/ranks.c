@@ -129,7 +129,7 @@ gw_straggler gw_ranks_straggler(const gw_rank_figures *all, int n) {
     worst.last_share = f->last_share;
     worst.of_waiting = f->waited_for_s / waiting_s;
     worst.waited_s = f->waited_for_s / (n - 1);
-    /* Of the steps of those who wait: a rank that is late between its steps has short ones. */
+    /* The waiting ranks' steps count: a rank that is late between its steps has short ones. */
     worst.of_step = f->waited_for_s / (walls_s - f->step.wall_s);
     return worst.of_step >= noticeable ? worst : none; /* NaN: none */
 }

@@ -1,4 +1,4 @@
-/* What the strategy, its options and the codecs say of a session. */
+/* Answers about a session that its strategy, options and codecs give without an exchange. */
 #include "run/session.h"
 
 int gw_session_thread_level(const gw_session *s) {

@@ -286,7 +286,7 @@ static gw_err trainer_open_pipeline(gw_trainer *t) {
     return gw_pipeline_open(t->part.pipeline, t->model, &hooks, seed, t->oversubscribed, t->comm);
 }
 
-/* Of the schedule. */
+/* Adds notes on the schedule: options beyond the end of the run, and a rate of 0 before it. */
 static void trainer_unmet_rate(gw_trainer *t, int64_t steps) {
     const gw_lr *s = t->c->rate.schedule;
     char why[160];

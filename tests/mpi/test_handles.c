@@ -172,7 +172,7 @@ static void share(void) {
     ok(gradwire_close(g));
 }
 
-/* What words lead to is known without MPI, and a handle has the same. */
+/* gradwire_words knows the traits without MPI that a handle of these words has. */
 static void words_alone(void) {
     static const char *const said[][3] = {{"--comm sharded", "mean", "no"},
                                           {"--comm delayed", "late", "yes"},

@@ -215,7 +215,7 @@ static mode_t kind_of(const char *name) {
     return of.st_mode & S_IFMT;
 }
 
-/* What an option names as an output is replaced only if it is a file, also behind links. */
+/* Only a regular file that an option names as an output is replaced, also behind links. */
 static void test_output(void **state) {
     (void)state;
     char path[1100], got[8] = "";

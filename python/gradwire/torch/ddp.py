@@ -402,7 +402,7 @@ class State(Run):
 
 def registered():
     """[(a State that is not open yet, the models that have registered it)], as they were made."""
-    gc.collect()  # what the program has dropped is no model of it, whenever each rank would find that
+    gc.collect()  # each rank would find a dropped model gone at another time
     models = {}
     for one in gc.get_objects():
         for _, state in getattr(one, "_comm_hooks", ()) if issubclass(type(one), DistributedDataParallel) else ():
