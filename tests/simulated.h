@@ -2,7 +2,7 @@
 #ifndef GW_TESTS_SIMULATED_H
 #define GW_TESTS_SIMULATED_H
 
-#include "cli/simulate/options.h"
+#include "play/options.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,11 +3,11 @@
 #include "cli/plan.h"
 #include "cli/cli.h"
 #include "cli/plan_trial.h"
-#include "cli/simulate/options.h"
 #include "cli/train/step_opts.h"
 #include "machine/transport.h"
 #include "mpi/agree.h"
 #include "nn/gemm.h"
+#include "play/options.h"
 #include "select/bound_measure.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static const gw_opt opts[] = {
      "strategies to compare [all that exchange exact gradients in every step]"},
     {"coding-ns", GW_OPT_REAL, NULL, 0, 1e6, NULL, "X",
      "time that a float takes which is encoded, decoded or added [measured here, for each codec]"},
-#include "cli/simulate/options.def"
+#include "play/options.def"
     GW_BENCH_JSON,
     {0}};
 

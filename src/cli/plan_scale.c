@@ -8,9 +8,9 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "cli/plan_trial.h"
-#include "cli/simulate/options.h"
 #include "cli/train/step_opts.h"
 #include "mpi/wait.h"
+#include "play/options.h"
 #include "run/residuals.h"
 
 #include <math.h>

@@ -3,10 +3,10 @@
 #include "base/mem.h"
 #include "base/steady.h"
 #include "base/text.h"
-#include "cli/replay/player.h"
 #include "mpi/agree.h"
 #include "mpi/wait.h"
 #include "nn/gemm.h"
+#include "play/player.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #define GW_CLI_PLAN_TRIAL_H
 
 #include "cli/bench/step_rig.h"
-#include "cli/simulate/play.h"
+#include "play/play.h"
 #include "select/placed.h"
 
 #include <stdio.h>

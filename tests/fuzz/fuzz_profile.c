@@ -4,7 +4,7 @@
  * right one (see gw_fuzz_edited). */
 #include "harness.h"
 
-#include "cli/replay/profile.h"
+#include "play/profile.h"
 
 #include <limits.h>
 #include <string.h>

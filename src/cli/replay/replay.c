@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/replay/player.h"
 #include "comm/mix.h"
 #include "comm/strategy.h"
 #include "comm/strategy/plain.h"
@@ -13,6 +12,7 @@
 #include "folder/runfolder.h"
 #include "machine/host.h"
 #include "mpi/agree.h"
+#include "play/player.h"
 
 #include <limits.h>
 #include <math.h>

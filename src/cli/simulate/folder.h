@@ -4,8 +4,8 @@
 #define GW_CLI_SIMULATE_FOLDER_H
 
 #include "base/args.h"
-#include "cli/simulate/play.h"
 #include "folder/claim.h"
+#include "play/play.h"
 
 #include <jansson.h>
 

@@ -3,8 +3,8 @@
 #include "cli/cli.h"
 #include "cli/simulate/folder.h"
 #include "cli/simulate/graph.h"
-#include "cli/simulate/options.h"
 #include "comm/strategy/plain.h"
+#include "play/options.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ typedef struct simulation {
 static const gw_opt opts[] = {
     {"ranks", GW_OPT_INT, NULL, 1, GW_SIM_MOST_RANKS, NULL, "N", "number of ranks to play",
      .group = "Network"},
-#include "cli/simulate/options.def"
+#include "play/options.def"
     {"local-batch", GW_OPT_INT, NULL, 1, 1e6, NULL, "N",
      "samples per step of the ranks that hold one model together [as many as the profile's]"},
     {"steps", GW_OPT_INT, "3", 1, 1e6, NULL, "N",

@@ -1,4 +1,4 @@
-#include "cli/replay/player.h"
+#include "play/player.h"
 
 #include "base/mem.h"
 #include "base/nap.h"

@@ -1,8 +1,8 @@
 /** Profiles of training steps (profiles/profile.schema.json): the tensors of a model in forward
  *  order, and when each one's gradient is ready. What a file claims is not believed: it is read
  *  whole, or refused by one line that says which tensor, which key and which value. */
-#ifndef GW_CLI_REPLAY_PROFILE_H
-#define GW_CLI_REPLAY_PROFILE_H
+#ifndef GW_PLAY_PROFILE_H
+#define GW_PLAY_PROFILE_H
 
 #include "base/err.h"
 

@@ -1,4 +1,4 @@
-#include "cli/replay/gradients.h"
+#include "play/gradients.h"
 
 #include "base/file.h"
 #include "base/mem.h"

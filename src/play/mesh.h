@@ -3,15 +3,15 @@
  *  A whole model is one stage that takes its batch at once. Tensor ranks hold parts of the tensors
  *  that the profile has them divide, and sum where it says so (Shoeybi et al., "Megatron-LM",
  *  2019). */
-#ifndef GW_CLI_SIMULATE_MESH_H
-#define GW_CLI_SIMULATE_MESH_H
+#ifndef GW_PLAY_MESH_H
+#define GW_PLAY_MESH_H
 
-#include "cli/replay/profile.h"
 #include "comm/collective.h"
 #include "comm/fabric/sim.h"
 #include "comm/lane_parts.h"
 #include "comm/runner.h"
 #include "config/config.h"
+#include "play/profile.h"
 
 /** What a rank of a stage holds, chunk after chunk. */
 typedef struct gw_sim_share {

@@ -1,12 +1,12 @@
 /** A step's profile, played by every rank of a simulated world with a strategy that is opened on
  *  phantom lanes: what `gradwire replay` does in time, done in virtual time. */
-#ifndef GW_CLI_SIMULATE_PLAY_H
-#define GW_CLI_SIMULATE_PLAY_H
+#ifndef GW_PLAY_PLAY_H
+#define GW_PLAY_PLAY_H
 
-#include "cli/simulate/mesh.h"
 #include "comm/fabric/sim.h"
 #include "comm/strategy.h"
 #include "config/delay.h"
+#include "play/mesh.h"
 #include "prof/ledger.h"
 
 /** What a step was on one rank. */

@@ -1,4 +1,4 @@
-#include "cli/simulate/mesh.h"
+#include "play/mesh.h"
 
 #include "base/json.h"
 #include "base/mem.h"

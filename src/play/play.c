@@ -1,4 +1,4 @@
-#include "cli/simulate/play.h"
+#include "play/play.h"
 
 #include "base/mem.h"
 #include "base/text.h"

@@ -1,6 +1,6 @@
 /* Which ranks are played: a few that stand for all, where ranks, network and algorithm are known to
  * be alike, else all. */
-#include "cli/simulate/play.h"
+#include "play/play.h"
 
 /* How many ranks stand for all, if algorithm and network allow that; else 0. */
 static int fold_played(gw_sim_play *p, const gw_sim_mesh *m) {

@@ -1,4 +1,4 @@
-#include "cli/simulate/options.h"
+#include "play/options.h"
 
 #include "base/mem.h"
 

@@ -1,9 +1,9 @@
 /** Plays a profile's steps through the library, as a program would that trains the model: the
  *  smallest client of gradwire.h. Only the computing is replaced, by waiting. */
-#ifndef GW_CLI_REPLAY_PLAYER_H
-#define GW_CLI_REPLAY_PLAYER_H
+#ifndef GW_PLAY_PLAYER_H
+#define GW_PLAY_PLAYER_H
 
-#include "cli/replay/gradients.h"
+#include "play/gradients.h"
 #include <gradwire.h>
 
 #include <stdbool.h>

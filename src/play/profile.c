@@ -1,4 +1,4 @@
-#include "cli/replay/profile.h"
+#include "play/profile.h"
 
 #include "base/file.h"
 #include "base/mem.h"

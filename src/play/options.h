@@ -1,9 +1,9 @@
 /** The options that describe simulated ranks, their network and what they play: options.def has
  *  their rows, for the tables of commands that have `ranks`, too. */
-#ifndef GW_CLI_SIMULATE_OPTIONS_H
-#define GW_CLI_SIMULATE_OPTIONS_H
+#ifndef GW_PLAY_OPTIONS_H
+#define GW_PLAY_OPTIONS_H
 
-#include "cli/simulate/play.h"
+#include "play/play.h"
 
 enum { GW_SIM_MOST_RANKS = 1 << 20 };
 

@@ -1,9 +1,9 @@
 /** The gradients that a replay exchanges: normal numbers with each tensor's deviation, or captured
  *  ones out of a file. */
-#ifndef GW_CLI_REPLAY_GRADIENTS_H
-#define GW_CLI_REPLAY_GRADIENTS_H
+#ifndef GW_PLAY_GRADIENTS_H
+#define GW_PLAY_GRADIENTS_H
 
-#include "cli/replay/profile.h"
+#include "play/profile.h"
 
 #include <stdint.h>
 
