@@ -70,6 +70,7 @@ typedef struct gw_algo_ops {
 typedef struct gw_algo {
     const gw_algo_ops *ops;
     gw_args *args;
+    const char *stands_for; /* the algorithm that it replaces (gw_algo_messages_only); else NULL */
 } gw_algo;
 
 extern const gw_registry gw_algos;
@@ -78,6 +79,11 @@ extern const gw_registry gw_algos;
  *  is sparse, else `sra`. GW_ERR_UNSUPPORTED: it cannot carry the codec, with the reason. Else the
  *  errors of its `check`. */
 gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec);
+
+/** From now on (`on`) the process opens only algorithms that send messages of their own, as
+ *  simulated ranks need them: `halving:chunk=0` stands for those that call MPI's collectives or
+ *  work in shared memory. */
+void gw_algo_messages_only(bool on);
 void gw_algo_close(gw_algo *a);
 
 /** Lay down a collective, the algorithm's own or the kit's; `root` if the verb needs it. */

@@ -132,7 +132,7 @@ gw_err gw_lane_open_on(gw_lane **out, gw_fabric *fabric, const gw_lane_setup *se
 gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup) {
     gw_fabric *fabric;
     gw_lane *lane;
-    GW_TRY(gw_fabric_mpi(&fabric, parent));
+    GW_TRY(gw_fabric_of(&fabric, parent));
     GW_TRY(gw_lane_open_on(&lane, fabric, setup));
     gw_err e = setup->shared ? gw_shared_open(&lane->shared, parent) : GW_OK;
     GW_OPENED(e, out, lane, gw_lane_close);

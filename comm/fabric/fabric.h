@@ -71,7 +71,8 @@ struct gw_fabric {
     int *lanes;   /* how many this rank has opened, in all groups */
 };
 
-/** Make the fabric of a duplicate of `parent`. An error occurs on all ranks or none. Collective. */
-gw_err gw_fabric_mpi(gw_fabric **out, MPI_Comm parent);
+/** Make the fabric of a duplicate of `parent`: MPI's, or that of simulated ranks (gw_sim_comm). An
+ *  error occurs on all ranks or none. Collective. */
+gw_err gw_fabric_of(gw_fabric **out, MPI_Comm parent);
 
 #endif

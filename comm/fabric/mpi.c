@@ -2,6 +2,7 @@
 #include "comm/fabric/fabric.h"
 
 #include "base/mem.h"
+#include "comm/fabric/sim.h"
 #include "mpi/agree.h"
 #include "mpi/large.h"
 #include "mpi/wait.h"
@@ -199,8 +200,11 @@ static const gw_fabric_ops mpi_ops = {.room = mpi_room,
                                       .split = mpi_split,
                                       .close = mpi_close};
 
-gw_err gw_fabric_mpi(gw_fabric **out, MPI_Comm parent) {
+gw_err gw_fabric_of(gw_fabric **out, MPI_Comm parent) {
     MPI_Comm comm;
+    gw_fabric *simulated = gw_sim_fabric_of(parent);
+    if (simulated)
+        return simulated->ops->split(simulated, 0, out);
     GW_TRY(gw_comm_dup(parent, &comm));
     return mpi_open(out, comm, comm);
 }

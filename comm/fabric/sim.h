@@ -1,8 +1,8 @@
 /** Thousands of ranks in one process, on a modelled network: a fabric under virtual time.
  *
  *  Each rank is a coroutine. It runs until it has to wait or to compute; then the next event comes,
- *  and the clock moves to its moment. Only events and gw_sim_compute take time. Payloads are not
- *  moved (gw_phantom in comm/lane_parts.h).
+ *  and the clock moves to its moment. Only events and gw_sim_compute take time. Payloads are moved
+ *  only if the setup says so; else lanes are phantoms (gw_phantom in comm/lane_parts.h).
  *
  *  A message of k bytes from a rank that posts it at t (A. Alexandrov, M. Ionescu, K. Schauser,
  *  C. Scheiman, "LogGP", SPAA 1995; its G and g are the links') takes the sender's core until
@@ -48,7 +48,10 @@ typedef struct gw_sim_setup {
     gw_sim_link link, memory;   /* the rate of `link` is the network's */
     double coded_s[GW_CODINGS]; /* time per float that is coded so */
     const gw_sim_watch *watch;  /* NULL: nobody; folded: nobody */
-    int played;                 /* folded: how many ranks, a divisor of all; 0: all */
+    bool carries;               /* messages carry their bytes; not when folded */
+    size_t stack;               /* bytes of a rank's stack; 0: enough for what carries none */
+    void (*turn)(void *ctx, int rank); /* called with ctx before a rank goes on; NULL: nobody */
+    int played;                        /* folded: how many ranks, a divisor of all; 0: all */
     bool pairs; /* folded: peers of rank r's like by k are those of r xor k, not of r + k */
     bool even;  /* folded: GW_ERR_UNSUPPORTED if a part is longer on one rank than on another */
 } gw_sim_setup;
@@ -66,6 +69,17 @@ gw_err gw_sim_run(const gw_sim_setup *setup, gw_err (*body)(void *ctx, gw_fabric
 /** In a body: compute on this rank, looking at no message meanwhile. */
 void gw_sim_compute(const gw_fabric *f, double seconds);
 const gw_sim_tally *gw_sim_so_far(const gw_fabric *f);
+
+/** Return the clock of the rank that runs, in ns; any function that one calls. */
+uint64_t gw_sim_ns(void);
+
+/** In a body of a world that carries: a communicator of the ranks of `f`, which it owns from now
+ *  on, also after an error. So the collectives of mpi/wait.h, and lanes of gw_lane_open, are on
+ *  simulated ranks. */
+gw_err gw_sim_comm(gw_fabric *f, MPI_Comm *out);
+
+/** Return the fabric that `comm` owns; NULL: it is MPI's. */
+gw_fabric *gw_sim_fabric_of(MPI_Comm comm);
 
 /** Also count in *sent, the caller's, what this rank sends on `f` and on all that is split off it
  *  from now on. */

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { PATIENCE = 1 << 20 }; /* fruitless tests: whoever makes more waits for an event */
 
@@ -84,6 +85,25 @@ static gw_err sim_flow(gw_sim_world *w, gw_sim_message *m) {
     return gw_flows_begin(&w->flows, m->line, &m->flow, (double)m->bytes, w->now);
 }
 
+static void sim_hand_over(gw_sim_message *m) {
+    memcpy(m->to, m->copy, m->bytes);
+    free(m->copy);
+    m->copy = NULL;
+}
+
+/* The sender gets its memory back. */
+static gw_err sim_carry(const gw_sim_world *w, gw_sim_message *m) {
+    if (!w->setup.carries || m->bytes == 0 || w->failed != GW_OK)
+        return GW_OK;
+    if (m->posted[1]) {
+        memcpy(m->to, m->data, m->bytes);
+        return GW_OK;
+    }
+    GW_TRY(gw_alloc_unset(&m->copy, m->bytes, 1));
+    memcpy(m->copy, m->data, m->bytes);
+    return GW_OK;
+}
+
 static gw_err sim_post(gw_fabric *f, gw_posts *p, int i, const gw_sim_message *like, int end,
                        gw_sim_message **out) {
     gw_sim_rank *me = gw_sim_me(f);
@@ -94,24 +114,31 @@ static gw_err sim_post(gw_fabric *f, gw_posts *p, int i, const gw_sim_message *l
     if (e != GW_OK)
         return gw_sim_fail(w, e, "%s", gw_err_text());
     gw_sim_message *m = *out;
-    if (end == 0)
+    if (end == 0) {
         m->bytes = like->bytes;
-    else
-        m->cap = like->cap, m->len = like->len;
+        m->data = like->data;
+    } else {
+        m->cap = like->cap;
+        m->len = like->len;
+        m->to = like->to;
+    }
     if (m->posted[1 - end] && m->bytes != m->cap && w->setup.even)
         return gw_sim_fail(w, GW_ERR_UNSUPPORTED, "simulate: ranks send unequal parts");
     if (m->posted[1 - end] && m->bytes > m->cap && w->played == w->setup.ranks)
         return gw_sim_fail(
             w, GW_ERR_INTERNAL, "simulate: rank %d sends %zu bytes to rank %d, which receives %zu",
             m->group->world[m->end[0]], m->bytes, m->group->world[m->end[1]], m->cap);
+    if (m->copy) /* the sender has its memory back already */
+        sim_hand_over(m);
     p[i] = (gw_posts){.of = m, .receives = end == 1, .place = p[i].place};
     sim_watch_post(w, m, end);
+    if (gw_probe_hooks.posted)
+        gw_probe_hooks.posted(end == 0, m->bytes);
     return GW_OK;
 }
 
 gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t len, int peer,
                     int tag) {
-    (void)data;
     gw_sim_rank *me = gw_sim_me(f);
     gw_sim_world *w = me->w;
     gw_sim_tally *sent = ((gw_sim_member *)f)->sent;
@@ -119,6 +146,7 @@ gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t l
                                       .end = {f->rank, peer},
                                       .tag = tag,
                                       .posted = {true, false},
+                                      .data = data,
                                       .bytes = len};
     bool within = f->world[f->rank] / w->setup.per_host == f->world[peer] / w->setup.per_host;
     if (w->played < w->setup.ranks)
@@ -138,11 +166,11 @@ gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t l
 
 gw_err gw_sim_irecv(gw_fabric *f, gw_posts *p, int i, void *data, size_t cap, int peer, int tag,
                     size_t *len) {
-    (void)data;
     gw_sim_message *m, like = {.group = ((gw_sim_member *)f)->group,
                                .end = {peer, f->rank},
                                .tag = tag,
                                .posted = {false, true},
+                               .to = data,
                                .cap = cap,
                                .len = len};
     return sim_post(f, p, i, &like, 1, &m);
@@ -169,6 +197,7 @@ gw_err gw_sim_move(gw_sim_world *w, gw_sim_message *m) {
     case STARTS: m->state = FLOWS; return sim_flow(w, m);
     case FLOWS:
         m->state = ARRIVES;
+        GW_TRY(sim_carry(w, m));
         sim_tell(w, m, 0);
         return gw_events_put(
             &w->flows.events, &m->flow.due,
@@ -214,6 +243,8 @@ static void sim_take(gw_sim_rank *me, gw_sim_message *m, bool receives) {
         *m->len = me->w->played < me->w->setup.ranks ? m->cap : m->bytes;
     if (watch)
         watch->seen(watch->ctx, me->number, m->post[receives]);
+    if (gw_probe_hooks.completed)
+        gw_probe_hooks.completed();
     m->seen[receives] = true;
     if (m->seen[0] && m->seen[1]) {
         m->next = me->w->idle;
@@ -285,6 +316,7 @@ gw_err gw_sim_room(int n, gw_posts **out) {
 void gw_sim_free_messages(gw_sim_world *w) {
     for (gw_sim_message *m = w->all, *next; m; m = next) {
         next = m->older;
+        free(m->copy);
         free(m);
     }
     gw_hash_close(&w->open, NULL);

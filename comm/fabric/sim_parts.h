@@ -73,6 +73,10 @@ typedef struct gw_sim_message {
     bool posted[2], seen[2];
     enum { STARTS, FLOWS, ARRIVES, ARRIVED } state; /* once it is sent */
     bool taken;                                     /* by the receiver's core */
+    /* Of a world that carries: what is sent, and where it goes; `copy` holds it once the sender has
+     * its memory back and nobody receives yet. */
+    const void *data;
+    void *to, *copy;
     const gw_sim_link *link;
     gw_line *line;
     size_t bytes, cap, *len;
@@ -83,7 +87,8 @@ typedef struct gw_sim_message {
 typedef struct gw_sim_meeting {
     gw_err e; /* the first that came */
     char text[256];
-    int *value; /* [rank] */
+    int *value;         /* [rank] */
+    const void **shown; /* [rank]; NULL: the world carries nothing */
 } gw_sim_meeting;
 
 struct gw_sim_group {
@@ -138,6 +143,9 @@ void gw_sim_catch_up(gw_sim_rank *me);
 void gw_sim_rest(gw_sim_rank *me);
 /** Here is news for it. */
 void gw_sim_tell(gw_sim_rank *r);
+/** All ranks of a group meet; what they have brought is there until the next meeting but one. */
+gw_err gw_sim_meet(gw_fabric *f, gw_err mine, int value, const void *shown,
+                   const gw_sim_meeting **all);
 
 /** What is to happen to a message happens. */
 gw_err gw_sim_move(gw_sim_world *w, gw_sim_message *m);

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 
 enum {
-    STACK = 256 << 10, /* of a rank; what it never touches takes no memory */
+    STACK = 256 << 10, /* of a rank that carries nothing; what it never touches takes no memory */
     GUARD = 4096
 };
 
@@ -161,6 +161,10 @@ static void sim_hear(const gw_fabric *f, gw_exchange_event event, const gw_excha
     (void)f, (void)event, (void)x;
 }
 
+uint64_t gw_sim_ns(void) {
+    return (uint64_t)sim_world->running->clock;
+}
+
 /* Codecs work on the core of the rank that runs. */
 static void sim_coded(gw_coding kind, size_t floats) {
     gw_sim_rank *me = sim_world->running;
@@ -169,8 +173,8 @@ static void sim_coded(gw_coding kind, size_t floats) {
 
 /* ---- collectives ---- */
 
-/* What all have brought is there until this rank comes to the next meeting but one. */
-static gw_err sim_meet(gw_fabric *f, gw_err mine, int value, const gw_sim_meeting **all) {
+gw_err gw_sim_meet(gw_fabric *f, gw_err mine, int value, const void *shown,
+                   const gw_sim_meeting **all) {
     gw_sim_rank *me = gw_sim_me(f);
     gw_sim_world *w = me->w;
     gw_sim_group *g = ((gw_sim_member *)f)->group;
@@ -180,12 +184,14 @@ static gw_err sim_meet(gw_fabric *f, gw_err mine, int value, const gw_sim_meetin
     gw_sim_meeting *m = &g->meeting[met % 2];
     *all = m;
     if (g->arrived == 0)
-        *m = (gw_sim_meeting){.value = m->value};
+        *m = (gw_sim_meeting){.value = m->value, .shown = m->shown};
     if (m->e == GW_OK && mine != GW_OK)
         snprintf(m->text, sizeof m->text, "%s", gw_err_text());
     m->e = m->e == GW_OK ? mine : m->e;
     for (int r = f->rank; r < g->size; r += w->played) /* its likes bring the same */
         m->value[r] = value;
+    if (m->shown)
+        m->shown[f->rank] = shown;
     g->arrived++;
     if (g->arrived == (g->size < w->played ? g->size : w->played)) {
         g->arrived = 0;
@@ -203,13 +209,13 @@ static gw_err sim_meet(gw_fabric *f, gw_err mine, int value, const gw_sim_meetin
 
 static gw_err sim_agree(gw_fabric *f, gw_err mine) {
     const gw_sim_meeting *all;
-    GW_TRY(sim_meet(f, mine, 0, &all));
+    GW_TRY(gw_sim_meet(f, mine, 0, NULL, &all));
     return all->e == GW_OK ? GW_OK : gw_fail(all->e, "%s", all->text);
 }
 
 static gw_err sim_barrier(gw_fabric *f) {
     const gw_sim_meeting *all;
-    return sim_meet(f, GW_OK, 0, &all);
+    return gw_sim_meet(f, GW_OK, 0, NULL, &all);
 }
 
 static const gw_fabric_ops sim_ops;
@@ -239,6 +245,10 @@ static gw_err sim_new_group(gw_sim_world *w, int size, gw_sim_group **out) {
     GW_TRY(gw_alloc(&g->world, 3 * (size_t)size, sizeof *g->world));
     g->meeting[0].value = g->world + size;
     g->meeting[1].value = g->world + 2 * size;
+    if (!w->setup.carries)
+        return GW_OK;
+    GW_TRY(gw_alloc(&g->meeting[0].shown, 2 * (size_t)size, sizeof *g->meeting[0].shown));
+    g->meeting[1].shown = g->meeting[0].shown + size;
     return GW_OK;
 }
 
@@ -249,7 +259,7 @@ static gw_err sim_split(gw_fabric *f, int color, gw_fabric **out) {
     gw_sim_world *w = gw_sim_me(f)->w;
     int size = 0, number = 0;
     *out = NULL;
-    GW_TRY(sim_meet(f, GW_OK, color, &all));
+    GW_TRY(gw_sim_meet(f, GW_OK, color, NULL, &all));
     if (color < 0)
         return GW_OK;
     for (int r = 0; r < f->size; r++) {
@@ -329,8 +339,11 @@ static void sim_take_turns(gw_sim_world *w) {
         w->first = (w->first + 1) % w->played;
         w->n_ready--;
         r->ready = false;
-        if (!r->dozes || gw_sim_doze(r))
-            sim_switch(&w->main, &r->context);
+        if (r->dozes && !gw_sim_doze(r))
+            continue;
+        if (w->setup.turn)
+            w->setup.turn(w->ctx, r->number);
+        sim_switch(&w->main, &r->context);
     }
 }
 
@@ -358,17 +371,21 @@ static gw_err sim_happen(gw_sim_world *w) {
     return GW_OK;
 }
 
+static size_t sim_stack(const gw_sim_world *w) {
+    return w->setup.stack ? w->setup.stack : STACK;
+}
+
 /* getcontext() may return twice, so that no variable of a caller's may change around it. */
 static void sim_give_stack(gw_sim_rank *r, char *stack) {
     getcontext(&r->context.first);
-    r->context.first.uc_stack = (stack_t){.ss_sp = stack, .ss_size = STACK};
+    r->context.first.uc_stack = (stack_t){.ss_sp = stack, .ss_size = sim_stack(r->w)};
     makecontext(&r->context.first, sim_enter, 0);
 }
 
 static gw_err sim_open(gw_sim_world *w) {
     const gw_sim_setup *s = &w->setup;
     int ranks = w->played = s->played ? s->played : s->ranks, links = gw_network_links(s->network);
-    size_t each = STACK + GUARD, bytes = each * (size_t)ranks;
+    size_t each = sim_stack(w) + GUARD, bytes = each * (size_t)ranks;
     w->hosts = (s->ranks + s->per_host - 1) / s->per_host;
     GW_TRY(gw_flows_open(&w->flows, links + w->hosts));
     for (int i = 0; i < w->flows.n; i++)
@@ -385,7 +402,7 @@ static gw_err sim_open(gw_sim_world *w) {
     for (int i = 0; i < ranks; i++) {
         gw_sim_rank *r = &w->rank[i];
         char *stack = w->stacks + (size_t)i * each + GUARD;
-        if (mprotect(stack, STACK, PROT_READ | PROT_WRITE) != 0)
+        if (mprotect(stack, sim_stack(w), PROT_READ | PROT_WRITE) != 0)
             return gw_fail(GW_ERR_NOMEM, "simulate: no memory for the stacks of %d ranks", ranks);
         *r = (gw_sim_rank){.w = w, .number = i, .wakes.of = GW_EVENT_RANK};
         sim_give_stack(r, stack);
@@ -397,10 +414,11 @@ static gw_err sim_open(gw_sim_world *w) {
 
 static void sim_free(gw_sim_world *w) {
     if (w->stacks && w->stacks != MAP_FAILED)
-        munmap(w->stacks, (STACK + GUARD) * (size_t)w->played);
+        munmap(w->stacks, (sim_stack(w) + GUARD) * (size_t)w->played);
     for (gw_sim_group *g = w->groups, *next; g; g = next) {
         next = g->next;
         free(g->world);
+        free(g->meeting[0].shown);
         free(g);
     }
     gw_sim_free_messages(w);
@@ -417,19 +435,18 @@ static void sim_free(gw_sim_world *w) {
 gw_err gw_sim_run(const gw_sim_setup *setup, gw_err (*body)(void *ctx, gw_fabric *fabric),
                   void *ctx) {
     gw_sim_world w = {.setup = *setup, .body = body, .ctx = ctx};
-    gw_probe before = gw_probe_hooks;
     sim_world = &w;
     gw_err e = sim_open(&w);
     for (gw_coding k = 0; k < GW_CODINGS && e == GW_OK; k++)
         if (setup->coded_s[k] > 0)
-            gw_probe_hooks.coded = sim_coded;
+            gw_probe_spend = sim_coded;
     while (e == GW_OK && w.alive > 0) {
         sim_take_turns(&w);
         gw_err ends = w.alive > 0 ? sim_happen(&w) : GW_OK;
         if (ends != GW_OK)
             gw_sim_fail(&w, ends, "%s", gw_err_text());
     }
-    gw_probe_hooks = before;
+    gw_probe_spend = NULL;
     if (e == GW_OK && w.failed == GW_OK && w.open.n > 0)
         gw_sim_fail(&w, GW_ERR_INTERNAL, "simulate: %zu messages are left behind", w.open.n);
     GW_THEN(e, gw_sim_state(&w));

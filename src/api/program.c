@@ -112,8 +112,7 @@ void gw_inside_tell(gradwire *g, const gw_inside_setup *setup) {
     g->told = *setup;
     g->words.run.lazy = setup->lazy;
     g->comm = setup->comm;
-    MPI_Comm_rank(g->comm, &g->rank);
-    MPI_Comm_size(g->comm, &g->ranks);
+    gw_comm_place(g->comm, &g->rank, &g->ranks);
     gw_session *s = g->session;
     s->note = s->note ? s->note : setup->note;
     s->table = setup->table;

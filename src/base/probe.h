@@ -85,12 +85,20 @@ typedef struct gw_probe {
     void (*exchange)(gw_exchange_event event, const gw_exchange *x); /* all hooks may be NULL */
     void (*part)(gw_part part, int begins);                          /* else it ends */
     void (*coded)(gw_coding kind, size_t floats);
+    /** A message of a world without MPI was posted, sent or received; and seen complete. MPI's own
+     *  are seen by src/prof/pmpi*.c. */
+    void (*posted)(int sends, size_t bytes);
+    void (*completed)(void);
     void (*turns)(int dim); /* this thread now works for exchanges along `dim` */
     void (*action)(const gw_action *a, int begins); /* else it ends */
 } gw_probe;
 
 /** The installed probe; all NULL: nobody listens. Set by src/prof before any thread starts. */
 extern gw_probe gw_probe_hooks;
+
+/** Spends the virtual time of a coding; NULL: the clock is real. Set while a simulated world
+ *  runs. */
+extern void (*gw_probe_spend)(gw_coding kind, size_t floats);
 
 /** The dimension of this thread's present exchange. */
 extern _Thread_local int gw_probe_dim;
@@ -134,6 +142,8 @@ static inline void gw_part_end(gw_part part) {
 static inline void gw_coded_tell(gw_coding kind, size_t floats) {
     if (gw_probe_hooks.coded)
         gw_probe_hooks.coded(kind, floats);
+    if (gw_probe_spend)
+        gw_probe_spend(kind, floats);
 }
 
 /** Report that an action begins or ends: on the main thread, outside regions. */

@@ -86,7 +86,7 @@ gw_err gw_resume_find(gw_resume *r, const gw_train_config *c, MPI_Comm comm) {
     int rank;
     if (!c->keep.resume)
         return GW_OK;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_TRY(gw_comm_place(comm, &rank, NULL));
     bool automatic = strcmp(c->keep.resume, "auto") == 0;
     gw_err e = GW_OK;
     if (rank == 0)
@@ -338,7 +338,7 @@ gw_err gw_resume_load(gw_resume *r, gw_stepper *t, const gw_mesh *mesh, MPI_Comm
     int rank;
     if (!*r->path)
         return GW_OK;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_TRY(gw_comm_place(comm, &rank, NULL));
     if (r->whole) {
         uint32_t alike = 0;
         GW_TRY(gw_agree(comm, resume_load_own(r, rank, t, &alike)));

@@ -48,6 +48,30 @@ static const gw_command *main_find(const char *name) {
     return NULL;
 }
 
+/* What was a command or an option once. Options are words of their own. */
+static gw_err main_check_gone(int argc, char **argv) {
+    static const struct {
+        const char *command, *option, *instead;
+    } gone[] = {
+#define X(command, option, instead) {command, option, instead},
+#include "cli/gone.def"
+#undef X
+    };
+    for (size_t k = 0; k < sizeof gone / sizeof *gone; k++) {
+        size_t len = strlen(gone[k].option);
+        if (strcmp(gone[k].command, argv[1]) != 0)
+            continue;
+        if (len == 0)
+            return gw_fail(GW_ERR_USAGE, "%s is gone: %s", argv[1], gone[k].instead);
+        for (int i = 2; i < argc; i++)
+            if (strncmp(argv[i], gone[k].option, len) == 0 &&
+                (!argv[i][len] || argv[i][len] == '='))
+                return gw_fail(GW_ERR_USAGE, "%s: %s is gone: %s", argv[1], gone[k].option,
+                               gone[k].instead);
+    }
+    return GW_OK;
+}
+
 /* What is no command may be a tool. */
 static gw_err main_run_tool(char **argv) {
     const char *names[GW_TOOLS_MOST + 32];
@@ -82,6 +106,8 @@ static int main_run(int argc, char **argv) {
         return 0;
     }
     gw_gemm_mend(argv);
+    if (main_check_gone(argc, argv) != GW_OK)
+        return gw_cli_refuse(GW_ERR_USAGE);
     const gw_command *c = main_find(argv[1]);
     if (!c)
         return gw_cli_refuse(main_run_tool(argv + 1));

@@ -56,6 +56,24 @@ typedef struct gw_keep {
     bool strict;         /* refuse a restart that could not keep everything */
 } gw_keep;
 
+struct gw_exec;
+struct gw_step_times;
+
+/** Training in virtual time, on ranks of one process. */
+typedef struct gw_simulated {
+    uint64_t (*ns)(void);   /* the clock of the rank that runs */
+    double rate_bits_per_s; /* of a rank's link */
+    /** Say what the arithmetic of `model`, as a rank holds it, takes. NULL: it is measured. */
+    gw_err (*times)(void *ctx, const gw_model *model, struct gw_step_times *out);
+    /** Make the executor of this rank of `comm`, which polls every gap_s seconds (0: only between
+     *  kernels); it lives as long as the run. */
+    const struct gw_exec *(*open)(void *ctx, MPI_Comm comm, const struct gw_step_times *times,
+                                  double gap_s);
+    void *ctx;
+    /** Describe the simulation for run.json; the caller's. */
+    json_t *(*json)(void *ctx);
+} gw_simulated;
+
 typedef struct gw_train_config {
     gw_run_options run;
     gw_data_spec data;
@@ -75,13 +93,13 @@ typedef struct gw_train_config {
     gw_delay skew;                   /* who is held up in a step, and how long */
     const gw_group_choice *counters; /* NULL: none */
     bool paired; /* take every step with a blocking exchange, too: see train/paired.h */
-    double pace; /* ranks sleep instead of computing, so many times as long; 0: they compute */
-    bool bound;  /* measure the least time a step can take: see select/bound.h */
-    bool overhead_only;   /* for timers and for full, and that is all: no step is taken */
-    const char *ceilings; /* "auto" or a file; NULL: none are measured */
-    int overhead;         /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
-    const gw_args *args;  /* all options as resolved, for run.json */
-    const char *command;  /* the command line */
+    const gw_simulated *simulated; /* NULL: ranks are processes, and the clock is the machine's */
+    bool bound;                    /* measure the least time a step can take: see select/bound.h */
+    bool overhead_only;            /* for timers and for full, and that is all: no step is taken */
+    const char *ceilings;          /* "auto" or a file; NULL: none are measured */
+    int overhead;        /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
+    const gw_args *args; /* all options as resolved, for run.json */
+    const char *command; /* the command line */
 } gw_train_config;
 
 #endif

@@ -224,10 +224,19 @@ static gw_err data_share_copy(hold *h, size_t bytes) {
     return GW_OK;
 }
 
+/* Ranks of one process have rank 0's copy. */
+static gw_err data_one_copy(hold *h, MPI_Comm comm, size_t bytes, int rank) {
+    h->alone = rank == 0;
+    GW_TRY(gw_agree(comm, h->alone ? gw_alloc(&h->copy, bytes, 1) : GW_OK));
+    return gw_bcast(&h->copy, (int)sizeof h->copy, MPI_BYTE, 0, comm);
+}
+
 /* Rank 0 leads its node, and the leaders. The segments of a node's ranks make one copy. */
 static gw_err data_node_memory(hold *h, MPI_Comm comm, size_t bytes) {
     int rank;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_TRY(gw_comm_place(comm, &rank, NULL));
+    if (gw_team_of(comm))
+        return data_one_copy(h, comm, bytes, rank);
     GW_TRY(gw_shared_open(&h->node, comm));
     bool leads = gw_shared_rank(h->node) == 0;
     GW_MPI(MPI_Comm_split(comm, leads ? 0 : MPI_UNDEFINED, rank, &h->leaders));
@@ -265,7 +274,7 @@ static gw_err data_fill_copies(hold *h, const facts *f, const layout *l, const g
     }
     if (h->leaders != MPI_COMM_NULL)
         GW_MPI(gw_large_bcast(h->copy, l->bytes, 0, h->leaders));
-    if (h->alone)
+    if (h->alone || !h->node)
         return GW_OK;
     atomic_thread_fence(memory_order_seq_cst); /* what was written before the barrier, */
     GW_TRY(gw_barrier(gw_shared_comm(h->node)));
@@ -291,8 +300,13 @@ typedef struct way {
 
 static gw_err data_pass_rows(const way *w, size_t from, size_t at, size_t n) {
     size_t bytes = n * w->width;
+    gw_team *g = gw_team_of(w->comm);
     if (w->rank == 0 && w->to == 0)
         memcpy(w->mine + at * w->width, w->all + from * w->width, bytes);
+    else if (g && w->rank == 0)
+        return g->ops->message(g, (void *)(w->all + from * w->width), bytes, w->to, 0, true);
+    else if (g && w->rank == w->to)
+        return g->ops->message(g, w->mine + at * w->width, bytes, 0, 0, false);
     else if (w->rank == 0)
         GW_MPI(gw_large_send(w->all + from * w->width, bytes, w->to, 0, w->comm));
     else if (w->rank == w->to)
@@ -325,7 +339,7 @@ static gw_err data_scatter(hold *h, const facts *f, const gw_raw *raw, gw_datase
     int ranks;
     gw_span *cut = NULL;
     size_t pixels = (size_t)f->rows * (size_t)f->cols;
-    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(gw_comm_place(comm, NULL, &ranks));
     gw_err e = gw_alloc(&cut, (size_t)ranks, sizeof *cut);
     gw_shares equal = {.parts = ranks - f->servers}, by = f->parts > 0 ? train->shares : equal;
     GW_THEN(e, data_prepare_portion(h, f, by, cut, ranks, rank));
@@ -417,7 +431,7 @@ gw_err gw_data_open(gw_data **out, const gw_data_spec *spec, MPI_Comm comm) {
     gw_data *d = NULL;
     gw_raw raw = {0};
     facts f = {0};
-    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_TRY(gw_comm_place(comm, &rank, NULL));
     gw_err e = data_new(&d);
     if (e == GW_OK && rank == 0)
         e = data_read_and_split(&raw, spec, &f, &d->divided);

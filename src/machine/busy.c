@@ -166,11 +166,13 @@ static gw_busy_counts busy_now(const gw_busy_watch *w) {
 gw_err gw_busy_open(gw_busy_watch *w, const gw_host_node *node, MPI_Comm comm) {
     int size, rank;
     *w = (gw_busy_watch){.comm = comm, .machine = comm, .node = *node};
-    GW_MPI(MPI_Comm_size(comm, &size));
+    if (gw_team_of(comm)) /* nobody disturbs simulated ranks */
+        return GW_OK;
+    GW_TRY(gw_comm_place(comm, NULL, &size));
     w->splits = node->sharers < size;
     if (w->splits)
         GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &w->machine));
-    GW_MPI(MPI_Comm_rank(w->machine, &rank));
+    GW_TRY(gw_comm_place(w->machine, &rank, NULL));
     w->reads = rank == 0;
     if (gw_host_quota(w->group) < 0)
         w->group[0] = '\0';
@@ -197,6 +199,9 @@ static gw_err busy_nap(const gw_busy_watch *w, double least_s) {
 
 gw_err gw_busy_look(gw_busy_watch *w, double least_s, gw_busy *out) {
     enum { MEMBERS = sizeof *out / sizeof(double) };
+    *out = (gw_busy){0};
+    if (gw_team_of(w->comm))
+        return GW_OK;
     GW_TRY(busy_nap(w, least_s));
     GW_TRY(gw_barrier(w->machine));
     double now_s = busy_own_s(), own_s = now_s - w->own_s;
@@ -205,7 +210,7 @@ gw_err gw_busy_look(gw_busy_watch *w, double least_s, gw_busy *out) {
         double lack;
         int rank;
     } worst = {-2, 0};
-    GW_MPI(MPI_Comm_rank(w->comm, &worst.rank));
+    GW_TRY(gw_comm_place(w->comm, &worst.rank, NULL));
     if (w->reads) {
         gw_busy_counts now = busy_now(w);
         *out = gw_busy_between(&w->from, &now, own_s, w->node.cpus, w->node.threads);

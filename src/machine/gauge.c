@@ -26,7 +26,7 @@ static gw_err gauge_open_host(const gw_gauge_setup *s, MPI_Comm *host, bool *lea
         GW_TRY(gw_comm_dup(s->comm, host));
     else
         GW_MPI(MPI_Comm_split_type(s->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, host));
-    GW_MPI(MPI_Comm_rank(*host, &rank));
+    GW_TRY(gw_comm_place(*host, &rank, NULL));
     *leads = rank == 0;
     return GW_OK;
 }
@@ -55,7 +55,7 @@ static void gauge_remark(gw_gauge *g, const char *what) {
 /* Collective over `host`: what the ranks compute, at the one that leads. */
 static gw_err gauge_gather(const gw_gauge_setup *s, MPI_Comm host, bool leads, gw_shard **shards,
                            int *n) {
-    GW_MPI(MPI_Comm_size(host, n));
+    GW_TRY(gw_comm_place(host, NULL, n));
     GW_TRY(gw_agree(host, gw_alloc(shards, leads ? (size_t)*n : 0, sizeof **shards)));
     int bytes = (int)sizeof **shards;
     GW_MPI(MPI_Gather(s->twins.load.shard, bytes, MPI_BYTE, *shards, bytes, MPI_BYTE, 0, host));

@@ -196,7 +196,7 @@ static int host_mask_bits(uint64_t bits[GW_HOST_WORDS]) {
 static gw_err host_fill_node(gw_host_node *out, int threads, MPI_Comm sharers) {
     uint64_t mine[GW_HOST_WORDS] = {0}, *all = out->mask;
     int own = host_threads_a_cpu(threads, host_mask_bits(mine)), worst;
-    GW_MPI(MPI_Comm_size(sharers, &out->sharers));
+    GW_TRY(gw_comm_place(sharers, NULL, &out->sharers));
     GW_TRY(gw_allreduce(mine, all, GW_HOST_WORDS, MPI_UINT64_T, MPI_BOR, sharers));
     GW_TRY(gw_allreduce(&threads, &out->threads, 1, MPI_INT, MPI_SUM, sharers));
     GW_TRY(gw_allreduce(&own, &worst, 1, MPI_INT, MPI_MAX, sharers));
@@ -215,10 +215,10 @@ gw_err gw_host_node_of(gw_host_node *out, int threads, MPI_Comm comm) {
     GW_TRY(gw_agree(comm, gw_host_link_read(&link)));
     int emulated = link.emulated; /* one rank's word counts: all must take the same branch */
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &emulated, 1, MPI_INT, MPI_MAX, comm));
-    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
+    GW_TRY(gw_comm_split_host(comm, &host));
     gw_err e = host_fill_node(out, threads, emulated ? comm : host);
     GW_THEN(e, gw_comm_place(host, &rank_on_host, &out->ranks));
-    MPI_Comm_free(&host);
+    gw_comm_free(&host);
     GW_TRY(e);
     lead = rank_on_host == 0;
     return gw_allreduce(&lead, &out->nodes, 1, MPI_INT, MPI_SUM, comm);

@@ -274,8 +274,7 @@ static gw_err products_collect(gw_products *p, const gw_products_setup *setup, i
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &most, 1, MPI_INT, MPI_MAX, setup->comm));
     int room = rank == 0 ? ranks * most : 0, bytes = most * (int)sizeof *all;
     GW_TRY(gw_agree(setup->comm, gw_alloc(&all, (size_t)room, sizeof *all)));
-    gw_err e = gw_mpi_check(MPI_Gather(own, bytes, MPI_BYTE, all, bytes, MPI_BYTE, 0, setup->comm),
-                            "MPI_Gather");
+    gw_err e = gw_gather(own, all, bytes, setup->comm);
     if (e == GW_OK)
         products_add(p, all, room);
     free(all);
@@ -288,12 +287,17 @@ static gw_err products_prepare(gw_products *p, const gw_products_setup *setup) {
                        .flops_per_s = NAN,
                        .piece_s = NAN,
                        .plan = {.piece = INFINITY}};
-    return gw_wire_read(&p->wire);
+    GW_TRY(gw_wire_read(&p->wire));
+    if (setup->rate_bits_per_s > 0) {
+        p->wire.rate_bits_per_s = setup->rate_bits_per_s;
+        p->wire.rate_known = true;
+    }
+    return GW_OK;
 }
 
 gw_err gw_products_open(gw_products *p, const gw_products_setup *setup) {
     int batch = setup->load.batch, rank;
-    GW_MPI(MPI_Comm_rank(setup->comm, &rank));
+    GW_TRY(gw_comm_place(setup->comm, &rank, NULL));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &batch, 1, MPI_INT, MPI_MAX, setup->comm));
     GW_TRY(gw_agree(setup->comm, products_prepare(p, setup)));
     GW_TRY(products_collect(p, setup, batch));
@@ -308,9 +312,7 @@ gw_err gw_products_open(gw_products *p, const gw_products_setup *setup) {
         e = products_choose(p, setup);
     }
     p->took_s = gw_clock_since(start);
-    MPI_Request request;
-    GW_MPI(MPI_Ibcast(p, (int)sizeof *p, MPI_BYTE, 0, setup->comm, &request));
-    GW_TRY(gw_wait_asleep(&request));
+    GW_TRY(gw_bcast_asleep(p, (int)sizeof *p, 0, setup->comm));
     gw_gemm_adopt(&p->plan);
     return gw_agree(setup->comm, e);
 }

@@ -50,8 +50,9 @@ typedef struct gw_products_setup {
     gw_load load; /* this rank's */
     int threads;
     bool polls;
-    bool adds;          /* gradients may be added to what is there (gw_residuals_add) */
-    const json_t *then; /* gw_products_json of the run that is resumed; NULL: none */
+    double rate_bits_per_s; /* of a simulated link; 0: that of this host */
+    bool adds;              /* gradients may be added to what is there (gw_residuals_add) */
+    const json_t *then;     /* gw_products_json of the run that is resumed; NULL: none */
 } gw_products_setup;
 
 /** Collective: decide for the products of all ranks, and let gw_gemm compute by it from now on.

@@ -58,6 +58,11 @@ void gw_pipeline_leave(gw_pipeline *p) {
     gw_phase_leave();
 }
 
+void gw_pipeline_spend(const gw_pipeline *p, gw_computed what, int l, size_t n) {
+    if (p->now.exec.spend)
+        p->now.exec.spend(p->now.exec.ctx, what, l, n);
+}
+
 gw_pipeline_unit gw_pipeline_at_work(const gw_pipeline *p) {
     return p->now.unit;
 }
@@ -66,29 +71,11 @@ void gw_pipeline_lend(gw_pipeline *p, gw_model *model) {
     p->model = model;
 }
 
-gw_err gw_pipeline_sends(gw_pipeline *p, gw_schedule *s) {
-    gw_span span = gw_schedule_span(s);
-    return p->now.exec.sends
-               ? p->now.exec.sends(p->now.exec.ctx, gw_schedule_base(s) + span.off, span.n)
-               : GW_OK;
-}
-
 gw_err gw_pipeline_send(gw_pipeline *p, gw_act act) {
     gw_schedule *s = gw_runner_hop(&p->runner, act, false);
     if (!s)
         return GW_OK;
-    GW_TRY(gw_pipeline_sends(p, s));
     return gw_runner_start(&p->runner, s, act.micro);
-}
-
-void gw_pipeline_waits(gw_pipeline *p) {
-    if (p->now.exec.waits)
-        p->now.exec.waits(p->now.exec.ctx);
-}
-
-void gw_pipeline_waited(gw_pipeline *p) {
-    if (p->now.exec.waited)
-        p->now.exec.waited(p->now.exec.ctx);
 }
 
 /* ---- actions ---- */
@@ -109,6 +96,7 @@ static void pipeline_gather(gw_pipeline *p, const gw_pipeline_job *job, gw_act a
         return;
     gw_dataset_gather(job->set, job->idx + part.off, (int)part.n, gw_model_work(p->model) + to.off,
                       NULL);
+    gw_pipeline_spend(p, GW_COMPUTED_DATA, 0, part.n);
     gw_pipeline_leave(p);
 }
 
@@ -181,7 +169,6 @@ static void pipeline_next(void *step, gw_act act) {
     if (!gw_pipeline_is_whole(s->pipeline))
         gw_hook_act(words[act.kind], s->pipeline->at.stage, act.chunk, act.micro);
     pipeline_tell(s->pipeline, s, act);
-    gw_pipeline_waits(s->pipeline);
 }
 
 static gw_err pipeline_do(gw_pipeline *p, pipeline_step *s, gw_act act) {
@@ -202,13 +189,11 @@ static gw_err pipeline_act(void *step, gw_act act) {
     bool tells = p->mesh && !p->now.exec.aside;
     p->now.unit = (gw_pipeline_unit){.act = act};
     GW_TRY(pipeline_make_way(p, act));
-    gw_pipeline_waited(p);
     if (tells)
         gw_action_tell(&told, 1);
     GW_TRY(pipeline_do(p, s, act));
     if (tells)
         gw_action_tell(&told, 0);
-    gw_pipeline_waits(p); /* until what it sent has left */
     return GW_OK;
 }
 
@@ -233,7 +218,6 @@ static gw_err pipeline_run(gw_pipeline *p, bool pieces) {
     gw_err e = gw_runner_step(&p->runner);
     if (pieces)
         pipeline_between(p, NULL, NULL);
-    gw_pipeline_waited(p);
     return e;
 }
 

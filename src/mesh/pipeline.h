@@ -109,20 +109,31 @@ typedef struct gw_pipeline_job {
  *  others. */
 gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum);
 
-/** Who executes what the walk comes to; step/exec has some. Members may be NULL: then it is
- *  computed for real, and its messages are sent. */
+/** Arithmetic of a step. */
+typedef enum gw_computed {
+    GW_COMPUTED_DATA,    /* samples gathered */
+    GW_COMPUTED_FORWARD, /* a layer's forward pass; again, if it is recomputed */
+    GW_COMPUTED_LOSS,
+    GW_COMPUTED_INPUT,   /* the gradient of a layer's input */
+    GW_COMPUTED_WEIGHTS, /* of its parameters */
+    GW_COMPUTED_UPDATE   /* parameters moved */
+} gw_computed;
+
+/** Who executes what the walk comes to; play/spend.h has one. Members may be NULL: then it is
+ *  computed for real, its messages are sent, and time is the machine's. */
 typedef struct gw_exec {
     void *ctx;
+    /** Under a virtual clock: let the time pass that so much arithmetic takes, on `n` samples of
+     *  layer l of those held here (UPDATE: of n parameters). It is in the phase that it belongs to,
+     *  and other ranks go on meanwhile. */
+    void (*spend)(void *ctx, gw_computed what, int l, size_t n);
+    /** Likewise: let `seconds` pass, in which the rank is held up. */
+    void (*rest)(void *ctx, double seconds);
     /** Arithmetic begins in a phase that was entered. Returns false if there is nothing to compute,
      *  as when its time was slept: the phase ends. */
     bool (*begin)(void *ctx, gw_phase phase);
     /** That arithmetic has ended. */
     void (*end)(void *ctx, gw_phase phase);
-    /** x[0..n) is about to be sent. */
-    gw_err (*sends)(void *ctx, float *x, size_t n);
-    /** This rank may begin to wait for others; it has stopped waiting. */
-    void (*waits)(void *ctx);
-    void (*waited)(void *ctx);
     /** From now on poll(of) is to be called between pieces of arithmetic; NULL: not any more. */
     void (*between)(void *ctx, void (*poll)(void *of), void *of);
     bool alone; /* no other rank takes part: nothing is sent or awaited */
@@ -149,6 +160,7 @@ void gw_pipeline_lend(gw_pipeline *p, gw_model *model);
 /** Enter a phase and begin arithmetic. Returns false if there is nothing to compute: the phase has
  *  ended. Otherwise call gw_pipeline_leave after it. Hooks that compute use them, too. */
 bool gw_pipeline_enter(gw_pipeline *p, gw_phase phase);
+void gw_pipeline_spend(const gw_pipeline *p, gw_computed what, int l, size_t n);
 void gw_pipeline_leave(gw_pipeline *p);
 
 /** The mesh that it was divided over. */

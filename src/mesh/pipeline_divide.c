@@ -38,7 +38,7 @@ static gw_err pipeline_time_layers(const gw_model_spec *s, int rows, double *cos
 static gw_err pipeline_measure_layers(const gw_model_spec *s, int rows, double *cost,
                                       MPI_Comm comm) {
     int rank;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_TRY(gw_comm_place(comm, &rank, NULL));
     GW_TRY(gw_agree(comm, rank == 0 ? pipeline_time_layers(s, rows, cost) : GW_OK));
     return gw_bcast(cost, gw_model_spec_layers(s), MPI_DOUBLE, 0, comm);
 }

@@ -29,21 +29,13 @@ static gw_err pipeline_join(gw_pipeline *p, int l, gw_moment moment, gw_micro at
 static gw_err pipeline_join_start(gw_pipeline *p, int l, gw_moment moment, gw_micro at, int micro) {
     gw_schedule *s;
     GW_TRY(pipeline_join(p, l, moment, at, &s));
-    if (!s)
-        return GW_OK;
-    GW_TRY(gw_pipeline_sends(p, s));
-    return gw_runner_start(&p->runner, s, micro);
+    return s ? gw_runner_start(&p->runner, s, micro) : GW_OK;
 }
 
 static gw_err pipeline_join_wait(gw_pipeline *p, int l, gw_moment moment, gw_micro at) {
     gw_schedule *s;
     GW_TRY(pipeline_join(p, l, moment, at, &s));
-    if (!s)
-        return GW_OK;
-    gw_pipeline_waits(p);
-    GW_TRY(gw_runner_wait(&p->runner, s));
-    gw_pipeline_waited(p);
-    return GW_OK;
+    return s ? gw_runner_wait(&p->runner, s) : GW_OK;
 }
 
 static bool pipeline_joins(const gw_pipeline *p, int l, gw_moment moment, gw_micro at) {
@@ -105,6 +97,7 @@ static gw_err pipeline_layer_forward(gw_pipeline *p, int l, gw_micro at, int mic
             gw_model_product(p->model, l, rows);
             if (!exchanges)
                 gw_model_transfer(p->model, l, rows);
+            gw_pipeline_spend(p, GW_COMPUTED_FORWARD, l, (size_t)rows.n);
             gw_pipeline_leave(p);
         }
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_PRODUCT, rows, micro));
@@ -152,6 +145,7 @@ gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const gw_label *labels, floa
     GW_TRY(pipeline_join_wait(p, top, GW_MOMENT_LOSS, at));
     if (gw_pipeline_enter(p, phase)) {
         *sum += gw_model_loss_join(p->model, labels, at, scale, correct);
+        gw_pipeline_spend(p, GW_COMPUTED_LOSS, top, (size_t)at.n);
         gw_pipeline_leave(p);
     }
     return GW_OK;
@@ -175,6 +169,7 @@ static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at, bool en
         if (enters)
             gw_model_enter(p->model, l, at, onto->grads, onto->add);
         gw_model_weights(p->model, l, at, onto->grads, onto->add);
+        gw_pipeline_spend(p, GW_COMPUTED_WEIGHTS, l, (size_t)at.n);
         gw_pipeline_leave(p);
     }
     p->now.unit.weights = false;
@@ -187,6 +182,7 @@ static gw_err pipeline_layer_descend(gw_pipeline *p, int l, gw_act act, gw_micro
         if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
             gw_model_descend_rows(p->model, l, rows);
             gw_model_pack(p->model, l, GW_MOMENT_DELTA, rows);
+            gw_pipeline_spend(p, GW_COMPUTED_INPUT, l, (size_t)rows.n);
             gw_pipeline_leave(p);
         }
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_DELTA, rows, act.micro));

@@ -74,15 +74,8 @@ struct gw_pipeline {
     gw_pipeline_now now;
 };
 
-/** What goes over a schedule is there, and about to be sent. */
-gw_err gw_pipeline_sends(gw_pipeline *p, gw_schedule *s);
-
 /** gw_runner_send, of the rows that are there. */
 gw_err gw_pipeline_send(gw_pipeline *p, gw_act act);
-
-/** This rank may have to wait for others; it need not any more. */
-void gw_pipeline_waits(gw_pipeline *p);
-void gw_pipeline_waited(gw_pipeline *p);
 
 /** Microbatches of a step. */
 static inline int gw_pipeline_micros(const gw_pipeline *p) {

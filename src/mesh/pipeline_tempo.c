@@ -93,7 +93,7 @@ gw_err gw_pipeline_tempo_json(const gw_pipeline *p, json_t **out, MPI_Comm comm)
     int rank, runs = p ? p->at.stages * p->at.chunks : 0;
     double *figure;
     *out = NULL;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_TRY(gw_comm_place(comm, &rank, NULL));
     if (!p || p->at.stages == 1) {
         *out = rank == 0 ? json_null() : NULL;
         return GW_OK;

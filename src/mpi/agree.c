@@ -9,7 +9,7 @@ gw_err gw_agree(MPI_Comm comm, gw_err mine) {
     } in, worst;
     if (gw_err_alone(mine))
         return mine;
-    GW_MPI(MPI_Comm_rank(comm, &in.rank));
+    GW_TRY(gw_comm_place(comm, &in.rank, NULL));
     in.err = mine != GW_OK; /* a failure wins; ties go to the lowest rank */
     in.err = -in.err;
     GW_TRY(gw_allreduce(&in, &worst, 1, MPI_2INT, MPI_MINLOC, comm));

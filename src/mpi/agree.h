@@ -2,7 +2,7 @@
 #ifndef GW_MPI_AGREE_H
 #define GW_MPI_AGREE_H
 
-#include "mpi/check.h"
+#include "mpi/team.h"
 
 /** Collective. Returns GW_OK on all ranks, or on all ranks the error of the lowest failing rank,
  *  with its message. Call it after each phase in which ranks can fail on their own. An error that

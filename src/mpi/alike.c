@@ -183,7 +183,7 @@ static gw_err alike_look(const gw_alike *a, const char *owner, MPI_Comm comm) {
     int rank, *ranks = NULL;
     uint64_t size = a->size;
     char *first = NULL;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_TRY(gw_comm_place(comm, &rank, NULL));
     gw_err e =
         a->text ? gw_world_ranks(comm, &ranks) : gw_fail(GW_ERR_NOMEM, "%s: out of memory", owner);
     e = gw_agree(comm, e);

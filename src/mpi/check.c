@@ -15,8 +15,3 @@ gw_err gw_mpi_check(int rc, const char *call) {
             *c = ' ';
     return gw_fail(GW_ERR_MPI, "%.*s failed: %s", 60, call, text);
 }
-
-gw_err gw_comm_place(MPI_Comm comm, int *rank, int *ranks) {
-    GW_MPI(MPI_Comm_rank(comm, rank));
-    return gw_mpi_check(MPI_Comm_size(comm, ranks), "MPI_Comm_size");
-}

@@ -12,7 +12,4 @@ gw_err gw_mpi_check(int rc, const char *call);
 /** Call MPI and return a failure: GW_MPI(MPI_Barrier(comm)). */
 #define GW_MPI(call) GW_TRY(gw_mpi_check((call), #call))
 
-/** Get the caller's number in `comm`, and how many ranks it has. */
-gw_err gw_comm_place(MPI_Comm comm, int *rank, int *ranks);
-
 #endif

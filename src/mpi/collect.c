@@ -33,7 +33,7 @@ gw_err gw_collect_rows(const gw_table *t, FILE *to, void *rows, int n, MPI_Comm 
     gw_err e = gw_alloc(&count, (size_t)ranks, sizeof *count);
     GW_THEN(e, gw_alloc(&chunk, CHUNK, t->row));
     e = gw_agree(comm, e);
-    GW_THEN(e, gw_mpi_check(MPI_Gather(&n, 1, MPI_INT, count, 1, MPI_INT, 0, comm), "MPI_Gather"));
+    GW_THEN(e, gw_gather(&n, count, (int)sizeof n, comm));
     if (e == GW_OK && rank > 0)
         e = collect_send(t, rows, n, comm);
     else if (e == GW_OK)

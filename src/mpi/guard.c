@@ -221,8 +221,7 @@ gw_err gw_guard_collect(const gw_guard *g, int ranks, gw_guard_total *out) {
     gw_fault mine = gw_guard_first(g);
     GW_TRY(guard_find_first(g, &mine, &out->first));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &out->out_steps, 1, MPI_INT64_T, MPI_SUM, g->comm));
-    GW_MPI(MPI_Gather(&g->bad_steps, 1, MPI_INT64_T, out->bad_steps, 1, MPI_INT64_T, 0, g->comm));
-    return GW_OK;
+    return gw_gather(&g->bad_steps, out->bad_steps, (int)sizeof g->bad_steps, g->comm);
 }
 
 static json_t *guard_first_json(const gw_fault *f, const char *const *names) {

@@ -1,7 +1,7 @@
 #include "mpi/mesh.h"
 
 #include "base/args.h"
-#include "mpi/check.h"
+#include "mpi/team.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,15 +127,13 @@ gw_err gw_mesh_open(gw_mesh *out, const gw_mesh_shape *shape, MPI_Comm comm) {
     for (int d = 0; d < GW_DIMS; d++) {
         int line[GW_DIMS];
         memcpy(line, out->at, sizeof line);
-        line[d] = 0; /* all of a line have its first rank in common */
-        GW_MPI(MPI_Comm_split(comm, gw_mesh_rank(out, line), out->at[d], &out->comm[d]));
-        GW_MPI(MPI_Comm_set_errhandler(out->comm[d], MPI_ERRORS_RETURN));
+        line[d] = 0; /* all of a line have its first rank in common; they keep their order */
+        GW_TRY(gw_comm_split(comm, gw_mesh_rank(out, line), &out->comm[d]));
     }
     return GW_OK;
 }
 
 void gw_mesh_close(gw_mesh *m) {
     for (int d = 0; d < GW_DIMS; d++)
-        if (m->comm[d] != MPI_COMM_NULL)
-            MPI_Comm_free(&m->comm[d]);
+        gw_comm_free(&m->comm[d]);
 }

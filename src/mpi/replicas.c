@@ -87,11 +87,9 @@ gw_err gw_replicas_tell(const gw_replicas *r, const uint32_t *all, int ranks) {
 static gw_err replicas_gather(const gw_replicas *r, const uint32_t *mine) {
     int ranks;
     uint32_t *all = NULL;
-    GW_MPI(MPI_Comm_size(r->comm, &ranks));
+    GW_TRY(gw_comm_place(r->comm, NULL, &ranks));
     GW_TRY(gw_agree(r->comm, gw_alloc(&all, (size_t)ranks * (size_t)r->n_layers, sizeof *all)));
-    gw_err e = gw_mpi_check(
-        MPI_Allgather(mine, r->n_layers, MPI_UINT32_T, all, r->n_layers, MPI_UINT32_T, r->comm),
-        "MPI_Allgather");
+    gw_err e = gw_allgather(mine, all, r->n_layers * (int)sizeof *mine, r->comm);
     GW_THEN(e, gw_replicas_tell(r, all, ranks));
     free(all);
     return e;

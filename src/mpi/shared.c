@@ -68,8 +68,8 @@ gw_err gw_shared_open(gw_shared **out, MPI_Comm comm) {
     GW_TRY(gw_agree(comm, gw_alloc(&m, 1, sizeof *m)));
     GW_TRY(shared_find_node(comm, &m->node));
     GW_MPI(MPI_Comm_set_errhandler(m->node, MPI_ERRORS_RETURN));
-    GW_MPI(MPI_Comm_rank(m->node, &m->rank));
-    GW_MPI(MPI_Comm_size(m->node, &m->size));
+    GW_TRY(gw_comm_place(m->node, &m->rank, NULL));
+    GW_TRY(gw_comm_place(m->node, NULL, &m->size));
     GW_TRY(gw_world_ranks(m->node, &m->world));
     *out = m;
     return GW_OK;

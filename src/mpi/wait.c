@@ -46,6 +46,9 @@ gw_err gw_wait_asleep(MPI_Request *request) {
 
 gw_err gw_message(void *data, int bytes, int peer, int tag, bool sends, MPI_Comm comm) {
     MPI_Request request;
+    gw_team *g = gw_team_of(comm);
+    if (g)
+        return g->ops->message(g, data, (size_t)bytes, peer, tag, sends);
     GW_MPI(sends ? MPI_Isend(data, bytes, MPI_BYTE, peer, tag, comm, &request)
                  : MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, comm, &request));
     return gw_wait(&request);
@@ -53,14 +56,31 @@ gw_err gw_message(void *data, int bytes, int peer, int tag, bool sends, MPI_Comm
 
 gw_err gw_barrier(MPI_Comm comm) {
     MPI_Request request;
+    gw_team *g = gw_team_of(comm);
+    if (g)
+        return gw_team_barrier(g);
     GW_MPI(MPI_Ibarrier(comm, &request));
     return gw_wait(&request);
 }
 
 gw_err gw_bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm) {
     MPI_Request request;
+    gw_team *g = gw_team_of(comm);
+    int bytes = 1;
+    if (g) {
+        GW_MPI(MPI_Type_size(type, &bytes));
+        return gw_team_bcast(g, data, (size_t)count * (size_t)bytes, root);
+    }
     GW_MPI(MPI_Ibcast(data, count, type, root, comm, &request));
     return gw_wait(&request);
+}
+
+gw_err gw_bcast_asleep(void *data, int bytes, int root, MPI_Comm comm) {
+    MPI_Request request;
+    if (gw_team_of(comm))
+        return gw_bcast(data, bytes, MPI_BYTE, root, comm);
+    GW_MPI(MPI_Ibcast(data, bytes, MPI_BYTE, root, comm, &request));
+    return gw_wait_asleep(&request);
 }
 
 gw_err gw_allreduce_begin(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
@@ -72,12 +92,18 @@ gw_err gw_allreduce_begin(const void *in, void *out, int count, MPI_Datatype typ
 gw_err gw_allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
                     MPI_Comm comm) {
     MPI_Request request;
+    gw_team *g = gw_team_of(comm);
+    if (g)
+        return gw_team_allreduce(g, in, out, count, type, op);
     GW_TRY(gw_allreduce_begin(in, out, count, type, op, comm, &request));
     return gw_wait(&request);
 }
 
 gw_err gw_comm_dup(MPI_Comm comm, MPI_Comm *out) {
     MPI_Request request;
+    gw_team *g = gw_team_of(comm);
+    if (g)
+        return gw_team_dup(g, out);
     GW_MPI(MPI_Comm_idup(comm, out, &request));
     return gw_wait(&request);
 }

@@ -1,5 +1,6 @@
 #include "play/options.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -73,6 +74,11 @@ gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args
     return profile->model
                ? GW_OK
                : gw_fail(GW_ERR_USAGE, "%s: nothing to exchange: give --profile or --bytes", owner);
+}
+
+json_t *gw_sim_link_json(const gw_sim_link *l) {
+    return gw_json_object("bytes_per_s:f latency_s:f overhead_s:f", l->bytes_per_s, l->latency_s,
+                          l->overhead_s);
 }
 
 void gw_sim_coding(double coded_s[GW_CODINGS], double seconds) {

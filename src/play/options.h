@@ -23,6 +23,9 @@ gw_err gw_sim_play_open_algo(gw_sim_play *p);
 /** GW_ERR_UNSUPPORTED, with the reason: strategy, algorithm or codec cannot be simulated. */
 gw_err gw_sim_play_check(const gw_sim_play *p);
 
+/** Describe a link for JSON; the caller's. */
+json_t *gw_sim_link_json(const gw_sim_link *l);
+
 /** That coding any float takes so long. */
 void gw_sim_coding(double coded_s[GW_CODINGS], double seconds);
 

@@ -46,7 +46,7 @@ typedef struct gw_batch_parts {
     int64_t step;           /* 1.. over the whole run */
     int samples;            /* local */
     double injected_s;      /* part of data: how long --inject-skew delayed the rank */
-    bool slept;             /* the rank slept in place of computing: --pace */
+    bool slept;             /* time passed in place of computing: a replay, or a virtual clock */
     double loss_sum;        /* over these samples */
     uint64_t logical_bytes; /* float32 bytes of the spans exchanged */
     gw_batch_cost cost;

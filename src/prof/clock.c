@@ -2,7 +2,6 @@
 
 #include "base/file.h"
 
-#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 
@@ -17,6 +16,7 @@ static bool use_tsc;
 static double tick_s = 1e-9;
 static bool begun;
 static uint64_t begin_ticks, begin_ns;
+static uint64_t (*virtual_ns)(void);
 
 static uint64_t clock_monotonic_ns(void) {
     struct timespec t;
@@ -57,7 +57,17 @@ static uint64_t clock_tsc(void) {
 
 #endif
 
+void gw_clock_virtual(uint64_t (*ns)(void)) {
+    virtual_ns = ns;
+}
+
+bool gw_clock_is_virtual(void) {
+    return virtual_ns;
+}
+
 uint64_t gw_clock_ticks(void) {
+    if (__builtin_expect(virtual_ns != NULL, 0))
+        return virtual_ns();
     return use_tsc ? clock_tsc() : clock_monotonic_ns();
 }
 
@@ -99,9 +109,9 @@ void gw_clock_start(void) {
 }
 
 const char *gw_clock_name(void) {
-    return use_tsc ? "tsc" : "monotonic";
+    return virtual_ns ? "virtual" : use_tsc ? "tsc" : "monotonic";
 }
 
 double gw_clock_seconds(uint64_t ticks) {
-    return (double)ticks * tick_s;
+    return (double)ticks * (virtual_ns ? 1e-9 : tick_s);
 }

@@ -4,6 +4,7 @@
 #ifndef GW_PROF_CLOCK_H
 #define GW_PROF_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /** Begin to calibrate, on the main thread: a program that calls this before MPI_Init does not wait
@@ -16,6 +17,11 @@ void gw_clock_start(void);
 
 /** Return "tsc" or "monotonic". Static string. */
 const char *gw_clock_name(void);
+
+/** From now on the clock is virtual: it shows `ns()`, in nanoseconds. NULL: it is the machine's
+ *  again. Ticks of the two cannot be compared. Main thread. */
+void gw_clock_virtual(uint64_t (*ns)(void));
+bool gw_clock_is_virtual(void);
 
 /** Read the clock in ticks; convert ticks to seconds. */
 uint64_t gw_clock_ticks(void);

@@ -8,6 +8,7 @@
 #ifndef GW_PROF_LEDGER_H
 #define GW_PROF_LEDGER_H
 
+#include "base/err.h"
 #include "base/probe.h"
 
 #include <stdbool.h>
@@ -57,6 +58,12 @@ typedef struct gw_batch_cost {
 /** Install the probe on the calling (main) thread; time 0 is now. Calibrate the clock if nobody has
  *  yet. A second start begins anew. The profile is GW_PROFILE_FULL. */
 void gw_ledger_start(void);
+
+/** Ranks of one process have a ledger each, which the functions here work on: that of the process,
+ *  unless gw_ledger_use names another (NULL: that again). Main thread; free(). */
+typedef struct gw_ledger gw_ledger;
+gw_err gw_ledger_new(gw_ledger **out);
+void gw_ledger_use(gw_ledger *l);
 
 /** After gw_ledger_start, for a resumed run: continue the clock at `s` seconds. */
 void gw_ledger_resume(double s);

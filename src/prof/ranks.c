@@ -42,10 +42,10 @@ gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_recor
 /* The first rank of the node, which has one copy of what its ranks share. */
 static gw_err ranks_node(int *first, MPI_Comm comm) {
     MPI_Comm node;
-    GW_MPI(MPI_Comm_rank(comm, first));
-    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, *first, MPI_INFO_NULL, &node));
+    GW_TRY(gw_comm_place(comm, first, NULL));
+    GW_TRY(gw_comm_split_host(comm, &node));
     gw_err e = gw_bcast(first, 1, MPI_INT, 0, node);
-    MPI_Comm_free(&node);
+    gw_comm_free(&node);
     return e;
 }
 
@@ -61,9 +61,7 @@ gw_err gw_ranks_memory(gw_rank_figures *all, gw_resident *mine, MPI_Comm comm) {
     GW_TRY(gw_agree(comm, ranks_node(&own.node, comm)));
     gw_err e = rank == 0 ? gw_alloc(&found, (size_t)ranks, sizeof *found) : GW_OK;
     e = gw_agree(comm, e);
-    int bytes = (int)sizeof own;
-    GW_THEN(e, gw_mpi_check(MPI_Gather(&own, bytes, MPI_BYTE, found, bytes, MPI_BYTE, 0, comm),
-                            "MPI_Gather"));
+    GW_THEN(e, gw_gather(&own, found, (int)sizeof own, comm));
     for (int i = 0; e == GW_OK && rank == 0 && i < ranks; i++) {
         memcpy(all[i].memory, found[i].memory.most, sizeof all[i].memory);
         all[i].node = found[i].node;

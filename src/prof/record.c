@@ -261,10 +261,10 @@ static gw_err record_gather_room(gw_record *r, const int *count, int *at, gw_bat
 
 static gw_err record_flush(gw_record *r, int *count, int *at, gw_batch_row **all) {
     int mine = (int)r->held;
-    GW_MPI(MPI_Gather(&mine, 1, MPI_INT, count, 1, MPI_INT, 0, r->comm));
+    GW_TRY(gw_gather(&mine, count, (int)sizeof mine, r->comm));
     gw_err e = r->rank == 0 ? record_gather_room(r, count, at, all) : GW_OK;
     GW_TRY(gw_agree(r->comm, e));
-    GW_MPI(MPI_Gatherv(r->rows, mine, r->row_type, *all, count, at, r->row_type, 0, r->comm));
+    GW_TRY(gw_gatherv(r->rows, mine, *all, count, at, r->row_type, r->comm));
     e = r->rank == 0 ? record_write_steps(r, *all, count, at) : GW_OK;
     GW_TRY(gw_agree(r->comm, e));
     r->held = 0;

@@ -134,7 +134,7 @@ static double sync_resolution(uint64_t (*ticks)(void)) {
 /* Rank 0 learns who speaks for the other hosts. */
 static gw_err sync_find_leaders(gw_sync *s) {
     int ranks, lead = s->on_host == 0, *leads = NULL;
-    GW_MPI(MPI_Comm_size(s->comm, &ranks));
+    GW_TRY(gw_comm_place(s->comm, NULL, &ranks));
     GW_TRY(gw_allreduce(&lead, &s->hosts, 1, MPI_INT, MPI_SUM, s->comm));
     gw_err e = s->rank == 0 ? gw_alloc(&s->leaders, (size_t)s->hosts, sizeof(int)) : GW_OK;
     if (e == GW_OK && s->rank == 0)
@@ -151,12 +151,12 @@ static gw_err sync_find_leaders(gw_sync *s) {
 
 static gw_err sync_open_hosts(gw_sync *s, bool apart, MPI_Comm comm) {
     GW_TRY(gw_comm_dup(comm, &s->comm));
-    GW_MPI(MPI_Comm_rank(s->comm, &s->rank));
+    GW_TRY(gw_comm_place(s->comm, &s->rank, NULL));
     if (apart)
         GW_MPI(MPI_Comm_split(s->comm, s->rank, 0, &s->host));
     else
         GW_MPI(MPI_Comm_split_type(s->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &s->host));
-    GW_MPI(MPI_Comm_rank(s->host, &s->on_host));
+    GW_TRY(gw_comm_place(s->host, &s->on_host, NULL));
     return sync_find_leaders(s);
 }
 

@@ -33,7 +33,7 @@ struct gw_waits {
 /* The numbers that the ranks of `along` have in w->comm. */
 static gw_err waits_number(gw_waits *w, MPI_Comm along, int **out) {
     int size;
-    GW_MPI(MPI_Comm_size(along, &size));
+    GW_TRY(gw_comm_place(along, NULL, &size));
     GW_TRY(gw_alloc(out, (size_t)size, sizeof **out));
     return gw_mpi_check(MPI_Allgather(&w->rank, 1, MPI_INT, *out, 1, MPI_INT, along),
                         "MPI_Allgather");

@@ -66,7 +66,7 @@ gw_err gw_recorder_measure(gw_recorder *r, double clock_s) {
         gw_live_begin(r->live, gw_recorder_options(of->args), of->ranks, r->began_at, clock_s > 0);
     gw_ledger_set_profile(of->profile);
     r->flush_at = r->began_at + GW_RECORDER_ROWS;
-    if (of->profile == GW_PROFILE_OFF)
+    if (of->profile == GW_PROFILE_OFF || gw_team_of(of->comm)) /* these see MPI and real clocks */
         return GW_OK;
     r->flush_at = r->began_at + FIRST;
     GW_TRY(gw_waits_open(&r->waits, of->collectives ? r->rows : NULL, GW_RECORDER_ROWS, of->along,
@@ -183,8 +183,7 @@ static gw_err recorder_hosts(json_t **out, MPI_Comm comm) {
     char mine[NAME] = {0}, *all = NULL;
     gethostname(mine, NAME - 1);
     gw_err e = gw_agree(comm, rank == 0 ? gw_alloc(&all, (size_t)size, NAME) : GW_OK);
-    GW_THEN(e, gw_mpi_check(MPI_Gather(mine, NAME, MPI_CHAR, all, NAME, MPI_CHAR, 0, comm),
-                            "MPI_Gather"));
+    GW_THEN(e, gw_gather(mine, all, NAME, comm));
     if (e == GW_OK && rank == 0) {
         json_t *names = json_array();
         for (int r = 0; r < size; r++) {
@@ -217,7 +216,7 @@ gw_err gw_recorder_total_up(gw_recorder *r, int64_t steps, int workers) {
     GW_TRY(gw_ranks_memory(t->by_rank, &r->resident, of->comm));
     if (of->rank == 0)
         t->straggler = gw_ranks_straggler(t->by_rank, of->ranks);
-    if (of->profile != GW_PROFILE_OFF)
+    if (of->profile != GW_PROFILE_OFF && !gw_team_of(of->comm))
         GW_TRY(gw_matrix_write(r->has_matrix ? NULL : of->out, &t->traffic, of->comm));
     return recorder_hosts(&t->hosts, of->comm);
 }

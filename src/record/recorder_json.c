@@ -168,7 +168,9 @@ static json_t *recorder_sources(const gw_recorder *r, const gw_recorder_report *
         return gw_json_object(form, "absent", "absent", "absent", "absent", "absent",
                               of->sources.resident);
     return gw_json_object(form, of->sources.phases,
-                          "measured: blocked before the last rank's arrival, on a common clock",
+                          gw_clock_is_virtual() ? "absent"
+                                                : "measured: blocked before the last rank's "
+                                                  "arrival, on a common clock",
                           "upper bound: computation while a message was in flight",
                           of->sources.memory, of->sources.wire, of->sources.resident);
 }

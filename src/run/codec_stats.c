@@ -326,9 +326,8 @@ gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_s
     if (e == GW_OK) {
         st->s = *setup;
         st->comm = comm;
-        e = gw_mpi_check(MPI_Comm_rank(comm, &st->rank), "MPI_Comm_rank");
+        e = gw_comm_place(comm, &st->rank, &st->ranks);
     }
-    GW_THEN(e, gw_mpi_check(MPI_Comm_size(comm, &st->ranks), "MPI_Comm_size"));
     GW_THEN(e, stats_allocate(st));
     e = gw_agree(comm, e);
     GW_OPENED(e, out, st, gw_codec_stats_close);

@@ -22,8 +22,7 @@ gw_err gw_checks_refuse(const gw_train_config *c, const gradwire *g) {
 void gw_checks_open(gw_checks *k, const gw_train_config *c, gradwire *g, MPI_Comm comm,
                     MPI_Comm replicas, const gw_span *layers, int n_layers, const int *number) {
     int rank, ranks;
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &ranks);
+    gw_comm_place(comm, &rank, &ranks);
     *k = (gw_checks){.comm = comm,
                      .replicas = replicas,
                      .g = g,

@@ -1,6 +1,5 @@
 #include "step/step.h"
 
-#include "base/nap.h"
 #include "base/probe.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
@@ -16,6 +15,12 @@ static void step_count(gw_moved *m, size_t n) {
     m->forks += shared;
 }
 
+/* Under a virtual clock, the time of an update. */
+static void step_spend(const gw_stepper *t, size_t n) {
+    if (t->exec)
+        t->exec->spend(t->exec->ctx, GW_COMPUTED_UPDATE, 0, n);
+}
+
 static void step_update_listed(gw_stepper *t, const gw_update *u, float lr) {
     gw_phase_enter(GW_PHASE_UPDATE);
     for (int i = 0; i < u->n_lists; i++) {
@@ -23,6 +28,7 @@ static void step_update_listed(gw_stepper *t, const gw_update *u, float lr) {
         gw_optimizer_update_at(t->optimizer, gw_model_params(t->model), l->at, l->value, l->n, lr,
                                u->scale);
         step_count(&t->moved, l->n);
+        step_spend(t, l->n);
     }
     gw_phase_leave();
 }
@@ -34,6 +40,7 @@ static gw_err step_update(gw_stepper *t, const gw_update *u, float lr) {
         gw_span piece = {left.off, gw_optimizer_piece(t->optimizer, left, UPDATE_PIECE)};
         gw_phase_enter(GW_PHASE_UPDATE);
         gw_optimizer_update(t->optimizer, gw_model_params(t->model), u->grad, piece, lr, u->scale);
+        step_spend(t, piece.n);
         gw_phase_leave();
         step_count(&t->moved, piece.n);
         left = (gw_span){gw_span_end(piece), left.n - piece.n};
@@ -67,45 +74,6 @@ static bool step_agrees_first(const gw_stepper *t) {
     return t->lazy || !t->is.hooks.ready;
 }
 
-/* For the time that the update takes on a free core. It is done now if somebody else gets what it
- * computes; and as lists, which hold for this step and whose time by element is not known. */
-static gw_err step_update_paced(gw_stepper *t, const gw_update *u, float lr) {
-    double start_s = gw_nap_now();
-    size_t n = u->own.n;
-    if (u->lists)
-        n = 0;
-    for (int i = 0; i < u->n_lists; i++)
-        n += u->lists[i].n;
-    if (u->lists || t->is.hooks.publish)
-        GW_TRY(step_update(t, u, lr));
-    else
-        t->later = (gw_step_later){true, *u, lr};
-    gw_phase_enter(GW_PHASE_UPDATE);
-    gw_pacer_rest(t->pacer, start_s, gw_pacer_update_s(t->pacer, n));
-    gw_phase_leave();
-    return GW_OK;
-}
-
-gw_err gw_step_catch_up(gw_stepper *t) {
-    bool due = t->later.due;
-    t->later.due = false;
-    if (due && t->naive)
-        gw_naive_descend(t->naive, (double)t->later.lr);
-    return due && !t->naive ? step_update(t, &t->later.update, t->later.lr) : GW_OK;
-}
-
-/* What starts when a paced step is over, and lasts into the next one, waits for the next clock. */
-static gw_err step_publish(gw_stepper *t, int group) {
-    t->unpublished = t->scratch;
-    return t->scratch ? GW_OK : gradwire_updated(t->g, group);
-}
-
-static gw_err step_publish_rest(gw_stepper *t) {
-    bool due = t->unpublished;
-    t->unpublished = false;
-    return due ? gradwire_updated(t->g, GRADWIRE_ALL) : GW_OK;
-}
-
 /* What a layer or all of them are to be updated by. */
 static gw_err step_take(gw_stepper *t, int group, gw_update *u) {
     int owns = gradwire_finish(t->g, group);
@@ -118,16 +86,13 @@ static gw_err step_take(gw_stepper *t, int group, gw_update *u) {
 /* The exchange of a layer or all of them is done, parameters are moved and agreed on. */
 static gw_err step_finish(gw_stepper *t, int group, float lr) {
     gw_update u;
-    uint64_t start = gw_clock_ticks();
     GW_TRY(step_take(t, group, &u));
     gw_owned_add(&t->owned, u.own, gw_model_size(t->model));
     if (!step_agrees_first(t))
         GW_TRY(step_agree(t));
-    if (t->pacer)
-        gw_pacer_waited(t->pacer, gw_clock_since(start));
     if (!step_left_out(t))
-        GW_TRY(t->pacer ? step_update_paced(t, &u, lr) : step_update(t, &u, lr));
-    return step_publish(t, group);
+        GW_TRY(step_update(t, &u, lr));
+    return gradwire_updated(t->g, group);
 }
 
 /* Layer l's parameters are needed now. Where publishing goes on in the background, the next layer
@@ -196,17 +161,8 @@ static void step_walk_begin(void *stepper, float **grads, bool *add) {
 
 static void step_walk_loss(void *stepper, double sum) {
     gw_stepper *t = stepper;
-    if (t->guard && !t->pacer) /* which was told outside the clock */
+    if (t->guard)
         gw_guard_loss(t->guard, sum);
-}
-
-/* Gradients that a paced step computed elsewhere come to where they are exchanged. */
-static void step_fetch(gw_stepper *t, gw_span span) {
-    double start_s = gw_nap_now();
-    if (t->scratch)
-        memcpy(gradwire_memory(t->g, 0, GRADWIRE_GRAD) + span.off, t->scratch + span.off,
-               span.n * sizeof(float));
-    gw_pacer_spent(t->pacer, gw_nap_now() - start_s);
 }
 
 static gw_err step_walk_ready(void *stepper, int l) {
@@ -214,12 +170,6 @@ static gw_err step_walk_ready(void *stepper, int l) {
     if (t->guard && gw_pipeline_enter(t->pipeline, GW_PHASE_BACKWARD)) {
         gw_guard_layer(t->guard, t->grads, l);
         gw_pipeline_leave(t->pipeline);
-    }
-    if (t->pacer) {
-        gw_phase_enter(GW_PHASE_BACKWARD);
-        step_fetch(t, gw_model_span(t->model, l));
-        gw_pacer_settle(t->pacer);
-        gw_phase_leave();
     }
     return t->apart ? GW_OK : step_ready(t, l);
 }
@@ -253,11 +203,8 @@ gw_pipeline_job gw_step_job(const gw_stepper *t, const gw_batch *batch) {
 
 static gw_err step_walked(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
     gw_pipeline_job job = gw_step_job(t, batch);
-    gw_exec slept = gw_exec_sleep(&t->sleeper);
-    GW_TRY(t->pacer ? gw_pipeline_step_by(t->pipeline, &job, &slept, NULL, loss_sum)
-                    : gw_pipeline_step(t->pipeline, &job, loss_sum));
-    if (t->pacer) /* by gw_paced_prepare */
-        *loss_sum = t->computed_loss;
+    GW_TRY(t->exec ? gw_pipeline_step_by(t->pipeline, &job, t->exec, NULL, loss_sum)
+                   : gw_pipeline_step(t->pipeline, &job, loss_sum));
     if (t->apart)
         GW_TRY(step_ready_all(t));
     GW_TRY(gw_gemm_check());
@@ -284,8 +231,7 @@ static gw_err step_finish_apart(gw_stepper *t) {
 static gw_err step_taken(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
     if (t->naive)
         return t->instead(t, batch, lr, loss_sum);
-    if (!t->pacer) /* else gw_paced_prepare was the begin of it */
-        GW_TRY(gradwire_begin(t->g, batch->local, batch->global));
+    GW_TRY(gradwire_begin(t->g, batch->local, batch->global));
     GW_TRY(step_walked(t, batch, lr, loss_sum));
     if (t->apart)
         GW_TRY(step_finish_apart(t));
@@ -297,31 +243,26 @@ gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *lo
     return step_taken(t, &(gw_batch){.local = local, .global = global}, lr, loss_sum);
 }
 
-/* Keeps the rank busy, as if it had more to do than the others; a paced step sleeps instead. */
+/* Keeps the rank busy, as if it had more to do than the others. */
 static void step_hold_up(gw_stepper *t) {
     uint64_t start = gw_clock_ticks();
     gw_phase_enter(GW_PHASE_DATA);
-    if (t->pacer)
-        gw_pacer_rest(t->pacer, gw_nap_now(), t->skew_s);
-    while (!t->pacer && gw_clock_since(start) < t->skew_s)
+    if (t->exec)
+        t->exec->rest(t->exec->ctx, t->skew_s);
+    while (!t->exec && gw_clock_since(start) < t->skew_s)
         ;
     gw_phase_leave();
 }
 
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
-    if (t->pacer)
-        GW_TRY(step_publish_rest(t));
     if (t->skew_s > 0)
         step_hold_up(t);
     return step_taken(t, &batch, lr, loss_sum);
 }
 
 gw_err gw_step_settle(gw_stepper *t) {
-    GW_TRY(step_publish_rest(t));
-    if (t->naive) {
-        GW_TRY(gw_step_catch_up(t));
+    if (t->naive)
         gw_naive_tell(t->naive);
-    }
     if (!t->pending)
         return GW_OK;
     for (int l = 0; l < gw_model_layers(t->model); l++)

@@ -9,20 +9,13 @@
 #include "config/config.h"
 #include "data/sampler.h"
 #include "machine/products.h"
+#include "mesh/pipeline.h"
 #include "mpi/guard.h"
 #include "naive/naive.h"
 #include "nn/model.h"
 #include "optim/optimizer.h"
-#include "step/exec/sleep.h"
 #include "step/owned.h"
 #include "step/split.h"
-
-/** An update to do once the clock of a paced step has stopped. */
-typedef struct gw_step_later {
-    bool due;
-    gw_update update;
-    float lr;
-} gw_step_later;
 
 typedef struct gw_stepper gw_stepper;
 
@@ -42,17 +35,11 @@ struct gw_stepper {
     gw_owned owned;        /* likewise */
     gw_guard *guard;       /* NULL: nobody checks that loss and gradients are finite */
     gw_pipeline *pipeline; /* the walk; NULL: gw_step_open opens one over a whole model */
+    const gw_exec *exec;   /* whose clock is virtual; NULL: it is the machine's */
     gw_naive *naive;       /* computes, exchanges and updates instead of model and session, by */
     gw_err (*instead)(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum);
     float *grads;  /* where its gradients go */
     gw_err failed; /* the error of a poll within a kernel */
-    /* for a paced run (step/paced.h), else NULL and unused: */
-    gw_pacer *pacer;
-    gw_sleeper sleeper;
-    float *scratch;       /* where gradients are computed; NULL: in the arena */
-    double computed_loss; /* of the step that the clock is about to take */
-    bool unpublished;     /* the next step first publishes what the last one left */
-    gw_step_later later;
 };
 
 /** Open the run's optimizer for this model. `corrected`: the exchange applies --momentum. */
@@ -100,17 +87,12 @@ void gw_step_close(gw_stepper *t);
 gw_err gw_step_offer(gw_stepper *t, const float *gradient);
 gw_err gw_step_exchange(gw_stepper *t, size_t *owned);
 
-/** Run one step inside the caller's ledger batch; in a paced run, after gw_paced_prepare.
- *  *loss_sum: sum over the local samples. */
+/** Run one step inside the caller's ledger batch. *loss_sum: sum over the local samples. */
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
 
 /** The same with samples that are already in the model's input and in `labels`: `local` of the
  *  `global` ones. */
 gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum);
-
-/** Do what a paced step left to do outside the clock, before anybody reads parameters; else do
- *  nothing. */
-gw_err gw_step_catch_up(gw_stepper *t);
 
 /** Finish a pending exchange, so that parameters may be read. When eager it does nothing, except
  *  that the parameters of the naive backend become the model's. */

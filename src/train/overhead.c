@@ -89,7 +89,7 @@ static gw_err overhead_compare(rehearsal *r, int level, gw_overhead *o) {
     double *x = NULL;
     int ranks;
     size_t n = (size_t)r->rounds;
-    GW_MPI(MPI_Comm_size(r->job->comm, &ranks));
+    GW_TRY(gw_comm_place(r->job->comm, NULL, &ranks));
     GW_TRY(gw_agree(r->job->comm, gw_alloc(&x, n, sizeof *x)));
     memcpy(x, off, n * sizeof *x);
     o->off_s = gw_stats_median(x, r->rounds);

@@ -25,8 +25,6 @@ typedef struct gw_train_result {
     gw_paired_result paired; /* 0 pairs: not asked for */
     double bound_s;          /* of a step; 0: not asked for */
     gw_bound_mode bound_mode;
-    double late_s,
-        outside_s; /* of a paced run (machine/pacer.h), the most of a rank; NaN, 0: it is not */
     int64_t split, flagged;   /* batches of all ranks with a memory split by twins; of these with an
                                empty interval of products */
     double ceilings_drift;    /* relative, between begin and end; NaN: not measured */

@@ -54,12 +54,8 @@ static gw_err trainer_timed_step(const step_job *job, gw_batch_parts *batch) {
     if (e == GW_OK && job->drain)
         e = gw_inside_drain(job->t->stepper.g);
     if (e == GW_OK && job->keep)
-        e = gw_step_catch_up(&job->t->stepper);
-    if (e == GW_OK && job->keep)
         e = gw_checkpoint_take(job->t->checkpoint);
     gw_ledger_end(&batch->cost);
-    if (job->t->stepper.pacer)
-        gw_pacer_end(job->t->stepper.pacer, job->settle);
     return e;
 }
 
@@ -100,21 +96,6 @@ static gw_err trainer_take_step(const step_job *job, gw_batch_parts *batch) {
     return e;
 }
 
-/* What is done outside the clock of a paced step counts in no time of the run. */
-static gw_err trainer_take_paced_step(const step_job *job, gw_batch_parts *batch) {
-    gw_trainer *t = job->t;
-    double start_s = gw_ledger_now();
-    gw_err e = gw_paced_prepare(&t->stepper, &job->batch);
-    double outside_s = gw_ledger_now() - start_s;
-    GW_THEN(e, trainer_take_step(job, batch));
-    start_s = gw_ledger_now();
-    GW_THEN(e, gw_step_catch_up(&t->stepper));
-    outside_s += gw_ledger_now() - start_s;
-    t->at.outside_s += outside_s;
-    t->rec.zero_s += outside_s;
-    return e;
-}
-
 /* A vote may end the run within a pair. */
 static gw_err trainer_take_paired(void *ctx, const gw_paired_take *take, gw_batch_parts *batch) {
     gw_trainer *t = ctx;
@@ -150,7 +131,7 @@ static gw_err trainer_one_step(gw_trainer *t) {
         .epoch = t->at.epoch,
         .step = ++t->at.step,
         .samples = counts ? batch.local : 0,
-        .slept = t->c->pace > 0};
+        .slept = t->c->simulated};
     t->measures.checks.guard.step = t->at.step;
     t->stepper.skew_s = parts.injected_s = trainer_delay(t, t->at.step);
     t->at.keep = gw_checkpoint_due(t->checkpoint, t->at.step);
@@ -164,7 +145,7 @@ static gw_err trainer_one_step(gw_trainer *t) {
                         .rate = gw_trainer_rate(t, t->at.step),
                         .settle = trainer_must_settle(t, 0),
                         .keep = t->at.keep};
-        gw_err e = (t->stepper.pacer ? trainer_take_paced_step : trainer_take_step)(&job, &parts);
+        gw_err e = trainer_take_step(&job, &parts);
         *t->own = e != GW_OK;
         GW_TRY(trainer_name_step(t, e));
     }
@@ -211,9 +192,7 @@ static gw_err trainer_one_epoch(gw_trainer *t, bool *stop) {
     t->watcher.status.epoch_end = false;
     gw_watchdog_step(t->at.step, t->at.epoch);
     while (t->at.batch < gw_sampler_batches(t->sampler) && !*stop) {
-        double outside_s = t->at.outside_s;
         GW_TRY(trainer_one_step(t));
-        start_s += t->at.outside_s - outside_s; /* no time of training */
         GW_TRY(gw_recorder_look(&t->rec, t->at.step, &t->watcher.status.warning));
         if (!t->stepper.pending)
             GW_TRY(gw_checks_step(&t->measures.checks, t->at.step));

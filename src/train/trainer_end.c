@@ -69,6 +69,21 @@ static json_t *run_results(const gw_trainer *t, json_t *tempo) {
         tempo, gw_paired_json(&r->paired), gw_checks_json(&t->measures.checked));
 }
 
+static const char run_simulated[] = "simulated: computation as measured on a free core, messages "
+                                    "by the network's model",
+                  run_simulated_wire[] = "simulated: bytes of the messages that were sent";
+
+/* Of a simulated run: what is known of this process only. */
+static json_t *run_of_no_machine(json_t *of, const char *keys) {
+    for (size_t len; *keys; keys += len + (keys[len] == ' ')) {
+        char key[32];
+        len = strcspn(keys, " ");
+        snprintf(key, sizeof key, "%.*s", (int)len, keys);
+        json_object_set_new(of, key, json_null());
+    }
+    return of;
+}
+
 static json_t *run_step_or_null(int64_t step) {
     return step > 0 ? json_integer((json_int_t)step) : json_null();
 }
@@ -163,7 +178,7 @@ static gw_work_run run_work(const gw_trainer *t) {
     double compute_s = passes_s * t->ranks / workers;
     if (gw_mesh_divides(&t->mesh.shape))
         compute_s = t->rec.total.by_rank[0].step.passes_s;
-    if (t->c->pace > 0) /* it was slept */
+    if (t->c->simulated) /* nothing of it was computed in this time */
         compute_s = NAN;
     return (gw_work_run){.load = gw_trainer_load(t, (t->part.global_batch + workers - 1) / workers),
                          .vectors = t->optimizer->state.count,
@@ -186,15 +201,15 @@ static json_t *run_more(const gw_trainer *t) {
     gw_work_run work = run_work(t);
     bool overhead = c->overhead != 0 && c->run.profile != GW_PROFILE_OFF; /* asked for */
     return gw_json_object(
-        "mesh:o data:o backend:o ceilings:o gemm:o work:o bound:o papi:o paced:o forecast:o "
-        "overhead:o checkpoints:o rate:o resumed:o",
-        gw_pipeline_json(t->part.pipeline), run_data(t),
+        "mesh:o simulated:o data:o backend:o ceilings:o gemm:o work:o bound:o papi:o "
+        "forecast:o overhead:o checkpoints:o rate:o resumed:o",
+        gw_pipeline_json(t->part.pipeline),
+        c->simulated ? c->simulated->json(c->simulated->ctx) : json_null(), run_data(t),
         gw_naive_json(t->stepper.naive, gw_trainer_parameters(t)),
         gw_gauge_json(&t->measures.gauge),
         c->naive.on ? json_null() : gw_products_json(&t->measures.products),
         c->naive.on ? json_null() : gw_work_json(&work), gw_bound_run_json(&t->measures.bound),
         gw_memory_papi_json(t->measures.memory),
-        gw_pacer_json(t->stepper.pacer, r->late_s, r->outside_s),
         t->choice ? gw_chooser_json(t->choice) : json_null(),
         overhead ? gw_overhead_json(r->overhead) : json_null(), run_checkpoints(c, r), run_rate(t),
         run_resumed(&t->resume, t->rec.start_utc, t->rec.total.summary.earlier));
@@ -207,7 +222,7 @@ static gw_err run_write(const gw_trainer *t, json_t *tempo) {
     json_t *run;
     run_find_sources(t, &sources);
     gw_recorder_report of = {
-        .program = "train",
+        .program = c->simulated ? "simulate" : "train",
         .command = c->command,
         .started_utc = t->past.started_utc,
         .stopped_by = r->stopped_by,
@@ -231,6 +246,11 @@ static gw_err run_write(const gw_trainer *t, json_t *tempo) {
         .more = run_more(t),
         .machine = gw_json_object("gemm:s gemm_warning:t", gw_gemm_library(), gw_gemm_warning()),
         .results = run_results(t, tempo)};
+    if (c->simulated) {
+        of.sources = (gw_recorder_sources){run_simulated, "absent", run_simulated_wire, "absent"};
+        run_of_no_machine(of.machine, "busy");
+        run_of_no_machine(of.results, "ranks peak_bytes peak_sum_bytes traffic");
+    }
     GW_TRY(gw_recorder_json(&t->rec, &of, &run));
     if (t->past.told)
         run_keep_told(run, t->past.told);
@@ -300,11 +320,6 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     r->bound_mode = t->measures.bound.mode;
     if (t->measures.paired)
         GW_TRY(gw_paired_finish(t->measures.paired, GW_RECORD_WARMUP, &r->paired));
-    gw_pacer *pacer = t->stepper.pacer;
-    double of_pace[2] = {pacer ? pacer->late_sum_s / (double)pacer->steps : NAN, t->at.outside_s};
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, of_pace, 2, MPI_DOUBLE, MPI_MAX, t->comm));
-    r->late_s = of_pace[0];
-    r->outside_s = of_pace[1];
     int64_t split[2] = {t->measures.split.split, t->measures.split.flagged};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, split, 2, MPI_INT64_T, MPI_SUM, t->comm));
     GW_TRY(gw_allreduce(&t->at.checkpoint_s, &r->checkpoint_s, 1, MPI_DOUBLE, MPI_MAX, t->comm));

@@ -35,7 +35,7 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
                        replicas == t->ranks ? "rank" : "replica", replicas == 1 ? "" : "s");
     GW_TRY(gw_delay_suits(&t->c->skew, "train", t->ranks));
     GW_TRY(gw_host_node_of(&t->node, t->c->run.threads + gw_inside_know(t->g).helpers, t->comm));
-    int over = gw_host_oversubscribed(&t->node);
+    int over = !t->c->simulated && gw_host_oversubscribed(&t->node);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
     t->oversubscribed = over;
     gw_wait_yields(over);
@@ -180,6 +180,8 @@ static gw_err trainer_open_products(gw_trainer *t) {
                                .threads = t->c->run.threads,
                                .polls = is.polls,
                                .adds = t->c->parallel.microbatches > 1 || is.adds,
+                               .rate_bits_per_s =
+                                   t->c->simulated ? t->c->simulated->rate_bits_per_s : 0,
                                .then = gw_resume_products(&t->resume)};
     gw_watchdog_stage("timing the matrix products");
     return gw_products_open(&t->measures.products, &setup);
@@ -258,13 +260,18 @@ static gw_err trainer_open_gauge(gw_trainer *t) {
     return GW_OK;
 }
 
+/* Whoever waits lets others run: ranks without a core of their own, and those of one process. */
+static bool trainer_yields(const gw_trainer *t) {
+    return t->oversubscribed || t->c->simulated;
+}
+
 static gw_step_setup trainer_step_setup(const gw_trainer *t) {
     gw_step_setup setup = {.c = t->c,
                            .products = &t->measures.products,
                            .comm = t->mesh.comm[GW_DIM_DATA],
                            .seed = t->c->run.seed,
                            .lazy = t->c->run.lazy,
-                           .yield = t->oversubscribed,
+                           .yield = trainer_yields(t),
                            .note = t->part.pipeline ? gw_pipeline_note(t->part.pipeline) : NULL,
                            .table = t->resume.table};
     for (int d = GW_DIM_PIPE; d < GW_DIMS; d++)
@@ -283,7 +290,7 @@ static gw_err trainer_open_pipeline(gw_trainer *t) {
     gw_pipeline_hooks hooks = gw_step_hooks(&t->stepper);
     /* Replicas draw apart, too: their codecs' errors must not add up. */
     uint64_t seed = gw_rng_key(t->c->run.seed, (uint64_t)t->mesh.at[GW_DIM_DATA]);
-    return gw_pipeline_open(t->part.pipeline, t->model, &hooks, seed, t->oversubscribed, t->comm);
+    return gw_pipeline_open(t->part.pipeline, t->model, &hooks, seed, trainer_yields(t), t->comm);
 }
 
 /* Adds notes on the schedule: options beyond the end of the run, and a rate of 0 before it. */
@@ -324,14 +331,6 @@ gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
     return GW_OK;
 }
 
-static gw_err trainer_open_pace(gw_trainer *t) {
-    if (t->c->pace == 0)
-        return GW_OK;
-    gw_watchdog_stage("measuring computation, one rank alone");
-    gw_sampler_epoch(t->sampler, 0);
-    return gw_paced_open(&t->stepper, t->c->pace, t->sampler, t->comm);
-}
-
 static gw_err trainer_open_naive(gw_trainer *t) {
     gw_span doubles = {0,
                        2 * gw_model_size(t->model)}; /* in floats, as the log of exchanges counts */
@@ -368,8 +367,6 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     GW_TRY(gw_resume_find(&t->resume, t->c, t->comm));
     if (!t->c->check)
         GW_TRY(gw_agree(t->comm, trainer_opening_check_folder(t)));
-    if (t->c->pace > 0)
-        GW_TRY(gw_pacer_check(t->c->run.threads, t->comm));
     gw_flush_denormals(); /* starts the threads: after what may be refused */
     gw_watchdog_stage("reading the data set");
     gw_data_spec spec = t->c->data;
@@ -439,7 +436,6 @@ gw_err gw_trainer_open(gw_trainer *t) {
     if (t->c->run.profile == GW_PROFILE_FULL)
         GW_TRY(gw_memory_open(&t->measures.memory, t->c->counters, t->c->run.threads, t->comm));
     GW_TRY(trainer_open_gauge(t));
-    GW_TRY(trainer_open_pace(t));
     int sig;
     GW_TRY(gw_signals_agree(&sig, t->comm));
     gw_trainer_heed(t, sig);
@@ -459,6 +455,7 @@ gw_err gw_trainer_open(gw_trainer *t) {
     if (t->c->paired)
         GW_TRY(gw_paired_open(&t->measures.paired, t->c, &t->stepper, &setup,
                               gw_products_cut(&t->measures.products), t->comm));
+    GW_TRY(gw_trainer_open_clock(t));
     GW_TRY(gw_recorder_measure(&t->rec, t->past.clock_s));
     return gw_trainer_reopened(t);
 }
@@ -474,7 +471,6 @@ void gw_trainer_close(gw_trainer *t) {
     gw_resume_free(&t->resume);
     gw_pipeline_close(t->part.pipeline);
     gradwire_close(t->g);
-    gw_paced_close(&t->stepper);
     gw_step_close(&t->stepper);
     gw_naive_close(t->stepper.naive);
     free(t->stepper.labels);

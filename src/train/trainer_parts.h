@@ -1,7 +1,7 @@
-/** What the files of the trainer share: a run's state, its opening and closing (trainer_open.c),
- *  its files of rows (trainer_rows.c), checkpoints and votes between steps (trainer_keep.c), the
- *  end of an epoch (trainer_epoch.c) and of the run with its run.json (trainer_end.c).
- *  Nobody else includes this. */
+/** What the files of the trainer share: a run's state, its opening and closing (trainer_open.c), its
+ *  virtual clock (trainer_clock.c), its files of rows (trainer_rows.c), checkpoints and votes between
+ *  steps (trainer_keep.c), the end of an epoch (trainer_epoch.c) and of the run with its run.json
+ *  (trainer_end.c). Nobody else includes this. */
 #ifndef GW_TRAIN_TRAINER_PARTS_H
 #define GW_TRAIN_TRAINER_PARTS_H
 
@@ -14,7 +14,6 @@
 #include "select/bound_measure.h"
 #include "select/chooser.h"
 #include "step/checks.h"
-#include "step/paced.h"
 #include "step/split.h"
 #include "step/step.h"
 #include "step/work.h"
@@ -67,7 +66,6 @@ typedef struct gw_trainer_at {
     gw_vote vote;
     int64_t stop_at;     /* the step that a vote has made the last one; 0: none */
     double limit_from_s; /* when this start began to train */
-    double outside_s;    /* of this start, this rank: of steps, but not in their clock */
     double checkpoint_s; /* of this start, by the ledger */
     const char *stopped_by;
 } gw_trainer_at;
@@ -145,6 +143,10 @@ static inline size_t gw_trainer_parameters(const gw_trainer *t) {
 /** Collective: all that is needed before the first step. Refuses what cannot work, before it
  *  removes a file of an older run. If t->result->signal is set afterwards, a signal came: close. */
 gw_err gw_trainer_open(gw_trainer *t);
+
+/** Collective, right before time is measured: of a simulated run the clock is virtual from here on.
+ *  Nothing to do for others. */
+gw_err gw_trainer_open_clock(gw_trainer *t);
 
 /** Collective: refuse what gw_trainer_open would refuse, except for reasons in the run's folder or
  *  in the data set's images. Measures and writes nothing. */

@@ -4,8 +4,9 @@
 
 gw_err gw_vote_open(gw_vote *v, MPI_Comm comm, int64_t step, double now_s) {
     *v = (gw_vote){.comm = comm, .next = step + 1, .last = step, .last_s = now_s};
-    GW_MPI(MPI_Comm_rank(comm, &v->rank));
-    return GW_OK;
+    if (gw_team_of(comm)) /* ranks of one process get a signal together, and it ends them */
+        v->next = INT64_MAX;
+    return gw_comm_place(comm, &v->rank, NULL);
 }
 
 /* At most doubled, so that one short step among long ones does not put the vote off for long. */

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/simulate/folder.h"
 #include "cli/simulate/graph.h"
+#include "cli/simulate/train.h"
 #include "comm/strategy/plain.h"
 #include "play/options.h"
 
@@ -133,11 +134,6 @@ static double simulate_memory_bytes(void) {
     return 1024.0 * (double)use.ru_maxrss;
 }
 
-static json_t *simulate_link_json(const gw_sim_link *l) {
-    return gw_json_object("bytes_per_s:f latency_s:f overhead_s:f", l->bytes_per_s, l->latency_s,
-                          l->overhead_s);
-}
-
 /* The model, for --json and the run's folder. */
 static json_t *simulate_model(const simulation *s) {
     const gw_sim_play *p = &s->play;
@@ -145,7 +141,7 @@ static json_t *simulate_model(const simulation *s) {
     json_t *network = gw_json_object(
         "ranks:i played:i per_host:i network:s link:o memory:o coding_s:f", w->ranks,
         w->played ? w->played : w->ranks, w->per_host, gw_args_text(s->args, "network"),
-        simulate_link_json(&w->link), simulate_link_json(&w->memory), w->coded_s[GW_CODING_ENCODE]);
+        gw_sim_link_json(&w->link), gw_sim_link_json(&w->memory), w->coded_s[GW_CODING_ENCODE]);
     json_t *steps = gw_json_object(
         "model:s source:s parameters:I tensors:i batch:I forward_s:f backward_s:f optimizer_s:f "
         "steps:i speed:f compute:s bucket_bytes:I comm:s algorithm:s modelled:s compress:s "
@@ -290,6 +286,9 @@ static gw_err simulate_play(simulation *s) {
 
 static int simulate_run(const gw_args *unused, int argc, char **argv) {
     (void)unused;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--train") == 0)
+            return gw_simulate_train(argc, argv);
     simulation s = {.command = gw_cli_line(argc, argv)};
     gw_err e = s.command ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
     GW_THEN(e, gw_args_new(&s.args, opts));

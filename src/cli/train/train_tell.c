@@ -60,11 +60,7 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
         printf("note: %s\n", s->products);
     fputs(is.notes, stdout);
     gw_notes_print(s->notes, stdout);
-    if (c->pace > 0)
-        printf("note: paced: ranks sleep %g times what their computation takes on a free core, "
-               "and compute outside the clock\n",
-               c->pace);
-    else if (s->oversubscribed)
+    if (s->oversubscribed)
         printf("note: oversubscribed: more threads than cores, waits give the core away and times "
                "say little\n");
     tell_say_busy("before", s->busy);
@@ -242,13 +238,6 @@ static void tell_say_forecast(const gw_chooser *a) {
                gw_chooser_predicted(a) / a->measured_s);
 }
 
-static void tell_say_pace(const gw_train_result *r) {
-    if (isfinite(r->late_s))
-        printf("paced: computation ended up to %.1f us a step later than on free cores (mean, the "
-               "worst rank); %.1f s outside the clock\n",
-               r->late_s * 1e6, r->outside_s);
-}
-
 static void tell_say_bound(const gw_train_result *r) {
     if (r->bound_s > 0)
         printf("bound of a step (%s): %.1f us; the measured step takes %.2f times that\n",
@@ -322,7 +311,6 @@ static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
     tell_say_busy("during", &r->total.during);
     tell_say_forecast(t->choice);
     tell_say_bound(r);
-    tell_say_pace(r);
     tell_say_memory(r);
     tell_say_overhead(r->overhead);
     tell_say_straggler(&r->total.straggler);

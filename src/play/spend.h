@@ -1,0 +1,28 @@
+/** Who executes a step under virtual time: kernels compute, and the clock of their rank goes on by
+ *  what they take elsewhere (step/times.h). */
+#ifndef GW_PLAY_SPEND_H
+#define GW_PLAY_SPEND_H
+
+#include "play/profile.h"
+#include "step/times.h"
+
+struct gw_fabric;
+
+typedef struct gw_spender {
+    gw_exec exec; /* of this rank; its ctx is the spender */
+    const struct gw_fabric *fabric;
+    gw_step_times times;
+    double speed; /* times as fast as they say */
+    double gap_s; /* between two polls of a kernel; 0: it is not interrupted */
+    void (*poll)(void *of);
+    void *of;
+} gw_spender;
+
+/** Make `s->exec`. The other members but poll and of are set. */
+void gw_spender_open(gw_spender *s);
+
+/** Return the times of what this rank holds of the model, by a profile that has a group for each of
+ *  its layers with parameters. GW_ERR_INPUT: it is another model's. */
+gw_err gw_profile_times(gw_step_times *out, const gw_step_profile *of, const gw_model *model);
+
+#endif
