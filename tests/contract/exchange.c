@@ -19,6 +19,7 @@
 enum { LAYERS = 3, STEPS = 4, VOID = 1 };
 
 static int me, ranks;
+static MPI_Comm all_ranks = MPI_COMM_WORLD;
 static bool yield, framed;
 
 /* What every rank holds in a trial. */
@@ -39,6 +40,14 @@ void exchange_start(int n) {
     gw_wait_yields(yield);
     gw_clock_start();
     gw_ledger_start();
+}
+
+int exchange_be(int rank, MPI_Comm comm, bool yields) {
+    int before = me;
+    me = rank;
+    all_ranks = comm;
+    yield = yields || ranks >= sysconf(_SC_NPROCESSORS_ONLN);
+    return before;
 }
 
 void exchange_frames(void) {
@@ -177,7 +186,7 @@ static void check_replicas(const run_state *r) {
         ends[0][k] = r->crc[k];
         ends[1][k] = ~r->crc[k];
     }
-    gw_allreduce(ends, least, 2 * (STEPS + 1), MPI_UINT32_T, MPI_MIN, MPI_COMM_WORLD);
+    gw_allreduce(ends, least, 2 * (STEPS + 1), MPI_UINT32_T, MPI_MIN, all_ranks);
     for (int k = 0; k <= STEPS; k++)
         CHECK(!r->agrees[k] || least[0][k] == ~least[1][k],
               "%s %s n=%zu lazy=%d: replicas differ %s %d", r->t->comm, r->t->codec, r->t->n,
@@ -188,7 +197,7 @@ static void check_replicas(const run_state *r) {
 static void check_cost(const run_state *r, const gw_batch_cost *c, gw_cost want) {
     const gw_codec *codec = r->session->mix.codec;
     uint64_t mine[3] = {c->wire_bytes, c->messages, c->collectives}, all[3];
-    gw_allreduce(mine, all, 3, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    gw_allreduce(mine, all, 3, MPI_UINT64_T, MPI_SUM, all_ranks);
     bool picks = r->session->strategy.ops->traits & GW_STRATEGY_PICKS;
     /* For an MPI collective the ledger charges each rank a whole number of bytes. */
     if (codec->caps & GW_CODEC_FIXED)
@@ -302,7 +311,7 @@ static void check_residual(const run_state *r, const float *mine) {
     CHECK_OK(gw_alloc(&all, r->t->n + 1, sizeof *all));
     for (size_t i = 0; i < r->t->n; i++)
         kept[i] = (double)mine[i];
-    gw_allreduce(kept, all, (int)r->t->n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    gw_allreduce(kept, all, (int)r->t->n, MPI_DOUBLE, MPI_SUM, all_ranks);
     for (int t = 0; t < 2 * LAYERS; t++) {
         gw_span s = r->tensors[t].span;
         if (s.n == 0 || !keeps_rest(gw_session_codec_of(r->session, s.off), r->t->feedback))
@@ -336,7 +345,7 @@ static void check_labels(const run_state *r) {
     gw_session *s = r->session;
     const trial *t = r->t;
     gw_unmet foretold = s->unmet;
-    CHECK_OK(gw_session_find_unmet(s, (gw_unmet_ask){.ended = true}, MPI_COMM_WORLD));
+    CHECK_OK(gw_session_find_unmet(s, (gw_unmet_ask){.ended = true}, all_ranks));
     const gw_unmet *counted = &s->unmet;
     for (int i = 0; i < s->mix.n && t->n > 0; i++) {
         uint64_t floats = counted->all[i].floats, laid = foretold.all[i].laid;
@@ -370,7 +379,7 @@ static gw_err run(gw_session *s, const trial *t, outcome *o) {
                               .undo = t->voids,
                               .seed = 5,
                               .yield = yield};
-    gw_err e = gw_session_open(s, MPI_COMM_WORLD, &setup);
+    gw_err e = gw_session_open(s, all_ranks, &setup);
     if (e == GW_OK)
         e = steps(&r, o);
     if (e == GW_OK)
@@ -381,6 +390,14 @@ static gw_err run(gw_session *s, const trial *t, outcome *o) {
     if (o->kept)
         check_residual(&r, residual);
     gw_session_close(s);
+    return e;
+}
+
+gw_err exchange_run(const trial *t, outcome *o) {
+    gw_session *s = NULL;
+    gw_err e = new_session(&s, t->comm, t->codec, t->feedback, framed);
+    GW_THEN(e, run(s, t, o));
+    gw_session_free(s);
     return e;
 }
 
