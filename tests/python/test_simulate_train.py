@@ -1,108 +1,72 @@
-"""experiments/simulate-train: a study of `gradwire train` with cells of simulated ranks, by what one rank measures."""
+"""`gradwire simulate --train`: what simulated ranks learn and send is what as many processes do; its clock is its own."""
 
-import csv
-import json
 import os
-import sys
-import tempfile
-import unittest
 
 import gwrun
 
-TOOL = os.path.join(gwrun.SOURCE, "experiments", "simulate-train")
-MODEL = ("--data", "synthetic:samples=240,features=20,classes=4", "--layers", "16", "--batch", "96")
+WORK = ("--layers", "32", "--batch", "90", "--epochs", "2", "--limit", "900", "--limit-test", "300")
+LINK = ("--link", "100mbit,50us,5us")
+TIMES = ("elapsed_s", "train_s", "test_s")
 
 
-class SimulateTrain(unittest.TestCase):
-    def setUp(self):
-        self.dir = self.enterContext(tempfile.TemporaryDirectory())
+class SimulateTrain(gwrun.Case):
+    def simulate(self, ranks, *words):
+        """The folder of a simulated run."""
+        out = os.path.join(self.dir, f"simulated{len(os.listdir(self.dir))}")
+        gwrun.well(gwrun.run(0, "simulate", "--train", "--ranks", ranks, *LINK, *WORK, *words, "--out", out))
+        return out
 
-    def call(self, *words):
-        return gwrun.finished([sys.executable, "-B", TOOL, "--build", os.path.dirname(gwrun.GRADWIRE), *map(str, words)])
+    def rows(self, folder, name):
+        """Rows of a file without what a clock says."""
+        rows = gwrun.rows(folder, name)
+        return [{k: v for k, v in row.items() if not k.endswith("_s") and k not in TIMES} for row in rows]
 
-    def test_a_rank_computes_its_share(self):
-        """12 of 13 ranks compute, 8 samples each; what one of them took stands in the run's folder."""
-        out = os.path.join(self.dir, "run")
-        done = self.call("--ranks", 13, "--link", "1gbit", *MODEL, "--steps", 5, "--comm",
-                         "ps:algo=root,dedicated=1", "--quiet", "--out", out)
-        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
-        step = json.loads(gwrun.read(os.path.join(out, "run.json")))["simulated"]["step"]
-        self.assertEqual([step[key] for key in ("model", "parameters", "steps", "compute", "source")],
-                         ["mlp --layers 16", 404, 5, "spin", "measured for this run"])
-        self.assertGreater(min(step["forward_s"], step["backward_s"], step["optimizer_s"]), 0)
+    def test_learns_and_sends_what_processes_do(self):
+        cells = {
+            3: ("--comm", "iallreduce:algo=ring", "--compress", "zlib"),
+            4: ("--comm", "allreduce:algo=halving", "--mesh", "pipe=2,tensor=2", "--microbatches", "2", "--tensor-algo",
+                "ring"),
+            2: ("--comm", "diloco:algo=sra,period=3", "--optimizer", "adamw", "--lr", "0.01", "--partition",
+                "labels:alpha=0.5")}
+        for ranks, words in cells.items():
+            with self.subTest(words=words):
+                real = os.path.join(self.dir, f"real{ranks}")
+                gwrun.well(gwrun.run(ranks, "train", *WORK, *words, "--profile", "timers", "--ceilings", "off",
+                                     "--overhead", "0", "--out", real))
+                simulated = self.simulate(ranks, *words)
+                self.assertEqual(self.rows(simulated, "epochs.csv"), self.rows(real, "epochs.csv"))
+                keys = ("rank", "step", "samples", "loss", "wire_bytes", "messages", "logical_bytes")
+                both = [[[row[k] for k in keys] for row in gwrun.rows(folder, "batches.csv")]
+                        for folder in (simulated, real)]
+                self.assertEqual(*both)
 
-    def test_study(self):
-        """Simulated ranks send what real ones do, beside them; a run of each cell is no interval, for it is measured."""
-        spec, out = os.path.join(self.dir, "more.yaml"), os.path.join(self.dir, "study")
-        gwrun.write(spec, f"claim: x\nbase: {' '.join(MODEL)} --steps 2 --comm 'allreduce:algo=ring' --save-model off\n"
-                    "factors: {place: {real: {ranks: 2}, few: {ranks: 2, link: 1gbit}, many: {ranks: 64, link: 1gbit}}}\n")
-        runner, build = os.path.join(gwrun.SOURCE, "experiments", "run"), os.path.dirname(gwrun.GRADWIRE)
-        gwrun.said(runner, spec, "--build", build, "--out", out)
-        table = gwrun.said(os.path.join(gwrun.SOURCE, "analysis", "export"), out, "--compact")
-        rows = {row["level.place"]: row for row in csv.DictReader(table.splitlines())}
-        self.assertEqual([rows[place]["ranks"] for place in ("real", "few", "many")], ["2", "2", "64"])
-        self.assertEqual(["by computation that was measured for this run" in rows[place]["marks"]
-                          for place in ("real", "few", "many")], [False, True, True])
-        self.assertEqual(rows["real"]["run_wire_bytes"], rows["few"]["run_wire_bytes"])
-        gwrun.write(spec, gwrun.read(spec).replace("--steps 2", "--steps 2 --mesh pipe=3"))
-        done = gwrun.finished([runner, spec, "--build", build, "--dry-run"])
-        self.assertIn("pipe=3 takes a multiple of 3 ranks, and there are", done.stderr)
-        self.assertEqual(done.returncode, 2)
+    def test_times_repeat_and_come_from_profile_and_link(self):
+        profile = os.path.join(self.dir, "p.json")
+        gwrun.well(gwrun.run(0, "bench", "layers", "--layers", "32", "--batch", "30", "--steps", "5", "--profile", profile))
+        words = ("--comm", "allreduce:algo=ring", "--step-profile", profile, "--inject-skew", "1:3ms", "--steps", "12")
+        runs = [self.simulate(3, *words, *more) for more in ((), (), ("--speed", "2"))]
+        files = [gwrun.read(folder, "batches.csv") for folder in runs]
+        self.assertEqual(files[0], files[1])
+        rows, fast = ([gwrun.rows(folder, "batches.csv") for folder in (runs[0], runs[2])])
+        self.assertAlmostEqual(float(rows[5]["forward_s"]), 2 * float(fast[5]["forward_s"]), delta=2e-9)
+        held = [float(row["data_s"]) for row in rows if row["rank"] == "1"]
+        self.assertTrue(all(x >= 0.003 for x in held), held)
+        run = gwrun.read_json(runs[0], "run.json")
+        self.assertEqual((run["program"], run["machine"]["clock"], run["simulated"]["train"]), ("simulate", "virtual", True))
+        # A ring sends 2 (P - 1) / P of the bytes over each link; the wait is no shorter than that.
+        floor = 2 * 2 / 3 * 4 * run["parameters"] / 12.5e6
+        waits = [float(row["mpi_wait_s"]) + float(row["mpi_post_s"]) for row in rows if row["rank"] == "1"]
+        self.assertTrue(all(floor <= x <= 1.2 * floor + 1e-3 for x in waits[1:]), (floor, waits))
 
-    def test_mesh(self):
-        """A stage computes what one rank measured of microbatches, and sends what a real one does."""
-        words = (*MODEL, "--layers", "16,16,16", "--mesh", "data=2,pipe=2", "--microbatches", 4, "--timetable", "zb",
-                 "--steps", 2, "--comm", "allreduce:algo=ring")
-        out, real = os.path.join(self.dir, "run"), os.path.join(self.dir, "real")
-        done = self.call("--ranks", 4, "--link", "1gbit", *words, "--out", out)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        gwrun.train(4, real, *words)
-        one, other = (json.loads(gwrun.read(os.path.join(folder, "run.json"))) for folder in (out, real))
-        self.assertEqual((one["simulated"]["step"]["batch"], sum(one["mesh"]["layers"])), (48, 4))
-        self.assertEqual([sum(int(row["pipe_bytes"]) for row in gwrun.batches(folder)) for folder in (out, real)],
-                         [2 * 2 * 2 * 48 * 16 * 4] * 2)
-        self.assertEqual(one["simulated"]["step"]["source"], "measured for this run")
-        self.assertEqual(other["mesh"]["microbatches"], one["mesh"]["microbatches"])
+    def test_native_is_replaced_and_said(self):
+        self.assertIn("modelled as halving:chunk=0",
+                      gwrun.read_json(self.simulate(2, "--comm", "allreduce"), "run.json")["comm"]["algorithm"])
 
-    def test_models(self):
-        """Simulated ranks send what real ones do, of any model, but for a GPT's norms, which its tensor ranks gather."""
-        text = os.path.join(self.dir, "text")
-        gwrun.write(text, "so it goes, " * 400)
-        for mesh, short, model in (
-                ("data=2", 0, ("--model", "cnn", "--data", "synthetic:samples=240,features=256,classes=4")),
-                ("tensor=2", 0.03, ("--model", "gpt:layers=1,heads=2,width=32,context=16", "--data", f"text:{text}"))):
-            out, real = (os.path.join(self.dir, f"{name} {mesh}") for name in ("run", "real"))
-            words = (*model, "--batch", 8, "--steps", 2, "--comm", "allreduce:algo=ring", "--mesh", mesh,
-                     *(("--tensor-algo", "ring") if "tensor" in mesh else ()))
-            done = self.call("--ranks", 2, "--link", "1gbit", *words, "--out", out)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            one, other = (json.loads(gwrun.read(os.path.join(folder, "run.json")))["results"]["summary"]["wire_bytes"]
-                          for folder in (out, gwrun.train(2, real, *map(str, words)) and real))
-            self.assertTrue((1 - short) * other <= one <= other > 0, (mesh, one, other))
-
-    def test_refused(self):
-        for words, why in (((*MODEL, "--link", "1gbit"), "--ranks is missing"),
-                           ((*MODEL, "--ranks", 2), "--link is missing"),
-                           ((*MODEL, "--ranks", "two", "--link", "1gbit"), "--ranks two: must be a whole number"),
-                           (("--ranks", 2, "--link"), "--link: nothing follows"),
-                           (("--nonesuch", 2), "'--nonesuch' is not an option of gradwire train or simulate"),
-                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--clip-norm", 1), "a simulated step does not have it"),
-                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--steps", "few"), "--steps few: must be a whole"),
-                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--backend", "naive"), "--backend is not"),
-                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--tensor-split", "rows"), "--tensor-split rows: must be"),
-                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--tensor-split", "columns", "--mesh", "tensor=1"),
-                            "--tensor-split: no layer is cut: add tensor to --mesh"),
-                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--mesh", "tensor=3", "--check"),
-                            "--mesh tensor=3 takes a multiple of 3 ranks, and there are 2"),
-                           ((*MODEL, "--ranks", 2, "--link", "fast"), "--link: rate: fast"),
-                           ((*MODEL, "--ranks", 2, "--link", "1gbit", "--lr", "high"), "lr=high"),
-                           (("--build", "/nonesuch", "--ranks", 2), "/nonesuch/gradwire: cannot be run")):
-            with self.subTest(why=why):
-                done = self.call(*words)
-                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
-                self.assertTrue(done.stderr.startswith("simulate-train: "), done.stderr)
-                self.assertIn(why, done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()
+    def test_refuses(self):
+        train = ("simulate", "--train", "--ranks", "2", *LINK)
+        gwrun.refusal(gwrun.run(0, "train", "--pace", "1"), "train: --pace is gone: simulate --train")
+        for words, line in (((*train, "--resume", "auto"), "--resume"),
+                            ((*train, "--comm", "iallreduce:progress=thread"), "threads"),
+                            ((*train, "--compress", "auto"), "plan"),
+                            (("simulate", "--train", "--layers", "8"), "--ranks N and --link")):
+            gwrun.refusal(gwrun.run(0, *words), line)
