@@ -94,13 +94,9 @@ gw_err gw_plan_trial_start(gw_plan_trial *t, const gw_rig_setup *s, bool lazy, g
 gw_err gw_plan_trial_replay(gw_plan_trial *t, const gw_sim_play *of, const gw_train_config *c,
                             const char *const way[3], const gw_bench_place *place, bool *own) {
     gw_gradients drawn = {0};
-    gw_player p = {.profile = of->profile,
+    gw_player p = {.script = gw_sim_play_script(of, NULL),
                    .gradients = &drawn,
-                   .sleeps = of->sleeps,
-                   .lazy = of->lazy,
-                   .speed = of->speed,
                    .ranks = place->ranks,
-                   .bucket = of->bucket,
                    .steps = 1 + (long)gw_args_int(c->args, "steps")};
     gradwire *g = NULL;
     char words[1024];
@@ -108,12 +104,12 @@ gw_err gw_plan_trial_replay(gw_plan_trial *t, const gw_sim_play *of, const gw_tr
                   "--comm '%s%calgo=(%s)' --compress '%s' --error-feedback '%s' --update %s",
                   way[0], strchr(way[0], ':') ? ',' : ':', way[1], way[2], c->run.feedback,
                   of->lazy ? "lazy" : "eager");
-    int e = gw_gradients_open(&drawn, p.profile, "normal", c->run.seed, place->rank);
+    int e = gw_gradients_open(&drawn, p.script.profile, "normal", c->run.seed, place->rank);
     e = gw_agree(place->comm, (gw_err)e);
     GW_THEN(e, gradwire_new(&g, MPI_Comm_c2f(place->comm), words));
-    GW_THEN(e, gw_player_declare(g, p.profile, 0));
+    GW_THEN(e, gw_player_declare(g, p.script.profile, 0));
     GW_THEN(e, gradwire_open(g));
-    GW_THEN(e, gw_agree(place->comm, (gw_err)gw_player_open(&p, g)));
+    GW_THEN(e, gw_agree(place->comm, gw_player_open(&p, g, place->comm)));
     GW_THEN(e, gw_player_run(&p));
     *own = e != GW_OK && gradwire_alone(e);
     GW_THEN(e, gradwire_close(g));

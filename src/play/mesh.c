@@ -1,3 +1,6 @@
+/* How a profile's model is cut over the ranks of a mesh: into stages that compute alike
+ * (nn/partition.h), and into the parts of tensors that the profile has tensor ranks divide
+ * (Shoeybi et al., "Megatron-LM", 2019). */
 #include "play/mesh.h"
 
 #include "base/json.h"
@@ -6,7 +9,6 @@
 #include "nn/partition.h"
 #include "nn/shard.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,12 +25,11 @@ static int mesh_runs(const gw_sim_mesh *m) {
     return mesh_stages(m) * gw_timetable_chunks(m->timetable);
 }
 
-static size_t mesh_rows(const gw_sim_mesh *m, int micro) {
+size_t gw_sim_mesh_rows(const gw_sim_mesh *m, int micro) {
     return gw_span_part((gw_span){0, (size_t)m->samples}, micro, m->micros).n;
 }
 
-/* Floats of a sample that one of the tensor ranks hands on behind a run. */
-static size_t mesh_edge(const gw_sim_mesh *m, int run, int part) {
+size_t gw_sim_mesh_edge(const gw_sim_mesh *m, int run, int part) {
     const gw_sim_edge *e = &m->edge[run];
     return e->divided ? gw_share_part((int)e->n, part, mesh_tensor(m)).n : e->n;
 }
@@ -173,14 +174,14 @@ static gw_err mesh_share_run(gw_sim_mesh *m, const gw_step_tensor *x, int run, i
 }
 
 static gw_err mesh_share(gw_sim_mesh *m, const gw_step_profile *of) {
-    size_t rows = mesh_rows(m, m->micros - 1);
+    size_t rows = gw_sim_mesh_rows(m, m->micros - 1);
     for (int run = 0, t = 0; run < mesh_runs(m); run++) {
         int begin = t;
         for (int left = m->sizes[run]; left > 0; left -= mesh_cuts(of, t++))
             ;
         GW_TRY(mesh_share_run(m, of->tensor, run, begin, t));
         for (int part = 0; part < mesh_tensor(m); part++) {
-            size_t n = mesh_edge(m, run, part);
+            size_t n = gw_sim_mesh_edge(m, run, part);
             m->widest = n * rows > m->widest ? n * rows : m->widest;
             m->cost.bytes += 2 * sizeof(float) * n * (size_t)m->samples;
         }
@@ -310,163 +311,4 @@ json_t *gw_sim_mesh_json(const gw_sim_mesh *m) {
                           gw_timetable_name(m->timetable), m->micros,
                           gw_timetable_chunks(m->timetable), layers,
                           size[GW_DIM_TENSOR] > 1 ? algo : NULL, m->pieces);
-}
-
-/* ---- one rank ---- */
-
-/* A span of its own for each, but deltas in as many places as a real stage has: what is in one must
- * have left before it is written again. An activation has, before its slot is free. */
-static gw_span pipe_where(const void *pipe, gw_hop hop, bool receives) {
-    const gw_sim_pipe *p = pipe;
-    const gw_sim_mesh *m = p->mesh;
-    int chunk = (hop.boundary + 1) / mesh_stages(m), place = hop.micro;
-    if (hop.kind == GW_HOP_DELTA && !receives)
-        place %= 1 + gw_timetable_kept(m->timetable, p->runner.stage, chunk);
-    place += (hop.boundary * GW_HOP_KINDS + (int)hop.kind) * m->micros;
-    return (gw_span){(size_t)place * m->widest,
-                     p->idle ? 0
-                             : mesh_edge(m, hop.boundary, p->at.at[GW_DIM_TENSOR]) *
-                                   mesh_rows(m, hop.micro)};
-}
-
-/* When the hop left that an action takes, or ends in. */
-static double *pipe_sent(const gw_sim_pipe *p, gw_act act, bool receives) {
-    const gw_sim_mesh *m = p->mesh;
-    bool forward = act.kind == GW_ACT_FORWARD;
-    int run = act.chunk * mesh_stages(m) + p->runner.stage - (forward == receives);
-    int replica = p->at.at[GW_DIM_DATA] * mesh_tensor(m) + p->at.at[GW_DIM_TENSOR];
-    int line = (replica * mesh_runs(m) + run) * GW_HOP_KINDS + forward;
-    return &m->sent[(size_t)line * (size_t)m->micros + (size_t)act.micro];
-}
-
-static double pipe_now_s(const gw_sim_pipe *p) {
-    return 1e-9 * (double)p->world->ops->now_ns(p->world);
-}
-
-static gw_err pipe_act(void *pipe, gw_act act) {
-    gw_sim_pipe *p = pipe;
-    const gw_sim_mesh *m = p->mesh;
-    double part = m->micros > 1 ? (double)mesh_rows(m, act.micro) / m->samples : 1;
-    if (gw_runner_hop(&p->runner, act, true))
-        p->bubble_s += fmax(0, *pipe_sent(p, act, true) - p->ended_s);
-    GW_TRY(gw_runner_vacate(&p->runner, act));
-    p->comm_s += pipe_now_s(p) - p->ended_s;
-    GW_TRY(p->compute(p->ctx, act, p->idle ? 0 : part));
-    p->ended_s = pipe_now_s(p);
-    return GW_OK;
-}
-
-gw_err gw_sim_pipe_send(gw_sim_pipe *p, gw_act act) {
-    gw_schedule *hop = gw_runner_hop(&p->runner, act, false);
-    if (!hop)
-        return GW_OK;
-    double now_s = *pipe_sent(p, act, false) = pipe_now_s(p);
-    GW_TRY(gw_runner_send(&p->runner, act));
-    p->comm_s += pipe_now_s(p) - now_s;
-    return GW_OK;
-}
-
-/* ---- what tensor ranks exchange ---- */
-
-static bool pipe_joins(const gw_sim_pipe *p, size_t floats) {
-    return p->among && !p->idle && floats > 0;
-}
-
-int gw_sim_pipe_pieces(const gw_sim_pipe *p, int micro, size_t floats) {
-    int rows = (int)mesh_rows(p->mesh, micro), pieces = pipe_joins(p, floats) ? p->mesh->pieces : 1;
-    return pieces < rows ? pieces : rows > 1 ? rows : 1;
-}
-
-gw_err gw_sim_pipe_join(gw_sim_pipe *p, const gw_sim_join *j, bool starts) {
-    gw_collective *of = &p->join[j->verb];
-    gw_schedule *s;
-    if (!pipe_joins(p, j->floats))
-        return GW_OK;
-    double now_s = pipe_now_s(p);
-    gw_span rows = gw_span_part((gw_span){0, mesh_rows(p->mesh, j->micro)}, j->piece, j->pieces);
-    gw_span span = {rows.off * j->floats, rows.n * j->floats};
-    GW_TRY(gw_collective_get(of, span, &s));
-    if (starts && p->at.at[GW_DIM_TENSOR] == 0)
-        p->joins = gw_cost_sum(p->joins, gw_collective_cost(of, span));
-    GW_TRY(starts ? gw_runner_start(&p->runner, s, j->micro) : gw_runner_wait(&p->runner, s));
-    p->joins_s += pipe_now_s(p) - now_s;
-    return GW_OK;
-}
-
-/* ---- opening ---- */
-
-gw_err gw_sim_pipe_lane(gw_sim_pipe *p, gw_dim d, gw_lane_setup setup, gw_lane **out) {
-    gw_fabric *line;
-    int first[GW_DIMS];
-    memcpy(first, p->at.at, sizeof first);
-    first[d] = 0;
-    GW_TRY(p->world->ops->split(p->world, gw_mesh_rank(&p->at, first), &line));
-    gw_sim_count(line, &p->sent[d]);
-    setup.apart = setup.yield = true;
-    setup.dim = (int)d;
-    return gw_lane_open_on(out, line, &setup);
-}
-
-static gw_err pipe_lay_hops(gw_sim_pipe *p, gw_codec *exact, gw_phantom *phantom) {
-    const gw_sim_mesh *m = p->mesh;
-    gw_hops_setup setup = {
-        .chunks = mesh_runs(m), .micro = m->micros, .deltas = true, .where = pipe_where, .ctx = p};
-    for (int k = 0; k < GW_HOP_KINDS; k++) {
-        gw_lane_setup lane = {.codec = exact, .phantom = phantom};
-        GW_TRY(gw_sim_pipe_lane(p, GW_DIM_PIPE, lane, &p->lane[k]));
-        setup.lane[k] = p->lane[k];
-    }
-    GW_TRY(gw_lane_floats(p->lane[0], m->room, &setup.base));
-    GW_TRY(gw_hops_open(&p->hops, &setup));
-    p->runner.hops = p->hops;
-    return GW_OK;
-}
-
-static gw_err pipe_join_ranks(gw_sim_pipe *p, gw_codec *exact, gw_phantom *phantom) {
-    gw_lane_setup lane = {.codec = exact, .phantom = phantom, .n = p->mesh->joined};
-    float *floats;
-    GW_TRY(gw_sim_pipe_lane(p, GW_DIM_TENSOR, lane, &p->among));
-    GW_TRY(gw_lane_floats(p->among, p->mesh->joined, &floats));
-    for (int verb = 0; verb <= GW_ALLGATHER; verb++)
-        p->join[verb] = (gw_collective){
-            .algo = &p->mesh->algo, .verb = (gw_verb)verb, .lane = p->among, .base = floats};
-    return GW_OK;
-}
-
-gw_err gw_sim_pipe_open(gw_sim_pipe *p, int servers, gw_codec *exact, gw_phantom *phantom) {
-    const gw_sim_mesh *m = p->mesh;
-    GW_TRY(gw_mesh_place(&p->at, &m->shape, p->world->rank, p->world->size));
-    p->idle = p->at.at[GW_DIM_DATA] < servers;
-    p->runner = (gw_runner){.timetable = m->timetable,
-                            .stage = p->at.at[GW_DIM_PIPE],
-                            .micros = m->micros,
-                            .act = pipe_act,
-                            .ctx = p};
-    if (!gw_mesh_divides(&m->shape))
-        return GW_OK;
-    GW_TRY(gw_queue_open(&p->runner.queue, GW_PROGRESS_POLL,
-                         4 * (m->micros + 1) * gw_timetable_chunks(m->timetable) + 4 * m->pieces,
-                         true));
-    gw_queue_beside(p->runner.queue, p->beside, p->ctx);
-    if (mesh_tensor(m) > 1)
-        GW_TRY(pipe_join_ranks(p, exact, phantom));
-    return mesh_stages(m) > 1 ? pipe_lay_hops(p, exact, phantom) : GW_OK;
-}
-
-void gw_sim_pipe_close(gw_sim_pipe *p) {
-    gw_queue_close(p->runner.queue);
-    gw_hops_close(p->hops);
-    for (int verb = 0; verb <= GW_ALLGATHER; verb++)
-        gw_collective_clear(&p->join[verb]);
-    gw_lane_close(p->among);
-    for (int k = 0; k < GW_HOP_KINDS; k++)
-        gw_lane_close(p->lane[k]);
-}
-
-gw_err gw_sim_pipe_step(gw_sim_pipe *p) {
-    p->ended_s = pipe_now_s(p);
-    p->bubble_s = p->comm_s = p->joins_s = 0;
-    GW_TRY(gw_runner_step(&p->runner));
-    p->comm_s += pipe_now_s(p) - p->ended_s;
-    return GW_OK;
 }

@@ -1,15 +1,12 @@
-/** How a played model lies on the ranks, and how a step passes the stages of a pipe: as of a real
- *  run (mesh/pipeline.h), by the same timetables, hops and runner, over lanes on simulated fabrics.
- *  A whole model is one stage that takes its batch at once. Tensor ranks hold parts of the tensors
- *  that the profile has them divide, and sum where it says so (Shoeybi et al., "Megatron-LM",
- *  2019). */
+/** How a played model lies on the ranks, as that of a real run does (mesh/pipeline.h). A whole
+ *  model is one stage that takes its batch at once. Tensor ranks hold parts of the tensors that the
+ *  profile has them divide, and sum where it says so (Shoeybi et al., "Megatron-LM", 2019). */
 #ifndef GW_PLAY_MESH_H
 #define GW_PLAY_MESH_H
 
-#include "comm/collective.h"
-#include "comm/fabric/sim.h"
+#include "comm/algo.h"
 #include "comm/lane_parts.h"
-#include "comm/runner.h"
+#include "comm/timetable.h"
 #include "config/config.h"
 #include "play/profile.h"
 
@@ -70,53 +67,8 @@ const gw_sim_share *gw_sim_mesh_share(const gw_sim_mesh *m, const gw_mesh *at);
 /** As in run.json, the caller's; null: each rank has the whole model, and its batch at once. */
 json_t *gw_sim_mesh_json(const gw_sim_mesh *m);
 
-/** One rank's place, and what it hands on. */
-typedef struct gw_sim_pipe {
-    const gw_sim_mesh *mesh;
-    gw_fabric *world;
-    /* The caller's, as these two: compute such a part of the batch's time, and call
-     * gw_sim_pipe_send as soon as its result is there; poll what else is under way. */
-    gw_err (*compute)(void *ctx, gw_act act, double part);
-    gw_err (*beside)(void *ctx);
-    void *ctx;
-    gw_mesh at;
-    bool idle; /* no samples come to this replica */
-    gw_lane *lane[GW_HOP_KINDS];
-    gw_hops *hops; /* NULL: one stage */
-    gw_runner runner;
-    gw_lane *among;                       /* the tensor ranks */
-    gw_collective join[GW_ALLGATHER + 1]; /* by verb */
-    gw_cost joins;                        /* of the first tensor rank: by all of them, so far */
-    double ended_s;                       /* its last action */
-    double comm_s, bubble_s;              /* of this step, for hops; of that, until they left */
-    double joins_s;                       /* of this step, for what tensor ranks exchange */
-    gw_sim_tally sent[GW_DIMS];           /* by this rank, since the caller set it to 0 */
-} gw_sim_pipe;
-
-/** Collective over the world, with the caller's members set; the first `servers` replicas are idle.
- *  gw_sim_pipe_close also after an error. */
-gw_err gw_sim_pipe_open(gw_sim_pipe *p, int servers, gw_codec *exact, gw_phantom *phantom);
-void gw_sim_pipe_close(gw_sim_pipe *p);
-
-/** Collective over the world: a lane of the ranks that differ in `d` alone. */
-gw_err gw_sim_pipe_lane(gw_sim_pipe *p, gw_dim d, gw_lane_setup setup, gw_lane **out);
-
-/** Hand the result of an action on, if there is somebody to take it. */
-gw_err gw_sim_pipe_send(gw_sim_pipe *p, gw_act act);
-
-/** What tensor ranks exchange of a piece of a microbatch's samples: a collective over so many
- *  floats of each. Pieces may be under way at once, but not beside another such exchange. */
-typedef struct gw_sim_join {
-    gw_verb verb;
-    size_t floats; /* 0: nothing */
-    int micro, pieces, piece;
-} gw_sim_join;
-
-/** How many pieces there are of `floats` of each sample: 1 where there is nothing to exchange. */
-int gw_sim_pipe_pieces(const gw_sim_pipe *p, int micro, size_t floats);
-gw_err gw_sim_pipe_join(gw_sim_pipe *p, const gw_sim_join *j, bool starts); /* else waits for it */
-
-/** All actions of a step. */
-gw_err gw_sim_pipe_step(gw_sim_pipe *p);
+/** Samples of a microbatch, and floats of each that tensor rank `part` hands on behind a run. */
+size_t gw_sim_mesh_rows(const gw_sim_mesh *m, int micro);
+size_t gw_sim_mesh_edge(const gw_sim_mesh *m, int run, int part);
 
 #endif

@@ -1,18 +1,14 @@
+/* A profile's step on all ranks of a simulated world: the actors' exchange is a strategy on phantom
+ * lanes, and what they did is counted against what the strategy's `cost` says. */
 #include "play/play.h"
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "comm/lane_parts.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* As `replay`: between two polls of a host that waits for its device; DistributedDataParallel's
- * first bucket. */
-#define POLL_S       1e-4
-#define FIRST_BUCKET ((size_t)1 << 20)
 
 /* All ranks'. */
 typedef struct stage {
@@ -27,222 +23,92 @@ typedef struct stage {
     gw_cost cost, exchanged, before_counted; /* of all; of the strategy: in all steps, in those */
 } stage;
 
-typedef struct actor {
+/* One of them. */
+typedef struct player {
+    gw_actor actor;
     stage *on;
-    gw_fabric *f;
     gw_phantom phantom;
     gw_env env;
     void *self;
-    gw_sim_pipe pipe;
-    const gw_sim_share *has;
-    int step, passed, left;    /* groups from `passed` on are announced; tensors that are not due */
-    size_t filling;            /* bytes of gradients that wait for their bucket to be full, */
-    bool first;                /* which is a step's first */
-    double due_s;              /* when the device is through with what it was given */
-    double computed_s;         /* so far, and held up, */
-    double phase_s[GW_PHASES]; /* and of that in this step */
-    int64_t counts_from;       /* the end of the last step that does not count, */
-    double skipped_s;          /* and what was computed until then */
-} actor;
+    int passed;          /* groups from here on are announced */
+    int64_t step_from;   /* when the step began, */
+    int64_t counts_from; /* and the first that counts; */
+    double skipped_s;    /* what was computed until then */
+} player;
+
+/* ---- its world: virtual time ---- */
+
+static void play_spend(gw_actor *a, double seconds) {
+    gw_sim_compute(a->fabric, seconds);
+}
+
+static const gw_play_world play_world = {.spend = play_spend, .count = gw_sim_count};
+
+/* ---- its exchange: a strategy ---- */
+
+static const gw_strategy_ops *play_ops(const player *p) {
+    return p->on->play->strategy.ops;
+}
+
+/* The span that finish() and publish() come with. */
+static gw_span play_span(const player *p, int group) {
+    return gw_env_span(&p->env, group < 0 ? 0 : group);
+}
+
+static gw_err play_progress(gw_actor *a) {
+    const player *p = a->ctx;
+    return play_ops(p)->progress ? play_ops(p)->progress(p->self) : GW_OK;
+}
+
+static gw_err play_finish(gw_actor *a, int group, size_t *own) {
+    const player *p = a->ctx;
+    gw_update u = {0};
+    GW_TRY(play_ops(p)->finish(p->self, play_span(p, group), &u));
+    *own = u.own.n;
+    return GW_OK;
+}
+
+static gw_err play_publish(gw_actor *a, int group) {
+    const player *p = a->ctx;
+    return play_ops(p)->publish ? play_ops(p)->publish(p->self, play_span(p, group)) : GW_OK;
+}
+
+static gw_err play_await(gw_actor *a, int group) {
+    const player *p = a->ctx;
+    bool whole = group > 0 && !p->env.by_layer; /* awaited with the first one */
+    return play_ops(p)->await && !whole ? play_ops(p)->await(p->self, play_span(p, group)) : GW_OK;
+}
+
+/* Strategies see whole groups. Before the first of a step all parameters have been awaited. */
+static gw_err play_ready(gw_actor *a, int first, int end) {
+    player *p = a->ctx;
+    if (end == p->env.n_tensors) {
+        p->env.grads->ticket++;
+        p->env.params->ticket++;
+        p->passed = p->env.n_layers;
+    }
+    while (p->passed > 0 && p->env.layers[p->passed - 1].off >= p->env.tensors[first].span.off) {
+        gw_span group = p->env.layers[--p->passed];
+        if (play_ops(p)->ready)
+            GW_TRY(play_ops(p)->ready(p->self, group));
+        GW_TRY(gw_actor_poll(a));
+    }
+    return GW_OK;
+}
 
 /* ---- a step, on one rank ---- */
 
-static double play_now_s(const actor *a) {
-    return 1e-9 * (double)a->f->ops->now_ns(a->f);
-}
-
-static const gw_strategy_ops *play_ops(const actor *a) {
-    return a->on->play->strategy.ops;
-}
-
-static gw_err play_beside(void *act) {
-    actor *a = act;
-    return play_ops(a)->progress ? play_ops(a)->progress(a->self) : GW_OK;
-}
-
-static gw_err play_poll(actor *a) {
-    if (a->pipe.runner.queue)
-        GW_TRY(gw_queue_poll(a->pipe.runner.queue));
-    return play_beside(a);
-}
-
-/* What was given to the device so far is over, at the earliest now. */
-static void play_restart(actor *a) {
-    a->due_s = fmax(a->due_s, play_now_s(a));
-}
-
-static gw_err play_compute(actor *a, gw_phase phase, double seconds) {
-    seconds /= a->on->play->speed;
-    a->computed_s += seconds;
-    a->phase_s[phase] += seconds;
-    a->due_s += seconds;
-    if (!a->on->play->sleeps) {
-        gw_sim_compute(a->f, seconds);
-        return play_poll(a);
-    }
-    for (double now; (now = play_now_s(a)) + 1e-9 < a->due_s;) {
-        gw_sim_compute(a->f, fmin(POLL_S, a->due_s - now));
-        GW_TRY(play_poll(a));
-    }
-    return GW_OK;
-}
-
-/* The i-th span that finish() and publish() come with. */
-static gw_err play_update(actor *a, int i) {
-    const gw_strategy_ops *ops = play_ops(a);
-    const gw_step_profile *of = a->on->play->profile;
-    gw_span s = gw_env_span(&a->env, i);
-    gw_update u = {0};
-    GW_TRY(ops->finish(a->self, s, &u));
-    play_restart(a);
-    GW_TRY(play_compute(a, GW_PHASE_UPDATE, of->optimizer_s * (double)u.own.n / (double)of->n));
-    return ops->publish ? ops->publish(a->self, s) : GW_OK;
-}
-
-static gw_err play_await(actor *a, int i) {
-    const gw_strategy_ops *ops = play_ops(a);
-    return ops->await ? ops->await(a->self, gw_env_span(&a->env, i)) : GW_OK;
-}
-
-static gw_err play_joined(actor *a, const gw_sim_join *j) {
-    GW_TRY(gw_sim_pipe_join(&a->pipe, j, false));
-    if (a->pipe.among && j->floats)
-        play_restart(a);
-    return GW_OK;
-}
-
-/* A tensor forward, with what tensor ranks exchange before and behind it: in pieces, one of which
- * travels while another is computed. */
-static gw_err play_tensor(actor *a, const gw_step_tensor *t, int micro, double seconds) {
-    int n = gw_sim_pipe_pieces(&a->pipe, micro, t->input_parts + t->forward_sum);
-    gw_sim_join in = {GW_ALLGATHER, t->input_parts, micro, n, 0},
-                out = {GW_ALLREDUCE, t->forward_sum, micro, n, 0},
-                told = {GW_ALLGATHER, t->forward_gather, micro, 1, 0};
-    for (in.piece = 0; in.piece < n; in.piece++)
-        GW_TRY(gw_sim_pipe_join(&a->pipe, &in, true));
-    for (; out.piece < n; out.piece++) {
-        in.piece = out.piece;
-        GW_TRY(play_joined(a, &in));
-        GW_TRY(play_compute(a, GW_PHASE_FORWARD, seconds / n));
-        GW_TRY(gw_sim_pipe_join(&a->pipe, &out, true));
-    }
-    for (out.piece = 0; out.piece < n; out.piece++)
-        GW_TRY(play_joined(a, &out));
-    GW_TRY(gw_sim_pipe_join(&a->pipe, &told, true));
-    return play_joined(a, &told);
-}
-
-/* `first`: of the microbatches, before which parameters are awaited. */
-static gw_err play_forward(actor *a, gw_act act, double part, bool first) {
-    const gw_sim_share *has = a->has;
-    for (int t = has->first[act.chunk], group = -1; t < has->first[act.chunk + 1]; t++) {
-        if (has->tensors[t].layer != group) {
-            group = has->tensors[t].layer;
-            if (first && a->env.by_layer && a->step > 0)
-                GW_TRY(play_update(a, group));
-            if (first && (a->env.by_layer || group == 0))
-                GW_TRY(play_await(a, group));
-            play_restart(a);
-        }
-        GW_TRY(play_tensor(a, &has->of[t], act.micro, part * has->of[t].forward_s));
-    }
-    return GW_OK;
-}
-
-/* Gradient t is there: strategies see whole groups. */
-static gw_err play_announce(actor *a, int t) {
-    const gw_strategy_ops *ops = play_ops(a);
-    size_t bucket = a->on->play->bucket,
-           limit = a->first && bucket > FIRST_BUCKET ? FIRST_BUCKET : bucket;
-    if (t != --a->left)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "simulate: --timetable %s: a chunk ends before a later one",
-                       gw_timetable_name(a->on->mesh->timetable));
-    a->filling += a->env.tensors[t].span.n * sizeof(float);
-    if (t > 0 && a->filling < limit)
-        return GW_OK;
-    a->filling = 0;
-    a->first = false;
-    while (a->passed > 0 && a->env.layers[a->passed - 1].off >= a->env.tensors[t].span.off) {
-        gw_span group = a->env.layers[--a->passed];
-        if (ops->ready)
-            GW_TRY(ops->ready(a->self, group));
-        GW_TRY(play_poll(a));
-    }
-    return GW_OK;
-}
-
-/* Of the tensors [first, end) of this rank. `last`: their gradients are final behind it. */
-static gw_err play_gradients(actor *a, int first, int end, double part, bool last) {
-    for (int t = end - 1; t >= first; t--) {
-        GW_TRY(play_compute(a, GW_PHASE_BACKWARD, part * a->has->of[t].backward_s));
-        if (last)
-            GW_TRY(play_announce(a, t));
-    }
-    return GW_OK;
-}
-
-/* A profile does not tell the gradient of a layer's input from that of its weights: each takes half
- * of its time. As in a real stage, a delta leaves, or is summed, before the weights' gradient. */
-static gw_err play_layer(actor *a, gw_act act, int first, int end, double part) {
-    bool last = act.micro + 1 == a->on->mesh->micros && act.kind != GW_ACT_INPUT;
-    bool hops = first == a->has->first[act.chunk] && gw_runner_hop(&a->pipe.runner, act, false);
-    gw_sim_join sum = {GW_ALLREDUCE, 0, act.micro, 1, 0};
-    for (int t = first; t < end && a->pipe.among && act.kind != GW_ACT_WEIGHTS; t++) {
-        sum.verb = a->has->of[t].input_parts ? GW_REDUCE_SCATTER : sum.verb;
-        sum.floats += a->has->of[t].input_parts + a->has->of[t].backward_sum;
-    }
-    if (!hops && sum.floats == 0)
-        return play_gradients(a, first, end, act.kind == GW_ACT_BACKWARD ? part : part / 2, last);
-    sum.pieces = gw_sim_pipe_pieces(&a->pipe, act.micro, sum.floats);
-    for (; sum.piece < sum.pieces; sum.piece++) {
-        GW_TRY(play_gradients(a, first, end, part / 2 / sum.pieces, false));
-        GW_TRY(gw_sim_pipe_join(&a->pipe, &sum, true));
-    }
-    if (hops && sum.floats == 0)
-        GW_TRY(gw_sim_pipe_send(&a->pipe, act));
-    if (act.kind == GW_ACT_BACKWARD)
-        GW_TRY(play_gradients(a, first, end, part / 2, last));
-    for (sum.piece = 0; sum.piece < sum.pieces; sum.piece++)
-        GW_TRY(play_joined(a, &sum));
-    return hops && sum.floats ? gw_sim_pipe_send(&a->pipe, act) : GW_OK;
-}
-
-static gw_err play_backward(actor *a, gw_act act, double part) {
-    const int *chunk = a->has->first + act.chunk;
-    if (a->left == 0) { /* its first of the step: all parameters have been awaited */
-        a->env.grads->ticket++;
-        a->env.params->ticket++;
-        a->passed = a->env.n_layers;
-        a->left = a->env.n_tensors;
-        a->first = true;
-    }
-    if (a->pipe.hops) /* it may have waited for one */
-        play_restart(a);
-    for (int t = chunk[1] - 1, end = chunk[1]; t >= chunk[0]; t--)
-        if (t == chunk[0] || a->has->tensors[t - 1].layer != a->has->tensors[t].layer) {
-            GW_TRY(play_layer(a, act, t, end, part));
-            end = t;
-        }
-    return GW_OK;
-}
-
-static gw_err play_act(void *ctx, gw_act act, double part) {
-    actor *a = ctx;
-    if (act.kind != GW_ACT_FORWARD)
-        return play_backward(a, act, part);
-    GW_TRY(play_forward(a, act, part, act.micro == 0));
-    return gw_sim_pipe_send(&a->pipe, act);
-}
-
 /* A rank that is held up looks at no message meanwhile, as in a real run. */
-static void play_hold_up(actor *a) {
-    const gw_sim_play *p = a->on->play;
-    double held_s = gw_delay_draw(&p->skew, p->seed, a->f->rank, a->step + 1);
+static gw_err play_hold_up(gw_actor *a) {
+    player *p = a->ctx;
+    const gw_sim_play *of = p->on->play;
+    double held_s = gw_delay_draw(&of->skew, of->seed, a->fabric->rank, (uint64_t)a->step + 1);
+    p->step_from = a->step == 0 ? a->fabric->ops->now_ns(a->fabric) : p->step_from;
     if (held_s > 0)
-        gw_sim_compute(a->f, held_s);
+        gw_sim_compute(a->fabric, held_s);
     a->computed_s += held_s;
     a->phase_s[GW_PHASE_DATA] += held_s;
+    return GW_OK;
 }
 
 /* How many are played. */
@@ -251,10 +117,11 @@ static int play_ranks(const gw_sim_play *p) {
 }
 
 /* What this rank's step was: all that is neither computed nor held up is its exchange's. */
-static void play_log(actor *a, int64_t from, int64_t now) {
-    const gw_sim_play *p = a->on->play;
-    gw_batch_cost c = {.start_s = 1e-9 * (double)(from - a->on->begun),
-                       .wall_s = 1e-9 * (double)(now - from),
+static void play_log(gw_actor *a, int64_t now) {
+    const player *p = a->ctx;
+    const gw_sim_play *of = p->on->play;
+    gw_batch_cost c = {.start_s = 1e-9 * (double)(p->step_from - p->on->begun),
+                       .wall_s = 1e-9 * (double)(now - p->step_from),
                        .inflight_s = NAN,
                        .nivcsw = -1,
                        .minflt = -1,
@@ -262,177 +129,190 @@ static void play_log(actor *a, int64_t from, int64_t now) {
     memcpy(c.phase_s, a->phase_s, sizeof c.phase_s);
     c.phase_s[GW_PHASE_MPI_WAIT] =
         fmax(0, c.wall_s - c.phase_s[GW_PHASE_DATA] - gw_phases_computation(c.phase_s));
-    double rest_s = c.phase_s[GW_PHASE_MPI_WAIT] - a->pipe.comm_s - a->pipe.joins_s,
-           comm_s[GW_DIMS] = {rest_s, a->pipe.comm_s, a->pipe.joins_s};
+    double rest_s = c.phase_s[GW_PHASE_MPI_WAIT] - a->comm_s - a->joins_s,
+           comm_s[GW_DIMS] = {rest_s, a->comm_s, a->joins_s};
     for (int d = 0; d < GW_DIMS; d++) {
-        c.dim[d] = (gw_dim_cost){comm_s[d], a->pipe.sent[d].bytes, a->pipe.sent[d].messages};
+        c.dim[d] = (gw_dim_cost){comm_s[d], a->sent[d].bytes, a->sent[d].messages};
         c.wire_bytes += c.dim[d].bytes;
         c.messages += c.dim[d].messages;
     }
     c.phase_s[GW_PHASE_ENCODE] = c.phase_s[GW_PHASE_DECODE] = NAN; /* in that, and not told apart */
-    for (int r = a->f->rank; p->log && r < p->world.ranks; r += play_ranks(p))
-        p->log[(size_t)a->step * (size_t)p->world.ranks + (size_t)r] =
-            (gw_sim_step){c, a->pipe.bubble_s}; /* of its likes, too */
+    for (int r = a->fabric->rank; of->log && r < of->world.ranks; r += play_ranks(of))
+        of->log[(size_t)a->step * (size_t)of->world.ranks + (size_t)r] =
+            (gw_sim_step){c, a->bubble_s}; /* of its likes, too */
     memset(a->phase_s, 0, sizeof a->phase_s);
-    memset(a->pipe.sent, 0, sizeof a->pipe.sent);
+    memset(a->sent, 0, sizeof a->sent);
 }
 
 /* Adds what a real run would tell, too; the lane knows it when all is laid down. */
-static void play_tell_unmet(const actor *a) {
-    gw_sim_play *p = a->on->play;
-    const char *said = a->env.grads->said.unmet;
+static void play_tell_unmet(const player *p) {
+    gw_sim_play *of = p->on->play;
+    const char *said = p->env.grads->said.unmet;
     char what[GW_UNMET_WHAT], why[GW_UNMET_WHY];
-    if (a->env.grads->size == 1)
-        said = a->f->size == 1 ? "nothing is exchanged\tthere is 1 rank\n"
-                               : "nothing is exchanged\tthere is 1 replica\n";
+    if (p->env.grads->size == 1)
+        said = of->world.ranks == 1 ? "nothing is exchanged\tthere is 1 rank\n"
+                                    : "nothing is exchanged\tthere is 1 replica\n";
     for (size_t at = 0; gw_lane_unmet_next(&said, what, why);)
-        at += gw_text_print(p->unmet + at, sizeof p->unmet - at, "%s: %s\n", what, why);
+        at += gw_text_print(of->unmet + at, sizeof of->unmet - at, "%s: %s\n", what, why);
 }
 
 /* The end of the run: what the next step would end ends, and what is in flight arrives. */
-static gw_err play_drain(actor *a) {
-    stage *on = a->on;
+static gw_err play_drain(player *p) {
+    stage *on = p->on;
+    const gw_actor *a = &p->actor;
+    bool leads = a->lanes.runner.stage == 0 && a->at.at[GW_DIM_TENSOR] == 0 && !a->idle;
     gw_cost cost = {0}, skipped = {0};
-    for (int i = 0; i < gw_env_spans(&a->env); i++) {
-        if (a->env.by_layer)
-            GW_TRY(play_update(a, i));
-        GW_TRY(play_await(a, i));
-    }
+    GW_TRY(gw_actor_settle(&p->actor));
     for (int i = 0; i < on->play->steps; i++) {
-        cost = gw_cost_sum(cost, play_ops(a)->cost(a->self, i));
+        cost = gw_cost_sum(cost, play_ops(p)->cost(p->self, i));
         skipped = i < on->skipped ? cost : skipped;
-        if (a->pipe.runner.stage == 0 && a->pipe.at.at[GW_DIM_TENSOR] == 0 && !a->pipe.idle)
-            on->cost = gw_cost_sum(on->cost, on->mesh->cost);
+        on->cost = leads ? gw_cost_sum(on->cost, on->mesh->cost) : on->cost;
     }
-    on->cost = gw_cost_sum(on->cost, a->pipe.joins);
-    if (a->pipe.at.at[GW_DIM_DATA] == 0) { /* of its replica group */
+    on->cost = gw_cost_sum(on->cost, a->lanes.joins);
+    if (a->at.at[GW_DIM_DATA] == 0) { /* of its replica group */
         on->cost = gw_cost_sum(on->cost, cost);
         on->exchanged = gw_cost_sum(on->exchanged, cost);
         on->before_counted = gw_cost_sum(on->before_counted, skipped);
     }
-    if (a->f->rank == 0)
-        play_tell_unmet(a);
-    gw_strategy_close(&on->play->strategy, a->self); /* drains */
-    a->self = NULL;
+    if (a->fabric->rank == 0)
+        play_tell_unmet(p);
+    gw_strategy_close(&on->play->strategy, p->self); /* drains */
+    p->self = NULL;
     return GW_OK;
 }
 
 /* A step among others takes over what the last one left, and leaves as much. A single one ends when
  * nothing is in flight. */
-static gw_err play_steps(actor *a) {
-    stage *on = a->on;
-    int steps = on->play->steps;
-    int64_t now = a->f->ops->now_ns(a->f);
-    play_restart(a);
-    for (a->step = 0; a->step < steps; a->step++) {
-        int64_t from = now;
-        play_hold_up(a);
-        GW_TRY(gw_sim_pipe_step(&a->pipe));
-        if (!a->env.by_layer)
-            GW_TRY(play_update(a, 0));
-        if (steps == 1)
-            GW_TRY(play_drain(a));
-        now = a->f->ops->now_ns(a->f);
-        play_log(a, from, now);
-        on->end[a->step] = now > on->end[a->step] ? now : on->end[a->step];
-        on->bubble_s += a->step >= on->skipped ? a->pipe.bubble_s : 0;
-        if (a->step + 1 == on->skipped) {
-            a->counts_from = now;
-            a->skipped_s = a->computed_s;
-        }
+static gw_err play_end(gw_actor *a) {
+    player *p = a->ctx;
+    stage *on = p->on;
+    if (on->play->steps == 1)
+        GW_TRY(play_drain(p));
+    int64_t now = a->fabric->ops->now_ns(a->fabric);
+    play_log(a, now);
+    on->end[a->step] = now > on->end[a->step] ? now : on->end[a->step];
+    on->bubble_s += a->step >= on->skipped ? a->bubble_s : 0;
+    if (a->step + 1 == on->skipped) {
+        p->counts_from = now;
+        p->skipped_s = a->computed_s;
     }
-    on->exposed_s += 1e-9 * (double)(now - (on->skipped ? a->counts_from : on->begun)) -
-                     (a->computed_s - a->skipped_s);
-    return steps == 1 ? GW_OK : play_drain(a);
+    p->step_from = now;
+    return GW_OK;
+}
+
+static const gw_play_exchange play_exchange = {.begin = play_hold_up,
+                                               .ready = play_ready,
+                                               .finish = play_finish,
+                                               .publish = play_publish,
+                                               .await = play_await,
+                                               .poll = play_progress,
+                                               .end = play_end};
+
+static gw_err play_steps(player *p) {
+    stage *on = p->on;
+    int steps = on->play->steps;
+    GW_TRY(gw_actor_play(&p->actor, steps));
+    if (steps > 0)
+        on->exposed_s +=
+            1e-9 * (double)(p->step_from - (on->skipped ? p->counts_from : on->begun)) -
+            (p->actor.computed_s - p->skipped_s);
+    return steps == 1 ? GW_OK : play_drain(p);
 }
 
 /* ---- a run ---- */
 
+gw_script gw_sim_play_script(const gw_sim_play *p, const gw_sim_mesh *mesh) {
+    return (gw_script){p->profile, mesh, p->lazy, p->sleeps, p->speed, p->bucket};
+}
+
 /* The first step counts in no figure unless it is the only one. Of the others whole periods of the
  * exchange count, or all if it never repeats. */
-static gw_err play_skip(const actor *a) {
-    stage *on = a->on;
+static gw_err play_skip(const player *p) {
+    stage *on = p->on;
     int steps = on->play->steps, most = steps > 1 ? steps - 1 : 1;
-    int64_t period = play_ops(a)->period ? play_ops(a)->period(a->self, steps > 1) : 1;
+    int64_t period = play_ops(p)->period ? play_ops(p)->period(p->self, steps > 1) : 1;
     if (period > most && steps > 0)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "--comm %s: its exchange repeats after %" PRId64
                        " steps, and of %d steps %d "
                        "count in a step's figures: play %" PRId64 " or more",
-                       a->env.name, period, steps, most, period + 1);
+                       p->env.name, period, steps, most, period + 1);
     on->play->counted = period > 1 ? (int)(most / period * period) : most;
     on->skipped = steps - on->play->counted;
     return GW_OK;
 }
 
-static gw_err play_lane(actor *a, gw_codec *codec, const char *name, gw_lane **lane,
+static gw_err play_lane(player *p, gw_codec *codec, const char *name, gw_lane **lane,
                         float **arena) {
-    gw_lane_setup setup = {.codec = codec, .n = a->env.n, .phantom = &a->phantom, .name = name};
-    GW_TRY(gw_sim_pipe_lane(&a->pipe, GW_DIM_DATA, setup, lane));
-    return gw_lane_floats(*lane, a->env.n, arena);
+    gw_lane_setup setup = {.codec = codec, .n = p->env.n, .phantom = &p->phantom, .name = name};
+    GW_TRY(gw_actor_lane(&p->actor, GW_DIM_DATA, setup, lane));
+    return gw_lane_floats(*lane, p->env.n, arena);
 }
 
-static gw_err play_open(actor *a) {
-    gw_sim_play *p = a->on->play;
-    const gw_strategy *s = &p->strategy;
+static gw_err play_open(player *p) {
+    gw_sim_play *of = p->on->play;
+    const gw_strategy *s = &of->strategy;
     int servers = s->ops->servers ? s->ops->servers(s->args) : 0;
     double slowest = 0;
-    for (int t = 0; t < p->profile->n_tensors; t++)
-        slowest = fmax(slowest, p->profile->tensor[t].backward_s / p->speed);
-    a->phantom = a->on->phantom;
-    a->pipe = (gw_sim_pipe){a->on->mesh, a->f, play_act, play_beside, a};
-    GW_TRY(gw_sim_pipe_open(&a->pipe, servers, &p->exact, &a->phantom));
-    const gw_sim_share *has = a->has = gw_sim_mesh_share(a->on->mesh, &a->pipe.at);
-    int replicas = a->on->mesh->shape.size[GW_DIM_DATA];
-    a->env = (gw_env){.n = has->n,
+    for (int t = 0; t < of->profile->n_tensors; t++)
+        slowest = fmax(slowest, of->profile->tensor[t].backward_s / of->speed);
+    p->actor.script = gw_sim_play_script(of, p->on->mesh);
+    p->phantom = p->on->phantom;
+    GW_TRY(gw_actor_open(&p->actor, servers, &of->exact, &p->phantom));
+    const gw_sim_share *has = p->actor.has;
+    int replicas = p->on->mesh->shape.size[GW_DIM_DATA];
+    p->env = (gw_env){.n = has->n,
                       .layers = has->layers,
                       .n_layers = has->n_layers,
                       .tensors = has->tensors,
                       .n_tensors = has->n_tensors,
-                      .by_layer = p->lazy,
-                      .share = a->pipe.idle ? 0 : 1.0 / (replicas - servers),
-                      .pace = {p->world.link.bytes_per_s, p->sleeps ? POLL_S : slowest},
-                      .algo = &p->algo,
+                      .by_layer = of->lazy,
+                      .share = p->actor.idle ? 0 : 1.0 / (replicas - servers),
+                      .pace = {of->world.link.bytes_per_s, of->sleeps ? GW_PLAY_POLL_S : slowest},
+                      .algo = &of->algo,
                       .args = s->args,
                       .name = s->ops->head.name};
-    GW_TRY(play_lane(a, &p->codec, "gradients", &a->env.grads, &a->env.grad));
-    GW_TRY(play_lane(a, &p->exact, "parameters", &a->env.params, &a->env.param));
-    gw_err e = gw_strategy_open(s, &a->env, &a->self);
+    GW_TRY(play_lane(p, &of->codec, "gradients", &p->env.grads, &p->env.grad));
+    GW_TRY(play_lane(p, &of->exact, "parameters", &p->env.params, &p->env.param));
+    gw_err e = gw_strategy_open(s, &p->env, &p->self);
     if (e == GW_ERR_UNSUPPORTED)
-        return gw_fail(e, "simulate: --comm %s: %s", a->env.name, gw_err_text());
-    GW_THEN(e, play_skip(a));
+        return gw_fail(e, "simulate: --comm %s: %s", p->env.name, gw_err_text());
+    GW_THEN(e, play_skip(p));
     return e;
 }
 
 /* Between two meetings, so that nobody sends meanwhile. */
-static gw_err play_count(actor *a, bool begins) {
-    stage *on = a->on;
-    GW_TRY(a->f->ops->barrier(a->f));
+static gw_err play_count(player *p, bool begins) {
+    stage *on = p->on;
+    gw_fabric *f = p->actor.fabric;
+    GW_TRY(f->ops->barrier(f));
     if (begins) {
-        on->before = *gw_sim_so_far(a->f);
-        memset(a->pipe.sent, 0, sizeof a->pipe.sent);
-        on->begun = a->f->ops->now_ns(a->f);
+        on->before = *gw_sim_so_far(f);
+        memset(p->actor.sent, 0, sizeof p->actor.sent);
+        on->begun = f->ops->now_ns(f);
     } else {
-        on->play->tally = *gw_sim_so_far(a->f);
-        on->drained = a->f->ops->now_ns(a->f);
+        on->play->tally = *gw_sim_so_far(f);
+        on->drained = f->ops->now_ns(f);
     }
-    return a->f->ops->barrier(a->f);
+    return f->ops->barrier(f);
 }
 
-static gw_err play_whole(actor *a) {
-    GW_TRY(play_open(a));
-    GW_TRY(play_count(a, true));
-    GW_TRY(play_steps(a));
-    return play_count(a, false);
+static gw_err play_whole(player *p) {
+    GW_TRY(play_open(p));
+    GW_TRY(play_count(p, true));
+    GW_TRY(play_steps(p));
+    return play_count(p, false);
 }
 
 static gw_err play_rank(void *ctx, gw_fabric *f) {
-    actor a = {.on = ctx, .f = f};
-    gw_err e = play_whole(&a);
-    gw_strategy_close(&a.on->play->strategy, a.self);
-    gw_sim_pipe_close(&a.pipe);
-    gw_lane_close(a.env.grads);
-    gw_lane_close(a.env.params);
+    player p = {.actor = {.world = &play_world, .exchange = &play_exchange, .fabric = f},
+                .on = ctx};
+    p.actor.ctx = &p;
+    gw_err e = play_whole(&p);
+    gw_strategy_close(&p.on->play->strategy, p.self);
+    gw_actor_close(&p.actor);
+    gw_lane_close(p.env.grads);
+    gw_lane_close(p.env.params);
     f->ops->close(f);
     return e;
 }

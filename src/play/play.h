@@ -3,10 +3,9 @@
 #ifndef GW_PLAY_PLAY_H
 #define GW_PLAY_PLAY_H
 
-#include "comm/fabric/sim.h"
 #include "comm/strategy.h"
 #include "config/delay.h"
-#include "play/mesh.h"
+#include "play/actor.h"
 #include "prof/ledger.h"
 
 /** What a step was on one rank. */
@@ -46,6 +45,9 @@ typedef struct gw_sim_play {
     gw_sim_tally tally;       /* of all steps and ranks: as the strategy's `cost` says */
     char unmet[512]; /* of --comm, what did not happen and why: lines "what: why"; "": nothing */
 } gw_sim_play;
+
+/** What its ranks play, over `mesh`. */
+gw_script gw_sim_play_script(const gw_sim_play *p, const gw_sim_mesh *mesh);
 
 /** Play the ranks that p->world says, once, over `mesh`. As gw_sim_play_run, for its use. */
 gw_err gw_sim_play_once(gw_sim_play *p, gw_sim_mesh *mesh);

@@ -25,6 +25,7 @@ typedef struct gw_step_tensor {
      * sum of the gradient of its group's input; and of that input, where they have parts of it,
      * gather it, and scatter the gradient's sum. */
     size_t forward_sum, forward_gather, backward_sum, input_parts;
+    double input_extra; /* part of backward_s, beyond half of it, for the gradient of its input */
 } gw_step_tensor;
 
 typedef struct gw_step_profile {

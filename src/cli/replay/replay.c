@@ -150,13 +150,14 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
     GW_TRY(replay_look_at_codecs(j));
     GW_TRY(gw_step_profile_find(j->file, argv[1]));
     GW_TRY(gw_step_profile_read(&j->profile, j->file));
-    j->player = (gw_player){.profile = &j->profile,
-                            .gradients = &j->gradients,
-                            .sleeps = strcmp(gw_args_text(j->args, "compute"), "sleep") == 0,
-                            .lazy = j->words.run.lazy,
-                            .bucket = (size_t)(gw_args_real(j->args, "bucket-mb") * MIB),
-                            .speed = gw_args_real(j->args, "speed"),
-                            .steps = j->check ? 0 : (long)gw_args_int(j->args, "steps")};
+    j->player =
+        (gw_player){.script = {.profile = &j->profile,
+                               .sleeps = strcmp(gw_args_text(j->args, "compute"), "sleep") == 0,
+                               .lazy = j->words.run.lazy,
+                               .bucket = (size_t)(gw_args_real(j->args, "bucket-mb") * MIB),
+                               .speed = gw_args_real(j->args, "speed")},
+                    .gradients = &j->gradients,
+                    .steps = j->check ? 0 : (long)gw_args_int(j->args, "steps")};
     return replay_level(j);
 }
 
@@ -189,13 +190,13 @@ static json_t *replay_profile_json(const gw_step_profile *p) {
 }
 
 static json_t *replay_json(const job *j, double floor_s) {
-    const gw_player *p = &j->player;
+    const gw_script *p = &j->player.script;
     return gw_json_object(
         "profile:o compute:s speed:f bucket_mb:f gradients:s data_dependent:b late_s:f "
         "link_floor_s:f",
         replay_profile_json(p->profile), p->sleeps ? "sleep" : "spin", p->speed,
         (double)p->bucket / 1048576, gw_args_text(j->args, "gradients"), replay_depends(j),
-        p->sleeps ? p->late_s / (double)p->steps : NAN, floor_s);
+        p->sleeps ? j->player.actor.late_s / (double)j->player.steps : NAN, floor_s);
 }
 
 static void replay_print_part(const char *name, double seconds) {
@@ -211,7 +212,7 @@ static void replay_print_unmet(json_t *item) {
 }
 
 static void replay_print(const job *j, const json_t *run, double floor_s) {
-    const gw_player *p = &j->player;
+    const gw_script *p = &j->player.script;
     const json_t *summary = json_object_get(json_object_get(run, "results"), "summary");
     printf("replayed: %s, %d tensors, %zu parameters; batch %ld on %s (%s), %g times as fast, %s\n",
            p->profile->model, p->profile->n_tensors, p->profile->n, p->profile->batch,
@@ -238,8 +239,8 @@ static void replay_print(const job *j, const json_t *run, double floor_s) {
     if (json_is_true(json_object_get(busy, "warned")))
         printf("warning: during this run %s: its times are not to be trusted\n",
                json_string_value(json_object_get(busy, "text")));
-    if (*p->copied)
-        printf("note: gradients are copied, not summed in place: %s\n", p->copied);
+    if (*j->player.copied)
+        printf("note: gradients are copied, not summed in place: %s\n", j->player.copied);
     const json_t *unmet = json_object_get(json_object_get(run, "comm"), "unmet");
     for (size_t i = 0; i < json_array_size(unmet); i++)
         replay_print_unmet(json_array_get(unmet, i));
@@ -283,16 +284,18 @@ static gw_err replay_play(job *j, gradwire *g, MPI_Comm comm, bool *alone) {
     GW_TRY(replay_error(gradwire_open(g), alone));
     if (j->check)
         return GW_OK;
-    GW_TRY(gw_agree(comm, replay_error(gw_player_open(&j->player, g), alone)));
+    GW_TRY(gw_agree(comm, replay_error(gw_player_open(&j->player, g, comm), alone)));
     return replay_error(gw_player_run(&j->player), alone);
 }
 
-/* All ranks have the error `e`, whose line stays. */
-static gw_err replay_close_failed(gradwire *g, gw_err e) {
+/* All ranks have the error `e`, if any, whose line stays. */
+static gw_err replay_close(job *j, gradwire *g, gw_err e, bool *alone) {
     char why[1024];
     gw_text_copy(why, sizeof why, gradwire_error());
-    gradwire_close(g);
-    return gw_fail(e, "%s", why);
+    gw_err closed = replay_error(gradwire_close(g), alone);
+    if (!*alone)
+        gw_player_free(&j->player);
+    return e == GW_OK ? closed : gw_fail(e, "%s", why);
 }
 
 static gw_err replay_body(void *ctx, MPI_Comm comm, bool *alone) {
@@ -300,7 +303,6 @@ static gw_err replay_body(void *ctx, MPI_Comm comm, bool *alone) {
     gradwire *g;
     int rank;
     GW_TRY(gw_comm_place(comm, &rank, &j->player.ranks));
-    j->player.serves = rank < j->player.servers;
     const char *from = gw_args_text(j->args, "gradients");
     gw_err e = gw_gradients_open(&j->gradients, &j->profile, from, j->words.run.seed, rank);
     GW_TRY(gw_agree(comm, e));
@@ -309,11 +311,10 @@ static gw_err replay_body(void *ctx, MPI_Comm comm, bool *alone) {
     if (rank == 0)
         gw_inside_keep(g, &j->run);
     e = replay_play(j, g, comm, alone);
-    if (e != GW_OK)
-        return *alone ? e : replay_close_failed(g, e);
-    GW_TRY(replay_error(gradwire_close(g), alone));
-    if (j->check)
-        return GW_OK;
+    if (!*alone)
+        e = replay_close(j, g, e, alone);
+    if (e != GW_OK || j->check)
+        return e;
     return gw_agree(comm, rank == 0 ? replay_report(j) : GW_OK);
 }
 
@@ -324,7 +325,6 @@ static int replay_run(const gw_args *args, int argc, char **argv) {
     GW_THEN(e, replay_read_args(&j, argc, argv));
     gw_cli_told told = {.command = "replay", .args = j.args, .file = e == GW_OK ? j.file : NULL};
     int status = gw_cli_parallel(&told, j.level, e, replay_body, &j);
-    gw_player_free(&j.player);
     gw_gradients_close(&j.gradients);
     gw_step_profile_free(&j.profile);
     gw_words_free(&j.words);
