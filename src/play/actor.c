@@ -12,7 +12,7 @@
 /* A hook of the exchange's table; without it there is nothing to do. */
 #define HOOK(a, name, ...) ((a)->exchange->name ? (a)->exchange->name(__VA_ARGS__) : GW_OK)
 
-double gw_actor_now_s(const gw_actor *a) {
+static double actor_now_s(const gw_actor *a) {
     return 1e-9 * (double)a->fabric->ops->now_ns(a->fabric);
 }
 
@@ -24,9 +24,12 @@ gw_err gw_actor_poll(gw_actor *a) {
 
 /* ---- the device ---- */
 
-/* What was given to the device so far is over, at the earliest now. */
+/* What was given to the device so far is over, at the earliest now. But a stage that is known not
+ * to have waited begins where its last action should have ended, so that delays by a busy machine
+ * do not add up. */
 static void actor_restart(gw_actor *a) {
-    a->due_s = fmax(a->due_s, gw_actor_now_s(a));
+    bool waited = !a->lanes.hops || !a->world->rest || a->polls > 1; /* one finds what is there */
+    a->due_s = waited ? fmax(a->due_s, actor_now_s(a)) : a->due_s;
 }
 
 static gw_err actor_enter(gw_actor *a, gw_phase phase) {
@@ -38,6 +41,7 @@ static gw_err actor_enter(gw_actor *a, gw_phase phase) {
  * slice that lasts too long makes the next one shorter. */
 static gw_err actor_compute(gw_actor *a, double seconds) {
     seconds /= a->script.speed;
+    a->polls = 0;
     a->computed_s += seconds;
     a->phase_s[a->phase] += seconds;
     a->due_s += seconds;
@@ -45,7 +49,7 @@ static gw_err actor_compute(gw_actor *a, double seconds) {
         a->world->spend(a, seconds);
         return gw_actor_poll(a);
     }
-    for (double now; (now = gw_actor_now_s(a)) + TICK_S < a->due_s;) {
+    for (double now; (now = actor_now_s(a)) + TICK_S < a->due_s;) {
         a->world->spend(a, fmin(GW_PLAY_POLL_S, a->due_s - now));
         GW_TRY(gw_actor_poll(a));
     }
@@ -58,9 +62,9 @@ static gw_err actor_compute_writing(gw_actor *a, gw_err (*write)(gw_actor *a, in
                                     double seconds) {
     if (!write)
         return actor_compute(a, seconds);
-    double begun_s = gw_actor_now_s(a);
+    double begun_s = actor_now_s(a);
     GW_TRY(write(a, which));
-    double spent_s = a->script.sleeps ? 0 : a->script.speed * (gw_actor_now_s(a) - begun_s);
+    double spent_s = a->script.sleeps ? 0 : a->script.speed * (actor_now_s(a) - begun_s);
     return actor_compute(a, fmax(0, seconds - spent_s));
 }
 
@@ -76,10 +80,96 @@ static gw_err actor_update(gw_actor *a, int group) {
     return HOOK(a, publish, a, group);
 }
 
+/* ---- hops ---- */
+
+static int actor_stages(const gw_sim_mesh *m) {
+    return m->shape.size[GW_DIM_PIPE];
+}
+
+static int actor_runs(const gw_sim_mesh *m) {
+    return actor_stages(m) * gw_timetable_chunks(m->timetable);
+}
+
+/* Without memory each message has a place of its own, but deltas as many as a real stage has: what
+ * is in one must have left before it is written again. An activation has, before its slot is
+ * free. */
+static gw_span actor_where(const void *actor, gw_hop hop, bool receives) {
+    const gw_actor *a = actor;
+    const gw_sim_mesh *m = a->script.mesh;
+    int chunk = (hop.boundary + 1) / actor_stages(m), place = hop.micro % a->lanes.places;
+    if (hop.kind == GW_HOP_DELTA && !receives)
+        place %= 1 + gw_timetable_kept(m->timetable, a->lanes.runner.stage, chunk);
+    place += (hop.boundary * GW_HOP_KINDS + (int)hop.kind) * a->lanes.places;
+    return (gw_span){(size_t)place * m->widest,
+                     a->idle ? 0
+                             : gw_sim_mesh_edge(m, hop.boundary, a->at.at[GW_DIM_TENSOR]) *
+                                   gw_sim_mesh_rows(m, hop.micro)};
+}
+
+/* When the hop left that an action takes (`receives`), or ends in: in this process. */
+static double *actor_sent(const gw_actor *a, gw_act act, bool receives) {
+    const gw_sim_mesh *m = a->script.mesh;
+    bool forward = act.kind == GW_ACT_FORWARD;
+    int run = act.chunk * actor_stages(m) + a->lanes.runner.stage - (forward == receives);
+    int replica = a->at.at[GW_DIM_DATA] * m->shape.size[GW_DIM_TENSOR] + a->at.at[GW_DIM_TENSOR];
+    int line = (replica * actor_runs(m) + run) * GW_HOP_KINDS + forward;
+    return &m->sent[(size_t)line * (size_t)m->micros + (size_t)act.micro];
+}
+
+/* Hand the result of an action on, if there is somebody to take it. */
+static gw_err actor_send(gw_actor *a, gw_act act) {
+    if (!gw_runner_hop(&a->lanes.runner, act, false))
+        return GW_OK;
+    double now_s = *actor_sent(a, act, false) = actor_now_s(a);
+    GW_TRY(gw_runner_send(&a->lanes.runner, act));
+    a->comm_s += actor_now_s(a) - now_s;
+    return GW_OK;
+}
+
+/* ---- what tensor ranks exchange ---- */
+
+/* A collective of a piece of a microbatch's samples, over so many floats of each. Pieces may be
+ * under way at once, but not beside another such exchange. */
+typedef struct tensor_join {
+    gw_verb verb;
+    size_t floats; /* 0: nothing */
+    int micro, pieces, piece;
+} tensor_join;
+
+static bool actor_joins(const gw_actor *a, size_t floats) {
+    return a->lanes.tensor && !a->idle && floats > 0;
+}
+
+/* How many pieces there are of `floats` of each sample: 1 where there is nothing to exchange. */
+static int actor_pieces(const gw_actor *a, int micro, size_t floats) {
+    int rows = (int)gw_sim_mesh_rows(a->script.mesh, micro),
+        pieces = actor_joins(a, floats) ? a->script.mesh->pieces : 1;
+    return pieces < rows ? pieces : rows > 1 ? rows : 1;
+}
+
+/* Starts such an exchange, or waits for it. */
+static gw_err actor_join(gw_actor *a, const tensor_join *j, bool starts) {
+    gw_collective *of = &a->lanes.join[j->verb];
+    const gw_runner *r = &a->lanes.runner;
+    gw_schedule *s;
+    if (!actor_joins(a, j->floats))
+        return GW_OK;
+    double now_s = actor_now_s(a);
+    gw_span rows =
+        gw_span_part((gw_span){0, gw_sim_mesh_rows(a->script.mesh, j->micro)}, j->piece, j->pieces);
+    gw_span span = {rows.off * j->floats, rows.n * j->floats};
+    GW_TRY(gw_collective_get(of, span, &s));
+    if (starts && a->at.at[GW_DIM_TENSOR] == 0)
+        a->lanes.joins = gw_cost_sum(a->lanes.joins, gw_collective_cost(of, span));
+    GW_TRY(starts ? gw_runner_start(r, s, j->micro) : gw_runner_wait(r, s));
+    a->joins_s += actor_now_s(a) - now_s;
+    return GW_OK;
+}
+
 /* ---- forward ---- */
 
-static gw_err actor_joined(gw_actor *a, const gw_sim_join *j) {
-    GW_TRY(gw_actor_join(a, j, false));
+static gw_err actor_joined(gw_actor *a, const tensor_join *j) {
+    GW_TRY(actor_join(a, j, false));
     if (a->lanes.tensor && j->floats)
         actor_restart(a);
     return GW_OK;
@@ -88,21 +178,21 @@ static gw_err actor_joined(gw_actor *a, const gw_sim_join *j) {
 /* A tensor forward, with what tensor ranks exchange before and behind it: in pieces, one of which
  * travels while another is computed. */
 static gw_err actor_tensor(gw_actor *a, const gw_step_tensor *t, int micro, double seconds) {
-    int n = gw_actor_pieces(a, micro, t->input_parts + t->forward_sum);
-    gw_sim_join in = {GW_ALLGATHER, t->input_parts, micro, n, 0},
+    int n = actor_pieces(a, micro, t->input_parts + t->forward_sum);
+    tensor_join in = {GW_ALLGATHER, t->input_parts, micro, n, 0},
                 out = {GW_ALLREDUCE, t->forward_sum, micro, n, 0},
                 told = {GW_ALLGATHER, t->forward_gather, micro, 1, 0};
     for (in.piece = 0; in.piece < n; in.piece++)
-        GW_TRY(gw_actor_join(a, &in, true));
+        GW_TRY(actor_join(a, &in, true));
     for (; out.piece < n; out.piece++) {
         in.piece = out.piece;
         GW_TRY(actor_joined(a, &in));
         GW_TRY(actor_compute(a, seconds / n));
-        GW_TRY(gw_actor_join(a, &out, true));
+        GW_TRY(actor_join(a, &out, true));
     }
     for (out.piece = 0; out.piece < n; out.piece++)
         GW_TRY(actor_joined(a, &out));
-    GW_TRY(gw_actor_join(a, &told, true));
+    GW_TRY(actor_join(a, &told, true));
     return actor_joined(a, &told);
 }
 
@@ -123,7 +213,7 @@ static gw_err actor_forward(gw_actor *a, gw_act act, double part) {
         }
         GW_TRY(actor_tensor(a, &has->of[t], act.micro, part * has->of[t].forward_s));
     }
-    return gw_actor_send(a, act);
+    return actor_send(a, act);
 }
 
 /* ---- backward ---- */
@@ -169,7 +259,7 @@ static gw_err actor_gradients(gw_actor *a, int first, int end, actor_half half, 
 static gw_err actor_layer(gw_actor *a, gw_act act, int first, int end, double part) {
     bool last = act.micro + 1 == a->script.mesh->micros && act.kind != GW_ACT_INPUT;
     bool hops = first == a->has->first[act.chunk] && gw_runner_hop(&a->lanes.runner, act, false);
-    gw_sim_join sum = {GW_ALLREDUCE, 0, act.micro, 1, 0};
+    tensor_join sum = {GW_ALLREDUCE, 0, act.micro, 1, 0};
     for (int t = first; t < end && a->lanes.tensor && act.kind != GW_ACT_WEIGHTS; t++) {
         sum.verb = a->has->of[t].input_parts ? GW_REDUCE_SCATTER : sum.verb;
         sum.floats += a->has->of[t].input_parts + a->has->of[t].backward_sum;
@@ -180,18 +270,18 @@ static gw_err actor_layer(gw_actor *a, gw_act act, int first, int end, double pa
                                : act.kind == GW_ACT_INPUT  ? OF_INPUT
                                                            : OF_WEIGHTS,
                                part, last);
-    sum.pieces = gw_actor_pieces(a, act.micro, sum.floats);
+    sum.pieces = actor_pieces(a, act.micro, sum.floats);
     for (; sum.piece < sum.pieces; sum.piece++) {
         GW_TRY(actor_gradients(a, first, end, OF_INPUT, part / sum.pieces, false));
-        GW_TRY(gw_actor_join(a, &sum, true));
+        GW_TRY(actor_join(a, &sum, true));
     }
     if (hops && sum.floats == 0)
-        GW_TRY(gw_actor_send(a, act));
+        GW_TRY(actor_send(a, act));
     if (act.kind == GW_ACT_BACKWARD)
         GW_TRY(actor_gradients(a, first, end, OF_WEIGHTS, part, last));
     for (sum.piece = 0; sum.piece < sum.pieces; sum.piece++)
         GW_TRY(actor_joined(a, &sum));
-    return hops && sum.floats ? gw_actor_send(a, act) : GW_OK;
+    return hops && sum.floats ? actor_send(a, act) : GW_OK;
 }
 
 static gw_err actor_backward(gw_actor *a, gw_act act, double part) {
@@ -208,7 +298,7 @@ static gw_err actor_backward(gw_actor *a, gw_act act, double part) {
             GW_TRY(actor_layer(a, act, t, end, part));
             end = t;
         }
-    a->late_s += a->script.sleeps && a->left == 0 ? fmax(0, gw_actor_now_s(a) - a->due_s) : 0;
+    a->late_s += a->script.sleeps && a->left == 0 ? fmax(0, actor_now_s(a) - a->due_s) : 0;
     return GW_OK;
 }
 
@@ -221,12 +311,11 @@ static gw_err actor_act(void *actor, gw_act act) {
                   : m->micros > 1 ? (double)gw_sim_mesh_rows(m, act.micro) / m->samples
                                   : 1;
     if (gw_runner_hop(&a->lanes.runner, act, true))
-        a->bubble_s += fmax(0, *gw_actor_sent(a, act, true) - a->ended_s);
+        a->bubble_s += fmax(0, *actor_sent(a, act, true) - a->ended_s);
     GW_TRY(gw_runner_vacate(&a->lanes.runner, act));
-    a->comm_s += gw_actor_now_s(a) - a->ended_s;
-    a->polls = 0;
+    a->comm_s += actor_now_s(a) - a->ended_s;
     GW_TRY(act.kind == GW_ACT_FORWARD ? actor_forward(a, act, part) : actor_backward(a, act, part));
-    a->ended_s = gw_actor_now_s(a);
+    a->ended_s = actor_now_s(a);
     return GW_OK;
 }
 
@@ -235,10 +324,10 @@ static gw_err actor_step(gw_actor *a) {
     r->act = actor_act;
     r->ctx = a;
     GW_TRY(HOOK(a, begin, a));
-    a->ended_s = gw_actor_now_s(a);
+    a->ended_s = actor_now_s(a);
     a->bubble_s = a->comm_s = a->joins_s = 0;
     GW_TRY(gw_runner_step(r));
-    a->comm_s += gw_actor_now_s(a) - a->ended_s;
+    a->comm_s += actor_now_s(a) - a->ended_s;
     if (!a->script.lazy)
         GW_TRY(actor_update(a, -1));
     return HOOK(a, end, a);
@@ -258,4 +347,99 @@ gw_err gw_actor_settle(gw_actor *a) {
         GW_TRY(HOOK(a, await, a, group));
     }
     return GW_OK;
+}
+
+/* ---- opening ---- */
+
+gw_err gw_actor_lane(gw_actor *a, gw_dim d, gw_lane_setup setup, gw_lane **out) {
+    gw_fabric *line;
+    int first[GW_DIMS];
+    memcpy(first, a->at.at, sizeof first);
+    first[d] = 0;
+    GW_TRY(a->fabric->ops->split(a->fabric, gw_mesh_rank(&a->at, first), &line));
+    if (a->world->count)
+        a->world->count(line, &a->sent[d]);
+    setup.apart = setup.yield = true;
+    setup.dim = (int)d;
+    return gw_lane_open_on(out, line, &setup);
+}
+
+/* One more than microbatches are held at a time: a receive is posted ahead. */
+static int actor_places(const gw_actor *a) {
+    const gw_timetable *t = a->script.mesh->timetable;
+    int most = 0;
+    for (int c = 0; c < gw_timetable_chunks(t); c++) {
+        int places = gw_timetable_slots(t, a->at.at[GW_DIM_PIPE], c) + 1;
+        most = places > most ? places : most;
+    }
+    return most;
+}
+
+static gw_err actor_lay_hops(gw_actor *a, gw_codec *exact, gw_phantom *phantom) {
+    static const char *const names[] = {"activations", "deltas"};
+    const gw_sim_mesh *m = a->script.mesh;
+    gw_hops_setup setup = {.chunks = actor_runs(m),
+                           .micro = m->micros,
+                           .deltas = true,
+                           .where = actor_where,
+                           .ctx = a};
+    a->lanes.places = phantom ? m->micros : actor_places(a);
+    for (int k = 0; k < GW_HOP_KINDS; k++) {
+        gw_lane_setup lane = {.codec = exact, .phantom = phantom, .name = names[k]};
+        GW_TRY(gw_actor_lane(a, GW_DIM_PIPE, lane, &a->lanes.hop[k]));
+        setup.lane[k] = a->lanes.hop[k];
+    }
+    size_t places = (size_t)(actor_runs(m) * GW_HOP_KINDS * a->lanes.places);
+    GW_TRY(gw_lane_floats(a->lanes.hop[0], places * m->widest, &setup.base));
+    GW_TRY(gw_hops_open(&a->lanes.hops, &setup));
+    a->lanes.runner.hops = a->lanes.hops;
+    return GW_OK;
+}
+
+static gw_err actor_join_ranks(gw_actor *a, gw_codec *exact, gw_phantom *phantom) {
+    const gw_sim_mesh *m = a->script.mesh;
+    gw_lane_setup lane = {.codec = exact, .phantom = phantom, .n = m->joined};
+    float *floats;
+    GW_TRY(gw_actor_lane(a, GW_DIM_TENSOR, lane, &a->lanes.tensor));
+    GW_TRY(gw_lane_floats(a->lanes.tensor, m->joined, &floats));
+    for (int verb = 0; verb <= GW_ALLGATHER; verb++)
+        a->lanes.join[verb] = (gw_collective){
+            .algo = &m->algo, .verb = (gw_verb)verb, .lane = a->lanes.tensor, .base = floats};
+    return GW_OK;
+}
+
+static gw_err actor_beside(void *actor) {
+    gw_actor *a = actor;
+    if (a->world->rest)
+        a->world->rest(a);
+    return a->exchange->poll ? a->exchange->poll(a) : GW_OK;
+}
+
+gw_err gw_actor_open(gw_actor *a, int servers, gw_codec *exact, gw_phantom *phantom) {
+    const gw_sim_mesh *m = a->script.mesh;
+    gw_runner *r = &a->lanes.runner;
+    GW_TRY(gw_mesh_place(&a->at, &m->shape, a->fabric->rank, a->fabric->size));
+    a->idle = a->at.at[GW_DIM_DATA] < servers;
+    a->has = gw_sim_mesh_share(m, &a->at);
+    *r =
+        (gw_runner){.timetable = m->timetable, .stage = a->at.at[GW_DIM_PIPE], .micros = m->micros};
+    if (!gw_mesh_divides(&m->shape))
+        return GW_OK;
+    int flying = 4 * (m->micros + 1) * gw_timetable_chunks(m->timetable) + 4 * m->pieces;
+    GW_TRY(gw_queue_open(&r->queue, GW_PROGRESS_POLL, flying, true));
+    gw_queue_beside(r->queue, actor_beside, a);
+    if (m->shape.size[GW_DIM_TENSOR] > 1)
+        GW_TRY(actor_join_ranks(a, exact, phantom));
+    return actor_stages(m) > 1 ? actor_lay_hops(a, exact, phantom) : GW_OK;
+}
+
+void gw_actor_close(gw_actor *a) {
+    gw_queue_close(a->lanes.runner.queue);
+    gw_hops_close(a->lanes.hops);
+    for (int verb = 0; verb <= GW_ALLGATHER; verb++)
+        gw_collective_clear(&a->lanes.join[verb]);
+    gw_lane_close(a->lanes.tensor);
+    for (int k = 0; k < GW_HOP_KINDS; k++)
+        gw_lane_close(a->lanes.hop[k]);
+    a->lanes = (gw_actor_lanes){0};
 }

@@ -106,8 +106,6 @@ void gw_actor_close(gw_actor *a);
 /** Collective over the world: a lane of the ranks that differ only in `d`. */
 gw_err gw_actor_lane(gw_actor *a, gw_dim d, gw_lane_setup setup, gw_lane **out);
 
-double gw_actor_now_s(const gw_actor *a);
-
 /** Look at all that is under way. */
 gw_err gw_actor_poll(gw_actor *a);
 
@@ -116,25 +114,5 @@ gw_err gw_actor_play(gw_actor *a, long steps);
 
 /** Behind steps: end what the next forward pass would have ended. */
 gw_err gw_actor_settle(gw_actor *a);
-
-/* ---- within the replica: actor_lanes.c ---- */
-
-/** Hand the result of an action on, if there is somebody to take it. */
-gw_err gw_actor_send(gw_actor *a, gw_act act);
-
-/** What tensor ranks exchange of a piece of a microbatch's samples: a collective over so many
- *  floats of each. Pieces may be under way at once, but not beside another such exchange. */
-typedef struct gw_sim_join {
-    gw_verb verb;
-    size_t floats; /* 0: nothing */
-    int micro, pieces, piece;
-} gw_sim_join;
-
-/** How many pieces there are of `floats` of each sample: 1 where there is nothing to exchange. */
-int gw_actor_pieces(const gw_actor *a, int micro, size_t floats);
-gw_err gw_actor_join(gw_actor *a, const gw_sim_join *j, bool starts); /* else waits for it */
-
-/** When the hop left that an action takes (`receives`), or ends in: in this process. */
-double *gw_actor_sent(const gw_actor *a, gw_act act, bool receives);
 
 #endif

@@ -345,7 +345,7 @@ static void play_count_step(gw_sim_play *p, const stage *on) {
                        (double)(p->tally.messages - all->messages) / p->steps;
 }
 
-gw_err gw_sim_play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
+static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
     stage on = {.play = p, .mesh = mesh};
     gw_err e = gw_sim_mesh_reserve(mesh, p->profile->n, &on.phantom);
     GW_THEN(e, gw_alloc(&on.end, (size_t)p->steps, sizeof *on.end));
@@ -361,5 +361,45 @@ gw_err gw_sim_play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
     }
     gw_sim_mesh_unreserve(mesh, p->profile->n, &on.phantom);
     free(on.end);
+    return e;
+}
+
+/* ---- which ranks are played: a few that stand for all, where that is known ---- */
+
+/* How many ranks stand for all, if algorithm and network allow that; else 0. */
+static int play_few(gw_sim_play *p, const gw_sim_mesh *m) {
+    gw_sim_setup *w = &p->world;
+    unsigned caps = p->algo.ops->caps;
+    int few = gw_network_period(w->network) * w->per_host;
+    bool alike = caps & (GW_ALGO_ALIKE | GW_ALGO_ALIKE_UNCUT) && !p->skew.law && !w->watch &&
+                 !p->unfolded && !gw_mesh_divides(&m->shape);
+    w->even = caps & GW_ALGO_ALIKE_UNCUT && gw_kit_chunks(p->algo.args, p->profile->n) > 1;
+    return alike && few < w->ranks && w->ranks % few == 0 ? few : 0;
+}
+
+static gw_err play_folded(gw_sim_play *p, gw_sim_mesh *mesh) {
+    int few = play_few(p, mesh);
+    bool powers = (few & (few - 1)) == 0 && (p->world.ranks & (p->world.ranks - 1)) == 0;
+    for (int pairs = 0; few > 0 && pairs <= powers; pairs++) {
+        p->world.played = few;
+        p->world.pairs = pairs;
+        if (play_once(p, mesh) == GW_OK)
+            return GW_OK;
+    }
+    p->world.played = 0;
+    p->world.even = false;
+    return p->most_played > 0 && p->world.ranks > p->most_played
+               ? gw_fail(GW_ERR_UNSUPPORTED, "simulate: all %d ranks would have to be played",
+                         p->world.ranks)
+               : play_once(p, mesh);
+}
+
+gw_err gw_sim_play_run(gw_sim_play *p) {
+    gw_sim_mesh whole = {0};
+    if (p->mesh)
+        return play_folded(p, p->mesh);
+    gw_err e = gw_sim_mesh_open(&whole, NULL, p->profile, p->world.ranks);
+    GW_THEN(e, play_folded(p, &whole));
+    gw_sim_mesh_close(&whole);
     return e;
 }

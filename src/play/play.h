@@ -49,9 +49,6 @@ typedef struct gw_sim_play {
 /** What its ranks play, over `mesh`. */
 gw_script gw_sim_play_script(const gw_sim_play *p, const gw_sim_mesh *mesh);
 
-/** Play the ranks that p->world says, once, over `mesh`. As gw_sim_play_run, for its use. */
-gw_err gw_sim_play_once(gw_sim_play *p, gw_sim_mesh *mesh);
-
 /** Play it: folded (world.played, comm/fabric/sim.h) where ranks, network and algorithm are known
  *  to be alike, and the ranks played sent their share of what the strategy's `cost` says.
  *  GW_ERR_UNSUPPORTED: more ranks than most_played, or steps without a whole period of the
