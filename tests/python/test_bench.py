@@ -310,7 +310,7 @@ class Bench(gwrun.Case):
 
     def test_pipe(self):
         pace = 500, 300, 200
-        for ranks in (1, 2, 3):
+        for ranks in (2, 3):
             with self.subTest(ranks=ranks):
                 document, lines = self.bench(
                     ranks, "pipe", "--timetable", "gpipe;1f1b:eager=1;interleaved:chunks=3;zb",
@@ -318,7 +318,7 @@ class Bench(gwrun.Case):
                     "--block", 3, "--width", 3000)
                 rows = document["results"]
                 cells = [(r["timetable"], r["microbatches"]) for r in rows]
-                refused = {1: [], 2: [1, 3], 3: [1, 4]}[ranks] # not a multiple of the stages
+                refused = {2: [1, 3], 3: [1, 4]}[ranks] # not a multiple of the stages
                 self.assertEqual(cells, [(t, m) for t in ("gpipe", "1f1b:eager=1",
                                                           "interleaved:chunks=3", "zb")
                                          for m in (1, 3, 4)
@@ -349,8 +349,8 @@ class Bench(gwrun.Case):
                  "zb": inputs + max(0, forward - weights)}
         self.assertAlmostEqual(idle, (ranks - 1) * share.get(row["timetable"], 1e-3), places=12)
         if hop_s == 0:
-            self.assertAlmostEqual(row["simulated_s"], row["formula_s"], places=12)
-        self.assertGreaterEqual(row["simulated_s"], row["formula_s"] - 1e-9)
+            self.assertAlmostEqual(row["simulated_s"], row["formula_s"], places=6)
+        self.assertGreaterEqual(row["simulated_s"], row["formula_s"] - 1e-7) # it counts whole ns
 
     def test_update(self):
         """All rules of the tree; what they move is what is read and written; operations are those of products."""
@@ -426,9 +426,10 @@ class Bench(gwrun.Case):
                      "--compress", "qsgd")
         self.refused("no configuration can run", "step", "--configs", "allreduce:algo=native|qsgd;sparse|none")
         self.refused("layers", "step", "--layers", "4,,4")
+        self.refused("two stages or more", "pipe", ranks=(0,))
         self.refused("give three times", "pipe", "--pace", "100,100")
         self.refused("pace=0", "pipe", "--pace", "0,1,1")
-        self.refused("did you mean 'gpipe'", "pipe", "--timetable", "1f1b;gpip")
+        self.refused("did you mean 'gpipe'", "pipe", "--timetable", "1f1b;gpip", ranks=(2,))
         for name in ("allreduce", "overlap", "step", "pipe"):
             self.refused("cannot write", name, "--json", "/no/such/folder/x.json")
 

@@ -1,34 +1,34 @@
 /* bench pipe: steps of a pipe whose stages sleep instead of computing, so that many of them need
- * few cores. The order of actions, the messages and the waiting are those of a training step. */
+ * few cores. They play a profile of stages that take the given pace (play/actor.h), here and once
+ * more in virtual time. */
 #include "cli/bench/bench.h"
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/nap.h"
-#include "comm/lane_parts.h"
-#include "comm/runner.h"
+#include "comm/strategy/plain.h"
 #include "mpi/rounds.h"
 #include "mpi/wait.h"
+#include "play/options.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum {
     MOST_MICROS = 16, /* numbers of microbatches in --microbatches */
     MOST_CELLS = GW_SPEC_ITEMS * MOST_MICROS + 1,
-    SLICE_NS = 250000, /* between two polls: a matrix product is about that long */
-    REST_NS = 20000,   /* between two polls of a wait */
     MOST_BLOCK = 1000,
-    STAMPS = 1 << 22 /* that a float can tell apart */
+    SIMULATED = 4 /* steps, without the first one */
 };
+
+/* In the simulator a hop takes its latency, whatever its bytes. */
+#define WIDE 1e18
 
 typedef struct cell {
     const gw_spec *spec;
     int micros;
-    gw_timetable *timetable;
-    gw_hops *hops;
-    int places;      /* of a chunk: microbatches of which a message has a place of its own */
+    gw_step_profile profile;
+    gw_sim_mesh mesh;
     gw_samples step; /* seconds, the mean over the stages */
     gw_stats stats;  /* of them */
     double simulated_s;
@@ -48,14 +48,11 @@ typedef struct state {
     int n;
     json_t *left_out;
     gw_codec exact;
-    gw_lane *lane[GW_HOP_KINDS];
-    float *messages;
-    gw_queue *queue;
+    gw_fabric *fabric;
+    gw_network *network;
     double hop_s;
-    /* of the present step: */
-    gw_runner runner;
-    double due_s; /* when the last action ended, or should have */
-    int polls;    /* since then, in waits: one finds what is there */
+    double step_s[MOST_BLOCK + 1]; /* of this turn, */
+    double ended_s;                /* and when the last one ended */
 } state;
 
 static state b;
@@ -78,8 +75,8 @@ static const gw_opt opts[] = {
 
 static const char notes[] =
     "Each rank is a stage, which sleeps as long as --pace says; messages are real. 'sim' = the\n"
-    "simulator's step, of this pace and of the time of a hop, which is measured; 'formula' = that\n"
-    "of 'gradwire list', where hops take no time, with as many microbatches as stages or more.\n"
+    "same step in virtual time, where a hop takes as long as a measured one; 'formula' = that of\n"
+    "'gradwire list', where hops take no time, with as many microbatches as stages or more.\n"
     "docs/benchmarks.md defines every figure.";
 
 /* ---- the command line ---- */
@@ -110,185 +107,113 @@ static gw_err pipe_prepare(gw_bench_run *run) {
 
 /* ---- opening ---- */
 
-/* Places of messages in the memory of all cells: activations and deltas, both ends, each chunk. */
-static size_t pipe_place(const cell *c, gw_hop_kind kind, bool receives, int chunk, int micro) {
-    int end = 2 * (int)kind + receives, chunks = gw_timetable_chunks(c->timetable);
-    return (size_t)((end * chunks + chunk) * c->places + micro % c->places) * pipe_floats();
+/* Actions of a whole backward pass send their delta at its end, as the formulas have it. */
+static double pipe_input_share(const gw_timetable *t) {
+    int n;
+    const gw_act *acts = gw_timetable_acts(t, b.place->ranks - 1, &n);
+    for (int i = 0; i < n; i++)
+        if (acts[i].kind == GW_ACT_INPUT)
+            return b.pace.input_s / (b.pace.input_s + b.pace.weights_s);
+    return 1;
 }
 
-static gw_span pipe_where(const void *ctx, gw_hop hop, bool receives) {
-    const cell *c = ctx;
-    bool upper = (hop.kind == GW_HOP_ACTIVATION) == receives;
-    int chunk = (hop.boundary + upper) / b.place->ranks;
-    return (gw_span){pipe_place(c, hop.kind, receives, chunk, hop.micro), pipe_floats()};
-}
-
-/* A timetable that refuses is left out, with its reason; alike on all ranks. */
-static gw_err pipe_open_timetable(cell *c, bool *refused) {
-    gw_err e = gw_timetable_open(&c->timetable, c->spec, b.place->ranks, c->micros);
-    *refused = e == GW_ERR_UNSUPPORTED;
-    if (*refused)
-        json_array_append_new(b.left_out, json_string(gw_err_text()));
-    else
-        GW_TRY(e);
-    for (int i = 0; !*refused && i < gw_timetable_chunks(c->timetable); i++) {
-        int places = gw_timetable_slots(c->timetable, b.place->rank, i) + 1; /* one ahead */
-        c->places = places > c->places ? places : c->places;
-    }
+/* Each stage takes the pace for a microbatch with all its chunks. */
+static gw_err pipe_profile(cell *c, const gw_timetable *t) {
+    int chunks = gw_timetable_chunks(t), runs = chunks * b.place->ranks;
+    double times = (double)c->micros / chunks;
+    gw_step_profile *p = &c->profile;
+    *p = (gw_step_profile){.model = "a pipe",
+                           .batch = (long)b.rows * c->micros,
+                           .n_tensors = runs,
+                           .groups = runs,
+                           .n = (size_t)runs};
+    GW_TRY(gw_alloc(&p->tensor, (size_t)runs, sizeof *p->tensor));
+    for (int i = 0; i < runs; i++)
+        p->tensor[i] = (gw_step_tensor){.name = "stage",
+                                        .group = i,
+                                        .n = 1,
+                                        .forward_s = times * b.pace.forward_s,
+                                        .backward_s = times * (b.pace.input_s + b.pace.weights_s),
+                                        .input_extra = pipe_input_share(t) - 0.5,
+                                        .activation = (size_t)b.width};
     return GW_OK;
 }
 
-/* *places: of messages, the most that a cell needs; *most: messages of a step. */
-static gw_err pipe_open_timetables(int *places, int *most) {
+/* A timetable that refuses is left out, with its reason; alike on all ranks. */
+static gw_err pipe_open_cell(cell *c, bool *refused) {
+    gw_parallel o = {.timetable = c->spec,
+                     .shape = {{1, b.place->ranks, 1}, {GW_DIM_TENSOR, GW_DIM_DATA, GW_DIM_PIPE}},
+                     .microbatches = c->micros,
+                     .tensor_chunks = 1,
+                     .stages = "flops"};
+    gw_timetable *t;
+    gw_err e = gw_timetable_open(&t, c->spec, b.place->ranks, c->micros);
+    *refused = e == GW_ERR_UNSUPPORTED;
+    if (*refused)
+        json_array_append_new(b.left_out, json_string(gw_err_text()));
+    if (e != GW_OK)
+        return *refused ? GW_OK : e;
+    e = pipe_profile(c, t);
+    gw_timetable_close(t);
+    GW_THEN(e, gw_sim_mesh_open(&c->mesh, &o, &c->profile, b.place->ranks));
+    return e;
+}
+
+static gw_err pipe_open_cells(void) {
     int n = b.n;
-    b.n = *most = *places = 0;
+    if (b.place->ranks == 1)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "bench: a pipe has two stages or more, each on a rank: start more ranks");
+    b.n = 0;
     for (int i = 0; i < n; i++) {
-        cell c = b.cells[i];
         bool refused;
-        GW_TRY(pipe_open_timetable(&c, &refused));
-        if (refused)
-            continue;
-        int ends = 2 * GW_HOP_KINDS * gw_timetable_chunks(c.timetable);
-        *places = ends * c.places > *places ? ends * c.places : *places;
-        *most = ends * c.micros > *most ? ends * c.micros : *most;
-        b.cells[b.n++] = c;
+        b.cells[b.n] = b.cells[i];
+        gw_err e = pipe_open_cell(&b.cells[b.n], &refused);
+        b.n += !refused;
+        GW_TRY(e);
     }
     return b.n > 1 ? GW_OK
                    : gw_fail(GW_ERR_UNSUPPORTED, "bench: %s",
                              json_string_value(json_array_get(b.left_out, 0)));
 }
 
-static gw_err pipe_open_hops(cell *c) {
-    gw_hops_setup setup = {.lane = {b.lane[GW_HOP_ACTIVATION], b.lane[GW_HOP_DELTA]},
-                           .chunks = b.place->ranks * gw_timetable_chunks(c->timetable),
-                           .micro = c->micros,
-                           .deltas = true,
-                           .base = b.messages,
-                           .where = pipe_where,
-                           .ctx = c};
-    return gw_hops_open(&c->hops, &setup);
-}
-
-/* Ranks that wait must not keep the cores from those whose sleep ends. */
-static gw_err pipe_rest(void *none) {
-    (void)none;
-    if (++b.polls > 1)
-        nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
-    return GW_OK;
-}
-
-static gw_err pipe_open_memory(void) {
-    int places, most;
-    GW_TRY(pipe_open_timetables(&places, &most));
-    GW_TRY(gw_alloc(&b.messages, (size_t)places * pipe_floats(), sizeof *b.messages));
-    GW_TRY(gw_queue_open(&b.queue, GW_PROGRESS_POLL, most, false));
-    gw_queue_beside(b.queue, pipe_rest, NULL);
-    for (int i = 0; i < b.n; i++)
-        GW_TRY(pipe_open_hops(&b.cells[i]));
-    return GW_OK;
-}
-
-static gw_err pipe_open(void) {
-    static const char *const names[] = {"activations", "deltas"};
-    GW_TRY(gw_codec_open(&b.exact, &gw_codec_exact));
-    for (int k = 0; k < GW_HOP_KINDS; k++) {
-        gw_lane_setup setup = {.codec = &b.exact, .apart = true, .name = names[k]};
-        GW_TRY(gw_lane_open(&b.lane[k], b.place->comm, &setup));
-    }
-    return gw_agree(b.place->comm, pipe_open_memory());
-}
-
-/* ---- actions ---- */
-
-/* Deadlines are absolute, so what a sleep lasts too long does not add up. */
-static gw_err pipe_sleep_until(double due_s) {
-    for (double now = gw_nap_now(); now < due_s; now = gw_nap_now()) {
-        gw_nap_until(fmin(due_s, now + SLICE_NS * 1e-9));
-        GW_TRY(gw_queue_poll(b.queue));
-    }
-    return GW_OK;
-}
-
-/* By which a message is known: who sends it, of which microbatch of which step. */
-static float pipe_stamp(const cell *c, int stage, gw_act a) {
-    uint64_t number = (b.runner.step * (uint64_t)c->micros + (uint64_t)a.micro) * 1031;
-    return (float)((number + (uint64_t)(2 * (a.chunk * b.place->ranks + stage) +
-                                        (a.kind == GW_ACT_FORWARD))) %
-                   STAMPS);
-}
-
-static gw_hop_kind pipe_kind(gw_act a) {
-    return a.kind == GW_ACT_FORWARD ? GW_HOP_ACTIVATION : GW_HOP_DELTA;
-}
-
-static gw_err pipe_check(const cell *c, gw_act a) {
-    if (!gw_runner_hop(&b.runner, a, true))
-        return GW_OK;
-    gw_place from = gw_timetable_source(c->timetable, b.place->rank, a);
-    const float *x = b.messages + pipe_place(c, pipe_kind(a), true, a.chunk, a.micro);
-    float want = pipe_stamp(c, from.stage, (gw_act){a.kind, from.chunk, a.micro});
-    if (x[0] == want && x[pipe_floats() - 1] == want)
-        return GW_OK;
-    return gw_fail(GW_ERR_INTERNAL, "bench: %s: stage %d got a wrong message for %c%d of chunk %d",
-                   c->spec->text, b.place->rank, gw_act_letter(a.kind), a.micro, a.chunk);
-}
-
-static gw_err pipe_send(const cell *c, gw_act a) {
-    float *x = b.messages + pipe_place(c, pipe_kind(a), false, a.chunk, a.micro);
-    if (gw_runner_hop(&b.runner, a, false))
-        x[0] = x[pipe_floats() - 1] = pipe_stamp(c, b.place->rank, a);
-    return gw_runner_send(&b.runner, a);
-}
-
-/* An action begins where the last one should have ended, unless it had to wait. */
-static gw_err pipe_act(void *ctx, gw_act a) {
-    const cell *c = ctx;
-    GW_TRY(pipe_check(c, a));
-    GW_TRY(gw_runner_vacate(&b.runner, a));
-    double begin = b.polls > 1 ? gw_nap_now() : b.due_s;
-    b.due_s = begin + gw_act_seconds(&(gw_run_cost){.act = b.pace}, a.kind) /
-                          gw_timetable_chunks(c->timetable);
-    GW_TRY(pipe_sleep_until(b.due_s));
-    b.polls = 0;
-    return pipe_send(c, a);
-}
-
 /* ---- measuring ---- */
 
-static void pipe_begin_turn(cell *c) {
-    b.runner.timetable = c->timetable;
-    b.runner.hops = c->hops;
-    b.runner.micros = c->micros;
-    b.runner.ctx = c;
-    b.due_s = gw_nap_now();
+static gw_err pipe_end(gw_actor *a) {
+    b.step_s[a->step] = a->ended_s - b.ended_s;
+    b.ended_s = a->ended_s;
+    return GW_OK;
 }
+
+/* Replicas exchange nothing: there is one. */
+static const gw_play_exchange exchange = {.end = pipe_end};
 
 /* A step to fill the pipe, and then a block of timed ones, one right after another. */
 static gw_err pipe_turn(void *none, int i, double *unused) {
-    double step_s[MOST_BLOCK + 1];
+    cell *c = &b.cells[i];
+    gw_actor a = {.world = &gw_play_real,
+                  .exchange = &exchange,
+                  .fabric = b.fabric,
+                  .script = {.profile = &c->profile, .mesh = &c->mesh, .sleeps = true, .speed = 1}};
     (void)none, (void)unused;
+    GW_TRY(gw_actor_open(&a, 0, &b.exact, NULL));
     GW_TRY(gw_bench_sync(b.place));
-    pipe_begin_turn(&b.cells[i]);
-    for (int k = 0; k <= b.block; k++, b.runner.step++) {
-        double before = b.due_s;
-        GW_TRY(gw_runner_step(&b.runner));
-        step_s[k] = b.due_s - before;
-    }
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, step_s, b.block + 1, MPI_DOUBLE, MPI_SUM, b.place->comm));
+    GW_TRY(gw_actor_play(&a, b.block + 1));
+    gw_actor_close(&a);
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, b.step_s, b.block + 1, MPI_DOUBLE, MPI_SUM, b.place->comm));
     for (int k = 1; k <= b.block; k++)
-        GW_TRY(gw_samples_add(&b.cells[i].step, step_s[k] / b.place->ranks));
+        GW_TRY(gw_samples_add(&c->step, b.step_s[k] / b.place->ranks));
     return GW_OK;
 }
 
 static gw_err pipe_measure_steps(void) {
     gw_rounds rounds = {.comm = b.place->comm, .seed = 1, .once = pipe_turn};
-    b.runner.stage = b.place->rank;
-    b.runner.queue = b.queue;
-    b.runner.act = pipe_act;
     for (int k = 0; k < b.steps; k += b.block)
         GW_TRY(gw_rounds_next(&rounds, b.n, NULL, NULL));
     return GW_OK;
 }
+
+/* ---- in virtual time ---- */
 
 /* Seconds that each stage works in a step. */
 static double pipe_work(const cell *c) {
@@ -299,21 +224,31 @@ static double pipe_work(const cell *c) {
 static double pipe_hop(const cell *alone) {
     int ranks = b.place->ranks;
     double left_s = alone->stats.median - ranks * pipe_work(alone);
-    return ranks > 1 && left_s > 0 ? left_s / (2 * (ranks - 1)) : 0;
+    return left_s > 0 ? left_s / (2 * (ranks - 1)) : 0;
 }
 
-static gw_err pipe_simulate(cell *c) {
-    int chunks = gw_timetable_chunks(c->timetable), runs = chunks * b.place->ranks;
-    gw_act_cost act = {b.pace.forward_s / chunks, b.pace.input_s / chunks,
-                       b.pace.weights_s / chunks};
-    gw_run_cost *cost = NULL;
-    gw_pipe_times times = {0};
-    GW_TRY(gw_alloc(&cost, (size_t)runs, sizeof *cost));
-    for (int i = 0; i < runs; i++)
-        cost[i] = (gw_run_cost){act, b.hop_s, b.hop_s};
-    gw_err e = gw_timetable_simulate(c->timetable, cost, GW_SENDS_BUFFERED, &times, NULL);
-    c->simulated_s = times.step_s;
-    free(cost);
+static gw_err pipe_simulate(void) {
+    static const gw_spec plain = {.text = GW_STRATEGY_PLAIN, .name = GW_STRATEGY_PLAIN};
+    gw_sim_link link = {WIDE, b.hop_s, 0};
+    gw_sim_play p = {
+        .world = {.ranks = b.place->ranks, .per_host = 1, .link = link, .memory = link},
+        .exact = b.exact,
+        .codec = b.exact,
+        .sleeps = true,
+        .speed = 1,
+        .steps = SIMULATED};
+    GW_TRY(gw_network_open(&b.network, NULL, b.place->ranks, WIDE));
+    p.world.network = b.network;
+    gw_err e = gw_strategy_find(&p.strategy, &plain);
+    GW_THEN(e, gw_sim_play_open_algo(&p));
+    for (int i = 0; i < b.n && e == GW_OK; i++) {
+        p.profile = &b.cells[i].profile;
+        p.mesh = &b.cells[i].mesh;
+        e = gw_sim_play_run(&p);
+        b.cells[i].simulated_s = p.step_s;
+    }
+    gw_algo_close(&p.algo);
+    gw_strategy_free(&p.strategy);
     return e;
 }
 
@@ -321,17 +256,18 @@ static gw_err pipe_conclude(void) {
     for (int i = 0; i < b.n; i++)
         GW_TRY(gw_samples_stats(&b.cells[i].step, &b.cells[i].stats));
     b.hop_s = pipe_hop(&b.cells[0]);
-    for (int i = 0; i < b.n; i++)
-        GW_TRY(pipe_simulate(&b.cells[i]));
-    return GW_OK;
+    return pipe_simulate();
 }
 
 static gw_err pipe_measure(gw_bench_run *run, bool *own) {
     b.place = &run->place;
     b.left_out = json_array();
     gw_nap_lightly();
-    GW_TRY(pipe_open());
-    gw_err e = pipe_measure_steps();
+    GW_TRY(gw_fabric_mpi(&b.fabric, run->place.comm));
+    gw_err e = gw_codec_open(&b.exact, &gw_codec_exact);
+    GW_THEN(e, pipe_open_cells());
+    GW_TRY(gw_agree(run->place.comm, e));
+    e = pipe_measure_steps();
     *own = e != GW_OK; /* the others wait for a message */
     return e == GW_OK ? gw_agree(run->place.comm, pipe_conclude()) : e;
 }
@@ -349,7 +285,7 @@ static void pipe_report_one(const cell *c, json_t *rows) {
     const gw_stats *s = &c->stats;
     double work_s = pipe_work(c), sim_s = c->simulated_s;
     bool fills = c->micros >= b.place->ranks;
-    double bubble_s = fills ? gw_timetable_bubble(c->timetable, &b.pace) : NAN;
+    double bubble_s = fills ? gw_timetable_bubble(c->mesh.timetable, &b.pace) : NAN;
     gw_bench_row(&table, rows, GW_TEXTS(c->spec->text),
                  GW_NUMBERS(c->micros, s->median, gw_stats_precision(s), sim_s, s->median / sim_s,
                             work_s + bubble_s, s->median / (work_s + bubble_s), s->median - work_s,
@@ -373,20 +309,18 @@ static void pipe_report(gw_bench_run *run) {
 }
 
 static void pipe_close(void) {
-    gw_queue_close(b.queue);
-    for (int i = 0; i < b.n; i++)
-        gw_hops_close(b.cells[i].hops);
-    for (int k = 0; k < GW_HOP_KINDS; k++)
-        gw_lane_close(b.lane[k]);
+    if (b.fabric)
+        b.fabric->ops->close(b.fabric);
 }
 
 static void pipe_release(void) {
     for (int i = 0; i < b.n; i++) {
-        gw_timetable_close(b.cells[i].timetable);
+        gw_sim_mesh_close(&b.cells[i].mesh);
+        gw_step_profile_free(&b.cells[i].profile);
         gw_samples_free(&b.cells[i].step);
     }
+    gw_network_close(b.network);
     gw_codec_close(&b.exact);
-    free(b.messages);
     json_decref(b.left_out);
 }
 
