@@ -49,7 +49,6 @@ typedef struct state {
     json_t *left_out;
     gw_codec exact;
     gw_fabric *fabric;
-    gw_network *network;
     double hop_s;
     double step_s[MOST_BLOCK + 1]; /* of this turn, */
     double ended_s;                /* and when the last one ended */
@@ -237,8 +236,9 @@ static gw_err pipe_simulate(void) {
         .sleeps = true,
         .speed = 1,
         .steps = SIMULATED};
-    GW_TRY(gw_network_open(&b.network, NULL, b.place->ranks, WIDE));
-    p.world.network = b.network;
+    gw_network *network;
+    GW_TRY(gw_network_open(&network, NULL, b.place->ranks, WIDE));
+    p.world.network = network;
     gw_err e = gw_strategy_find(&p.strategy, &plain);
     GW_THEN(e, gw_sim_play_open_algo(&p));
     for (int i = 0; i < b.n && e == GW_OK; i++) {
@@ -249,6 +249,7 @@ static gw_err pipe_simulate(void) {
     }
     gw_algo_close(&p.algo);
     gw_strategy_free(&p.strategy);
+    gw_network_close(network);
     return e;
 }
 
@@ -319,7 +320,6 @@ static void pipe_release(void) {
         gw_step_profile_free(&b.cells[i].profile);
         gw_samples_free(&b.cells[i].step);
     }
-    gw_network_close(b.network);
     gw_codec_close(&b.exact);
     json_decref(b.left_out);
 }
