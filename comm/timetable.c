@@ -91,6 +91,109 @@ static gw_err timetable_lay_down_stage(gw_timetable *t, int stage) {
     return GW_OK;
 }
 
+/* ---- can a step end? ---- */
+
+/* A stage on its way through a step in which every send waits for its receive. It keeps two
+ * receives posted, for the next activation and the next delta that it takes from another stage. */
+typedef struct walker {
+    const gw_act *acts;
+    int n, at;     /* its actions; the present one, */
+    bool computed; /* whose result has not been received yet */
+    int next[2];   /* the actions that the posted receives are for: by walk_way */
+} walker;
+
+typedef struct walk {
+    const gw_timetable *t;
+    walker *stage;
+    int (*computed)[2]; /* [run]: microbatches that passed it, by walk_way; they pass in order */
+} walk;
+
+static int walk_way(gw_act a) {
+    return a.kind == GW_ACT_FORWARD;
+}
+
+static int *walk_computed(const walk *w, gw_place at, gw_act a) {
+    return &w->computed[at.chunk * w->t->stages + at.stage][walk_way(a)];
+}
+
+/* Post the receive of what another stage sends for the first such action from `from` on. */
+static void walk_post(const walk *w, int stage, int from, int way) {
+    walker *s = &w->stage[stage];
+    for (; from < s->n; from++) {
+        int source = gw_timetable_source(w->t, stage, s->acts[from]).stage;
+        if (walk_way(s->acts[from]) == way && source >= 0 && source != stage)
+            break;
+    }
+    s->next[way] = from;
+}
+
+/* Whether stage `to` has received the result of `a`, or has posted its receive. */
+static bool walk_received(const walk *w, gw_place to, gw_act a) {
+    const walker *s = &w->stage[to.stage];
+    int next = s->next[walk_way(a)];
+    return *walk_computed(w, to, a) > a.micro ||
+           (next < s->n && s->acts[next].chunk == to.chunk && s->acts[next].micro == a.micro);
+}
+
+/* Take a stage as far as it gets; true: further than it was. */
+static bool walk_advance(const walk *w, int stage) {
+    walker *s = &w->stage[stage];
+    bool moved = false;
+    for (; s->at < s->n; s->at++, s->computed = false, moved = true) {
+        gw_act a = s->acts[s->at];
+        gw_place from = gw_timetable_source(w->t, stage, a),
+                 to = gw_timetable_target(w->t, stage, a);
+        if (!s->computed) {
+            if (from.stage >= 0 && *walk_computed(w, from, a) <= a.micro)
+                return moved;
+            s->computed = moved = true;
+            if (a.kind != GW_ACT_WEIGHTS)
+                ++*walk_computed(w, (gw_place){stage, a.chunk}, a);
+            if (from.stage >= 0 && from.stage != stage)
+                walk_post(w, stage, s->at + 1, walk_way(a));
+        }
+        if (to.stage >= 0 && to.stage != stage && !walk_received(w, to, a))
+            return moved;
+    }
+    return moved;
+}
+
+static gw_err walk_stuck(const walk *w) {
+    for (int i = 0; i < w->t->stages; i++) {
+        const walker *s = &w->stage[i];
+        if (s->at < s->n)
+            return gw_fail(GW_ERR_INPUT,
+                           "timetable %s: deadlock on %d stages with %d microbatches: stage %d "
+                           "waits to %s %c%d of chunk %d",
+                           gw_timetable_name(w->t), w->t->stages, w->t->micro, i,
+                           s->computed ? "send the result of" : "receive for",
+                           gw_act_letter(s->acts[s->at].kind), s->acts[s->at].micro,
+                           s->acts[s->at].chunk);
+    }
+    return GW_OK;
+}
+
+/* Follow all stages until nobody gets any further. */
+static gw_err timetable_check(const gw_timetable *t) {
+    walk w = {.t = t};
+    gw_err e = gw_alloc(&w.stage, (size_t)t->stages, sizeof *w.stage);
+    GW_THEN(e, gw_alloc(&w.computed, (size_t)t->stages * (size_t)t->chunks, sizeof *w.computed));
+    for (int i = 0; e == GW_OK && i < t->stages; i++) {
+        w.stage[i].acts = gw_timetable_acts(t, i, &w.stage[i].n);
+        walk_post(&w, i, 0, 0);
+        walk_post(&w, i, 0, 1);
+    }
+    for (bool moved = e == GW_OK; moved;) {
+        moved = false;
+        for (int i = 0; i < t->stages; i++)
+            moved = walk_advance(&w, i) || moved;
+    }
+    GW_THEN(e, walk_stuck(&w));
+    free(w.stage);
+    free(w.computed);
+    return e;
+}
+
 static gw_err timetable_fill(gw_timetable *t, const gw_spec *spec) {
     const gw_timetable_ops *ops = t->ops;
     GW_TRY(gw_args_of(&t->args, ops->head.opts, ops->head.name, spec));
@@ -108,12 +211,7 @@ static gw_err timetable_fill(gw_timetable *t, const gw_spec *spec) {
     GW_TRY(gw_alloc(&t->n, (size_t)t->stages, sizeof *t->n));
     for (int s = 0; s < t->stages; s++)
         GW_TRY(timetable_lay_down_stage(t, s));
-    gw_run_cost *none = NULL;
-    GW_TRY(gw_alloc(&none, runs, sizeof *none));
-    gw_pipe_times times;
-    gw_err e = gw_timetable_simulate(t, none, GW_SENDS_SYNCHRONOUS, &times, NULL);
-    free(none);
-    return e;
+    return timetable_check(t);
 }
 
 gw_err gw_timetable_lay_down(gw_timetable **out, const gw_timetable_ops *ops, const gw_spec *spec,
