@@ -6,10 +6,11 @@
  *
  *  A message of k bytes from a rank that posts it at t (A. Alexandrov, M. Ionescu, K. Schauser,
  *  C. Scheiman, "LogGP", SPAA 1995; its G and g are the links') takes the sender's core until
- *  t + o. Then, behind those that the rank sent to the same rank before, it flows over the links of
- *  its route, whose rates such lines share max-min fairly (comm/fabric/flows.h). When its last byte
- *  is sent, the sender may use the buffer again; L later it arrives. Once the receiver has posted
- *  it and looks, it takes that core for o. A late receiver holds nobody up: all messages are eager.
+ *  t + o, and as long as its bytes take the core, while it is on its way. Then, behind those that
+ *  the rank sent to the same rank before, it flows over the links of its route, whose rates such
+ *  lines share max-min fairly (comm/fabric/flows.h). When its last byte is sent, the sender may use
+ *  the buffer again; L later it arrives. Once the receiver has posted it and looks, it takes that
+ *  core for o, and for its bytes. A late receiver holds nobody up: all messages are eager.
  *
  *  Rank r is on host r / per_host. The network gives the way between two hosts
  *  (comm/fabric/network.h); ranks of one host share its memory link.
@@ -27,7 +28,8 @@
 #include "comm/fabric/network.h"
 
 typedef struct gw_sim_link {
-    double bytes_per_s, latency_s, overhead_s; /* overhead_s: per message, at each end */
+    double bytes_per_s, latency_s;
+    double overhead_s, byte_s; /* of the core at each end, per message and per byte */
 } gw_sim_link;
 
 /** Observes what ranks do; all hooks or none are set. Ranks are numbered in the whole world. */

@@ -161,7 +161,9 @@ gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t l
     m->link = within ? &w->setup.memory : &w->setup.link;
     gw_sim_spend(me, m->link->overhead_s);
     m->state = STARTS;
-    return gw_events_put(&w->flows.events, &m->flow.due, (double)me->clock);
+    GW_TRY(gw_events_put(&w->flows.events, &m->flow.due, (double)me->clock));
+    gw_sim_spend(me, m->link->byte_s * (double)len);
+    return GW_OK;
 }
 
 gw_err gw_sim_irecv(gw_fabric *f, gw_posts *p, int i, void *data, size_t cap, int peer, int tag,
@@ -231,7 +233,7 @@ bool gw_sim_look(gw_sim_rank *me, gw_posts *range) {
     for (gw_sim_message *m; (m = range->fresh); range->left--) {
         range->fresh = m->next;
         if (!m->taken)
-            gw_sim_spend(me, m->link->overhead_s);
+            gw_sim_spend(me, m->link->overhead_s + m->link->byte_s * (double)m->bytes);
         m->taken = true;
     }
     return range->left == 0;

@@ -261,6 +261,7 @@ static const gw_rule rules[] = {
     {"mesh", NULL, false, "codecs", NULL, no_codecs},
     {"mesh", NULL, false, "algos", NULL, "name one in --comm"},
     {"mesh", NULL, false, "compress", NULL, no_codecs},
+    {"mesh", NULL, false, "budget", NULL, "exchanges are played, not measured"},
     {"mesh", NULL, false, "local-batch", NULL, "replicas differ in number: give --batch"},
     {"mesh", NULL, false, "wire-check", "on", "exchanges are predicted without frames"},
     {"mesh", NULL, false, "update", "lazy", "steps are predicted as eager ones"},

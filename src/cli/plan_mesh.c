@@ -9,7 +9,8 @@
 #include "cli/train/step_opts.h"
 #include "nn/gemm.h"
 #include "optim/optimizer.h"
-#include "select/layout_survey.h"
+#include "select/forecast.h"
+#include "select/layout_play.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,6 @@
 /* What is compared, and what is known of it. */
 typedef struct ranked {
     gw_layout layout;
-    gw_layout_price price;
     gw_layout_forecast forecast;
     double measured_s; /* NaN: not measured */
 } ranked;
@@ -37,7 +37,7 @@ typedef struct plan_mesh {
     gw_label *labels;
     gw_place_setup place;
     const gw_bench_place *bench;
-    gw_layout_survey survey;
+    gw_layout_plays plays;
     ranked *all;          /* by predicted step, the shortest first */
     int n, chosen, plain; /* plain: data alone; -1: it is not among them */
 } plan_mesh;
@@ -84,7 +84,8 @@ static gw_err plan_mesh_prepare(gw_bench_run *run) {
     gw_mix exact;
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, p->c.run.wire_check));
     GW_TRY(gw_session_new(&p->session, p->c.run.comm, &exact, p->c.run.feedback));
-    GW_TRY(gw_layouts_know(p->session));
+    p->plays = (gw_layout_plays){.place = &p->place, .session = p->session};
+    GW_TRY(gw_layouts_prepare(&p->plays));
     p->fixed = strcmp(gw_args_text(a, "mesh"), "auto") != 0;
     if (p->fixed)
         GW_TRY(gw_mesh_parse(&p->shape, gw_args_spec(a, "mesh")));
@@ -147,34 +148,25 @@ static gw_err plan_mesh_refuse(const plan_mesh *p) {
                    p->space.ranks, p->space.ranks == 1 ? "" : "s", p->c.batch);
 }
 
-static gw_err plan_mesh_survey(plan_mesh *p) {
+static gw_err plan_mesh_predict(plan_mesh *p) {
     gw_layout *layout = NULL;
-    gw_layout_price *price = NULL;
+    gw_layout_forecast *found = NULL;
     gw_err e = gw_alloc(&layout, GW_LAYOUTS, sizeof *layout);
     GW_THEN(e, gw_layouts_list(&p->space, layout, &p->n));
     GW_THEN(e, gw_alloc(&p->all, (size_t)p->n, sizeof *p->all));
-    GW_THEN(e, gw_alloc(&price, (size_t)p->n, sizeof *price));
+    GW_THEN(e, gw_alloc(&found, (size_t)p->n, sizeof *found));
     e = gw_agree(p->place.comm, e);
     if (e == GW_OK && p->n == 0)
         e = plan_mesh_refuse(p);
-    GW_THEN(e, gw_layouts_survey(&p->survey, layout, p->n, price));
+    GW_THEN(e, gw_layouts_predict(&p->plays, layout, p->n, found));
     for (int i = 0; e == GW_OK && i < p->n; i++)
-        p->all[i] = (ranked){.layout = layout[i], .price = price[i], .measured_s = NAN};
+        p->all[i] = (ranked){.layout = layout[i], .forecast = found[i], .measured_s = NAN};
     free(layout);
-    free(price);
+    free(found);
     return e;
 }
 
-/* ---- predicting ---- */
-
-static gw_err plan_mesh_predict(ranked *r) {
-    gw_timetable *t = NULL;
-    GW_TRY(gw_timetable_open(&t, r->layout.timetable, r->layout.shape.size[GW_DIM_PIPE],
-                             r->layout.micro));
-    gw_err e = gw_layout_predict(&r->price, t, &r->forecast);
-    gw_timetable_close(t);
-    return e;
-}
+/* ---- ranking ---- */
 
 static double plan_mesh_ns(const ranked *r) {
     return round(r->forecast.step_s * 1e9);
@@ -185,8 +177,8 @@ static int plan_mesh_shorter_first(const void *a, const void *b) {
     const ranked *p = a, *q = b;
     double x = plan_mesh_ns(p), y = plan_mesh_ns(q);
     if (x == y) {
-        x = p->price.activation_bytes;
-        y = q->price.activation_bytes;
+        x = p->forecast.activation_bytes;
+        y = q->forecast.activation_bytes;
     }
     return (x > y) - (x < y);
 }
@@ -194,8 +186,6 @@ static int plan_mesh_shorter_first(const void *a, const void *b) {
 /* Equal figures everywhere make equal choices. */
 static gw_err plan_mesh_rank(plan_mesh *p) {
     double *step_ns = NULL;
-    for (int i = 0; i < p->n; i++)
-        GW_TRY(plan_mesh_predict(&p->all[i]));
     GW_TRY(gw_alloc(&step_ns, (size_t)p->n, sizeof *step_ns));
     qsort(p->all, (size_t)p->n, sizeof *p->all, plan_mesh_shorter_first);
     p->plain = -1;
@@ -242,11 +232,8 @@ static gw_err plan_mesh_measure(gw_bench_run *run, bool *own) {
                                 .spec = &p->spec,
                                 .set = &p->set,
                                 .polls = gw_session_progresses(p->session)};
-    p->survey = (gw_layout_survey){.place = &p->place,
-                                   .session = p->session,
-                                   .yield = run->place.oversubscribed,
-                                   .budget_s = gw_args_real(run->args, "budget")};
-    GW_TRY(plan_mesh_survey(p));
+    p->plays.oversubscribed = run->place.oversubscribed;
+    GW_TRY(plan_mesh_predict(p));
     GW_TRY(gw_agree(run->place.comm, plan_mesh_rank(p)));
     return plan_mesh_verify(p, own);
 }
@@ -260,7 +247,8 @@ static const char *plan_mesh_split(const gw_layout *l) {
 }
 
 static double plan_mesh_sent(const ranked *r) {
-    return r->price.sent[GW_DIM_DATA] + r->price.sent[GW_DIM_PIPE] + r->price.sent[GW_DIM_TENSOR];
+    const double *sent = r->forecast.sent;
+    return sent[GW_DIM_DATA] + sent[GW_DIM_PIPE] + sent[GW_DIM_TENSOR];
 }
 
 static void plan_mesh_print_row(const plan_mesh *p, int i) {
@@ -272,7 +260,7 @@ static void plan_mesh_print_row(const plan_mesh *p, int i) {
            i == p->chosen ? '*' : ' ', mesh, plan_mesh_split(&r->layout),
            r->layout.timetable ? r->layout.timetable->text : "-", r->layout.micro, f->step_s * 1e3,
            f->compute_s * 1e3, f->bubble_s * 1e3, f->tensor_s * 1e3, f->exchange_s * 1e3,
-           r->price.activation_bytes / (1 << 20), plan_mesh_sent(r));
+           f->activation_bytes / (1 << 20), plan_mesh_sent(r));
     if (!isnan(r->measured_s))
         printf(" %9.3f %9.2f", r->measured_s * 1e3, f->step_s / r->measured_s);
     printf("\n");
@@ -319,7 +307,7 @@ static void plan_mesh_print_verdict(const plan_mesh *p) {
 static json_t *plan_mesh_row_json(const ranked *r) {
     const gw_layout_forecast *f = &r->forecast;
     const int *size = r->layout.shape.size;
-    const double *sent = r->price.sent;
+    const double *sent = f->sent;
     char mesh[GW_LAYOUT_TEXT];
     gw_layout_mesh(&r->layout, mesh);
     return gw_json_object(
@@ -328,25 +316,19 @@ static json_t *plan_mesh_row_json(const ranked *r) {
         mesh, size[GW_DIM_DATA], size[GW_DIM_PIPE], size[GW_DIM_TENSOR],
         size[GW_DIM_TENSOR] > 1 ? plan_mesh_split(&r->layout) : "",
         r->layout.timetable ? r->layout.timetable->text : NULL, r->layout.micro, f->step_s,
-        f->compute_s, f->bubble_s, f->tensor_s, f->exchange_s, r->price.activation_bytes,
+        f->compute_s, f->bubble_s, f->tensor_s, f->exchange_s, f->activation_bytes,
         gw_json_object("data:f pipe:f tensor:f", sent[GW_DIM_DATA], sent[GW_DIM_PIPE],
                        sent[GW_DIM_TENSOR]),
         r->measured_s);
 }
 
-static json_t *plan_mesh_groups_json(const gw_layout_survey *s) {
-    json_t *all = json_array();
-    for (int i = 0; i < s->n_curves; i++) {
-        const gw_group_curve *g = &s->curve[i];
-        json_array_append_new(
-            all, gw_json_object("ranks:i stride:i tensor_sum:o data_sum:o hop:o", g->size,
-                                g->stride, gw_chooser_points(&g->sums[0]),
-                                gw_chooser_points(&g->sums[1]), gw_chooser_points(&g->hop)));
-    }
-    return all;
+static json_t *plan_mesh_link_json(const gw_sim_link *l) {
+    return gw_json_object("bytes_per_s:f latency_s:f overhead_s:f byte_s:f", l->bytes_per_s,
+                          l->latency_s, l->overhead_s, l->byte_s);
 }
 
 static json_t *plan_mesh_json(const plan_mesh *p) {
+    const gw_sim_setup *w = &p->plays.play.world;
     json_t *all = json_array();
     char *text = NULL;
     size_t length;
@@ -358,8 +340,9 @@ static json_t *plan_mesh_json(const plan_mesh *p) {
         fclose(command);
     }
     json_t *o =
-        gw_json_object("chosen:i command:s margin:f groups:o layouts:o", p->chosen, text,
-                       gw_args_real(p->args, "margin"), plan_mesh_groups_json(&p->survey), all);
+        gw_json_object("chosen:i command:s margin:f per_host:i link:o memory_link:o layouts:o",
+                       p->chosen, text, gw_args_real(p->args, "margin"), w->per_host,
+                       plan_mesh_link_json(&w->link), plan_mesh_link_json(&w->memory), all);
     free(text);
     return o;
 }
@@ -378,6 +361,7 @@ static void plan_mesh_report(gw_bench_run *run) {
 /* ---- the end ---- */
 
 static void plan_mesh_release(void) {
+    gw_layouts_release(&the.plays);
     gw_session_free(the.session);
     free(the.images);
     free(the.labels);

@@ -42,6 +42,10 @@ gw_err gw_pipeline_check_idle(const gw_parallel *o, const char *owner);
 gw_err gw_pipeline_check_layers(const gw_parallel *o, int stages, int chunks, int layers);
 gw_err gw_pipeline_check_samples(const gw_parallel *o, int samples);
 
+/** Read sizes[0..runs) out of `text`, as --stages has them ("2,1,1"). GW_ERR_USAGE, or GW_ERR_INPUT
+ *  of one that a checkpoint has kept: they are not numbers from 1 on that add up to `layers`. */
+gw_err gw_pipeline_read_cut(const char *text, bool resumed, int layers, int runs, int *sizes);
+
 /** Before MPI starts: check what needs no ranks, open codecs and the algorithm. The errors of their
  *  registries; GW_ERR_USAGE, GW_ERR_UNSUPPORTED: options that do not go together. *out is NULL
  *  where the options ask for nothing that the plain step does not do. */
@@ -149,7 +153,8 @@ gw_err gw_pipeline_step_by(gw_pipeline *p, const gw_pipeline_job *job, const gw_
 /** What an executor is working on. */
 typedef struct gw_pipeline_unit {
     gw_act act;
-    bool weights, lowest; /* the gradient of a layer's weights; of the lowest layer of the chunk */
+    int layer;    /* among those that this rank holds */
+    bool weights; /* it is the gradient of the layer's weights */
 } gw_pipeline_unit;
 gw_pipeline_unit gw_pipeline_at_work(const gw_pipeline *p);
 

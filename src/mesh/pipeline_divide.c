@@ -44,7 +44,7 @@ static gw_err pipeline_measure_layers(const gw_model_spec *s, int rows, double *
 }
 
 /* --stages 2,1,1, or what a checkpoint says of `--stages measured` */
-static gw_err pipeline_read_cut(const char *text, bool resumed, int layers, int runs, int *sizes) {
+gw_err gw_pipeline_read_cut(const char *text, bool resumed, int layers, int runs, int *sizes) {
     int n = 0, sum = 0;
     const char *at = text;
     while (n < runs) {
@@ -101,7 +101,7 @@ static gw_err pipeline_cut(gw_pipeline *p, const gw_model_spec *s, int rows, MPI
     if (resumed)
         how = p->cut;
     if (strcmp(how, "flops") != 0 && strcmp(how, "measured") != 0)
-        return pipeline_read_cut(how, resumed, layers, runs, p->at.sizes);
+        return gw_pipeline_read_cut(how, resumed, layers, runs, p->at.sizes);
     for (int l = 0; l < layers; l++)
         cost[l] = gw_shard_flops(s, l);
     if (strcmp(how, "measured") == 0)

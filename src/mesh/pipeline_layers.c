@@ -123,6 +123,7 @@ gw_err gw_pipeline_forward(gw_pipeline *p, gw_act act, bool first) {
     gw_micro at = gw_pipeline_at(p, act);
     gw_phase phase = pipeline_pass(act);
     for (gw_pipeline_layers(p, act.chunk, &l, &end); l < end; l++) {
+        p->now.unit.layer = l;
         if (first && p->hooks.await)
             GW_TRY(p->hooks.await(p->hooks.ctx, l));
         if (first || p->now.testing)
@@ -162,9 +163,8 @@ static gw_err pipeline_ready(gw_pipeline *p, int l, const gw_pipeline_onto *onto
 /* `enters`: through the transfer first. */
 static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at, bool enters,
                                      const gw_pipeline_onto *onto) {
-    const gw_shard_layer *held = p->shard.layers;
+    p->now.unit.layer = l;
     p->now.unit.weights = true;
-    p->now.unit.lowest = l == 0 || held[l - 1].chunk != held[l].chunk;
     if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
         if (enters)
             gw_model_enter(p->model, l, at, onto->grads, onto->add);
@@ -201,6 +201,7 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
     bool weighs = act.kind == GW_ACT_BACKWARD, first = weighs && !leaves;
     bool arrives = exchanges && gw_model_arrives(p->model, l); /* with a part of the gradient */
     int runs = pipeline_runs(p, exchanges, at);
+    p->now.unit.layer = l;
     if (first) {
         GW_TRY(pipeline_layer_weights(p, l, at, true, onto));
         GW_TRY(pipeline_ready(p, l, onto));

@@ -84,6 +84,8 @@ static gw_step_tensor mesh_part(const gw_sim_mesh *m, const gw_step_tensor *t, i
     size_t n = gw_share_part((int)t->shard, part, parts).n;
     own.n = t->n / t->shard * n;
     own.rows = t->shard_rows ? n : t->rows;
+    if (m->shared)
+        return own;
     own.forward_s *= (double)n / (double)t->shard;
     own.backward_s *= (double)n / (double)t->shard;
     return own;
@@ -128,6 +130,8 @@ static gw_err mesh_cut(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profi
                        "layer to layer: add `activation` where it can be cut",
                        mesh_stages(m), of->model);
     GW_TRY(gw_pipeline_check_layers(o, mesh_stages(m), runs / mesh_stages(m), parts));
+    if (strcmp(o->stages, "flops") != 0)
+        return gw_pipeline_read_cut(o->stages, false, parts, runs, m->sizes);
     return gw_partition(cost, parts, runs, m->sizes);
 }
 
@@ -231,8 +235,10 @@ gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
         .tensor_chunks = 1};
     gw_mesh at;
     o = o ? o : &plain;
-    *m = (gw_sim_mesh){
-        .samples = (int)of->batch, .micros = o->microbatches, .pieces = o->tensor_chunks};
+    *m = (gw_sim_mesh){.samples = (int)of->batch,
+                       .micros = o->microbatches,
+                       .shared = of->shared,
+                       .pieces = o->tensor_chunks};
     GW_TRY(gw_pipeline_check_idle(o, "simulate"));
     GW_TRY(gw_mesh_place(&at, &o->shape, 0, ranks));
     m->shape = at.shape;

@@ -30,6 +30,7 @@ typedef struct gw_sim_mesh {
     gw_mesh_shape shape; /* data known */
     gw_timetable *timetable;
     int micros, samples;  /* of a replica's step */
+    bool shared;          /* times are those of parts */
     int *sizes;           /* [runs]: of parts that the model can be cut into */
     gw_sim_edge *edge;    /* [runs] */
     size_t widest, room;  /* floats: of a hop; that those of a rank lie in */
@@ -50,8 +51,9 @@ typedef struct gw_sim_mesh {
 gw_err gw_sim_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec,
                         const char **modelled);
 
-/** Cut the model into stages that compute alike, for `ranks` ranks. `o`: shape, timetable,
- *  microbatches, what tensor ranks exchange by; NULL: data alone. GW_ERR_USAGE: the refusals of a
+/** Cut the model for `ranks` ranks into stages that compute alike, or as o->stages lists them, in
+ *  parts that the profile can be cut into. `o`: shape, timetable, microbatches, what tensor ranks
+ *  exchange by; NULL: data alone. GW_ERR_USAGE: the refusals of a
  *  real run; the profile does not say what passes on, or what tensor ranks divide. */
 gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of, int ranks);
 void gw_sim_mesh_close(gw_sim_mesh *m); /* also after an error, and of zeros */

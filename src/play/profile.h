@@ -35,6 +35,7 @@ typedef struct gw_step_profile {
     long threads, batch;
     double optimizer_s;
     double forward_s, backward_s; /* sums over the tensors */
+    bool shared; /* the tensors' times are those of a tensor rank's part, as it was measured */
     int n_tensors, groups;
     size_t n; /* floats of all tensors */
     gw_step_tensor *tensor;
@@ -50,6 +51,15 @@ gw_err gw_step_profile_read(gw_step_profile *p, const char *path);
 
 /** The same of a document, which *p owns from now on; messages call it `name`. */
 gw_err gw_step_profile_take(gw_step_profile *p, json_t *of, const char *name);
+
+/** Its key `tensors`, of a model whose layers take so long; a layer is a group, whose gradients
+ *  come together. `columns`: tensor ranks cut all layers by columns, else by columns and rows in
+ *  turn; nothing is shared where the model cannot be. grads: its arena, for deviations; NULL:
+ *  these are 1. */
+struct gw_model_spec;
+json_t *gw_step_profile_tensors(const struct gw_model_spec *spec, bool columns,
+                                const double *forward_s, const double *backward_s,
+                                const float *grads);
 
 /** What was read; also after an error. */
 void gw_step_profile_free(gw_step_profile *p);

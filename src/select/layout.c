@@ -1,10 +1,7 @@
 #include "select/layout.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* ---- listing ---- */
 
 static int layout_rows(const gw_layout_space *s, const gw_mesh_shape *shape) {
     int data = shape->size[GW_DIM_DATA];
@@ -100,42 +97,4 @@ void gw_layout_mesh(const gw_layout *l, char out[GW_LAYOUT_TEXT]) {
     gw_mesh_text(&l->shape, out, GW_LAYOUT_TEXT);
     if (!*out)
         snprintf(out, GW_LAYOUT_TEXT, "data=1");
-}
-
-/* ---- predicting ---- */
-
-/* Where one action takes deltas and weights, the sum of the former may travel under the latter. */
-static bool layout_hides(const gw_layout_price *p, const gw_timetable *t, int stage) {
-    int n;
-    const gw_act *acts = gw_timetable_acts(t, stage, &n);
-    for (int i = 0; i < n; i++)
-        if (acts[i].kind == GW_ACT_WEIGHTS)
-            return false;
-    return p->link;
-}
-
-gw_err gw_layout_predict(const gw_layout_price *p, const gw_timetable *t, gw_layout_forecast *out) {
-    gw_run_cost cost[GW_MAX_LAYERS];
-    gw_stage_times stage[GW_MAX_LAYERS];
-    gw_pipe_times pipe;
-    int stages = gw_timetable_stages(t), runs = stages * gw_timetable_chunks(t);
-    double micro = gw_timetable_micro(t);
-    *out = (gw_layout_forecast){0};
-    for (int i = 0; i < runs; i++) {
-        gw_run_cost *c = &cost[i];
-        *c = p->run[i];
-        if (layout_hides(p, t, i % stages))
-            c->tensor_backward_s = fmax(0, c->tensor_backward_s - c->act.weights_s);
-        out->tensor_s += micro * (c->tensor_forward_s + c->tensor_backward_s) / stages;
-    }
-    for (int s = 0; s < stages; s++) {
-        cost[s].after_s = p->stage[s].exchange_s + p->stage[s].update_s;
-        out->exchange_s += p->stage[s].exchange_s / stages;
-    }
-    GW_TRY(gw_timetable_simulate(t, cost, GW_SENDS_BUFFERED, &pipe, stage));
-    out->step_s = pipe.step_s;
-    for (int s = 0; s < stages; s++)
-        out->bubble_s += fmax(0, stage[s].idle_s) / stages; /* of rounding: no less than none */
-    out->compute_s = out->step_s - out->bubble_s - out->tensor_s - out->exchange_s;
-    return GW_OK;
 }

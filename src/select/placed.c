@@ -70,13 +70,13 @@ void gw_placed_close(gw_placed *p) {
     *p = (gw_placed){0};
 }
 
-/* ---- timing the passes of a microbatch ---- */
+/* ---- timing the layers of a step ---- */
 
 enum { WARMUP = 1, LEAST = 3, MOST = 25 };
 #define ENOUGH_S 0.15
 #define RATE     1e-9f /* parameters stay what they are, nearly */
 
-enum { FORWARD, INPUT, WEIGHTS, LOWEST, KINDS }; /* LOWEST: of the weights, the lowest layer's */
+enum { FORWARD, BACKWARD, KINDS };
 
 typedef struct passes {
     gw_placed *p;
@@ -84,7 +84,7 @@ typedef struct passes {
     gw_pipeline *own;
     gw_pipeline_job job;
     uint64_t since;
-    double s[GW_MAX_LAYERS][KINDS]; /* of the present step, by chunk */
+    double s[GW_MAX_LAYERS][KINDS]; /* of the present step */
     double run[GW_MAX_LAYERS][KINDS][MOST], update[MOST];
     int n; /* steps so far */
 } passes;
@@ -100,22 +100,14 @@ static bool placed_begin(void *ctx, gw_phase phase) {
 
 static void placed_end(void *ctx, gw_phase phase) {
     passes *t = ctx;
-    gw_pipeline_unit u = gw_pipeline_at_work(t->walk);
-    double s = gw_clock_since(t->since), *of = t->s[u.act.chunk];
-    (void)phase;
-    of[u.act.kind == GW_ACT_FORWARD ? FORWARD : u.weights ? WEIGHTS : INPUT] += s;
-    if (u.weights && u.lowest)
-        of[LOWEST] += s;
+    t->s[gw_pipeline_at_work(t->walk).layer][phase == GW_PHASE_BACKWARD ? BACKWARD : FORWARD] +=
+        phase == GW_PHASE_DATA ? 0 : gw_clock_since(t->since);
 }
 
 static void placed_grads(void *ctx, float **grads, bool *add) {
     passes *t = ctx;
     *grads = gw_model_grads(t->p->model);
     *add = false;
-}
-
-static int placed_chunks(const passes *t) {
-    return gw_model_shard(t->p->model)->share.n_chunks;
 }
 
 /* A step without messages, then the update. */
@@ -134,9 +126,9 @@ static gw_err placed_step(passes *t, bool keep) {
     if (!keep)
         return GW_OK;
     t->update[t->n] = gw_clock_since(start);
-    for (int c = 0; c < placed_chunks(t); c++)
+    for (int l = 0; l < gw_model_layers(p->model); l++)
         for (int k = 0; k < KINDS; k++)
-            t->run[c][k][t->n] = t->s[c][k] / p->c.parallel.microbatches;
+            t->run[l][k][t->n] = t->s[l][k];
     t->n++;
     return GW_OK;
 }
@@ -172,7 +164,20 @@ static gw_err placed_open(passes *t, const gw_place_setup *s) {
     return GW_OK;
 }
 
-gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_run_cost *run, double *update_s) {
+/* The slowest rank's of each layer; tensor ranks have parts of the same ones. */
+static gw_err placed_share(passes *t, MPI_Comm comm, gw_layer_times *out) {
+    const gw_shard *held = gw_model_shard(t->p->model);
+    *out = (gw_layer_times){{0}};
+    for (int l = 0; l < held->n_layers; l++) {
+        int number = held->layers[l].number;
+        out->forward_s[number] = gw_stats_typical(t->run[l][FORWARD], t->n);
+        out->backward_s[number] = gw_stats_typical(t->run[l][BACKWARD], t->n);
+    }
+    out->update_s = gw_stats_typical(t->update, t->n) / (double)gw_model_size(t->p->model);
+    return gw_allreduce(MPI_IN_PLACE, out, sizeof *out / sizeof(double), MPI_DOUBLE, MPI_MAX, comm);
+}
+
+gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_layer_times *out) {
     passes *t = NULL;
     gw_err e = gw_alloc(&t, 1, sizeof *t);
     if (e == GW_OK) {
@@ -181,15 +186,7 @@ gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_run_cost *run, d
     }
     e = gw_agree(s->comm, e);
     GW_THEN(e, placed_run(t, s->comm));
-    if (e == GW_OK) {
-        *update_s = gw_stats_typical(t->update, t->n);
-        for (int c = 0; c < placed_chunks(t); c++) {
-            run[c].act = (gw_act_cost){gw_stats_typical(t->run[c][FORWARD], t->n),
-                                       gw_stats_typical(t->run[c][INPUT], t->n),
-                                       gw_stats_typical(t->run[c][WEIGHTS], t->n)};
-            run[c].early_s = gw_stats_typical(t->run[c][LOWEST], t->n);
-        }
-    }
+    GW_THEN(e, placed_share(t, s->comm, out));
     if (t) {
         gw_pipeline_close(t->own);
         gw_pipeline_free(t->own);

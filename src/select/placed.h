@@ -42,10 +42,14 @@ void gw_placed_close(gw_placed *p);
 /** What this rank computes in a step. */
 gw_load gw_placed_load(const gw_placed *p);
 
-/** Collective over the setup's ranks, which compute at once: run[c].act and .early_s of each chunk
- *  c that this rank holds, for a microbatch, and the seconds of an update of its parameters;
- *  typical times (gw_stats_typical). Sums over other ranks are left out, so parameters end up as
- *  anything. */
-gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_run_cost *run, double *update_s);
+/** Of each layer of the whole model, on the slowest rank that holds it or a part of it. */
+typedef struct gw_layer_times {
+    double forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS]; /* of a replica's step */
+    double update_s;                                            /* of a parameter */
+} gw_layer_times;
+
+/** Collective over the setup's ranks, which compute steps at once, as they would in a run, but send
+ *  nothing: so parameters end up as anything. Typical times (gw_stats_typical). */
+gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_layer_times *out);
 
 #endif

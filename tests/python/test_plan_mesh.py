@@ -13,7 +13,7 @@ class PlanMesh(gwrun.Case):
 
     def plan(self, ranks, *words):
         out = self.path("plan.json")
-        done = gwrun.clean(ranks, "plan", *MODEL, "--budget", 0.3, "--json", out, *words)
+        done = gwrun.clean(ranks, "plan", *MODEL, "--json", out, *words)
         return gwrun.read_json(out)["results"], done.stdout
 
     def check(self, plan, ranks):
@@ -106,7 +106,7 @@ class PlanMesh(gwrun.Case):
 
     def refused(self, ranks, *words, says):
         with self.subTest(ranks=ranks, words=words):
-            gwrun.refusal(gwrun.run(ranks, "plan", *MODEL, "--budget", 0.1, *words), *says)
+            gwrun.refusal(gwrun.run(ranks, "plan", *MODEL, *words), *says)
 
     def test_refuses(self):
         self.refused(4, "--mesh", "pipe=2,tensor=3", says=["multiple of 6 ranks", "4"])
@@ -126,8 +126,10 @@ class PlanMesh(gwrun.Case):
             self.refused(ranks, "--mesh", "auto", "--codecs", "none", says=["--codecs", "--mesh"])
             self.refused(ranks, "--mesh", "auto", "--compress", "fp16", says=["--compress"])
             self.refused(ranks, "--mesh", "auto", "--local-batch", 4, says=["--batch"])
-            self.refused(ranks, "--mesh", "auto", "--comm", "gossip",
-                         says=["cost model", "gossip"])
+            self.refused(ranks, "--mesh", "auto", "--comm", "local",
+                         says=["--comm local", "in every step"])
+            self.refused(ranks, "--mesh", "auto", "--comm", "allreduce:algo=shm", says=["algo=shm"])
+            self.refused(ranks, "--mesh", "auto", "--budget", 1, says=["--budget", "--mesh"])
             self.refused(ranks, "--mesh", "auto", "--comm", "iallreduce:progress=thread",
                          says=["progress=poll"])
         self.refused(4, "--mesh", "tensor=4", "--layers", 3,

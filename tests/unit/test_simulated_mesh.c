@@ -276,6 +276,25 @@ static void test_tensor_alone(void **state) {
     assert_true(step_s[0] == step_s[1]);
 }
 
+/* Times of a share that was measured are those of each tensor rank; others are divided. */
+static void test_tensor_shared(void **state) {
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        gw_sim_play p = play_of(2, (gw_sim_link){RATE, 0, 0, 0});
+        gw_sim_mesh m;
+        gw_step_profile of = profile_of(2, 8, 0);
+        of.shared = shared;
+        for (int i = 0; i < 2; i++)
+            layer[i].shard = layer[i].rows;
+        if (play_shared(&p, &m, 1, 1, 2, 1, 1, &of) != GW_OK)
+            fail_msg("%s", gw_err_text());
+        double computed_s = 2 * 18e-3 / (shared ? 1 : 2);
+        if (fabs(p.step_s - computed_s) > 1e-6)
+            fail_msg("shared %d: a step of %.9g s", shared, p.step_s);
+        gw_sim_mesh_close(&m);
+    }
+}
+
 /* What a group sums of its input's gradient travels in one piece. */
 static void test_tensor_groups(void **state) {
     (void)state;
@@ -356,6 +375,24 @@ static void test_one_stage(void **state) {
     }
 }
 
+/* Stages as they are listed, whatever they compute: the longer one sets the step. */
+static void test_listed_stages(void **state) {
+    (void)state;
+    static const char *const cuts[] = {"1,3", "2,2"};
+    for (int k = 0; k < 2; k++) {
+        gw_sim_play p = play_of(2, (gw_sim_link){RATE, 0, 0, 0});
+        gw_sim_mesh m;
+        gw_parallel o;
+        gw_step_profile of = profile_of(4, 4, 0);
+        assert_int_equal(parallel_of(&o, 1, 2, 4, "gpipe"), GW_OK);
+        o.stages = cuts[k];
+        assert_int_equal(play_mesh(&p, &m, &o, &of, "allreduce:algo=ring"), GW_OK);
+        assert_int_equal(m.sizes[0], cuts[k][0] - '0');
+        assert_true(p.step_s > (k ? 2 : 3) * 18e-3);
+        gw_sim_mesh_close(&m);
+    }
+}
+
 /* Gradients overlap with the last microbatch's backward pass, and with no other. */
 static void test_overlap(void **state) {
     (void)state;
@@ -386,6 +423,7 @@ int main(void) {
         cmocka_unit_test(test_tensor_bytes),    cmocka_unit_test(test_tensor_times),
         cmocka_unit_test(test_tensor_alone),    cmocka_unit_test(test_tensor_groups),
         cmocka_unit_test(test_tensor_refusals), cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_one_stage),       cmocka_unit_test(test_overlap)};
+        cmocka_unit_test(test_one_stage),       cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_tensor_shared),   cmocka_unit_test(test_listed_stages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 #include "mesh/pipeline.h"
 #include "mpi/wait.h"
 #include "nn/gemm.h"
-#include "nn/loss.h"
+#include "play/profile.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
 
@@ -161,75 +161,6 @@ static gw_err layers_measure(const gw_bench_run *run) {
 
 /* ---- the profile ---- */
 
-static double layers_deviation(const float *x, size_t n) {
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += x[i];
-        squares += (double)x[i] * x[i];
-    }
-    return sqrt(fmax(0, squares / (double)n - sum / (double)n * (sum / (double)n)));
-}
-
-/* A layer without parameters counts to the one below that has some, and so do those below all. */
-static void layers_of_groups(const gw_model *m, double forward_s[], double backward_s[]) {
-    int owner = gw_model_tensors(m)[0].layer;
-    for (int l = 0; l < gw_model_layers(m); l++) {
-        owner = gw_model_span(m, l).n > 0 ? l : owner;
-        forward_s[owner] += b.forward_s[l];
-        backward_s[owner] += b.backward_s[l];
-    }
-}
-
-/* What tensor ranks divide of tensor i of a layer, and exchange at its first and last one, as
- * gw_model_join says; nothing where the model cannot be shared. */
-static void layers_share(json_t *row, const gw_shard *shared, int l, int i, bool last) {
-    if (shared->n_layers == 0)
-        return;
-    gw_unit u = gw_shard_unit(shared, &shared->layers[l]);
-    bool sums = u.cut != GW_CUT_COLUMNS, top = l + 1 == shared->n_layers;
-    gw_json_add(row, "shard:i", u.tensor[i].cut == GW_CUT_COLUMNS && u.tensor[i].rows > 1);
-    if (i == 0 && sums)
-        gw_json_add(row, "forward_sum:i", u.out);
-    if (i == 0 && u.cut != GW_CUT_ROWS && l > 0)
-        gw_json_add(row, b.columns ? "input_parts:i" : "backward_sum:i", u.in);
-    if (last && top && !sums)
-        gw_json_add(row, "forward_gather:i", GW_LOSS_TOLD * gw_model_spec_targets(&shared->spec));
-}
-
-/* A layer is a group. Its gradients come together, that of the last tensor first. */
-static json_t *layers_tensors(void) {
-    const gw_model *m = b.rig.model;
-    const gw_tensor *t = gw_model_tensors(m);
-    json_t *all = json_array();
-    double forward_s[GW_MAX_LAYERS] = {0}, backward_s[GW_MAX_LAYERS] = {0};
-    gw_shard shared;
-    gw_share two = gw_share_whole(gw_model_get_spec(m));
-    two.tensor = 2;
-    two.split = b.columns ? GW_SPLIT_COLUMNS : GW_SPLIT_PAIRS;
-    if (gw_shard_of(&shared, gw_model_get_spec(m), &two) != GW_OK)
-        shared.n_layers = 0;
-    layers_of_groups(m, forward_s, backward_s);
-    for (int i = 0, of = 0, group = 0, n = gw_model_tensor_count(m); i < n; i++) {
-        bool first = i == 0 || t[i - 1].layer < t[i].layer;
-        bool last = i + 1 == n || t[i + 1].layer > t[i].layer;
-        char name[32];
-        group += first && i > 0;
-        of = first ? 0 : of + 1;
-        snprintf(name, sizeof name, "layer%d.%d", t[i].layer, i);
-        json_t *row = gw_json_object(
-            "name:s shape:o group:i forward_s:f backward_s:f std:f", name,
-            t[i].rows > 1 ? json_pack("[i, i]", t[i].rows, t[i].cols) : json_pack("[i]", t[i].cols),
-            group, first ? forward_s[t[i].layer] : 0, last ? backward_s[t[i].layer] : 0,
-            layers_deviation(gw_model_grads(b.rig.model) + t[i].span.off, t[i].span.n));
-        if (last && i + 1 < n)
-            gw_json_add(row, "activation:i",
-                        gw_model_spec_width(gw_model_get_spec(m), t[i + 1].layer - 1));
-        layers_share(row, &shared, t[i].layer, of, last);
-        json_array_append_new(all, row);
-    }
-    return all;
-}
-
 static json_t *layers_profile(const gw_args *args) {
     bool mlp = gw_model_spec_dense(gw_model_get_spec(b.rig.model));
     char utc[GW_UTC], model[200];
@@ -244,7 +175,9 @@ static json_t *layers_profile(const gw_args *args) {
         "optimizer_s:f tensors:o",
         1, model, "gradwire bench layers: random samples, first weights", "cpu",
         *host.cpu_model ? host.cpu_model : "unknown", utc, NULL, b.c.run.threads, b.rig.local,
-        b.steps, b.update_s, layers_tensors());
+        b.steps, b.update_s,
+        gw_step_profile_tensors(gw_model_get_spec(b.rig.model), b.columns, b.forward_s,
+                                b.backward_s, gw_model_grads(b.rig.model)));
 }
 
 /* ---- results ---- */

@@ -1,0 +1,195 @@
+#include "select/layout_play.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "mpi/wait.h"
+#include "play/options.h"
+#include "predict/link.h"
+#include "select/survey.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 2, ADDED = 1 << 18 /* floats */ };
+
+/* ---- the parts ---- */
+
+gw_err gw_layouts_prepare(gw_layout_plays *s) {
+    gw_sim_play *p = &s->play;
+    const gw_strategy_ops *ops = s->session->strategy.ops;
+    if (ops->period)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "plan: --mesh: steps of --comm %s differ, and meshes are compared by a few "
+                       "of them: name a strategy that exchanges the same in every step",
+                       ops->head.name);
+    *p = (gw_sim_play){.strategy = s->session->strategy, .speed = 1, .steps = STEPS};
+    GW_TRY(gw_codec_open(&p->exact, &gw_codec_exact));
+    GW_TRY(gw_codec_open(&p->codec, &gw_codec_exact));
+    GW_TRY(gw_sim_play_open_algo(p));
+    return gw_sim_play_check(p);
+}
+
+void gw_layouts_release(gw_layout_plays *s) {
+    if (s->play.algo.ops)
+        gw_algo_close(&s->play.algo);
+    gw_codec_close(&s->play.codec);
+    gw_codec_close(&s->play.exact);
+}
+
+static gw_err layouts_measure_adding(gw_layout_plays *s) {
+    MPI_Comm comm = s->place->comm;
+    gw_codec_price price = {.part = 1 << 16};
+    float *x = NULL;
+    gw_err e = gw_agree(comm, gw_alloc(&x, ADDED, sizeof *x));
+    GW_THEN(e, gw_survey_codec(&s->play.codec, false, x, ADDED, &price, 1, comm));
+    memcpy(s->play.world.coded_s, price.price, sizeof price.price);
+    free(x);
+    return e;
+}
+
+/* A step of the layout's replica with as many samples as the largest has, as a profile. */
+static gw_err layouts_profile(const gw_layout_plays *s, const gw_layout *l,
+                              const gw_layer_times *times, long rows, gw_step_profile *out) {
+    const gw_model_spec *spec = s->place->spec;
+    bool columns = l->split == GW_SPLIT_COLUMNS;
+    json_t *of = gw_json_object(
+        "schema:i model:s source:s device:s machine:s date:s torch:s "
+        "threads:i batch:i optimizer_s:f tensors:o",
+        1, "the model", "measured", "cpu", "this one", "2000-01-01", NULL, 1, (int)rows, 0.0,
+        gw_step_profile_tensors(spec, columns, times->forward_s, times->backward_s, NULL));
+    GW_TRY(gw_step_profile_take(out, of, "the measured step"));
+    out->optimizer_s = times->update_s * (double)out->n;
+    out->shared = true;
+    return GW_OK;
+}
+
+/* ---- one layout ---- */
+
+typedef struct opened {
+    gw_layer_times times;
+    double activation_bytes;
+    int rows;                        /* of the largest replica */
+    char stages[GW_PIPELINE_STAGES]; /* how the layers are cut */
+} opened;
+
+/* The walk cuts between layers, and a profile between those that have parameters. */
+static gw_err layouts_cut(const gw_pipeline *p, const gw_model_spec *spec, char *out) {
+    char layers[GW_PIPELINE_STAGES], *at = layers;
+    int l = 0, len = 0;
+    gw_pipeline_stages(p, layers);
+    while (*at) {
+        int groups = 0;
+        for (long n = strtol(at, &at, 10); n > 0; n--, l++) {
+            gw_unit u = gw_model_spec_unit(spec, l);
+            groups += gw_unit_params(&u) > 0;
+        }
+        len += sprintf(out + len, "%s%d", len ? "," : "", groups);
+        at += *at == ',';
+        if (groups == 0)
+            return gw_fail(GW_ERR_UNSUPPORTED,
+                           "plan: --mesh: a stage of %s has no parameters: name fewer stages",
+                           layers);
+    }
+    return GW_OK;
+}
+
+/* Layers that are shared and cut alike take the same time, whatever the timetable. */
+static const gw_layer_times *layouts_known(const gw_layout *all, int nth, const opened *known) {
+    for (int i = 0; i < nth; i++)
+        if (memcmp(&all[i].shape, &all[nth].shape, sizeof all->shape) == 0 &&
+            all[i].split == all[nth].split && all[i].micro == all[nth].micro)
+            return &known[i].times;
+    return NULL;
+}
+
+static gw_err layouts_open(const gw_layout_plays *s, const gw_layout *all, int nth, opened *of) {
+    gw_placed p = {0};
+    opened *o = &of[nth];
+    const gw_layer_times *known = layouts_known(all, nth, of);
+    MPI_Comm comm = s->place->comm;
+    gw_err e = gw_placed_open(&p, s->place, &all[nth], s->session);
+    if (e == GW_OK) {
+        o->activation_bytes = (double)gw_model_work_size(p.model) * sizeof(float);
+        o->rows = (int)p.rows.n;
+        strcpy(o->stages, "flops");
+        GW_THEN(e, gw_allreduce(MPI_IN_PLACE, &o->activation_bytes, 1, MPI_DOUBLE, MPI_MAX, comm));
+        GW_THEN(e, gw_allreduce(MPI_IN_PLACE, &o->rows, 1, MPI_INT, MPI_MAX, comm));
+    }
+    if (e == GW_OK && all[nth].shape.size[GW_DIM_PIPE] > 1)
+        e = layouts_cut(p.pipeline, s->place->spec, o->stages);
+    if (known)
+        o->times = *known;
+    else
+        GW_THEN(e, gw_placed_time(&p, s->place, &o->times));
+    gw_placed_close(&p);
+    return e;
+}
+
+/* Means over the ranks and the steps that count. */
+static void layouts_divide(const gw_sim_play *p, gw_layout_forecast *out) {
+    int skipped = p->steps - p->counted, ranks = p->world.ranks;
+    double each = 1.0 / (p->counted * ranks), spent[GW_DIMS] = {0};
+    for (int i = skipped * ranks; i < p->steps * ranks; i++)
+        for (int d = 0; d < GW_DIMS; d++) {
+            spent[d] += each * p->log[i].cost.dim[d].comm_s;
+            out->sent[d] += (double)p->log[i].cost.dim[d].bytes / p->counted;
+        }
+    out->step_s = p->step_s;
+    out->bubble_s = fmax(0, spent[GW_DIM_PIPE]);
+    out->tensor_s = fmax(0, spent[GW_DIM_TENSOR]);
+    out->exchange_s = fmax(0, spent[GW_DIM_DATA]);
+    out->compute_s = out->step_s - out->bubble_s - out->tensor_s - out->exchange_s;
+}
+
+static gw_err layouts_play(const gw_layout_plays *s, const gw_layout *l, const opened *o,
+                           gw_layout_forecast *out) {
+    gw_sim_play p = s->play;
+    gw_parallel options = gw_layout_options(l);
+    gw_step_profile profile = {0};
+    gw_sim_mesh mesh = {0};
+    options.stages = o->stages;
+    p.profile = &profile;
+    p.mesh = &mesh;
+    *out = (gw_layout_forecast){.activation_bytes = o->activation_bytes};
+    gw_err e = layouts_profile(s, l, &o->times, o->rows, &profile);
+    GW_THEN(e, gw_sim_mesh_open(&mesh, &options, &profile, p.world.ranks));
+    GW_THEN(e, gw_alloc(&p.log, (size_t)(p.steps * p.world.ranks), sizeof *p.log));
+    GW_THEN(e, gw_sim_play_run(&p));
+    if (e == GW_OK)
+        layouts_divide(&p, out);
+    free(p.log);
+    gw_sim_mesh_close(&mesh);
+    gw_step_profile_free(&profile);
+    return e;
+}
+
+/* ---- all of them ---- */
+
+static gw_err layouts_predict(gw_layout_plays *s, const gw_layout *layout, int n, opened *of,
+                              gw_layout_forecast *out) {
+    MPI_Comm comm = s->place->comm;
+    int rank;
+    gw_err e = GW_OK;
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_TRY(layouts_measure_adding(s));
+    for (int i = 0; i < n; i++)
+        GW_TRY(layouts_open(s, layout, i, of));
+    for (int i = 0; i < n && rank == 0; i++)
+        GW_THEN(e, layouts_play(s, &layout[i], &of[i], &out[i]));
+    GW_TRY(gw_agree(comm, e));
+    return gw_bcast(out, n * (int)(sizeof *out / sizeof(double)), MPI_DOUBLE, 0, comm);
+}
+
+gw_err gw_layouts_predict(gw_layout_plays *s, const gw_layout *layout, int n,
+                          gw_layout_forecast *out) {
+    gw_network *network = NULL;
+    opened *of = NULL;
+    gw_err e = gw_agree(s->place->comm, gw_alloc(&of, (size_t)n, sizeof *of));
+    GW_THEN(e, gw_predict_links(&s->play.world, &network, s->oversubscribed, s->place->comm));
+    GW_THEN(e, layouts_predict(s, layout, n, of, out));
+    gw_network_close(network);
+    s->play.world.network = NULL;
+    free(of);
+    return e;
+}
