@@ -65,6 +65,7 @@ typedef struct plan {
     gw_rig_setup setup;
     gw_products products;
     double byte_s; /* of the transport; NaN: not measured */
+    gw_bound_parts bound;
 } plan;
 
 static plan the; /* a command runs once */
@@ -146,31 +147,33 @@ static void plan_print_table(const plan *p, const gw_chooser *a) {
 }
 
 /* The recommended exchange in every mode. */
-static gw_bound_parts plan_bound_parts(const plan *p, const gw_chooser *a) {
+static gw_err plan_bound(plan *p) {
+    const gw_chooser *a = p->rig.choice;
     const gw_candidate *c = &a->candidate[a->chosen];
     gw_forecast x = gw_forecast_exchange(&c->way, gw_model_size(p->rig.model), a->nodes > 1);
-    return (gw_bound_parts){.local = a->local,
-                            .codec_s = x.codec_s,
-                            .wire_s = x.exposed_s,
-                            .transport_s = x.sent > 0 ? p->byte_s * x.sent : NAN,
-                            .layers = gw_model_spans(p->rig.model),
-                            .n_layers = gw_model_layers(p->rig.model),
-                            .bucket = gw_bound_bucket(&p->rig.stepper.is),
-                            .update_share = 1};
+    p->bound = (gw_bound_parts){.local = a->local,
+                                .codec_s = x.codec_s,
+                                .wire_s = x.exposed_s,
+                                .transport_s = x.sent > 0 ? p->byte_s * x.sent : NAN,
+                                .layers = gw_model_spans(p->rig.model),
+                                .n_layers = gw_model_layers(p->rig.model),
+                                .bucket = gw_bound_bucket(&p->rig.stepper.is),
+                                .update_share = 1};
+    return gw_bound_play(&p->bound);
 }
 
 static void plan_print_bounds(const plan *p, const gw_chooser *a) {
-    gw_bound_parts b = plan_bound_parts(p, a);
+    const gw_bound_parts *b = &p->bound;
     printf("\nbound of a step by mode, %s over %s: computation %.3f ms, wire %.3f, transport ",
            a->candidate[a->chosen].codec, a->candidate[a->chosen].algo,
-           gw_bound_computation(&b) * 1e3, b.wire_s * 1e3);
-    if (isnan(b.transport_s))
+           gw_bound_computation(b) * 1e3, b->wire_s * 1e3);
+    if (isnan(b->transport_s))
         printf("absent\n ");
     else
-        printf("%.3f\n ", b.transport_s * 1e3);
+        printf("%.3f\n ", b->transport_s * 1e3);
     for (int m = 0; m < GW_BOUND_MODES; m++)
-        printf(" %s %.3f ms%s", gw_bound_name((gw_bound_mode)m),
-               gw_bound_step(&b, (gw_bound_mode)m) * 1e3, m + 1 < GW_BOUND_MODES ? "," : "\n");
+        printf(" %s %.3f ms%s", gw_bound_name((gw_bound_mode)m), b->step_s[m] * 1e3,
+               m + 1 < GW_BOUND_MODES ? "," : "\n");
 }
 
 static void plan_print_command(const plan *p, const gw_chooser *a) {
@@ -196,10 +199,9 @@ static void plan_report_codecs(gw_bench_run *run) {
     gw_plan_trials_print();
     plan_print_bounds(p, a);
     plan_print_command(p, a);
-    gw_bound_parts parts = plan_bound_parts(p, a);
     json_decref(run->results);
     run->results = gw_chooser_json(a);
-    json_object_set_new(run->results, "bound", gw_bound_json(&parts));
+    json_object_set_new(run->results, "bound", gw_bound_json(&p->bound));
 }
 
 /* ---- the whole ---- */
@@ -214,6 +216,7 @@ static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
                               .products = &p->products};
     GW_TRY(gw_rig_open(&p->rig, &p->setup));
     GW_TRY(gw_transport_byte(p->place->oversubscribed, p->place->comm, &p->byte_s));
+    GW_TRY(gw_agree(p->place->comm, plan_bound(p)));
     return plan_verify(p, p->rig.choice, own);
 }
 

@@ -49,8 +49,10 @@ static gw_err actor_compute(gw_actor *a, double seconds) {
         a->world->spend(a, seconds);
         return gw_actor_poll(a);
     }
+    double poll_s =
+        a->script.profile->poll_s > 0 ? a->script.profile->poll_s : GW_PLAY_POLL_S;
     for (double now; (now = actor_now_s(a)) + TICK_S < a->due_s;) {
-        a->world->spend(a, fmin(GW_PLAY_POLL_S, a->due_s - now));
+        a->world->spend(a, fmin(poll_s, a->due_s - now));
         GW_TRY(gw_actor_poll(a));
     }
     return GW_OK;
@@ -196,6 +198,16 @@ static gw_err actor_tensor(gw_actor *a, const gw_step_tensor *t, int micro, doub
     return actor_joined(a, &told);
 }
 
+/* What a forward pass needs of the last step's exchange, when it comes to a group. */
+static gw_err actor_update_lazily(gw_actor *a, int group) {
+    bool ahead = a->script.ahead;
+    if (group == 0 || !ahead)
+        GW_TRY(actor_update(a, group));
+    if (ahead && group + 1 < a->has->n_layers)
+        GW_TRY(actor_update(a, group + 1));
+    return actor_enter(a, GW_PHASE_FORWARD);
+}
+
 /* Before the first microbatch parameters are awaited. */
 static gw_err actor_forward(gw_actor *a, gw_act act, double part) {
     const gw_sim_share *has = a->has;
@@ -203,10 +215,8 @@ static gw_err actor_forward(gw_actor *a, gw_act act, double part) {
     for (int t = has->first[act.chunk], group = -1; t < has->first[act.chunk + 1]; t++) {
         if (has->tensors[t].layer != group) {
             group = has->tensors[t].layer;
-            if (act.micro == 0 && a->script.lazy && a->step > 0) {
-                GW_TRY(actor_update(a, group));
-                GW_TRY(actor_enter(a, GW_PHASE_FORWARD));
-            }
+            if (act.micro == 0 && a->script.lazy && a->step > 0)
+                GW_TRY(actor_update_lazily(a, group));
             if (act.micro == 0)
                 GW_TRY(HOOK(a, await, a, group));
             actor_restart(a);
@@ -319,15 +329,23 @@ static gw_err actor_act(void *actor, gw_act act) {
     return GW_OK;
 }
 
+/* What the program computes beside the model. */
+static gw_err actor_beside(gw_actor *a, gw_phase phase, double seconds) {
+    a->phase = phase;
+    return seconds > 0 ? actor_compute(a, seconds) : GW_OK;
+}
+
 static gw_err actor_step(gw_actor *a) {
     gw_runner *r = &a->lanes.runner;
     r->act = actor_act;
     r->ctx = a;
     GW_TRY(HOOK(a, begin, a));
+    GW_TRY(actor_beside(a, GW_PHASE_DATA, a->script.profile->data_s));
     a->ended_s = actor_now_s(a);
     a->bubble_s = a->comm_s = a->joins_s = 0;
     GW_TRY(gw_runner_step(r));
     a->comm_s += actor_now_s(a) - a->ended_s;
+    GW_TRY(actor_beside(a, GW_PHASE_OTHER, a->script.profile->rest_s));
     if (!a->script.lazy)
         GW_TRY(actor_update(a, -1));
     return HOOK(a, end, a);

@@ -53,6 +53,7 @@ typedef struct gw_script {
     bool sleeps;   /* another device computes, and the core polls meanwhile; else it computes */
     double speed;  /* times as fast as the profile's device */
     size_t bucket; /* bytes of gradients that are announced together; or 0 */
+    bool ahead;    /* lazy: a group is updated while the one before it is computed */
 } gw_script;
 
 /** What an actor exchanges within its replica. */

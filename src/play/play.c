@@ -222,7 +222,8 @@ static gw_err play_steps(player *p) {
 /* ---- a run ---- */
 
 gw_script gw_sim_play_script(const gw_sim_play *p, const gw_sim_mesh *mesh) {
-    return (gw_script){p->profile, mesh, p->lazy, p->sleeps, p->speed, p->bucket};
+    bool ahead = p->profile->ahead && p->strategy.ops->await;
+    return (gw_script){p->profile, mesh, p->lazy, p->sleeps, p->speed, p->bucket, ahead};
 }
 
 /* The first step counts in no figure unless it is the only one. Of the others whole periods of the

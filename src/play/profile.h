@@ -34,6 +34,10 @@ typedef struct gw_step_profile {
     const char *torch; /* NULL: not PyTorch's */
     long threads, batch;
     double optimizer_s;
+    /* Of the program that computes it: */
+    double data_s, rest_s; /* of a step, before its first layer and behind its last gradient */
+    double poll_s;         /* between two polls while another device computes; 0: 100 us */
+    bool ahead; /* lazy: what is published travels while the layer before it is computed */
     double forward_s, backward_s; /* sums over the tensors */
     bool shared; /* the tensors' times are those of a tensor rank's part, as it was measured */
     int n_tensors, groups;

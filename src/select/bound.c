@@ -1,8 +1,17 @@
 #include "select/bound.h"
 
 #include "base/json.h"
+#include "base/mem.h"
+#include "comm/strategy/plain.h"
+#include "play/options.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { RANKS = 2, STEPS = 6 };
+enum { PARTS = 256 };   /* of a model, where layers are the parts */
+enum { POLLS = 32768 }; /* of a step in which buckets wait for the link */
 
 const char *gw_bound_name(gw_bound_mode mode) {
     static const char *const names[GW_BOUND_MODES] = {
@@ -13,50 +22,129 @@ const char *gw_bound_name(gw_bound_mode mode) {
     return names[mode];
 }
 
-static double bound_transport(const gw_bound_parts *p) {
-    return isnan(p->transport_s) ? 0 : p->transport_s;
+/* ---- the step, as a profile ---- */
+
+static size_t bound_floats(const gw_bound_parts *p) {
+    return gw_span_end(p->layers[p->n_layers - 1]);
 }
 
-static double bound_walk(const gw_bound_parts *p, gw_bound_mode mode) {
-    bool sharded = mode == GW_BOUND_SHARDED;
-    gw_walk w = {.local = p->local,
-                 .layers = p->layers,
-                 .n_layers = p->n_layers,
-                 .lazy = mode != GW_BOUND_EAGER,
-                 .priority = mode == GW_BOUND_PRIORITY,
-                 .gathers = sharded};
-    gw_walk_cut(&w, sharded ? 0 : p->bucket);
-    /* Wire, codec and transport by the floats of each part. What the core does for a part, it does
-     * while the part is on its way: the bound is no later for a codec whose first bytes leave
-     * early. */
-    for (int i = 0; i < w.n_parts; i++) {
-        gw_walk_part *part = &w.part[i];
-        double share = (double)part->span.n / (double)gw_span_end(p->layers[p->n_layers - 1]);
-        double wire_s = p->wire_s * share;
-        part->beside_s = (p->codec_s + bound_transport(p)) * share;
-        part->wire_s = sharded ? wire_s / 2 : wire_s;
-        part->gather_s = sharded ? wire_s / 2 : 0;
-    }
-    return gw_walk_step(&w).step_s;
+/* What the core does for the buckets that are on their way. */
+static double bound_beside(const gw_bound_parts *p, gw_bound_mode mode) {
+    bool moves = mode != GW_BOUND_BLOCKING && !isnan(p->transport_s);
+    return p->codec_s + (moves ? p->transport_s : 0);
 }
 
-double gw_bound_step(const gw_bound_parts *p, gw_bound_mode mode) {
-    gw_bound_parts mine = *p;
-    mine.local.update_s *= p->update_share;
-    double computation_s = gw_bound_computation(&mine);
-    switch (mode) {
-    case GW_BOUND_BLOCKING: return computation_s + p->wire_s;
-    case GW_BOUND_DELAYED: return fmax(computation_s + bound_transport(p), p->wire_s);
-    default: return bound_walk(&mine, mode);
+/* A layer a tensor. Its backward pass takes time in proportion to its floats, twice: for the
+ * gradient of its weights, and of its input, which the first layer does not need and which others
+ * compute when their weights' gradient is on its way. */
+static void bound_profile(const gw_bound_parts *p, gw_bound_mode mode, gw_step_profile *out) {
+    double floats = (double)bound_floats(p), share = p->update_share;
+    double products = 2 * floats - (double)p->layers[0].n;
+    double beside_s = bound_beside(p, mode), above_s = 0;
+    int polls = mode == GW_BOUND_PRIORITY ? POLLS : 1; /* others begin all that is ready */
+    *out = (gw_step_profile){.model = "measured",
+                             .batch = 1,
+                             .n = bound_floats(p),
+                             .tensor = out->tensor,
+                             .ahead = true,
+                             .poll_s = fmax(gw_bound_computation(p) / polls, 1e-9),
+                             .data_s = p->local.data_s + p->local.other_s};
+    for (int l = 0; l < p->n_layers; l++)
+        out->groups = out->n_tensors += p->layers[l].n > 0;
+    for (int l = p->n_layers - 1, group = out->n_tensors; l >= 0; l--) {
+        double n = (double)p->layers[l].n, product_s = p->local.backward_s * n / products;
+        if (p->layers[l].n == 0)
+            continue;
+        out->tensor[group - 1] = (gw_step_tensor){.name = "layer",
+                                                  .group = group - 1,
+                                                  .n = p->layers[l].n,
+                                                  .forward_s = p->local.forward_s * n / floats,
+                                                  .backward_s = above_s + product_s,
+                                                  .std = 1};
+        group--;
+        above_s = (l > 0 ? product_s : 0) + beside_s * n / floats;
     }
+    out->rest_s = above_s;
+    /* Of two ranks each updates half where they share it. */
+    out->optimizer_s = p->local.update_s * share * (mode == GW_BOUND_SHARDED ? RANKS : 1);
+}
+
+/* ---- the exchange ---- */
+
+static bool bound_suits(const gw_strategy_ops *s, gw_bound_mode mode) {
+    return mode == GW_BOUND_SHARDED
+               ? s->shape == GW_SHAPE_SHARDS
+               : s->shape == GW_SHAPE_BUCKETS && !(s->traits & GW_STRATEGY_LATE);
+}
+
+/* A bucket is one message: between two ranks `doubling` sends all there is, `ring` its halves. */
+static gw_err bound_open_strategy(const gw_bound_parts *p, gw_bound_mode mode, gw_strategy *out,
+                                  gw_spec **spec) {
+    const char *name = GW_STRATEGY_PLAIN;
+    char text[160];
+    size_t bucket = p->bucket ? p->bucket : 1 + bound_floats(p) / PARTS;
+    bool parts = mode != GW_BOUND_BLOCKING && mode != GW_BOUND_SHARDED;
+    for (const gw_entry *const *e = gw_strategies.entries; *e && mode != GW_BOUND_BLOCKING; e++)
+        if (bound_suits((const gw_strategy_ops *)*e, mode))
+            name = (*e)->name;
+    int at = snprintf(text, sizeof text, "%s:algo=(%s)", name,
+                      mode == GW_BOUND_SHARDED ? "ring:chunk=0" : "doubling");
+    if (parts)
+        at += snprintf(text + at, sizeof text - (size_t)at, ",bucket=%zu", bucket * sizeof(float));
+    if (mode == GW_BOUND_PRIORITY)
+        snprintf(text + at, sizeof text - (size_t)at, ",order=priority,credit=4");
+    GW_TRY(gw_spec_parse(spec, "bound", "comm", text, GW_SPEC_ONE));
+    return gw_strategy_find(out, *spec);
+}
+
+static gw_err bound_play(const gw_bound_parts *p, gw_bound_mode mode, gw_sim_play *play) {
+    gw_network *network = NULL;
+    gw_spec *spec = NULL;
+    double bytes = (double)bound_floats(p) * sizeof(float);
+    play->world.link.bytes_per_s = bytes / fmax(p->wire_s, 1e-12);
+    gw_err e = bound_open_strategy(p, mode, &play->strategy, &spec);
+    GW_THEN(e, gw_codec_open(&play->codec, &gw_codec_exact));
+    GW_THEN(e, gw_codec_open(&play->exact, &gw_codec_exact));
+    GW_THEN(e, gw_sim_play_open_algo(play));
+    GW_THEN(e, gw_network_open(&network, NULL, RANKS, play->world.link.bytes_per_s));
+    play->world.network = network;
+    GW_THEN(e, gw_sim_play_run(play));
+    gw_network_close(network);
+    if (play->algo.ops)
+        gw_algo_close(&play->algo);
+    gw_codec_close(&play->codec);
+    gw_codec_close(&play->exact);
+    gw_strategy_free(&play->strategy);
+    gw_spec_free(spec);
+    return e;
+}
+
+gw_err gw_bound_play(gw_bound_parts *p) {
+    gw_step_profile profile = {0};
+    gw_err e = gw_alloc(&profile.tensor, (size_t)p->n_layers, sizeof *profile.tensor);
+    double core_s = gw_local_sum(&p->local) - (1 - p->update_share) * p->local.update_s;
+    for (int m = 0; m < GW_BOUND_DELAYED && e == GW_OK; m++) {
+        gw_bound_mode mode = (gw_bound_mode)m;
+        gw_sim_play play = {.world = {.ranks = RANKS, .per_host = 1},
+                            .profile = &profile,
+                            .lazy = mode != GW_BOUND_BLOCKING && mode != GW_BOUND_EAGER,
+                            .sleeps = true,
+                            .speed = 1,
+                            .steps = STEPS};
+        bound_profile(p, mode, &profile);
+        e = bound_play(p, mode, &play);
+        p->step_s[m] = play.step_s;
+    }
+    free(profile.tensor);
+    p->step_s[GW_BOUND_DELAYED] = fmax(core_s + bound_beside(p, GW_BOUND_DELAYED), p->wire_s);
+    return e;
 }
 
 json_t *gw_bound_json(const gw_bound_parts *p) {
     const gw_local *l = &p->local;
     json_t *modes = json_object();
     for (int m = 0; m < GW_BOUND_MODES; m++)
-        json_object_set_new(modes, gw_bound_name((gw_bound_mode)m),
-                            gw_json_number(gw_bound_step(p, (gw_bound_mode)m)));
+        json_object_set_new(modes, gw_bound_name((gw_bound_mode)m), gw_json_number(p->step_s[m]));
     return json_pack("{s:{s:f, s:f, s:f, s:f, s:f}, s:f, s:f, s:f, s:o, s:f, s:I, s:o}", "local",
                      "data_s", l->data_s, "forward_s", l->forward_s, "backward_s", l->backward_s,
                      "update_s", l->update_s, "other_s", l->other_s, "computation_s",

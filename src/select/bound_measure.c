@@ -103,7 +103,7 @@ static gw_err bound_put_together(exchange *x, bool oversubscribed, gw_bound_run 
     out->parts.update_share = mean[1] > 0 ? mean[1] : 1; /* delayed: the first step updates none */
     /* An algorithm that sends nothing (shm) moves bytes in a way that was not measured. */
     out->parts.transport_s = out->wire_bytes > 0 ? byte_s * out->wire_bytes : NAN;
-    return GW_OK;
+    return gw_agree(r->comm, gw_bound_play(&out->parts));
 }
 
 static gw_err bound_measure_parts(gw_bound_run *out, const gw_rehearsal *r, float *params,
@@ -146,11 +146,11 @@ json_t *gw_bound_run_json(const gw_bound_run *run) {
         return json_null();
     json_t *all = gw_bound_json(&run->parts);
     json_object_set_new(all, "mode", json_string(gw_bound_name(run->mode)));
-    json_object_set_new(all, "bound_s", json_real(gw_bound_step(&run->parts, run->mode)));
+    json_object_set_new(all, "bound_s", json_real(run->parts.step_s[run->mode]));
     json_object_set_new(all, "wire_bytes", json_real(run->wire_bytes));
     json_object_set_new(all, "how",
                         json_string("measured before the first step: the step without exchange, "
                                     "the exchange without step, the transport on a busy core; the "
-                                    "bounds follow by docs/measurement.md, bound of a step"));
+                                    "bounds are played by docs/measurement.md, bound of a step"));
     return all;
 }

@@ -5,19 +5,11 @@
 #define GW_SELECT_WALK_H
 
 #include "base/span.h"
+#include "select/local.h"
 
 #include <stdbool.h>
 
 enum { GW_WALK_PARTS = 4096 };
-
-/** A step's parts without any exchange, seconds on the slowest rank. */
-typedef struct gw_local {
-    double data_s, forward_s, backward_s, update_s, other_s;
-} gw_local;
-
-static inline double gw_local_sum(const gw_local *l) {
-    return l->data_s + l->forward_s + l->backward_s + l->update_s + l->other_s;
-}
 
 /** A part of the arena that is exchanged in one piece. */
 typedef struct gw_walk_part {

@@ -314,9 +314,8 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     if (t->choice)
         t->choice->measured_s = r->total.summary.wall_s;
     GW_TRY(gw_memory_finish(t->measures.memory));
-    r->bound_s = t->measures.bound.measured
-                     ? gw_bound_step(&t->measures.bound.parts, t->measures.bound.mode)
-                     : 0;
+    r->bound_s =
+        t->measures.bound.measured ? t->measures.bound.parts.step_s[t->measures.bound.mode] : 0;
     r->bound_mode = t->measures.bound.mode;
     if (t->measures.paired)
         GW_TRY(gw_paired_finish(t->measures.paired, GW_RECORD_WARMUP, &r->paired));

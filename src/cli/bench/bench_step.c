@@ -257,7 +257,7 @@ static void step_print_parts(void) {
             printf("%.1f:", p->transport_s * 1e6);
         for (int m = 0; m < GW_BOUND_MODES; m++)
             printf(" %s%s %.1f", m == (int)b.configs[i]->bound.mode ? "*" : "",
-                   gw_bound_name((gw_bound_mode)m), gw_bound_step(p, (gw_bound_mode)m) * 1e6);
+                   gw_bound_name((gw_bound_mode)m), p->step_s[m] * 1e6);
         printf("\n");
     }
 }
@@ -266,7 +266,7 @@ static double step_report_one(config *one, double first_s, json_t *rows) {
     gw_chooser *choice = one->rig.choice;
     const gw_bound_run *bound = &one->bound;
     gw_stats s = gw_stats_of(one->rig.wall.x, one->rig.wall.n);
-    double bound_s = bound->measured ? gw_bound_step(&bound->parts, bound->mode) : NAN, part[PARTS];
+    double bound_s = bound->measured ? bound->parts.step_s[bound->mode] : NAN, part[PARTS];
     char codec[256];
     for (int p = 0; p < PARTS; p++)
         part[p] = gw_stats_median(one->part[p].x, one->part[p].n);
