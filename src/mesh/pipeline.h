@@ -202,6 +202,9 @@ gw_err gw_pipeline_collect(const gw_pipeline *p, const float *own, float *whole,
 /** And back: `own` on the ranks of rank 0's replica, out of its `whole`. */
 gw_err gw_pipeline_deal(const gw_pipeline *p, const float *whole, float *own, MPI_Comm comm);
 
+/** The name of the hops of activations (way 0), of their gradients (1), or of an evaluation (2). */
+const char *gw_pipeline_hop_name(int way);
+
 /** Chunks of layers of this rank. */
 int gw_pipeline_chunks(const gw_pipeline *p);
 
@@ -210,9 +213,5 @@ bool gw_pipeline_sums_by_mpi(const gw_pipeline *p);
 
 /** For run.json, owned by the caller; null where there is no pipeline. */
 json_t *gw_pipeline_json(const gw_pipeline *p);
-
-/** The same, at rank 0 of `comm`, over which it is collective: a step of several stages simulated
- *  at the medians of prof/tempo.h; null where they are not known. *out is NULL elsewhere. */
-gw_err gw_pipeline_tempo_json(const gw_pipeline *p, json_t **out, MPI_Comm comm);
 
 #endif

@@ -196,7 +196,7 @@ static gw_err pipeline_open_lane(gw_pipeline *p, gw_pipeline_way way, gw_dim dim
     return GW_OK;
 }
 
-const char *gw_pipeline_hop_name(gw_pipeline_way way) {
+const char *gw_pipeline_hop_name(int way) {
     static const char *const names[] = {"activations", "deltas", "evaluation"};
     return names[way];
 }

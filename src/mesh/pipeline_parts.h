@@ -1,7 +1,7 @@
 /** What a pipeline is made of, for its files: what a rank holds (pipeline_divide.c), lanes and what
  *  goes over them (pipeline_open.c), the actions of a step (pipeline.c), layers with what tensor
- *  ranks exchange (pipeline_layers.c), evaluation and collection (pipeline_model.c), the simulator
- *  beside it (pipeline_tempo.c). Nobody else includes this. */
+ *  ranks exchange (pipeline_layers.c), evaluation and collection (pipeline_model.c). Nobody else
+ *  includes this. */
 #ifndef GW_MESH_PIPELINE_PARTS_H
 #define GW_MESH_PIPELINE_PARTS_H
 
@@ -84,9 +84,6 @@ static inline int gw_pipeline_micros(const gw_pipeline *p) {
 
 /** Where an action of a chunk keeps them. */
 gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act);
-
-/** What the lane of such hops is called; no exact ones but those of an evaluation. */
-const char *gw_pipeline_hop_name(gw_pipeline_way way);
 
 /** Poll all that is under way, the exchange of gradients, too, in its phase of the ledger. */
 gw_err gw_pipeline_poll(gw_pipeline *p);

@@ -114,3 +114,25 @@ gw_err gw_sim_play_check(const gw_sim_play *p) {
                        name);
     return gw_strategy_check(s, &p->algo, &p->codec);
 }
+
+gw_err gw_sim_play_exact(gw_sim_play *p, const char *comm) {
+    gw_network *network = NULL;
+    gw_spec *spec = NULL;
+    p->world.per_host = 1;
+    gw_err e = gw_spec_parse(&spec, "play", "comm", comm, GW_SPEC_ONE);
+    GW_THEN(e, gw_strategy_find(&p->strategy, spec));
+    GW_THEN(e, gw_codec_open(&p->codec, &gw_codec_exact));
+    GW_THEN(e, gw_codec_open(&p->exact, &gw_codec_exact));
+    GW_THEN(e, gw_sim_play_open_algo(p));
+    GW_THEN(e, gw_network_open(&network, NULL, p->world.ranks, p->world.link.bytes_per_s));
+    p->world.network = network;
+    GW_THEN(e, gw_sim_play_run(p));
+    gw_network_close(network);
+    if (p->algo.ops)
+        gw_algo_close(&p->algo);
+    gw_codec_close(&p->codec);
+    gw_codec_close(&p->exact);
+    gw_strategy_free(&p->strategy);
+    gw_spec_free(spec);
+    return e;
+}

@@ -25,6 +25,9 @@ gw_err gw_sim_play_check(const gw_sim_play *p);
 
 /** Describe a link for JSON; the caller's. */
 json_t *gw_sim_link_json(const gw_sim_link *l);
+/** gw_sim_play_run of exact gradients by `comm`, as --comm has it, over a star whose hosts have a
+ *  rank each; p->world says how many, and their link. Opens and closes all that this takes. */
+gw_err gw_sim_play_exact(gw_sim_play *p, const char *comm);
 
 /** That coding any float takes so long. */
 void gw_sim_coding(double coded_s[GW_CODINGS], double seconds);

@@ -2,11 +2,11 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "comm/strategy/plain.h"
 #include "play/options.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { RANKS = 2, STEPS = 6 };
@@ -78,61 +78,37 @@ static bool bound_suits(const gw_strategy_ops *s, gw_bound_mode mode) {
 }
 
 /* A bucket is one message: between two ranks `doubling` sends all there is, `ring` its halves. */
-static gw_err bound_open_strategy(const gw_bound_parts *p, gw_bound_mode mode, gw_strategy *out,
-                                  gw_spec **spec) {
+static void bound_comm(const gw_bound_parts *p, gw_bound_mode mode, char *text, size_t size) {
     const char *name = GW_STRATEGY_PLAIN;
-    char text[160];
     size_t bucket = p->bucket ? p->bucket : 1 + bound_floats(p) / PARTS;
-    bool parts = mode != GW_BOUND_BLOCKING && mode != GW_BOUND_SHARDED;
     for (const gw_entry *const *e = gw_strategies.entries; *e && mode != GW_BOUND_BLOCKING; e++)
         if (bound_suits((const gw_strategy_ops *)*e, mode))
             name = (*e)->name;
-    int at = snprintf(text, sizeof text, "%s:algo=(%s)", name,
-                      mode == GW_BOUND_SHARDED ? "ring:chunk=0" : "doubling");
-    if (parts)
-        at += snprintf(text + at, sizeof text - (size_t)at, ",bucket=%zu", bucket * sizeof(float));
+    size_t at = gw_text_print(text, size, "%s:algo=(%s)", name,
+                              mode == GW_BOUND_SHARDED ? "ring:chunk=0" : "doubling");
+    if (mode != GW_BOUND_BLOCKING && mode != GW_BOUND_SHARDED)
+        at += gw_text_print(text + at, size - at, ",bucket=%zu", bucket * sizeof(float));
     if (mode == GW_BOUND_PRIORITY)
-        snprintf(text + at, sizeof text - (size_t)at, ",order=priority,credit=4");
-    GW_TRY(gw_spec_parse(spec, "bound", "comm", text, GW_SPEC_ONE));
-    return gw_strategy_find(out, *spec);
-}
-
-static gw_err bound_play(const gw_bound_parts *p, gw_bound_mode mode, gw_sim_play *play) {
-    gw_network *network = NULL;
-    gw_spec *spec = NULL;
-    double bytes = (double)bound_floats(p) * sizeof(float);
-    play->world.link.bytes_per_s = bytes / fmax(p->wire_s, 1e-12);
-    gw_err e = bound_open_strategy(p, mode, &play->strategy, &spec);
-    GW_THEN(e, gw_codec_open(&play->codec, &gw_codec_exact));
-    GW_THEN(e, gw_codec_open(&play->exact, &gw_codec_exact));
-    GW_THEN(e, gw_sim_play_open_algo(play));
-    GW_THEN(e, gw_network_open(&network, NULL, RANKS, play->world.link.bytes_per_s));
-    play->world.network = network;
-    GW_THEN(e, gw_sim_play_run(play));
-    gw_network_close(network);
-    if (play->algo.ops)
-        gw_algo_close(&play->algo);
-    gw_codec_close(&play->codec);
-    gw_codec_close(&play->exact);
-    gw_strategy_free(&play->strategy);
-    gw_spec_free(spec);
-    return e;
+        gw_text_print(text + at, size - at, ",order=priority,credit=4");
 }
 
 gw_err gw_bound_play(gw_bound_parts *p) {
     gw_step_profile profile = {0};
     gw_err e = gw_alloc(&profile.tensor, (size_t)p->n_layers, sizeof *profile.tensor);
+    double bytes_per_s = (double)(bound_floats(p) * sizeof(float)) / fmax(p->wire_s, 1e-12);
     double core_s = gw_local_sum(&p->local) - (1 - p->update_share) * p->local.update_s;
     for (int m = 0; m < GW_BOUND_DELAYED && e == GW_OK; m++) {
         gw_bound_mode mode = (gw_bound_mode)m;
-        gw_sim_play play = {.world = {.ranks = RANKS, .per_host = 1},
+        gw_sim_play play = {.world = {.ranks = RANKS, .link.bytes_per_s = bytes_per_s},
                             .profile = &profile,
                             .lazy = mode != GW_BOUND_BLOCKING && mode != GW_BOUND_EAGER,
                             .sleeps = true,
                             .speed = 1,
                             .steps = STEPS};
+        char comm[160];
         bound_profile(p, mode, &profile);
-        e = bound_play(p, mode, &play);
+        bound_comm(p, mode, comm, sizeof comm);
+        e = gw_sim_play_exact(&play, comm);
         p->step_s[m] = play.step_s;
     }
     free(profile.tensor);

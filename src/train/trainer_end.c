@@ -5,6 +5,7 @@
 #include "mpi/wait.h"
 #include "nn/gemm.h"
 #include "optim/lr.h"
+#include "predict/tempo.h"
 #include "select/chooser.h"
 
 #include <math.h>
@@ -261,7 +262,8 @@ static gw_err run_write(const gw_trainer *t, json_t *tempo) {
 static gw_err trainer_write(const gw_trainer *t) {
     json_t *tempo = NULL;
     GW_TRY(gw_naive_collect(t->stepper.naive));
-    gw_err e = gw_pipeline_tempo_json(t->part.pipeline, &tempo, t->comm);
+    gw_err e = gw_predict_tempo(t->part.pipeline, &t->c->parallel,
+                                gw_sampler_batch(t->sampler, 0).local == 0, &tempo, t->comm);
     if (e == GW_OK && t->rank == 0) {
         e = gw_inside_write_choices(t->g, t->c->run.out);
         gw_err late = run_write(t, tempo);
