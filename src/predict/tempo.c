@@ -56,6 +56,8 @@ static bool tempo_tensor(const double *figure, int micros, int run, gw_step_tens
                             .forward_s = micros * figure[FORWARD],
                             .backward_s = micros * (isnan(halves_s) ? figure[BACKWARD] : halves_s),
                             .activation = 1};
+    if (out->backward_s > 0 && !isnan(halves_s))
+        out->input_extra = figure[INPUT] / halves_s - 0.5;
     return !isnan(out->forward_s + out->backward_s);
 }
 

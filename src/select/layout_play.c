@@ -50,15 +50,25 @@ static gw_err layouts_measure_adding(gw_layout_plays *s) {
 
 /* A step of the layout's replica with as many samples as the largest has, as a profile. */
 static gw_err layouts_profile(const gw_layout_plays *s, const gw_layout *l,
-                              const gw_layer_times *times, long rows, gw_step_profile *out) {
+                              const gw_layer_times *times, int rows, gw_step_profile *out) {
     const gw_model_spec *spec = s->place->spec;
-    bool columns = l->split == GW_SPLIT_COLUMNS;
-    json_t *of = gw_json_object(
-        "schema:i model:s source:s device:s machine:s date:s torch:s "
-        "threads:i batch:i optimizer_s:f tensors:o",
-        1, "the model", "measured", "cpu", "this one", "2000-01-01", NULL, 1, (int)rows, 0.0,
-        gw_step_profile_tensors(spec, columns, times->forward_s, times->backward_s, NULL));
+    double backward_s[GW_MAX_LAYERS];
+    for (int k = 0; k < GW_MAX_LAYERS; k++)
+        backward_s[k] = times->input_s[k] + times->weights_s[k];
+    json_t *tensors = gw_step_profile_tensors(spec, l->split == GW_SPLIT_COLUMNS, times->forward_s,
+                                              backward_s, NULL);
+    json_t *of = gw_json_object("schema:i model:s source:s device:s machine:s date:s torch:s "
+                                "threads:i batch:i optimizer_s:f tensors:o",
+                                1, "the model", "measured", "cpu", "this one", "2000-01-01", NULL,
+                                1, rows, 0.0, tensors);
     GW_TRY(gw_step_profile_take(out, of, "the measured step"));
+    for (int i = 0, k = -1, group = -1; i < out->n_tensors; i++) {
+        gw_unit u = {0};
+        for (; group<out->tensor[i].group; group += gw_unit_params(&u)> 0)
+            u = gw_model_spec_unit(spec, ++k);
+        out->tensor[i].input_extra =
+            backward_s[k] > 0 ? times->input_s[k] / backward_s[k] - 0.5 : 0;
+    }
     out->optimizer_s = times->update_s * (double)out->n;
     out->shared = true;
     return GW_OK;

@@ -76,7 +76,7 @@ enum { WARMUP = 1, LEAST = 3, MOST = 25 };
 #define ENOUGH_S 0.15
 #define RATE     1e-9f /* parameters stay what they are, nearly */
 
-enum { FORWARD, BACKWARD, KINDS };
+enum { FORWARD, INPUT, WEIGHTS, KINDS };
 
 typedef struct passes {
     gw_placed *p;
@@ -100,8 +100,10 @@ static bool placed_begin(void *ctx, gw_phase phase) {
 
 static void placed_end(void *ctx, gw_phase phase) {
     passes *t = ctx;
-    t->s[gw_pipeline_at_work(t->walk).layer][phase == GW_PHASE_BACKWARD ? BACKWARD : FORWARD] +=
-        phase == GW_PHASE_DATA ? 0 : gw_clock_since(t->since);
+    gw_pipeline_unit u = gw_pipeline_at_work(t->walk);
+    int kind = phase != GW_PHASE_BACKWARD ? FORWARD : u.weights ? WEIGHTS : INPUT;
+    if (phase != GW_PHASE_DATA)
+        t->s[u.layer][kind] += gw_clock_since(t->since);
 }
 
 static void placed_grads(void *ctx, float **grads, bool *add) {
@@ -171,7 +173,8 @@ static gw_err placed_share(passes *t, MPI_Comm comm, gw_layer_times *out) {
     for (int l = 0; l < held->n_layers; l++) {
         int number = held->layers[l].number;
         out->forward_s[number] = gw_stats_typical(t->run[l][FORWARD], t->n);
-        out->backward_s[number] = gw_stats_typical(t->run[l][BACKWARD], t->n);
+        out->input_s[number] = gw_stats_typical(t->run[l][INPUT], t->n);
+        out->weights_s[number] = gw_stats_typical(t->run[l][WEIGHTS], t->n);
     }
     out->update_s = gw_stats_typical(t->update, t->n) / (double)gw_model_size(t->p->model);
     return gw_allreduce(MPI_IN_PLACE, out, sizeof *out / sizeof(double), MPI_DOUBLE, MPI_MAX, comm);

@@ -44,8 +44,9 @@ gw_load gw_placed_load(const gw_placed *p);
 
 /** Of each layer of the whole model, on the slowest rank that holds it or a part of it. */
 typedef struct gw_layer_times {
-    double forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS]; /* of a replica's step */
-    double update_s;                                            /* of a parameter */
+    double forward_s[GW_MAX_LAYERS]; /* of a replica's step */
+    double input_s[GW_MAX_LAYERS], weights_s[GW_MAX_LAYERS];
+    double update_s; /* of a parameter */
 } gw_layer_times;
 
 /** Collective over the setup's ranks, which compute steps at once, as they would in a run, but send
