@@ -38,7 +38,7 @@ typedef struct gw_timetable_ops {
     gw_err (*lay_down)(const gw_args *args, gw_timetable *t, int stage);
     /** Return the seconds that each stage waits per step, in a series of steps. All stages are
      *  equal and take `cost` for a microbatch with all their chunks; hops take no time; there are
-     *  no fewer microbatches than stages. The simulator must find the same. */
+     *  no fewer microbatches than stages. The simulator (play/play.h) must find the same. */
     double (*bubble)(const gw_args *args, int stages, const gw_act_cost *cost);
     /** Return the most activations that `stage` holds at a time, over all its chunks. The actions
      *  must hold as many. */
@@ -93,46 +93,5 @@ gw_place gw_timetable_source(const gw_timetable *t, int stage, gw_act a);
 
 /** Return where its result goes. None: F of the last run, B and I of the first, and W. */
 gw_place gw_timetable_target(const gw_timetable *t, int stage, gw_act a);
-
-/* ---- the simulator ---- */
-
-/** Costs of one run: seconds of its actions on a microbatch, and of the hops that leave it. */
-typedef struct gw_run_cost {
-    gw_act_cost act;
-    double activation_s, delta_s;               /* to the next run; to the previous one */
-    double tensor_forward_s, tensor_backward_s; /* sums over tensor ranks, in F and in B or I */
-    double early_s;                             /* how long before the end of B the delta leaves */
-    double after_s; /* chunk 0: what its stage does after its last action of a step */
-} gw_run_cost;
-
-/** Return what an action of that run takes. */
-double gw_act_seconds(const gw_run_cost *cost, gw_act_kind kind);
-
-/** When a stage waits for its send. In both cases it keeps two receives posted, for the next
- *  activation and the next delta that it needs in this step, and a message travels once it is sent
- *  and its receive is posted. */
-typedef enum gw_sends {
-    GW_SENDS_BUFFERED,   /* before its buffer is written again: each slot has one for an
-                            activation and one for a delta */
-    GW_SENDS_SYNCHRONOUS /* at once: a step that ends so ends with any MPI */
-} gw_sends;
-
-typedef struct gw_stage_times {
-    double busy_s; /* a step's actions, and what follows them */
-    double idle_s; /* step_s - busy_s */
-    double wait_s; /* part of idle_s: for hops whose other end was not there yet, the bubble */
-    int held;      /* most activations at a time, over all chunks */
-} gw_stage_times;
-
-typedef struct gw_pipe_times {
-    double first_s; /* of the first step, from its start to the end of its last action */
-    double step_s;  /* of each later step: a stage begins it as soon as it has ended the last */
-} gw_pipe_times;
-
-/** Simulate steps with cost[gw_timetable_stages * chunks], one for each run. Write to *out and,
- *  unless it is NULL, stage[gw_timetable_stages]. GW_ERR_INPUT: a deadlock, with the first stage
- *  that is stuck and its action (never for a timetable that gw_timetable_open returned). */
-gw_err gw_timetable_simulate(const gw_timetable *t, const gw_run_cost *cost, gw_sends sends,
-                             gw_pipe_times *out, gw_stage_times *stage);
 
 #endif

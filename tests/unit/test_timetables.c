@@ -272,9 +272,9 @@ static double play(const gw_timetable *t, gw_act_cost act, double hop_s) {
 }
 
 static bool plays(const gw_timetable *t) {
-    bool trivial =
-        gw_timetable_stages(t) == 1 && (gw_timetable_chunks(t) > 1 || gw_timetable_micro(t) == 1);
-    return gw_timetable_micro(t) >= gw_timetable_stages(t) && !trivial;
+    int stages = gw_timetable_stages(t), micro = gw_timetable_micro(t);
+    bool trivial = stages == 1 && (gw_timetable_chunks(t) > 1 || micro == 1);
+    return micro >= stages && stages <= 5 && !trivial;
 }
 
 static void near(const gw_timetable *t, const char *what, double is, double should_be) {
