@@ -330,7 +330,7 @@ static gw_err actor_act(void *actor, gw_act act) {
 }
 
 /* What the program computes beside the model. */
-static gw_err actor_beside(gw_actor *a, gw_phase phase, double seconds) {
+static gw_err actor_program(gw_actor *a, gw_phase phase, double seconds) {
     a->phase = phase;
     return seconds > 0 ? actor_compute(a, seconds) : GW_OK;
 }
@@ -340,12 +340,12 @@ static gw_err actor_step(gw_actor *a) {
     r->act = actor_act;
     r->ctx = a;
     GW_TRY(HOOK(a, begin, a));
-    GW_TRY(actor_beside(a, GW_PHASE_DATA, a->script.profile->data_s));
+    GW_TRY(actor_program(a, GW_PHASE_DATA, a->script.profile->data_s));
     a->ended_s = actor_now_s(a);
     a->bubble_s = a->comm_s = a->joins_s = 0;
     GW_TRY(gw_runner_step(r));
     a->comm_s += actor_now_s(a) - a->ended_s;
-    GW_TRY(actor_beside(a, GW_PHASE_OTHER, a->script.profile->rest_s));
+    GW_TRY(actor_program(a, GW_PHASE_OTHER, a->script.profile->rest_s));
     if (!a->script.lazy)
         GW_TRY(actor_update(a, -1));
     return HOOK(a, end, a);

@@ -160,7 +160,7 @@ gw_err gw_player_open(gw_player *p, gradwire *g, MPI_Comm comm) {
     p->actor = (gw_actor){
         .world = &gw_play_real, .exchange = &player_exchange, .ctx = p, .script = p->script};
     p->actor.script.mesh = &p->mesh;
-    GW_TRY(gw_fabric_mpi(&p->actor.fabric, comm));
+    GW_TRY(gw_fabric_of(&p->actor.fabric, comm));
     GW_TRY(gw_sim_mesh_open(&p->mesh, NULL, p->script.profile, p->ranks));
     GW_TRY(gw_actor_open(&p->actor, p->servers, NULL, NULL));
     GW_TRY(player_memory(p));

@@ -264,7 +264,7 @@ static gw_err pipe_measure(gw_bench_run *run, bool *own) {
     b.place = &run->place;
     b.left_out = json_array();
     gw_nap_lightly();
-    GW_TRY(gw_fabric_mpi(&b.fabric, run->place.comm));
+    GW_TRY(gw_fabric_of(&b.fabric, run->place.comm));
     gw_err e = gw_codec_open(&b.exact, &gw_codec_exact);
     GW_THEN(e, pipe_open_cells());
     GW_TRY(gw_agree(run->place.comm, e));
