@@ -365,7 +365,8 @@ static gw_err lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s
     bool adopt = how & GW_ENCODE_ADOPT;
     gw_turn turn = lane_turn(lane, ticket, s, how & GW_ENCODE_ALONE);
     if (lane->phantom) {
-        *len = gw_codec_bound(c, s.n);
+        size_t most = gw_codec_bound(c, s.n), some = (size_t)(lane->phantom->bytes * (double)s.n);
+        *len = !c->fixed && some > 0 && some < most ? some : most;
         return GW_OK;
     }
     if (!e) {

@@ -61,6 +61,7 @@ typedef struct gw_phantom {
     char *wire;        /* where encodings would lie: nobody touches them */
     float *floats;     /* what gw_lane_floats returns, with any contents */
     size_t room, used; /* of these */
+    double bytes;      /* of an encoding per float, where data decide it; 0: its bound */
 } gw_phantom;
 
 struct gw_lane {

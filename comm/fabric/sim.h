@@ -32,6 +32,13 @@ typedef struct gw_sim_link {
     double overhead_s, byte_s; /* of the core at each end, per message and per byte */
 } gw_sim_link;
 
+/** Exchanges whose time was measured, in place of messages: see gw_sim_exchange. */
+typedef struct gw_sim_measured {
+    double (*seconds)(const void *of, size_t floats); /* NULL: there are none */
+    const void *of;
+    bool beside; /* links carry it; else it occupies the cores */
+} gw_sim_measured;
+
 /** Observes what ranks do; all hooks or none are set. Ranks are numbered in the whole world. */
 typedef struct gw_sim_watch {
     void *ctx;
@@ -48,10 +55,13 @@ typedef struct gw_sim_setup {
     int ranks, per_host;
     const gw_network *network;  /* of ceil(ranks / per_host) hosts */
     gw_sim_link link, memory;   /* the rate of `link` is the network's */
-    double coded_s[GW_CODINGS]; /* time per float that is coded so */
-    const gw_sim_watch *watch;  /* NULL: nobody; folded: nobody */
-    bool carries;               /* messages carry their bytes; not when folded */
-    size_t stack;               /* bytes of a rank's stack; 0: enough for what carries none */
+    double coded_s[GW_CODINGS]; /* time per float that is coded so, */
+    double call_s[GW_CODINGS];  /* and per call */
+    double coded_bytes; /* of an encoding per float, where data decide it; 0: the codec's bound */
+    gw_sim_measured measured;
+    const gw_sim_watch *watch;         /* NULL: nobody; folded: nobody */
+    bool carries;                      /* messages carry their bytes; not when folded */
+    size_t stack;                      /* bytes of a rank's stack; 0: enough for what carries none */
     void (*turn)(void *ctx, int rank); /* called with ctx before a rank goes on; NULL: nobody */
     int played;                        /* folded: how many ranks, a divisor of all; 0: all */
     bool pairs; /* folded: peers of rank r's like by k are those of r xor k, not of r + k */
@@ -59,7 +69,8 @@ typedef struct gw_sim_setup {
 } gw_sim_setup;
 
 typedef struct gw_sim_tally {
-    uint64_t bytes, messages, events; /* all ranks together, so far; events: of those played */
+    uint64_t bytes, messages, events; /* all ranks together, so far; events: of those played, */
+    double coded_s;                   /* as the time that they coded */
 } gw_sim_tally;
 
 /** Run body(ctx, fabric) on each rank; it closes `fabric`, or a lane does. One world at a time.
@@ -70,6 +81,12 @@ gw_err gw_sim_run(const gw_sim_setup *setup, gw_err (*body)(void *ctx, gw_fabric
 
 /** In a body: compute on this rank, looking at no message meanwhile. */
 void gw_sim_compute(const gw_fabric *f, double seconds);
+
+/** In a body, on all ranks of `f`: an exchange of so many floats, which begins when the last of
+ *  them is here and takes the time that setup->measured says. If that occupies the cores, it is
+ *  over on return. Else the next message that this rank posts, which counts as none, arrives when
+ *  it is over; a rank's exchanges pass one behind another. */
+gw_err gw_sim_exchange(gw_fabric *f, size_t floats);
 const gw_sim_tally *gw_sim_so_far(const gw_fabric *f);
 
 /** Return the clock of the rank that runs, in ns; any function that one calls. */

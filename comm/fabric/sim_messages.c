@@ -147,14 +147,19 @@ gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t l
                                       .tag = tag,
                                       .posted = {true, false},
                                       .data = data,
-                                      .bytes = len};
+                                      .bytes = len,
+                                      .later = me->later};
     bool within = f->world[f->rank] / w->setup.per_host == f->world[peer] / w->setup.per_host;
     if (w->played < w->setup.ranks)
         sim_fold(w, like.end);
     GW_TRY(sim_post(f, p, i, &like, 0, &m));
-    w->tally.bytes += len * (size_t)(w->setup.ranks / w->played);
-    w->tally.messages += (uint64_t)(w->setup.ranks / w->played);
-    if (sent) {
+    m->later = like.later;
+    me->later = 0;
+    if (!m->later) {
+        w->tally.bytes += len * (size_t)(w->setup.ranks / w->played);
+        w->tally.messages += (uint64_t)(w->setup.ranks / w->played);
+    }
+    if (sent && !m->later) {
         sent->bytes += len;
         sent->messages++;
     }
@@ -203,7 +208,8 @@ gw_err gw_sim_move(gw_sim_world *w, gw_sim_message *m) {
         sim_tell(w, m, 0);
         return gw_events_put(
             &w->flows.events, &m->flow.due,
-            (double)(w->now + (int64_t)(1e9 * (m->link->latency_s + m->line->latency_s) + 0.5)));
+            (double)(w->now + m->later +
+                     (int64_t)(1e9 * (m->link->latency_s + m->line->latency_s) + 0.5)));
     default:
         m->state = ARRIVED;
         if (m->posted[1])

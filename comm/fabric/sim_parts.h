@@ -57,7 +57,9 @@ typedef struct gw_sim_rank {
     bool dozes;              /* what it would do is done without it */
     gw_sim_sweep sweep;
     long fruitless;
-    double owed; /* part of a ns that its clock lacks */
+    double owed;    /* part of a ns that its clock lacks */
+    int64_t passed; /* when its last measured exchange has passed its link */
+    int64_t later;  /* its next message stands for one: it arrives so much later; 0: it does not */
 } gw_sim_rank;
 
 typedef struct gw_sim_group gw_sim_group;
@@ -80,6 +82,7 @@ typedef struct gw_sim_message {
     const gw_sim_link *link;
     gw_line *line;
     size_t bytes, cap, *len;
+    int64_t later;   /* it arrives so much later than its link says */
     int64_t post[2]; /* the watch's */
 } gw_sim_message;
 

@@ -168,7 +168,10 @@ uint64_t gw_sim_ns(void) {
 /* Codecs work on the core of the rank that runs. */
 static void sim_coded(gw_coding kind, size_t floats) {
     gw_sim_rank *me = sim_world->running;
-    sim_compute(me, me->w->setup.coded_s[kind] * (double)floats);
+    const gw_sim_setup *s = &me->w->setup;
+    double seconds = s->call_s[kind] + s->coded_s[kind] * (double)floats;
+    me->w->tally.coded_s += seconds;
+    sim_compute(me, seconds);
 }
 
 /* ---- collectives ---- */
@@ -216,6 +219,21 @@ static gw_err sim_agree(gw_fabric *f, gw_err mine) {
 static gw_err sim_barrier(gw_fabric *f) {
     const gw_sim_meeting *all;
     return gw_sim_meet(f, GW_OK, 0, NULL, &all);
+}
+
+gw_err gw_sim_exchange(gw_fabric *f, size_t floats) {
+    gw_sim_rank *me = gw_sim_me(f);
+    const gw_sim_measured *m = &me->w->setup.measured;
+    GW_TRY(sim_barrier(f));
+    double seconds = m->seconds(m->of, floats);
+    if (!m->beside) {
+        gw_sim_compute(f, seconds);
+        return GW_OK;
+    }
+    int64_t from = me->clock > me->passed ? me->clock : me->passed;
+    me->passed = from + (int64_t)(1e9 * seconds + 0.5);
+    me->later = me->passed - me->clock > 0 ? me->passed - me->clock : 1;
+    return GW_OK;
 }
 
 static const gw_fabric_ops sim_ops;

@@ -95,8 +95,9 @@ gw_err gw_sim_play_check(const gw_sim_play *p) {
     const gw_strategy *s = &p->strategy;
     const char *name = s->ops->head.name, *algo = p->algo.ops->head.name;
     unsigned caps = p->algo.ops->caps;
-    bool sized = p->codec.fixed || p->codec.caps & GW_CODEC_TIGHT;
-    if (!sized || p->codec.stage || s->ops->traits & GW_STRATEGY_PICKS)
+    bool fixed = p->codec.fixed || p->codec.caps & GW_CODEC_TIGHT;
+    bool sized = (fixed && !p->codec.stage) || p->world.coded_bytes > 0;
+    if (!sized || s->ops->traits & GW_STRATEGY_PICKS)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "simulate: --comm %s --compress %s: bytes depend on the data, and a "
                        "simulation has none: use what has a fixed size, as fp16 or qsgd",
