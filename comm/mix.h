@@ -38,7 +38,7 @@ typedef struct gw_mix_model {
 } gw_mix_model;
 
 /** Open the codecs of `spec`, a list, which is kept. For `auto`, which leaves the choice to
- *  select/chooser.h, open none: n is 0. `framed`: see gw_codec_frame. No communication.
+ *  predict/chooser.h, open none: n is 0. `framed`: see gw_codec_frame. No communication.
  *  GW_ERR_USAGE, GW_ERR_INPUT, GW_ERR_UNSUPPORTED. */
 gw_err gw_mix_open(gw_mix *out, const gw_spec *spec, bool framed);
 /** Open a mix of one codec, ignoring its neighbours in a list. */

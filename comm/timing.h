@@ -1,5 +1,5 @@
 /** Times collectives against each other on the present ranks and lanes: for the choice of algo=auto
- *  (comm/tuning.h), the cost model (select/survey.h) and `bench allreduce`. */
+ *  (comm/tuning.h), predictions (predict/exchange.h) and `bench allreduce`. */
 #ifndef GW_COMM_TIMING_H
 #define GW_COMM_TIMING_H
 

@@ -4,11 +4,9 @@
 #include "cli/cli.h"
 #include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
-#include "machine/transport.h"
 #include "mpi/agree.h"
 #include "nn/gemm.h"
 #include "play/options.h"
-#include "select/bound_measure.h"
 
 #include <math.h>
 #include <string.h>
@@ -48,14 +46,12 @@ static const gw_opt opts[] = {
     {0}};
 
 static const char notes[] =
-    "Predicted from codec speeds on a gradient of this model, times of each algorithm on these "
-    "ranks\n"
-    "(alpha and beta), and steps without exchange; nothing is assumed about the machine. 'local' "
-    "is\n"
-    "the step without exchange, 'exposed' the wait for communication that nothing hides.\n"
-    "The bounds are the least that each mode of communication allows with these parts.\n"
+    "Each candidate's step is simulated with parts that are measured here: the model's layers,\n"
+    "the links between the ranks, codec speeds on a gradient of this model, and whole exchanges\n"
+    "where an algorithm sends no messages of its own. 'local' is computation, 'exposed' the wait\n"
+    "for communication that nothing hides; an exchange that was measured whole is in it.\n"
     "With --mesh it compares ways to spread the model over the ranks, without compression.\n"
-    "docs/benchmarks.md defines every figure; `train --compress auto` follows the same model.";
+    "docs/benchmarks.md defines every figure; `train --compress auto` chooses by the same plays.";
 
 typedef struct plan {
     const gw_args *args;
@@ -64,8 +60,6 @@ typedef struct plan {
     const gw_bench_place *place;
     gw_rig_setup setup;
     gw_products products;
-    double byte_s; /* of the transport; NaN: not measured */
-    gw_bound_parts bound;
 } plan;
 
 static plan the; /* a command runs once */
@@ -100,7 +94,7 @@ static bool plan_first_of_codec(const gw_chooser *a, int i) {
 static gw_err plan_add_trial(plan *p, int i) {
     const gw_chooser *a = p->rig.choice;
     gw_candidate *c = &a->candidate[i];
-    gw_plan_trial *t = gw_plan_trials_add(i, &c->forecast.step_s, &c->measured_s);
+    gw_plan_trial *t = gw_plan_trials_add(i, &c->step_s, &c->measured_s);
     return t ? gw_plan_trial_start(t, &p->setup, p->c.run.lazy,
                                    gw_chooser_session(a, c, &t->rig.session))
              : GW_OK;
@@ -125,12 +119,11 @@ static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
 
 static void plan_print_row(const gw_chooser *a, int i) {
     const gw_candidate *c = &a->candidate[i];
-    const gw_forecast *f = &c->forecast;
     printf("%c %-18s %-14s %-3s %10.3f %10.3f %10.3f %10.3f %11.0f", i == a->chosen ? '*' : ' ',
-           c->codec, c->algo, c->feedback ? "yes" : "no", f->step_s * 1e3, f->local_s * 1e3,
-           f->codec_s * 1e3, f->exposed_s * 1e3, f->sent);
+           c->codec, c->algo, c->feedback ? "yes" : "no", c->step_s * 1e3, c->local_s * 1e3,
+           c->codec_s * 1e3, c->exposed_s * 1e3, c->sent);
     if (!isnan(c->measured_s))
-        printf(" %10.3f %10.2f", c->measured_s * 1e3, f->step_s / c->measured_s);
+        printf(" %10.3f %10.2f", c->measured_s * 1e3, c->step_s / c->measured_s);
     printf("\n");
 }
 
@@ -146,36 +139,6 @@ static void plan_print_table(const plan *p, const gw_chooser *a) {
         printf("(%d candidates in all: --top N shows more, --json all)\n", a->n);
 }
 
-/* The recommended exchange in every mode. */
-static gw_err plan_bound(plan *p) {
-    const gw_chooser *a = p->rig.choice;
-    const gw_candidate *c = &a->candidate[a->chosen];
-    gw_forecast x = gw_forecast_exchange(&c->way, gw_model_size(p->rig.model), a->nodes > 1);
-    p->bound = (gw_bound_parts){.local = a->local,
-                                .codec_s = x.codec_s,
-                                .wire_s = x.exposed_s,
-                                .transport_s = x.sent > 0 ? p->byte_s * x.sent : NAN,
-                                .layers = gw_model_spans(p->rig.model),
-                                .n_layers = gw_model_layers(p->rig.model),
-                                .bucket = gw_bound_bucket(&p->rig.stepper.is),
-                                .update_share = 1};
-    return gw_bound_play(&p->bound);
-}
-
-static void plan_print_bounds(const plan *p, const gw_chooser *a) {
-    const gw_bound_parts *b = &p->bound;
-    printf("\nbound of a step by mode, %s over %s: computation %.3f ms, wire %.3f, transport ",
-           a->candidate[a->chosen].codec, a->candidate[a->chosen].algo,
-           gw_bound_computation(b) * 1e3, b->wire_s * 1e3);
-    if (isnan(b->transport_s))
-        printf("absent\n ");
-    else
-        printf("%.3f\n ", b->transport_s * 1e3);
-    for (int m = 0; m < GW_BOUND_MODES; m++)
-        printf(" %s %.3f ms%s", gw_bound_name((gw_bound_mode)m), b->step_s[m] * 1e3,
-               m + 1 < GW_BOUND_MODES ? "," : "\n");
-}
-
 static void plan_print_command(const plan *p, const gw_chooser *a) {
     const gw_candidate *c = &a->candidate[a->chosen];
     printf("\nrecommended: ");
@@ -184,7 +147,7 @@ static void plan_print_command(const plan *p, const gw_chooser *a) {
     if (a->chosen != 0)
         printf("%s with %s would be shorter by %.1f%%, within the margin of %.3g%%\n",
                a->candidate[0].codec, a->candidate[0].algo,
-               100 * (1 - a->candidate[0].forecast.step_s / c->forecast.step_s), 100 * a->margin);
+               100 * (1 - a->candidate[0].step_s / c->step_s), 100 * a->margin);
 }
 
 static void plan_report_codecs(gw_bench_run *run) {
@@ -197,11 +160,9 @@ static void plan_report_codecs(gw_bench_run *run) {
     gw_rig_say_products(&p->products);
     plan_print_table(p, a);
     gw_plan_trials_print();
-    plan_print_bounds(p, a);
     plan_print_command(p, a);
     json_decref(run->results);
     run->results = gw_chooser_json(a);
-    json_object_set_new(run->results, "bound", gw_bound_json(&p->bound));
 }
 
 /* ---- the whole ---- */
@@ -215,8 +176,6 @@ static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
                               .polls = gw_session_progresses(p->rig.session),
                               .products = &p->products};
     GW_TRY(gw_rig_open(&p->rig, &p->setup));
-    GW_TRY(gw_transport_byte(p->place->oversubscribed, p->place->comm, &p->byte_s));
-    GW_TRY(gw_agree(p->place->comm, plan_bound(p)));
     return plan_verify(p, p->rig.choice, own);
 }
 
@@ -264,7 +223,6 @@ static const gw_rule rules[] = {
     {"mesh", NULL, false, "codecs", NULL, no_codecs},
     {"mesh", NULL, false, "algos", NULL, "name one in --comm"},
     {"mesh", NULL, false, "compress", NULL, no_codecs},
-    {"mesh", NULL, false, "budget", NULL, "exchanges are played, not measured"},
     {"mesh", NULL, false, "local-batch", NULL, "replicas differ in number: give --batch"},
     {"mesh", NULL, false, "wire-check", "on", "exchanges are predicted without frames"},
     {"mesh", NULL, false, "update", "lazy", "steps are predicted as eager ones"},

@@ -194,7 +194,7 @@ static gw_err plan_mesh_rank(plan_mesh *p) {
         if (gw_layout_plain(&p->all[i].layout))
             p->plain = i;
     }
-    p->chosen = gw_forecast_choose(step_ns, p->n, p->plain, gw_args_real(p->args, "margin"));
+    p->chosen = gw_chooser_best(step_ns, p->n, p->plain, gw_args_real(p->args, "margin"));
     free(step_ns);
     return GW_OK;
 }

@@ -11,6 +11,7 @@
 #include "cli/train/step_opts.h"
 #include "mpi/wait.h"
 #include "play/options.h"
+#include "predict/codec.h"
 #include "run/residuals.h"
 
 #include <math.h>
@@ -64,7 +65,7 @@ typedef struct scale {
     int n_specs[PARTS];
     gw_strategy strategy[ITEMS];
     gw_codec codec[ITEMS];
-    double coded_s[ITEMS][GW_CODINGS];    /* what coding a float takes, by codec */
+    gw_codec_price price[ITEMS];          /* what coding takes, by codec */
     char why[PARTS][ITEMS][WHY];          /* it was not played, first */
     double base_s[DECADES * NOTCHES + 1]; /* the baseline's steps at other rates; 0: unknown */
     ways all;
@@ -141,8 +142,7 @@ static gw_err scale_play(const way *x, double links, double cores, gw_sim_play *
     p->strategy = the.strategy[x->part[STRATEGY]];
     p->codec = the.codec[x->part[CODEC]];
     p->speed *= cores;
-    for (gw_coding k = 0; k < GW_CODINGS; k++)
-        p->world.coded_s[k] = the.coded_s[x->part[CODEC]][k] / cores;
+    gw_codec_price_play(&the.price[x->part[CODEC]], cores, &p->world);
     p->world.link.bytes_per_s *= links;
     gw_network_scale(the.network, links);
     GW_TRY(gw_algo_open(&p->algo, &the.spec[ALGO][x->part[ALGO]], &p->codec));
@@ -288,7 +288,7 @@ static gw_err scale_measure_steps(const gw_bench_run *run) {
     json_t *profile = NULL;
     if (run->place.ranks < the.play.world.ranks && !c.local_batch)
         c.batch = (c.batch + the.play.world.ranks - 1) / the.play.world.ranks;
-    GW_TRY(gw_layers_profile(run, &c, TIMED_STEPS, &profile, the.spread));
+    GW_TRY(gw_rig_profile(run, &c, TIMED_STEPS, &profile, the.spread));
     GW_TRY(gw_step_profile_take(&the.profile, profile, "the measured step"));
     GW_TRY(gw_sim_steps_read(&the.play, &the.profile, the.args, "plan"));
     the.play.sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
@@ -296,20 +296,19 @@ static gw_err scale_measure_steps(const gw_bench_run *run) {
 }
 
 static gw_err scale_measure_codecs(MPI_Comm comm) {
-    size_t n = the.profile.n < GW_SURVEYED ? the.profile.n : GW_SURVEYED;
+    size_t n = the.profile.n < GW_CODEC_ENOUGH ? the.profile.n : GW_CODEC_ENOUGH;
     float *gradient = NULL;
     gw_err e = gw_agree(comm, gw_alloc(&gradient, n, sizeof *gradient));
     for (size_t i = 0; e == GW_OK && i < n; i++)
         gradient[i] = (float)gw_rng_normal(the.c.run.seed, i);
     for (int k = 0; k < the.n_specs[CODEC] && e == GW_OK; k++) {
-        gw_codec_price price = {.part = 1 << 16};
         gw_codec *codec = &the.codec[k];
+        gw_codec_price *price = &the.price[k];
         if (gw_args_given(the.args, "coding-ns"))
-            gw_sim_coding(price.price, 1e-9 * gw_args_real(the.args, "coding-ns"));
+            gw_sim_coding(price->float_s, 1e-9 * gw_args_real(the.args, "coding-ns"));
         else
-            e = gw_survey_codec(codec, gw_residuals_kept(the.c.run.feedback, codec->caps), gradient,
-                                n, &price, 1, comm);
-        memcpy(the.coded_s[k], price.price, sizeof price.price);
+            e = gw_codec_measure_price(codec, gw_residuals_kept(the.c.run.feedback, codec->caps),
+                                       gradient, n, price, comm);
     }
     free(gradient);
     return e;
@@ -417,7 +416,7 @@ static void scale_print_rows(int from, int to, json_t *rows) {
             &table, rows, GW_TEXTS(scale_text(x, 0), scale_text(x, 1), scale_text(x, 2), faster),
             GW_NUMBERS(x->step_s, x->least_s, x->most_s, x->exposed_s, x->sent_bytes, x->measured_s,
                        x->step_s / x->measured_s, i < the.all.n_exact, i == the.all.base, x->leads,
-                       the.coded_s[x->part[CODEC]][GW_CODING_ENCODE]));
+                       the.price[x->part[CODEC]].float_s[GW_CODING_ENCODE]));
         json_object_set_new(row, "turns_bits_per_s", turns);
     }
 }

@@ -1,6 +1,6 @@
 /** A step of overlapped training as two workers: the core, which computes, and the link, which
- *  carries one part of the exchange at a time. Pure arithmetic: the cost model (select/forecast.h)
- *  and the bound of a step (select/bound.h) say what each part takes, and walk along it. */
+ *  carries one part of the exchange at a time. Pure arithmetic: layouts (select/layout.h) and the
+ *  bound of a step (select/bound.h) say what each part takes, and walk along it. */
 #ifndef GW_SELECT_WALK_H
 #define GW_SELECT_WALK_H
 

@@ -4,7 +4,7 @@
 
 #include "checkpoint/notes.h"
 #include "config/config.h"
-#include "select/chooser.h"
+#include "predict/chooser.h"
 #include "train/result.h"
 
 /** How far the run is; handed to the watcher on rank 0 before the first step, after steps and after

@@ -5,8 +5,8 @@
 #include "mpi/wait.h"
 #include "nn/gemm.h"
 #include "optim/lr.h"
+#include "predict/chooser.h"
 #include "predict/tempo.h"
-#include "select/chooser.h"
 
 #include <math.h>
 #include <string.h>

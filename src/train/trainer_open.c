@@ -7,9 +7,9 @@
 #include "machine/host.h"
 #include "mpi/wait.h"
 #include "optim/lr.h"
+#include "predict/chooser.h"
 #include "prof/clock.h"
 #include "prof/tempo.h"
-#include "select/chooser.h"
 #include "step/exec/naive.h"
 #include "watch/signals.h"
 
@@ -187,13 +187,22 @@ static gw_err trainer_open_products(gw_trainer *t) {
     return gw_products_open(&t->measures.products, &setup);
 }
 
-/* A step of a rehearsal: a full batch, as most are, at rate 0, so that nothing moves. */
-static gw_err trainer_opening_rehearse(void *ctx, gw_stepper *by) {
-    gw_trainer *t = ctx;
-    double loss;
+/* A full batch, as most are. */
+static gw_batch trainer_opening_batch(gw_trainer *t) {
     gw_watchdog_beat();
-    int b = t->measures.rehearsed++ % gw_sampler_full(t->sampler);
-    return gw_step(by, gw_sampler_batch(t->sampler, b), 0, &loss);
+    return gw_sampler_batch(t->sampler, t->measures.rehearsed++ % gw_sampler_full(t->sampler));
+}
+
+/* A step of a rehearsal, at rate 0, so that nothing moves. */
+static gw_err trainer_opening_rehearse(void *ctx, gw_stepper *by) {
+    double loss;
+    return gw_step(by, trainer_opening_batch(ctx), 0, &loss);
+}
+
+static void trainer_opening_next(void *ctx, gw_pipeline_job *pass) {
+    const gw_stepper *s = &((gw_trainer *)ctx)->stepper;
+    gw_batch b = trainer_opening_batch(ctx);
+    *pass = (gw_pipeline_job){s->set, b.idx, s->labels, b.local, b.global, s->is.polls, 0};
 }
 
 static gw_err trainer_opening_choose(gw_trainer *t) {
@@ -202,8 +211,10 @@ static gw_err trainer_opening_choose(gw_trainer *t) {
     gw_watchdog_stage("predicting steps");
     gw_sampler_epoch(t->sampler, 0);
     gw_chooser_job job = {.check = t->c->check,
+                          .steps = {t->model, t->optimizer, {0}, trainer_opening_next, t, t->comm},
+                          .threads = t->c->run.threads,
+                          .remembers = t->optimizer->state.count > 0,
                           .nodes = t->node.nodes,
-                          .rehearsal = {&t->stepper, trainer_opening_rehearse, t, t->comm},
                           .lazy = t->c->run.lazy,
                           .yield = t->oversubscribed,
                           .seed = t->c->run.seed,

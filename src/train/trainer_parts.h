@@ -12,7 +12,7 @@
 #include "machine/products.h"
 #include "record/recorder.h"
 #include "select/bound_measure.h"
-#include "select/chooser.h"
+#include "predict/chooser.h"
 #include "step/checks.h"
 #include "step/split.h"
 #include "step/step.h"

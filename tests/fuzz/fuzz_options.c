@@ -19,7 +19,7 @@
 #include "machine/ceilings_file.h"
 #include "mpi/mesh.h"
 #include "run/session.h"
-#include "select/chooser.h"
+#include "predict/chooser.h"
 
 #include <math.h>
 #include <string.h>

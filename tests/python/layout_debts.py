@@ -38,5 +38,5 @@ OTHER_WORDS = {
     ("src/select/bound.c", "delayed"),  # modes of a bound
     ("src/select/bound.c", "local"),  # a key of JSON
     ("src/select/bound.c", "sharded"),  # modes of a bound
-    ("src/select/chooser_json.c", "local"),  # a key of JSON
+    ("src/predict/chooser_json.c", "local"),  # a key of JSON
 }

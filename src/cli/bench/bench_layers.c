@@ -4,16 +4,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "cli/bench/step_rig.h"
 #include "cli/train/step_opts.h"
-#include "folder/history.h"
-#include "mesh/pipeline.h"
-#include "mpi/wait.h"
 #include "nn/gemm.h"
-#include "play/profile.h"
-#include "prof/clock.h"
-#include "prof/ledger.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,15 +16,9 @@ typedef struct state {
     int steps, warmup;
     gw_rig rig;
     gw_products products;
-    gw_pipeline *walk;
-    gw_samples forward[GW_MAX_LAYERS], backward[GW_MAX_LAYERS], update, step;
-    double forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS], update_s; /* medians */
+    gw_layer_times times;
     bool columns; /* of the profile: all layers are cut by columns */
     bool polls;   /* products are cut into pieces, as under an exchange that is to move on */
-    /* of the present step: */
-    bool timed;
-    uint64_t since; /* the last mark */
-    gw_err failed;
 } state;
 static state b;
 
@@ -59,55 +46,6 @@ static const char notes[] =
 
 /* ---- measuring ---- */
 
-/* What was computed since the last mark is one more sample. */
-static void layers_mark(gw_samples *of) {
-    if (b.timed)
-        GW_THEN(b.failed, gw_samples_add(of, gw_clock_since(b.since)));
-    b.since = gw_clock_ticks();
-}
-
-static gw_err layers_await(void *ctx, int l) {
-    (void)ctx;
-    if (l > 0)
-        layers_mark(&b.forward[l - 1]);
-    return GW_OK;
-}
-
-static void layers_begin(void *ctx, float **grads, bool *add) {
-    gw_model *m = ctx;
-    *grads = gw_model_grads(m);
-    *add = false;
-    layers_mark(&b.forward[gw_model_layers(m) - 1]);
-}
-
-static gw_err layers_ready(void *ctx, int l) {
-    (void)ctx;
-    layers_mark(&b.backward[l]);
-    return GW_OK;
-}
-
-/* At rate 0, so that every step is the same. */
-static gw_err layers_step(void) {
-    gw_rig *r = &b.rig;
-    gw_pipeline_job job = {
-        .labels = r->stepper.labels, .local = r->local, .global = r->global, .pieces = b.polls};
-    gw_batch_cost cost;
-    uint64_t start = gw_clock_ticks();
-    gw_ledger_begin();
-    b.since = gw_clock_ticks();
-    GW_TRY(gw_pipeline_step(b.walk, &job, &r->loss));
-    b.since = gw_clock_ticks();
-    gw_optimizer_begin(r->optimizer);
-    gw_optimizer_update(r->optimizer, gw_model_params(r->model), gw_model_grads(r->model),
-                        (gw_span){0, gw_model_size(r->model)}, 0, 1);
-    layers_mark(&b.update);
-    gw_ledger_end(&cost);
-    if (b.timed)
-        GW_THEN(b.failed, gw_samples_add(&b.step, gw_clock_since(start)));
-    GW_TRY(gw_gemm_check());
-    return b.failed;
-}
-
 static gw_err layers_open(const gw_bench_run *run) {
     gw_rig_setup setup = {.c = &b.c,
                           .place = &run->place,
@@ -118,66 +56,30 @@ static gw_err layers_open(const gw_bench_run *run) {
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, false));
     GW_TRY(gw_session_new(&b.rig.session, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &exact, "off"));
     GW_TRY(gw_rig_own(&b.rig));
-    GW_TRY(gw_rig_open(&b.rig, &setup));
-    gw_pipeline_hooks hooks = {
-        .ctx = b.rig.model, .await = layers_await, .begin = layers_begin, .ready = layers_ready};
-    return gw_pipeline_open_whole(&b.walk, b.rig.model, &hooks);
+    return gw_rig_open(&b.rig, &setup);
 }
 
-static double layers_median(gw_samples *s) {
-    return gw_stats_median(s->x, s->n);
-}
-
-/* Steps begin together, as an exchange would make them. */
-static gw_err layers_steps(const gw_bench_run *run) {
-    gw_err e = GW_OK;
-    gw_ledger_start();
-    for (int k = -b.warmup; k < b.steps; k++) {
-        b.timed = k >= 0;
-        GW_TRY(gw_bench_sync(&run->place));
-        GW_THEN(e, layers_step());
-    }
-    if (e == GW_OK && !isfinite(b.rig.loss))
-        e = gw_fail(GW_ERR_DIVERGED, "bench: layers: the loss of the first weights is not finite");
-    return e;
-}
-
-/* Collective: each figure is the slowest rank's. */
 static gw_err layers_measure(const gw_bench_run *run) {
-    MPI_Comm comm = run->place.comm;
-    gw_err e = layers_open(run);
-    GW_TRY(gw_agree(comm, e));
-    e = layers_steps(run);
-    GW_TRY(gw_agree(comm, e));
-    for (int l = 0; l < gw_model_layers(b.rig.model); l++) {
-        b.forward_s[l] = layers_median(&b.forward[l]);
-        b.backward_s[l] = layers_median(&b.backward[l]);
-    }
-    b.update_s = layers_median(&b.update);
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, b.forward_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, b.backward_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
-    return gw_allreduce(MPI_IN_PLACE, &b.update_s, 1, MPI_DOUBLE, MPI_MAX, comm);
+    GW_TRY(gw_agree(run->place.comm, layers_open(run)));
+    gw_layer_job job = gw_rig_layers(&b.rig, b.polls, run->place.comm);
+    job.warmup = b.warmup;
+    job.least = job.most = b.steps;
+    GW_TRY(gw_layers_time(&job, &b.times));
+    gw_err e = GW_OK;
+    if (!isfinite(b.times.loss))
+        e = gw_fail(GW_ERR_DIVERGED, "bench: layers: the loss of the first weights is not finite");
+    return gw_agree(run->place.comm, e);
 }
-
-/* ---- the profile ---- */
 
 static json_t *layers_profile(const gw_args *args) {
-    bool mlp = gw_model_spec_dense(gw_model_get_spec(b.rig.model));
-    char utc[GW_UTC], model[200];
-    gw_host host;
-    gw_host_facts(&host);
-    gw_utc_now(utc);
-    utc[strlen("2026-01-01")] = '\0';
-    gw_text_print(model, sizeof model, "%s%s%s", gw_args_text(args, "model"),
-                  mlp ? " --layers " : "", mlp ? gw_args_text(args, "layers") : "");
-    return gw_json_object(
-        "schema:i model:s source:s device:s machine:s date:s torch:s threads:i batch:i steps:i "
-        "optimizer_s:f tensors:o",
-        1, model, "gradwire bench layers: random samples, first weights", "cpu",
-        *host.cpu_model ? host.cpu_model : "unknown", utc, NULL, b.c.run.threads, b.rig.local,
-        b.steps, b.update_s,
-        gw_step_profile_tensors(gw_model_get_spec(b.rig.model), b.columns, b.forward_s,
-                                b.backward_s, gw_model_grads(b.rig.model)));
+    bool dense = gw_model_spec_dense(gw_model_get_spec(b.rig.model));
+    gw_layers_about about = {.model = b.rig.model,
+                             .name = gw_args_text(args, "model"),
+                             .layers = dense ? gw_args_text(args, "layers") : NULL,
+                             .threads = b.c.run.threads,
+                             .batch = b.rig.local,
+                             .columns = b.columns};
+    return gw_layers_profile(&about, &b.times);
 }
 
 /* ---- results ---- */
@@ -188,7 +90,6 @@ static const gw_bench_table table = {.form = "%-8s %8d %12d %12.1u %12.1u %7.1p"
 
 static void layers_report(gw_bench_run *run) {
     const gw_model *m = b.rig.model;
-    double step_s = layers_median(&b.step);
     gw_bench_place_say(&run->place, "a step by layers, without exchange");
     printf("%zu parameters, batch %d; GEMM by %s\n", gw_model_size(m), b.rig.global,
            gw_gemm_library());
@@ -201,35 +102,26 @@ static void layers_report(gw_bench_run *run) {
             t++;
         snprintf(number, sizeof number, "%d", l);
         gw_bench_row(&table, run->results, GW_TEXTS(number),
-                     GW_NUMBERS(t - first, (double)gw_model_span(m, l).n, b.forward_s[l],
-                                b.backward_s[l], (b.forward_s[l] + b.backward_s[l]) / step_s));
+                     GW_NUMBERS(t - first, (double)gw_model_span(m, l).n, b.times.forward_s[l],
+                                b.times.backward_s[l],
+                                (b.times.forward_s[l] + b.times.backward_s[l]) / b.times.step_s));
     }
-    printf("update %.1f us, whole step %.1f us\n", b.update_s * 1e6, step_s * 1e6);
-    gw_json_add(run->facts, "update_s:f step_s:f", b.update_s, step_s);
+    printf("update %.1f us, whole step %.1f us\n", b.times.update_s * 1e6, b.times.step_s * 1e6);
+    gw_json_add(run->facts, "update_s:f step_s:f", b.times.update_s, b.times.step_s);
 }
 
 /* ---- the whole ---- */
 
 static void layers_release(void) {
-    gw_pipeline_close(b.walk);
-    gw_pipeline_free(b.walk);
     gw_rig_free(&b.rig);
-    for (int l = 0; l < GW_MAX_LAYERS; l++) {
-        gw_samples_free(&b.forward[l]);
-        gw_samples_free(&b.backward[l]);
-    }
-    gw_samples_free(&b.update);
-    gw_samples_free(&b.step);
 }
 
-gw_err gw_layers_profile(const gw_bench_run *run, const gw_train_config *c, int steps,
-                         json_t **profile, double spread[2]) {
+gw_err gw_rig_profile(const gw_bench_run *run, const gw_train_config *c, int steps,
+                      json_t **profile, double spread[2]) {
     b = (state){.c = *c, .steps = steps, .warmup = 2, .polls = true};
     gw_err e = layers_measure(run);
     if (e == GW_OK) {
-        gw_stats s = gw_stats_of(b.step.x, b.step.n);
-        spread[0] = s.min / s.median;
-        spread[1] = s.p95 / s.median;
+        memcpy(spread, b.times.spread, sizeof b.times.spread);
         *profile = layers_profile(run->args);
     }
     layers_release();

@@ -62,7 +62,17 @@ static gw_err rig_open_model(gw_rig *r, const gw_rig_setup *s) {
     return GW_OK;
 }
 
-/* For the cost model: rate 0, so that nothing moves. */
+gw_layer_job gw_rig_layers(gw_rig *r, bool polls, MPI_Comm comm) {
+    return (gw_layer_job){.model = r->model,
+                          .optimizer = r->optimizer,
+                          .pass = {.labels = r->stepper.labels,
+                                   .local = r->local,
+                                   .global = r->global,
+                                   .pieces = polls},
+                          .comm = comm};
+}
+
+/* For the bound of a step: rate 0, so that nothing moves. */
 static gw_err rig_rehearse(void *ctx, gw_stepper *by) {
     gw_rig *r = ctx;
     double loss;
@@ -80,7 +90,9 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
                                   .adds = s->adds};
     if (s->products->threads == 0)
         GW_TRY(gw_products_open(s->products, &products));
-    gw_chooser_job job = {.rehearsal = {&r->stepper, rig_rehearse, r, s->place->comm},
+    gw_chooser_job job = {.steps = gw_rig_layers(r, r->stepper.is.polls, s->place->comm),
+                          .threads = s->c->run.threads,
+                          .remembers = r->optimizer->state.count > 0,
                           .nodes = place.nodes,
                           .lazy = r->lazy,
                           .yield = r->yield,

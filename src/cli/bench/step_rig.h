@@ -6,9 +6,9 @@
 #include "cli/bench/bench.h"
 #include "config/config.h"
 #include "machine/products.h"
+#include "predict/chooser.h"
 #include "run/session.h"
 #include "select/bound_measure.h"
-#include "select/chooser.h"
 #include "step/step.h"
 
 typedef struct gw_rig {
@@ -79,11 +79,14 @@ typedef struct gw_rig_turns {
  *  ledger anew. */
 gw_err gw_rig_take_turns(gw_rig_turns *t);
 
+/** The steps of an open rig, for gw_layers_time; with products in pieces where it polls. */
+gw_layer_job gw_rig_layers(gw_rig *r, bool polls, MPI_Comm comm);
+
 /** Collective; bench_layers.c: measure so many steps of the model of `c` by layers, without any
- *  exchange, but with products in pieces, as under one that overlaps. *profile, for `replay`, is
- *  the caller's. spread: the shortest step and the 95th percentile, as multiples of the median. */
-gw_err gw_layers_profile(const gw_bench_run *run, const gw_train_config *c, int steps,
-                         json_t **profile, double spread[2]);
+ *  exchange, but with products in pieces, as under one that overlaps. *profile is the caller's.
+ *  spread: as of gw_layer_times. */
+gw_err gw_rig_profile(const gw_bench_run *run, const gw_train_config *c, int steps,
+                      json_t **profile, double spread[2]);
 
 /** Collective where it was started: close the exchange. */
 void gw_rig_stop(gw_rig *r);

@@ -2,7 +2,7 @@
 
 #include "machine/gauge.h"
 #include "nn/gemm.h"
-#include "select/chooser.h"
+#include "predict/chooser.h"
 
 #include <math.h>
 #include <stdio.h>

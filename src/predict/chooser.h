@@ -1,18 +1,23 @@
-/** Choosing codec and algorithm by the cost model: `--compress auto` and `gradwire plan`.
+/** Choosing codec and algorithm by simulation: `--compress auto`, `--forecast` and `gradwire plan`.
  *
- *  The spec "auto[:codecs=(A;B),algos=(C;D),budget=S,margin=X]" is checked before MPI starts; then,
- *  on the ranks, everything is measured once (select/survey.h), each codec is combined with each
- *  algorithm that can carry it under the strategy, and the shortest predicted step
- *  (select/forecast.h) wins; but `none` does unless the gain exceeds the margin. All ranks choose
- *  by the same reduced figures, so alike. */
-#ifndef GW_SELECT_CHOOSER_H
-#define GW_SELECT_CHOOSER_H
+ *  The spec "auto[:codecs=(A;B),algos=(C;D),budget=S,margin=X]" is checked before MPI starts. Then
+ *  the parts of a step are measured on the ranks: the model's layers (predict/profile.h), the links
+ *  (predict/host_links.h), each codec's speed and size on a gradient of the model (predict/codec.h), and
+ *  whole exchanges where an algorithm sends no messages of its own (predict/exchange.h). Each codec
+ *  with each algorithm that can carry it under the strategy is played with these parts
+ *  (play/play.h), and the shortest step wins; but `none` does unless the gain exceeds the margin.
+ *  All ranks choose by rank 0's figures, so alike. */
+#ifndef GW_PREDICT_CHOOSER_H
+#define GW_PREDICT_CHOOSER_H
 
+#include "base/probe.h"
 #include "config/config.h"
-#include "select/survey.h"
+#include "machine/curve.h"
+#include "predict/profile.h"
 
 #include <jansson.h>
 
+struct gw_codec;
 struct gw_session;
 struct gw_strategy;
 struct gw_strategy_ops;
@@ -23,22 +28,26 @@ struct gw_strategy_ops;
 
 enum { GW_CHOOSER_MOST = 512 };
 
-/** Whether the cost model knows the strategy's exchange. */
+/** Can steps by this strategy be predicted? */
 bool gw_chooser_knows(const struct gw_strategy_ops *ops);
-
-/** What a strategy that it knows exchanges, and when: all of `shape` that follows from its layers
- *  and `lazy`. */
-gw_err gw_chooser_shape(const struct gw_strategy *strategy, gw_shape *shape);
 
 /** A codec with an algorithm, and what is predicted for it. */
 typedef struct gw_candidate {
     int nth_codec, nth_algo;  /* of gw_chooser's */
     const char *codec, *algo; /* their specs */
     bool feedback, plain;     /* plain: no compression, frames aside */
-    gw_way way;
-    gw_forecast forecast;
-    double measured_s; /* of a step; NaN: not measured */
+    double step_s;            /* = local_s, computation, + codec_s + exposed_s, the rest, */
+    double local_s, codec_s, exposed_s; /* of which an exchange that is measured whole is part */
+    double sent;                        /* bytes that a rank hands to MPI */
+    double bytes, price[GW_CODINGS];    /* per float: of an encoding, seconds of coding */
+    gw_curve exchange;                  /* measured whole; n == 0: its messages were played */
+    double measured_s;                  /* of a step; NaN: not measured */
 } gw_candidate;
+
+/** Between the ranks, as a simulation takes it; zeros where there is none. */
+typedef struct gw_chooser_link {
+    double bytes_per_s, latency_s, overhead_s, byte_s;
+} gw_chooser_link;
 
 typedef struct gw_chooser {
     gw_args *args; /* of the spec; NULL: somebody else's */
@@ -52,24 +61,24 @@ typedef struct gw_chooser {
     struct gw_session *session;
     const struct gw_strategy *strategy; /* the session's */
     const gw_train_config *config;      /* what it was made of */
-    /* after gw_chooser_settle: */
-    gw_local local;
-    gw_algo_survey *algo;
+    gw_spec *algo;                      /* specs of algorithms */
     int n_algos;
+    /* after gw_chooser_settle: */
+    gw_layer_times times;
+    gw_chooser_link link, memory;
     gw_candidate *candidate; /* by predicted step, the shortest first */
     int n, chosen, plain;    /* plain: the best without compression; -1: there is none */
     int ranks, nodes;
     double measured_s; /* the run's step, for the report; NaN: not yet */
-    float *params, *gradient;
-    char why[512]; /* the choice in a line */
+    char why[512];     /* the choice in a line */
 } gw_chooser;
 
 /** For a session that has been made of c->comm, c->compress and c->feedback; no MPI call. Where it
  *  has no codec, *out chooses one among what c->compress lists, which is `auto`, or, if not NULL,
  *  `args`: a command's options of the same names. Else *out stays NULL, or, with `forecast`,
  *  predicts the step of the codec named. Free it. GW_ERR_USAGE: a malformed spec, a codec or an
- *  algorithm that does not exist. GW_ERR_UNSUPPORTED: nothing of it can be
- *  combined, or the cost model does not know it. */
+ *  algorithm that does not exist. GW_ERR_UNSUPPORTED: nothing of it can be combined, or steps by
+ *  the strategy cannot be predicted. */
 gw_err gw_chooser_open(gw_chooser **out, struct gw_session *session, const gw_train_config *c,
                        const gw_args *args, bool forecast);
 void gw_chooser_free(gw_chooser *a);
@@ -83,22 +92,23 @@ const gw_spec *gw_chooser_named(const gw_chooser *a);
 
 /** *ok: that codec can be had by this algorithm under the strategy; if not, the last message tells
  *  why. */
-gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_spec *spec,
+gw_err gw_chooser_combine(const gw_chooser *a, const struct gw_codec *codec, const gw_spec *spec,
                           bool *ok);
 
 typedef struct gw_chooser_job {
-    gw_rehearsal rehearsal;
-    int nodes; /* that the ranks are on: those of one exchange through its memory */
+    gw_layer_job steps; /* without `warmup`, `least`, `most` and `enough_s` */
+    int threads;        /* of a rank */
+    int nodes;          /* that the ranks are on: those of one exchange through its memory */
     bool lazy, yield;
-    bool check; /* see only whether there is anything to choose among; measure nothing */
+    bool remembers; /* the optimizer keeps a momentum */
+    bool check;     /* see only whether there is anything to choose among; measure nothing */
     uint64_t seed;
     const char *codec, *algo; /* the choice of an earlier start of the run; NULL: none */
 } gw_chooser_job;
 
-/** Collective, before gw_session_open: measure, predict, choose - or, with job->codec, choose that
- *  again - and bind the session. Afterwards the model works on a->params and a->gradient, as
- *  gw_survey_step leaves it; they live as long as `a`. Nothing to do where `a` is NULL.
- *  GW_ERR_UNSUPPORTED: job->codec is no candidate any more. */
+/** Before gw_session_open: measure, predict, choose - or, with job->codec, choose that again - and
+ *  bind the session. The model's gradients are overwritten, nothing else of it. Nothing to do where
+ *  `a` is NULL. GW_ERR_UNSUPPORTED: job->codec is no candidate any more. Collective. */
 gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job);
 
 /** Does it choose the codec, rather than predict, or is it NULL? */
@@ -110,8 +120,18 @@ const gw_candidate *gw_chooser_choice(const gw_chooser *a);
 /** After gw_chooser_settle: the predicted step of what was chosen, seconds. */
 double gw_chooser_predicted(const gw_chooser *a);
 
+/** What is measured of a step without exchange, as in run.json; `other` is what no layer had. */
+json_t *gw_chooser_local_json(const gw_layer_times *t, int layers);
+
+/** Of a curve; null: it has none. */
+json_t *gw_chooser_points(const gw_curve *c);
+
 /** Everything predicted, for run.json and `gradwire plan --json`; NULL without memory. */
 json_t *gw_chooser_json(const gw_chooser *a);
-json_t *gw_chooser_points(const gw_curve *c); /* of a curve, for either */
+
+/** Index of the best of n steps; but `plain` (if >= 0) unless the best is shorter by more than
+ *  `margin` of it: never compress for a gain that a prediction cannot be sure of. NaN: not
+ *  eligible. -1: none is. */
+int gw_chooser_best(const double *step_s, int n, int plain, double margin);
 
 #endif

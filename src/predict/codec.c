@@ -1,16 +1,15 @@
-/* A codec's speed and size on a real gradient, by the lane that will use it: error feedback
- * included. */
-#include "select/survey.h"
+#include "predict/codec.h"
 
 #include "base/mem.h"
 #include "base/stats.h"
 #include "comm/lane_parts.h"
 #include "mpi/wait.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_REPEATS = 15 };
+enum { MOST_REPEATS = 15, SHORT = 4 << 10, LONG = 256 << 10 /* floats of a call */ };
 #define ENOUGH_S 30e-3 /* of timings of one kind */
 #define SLOW_S   0.2   /* a pass so long is not repeated */
 
@@ -27,7 +26,7 @@ typedef struct bout {
 } bout;
 
 /* One coding of all parts. */
-static gw_err survey_pass(bout *b, gw_coding kind) {
+static gw_err codec_pass(bout *b, gw_coding kind) {
     const gw_codec *codec = b->lane->codec;
     for (int i = 0; i < b->parts; i++) {
         char *wire = b->wire + (size_t)i * b->room;
@@ -53,14 +52,14 @@ static gw_err survey_pass(bout *b, gw_coding kind) {
 }
 
 /* Seconds a float: the typical one of some passes after one that is not counted. */
-static gw_err survey_time_kind(bout *b, gw_coding kind, double *out) {
+static gw_err codec_time_kind(bout *b, gw_coding kind, double *out) {
     double run[MOST_REPEATS], spent = 0;
     int n = -1;
     for (; n < 1 || (n < MOST_REPEATS && spent < ENOUGH_S); n++) {
         memcpy(b->v, b->gradient, b->n * sizeof *b->v);
         b->ticket++;
         double start = MPI_Wtime();
-        GW_TRY(survey_pass(b, kind));
+        GW_TRY(codec_pass(b, kind));
         double took = MPI_Wtime() - start;
         spent += took;
         run[n < 0 ? 0 : n] = took;
@@ -73,58 +72,78 @@ static gw_err survey_time_kind(bout *b, gw_coding kind, double *out) {
     return GW_OK;
 }
 
-static gw_err survey_one_part(bout *b, gw_codec_price *p) {
-    size_t part = p->part > 0 && p->part < b->n ? p->part : b->n;
+/* Coding in calls of about `part` floats: seconds per float, of each kind. */
+static gw_err codec_time_calls(bout *b, size_t part, double each_s[GW_CODINGS], double *bytes) {
     b->parts = (int)((b->n + part - 1) / part);
     b->room = gw_codec_bound(b->lane->codec, b->n / (size_t)b->parts + 1);
     GW_TRY(gw_alloc(&b->wire, b->room, (size_t)b->parts));
     GW_TRY(gw_alloc(&b->other, b->room, 1));
     GW_TRY(gw_alloc(&b->len, (size_t)b->parts, sizeof *b->len));
     for (gw_coding k = 0; k < GW_CODINGS; k++) {
-        p->price[k] = 0;
+        each_s[k] = 0;
         if (k != GW_CODING_SUM || gw_codec_summable(b->lane->codec))
-            GW_TRY(survey_time_kind(b, k, &p->price[k]));
+            GW_TRY(codec_time_kind(b, k, &each_s[k]));
     }
-    size_t bytes = 0;
+    size_t sum = 0;
     for (int i = 0; i < b->parts; i++)
-        bytes += b->len[i];
-    p->bytes = (double)bytes / (double)b->n;
+        sum += b->len[i];
+    *bytes = (double)sum / (double)b->n;
     return GW_OK;
 }
 
-static gw_err survey_measure(bout *b, gw_codec_price *price, int n_prices) {
+static void codec_free_calls(bout *b) {
+    free(b->wire);
+    free(b->other);
+    free(b->len);
+    b->wire = b->other = NULL;
+    b->len = NULL;
+}
+
+/* A line through the times of short and of long calls. */
+static gw_err codec_measure(bout *b, gw_codec_price *out) {
+    size_t part[2] = {SHORT < b->n ? SHORT : b->n, LONG < b->n ? LONG : b->n};
+    double each_s[2][GW_CODINGS], unused;
     GW_TRY(gw_alloc(&b->v, b->n, sizeof *b->v));
     gw_err e = GW_OK;
-    for (int i = 0; i < n_prices && e == GW_OK; i++) {
-        e = survey_one_part(b, &price[i]);
-        free(b->wire);
-        free(b->other);
-        free(b->len);
-        b->wire = b->other = NULL;
-        b->len = NULL;
+    for (int i = 0; i < 2 && e == GW_OK; i++) {
+        e = codec_time_calls(b, part[i], each_s[i], i ? &out->bytes : &unused);
+        codec_free_calls(b);
+    }
+    for (int k = 0; k < GW_CODINGS && e == GW_OK; k++) {
+        double n[2] = {(double)part[0], (double)part[1]}, many = each_s[1][k] * n[1];
+        double one_s = n[1] > n[0] ? (many - each_s[0][k] * n[0]) / (n[1] - n[0]) : each_s[1][k];
+        out->float_s[k] = fmin(fmax(one_s, 0), each_s[1][k]);
+        out->call_s[k] = many - out->float_s[k] * n[1];
     }
     return e;
 }
 
-gw_err gw_survey_codec(gw_codec *codec, bool feedback, const float *gradient, size_t n,
-                       gw_codec_price *price, int n_prices, MPI_Comm comm) {
+gw_err gw_codec_measure_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
+                              gw_codec_price *out, MPI_Comm comm) {
     /* a ticket beyond any warm-up: what the run is like for long */
-    bout b = {.gradient = gradient, .n = n, .ticket = (uint64_t)1 << 40};
-    gw_lane_setup setup = {.codec = codec, .n = n, .feedback = feedback};
+    bout b = {.gradient = gradient,
+              .n = n < GW_CODEC_ENOUGH ? n : GW_CODEC_ENOUGH,
+              .ticket = (uint64_t)1 << 40};
+    gw_lane_setup setup = {.codec = codec, .n = b.n, .feedback = feedback};
     int ranks;
+    *out = (gw_codec_price){0};
     GW_MPI(MPI_Comm_size(comm, &ranks));
     GW_TRY(gw_barrier(comm)); /* memory is shared: all at the same time, as in a step */
     gw_err e = gw_lane_open(&b.lane, MPI_COMM_SELF, &setup);
     GW_THEN(e, gw_codec_join(codec, ranks));
     if (e == GW_OK)
         b.lane->size = ranks; /* it draws as one of so many */
-    GW_THEN(e, survey_measure(&b, price, n_prices));
+    GW_THEN(e, codec_measure(&b, out));
     free(b.v);
     gw_lane_close(b.lane);
     GW_TRY(gw_agree(comm, e));
-    for (int i = 0; i < n_prices; i++) {
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, price[i].price, GW_CODINGS, MPI_DOUBLE, MPI_MAX, comm));
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, &price[i].bytes, 1, MPI_DOUBLE, MPI_MAX, comm));
+    return gw_allreduce(MPI_IN_PLACE, out, (int)(sizeof *out / sizeof(double)), MPI_DOUBLE, MPI_MAX,
+                        comm);
+}
+
+void gw_codec_price_play(const gw_codec_price *p, double cores, gw_sim_setup *w) {
+    for (gw_coding k = 0; k < GW_CODINGS; k++) {
+        w->coded_s[k] = p->float_s[k] / cores;
+        w->call_s[k] = p->call_s[k] / cores;
     }
-    return GW_OK;
 }

@@ -1,5 +1,5 @@
 /* What --compress auto may choose among, read and checked before MPI starts. */
-#include "select/chooser.h"
+#include "predict/chooser.h"
 
 #include "base/mem.h"
 #include "run/residuals.h"
@@ -18,26 +18,27 @@ static const gw_opt opts[] = {
     {"margin", GW_OPT_REAL, "0.05", 0, 1, NULL, "X", "compress for a larger gain only"},
     {0}};
 
-/* ---- strategies that the model knows ---- */
+/* ---- strategies that are known ---- */
 
+/* Those that exchange gradients by a codec in every step, on ranks that all compute. */
 bool gw_chooser_knows(const gw_strategy_ops *ops) {
     gw_strategy_shape shape = ops->shape;
-    return (shape == GW_SHAPE_WHOLE || shape == GW_SHAPE_BUCKETS || shape == GW_SHAPE_LAYERS) &&
-           !(ops->traits & (GW_STRATEGY_LATE | GW_STRATEGY_LOSSY));
+    return (shape == GW_SHAPE_WHOLE || shape == GW_SHAPE_BUCKETS || shape == GW_SHAPE_LAYERS ||
+            shape == GW_SHAPE_SHARDS) &&
+           !(ops->traits & GW_STRATEGY_LOSSY);
 }
 
-/* What the cost model can tell nothing of. */
 static gw_err chooser_check_known(const gw_chooser *a) {
     const char *feedback = a->config->run.feedback,
                *who = a->named ? "--forecast" : "--compress auto";
     const char *instead = a->named ? "remove --forecast" : "name a codec";
     char names[GW_STRATEGY_NAMES];
     if (!gw_chooser_knows(a->strategy->ops))
-        return gw_fail(GW_ERR_UNSUPPORTED, "%s: the cost model knows the strategies %s, not %s: %s",
-                       who, gw_strategy_names(gw_chooser_knows, names), a->strategy->ops->head.name,
-                       instead);
+        return gw_fail(
+            GW_ERR_UNSUPPORTED, "%s: steps are predicted with the strategies %s, not with %s: %s",
+            who, gw_strategy_names(gw_chooser_knows, names), a->strategy->ops->head.name, instead);
     if (gw_residuals_ruled(feedback))
-        return gw_fail(GW_ERR_UNSUPPORTED, "%s: the cost model does not know error-feedback=%s: %s",
+        return gw_fail(GW_ERR_UNSUPPORTED, "%s: steps with error-feedback=%s are not predicted: %s",
                        who, feedback, instead);
     return GW_OK;
 }
@@ -71,14 +72,14 @@ static gw_err chooser_name_algos(gw_chooser *a) {
         most++;
     GW_TRY(gw_alloc(&a->algo, most, sizeof *a->algo));
     if (gw_chooser_named(a))
-        a->algo[a->n_algos++].spec = *gw_chooser_named(a);
+        a->algo[a->n_algos++] = *gw_chooser_named(a);
     else if (a->named)
-        a->algo[a->n_algos++].spec = GW_SPEC_NAMED(a->session->mix.algo->ops->head.name);
+        a->algo[a->n_algos++] = GW_SPEC_NAMED(a->session->mix.algo->ops->head.name);
     for (const gw_spec *s = a->algos; s; s = s->next)
-        a->algo[a->n_algos++].spec = *s;
+        a->algo[a->n_algos++] = *s;
     for (const gw_entry *const *e = a->n_algos ? NULL : gw_algos.entries; e && *e; e++)
         if (strcmp((*e)->name, "auto") != 0)
-            a->algo[a->n_algos++].spec = GW_SPEC_NAMED((*e)->name);
+            a->algo[a->n_algos++] = GW_SPEC_NAMED((*e)->name);
     return GW_OK;
 }
 
@@ -109,7 +110,7 @@ static gw_err chooser_check_codec(const gw_chooser *a, const gw_spec *spec, bool
     gw_err e = GW_OK;
     for (int i = 0; e == GW_OK && i < a->n_algos; i++) {
         bool ok;
-        e = gw_chooser_combine(a, mix.codec, &a->algo[i].spec, &ok);
+        e = gw_chooser_combine(a, mix.codec, &a->algo[i], &ok);
         *any |= ok;
     }
     gw_mix_close(&mix);
@@ -137,7 +138,7 @@ gw_err gw_chooser_open(gw_chooser **out, gw_session *session, const gw_train_con
         return GW_OK;
     if (codecs > 1)
         return gw_fail(GW_ERR_UNSUPPORTED,
-                       "--forecast: the cost model knows one codec for all tensors, not "
+                       "--forecast: steps are predicted with one codec for all tensors, not with "
                        "--compress '%s': remove --forecast",
                        c->run.compress->text);
     gw_chooser *a = NULL;
@@ -168,7 +169,7 @@ const gw_candidate *gw_chooser_choice(const gw_chooser *a) {
 }
 
 double gw_chooser_predicted(const gw_chooser *a) {
-    return a->candidate[a->chosen].forecast.step_s;
+    return a->candidate[a->chosen].step_s;
 }
 
 void gw_chooser_free(gw_chooser *a) {
@@ -177,7 +178,5 @@ void gw_chooser_free(gw_chooser *a) {
     gw_args_free(a->args);
     free(a->algo);
     free(a->candidate);
-    free(a->params);
-    free(a->gradient);
     free(a);
 }

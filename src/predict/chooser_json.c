@@ -1,0 +1,64 @@
+/* What was predicted and from what, as JSON. */
+#include "predict/chooser.h"
+
+#include "base/json.h"
+
+#include <math.h>
+
+json_t *gw_chooser_points(const gw_curve *c) {
+    json_t *points = c->n > 0 ? json_array() : json_null();
+    for (int i = 0; i < c->n; i++)
+        json_array_append_new(points,
+                              gw_json_object("bytes:f time_s:f", c->bytes[i], c->time_s[i]));
+    return points;
+}
+
+static json_t *chooser_json_codings(const double x[GW_CODINGS]) {
+    return gw_json_object("encode:f adopt:f add:f set:f sum:f", x[GW_CODING_ENCODE],
+                          x[GW_CODING_ADOPT], x[GW_CODING_ADD], x[GW_CODING_SET], x[GW_CODING_SUM]);
+}
+
+static json_t *chooser_json_link(const gw_chooser_link *l) {
+    return l->bytes_per_s > 0
+               ? gw_json_object("bytes_per_s:f latency_s:f overhead_s:f core_s_per_byte:f",
+                                l->bytes_per_s, l->latency_s, l->overhead_s, l->byte_s)
+               : json_null();
+}
+
+json_t *gw_chooser_local_json(const gw_layer_times *t, int layers) {
+    double forward_s = 0, backward_s = 0;
+    for (int l = 0; l < layers; l++) {
+        forward_s += t->forward_s[l];
+        backward_s += t->backward_s[l];
+    }
+    double other_s = fmax(0, t->step_s - t->data_s - forward_s - backward_s - t->update_s);
+    return gw_json_object("data_s:f forward_s:f backward_s:f update_s:f other_s:f", t->data_s,
+                          forward_s, backward_s, t->update_s, other_s);
+}
+
+static json_t *chooser_json_candidate(const gw_candidate *c) {
+    return gw_json_object(
+        "codec:s algorithm:s error_feedback:b step_s:f local_s:f codec_s:f exposed_s:f "
+        "wire_bytes:f bytes_per_float:f seconds_per_float:o exchange:o measured_step_s:f",
+        c->codec, c->algo, c->feedback, c->step_s, c->local_s, c->codec_s, c->exposed_s, c->sent,
+        c->bytes, chooser_json_codings(c->price), gw_chooser_points(&c->exchange), c->measured_s);
+}
+
+json_t *gw_chooser_json(const gw_chooser *a) {
+    json_t *all = json_array();
+    for (int i = 0; i < a->n; i++)
+        json_array_append_new(all, chooser_json_candidate(&a->candidate[i]));
+    const gw_candidate *c = &a->candidate[a->chosen];
+    json_t *out = gw_json_object(
+        "codec:s algorithm:s error_feedback:b how:s why:s margin:f predicted_step_s:f local_s:f "
+        "codec_s:f exposed_s:f measured_step_s:f ratio:f ranks:i nodes:i",
+        c->codec, c->algo, c->feedback,
+        "simulated: local + codec + exposed of a played step (docs/benchmarks.md, plan), out of "
+        "parts measured before the first step",
+        a->named ? NULL : a->why, a->named ? NAN : a->margin, c->step_s, c->local_s, c->codec_s,
+        c->exposed_s, a->measured_s, c->step_s / a->measured_s, a->ranks, a->nodes);
+    gw_json_add(out, "local:o links:o memory:o candidates:o",
+                gw_chooser_local_json(&a->times, GW_MAX_LAYERS), chooser_json_link(&a->link),
+                chooser_json_link(&a->memory), all);
+    return out;
+}

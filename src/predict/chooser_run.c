@@ -1,0 +1,400 @@
+/* Measuring, predicting and choosing on the ranks. */
+#include "predict/chooser.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "comm/buckets.h"
+#include "mpi/wait.h"
+#include "play/options.h"
+#include "predict/codec.h"
+#include "predict/exchange.h"
+#include "predict/host_links.h"
+#include "run/residuals.h"
+#include "run/session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PLAYED_STEPS = 4, /* three count, so that ranks which are not alike fall into step */
+    MOST_BUCKETS = 1024
+};
+
+typedef struct run {
+    gw_chooser *a;
+    const gw_chooser_job *job;
+    MPI_Comm comm;
+    gw_sim_play play; /* what all candidates have in common */
+    gw_step_profile profile;
+    gw_network *network;
+    gw_strategy stand_in; /* of one with threads, which simulated ranks do not have */
+    double exchange_s;    /* the budget of an exchange that is measured whole */
+} run;
+
+/* ---- parts that all candidates have in common ---- */
+
+/* Over links, polls between kernels do what a thread would. */
+static gw_err chooser_without_threads(run *r) {
+    const gw_strategy *of = r->a->strategy;
+    const gw_spec *spec = r->a->config->run.comm;
+    gw_spec_arg arg[GW_SPEC_ITEMS];
+    gw_spec polls = *spec;
+    r->play.strategy = *of;
+    if (!of->ops->helpers || of->ops->helpers(of->args) == 0)
+        return GW_OK;
+    polls.arg = arg;
+    polls.n_args = 0;
+    for (int i = 0; i < spec->n_args; i++)
+        if (strcmp(spec->arg[i].name, "progress") != 0 && strcmp(spec->arg[i].name, "team") != 0)
+            arg[polls.n_args++] = spec->arg[i];
+    GW_TRY(gw_strategy_find(&r->stand_in, &polls));
+    r->play.strategy = r->stand_in;
+    return GW_OK;
+}
+
+static gw_err chooser_take_profile(run *r) {
+    const gw_train_config *c = r->a->config;
+    gw_layers_about about = {.model = r->job->steps.model,
+                             .name = "the run's",
+                             .threads = r->job->threads,
+                             .batch = r->job->steps.pass.local > 0 ? r->job->steps.pass.local : 1};
+    r->play = (gw_sim_play){.profile = &r->profile,
+                            .lazy = r->job->lazy,
+                            .speed = 1,
+                            .steps = PLAYED_STEPS,
+                            .seed = c->run.seed};
+    GW_TRY(gw_step_profile_take(&r->profile, gw_layers_profile(&about, &r->a->times),
+                                "the measured step"));
+    GW_TRY(gw_codec_open(&r->play.exact, &gw_codec_exact));
+    return chooser_without_threads(r);
+}
+
+static gw_chooser_link chooser_link(const gw_sim_link *l) {
+    return (gw_chooser_link){l->bytes_per_s, l->latency_s, l->overhead_s, l->byte_s};
+}
+
+static gw_err chooser_measure(run *r) {
+    gw_chooser *a = r->a;
+    gw_layer_job steps = r->job->steps;
+    gw_sim_setup *w = &r->play.world;
+    steps.warmup = 2;
+    steps.least = 5;
+    steps.most = 99;
+    steps.enough_s = 0.5;
+    GW_TRY(gw_layers_time(&steps, &a->times));
+    GW_TRY(gw_agree(r->comm, chooser_take_profile(r)));
+    GW_TRY(gw_links_of_ranks(w, a->nodes, r->job->yield, r->comm));
+    a->memory = w->per_host > 1 ? chooser_link(&w->memory) : (gw_chooser_link){0};
+    a->link = a->nodes > 1 ? chooser_link(&w->link) : (gw_chooser_link){0};
+    GW_TRY(gw_agree(r->comm,
+                    gw_network_open(&r->network, NULL, (w->ranks + w->per_host - 1) / w->per_host,
+                                    w->link.bytes_per_s)));
+    w->network = r->network;
+    return GW_OK;
+}
+
+/* ---- candidates ---- */
+
+/* Floats of the longest span that is exchanged at once. */
+static size_t chooser_longest(const run *r) {
+    const gw_strategy *s = r->a->strategy;
+    size_t most = r->profile.n;
+    if (s->ops->shape == GW_SHAPE_BUCKETS) {
+        size_t bucket = gw_args_bytes(s->args, "bucket") / sizeof(float);
+        most = bucket > 0 && bucket < most ? bucket : most;
+    }
+    return most < GW_EXCHANGE_ENOUGH ? most : GW_EXCHANGE_ENOUGH;
+}
+
+/* The codec with an algorithm that is measured whole; the codec is opened anew, since it learns of
+ * the ranks. */
+static gw_err chooser_measure_exchange(const run *r, gw_candidate *c, const gw_algo *algo) {
+    gw_exchange_job job = {.comm = r->comm,
+                           .n = chooser_longest(r),
+                           .seed = r->job->seed,
+                           .yield = r->job->yield,
+                           .feedback = c->feedback,
+                           .budget_s = r->exchange_s};
+    gw_mix mix;
+    GW_TRY(gw_agree(r->comm,
+                    gw_mix_single(&mix, &r->a->codec[c->nth_codec], r->a->config->run.wire_check)));
+    gw_err e = gw_exchange_measure(&job, algo, mix.codec, &c->exchange, &c->sent);
+    gw_mix_close(&mix);
+    return e;
+}
+
+/* On one rank. GW_ERR_UNSUPPORTED: it cannot be played. */
+static gw_err chooser_play(const run *r, const gw_codec *codec, const gw_codec_price *price,
+                           gw_algo algo, gw_candidate *c) {
+    gw_sim_play p = r->play;
+    double whole = c->sent, ranks = p.world.ranks;
+    bool measured = gw_exchange_is_measured(algo.ops),
+         divides = r->a->strategy->ops->shape == GW_SHAPE_SHARDS;
+    p.codec = *codec;
+    p.algo = algo;
+    gw_codec_price_play(price, 1, &p.world);
+    p.world.coded_bytes = codec->fixed ? 0 : price->bytes;
+    if (measured)
+        p.algo = gw_exchange_play(&p.world, &c->exchange, r->a->nodes > 1);
+    GW_TRY(gw_sim_play_check(&p));
+    GW_TRY(gw_sim_play_run(&p));
+    c->step_s = p.step_s;
+    c->local_s = r->profile.forward_s + r->profile.backward_s +
+                 r->profile.optimizer_s / (divides ? ranks : 1);
+    c->codec_s = measured ? 0 : p.tally.coded_s / p.steps / ranks;
+    c->exposed_s = c->step_s - c->local_s - c->codec_s;
+    c->sent = measured ? whole * (double)r->profile.n : p.sent.bytes / ranks;
+    return GW_OK;
+}
+
+/* GW_ERR_UNSUPPORTED, on all ranks: this is no candidate. */
+static gw_err chooser_predict(const run *r, gw_codec *codec, const gw_codec_price *price,
+                              gw_candidate *c) {
+    gw_algo algo;
+    int rank;
+    GW_MPI(MPI_Comm_rank(r->comm, &rank));
+    GW_TRY(gw_agree(r->comm, gw_algo_open(&algo, &r->a->algo[c->nth_algo], codec)));
+    gw_err e = GW_OK;
+    if (gw_exchange_is_measured(algo.ops) && r->a->ranks > 1) {
+        e = chooser_measure_exchange(r, c, &algo);
+        if (e == GW_OK && c->exchange.n == 0)
+            e = gw_fail(GW_ERR_UNSUPPORTED, "%s cannot be had on these ranks",
+                        r->a->algo[c->nth_algo].text);
+    }
+    if (e == GW_OK)
+        e = gw_agree(r->comm, rank == 0 ? chooser_play(r, codec, price, algo, c) : GW_OK);
+    gw_algo_close(&algo);
+    return e;
+}
+
+/* A check only counts them. */
+static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
+    gw_chooser *a = r->a;
+    gw_codec_price price = {.bytes = sizeof(float)};
+    bool feedback = gw_residuals_kept(a->config->run.feedback, codec->caps);
+    bool identity = codec->caps & GW_CODEC_IDENTITY;
+    if (!r->job->check)
+        GW_TRY(gw_codec_measure_price(codec, feedback, gw_model_grads(r->job->steps.model),
+                                      r->profile.n, &price, r->comm));
+    for (int i = 0; i < a->n_algos && a->n < GW_CHOOSER_MOST; i++) {
+        gw_candidate *c = &a->candidate[a->n];
+        bool ok;
+        GW_TRY(gw_chooser_combine(a, codec, &a->algo[i], &ok));
+        a->n += r->job->check && ok;
+        if (r->job->check || !ok)
+            continue;
+        *c = (gw_candidate){.nth_codec = nth,
+                            .nth_algo = i,
+                            .feedback = feedback,
+                            .plain = codec->ops->caps & GW_CODEC_IDENTITY,
+                            .bytes = identity ? sizeof(float) : price.bytes,
+                            .measured_s = NAN};
+        memcpy(c->price, price.float_s, sizeof c->price);
+        gw_err e = chooser_predict(r, codec, &price, c);
+        if (e != GW_OK && e != GW_ERR_UNSUPPORTED)
+            return e;
+        a->n += e == GW_OK;
+    }
+    return GW_OK;
+}
+
+static gw_err chooser_one_codec(const run *r, int nth) {
+    gw_mix mix;
+    gw_chooser *a = r->a;
+    gw_err e = gw_agree(r->comm, gw_mix_single(&mix, &a->codec[nth], a->config->run.wire_check));
+    GW_TRY(e);
+    bool loses =
+        r->job->remembers && a->default_codecs && gw_residuals_kept("auto", mix.codec->caps);
+    a->dropped |= loses;
+    if (!loses)
+        e = gw_codec_join(mix.codec, a->ranks);
+    if (e == GW_OK && !loses)
+        e = chooser_add_candidates(r, mix.codec, nth);
+    gw_mix_close(&mix);
+    return e == GW_ERR_UNSUPPORTED ? GW_OK : e; /* too many ranks for it: on all alike */
+}
+
+/* ---- choosing ---- */
+
+int gw_chooser_best(const double *step_s, int n, int plain, double margin) {
+    int best = -1;
+    for (int i = 0; i < n; i++)
+        if (!isnan(step_s[i]) && (best < 0 || step_s[i] < step_s[best]))
+            best = i;
+    if (plain < 0 || isnan(step_s[plain]))
+        return best;
+    return step_s[best] < (1 - margin) * step_s[plain] ? best : plain;
+}
+
+static int chooser_shorter_first(const void *a, const void *b) {
+    double x = ((const gw_candidate *)a)->step_s, y = ((const gw_candidate *)b)->step_s;
+    return (x > y) - (x < y);
+}
+
+static void chooser_say(gw_chooser *a) {
+    const gw_candidate *best = &a->candidate[a->chosen];
+    int at = gw_text_print(a->why, sizeof a->why, "auto: %s over %s, predicted step %.3f ms",
+                           best->codec, best->algo, best->step_s * 1e3);
+    int told = 0;
+    for (int i = 0; i < a->n && told < 3 && at < (int)sizeof a->why; i++) {
+        const gw_candidate *c = &a->candidate[i];
+        bool known_codec = strcmp(c->codec, best->codec) == 0;
+        for (int j = 0; j < i; j++)
+            known_codec |= strcmp(c->codec, a->candidate[j].codec) == 0;
+        if (known_codec)
+            continue;
+        at += gw_text_print(a->why + at, sizeof a->why - (size_t)at, "%s %s over %s %.3f",
+                            told++ ? "," : "; next", c->codec, c->algo, c->step_s * 1e3);
+    }
+    if (told > 0 && a->chosen > 0 && at < (int)sizeof a->why)
+        gw_text_print(a->why + at, sizeof a->why - (size_t)at,
+                      "; no gain above %.3g%% by compressing", 100 * a->margin);
+}
+
+static gw_err chooser_nothing_left(const gw_chooser *a) {
+    char last[256];
+    gw_text_copy(last, sizeof last, gw_err_text());
+    if (a->named)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "--forecast: steps with %s over %s are not predicted on these %d ranks "
+                       "(%s): remove --forecast",
+                       a->codec[0].text, a->algo[0].text, a->ranks, last);
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "--compress auto: none of its codecs can be had on these %d ranks%s", a->ranks,
+                   a->dropped ? "; those that need error feedback are left out under momentum, "
+                                "unless auto:codecs=(..) names them"
+                              : "");
+}
+
+/* All ranks choose by rank 0's figures: whatever they were made of, they are then the same. */
+static gw_err chooser_choose(gw_chooser *a, MPI_Comm comm) {
+    double step_s[GW_CHOOSER_MOST];
+    if (a->n == 0)
+        return chooser_nothing_left(a);
+    GW_TRY(gw_bcast(a->candidate, (int)((size_t)a->n * sizeof *a->candidate), MPI_BYTE, 0, comm));
+    qsort(a->candidate, (size_t)a->n, sizeof *a->candidate, chooser_shorter_first);
+    for (int i = 0; i < a->n; i++) {
+        gw_candidate *c = &a->candidate[i];
+        c->codec = a->codec[c->nth_codec].text; /* in this rank's memory */
+        c->algo = a->algo[c->nth_algo].text;
+        step_s[i] = c->step_s;
+        if (a->plain < 0 && c->plain)
+            a->plain = i;
+    }
+    a->chosen = gw_chooser_best(step_s, a->n, a->plain, a->margin);
+    if (!a->named)
+        chooser_say(a);
+    return GW_OK;
+}
+
+/* Plays of more would take longer than a run's start may. */
+static gw_err chooser_check_buckets(const gw_chooser *a, size_t floats) {
+    const gw_strategy *s = a->strategy;
+    if (s->ops->shape != GW_SHAPE_BUCKETS ||
+        gw_buckets_cut(floats, gw_args_bytes(s->args, "bucket")).count <= MOST_BUCKETS)
+        return GW_OK;
+    return gw_fail(
+        GW_ERR_USAGE,
+        "%s: steps of more than %d buckets are not predicted: use a larger bucket, or %s",
+        s->ops->head.name, MOST_BUCKETS, a->named ? "no --forecast" : "name a codec");
+}
+
+/* hier on one node is shm. */
+static void chooser_drop_doubles(gw_chooser *a) {
+    for (int i = 0; i < a->n_algos && a->nodes == 1 && a->n_algos > 1 && !a->algos; i++)
+        if (strcmp(a->algo[i].text, "hier") == 0) {
+            memmove(&a->algo[i], &a->algo[i + 1], (size_t)(a->n_algos - i - 1) * sizeof *a->algo);
+            a->n_algos--;
+        }
+}
+
+/* How many exchanges will be measured whole, at most. */
+static int chooser_count_whole(const gw_chooser *a) {
+    int n = 0;
+    for (int i = 0; i < a->n_codecs; i++)
+        for (int k = 0; k < a->n_algos; k++) {
+            gw_codec codec;
+            gw_algo algo;
+            if (gw_codec_open(&codec, &a->codec[i]) != GW_OK)
+                continue;
+            if (gw_algo_open(&algo, &a->algo[k], &codec) == GW_OK) {
+                n += gw_exchange_is_measured(algo.ops);
+                gw_algo_close(&algo);
+            }
+            gw_codec_close(&codec);
+        }
+    return n > 0 ? n : 1;
+}
+
+static gw_err chooser_try(run *r) {
+    bool check = r->job->check;
+    if (!check)
+        GW_TRY(chooser_measure(r));
+    r->exchange_s = r->a->budget_s / chooser_count_whole(r->a);
+    for (int i = 0; i < r->a->n_codecs; i++)
+        GW_TRY(chooser_one_codec(r, i));
+    if (!check)
+        return chooser_choose(r->a, r->comm);
+    return r->a->n > 0 ? GW_OK : chooser_nothing_left(r->a);
+}
+
+static gw_err chooser_run(gw_chooser *a, const gw_chooser_job *job) {
+    run r = {.a = a, .job = job, .comm = job->steps.comm};
+    a->nodes = job->nodes;
+    GW_MPI(MPI_Comm_size(r.comm, &a->ranks));
+    chooser_drop_doubles(a);
+    GW_TRY(chooser_check_buckets(a, gw_model_size(job->steps.model)));
+    GW_TRY(gw_agree(r.comm, gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate)));
+    gw_err e = chooser_try(&r);
+    gw_strategy_free(&r.stand_in);
+    gw_network_close(r.network);
+    gw_codec_close(&r.play.exact);
+    gw_step_profile_free(&r.profile);
+    return e;
+}
+
+/* ---- what was chosen ---- */
+
+static gw_err chooser_retake(gw_chooser *a, const char *codec, const char *algo) {
+    for (int i = 0; i < a->n; i++) {
+        const gw_candidate *c = &a->candidate[i];
+        if (strcmp(c->codec, codec) != 0 || strcmp(c->algo, algo) != 0)
+            continue;
+        a->chosen = i;
+        snprintf(a->why, sizeof a->why,
+                 "auto: %s over %s, as before the restart; predicted step %.3f ms", codec, algo,
+                 c->step_s * 1e3);
+        return GW_OK;
+    }
+    return gw_fail(GW_ERR_UNSUPPORTED,
+                   "--compress auto: the checkpoint's run chose %.100s over %.100s, which is not "
+                   "among the choices here: name a codec",
+                   codec, algo);
+}
+
+static gw_err chooser_bind(const gw_chooser *a, const gw_candidate *c, gw_session *s) {
+    gw_mix mix;
+    GW_TRY(gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->run.wire_check));
+    return gw_session_bind(s, &mix, &a->algo[c->nth_algo]);
+}
+
+gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, gw_session **out) {
+    gw_mix none_yet = {.framed = a->config->run.wire_check};
+    GW_TRY(gw_session_new(out, a->config->run.comm, &none_yet, a->config->run.feedback));
+    return chooser_bind(a, c, *out);
+}
+
+gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job) {
+    if (!a)
+        return GW_OK;
+    GW_TRY(chooser_run(a, job));
+    if (a->named || job->check)
+        return GW_OK;
+    if (job->codec)
+        GW_TRY(chooser_retake(a, job->codec, job->algo));
+    const gw_candidate *c = &a->candidate[a->chosen];
+    a->session->note = a->why;
+    return gw_agree(job->steps.comm, chooser_bind(a, c, a->session));
+}

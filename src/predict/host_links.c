@@ -1,0 +1,128 @@
+#include "predict/host_links.h"
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "machine/transport.h"
+#include "mpi/wait.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { TAG = 1, TINY = 8, SHORT = 64 << 10, LONG = 1 << 20, BURST = 16, LEAST = 5, MOST = 41 };
+#define ENOUGH_S 30e-3 /* of rounds of one kind */
+#define ENDLESS  1e15  /* bytes/s: as good as no limit, and finite */
+
+/* Ranks in a ring. */
+typedef struct ring {
+    MPI_Comm comm;
+    int rank, ranks;
+    char *out, *in;
+} ring;
+
+/* So many messages to the next rank, and as many from the last one. */
+static gw_err link_round(const ring *r, int messages, int bytes) {
+    MPI_Request request[2 * BURST];
+    int next = (r->rank + 1) % r->ranks, last = (r->rank + r->ranks - 1) % r->ranks;
+    for (int i = 0; i < messages; i++)
+        GW_MPI(MPI_Irecv(r->in, bytes, MPI_BYTE, last, TAG, r->comm, &request[i]));
+    for (int i = messages; i < 2 * messages; i++)
+        GW_MPI(MPI_Isend(r->out, bytes, MPI_BYTE, next, TAG, r->comm, &request[i]));
+    for (int i = 0; i < 2 * messages; i++)
+        GW_TRY(gw_wait(&request[i]));
+    return GW_OK;
+}
+
+/* The slowest rank's, typical. */
+static gw_err link_time(const ring *r, int messages, int bytes, double *out) {
+    double run[MOST], spent_s = 0;
+    int n = -2; /* rounds that do not count: connections are made, pages touched */
+    for (; n < LEAST || (n < MOST && spent_s < ENOUGH_S); n++) {
+        GW_TRY(gw_barrier(r->comm));
+        double start_s = MPI_Wtime();
+        GW_TRY(link_round(r, messages, bytes));
+        double took_s = MPI_Wtime() - start_s;
+        GW_TRY(gw_allreduce(MPI_IN_PLACE, &took_s, 1, MPI_DOUBLE, MPI_MAX, r->comm));
+        spent_s += took_s;
+        run[n < 0 ? 0 : n] = took_s;
+    }
+    *out = gw_stats_typical(run, n);
+    return GW_OK;
+}
+
+/* *slope: seconds per byte that goes out while another comes in. */
+static gw_err link_measure(const ring *r, gw_sim_link *out, double *slope) {
+    double one_s, burst_s, short_s, long_s;
+    GW_TRY(link_time(r, 1, TINY, &one_s));
+    GW_TRY(link_time(r, BURST, TINY, &burst_s));
+    GW_TRY(link_time(r, 1, SHORT, &short_s));
+    GW_TRY(link_time(r, 1, LONG, &long_s));
+    out->overhead_s = fmin(fmax(burst_s - one_s, 0) / (BURST - 1), one_s) / 2;
+    out->latency_s = one_s - 2 * out->overhead_s;
+    *slope = fmax(long_s - short_s, 0) / (LONG - SHORT);
+    return GW_OK;
+}
+
+/* Between the ranks of one host messages are the cores' own copying, at both ends in turn. */
+static gw_err link_of_memory(ring *r, gw_sim_link *out) {
+    double slope;
+    GW_TRY(link_measure(r, out, &slope));
+    out->byte_s = slope / 2;
+    return GW_OK;
+}
+
+/* Over a link, a core copies bytes while others are on their way; the receiver's last part is
+ * behind that. */
+static gw_err link_of_hosts(ring *r, bool yield, gw_sim_link *out) {
+    double slope, moved_s;
+    GW_TRY(link_measure(r, out, &slope));
+    GW_TRY(gw_transport_byte(yield, r->comm, &moved_s));
+    out->byte_s = isnan(moved_s) ? 0 : fmin(moved_s / 2, slope / 2);
+    out->bytes_per_s = slope > 0 ? 1 / (slope - out->byte_s) : ENDLESS;
+    return GW_OK;
+}
+
+static gw_err link_open(ring *r, MPI_Comm comm, int color) {
+    GW_MPI(MPI_Comm_split(comm, color, 0, &r->comm));
+    if (r->comm == MPI_COMM_NULL)
+        return GW_OK;
+    GW_MPI(MPI_Comm_rank(r->comm, &r->rank));
+    GW_MPI(MPI_Comm_size(r->comm, &r->ranks));
+    return GW_OK;
+}
+
+static gw_err link_of_ring(ring *r, bool memory, bool yield, gw_sim_link *out) {
+    gw_err e = gw_alloc(&r->out, LONG, 1);
+    GW_THEN(e, gw_alloc(&r->in, LONG, 1));
+    e = gw_agree(r->comm, e);
+    GW_THEN(e, memory ? link_of_memory(r, out) : link_of_hosts(r, yield, out));
+    free(r->out);
+    free(r->in);
+    r->out = r->in = NULL;
+    return e;
+}
+
+gw_err gw_links_of_ranks(gw_sim_setup *w, int nodes, bool yield, MPI_Comm comm) {
+    ring host = {.comm = MPI_COMM_NULL}, firsts = {.comm = MPI_COMM_NULL};
+    MPI_Comm shared;
+    GW_MPI(MPI_Comm_size(comm, &w->ranks));
+    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared));
+    w->per_host = (w->ranks + nodes - 1) / nodes;
+    w->link = w->memory = (gw_sim_link){.bytes_per_s = ENDLESS};
+    gw_err e = link_open(&host, shared, 0);
+    GW_MPI(MPI_Comm_free(&shared));
+    GW_THEN(e, link_open(&firsts, comm, host.rank == 0 ? 0 : MPI_UNDEFINED));
+    if (e == GW_OK && host.ranks > 1)
+        e = link_of_ring(&host, true, yield, &w->memory);
+    GW_THEN(e, gw_barrier(comm));
+    if (e == GW_OK && nodes > 1 && firsts.comm != MPI_COMM_NULL)
+        e = link_of_ring(&firsts, false, yield, &w->link);
+    if (host.comm != MPI_COMM_NULL)
+        MPI_Comm_free(&host.comm);
+    if (firsts.comm != MPI_COMM_NULL)
+        MPI_Comm_free(&firsts.comm);
+    gw_sim_link both[2] = {w->link, w->memory};
+    GW_THEN(e, gw_bcast(both, sizeof both, MPI_BYTE, 0, comm));
+    w->link = both[0];
+    w->memory = both[1];
+    return e;
+}

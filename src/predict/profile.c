@@ -1,0 +1,247 @@
+#include "predict/profile.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/stats.h"
+#include "base/text.h"
+#include "folder/history.h"
+#include "machine/host.h"
+#include "mpi/wait.h"
+#include "nn/gemm.h"
+#include "nn/loss.h"
+#include "prof/clock.h"
+#include "prof/ledger.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- measuring ---- */
+
+typedef struct timer {
+    const gw_layer_job *job;
+    gw_pipeline *walk;
+    gw_optimizer *optimizer;
+    gw_samples data, forward[GW_MAX_LAYERS], backward[GW_MAX_LAYERS], update, step;
+    /* of the present step: */
+    bool timed;
+    uint64_t since; /* the last mark */
+    gw_err failed;
+} timer;
+
+/* What was computed since the last mark is one more sample. */
+static void layers_mark(timer *t, gw_samples *of) {
+    if (t->timed)
+        GW_THEN(t->failed, gw_samples_add(of, gw_clock_since(t->since)));
+    t->since = gw_clock_ticks();
+}
+
+static gw_err layers_await(void *ctx, int l) {
+    timer *t = ctx;
+    if (l > 0 || t->job->next) /* else nothing was read */
+        layers_mark(t, l > 0 ? &t->forward[l - 1] : &t->data);
+    return GW_OK;
+}
+
+static void layers_begin(void *ctx, float **grads, bool *add) {
+    timer *t = ctx;
+    *grads = gw_model_grads(t->job->model);
+    *add = false;
+    layers_mark(t, &t->forward[gw_model_layers(t->job->model) - 1]);
+}
+
+static gw_err layers_ready(void *ctx, int l) {
+    timer *t = ctx;
+    layers_mark(t, &t->backward[l]);
+    return GW_OK;
+}
+
+/* At rate 0, so that every step is the same. */
+static gw_err layers_step(timer *t, double *loss) {
+    gw_model *m = t->job->model;
+    gw_pipeline_job pass = t->job->pass;
+    gw_batch_cost cost;
+    if (t->job->next)
+        t->job->next(t->job->ctx, &pass);
+    uint64_t start = gw_clock_ticks();
+    gw_ledger_begin();
+    t->since = gw_clock_ticks();
+    GW_TRY(gw_pipeline_step(t->walk, &pass, loss));
+    t->since = gw_clock_ticks();
+    gw_optimizer_begin(t->optimizer);
+    gw_optimizer_update(t->optimizer, gw_model_params(m), gw_model_grads(m),
+                        (gw_span){0, gw_model_size(m)}, 0, 1);
+    layers_mark(t, &t->update);
+    gw_ledger_end(&cost);
+    if (t->timed)
+        GW_THEN(t->failed, gw_samples_add(&t->step, gw_clock_since(start)));
+    GW_TRY(gw_gemm_check());
+    return t->failed;
+}
+
+static gw_err layers_steps(timer *t, gw_layer_times *out) {
+    const gw_layer_job *job = t->job;
+    double spent_s = 0, start_s = MPI_Wtime();
+    gw_err e = GW_OK;
+    gw_ledger_start();
+    for (int k = -job->warmup; k < job->most && (k < job->least || spent_s < job->enough_s); k++) {
+        t->timed = k >= 0;
+        out->steps += t->timed;
+        GW_TRY(gw_barrier(job->comm));
+        GW_THEN(e, layers_step(t, &out->loss));
+        spent_s = MPI_Wtime() - start_s;
+        GW_TRY(gw_allreduce(MPI_IN_PLACE, &spent_s, 1, MPI_DOUBLE, MPI_MAX, job->comm));
+    }
+    return e;
+}
+
+static gw_err layers_open(timer *t) {
+    gw_pipeline_hooks hooks = {
+        .ctx = t, .await = layers_await, .begin = layers_begin, .ready = layers_ready};
+    GW_TRY(gw_optimizer_like(&t->optimizer, t->job->optimizer, gw_model_size(t->job->model)));
+    return gw_pipeline_open_whole(&t->walk, t->job->model, &hooks);
+}
+
+static double layers_median(gw_samples *s) {
+    return s->n > 0 ? gw_stats_median(s->x, s->n) : 0;
+}
+
+static gw_err layers_summarize(timer *t, gw_layer_times *out) {
+    gw_stats s = gw_stats_of(t->step.x, t->step.n);
+    double sums[] = {layers_median(&t->data), layers_median(&t->update), s.median, s.min / s.median,
+                     s.p95 / s.median};
+    MPI_Comm comm = t->job->comm;
+    for (int l = 0; l < gw_model_layers(t->job->model); l++) {
+        out->forward_s[l] = layers_median(&t->forward[l]);
+        out->backward_s[l] = layers_median(&t->backward[l]);
+    }
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, out->forward_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, out->backward_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, sums, 5, MPI_DOUBLE, MPI_MAX, comm));
+    out->data_s = sums[0];
+    out->update_s = sums[1];
+    out->step_s = sums[2];
+    out->spread[0] = sums[3];
+    out->spread[1] = sums[4];
+    return GW_OK;
+}
+
+static void layers_close(timer *t) {
+    gw_pipeline_close(t->walk);
+    gw_pipeline_free(t->walk);
+    gw_optimizer_close(t->optimizer);
+    for (int l = 0; l < GW_MAX_LAYERS; l++) {
+        gw_samples_free(&t->forward[l]);
+        gw_samples_free(&t->backward[l]);
+    }
+    gw_samples_free(&t->data);
+    gw_samples_free(&t->update);
+    gw_samples_free(&t->step);
+    free(t);
+}
+
+gw_err gw_layers_time(const gw_layer_job *job, gw_layer_times *out) {
+    timer *t = NULL;
+    *out = (gw_layer_times){0};
+    GW_TRY(gw_agree(job->comm, gw_alloc(&t, 1, sizeof *t)));
+    t->job = job;
+    gw_err e = gw_agree(job->comm, layers_open(t));
+    if (e == GW_OK)
+        e = gw_agree(job->comm, layers_steps(t, out));
+    GW_THEN(e, layers_summarize(t, out));
+    layers_close(t);
+    return e;
+}
+
+/* ---- the profile ---- */
+
+static double layers_deviation(const float *x, size_t n) {
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += x[i];
+        squares += (double)x[i] * x[i];
+    }
+    return sqrt(fmax(0, squares / (double)n - sum / (double)n * (sum / (double)n)));
+}
+
+/* A layer without parameters counts to the one below that has some, and so do those below all, and
+ * reading the samples. */
+static void layers_of_groups(const gw_model *m, const gw_layer_times *t, double forward_s[],
+                             double backward_s[]) {
+    int owner = gw_model_tensors(m)[0].layer;
+    forward_s[owner] = t->data_s;
+    for (int l = 0; l < gw_model_layers(m); l++) {
+        owner = gw_model_span(m, l).n > 0 ? l : owner;
+        forward_s[owner] += t->forward_s[l];
+        backward_s[owner] += t->backward_s[l];
+    }
+}
+
+/* What tensor ranks divide of tensor i of a layer, and exchange at its first and last one, as
+ * gw_model_join says; nothing where the model cannot be shared. */
+static void layers_share(json_t *row, const gw_shard *shared, bool columns, int l, int i,
+                         bool last) {
+    if (shared->n_layers == 0)
+        return;
+    gw_unit u = gw_shard_unit(shared, &shared->layers[l]);
+    bool sums = u.cut != GW_CUT_COLUMNS, top = l + 1 == shared->n_layers;
+    gw_json_add(row, "shard:i", u.tensor[i].cut == GW_CUT_COLUMNS && u.tensor[i].rows > 1);
+    if (i == 0 && sums)
+        gw_json_add(row, "forward_sum:i", u.out);
+    if (i == 0 && u.cut != GW_CUT_ROWS && l > 0)
+        gw_json_add(row, columns ? "input_parts:i" : "backward_sum:i", u.in);
+    if (last && top && !sums)
+        gw_json_add(row, "forward_gather:i", GW_LOSS_TOLD * gw_model_spec_targets(&shared->spec));
+}
+
+/* A layer is a group. Its gradients come together, that of the last tensor first. */
+static json_t *layers_tensors(const gw_layers_about *of, const gw_layer_times *times) {
+    const gw_model *m = of->model;
+    const gw_tensor *t = gw_model_tensors(m);
+    const float *gradient = gw_model_grads((gw_model *)m);
+    json_t *all = json_array();
+    double forward_s[GW_MAX_LAYERS] = {0}, backward_s[GW_MAX_LAYERS] = {0};
+    gw_shard shared;
+    gw_share two = gw_share_whole(gw_model_get_spec(m));
+    two.tensor = 2;
+    two.split = of->columns ? GW_SPLIT_COLUMNS : GW_SPLIT_PAIRS;
+    if (gw_shard_of(&shared, gw_model_get_spec(m), &two) != GW_OK)
+        shared.n_layers = 0;
+    layers_of_groups(m, times, forward_s, backward_s);
+    for (int i = 0, nth = 0, group = 0, n = gw_model_tensor_count(m); i < n; i++) {
+        bool first = i == 0 || t[i - 1].layer < t[i].layer;
+        bool last = i + 1 == n || t[i + 1].layer > t[i].layer;
+        char name[32];
+        group += first && i > 0;
+        nth = first ? 0 : nth + 1;
+        snprintf(name, sizeof name, "layer%d.%d", t[i].layer, i);
+        json_t *row = gw_json_object(
+            "name:s shape:o group:i forward_s:f backward_s:f std:f", name,
+            t[i].rows > 1 ? json_pack("[i, i]", t[i].rows, t[i].cols) : json_pack("[i]", t[i].cols),
+            group, first ? forward_s[t[i].layer] : 0, last ? backward_s[t[i].layer] : 0,
+            layers_deviation(gradient + t[i].span.off, t[i].span.n));
+        if (last && i + 1 < n)
+            gw_json_add(row, "activation:i",
+                        gw_model_spec_width(gw_model_get_spec(m), t[i + 1].layer - 1));
+        layers_share(row, &shared, of->columns, t[i].layer, nth, last);
+        json_array_append_new(all, row);
+    }
+    return all;
+}
+
+json_t *gw_layers_profile(const gw_layers_about *of, const gw_layer_times *t) {
+    char utc[GW_UTC], model[200];
+    gw_host host;
+    gw_host_facts(&host);
+    gw_utc_now(utc);
+    utc[strlen("2026-01-01")] = '\0';
+    gw_text_print(model, sizeof model, "%s%s%s", of->name, of->layers ? " --layers " : "",
+                  of->layers ? of->layers : "");
+    return gw_json_object(
+        "schema:i model:s source:s device:s machine:s date:s torch:s threads:i batch:i steps:i "
+        "optimizer_s:f tensors:o",
+        1, model, "gradwire bench layers: random samples, first weights", "cpu",
+        *host.cpu_model ? host.cpu_model : "unknown", utc, NULL, of->threads, of->batch, t->steps,
+        t->update_s, layers_tensors(of, t));
+}

@@ -1,0 +1,45 @@
+/** What each layer of a step takes on these ranks, without any exchange: as a profile
+ *  (play/profile.h), which can be replayed, simulated and predicted from. */
+#ifndef GW_PREDICT_PROFILE_H
+#define GW_PREDICT_PROFILE_H
+
+#include "mesh/pipeline.h"
+#include "optim/optimizer.h"
+
+typedef struct gw_layer_job {
+    gw_model *model; /* whole; its gradients are overwritten */
+    const gw_optimizer *optimizer;
+    gw_pipeline_job pass; /* the samples of each step; its products go in pieces if a run's do */
+    /** Before each step, not timed: choose its samples. NULL: all steps take the same. */
+    void (*next)(void *ctx, gw_pipeline_job *pass);
+    void *ctx;
+    MPI_Comm comm;
+    int warmup, least, most; /* steps */
+    double enough_s;         /* of timed steps: no more than `least` are needed then */
+} gw_layer_job;
+
+/** Medians over the steps, on the slowest rank. */
+typedef struct gw_layer_times {
+    int steps;
+    double data_s, forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS], update_s;
+    double step_s;    /* of a whole step */
+    double spread[2]; /* the shortest step and the 95th percentile, as multiples of that */
+    double loss;      /* of the last step, summed over this rank's samples */
+} gw_layer_times;
+
+/** Time steps at rate 0, which leave parameters and optimizer as they are; steps begin together, as
+ *  an exchange would make them. Starts the ledger anew. Collective. */
+gw_err gw_layers_time(const gw_layer_job *job, gw_layer_times *out);
+
+/** What the profile says beside the times. */
+typedef struct gw_layers_about {
+    const gw_model *model;     /* with the gradients of a step */
+    const char *name, *layers; /* of the model; "--layers" of a perceptron, else NULL */
+    int threads, batch;
+    bool columns; /* tensor ranks cut all layers by columns, else by columns and rows in turn */
+} gw_layers_about;
+
+/** The document, the caller's; NULL without memory. */
+json_t *gw_layers_profile(const gw_layers_about *of, const gw_layer_times *t);
+
+#endif

@@ -1,0 +1,138 @@
+/* What a prediction adds to a simulation: cores that copy bytes, time per coding, sizes that data
+ * decide, and exchanges that are measured whole; and how the best candidate is chosen. */
+#include "predict/chooser.h"
+#include "predict/exchange.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "../simulated.h"
+
+enum { COMPUTED_MS = 9, FLOATS = 940 }; /* of a step of `small` */
+
+static void assert_step(const gw_sim_play *p, double step_s, const char *what) {
+    if (!(fabs(p->step_s - step_s) <= 1e-4 * step_s))
+        fail_msg("%s: a step of %.9g s, and not %.9g", what, p->step_s, step_s);
+}
+
+static gw_sim_play small_play(void) {
+    gw_sim_play p = play_of(2, link_plain);
+    p.profile = &small;
+    return p;
+}
+
+/* ---- parts ---- */
+
+/* Two halves each way: a rank sends one while it receives the other, and so again. */
+static void test_cores_copy(void **state) {
+    (void)state;
+    gw_sim_play p = small_play();
+    double each_s = LATENCY + 4.0 * FLOATS / 2 / RATE;
+    assert_int_equal(run_play(&p, "allreduce:algo=(ring:chunk=0)", "none"), GW_OK);
+    assert_step(&p, 1e-3 * COMPUTED_MS + 2 * each_s, "endless cores");
+    p.world.link.byte_s = 1e-9;
+    assert_int_equal(run_play(&p, "allreduce:algo=(ring:chunk=0)", "none"), GW_OK);
+    assert_step(&p, 1e-3 * COMPUTED_MS + 2 * (each_s + 1e-9 * 4.0 * FLOATS / 2), "copying");
+}
+
+static void test_coding_calls(void **state) {
+    (void)state;
+    gw_sim_play free_of = small_play(), p = small_play();
+    for (int k = 0; k < GW_CODINGS; k++) {
+        p.world.coded_s[k] = free_of.world.coded_s[k] = 1e-9;
+        p.world.call_s[k] = 1e-4;
+    }
+    assert_int_equal(run_play(&free_of, "allreduce:algo=tree", "bf16"), GW_OK);
+    assert_int_equal(run_play(&p, "allreduce:algo=tree", "bf16"), GW_OK);
+    /* rank 1 encodes, rank 0 adds, then encodes and adopts, rank 1 decodes */
+    assert_step(&p, free_of.step_s + 4e-4, "calls");
+    assert_true(fabs(p.tally.coded_s - free_of.tally.coded_s - p.steps * 4e-4) < 1e-9);
+}
+
+static void test_sizes_of_data(void **state) {
+    (void)state;
+    gw_sim_play p = small_play();
+    assert_int_equal(run_play(&p, "allreduce:algo=gathersum", "topk:ratio=0.1+zlib"),
+                     GW_ERR_UNSUPPORTED);
+    p.world.coded_bytes = 0.5;
+    assert_int_equal(run_play(&p, "allreduce:algo=gathersum", "topk:ratio=0.1+zlib"), GW_OK);
+    assert_true(p.sent.bytes == 2 * FLOATS / 2);
+    assert_step(&p, 1e-3 * COMPUTED_MS + LATENCY + FLOATS / 2 / RATE, "half a byte per float");
+}
+
+/* ---- exchanges that are measured whole ---- */
+
+static const gw_curve curve = {2, {4, 8 * FLOATS}, {1e-3, 1e-3 + 8 * FLOATS * 1e-6}};
+
+static gw_err measured_play(gw_sim_play *p, const char *comm, bool beside) {
+    gw_err e = open_codec(&p->exact, "none");
+    GW_THEN(e, open_codec(&p->codec, "none"));
+    GW_THEN(e, find_strategy(&p->strategy, comm));
+    p->algo = gw_exchange_play(&p->world, &curve, beside);
+    GW_THEN(e, gw_sim_play_run(p));
+    gw_strategy_free(&p->strategy);
+    gw_codec_close(&p->codec);
+    gw_codec_close(&p->exact);
+    return e;
+}
+
+static double curve_s(size_t floats) {
+    return gw_curve_at(&curve, 4.0 * (double)floats);
+}
+
+static void test_whole_exchange(void **state) {
+    (void)state;
+    gw_sim_play p = small_play();
+    assert_int_equal(measured_play(&p, "allreduce:algo=ring", false), GW_OK);
+    assert_step(&p, 1e-3 * COMPUTED_MS + curve_s(FLOATS), "on the cores");
+    assert_true(p.sent.bytes == 0 && p.tally.messages == 0);
+    p.world.memory = p.world.link = (gw_sim_link){.bytes_per_s = 1e15};
+    assert_int_equal(measured_play(&p, "allreduce:algo=ring", true), GW_OK);
+    assert_step(&p, 1e-3 * COMPUTED_MS + curve_s(FLOATS), "on links");
+    assert_true(p.sent.bytes == 0 && p.tally.messages == 0);
+}
+
+/* On links it hides behind computation, one behind another; the cores do nothing else meanwhile. */
+static void test_whole_exchange_overlaps(void **state) {
+    (void)state;
+    gw_sim_play cores = small_play(), links = small_play();
+    const char *comm = "iallreduce:bucket=1240,algo=ring";
+    cores.world.link = links.world.link = (gw_sim_link){.bytes_per_s = 1e15};
+    assert_int_equal(measured_play(&cores, comm, false), GW_OK);
+    assert_int_equal(measured_play(&links, comm, true), GW_OK);
+    assert_true(links.step_s < cores.step_s - 1e-3);
+    double all_s = 0; /* of the buckets, from the first's begin on */
+    for (size_t left = FLOATS, n; left > 0; left -= n)
+        all_s += curve_s(n = left < 310 ? left : 310);
+    assert_step(&cores, 1e-3 * COMPUTED_MS + all_s, "buckets on the cores");
+    assert_true(links.step_s > all_s);
+}
+
+/* ---- the best ---- */
+
+static void test_margin(void **state) {
+    (void)state;
+    const double a[] = {100, 96, 97, NAN}, equal[] = {5, 5};
+    assert_int_equal(gw_chooser_best(a, 4, 0, 0.05), 0); /* a gain of 4% may be none */
+    assert_int_equal(gw_chooser_best(a, 4, 0, 0.03), 1);
+    assert_int_equal(gw_chooser_best(a, 4, -1, 0.05), 1); /* nothing plain to keep to */
+    assert_int_equal(gw_chooser_best(a, 4, 3, 0.05), 1);
+    assert_int_equal(gw_chooser_best(a + 3, 1, -1, 0.05), -1);
+    assert_int_equal(gw_chooser_best(equal, 2, 1, 0), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cores_copy),
+                                       cmocka_unit_test(test_coding_calls),
+                                       cmocka_unit_test(test_sizes_of_data),
+                                       cmocka_unit_test(test_whole_exchange),
+                                       cmocka_unit_test(test_whole_exchange_overlaps),
+                                       cmocka_unit_test(test_margin)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
