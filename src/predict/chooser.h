@@ -120,9 +120,6 @@ const gw_candidate *gw_chooser_choice(const gw_chooser *a);
 /** After gw_chooser_settle: the predicted step of what was chosen, seconds. */
 double gw_chooser_predicted(const gw_chooser *a);
 
-/** What is measured of a step without exchange, as in run.json; `other` is what no layer had. */
-json_t *gw_chooser_local_json(const gw_layer_times *t, int layers);
-
 /** Of a curve; null: it has none. */
 json_t *gw_chooser_points(const gw_curve *c);
 

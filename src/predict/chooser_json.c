@@ -25,15 +25,14 @@ static json_t *chooser_json_link(const gw_chooser_link *l) {
                : json_null();
 }
 
-json_t *gw_chooser_local_json(const gw_layer_times *t, int layers) {
+static json_t *chooser_json_local(const gw_layer_times *t) {
     double forward_s = 0, backward_s = 0;
-    for (int l = 0; l < layers; l++) {
+    for (int l = 0; l < GW_MAX_LAYERS; l++) {
         forward_s += t->forward_s[l];
         backward_s += t->backward_s[l];
     }
-    double other_s = fmax(0, t->step_s - t->data_s - forward_s - backward_s - t->update_s);
     return gw_json_object("data_s:f forward_s:f backward_s:f update_s:f other_s:f", t->data_s,
-                          forward_s, backward_s, t->update_s, other_s);
+                          forward_s, backward_s, t->update_s, t->other_s);
 }
 
 static json_t *chooser_json_candidate(const gw_candidate *c) {
@@ -57,8 +56,7 @@ json_t *gw_chooser_json(const gw_chooser *a) {
         "parts measured before the first step",
         a->named ? NULL : a->why, a->named ? NAN : a->margin, c->step_s, c->local_s, c->codec_s,
         c->exposed_s, a->measured_s, c->step_s / a->measured_s, a->ranks, a->nodes);
-    gw_json_add(out, "local:o links:o memory:o candidates:o",
-                gw_chooser_local_json(&a->times, GW_MAX_LAYERS), chooser_json_link(&a->link),
-                chooser_json_link(&a->memory), all);
+    gw_json_add(out, "local:o links:o memory:o candidates:o", chooser_json_local(&a->times),
+                chooser_json_link(&a->link), chooser_json_link(&a->memory), all);
     return out;
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { MOST_REPEATS = 15, SHORT = 4 << 10, LONG = 256 << 10 /* floats of a call */ };
-#define ENOUGH_S 30e-3 /* of timings of one kind */
+#define ENOUGH_S 15e-3 /* of timings of one kind in calls of one length */
 #define SLOW_S   0.2   /* a pass so long is not repeated */
 
 typedef struct bout {

@@ -122,6 +122,10 @@ static gw_err layers_summarize(timer *t, gw_layer_times *out) {
     out->data_s = sums[0];
     out->update_s = sums[1];
     out->step_s = sums[2];
+    out->other_s = sums[2] - sums[0] - sums[1];
+    for (int l = 0; l < GW_MAX_LAYERS; l++)
+        out->other_s -= out->forward_s[l] + out->backward_s[l];
+    out->other_s = fmax(0, out->other_s);
     out->spread[0] = sums[3];
     out->spread[1] = sums[4];
     return GW_OK;

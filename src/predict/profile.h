@@ -22,6 +22,7 @@ typedef struct gw_layer_job {
 typedef struct gw_layer_times {
     int steps;
     double data_s, forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS], update_s;
+    double other_s;   /* of a step, in none of these */
     double step_s;    /* of a whole step */
     double spread[2]; /* the shortest step and the 95th percentile, as multiples of that */
     double loss;      /* of the last step, summed over this rank's samples */
