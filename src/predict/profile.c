@@ -8,7 +8,7 @@
 #include "machine/host.h"
 #include "mpi/wait.h"
 #include "nn/gemm.h"
-#include "nn/loss.h"
+#include "play/profile.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
 
@@ -160,78 +160,13 @@ gw_err gw_layers_time(const gw_layer_job *job, gw_layer_times *out) {
 
 /* ---- the profile ---- */
 
-static double layers_deviation(const float *x, size_t n) {
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += x[i];
-        squares += (double)x[i] * x[i];
-    }
-    return sqrt(fmax(0, squares / (double)n - sum / (double)n * (sum / (double)n)));
-}
-
-/* A layer without parameters counts to the one below that has some, and so do those below all, and
- * reading the samples. */
-static void layers_of_groups(const gw_model *m, const gw_layer_times *t, double forward_s[],
-                             double backward_s[]) {
-    int owner = gw_model_tensors(m)[0].layer;
-    forward_s[owner] = t->data_s;
-    for (int l = 0; l < gw_model_layers(m); l++) {
-        owner = gw_model_span(m, l).n > 0 ? l : owner;
-        forward_s[owner] += t->forward_s[l];
-        backward_s[owner] += t->backward_s[l];
-    }
-}
-
-/* What tensor ranks divide of tensor i of a layer, and exchange at its first and last one, as
- * gw_model_join says; nothing where the model cannot be shared. */
-static void layers_share(json_t *row, const gw_shard *shared, bool columns, int l, int i,
-                         bool last) {
-    if (shared->n_layers == 0)
-        return;
-    gw_unit u = gw_shard_unit(shared, &shared->layers[l]);
-    bool sums = u.cut != GW_CUT_COLUMNS, top = l + 1 == shared->n_layers;
-    gw_json_add(row, "shard:i", u.tensor[i].cut == GW_CUT_COLUMNS && u.tensor[i].rows > 1);
-    if (i == 0 && sums)
-        gw_json_add(row, "forward_sum:i", u.out);
-    if (i == 0 && u.cut != GW_CUT_ROWS && l > 0)
-        gw_json_add(row, columns ? "input_parts:i" : "backward_sum:i", u.in);
-    if (last && top && !sums)
-        gw_json_add(row, "forward_gather:i", GW_LOSS_TOLD * gw_model_spec_targets(&shared->spec));
-}
-
-/* A layer is a group. Its gradients come together, that of the last tensor first. */
-static json_t *layers_tensors(const gw_layers_about *of, const gw_layer_times *times) {
-    const gw_model *m = of->model;
-    const gw_tensor *t = gw_model_tensors(m);
-    const float *gradient = gw_model_grads((gw_model *)m);
-    json_t *all = json_array();
-    double forward_s[GW_MAX_LAYERS] = {0}, backward_s[GW_MAX_LAYERS] = {0};
-    gw_shard shared;
-    gw_share two = gw_share_whole(gw_model_get_spec(m));
-    two.tensor = 2;
-    two.split = of->columns ? GW_SPLIT_COLUMNS : GW_SPLIT_PAIRS;
-    if (gw_shard_of(&shared, gw_model_get_spec(m), &two) != GW_OK)
-        shared.n_layers = 0;
-    layers_of_groups(m, times, forward_s, backward_s);
-    for (int i = 0, nth = 0, group = 0, n = gw_model_tensor_count(m); i < n; i++) {
-        bool first = i == 0 || t[i - 1].layer < t[i].layer;
-        bool last = i + 1 == n || t[i + 1].layer > t[i].layer;
-        char name[32];
-        group += first && i > 0;
-        nth = first ? 0 : nth + 1;
-        snprintf(name, sizeof name, "layer%d.%d", t[i].layer, i);
-        json_t *row = gw_json_object(
-            "name:s shape:o group:i forward_s:f backward_s:f std:f", name,
-            t[i].rows > 1 ? json_pack("[i, i]", t[i].rows, t[i].cols) : json_pack("[i]", t[i].cols),
-            group, first ? forward_s[t[i].layer] : 0, last ? backward_s[t[i].layer] : 0,
-            layers_deviation(gradient + t[i].span.off, t[i].span.n));
-        if (last && i + 1 < n)
-            gw_json_add(row, "activation:i",
-                        gw_model_spec_width(gw_model_get_spec(m), t[i + 1].layer - 1));
-        layers_share(row, &shared, of->columns, t[i].layer, nth, last);
-        json_array_append_new(all, row);
-    }
-    return all;
+/* The first layer's pass begins with reading the samples. */
+static json_t *layers_tensors(const gw_layers_about *of, const gw_layer_times *t) {
+    double forward_s[GW_MAX_LAYERS];
+    memcpy(forward_s, t->forward_s, sizeof forward_s);
+    forward_s[0] += t->data_s;
+    return gw_step_profile_tensors(gw_model_get_spec(of->model), of->columns, forward_s,
+                                   t->backward_s, gw_model_grads((gw_model *)of->model));
 }
 
 json_t *gw_layers_profile(const gw_layers_about *of, const gw_layer_times *t) {
