@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "machine/curve.h"
 #include "mpi/wait.h"
 
 #include <math.h>
@@ -37,7 +38,9 @@ static gw_err links_rounds(void *data, int bytes, int peer, bool leads, MPI_Comm
     return GW_OK;
 }
 
-gw_err gw_link_time(gw_curve *out, int peer, bool leads, MPI_Comm comm) {
+/* Time messages of some sizes to `peer`, which calls it, too; *out, half round trips, on the one
+ * that `leads`. */
+static gw_err links_time(gw_curve *out, int peer, bool leads, MPI_Comm comm) {
     char *data = NULL;
     *out = (gw_curve){.n = SIZES};
     GW_TRY(gw_alloc(&data, (size_t)sizes[SIZES - 1], 1));
@@ -53,7 +56,7 @@ gw_err gw_link_time(gw_curve *out, int peer, bool leads, MPI_Comm comm) {
 static gw_err one_link(gw_link *l, int rank, MPI_Comm comm) {
     gw_curve curve = {0};
     if (rank == l->from || rank == l->to)
-        GW_TRY(gw_link_time(&curve, rank == l->from ? l->to : l->from, rank == l->from, comm));
+        GW_TRY(links_time(&curve, rank == l->from ? l->to : l->from, rank == l->from, comm));
     double found[2] = {0};
     if (rank == l->from) {
         found[0] = gw_curve_alpha(&curve);

@@ -4,7 +4,6 @@
 #ifndef GW_MACHINE_LINKS_H
 #define GW_MACHINE_LINKS_H
 
-#include "machine/curve.h"
 #include "mpi/agree.h"
 
 #include <stdbool.h>
@@ -17,10 +16,6 @@ typedef struct gw_link {
     double alpha_s;       /* one way, of 8 bytes */
     double beta_s_a_byte; /* slope between the two largest sizes; NaN: noise hid it */
 } gw_link;
-
-/** Time messages of some sizes to `peer`, which calls it, too; *out, half round trips, on the one
- *  that `leads`. */
-gw_err gw_link_time(gw_curve *out, int peer, bool leads, MPI_Comm comm);
 
 /** Collective: measure the link between the first two ranks of each host, then that of rank 0 to
  * the first rank of each other host; at most GW_LINKS, one after another while the other ranks

@@ -1,6 +1,5 @@
 #include "select/layout_play.h"
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "mpi/wait.h"
 #include "play/options.h"
@@ -57,17 +56,14 @@ static gw_err layouts_profile(const gw_layout_plays *s, const gw_layout *l,
         backward_s[k] = times->input_s[k] + times->weights_s[k];
     json_t *tensors = gw_step_profile_tensors(spec, l->split == GW_SPLIT_COLUMNS, times->forward_s,
                                               backward_s, NULL);
-    json_t *of = gw_json_object("schema:i model:s source:s device:s machine:s date:s torch:s "
-                                "threads:i batch:i optimizer_s:f tensors:o",
-                                1, "the model", "measured", "cpu", "this one", "2000-01-01", NULL,
-                                1, rows, 0.0, tensors);
-    GW_TRY(gw_step_profile_take(out, of, "the measured step"));
-    for (int i = 0, k = -1, group = -1; i < out->n_tensors; i++) {
-        gw_unit u = {0};
-        for (; group<out->tensor[i].group; group += gw_unit_params(&u)> 0)
-            u = gw_model_spec_unit(spec, ++k);
-        out->tensor[i].input_extra =
-            backward_s[k] > 0 ? times->input_s[k] / backward_s[k] - 0.5 : 0;
+    GW_TRY(gw_step_profile_measured(out, tensors, rows));
+    for (int k = 0, group = 0; k < gw_model_spec_layers(spec); k++) {
+        gw_unit u = gw_model_spec_unit(spec, k);
+        bool owns = gw_unit_params(&u) > 0;
+        for (int i = 0; i < out->n_tensors; i++)
+            if (owns && out->tensor[i].group == group && backward_s[k] > 0)
+                out->tensor[i].input_extra = times->input_s[k] / backward_s[k] - 0.5;
+        group += owns;
     }
     out->optimizer_s = times->update_s * (double)out->n;
     out->shared = true;
