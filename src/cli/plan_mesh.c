@@ -9,7 +9,7 @@
 #include "cli/train/step_opts.h"
 #include "nn/gemm.h"
 #include "optim/optimizer.h"
-#include "select/forecast.h"
+#include "predict/chooser.h"
 #include "select/layout_play.h"
 
 #include <math.h>

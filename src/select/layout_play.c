@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "mpi/wait.h"
 #include "play/options.h"
+#include "predict/codec.h"
 #include "predict/link.h"
 #include "select/survey.h"
 
@@ -38,18 +39,19 @@ void gw_layouts_release(gw_layout_plays *s) {
 
 static gw_err layouts_measure_adding(gw_layout_plays *s) {
     MPI_Comm comm = s->place->comm;
-    gw_codec_price price = {.part = 1 << 16};
+    gw_codec_price price;
     float *x = NULL;
     gw_err e = gw_agree(comm, gw_alloc(&x, ADDED, sizeof *x));
-    GW_THEN(e, gw_survey_codec(&s->play.codec, false, x, ADDED, &price, 1, comm));
-    memcpy(s->play.world.coded_s, price.price, sizeof price.price);
+    GW_THEN(e, gw_codec_measure_price(&s->play.codec, false, x, ADDED, &price, comm));
+    if (e == GW_OK)
+        gw_codec_price_play(&price, 1, &s->play.world);
     free(x);
     return e;
 }
 
 /* A step of the layout's replica with as many samples as the largest has, as a profile. */
 static gw_err layouts_profile(const gw_layout_plays *s, const gw_layout *l,
-                              const gw_layer_times *times, int rows, gw_step_profile *out) {
+                              const gw_share_times *times, int rows, gw_step_profile *out) {
     const gw_model_spec *spec = s->place->spec;
     double backward_s[GW_MAX_LAYERS];
     for (int k = 0; k < GW_MAX_LAYERS; k++)
@@ -73,7 +75,7 @@ static gw_err layouts_profile(const gw_layout_plays *s, const gw_layout *l,
 /* ---- one layout ---- */
 
 typedef struct opened {
-    gw_layer_times times;
+    gw_share_times times;
     double activation_bytes;
     int rows;                        /* of the largest replica */
     char stages[GW_PIPELINE_STAGES]; /* how the layers are cut */
@@ -101,7 +103,7 @@ static gw_err layouts_cut(const gw_pipeline *p, const gw_model_spec *spec, char 
 }
 
 /* Layers that are shared and cut alike take the same time, whatever the timetable. */
-static const gw_layer_times *layouts_known(const gw_layout *all, int nth, const opened *known) {
+static const gw_share_times *layouts_known(const gw_layout *all, int nth, const opened *known) {
     for (int i = 0; i < nth; i++)
         if (memcmp(&all[i].shape, &all[nth].shape, sizeof all->shape) == 0 &&
             all[i].split == all[nth].split && all[i].micro == all[nth].micro)
@@ -112,7 +114,7 @@ static const gw_layer_times *layouts_known(const gw_layout *all, int nth, const 
 static gw_err layouts_open(const gw_layout_plays *s, const gw_layout *all, int nth, opened *of) {
     gw_placed p = {0};
     opened *o = &of[nth];
-    const gw_layer_times *known = layouts_known(all, nth, of);
+    const gw_share_times *known = layouts_known(all, nth, of);
     MPI_Comm comm = s->place->comm;
     gw_err e = gw_placed_open(&p, s->place, &all[nth], s->session);
     if (e == GW_OK) {

@@ -167,9 +167,9 @@ static gw_err placed_open(passes *t, const gw_place_setup *s) {
 }
 
 /* The slowest rank's of each layer; tensor ranks have parts of the same ones. */
-static gw_err placed_share(passes *t, MPI_Comm comm, gw_layer_times *out) {
+static gw_err placed_share(passes *t, MPI_Comm comm, gw_share_times *out) {
     const gw_shard *held = gw_model_shard(t->p->model);
-    *out = (gw_layer_times){{0}};
+    *out = (gw_share_times){{0}};
     for (int l = 0; l < held->n_layers; l++) {
         int number = held->layers[l].number;
         out->forward_s[number] = gw_stats_typical(t->run[l][FORWARD], t->n);
@@ -180,7 +180,7 @@ static gw_err placed_share(passes *t, MPI_Comm comm, gw_layer_times *out) {
     return gw_allreduce(MPI_IN_PLACE, out, sizeof *out / sizeof(double), MPI_DOUBLE, MPI_MAX, comm);
 }
 
-gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_layer_times *out) {
+gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_share_times *out) {
     passes *t = NULL;
     gw_err e = gw_alloc(&t, 1, sizeof *t);
     if (e == GW_OK) {
