@@ -67,10 +67,6 @@ float *gw_schedule_base(const gw_schedule *s) {
     return s->base;
 }
 
-int gw_schedule_strands(const gw_schedule *s) {
-    return s->strands.n;
-}
-
 void *gw_schedule_slot_data(const gw_schedule *s, int slot) {
     return s->slots.x[slot].data;
 }

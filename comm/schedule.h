@@ -93,9 +93,6 @@ void gw_schedule_on(gw_schedule *s, gw_lane *lane);
  *  lane; n <= GW_EXCHANGE_PEERS. */
 void gw_schedule_among(gw_schedule *s, const int *peers, int n);
 
-/** Return the number of strands laid down: into how many chunks the algorithm cut the span. */
-int gw_schedule_strands(const gw_schedule *s);
-
 /** Return the wire buffer of a slot, for a `call` that works on it. */
 void *gw_schedule_slot_data(const gw_schedule *s, int slot);
 
