@@ -59,9 +59,9 @@ typedef struct gw_sim_setup {
     double call_s[GW_CODINGS];  /* and per call */
     double coded_bytes; /* of an encoding per float, where data decide it; 0: the codec's bound */
     gw_sim_measured measured;
-    const gw_sim_watch *watch;         /* NULL: nobody; folded: nobody */
-    bool carries;                      /* messages carry their bytes; not when folded */
-    size_t stack;                      /* bytes of a rank's stack; 0: enough for what carries none */
+    const gw_sim_watch *watch; /* NULL: nobody; folded: nobody */
+    bool carries;              /* messages carry their bytes; not when folded */
+    size_t stack;              /* bytes of a rank's stack; 0: enough for what carries none */
     void (*turn)(void *ctx, int rank); /* called with ctx before a rank goes on; NULL: nobody */
     int played;                        /* folded: how many ranks, a divisor of all; 0: all */
     bool pairs; /* folded: peers of rank r's like by k are those of r xor k, not of r + k */

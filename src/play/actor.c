@@ -49,8 +49,7 @@ static gw_err actor_compute(gw_actor *a, double seconds) {
         a->world->spend(a, seconds);
         return gw_actor_poll(a);
     }
-    double poll_s =
-        a->script.profile->poll_s > 0 ? a->script.profile->poll_s : GW_PLAY_POLL_S;
+    double poll_s = a->script.profile->poll_s > 0 ? a->script.profile->poll_s : GW_PLAY_POLL_S;
     for (double now; (now = actor_now_s(a)) + TICK_S < a->due_s;) {
         a->world->spend(a, fmin(poll_s, a->due_s - now));
         GW_TRY(gw_actor_poll(a));

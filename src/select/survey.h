@@ -2,7 +2,7 @@
 #ifndef GW_SELECT_SURVEY_H
 #define GW_SELECT_SURVEY_H
 
-#include "select/walk.h"
+#include "select/local.h"
 #include "step/step.h"
 
 /** A step to be measured. `stepper` is not changed; `step` runs one, with learning rate 0, by the

@@ -18,8 +18,8 @@
 #include "data/synthetic.h"
 #include "machine/ceilings_file.h"
 #include "mpi/mesh.h"
-#include "run/session.h"
 #include "predict/chooser.h"
+#include "run/session.h"
 
 #include <math.h>
 #include <string.h>
