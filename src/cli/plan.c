@@ -230,6 +230,7 @@ static const gw_rule rules[] = {
     {"ranks", NULL, false, "comm", NULL, "list what to compare in --strategies"},
     {"ranks", NULL, false, "compress", NULL, "list what to compare in --codecs"},
     {"ranks", NULL, false, "wire-check", "on", "exchanges are played without frames"},
+    {"mesh", NULL, false, "budget", NULL, "exchanges are played, not measured"},
     {"ranks", NULL, false, "budget", NULL, "algorithms are played, not measured"},
     {"ranks", NULL, false, "top", NULL, "the table has the fastest of each kind"},
     {"bytes", NULL, false, "profile", NULL, "a profile has its own gradients"},

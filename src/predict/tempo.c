@@ -132,7 +132,7 @@ gw_err gw_predict_tempo(const gw_pipeline *p, const gw_parallel *o, bool idle, j
                         MPI_Comm comm) {
     int rank, runs = p && tempo_stages(p) > 1 ? tempo_stages(p) * gw_pipeline_chunks(p) : 0;
     double *figure;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
+    GW_TRY(gw_comm_place(comm, &rank, NULL));
     *out = rank == 0 ? json_null() : NULL;
     if (runs == 0)
         return GW_OK;

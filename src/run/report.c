@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "comm/tuning.h"
 
 /* Sampled layers, rows of the last epoch of gw_codec_stats_epoch; null: none were sampled. */
@@ -31,10 +32,14 @@ static json_t *report_encoded(const gw_session *s) {
 }
 
 json_t *gw_report_comm(const gw_session *s, const gw_codec_row *rows, const char *warning) {
+    const gw_algo *algo = s->mix.algo;
+    char name[128];
+    gw_text_print(name, sizeof name, algo->stands_for ? "%s (modelled as halving:chunk=0)" : "%s",
+                  algo->stands_for ? algo->stands_for : algo->ops->head.name);
     return gw_json_object(
         "strategy:s algorithm:s codec:s error_feedback:b clip:o unmet:o encoded:o notes:t layers:o "
         "warning:t",
-        s->strategy.ops->head.name, s->mix.algo->ops->head.name, gw_session_compression(s),
+        s->strategy.ops->head.name, name, gw_session_compression(s),
         gw_session_feeds_back(s), gw_clip_json(&s->clip), gw_unmet_json(&s->unmet),
         report_encoded(s), s->notes, report_codecs(rows, s->env.n_layers), warning);
 }

@@ -1,7 +1,7 @@
-/** What the files of the trainer share: a run's state, its opening and closing (trainer_open.c), its
- *  virtual clock (trainer_clock.c), its files of rows (trainer_rows.c), checkpoints and votes between
- *  steps (trainer_keep.c), the end of an epoch (trainer_epoch.c) and of the run with its run.json
- *  (trainer_end.c). Nobody else includes this. */
+/** What the files of the trainer share: a run's state, its opening and closing (trainer_open.c),
+ *  its virtual clock (trainer_clock.c), its files of rows (trainer_rows.c), checkpoints and votes
+ *  between steps (trainer_keep.c), the end of an epoch (trainer_epoch.c) and of the run with its
+ *  run.json (trainer_end.c). Nobody else includes this. */
 #ifndef GW_TRAIN_TRAINER_PARTS_H
 #define GW_TRAIN_TRAINER_PARTS_H
 

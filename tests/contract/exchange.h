@@ -41,8 +41,8 @@ outcome exchange_try(const trial *t);
 /** The steps of a trial that was not refused, by whoever exchange_be has said that this is. */
 gw_err exchange_run(const trial *t, outcome *o);
 
-/** From now on this process is rank `rank` of `comm`, which gives its core away while it waits if it
- *  `yields`. Returns the rank that it was. */
+/** From now on this process is rank `rank` of `comm`, which gives its core away while it waits if
+ *  it `yields`. Returns the rank that it was. */
 int exchange_be(int rank, MPI_Comm comm, bool yields);
 
 /** Run a trial that was not refused, of an algorithm of own messages, on `ranks` simulated ranks of
