@@ -56,7 +56,7 @@ class Gate:
         if cell.simulated and not cell.measured:  # by a clock of its own
             return
         until, pause = None, FIRST_PAUSE_S
-        while self.looks and (found := look(self.launcher.program, cell.ranks * threads_of(cell), mask)).get("warned"):
+        while self.looks and (found := look(self.launcher.program, cell.processes * threads_of(cell), mask)).get("warned"):
             words = found.get("text")
             now = time.monotonic()
             if self.when == "stop":

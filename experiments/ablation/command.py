@@ -19,8 +19,9 @@ OF_TESTBED = {f"env.GRADWIRE_{name}" for name in ("TESTBED", "LINK_RATE", "LINK_
                                                   "SLOW_HOSTS", "RACKS")}
 LINK = ("offload", "mtu", "racks", "uplink")  # of the testbed, which has defaults
 NETWORK = ("network", "link")  # of a cell that is simulated
+SIMULATE = "simulate"  # the testbed's placement, but simulated
 OF_MODEL = ("memory-link", "coding-ns")  # options of `simulate` beside these, for cells of `train`
-PLACEMENT = ("ranks", "hosts", "rate", "per-host", *LINK, *NETWORK)
+PLACEMENT = ("ranks", "hosts", "rate", "per-host", *LINK, *NETWORK, SIMULATE)
 RANGES = {"ranks": (1, 4096), "hosts": (2, 64), "per-host": (1, 4096), "mtu": (1000, 9000), "racks": (1, 64),
           "threads": (1, 4096)}
 # The testbed's values: its reader, and what they must be.
@@ -32,6 +33,9 @@ OF_LINK = {"rate": (lambda text: text == "none" or rates_of(text),
 # Options that the runner gives itself, or that would prevent a run.
 RESERVED = {"seed": "give seeds:", "out": "the runner names the folders", "overwrite": "remove it",
             "quiet": "remove it", "check": "the runner checks anyway"}
+# What the testbed's links and one machine's memory are to `simulate` (docs/simulate.md): TCP's headers leave so much of
+# a rate.
+OF_RATE, OF_HOSTS, IN_MEMORY, CODING_NS = 0.956, "40us,5us", "70gbit,1us", "0.5"
 YES, NO = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 
@@ -130,7 +134,7 @@ def setting(name, node, options):
             read(node.value)
         except argparse.ArgumentTypeError as error:
             raise node.bad(f"{name}: {show(node.value)} must be {kind}") from error
-    elif name in options and not options[name]:  # a flag
+    elif name == SIMULATE or name in options and not options[name]:  # a flag
         if node.value.lower() not in YES | NO:
             raise node.bad(f"{name}: {show(node.value)} must be true or false: it takes no value")
         return Setting(True if node.value.lower() in YES else None, node)
@@ -212,20 +216,35 @@ def placed(settings):
 def network_of(settings, ranks, base):
     """The words of a cell's simulated placement; None: its ranks are real."""
     given = placed(settings)
-    if "link" not in given and base.subcommand != "simulate":
+    named = next((name for name in ("link", SIMULATE) if name in given), None)
+    if named is None and base.subcommand != "simulate":
         if "network" in given:
             raise settings["network"].node.bad("network without a link; give link: RATE,LATENCY,OVERHEAD, which has "
                                                "the cell simulated")
         return None
     if base.subcommand not in ("train", "replay", "simulate"):
-        raise settings["link"].node.bad("link: a cell is simulated by the profile of its model; the study's command "
-                                        "must be gradwire train, replay or simulate")
-    for name in ("hosts", "rate", *LINK):
+        raise settings[named].node.bad(f"{named}: a cell is simulated by the profile of its model; the study's command "
+                                       "must be gradwire train, replay or simulate")
+    given = {**links_of(settings, ranks), **given} if named == SIMULATE else given
+    for name in ("hosts", *(["rate"] if named == "link" else []), *LINK):
         if name in given and given[name] != "none":
-            raise settings[name].node.bad(f"{name} beside link:; a cell is simulated or runs on the testbed, remove "
+            raise settings[name].node.bad(f"{name} beside {named}:; a cell is simulated or runs on the testbed, remove "
                                           "one of them")
-    return ["--ranks", str(ranks), *(word for name in ("per-host", *NETWORK) if name in given
+    return ["--ranks", str(ranks), *(word for name in ("per-host", *NETWORK, *OF_MODEL) if name in given
                                      for word in (f"--{name}", given[name]))]
+
+
+def links_of(settings, ranks):
+    """The placement of `simulate: true`: links of the cell's rate, or without one the memory of a single host."""
+    given = placed(settings)
+    rate = given.get("rate", "none")
+    try:
+        bits = BITS(rate) if rate != "none" else 1e9  # which nothing crosses
+    except argparse.ArgumentTypeError as error:
+        raise settings["rate"].node.bad(f"rate: {show(rate)} must be one rate beside {SIMULATE}:, e.g. 1gbit") from error
+    own = {"coding-ns": CODING_NS, "memory-link": IN_MEMORY, "link": f"{OF_RATE * bits / 1e6:g}mbit,{OF_HOSTS}"}
+    return {**({"per-host": str(ranks)} if rate == "none" else {}),
+            **{name: text for name, text in own.items() if name not in settings}}
 
 
 def testbed_of(settings, ranks):
