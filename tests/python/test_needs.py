@@ -36,7 +36,8 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "experiments/peers/torch_train.py": ([], ["numpy", "torch"]),
 }
 FREE = {"analysis/show", "analysis/table", "analysis/trace-check", "experiments/supervise",
-        "experiments/testbed", "experiments/peers/compare_simulated.py", "experiments/peers/simulated_cost.py"}
+        "experiments/testbed", "experiments/peers/compare_predictions.py", "experiments/peers/compare_simulated.py",
+        "experiments/peers/simulated_cost.py"}
 
 
 def is_program(path):
