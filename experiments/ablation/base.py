@@ -7,7 +7,6 @@ GRADWIRE, where the library reads them."""
 import os
 import re
 import shlex
-import sys
 from dataclasses import dataclass, replace
 
 from ablation.lines import show
@@ -19,7 +18,7 @@ OWN = {"launcher": "what starts the ranks; before the first word if it is not gi
        "out": "the folder of the run", "seed": "its seed", "ranks": "the number of ranks"}
 WHOLE = ("launcher", "options")  # these become several words
 VARIABLE, LIBRARY = "GRADWIRE", "GRADWIRE_LIBRARY"
-SIMULATE_TRAIN = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "simulate-train")
+SIMULATED = {"train": "--train", "replay": "--profile"}  # the subcommand's word for `simulate`
 PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
@@ -43,15 +42,12 @@ class Base:
         return "{options}" in self.words
 
     def of(self, cell):
-        """The command of a cell: where its ranks are simulated, one of `replay` has the same profile played by
-        `simulate`, and one of `train` a profile that is measured before."""
+        """The command of a cell: where its ranks are simulated, `simulate` trains them, or plays the profile of `replay`."""
         if not cell.simulated or self.subcommand == "simulate":
             return self
-        if self.subcommand == "train":
-            return replace(self, words=("{launcher}", sys.executable, "-B", SIMULATE_TRAIN, "--build", "{build}", "{options}"))
         at = self.words.index("{launcher}") + 3
-        profile = [word for word in self.words[at:] if word != "{options}"]
-        return replace(self, words=("{launcher}", "{gradwire}", "simulate", "--profile", *profile, "{options}"))
+        rest = [word for word in self.words[at:] if word != "{options}"]
+        return replace(self, words=(*self.words[:at - 1], "simulate", SIMULATED[self.subcommand], *rest, "{options}"))
 
     def fill(self, cell, own):
         """The words for a cell. own: {place of OWN: text, or the words of WHOLE}."""

@@ -8,10 +8,8 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from ablation.base import SIMULATE_TRAIN
 from ablation.lines import show
 from tool import BadInput
 
@@ -70,9 +68,7 @@ def judge(base, cell, start, directory):
     """Why gradwire would refuse the cell; None: it would run. Some options require --out; a check
     writes nothing."""
     base = base.of(cell)
-    head = [*start(0 if cell.simulated else cell.ranks)]
-    head = [*head, base.subcommand, *base.arguments(cell)] if base.subcommand else [
-        sys.executable, "-B", SIMULATE_TRAIN, "--build", os.path.dirname(head[-1])]
+    head = [*start(0 if cell.simulated else cell.ranks), base.subcommand, *base.arguments(cell)]
     words = [*head, "--check", "--quiet", *cell.words, "--out", "run"]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -6,6 +6,7 @@ import shlex
 
 import gwrun
 from ablation import base, launch, spec
+from reporting import info
 from test_experiments import TRAIN, WRAPPER, Study, read
 
 # A host program: options by $GRADWIRE, sizes of its own.
@@ -92,6 +93,17 @@ class Foreign(Study):
         gwrun.refusal(self.call(out=self.out + "2"), "spec.yaml:4: level '0' of 'width'")
 
 
+class Simulated(Study):
+    def test_beside_real_ranks(self):
+        """Simulated ranks train as real ones do, to the bit; their times are marked as a model's."""
+        self.write(f"claim: a test\nbase: {TRAIN} --comm allreduce:algo=ring --epochs 1\nranks: 2\nfactors: {{simulate: [false, true]}}\n")
+        self.assertEqual(self.call().returncode, 0)
+        real, simulated = (gwrun.run_json(os.path.join(self.out, f"b00-s1/simulate={word}")) for word in ("false", "true"))
+        for key in ("test_loss", "test_accuracy", "wire_bytes", "replica_hash"):
+            self.assertEqual(simulated["results"][key], real["results"][key], key)
+        self.assertEqual([mark for mark, _ in info.unlike(simulated)], ["simulated"])
+
+
 class Places(Study):
     def read(self, text):
         self.write(text)
@@ -117,6 +129,13 @@ class Places(Study):
         words, environment = self.filled("prog {comm}")  # where an option has a place, it stands there
         self.assertEqual(words[-1], "ps")
         self.assertNotIn("--comm", environment["GRADWIRE"])
+
+    def test_simulated_ranks_have_no_launcher(self):
+        for command, words in (("env A=b {launcher} gradwire train x", ["env", "A=b", "/build/gradwire", "simulate", "--train", "x"]),
+                               ("gradwire replay {options} x", ["/build/gradwire", "simulate", "--profile", "x", "--quiet"])):
+            found = self.filled(command, "ranks: 4\nsimulate: true\n")[0]
+            self.assertEqual(found[:len(words)], words)
+            self.assertIn("--ranks 4 --per-host 4 ", " ".join(found))
 
     def test_the_callers_variable(self):
         """It would win over the spec."""
