@@ -189,6 +189,18 @@ def untested(claim, study):
     return row_of(claim, study, verdict=NOT_YET)
 
 
+def is_simulated(row):
+    """Whether the row's figure is of time, and some of it a simulator's."""
+    if row["ours"] in (None, "") or not is_of_time(row["figure"].partition(" of ")[0]):
+        return False
+    return any(mark.startswith("simulated") for mark in (row["marks"] or "").split("; "))
+
+
+def told(row):
+    """The row's verdict, and whether it rests on simulated times."""
+    return row["verdict"] + (" (simulated)" if is_simulated(row) else "")
+
+
 def shown(row):
     """`1.91 (1.74..2.13)` with its unit, in digits that tell it from the criterion; "" without a figure. A figure may be
     a number or its text."""

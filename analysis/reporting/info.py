@@ -65,47 +65,32 @@ def uncompressed(info):
     return f" ({LABELLED[1]})" if LABELLED[1] in (what for what, *_ in unmet(info)) else ""
 
 
+SIMULATED = "simulated"  # what such marks begin with
 DRAWN, MEASURED = ", and delays are drawn", ", by computation that was measured for this run"
 
 
 def repeats_exactly(marks):
     """Whether a run with these marks has the same figures whenever it is run: simulated, and nothing drawn or measured."""
-    return any(mark.startswith("simulated: ") and not mark.endswith((DRAWN, MEASURED)) for mark in marks)
+    return any(mark.startswith(f"{SIMULATED}: ") and not mark.endswith((DRAWN, MEASURED)) for mark in marks)
 
 
 def unlike(info):
     """[(name, words)] of what makes all figures of the run unlike those of others."""
     found = [(what, f"{option}: {why}") for what, option, why in unmet(info) if what in LABELLED]
-    factor = number(info, "paced.factor")
-    if look(info, "paced") is not None:
-        found.append(("paced", "computation is slept" + ("" if math.isnan(factor) else f", factor {factor:g}")))
     if look(info, "replay") is not None:
         found.append(("replayed", f"{text(info, 'replay.profile.model')} of {text(info, 'replay.profile.device')} "
                       f"({text(info, 'replay.profile.machine')}), {number(info, 'replay.speed'):g} times as fast"
                       + ", gradients are normal numbers" * (look(info, "replay.data_dependent") is True)))
     if look(info, "simulated") is not None:
         drawn = DRAWN * (look(info, "simulated.step.inject_skew") is not None)
-        measured = MEASURED * (look(info, "simulated.step.source") == "measured for this run")
-        found.append(("simulated", f"no rank ran, all figures are a model's ({text(info, 'simulated.engine')}){measured}{drawn}"))
+        trained = look(info, "simulated.train") is True
+        measured = MEASURED * (look(info, "simulated.step_profile") is None if trained else
+                               look(info, "simulated.step.source") == "measured for this run")
+        what = "no rank ran, all times are" if trained else "no rank ran, all figures are"
+        found.append((SIMULATED, f"{what} a model's ({text(info, 'simulated.engine')}){measured}{drawn}"))
     if text(info, "backend.name") == "naive":
         found.append(("naive backend", "plain loops in doubles compute, and no library"))
     return found
-
-
-MOST_IN_TURN = 0.1  # of a step
-
-
-def exchanges_in_turn(info):
-    """Whether ranks that slept instead of computing took turns on the cores for what they did not sleep through: more
-    of them than cores exchange in one machine's memory (for longer than the stages of a pipe wait by their timetable),
-    or they began that much late."""
-    step_s, late_s = number(info, "results.summary.wall_s"), number(info, "paced.late_s")
-    bubbles = [number(info, f"results.{which}.bubble_s") for which in ("summary", "simulated")]
-    exposed_s = number(info, "results.summary.exposed_s") - (0 if math.isnan(sum(bubbles)) else min(bubbles))
-    machine = info["machine"]
-    share = machine.get("nodes") == 1 and machine["oversubscribed"]
-    return late_s > MOST_IN_TURN * step_s or (
-        look(info, "paced") is not None and share and exposed_s > MOST_IN_TURN * step_s)
 
 
 MARK_BUSY = "busy machine: the ranks lacked more than a tenth of their CPUs"

@@ -7,8 +7,7 @@ import numpy as np
 from scipy import special
 
 from . import claims, stats, verdicts
-from .info import look, repeats_exactly
-from .model import IN_TURN, took_turns
+from .info import SIMULATED, look, repeats_exactly
 from .shape import is_number
 from .summary import SUMS
 
@@ -18,8 +17,9 @@ MEANS = {part for name in claims.COLUMNS for part in SUMS.get(name, (name,))}  #
 KEPT = "judged from kept figures"
 
 
-UNSHARED = "paced ranks of one machine share neither caches nor memory bandwidth"
+UNSHARED = "simulated ranks of one machine share neither caches nor memory bandwidth"
 ARITHMETIC = "arithmetic: options decide these bytes, no run of theirs differs"
+OVERSUBSCRIBED = "oversubscribed"
 ALONE = "by itself; among all pairs of the study the difference is inside the noise"
 SAME = 1e-9  # relative: figures of runs.csv have nine digits
 
@@ -40,17 +40,9 @@ class Facts:
 
     @property
     def unshared(self):
-        """Whether its ranks sleep for what they would take if each had caches and memory of its own."""
-        return any(mark.startswith("paced: ") for mark in self.marks) and \
+        """Whether its ranks are simulated as if each of a machine had caches and memory of its own."""
+        return any(mark.startswith(f"{SIMULATED}: ") for mark in self.marks) and \
             None not in (self.ranks, self.nodes) and self.ranks > self.nodes
-
-
-def holds_anyway(claim, facts):
-    """Whether what took turns could only have been faster, and is fast enough: paced ranks that exchange in turn are
-    late, never early."""
-    return claims.parts_of(claim["figure"])[0] in ("speedup", "efficiency") and \
-        claims.span_of(claim["confirmed"]).high is None and IN_TURN in facts[0].marks and not any(
-            took_turns(one.marks) for one in facts[1:])
 
 
 def times_workers(claim, facts):
@@ -112,16 +104,16 @@ def judged(claim, study, interval, facts, machine, why="", alone=None):
     low, high = interval.low, interval.high
     known = interval.value is not None and low is not None
     verdict = claims.verdict(claim, low, high) if known else claims.UNDECIDED
-    timed, turns = claims.is_of_time(claim["figure"]), [one for one in facts if took_turns(one.marks)]
+    timed, turns = claims.is_of_time(claim["figure"]), [one for one in facts if OVERSUBSCRIBED in one.marks]
     workers = times_workers(claim, facts)
     beyond = superlinear([speedup_of(claim, end, workers) for end in (low, high)], workers, alone)
     said = [beyond or (alone.text() if alone else ""), UNSHARED if timed and any(one.unshared for one in facts) else "",
             ARITHMETIC if known and is_arithmetic(claim, interval) else ""]
     if not known:
         why = interval.reason
-    elif timed and turns and not (verdict == claims.CONFIRMED and holds_anyway(claim, facts)):
+    elif timed and turns:
         verdict = claims.not_here(min((one.cores for one in turns if one.cores), default=None))
-        said = [IN_TURN if any(IN_TURN in one.marks for one in turns) else "oversubscribed"]
+        said = [OVERSUBSCRIBED]
     elif beyond and verdict == claims.CONFIRMED:
         verdict = claims.SUPERLINEAR
     marks = sorted(set().union(*(one.marks for one in facts)))

@@ -51,15 +51,6 @@ class Run:
         return bound(self.info, self.step_s)[1]
 
 
-IN_TURN = "paced ranks exchange in turn"
-
-
-def took_turns(marks):
-    """Whether a cell's or run's ranks took turns on the cores; paced ones sleep instead of computing, but exchange."""
-    paced = any(mark.startswith("paced") for mark in marks)
-    return IN_TURN in marks or ("oversubscribed" in marks and not paced)
-
-
 @dataclass
 class Cell:
     """Runs of the same levels."""
@@ -91,13 +82,12 @@ class Cell:
 
     @property
     def marks(self):
-        """Those of any run; but one late run of several does not make ranks exchange in turn."""
-        few = {IN_TURN} if 2 * sum(IN_TURN in run.marks for run in self.runs) <= len(self.runs) else set()
-        return sorted({mark for run in self.runs for mark in run.marks} - few)
+        """Those of any run."""
+        return sorted({mark for run in self.runs for mark in run.marks})
 
     @property
     def oversubscribed(self):
-        return took_turns(self.marks)
+        return "oversubscribed" in self.marks
 
 
 # A run that began, and has no figures: one of ends.LOST, its folder, its cell, what happened, its seed if known.

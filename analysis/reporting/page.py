@@ -280,7 +280,7 @@ def claims_of(results):
         return ""
     better = {claims.CONFIRMED: True, claims.REFUTED: False}
     lines = [[row["claim"], row["whose"], row["theirs"], claims.shown(row) or None, row["figure"], row["confirmed"],
-              judged(row["verdict"], better.get(row["verdict"])), row["why"]] for row in made]
+              judged(claims.told(row), better.get(row["verdict"])), row["why"]] for row in made]
     said = Counter(row["verdict"] for row in made)
     return tag("h3", "The claims") + paragraph(
         f"Of {len(made)} claims " + ", ".join(f"{said[one]} {one}" for one in dict.fromkeys((

@@ -6,7 +6,7 @@ import math
 import os
 
 from .csvrows import rows_of
-from .info import busy, exchanges_in_turn, items, look, number
+from .info import busy, items, look, number
 from .shape import Bad, open_regular
 
 NAMES = {"parallel": "parallel efficiency", "load_balance": "load balance", "communication": "communication efficiency",
@@ -27,13 +27,13 @@ def why_none(info):
     crowded = look(info, "machine.oversubscribed")
     if crowded is None or len(own) != number(info, "machine.ranks") or math.isnan(sum(own)) or max(own) <= 0:
         return "no figures of each rank"
-    if crowded and look(info, "paced") is None:
+    if crowded:
         return "oversubscribed: a rank's time is not its own"
     if busy(info):
         return "busy machine"
     if number(info, "results.summary.interrupted") > MOST_INTERRUPTED:
         return f"more than {MOST_INTERRUPTED:.0%} of the steps interrupted"
-    return "ranks took turns on the cores" if exchanges_in_turn(info) else None
+    return None
 
 
 def unsure_s(folder):

@@ -12,10 +12,10 @@ import pandas
 
 from . import claims, ends, looks, loose, pop, shape, steps
 from .batches import read_batches
-from .info import (MARK_BUSY, busy, exchanges_in_turn, link_warned, resumed, uncompressed, unlike,
+from .info import (MARK_BUSY, busy, link_warned, resumed, uncompressed, unlike,
                             unsettled)
 from .levels import make_labels, varying
-from .model import IN_TURN, Cell, Lost, Results, Run
+from .model import Cell, Lost, Results, Run
 from .racks import uplink_bytes
 from .shape import Bad, printable
 
@@ -106,8 +106,6 @@ def marks_of(info, means):
     if info["machine"]["oversubscribed"]:
         marks.append("oversubscribed")
     marks += map(": ".join, unlike(info))
-    if exchanges_in_turn(info):
-        marks.append(IN_TURN)
     if info["link"]:
         marks.append("emulated link")
         if link_warned(info):
@@ -133,11 +131,10 @@ def read_run(found, experiment=None):
     """A finished run; its levels and cell are set where it was made by the runner."""
     info = shape.read_json(os.path.join(found.path, "run.json"), shape.RUN_SCHEMA, shape.RUN,
                            shape.RUN_SCHEMA_LEAST)
-    simulated = info.get("simulated") or {}  # of many ranks the first have rows, and the first steps count in no figure
-    steps_left_out = int(info["results"]["steps"] - info["results"]["summary"]["batches"]) if simulated else None
-    batches = read_batches(os.path.join(found.path, "batches.csv"),
-                           simulated.get("rows_of_ranks", info["machine"]["ranks"]), info["results"]["steps"],
-                           steps_left_out)
+    played = (info.get("simulated") or {}).get("rows_of_ranks")  # the first steps of a played run count in no figure
+    steps_left_out = int(info["results"]["steps"] - info["results"]["summary"]["batches"]) if played else None
+    batches = read_batches(os.path.join(found.path, "batches.csv"), played or info["machine"]["ranks"],
+                           info["results"]["steps"], steps_left_out)
     epochs = read_epochs(os.path.join(found.path, "epochs.csv"))
     more = os.path.join(found.path, "evaluations.csv")
     evaluations = read_epochs(more) if os.path.lexists(more) else []

@@ -189,7 +189,8 @@ RUN = {
               "partition?": Maybe({"samples": [COUNT], "label_skew": [NUMBER], "mean_label_skew": NUMBER})},
     "replay?": {"profile": {"model": TEXT, "device": TEXT, "machine": TEXT, "batch": COUNT},
                 "compute": TEXT, "speed": NUMBER, "gradients": TEXT, "data_dependent": YES_NO},
-    "simulated?": Maybe({"engine": TEXT, "network": Map((SCALAR, Map(SCALAR))), "step": Map(SCALAR), "rows_of_ranks": COUNT}),
+    "simulated?": Maybe({"engine": TEXT, "network": Map((SCALAR, Map(SCALAR))), "step?": Map(SCALAR), "rows_of_ranks?": COUNT,
+                         "train?": YES_NO}),  # without it a profile was played, and nothing learnt
     "comm": {"strategy": TEXT, "algorithm": TEXT, "codec": TEXT, "error_feedback": YES_NO,
              "warning": Maybe(TEXT),
              "unmet?": [{"option": TEXT, "value": TEXT, "what": TEXT, "why": TEXT}],
@@ -203,8 +204,8 @@ RUN = {
     "machine": {"hosts": [TEXT], "cpu": TEXT, "cpus_usable": COUNT, "cores_usable": COUNT,
                 "ranks": COUNT, "workers": COUNT, "nodes": COUNT, "threads_per_rank": COUNT,
                 "helper_threads_per_rank?": COUNT, "oversubscribed": YES_NO, "gemm?": TEXT,
-                "busy?": dict.fromkeys(("before", "during"), Maybe(
-                    {"warned": YES_NO, "text": TEXT, "lack": Maybe(NUMBER)})),
+                "busy?": Maybe(dict.fromkeys(("before", "during"), Maybe(
+                    {"warned": YES_NO, "text": TEXT, "lack": Maybe(NUMBER)}))),
                 "gemm_warning?": Maybe(TEXT), "clock": TEXT},
     "link": Maybe({**LINK, "emulated": YES_NO, "hosts": COUNT,
                    "piece?": Maybe({"packets": COUNT, "mtu": COUNT}),
@@ -234,7 +235,7 @@ RUN = {
         "bandwidth_bytes_per_s": Maybe(NUMBER)}),
     "sources": {"phases": TEXT, "waiting_s": TEXT, "hidden_s": TEXT, "memory_s": TEXT,
                 "wire_bytes": TEXT, "peak_bytes?": TEXT},
-    "paced?": Maybe({"factor?": Maybe(NUMBER)}), "backend?": Maybe({"name?": TEXT}),
+    "backend?": Maybe({"name?": TEXT}),
     "forecast?": Maybe({"predicted_step_s": Maybe(NUMBER), "measured_step_s": Maybe(NUMBER)}),
     "bound?": Maybe({"bound_s": NUMBER}),
     "overhead?": Maybe({"ratio": Maybe(NUMBER), "ci_low": Maybe(NUMBER),

@@ -174,7 +174,7 @@ def standing(results, best, others):
     return f" (of {len(found)} others {', '.join(said)})" if said else ""
 
 
-NAMED = ("oversubscribed", "paced", "replayed", "simulated", "naive backend")  # marks that stand beside a name
+NAMED = ("oversubscribed", "replayed", "simulated", "naive backend")  # marks that stand beside a name
 
 
 def named(cell):

@@ -13,10 +13,10 @@ import gwrun
 from reportcase import STRATEGIES, ReportCase, call
 
 from ablation.claims import of_file
-from reporting import claims, info, judge, kept, model, page, perrun, runs, summary, verdicts
+from reporting import claims, judge, kept, model, page, perrun, runs, summary, verdicts
 
-REPORTS = {"A", "B", "C", "D", "E", "remedies", "simulated"}  # specs in experiments/reports
-PACED = "paced: computation is slept, factor 1"
+REPORTS = {"A", "B", "C", "D", "E", "remedies"}  # specs in experiments/reports
+SIMULATED = "simulated: no rank ran, all times are a model's (gradwire)"
 BASE, OTHER = (f"comm={comm}" for comm in STRATEGIES)
 
 
@@ -147,17 +147,10 @@ class Judged(ReportCase):
                                 ("not testable here", "no GPU")])
         found.study["claims"] = [claim, claim_of("points", "4.9..5.1", against=BASE)]
         self.assertEqual([row["verdict"] for row in judge.of_results(found)], [here, "confirmed"])
-        found.cells[1].runs[0].marks.append(PACED)
-        self.assertEqual(judge.of_results(found)[0]["verdict"], "confirmed")
-        found.cells[1].runs[0].marks.append(model.IN_TURN)
-        row = judge.of_results(found)[0]
-        self.assertEqual((row["verdict"], row["why"]), ("confirmed", judge.UNSHARED))
-        for run in found.cells[1].runs[1:]:
-            run.marks.append(model.IN_TURN)
-        self.assertEqual([(row["verdict"], row["why"]) for row in judge.of_results(found)],
-                         [(here, model.IN_TURN), ("confirmed", "")])
-        found.study["claims"] = [claim_of(confirmed=">= 1.9", against=BASE), claim_of(confirmed=">= 2.1", against=BASE)]
-        self.assertEqual([row["verdict"] for row in judge.of_results(found)], ["confirmed", here])
+        found.cells[1].runs[0].marks = [SIMULATED]
+        rows = judge.of_results(found)
+        self.assertEqual([claims.told(row) for row in rows], ["confirmed (simulated)", "confirmed"])
+        self.assertEqual([row["why"] for row in rows], [judge.UNSHARED, ""])
         found.empty.append(found.cells.pop())
         found.empty[0].runs.clear()
         self.assertRegex(judge.of_results(found)[0]["why"], "^no finished run of iallreduce")
@@ -250,17 +243,6 @@ class Judged(ReportCase):
                 self.assertAlmostEqual(value, other[key], delta=1e-6 * abs(value) + 1e-6, msg=key)
             else:
                 self.assertEqual(value or "", other[key] or "", key)
-
-    def test_paced_ranks_exchange_in_turn(self):
-        def said(exposed_s, late_s, paced=True, nodes=1, bubble_s=None, simulated_s=None):
-            return info.exchanges_in_turn({
-                "machine": {"nodes": nodes, "oversubscribed": True},
-                "paced": {"late_s": late_s} if paced else None,
-                "results": {"summary": {"wall_s": 1.0, "exposed_s": exposed_s, "bubble_s": bubble_s},
-                            "simulated": simulated_s and {"bubble_s": simulated_s}}})
-        self.assertEqual([said(.2, 0), said(.05, .2), said(.2, .2, nodes=8)], [True, True, True])
-        self.assertEqual([said(.05, .05), said(.2, 0, paced=False), said(.2, .05, nodes=8)], [False, False, False])
-        self.assertEqual([said(.3, 0, bubble_s=.25, simulated_s=simulated) for simulated in (.27, .1)], [False, True])
 
     def test_page_and_damaged_claims(self):
         found = self.results(claim_of(against=BASE))
@@ -379,7 +361,11 @@ class Table(gwrun.Case):
         text, index = (gwrun.read(gwrun.SOURCE, folder, "README.md") for folder in ("experiments", "docs"))
         total, = re.findall(r"(?m)^Of (\d+) claims: (.*)\.$", text)
         self.assertEqual([total], re.findall(r"(?m)^Of (\d+) claims: (.*)\.$", index))
-        parts = {words: int(count) for count, words in (part.split(" ", 1) for part in total[1].split(", "))}
+        parts = {}
+        for part in total[1].split(", "):
+            count, verdict, simulated = re.fullmatch(r"(\d+) (.+?)(?: \((\d+) simulated\))?", part).groups()
+            parts[verdict], parts[f"{verdict} (simulated)"] = int(count), int(simulated or 0)
+            parts[verdict] -= parts[f"{verdict} (simulated)"]
         self.assertEqual(int(total[0]), sum(parts.values()))
         for verdict, count in parts.items():
             self.assertEqual(len(re.findall(rf"\| \**{re.escape(verdict)}\**(?=:| \|)", text)), count, verdict)

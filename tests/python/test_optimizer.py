@@ -203,7 +203,6 @@ class Optimizer(plugincase.Plugin):
                 (1, ("--lr-schedule", "linear:warmup=9,steps=9"), "it ends with step 9, and its warm-up takes 9"),
                 (2, ("--clip-norm", 1, "--update", "lazy"), "a layer's update would come before the whole norm"),
                 (2, ("--clip-norm", 1, "--backend", "naive"), "its update is param -= lr * gradient"),
-                (2, ("--clip-norm", 1, "--pace", 1), "its clock stands still for updates alone"),
                 (2, ("--clip-norm", 1, "--momentum", 0.9, "--error-feedback", "momentum", "--compress", "topk"),
                  "--error-feedback momentum, dgc and ef21 hand out momentum, not a gradient"),
                 (2, ("--optimizer", "adamw", "--comm", "dion"), "--optimizer adamw takes gradients: use --optimizer sgd"),

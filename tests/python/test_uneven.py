@@ -32,7 +32,7 @@ class Uneven(gwrun.Case):
         for i, words in enumerate((("--comm", "delayed", "--compress", "qsgd"), ("--comm", "local", "--lr", 0.01),
                                    ("--comm", "iallreduce", "--update", "lazy", "--paired"),
                                    ("--mesh", "pipe=2", "--microbatches", 2), ("--backend", "naive"),
-                                   ("--pace", 1), ("--partition", "labels:alpha=0.1"))):
+                                   ("--partition", "labels:alpha=0.1"))):
             with self.subTest(words=words):
                 self.train(2, f"other{i}", *DRAWN, *words)
                 self.assertEqual(delays(self.path(f"other{i}")), drawn)
@@ -107,13 +107,6 @@ class Uneven(gwrun.Case):
         gwrun.train(2, self.path("run"), *words, *keep, "--resume", "auto")
         self.assertEqual(gwrun.model(self.path("run")), gwrun.model(self.path("whole")))
         self.assertEqual(gwrun.losses(self.path("run")), gwrun.losses(self.path("whole")))
-
-    def test_pace(self):
-        for ranks, *words in ((3, "sizes:3,2,1"), (4, "sizes:3,1", "--mesh", "data=2,pipe=2", "--microbatches", 2)):
-            with self.subTest(ranks=ranks):
-                self.train(ranks, "real", "--partition", *words)
-                self.train(ranks, "paced", "--pace", 0.5, "--partition", *words)
-                self.assertEqual(gwrun.losses(self.path("paced")), gwrun.losses(self.path("real")))
 
     def test_refusals(self):
         for ranks in (1, 2):
