@@ -6,8 +6,6 @@
 |---|---|
 | claim TEXT | the figure of that claim and its interval, of claims.csv |
 | found VERDICT | `5 of 6`: how many of the study's claims have that verdict |
-| within SHARE of 1: CLAIMS | `1 of 7`: how many of the claims' figures are that near to 1; CLAIMS: a regular expression |
-| farthest from 1: CLAIMS | the figure of the claim that is farthest from 1 |
 | ratio of COLUMN of LEVELS against LEVELS | that of two cells; the second as for points |
 | time to target of CONFIGURATION, bytes .. | what it spends over what its baseline does, of target.csv |
 | points of LEVELS against LEVELS | by how many points of accuracy the second, with the first's levels otherwise, is above the first |
@@ -88,14 +86,6 @@ def of_claim(root, study, text):
     return claims.shown({**row, "unit": ""})
 
 
-def figures_of(root, study, pattern):
-    """Of the claims whose text has the pattern."""
-    found = [float(row["ours"]) for row in rows(root, study, "claims") if row["ours"] and re.search(pattern, row["claim"])]
-    if not found:
-        raise ValueError(f"no claim like '{pattern}' with a figure")
-    return found
-
-
 def configuration_of(row):
     """Of a row of target.csv, without its mark."""
     return row["configuration"].removeprefix("* ").removeprefix("method ")
@@ -121,11 +111,6 @@ def inline(root, study, what):
         of = Study(root, study)
         own = of.cell(found[1])
         return f"{100 * (float(of.cell(found[2], own)['test_accuracy']) - float(own['test_accuracy'])):.1f}"
-    if found := re.fullmatch(r"within ([\d.]+) of 1: (.+)", what):
-        of = figures_of(root, study, found[2])
-        return f"{sum(abs(one - 1) <= float(found[1]) for one in of)} of {len(of)}"
-    if found := re.fullmatch(r"farthest from 1: (.+)", what):
-        return claims.number(max(figures_of(root, study, found[1]), key=lambda one: abs(one - 1)))
     if found := re.fullmatch(r"ratio of (\w+) of (.+) against (.+)", what):
         of = Study(root, study)
         own = of.cell(found[2])
@@ -170,13 +155,6 @@ def codec_accuracy(root):
     optimizers = study.factors["optimizer"]
     return table(["codec", *optimizers], [[codec, *(by.get((codec, one), "-") for one in optimizers)]
                                           for codec in study.factors["codec"]])
-
-
-def paced_steps(root):
-    of = [row for row in rows(root, "pace", "claims") if row["ours"]]
-    return table(["case", "real / paced step", "within 0.95 to 1.05"],
-                 [[re.sub(r"^.*?\((.*)\)$", r"\1", row["claim"]), claims.shown({**row, "unit": ""}), row["verdict"]]
-                  for row in of])
 
 
 def pays(root, study):
@@ -253,8 +231,7 @@ def even(root, study):
 
 
 def tables(root):
-    return {"codec accuracy": codec_accuracy(root), "paced steps": paced_steps(root),
-            "networks": networks(root),
+    return {"codec accuracy": codec_accuracy(root), "networks": networks(root),
             **{f"steps {study}": steps(root, study) for study in ("stragglers", "uplinks")},
             "even scale_out": even(root, "scale_out"),
             **{f"{what.__name__} feedback": what(root, "feedback") for what in (ends, spent)},

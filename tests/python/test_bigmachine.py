@@ -33,9 +33,10 @@ class Specs(speccase.Case):
         self.assertEqual(set(levels), {"1x1", "1x12", "2x6", "3x4", "4x3", "6x2", "12x1"})
 
     def test_ranks_with_a_core_are_real(self):
-        for cores, b, d in ((2, {"MPI 4", "MPI 8", "hybrid 2 x 2"}, {"2 paced", "4", "6", "8"}),
-                            (6, {"MPI 8"}, {"2 paced", "8"}), (8, set(), {"2 paced"})):
-            found = [{name for name, level in levels.items() if "pace" in level}
+        for cores, b, d in ((2, {"MPI 4", "MPI 8", "hybrid 2 x 2"}, {"4", "6", "8"}),
+                            (6, {"MPI 8"}, {"8"}), (8, set(), set())):
+            b, d = b | {"serial, simulated", "MPI 2, simulated"}, d | {"1 simulated", "2 simulated"}
+            found = [{name for name, level in levels.items() if "simulate" in level}
                      for levels in (self.tool.report_b(cores)["factors"]["way"],
                                     self.tool.report("D", cores)["factors"]["ranks"])]
             self.assertEqual(found, [b, d], cores)

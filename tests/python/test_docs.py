@@ -114,7 +114,7 @@ class Figures(gwrun.Case):
         results = self.path("experiments", "results")
         for study, name, old, new, page in (
                 ("codec_accuracy", "summary", ",0.8", ",0.7", "experiments/README.md"),
-                ("pace", "claims", ",confirmed,", ",refuted,", "docs/measurement-paced.md"),
+                ("scale_out", "break_even", "faster at all", "slower at all", "docs/does-it-pay.md"),
                 ("checkpoint", "claims", ",1.", ",2.", "experiments/README.md")):
             path = os.path.join(results, study, f"{name}.csv")
             text = gwrun.read(path)
@@ -127,21 +127,19 @@ class Figures(gwrun.Case):
             self.assertEqual(tables(self.dir, "--check").returncode, 0)
 
     def test_a_figure_that_is_not_kept(self):
-        for what, why in (("claim none", "no claim 'none' with a figure"), ("step_s of clock=x", "are no levels of clock, "),
-                          ("hue of clock=real", "summary.csv has no hue"), ("sum", "'sum' is unknown")):
-            with self.assertRaisesRegex(ValueError, f"<!-- of pace: {what} -->: .*{why}"):
-                figures.replaced(ROOT, f"It took <!-- of pace: {what} -->1<!-- end --> s.")
+        for what, why in (("claim none", "no claim 'none' with a figure"), ("step_s of clock=x", "are no levels of method, "),
+                          ("hue of method=allreduce", "summary.csv has no hue"), ("sum", "'sum' is unknown")):
+            with self.assertRaisesRegex(ValueError, f"<!-- of stragglers: {what} -->: .*{why}"):
+                figures.replaced(ROOT, f"It took <!-- of stragglers: {what} -->1<!-- end --> s.")
         with self.assertRaisesRegex(ValueError, "No such file"):
             figures.replaced(ROOT, "<!-- of nothing: made -->1<!-- end -->")
 
     def test_each_kind_of_figure(self):
         for what, said in (("codec_accuracy: points of codec=topk 1%, no EF against codec=none", r"\d+\.\d"),
                            ("codec_accuracy: test_accuracy of codec=none", r"\d\d\.\d\d \(\d\d\.\d\d\.\.\d\d\.\d\d\)"),
-                           ("nesting: found confirmed", r"\d of 6"), ("pace: made", r"\d{4}-\d\d-\d\d, .+, \d cores"),
-                           ("pace: step_s of clock=real", r"0\.\d+"), ("pace: ms of clock=real", r"\d+(\.\d+)?"),
-                           ("pace: ratio of step_s of clock=real against clock=real", "1"),
-                           ("simulated: within 0.05 of 1: 2 (processes|nodes)\\)$", r"\d of \d"),
-                           ("simulated: farthest from 1: 2 (processes|nodes)\\)$", r"\d\.\d+"),
+                           ("nesting: found confirmed", r"\d of 6"), ("stragglers: made", r"\d{4}-\d\d-\d\d, .+, \d cores"),
+                           ("stragglers: step_s of method=allreduce", r"0\.\d+"), ("stragglers: ms of method=allreduce", r"\d+(\.\d+)?"),
+                           ("stragglers: ratio of step_s of method=allreduce against method=allreduce", "1"),
                            ("feedback: time to target of Ok-topk, even", r"0\.\d+ \(0\.\d+\.\.0\.\d+\)"),
                            ("depth_width: range of memory_twin_s in wall_mean_s", r"\S+ to \S+")):
             found = figures.INLINE.fullmatch(figures.replaced(ROOT, f"<!-- of {what} --><!-- end -->"))
