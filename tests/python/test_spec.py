@@ -113,9 +113,6 @@ BAD = [
     ("claim: x\ncommand: python3 x.py\nlink: 1gbit  # <<\nfactors: {threads: [1]}", "must be gradwire train, replay"),
     ("claim: x\nnetwork: star  # <<\nfactors: {threads: [1]}", "network without a link; give link:"),
     ("claim: x\ncommand: gradwire simulate\nlink: 1gbit\nrate: 1gbit  # <<\nfactors: {steps: [1]}", "rate beside link:"),
-    ("claim: x\nsimulate: true\nhosts: 2  # <<\nfactors: {threads: [1]}", "hosts beside simulate:"),
-    ("claim: x\nsimulate: true\nrate: 1gbit/50mbit  # <<\nfactors: {threads: [1]}", "must be one rate beside simulate:"),
-    ("claim: x\nfactors:\n  threads: [1]\nsimulate: maybe  # <<", "simulate: 'maybe' must be true or false"),
     ("claim: x\nrate: 1gbit/2gbit/3gbit  # <<\nfactors: {threads: [1]}", "to send and receive"),
     ("claim: x\nhosts: 3\nrate: \"1gbit,2gbit\"  # <<\nfactors: {threads: [1]}",
      "2 rates for 3 hosts"),
@@ -315,22 +312,6 @@ report: {target_accuracy: .8, x: compress, compare_within: env.B}
                 more = dict(re.findall(r"(offload|mtu|racks|uplink): (\w+)", settings))
                 keys = ("hosts", "rate", "per_host")
                 self.assertEqual(cell.testbed, expected and {**dict(zip(keys, expected)), **more})
-
-    def test_simulated_placement(self):
-        """The links of a cell by its rate, or the memory of one host; what the cell gives itself stays."""
-        host = "--link 956mbit,40us,5us --memory-link 70gbit,1us --coding-ns 0.5"
-        for settings, expected in (
-                ("ranks: 4, simulate: true", f"--per-host 4 {host}"),
-                ("ranks: 4, simulate: true, rate: none", f"--per-host 4 {host}"),
-                ("ranks: 4, simulate: true, rate: 1gbit, per-host: 2", f"--per-host 2 {host}"),
-                ("ranks: 4, simulate: true, rate: 200mbit, coding-ns: 1",
-                 "--link 191.2mbit,40us,5us --memory-link 70gbit,1us --coding-ns 1"),
-                ("ranks: 4, simulate: true, link: '1gbit,1us'",
-                 "--link 1gbit,1us"), ("ranks: 4, simulate: false", None)):
-            with self.subTest(settings=settings):
-                cell, = self.read(f"claim: x\nfactors: {{a: {{b: {{{settings}}}}}}}").cells
-                self.assertEqual(cell.words, ["--ranks", "4", *expected.split()] if expected else [])
-                self.assertEqual((cell.simulated, cell.testbed), (expected is not None, None))
 
     def test_mutated_specs(self):
         """Whatever a file holds: a study or one line, soon."""

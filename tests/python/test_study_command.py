@@ -5,6 +5,7 @@ import os
 import shlex
 
 import gwrun
+import speccase
 from ablation import base, launch, spec
 from reporting import info
 from test_experiments import TRAIN, WRAPPER, Study, read
@@ -102,6 +103,32 @@ class Simulated(Study):
         for key in ("test_loss", "test_accuracy", "wire_bytes", "replica_hash"):
             self.assertEqual(simulated["results"][key], real["results"][key], key)
         self.assertEqual([mark for mark, _ in info.unlike(simulated)], ["simulated"])
+
+
+class Placement(speccase.Case):
+    def test_simulated_placement(self):
+        """The links of a cell by its rate, or the memory of one host; what the cell gives itself stays."""
+        host = "--link 956mbit,40us,5us --memory-link 70gbit,1us --coding-ns 0.5"
+        for settings, expected in (
+                ("ranks: 4, simulate: true", f"--per-host 4 {host}"),
+                ("ranks: 4, simulate: true, rate: none", f"--per-host 4 {host}"),
+                ("ranks: 4, simulate: true, rate: 1gbit, per-host: 2", f"--per-host 2 {host}"),
+                ("ranks: 4, simulate: true, rate: 200mbit, coding-ns: 1",
+                 "--link 191.2mbit,40us,5us --memory-link 70gbit,1us --coding-ns 1"),
+                ("ranks: 4, simulate: true, link: '1gbit,1us'",
+                 "--link 1gbit,1us"), ("ranks: 4, simulate: false", None)):
+            with self.subTest(settings=settings):
+                cell, = self.read(f"claim: x\nfactors: {{a: {{b: {{{settings}}}}}}}").cells
+                self.assertEqual(cell.words, ["--ranks", "4", *expected.split()] if expected else [])
+                self.assertEqual((cell.simulated, cell.testbed), (expected is not None, None))
+
+    def test_refusals(self):
+        for text, why in (
+                ("claim: x\nsimulate: true\nhosts: 2  # <<\nfactors: {threads: [1]}", "hosts beside simulate:"),
+                ("claim: x\nsimulate: true\nrate: 1gbit/50mbit  # <<\nfactors: {threads: [1]}", "must be one rate beside simulate:"),
+                ("claim: x\nfactors:\n  threads: [1]\nsimulate: maybe  # <<", "simulate: 'maybe' must be true or false")):
+            with self.subTest(why=why):
+                self.assertIn(why, self.marked(text, self.refusal(text)))
 
 
 class Places(Study):
