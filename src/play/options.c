@@ -73,7 +73,10 @@ gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args
         return options_of_bytes(profile, owner, gw_args_bytes(args, "bytes"));
     return profile->model
                ? GW_OK
-               : gw_fail(GW_ERR_USAGE, "%s: nothing to exchange: give --profile or --bytes", owner);
+               : gw_fail(GW_ERR_USAGE,
+                         "%s: nothing to exchange: give --profile or --bytes, or a model, "
+                         "as by --layers",
+                         owner);
 }
 
 json_t *gw_sim_link_json(const gw_sim_link *l) {

@@ -62,11 +62,19 @@ class SimulateTrain(gwrun.Case):
         self.assertIn("modelled as halving:chunk=0",
                       gwrun.read_json(self.simulate(2, "--comm", "allreduce"), "run.json")["comm"]["algorithm"])
 
+    def test_measures_a_model_by_itself(self):
+        words = ("simulate", "--ranks", "4", *LINK, "--layers", "32", "--batch", "90", "--comm", "allreduce:algo=ring")
+        gwrun.well(gwrun.run(0, *words, "--json", self.path("s.json")))
+        step = gwrun.read_json(self.path("s.json"))["step"]
+        self.assertEqual((step["parameters"], step["batch"], step["compute"]), (25450, 23, "spin"))
+        self.assertGreater(min(step["forward_s"], step["backward_s"], step["optimizer_s"]), 0)
+
     def test_refuses(self):
         train = ("simulate", "--train", "--ranks", "2", *LINK)
         gwrun.refusal(gwrun.run(0, "train", "--pace", "1"), "train: --pace is gone: simulate --train")
         for words, line in (((*train, "--resume", "auto"), "--resume"),
                             ((*train, "--comm", "iallreduce:progress=thread"), "threads"),
                             ((*train, "--compress", "auto"), "plan"),
+                            (("simulate", *train[2:], "--profile", "resnet18", "--layers", "8"), "--layers"),
                             (("simulate", "--train", "--layers", "8"), "--ranks N and --link")):
             gwrun.refusal(gwrun.run(0, *words), line)

@@ -38,6 +38,9 @@ typedef struct gw_bench_place {
  *  rank beside p->threads. */
 gw_err gw_bench_place_crowded(gw_bench_place *p, int helpers, bool *crowded);
 
+/** Collective: fill *out, set OpenMP's number of threads, and whether waits yield. */
+gw_err gw_bench_place_open(gw_bench_place *out, MPI_Comm comm, int threads);
+
 /** Rank 0: print "WHAT: ranks, nodes, library" and what makes times say little. */
 void gw_bench_place_say(const gw_bench_place *p, const char *what);
 

@@ -77,8 +77,7 @@ gw_err gw_bench_place_crowded(gw_bench_place *p, int helpers, bool *crowded) {
     return GW_OK;
 }
 
-/* Collective. Sets OpenMP's number of threads, and whether waits yield. */
-static gw_err bench_place(gw_bench_place *out, MPI_Comm comm, int threads) {
+gw_err gw_bench_place_open(gw_bench_place *out, MPI_Comm comm, int threads) {
     char library[MPI_MAX_LIBRARY_VERSION_STRING];
     int len = 0;
     *out = (gw_bench_place){.comm = comm, .threads = threads};
@@ -191,7 +190,7 @@ static gw_err bench_finish(job *j, gw_file *file) {
 
 static gw_err bench_open_place(job *j, MPI_Comm comm) {
     gw_bench_run *r = &j->run;
-    GW_TRY(bench_place(&r->place, comm, r->threads));
+    GW_TRY(gw_bench_place_open(&r->place, comm, r->threads));
     if (!j->bench->denormals)
         gw_flush_denormals();
     gw_clock_start();

@@ -1,10 +1,11 @@
 /* gradwire simulate: the step of any model on many ranks of a modelled network, in one process. */
 #include "base/json.h"
+#include "cli/bench/step_rig.h"
 #include "cli/cli.h"
 #include "cli/simulate/folder.h"
 #include "cli/simulate/graph.h"
 #include "cli/simulate/train.h"
-#include "comm/strategy/plain.h"
+#include "cli/train/step_opts.h"
 #include "play/options.h"
 
 #include <math.h>
@@ -12,13 +13,14 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define MIB        1048576
-#define TO(member) GW_OPT_INTO(simulation, member)
+#define MIB 1048576
+
+enum { TIMED_STEPS = 20 /* of a model that is measured */ };
 
 typedef struct simulation {
     gw_args *args;
     char *command;
-    gw_parallel parallel;
+    gw_train_config c; /* the model, unless a profile has it, and the mesh */
     gw_step_profile profile;
     gw_sim_mesh mesh;
     gw_sim_play play;
@@ -33,11 +35,12 @@ typedef struct simulation {
 static const gw_opt opts[] = {
     {"ranks", GW_OPT_INT, NULL, 1, GW_SIM_MOST_RANKS, NULL, "N", "number of ranks to play",
      .group = "Network"},
+#include "cli/train/model_opts.def"
 #include "play/options.def"
-    {"local-batch", GW_OPT_INT, NULL, 1, 1e6, NULL, "N",
-     "samples per step of the ranks that hold one model together [as many as the profile's]"},
+    GW_RIG_OPTS,
     {"steps", GW_OPT_INT, "3", 1, 1e6, NULL, "N",
-     "play N steps; figures are of whole periods of the exchange, without the first step"},
+     "play N steps; figures are of whole periods of the exchange, without the first step",
+     .group = "Play"},
     {"fold", GW_OPT_CHOICE, "auto", 0, 0, "auto|off", NULL,
      "auto: one rank plays for all that do the same in step; off: play each rank"},
     {"coding-ns", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
@@ -52,7 +55,6 @@ static const gw_opt opts[] = {
     {"inject-skew", GW_OPT_TEXT, NULL, 0, 0, NULL, "RANK:TIME|RANK:LAW",
      "ranks that differ: delay one rank, or all, in every step, as gradwire train does: 3:1ms, or "
      "by draws: all:exp:mean=1ms, all:pareto:alpha=1.5,scale=5ms"},
-    {"seed", GW_OPT_INT, "1", 0, 0x1p52, NULL, "N", "seed of these draws"},
     {"out", GW_OPT_PATH, NULL, 0, 0, NULL, "DIR", "write the run folder here, marked as simulated",
      .group = "Output"},
     {"overwrite", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
@@ -66,10 +68,18 @@ static const gw_opt opts[] = {
     {"quiet", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL, "print errors only"},
     {0}};
 
+#define HAS_MODEL "a profile has its own model"
+
 static const gw_rule rules[] = {
     {"overwrite", NULL, true, "out", NULL, "it says what becomes of the run there"},
     {"bytes", NULL, false, "profile", NULL, "a profile has its own gradients"},
-    {"local-batch", NULL, true, "profile", NULL, "nothing is computed without"},
+    {"bytes", NULL, false, "local-batch", NULL, "nothing is computed"},
+    {"profile", NULL, false, "model", NULL, HAS_MODEL},
+    {"profile", NULL, false, "layers", NULL, HAS_MODEL},
+    {"profile", NULL, false, "batch", NULL, "give --local-batch, or none: a profile has one"},
+    {"profile", NULL, false, "optimizer", NULL, HAS_MODEL},
+    {"bytes", NULL, false, "model", NULL, "nothing is computed"},
+    {"bytes", NULL, false, "layers", NULL, "nothing is computed"},
     {0}};
 
 /* ---- the command line ---- */
@@ -87,11 +97,11 @@ static gw_err simulate_parallel(simulation *s) {
         of->forward_s *= times;
         of->backward_s *= times;
     }
-    gw_args_fill(s->args, s);
-    GW_TRY(gw_mesh_parse(&s->parallel.shape, s->parallel.mesh));
-    s->parallel.stages = "flops"; /* as train's default: none asked for */
+    gw_args_fill(s->args, &s->c);
+    GW_TRY(gw_mesh_parse(&s->c.parallel.shape, s->c.parallel.mesh));
+    s->c.parallel.stages = "flops"; /* as train's default: none asked for */
     s->play.mesh = &s->mesh;
-    return gw_sim_mesh_open(&s->mesh, &s->parallel, of, s->play.world.ranks);
+    return gw_sim_mesh_open(&s->mesh, &s->c.parallel, of, s->play.world.ranks);
 }
 
 static gw_err simulate_exchange(simulation *s) {
@@ -110,7 +120,7 @@ static gw_err simulate_exchange(simulation *s) {
     return gw_sim_play_check(p);
 }
 
-static gw_err simulate_read(simulation *s, int argc, char **argv) {
+static gw_err simulate_parse(simulation *s, int argc, char **argv) {
     int files = 0;
     GW_TRY(gw_args_argv(s->args, "simulate", argc, argv, &files));
     GW_TRY(gw_args_check(s->args, rules, "simulate"));
@@ -119,11 +129,44 @@ static gw_err simulate_read(simulation *s, int argc, char **argv) {
     for (int i = 0; i < 2; i++)
         if (gw_args_given(s->args, i ? "out" : "json"))
             GW_TRY(gw_cli_utf8("simulate", i ? "out" : "json", argc, argv));
-    GW_TRY(gw_sim_network_read(&s->play.world, &s->network, s->args, "simulate"));
+    return gw_sim_network_read(&s->play.world, &s->network, s->args, "simulate");
+}
+
+static gw_err simulate_read(simulation *s) {
     gw_sim_coding(s->play.world.coded_s, 1e-9 * gw_args_real(s->args, "coding-ns"));
     GW_TRY(gw_sim_steps_read(&s->play, &s->profile, s->args, "simulate"));
+    bool measured = s->profile.document && !gw_args_given(s->args, "profile");
+    s->play.sleeps &= !measured || gw_args_given(s->args, "compute"); /* else this core computes */
     GW_TRY(simulate_parallel(s));
     return simulate_exchange(s);
+}
+
+/* A model that the options describe, as `train` takes them. */
+static bool simulate_measures(const simulation *s) {
+    return gw_args_given(s->args, "layers") || gw_args_given(s->args, "model");
+}
+
+/* Its profile, measured on this core, with a replica's part of the batch. */
+static gw_err simulate_measure(simulation *s, MPI_Comm comm) {
+    gw_train_config *c = &s->c;
+    gw_bench_run run = {.args = s->args};
+    gw_mesh at;
+    json_t *profile = NULL;
+    double spread[2];
+    GW_TRY(gw_step_opts_read(c, s->args, "simulate"));
+    GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
+    GW_TRY(gw_mesh_place(&at, &c->parallel.shape, 0, s->play.world.ranks));
+    GW_TRY(gw_bench_place_open(&run.place, comm, c->run.threads));
+    if (run.place.ranks > 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "simulate: one process measures and plays all ranks: start 1, not %d",
+                       run.place.ranks);
+    int replicas = at.shape.size[GW_DIM_DATA];
+    if (!c->local_batch)
+        c->batch = (c->batch + replicas - 1) / replicas;
+    c->local_batch = true;
+    GW_TRY(gw_rig_profile(&run, c, TIMED_STEPS, &profile, spread));
+    return gw_step_profile_take(&s->profile, profile, "the measured step");
 }
 
 /* ---- what came of it ---- */
@@ -148,7 +191,7 @@ static json_t *simulate_model(const simulation *s) {
         "update:s inject_skew:s seed:I",
         p->profile->model, p->profile->source, (int64_t)p->profile->n, p->profile->n_tensors,
         (int64_t)p->profile->batch, p->profile->forward_s, p->profile->backward_s,
-        p->profile->optimizer_s, p->steps, p->speed, gw_args_text(s->args, "compute"),
+        p->profile->optimizer_s, p->steps, p->speed, p->sleeps ? "sleep" : "spin",
         (int64_t)p->bucket, gw_args_text(s->args, "comm"), p->algo.ops->head.name, p->modelled,
         gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"),
         gw_args_text(s->args, "inject-skew"), (int64_t)p->seed);
@@ -284,6 +327,14 @@ static gw_err simulate_play(simulation *s) {
     return simulate_end_files(s);
 }
 
+static gw_err simulate_body(void *ctx, MPI_Comm comm, bool *own) {
+    simulation *s = ctx;
+    (void)own;
+    GW_TRY(simulate_measure(s, comm));
+    GW_TRY(simulate_read(s));
+    return simulate_play(s);
+}
+
 static int simulate_run(const gw_args *unused, int argc, char **argv) {
     (void)unused;
     for (int i = 1; i < argc; i++)
@@ -292,8 +343,14 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     simulation s = {.command = gw_cli_line(argc, argv)};
     gw_err e = s.command ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
     GW_THEN(e, gw_args_new(&s.args, opts));
-    GW_THEN(e, simulate_read(&s, argc, argv));
-    GW_THEN(e, simulate_play(&s));
+    GW_THEN(e, simulate_parse(&s, argc, argv));
+    bool measures = e == GW_OK && simulate_measures(&s);
+    gw_cli_told told = {.command = "simulate", .args = s.args};
+    int status = measures ? gw_cli_parallel(&told, MPI_THREAD_FUNNELED, e, simulate_body, &s) : 0;
+    if (!measures) {
+        GW_THEN(e, simulate_read(&s));
+        GW_THEN(e, simulate_play(&s));
+    }
     gw_graph_close(s.graph);
     gw_file_abandon(s.goal_file);
     gw_file_abandon(s.chakra_file);
@@ -309,14 +366,15 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     gw_claim_release(s.claim);
     free(s.play.log);
     free(s.command);
-    return e == GW_OK ? 0 : gw_cli_refuse(e);
+    return e == GW_OK ? status : gw_cli_refuse(e);
 }
 
 const gw_command gw_command_simulate = {
     .name = "simulate",
     .summary = "play a step on many ranks of a modelled network, in one process",
     .usage =
-        "--ranks N --link RATE[,LATENCY[,OVERHEAD]] (--profile FILE.json | --bytes N) [options]",
+        "--ranks N --link RATE[,LATENCY[,OVERHEAD]] (--profile FILE | --bytes N | --layers ..)\n"
+        "       gradwire simulate --train --ranks N --link RATE.. [options of train]",
     .notes = "docs/simulate.md: the model, and what it cannot predict.",
     .opts = opts,
     .parses = true,
