@@ -8,7 +8,7 @@
 #include "play/options.h"
 #include "predict/codec.h"
 #include "predict/exchange.h"
-#include "predict/host_links.h"
+#include "predict/link.h"
 #include "run/residuals.h"
 #include "run/session.h"
 

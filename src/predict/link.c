@@ -1,3 +1,5 @@
+/* Times of messages between the ranks, as a simulation takes them: LogGP's L, o and G (A. Alexandrov,
+ * M. Ionescu, K. Schauser, C. Scheiman, SPAA 1995), and what a byte takes of a core. */
 #include "predict/link.h"
 
 #include "base/mem.h"
@@ -8,98 +10,123 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LEAST = 5, MOST = 31, TAG = 3, SMALL = 8, MIDDLE = 64 << 10 };
-enum { LARGE = 512 << 10, LARGEST = 8 << 20 }; /* over a slow link, and one that caches speed up */
-#define SLOW_S 1e-3
-#define SIZE_S 10e-3 /* of all exchanges of a size, unless a few take longer */
+enum { TAG = 1, TINY = 8, SHORT = 64 << 10, LONG = 1 << 20, BURST = 16, LEAST = 5, MOST = 41 };
+#define ENOUGH_S 30e-3 /* of rounds of one kind */
+#define ENDLESS  1e15  /* bytes/s: as good as no limit, and finite */
 
-typedef struct pair {
+/* Ranks in a ring. */
+typedef struct ring {
     MPI_Comm comm;
-    int peer; /* -1: none */
+    int rank, ranks;
     char *out, *in;
-} pair;
+} ring;
 
-/* A message each way. *post_s: what posting one's own took. */
-static gw_err link_exchange(const pair *p, int bytes, double *wall_s, double *post_s) {
-    MPI_Request r[2];
-    double start = MPI_Wtime();
-    GW_MPI(MPI_Irecv(p->in, bytes, MPI_BYTE, p->peer, TAG, p->comm, &r[0]));
-    double posted = MPI_Wtime();
-    GW_MPI(MPI_Isend(p->out, bytes, MPI_BYTE, p->peer, TAG, p->comm, &r[1]));
-    *post_s = MPI_Wtime() - posted;
-    GW_TRY(gw_wait(&r[0]));
-    GW_TRY(gw_wait(&r[1]));
-    *wall_s = MPI_Wtime() - start;
+/* So many messages to the next rank, and as many from the last one. */
+static gw_err link_round(const ring *r, int messages, int bytes) {
+    MPI_Request request[2 * BURST];
+    int next = (r->rank + 1) % r->ranks, last = (r->rank + r->ranks - 1) % r->ranks;
+    for (int i = 0; i < messages; i++)
+        GW_MPI(MPI_Irecv(r->in, bytes, MPI_BYTE, last, TAG, r->comm, &request[i]));
+    for (int i = messages; i < 2 * messages; i++)
+        GW_MPI(MPI_Isend(r->out, bytes, MPI_BYTE, next, TAG, r->comm, &request[i]));
+    for (int i = 0; i < 2 * messages; i++)
+        GW_TRY(gw_wait(&request[i]));
     return GW_OK;
 }
 
-/* All pairs at once, each time begun together; the slowest pair's typical times. */
-static gw_err link_size(const pair *p, int bytes, double *wall_s, double *post_s) {
-    double wall[MOST], post[MOST], spent = 0;
-    int n = 0;
-    for (int k = -1; n < MOST && (n < LEAST || spent < SIZE_S); k++) {
-        double s[2] = {0};
-        GW_TRY(gw_barrier(p->comm));
-        if (p->peer >= 0)
-            GW_TRY(link_exchange(p, bytes, &s[0], &s[1]));
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, s, 2, MPI_DOUBLE, MPI_MAX, p->comm));
-        if (k < 0)
-            continue;
-        spent += wall[n] = s[0];
-        post[n++] = s[1];
+/* The slowest rank's, typical. */
+static gw_err link_time(const ring *r, int messages, int bytes, double *out) {
+    double run[MOST], spent_s = 0;
+    int n = -2; /* rounds that do not count: connections are made, pages touched */
+    for (; n < LEAST || (n < MOST && spent_s < ENOUGH_S); n++) {
+        GW_TRY(gw_barrier(r->comm));
+        double start_s = MPI_Wtime();
+        GW_TRY(link_round(r, messages, bytes));
+        double took_s = MPI_Wtime() - start_s;
+        GW_TRY(gw_allreduce(MPI_IN_PLACE, &took_s, 1, MPI_DOUBLE, MPI_MAX, r->comm));
+        spent_s += took_s;
+        run[n < 0 ? 0 : n] = took_s;
     }
-    *wall_s = gw_stats_typical(wall, n);
-    *post_s = gw_stats_typical(post, n);
+    *out = gw_stats_typical(run, n);
     return GW_OK;
 }
 
-/* Latency and overhead by messages of a few bytes, the rest by the slope between long ones. */
-static gw_err link_pairs(const pair *p, gw_sim_link *out, double *slope) {
-    double small_s, middle_s, large_s, post_s, unused;
-    GW_TRY(link_size(p, SMALL, &small_s, &post_s));
-    GW_TRY(link_size(p, MIDDLE, &middle_s, &unused));
-    int large = middle_s > SLOW_S ? LARGE : LARGEST;
-    GW_TRY(link_size(p, large, &large_s, &unused));
-    out->overhead_s = fmin(post_s, small_s / 2);
-    out->latency_s = small_s - 2 * out->overhead_s;
-    *slope = fmax(large_s - middle_s, 0.1 * large_s) / (large - MIDDLE);
+/* *slope: seconds per byte that goes out while another comes in. */
+static gw_err link_measure(const ring *r, gw_sim_link *out, double *slope) {
+    double one_s, burst_s, short_s, long_s;
+    GW_TRY(link_time(r, 1, TINY, &one_s));
+    GW_TRY(link_time(r, BURST, TINY, &burst_s));
+    GW_TRY(link_time(r, 1, SHORT, &short_s));
+    GW_TRY(link_time(r, 1, LONG, &long_s));
+    out->overhead_s = fmin(fmax(burst_s - one_s, 0) / (BURST - 1), one_s) / 2;
+    out->latency_s = one_s - 2 * out->overhead_s;
+    *slope = fmax(long_s - short_s, 0) / (LONG - SHORT);
     return GW_OK;
 }
 
-/* Ranks of one host copy what they send and receive; the slower both together, the slower each. */
-static gw_err link_measure_memory(pair *p, int at, int per_host, gw_sim_link *out) {
+/* Between the ranks of one host messages are the cores' own copying, at both ends in turn. */
+static gw_err link_of_memory(ring *r, gw_sim_link *out) {
     double slope;
-    p->peer = (at ^ 1) < per_host ? p->peer : -1;
-    GW_TRY(link_pairs(p, out, &slope));
+    GW_TRY(link_measure(r, out, &slope));
     out->byte_s = slope / 2;
-    out->bytes_per_s = per_host / out->byte_s;
     return GW_OK;
 }
 
-static gw_err link_measure_hosts(pair *p, bool oversubscribed, gw_sim_link *out) {
-    double slope, byte_s;
-    GW_TRY(link_pairs(p, out, &slope));
-    GW_TRY(gw_transport_byte(oversubscribed, p->comm, &byte_s));
-    out->bytes_per_s = 1 / slope;
-    out->byte_s = isnan(byte_s) ? 0 : fmin(byte_s / 2, slope);
+/* Over a link, a core copies bytes while others are on their way; the receiver's last part is
+ * behind that. */
+static gw_err link_of_hosts(ring *r, bool yield, gw_sim_link *out) {
+    double slope, moved_s;
+    GW_TRY(link_measure(r, out, &slope));
+    GW_TRY(gw_transport_byte(yield, r->comm, &moved_s));
+    out->byte_s = isnan(moved_s) ? 0 : fmin(moved_s / 2, slope / 2);
+    out->bytes_per_s = slope > 0 ? 1 / (slope - out->byte_s) : ENDLESS;
     return GW_OK;
 }
 
-static gw_err link_measure(gw_sim_setup *w, pair *p, bool oversubscribed) {
-    int rank, at, k = w->per_host;
-    GW_MPI(MPI_Comm_rank(p->comm, &rank));
-    at = rank % k;
-    p->peer = rank - at + (at ^ 1);
-    if (k > 1)
-        GW_TRY(link_measure_memory(p, at, k, &w->memory));
-    w->link = w->memory;
-    if (k == w->ranks)
+static gw_err link_open(ring *r, MPI_Comm comm, int color) {
+    GW_MPI(MPI_Comm_split(comm, color, 0, &r->comm));
+    if (r->comm == MPI_COMM_NULL)
         return GW_OK;
-    int host = rank / k ^ 1;
-    p->peer = at == 0 && host * k < w->ranks ? host * k : -1;
-    GW_TRY(link_measure_hosts(p, oversubscribed, &w->link));
-    w->memory = k > 1 ? w->memory : w->link;
+    GW_MPI(MPI_Comm_rank(r->comm, &r->rank));
+    GW_MPI(MPI_Comm_size(r->comm, &r->ranks));
     return GW_OK;
+}
+
+static gw_err link_of_ring(ring *r, bool memory, bool yield, gw_sim_link *out) {
+    gw_err e = gw_alloc(&r->out, LONG, 1);
+    GW_THEN(e, gw_alloc(&r->in, LONG, 1));
+    e = gw_agree(r->comm, e);
+    GW_THEN(e, memory ? link_of_memory(r, out) : link_of_hosts(r, yield, out));
+    free(r->out);
+    free(r->in);
+    r->out = r->in = NULL;
+    return e;
+}
+
+gw_err gw_links_of_ranks(gw_sim_setup *w, int nodes, bool yield, MPI_Comm comm) {
+    ring host = {.comm = MPI_COMM_NULL}, firsts = {.comm = MPI_COMM_NULL};
+    MPI_Comm shared;
+    GW_MPI(MPI_Comm_size(comm, &w->ranks));
+    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared));
+    w->per_host = (w->ranks + nodes - 1) / nodes;
+    w->link = w->memory = (gw_sim_link){.bytes_per_s = ENDLESS};
+    gw_err e = link_open(&host, shared, 0);
+    GW_MPI(MPI_Comm_free(&shared));
+    GW_THEN(e, link_open(&firsts, comm, host.rank == 0 ? 0 : MPI_UNDEFINED));
+    if (e == GW_OK && host.ranks > 1)
+        e = link_of_ring(&host, true, yield, &w->memory);
+    GW_THEN(e, gw_barrier(comm));
+    if (e == GW_OK && nodes > 1 && firsts.comm != MPI_COMM_NULL)
+        e = link_of_ring(&firsts, false, yield, &w->link);
+    if (host.comm != MPI_COMM_NULL)
+        MPI_Comm_free(&host.comm);
+    if (firsts.comm != MPI_COMM_NULL)
+        MPI_Comm_free(&firsts.comm);
+    gw_sim_link both[2] = {w->link, w->memory};
+    GW_THEN(e, gw_bcast(both, sizeof both, MPI_BYTE, 0, comm));
+    w->link = both[0];
+    w->memory = both[1];
+    return e;
 }
 
 /* Which ranks lie together. */
@@ -107,9 +134,9 @@ static gw_err link_find_hosts(gw_sim_setup *w, MPI_Comm comm) {
     MPI_Comm host;
     int rank, at, here;
     GW_TRY(gw_comm_place(comm, &rank, &w->ranks));
-    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
+    GW_TRY(gw_comm_split_host(comm, &host));
     gw_err e = gw_comm_place(host, &at, &here);
-    MPI_Comm_free(&host);
+    gw_comm_free(&host);
     GW_TRY(e);
     int k[2] = {here, -here};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, k, 2, MPI_INT, MPI_MAX, comm));
@@ -124,18 +151,10 @@ static gw_err link_find_hosts(gw_sim_setup *w, MPI_Comm comm) {
 }
 
 gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, bool oversubscribed, MPI_Comm comm) {
-    pair p = {.comm = comm};
     GW_TRY(link_find_hosts(w, comm));
-    w->link = w->memory = (gw_sim_link){.bytes_per_s = 1e9};
-    gw_err e = gw_alloc(&p.out, LARGEST, 1);
-    GW_THEN(e, gw_alloc(&p.in, LARGEST, 1));
-    e = gw_agree(comm, e);
-    if (w->ranks > 1)
-        GW_THEN(e, link_measure(w, &p, oversubscribed));
-    free(p.out);
-    free(p.in);
-    GW_THEN(e, gw_agree(comm, gw_network_open(network, NULL, w->ranks / w->per_host,
-                                              w->link.bytes_per_s)));
+    int hosts = w->ranks / w->per_host;
+    GW_TRY(gw_links_of_ranks(w, hosts, oversubscribed, comm));
+    GW_TRY(gw_agree(comm, gw_network_open(network, NULL, hosts, w->link.bytes_per_s)));
     w->network = *network;
-    return e;
+    return GW_OK;
 }

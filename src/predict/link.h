@@ -1,16 +1,19 @@
-/** The links between these ranks as the simulator takes them (comm/fabric/sim.h): LogGP's L, o and
- *  G (A. Alexandrov, M. Ionescu, K. Schauser, C. Scheiman, SPAA 1995), and what a byte takes of a
- *  core. All pairs of ranks exchange messages at once, both ways, as in a step: so what two ranks
- *  take from each other on one memory is in the figures. */
+/** The links between these ranks as a simulation takes them (comm/fabric/sim.h): messages are timed
+ *  as an allreduce sends them, to one neighbour and from another at the same time. */
 #ifndef GW_PREDICT_LINK_H
 #define GW_PREDICT_LINK_H
 
 #include "comm/fabric/sim.h"
-#include "mpi/agree.h"
 
-/** Collective: set ranks, per_host, link, memory and network, a star, of *w; the caller closes
- *  *network. The slowest pair's figures, the same on all ranks. Of one host, `link` is `memory`.
- *  GW_ERR_UNSUPPORTED: hosts have different numbers of ranks, or do not hold neighbours. */
+/** Measure the memory that the ranks of a host share, on all hosts at once; then the links between
+ *  hosts, by the first rank of each. Sets ranks, per_host and both links of *w; a rate or a latency
+ *  that is not needed is that of an endless link. `yield`: a host runs more threads than cores.
+ *  The same result on all ranks. Collective. */
+gw_err gw_links_of_ranks(gw_sim_setup *w, int nodes, bool yield, MPI_Comm comm);
+
+/** The same where neighbours lie together, as the ranks of a mesh do, with a star of their hosts,
+ *  which the caller closes. GW_ERR_UNSUPPORTED: hosts have different numbers of ranks, or do not
+ *  hold neighbours. Collective. */
 gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, bool oversubscribed, MPI_Comm comm);
 
 #endif

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static void check_link(const gw_sim_link *l, const char *name, bool copies) {
-    CHECK(l->bytes_per_s > 0 && l->latency_s >= 0 && l->overhead_s > 0 && l->byte_s >= 0,
+    CHECK(l->bytes_per_s > 0 && l->latency_s >= 0 && l->overhead_s >= 0 && l->byte_s >= 0,
           "%s: %g bytes/s, %g s, %g s a message, %g s a byte", name, l->bytes_per_s, l->latency_s,
           l->overhead_s, l->byte_s);
     CHECK(!copies || l->byte_s > 0, "%s: bytes take no core", name);

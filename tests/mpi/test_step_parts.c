@@ -4,7 +4,7 @@
 #include "mpi/wait.h"
 #include "predict/codec.h"
 #include "predict/exchange.h"
-#include "predict/host_links.h"
+#include "predict/link.h"
 #include "predict/profile.h"
 
 #include "../specs.h"
