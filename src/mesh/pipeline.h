@@ -127,11 +127,12 @@ typedef enum gw_computed {
  *  computed for real, its messages are sent, and time is the machine's. */
 typedef struct gw_exec {
     void *ctx;
-    /** Under a virtual clock: let the time pass that so much arithmetic takes, on `n` samples of
-     *  layer l of those held here (UPDATE: of n parameters). It is in the phase that it belongs to,
-     *  and other ranks go on meanwhile. */
+    /** Told after arithmetic, in the phase that it belongs to: `what` was computed of layer l, of
+     *  those held here, on `n` samples (UPDATE: of n parameters). n is 0 for what comes before or
+     *  behind that, as what tensor ranks exchange is packed. Under a virtual clock, let its time
+     *  pass; other ranks go on meanwhile. */
     void (*spend)(void *ctx, gw_computed what, int l, size_t n);
-    /** Likewise: let `seconds` pass, in which the rank is held up. */
+    /** Under a virtual clock: let `seconds` pass, in which the rank is held up. */
     void (*rest)(void *ctx, double seconds);
     /** Arithmetic begins in a phase that was entered. Returns false if there is nothing to compute,
      *  as when its time was slept: the phase ends. */

@@ -70,6 +70,7 @@ static gw_err pipeline_layer_gather(gw_pipeline *p, int l, gw_micro at, int micr
         return GW_OK;
     if (gw_pipeline_enter(p, phase)) {
         gw_model_pack(p->model, l, GW_MOMENT_PARAMETERS, at);
+        gw_pipeline_spend(p, GW_COMPUTED_FORWARD, l, 0);
         gw_pipeline_leave(p);
     }
     GW_TRY(pipeline_join_start(p, l, GW_MOMENT_PARAMETERS, at, micro));
@@ -85,6 +86,7 @@ static gw_err pipeline_layer_forward(gw_pipeline *p, int l, gw_micro at, int mic
         gw_micro rows = pipeline_run(at, i, runs);
         if (gw_pipeline_enter(p, phase)) {
             gw_model_pack(p->model, l, GW_MOMENT_INPUT, rows);
+            gw_pipeline_spend(p, GW_COMPUTED_FORWARD, l, 0);
             gw_pipeline_leave(p);
         }
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_INPUT, rows, micro));
@@ -107,6 +109,7 @@ static gw_err pipeline_layer_forward(gw_pipeline *p, int l, gw_micro at, int mic
         GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_PRODUCT, rows));
         if (gw_pipeline_enter(p, phase)) {
             gw_model_transfer(p->model, l, rows);
+            gw_pipeline_spend(p, GW_COMPUTED_FORWARD, l, 0);
             gw_pipeline_leave(p);
         }
     }
@@ -140,6 +143,7 @@ gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const gw_label *labels, floa
     gw_phase phase = pipeline_pass(act);
     if (pipeline_joins(p, top, GW_MOMENT_LOSS, at) && gw_pipeline_enter(p, phase)) {
         gw_model_loss_tell(p->model, labels, at);
+        gw_pipeline_spend(p, GW_COMPUTED_LOSS, top, 0);
         gw_pipeline_leave(p);
     }
     GW_TRY(pipeline_join_start(p, top, GW_MOMENT_LOSS, at, act.micro));
@@ -207,6 +211,7 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
         GW_TRY(pipeline_ready(p, l, onto));
     } else if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
         gw_model_enter(p->model, l, at, onto->grads, onto->add);
+        gw_pipeline_spend(p, GW_COMPUTED_INPUT, l, 0);
         gw_pipeline_leave(p);
     }
     GW_TRY(pipeline_layer_descend(p, l, act, at, runs));
@@ -222,6 +227,7 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
         if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
             gw_model_unpack(p->model, l, GW_MOMENT_DELTA, rows);
             gw_model_arrive(p->model, l, rows, onto->grads);
+            gw_pipeline_spend(p, GW_COMPUTED_INPUT, l, 0);
             gw_pipeline_leave(p);
         }
     }

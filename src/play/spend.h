@@ -1,12 +1,18 @@
 /** Who executes a step under virtual time: kernels compute, and the clock of their rank goes on by
- *  what they take elsewhere (step/times.h). */
+ *  what they take on a free core. */
 #ifndef GW_PLAY_SPEND_H
 #define GW_PLAY_SPEND_H
 
 #include "play/profile.h"
-#include "step/times.h"
+#include "step/step.h"
 
 struct gw_fabric;
+
+/** What the kernels of a step take; plain data. */
+typedef struct gw_step_times {
+    double of[GW_COMPUTED_UPDATE][GW_MAX_LAYERS]; /* seconds per sample, by layer held here */
+    double update_s;                              /* per parameter */
+} gw_step_times;
 
 typedef struct gw_spender {
     gw_exec exec; /* of this rank; its ctx is the spender */

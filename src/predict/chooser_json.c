@@ -29,7 +29,7 @@ static json_t *chooser_json_local(const gw_layer_times *t) {
     double forward_s = 0, backward_s = 0;
     for (int l = 0; l < GW_MAX_LAYERS; l++) {
         forward_s += t->forward_s[l];
-        backward_s += t->backward_s[l];
+        backward_s += gw_layer_backward_s(t, l);
     }
     return gw_json_object("data_s:f forward_s:f backward_s:f update_s:f other_s:f", t->data_s,
                           forward_s, backward_s, t->update_s, t->other_s);

@@ -1,5 +1,6 @@
-/* Times of messages between the ranks, as a simulation takes them: LogGP's L, o and G (A. Alexandrov,
- * M. Ionescu, K. Schauser, C. Scheiman, SPAA 1995), and what a byte takes of a core. */
+/* Times of messages between the ranks, as a simulation takes them: LogGP's L, o and G
+ * (A. Alexandrov, M. Ionescu, K. Schauser, C. Scheiman, SPAA 1995), and what a byte takes of a
+ * core. */
 #include "predict/link.h"
 
 #include "base/mem.h"

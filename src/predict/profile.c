@@ -19,42 +19,41 @@
 
 /* ---- measuring ---- */
 
+enum { KERNELS = GW_COMPUTED_UPDATE };
+
 typedef struct timer {
     const gw_layer_job *job;
-    gw_pipeline *walk;
+    gw_pipeline *walk, *own; /* own: the job has none */
     gw_optimizer *optimizer;
-    gw_samples data, forward[GW_MAX_LAYERS], backward[GW_MAX_LAYERS], update, step;
+    gw_samples of[KERNELS][GW_MAX_LAYERS], update, step;
     /* of the present step: */
+    double now_s[KERNELS][GW_MAX_LAYERS];
     bool timed;
-    uint64_t since; /* the last mark */
+    uint64_t since; /* arithmetic began */
     gw_err failed;
 } timer;
 
-/* What was computed since the last mark is one more sample. */
-static void layers_mark(timer *t, gw_samples *of) {
-    if (t->timed)
-        GW_THEN(t->failed, gw_samples_add(of, gw_clock_since(t->since)));
+static bool layers_begin(void *ctx, gw_phase phase) {
+    (void)phase;
+    ((timer *)ctx)->since = gw_clock_ticks();
+    return true;
+}
+
+static void layers_spend(void *ctx, gw_computed what, int l, size_t n) {
+    timer *t = ctx;
+    (void)n;
+    t->now_s[what][l] += gw_clock_since(t->since);
     t->since = gw_clock_ticks();
 }
 
-static gw_err layers_await(void *ctx, int l) {
-    timer *t = ctx;
-    if (l > 0 || t->job->next) /* else nothing was read */
-        layers_mark(t, l > 0 ? &t->forward[l - 1] : &t->data);
-    return GW_OK;
-}
-
-static void layers_begin(void *ctx, float **grads, bool *add) {
-    timer *t = ctx;
-    *grads = gw_model_grads(t->job->model);
+static void layers_onto(void *ctx, float **grads, bool *add) {
+    *grads = gw_model_grads(((timer *)ctx)->job->model);
     *add = false;
-    layers_mark(t, &t->forward[gw_model_layers(t->job->model) - 1]);
 }
 
-static gw_err layers_ready(void *ctx, int l) {
-    timer *t = ctx;
-    layers_mark(t, &t->backward[l]);
-    return GW_OK;
+static void layers_add(timer *t, gw_samples *of, double seconds) {
+    if (t->timed)
+        GW_THEN(t->failed, gw_samples_add(of, seconds));
 }
 
 /* At rate 0, so that every step is the same. */
@@ -64,18 +63,23 @@ static gw_err layers_step(timer *t, double *loss) {
     gw_batch_cost cost;
     if (t->job->next)
         t->job->next(t->job->ctx, &pass);
+    gw_exec exec = {
+        .ctx = t, .begin = layers_begin, .spend = layers_spend, .alone = true, .aside = true};
+    gw_pipeline_hooks hooks = {.ctx = t, .begin = layers_onto};
+    memset(t->now_s, 0, sizeof t->now_s);
     uint64_t start = gw_clock_ticks();
     gw_ledger_begin();
-    t->since = gw_clock_ticks();
-    GW_TRY(gw_pipeline_step(t->walk, &pass, loss));
-    t->since = gw_clock_ticks();
+    GW_TRY(gw_pipeline_step_by(t->walk, &pass, &exec, &hooks, loss));
+    uint64_t moved = gw_clock_ticks();
     gw_optimizer_begin(t->optimizer);
     gw_optimizer_update(t->optimizer, gw_model_params(m), gw_model_grads(m),
                         (gw_span){0, gw_model_size(m)}, 0, 1);
-    layers_mark(t, &t->update);
+    layers_add(t, &t->update, gw_clock_since(moved));
     gw_ledger_end(&cost);
-    if (t->timed)
-        GW_THEN(t->failed, gw_samples_add(&t->step, gw_clock_since(start)));
+    layers_add(t, &t->step, gw_clock_since(start));
+    for (int w = 0; w < KERNELS; w++)
+        for (int l = 0; l < gw_model_layers(m); l++)
+            layers_add(t, &t->of[w][l], t->now_s[w][l]);
     GW_TRY(gw_gemm_check());
     return t->failed;
 }
@@ -97,10 +101,13 @@ static gw_err layers_steps(timer *t, gw_layer_times *out) {
 }
 
 static gw_err layers_open(timer *t) {
-    gw_pipeline_hooks hooks = {
-        .ctx = t, .await = layers_await, .begin = layers_begin, .ready = layers_ready};
-    GW_TRY(gw_optimizer_like(&t->optimizer, t->job->optimizer, gw_model_size(t->job->model)));
-    return gw_pipeline_open_whole(&t->walk, t->job->model, &hooks);
+    const gw_layer_job *job = t->job;
+    GW_TRY(gw_optimizer_like(&t->optimizer, job->optimizer, gw_model_size(job->model)));
+    t->walk = job->walk;
+    if (!t->walk)
+        GW_TRY(gw_pipeline_open_whole(&t->own, job->model, NULL));
+    t->walk = t->own ? t->own : t->walk;
+    return GW_OK;
 }
 
 static double layers_median(gw_samples *s) {
@@ -108,23 +115,28 @@ static double layers_median(gw_samples *s) {
 }
 
 static gw_err layers_summarize(timer *t, gw_layer_times *out) {
+    const gw_shard *held = gw_model_shard(t->job->model);
     gw_stats s = gw_stats_of(t->step.x, t->step.n);
-    double sums[] = {layers_median(&t->data), layers_median(&t->update), s.median, s.min / s.median,
-                     s.p95 / s.median};
+    double sums[] = {0, layers_median(&t->update), s.median, s.min / s.median, s.p95 / s.median};
     MPI_Comm comm = t->job->comm;
-    for (int l = 0; l < gw_model_layers(t->job->model); l++) {
-        out->forward_s[l] = layers_median(&t->forward[l]);
-        out->backward_s[l] = layers_median(&t->backward[l]);
+    for (int l = 0; l < held->n_layers; l++) {
+        int number = held->layers[l].number;
+        sums[0] += layers_median(&t->of[GW_COMPUTED_DATA][l]);
+        out->forward_s[number] = layers_median(&t->of[GW_COMPUTED_FORWARD][l]) +
+                                 layers_median(&t->of[GW_COMPUTED_LOSS][l]);
+        out->input_s[number] = layers_median(&t->of[GW_COMPUTED_INPUT][l]);
+        out->weights_s[number] = layers_median(&t->of[GW_COMPUTED_WEIGHTS][l]);
     }
     GW_TRY(gw_allreduce(MPI_IN_PLACE, out->forward_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, out->backward_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, out->input_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, out->weights_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, sums, 5, MPI_DOUBLE, MPI_MAX, comm));
     out->data_s = sums[0];
     out->update_s = sums[1];
     out->step_s = sums[2];
     out->other_s = sums[2] - sums[0] - sums[1];
     for (int l = 0; l < GW_MAX_LAYERS; l++)
-        out->other_s -= out->forward_s[l] + out->backward_s[l];
+        out->other_s -= out->forward_s[l] + gw_layer_backward_s(out, l);
     out->other_s = fmax(0, out->other_s);
     out->spread[0] = sums[3];
     out->spread[1] = sums[4];
@@ -132,14 +144,12 @@ static gw_err layers_summarize(timer *t, gw_layer_times *out) {
 }
 
 static void layers_close(timer *t) {
-    gw_pipeline_close(t->walk);
-    gw_pipeline_free(t->walk);
+    gw_pipeline_close(t->own);
+    gw_pipeline_free(t->own);
     gw_optimizer_close(t->optimizer);
-    for (int l = 0; l < GW_MAX_LAYERS; l++) {
-        gw_samples_free(&t->forward[l]);
-        gw_samples_free(&t->backward[l]);
-    }
-    gw_samples_free(&t->data);
+    for (int w = 0; w < KERNELS; w++)
+        for (int l = 0; l < GW_MAX_LAYERS; l++)
+            gw_samples_free(&t->of[w][l]);
     gw_samples_free(&t->update);
     gw_samples_free(&t->step);
     free(t);
@@ -162,11 +172,13 @@ gw_err gw_layers_time(const gw_layer_job *job, gw_layer_times *out) {
 
 /* The first layer's pass begins with reading the samples. */
 static json_t *layers_tensors(const gw_layers_about *of, const gw_layer_times *t) {
-    double forward_s[GW_MAX_LAYERS];
-    memcpy(forward_s, t->forward_s, sizeof forward_s);
-    forward_s[0] += t->data_s;
-    return gw_step_profile_tensors(gw_model_get_spec(of->model), of->columns, forward_s,
-                                   t->backward_s, gw_model_grads((gw_model *)of->model));
+    double forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS];
+    for (int l = 0; l < GW_MAX_LAYERS; l++) {
+        forward_s[l] = t->forward_s[l] + (l == 0 ? t->data_s : 0);
+        backward_s[l] = gw_layer_backward_s(t, l);
+    }
+    return gw_step_profile_tensors(gw_model_get_spec(of->model), of->columns, forward_s, backward_s,
+                                   gw_model_grads((gw_model *)of->model));
 }
 
 json_t *gw_layers_profile(const gw_layers_about *of, const gw_layer_times *t) {

@@ -7,7 +7,8 @@
 #include "optim/optimizer.h"
 
 typedef struct gw_layer_job {
-    gw_model *model; /* whole; its gradients are overwritten */
+    gw_model *model;   /* its gradients are overwritten */
+    gw_pipeline *walk; /* over what this rank holds of a model; NULL: it holds all */
     const gw_optimizer *optimizer;
     gw_pipeline_job pass; /* the samples of each step; its products go in pieces if a run's do */
     /** Before each step, not timed: choose its samples. NULL: all steps take the same. */
@@ -18,18 +19,25 @@ typedef struct gw_layer_job {
     double enough_s;         /* of timed steps: no more than `least` are needed then */
 } gw_layer_job;
 
-/** Medians over the steps, on the slowest rank. */
+/** Medians over the steps, on the slowest rank that holds the layer or a part of it. Layers are
+ *  numbered as in the whole model. */
 typedef struct gw_layer_times {
     int steps;
-    double data_s, forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS], update_s;
+    double data_s, forward_s[GW_MAX_LAYERS]; /* the loss is a part of the last layer's */
+    double input_s[GW_MAX_LAYERS], weights_s[GW_MAX_LAYERS];
+    double update_s;
     double other_s;   /* of a step, in none of these */
     double step_s;    /* of a whole step */
     double spread[2]; /* the shortest step and the 95th percentile, as multiples of that */
     double loss;      /* of the last step, summed over this rank's samples */
 } gw_layer_times;
 
-/** Time steps at rate 0, which leave parameters and optimizer as they are; steps begin together, as
- *  an exchange would make them. Starts the ledger anew. Collective. */
+static inline double gw_layer_backward_s(const gw_layer_times *t, int l) {
+    return t->input_s[l] + t->weights_s[l];
+}
+
+/** Time steps at rate 0, without messages, which leave parameters and optimizer as they are; steps
+ *  begin together, as an exchange would make them. Starts the ledger anew. Collective. */
 gw_err gw_layers_time(const gw_layer_job *job, gw_layer_times *out);
 
 /** What the profile says beside the times. */

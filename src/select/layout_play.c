@@ -51,11 +51,11 @@ static gw_err layouts_measure_adding(gw_layout_plays *s) {
 
 /* A step of the layout's replica with as many samples as the largest has, as a profile. */
 static gw_err layouts_profile(const gw_layout_plays *s, const gw_layout *l,
-                              const gw_share_times *times, int rows, gw_step_profile *out) {
+                              const gw_layer_times *times, int rows, gw_step_profile *out) {
     const gw_model_spec *spec = s->place->spec;
     double backward_s[GW_MAX_LAYERS];
     for (int k = 0; k < GW_MAX_LAYERS; k++)
-        backward_s[k] = times->input_s[k] + times->weights_s[k];
+        backward_s[k] = gw_layer_backward_s(times, k);
     json_t *tensors = gw_step_profile_tensors(spec, l->split == GW_SPLIT_COLUMNS, times->forward_s,
                                               backward_s, NULL);
     GW_TRY(gw_step_profile_measured(out, tensors, rows));
@@ -67,7 +67,7 @@ static gw_err layouts_profile(const gw_layout_plays *s, const gw_layout *l,
                 out->tensor[i].input_extra = times->input_s[k] / backward_s[k] - 0.5;
         group += owns;
     }
-    out->optimizer_s = times->update_s * (double)out->n;
+    out->optimizer_s = times->update_s;
     out->shared = true;
     return GW_OK;
 }
@@ -75,7 +75,7 @@ static gw_err layouts_profile(const gw_layout_plays *s, const gw_layout *l,
 /* ---- one layout ---- */
 
 typedef struct opened {
-    gw_share_times times;
+    gw_layer_times times;
     double activation_bytes;
     int rows;                        /* of the largest replica */
     char stages[GW_PIPELINE_STAGES]; /* how the layers are cut */
@@ -103,7 +103,7 @@ static gw_err layouts_cut(const gw_pipeline *p, const gw_model_spec *spec, char 
 }
 
 /* Layers that are shared and cut alike take the same time, whatever the timetable. */
-static const gw_share_times *layouts_known(const gw_layout *all, int nth, const opened *known) {
+static const gw_layer_times *layouts_known(const gw_layout *all, int nth, const opened *known) {
     for (int i = 0; i < nth; i++)
         if (memcmp(&all[i].shape, &all[nth].shape, sizeof all->shape) == 0 &&
             all[i].split == all[nth].split && all[i].micro == all[nth].micro)
@@ -114,7 +114,7 @@ static const gw_share_times *layouts_known(const gw_layout *all, int nth, const 
 static gw_err layouts_open(const gw_layout_plays *s, const gw_layout *all, int nth, opened *of) {
     gw_placed p = {0};
     opened *o = &of[nth];
-    const gw_share_times *known = layouts_known(all, nth, of);
+    const gw_layer_times *known = layouts_known(all, nth, of);
     MPI_Comm comm = s->place->comm;
     gw_err e = gw_placed_open(&p, s->place, &all[nth], s->session);
     if (e == GW_OK) {

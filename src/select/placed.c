@@ -72,130 +72,29 @@ void gw_placed_close(gw_placed *p) {
 
 /* ---- timing the layers of a step ---- */
 
-enum { WARMUP = 1, LEAST = 3, MOST = 25 };
-#define ENOUGH_S 0.15
-#define RATE     1e-9f /* parameters stay what they are, nearly */
-
-enum { FORWARD, INPUT, WEIGHTS, KINDS };
-
-typedef struct passes {
-    gw_placed *p;
-    gw_pipeline *walk; /* the layout's, or `own` */
-    gw_pipeline *own;
-    gw_pipeline_job job;
-    uint64_t since;
-    double s[GW_MAX_LAYERS][KINDS]; /* of the present step */
-    double run[GW_MAX_LAYERS][KINDS][MOST], update[MOST];
-    int n; /* steps so far */
-} passes;
-
-/* The executor computes, and times each stretch. */
-
-static bool placed_begin(void *ctx, gw_phase phase) {
-    passes *t = ctx;
-    (void)phase;
-    t->since = gw_clock_ticks();
-    return true;
-}
-
-static void placed_end(void *ctx, gw_phase phase) {
-    passes *t = ctx;
-    gw_pipeline_unit u = gw_pipeline_at_work(t->walk);
-    int kind = phase != GW_PHASE_BACKWARD ? FORWARD : u.weights ? WEIGHTS : INPUT;
-    if (phase != GW_PHASE_DATA)
-        t->s[u.layer][kind] += gw_clock_since(t->since);
-}
-
-static void placed_grads(void *ctx, float **grads, bool *add) {
-    passes *t = ctx;
-    *grads = gw_model_grads(t->p->model);
-    *add = false;
-}
-
-/* A step without messages, then the update. */
-static gw_err placed_step(passes *t, bool keep) {
-    gw_pipeline_hooks hooks = {.ctx = t, .begin = placed_grads};
-    gw_exec exec = {
-        .ctx = t, .begin = placed_begin, .end = placed_end, .alone = true, .aside = true};
-    gw_placed *p = t->p;
-    double loss;
-    memset(t->s, 0, sizeof t->s);
-    GW_TRY(gw_pipeline_step_by(t->walk, &t->job, &exec, &hooks, &loss));
-    uint64_t start = gw_clock_ticks();
-    gw_span all = {0, gw_model_size(p->model)};
-    gw_optimizer_update(p->optimizer, gw_model_params(p->model), gw_model_grads(p->model), all,
-                        RATE, 1);
-    if (!keep)
-        return GW_OK;
-    t->update[t->n] = gw_clock_since(start);
-    for (int l = 0; l < gw_model_layers(p->model); l++)
-        for (int k = 0; k < KINDS; k++)
-            t->run[l][k][t->n] = t->s[l][k];
-    t->n++;
-    return GW_OK;
-}
-
-static gw_err placed_run(passes *t, MPI_Comm comm) {
-    double spent = 0, start = MPI_Wtime();
-    gw_err e = GW_OK;
-    for (int k = -WARMUP; t->n < MOST && (t->n < LEAST || spent < ENOUGH_S); k++) {
-        GW_TRY(gw_barrier(comm));
-        e = placed_step(t, k >= 0);
-        spent = MPI_Wtime() - start;
-        GW_TRY(gw_agree(comm, e));
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, &spent, 1, MPI_DOUBLE, MPI_MAX, comm));
-    }
-    return gw_agree(comm, gw_gemm_check());
-}
-
-static gw_err placed_open(passes *t, const gw_place_setup *s) {
-    gw_placed *p = t->p;
-    uint32_t *idx;
-    t->job = (gw_pipeline_job){
-        .set = s->set, .local = (int)p->rows.n, .global = (int)s->set->n, .step = 1};
-    GW_TRY(gw_alloc(&idx, p->rows.n, sizeof *idx));
-    t->job.idx = idx;
-    GW_TRY(gw_alloc(&t->job.labels, p->rows.n * (size_t)s->set->targets, sizeof *t->job.labels));
-    for (size_t i = 0; i < p->rows.n; i++)
+gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_layer_times *out) {
+    uint32_t *idx = NULL;
+    gw_layer_job job = {
+        .model = p->model,
+        .walk = p->pipeline,
+        .optimizer = p->optimizer,
+        .pass = {.set = s->set, .local = (int)p->rows.n, .global = (int)s->set->n, .step = 1},
+        .comm = s->comm,
+        .warmup = 1,
+        .least = 3,
+        .most = 25,
+        .enough_s = 0.15};
+    gw_err e = gw_alloc(&idx, p->rows.n, sizeof *idx);
+    GW_THEN(e, gw_alloc(&job.pass.labels, p->rows.n * (size_t)s->set->targets,
+                        sizeof *job.pass.labels));
+    for (size_t i = 0; e == GW_OK && i < p->rows.n; i++)
         idx[i] = (uint32_t)(p->rows.off + i);
-    if (!p->pipeline)
-        GW_TRY(gw_pipeline_open_whole(&t->own, p->model, NULL));
-    else
+    job.pass.idx = idx;
+    if (p->pipeline)
         gw_pipeline_lend(p->pipeline, p->model);
-    t->walk = p->pipeline ? p->pipeline : t->own;
-    return GW_OK;
-}
-
-/* The slowest rank's of each layer; tensor ranks have parts of the same ones. */
-static gw_err placed_share(passes *t, MPI_Comm comm, gw_share_times *out) {
-    const gw_shard *held = gw_model_shard(t->p->model);
-    *out = (gw_share_times){{0}};
-    for (int l = 0; l < held->n_layers; l++) {
-        int number = held->layers[l].number;
-        out->forward_s[number] = gw_stats_typical(t->run[l][FORWARD], t->n);
-        out->input_s[number] = gw_stats_typical(t->run[l][INPUT], t->n);
-        out->weights_s[number] = gw_stats_typical(t->run[l][WEIGHTS], t->n);
-    }
-    out->update_s = gw_stats_typical(t->update, t->n) / (double)gw_model_size(t->p->model);
-    return gw_allreduce(MPI_IN_PLACE, out, sizeof *out / sizeof(double), MPI_DOUBLE, MPI_MAX, comm);
-}
-
-gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_share_times *out) {
-    passes *t = NULL;
-    gw_err e = gw_alloc(&t, 1, sizeof *t);
-    if (e == GW_OK) {
-        t->p = p;
-        e = placed_open(t, s);
-    }
     e = gw_agree(s->comm, e);
-    GW_THEN(e, placed_run(t, s->comm));
-    GW_THEN(e, placed_share(t, s->comm, out));
-    if (t) {
-        gw_pipeline_close(t->own);
-        gw_pipeline_free(t->own);
-        free((uint32_t *)t->job.idx);
-        free(t->job.labels);
-    }
-    free(t);
+    GW_THEN(e, gw_layers_time(&job, out));
+    free(idx);
+    free(job.pass.labels);
     return e;
 }

@@ -6,6 +6,7 @@
 #include "machine/products.h"
 #include "mesh/pipeline.h"
 #include "optim/optimizer.h"
+#include "predict/profile.h"
 #include "run/session.h"
 #include "select/layout.h"
 
@@ -42,15 +43,8 @@ void gw_placed_close(gw_placed *p);
 /** What this rank computes in a step. */
 gw_load gw_placed_load(const gw_placed *p);
 
-/** Of each layer of the whole model, on the slowest rank that holds it or a part of it. */
-typedef struct gw_share_times {
-    double forward_s[GW_MAX_LAYERS]; /* of a replica's step */
-    double input_s[GW_MAX_LAYERS], weights_s[GW_MAX_LAYERS];
-    double update_s; /* of a parameter */
-} gw_share_times;
-
-/** Collective over the setup's ranks, which compute steps at once, as they would in a run, but send
- *  nothing: so parameters end up as anything. Typical times (gw_stats_typical). */
-gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_share_times *out);
+/** Time steps, as gw_layers_time does, which the setup's ranks compute at once, as they would in a
+ *  run. Collective over them. */
+gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_layer_times *out);
 
 #endif

@@ -211,7 +211,11 @@ static gw_err trainer_opening_choose(gw_trainer *t) {
     gw_watchdog_stage("predicting steps");
     gw_sampler_epoch(t->sampler, 0);
     gw_chooser_job job = {.check = t->c->check,
-                          .steps = {t->model, t->optimizer, {0}, trainer_opening_next, t, t->comm},
+                          .steps = {.model = t->model,
+                                    .optimizer = t->optimizer,
+                                    .next = trainer_opening_next,
+                                    .ctx = t,
+                                    .comm = t->comm},
                           .threads = t->c->run.threads,
                           .remembers = t->optimizer->state.count > 0,
                           .nodes = t->node.nodes,

@@ -45,7 +45,7 @@ class KeptPages(gwrun.Case):
             for row in gwrun.rows(RESULTS, name, "claims.csv"):
                 said = lines[row["claim"]]
                 self.assertEqual((said[2].replace("absent", ""), said[5].lstrip("\u25b2\u25bc "), said[6].replace("absent", "")),
-                                 (claims.shown(row), row["verdict"], row["why"]), (name, row["claim"]))
+                                 (claims.shown(row), claims.told(row), row["why"]), (name, row["claim"]))
                 seen += 1
         self.assertGreater(seen, 20)
         self.assertEqual(os.listdir(self.dir), ["page.html"])  # no summary.csv of what has no runs

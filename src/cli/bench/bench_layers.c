@@ -101,10 +101,11 @@ static void layers_report(gw_bench_run *run) {
         while (t < gw_model_tensor_count(m) && gw_model_tensors(m)[t].layer == l)
             t++;
         snprintf(number, sizeof number, "%d", l);
-        gw_bench_row(&table, run->results, GW_TEXTS(number),
-                     GW_NUMBERS(t - first, (double)gw_model_span(m, l).n, b.times.forward_s[l],
-                                b.times.backward_s[l],
-                                (b.times.forward_s[l] + b.times.backward_s[l]) / b.times.step_s));
+        gw_bench_row(
+            &table, run->results, GW_TEXTS(number),
+            GW_NUMBERS(t - first, (double)gw_model_span(m, l).n, b.times.forward_s[l],
+                       gw_layer_backward_s(&b.times, l),
+                       (b.times.forward_s[l] + gw_layer_backward_s(&b.times, l)) / b.times.step_s));
     }
     printf("update %.1f us, whole step %.1f us\n", b.times.update_s * 1e6, b.times.step_s * 1e6);
     gw_json_add(run->facts, "update_s:f step_s:f", b.times.update_s, b.times.step_s);
