@@ -1,5 +1,6 @@
 #include "comm/algo.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define X(name) extern const gw_algo_ops gw_algo_##name;
@@ -31,9 +32,21 @@ static const char *algo_default(const gw_codec *codec) {
 }
 
 static bool algo_messages_only;
+static char algo_replaced[256];
 
 void gw_algo_messages_only(bool on) {
     algo_messages_only = on;
+    *algo_replaced = '\0';
+}
+
+const char *gw_algo_replaced(void) {
+    return algo_replaced;
+}
+
+static void algo_note_replaced(const char *name) {
+    size_t at = strlen(algo_replaced), len = strlen(name);
+    if (!strstr(algo_replaced, name) && at + len + 3 < sizeof algo_replaced)
+        snprintf(algo_replaced + at, sizeof algo_replaced - at, "%s%s", at ? ", " : "", name);
 }
 
 /* By halving in one piece MPICH reduces long spans (R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA
@@ -46,6 +59,7 @@ static gw_err algo_replace(gw_algo *a, const gw_codec *codec) {
     gw_algo_close(a);
     GW_TRY(gw_algo_open(a, &halving, codec));
     a->stands_for = name;
+    algo_note_replaced(name);
     return GW_OK;
 }
 

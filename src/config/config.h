@@ -59,6 +59,13 @@ typedef struct gw_keep {
 struct gw_exec;
 struct gw_step_times;
 
+/** When the ranks of one process stop together, as a signal or a fault of one has it. */
+typedef struct gw_stop_together {
+    int64_t step; /* the last that a rank has taken */
+    int64_t at;   /* the step that is the last; 0: none is */
+    int signal;
+} gw_stop_together;
+
 /** Training in virtual time, on ranks of one process. */
 typedef struct gw_simulated {
     uint64_t (*ns)(void);   /* the clock of the rank that runs */
@@ -70,6 +77,7 @@ typedef struct gw_simulated {
     const struct gw_exec *(*open)(void *ctx, MPI_Comm comm, const struct gw_step_times *times,
                                   double gap_s);
     void *ctx;
+    gw_stop_together *stop;
     /** Describe the simulation for run.json; the caller's. */
     json_t *(*json)(void *ctx);
 } gw_simulated;

@@ -199,7 +199,6 @@ static gw_err busy_nap(const gw_busy_watch *w, double least_s) {
 
 gw_err gw_busy_look(gw_busy_watch *w, double least_s, gw_busy *out) {
     enum { MEMBERS = sizeof *out / sizeof(double) };
-    *out = (gw_busy){0};
     if (gw_team_of(w->comm))
         return GW_OK;
     GW_TRY(busy_nap(w, least_s));

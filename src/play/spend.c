@@ -2,6 +2,7 @@
 #include "play/spend.h"
 
 #include "comm/fabric/sim.h"
+#include "nn/gemm.h"
 
 #include <math.h>
 
@@ -27,8 +28,14 @@ static void spend_rest(void *ctx, double seconds) {
     gw_sim_compute(((gw_spender *)ctx)->fabric, seconds);
 }
 
+static void spend_piece(void *ctx) {
+    (void)ctx;
+}
+
+/* Products are cut as in a real run, which rounds otherwise than whole ones. */
 static void spend_between(void *ctx, void (*poll)(void *of), void *of) {
     gw_spender *s = ctx;
+    gw_gemm_between(poll ? spend_piece : NULL, NULL);
     s->poll = poll;
     s->of = of;
 }
@@ -54,10 +61,11 @@ gw_err gw_profile_times(gw_step_times *out, const gw_step_profile *of, const gw_
     int group = -1;
     *out = (gw_step_times){.update_s = of->optimizer_s / (double)of->n};
     if (of->n != shard->whole)
-        return gw_fail(GW_ERR_INPUT,
-                       "simulate: --profile: %s has %zu parameters, and the model has %zu: give "
-                       "the profile of this model, or none",
-                       of->model, of->n, shard->whole);
+        return gw_fail(
+            GW_ERR_INPUT,
+            "simulate: --step-profile: %s has %zu parameters, and the model has %zu: give "
+            "the profile of this model, or none",
+            of->model, of->n, shard->whole);
     for (int number = 0, l = 0; number < gw_model_spec_layers(&shard->spec); number++) {
         gw_unit u = gw_model_spec_unit(&shard->spec, number);
         size_t whole = 0;
@@ -66,7 +74,7 @@ gw_err gw_profile_times(gw_step_times *out, const gw_step_profile *of, const gw_
         group += whole > 0;
         if (group >= of->groups)
             return gw_fail(GW_ERR_INPUT,
-                           "simulate: --profile: %s has %d groups: give one in which "
+                           "simulate: --step-profile: %s has %d groups: give one in which "
                            "each layer is a group, as of `bench layers`",
                            of->model, of->groups);
         while (l < shard->n_layers && shard->layers[l].number < number)

@@ -29,8 +29,13 @@ static gw_err trainer_clock_measure(gw_trainer *t, gw_step_times *out) {
                         .most = 101,
                         .enough_s = 0.5};
     double rows = gw_sampler_batch(t->sampler, 0).local;
+    gw_busy_watch watch;
     gw_sampler_epoch(t->sampler, 0);
-    GW_TRY(gw_layers_time(&job, &times));
+    GW_TRY(gw_busy_open(&watch, &t->node, MPI_COMM_SELF));
+    gw_err e = gw_layers_time(&job, &times);
+    GW_THEN(e, gw_busy_look(&watch, 0, &t->rec.total.before));
+    gw_busy_close(&watch);
+    GW_TRY(e);
     memset(gw_model_grads(t->model), 0, gw_model_size(t->model) * sizeof(float));
     *out = (gw_step_times){.update_s = times.update_s / (double)gw_model_size(t->model)};
     out->of[GW_COMPUTED_DATA][0] = times.data_s / rows;

@@ -250,7 +250,9 @@ static gw_err run_write(const gw_trainer *t, json_t *tempo) {
     if (c->simulated) {
         of.sources = (gw_recorder_sources){run_simulated, "absent", run_simulated_wire, "absent"};
         run_of_no_machine(of.machine, "busy");
-        run_of_no_machine(of.results, "ranks peak_bytes peak_sum_bytes traffic");
+        run_of_no_machine(
+            of.results, "ranks peak_bytes peak_sum_bytes traffic energy test_s test_samples_per_s "
+                        "test_forward_s");
     }
     GW_TRY(gw_recorder_json(&t->rec, &of, &run));
     if (t->past.told)

@@ -99,8 +99,8 @@ static void trainer_epoch_note(const gw_trainer *t, const gw_evaluation *test,
     static gw_class_metrics per[GW_MAX_CONFUSED];
     row->test_loss = test->loss;
     row->test_accuracy = test->accuracy;
-    row->test_s = test->seconds;
-    row->test_forward_s = test->forward_s;
+    row->test_s = t->c->simulated ? NAN : test->seconds; /* no rank's clock saw it */
+    row->test_forward_s = t->c->simulated ? NAN : test->forward_s;
     row->validation_loss = validation->loss;
     row->validation_accuracy = validation->accuracy;
     row->macro = (gw_class_metrics){NAN, NAN, NAN, 0};

@@ -134,9 +134,25 @@ static gw_err trainer_end_vote(gw_trainer *t) {
     return GW_OK;
 }
 
+/* Ranks of one process need no vote: whoever sees a reason names a step that none has begun. */
+static void trainer_stop_together(gw_trainer *t, gw_stop_together *s) {
+    int signal = gw_signals_seen();
+    bool bad = gw_guard_stops(&t->measures.checks.guard);
+    s->step = t->at.step > s->step ? t->at.step : s->step;
+    if (s->at == 0 && (signal || bad)) {
+        s->at = s->step + 2;
+        s->signal = bad ? 0 : signal;
+    }
+    t->at.stop_at = s->at;
+    if (t->at.step == s->at)
+        gw_trainer_heed(t, s->signal);
+}
+
 /* What a lazy step leaves pending is not waited for: the vote ends a step later, and if the run is
  * to stop, it does after one more step, which settles. */
 gw_err gw_trainer_vote(gw_trainer *t, bool *stop) {
+    if (t->c->simulated)
+        trainer_stop_together(t, t->c->simulated->stop);
     if (t->at.vote.open)
         GW_TRY(trainer_end_vote(t));
     if (t->at.step == t->at.vote.next && t->at.stop_at == 0) {

@@ -335,11 +335,17 @@ static gw_err simulate_body(void *ctx, MPI_Comm comm, bool *own) {
     return simulate_play(s);
 }
 
-static int simulate_run(const gw_args *unused, int argc, char **argv) {
-    (void)unused;
+static bool simulate_trains(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--train") == 0)
-            return gw_simulate_train(argc, argv);
+            return true;
+    return false;
+}
+
+static int simulate_run(const gw_args *unused, int argc, char **argv) {
+    (void)unused;
+    if (simulate_trains(argc, argv))
+        return gw_simulate_train(argc, argv);
     simulation s = {.command = gw_cli_line(argc, argv)};
     gw_err e = s.command ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
     GW_THEN(e, gw_args_new(&s.args, opts));
@@ -369,13 +375,33 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     return e == GW_OK ? status : gw_cli_refuse(e);
 }
 
+static const char simulate_usage[] =
+    "--ranks N --link RATE[,LATENCY[,OVERHEAD]] (--profile FILE | --bytes N | --layers ..)\n"
+    "       gradwire simulate --train --ranks N --link RATE.. [options of train]";
+static const char simulate_notes[] =
+    "docs/simulate.md: the model, and what it cannot predict. `gradwire simulate --train --help`\n"
+    "lists the options of training in virtual time.";
+
+extern const gw_command gw_command_simulate;
+
+static int simulate_help(int argc, char **argv) {
+    if (simulate_trains(argc, argv)) {
+        gw_simulate_train_help();
+        return 0;
+    }
+    printf("gradwire simulate: %s\n\nusage: gradwire simulate %s\n\n", gw_command_simulate.summary,
+           simulate_usage);
+    gw_args_help(opts, "--", stdout);
+    printf("\n%s\n", simulate_notes);
+    return 0;
+}
+
 const gw_command gw_command_simulate = {
     .name = "simulate",
     .summary = "play a step on many ranks of a modelled network, in one process",
-    .usage =
-        "--ranks N --link RATE[,LATENCY[,OVERHEAD]] (--profile FILE | --bytes N | --layers ..)\n"
-        "       gradwire simulate --train --ranks N --link RATE.. [options of train]",
-    .notes = "docs/simulate.md: the model, and what it cannot predict.",
+    .usage = simulate_usage,
+    .notes = simulate_notes,
+    .help = simulate_help,
     .opts = opts,
     .parses = true,
     .run = simulate_run,

@@ -13,10 +13,16 @@
 #include "play/spend.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
+#include "watch/signals.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { STACK = 2 << 20 /* bytes; the trainer's frames hold tables of layers */ };
+enum {
+    STACK = 2 << 20, /* bytes; the trainer's frames hold tables of layers */
+    MOST_RANKS = 4096
+};
 
 /* What each rank has. */
 typedef struct train_rank {
@@ -32,6 +38,7 @@ typedef struct simulated {
     gw_network *network;
     gw_step_profile profile; /* of --step-profile */
     gw_simulated told;
+    gw_stop_together stop;
     train_rank *rank;
     int ranks;
 } simulated;
@@ -39,7 +46,7 @@ typedef struct simulated {
 static const gw_opt opts[] = {
     {"train", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
      "train for real, in virtual time: takes the options of `train`, too", .group = "Network"},
-    {"ranks", GW_OPT_INT, NULL, 1, GW_SIM_MOST_RANKS, NULL, "N", "number of ranks"},
+    {"ranks", GW_OPT_INT, NULL, 1, MOST_RANKS, NULL, "N", "number of ranks"},
 #include "play/network.def"
     {"step-profile", GW_OPT_FILE, NULL, 0, 0, NULL, "PROFILE",
      "what computation takes, as `bench layers --profile` writes it [measured here]",
@@ -58,7 +65,7 @@ static const gw_rule rules[] = {
     {"train", NULL, false, "time-limit", NULL, "its clock is virtual: give --steps or --epochs"},
     {"train", NULL, false, "checkpoint-every", NULL, "a simulation starts from its first step"},
     {"train", NULL, false, "resume", NULL, "a simulation starts from its first step"},
-    {"train", NULL, false, "compress", "auto", "name a codec: `plan` compares them"},
+    {"train", NULL, false, "hang-timeout", NULL, "the engine knows when no rank can go on"},
     {"train", NULL, false, "trace", NULL, NOT_HERE},
     {"train", NULL, false, "collectives", NULL, NOT_HERE},
     {"train", NULL, false, "paired", NULL, NOT_HERE},
@@ -115,6 +122,10 @@ static gw_err train_read_rank(simulated *s, train_rank *r) {
     c->counters = NULL;
     c->overhead = 0;
     c->run.profile = c->run.profile == GW_PROFILE_OFF ? GW_PROFILE_OFF : GW_PROFILE_TIMERS;
+    if (!gw_inside_know(r->job.g).codec)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "simulate: --train: --compress %s: name a codec: `plan` compares them",
+                       c->run.compress->text);
     if (r->job.teller.helpers > 0)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "simulate: --comm %s: simulated ranks have no threads: use progress=poll or "
@@ -130,6 +141,10 @@ static gw_err train_read(simulated *s, int argc, char **argv) {
         return gw_fail(GW_ERR_USAGE, "simulate: '%s' is no option", argv[1]);
     GW_TRY(gw_args_check(s->args, rules, "simulate"));
     GW_TRY(gw_args_check(s->args, gw_train_rules, "simulate"));
+    if (gw_args_given(s->args, "profile") && strcmp(gw_args_text(s->args, "profile"), "full") == 0)
+        return gw_fail(GW_ERR_USAGE,
+                       "simulate: --profile full: counters and the memory split are of a machine: "
+                       "use timers or off");
     if (gw_args_given(s->args, "out"))
         GW_TRY(gw_cli_utf8("simulate", "out", argc, argv));
     GW_TRY(gw_sim_network_read(&s->world, &s->network, s->args, "simulate"));
@@ -141,7 +156,8 @@ static gw_err train_read(simulated *s, int argc, char **argv) {
                              .times = s->profile.model ? train_times : NULL,
                              .open = train_open,
                              .json = train_json,
-                             .ctx = s};
+                             .ctx = s,
+                             .stop = &s->stop};
     GW_TRY(gw_alloc(&s->rank, (size_t)s->world.ranks, sizeof *s->rank));
     s->ranks = s->world.ranks;
     gw_algo_messages_only(true);
@@ -180,10 +196,18 @@ static gw_err train_body(void *ctx, MPI_Comm comm, bool *own) {
     s->world.carries = true;
     s->world.stack = STACK;
     s->world.turn = train_turn;
+    GW_TRY(gw_signals_watch());
     gw_err e = gw_sim_run(&s->world, train_rank_body, s);
     gw_ledger_use(NULL);
     gw_clock_virtual(NULL);
     return e;
+}
+
+void gw_simulate_train_help(void) {
+    printf(
+        "gradwire simulate --train: train on simulated ranks, in virtual time\n\n"
+        "usage: gradwire simulate --train --ranks N --link RATE[,LATENCY[,OVERHEAD]] [options]\n\n");
+    gw_args_help(opts, "--", stdout);
 }
 
 int gw_simulate_train(int argc, char **argv) {
@@ -193,6 +217,11 @@ int gw_simulate_train(int argc, char **argv) {
     GW_THEN(e, train_read(&s, argc, argv));
     gw_cli_told told = {.command = "simulate", .args = s.args};
     int status = gw_cli_parallel(&told, MPI_THREAD_FUNNELED, e, train_body, &s);
+    if (s.stop.signal && status == 0)
+        status = 128 + s.stop.signal; /* as the shell says of whom a signal ended */
+    if (status == 0 && *gw_algo_replaced() && !gw_args_flag(s.args, "quiet"))
+        printf("note: %s: MPI's own or in shared memory: modelled as halving:chunk=0\n",
+               gw_algo_replaced());
     for (int r = 0; r < s.ranks; r++) {
         gw_train_job_free(&s.rank[r].job);
         free(s.rank[r].ledger);
