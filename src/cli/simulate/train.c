@@ -204,9 +204,9 @@ static gw_err train_body(void *ctx, MPI_Comm comm, bool *own) {
 }
 
 void gw_simulate_train_help(void) {
-    printf(
-        "gradwire simulate --train: train on simulated ranks, in virtual time\n\n"
-        "usage: gradwire simulate --train --ranks N --link RATE[,LATENCY[,OVERHEAD]] [options]\n\n");
+    printf("gradwire simulate --train: train on simulated ranks, in virtual time\n\n"
+           "usage: gradwire simulate --train --ranks N --link RATE[,LATENCY[,OVERHEAD]] "
+           "[options]\n\n");
     gw_args_help(opts, "--", stdout);
 }
 
