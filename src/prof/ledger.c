@@ -274,6 +274,7 @@ void gw_ledger_start(void) {
     gw_usage_start();
     atomic_store(&led->running, false);
     led->flown = 0;
+    led->flight.now = 0; /* A virtual clock starts below the real one that ran before it. */
     memset(&led->of, 0, sizeof led->of);
     led->n_sinks = led->depth = 0;
     for (int d = 0; d < GW_EXCHANGE_DIMS; d++) {

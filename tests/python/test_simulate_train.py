@@ -39,6 +39,9 @@ class SimulateTrain(gwrun.Case):
                 both = [[[row[k] for k in keys] for row in gwrun.rows(folder, "batches.csv")]
                         for folder in (simulated, real)]
                 self.assertEqual(*both)
+                # The rank that measured computation by the real clock goes on by the virtual one.
+                walls = {row["rank"]: float(row["wall_s"]) for row in gwrun.rows(simulated, "batches.csv")}
+                self.assertTrue(all(wall > 0 for wall in walls.values()), walls)
 
     def test_times_repeat_and_come_from_profile_and_link(self):
         profile = os.path.join(self.dir, "p.json")
