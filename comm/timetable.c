@@ -127,7 +127,7 @@ static void walk_post(const walk *w, int stage, int from, int way) {
     s->next[way] = from;
 }
 
-/* Whether stage `to` has received the result of `a`, or has posted its receive. */
+/* Return whether stage `to` has received the result of `a`, or has posted its receive. */
 static bool walk_received(const walk *w, gw_place to, gw_act a) {
     const walker *s = &w->stage[to.stage];
     int next = s->next[walk_way(a)];

@@ -75,8 +75,8 @@ typedef struct gw_sim_message {
     bool posted[2], seen[2];
     enum { STARTS, FLOWS, ARRIVES, ARRIVED } state; /* once it is sent */
     bool taken;                                     /* by the receiver's core */
-    /* Of a world that carries: what is sent, and where it goes; `copy` holds it once the sender has
-     * its memory back and nobody receives yet. */
+    /* A world that carries copies `data` to `to`. `copy` holds it once the sender has its memory
+     * back and nobody receives yet. */
     const void *data;
     void *to, *copy;
     const gw_sim_link *link;

@@ -48,7 +48,8 @@ static const gw_command *main_find(const char *name) {
     return NULL;
 }
 
-/* What was a command or an option once. Options are words of their own. */
+/* Refuse commands and options that are gone, and say what to use instead. An option is found as a
+ * word of its own. */
 static gw_err main_check_gone(int argc, char **argv) {
     static const struct {
         const char *command, *option, *instead;

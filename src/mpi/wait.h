@@ -23,7 +23,7 @@ gw_err gw_message(void *data, int bytes, int peer, int tag, bool sends, MPI_Comm
 /** MPI's collectives of these names, with such waits. */
 gw_err gw_barrier(MPI_Comm comm);
 gw_err gw_bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm);
-/** Of bytes, asleep while it waits, as gw_wait_asleep. */
+/** Broadcast `bytes` bytes; the rank sleeps while it waits, as in gw_wait_asleep. */
 gw_err gw_bcast_asleep(void *data, int bytes, int root, MPI_Comm comm);
 /** in may be MPI_IN_PLACE. Takes turns with a progress thread (base/turn.h). */
 gw_err gw_allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,

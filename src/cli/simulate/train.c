@@ -24,7 +24,7 @@ enum {
     MOST_RANKS = 4096
 };
 
-/* What each rank has. */
+/* A simulated rank: its job, its ledger, and what spends its time. */
 typedef struct train_rank {
     gw_train_job job;
     gw_ledger *ledger;

@@ -5,7 +5,7 @@
 #include "base/args.h"
 #include "cli/train/train_tell.h"
 
-/** What excludes what among the options of train_opts.def. */
+/** Rules say which options of train_opts.def exclude each other. */
 extern const gw_rule gw_train_rules[];
 
 typedef struct gw_train_job {
