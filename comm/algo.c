@@ -59,7 +59,6 @@ static gw_err algo_replace(gw_algo *a, const gw_codec *codec) {
     gw_algo_close(a);
     GW_TRY(gw_algo_open(a, &halving, codec));
     a->stands_for = name;
-    algo_note_replaced(name);
     return GW_OK;
 }
 
@@ -223,6 +222,8 @@ gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root
     const gw_lane *lane = gw_schedule_lane(s);
     if (gw_lane_size(lane) == 1 || gw_schedule_span(s).n == 0)
         return GW_OK; /* nobody else, or nothing: nothing is encoded, nothing lost */
+    if (a->stands_for)
+        algo_note_replaced(a->stands_for);
     if (algo_has(a->ops, lane, what))
         return a->ops->lay_down(a->args, s, what, root);
     switch (what) {

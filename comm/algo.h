@@ -84,7 +84,7 @@ gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec);
  *  simulated ranks need them: `halving:chunk=0` stands for those that call MPI's collectives or
  *  work in shared memory. */
 void gw_algo_messages_only(bool on);
-/** Return the names of those that were replaced since then: "native, shm"; "": none was. */
+/** Return the names of those that were replaced and used since then: "native, shm"; "": none. */
 const char *gw_algo_replaced(void);
 void gw_algo_close(gw_algo *a);
 
