@@ -31,6 +31,10 @@ static const char *algo_default(const gw_codec *codec) {
                                            : "sra";
 }
 
+bool gw_algo_sends_messages(const gw_algo_ops *ops) {
+    return !(ops->caps & (GW_ALGO_ORDERED | GW_ALGO_SHARED));
+}
+
 static bool algo_messages_only;
 static char algo_replaced[256];
 
@@ -49,9 +53,7 @@ static void algo_note_replaced(const char *name) {
         snprintf(algo_replaced + at, sizeof algo_replaced - at, "%s%s", at ? ", " : "", name);
 }
 
-/* By halving in one piece MPICH reduces long spans (R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA
- * 2005). */
-static gw_err algo_replace(gw_algo *a, const gw_codec *codec) {
+gw_err gw_algo_replace(gw_algo *a, const gw_codec *codec) {
     static gw_spec_arg whole = {"chunk", "0"};
     static const gw_spec halving = {
         .text = "halving:chunk=0", .name = "halving", .arg = &whole, .n_args = 1};
@@ -79,8 +81,8 @@ gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec) {
         gw_algo_close(&a);
         return e;
     }
-    if (algo_messages_only && a.ops->caps & (GW_ALGO_ORDERED | GW_ALGO_SHARED))
-        GW_TRY(algo_replace(&a, codec));
+    if (algo_messages_only && !gw_algo_sends_messages(a.ops))
+        GW_TRY(gw_algo_replace(&a, codec));
     *out = a;
     return GW_OK;
 }

@@ -70,7 +70,7 @@ typedef struct gw_algo_ops {
 typedef struct gw_algo {
     const gw_algo_ops *ops;
     gw_args *args;
-    const char *stands_for; /* the algorithm that it replaces (gw_algo_messages_only); else NULL */
+    const char *stands_for; /* the algorithm that it replaces (gw_algo_replace); else NULL */
 } gw_algo;
 
 extern const gw_registry gw_algos;
@@ -80,9 +80,17 @@ extern const gw_registry gw_algos;
  *  errors of its `check`. */
 gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec);
 
+/** Return whether it sends messages of its own, which a simulation plays. The others call MPI's
+ *  collectives or work in memory that ranks share. */
+bool gw_algo_sends_messages(const gw_algo_ops *ops);
+
+/** Close `a` and open `halving:chunk=0` instead, which stands for it: by halving in one piece MPICH
+ *  reduces long spans (R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 2005). Errors of
+ *  gw_algo_open. */
+gw_err gw_algo_replace(gw_algo *a, const gw_codec *codec);
+
 /** From now on (`on`) the process opens only algorithms that send messages of their own, as
- *  simulated ranks need them: `halving:chunk=0` stands for those that call MPI's collectives or
- *  work in shared memory. */
+ *  simulated ranks need them; the others are replaced. */
 void gw_algo_messages_only(bool on);
 /** Return the names of those that were replaced and used since then: "native, shm"; "": none. */
 const char *gw_algo_replaced(void);

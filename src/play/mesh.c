@@ -38,16 +38,11 @@ size_t gw_sim_mesh_edge(const gw_sim_mesh *m, int run, int part) {
 
 gw_err gw_sim_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec,
                         const char **modelled) {
-    static gw_spec_arg whole = {"chunk", "0"};
-    static const gw_spec halving = {
-        .text = "halving:chunk=0", .name = "halving", .arg = &whole, .n_args = 1};
     GW_TRY(gw_algo_open(out, spec, codec));
-    *modelled = NULL;
-    if (!(out->ops->caps & GW_ALGO_ORDERED) || out->ops->caps & GW_ALGO_SHARED)
-        return GW_OK;
-    *modelled = out->ops->head.name;
-    gw_algo_close(out);
-    return gw_algo_open(out, &halving, codec);
+    if (out->ops->caps & GW_ALGO_ORDERED && !(out->ops->caps & GW_ALGO_SHARED))
+        GW_TRY(gw_algo_replace(out, codec));
+    *modelled = out->stands_for;
+    return GW_OK;
 }
 
 static gw_err mesh_open_algo(gw_sim_mesh *m, const gw_spec *spec) {

@@ -143,7 +143,7 @@ static gw_err chooser_play(const run *r, const gw_codec *codec, const gw_codec_p
                            gw_algo algo, gw_candidate *c) {
     gw_sim_play p = r->play;
     double whole = c->sent, ranks = p.world.ranks;
-    bool measured = gw_exchange_is_measured(algo.ops),
+    bool measured = !gw_algo_sends_messages(algo.ops),
          divides = r->a->strategy->ops->shape == GW_SHAPE_SHARDS;
     p.codec = *codec;
     p.algo = algo;
@@ -170,7 +170,7 @@ static gw_err chooser_predict(const run *r, gw_codec *codec, const gw_codec_pric
     GW_MPI(MPI_Comm_rank(r->comm, &rank));
     GW_TRY(gw_agree(r->comm, gw_algo_open(&algo, &r->a->algo[c->nth_algo], codec)));
     gw_err e = GW_OK;
-    if (gw_exchange_is_measured(algo.ops) && r->a->ranks > 1) {
+    if (!gw_algo_sends_messages(algo.ops) && r->a->ranks > 1) {
         e = chooser_measure_exchange(r, c, &algo);
         if (e == GW_OK && c->exchange.n == 0)
             e = gw_fail(GW_ERR_UNSUPPORTED, "%s cannot be had on these ranks",
@@ -333,7 +333,7 @@ static int chooser_count_whole(const gw_chooser *a) {
             if (gw_codec_open(&codec, &a->codec[i]) != GW_OK)
                 continue;
             if (gw_algo_open(&algo, &a->algo[k], &codec) == GW_OK) {
-                n += gw_exchange_is_measured(algo.ops);
+                n += !gw_algo_sends_messages(algo.ops);
                 gw_algo_close(&algo);
             }
             gw_codec_close(&codec);

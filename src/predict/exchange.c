@@ -1,3 +1,4 @@
+/* Times of whole exchanges at four sizes, and what lies between the sizes. */
 #include "predict/exchange.h"
 
 #include "comm/lane_parts.h"
@@ -10,10 +11,6 @@
 
 static const size_t wanted[] = {1 << 10, 16 << 10, 256 << 10, 4 << 20};
 enum { WANTED = sizeof wanted / sizeof *wanted };
-
-bool gw_exchange_is_measured(const gw_algo_ops *ops) {
-    return ops->caps & (GW_ALGO_SHARED | GW_ALGO_ORDERED);
-}
 
 typedef struct probe {
     gw_timed timed;

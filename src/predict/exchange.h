@@ -7,9 +7,6 @@
 #include "comm/fabric/sim.h"
 #include "machine/curve.h"
 
-/** Is this algorithm measured rather than played? */
-bool gw_exchange_is_measured(const gw_algo_ops *ops);
-
 typedef struct gw_exchange_job {
     MPI_Comm comm;
     size_t n; /* floats of the longest span */

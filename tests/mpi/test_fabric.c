@@ -195,7 +195,7 @@ static void try_all(void) {
     int tried = 0;
     for (const gw_entry *const *a = gw_algos.entries; *a; a++) {
         char cut[64];
-        if (((const gw_algo_ops *)*a)->caps & (GW_ALGO_ORDERED | GW_ALGO_SHARED))
+        if (!gw_algo_sends_messages((const gw_algo_ops *)*a))
             continue;
         try_algorithm((*a)->name);
         tried++;
