@@ -17,7 +17,7 @@ typedef struct gw_actor gw_actor;
 /** Between two polls of a host that waits for its device. */
 #define GW_PLAY_POLL_S 1e-4
 
-/** What passes time. */
+/** A world says how time passes. */
 typedef struct gw_play_world {
     /** Take this core for so long, to compute or, if the actor sleeps, to wait for its device. */
     void (*spend)(gw_actor *a, double seconds);

@@ -2,9 +2,8 @@
  *
  *  The spec "auto[:codecs=(A;B),algos=(C;D),budget=S,margin=X]" is checked before MPI starts. Then
  *  the parts of a step are measured on the ranks: the model's layers (predict/profile.h), the links
- *  (predict/link.h), each codec's speed and size on a gradient of the model
- *  (predict/codec.h), and whole exchanges where an algorithm sends no messages of its own
- *  (predict/exchange.h). Each codec
+ *  (predict/link.h), each codec's speed and size on a gradient of the model (predict/codec.h), and
+ *  whole exchanges where an algorithm sends no messages of its own (predict/exchange.h). Each codec
  *  with each algorithm that can carry it under the strategy is played with these parts
  *  (play/play.h), and the shortest step wins; but `none` does unless the gain exceeds the margin.
  *  All ranks choose by rank 0's figures, so alike. */

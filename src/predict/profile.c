@@ -1,3 +1,4 @@
+/* Timing a model's layers on the ranks, and the profile made of the times. */
 #include "predict/profile.h"
 
 #include "base/json.h"

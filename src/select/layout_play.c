@@ -1,3 +1,4 @@
+/* Playing the layouts of `plan --mesh`, with parts measured on these ranks. */
 #include "select/layout_play.h"
 
 #include "base/mem.h"
