@@ -116,7 +116,7 @@ gw_err gw_links_of_ranks(gw_sim_setup *w, int nodes, bool yield, MPI_Comm comm) 
     GW_THEN(e, link_open(&firsts, comm, host.rank == 0 ? 0 : MPI_UNDEFINED));
     if (e == GW_OK && host.ranks > 1)
         e = link_of_ring(&host, true, yield, &w->memory);
-    GW_THEN(e, gw_barrier(comm));
+    e = gw_agree(comm, e);
     if (e == GW_OK && nodes > 1 && firsts.comm != MPI_COMM_NULL)
         e = link_of_ring(&firsts, false, yield, &w->link);
     if (host.comm != MPI_COMM_NULL)
@@ -124,6 +124,7 @@ gw_err gw_links_of_ranks(gw_sim_setup *w, int nodes, bool yield, MPI_Comm comm) 
     if (firsts.comm != MPI_COMM_NULL)
         MPI_Comm_free(&firsts.comm);
     gw_sim_link both[2] = {w->link, w->memory};
+    e = gw_agree(comm, e);
     GW_THEN(e, gw_bcast(both, sizeof both, MPI_BYTE, 0, comm));
     w->link = both[0];
     w->memory = both[1];
