@@ -10,7 +10,7 @@
 #include "nn/gemm.h"
 #include "optim/optimizer.h"
 #include "predict/chooser.h"
-#include "select/layout_play.h"
+#include "predict/layout_play.h"
 
 #include <math.h>
 #include <stdlib.h>

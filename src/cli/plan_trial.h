@@ -4,7 +4,7 @@
 
 #include "cli/bench/step_rig.h"
 #include "play/play.h"
-#include "select/placed.h"
+#include "predict/placed.h"
 
 #include <stdio.h>
 

@@ -102,7 +102,7 @@ typedef struct gw_train_config {
     const gw_group_choice *counters; /* NULL: none */
     bool paired; /* take every step with a blocking exchange, too: see train/paired.h */
     const gw_simulated *simulated; /* NULL: ranks are processes, and the clock is the machine's */
-    bool bound;                    /* measure the least time a step can take: see select/bound.h */
+    bool bound;                    /* measure the least time a step can take: see predict/bound.h */
     bool overhead_only;            /* for timers and for full, and that is all: no step is taken */
     const char *ceilings;          /* "auto" or a file; NULL: none are measured */
     int overhead;        /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */

@@ -111,22 +111,25 @@ static gw_err layers_open(timer *t) {
     return GW_OK;
 }
 
-static double layers_median(gw_samples *s) {
-    return s->n > 0 ? gw_stats_median(s->x, s->n) : 0;
+static double layers_of_steps(const timer *t, gw_samples *s) {
+    return s->n == 0          ? 0
+           : t->job->shortest ? gw_stats_typical(s->x, s->n)
+                              : gw_stats_median(s->x, s->n);
 }
 
 static gw_err layers_summarize(timer *t, gw_layer_times *out) {
     const gw_shard *held = gw_model_shard(t->job->model);
     gw_stats s = gw_stats_of(t->step.x, t->step.n);
-    double sums[] = {0, layers_median(&t->update), s.median, s.min / s.median, s.p95 / s.median};
+    double sums[] = {0, layers_of_steps(t, &t->update), layers_of_steps(t, &t->step),
+                     s.min / s.median, s.p95 / s.median};
     MPI_Comm comm = t->job->comm;
     for (int l = 0; l < held->n_layers; l++) {
         int number = held->layers[l].number;
-        sums[0] += layers_median(&t->of[GW_COMPUTED_DATA][l]);
-        out->forward_s[number] = layers_median(&t->of[GW_COMPUTED_FORWARD][l]) +
-                                 layers_median(&t->of[GW_COMPUTED_LOSS][l]);
-        out->input_s[number] = layers_median(&t->of[GW_COMPUTED_INPUT][l]);
-        out->weights_s[number] = layers_median(&t->of[GW_COMPUTED_WEIGHTS][l]);
+        sums[0] += layers_of_steps(t, &t->of[GW_COMPUTED_DATA][l]);
+        out->forward_s[number] = layers_of_steps(t, &t->of[GW_COMPUTED_FORWARD][l]) +
+                                 layers_of_steps(t, &t->of[GW_COMPUTED_LOSS][l]);
+        out->input_s[number] = layers_of_steps(t, &t->of[GW_COMPUTED_INPUT][l]);
+        out->weights_s[number] = layers_of_steps(t, &t->of[GW_COMPUTED_WEIGHTS][l]);
     }
     GW_TRY(gw_allreduce(MPI_IN_PLACE, out->forward_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, out->input_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
@@ -167,6 +170,27 @@ gw_err gw_layers_time(const gw_layer_job *job, gw_layer_times *out) {
     GW_THEN(e, layers_summarize(t, out));
     layers_close(t);
     return e;
+}
+
+static void layers_passes(const gw_layer_times *t, double *forward_s, double *backward_s) {
+    *forward_s = *backward_s = 0;
+    for (int l = 0; l < GW_MAX_LAYERS; l++) {
+        *forward_s += t->forward_s[l];
+        *backward_s += gw_layer_backward_s(t, l);
+    }
+}
+
+double gw_layers_sum(const gw_layer_times *t) {
+    double forward_s, backward_s;
+    layers_passes(t, &forward_s, &backward_s);
+    return t->data_s + forward_s + backward_s + t->update_s + t->other_s;
+}
+
+json_t *gw_layers_json(const gw_layer_times *t) {
+    double forward_s, backward_s;
+    layers_passes(t, &forward_s, &backward_s);
+    return gw_json_object("data_s:f forward_s:f backward_s:f update_s:f other_s:f", t->data_s,
+                          forward_s, backward_s, t->update_s, t->other_s);
 }
 
 /* ---- the profile ---- */

@@ -17,10 +17,11 @@ typedef struct gw_layer_job {
     MPI_Comm comm;
     int warmup, least, most; /* steps */
     double enough_s;         /* of timed steps: no more than `least` are needed then */
+    bool shortest;           /* times are typical of undisturbed steps, not medians */
 } gw_layer_job;
 
-/** Medians over the steps, on the slowest rank that holds the layer or a part of it. Layers are
- *  numbered as in the whole model. */
+/** Medians over the steps, or gw_stats_typical of them, on the slowest rank that holds the layer or
+ *  a part of it. Layers are numbered as in the whole model. */
 typedef struct gw_layer_times {
     int steps;
     double data_s, forward_s[GW_MAX_LAYERS]; /* the loss is a part of the last layer's */
@@ -31,6 +32,12 @@ typedef struct gw_layer_times {
     double spread[2]; /* the shortest step and the 95th percentile, as multiples of that */
     double loss;      /* of the last step, summed over this rank's samples */
 } gw_layer_times;
+
+/** Seconds of a step on the slowest rank: all parts together. */
+double gw_layers_sum(const gw_layer_times *t);
+
+/** Describe the parts by phase, for JSON; the caller's. */
+json_t *gw_layers_json(const gw_layer_times *t);
 
 static inline double gw_layer_backward_s(const gw_layer_times *t, int l) {
     return t->input_s[l] + t->weights_s[l];

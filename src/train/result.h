@@ -6,8 +6,8 @@
 #include "checkpoint/best.h"
 #include "checkpoint/checkpoint.h"
 #include "mpi/guard.h"
+#include "predict/bound.h"
 #include "record/recorder.h"
-#include "select/bound.h"
 #include "train/overhead.h"
 #include "train/paired.h"
 

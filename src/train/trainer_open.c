@@ -193,29 +193,28 @@ static gw_batch trainer_opening_batch(gw_trainer *t) {
     return gw_sampler_batch(t->sampler, t->measures.rehearsed++ % gw_sampler_full(t->sampler));
 }
 
-/* A step of a rehearsal, at rate 0, so that nothing moves. */
-static gw_err trainer_opening_rehearse(void *ctx, gw_stepper *by) {
-    double loss;
-    return gw_step(by, trainer_opening_batch(ctx), 0, &loss);
-}
-
 static void trainer_opening_next(void *ctx, gw_pipeline_job *pass) {
     const gw_stepper *s = &((gw_trainer *)ctx)->stepper;
     gw_batch b = trainer_opening_batch(ctx);
     *pass = (gw_pipeline_job){s->set, b.idx, s->labels, b.local, b.global, s->is.polls, 0};
 }
 
+/* Steps without exchange, to be timed. */
+static gw_layer_job trainer_opening_steps(gw_trainer *t) {
+    gw_sampler_epoch(t->sampler, 0);
+    return (gw_layer_job){.model = t->model,
+                          .optimizer = t->optimizer,
+                          .next = trainer_opening_next,
+                          .ctx = t,
+                          .comm = t->comm};
+}
+
 static gw_err trainer_opening_choose(gw_trainer *t) {
     if (!t->choice)
         return GW_OK;
     gw_watchdog_stage("predicting steps");
-    gw_sampler_epoch(t->sampler, 0);
     gw_chooser_job job = {.check = t->c->check,
-                          .steps = {.model = t->model,
-                                    .optimizer = t->optimizer,
-                                    .next = trainer_opening_next,
-                                    .ctx = t,
-                                    .comm = t->comm},
+                          .steps = trainer_opening_steps(t),
                           .threads = t->c->run.threads,
                           .remembers = t->optimizer->state.count > 0,
                           .nodes = t->node.nodes,
@@ -231,9 +230,8 @@ static gw_err trainer_measure_bound(gw_trainer *t) {
     if (!t->c->bound)
         return GW_OK;
     gw_watchdog_stage("measuring the bound of a step");
-    gw_sampler_epoch(t->sampler, 0);
-    gw_rehearsal job = {&t->stepper, trainer_opening_rehearse, t, t->comm};
-    return gw_bound_measure(&t->measures.bound, &job, t->oversubscribed, t->own);
+    gw_layer_job steps = trainer_opening_steps(t);
+    return gw_bound_measure(&t->measures.bound, &t->stepper, &steps, t->oversubscribed, t->own);
 }
 
 /* What has a twin: one codec for all tensors, that one thread runs, and no momentum of the

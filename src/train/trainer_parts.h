@@ -12,7 +12,7 @@
 #include "machine/products.h"
 #include "predict/chooser.h"
 #include "record/recorder.h"
-#include "select/bound_measure.h"
+#include "predict/bound_measure.h"
 #include "step/checks.h"
 #include "step/split.h"
 #include "step/step.h"

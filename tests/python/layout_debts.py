@@ -35,8 +35,8 @@ OTHER_WORDS = {
     ("src/cli/list.c", "sparse"),  # codecs
     ("src/cli/plan.c", "local"),  # a column
     ("src/naive/naive.c", "allreduce"),  # the collective
-    ("src/select/bound.c", "delayed"),  # modes of a bound
-    ("src/select/bound.c", "local"),  # a key of JSON
-    ("src/select/bound.c", "sharded"),  # modes of a bound
+    ("src/predict/bound.c", "delayed"),  # modes of a bound
+    ("src/predict/bound.c", "local"),  # a key of JSON
+    ("src/predict/bound.c", "sharded"),  # modes of a bound
     ("src/predict/chooser_json.c", "local"),  # a key of JSON
 }

@@ -382,7 +382,7 @@ class CheckerCanFail(gwrun.Case):
         self.write("src/step/a.c", '#include "api/inside.h"\n#include <gradwire.h>\n#include "comm/lane.h"\n')
         self.write("src/train/b.h", '#include "run/session.h"\n')
         self.write("src/train/c.c", '  # include "api/handle.h"\n')
-        self.write("src/select/d.c", '#include "comm/algo.h"\n')
+        self.write("src/predict/d.c", '#include "comm/algo.h"\n')
         self.write("src/step/e.c", '#include "config/f.h"\n')
         self.write("src/config/f.h", '#include "config/g.h"\n')
         self.write("src/config/g.h", '#include "run/session.h"\n')

@@ -1,5 +1,5 @@
 /* The bound of a step, compared with numbers worked out by hand, and the order of the modes. */
-#include "select/bound.h"
+#include "predict/bound.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -20,12 +20,17 @@ static double bound(gw_bound_parts *p, gw_bound_mode mode) {
     return p->step_s[mode];
 }
 
-/* Backward pass: 1000 + 400 shares of 140 s: layer 1's gradient is there at 40, its input's at 80,
- * layer 0's at 140. Forward and update: 0.6 and 0.4 of 150. */
+/* Layer 1's gradient is there at 40, its input's at 80, layer 0's at 140. Forward and update: 0.6
+ * and 0.4 of 150. */
 static const gw_span two[] = {{0, 600}, {600, 400}};
 
 static gw_bound_parts by_hand(double wire_s) {
-    return (gw_bound_parts){.local = {1, 100, 140, 50, 2},
+    return (gw_bound_parts){.local = {.data_s = 1,
+                                      .forward_s = {60, 40},
+                                      .input_s = {0, 40},
+                                      .weights_s = {60, 40},
+                                      .update_s = 50,
+                                      .other_s = 2},
                             .wire_s = wire_s,
                             .transport_s = NAN,
                             .layers = two,
@@ -92,7 +97,7 @@ static void test_lazy(void **state) {
 static void test_priority(void **state) {
     (void)state;
     static const gw_span four[] = {{0, 1000}, {1000, 1000}, {2000, 1000}, {3000, 1000}};
-    gw_bound_parts p = {.local = {0, 80, 0, 0, 0},
+    gw_bound_parts p = {.local = {.forward_s = {20, 20, 20, 20}},
                         .wire_s = 80,
                         .transport_s = NAN,
                         .layers = four,

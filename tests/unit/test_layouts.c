@@ -1,5 +1,5 @@
 /* Ways to spread a model over ranks: which there are. */
-#include "select/layout.h"
+#include "predict/layout.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -249,7 +249,7 @@ static void step_print_parts(void) {
         if (!b.configs[i]->bound.measured)
             continue;
         printf("%-32s computation %.1f us, codec %.1f, wire %.1f, transport ",
-               b.configs[i]->c.run.comm->text, gw_local_sum(&p->local) * 1e6, p->codec_s * 1e6,
+               b.configs[i]->c.run.comm->text, gw_layers_sum(&p->local) * 1e6, p->codec_s * 1e6,
                p->wire_s * 1e6);
         if (isnan(p->transport_s))
             printf("absent:");

@@ -72,13 +72,6 @@ gw_layer_job gw_rig_layers(gw_rig *r, bool polls, MPI_Comm comm) {
                           .comm = comm};
 }
 
-/* For the bound of a step: rate 0, so that nothing moves. */
-static gw_err rig_rehearse(void *ctx, gw_stepper *by) {
-    gw_rig *r = ctx;
-    double loss;
-    return gw_step_loaded(by, r->local, r->global, 0, &loss);
-}
-
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
     gw_bench_place place = *s->place;
     GW_TRY(gw_agree(place.comm, rig_open_model(r, s)));
@@ -138,10 +131,10 @@ void gw_rig_say_products(const gw_products *p) {
 
 gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *known, bool *own) {
     gw_bound_mode mode;
-    gw_rehearsal job = {&r->stepper, rig_rehearse, r, s->place->comm};
+    gw_layer_job steps = gw_rig_layers(r, r->stepper.is.polls, s->place->comm);
     *out = (gw_bound_run){0};
     *known = gw_bound_of(&r->stepper.is, r->lazy, &mode) == GW_OK;
-    return *known ? gw_bound_measure(out, &job, r->yield, own) : GW_OK;
+    return *known ? gw_bound_measure(out, &r->stepper, &steps, r->yield, own) : GW_OK;
 }
 
 /* ---- turns ---- */

@@ -6,9 +6,9 @@
 #include "cli/bench/bench.h"
 #include "config/config.h"
 #include "machine/products.h"
+#include "predict/bound_measure.h"
 #include "predict/chooser.h"
 #include "run/session.h"
-#include "select/bound_measure.h"
 #include "step/step.h"
 
 typedef struct gw_rig {

@@ -3,10 +3,10 @@
 #include "cli/train/step_opts.h"
 #include "cli/train/train_job.h"
 #include "optim/lr.h"
+#include "predict/bound_measure.h"
 #include "record/live.h"
 #include "run/codec_stats.h"
 #include "run/session.h"
-#include "select/bound_measure.h"
 #include "step/checks.h"
 #include "watch/signals.h"
 

@@ -1,7 +1,7 @@
 /** How a model may lie on the ranks (mpi/mesh.h): what there is to choose among. Pure arithmetic;
- *  select/layout_play.h predicts what a step takes then. */
-#ifndef GW_SELECT_LAYOUT_H
-#define GW_SELECT_LAYOUT_H
+ *  predict/layout_play.h predicts what a step takes then. */
+#ifndef GW_PREDICT_LAYOUT_H
+#define GW_PREDICT_LAYOUT_H
 
 #include "comm/timetable.h"
 #include "mpi/mesh.h"

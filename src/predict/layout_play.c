@@ -1,12 +1,11 @@
 /* Playing the layouts of `plan --mesh`, with parts measured on these ranks. */
-#include "select/layout_play.h"
+#include "predict/layout_play.h"
 
 #include "base/mem.h"
 #include "mpi/wait.h"
 #include "play/options.h"
 #include "predict/codec.h"
 #include "predict/link.h"
-#include "select/survey.h"
 
 #include <math.h>
 #include <stdlib.h>

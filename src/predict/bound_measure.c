@@ -1,4 +1,4 @@
-#include "select/bound_measure.h"
+#include "predict/bound_measure.h"
 
 #include "base/mem.h"
 #include "base/stats.h"
@@ -51,18 +51,18 @@ size_t gw_bound_bucket(const gw_inside_facts *s) {
 /* ---- the exchange without a step ---- */
 
 typedef struct exchange {
-    const gw_rehearsal *r;
-    const float *gradient;
+    gw_stepper *stepper;
+    MPI_Comm comm;
+    float *gradient;
     size_t owned; /* floats that this rank would update */
 } exchange;
 
 /* As a blocking step has it, but nothing is computed. */
 static gw_err bound_time_once(exchange *x, gw_batch_cost *cost) {
-    gw_stepper *t = x->r->stepper;
-    GW_TRY(gw_step_offer(t, x->gradient));
-    GW_TRY(gw_barrier(x->r->comm));
+    GW_TRY(gw_step_offer(x->stepper, x->gradient));
+    GW_TRY(gw_barrier(x->comm));
     gw_ledger_begin();
-    gw_err e = gw_step_exchange(t, &x->owned);
+    gw_err e = gw_step_exchange(x->stepper, &x->owned);
     gw_ledger_end(cost);
     return e;
 }
@@ -75,7 +75,7 @@ static gw_err bound_time_exchange(exchange *x, gw_bound_run *out) {
         GW_TRY(bound_time_once(x, &c));
         double s[] = {c.wall_s, c.phase_s[GW_PHASE_ENCODE] + c.phase_s[GW_PHASE_DECODE],
                       MPI_Wtime() - start};
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, s, 3, MPI_DOUBLE, MPI_MAX, x->r->comm));
+        GW_TRY(gw_allreduce(MPI_IN_PLACE, s, 3, MPI_DOUBLE, MPI_MAX, x->comm));
         spent = s[2];
         if (k < 0)
             continue;
@@ -91,53 +91,54 @@ static gw_err bound_time_exchange(exchange *x, gw_bound_run *out) {
 /* ---- all parts ---- */
 
 static gw_err bound_put_together(exchange *x, bool oversubscribed, gw_bound_run *out) {
-    const gw_rehearsal *r = x->r;
-    double byte_s, size = (double)gw_model_size(r->stepper->model);
+    double byte_s, size = (double)gw_model_size(x->stepper->model);
     int ranks;
-    GW_MPI(MPI_Comm_size(r->comm, &ranks));
+    GW_MPI(MPI_Comm_size(x->comm, &ranks));
     GW_TRY(bound_time_exchange(x, out));
-    GW_TRY(gw_transport_byte(oversubscribed, r->comm, &byte_s));
+    GW_TRY(gw_transport_byte(oversubscribed, x->comm, &byte_s));
     double mean[2] = {out->wire_bytes / ranks, (double)x->owned / size / ranks};
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, 2, MPI_DOUBLE, MPI_SUM, r->comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, 2, MPI_DOUBLE, MPI_SUM, x->comm));
     out->wire_bytes = mean[0];
     out->parts.update_share = mean[1] > 0 ? mean[1] : 1; /* delayed: the first step updates none */
     /* An algorithm that sends nothing (shm) moves bytes in a way that was not measured. */
     out->parts.transport_s = out->wire_bytes > 0 ? byte_s * out->wire_bytes : NAN;
-    return gw_agree(r->comm, gw_bound_play(&out->parts));
+    return gw_agree(x->comm, gw_bound_play(&out->parts));
 }
 
-static gw_err bound_measure_parts(gw_bound_run *out, const gw_rehearsal *r, float *params,
-                                  float *gradient, bool oversubscribed, bool *own) {
-    gw_stepper *t = r->stepper;
-    exchange x = {.r = r, .gradient = gradient};
-    gw_err e = gw_survey_step(r, params, gradient, &out->parts.local);
-    gw_step_use(t, t->g);
-    if (e == GW_OK) {
-        e = bound_put_together(&x, oversubscribed, out);
-        *own = e != GW_OK;
-    }
+/* The gradient of the last step without exchange is what is exchanged. */
+static gw_err bound_measure_parts(exchange *x, const gw_layer_job *steps, bool oversubscribed,
+                                  bool *own, gw_bound_run *out) {
+    gw_model *model = x->stepper->model;
+    gw_layer_job job = *steps;
+    job.warmup = 2;
+    job.least = 5;
+    job.most = 99;
+    job.enough_s = 0.5;
+    job.shortest = true;
+    GW_TRY(gw_layers_time(&job, &out->parts.local));
+    memcpy(x->gradient, gw_model_grads(model), gw_model_size(model) * sizeof(float));
+    gw_err e = bound_put_together(x, oversubscribed, out);
+    *own = e != GW_OK;
     return e;
 }
 
-gw_err gw_bound_measure(gw_bound_run *out, const gw_rehearsal *r, bool oversubscribed, bool *own) {
-    gw_stepper *t = r->stepper;
-    size_t n = gw_model_size(t->model);
-    float *params = NULL, *gradient = NULL;
+gw_err gw_bound_measure(gw_bound_run *out, gw_stepper *stepper, const gw_layer_job *steps,
+                        bool oversubscribed, bool *own) {
+    exchange x = {.stepper = stepper, .comm = steps->comm};
+    const gw_model *model = stepper->model;
     gw_snapshot before = {0};
-    *out = (gw_bound_run){.parts = {.layers = gw_model_spans(t->model),
-                                    .n_layers = gw_model_layers(t->model),
-                                    .bucket = gw_bound_bucket(&t->is)}};
-    GW_TRY(gw_bound_of(&t->is, t->lazy, &out->mode));
-    gw_err e = gw_alloc(&params, n, sizeof *params);
-    GW_THEN(e, gw_alloc(&gradient, n, sizeof *gradient));
-    GW_THEN(e, gw_snapshot_take(&before, t));
-    e = gw_agree(r->comm, e);
-    GW_THEN(e, bound_measure_parts(out, r, params, gradient, oversubscribed, own));
-    GW_THEN(e, gw_agree(r->comm, gw_snapshot_put(&before, t)));
+    *out = (gw_bound_run){.parts = {.layers = gw_model_spans(model),
+                                    .n_layers = gw_model_layers(model),
+                                    .bucket = gw_bound_bucket(&stepper->is)}};
+    GW_TRY(gw_bound_of(&stepper->is, stepper->lazy, &out->mode));
+    gw_err e = gw_alloc(&x.gradient, gw_model_size(model), sizeof *x.gradient);
+    GW_THEN(e, gw_snapshot_take(&before, stepper));
+    e = gw_agree(x.comm, e);
+    GW_THEN(e, bound_measure_parts(&x, steps, oversubscribed, own, out));
+    GW_THEN(e, gw_agree(x.comm, gw_snapshot_put(&before, stepper)));
     out->measured = e == GW_OK;
     gw_snapshot_free(&before);
-    free(params);
-    free(gradient);
+    free(x.gradient);
     return e;
 }
 

@@ -2,11 +2,11 @@
  *  measured on the actual ranks, all at once. The parts are what a rank computes of each layer, in
  *  the microbatches and on the parts of tensors that it has; the links between the ranks; and what
  *  adding floats takes. */
-#ifndef GW_SELECT_LAYOUT_PLAY_H
-#define GW_SELECT_LAYOUT_PLAY_H
+#ifndef GW_PREDICT_LAYOUT_PLAY_H
+#define GW_PREDICT_LAYOUT_PLAY_H
 
 #include "play/play.h"
-#include "select/placed.h"
+#include "predict/placed.h"
 
 /** A step: the sum of the four parts, each a mean over the ranks and the steps played. */
 typedef struct gw_layout_forecast {

@@ -1,4 +1,4 @@
-#include "select/layout.h"
+#include "predict/layout.h"
 
 #include <stdio.h>
 #include <string.h>

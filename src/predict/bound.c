@@ -1,4 +1,4 @@
-#include "select/bound.h"
+#include "predict/bound.h"
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -34,39 +34,42 @@ static double bound_beside(const gw_bound_parts *p, gw_bound_mode mode) {
     return p->codec_s + (moves ? p->transport_s : 0);
 }
 
-/* A layer a tensor. Its backward pass takes time in proportion to its floats, twice: for the
- * gradient of its weights, and of its input, which the first layer does not need and which others
- * compute when their weights' gradient is on its way. */
+/* A tensor for each layer that has parameters. Its gradient is there when the layers above have
+ * computed their input's and it has computed its own; what lies above it in the forward pass, up to
+ * the next tensor, follows it. */
 static void bound_profile(const gw_bound_parts *p, gw_bound_mode mode, gw_step_profile *out) {
-    double floats = (double)bound_floats(p), share = p->update_share;
-    double products = 2 * floats - (double)p->layers[0].n;
-    double beside_s = bound_beside(p, mode), above_s = 0;
+    const gw_layer_times *t = &p->local;
+    double floats = (double)bound_floats(p), beside_s = bound_beside(p, mode);
+    double since_s = 0, follows_s = 0; /* the tensor above was ready; forward passes without one */
     int polls = mode == GW_BOUND_PRIORITY ? POLLS : 1; /* others begin all that is ready */
     *out = (gw_step_profile){.model = "measured",
                              .batch = 1,
                              .n = bound_floats(p),
                              .tensor = out->tensor,
                              .ahead = true,
-                             .poll_s = fmax(gw_bound_computation(p) / polls, 1e-9),
-                             .data_s = p->local.data_s + p->local.other_s};
+                             .poll_s = fmax(gw_bound_computation(p) / polls, 1e-9)};
     for (int l = 0; l < p->n_layers; l++)
         out->groups = out->n_tensors += p->layers[l].n > 0;
     for (int l = p->n_layers - 1, group = out->n_tensors; l >= 0; l--) {
-        double n = (double)p->layers[l].n, product_s = p->local.backward_s * n / products;
-        if (p->layers[l].n == 0)
-            continue;
-        out->tensor[group - 1] = (gw_step_tensor){.name = "layer",
-                                                  .group = group - 1,
-                                                  .n = p->layers[l].n,
-                                                  .forward_s = p->local.forward_s * n / floats,
-                                                  .backward_s = above_s + product_s,
+        size_t n = p->layers[l].n;
+        follows_s += t->forward_s[l];
+        if (n > 0) {
+            group--;
+            out->tensor[group] = (gw_step_tensor){.name = "layer",
+                                                  .group = group,
+                                                  .n = n,
+                                                  .forward_s = follows_s,
+                                                  .backward_s = since_s + t->weights_s[l],
                                                   .std = 1};
-        group--;
-        above_s = (l > 0 ? product_s : 0) + beside_s * n / floats;
+            since_s = beside_s * (double)n / floats;
+            follows_s = 0;
+        }
+        since_s += t->input_s[l];
     }
-    out->rest_s = above_s;
+    out->rest_s = since_s;
+    out->data_s = t->data_s + t->other_s + follows_s;
     /* Of two ranks each updates half where they share it. */
-    out->optimizer_s = p->local.update_s * share * (mode == GW_BOUND_SHARDED ? RANKS : 1);
+    out->optimizer_s = t->update_s * p->update_share * (mode == GW_BOUND_SHARDED ? RANKS : 1);
 }
 
 /* ---- the exchange ---- */
@@ -96,7 +99,7 @@ gw_err gw_bound_play(gw_bound_parts *p) {
     gw_step_profile profile = {0};
     gw_err e = gw_alloc(&profile.tensor, (size_t)p->n_layers, sizeof *profile.tensor);
     double bytes_per_s = (double)(bound_floats(p) * sizeof(float)) / fmax(p->wire_s, 1e-12);
-    double core_s = gw_local_sum(&p->local) - (1 - p->update_share) * p->local.update_s;
+    double core_s = gw_layers_sum(&p->local) - (1 - p->update_share) * p->local.update_s;
     for (int m = 0; m < GW_BOUND_DELAYED && e == GW_OK; m++) {
         gw_bound_mode mode = (gw_bound_mode)m;
         gw_sim_play play = {.world = {.ranks = RANKS, .link.bytes_per_s = bytes_per_s},
@@ -117,14 +120,11 @@ gw_err gw_bound_play(gw_bound_parts *p) {
 }
 
 json_t *gw_bound_json(const gw_bound_parts *p) {
-    const gw_local *l = &p->local;
     json_t *modes = json_object();
     for (int m = 0; m < GW_BOUND_MODES; m++)
         json_object_set_new(modes, gw_bound_name((gw_bound_mode)m), gw_json_number(p->step_s[m]));
-    return json_pack("{s:{s:f, s:f, s:f, s:f, s:f}, s:f, s:f, s:f, s:o, s:f, s:I, s:o}", "local",
-                     "data_s", l->data_s, "forward_s", l->forward_s, "backward_s", l->backward_s,
-                     "update_s", l->update_s, "other_s", l->other_s, "computation_s",
-                     gw_bound_computation(p), "codec_s", p->codec_s, "wire_s", p->wire_s,
-                     "transport_s", gw_json_number(p->transport_s), "update_share", p->update_share,
-                     "bucket_floats", (json_int_t)p->bucket, "modes", modes);
+    return gw_json_object("local:o computation_s:f codec_s:f wire_s:f transport_s:f update_share:f "
+                          "bucket_floats:I modes:o",
+                          gw_layers_json(&p->local), gw_bound_computation(p), p->codec_s, p->wire_s,
+                          p->transport_s, p->update_share, (json_int_t)p->bucket, modes);
 }

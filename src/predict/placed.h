@@ -1,14 +1,14 @@
 /** A model, its optimizer and its batch as a layout places them on the ranks: what a run with these
  *  options has, without an exchange of gradients. */
-#ifndef GW_SELECT_PLACED_H
-#define GW_SELECT_PLACED_H
+#ifndef GW_PREDICT_PLACED_H
+#define GW_PREDICT_PLACED_H
 
 #include "machine/products.h"
 #include "mesh/pipeline.h"
 #include "optim/optimizer.h"
+#include "predict/layout.h"
 #include "predict/profile.h"
 #include "run/session.h"
-#include "select/layout.h"
 
 /** What all layouts of a command have in common. */
 typedef struct gw_place_setup {

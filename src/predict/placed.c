@@ -1,4 +1,4 @@
-#include "select/placed.h"
+#include "predict/placed.h"
 
 #include "base/mem.h"
 #include "base/stats.h"

@@ -1,6 +1,6 @@
 /** The bound of a step: the least time that a mode of communication allows on this machine.
  *  docs/measurement.md has the definitions. It is played (play/play.h) with measured parts
- *  (select/bound_measure.h) by two ranks and the mode's own strategy, over a link that is never
+ *  (predict/bound_measure.h) by two ranks and the mode's own strategy, over a link that is never
  *  idle while a bucket is ready: each bucket is one message, which takes its share of the
  *  exchange's measured time; messages have no latency and no overhead, and ranks poll all the time.
  *
@@ -17,12 +17,12 @@
  *  for a codec whose first bytes leave early. In all but the first mode the transport's own time on
  *  the computing core is computation, too. (A blocking exchange contains it: nobody computes
  *  meanwhile.) */
-#ifndef GW_SELECT_BOUND_H
-#define GW_SELECT_BOUND_H
+#ifndef GW_PREDICT_BOUND_H
+#define GW_PREDICT_BOUND_H
 
 #include "base/err.h"
 #include "base/span.h"
-#include "select/local.h"
+#include "predict/profile.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -42,10 +42,10 @@ const char *gw_bound_name(gw_bound_mode mode);
 
 /** Seconds of one step on the slowest rank. */
 typedef struct gw_bound_parts {
-    gw_local local;     /* measured without exchange */
-    double codec_s;     /* encoding, decoding and summing, all parts together */
-    double wire_s;      /* the exchange alone, less codec_s */
-    double transport_s; /* of the computing core, moving messages; NaN: not measured, and then the
+    gw_layer_times local; /* measured without exchange */
+    double codec_s;       /* encoding, decoding and summing, all parts together */
+    double wire_s;        /* the exchange alone, less codec_s */
+    double transport_s;   /* of the computing core, moving messages; NaN: not measured, and then the
                            bound leaves it out */
     const gw_span *layers;
     int n_layers;
@@ -56,7 +56,7 @@ typedef struct gw_bound_parts {
 
 /** Computation and codec: what the core has to do whatever the mode. */
 static inline double gw_bound_computation(const gw_bound_parts *p) {
-    return gw_local_sum(&p->local) + p->codec_s;
+    return gw_layers_sum(&p->local) + p->codec_s;
 }
 
 /** Play all modes: p->step_s, to a thousandth of the computation. Local, without MPI. */

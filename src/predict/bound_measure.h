@@ -1,11 +1,11 @@
-/** The parts of the bound of a step (select/bound.h), measured on the ranks with the run's own
+/** The parts of the bound of a step (predict/bound.h), measured on the ranks with the run's own
  *  model, batch and session: the step without exchange, the exchange without step, and what the
  *  transport takes of a core. */
-#ifndef GW_SELECT_BOUND_MEASURE_H
-#define GW_SELECT_BOUND_MEASURE_H
+#ifndef GW_PREDICT_BOUND_MEASURE_H
+#define GW_PREDICT_BOUND_MEASURE_H
 
-#include "select/bound.h"
-#include "select/survey.h"
+#include "predict/bound.h"
+#include "step/step.h"
 
 /** The bound of a run; zeroed: not asked for. */
 typedef struct gw_bound_run {
@@ -18,9 +18,11 @@ typedef struct gw_bound_run {
 /** No MPI call: the mode of an exchange. GW_ERR_UNSUPPORTED: no bound is known for its strategy. */
 gw_err gw_bound_of(const gw_inside_facts *s, bool lazy, gw_bound_mode *mode);
 
-/** Collective, while nothing is pending: measure with r->stepper, whose session is open; all that a
- *  step changes is put back. Starts the ledger anew. *own: the error is this rank's alone. */
-gw_err gw_bound_measure(gw_bound_run *out, const gw_rehearsal *r, bool oversubscribed, bool *own);
+/** Collective over the ranks of `steps`, while nothing is pending: measure with the stepper, whose
+ *  session is open and which takes such steps; all that a step changes is put back. `steps` need
+ *  not say how many. Starts the ledger anew. *own: the error is this rank's alone. */
+gw_err gw_bound_measure(gw_bound_run *out, gw_stepper *stepper, const gw_layer_job *steps,
+                        bool oversubscribed, bool *own);
 
 /** Floats of a bucket of the session's strategy; 0: it exchanges a layer each, or all at once. */
 size_t gw_bound_bucket(const gw_inside_facts *s);
