@@ -400,6 +400,14 @@ static gw_err lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw
     return adopt ? gw_codec_decode(lane->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
 }
 
+/* `floats` were coded; under virtual time that takes what the codec's price says. */
+static void lane_coded(const gw_lane *lane, gw_coding kind, size_t floats) {
+    const gw_codec_price *p = lane->codec->price;
+    gw_coded_tell(kind, floats);
+    if (gw_probe_spend && p)
+        gw_probe_spend(p->call_s[kind] + p->float_s[kind] * (double)floats);
+}
+
 /* An encoding of s ended with `e`. */
 static gw_err lane_encoded(gw_lane *lane, gw_span s, bool adopt, const size_t *len, gw_err e) {
     if (e == GW_OK)
@@ -408,7 +416,7 @@ static gw_err lane_encoded(gw_lane *lane, gw_span s, bool adopt, const size_t *l
         lane->tally.codings->floats += s.n;
         lane->tally.codings->bytes += *len;
     }
-    gw_coded_tell(adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);
+    lane_coded(lane, adopt ? GW_CODING_ADOPT : GW_CODING_ENCODE, s.n);
     gw_phase_leave();
     return e;
 }
@@ -461,7 +469,7 @@ gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw
     gw_err e =
         lane->phantom ? GW_OK : gw_codec_decode(lane->codec, in, len, base + s.off, s.n, into);
     e = lane_checked(lane, s, e);
-    gw_coded_tell(add ? GW_CODING_ADD : GW_CODING_SET, s.n);
+    lane_coded(lane, add ? GW_CODING_ADD : GW_CODING_SET, s.n);
     gw_phase_leave();
     return e;
 }

@@ -7,6 +7,7 @@
 #ifndef GW_COMPRESS_CODEC_H
 #define GW_COMPRESS_CODEC_H
 
+#include "base/probe.h"
 #include "base/registry.h"
 
 #include <stdbool.h>
@@ -128,6 +129,12 @@ typedef struct gw_codec_ops {
     float most;
 } gw_codec_ops;
 
+/** What coding n floats takes: call_s + n * float_s, by kind; SUM only of summable codecs. */
+typedef struct gw_codec_price {
+    double call_s[GW_CODINGS], float_s[GW_CODINGS];
+    double bytes; /* of an encoding, per float */
+} gw_codec_price;
+
 /** A codec bound to its options, and the stage behind it if there is one. */
 typedef struct gw_codec {
     const gw_codec_ops *ops;
@@ -141,8 +148,9 @@ typedef struct gw_codec {
     const char *spec;  /* that spec as text */
     char name[64];     /* the spec without options: "qsgd", "qsgd+zlib" */
     struct gw_stage *stage;
-    bool framed;  /* encodings travel in frames (compress/frame.h) */
-    uint32_t tag; /* identifies the codec in a frame */
+    bool framed;                 /* encodings travel in frames (compress/frame.h) */
+    uint32_t tag;                /* identifies the codec in a frame */
+    const gw_codec_price *price; /* of coding in virtual time; the owner's; NULL: it takes none */
 } gw_codec;
 
 extern const gw_registry gw_codecs;

@@ -53,10 +53,8 @@ typedef struct gw_sim_watch {
 
 typedef struct gw_sim_setup {
     int ranks, per_host;
-    const gw_network *network;  /* of ceil(ranks / per_host) hosts */
-    gw_sim_link link, memory;   /* the rate of `link` is the network's */
-    double coded_s[GW_CODINGS]; /* time per float that is coded so, */
-    double call_s[GW_CODINGS];  /* and per call */
+    const gw_network *network; /* of ceil(ranks / per_host) hosts */
+    gw_sim_link link, memory;  /* the rate of `link` is the network's */
     double coded_bytes; /* of an encoding per float, where data decide it; 0: the codec's bound */
     gw_sim_measured measured;
     const gw_sim_watch *watch; /* NULL: nobody; folded: nobody */
@@ -70,7 +68,7 @@ typedef struct gw_sim_setup {
 
 typedef struct gw_sim_tally {
     uint64_t bytes, messages, events; /* all ranks together, so far; events: of those played, */
-    double coded_s;                   /* as the time that they coded */
+    double coded_s;                   /* as the time that they coded, by their codecs' prices */
 } gw_sim_tally;
 
 /** Run body(ctx, fabric) on each rank; it closes `fabric`, or a lane does. One world at a time.

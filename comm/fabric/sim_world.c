@@ -166,10 +166,8 @@ uint64_t gw_sim_ns(void) {
 }
 
 /* Codecs work on the core of the rank that runs. */
-static void sim_coded(gw_coding kind, size_t floats) {
+static void sim_coded(double seconds) {
     gw_sim_rank *me = sim_world->running;
-    const gw_sim_setup *s = &me->w->setup;
-    double seconds = s->call_s[kind] + s->coded_s[kind] * (double)floats;
     me->w->tally.coded_s += seconds;
     sim_compute(me, seconds);
 }
@@ -455,9 +453,7 @@ gw_err gw_sim_run(const gw_sim_setup *setup, gw_err (*body)(void *ctx, gw_fabric
     gw_sim_world w = {.setup = *setup, .body = body, .ctx = ctx};
     sim_world = &w;
     gw_err e = sim_open(&w);
-    for (gw_coding k = 0; k < GW_CODINGS && e == GW_OK; k++)
-        if (setup->coded_s[k] > 0)
-            gw_probe_spend = sim_coded;
+    gw_probe_spend = sim_coded;
     while (e == GW_OK && w.alive > 0) {
         sim_take_turns(&w);
         gw_err ends = w.alive > 0 ? sim_happen(&w) : GW_OK;

@@ -7,8 +7,8 @@ r"""What gradwire predicts of a step against the step: `train --forecast`, `plan
 2 ranks train in shared memory, or on two hosts of a testbed that it brings up at each rate. Each configuration runs for
 some seconds, and its step is that of run.json; beside it stand predictions by the same binary, divided by it. Those of
 `simulate` take the link of compare_simulated.py, and within a host the memory of MEMORY. A binary whose `simulate` takes no
---layers has the program simulate-train in its tree, or trains by `simulate --train`. The row `auto` has what `--compress auto` chose over the best of
-its candidates. A predictor that refuses a configuration has no figure there.
+--layers has the program simulate-train in its tree, or trains by `simulate --train`. The row `auto` has the step of what
+`--compress auto` would choose over the best step, both measured by `plan --verify`, whose candidates take turns. A predictor that refuses a configuration has no figure there.
 """
 
 import argparse
@@ -84,19 +84,20 @@ class Place:
     def rows(self):
         """(what, measured s, {predictor: seconds}) of each configuration."""
         for update, codecs in (("eager", CODECS), ("lazy", CODECS[:1])):
-            shared, steps = ["--comm", "iallreduce", "--update", update], []
-            candidates = self.plan([*shared, "--codecs", ";".join(codecs), "--algos", ALGORITHMS, "--budget", "2"]).get(
-                "candidates", [])
+            shared = ["--comm", "iallreduce", "--update", update]
+            found = self.plan([*shared, "--codecs", ";".join(codecs), "--algos", ALGORITHMS, "--budget", "2", "--verify",
+                               "8"])
+            candidates = found.get("candidates", [])
             for codec, algorithm in zip(codecs, ALGORITHMS.split(";")):
                 words = [*shared, "--compress", codec]
                 step_s, forecast_s = self.step([*words, "--forecast"])
-                steps.append(step_s)
                 planned = next((one["step_s"] for one in candidates
                                 if (one["codec"], one["algorithm"]) == (codec, algorithm)), None)
                 yield f"{codec}, {update}", step_s, dict(zip(PREDICTORS, (forecast_s, planned, self.simulated(words))))
-            if codecs == CODECS:
-                chosen_s, _ = self.step([*shared, "--compress", f"auto:codecs=({';'.join(CODECS)})"])
-                yield f"auto, {update}", min(steps), {"auto": chosen_s}
+            timed = [one for one in candidates if one["measured_step_s"]]
+            if codecs == CODECS and timed:
+                chosen = next(one for one in timed if (one["codec"], one["algorithm"]) == (found["codec"], found["algorithm"]))
+                yield f"auto, {update}", min(one["measured_step_s"] for one in timed), {"auto": chosen["measured_step_s"]}
         for mesh, words in MESHES.items():
             planned = self.plan(["--comm", "allreduce", "--mesh", mesh, "--microbatches", words[3] if len(words) > 2 else "1",
                                  "--timetables", TIMETABLE]).get("layouts", [])

@@ -147,6 +147,10 @@ void gw_inside_unmet_late(gradwire *g, const char *option, const char *method, c
 /** Count encodings from here on: all before was a rehearsal. */
 void gw_inside_recount(gradwire *g);
 
+/** Put its codecs into out[0..n), at most GW_INSIDE_CODECS; return n. */
+int gw_inside_codecs(gradwire *g, gw_codec **out);
+enum { GW_INSIDE_CODECS = GW_MIX_CODECS + 1 };
+
 /** For run.json, with rows of gw_codec_stats_epoch or NULL. */
 json_t *gw_inside_json(const gradwire *g, const gw_codec_row *rows, const char *warning);
 /** Write what algo=auto chose, if it did, to algo.csv in folder `dir`; return its text; free(). */

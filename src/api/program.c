@@ -183,6 +183,15 @@ uint64_t gw_inside_frames(const gradwire *g) {
     return g->session->env.grads->tally.frames + g->session->env.params->tally.frames;
 }
 
+int gw_inside_codecs(gradwire *g, gw_codec **out) {
+    gw_session *s = g->session;
+    int n = 0;
+    for (int i = 0; i < s->mix.n; i++)
+        out[n++] = &s->mix.codec[i];
+    out[n++] = &s->exact;
+    return n;
+}
+
 gw_exchange gw_inside_exchange(const gradwire *g, gw_span span, bool params) {
     const gw_env *env = &g->session->env;
     return gw_lane_exchange(params ? env->params : env->grads, span);

@@ -1,7 +1,7 @@
 #include "base/probe.h"
 
 gw_probe gw_probe_hooks;
-void (*gw_probe_spend)(gw_coding kind, size_t floats);
+void (*gw_probe_spend)(double seconds);
 _Thread_local int gw_probe_dim;
 
 const char *const gw_dim_names[GW_EXCHANGE_DIMS + 1] = {"data", "pipe", "tensor", NULL};

@@ -96,9 +96,9 @@ typedef struct gw_probe {
 /** The installed probe; all NULL: nobody listens. Set by src/prof before any thread starts. */
 extern gw_probe gw_probe_hooks;
 
-/** Spends the virtual time of a coding; NULL: the clock is real. Set while a simulated world
- *  runs. */
-extern void (*gw_probe_spend)(gw_coding kind, size_t floats);
+/** Spends virtual time on the core of the rank that runs; NULL: the clock is real. Set while a
+ *  simulated world runs. */
+extern void (*gw_probe_spend)(double seconds);
 
 /** The dimension of this thread's present exchange. */
 extern _Thread_local int gw_probe_dim;
@@ -142,8 +142,6 @@ static inline void gw_part_end(gw_part part) {
 static inline void gw_coded_tell(gw_coding kind, size_t floats) {
     if (gw_probe_hooks.coded)
         gw_probe_hooks.coded(kind, floats);
-    if (gw_probe_spend)
-        gw_probe_spend(kind, floats);
 }
 
 /** Report that an action begins or ends: on the main thread, outside regions. */

@@ -19,6 +19,7 @@
 #include <string.h>
 
 enum { STRATEGY, ALGO, CODEC, PARTS };
+enum { EXACT /* the first codec */ };
 static const char *const lists[PARTS] = {"strategies", "algos", "codecs"};
 
 enum { MOST = 2048, ITEMS = GW_SPEC_ITEMS + 1, WHY = 256, PLAYED_STEPS = 2, TIMED_STEPS = 20 };
@@ -87,11 +88,11 @@ static gw_err scale_add_part(int part, gw_spec s) {
 /* Of those that nobody named: strategies whose steps are those of a serial run, and in which all
  * ranks have samples; algorithms also in the one piece in which alone some of them fold. */
 static gw_err scale_add_entry(int part, const gw_entry *e) {
-    enum { EXACT = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT };
+    enum { SERIAL = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT };
     static gw_spec_arg uncut = {"chunk", "0"};
     const gw_strategy_ops *s = (const gw_strategy_ops *)e;
     char *text = the.uncut[the.n_specs[ALGO]];
-    if (part != STRATEGY || ((s->traits & EXACT) == EXACT && !s->servers))
+    if (part != STRATEGY || ((s->traits & SERIAL) == SERIAL && !s->servers))
         GW_TRY(scale_add_part(part, GW_SPEC_NAMED(e->name)));
     if (part != ALGO || !(((const gw_algo_ops *)e)->caps & GW_ALGO_ALIKE_UNCUT))
         return GW_OK;
@@ -138,11 +139,14 @@ static gw_err scale_prepare(gw_bench_run *run) {
 /* With links, and with cores, so many times as fast. Encodings that drop most values are gathered:
  * summed on the way they would be thinned out again at every hop. */
 static gw_err scale_play(const way *x, double links, double cores, gw_sim_play *p) {
+    gw_codec_price price = gw_codec_price_scaled(&the.price[x->part[CODEC]], cores);
+    gw_codec_price exact = gw_codec_price_scaled(&the.price[EXACT], cores);
     *p = the.play;
     p->strategy = the.strategy[x->part[STRATEGY]];
     p->codec = the.codec[x->part[CODEC]];
     p->speed *= cores;
-    gw_codec_price_play(&the.price[x->part[CODEC]], cores, &p->world);
+    p->codec.price = &price;
+    p->exact.price = &exact;
     p->world.link.bytes_per_s *= links;
     gw_network_scale(the.network, links);
     GW_TRY(gw_algo_open(&p->algo, &the.spec[ALGO][x->part[ALGO]], &p->codec));
@@ -296,22 +300,16 @@ static gw_err scale_measure_steps(const gw_bench_run *run) {
 }
 
 static gw_err scale_measure_codecs(MPI_Comm comm) {
-    size_t n = the.profile.n < GW_CODEC_ENOUGH ? the.profile.n : GW_CODEC_ENOUGH;
-    float *gradient = NULL;
-    gw_err e = gw_agree(comm, gw_alloc(&gradient, n, sizeof *gradient));
-    for (size_t i = 0; e == GW_OK && i < n; i++)
-        gradient[i] = (float)gw_rng_normal(the.c.run.seed, i);
-    for (int k = 0; k < the.n_specs[CODEC] && e == GW_OK; k++) {
+    for (int k = 0; k < the.n_specs[CODEC]; k++) {
         gw_codec *codec = &the.codec[k];
         gw_codec_price *price = &the.price[k];
         if (gw_args_given(the.args, "coding-ns"))
-            gw_sim_coding(price->float_s, 1e-9 * gw_args_real(the.args, "coding-ns"));
+            gw_sim_coding(price, 1e-9 * gw_args_real(the.args, "coding-ns"));
         else
-            e = gw_codec_measure_price(codec, gw_residuals_kept(the.c.run.feedback, codec->caps),
-                                       gradient, n, price, comm);
+            GW_TRY(gw_codec_measure_price(codec, gw_residuals_kept(the.c.run.feedback, codec->caps),
+                                          NULL, the.profile.n, price, comm));
     }
-    free(gradient);
-    return e;
+    return GW_OK;
 }
 
 /* ---- verifying ---- */

@@ -72,6 +72,8 @@ typedef struct gw_simulated {
     double rate_bits_per_s; /* of a rank's link */
     /** Say what the arithmetic of `model`, as a rank holds it, takes. NULL: it is measured. */
     gw_err (*times)(void *ctx, const gw_model *model, struct gw_step_times *out);
+    const struct gw_codec_price *price; /* of coding with any codec; NULL: it is measured, */
+    double speed;                       /* on cores that are so many times as fast */
     /** Make the executor of this rank of `comm`, which polls every gap_s seconds (0: only between
      *  kernels); it lives as long as the run. */
     const struct gw_exec *(*open)(void *ctx, MPI_Comm comm, const struct gw_step_times *times,

@@ -17,6 +17,7 @@
 
 typedef struct gw_pipeline gw_pipeline;
 struct gw_session;
+struct gw_codec;
 
 /** What a pipeline's step does for the exchange of gradients. All but `begin` may be NULL: then
  *  there is nothing to do. */
@@ -54,6 +55,11 @@ gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c,
 const char *gw_pipeline_note(const gw_pipeline *p); /* of its codecs, for people; NULL: none */
 /** Text of the codec of activations (way 0) or of their gradients (1). */
 const char *gw_pipeline_codec(const gw_pipeline *p, int way);
+/** Put the codecs of what its ranks send each other into out[0..n), at most GW_PIPELINE_CODECS;
+ *  return n. */
+int gw_pipeline_codecs(gw_pipeline *p, struct gw_codec **out);
+enum { GW_PIPELINE_CODECS = 6 };
+
 /** Collective, once it is open: *why: that codec was asked for and encodes nothing; NULL: not so.
  *  `ended`: by what was counted, else by what is laid down. */
 gw_err gw_pipeline_idle(const gw_pipeline *p, int way, bool ended, MPI_Comm comm, const char **why);

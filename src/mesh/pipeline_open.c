@@ -160,6 +160,14 @@ gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_ses
     return GW_OK;
 }
 
+int gw_pipeline_codecs(gw_pipeline *p, gw_codec **out) {
+    for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
+        out[2 * i] = &p->hop_codec[i];
+        out[2 * i + 1] = &p->join_codec[i];
+    }
+    return 2 * GW_PIPELINE_WAYS;
+}
+
 const char *gw_pipeline_note(const gw_pipeline *p) {
     return *p->note ? p->note : NULL;
 }

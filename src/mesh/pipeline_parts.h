@@ -19,6 +19,8 @@ typedef enum gw_pipeline_way {
     GW_PIPELINE_WAYS
 } gw_pipeline_way;
 
+_Static_assert(GW_PIPELINE_CODECS == 2 * GW_PIPELINE_WAYS, "each way has two codecs");
+
 enum {
     GW_PIPELINE_VERBS = GW_JOIN_REDUCE_SCATTER + 1,
     GW_PIPELINE_TEST_MICROS = 2 /* calls of gw_pipeline_test under way: one travels meanwhile */

@@ -84,9 +84,10 @@ json_t *gw_sim_link_json(const gw_sim_link *l) {
                           l->overhead_s);
 }
 
-void gw_sim_coding(double coded_s[GW_CODINGS], double seconds) {
+void gw_sim_coding(gw_codec_price *out, double seconds) {
+    *out = (gw_codec_price){0};
     for (gw_coding k = 0; k < GW_CODINGS; k++)
-        coded_s[k] = seconds * (k == GW_CODING_ADOPT ? 2 : 1);
+        out->float_s[k] = seconds * (k == GW_CODING_ADOPT ? 2 : 1);
 }
 
 gw_err gw_sim_play_open_algo(gw_sim_play *p) {

@@ -29,7 +29,7 @@ json_t *gw_sim_link_json(const gw_sim_link *l);
  *  rank each; p->world says how many, and their link. Opens and closes all that this takes. */
 gw_err gw_sim_play_exact(gw_sim_play *p, const char *comm);
 
-/** That coding any float takes so long. */
-void gw_sim_coding(double coded_s[GW_CODINGS], double seconds);
+/** That coding any float takes so long, and a call nothing. */
+void gw_sim_coding(gw_codec_price *out, double seconds);
 
 #endif

@@ -2,6 +2,7 @@
 #include "predict/chooser.h"
 
 #include "base/json.h"
+#include "predict/codec.h"
 
 #include <math.h>
 
@@ -13,11 +14,6 @@ json_t *gw_chooser_points(const gw_curve *c) {
     return points;
 }
 
-static json_t *chooser_json_codings(const double x[GW_CODINGS]) {
-    return gw_json_object("encode:f adopt:f add:f set:f sum:f", x[GW_CODING_ENCODE],
-                          x[GW_CODING_ADOPT], x[GW_CODING_ADD], x[GW_CODING_SET], x[GW_CODING_SUM]);
-}
-
 static json_t *chooser_json_link(const gw_chooser_link *l) {
     return l->bytes_per_s > 0
                ? gw_json_object("bytes_per_s:f latency_s:f overhead_s:f core_s_per_byte:f",
@@ -25,22 +21,12 @@ static json_t *chooser_json_link(const gw_chooser_link *l) {
                : json_null();
 }
 
-static json_t *chooser_json_local(const gw_layer_times *t) {
-    double forward_s = 0, backward_s = 0;
-    for (int l = 0; l < GW_MAX_LAYERS; l++) {
-        forward_s += t->forward_s[l];
-        backward_s += gw_layer_backward_s(t, l);
-    }
-    return gw_json_object("data_s:f forward_s:f backward_s:f update_s:f other_s:f", t->data_s,
-                          forward_s, backward_s, t->update_s, t->other_s);
-}
-
 static json_t *chooser_json_candidate(const gw_candidate *c) {
     return gw_json_object(
         "codec:s algorithm:s error_feedback:b step_s:f local_s:f codec_s:f exposed_s:f "
         "wire_bytes:f bytes_per_float:f seconds_per_float:o exchange:o measured_step_s:f",
         c->codec, c->algo, c->feedback, c->step_s, c->local_s, c->codec_s, c->exposed_s, c->sent,
-        c->bytes, chooser_json_codings(c->price), gw_chooser_points(&c->exchange), c->measured_s);
+        c->bytes, gw_codec_price_json(c->price), gw_chooser_points(&c->exchange), c->measured_s);
 }
 
 json_t *gw_chooser_json(const gw_chooser *a) {
@@ -56,7 +42,7 @@ json_t *gw_chooser_json(const gw_chooser *a) {
         "parts measured before the first step",
         a->named ? NULL : a->why, a->named ? NAN : a->margin, c->step_s, c->local_s, c->codec_s,
         c->exposed_s, a->measured_s, c->step_s / a->measured_s, a->ranks, a->nodes);
-    gw_json_add(out, "local:o links:o memory:o candidates:o", chooser_json_local(&a->times),
+    gw_json_add(out, "local:o links:o memory:o candidates:o", gw_layers_json(&a->times),
                 chooser_json_link(&a->link), chooser_json_link(&a->memory), all);
     return out;
 }

@@ -31,6 +31,7 @@ typedef struct run {
     gw_network *network;
     gw_strategy stand_in; /* of one with threads, which simulated ranks do not have */
     double exchange_s;    /* the budget of an exchange that is measured whole */
+    gw_codec_price exact; /* of `none` */
 } run;
 
 /* ---- parts that all candidates have in common ---- */
@@ -94,7 +95,8 @@ static gw_err chooser_measure(run *r) {
                     gw_network_open(&r->network, NULL, (w->ranks + w->per_host - 1) / w->per_host,
                                     w->link.bytes_per_s)));
     w->network = r->network;
-    return GW_OK;
+    return gw_codec_measure_price(&r->play.exact, false, gw_model_grads(r->job->steps.model),
+                                  r->profile.n, &r->exact, r->comm);
 }
 
 /* ---- candidates ---- */
@@ -147,7 +149,8 @@ static gw_err chooser_play(const run *r, const gw_codec *codec, const gw_codec_p
          divides = r->a->strategy->ops->shape == GW_SHAPE_SHARDS;
     p.codec = *codec;
     p.algo = algo;
-    gw_codec_price_play(price, 1, &p.world);
+    p.codec.price = price;
+    p.exact.price = &r->exact;
     p.world.coded_bytes = codec->fixed ? 0 : price->bytes;
     if (measured)
         p.algo = gw_exchange_play(&p.world, &c->exchange, r->a->nodes > 1);
@@ -188,7 +191,9 @@ static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
     gw_codec_price price = {.bytes = sizeof(float)};
     bool feedback = gw_residuals_kept(a->config->run.feedback, codec->caps);
     bool identity = codec->caps & GW_CODEC_IDENTITY;
-    if (!r->job->check)
+    if (identity)
+        price = r->exact;
+    else if (!r->job->check)
         GW_TRY(gw_codec_measure_price(codec, feedback, gw_model_grads(r->job->steps.model),
                                       r->profile.n, &price, r->comm));
     for (int i = 0; i < a->n_algos && a->n < GW_CHOOSER_MOST; i++) {
@@ -202,7 +207,7 @@ static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
                             .nth_algo = i,
                             .feedback = feedback,
                             .plain = codec->ops->caps & GW_CODEC_IDENTITY,
-                            .bytes = identity ? sizeof(float) : price.bytes,
+                            .bytes = price.bytes,
                             .measured_s = NAN};
         memcpy(c->price, price.float_s, sizeof c->price);
         gw_err e = chooser_predict(r, codec, &price, c);

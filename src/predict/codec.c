@@ -1,9 +1,12 @@
 #include "predict/codec.h"
 
+#include "base/json.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/stats.h"
 #include "comm/lane_parts.h"
 #include "mpi/wait.h"
+#include "run/residuals.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -118,32 +121,68 @@ static gw_err codec_measure(bout *b, gw_codec_price *out) {
     return e;
 }
 
-gw_err gw_codec_measure_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
-                              gw_codec_price *out, MPI_Comm comm) {
+static gw_err codec_draw(bout *b, float **drawn) {
+    GW_TRY(gw_alloc(drawn, b->n, sizeof **drawn));
+    for (size_t i = 0; i < b->n; i++)
+        (*drawn)[i] = (float)gw_rng_normal(0, i);
+    b->gradient = *drawn;
+    return GW_OK;
+}
+
+gw_err gw_codec_time_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
+                           int ranks, gw_codec_price *out) {
     /* a ticket beyond any warm-up: what the run is like for long */
     bout b = {.gradient = gradient,
               .n = n < GW_CODEC_ENOUGH ? n : GW_CODEC_ENOUGH,
               .ticket = (uint64_t)1 << 40};
     gw_lane_setup setup = {.codec = codec, .n = b.n, .feedback = feedback};
-    int ranks;
+    float *drawn = NULL;
     *out = (gw_codec_price){0};
-    GW_MPI(MPI_Comm_size(comm, &ranks));
-    GW_TRY(gw_barrier(comm)); /* memory is shared: all at the same time, as in a step */
-    gw_err e = gw_lane_open(&b.lane, MPI_COMM_SELF, &setup);
+    gw_err e = gradient ? GW_OK : codec_draw(&b, &drawn);
+    GW_THEN(e, gw_lane_open(&b.lane, MPI_COMM_SELF, &setup));
     GW_THEN(e, gw_codec_join(codec, ranks));
     if (e == GW_OK)
         b.lane->size = ranks; /* it draws as one of so many */
     GW_THEN(e, codec_measure(&b, out));
+    free(drawn);
     free(b.v);
     gw_lane_close(b.lane);
-    GW_TRY(gw_agree(comm, e));
+    return e;
+}
+
+gw_err gw_codec_time_spec(const gw_spec *spec, bool framed, const char *feedback,
+                          const float *gradient, size_t n, int ranks, gw_codec_price *out) {
+    gw_codec codec;
+    GW_TRY(gw_codec_open(&codec, spec));
+    if (framed)
+        gw_codec_frame(&codec);
+    gw_err e = gw_codec_time_price(&codec, gw_residuals_kept(feedback, codec.caps), gradient, n,
+                                   ranks, out);
+    gw_codec_close(&codec);
+    return e;
+}
+
+gw_err gw_codec_measure_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
+                              gw_codec_price *out, MPI_Comm comm) {
+    int ranks;
+    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(gw_barrier(comm)); /* memory is shared: all at the same time, as in a step */
+    GW_TRY(gw_agree(comm, gw_codec_time_price(codec, feedback, gradient, n, ranks, out)));
     return gw_allreduce(MPI_IN_PLACE, out, (int)(sizeof *out / sizeof(double)), MPI_DOUBLE, MPI_MAX,
                         comm);
 }
 
-void gw_codec_price_play(const gw_codec_price *p, double cores, gw_sim_setup *w) {
+gw_codec_price gw_codec_price_scaled(const gw_codec_price *p, double cores) {
+    gw_codec_price out = *p;
     for (gw_coding k = 0; k < GW_CODINGS; k++) {
-        w->coded_s[k] = p->float_s[k] / cores;
-        w->call_s[k] = p->call_s[k] / cores;
+        out.float_s[k] /= cores;
+        out.call_s[k] /= cores;
     }
+    return out;
+}
+
+json_t *gw_codec_price_json(const double of[GW_CODINGS]) {
+    return gw_json_object("encode:f adopt:f add:f set:f sum:f", of[GW_CODING_ENCODE],
+                          of[GW_CODING_ADOPT], of[GW_CODING_ADD], of[GW_CODING_SET],
+                          of[GW_CODING_SUM]);
 }

@@ -3,25 +3,33 @@
 #ifndef GW_PREDICT_CODEC_H
 #define GW_PREDICT_CODEC_H
 
-#include "comm/fabric/sim.h"
 #include "compress/codec.h"
+
+#include <jansson.h>
 
 #include <mpi.h>
 
-/** What coding n floats takes: call_s + n * float_s, by kind; SUM only of summable codecs. */
-typedef struct gw_codec_price {
-    double call_s[GW_CODINGS], float_s[GW_CODINGS];
-    double bytes; /* of an encoding, per float */
-} gw_codec_price;
-
 enum { GW_CODEC_ENOUGH = 1 << 20 }; /* floats of a gradient that tell speed and size */
 
-/** Measure it on gradient[0..n), on each rank by itself and on all at the same time; the largest
- *  figures of all ranks. Nobody else may have told the codec its ranks. Collective. */
+/** Measure a price on gradient[0..n), or on as many normal numbers where it is NULL, as one of so
+ *  many ranks. Nobody else may have told the codec its ranks. */
+gw_err gw_codec_time_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
+                           int ranks, gw_codec_price *out);
+
+/** Measure it on each rank by itself and on all at the same time; the largest
+ *  figures of all ranks. Likewise. Collective. */
 gw_err gw_codec_measure_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
                               gw_codec_price *out, MPI_Comm comm);
 
-/** Have coding take that in a played world, on cores so many times as fast. */
-void gw_codec_price_play(const gw_codec_price *p, double cores, gw_sim_setup *w);
+/** The same of the codec that `spec` opens, in frames or not, with error feedback as `feedback`
+ *  (--error-feedback) has it. Errors of gw_codec_open, too. */
+gw_err gw_codec_time_spec(const gw_spec *spec, bool framed, const char *feedback,
+                          const float *gradient, size_t n, int ranks, gw_codec_price *out);
+
+/** Return it for cores that are so many times as fast. */
+gw_codec_price gw_codec_price_scaled(const gw_codec_price *p, double cores);
+
+/** Describe one part of a price by kind of coding, for JSON; the caller's. */
+json_t *gw_codec_price_json(const double of[GW_CODINGS]);
 
 #endif

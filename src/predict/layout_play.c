@@ -38,15 +38,8 @@ void gw_layouts_release(gw_layout_plays *s) {
 }
 
 static gw_err layouts_measure_adding(gw_layout_plays *s) {
-    MPI_Comm comm = s->place->comm;
-    gw_codec_price price;
-    float *x = NULL;
-    gw_err e = gw_agree(comm, gw_alloc(&x, ADDED, sizeof *x));
-    GW_THEN(e, gw_codec_measure_price(&s->play.codec, false, x, ADDED, &price, comm));
-    if (e == GW_OK)
-        gw_codec_price_play(&price, 1, &s->play.world);
-    free(x);
-    return e;
+    s->play.codec.price = s->play.exact.price = &s->price;
+    return gw_codec_measure_price(&s->play.codec, false, NULL, ADDED, &s->price, s->place->comm);
 }
 
 /* A step of the layout's replica with as many samples as the largest has, as a profile. */

@@ -19,8 +19,9 @@ typedef struct gw_layout_forecast {
 typedef struct gw_layout_plays {
     const gw_place_setup *place;
     const gw_session *session;
-    bool oversubscribed; /* the node runs more threads than cores */
-    gw_sim_play play;    /* filled: what all layouts have in common; its world was measured */
+    bool oversubscribed;  /* the node runs more threads than cores */
+    gw_sim_play play;     /* filled: what all layouts have in common; its world was measured */
+    gw_codec_price price; /* filled: of adding floats */
 } gw_layout_plays;
 
 /** Before MPI starts: GW_ERR_UNSUPPORTED, with the reason: the session's strategy or algorithm

@@ -1,6 +1,8 @@
 /* The clock of a run in virtual time. */
+#include "base/json.h"
 #include "mpi/wait.h"
 #include "play/spend.h"
+#include "predict/codec.h"
 #include "predict/profile.h"
 #include "prof/clock.h"
 #include "train/trainer_parts.h"
@@ -13,6 +15,59 @@ static void trainer_clock_next(void *ctx, gw_pipeline_job *pass) {
     gw_batch batch = gw_sampler_batch(t->sampler, b);
     *pass = gw_step_job(&t->stepper, &batch);
 }
+
+/* ---- what coding takes ---- */
+
+/* The number of the codec's price; a new one if no codec of this text has been seen. */
+static int trainer_clock_price(gw_trainer_prices *p, const char *codec) {
+    int i = 0;
+    while (i < p->n && strcmp(p->codec[i], codec) != 0)
+        i++;
+    p->codec[i] = codec;
+    p->n += i == p->n;
+    return i;
+}
+
+/* On the gradient of the last step that was timed, if any was. */
+static gw_err trainer_clock_measure_codec(gw_trainer *t, const gw_codec *codec,
+                                          gw_codec_price *out) {
+    const float *gradient = t->c->simulated->times ? NULL : gw_model_grads(t->model);
+    GW_TRY(gw_codec_time_spec(codec->of, codec->framed, t->c->run.feedback, gradient,
+                              gw_model_size(t->model), gw_trainer_workers(t), out));
+    *out = gw_codec_price_scaled(out, t->c->simulated->speed);
+    return GW_OK;
+}
+
+/* Each codec gets the price of its text, which the rank that measures finds out. */
+static gw_err trainer_clock_codecs(gw_trainer *t, bool measures) {
+    gw_codec *codec[GW_INSIDE_CODECS + GW_PIPELINE_CODECS];
+    int n = gw_inside_codecs(t->g, codec);
+    if (t->part.pipeline)
+        n += gw_pipeline_codecs(t->part.pipeline, codec + n);
+    for (int i = 0; i < n; i++) {
+        int known = t->measures.prices.n,
+            at = trainer_clock_price(&t->measures.prices, codec[i]->spec);
+        gw_codec_price *price = &t->measures.prices.of[at];
+        codec[i]->price = price;
+        if (t->c->simulated->price)
+            *price = *t->c->simulated->price;
+        else if (at == known && measures)
+            GW_TRY(trainer_clock_measure_codec(t, codec[i], price));
+    }
+    return GW_OK;
+}
+
+json_t *gw_trainer_prices_json(const gw_trainer *t) {
+    const gw_trainer_prices *p = &t->measures.prices;
+    json_t *all = json_array();
+    for (int i = 0; i < p->n; i++)
+        json_array_append_new(all, gw_json_object("codec:s seconds_per_call:o seconds_per_float:o",
+                                                  p->codec[i], gw_codec_price_json(p->of[i].call_s),
+                                                  gw_codec_price_json(p->of[i].float_s)));
+    return all;
+}
+
+/* ---- what kernels take ---- */
 
 /* Measured on this rank only, with its own samples. */
 static gw_err trainer_clock_measure(gw_trainer *t, gw_step_times *out) {
@@ -36,7 +91,6 @@ static gw_err trainer_clock_measure(gw_trainer *t, gw_step_times *out) {
     GW_THEN(e, gw_busy_look(&watch, 0, &t->rec.total.before));
     gw_busy_close(&watch);
     GW_TRY(e);
-    memset(gw_model_grads(t->model), 0, gw_model_size(t->model) * sizeof(float));
     *out = (gw_step_times){.update_s = times.update_s / (double)gw_model_size(t->model)};
     out->of[GW_COMPUTED_DATA][0] = times.data_s / rows;
     for (int l = 0; l < held->n_layers; l++) {
@@ -52,15 +106,20 @@ static gw_err trainer_clock_measure(gw_trainer *t, gw_step_times *out) {
  * for them. */
 static gw_err trainer_clock_times(gw_trainer *t, gw_step_times *times) {
     const gw_simulated *s = t->c->simulated;
+    bool measures = t->mesh.at[GW_DIM_DATA] == t->part.servers;
     gw_err e = GW_OK;
-    if (s->times)
-        return gw_agree(t->comm, s->times(s->ctx, t->model, times));
     gw_watchdog_stage("measuring computation");
-    if (t->mesh.at[GW_DIM_DATA] == t->part.servers)
+    if (s->times)
+        e = s->times(s->ctx, t->model, times);
+    else if (measures)
         e = trainer_clock_measure(t, times);
+    GW_THEN(e, trainer_clock_codecs(t, measures));
+    memset(gw_model_grads(t->model), 0, gw_model_size(t->model) * sizeof(float));
     GW_TRY(gw_agree(t->comm, e));
-    return gw_bcast(times, (int)sizeof *times, MPI_BYTE, t->part.servers,
-                    t->mesh.comm[GW_DIM_DATA]);
+    GW_TRY(
+        gw_bcast(times, (int)sizeof *times, MPI_BYTE, t->part.servers, t->mesh.comm[GW_DIM_DATA]));
+    return gw_bcast(t->measures.prices.of, (int)sizeof t->measures.prices.of, MPI_BYTE,
+                    t->part.servers, t->mesh.comm[GW_DIM_DATA]);
 }
 
 gw_err gw_trainer_open_clock(gw_trainer *t) {

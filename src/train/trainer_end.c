@@ -205,8 +205,10 @@ static json_t *run_more(const gw_trainer *t) {
         "mesh:o simulated:o data:o backend:o ceilings:o gemm:o work:o bound:o papi:o "
         "forecast:o overhead:o checkpoints:o rate:o resumed:o",
         gw_pipeline_json(t->part.pipeline),
-        c->simulated ? c->simulated->json(c->simulated->ctx) : json_null(), run_data(t),
-        gw_naive_json(t->stepper.naive, gw_trainer_parameters(t)),
+        c->simulated ? gw_json_add(c->simulated->json(c->simulated->ctx), "coding:o",
+                                   gw_trainer_prices_json(t))
+                     : json_null(),
+        run_data(t), gw_naive_json(t->stepper.naive, gw_trainer_parameters(t)),
         gw_gauge_json(&t->measures.gauge),
         c->naive.on ? json_null() : gw_products_json(&t->measures.products),
         c->naive.on ? json_null() : gw_work_json(&work), gw_bound_run_json(&t->measures.bound),

@@ -10,9 +10,9 @@
 #include "data/sampler.h"
 #include "machine/gauge.h"
 #include "machine/products.h"
+#include "predict/bound_measure.h"
 #include "predict/chooser.h"
 #include "record/recorder.h"
-#include "predict/bound_measure.h"
 #include "step/checks.h"
 #include "step/split.h"
 #include "step/step.h"
@@ -29,9 +29,17 @@ typedef struct gw_trainer_part {
     int layer_numbers[GW_MAX_LAYERS]; /* of the layers held here, in the whole model */
 } gw_trainer_part;
 
+/** What coding takes in virtual time: a price for each codec that the ranks use, by its text. */
+typedef struct gw_trainer_prices {
+    gw_codec_price of[GW_INSIDE_CODECS + GW_PIPELINE_CODECS];
+    const char *codec[GW_INSIDE_CODECS + GW_PIPELINE_CODECS];
+    int n;
+} gw_trainer_prices;
+
 /** What is measured before the first step, and beside the steps. */
 typedef struct gw_trainer_measures {
     gw_products products;
+    gw_trainer_prices prices;
     int rehearsed;     /* steps */
     gw_memory *memory; /* NULL: --profile leaves it out */
     gw_bound_run bound;
@@ -147,6 +155,9 @@ gw_err gw_trainer_open(gw_trainer *t);
 /** Collective, right before time is measured: of a simulated run the clock is virtual from here on.
  *  Nothing to do for others. */
 gw_err gw_trainer_open_clock(gw_trainer *t);
+
+/** What coding takes there, for run.json; the caller's. */
+json_t *gw_trainer_prices_json(const gw_trainer *t);
 
 /** Collective: refuse what gw_trainer_open would refuse, except for reasons in the run's folder or
  *  in the data set's images. Measures and writes nothing. */

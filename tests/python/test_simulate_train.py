@@ -46,7 +46,8 @@ class SimulateTrain(gwrun.Case):
     def test_times_repeat_and_come_from_profile_and_link(self):
         profile = os.path.join(self.dir, "p.json")
         gwrun.well(gwrun.run(0, "bench", "layers", "--layers", "32", "--batch", "30", "--steps", "5", "--profile", profile))
-        words = ("--comm", "allreduce:algo=ring", "--step-profile", profile, "--inject-skew", "1:3ms", "--steps", "12")
+        words = ("--comm", "allreduce:algo=ring", "--step-profile", profile, "--coding-ns", "0", "--inject-skew", "1:3ms",
+                 "--steps", "12")
         runs = [self.simulate(3, *words, *more) for more in ((), (), ("--speed", "2"))]
         files = [gwrun.read(folder, "batches.csv") for folder in runs]
         self.assertEqual(files[0], files[1])
@@ -61,6 +62,19 @@ class SimulateTrain(gwrun.Case):
         waits = [float(row["mpi_wait_s"]) + float(row["mpi_post_s"]) for row in rows if row["rank"] == "1"]
         self.assertTrue(all(floor <= x <= 1.2 * floor + 1e-3 for x in waits[1:]), (floor, waits))
 
+    def test_coding_takes_time_by_codec(self):
+        words = ("--comm", "allreduce:algo=sra", "--compress", "qsgd", "--steps", "6")
+        run = gwrun.read_json(self.simulate(2, *words), "run.json")
+        prices = {one["codec"]: one["seconds_per_float"] for one in run["simulated"]["coding"]}
+        self.assertEqual(set(prices), {"qsgd", "none"})
+        self.assertGreater(prices["qsgd"]["encode"], 0)
+        rows = gwrun.rows(self.simulate(2, *words, "--coding-ns", "1000"), "batches.csv")
+        # Of n floats a rank encodes the other's half, adds that to its own, encodes and adopts the sum, and decodes.
+        halves = 1e-6 * run["parameters"] / 2
+        for row in rows[4:]:
+            self.assertAlmostEqual(float(row["encode_s"]), 3 * halves, delta=0.01 * halves)
+            self.assertAlmostEqual(float(row["decode_s"]), 2 * halves, delta=0.01 * halves)
+
     def test_native_is_replaced_and_said(self):
         self.assertIn("modelled as halving:chunk=0",
                       gwrun.read_json(self.simulate(2, "--comm", "allreduce"), "run.json")["comm"]["algorithm"])
@@ -71,6 +85,8 @@ class SimulateTrain(gwrun.Case):
         step = gwrun.read_json(self.path("s.json"))["step"]
         self.assertEqual((step["parameters"], step["batch"], step["compute"]), (25450, 23, "spin"))
         self.assertGreater(min(step["forward_s"], step["backward_s"], step["optimizer_s"]), 0)
+        network = gwrun.read_json(self.path("s.json"))["network"]
+        self.assertGreater(network["coding_s"]["add"], 0)
 
     def test_refuses(self):
         train = ("simulate", "--train", "--ranks", "2", *LINK)

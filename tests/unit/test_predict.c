@@ -44,12 +44,14 @@ static void test_cores_copy(void **state) {
 static void test_coding_calls(void **state) {
     (void)state;
     gw_sim_play free_of = small_play(), p = small_play();
-    for (int k = 0; k < GW_CODINGS; k++) {
-        p.world.coded_s[k] = free_of.world.coded_s[k] = 1e-9;
-        p.world.call_s[k] = 1e-4;
-    }
+    gw_codec_price price;
+    gw_sim_coding(&price, 1e-9);
+    play_price = &price;
     assert_int_equal(run_play(&free_of, "allreduce:algo=tree", "bf16"), GW_OK);
+    for (int k = 0; k < GW_CODINGS; k++)
+        price.call_s[k] = 1e-4;
     assert_int_equal(run_play(&p, "allreduce:algo=tree", "bf16"), GW_OK);
+    play_price = NULL;
     /* rank 1 encodes, rank 0 adds, then encodes and adopts, rank 1 decodes */
     assert_step(&p, free_of.step_s + 4e-4, "calls");
     assert_true(fabs(p.tally.coded_s - free_of.tally.coded_s - p.steps * 4e-4) < 1e-9);

@@ -449,9 +449,11 @@ static void test_overlap(void **state) {
     assert_true(a.exposed_s > 2 * LATENCY && a.exposed_s < b.exposed_s + 1e-9);
     a = play_of(2, link_plain);
     a.profile = &small;
-    for (int k = 0; k < GW_CODINGS; k++)
-        a.world.coded_s[k] = k == GW_CODING_ADOPT ? 2e-6 : 1e-6;
+    gw_codec_price price;
+    gw_sim_coding(&price, 1e-6);
+    play_price = &price;
     assert_int_equal(run_play(&a, "allreduce:algo=tree", "bf16"), GW_OK);
+    play_price = NULL;
     /* rank 1 encodes, rank 0 adds, encodes and adopts, rank 1 decodes */
     assert_near(a.step_s, 9e-3 + 2 * (LATENCY + 2 * 940 / RATE) + 5 * 940e-6, "codec time", 2);
 }

@@ -7,6 +7,7 @@
 #include "cli/simulate/train.h"
 #include "cli/train/step_opts.h"
 #include "play/options.h"
+#include "predict/codec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ typedef struct simulation {
     gw_step_profile profile;
     gw_sim_mesh mesh;
     gw_sim_play play;
+    gw_codec_price price[2]; /* of coding: of the play's codec, of its exact one */
     gw_network *network;
     gw_graph *graph;                              /* NULL: not asked for */
     gw_file *goal_file, *chakra_file, *json_file; /* begun before the run; so are these */
@@ -44,7 +46,7 @@ static const gw_opt opts[] = {
     {"fold", GW_OPT_CHOICE, "auto", 0, 0, "auto|off", NULL,
      "auto: one rank plays for all that do the same in step; off: play each rank"},
     {"coding-ns", GW_OPT_REAL, "0", 0, 1e6, NULL, "X",
-     "time to encode, decode or add a float, in ns"},
+     "time to encode, decode or add a float, in ns; of a model it is measured here by default"},
 #include "cli/train/mesh_shape_opts.def"
     {"comm", GW_OPT_SPEC, GW_STRATEGY_PLAIN, 0, 0, NULL, "STRATEGY",
      "name[:option=value,..] or path to a plugin; with algo=", .group = "Communication"},
@@ -104,6 +106,28 @@ static gw_err simulate_parallel(simulation *s) {
     return gw_sim_mesh_open(&s->mesh, &s->c.parallel, of, s->play.world.ranks);
 }
 
+/* A model that the options describe, as `train` takes them. */
+static bool simulate_measures(const simulation *s) {
+    return gw_args_given(s->args, "layers") || gw_args_given(s->args, "model");
+}
+
+/* What coding takes: as --coding-ns says, or measured, as the model then is. */
+static gw_err simulate_coding(simulation *s) {
+    gw_sim_play *p = &s->play;
+    gw_codec *codec[] = {&p->codec, &p->exact};
+    bool measures = simulate_measures(s) && !gw_args_given(s->args, "coding-ns");
+    for (int i = 0; i < 2; i++) {
+        gw_sim_coding(&s->price[i], 1e-9 * gw_args_real(s->args, "coding-ns"));
+        if (measures) {
+            GW_TRY(gw_codec_time_spec(codec[i]->of, false, "auto", NULL, s->profile.n,
+                                      p->world.ranks, &s->price[i]));
+            s->price[i] = gw_codec_price_scaled(&s->price[i], p->speed);
+        }
+        codec[i]->price = &s->price[i];
+    }
+    return GW_OK;
+}
+
 static gw_err simulate_exchange(simulation *s) {
     const gw_args *a = s->args;
     gw_sim_play *p = &s->play;
@@ -115,6 +139,7 @@ static gw_err simulate_exchange(simulation *s) {
     GW_TRY(gw_delay_suits(&p->skew, "simulate", p->world.ranks));
     GW_TRY(gw_codec_open(&p->exact, &gw_codec_exact));
     GW_TRY(gw_codec_open(&p->codec, gw_args_spec(a, "compress")));
+    GW_TRY(simulate_coding(s));
     GW_TRY(gw_strategy_find(&p->strategy, gw_args_spec(a, "comm")));
     GW_TRY(gw_sim_play_open_algo(p));
     return gw_sim_play_check(p);
@@ -133,7 +158,6 @@ static gw_err simulate_parse(simulation *s, int argc, char **argv) {
 }
 
 static gw_err simulate_read(simulation *s) {
-    gw_sim_coding(s->play.world.coded_s, 1e-9 * gw_args_real(s->args, "coding-ns"));
     GW_TRY(gw_sim_steps_read(&s->play, &s->profile, s->args, "simulate"));
     bool measured = s->profile.document && !gw_args_given(s->args, "profile");
     s->play.sleeps &= !measured || gw_args_given(s->args, "compute"); /* else this core computes */
@@ -141,12 +165,7 @@ static gw_err simulate_read(simulation *s) {
     return simulate_exchange(s);
 }
 
-/* A model that the options describe, as `train` takes them. */
-static bool simulate_measures(const simulation *s) {
-    return gw_args_given(s->args, "layers") || gw_args_given(s->args, "model");
-}
-
-/* Its profile, measured on this core, with a replica's part of the batch. */
+/* A model's profile, measured on this core, with a replica's part of the batch. */
 static gw_err simulate_measure(simulation *s, MPI_Comm comm) {
     gw_train_config *c = &s->c;
     gw_bench_run run = {.args = s->args};
@@ -181,10 +200,11 @@ static double simulate_memory_bytes(void) {
 static json_t *simulate_model(const simulation *s) {
     const gw_sim_play *p = &s->play;
     const gw_sim_setup *w = &p->world;
-    json_t *network = gw_json_object(
-        "ranks:i played:i per_host:i network:s link:o memory:o coding_s:f", w->ranks,
-        w->played ? w->played : w->ranks, w->per_host, gw_args_text(s->args, "network"),
-        gw_sim_link_json(&w->link), gw_sim_link_json(&w->memory), w->coded_s[GW_CODING_ENCODE]);
+    json_t *network =
+        gw_json_object("ranks:i played:i per_host:i network:s link:o memory:o coding_s:o", w->ranks,
+                       w->played ? w->played : w->ranks, w->per_host,
+                       gw_args_text(s->args, "network"), gw_sim_link_json(&w->link),
+                       gw_sim_link_json(&w->memory), gw_codec_price_json(s->price[0].float_s));
     json_t *steps = gw_json_object(
         "model:s source:s parameters:I tensors:i batch:I forward_s:f backward_s:f optimizer_s:f "
         "steps:i speed:f compute:s bucket_bytes:I comm:s algorithm:s modelled:s compress:s "
