@@ -79,14 +79,15 @@ static inline gw_sim_play play_of(int ranks, gw_sim_link link) {
         .world = world_of(ranks, 1, "star", link), .profile = &bytes_only, .speed = 1, .steps = 2};
 }
 
-/* Of coding in plays; NULL: it takes no time. */
-static const gw_codec_price *play_price;
+/* Of coding in plays, by the codec and by the exact one; NULL: it takes no time. */
+static const gw_codec_price *play_price, *play_exact_price;
 
 static inline gw_err run_play(gw_sim_play *p, const char *comm, const char *compress) {
     gw_err e = open_codec(&p->exact, "none");
     GW_THEN(e, open_codec(&p->codec, compress));
     GW_THEN(e, find_strategy(&p->strategy, comm));
-    p->codec.price = p->exact.price = play_price;
+    p->codec.price = play_price;
+    p->exact.price = play_exact_price;
     GW_THEN(e, gw_sim_play_open_algo(p));
     GW_THEN(e, gw_sim_play_check(p));
     GW_THEN(e, gw_sim_play_run(p));

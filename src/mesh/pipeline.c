@@ -43,28 +43,16 @@ gw_err gw_pipeline_poll(gw_pipeline *p) {
 
 /* ---- who executes it ---- */
 
-bool gw_pipeline_enter(gw_pipeline *p, gw_phase phase) {
+void gw_pipeline_enter(const gw_pipeline *p, gw_phase phase) {
     gw_phase_enter(phase);
-    p->now.phase = phase;
-    if (!p->now.exec.begin || p->now.exec.begin(p->now.exec.ctx, phase))
-        return true;
-    gw_phase_leave();
-    return false;
+    if (p->now.exec.begin)
+        p->now.exec.begin(p->now.exec.ctx);
 }
 
-void gw_pipeline_leave(gw_pipeline *p) {
-    if (p->now.exec.end)
-        p->now.exec.end(p->now.exec.ctx, p->now.phase);
-    gw_phase_leave();
-}
-
-void gw_pipeline_spend(const gw_pipeline *p, gw_computed what, int l, size_t n) {
+void gw_pipeline_leave(const gw_pipeline *p, gw_computed what, int l, size_t n) {
     if (p->now.exec.spend)
         p->now.exec.spend(p->now.exec.ctx, what, l, n);
-}
-
-gw_pipeline_unit gw_pipeline_at_work(const gw_pipeline *p) {
-    return p->now.unit;
+    gw_phase_leave();
 }
 
 void gw_pipeline_lend(gw_pipeline *p, gw_model *model) {
@@ -92,12 +80,12 @@ typedef struct pipeline_step {
 static void pipeline_gather(gw_pipeline *p, const gw_pipeline_job *job, gw_act act) {
     gw_span part = pipeline_part(p, act.micro);
     gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, gw_pipeline_at(p, act));
-    if (!job->set || !gw_pipeline_enter(p, GW_PHASE_DATA))
+    if (!job->set)
         return;
+    gw_pipeline_enter(p, GW_PHASE_DATA);
     gw_dataset_gather(job->set, job->idx + part.off, (int)part.n, gw_model_work(p->model) + to.off,
                       NULL);
-    gw_pipeline_spend(p, GW_COMPUTED_DATA, 0, part.n);
-    gw_pipeline_leave(p);
+    gw_pipeline_leave(p, GW_COMPUTED_DATA, 0, part.n);
 }
 
 static const gw_label *pipeline_labels(const pipeline_step *s, gw_act act) {
@@ -187,7 +175,6 @@ static gw_err pipeline_act(void *step, gw_act act) {
     gw_pipeline *p = s->pipeline;
     gw_action told = {gw_act_letter(act.kind), act.chunk, act.micro};
     bool tells = p->mesh && !p->now.exec.aside;
-    p->now.unit = (gw_pipeline_unit){.act = act};
     GW_TRY(pipeline_make_way(p, act));
     if (tells)
         gw_action_tell(&told, 1);
@@ -231,10 +218,10 @@ gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss
     p->runner.act = pipeline_act;
     p->runner.ctx = &s;
     p->failed = GW_OK;
-    p->now.unit = (gw_pipeline_unit){0};
-    if (job->set && gw_pipeline_enter(p, GW_PHASE_DATA)) {
+    if (job->set) {
+        gw_phase_enter(GW_PHASE_DATA);
         gw_dataset_labels(job->set, job->idx, job->local, job->labels);
-        gw_pipeline_leave(p);
+        gw_phase_leave();
     }
     gw_err e = pipeline_run(p, job->pieces);
     gw_hook_act(NULL, 0, 0, 0);

@@ -140,11 +140,8 @@ typedef struct gw_exec {
     void (*spend)(void *ctx, gw_computed what, int l, size_t n);
     /** Under a virtual clock: let `seconds` pass, in which the rank is held up. */
     void (*rest)(void *ctx, double seconds);
-    /** Arithmetic begins in a phase that was entered. Returns false if there is nothing to compute,
-     *  as when its time was slept: the phase ends. */
-    bool (*begin)(void *ctx, gw_phase phase);
-    /** That arithmetic has ended. */
-    void (*end)(void *ctx, gw_phase phase);
+    /** Arithmetic begins, in a phase that was entered. */
+    void (*begin)(void *ctx);
     /** From now on poll(of) is to be called between pieces of arithmetic; NULL: not any more. */
     void (*between)(void *ctx, void (*poll)(void *of), void *of);
     bool alone; /* no other rank takes part: nothing is sent or awaited */
@@ -157,23 +154,9 @@ typedef struct gw_exec {
 gw_err gw_pipeline_step_by(gw_pipeline *p, const gw_pipeline_job *job, const gw_exec *exec,
                            const gw_pipeline_hooks *hooks, double *loss_sum);
 
-/** What an executor is working on. */
-typedef struct gw_pipeline_unit {
-    gw_act act;
-    int layer;    /* among those that this rank holds */
-    bool weights; /* it is the gradient of the layer's weights */
-} gw_pipeline_unit;
-gw_pipeline_unit gw_pipeline_at_work(const gw_pipeline *p);
-
 /** Give a pipeline that is divided but not opened its model. It can then take steps by an executor
  *  that is `alone`. */
 void gw_pipeline_lend(gw_pipeline *p, gw_model *model);
-
-/** Enter a phase and begin arithmetic. Returns false if there is nothing to compute: the phase has
- *  ended. Otherwise call gw_pipeline_leave after it. Hooks that compute use them, too. */
-bool gw_pipeline_enter(gw_pipeline *p, gw_phase phase);
-void gw_pipeline_spend(const gw_pipeline *p, gw_computed what, int l, size_t n);
-void gw_pipeline_leave(gw_pipeline *p);
 
 /** The mesh that it was divided over. */
 const gw_mesh *gw_pipeline_mesh(const gw_pipeline *p);

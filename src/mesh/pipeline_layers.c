@@ -68,11 +68,9 @@ static gw_err pipeline_between(gw_pipeline *p) {
 static gw_err pipeline_layer_gather(gw_pipeline *p, int l, gw_micro at, int micro, gw_phase phase) {
     if (!pipeline_joins(p, l, GW_MOMENT_PARAMETERS, at))
         return GW_OK;
-    if (gw_pipeline_enter(p, phase)) {
-        gw_model_pack(p->model, l, GW_MOMENT_PARAMETERS, at);
-        gw_pipeline_spend(p, GW_COMPUTED_FORWARD, l, 0);
-        gw_pipeline_leave(p);
-    }
+    gw_pipeline_enter(p, phase);
+    gw_model_pack(p->model, l, GW_MOMENT_PARAMETERS, at);
+    gw_pipeline_leave(p, GW_COMPUTED_FORWARD, l, 0);
     GW_TRY(pipeline_join_start(p, l, GW_MOMENT_PARAMETERS, at, micro));
     return pipeline_join_wait(p, l, GW_MOMENT_PARAMETERS, at);
 }
@@ -84,34 +82,28 @@ static gw_err pipeline_layer_forward(gw_pipeline *p, int l, gw_micro at, int mic
     int runs = pipeline_runs(p, exchanges, at);
     for (int i = 0; gathers && i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
-        if (gw_pipeline_enter(p, phase)) {
-            gw_model_pack(p->model, l, GW_MOMENT_INPUT, rows);
-            gw_pipeline_spend(p, GW_COMPUTED_FORWARD, l, 0);
-            gw_pipeline_leave(p);
-        }
+        gw_pipeline_enter(p, phase);
+        gw_model_pack(p->model, l, GW_MOMENT_INPUT, rows);
+        gw_pipeline_leave(p, GW_COMPUTED_FORWARD, l, 0);
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_INPUT, rows, micro));
     }
     for (int i = 0; i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_INPUT, rows));
-        if (gw_pipeline_enter(p, phase)) {
-            gw_model_unpack(p->model, l, GW_MOMENT_INPUT, rows);
-            gw_model_product(p->model, l, rows);
-            if (!exchanges)
-                gw_model_transfer(p->model, l, rows);
-            gw_pipeline_spend(p, GW_COMPUTED_FORWARD, l, (size_t)rows.n);
-            gw_pipeline_leave(p);
-        }
+        gw_pipeline_enter(p, phase);
+        gw_model_unpack(p->model, l, GW_MOMENT_INPUT, rows);
+        gw_model_product(p->model, l, rows);
+        if (!exchanges)
+            gw_model_transfer(p->model, l, rows);
+        gw_pipeline_leave(p, GW_COMPUTED_FORWARD, l, (size_t)rows.n);
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_PRODUCT, rows, micro));
     }
     for (int i = 0; exchanges && i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_PRODUCT, rows));
-        if (gw_pipeline_enter(p, phase)) {
-            gw_model_transfer(p->model, l, rows);
-            gw_pipeline_spend(p, GW_COMPUTED_FORWARD, l, 0);
-            gw_pipeline_leave(p);
-        }
+        gw_pipeline_enter(p, phase);
+        gw_model_transfer(p->model, l, rows);
+        gw_pipeline_leave(p, GW_COMPUTED_FORWARD, l, 0);
     }
     return pipeline_between(p);
 }
@@ -126,7 +118,6 @@ gw_err gw_pipeline_forward(gw_pipeline *p, gw_act act, bool first) {
     gw_micro at = gw_pipeline_at(p, act);
     gw_phase phase = pipeline_pass(act);
     for (gw_pipeline_layers(p, act.chunk, &l, &end); l < end; l++) {
-        p->now.unit.layer = l;
         if (first && p->hooks.await)
             GW_TRY(p->hooks.await(p->hooks.ctx, l));
         if (first || p->now.testing)
@@ -141,18 +132,16 @@ gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const gw_label *labels, floa
     gw_micro at = gw_pipeline_at(p, act);
     int top = p->shard.n_layers - 1;
     gw_phase phase = pipeline_pass(act);
-    if (pipeline_joins(p, top, GW_MOMENT_LOSS, at) && gw_pipeline_enter(p, phase)) {
+    if (pipeline_joins(p, top, GW_MOMENT_LOSS, at)) {
+        gw_pipeline_enter(p, phase);
         gw_model_loss_tell(p->model, labels, at);
-        gw_pipeline_spend(p, GW_COMPUTED_LOSS, top, 0);
-        gw_pipeline_leave(p);
+        gw_pipeline_leave(p, GW_COMPUTED_LOSS, top, 0);
     }
     GW_TRY(pipeline_join_start(p, top, GW_MOMENT_LOSS, at, act.micro));
     GW_TRY(pipeline_join_wait(p, top, GW_MOMENT_LOSS, at));
-    if (gw_pipeline_enter(p, phase)) {
-        *sum += gw_model_loss_join(p->model, labels, at, scale, correct);
-        gw_pipeline_spend(p, GW_COMPUTED_LOSS, top, (size_t)at.n);
-        gw_pipeline_leave(p);
-    }
+    gw_pipeline_enter(p, phase);
+    *sum += gw_model_loss_join(p->model, labels, at, scale, correct);
+    gw_pipeline_leave(p, GW_COMPUTED_LOSS, top, (size_t)at.n);
     return GW_OK;
 }
 
@@ -165,30 +154,22 @@ static gw_err pipeline_ready(gw_pipeline *p, int l, const gw_pipeline_onto *onto
 }
 
 /* `enters`: through the transfer first. */
-static gw_err pipeline_layer_weights(gw_pipeline *p, int l, gw_micro at, bool enters,
-                                     const gw_pipeline_onto *onto) {
-    p->now.unit.layer = l;
-    p->now.unit.weights = true;
-    if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
-        if (enters)
-            gw_model_enter(p->model, l, at, onto->grads, onto->add);
-        gw_model_weights(p->model, l, at, onto->grads, onto->add);
-        gw_pipeline_spend(p, GW_COMPUTED_WEIGHTS, l, (size_t)at.n);
-        gw_pipeline_leave(p);
-    }
-    p->now.unit.weights = false;
-    return GW_OK;
+static void pipeline_layer_weights(const gw_pipeline *p, int l, gw_micro at, bool enters,
+                                   const gw_pipeline_onto *onto) {
+    gw_pipeline_enter(p, GW_PHASE_BACKWARD);
+    if (enters)
+        gw_model_enter(p->model, l, at, onto->grads, onto->add);
+    gw_model_weights(p->model, l, at, onto->grads, onto->add);
+    gw_pipeline_leave(p, GW_COMPUTED_WEIGHTS, l, (size_t)at.n);
 }
 
 static gw_err pipeline_layer_descend(gw_pipeline *p, int l, gw_act act, gw_micro at, int runs) {
     for (int i = 0; i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
-        if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
-            gw_model_descend_rows(p->model, l, rows);
-            gw_model_pack(p->model, l, GW_MOMENT_DELTA, rows);
-            gw_pipeline_spend(p, GW_COMPUTED_INPUT, l, (size_t)rows.n);
-            gw_pipeline_leave(p);
-        }
+        gw_pipeline_enter(p, GW_PHASE_BACKWARD);
+        gw_model_descend_rows(p->model, l, rows);
+        gw_model_pack(p->model, l, GW_MOMENT_DELTA, rows);
+        gw_pipeline_leave(p, GW_COMPUTED_INPUT, l, (size_t)rows.n);
         GW_TRY(pipeline_join_start(p, l, GW_MOMENT_DELTA, rows, act.micro));
     }
     return GW_OK;
@@ -205,31 +186,28 @@ static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micr
     bool weighs = act.kind == GW_ACT_BACKWARD, first = weighs && !leaves;
     bool arrives = exchanges && gw_model_arrives(p->model, l); /* with a part of the gradient */
     int runs = pipeline_runs(p, exchanges, at);
-    p->now.unit.layer = l;
     if (first) {
-        GW_TRY(pipeline_layer_weights(p, l, at, true, onto));
+        pipeline_layer_weights(p, l, at, true, onto);
         GW_TRY(pipeline_ready(p, l, onto));
-    } else if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
+    } else {
+        gw_pipeline_enter(p, GW_PHASE_BACKWARD);
         gw_model_enter(p->model, l, at, onto->grads, onto->add);
-        gw_pipeline_spend(p, GW_COMPUTED_INPUT, l, 0);
-        gw_pipeline_leave(p);
+        gw_pipeline_leave(p, GW_COMPUTED_INPUT, l, 0);
     }
     GW_TRY(pipeline_layer_descend(p, l, act, at, runs));
     if (!exchanges && bottom)
         GW_TRY(gw_pipeline_send(p, act));
     if (weighs && leaves)
-        GW_TRY(pipeline_layer_weights(p, l, at, false, onto));
+        pipeline_layer_weights(p, l, at, false, onto);
     if (weighs && leaves && !arrives)
         GW_TRY(pipeline_ready(p, l, onto));
     for (int i = 0; exchanges && i < runs; i++) {
         gw_micro rows = pipeline_run(at, i, runs);
         GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_DELTA, rows));
-        if (gw_pipeline_enter(p, GW_PHASE_BACKWARD)) {
-            gw_model_unpack(p->model, l, GW_MOMENT_DELTA, rows);
-            gw_model_arrive(p->model, l, rows, onto->grads);
-            gw_pipeline_spend(p, GW_COMPUTED_INPUT, l, 0);
-            gw_pipeline_leave(p);
-        }
+        gw_pipeline_enter(p, GW_PHASE_BACKWARD);
+        gw_model_unpack(p->model, l, GW_MOMENT_DELTA, rows);
+        gw_model_arrive(p->model, l, rows, onto->grads);
+        gw_pipeline_leave(p, GW_COMPUTED_INPUT, l, 0);
     }
     if (weighs && arrives)
         GW_TRY(pipeline_ready(p, l, onto));
@@ -250,7 +228,7 @@ gw_err gw_pipeline_weights(gw_pipeline *p, gw_act act, const gw_pipeline_onto *o
     gw_micro at = gw_pipeline_at(p, act);
     gw_pipeline_layers(p, act.chunk, &first, &end);
     for (int l = end - 1; l >= first; l--) {
-        GW_TRY(pipeline_layer_weights(p, l, at, false, onto));
+        pipeline_layer_weights(p, l, at, false, onto);
         GW_TRY(pipeline_ready(p, l, onto));
     }
     return GW_OK;

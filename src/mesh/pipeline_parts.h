@@ -46,8 +46,6 @@ typedef struct gw_pipeline_now {
     bool testing; /* an evaluation: no codecs, nothing is kept */
     int tested;   /* calls of gw_pipeline_test so far */
     gw_exec exec;
-    gw_phase phase;        /* of the arithmetic that has begun, */
-    gw_pipeline_unit unit; /* and what it is */
 } gw_pipeline_now;
 
 struct gw_pipeline {
@@ -86,6 +84,10 @@ static inline int gw_pipeline_micros(const gw_pipeline *p) {
 
 /** Where an action of a chunk keeps them. */
 gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act);
+
+/** Begin arithmetic of a phase; and end it, by when `what` was computed (gw_exec.spend). */
+void gw_pipeline_enter(const gw_pipeline *p, gw_phase phase);
+void gw_pipeline_leave(const gw_pipeline *p, gw_computed what, int l, size_t n);
 
 /** Poll all that is under way, the exchange of gradients, too, in its phase of the ledger. */
 gw_err gw_pipeline_poll(gw_pipeline *p);

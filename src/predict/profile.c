@@ -34,10 +34,8 @@ typedef struct timer {
     gw_err failed;
 } timer;
 
-static bool layers_begin(void *ctx, gw_phase phase) {
-    (void)phase;
+static void layers_begin(void *ctx) {
     ((timer *)ctx)->since = gw_clock_ticks();
-    return true;
 }
 
 static void layers_spend(void *ctx, gw_computed what, int l, size_t n) {

@@ -167,9 +167,10 @@ static void step_walk_loss(void *stepper, double sum) {
 
 static gw_err step_walk_ready(void *stepper, int l) {
     gw_stepper *t = stepper;
-    if (t->guard && gw_pipeline_enter(t->pipeline, GW_PHASE_BACKWARD)) {
+    if (t->guard) {
+        gw_phase_enter(GW_PHASE_BACKWARD);
         gw_guard_layer(t->guard, t->grads, l);
-        gw_pipeline_leave(t->pipeline);
+        gw_phase_leave();
     }
     return t->apart ? GW_OK : step_ready(t, l);
 }

@@ -57,6 +57,25 @@ static void test_coding_calls(void **state) {
     assert_true(fabs(p.tally.coded_s - free_of.tally.coded_s - p.steps * 4e-4) < 1e-9);
 }
 
+/* Each codec has its own price: that of gradients, and the exact one of parameters. */
+static void test_coding_by_codec(void **state) {
+    (void)state;
+    static const struct {
+        const char *comm, *compress;
+        bool codes[2]; /* by the codec, by the exact one */
+    } wants[] = {{"sharded:algo=ring", "bf16", {true, false}}, {"gossip", "none", {false, true}}};
+    gw_codec_price price;
+    gw_sim_coding(&price, 1e-9);
+    for (int i = 0; i < 4; i++) {
+        gw_sim_play p = small_play();
+        play_price = i % 2 == 0 ? &price : NULL;
+        play_exact_price = i % 2 == 1 ? &price : NULL;
+        assert_int_equal(run_play(&p, wants[i / 2].comm, wants[i / 2].compress), GW_OK);
+        assert_int_equal(p.tally.coded_s > 0, wants[i / 2].codes[i % 2]);
+    }
+    play_price = play_exact_price = NULL;
+}
+
 static void test_sizes_of_data(void **state) {
     (void)state;
     gw_sim_play p = small_play();
@@ -130,11 +149,10 @@ static void test_margin(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cores_copy),
-                                       cmocka_unit_test(test_coding_calls),
-                                       cmocka_unit_test(test_sizes_of_data),
-                                       cmocka_unit_test(test_whole_exchange),
-                                       cmocka_unit_test(test_whole_exchange_overlaps),
-                                       cmocka_unit_test(test_margin)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cores_copy),      cmocka_unit_test(test_coding_calls),
+        cmocka_unit_test(test_coding_by_codec), cmocka_unit_test(test_sizes_of_data),
+        cmocka_unit_test(test_whole_exchange),  cmocka_unit_test(test_whole_exchange_overlaps),
+        cmocka_unit_test(test_margin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
