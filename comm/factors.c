@@ -192,9 +192,9 @@ static void factors_gather(const gw_factors *f, const gw_factors_group *g) {
 
 static gw_err factors_run(gw_factors *f, void (*make)(const gw_factors *, const gw_factors_group *),
                           const gw_factors_group *g, gw_span s) {
-    gw_phase_enter(GW_PHASE_ENCODE);
+    gw_work_enter(GW_PHASE_ENCODE);
     make(f, g);
-    gw_phase_leave();
+    gw_work_leave();
     return factors_travel(f) ? gw_collective_run(&f->sum, s) : GW_OK;
 }
 
@@ -210,12 +210,12 @@ gw_err gw_factors_sum(gw_factors *f, gw_span s, gw_factors_group **out) {
 
 void gw_factors_hand_out(const gw_factors *f, gw_factors_group *g) {
     float *grad = f->env->grad;
-    gw_phase_enter(GW_PHASE_DECODE);
+    gw_work_enter(GW_PHASE_DECODE);
     for (int i = 0; i < g->n_matrices; i++)
         gw_lowrank_expand(&g->matrices[i].l, grad + g->matrices[i].tensor->span.off);
     for (const gw_factors_piece *p = g->pieces; p < g->pieces + g->n_pieces; p++)
         memcpy(grad + p->span.off, f->flat + p->to, p->span.n * sizeof *grad);
-    gw_phase_leave();
+    gw_work_leave();
     g->steps++;
 }
 

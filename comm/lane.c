@@ -382,12 +382,12 @@ static gw_err lane_encode(gw_lane *lane, uint64_t ticket, float *base, gw_span s
 }
 
 void gw_lane_measure(gw_lane *lane, float *base, gw_span s, void *out) {
-    gw_phase_enter(GW_PHASE_ENCODE);
+    gw_work_enter(GW_PHASE_ENCODE);
     float *v = base + s.off, *e = lane_residual(lane, s);
     if (e)
         gw_feedback_add(e, v, s.n);
     gw_codec_measure(lane->codec, e ? e : v, s.n, out);
-    gw_phase_leave();
+    gw_work_leave();
 }
 
 static gw_err lane_encode_agreed(gw_lane *lane, uint64_t ticket, float *base, gw_span s, bool adopt,
@@ -475,9 +475,9 @@ gw_err gw_lane_decode(gw_lane *lane, const void *in, size_t len, float *base, gw
 }
 
 gw_err gw_lane_list(gw_lane *lane, const void *in, size_t len, gw_span s, gw_elements *out) {
-    gw_phase_enter(GW_PHASE_DECODE);
+    gw_work_enter(GW_PHASE_DECODE);
     gw_err e = lane_checked(lane, s, gw_codec_list(lane->codec, in, len, s.n, out));
-    gw_phase_leave();
+    gw_work_leave();
     return e;
 }
 

@@ -51,9 +51,9 @@ gw_err gw_sparse_sum_add_up(gw_sparse_sum *t) {
 }
 
 static gw_err sparse_sum_work(void *ctx) {
-    gw_phase_enter(GW_PHASE_DECODE);
+    gw_work_enter(GW_PHASE_DECODE);
     gw_err e = gw_sparse_sum_add_up(ctx);
-    gw_phase_leave();
+    gw_work_leave();
     return e;
 }
 

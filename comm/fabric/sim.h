@@ -59,6 +59,9 @@ typedef struct gw_sim_setup {
     gw_sim_measured measured;
     const gw_sim_watch *watch; /* NULL: nobody; folded: nobody */
     bool carries;              /* messages carry their bytes; not when folded */
+    double (*clock_s)(void);   /* the machine's, by which strategies' own work is timed; NULL: it
+                                takes no time */
+    double speed;              /* of the ranks' cores, as a multiple of what it says */
     size_t stack;              /* bytes of a rank's stack; 0: enough for what carries none */
     void (*turn)(void *ctx, int rank); /* called with ctx before a rank goes on; NULL: nobody */
     int played;                        /* folded: how many ranks, a divisor of all; 0: all */

@@ -168,8 +168,19 @@ uint64_t gw_sim_ns(void) {
 /* Codecs work on the core of the rank that runs. */
 static void sim_coded(double seconds) {
     gw_sim_rank *me = sim_world->running;
+    if (me->w->work_from > 0) /* a part of what is timed */
+        return;
     me->w->tally.coded_s += seconds;
     sim_compute(me, seconds);
+}
+
+/* Ranks take turns only where they wait, so nobody else works meanwhile. */
+static void sim_work(int begins) {
+    gw_sim_world *w = sim_world;
+    double now = w->setup.clock_s(), took = now - w->work_from;
+    w->work_from = begins ? now : 0;
+    if (!begins)
+        sim_compute(w->running, took / w->setup.speed);
 }
 
 /* ---- collectives ---- */
@@ -454,6 +465,7 @@ gw_err gw_sim_run(const gw_sim_setup *setup, gw_err (*body)(void *ctx, gw_fabric
     sim_world = &w;
     gw_err e = sim_open(&w);
     gw_probe_spend = sim_coded;
+    gw_probe_work = setup->clock_s ? sim_work : NULL;
     while (e == GW_OK && w.alive > 0) {
         sim_take_turns(&w);
         gw_err ends = w.alive > 0 ? sim_happen(&w) : GW_OK;
@@ -461,6 +473,7 @@ gw_err gw_sim_run(const gw_sim_setup *setup, gw_err (*body)(void *ctx, gw_fabric
             gw_sim_fail(&w, ends, "%s", gw_err_text());
     }
     gw_probe_spend = NULL;
+    gw_probe_work = NULL;
     if (e == GW_OK && w.failed == GW_OK && w.open.n > 0)
         gw_sim_fail(&w, GW_ERR_INTERNAL, "simulate: %zu messages are left behind", w.open.n);
     GW_THEN(e, gw_sim_state(&w));

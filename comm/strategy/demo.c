@@ -234,23 +234,23 @@ static void demo_put(const self *me, const grid *g, size_t block, const float *i
 static void demo_encode(self *me, const group *g, float *out) {
     /* A rank's mean gradient: all ranks count the same. */
     float scale = me->env->share > 0 ? (float)(1 / me->env->share) : 0;
-    gw_phase_enter(GW_PHASE_ENCODE);
+    gw_work_enter(GW_PHASE_ENCODE);
     for (int i = 0; i < g->n; i++)
         for (size_t k = 0; k < g->grids[i].down * g->grids[i].across; k++) {
             demo_pick(me, &g->grids[i], k, scale, out);
             out += g->grids[i].kept;
         }
-    gw_phase_leave();
+    gw_work_leave();
 }
 
 static void demo_decode(const self *me, const group *g, const float *in, size_t apart) {
-    gw_phase_enter(GW_PHASE_DECODE);
+    gw_work_enter(GW_PHASE_DECODE);
     for (int i = 0; i < g->n; i++)
         for (size_t k = 0; k < g->grids[i].down * g->grids[i].across; k++) {
             demo_put(me, &g->grids[i], k, in, apart);
             in += g->grids[i].kept;
         }
-    gw_phase_leave();
+    gw_work_leave();
 }
 
 static gw_err demo_finish(void *p, gw_span s, gw_update *u) {

@@ -93,14 +93,14 @@ static gw_err dion_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     gw_factors_group *g;
     GW_TRY(gw_factors_sum(&me->factors, s, &g));
-    gw_phase_enter(GW_PHASE_DECODE);
+    gw_work_enter(GW_PHASE_DECODE);
     for (int i = 0; i < g->n_matrices; i++)
         dion_make_direction(me, &g->matrices[i]);
-    gw_phase_leave();
+    gw_work_leave();
     gw_factors_hand_out(&me->factors, g);
-    gw_phase_enter(GW_PHASE_DECODE);
+    gw_work_enter(GW_PHASE_DECODE);
     dion_move_rest(me, g);
-    gw_phase_leave();
+    gw_work_leave();
     *u = (gw_update){.grad = me->factors.env->grad, .own = s, .scale = 1.0f};
     return GW_OK;
 }

@@ -214,7 +214,7 @@ static gw_err oktopk_reduce(void *p) {
     int rank = gw_lane_rank(me->lane);
     size_t *from = &me->now->from[rank];
     uint32_t least = me->now->whole; /* a region's own is of no use */
-    gw_phase_enter(GW_PHASE_DECODE);
+    gw_work_enter(GW_PHASE_DECODE);
     for (int r = 0; r < t->ranks; r++)
         GW_THEN(e, oktopk_check(me, r, rank));
     t->span = (gw_span){0, from[1] - from[0]};
@@ -223,7 +223,7 @@ static gw_err oktopk_reduce(void *p) {
         oktopk_choose(me, t->sum.value, NULL, t->sum.n, me->exact, &least, &me->piece);
     for (size_t i = 0; e == GW_OK && i < me->piece.n; i++)
         me->piece.at[i] = t->sum.at[me->piece.at[i]];
-    gw_phase_leave();
+    gw_work_leave();
     return e;
 }
 
@@ -418,19 +418,19 @@ static gw_err oktopk_finish(void *p, gw_span s, gw_update *u) {
     group *g = me->now = &me->groups[i];
     me->exact = g->steps % me->every == 0;
     me->written = 0;
-    gw_phase_enter(GW_PHASE_ENCODE);
+    gw_work_enter(GW_PHASE_ENCODE);
     oktopk_choose(me, me->env->grad + s.off, me->residual + s.off, s.n, me->exact, &g->local,
                   &me->own);
     g->local = oktopk_move(g->local, me->own.n, g->k);
-    gw_phase_leave();
+    gw_work_leave();
     if (g->steps++ % me->boundaries == 0)
         GW_TRY(oktopk_cut(me));
     GW_TRY(gw_schedule_run(g->schedule));
-    gw_phase_enter(GW_PHASE_DECODE);
+    gw_work_enter(GW_PHASE_DECODE);
     gw_err e = oktopk_join(me);
     if (e == GW_OK)
         oktopk_take(me, u);
-    gw_phase_leave();
+    gw_work_leave();
     return e;
 }
 

@@ -64,7 +64,7 @@ typedef enum work { BLEND, MOMENTS, TAKE, DIRECT } work;
 
 static void onebitadam_do(const self *me, gw_span s, work what, int64_t step) {
     const gw_adam *a = &me->adam;
-    gw_phase_enter(what == BLEND ? GW_PHASE_ENCODE : GW_PHASE_DECODE);
+    gw_work_enter(what == BLEND ? GW_PHASE_ENCODE : GW_PHASE_DECODE);
     for (gw_span k = onebitadam_next(me, s, s.off); k.n > 0;
          k = onebitadam_next(me, s, gw_span_end(k))) {
         if (what == BLEND)
@@ -76,7 +76,7 @@ static void onebitadam_do(const self *me, gw_span s, work what, int64_t step) {
         else
             gw_adam_direct(a, k, 1, step, step < me->freeze ? step : me->freeze);
     }
-    gw_phase_leave();
+    gw_work_leave();
 }
 
 static gw_err onebitadam_finish(void *p, gw_span s, gw_update *u) {

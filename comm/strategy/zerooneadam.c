@@ -140,13 +140,13 @@ GW_CLONES static void zerooneadam_add(float *restrict g, float *restrict sum, si
 /* This rank's sum, in the place of its gradient, becomes that of all. */
 static gw_err zerooneadam_meet(self *me, gw_span s, int64_t k) {
     const gw_env *env = me->env;
-    gw_phase_enter(GW_PHASE_ENCODE);
+    gw_work_enter(GW_PHASE_ENCODE);
     gw_adam_blend(&me->adam, s, (float)env->share);
     if (k > 1) {
         zerooneadam_add(env->grad + s.off, me->sum + s.off, s.n);
         memcpy(env->param + s.off, me->reference + s.off, s.n * sizeof(float));
     }
-    gw_phase_leave();
+    gw_work_leave();
     return gw_collective_run(&me->adam.coded, s);
 }
 
@@ -165,7 +165,7 @@ static gw_err zerooneadam_finish(void *p, gw_span s, gw_update *u) {
         GW_TRY(gw_collective_run(&me->adam.dense, s));
     else if (now.meets)
         GW_TRY(zerooneadam_meet(me, s, now.k));
-    gw_phase_enter(GW_PHASE_DECODE);
+    gw_work_enter(GW_PHASE_DECODE);
     if (now.learns)
         gw_adam_learn(&me->adam, s);
     else if (now.meets)
@@ -174,7 +174,7 @@ static gw_err zerooneadam_finish(void *p, gw_span s, gw_update *u) {
         zerooneadam_walk(env->grad + s.off, me->adam.m + s.off, me->adam.v + s.off, me->sum + s.off,
                          me->adam.beta1, (float)env->share, s.n);
     gw_adam_direct(&me->adam, s, now.meets ? now.k : 1, step, now.learnt);
-    gw_phase_leave();
+    gw_work_leave();
     return GW_OK;
 }
 

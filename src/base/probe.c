@@ -2,6 +2,7 @@
 
 gw_probe gw_probe_hooks;
 void (*gw_probe_spend)(double seconds);
+void (*gw_probe_work)(int begins);
 _Thread_local int gw_probe_dim;
 
 const char *const gw_dim_names[GW_EXCHANGE_DIMS + 1] = {"data", "pipe", "tensor", NULL};

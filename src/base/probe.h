@@ -100,6 +100,10 @@ extern gw_probe gw_probe_hooks;
  *  simulated world runs. */
 extern void (*gw_probe_spend)(double seconds);
 
+/** Times the own work of a strategy or a rule of feedback by the machine's clock, and spends that; NULL:
+ *  the clock is real, or nothing is there to work on. */
+extern void (*gw_probe_work)(int begins);
+
 /** The dimension of this thread's present exchange. */
 extern _Thread_local int gw_probe_dim;
 
@@ -125,6 +129,19 @@ static inline void gw_phase_enter(gw_phase phase) {
 static inline void gw_phase_leave(void) {
     if (gw_probe_hooks.leave)
         gw_probe_hooks.leave();
+}
+
+/** Enter and leave a region of such work, in which nobody waits. */
+static inline void gw_work_enter(gw_phase phase) {
+    gw_phase_enter(phase);
+    if (gw_probe_work)
+        gw_probe_work(1);
+}
+
+static inline void gw_work_leave(void) {
+    if (gw_probe_work)
+        gw_probe_work(0);
+    gw_phase_leave();
 }
 
 /** Begin and end a part of a phase, in a region of that phase, on the thread that entered it. */

@@ -336,10 +336,10 @@ static void session_recover(gw_session *s, gw_span span) {
 /* The gradient becomes what the rule of error feedback makes of it, on this rank alone. */
 static void session_apply_rule(gw_session *s, gw_span span) {
     float *residual = s->env.grads->kept.store;
-    gw_phase_enter(GW_PHASE_ENCODE);
+    gw_work_enter(GW_PHASE_ENCODE);
     gw_residuals_before(&s->residuals, s->correction, s->rule.rounds, s->env.grad + span.off,
                         s->rule.own + span.off, residual ? residual + span.off : NULL, span.n);
-    gw_phase_leave();
+    gw_work_leave();
 }
 
 /* EF21: the mean of what the ranks have sent so far takes the place of what this step sent. */
@@ -352,9 +352,9 @@ static gw_err session_collect(gw_session *s, gw_span span, gw_update *u) {
         session_leave();
         GW_TRY(e);
     } else {
-        gw_phase_enter(GW_PHASE_DECODE);
+        gw_work_enter(GW_PHASE_DECODE);
         gw_residuals_collect(s->rule.estimate + own.off, u->grad + own.off, u->scale, own.n);
-        gw_phase_leave();
+        gw_work_leave();
     }
     *u = (gw_update){.grad = s->rule.estimate, .own = own, .scale = 1};
     return GW_OK;

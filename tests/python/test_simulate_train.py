@@ -75,6 +75,12 @@ class SimulateTrain(gwrun.Case):
             self.assertAlmostEqual(float(row["encode_s"]), 3 * halves, delta=0.01 * halves)
             self.assertAlmostEqual(float(row["decode_s"]), 2 * halves, delta=0.01 * halves)
 
+    def test_strategies_work_takes_time(self):
+        words = ("--comm", "powersgd:algo=sra", "--steps", "6")
+        for more, works in (((), True), (("--coding-ns", "0"), False)):
+            rows = gwrun.rows(self.simulate(2, *words, *more), "batches.csv")
+            self.assertEqual(all(float(row["encode_s"]) > 0 for row in rows), works)
+
     def test_native_is_replaced_and_said(self):
         self.assertIn("modelled as halving:chunk=0",
                       gwrun.read_json(self.simulate(2, "--comm", "allreduce"), "run.json")["comm"]["algorithm"])

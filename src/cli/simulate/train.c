@@ -56,7 +56,8 @@ static const gw_opt opts[] = {
     {"speed", GW_OPT_REAL, "1", 1e-3, 1e6, NULL, "X",
      "speed of each rank, as a multiple of what was measured"},
     {"coding-ns", GW_OPT_REAL, NULL, 0, 1e6, NULL, "X",
-     "time to encode, decode or add a float, in ns [measured here, for each codec]"},
+     "time to encode, decode or add a float, in ns [measured here, for each codec, as is what "
+     "strategies compute]"},
 #include "cli/train/train_opts.def"
     {0}};
 
@@ -151,6 +152,9 @@ static gw_err train_read(simulated *s, int argc, char **argv) {
     GW_TRY(gw_sim_network_read(&s->world, &s->network, s->args, "simulate"));
     if (gw_args_given(s->args, "coding-ns"))
         gw_sim_coding(&s->price, 1e-9 * gw_args_real(s->args, "coding-ns"));
+    else
+        s->world.clock_s = MPI_Wtime;
+    s->world.speed = gw_args_real(s->args, "speed");
     if (gw_args_given(s->args, "step-profile"))
         GW_TRY(gw_step_profile_read(&s->profile, gw_args_text(s->args, "step-profile")));
     s->told = (gw_simulated){.ns = gw_sim_ns,
