@@ -91,6 +91,14 @@ class Pays(unittest.TestCase):
         for narrow in (False, True):
             chart.draw(Figure(figsize=(3.5 if narrow else 7, 3)), narrow)
 
+    def test_simulated_links(self):
+        results = self.results({"base": (20, 2500), "rare": (30, 500)})
+        for cell in results.cells:
+            for one in cell.runs:
+                rate = one.info.pop("link")["rate_bits_per_s"]
+                one.info.update(link=None, simulated={"network": {"link": {"bytes_per_s": rate / 8}}})
+        self.assertAlmostEqual(self.row(pays.build(results), "rare")["even at (Mbit/s)"], 200, delta=1)
+
     def test_the_interval_is_fiellers(self):
         """Two rates, differences without a spread of their own lines: the rates at which |mean| = t s / sqrt(n)."""
         x, y = np.array([9.0, 10, 12, 9, 11]), np.array([-1900.0, -2000, -2100, -2300, -1950])

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import special
 
 from .. import figure, levels, panels, reach, rows, stats, verdicts
+from ..info import number
 from ..loose import rate_text
 from ..model import Chart, NotShown, Table, judged
 
@@ -70,11 +71,18 @@ def lines(rates, figures, seen):
     return slope[:, None] / seen + intercept[:, None]
 
 
+def link_of(info):
+    """Bits a second of the links that a run crossed, emulated or simulated; None: it has none, or of several rates."""
+    link = info.get("link")
+    if link:
+        return None if link.get("host_rates") or link.get("racks") else link["rate_bits_per_s"]
+    simulated = 8 * number(info, "simulated.network.link.bytes_per_s")
+    return None if math.isnan(simulated) else simulated
+
+
 def rate_of(cell):
     """Bits a second of its runs' links; None: they have none, or several."""
-    links = [run.info.get("link") for run in cell.runs]
-    rates = {link["rate_bits_per_s"] if link and not link.get("host_rates") and not link.get("racks") else None
-             for link in links}
+    rates = {link_of(run.info) for run in cell.runs}
     return rates.pop() if len(rates) == 1 else None
 
 
