@@ -225,7 +225,7 @@ def network_of(settings, ranks, base):
     if base.subcommand not in ("train", "replay", "simulate"):
         raise settings[named].node.bad(f"{named}: a cell is simulated by the profile of its model; the study's command "
                                        "must be gradwire train, replay or simulate")
-    given = {**links_of(settings, ranks), **given} if named == SIMULATE else given
+    given = {**links_of(base, settings, ranks), **given} if named == SIMULATE else given
     for name in ("hosts", *(["rate"] if named == "link" else []), *LINK):
         if name in given and given[name] != "none":
             raise settings[name].node.bad(f"{name} beside {named}:; a cell is simulated or runs on the testbed, remove "
@@ -234,7 +234,7 @@ def network_of(settings, ranks, base):
                                      for word in (f"--{name}", given[name]))]
 
 
-def links_of(settings, ranks):
+def links_of(base, settings, ranks):
     """The placement of `simulate: true`: links of the cell's rate, or without one the memory of a single host."""
     given = placed(settings)
     rate = given.get("rate", "none")
@@ -242,7 +242,9 @@ def links_of(settings, ranks):
         bits = BITS(rate) if rate != "none" else 1e9  # which nothing crosses
     except argparse.ArgumentTypeError as error:
         raise settings["rate"].node.bad(f"rate: {show(rate)} must be one rate beside {SIMULATE}:, e.g. 1gbit") from error
-    own = {"coding-ns": CODING_NS, "memory-link": IN_MEMORY, "link": f"{OF_RATE * bits / 1e6:g}mbit,{OF_HOSTS}"}
+    own = {"memory-link": IN_MEMORY, "link": f"{OF_RATE * bits / 1e6:g}mbit,{OF_HOSTS}"}
+    if base.subcommand != "train":  # which measures what coding takes
+        own["coding-ns"] = CODING_NS
     return {**({"per-host": str(ranks)} if rate == "none" else {}),
             **{name: text for name, text in own.items() if name not in settings}}
 

@@ -108,7 +108,7 @@ class Simulated(Study):
 class Placement(speccase.Case):
     def test_simulated_placement(self):
         """The links of a cell by its rate, or the memory of one host; what the cell gives itself stays."""
-        host = "--link 956mbit,40us,5us --memory-link 70gbit,1us --coding-ns 0.5"
+        host = "--link 956mbit,40us,5us --memory-link 70gbit,1us"
         for settings, expected in (
                 ("ranks: 4, simulate: true", f"--per-host 4 {host}"),
                 ("ranks: 4, simulate: true, rate: none", f"--per-host 4 {host}"),
@@ -121,6 +121,11 @@ class Placement(speccase.Case):
                 cell, = self.read(f"claim: x\nfactors: {{a: {{b: {{{settings}}}}}}}").cells
                 self.assertEqual(cell.words, ["--ranks", "4", *expected.split()] if expected else [])
                 self.assertEqual((cell.simulated, cell.testbed), (expected is not None, None))
+
+    def test_coding_of_profiles(self):
+        """Training measures it; of a profile there is nothing to measure it on."""
+        cell, = self.read("claim: x\ncommand: gradwire replay resnet18\nranks: 4\nsimulate: true\nfactors: {comm: [ps]}\n").cells
+        self.assertEqual(cell.words[cell.words.index("--coding-ns"):][:2], ["--coding-ns", "0.5"])
 
     def test_refusals(self):
         for text, why in (
