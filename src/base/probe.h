@@ -100,8 +100,8 @@ extern gw_probe gw_probe_hooks;
  *  simulated world runs. */
 extern void (*gw_probe_spend)(double seconds);
 
-/** Times the own work of a strategy or a rule of feedback by the machine's clock, and spends that; NULL:
- *  the clock is real, or nothing is there to work on. */
+/** Times a strategy's own work, or that of a rule of feedback, by the machine's clock, and spends
+ *  that; NULL: the clock is real, or there is nothing to work on. */
 extern void (*gw_probe_work)(int begins);
 
 /** The dimension of this thread's present exchange. */
