@@ -129,7 +129,7 @@ typedef struct gw_codec_ops {
     float most;
 } gw_codec_ops;
 
-/** What coding n floats takes: call_s + n * float_s, by kind; SUM only of summable codecs. */
+/** A codec's speed: coding n floats takes call_s + n * float_s, by kind; SUM only if it sums. */
 typedef struct gw_codec_price {
     double call_s[GW_CODINGS], float_s[GW_CODINGS];
     double bytes; /* of an encoding, per float */

@@ -79,7 +79,7 @@ static inline gw_sim_play play_of(int ranks, gw_sim_link link) {
         .world = world_of(ranks, 1, "star", link), .profile = &bytes_only, .speed = 1, .steps = 2};
 }
 
-/* Of coding in plays, by the codec and by the exact one; NULL: it takes no time. */
+/* Prices of coding in plays, of the codec and of the exact one; NULL: it takes no time. */
 static const gw_codec_price *play_price, *play_exact_price;
 
 static inline gw_err run_play(gw_sim_play *p, const char *comm, const char *compress) {

@@ -29,7 +29,7 @@ typedef struct gw_trainer_part {
     int layer_numbers[GW_MAX_LAYERS]; /* of the layers held here, in the whole model */
 } gw_trainer_part;
 
-/** What coding takes in virtual time: a price for each codec that the ranks use, by its text. */
+/** Prices of coding in virtual time: one for each codec that the ranks use, by its text. */
 typedef struct gw_trainer_prices {
     gw_codec_price of[GW_INSIDE_CODECS + GW_PIPELINE_CODECS];
     const char *codec[GW_INSIDE_CODECS + GW_PIPELINE_CODECS];
@@ -156,7 +156,7 @@ gw_err gw_trainer_open(gw_trainer *t);
  *  Nothing to do for others. */
 gw_err gw_trainer_open_clock(gw_trainer *t);
 
-/** What coding takes there, for run.json; the caller's. */
+/** Describe the prices of coding, for run.json; the caller's. */
 json_t *gw_trainer_prices_json(const gw_trainer *t);
 
 /** Collective: refuse what gw_trainer_open would refuse, except for reasons in the run's folder or

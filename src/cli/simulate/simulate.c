@@ -111,7 +111,7 @@ static bool simulate_measures(const simulation *s) {
     return gw_args_given(s->args, "layers") || gw_args_given(s->args, "model");
 }
 
-/* What coding takes: as --coding-ns says, or measured, as the model then is. */
+/* Codecs get the price that --coding-ns says, or a measured one where the model is measured. */
 static gw_err simulate_coding(simulation *s) {
     gw_sim_play *p = &s->play;
     gw_codec *codec[] = {&p->codec, &p->exact};
