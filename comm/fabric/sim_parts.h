@@ -110,7 +110,8 @@ struct gw_sim_world {
     int64_t now;
     int hosts, played;
     gw_sim_rank *rank, *running;
-    double work_from;    /* of setup.clock_s: a strategy's own work began; 0: there is none */
+    int works;           /* regions of a strategy's own work that have begun, */
+    double work_from_s;  /* the first of them then, by setup.clock_s */
     gw_sim_rank **ready; /* a ring */
     int first, n_ready, alive;
     char *stacks;

@@ -168,19 +168,20 @@ uint64_t gw_sim_ns(void) {
 /* Codecs work on the core of the rank that runs. */
 static void sim_coded(double seconds) {
     gw_sim_rank *me = sim_world->running;
-    if (me->w->work_from > 0) /* a part of what is timed */
+    if (me->w->works > 0) /* a part of what is timed */
         return;
     me->w->tally.coded_s += seconds;
     sim_compute(me, seconds);
 }
 
-/* Ranks take turns only where they wait, so nobody else works meanwhile. */
+/* The outermost region is timed. Ranks take turns only where they wait, so nobody else works
+ * meanwhile. */
 static void sim_work(int begins) {
     gw_sim_world *w = sim_world;
-    double now = w->setup.clock_s(), took = now - w->work_from;
-    w->work_from = begins ? now : 0;
-    if (!begins)
-        sim_compute(w->running, took / w->setup.speed);
+    if (begins && w->works++ == 0)
+        w->work_from_s = w->setup.clock_s();
+    else if (!begins && --w->works == 0)
+        sim_compute(w->running, (w->setup.clock_s() - w->work_from_s) / w->setup.speed);
 }
 
 /* ---- collectives ---- */

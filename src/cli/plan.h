@@ -8,7 +8,7 @@
 extern const gw_benchmark gw_plan_mesh;
 
 /** --ranks: does compression pay on so many ranks of a network? Strategies, algorithms and codecs
- *  are played (cli/simulate), in one process; with --verify real ranks measure the fastest. */
+ *  are played (play/play.h), in one process; with --verify real ranks measure the fastest. */
 extern const gw_benchmark gw_plan_scale;
 
 #endif

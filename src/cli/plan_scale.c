@@ -1,4 +1,4 @@
-/* gradwire plan --ranks: strategies, algorithms and codecs compared by playing each (cli/simulate),
+/* gradwire plan --ranks: strategies, algorithms and codecs compared by playing each (play/play.h),
  * and the rates of links at which one beats the exact exchange that overlaps. Payloads are not
  * there, so accuracy is not priced: exact and lossy ways are kept apart. */
 #include "cli/plan.h"

@@ -196,7 +196,7 @@ static void pipeline_between(const gw_pipeline *p, void (*poll)(void *of), void 
         gw_gemm_between(poll, of);
 }
 
-/* All actions, with polls between the pieces of products, or of what is done instead. */
+/* All actions, with polls between the pieces of products, or of the time that they take. */
 static gw_err pipeline_run(gw_pipeline *p, bool pieces) {
     if (p->now.exec.alone)
         p->runner.hops = NULL;

@@ -1,8 +1,8 @@
 /** The walk over a model, the only one: the actions of a timetable in order, on what this rank
  *  holds, with the hops between stages and the sums over tensor ranks. A whole model is one stage
- *  that takes its batch as one microbatch, and sends nothing. An executor may do the arithmetic in
- *  another way than by computing it. Gradients are the session's affair, as in step/step.h; hooks
- *  tell it of them.
+ *  that takes its batch as one microbatch, and sends nothing. An executor is told of the
+ *  arithmetic, and may let time pass for it. Gradients are the session's affair, as in step/step.h;
+ *  hooks tell it of them.
  *
  *  That over a mesh is made in three steps: gw_pipeline_new (options), gw_pipeline_divide (what
  *  this rank holds), gw_pipeline_open (what it sends); that over a whole model by

@@ -76,6 +76,36 @@ static void test_coding_by_codec(void **state) {
     play_price = play_exact_price = NULL;
 }
 
+/* One more second at each look. */
+static double clock_s(void) {
+    static double now_s;
+    return ++now_s;
+}
+
+/* A region within a region, with coding in both. */
+static gw_err works(void *ctx, gw_fabric *f) {
+    double *end = ctx;
+    gw_work_enter(GW_PHASE_ENCODE);
+    gw_probe_spend(7);
+    gw_work_enter(GW_PHASE_DECODE);
+    gw_probe_spend(7);
+    gw_work_leave();
+    gw_work_leave();
+    end[f->rank] = 1e-9 * (double)f->ops->now_ns(f);
+    f->ops->close(f);
+    return GW_OK;
+}
+
+static void test_own_work_is_timed_once(void **state) {
+    (void)state;
+    double end[2];
+    gw_sim_setup w = small_play().world;
+    w.clock_s = clock_s;
+    w.speed = 2;
+    assert_int_equal(gw_sim_run(&w, works, end), GW_OK);
+    assert_true(fabs(end[0] - 0.5) < 1e-8 && fabs(end[1] - 0.5) < 1e-8); /* at twice the speed */
+}
+
 static void test_sizes_of_data(void **state) {
     (void)state;
     gw_sim_play p = small_play();
@@ -149,10 +179,13 @@ static void test_margin(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cores_copy),      cmocka_unit_test(test_coding_calls),
-        cmocka_unit_test(test_coding_by_codec), cmocka_unit_test(test_sizes_of_data),
-        cmocka_unit_test(test_whole_exchange),  cmocka_unit_test(test_whole_exchange_overlaps),
-        cmocka_unit_test(test_margin)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cores_copy),
+                                       cmocka_unit_test(test_coding_calls),
+                                       cmocka_unit_test(test_coding_by_codec),
+                                       cmocka_unit_test(test_own_work_is_timed_once),
+                                       cmocka_unit_test(test_sizes_of_data),
+                                       cmocka_unit_test(test_whole_exchange),
+                                       cmocka_unit_test(test_whole_exchange_overlaps),
+                                       cmocka_unit_test(test_margin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
