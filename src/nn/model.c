@@ -39,7 +39,6 @@ static gw_err model_allocate(gw_model *m) {
     return gw_alloc(&m->best, targets, sizeof *m->best);
 }
 
-/* All parameters 0. */
 static gw_err model_build(gw_model **out, const gw_shard *shard, const gw_model_room *room) {
     bool sound = room->rows >= 0 && room->deltas >= 1;
     for (int c = 0; c < shard->share.n_chunks; c++)

@@ -30,6 +30,9 @@ typedef struct gw_model_room {
                        computed again just before the backward pass */
 } gw_model_room;
 
+/** gw_model_open without the initialisation: all parameters are 0. */
+gw_err gw_model_build(gw_model **out, const gw_model_spec *spec, int max_batch);
+
 /** gw_model_open for a shard; it gets the parameters that the whole model has in its place. Its
  *  layers are numbered from 0, but a tensor's `layer` is the whole model's. An empty tensor, such
  *  as the biases of a narrow layer, is left out. */

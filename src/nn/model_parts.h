@@ -42,9 +42,6 @@ struct gw_model {
     gw_label *best; /* threads share no sum */
 };
 
-/** gw_model_open without the initialisation: all parameters 0. */
-gw_err gw_model_build(gw_model **out, const gw_model_spec *spec, int max_batch);
-
 /** Lay out the work arena. */
 void gw_model_lay_out_work(gw_model *m);
 
