@@ -59,14 +59,15 @@ static inline gw_sim_setup world_of(int ranks, int per_host, const char *network
 }
 
 static gw_step_tensor one = {.name = "one"};
-static gw_step_profile bytes_only = {.groups = 1, .n_tensors = 1, .tensor = &one};
+static gw_step_profile bytes_only = {.batch = 1, .groups = 1, .n_tensors = 1, .tensor = &one};
 
 /* Two layers, of a matrix and a vector each. */
 static gw_step_tensor four[] = {{"a.weight", 0, 600, 20, 1e-3, 2e-3, 0},
                                 {"a.bias", 0, 30, 1, 0, 1e-3, 0},
                                 {"b.weight", 1, 300, 10, 1e-3, 2e-3, 0},
                                 {"b.bias", 1, 10, 1, 0, 1e-3, 0}};
-static const gw_step_profile small = {.groups = 2,
+static const gw_step_profile small = {.batch = 1,
+                                      .groups = 2,
                                       .n_tensors = 4,
                                       .n = 940,
                                       .tensor = four,

@@ -1,12 +1,11 @@
-/* The actions of a step, in the timetable's order, with the hops that they need. */
+/* A step of a model: its samples, its gradients, and polls of what else is under way. */
 #include "mesh/pipeline_parts.h"
 
 #include "base/hook.h"
 #include "base/probe.h"
 #include "nn/gemm.h"
 
-/* The rows of microbatch `micro` among those of this rank's local batch. */
-static gw_span pipeline_part(const gw_pipeline *p, int micro) {
+gw_span gw_pipeline_part(const gw_pipeline *p, int micro) {
     return gw_span_part((gw_span){0, (size_t)p->now.local}, micro, gw_pipeline_micros(p));
 }
 
@@ -17,28 +16,24 @@ gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act) {
     bool passing = own && act.kind == GW_ACT_FORWARD;
     return (gw_micro){.slot = act.micro % r->slots[act.chunk],
                       .delta = passing ? places : act.micro % places,
-                      .n = p->now.testing ? p->now.local : (int)pipeline_part(p, act.micro).n};
+                      .n = p->now.testing ? p->now.local : (int)gw_pipeline_part(p, act.micro).n};
 }
 
 void gw_pipeline_run_over(gw_pipeline *p, gw_pipeline_size size) {
-    p->runner.hops = p->hops[size];
-    p->runner.micros = gw_pipeline_micros(p);
+    p->walk.runner.hops = p->hops[size];
+    p->walk.runner.micros = gw_pipeline_micros(p);
 }
 
-static gw_err pipeline_poll(gw_pipeline *p, bool within) {
+gw_err gw_pipeline_poll(gw_pipeline *p, bool within) {
     gw_err e = GW_OK;
-    if (p->runner.queue) {
+    if (p->walk.runner.queue) {
         gw_phase_enter(GW_PHASE_MPI_POLL);
-        e = gw_queue_poll(p->runner.queue);
+        e = gw_queue_poll(p->walk.runner.queue);
         gw_phase_leave();
     }
     if (p->hooks.poll)
         GW_THEN(e, p->hooks.poll(p->hooks.ctx, within));
     return e;
-}
-
-gw_err gw_pipeline_poll(gw_pipeline *p) {
-    return pipeline_poll(p, false);
 }
 
 /* ---- who executes it ---- */
@@ -59,134 +54,60 @@ void gw_pipeline_lend(gw_pipeline *p, gw_model *model) {
     p->model = model;
 }
 
-gw_err gw_pipeline_send(gw_pipeline *p, gw_act act) {
-    gw_schedule *s = gw_runner_hop(&p->runner, act, false);
-    if (!s)
-        return GW_OK;
-    return gw_runner_start(&p->runner, s, act.micro);
-}
-
 /* ---- actions ---- */
 
-typedef struct pipeline_step {
-    gw_pipeline *pipeline;
-    const gw_pipeline_job *job;
-    double loss;
-    float *grads; /* NULL: no backward pass has begun */
-    bool add;
-    bool told; /* the loss was */
-} pipeline_step;
-
-static void pipeline_gather(gw_pipeline *p, const gw_pipeline_job *job, gw_act act) {
-    gw_span part = pipeline_part(p, act.micro);
-    gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, gw_pipeline_at(p, act));
-    if (!job->set)
+void gw_pipeline_next(void *pipeline, gw_act act) {
+    static const char *const words[] = {[GW_ACT_FORWARD] = "forward pass",
+                                        [GW_ACT_BACKWARD] = "backward pass",
+                                        [GW_ACT_INPUT] = "gradient of the input",
+                                        [GW_ACT_WEIGHTS] = "gradient of the weights"};
+    gw_pipeline *p = pipeline;
+    gw_pipeline_now *now = &p->now;
+    if (!gw_pipeline_is_whole(p))
+        gw_hook_act(words[act.kind], p->at.stage, act.chunk, act.micro);
+    if (act.kind == GW_ACT_FORWARD)
         return;
+    if (!now->grads)
+        p->hooks.begin(p->hooks.ctx, &now->grads, &now->add);
+    /* The last microbatch's backward pass hands out gradients: the whole loss is known by then. */
+    if (!now->told && act.micro + 1 == gw_pipeline_micros(p)) {
+        if (p->hooks.loss)
+            p->hooks.loss(p->hooks.ctx, now->loss);
+        now->told = true;
+    }
+}
+
+static void pipeline_tell(const gw_pipeline *p, gw_act act, int begins) {
+    gw_action told = {gw_act_letter(act.kind), act.chunk, act.micro};
+    if (p->mesh && !p->now.exec.aside)
+        gw_action_tell(&told, begins);
+}
+
+static void pipeline_gather(gw_pipeline *p, gw_act act) {
+    const gw_pipeline_job *job = p->now.job;
+    gw_span part = gw_pipeline_part(p, act.micro);
+    gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, gw_pipeline_at(p, act));
     gw_pipeline_enter(p, GW_PHASE_DATA);
     gw_dataset_gather(job->set, job->idx + part.off, (int)part.n, gw_model_work(p->model) + to.off,
                       NULL);
     gw_pipeline_leave(p, GW_COMPUTED_DATA, 0, part.n);
 }
 
-static const gw_label *pipeline_labels(const pipeline_step *s, gw_act act) {
-    size_t targets = (size_t)gw_model_spec_targets(gw_model_get_spec(s->pipeline->model));
-    return s->job->labels + pipeline_part(s->pipeline, act.micro).off * targets;
-}
-
-static gw_err pipeline_forward(gw_pipeline *p, pipeline_step *s, gw_act act) {
-    const gw_pipeline_job *job = s->job;
-    if (gw_pipeline_is_bottom(p, act.chunk))
-        pipeline_gather(p, job, act);
-    GW_TRY(gw_pipeline_forward(p, act, act.micro == 0));
-    if (!gw_pipeline_is_top(p, act.chunk))
-        return gw_pipeline_send(p, act);
-    return gw_pipeline_loss(p, act, pipeline_labels(s, act), 1.0f / (float)job->global, &s->loss,
-                            NULL);
-}
-
-static gw_pipeline_onto pipeline_onto(const gw_pipeline *p, const pipeline_step *s, gw_act act) {
-    return (gw_pipeline_onto){.grads = s->grads,
-                              .add = s->add || act.micro > 0,
-                              .last = act.micro + 1 == gw_pipeline_micros(p)};
-}
-
-/* A recomputed top has its logits again, which the loss must turn into deltas again. */
-static gw_err pipeline_repeat_loss(gw_pipeline *p, const pipeline_step *s, gw_act act) {
-    double sum = 0;
-    return gw_pipeline_loss(p, act, pipeline_labels(s, act), 1.0f / (float)s->job->global, &sum,
-                            NULL);
-}
-
-static gw_err pipeline_backward(gw_pipeline *p, const pipeline_step *s, gw_act act) {
-    gw_pipeline_onto onto = pipeline_onto(p, s, act);
-    if (p->room.recompute) {
-        GW_TRY(gw_pipeline_forward(p, act, false));
-        if (gw_pipeline_is_top(p, act.chunk))
-            GW_TRY(pipeline_repeat_loss(p, s, act));
-    }
-    return gw_pipeline_backward(p, act, &onto);
-}
-
-/* What an action writes over has left; so have the outputs that it computes again. */
-static gw_err pipeline_make_way(const gw_pipeline *p, gw_act act) {
-    GW_TRY(gw_runner_vacate(&p->runner, act));
-    if (p->room.recompute && (act.kind == GW_ACT_BACKWARD || act.kind == GW_ACT_INPUT))
-        return gw_runner_vacate(&p->runner, (gw_act){GW_ACT_FORWARD, act.chunk, act.micro});
+gw_err gw_pipeline_begin(void *pipeline, gw_act act) {
+    gw_pipeline *p = pipeline;
+    pipeline_tell(p, act, 1);
+    if (act.kind == GW_ACT_FORWARD && gw_walk_is_bottom(&p->walk, act.chunk) && p->now.job->set)
+        pipeline_gather(p, act);
     return GW_OK;
 }
 
-/* The last microbatch's backward pass hands out gradients: the whole loss is known by then. */
-static void pipeline_tell(gw_pipeline *p, pipeline_step *s, gw_act act) {
-    if (act.kind == GW_ACT_FORWARD)
-        return;
-    if (!s->grads)
-        p->hooks.begin(p->hooks.ctx, &s->grads, &s->add);
-    if (!s->told && act.micro + 1 == gw_pipeline_micros(p)) {
-        if (p->hooks.loss)
-            p->hooks.loss(p->hooks.ctx, s->loss);
-        s->told = true;
-    }
-}
-
-static void pipeline_next(void *step, gw_act act) {
-    static const char *const words[] = {[GW_ACT_FORWARD] = "forward pass",
-                                        [GW_ACT_BACKWARD] = "backward pass",
-                                        [GW_ACT_INPUT] = "gradient of the input",
-                                        [GW_ACT_WEIGHTS] = "gradient of the weights"};
-    pipeline_step *s = step;
-    if (!gw_pipeline_is_whole(s->pipeline))
-        gw_hook_act(words[act.kind], s->pipeline->at.stage, act.chunk, act.micro);
-    pipeline_tell(s->pipeline, s, act);
-}
-
-static gw_err pipeline_do(gw_pipeline *p, pipeline_step *s, gw_act act) {
-    switch (act.kind) {
-    case GW_ACT_FORWARD: return pipeline_forward(p, s, act);
-    case GW_ACT_WEIGHTS: {
-        gw_pipeline_onto onto = pipeline_onto(p, s, act);
-        return gw_pipeline_weights(p, act, &onto);
-    }
-    default: return pipeline_backward(p, s, act);
-    }
-}
-
-static gw_err pipeline_act(void *step, gw_act act) {
-    pipeline_step *s = step;
-    gw_pipeline *p = s->pipeline;
-    gw_action told = {gw_act_letter(act.kind), act.chunk, act.micro};
-    bool tells = p->mesh && !p->now.exec.aside;
-    GW_TRY(pipeline_make_way(p, act));
-    if (tells)
-        gw_action_tell(&told, 1);
-    GW_TRY(pipeline_do(p, s, act));
-    if (tells)
-        gw_action_tell(&told, 0);
-    return GW_OK;
+void gw_pipeline_end(void *pipeline, gw_act act) {
+    pipeline_tell(pipeline, act, 0);
 }
 
 static void pipeline_poll_within(void *pipeline) {
     gw_pipeline *p = pipeline;
-    GW_THEN(p->failed, pipeline_poll(p, true));
+    GW_THEN(p->failed, gw_pipeline_poll(p, true));
 }
 
 static void pipeline_between(const gw_pipeline *p, void (*poll)(void *of), void *of) {
@@ -199,24 +120,25 @@ static void pipeline_between(const gw_pipeline *p, void (*poll)(void *of), void 
 /* All actions, with polls between the pieces of products, or of the time that they take. */
 static gw_err pipeline_run(gw_pipeline *p, bool pieces) {
     if (p->now.exec.alone)
-        p->runner.hops = NULL;
+        p->walk.runner.hops = NULL;
     if (pieces)
         pipeline_between(p, pipeline_poll_within, p);
-    gw_err e = gw_runner_step(&p->runner);
+    gw_err e = gw_walk_step(&p->walk);
     if (pieces)
         pipeline_between(p, NULL, NULL);
     return e;
 }
 
 gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum) {
-    pipeline_step s = {.pipeline = p, .job = job};
-    p->now.local = job->local;
+    gw_pipeline_now *now = &p->now;
+    now->job = job;
+    now->local = job->local;
+    now->loss = 0;
+    now->grads = NULL;
+    now->told = false;
     gw_model_count(p->model, job->global);
     gw_pipeline_run_over(p, job->local == p->rows.full ? GW_PIPELINE_FULL : GW_PIPELINE_LAST);
-    p->runner.step = job->step;
-    p->runner.next = pipeline_next;
-    p->runner.act = pipeline_act;
-    p->runner.ctx = &s;
+    p->walk.runner.step = job->step;
     p->failed = GW_OK;
     if (job->set) {
         gw_phase_enter(GW_PHASE_DATA);
@@ -225,7 +147,7 @@ gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss
     }
     gw_err e = pipeline_run(p, job->pieces);
     gw_hook_act(NULL, 0, 0, 0);
-    *loss_sum = gw_pipeline_counts(p) ? s.loss : 0;
+    *loss_sum = gw_pipeline_counts(p) ? now->loss : 0;
     return e == GW_OK ? p->failed : e;
 }
 

@@ -147,8 +147,8 @@ static gw_err pipeline_divide(gw_pipeline *p, const gw_model_spec *whole, MPI_Co
     int rows = (pipeline_most(p) + o->microbatches - 1) / o->microbatches;
     GW_TRY(gw_timetable_open(&p->timetable, o->timetable, p->at.stages, o->microbatches));
     p->at.chunks = gw_timetable_chunks(p->timetable);
-    p->runner.timetable = p->timetable;
-    p->runner.stage = p->at.stage;
+    p->walk.runner.timetable = p->timetable;
+    p->walk.runner.stage = p->at.stage;
     GW_TRY(pipeline_cut(p, whole, rows, comm));
     gw_share share = {.tensor = p->mesh->shape.size[GW_DIM_TENSOR],
                       .part = p->mesh->at[GW_DIM_TENSOR],

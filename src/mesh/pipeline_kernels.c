@@ -1,6 +1,5 @@
-/* Layers of a chunk, and what tensor ranks exchange between the halves of each. With
- * --tensor-chunks a microbatch passes in runs of rows: what one sends travels while the next is
- * computed. */
+/* A model, for the walk: its kernels, each in its phase of the ledger, and what its tensor ranks
+ * exchange. */
 #include "mesh/pipeline_parts.h"
 
 #include "base/probe.h"
@@ -14,222 +13,151 @@ static gw_pipeline_way pipeline_way(const gw_pipeline *p, gw_moment moment) {
                                        : GW_PIPELINE_ACTIVATIONS;
 }
 
-/* The schedule of a join; NULL: there is nothing to exchange. */
-static gw_err pipeline_join(gw_pipeline *p, int l, gw_moment moment, gw_micro at,
-                            gw_schedule **out) {
-    *out = NULL;
-    if (!p->join_lane[GW_PIPELINE_EXACT] || p->now.exec.alone)
-        return GW_OK;
-    gw_join join = gw_model_join(p->model, l, moment, at);
-    if (join.kind == GW_JOIN_NONE)
-        return GW_OK;
-    return gw_collective_get(&p->join[pipeline_way(p, moment)][join.kind], join.over, out);
-}
-
-static gw_err pipeline_join_start(gw_pipeline *p, int l, gw_moment moment, gw_micro at, int micro) {
-    gw_schedule *s;
-    GW_TRY(pipeline_join(p, l, moment, at, &s));
-    return s ? gw_runner_start(&p->runner, s, micro) : GW_OK;
-}
-
-static gw_err pipeline_join_wait(gw_pipeline *p, int l, gw_moment moment, gw_micro at) {
-    gw_schedule *s;
-    GW_TRY(pipeline_join(p, l, moment, at, &s));
-    return s ? gw_runner_wait(&p->runner, s) : GW_OK;
-}
-
-static bool pipeline_joins(const gw_pipeline *p, int l, gw_moment moment, gw_micro at) {
+static bool kernels_joins(const void *pipeline, int l, gw_moment moment, gw_micro at) {
+    const gw_pipeline *p = pipeline;
     return p->join_lane[GW_PIPELINE_EXACT] &&
            gw_model_join(p->model, l, moment, at).kind != GW_JOIN_NONE;
 }
 
-/* ---- runs of rows ---- */
-
-static int pipeline_runs(const gw_pipeline *p, bool exchanges, gw_micro at) {
-    int most = at.n > 1 ? at.n : 1, k = exchanges ? p->options->tensor_chunks : 1;
-    return k < most ? k : most;
-}
-
-static gw_micro pipeline_run(gw_micro at, int i, int runs) {
-    gw_span part = gw_span_part((gw_span){(size_t)at.first, (size_t)at.n}, i, runs);
-    at.first = (int)part.off;
-    at.n = (int)part.n;
-    return at;
-}
-
-static gw_err pipeline_between(gw_pipeline *p) {
-    GW_TRY(p->failed);
-    return gw_pipeline_poll(p);
-}
-
-/* ---- forward ---- */
-
-/* What tensor ranks have parts of, and each reads whole: once a step, for it stays. */
-static gw_err pipeline_layer_gather(gw_pipeline *p, int l, gw_micro at, int micro, gw_phase phase) {
-    if (!pipeline_joins(p, l, GW_MOMENT_PARAMETERS, at))
+static gw_err kernels_join(void *pipeline, int l, gw_moment moment, gw_micro at, bool starts,
+                           gw_schedule **out) {
+    gw_pipeline *p = pipeline;
+    (void)starts;
+    *out = NULL;
+    if (p->now.exec.alone || !kernels_joins(p, l, moment, at))
         return GW_OK;
-    gw_pipeline_enter(p, phase);
-    gw_model_pack(p->model, l, GW_MOMENT_PARAMETERS, at);
-    gw_pipeline_leave(p, GW_COMPUTED_FORWARD, l, 0);
-    GW_TRY(pipeline_join_start(p, l, GW_MOMENT_PARAMETERS, at, micro));
-    return pipeline_join_wait(p, l, GW_MOMENT_PARAMETERS, at);
+    gw_join join = gw_model_join(p->model, l, moment, at);
+    return gw_collective_get(&p->join[pipeline_way(p, moment)][join.kind], join.over, out);
 }
 
-static gw_err pipeline_layer_forward(gw_pipeline *p, int l, gw_micro at, int micro,
-                                     gw_phase phase) {
-    bool gathers = pipeline_joins(p, l, GW_MOMENT_INPUT, at);
-    bool exchanges = gathers || pipeline_joins(p, l, GW_MOMENT_PRODUCT, at);
-    int runs = pipeline_runs(p, exchanges, at);
-    for (int i = 0; gathers && i < runs; i++) {
-        gw_micro rows = pipeline_run(at, i, runs);
-        gw_pipeline_enter(p, phase);
-        gw_model_pack(p->model, l, GW_MOMENT_INPUT, rows);
-        gw_pipeline_leave(p, GW_COMPUTED_FORWARD, l, 0);
-        GW_TRY(pipeline_join_start(p, l, GW_MOMENT_INPUT, rows, micro));
-    }
-    for (int i = 0; i < runs; i++) {
-        gw_micro rows = pipeline_run(at, i, runs);
-        GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_INPUT, rows));
-        gw_pipeline_enter(p, phase);
-        gw_model_unpack(p->model, l, GW_MOMENT_INPUT, rows);
-        gw_model_product(p->model, l, rows);
-        if (!exchanges)
-            gw_model_transfer(p->model, l, rows);
-        gw_pipeline_leave(p, GW_COMPUTED_FORWARD, l, (size_t)rows.n);
-        GW_TRY(pipeline_join_start(p, l, GW_MOMENT_PRODUCT, rows, micro));
-    }
-    for (int i = 0; exchanges && i < runs; i++) {
-        gw_micro rows = pipeline_run(at, i, runs);
-        GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_PRODUCT, rows));
-        gw_pipeline_enter(p, phase);
-        gw_model_transfer(p->model, l, rows);
-        gw_pipeline_leave(p, GW_COMPUTED_FORWARD, l, 0);
-    }
-    return pipeline_between(p);
+static bool kernels_arrives(const void *pipeline, int l) {
+    return gw_model_arrives(((const gw_pipeline *)pipeline)->model, l);
 }
+
+/* ---- kernels ---- */
 
 /* A forward pass, or one that is repeated within another action. */
-static gw_phase pipeline_pass(gw_act act) {
+static gw_phase kernels_pass(gw_act act) {
     return act.kind == GW_ACT_FORWARD ? GW_PHASE_FORWARD : GW_PHASE_RECOMPUTE;
 }
 
-gw_err gw_pipeline_forward(gw_pipeline *p, gw_act act, bool first) {
-    int l, end;
-    gw_micro at = gw_pipeline_at(p, act);
-    gw_phase phase = pipeline_pass(act);
-    for (gw_pipeline_layers(p, act.chunk, &l, &end); l < end; l++) {
-        if (first && p->hooks.await)
-            GW_TRY(p->hooks.await(p->hooks.ctx, l));
-        if (first || p->now.testing)
-            GW_TRY(pipeline_layer_gather(p, l, at, act.micro, phase));
-        GW_TRY(pipeline_layer_forward(p, l, at, act.micro, phase));
+static void kernels_run(gw_pipeline *p, const gw_kernel *k) {
+    gw_model *m = p->model;
+    float *grads = p->now.grads;
+    bool add = p->now.add || k->act.micro > 0;
+    switch (k->kind) {
+    case GW_KERNEL_PARAMETERS: gw_model_pack(m, k->l, GW_MOMENT_PARAMETERS, k->at); break;
+    case GW_KERNEL_INPUT: gw_model_pack(m, k->l, GW_MOMENT_INPUT, k->at); break;
+    case GW_KERNEL_PRODUCT:
+        gw_model_unpack(m, k->l, GW_MOMENT_INPUT, k->at);
+        gw_model_product(m, k->l, k->at);
+        if (k->alone)
+            gw_model_transfer(m, k->l, k->at);
+        break;
+    case GW_KERNEL_TRANSFER: gw_model_transfer(m, k->l, k->at); break;
+    case GW_KERNEL_ENTER: gw_model_enter(m, k->l, k->at, grads, add); break;
+    case GW_KERNEL_DESCEND:
+        gw_model_descend_rows(m, k->l, k->at);
+        gw_model_pack(m, k->l, GW_MOMENT_DELTA, k->at);
+        break;
+    case GW_KERNEL_WEIGHTS:
+        if (k->alone)
+            gw_model_enter(m, k->l, k->at, grads, add);
+        gw_model_weights(m, k->l, k->at, grads, add);
+        break;
+    case GW_KERNEL_ARRIVE:
+        gw_model_unpack(m, k->l, GW_MOMENT_DELTA, k->at);
+        gw_model_arrive(m, k->l, k->at, grads);
     }
+}
+
+static gw_err kernels_compute(void *pipeline, const gw_kernel *k) {
+    gw_pipeline *p = pipeline;
+    bool forward = k->kind < GW_KERNEL_ENTER;
+    gw_computed what = forward                        ? GW_COMPUTED_FORWARD
+                       : k->kind == GW_KERNEL_WEIGHTS ? GW_COMPUTED_WEIGHTS
+                                                      : GW_COMPUTED_INPUT;
+    bool counts = k->kind == GW_KERNEL_PRODUCT || k->kind == GW_KERNEL_DESCEND ||
+                  k->kind == GW_KERNEL_WEIGHTS;
+    gw_pipeline_enter(p, forward ? kernels_pass(k->act) : GW_PHASE_BACKWARD);
+    kernels_run(p, k);
+    gw_pipeline_leave(p, what, k->l, counts ? (size_t)k->at.n : 0);
     return GW_OK;
 }
+
+/* ---- the loss ---- */
 
 gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const gw_label *labels, float scale,
                         double *sum, int *correct) {
     gw_micro at = gw_pipeline_at(p, act);
     int top = p->shard.n_layers - 1;
-    gw_phase phase = pipeline_pass(act);
-    if (pipeline_joins(p, top, GW_MOMENT_LOSS, at)) {
+    gw_phase phase = kernels_pass(act);
+    if (kernels_joins(p, top, GW_MOMENT_LOSS, at)) {
         gw_pipeline_enter(p, phase);
         gw_model_loss_tell(p->model, labels, at);
         gw_pipeline_leave(p, GW_COMPUTED_LOSS, top, 0);
     }
-    GW_TRY(pipeline_join_start(p, top, GW_MOMENT_LOSS, at, act.micro));
-    GW_TRY(pipeline_join_wait(p, top, GW_MOMENT_LOSS, at));
+    GW_TRY(gw_walk_join(&p->walk, top, act, GW_MOMENT_LOSS, at));
     gw_pipeline_enter(p, phase);
     *sum += gw_model_loss_join(p->model, labels, at, scale, correct);
     gw_pipeline_leave(p, GW_COMPUTED_LOSS, top, (size_t)at.n);
     return GW_OK;
 }
 
-/* ---- backward ---- */
-
-static gw_err pipeline_ready(gw_pipeline *p, int l, const gw_pipeline_onto *onto) {
-    if (onto->last && p->hooks.ready)
-        GW_TRY(p->hooks.ready(p->hooks.ctx, l));
-    return pipeline_between(p);
+/* Labels that are recomputed for have been counted already. */
+static gw_err kernels_loss(void *pipeline, gw_act act) {
+    gw_pipeline *p = pipeline;
+    const gw_pipeline_job *job = p->now.job;
+    size_t targets = (size_t)gw_model_spec_targets(gw_model_get_spec(p->model));
+    const gw_label *labels = job->labels + gw_pipeline_part(p, act.micro).off * targets;
+    double again = 0, *sum = act.kind == GW_ACT_FORWARD ? &p->now.loss : &again;
+    return gw_pipeline_loss(p, act, labels, 1.0f / (float)job->global, sum, NULL);
 }
 
-/* `enters`: through the transfer first. */
-static void pipeline_layer_weights(const gw_pipeline *p, int l, gw_micro at, bool enters,
-                                   const gw_pipeline_onto *onto) {
-    gw_pipeline_enter(p, GW_PHASE_BACKWARD);
-    if (enters)
-        gw_model_enter(p->model, l, at, onto->grads, onto->add);
-    gw_model_weights(p->model, l, at, onto->grads, onto->add);
-    gw_pipeline_leave(p, GW_COMPUTED_WEIGHTS, l, (size_t)at.n);
+/* ---- the rest of what the walk asks for ---- */
+
+/* Held layers of a chunk: [*first, *end). */
+static void kernels_layers(const void *pipeline, int chunk, int *first, int *end) {
+    const gw_shard *s = &((const gw_pipeline *)pipeline)->shard;
+    *first = 0;
+    while (s->layers[*first].chunk < chunk)
+        ++*first;
+    *end = *first;
+    while (*end < s->n_layers && s->layers[*end].chunk == chunk)
+        ++*end;
 }
 
-static gw_err pipeline_layer_descend(gw_pipeline *p, int l, gw_act act, gw_micro at, int runs) {
-    for (int i = 0; i < runs; i++) {
-        gw_micro rows = pipeline_run(at, i, runs);
-        gw_pipeline_enter(p, GW_PHASE_BACKWARD);
-        gw_model_descend_rows(p->model, l, rows);
-        gw_model_pack(p->model, l, GW_MOMENT_DELTA, rows);
-        gw_pipeline_leave(p, GW_COMPUTED_INPUT, l, (size_t)rows.n);
-        GW_TRY(pipeline_join_start(p, l, GW_MOMENT_DELTA, rows, act.micro));
-    }
-    return GW_OK;
+static gw_micro kernels_at(const void *pipeline, gw_act act) {
+    return gw_pipeline_at(pipeline, act);
 }
 
-/* The gradient of the weights comes first where nobody waits for the delta of the inputs: it is on
- * its way while that is computed. Else the delta leaves as early as can be: before the weights'
- * gradients, or, where it must be summed first, with the sum under way meanwhile. */
-static gw_err pipeline_layer_backward(gw_pipeline *p, int l, gw_act act, gw_micro at, bool bottom,
-                                      const gw_pipeline_onto *onto) {
-    bool exchanges = pipeline_joins(p, l, GW_MOMENT_DELTA, at);
-    bool leaves =
-        exchanges || (bottom && gw_timetable_target(p->timetable, p->at.stage, act).stage >= 0);
-    bool weighs = act.kind == GW_ACT_BACKWARD, first = weighs && !leaves;
-    bool arrives = exchanges && gw_model_arrives(p->model, l); /* with a part of the gradient */
-    int runs = pipeline_runs(p, exchanges, at);
-    if (first) {
-        pipeline_layer_weights(p, l, at, true, onto);
-        GW_TRY(pipeline_ready(p, l, onto));
-    } else {
-        gw_pipeline_enter(p, GW_PHASE_BACKWARD);
-        gw_model_enter(p->model, l, at, onto->grads, onto->add);
-        gw_pipeline_leave(p, GW_COMPUTED_INPUT, l, 0);
-    }
-    GW_TRY(pipeline_layer_descend(p, l, act, at, runs));
-    if (!exchanges && bottom)
-        GW_TRY(gw_pipeline_send(p, act));
-    if (weighs && leaves)
-        pipeline_layer_weights(p, l, at, false, onto);
-    if (weighs && leaves && !arrives)
-        GW_TRY(pipeline_ready(p, l, onto));
-    for (int i = 0; exchanges && i < runs; i++) {
-        gw_micro rows = pipeline_run(at, i, runs);
-        GW_TRY(pipeline_join_wait(p, l, GW_MOMENT_DELTA, rows));
-        gw_pipeline_enter(p, GW_PHASE_BACKWARD);
-        gw_model_unpack(p->model, l, GW_MOMENT_DELTA, rows);
-        gw_model_arrive(p->model, l, rows, onto->grads);
-        gw_pipeline_leave(p, GW_COMPUTED_INPUT, l, 0);
-    }
-    if (weighs && arrives)
-        GW_TRY(pipeline_ready(p, l, onto));
-    return exchanges && bottom ? gw_pipeline_send(p, act) : pipeline_between(p);
+/* An evaluation has no exchange of gradients that parameters would come from. */
+static gw_err kernels_await(void *pipeline, int l) {
+    const gw_pipeline *p = pipeline;
+    return p->now.testing || !p->hooks.await ? GW_OK : p->hooks.await(p->hooks.ctx, l);
 }
 
-gw_err gw_pipeline_backward(gw_pipeline *p, gw_act act, const gw_pipeline_onto *onto) {
-    int first, end;
-    gw_micro at = gw_pipeline_at(p, act);
-    gw_pipeline_layers(p, act.chunk, &first, &end);
-    for (int l = end - 1; l >= first; l--)
-        GW_TRY(pipeline_layer_backward(p, l, act, at, l == first, onto));
-    return GW_OK;
+static gw_err kernels_ready(void *pipeline, int l) {
+    const gw_pipeline *p = pipeline;
+    return p->hooks.ready ? p->hooks.ready(p->hooks.ctx, l) : GW_OK;
 }
 
-gw_err gw_pipeline_weights(gw_pipeline *p, gw_act act, const gw_pipeline_onto *onto) {
-    int first, end;
-    gw_micro at = gw_pipeline_at(p, act);
-    gw_pipeline_layers(p, act.chunk, &first, &end);
-    for (int l = end - 1; l >= first; l--) {
-        pipeline_layer_weights(p, l, at, false, onto);
-        GW_TRY(pipeline_ready(p, l, onto));
-    }
-    return GW_OK;
+static gw_err kernels_poll(void *pipeline) {
+    gw_pipeline *p = pipeline;
+    GW_TRY(p->failed);
+    return gw_pipeline_poll(p, false);
 }
+
+const gw_walk_ops gw_pipeline_kernels = {.layers = kernels_layers,
+                                         .at = kernels_at,
+                                         .joins = kernels_joins,
+                                         .join = kernels_join,
+                                         .arrives = kernels_arrives,
+                                         .compute = kernels_compute,
+                                         .loss = kernels_loss,
+                                         .next = gw_pipeline_next,
+                                         .begin = gw_pipeline_begin,
+                                         .end = gw_pipeline_end,
+                                         .await = kernels_await,
+                                         .ready = kernels_ready,
+                                         .poll = kernels_poll};

@@ -17,20 +17,20 @@ static gw_err pipeline_test_chunk(gw_pipeline *p, const gw_pipeline_samples *s, 
                                   gw_pipeline_result *out) {
     if (!gw_pipeline_is_whole(p))
         gw_hook_act("evaluation", p->at.stage, act.chunk, act.micro);
-    gw_schedule *from = gw_runner_hop(&p->runner, act, true);
+    gw_schedule *from = gw_runner_hop(&p->walk.runner, act, true);
     if (from) {
-        GW_TRY(gw_runner_start(&p->runner, from, act.micro));
-        GW_TRY(gw_runner_wait(&p->runner, from));
+        GW_TRY(gw_runner_start(&p->walk.runner, from, act.micro));
+        GW_TRY(gw_runner_wait(&p->walk.runner, from));
     }
-    GW_TRY(gw_runner_vacate(&p->runner, act));
-    if (gw_pipeline_is_bottom(p, act.chunk)) {
+    GW_TRY(gw_runner_vacate(&p->walk.runner, act));
+    if (gw_walk_is_bottom(&p->walk, act.chunk)) {
         gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, gw_pipeline_at(p, act));
         gw_dataset_gather(s->set, s->idx, s->n, gw_model_work(p->model) + to.off, NULL);
     }
     double start_s = gw_nap_now();
-    GW_TRY(gw_pipeline_forward(p, act, false));
+    GW_TRY(gw_walk_forward(&p->walk, act, true));
     out->forward_s += gw_nap_now() - start_s;
-    return gw_pipeline_is_top(p, act.chunk) ? GW_OK : gw_pipeline_send(p, act);
+    return gw_walk_is_top(&p->walk, act.chunk) ? GW_OK : gw_walk_send(&p->walk, act);
 }
 
 static gw_err pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, gw_pipeline_result *out) {
@@ -38,7 +38,7 @@ static gw_err pipeline_test(gw_pipeline *p, const gw_pipeline_samples *s, gw_pip
     for (act.chunk = 0; act.chunk < p->at.chunks; act.chunk++)
         GW_TRY(pipeline_test_chunk(p, s, act, out));
     act.chunk = p->at.chunks - 1;
-    if (!gw_pipeline_is_top(p, act.chunk))
+    if (!gw_walk_is_top(&p->walk, act.chunk))
         return GW_OK;
     p->now.local = s->n; /* what no sample is in is not counted */
     return gw_pipeline_loss(p, act, s->labels, 1.0f, &out->loss, &out->correct);
@@ -65,10 +65,10 @@ gw_err gw_pipeline_tested(gw_pipeline *p) {
     gw_err e = GW_OK;
     for (int c = 0; c < p->at.chunks; c++)
         for (int j = 0; j < GW_PIPELINE_TEST_MICROS; j++) {
-            gw_schedule *s = gw_runner_hop(&p->runner, (gw_act){GW_ACT_FORWARD, c, j}, false);
+            gw_schedule *s = gw_runner_hop(&p->walk.runner, (gw_act){GW_ACT_FORWARD, c, j}, false);
             gw_hook_act("evaluation", p->at.stage, c, j);
             if (s)
-                GW_THEN(e, gw_runner_wait(&p->runner, s));
+                GW_THEN(e, gw_runner_wait(&p->walk.runner, s));
         }
     gw_hook_act(NULL, 0, 0, 0);
     p->now.testing = false;

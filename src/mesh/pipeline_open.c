@@ -149,6 +149,10 @@ gw_err gw_pipeline_new(gw_pipeline **out, const gw_train_config *c, const gw_ses
         GW_TRY(pipeline_check_whole(c, session));
     GW_TRY(gw_alloc(&p, 1, sizeof *p));
     p->options = o;
+    p->walk = (gw_walk){.ops = &gw_pipeline_kernels,
+                        .of = p,
+                        .pieces = o->tensor_chunks,
+                        .recompute = o->recompute};
     gw_err e = pipeline_find_codecs(p, c->run.wire_check);
     GW_THEN(e, gw_pipeline_check_idle(o, "train"));
     if (e != GW_OK || !pipeline_asked_for(o)) {
@@ -313,8 +317,8 @@ static gw_err pipeline_beside(void *pipeline) {
 static gw_err pipeline_open(gw_pipeline *p, uint64_t seed, bool yield) {
     int most = 4 * (p->options->microbatches + 1) * p->at.chunks + 4 * p->options->tensor_chunks;
     GW_TRY(pipeline_open_lanes(p, seed, yield));
-    GW_TRY(gw_queue_open(&p->runner.queue, GW_PROGRESS_POLL, most, yield));
-    gw_queue_beside(p->runner.queue, pipeline_beside, p);
+    GW_TRY(gw_queue_open(&p->walk.runner.queue, GW_PROGRESS_POLL, most, yield));
+    gw_queue_beside(p->walk.runner.queue, pipeline_beside, p);
     pipeline_open_joins(p);
     pipeline_foretell_joins(p);
     if (p->at.stages == 1)
@@ -336,6 +340,7 @@ gw_err gw_pipeline_open_whole(gw_pipeline **out, gw_model *model, const gw_pipel
     gw_pipeline *p;
     GW_TRY(gw_alloc(&p, 1, sizeof *p));
     *p = (gw_pipeline){.options = &alone,
+                       .walk = {.ops = &gw_pipeline_kernels, .of = p, .pieces = 1},
                        .at.stages = 1,
                        .at.chunks = 1,
                        .shard = *gw_model_shard(model),
@@ -344,7 +349,7 @@ gw_err gw_pipeline_open_whole(gw_pipeline **out, gw_model *model, const gw_pipel
     if (hooks)
         p->hooks = *hooks;
     gw_err e = gw_timetable_open(&p->timetable, NULL, 1, 1);
-    p->runner.timetable = p->timetable;
+    p->walk.runner.timetable = p->timetable;
     *out = p;
     return e;
 }
@@ -352,7 +357,7 @@ gw_err gw_pipeline_open_whole(gw_pipeline **out, gw_model *model, const gw_pipel
 void gw_pipeline_close(gw_pipeline *p) {
     if (!p)
         return;
-    gw_queue_close(p->runner.queue);
+    gw_queue_close(p->walk.runner.queue);
     for (int i = 0; i < GW_PIPELINE_SIZES; i++)
         gw_hops_close(p->hops[i]);
     for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
@@ -362,5 +367,5 @@ void gw_pipeline_close(gw_pipeline *p) {
         gw_lane_close(p->join_lane[i]);
         p->hop_lane[i] = p->join_lane[i] = NULL;
     }
-    p->runner.queue = NULL;
+    p->walk.runner.queue = NULL;
 }

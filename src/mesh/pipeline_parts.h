@@ -1,14 +1,14 @@
 /** What a pipeline is made of, for its files: what a rank holds (pipeline_divide.c), lanes and what
- *  goes over them (pipeline_open.c), the actions of a step (pipeline.c), layers with what tensor
- *  ranks exchange (pipeline_layers.c), evaluation and collection (pipeline_model.c). Nobody else
- *  includes this. */
+ *  goes over them (pipeline_open.c), a step (pipeline.c) and its kernels, which the walk calls
+ *  (pipeline_kernels.c), evaluation and collection (pipeline_model.c). Nobody else includes
+ *  this. */
 #ifndef GW_MESH_PIPELINE_PARTS_H
 #define GW_MESH_PIPELINE_PARTS_H
 
 #include "comm/collective.h"
 #include "comm/lane_parts.h"
-#include "comm/runner.h"
 #include "mesh/pipeline.h"
+#include "mesh/walk.h"
 
 /** What tensor ranks exchange: outputs, with the codec of activations; deltas, with theirs; the
  *  halves of the loss, exact. The first two are hops', too. */
@@ -46,6 +46,11 @@ typedef struct gw_pipeline_now {
     bool testing; /* an evaluation: no codecs, nothing is kept */
     int tested;   /* calls of gw_pipeline_test so far */
     gw_exec exec;
+    const gw_pipeline_job *job;
+    double loss;  /* so far */
+    float *grads; /* NULL: no backward pass has begun */
+    bool add;     /* to what lies there */
+    bool told;    /* the loss was */
 } gw_pipeline_now;
 
 struct gw_pipeline {
@@ -69,69 +74,40 @@ struct gw_pipeline {
     gw_lane *join_lane[GW_PIPELINE_WAYS]; /* NULL: one tensor rank */
     gw_collective join[GW_PIPELINE_WAYS][GW_PIPELINE_VERBS];
     gw_hops *hops[GW_PIPELINE_SIZES]; /* NULL: no such */
-    gw_runner runner;
+    gw_walk walk;
     gw_err failed; /* what a poll within a kernel ran into */
     gw_pipeline_now now;
 };
 
-/** gw_runner_send, of the rows that are there. */
-gw_err gw_pipeline_send(gw_pipeline *p, gw_act act);
+/** The model's side of the walk; what begins and ends with an action is pipeline.c's. */
+extern const gw_walk_ops gw_pipeline_kernels;
+void gw_pipeline_next(void *pipeline, gw_act act);
+gw_err gw_pipeline_begin(void *pipeline, gw_act act);
+void gw_pipeline_end(void *pipeline, gw_act act);
 
 /** Microbatches of a step. */
 static inline int gw_pipeline_micros(const gw_pipeline *p) {
     return p->now.testing ? GW_PIPELINE_TEST_MICROS : p->options->microbatches;
 }
 
-/** Where an action of a chunk keeps them. */
+/** The rows of microbatch `micro` among those of this rank's local batch; and where an action of a
+ *  chunk keeps them. */
+gw_span gw_pipeline_part(const gw_pipeline *p, int micro);
 gw_micro gw_pipeline_at(const gw_pipeline *p, gw_act act);
 
 /** Begin arithmetic of a phase; and end it, by when `what` was computed (gw_exec.spend). */
 void gw_pipeline_enter(const gw_pipeline *p, gw_phase phase);
 void gw_pipeline_leave(const gw_pipeline *p, gw_computed what, int l, size_t n);
 
-/** Poll all that is under way, the exchange of gradients, too, in its phase of the ledger. */
-gw_err gw_pipeline_poll(gw_pipeline *p);
+/** Poll all that is under way, the exchange of gradients, too, in its phase of the ledger. `within`
+ *  a kernel. */
+gw_err gw_pipeline_poll(gw_pipeline *p, bool within);
 
 /** From now on walk over the hops of a batch of this size. */
 void gw_pipeline_run_over(gw_pipeline *p, gw_pipeline_size size);
 
-/** All layers of a chunk forward; the loss is not taken. `first`: parameters are awaited. Of an
- *  action that is not GW_ACT_FORWARD: again, for a chunk that kept its inputs alone. */
-gw_err gw_pipeline_forward(gw_pipeline *p, gw_act act, bool first);
-
-/** Where gradients go. */
-typedef struct gw_pipeline_onto {
-    float *grads;
-    bool add, last; /* last: no other microbatch is added after this one */
-} gw_pipeline_onto;
-
-/** All layers of a chunk backward. Of GW_ACT_INPUT the weights' gradients come later, by
- *  gw_pipeline_weights. */
-gw_err gw_pipeline_backward(gw_pipeline *p, gw_act act, const gw_pipeline_onto *onto);
-gw_err gw_pipeline_weights(gw_pipeline *p, gw_act act, const gw_pipeline_onto *onto);
-
 /** The loss of a microbatch, from the logits that `act` has left; `correct` may be NULL. */
 gw_err gw_pipeline_loss(gw_pipeline *p, gw_act act, const gw_label *labels, float scale,
                         double *sum, int *correct);
-
-/** Does the chunk hold the first layer of the model; the last one? */
-static inline bool gw_pipeline_is_bottom(const gw_pipeline *p, int chunk) {
-    return p->at.stage == 0 && chunk == 0;
-}
-
-static inline bool gw_pipeline_is_top(const gw_pipeline *p, int chunk) {
-    return p->at.stage == p->at.stages - 1 && chunk == p->at.chunks - 1;
-}
-
-/** Held layers of a chunk: [*first, *end). */
-static inline void gw_pipeline_layers(const gw_pipeline *p, int chunk, int *first, int *end) {
-    const gw_shard *s = &p->shard;
-    *first = 0;
-    while (s->layers[*first].chunk < chunk)
-        ++*first;
-    *end = *first;
-    while (*end < s->n_layers && s->layers[*end].chunk == chunk)
-        ++*end;
-}
 
 #endif

@@ -1,5 +1,5 @@
-/* A step out of a profile, on one rank: the order in which DistributedDataParallel (S. Li et al.,
- * VLDB 2020) and Megatron-LM (Shoeybi et al., 2019) compute, announce, wait and update. */
+/* A step out of a profile, on one rank: the walk's kernels take the times that it says, and
+ * gradients are announced as DistributedDataParallel does (S. Li et al., VLDB 2020). */
 #include "play/actor.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@ static double actor_now_s(const gw_actor *a) {
 }
 
 gw_err gw_actor_poll(gw_actor *a) {
-    if (a->lanes.runner.queue)
-        GW_TRY(gw_queue_poll(a->lanes.runner.queue));
+    if (a->walk.runner.queue)
+        GW_TRY(gw_queue_poll(a->walk.runner.queue));
     return HOOK(a, poll, a);
 }
 
@@ -99,7 +99,7 @@ static gw_span actor_where(const void *actor, gw_hop hop, bool receives) {
     const gw_sim_mesh *m = a->script.mesh;
     int chunk = (hop.boundary + 1) / actor_stages(m), place = hop.micro % a->lanes.places;
     if (hop.kind == GW_HOP_DELTA && !receives)
-        place %= 1 + gw_timetable_kept(m->timetable, a->lanes.runner.stage, chunk);
+        place %= 1 + gw_timetable_kept(m->timetable, a->walk.runner.stage, chunk);
     place += (hop.boundary * GW_HOP_KINDS + (int)hop.kind) * a->lanes.places;
     return (gw_span){(size_t)place * m->widest,
                      a->idle ? 0
@@ -111,91 +111,57 @@ static gw_span actor_where(const void *actor, gw_hop hop, bool receives) {
 static double *actor_sent(const gw_actor *a, gw_act act, bool receives) {
     const gw_sim_mesh *m = a->script.mesh;
     bool forward = act.kind == GW_ACT_FORWARD;
-    int run = act.chunk * actor_stages(m) + a->lanes.runner.stage - (forward == receives);
+    int run = act.chunk * actor_stages(m) + a->walk.runner.stage - (forward == receives);
     int replica = a->at.at[GW_DIM_DATA] * m->shape.size[GW_DIM_TENSOR] + a->at.at[GW_DIM_TENSOR];
     int line = (replica * actor_runs(m) + run) * GW_HOP_KINDS + forward;
     return &m->sent[(size_t)line * (size_t)m->micros + (size_t)act.micro];
 }
 
-/* Hand the result of an action on, if there is somebody to take it. */
-static gw_err actor_send(gw_actor *a, gw_act act) {
-    if (!gw_runner_hop(&a->lanes.runner, act, false))
-        return GW_OK;
-    double now_s = *actor_sent(a, act, false) = actor_now_s(a);
-    GW_TRY(gw_runner_send(&a->lanes.runner, act));
-    a->comm_s += actor_now_s(a) - now_s;
-    return GW_OK;
-}
-
 /* ---- what tensor ranks exchange ---- */
 
-/* A collective of a piece of a microbatch's samples, over so many floats of each. Pieces may be
- * under way at once, but not beside another such exchange. */
-typedef struct tensor_join {
-    gw_verb verb;
-    size_t floats; /* 0: nothing */
-    int micro, pieces, piece;
-} tensor_join;
-
-static bool actor_joins(const gw_actor *a, size_t floats) {
-    return a->lanes.tensor && !a->idle && floats > 0;
+/* Of each sample. */
+static size_t actor_floats(const gw_actor *a, int l, gw_moment moment) {
+    return a->lanes.tensor && !a->idle ? a->has->group[l].joins[moment] : 0;
 }
 
-/* How many pieces there are of `floats` of each sample: 1 where there is nothing to exchange. */
-static int actor_pieces(const gw_actor *a, int micro, size_t floats) {
-    int rows = (int)gw_sim_mesh_rows(a->script.mesh, micro),
-        pieces = actor_joins(a, floats) ? a->script.mesh->pieces : 1;
-    return pieces < rows ? pieces : rows > 1 ? rows : 1;
+static bool actor_joins(const void *actor, int l, gw_moment moment, gw_micro at) {
+    (void)at;
+    return actor_floats(actor, l, moment) > 0;
 }
 
-/* Starts such an exchange, or waits for it. */
-static gw_err actor_join(gw_actor *a, const tensor_join *j, bool starts) {
-    gw_collective *of = &a->lanes.join[j->verb];
-    const gw_runner *r = &a->lanes.runner;
-    gw_schedule *s;
-    if (!actor_joins(a, j->floats))
+static gw_verb actor_verb(const gw_actor *a, int l, gw_moment moment) {
+    switch (moment) {
+    case GW_MOMENT_PRODUCT: return GW_ALLREDUCE;
+    case GW_MOMENT_DELTA: return a->has->group[l].scatters ? GW_REDUCE_SCATTER : GW_ALLREDUCE;
+    default: return GW_ALLGATHER;
+    }
+}
+
+static gw_err actor_join(void *actor, int l, gw_moment moment, gw_micro at, bool starts,
+                         gw_schedule **out) {
+    gw_actor *a = actor;
+    size_t floats = actor_floats(a, l, moment);
+    gw_collective *of = &a->lanes.join[actor_verb(a, l, moment)];
+    gw_span span = {(size_t)at.first * floats, (size_t)at.n * floats};
+    *out = NULL;
+    if (floats == 0)
         return GW_OK;
-    double now_s = actor_now_s(a);
-    gw_span rows =
-        gw_span_part((gw_span){0, gw_sim_mesh_rows(a->script.mesh, j->micro)}, j->piece, j->pieces);
-    gw_span span = {rows.off * j->floats, rows.n * j->floats};
-    GW_TRY(gw_collective_get(of, span, &s));
     if (starts && a->at.at[GW_DIM_TENSOR] == 0)
         a->lanes.joins = gw_cost_sum(a->lanes.joins, gw_collective_cost(of, span));
-    GW_TRY(starts ? gw_runner_start(r, s, j->micro) : gw_runner_wait(r, s));
-    a->joins_s += actor_now_s(a) - now_s;
-    return GW_OK;
+    return gw_collective_get(of, span, out);
 }
 
-/* ---- forward ---- */
-
-static gw_err actor_joined(gw_actor *a, const tensor_join *j) {
-    GW_TRY(actor_join(a, j, false));
-    if (a->lanes.tensor && j->floats)
-        actor_restart(a);
-    return GW_OK;
+static void actor_message(void *actor, gw_act act, gw_dim d, bool begins) {
+    gw_actor *a = actor;
+    double now_s = actor_now_s(a);
+    if (!begins)
+        *(d == GW_DIM_PIPE ? &a->comm_s : &a->joins_s) += now_s - a->message_s;
+    else if (d == GW_DIM_PIPE)
+        *actor_sent(a, act, false) = now_s;
+    a->message_s = now_s;
 }
 
-/* A tensor forward, with what tensor ranks exchange before and behind it: in pieces, one of which
- * travels while another is computed. */
-static gw_err actor_tensor(gw_actor *a, const gw_step_tensor *t, int micro, double seconds) {
-    int n = actor_pieces(a, micro, t->input_parts + t->forward_sum);
-    tensor_join in = {GW_ALLGATHER, t->input_parts, micro, n, 0},
-                out = {GW_ALLREDUCE, t->forward_sum, micro, n, 0},
-                told = {GW_ALLGATHER, t->forward_gather, micro, 1, 0};
-    for (in.piece = 0; in.piece < n; in.piece++)
-        GW_TRY(actor_join(a, &in, true));
-    for (; out.piece < n; out.piece++) {
-        in.piece = out.piece;
-        GW_TRY(actor_joined(a, &in));
-        GW_TRY(actor_compute(a, seconds / n));
-        GW_TRY(actor_join(a, &out, true));
-    }
-    for (out.piece = 0; out.piece < n; out.piece++)
-        GW_TRY(actor_joined(a, &out));
-    GW_TRY(actor_join(a, &told, true));
-    return actor_joined(a, &told);
-}
+/* ---- parameters are awaited ---- */
 
 /* What a forward pass needs of the last step's exchange, when it comes to a group. */
 static gw_err actor_update_lazily(gw_actor *a, int group) {
@@ -207,25 +173,14 @@ static gw_err actor_update_lazily(gw_actor *a, int group) {
     return actor_enter(a, GW_PHASE_FORWARD);
 }
 
-/* Before the first microbatch parameters are awaited. */
-static gw_err actor_forward(gw_actor *a, gw_act act, double part) {
-    const gw_sim_share *has = a->has;
-    GW_TRY(actor_enter(a, GW_PHASE_FORWARD));
-    for (int t = has->first[act.chunk], group = -1; t < has->first[act.chunk + 1]; t++) {
-        if (has->tensors[t].layer != group) {
-            group = has->tensors[t].layer;
-            if (act.micro == 0 && a->script.lazy && a->step > 0)
-                GW_TRY(actor_update_lazily(a, group));
-            if (act.micro == 0)
-                GW_TRY(HOOK(a, await, a, group));
-            actor_restart(a);
-        }
-        GW_TRY(actor_tensor(a, &has->of[t], act.micro, part * has->of[t].forward_s));
-    }
-    return actor_send(a, act);
+static gw_err actor_await(void *actor, int group) {
+    gw_actor *a = actor;
+    if (a->script.lazy && a->step > 0)
+        GW_TRY(actor_update_lazily(a, group));
+    return HOOK(a, await, a, group);
 }
 
-/* ---- backward ---- */
+/* ---- kernels ---- */
 
 /* Gradient t is there: announce it with those that wait for their bucket to be full. */
 static gw_err actor_announce(gw_actor *a, int t) {
@@ -245,88 +200,107 @@ static gw_err actor_announce(gw_actor *a, int t) {
     return HOOK(a, ready, a, t, end);
 }
 
-/* Which part of a tensor's backward pass is played. */
-typedef enum actor_half { BOTH, OF_INPUT, OF_WEIGHTS } actor_half;
+static gw_err actor_forward(gw_actor *a, const gw_kernel *k, double part) {
+    const gw_sim_group *of = &a->has->group[k->l];
+    if (k->at.first == 0 || actor_floats(a, k->l, GW_MOMENT_INPUT) > 0)
+        actor_restart(a);
+    for (int t = of->first; t < of[1].first; t++)
+        GW_TRY(actor_compute(a, part * a->has->of[t].forward_s));
+    return GW_OK;
+}
 
-/* Of the tensors [first, end) of this rank. `last`: their gradients are final behind it. */
-static gw_err actor_gradients(gw_actor *a, int first, int end, actor_half half, double part,
-                              bool last) {
-    for (int t = end - 1; t >= first; t--) {
-        const gw_step_tensor *of = &a->has->of[t];
-        double input = 0.5 + of->input_extra, share = half == BOTH       ? 1
-                                                      : half == OF_INPUT ? input
-                                                                         : 1 - input;
+/* Gradients of parameters are final behind the last microbatch. */
+static gw_err actor_backward(gw_actor *a, const gw_kernel *k, double part) {
+    const gw_sim_group *of = &a->has->group[k->l];
+    bool weighs = k->kind == GW_KERNEL_WEIGHTS,
+         last = weighs && k->act.micro + 1 == a->walk.runner.micros;
+    for (int t = of[1].first - 1; t >= of->first; t--) {
+        double input = 0.5 + a->has->of[t].input_extra, share = !weighs    ? input
+                                                                : k->alone ? 1
+                                                                           : 1 - input;
         GW_TRY(actor_compute_writing(a, last ? a->exchange->draw : NULL, t,
-                                     part * share * of->backward_s));
+                                     part * share * a->has->of[t].backward_s));
         if (last)
             GW_TRY(actor_announce(a, t));
     }
     return GW_OK;
 }
 
-/* As in a real stage, a delta leaves, or is summed, before the weights' gradient. */
-static gw_err actor_layer(gw_actor *a, gw_act act, int first, int end, double part) {
-    bool last = act.micro + 1 == a->script.mesh->micros && act.kind != GW_ACT_INPUT;
-    bool hops = first == a->has->first[act.chunk] && gw_runner_hop(&a->lanes.runner, act, false);
-    tensor_join sum = {GW_ALLREDUCE, 0, act.micro, 1, 0};
-    for (int t = first; t < end && a->lanes.tensor && act.kind != GW_ACT_WEIGHTS; t++) {
-        sum.verb = a->has->of[t].input_parts ? GW_REDUCE_SCATTER : sum.verb;
-        sum.floats += a->has->of[t].input_parts + a->has->of[t].backward_sum;
+static gw_err actor_kernel(void *actor, const gw_kernel *k) {
+    gw_actor *a = actor;
+    double part = (double)k->at.n / a->script.mesh->samples;
+    switch (k->kind) {
+    case GW_KERNEL_PRODUCT: return actor_forward(a, k, part);
+    case GW_KERNEL_DESCEND: return k->alone ? GW_OK : actor_backward(a, k, part);
+    case GW_KERNEL_WEIGHTS: return actor_backward(a, k, part);
+    case GW_KERNEL_TRANSFER:
+        if (actor_floats(a, k->l, GW_MOMENT_PRODUCT) == 0)
+            return GW_OK; /* fall through */
+    case GW_KERNEL_ARRIVE: actor_restart(a); return GW_OK;
+    default: return GW_OK;
     }
-    if (!hops && sum.floats == 0)
-        return actor_gradients(a, first, end,
-                               act.kind == GW_ACT_BACKWARD ? BOTH
-                               : act.kind == GW_ACT_INPUT  ? OF_INPUT
-                                                           : OF_WEIGHTS,
-                               part, last);
-    sum.pieces = actor_pieces(a, act.micro, sum.floats);
-    for (; sum.piece < sum.pieces; sum.piece++) {
-        GW_TRY(actor_gradients(a, first, end, OF_INPUT, part / sum.pieces, false));
-        GW_TRY(actor_join(a, &sum, true));
-    }
-    if (hops && sum.floats == 0)
-        GW_TRY(actor_send(a, act));
-    if (act.kind == GW_ACT_BACKWARD)
-        GW_TRY(actor_gradients(a, first, end, OF_WEIGHTS, part, last));
-    for (sum.piece = 0; sum.piece < sum.pieces; sum.piece++)
-        GW_TRY(actor_joined(a, &sum));
-    return hops && sum.floats ? actor_send(a, act) : GW_OK;
 }
 
-static gw_err actor_backward(gw_actor *a, gw_act act, double part) {
-    const int *chunk = a->has->first + act.chunk;
-    GW_TRY(actor_enter(a, GW_PHASE_BACKWARD));
-    if (a->left == 0) { /* its first of the step */
+/* It takes no time of its own, but tensor ranks tell each other of it. */
+static gw_err actor_loss(void *actor, gw_act act) {
+    gw_actor *a = actor;
+    int top = a->has->n_layers - 1;
+    if (actor_floats(a, top, GW_MOMENT_LOSS) == 0)
+        return GW_OK;
+    gw_micro at = {.n = (int)gw_sim_mesh_rows(a->script.mesh, act.micro)};
+    GW_TRY(gw_walk_join(&a->walk, top, act, GW_MOMENT_LOSS, at));
+    actor_restart(a);
+    return GW_OK;
+}
+
+/* ---- actions ---- */
+
+static void actor_layers(const void *actor, int chunk, int *first, int *end) {
+    const gw_actor *a = actor;
+    *first = a->has->first[chunk];
+    *end = a->has->first[chunk + 1];
+}
+
+static gw_micro actor_at(const void *actor, gw_act act) {
+    const gw_actor *a = actor;
+    return (gw_micro){.n = a->idle ? 0 : (int)gw_sim_mesh_rows(a->script.mesh, act.micro)};
+}
+
+static gw_err actor_begin(void *actor, gw_act act) {
+    gw_actor *a = actor;
+    bool forward = act.kind == GW_ACT_FORWARD;
+    if (gw_runner_hop(&a->walk.runner, act, true))
+        a->bubble_s += fmax(0, *actor_sent(a, act, true) - a->ended_s);
+    a->comm_s += actor_now_s(a) - a->ended_s;
+    GW_TRY(actor_enter(a, forward ? GW_PHASE_FORWARD : GW_PHASE_BACKWARD));
+    if (!forward && a->left == 0) { /* its first of the step */
         a->left = a->filling.end = a->has->n_tensors;
         a->filling.first = true;
     }
-    if (a->lanes.hops) /* it may have waited for one */
+    if (!forward && a->lanes.hops) /* it may have waited for one */
         actor_restart(a);
-    for (int t = chunk[1] - 1, end = chunk[1]; t >= chunk[0]; t--)
-        if (t == chunk[0] || a->has->tensors[t - 1].layer != a->has->tensors[t].layer) {
-            GW_TRY(actor_layer(a, act, t, end, part));
-            end = t;
-        }
-    a->late_s += a->script.sleeps && a->left == 0 ? fmax(0, actor_now_s(a) - a->due_s) : 0;
     return GW_OK;
 }
+
+static void actor_end(void *actor, gw_act act) {
+    gw_actor *a = actor;
+    a->ended_s = actor_now_s(a);
+    if (act.kind != GW_ACT_FORWARD && a->left == 0 && a->script.sleeps)
+        a->late_s += fmax(0, a->ended_s - a->due_s);
+}
+
+static const gw_walk_ops actor_ops = {.layers = actor_layers,
+                                      .at = actor_at,
+                                      .joins = actor_joins,
+                                      .join = actor_join,
+                                      .compute = actor_kernel,
+                                      .loss = actor_loss,
+                                      .begin = actor_begin,
+                                      .end = actor_end,
+                                      .await = actor_await,
+                                      .message = actor_message};
 
 /* ---- a step ---- */
-
-static gw_err actor_act(void *actor, gw_act act) {
-    gw_actor *a = actor;
-    const gw_sim_mesh *m = a->script.mesh;
-    double part = a->idle         ? 0
-                  : m->micros > 1 ? (double)gw_sim_mesh_rows(m, act.micro) / m->samples
-                                  : 1;
-    if (gw_runner_hop(&a->lanes.runner, act, true))
-        a->bubble_s += fmax(0, *actor_sent(a, act, true) - a->ended_s);
-    GW_TRY(gw_runner_vacate(&a->lanes.runner, act));
-    a->comm_s += actor_now_s(a) - a->ended_s;
-    GW_TRY(act.kind == GW_ACT_FORWARD ? actor_forward(a, act, part) : actor_backward(a, act, part));
-    a->ended_s = actor_now_s(a);
-    return GW_OK;
-}
 
 /* What the program computes beside the model. */
 static gw_err actor_program(gw_actor *a, gw_phase phase, double seconds) {
@@ -335,14 +309,11 @@ static gw_err actor_program(gw_actor *a, gw_phase phase, double seconds) {
 }
 
 static gw_err actor_step(gw_actor *a) {
-    gw_runner *r = &a->lanes.runner;
-    r->act = actor_act;
-    r->ctx = a;
     GW_TRY(HOOK(a, begin, a));
     GW_TRY(actor_program(a, GW_PHASE_DATA, a->script.profile->data_s));
     a->ended_s = actor_now_s(a);
     a->bubble_s = a->comm_s = a->joins_s = 0;
-    GW_TRY(gw_runner_step(r));
+    GW_TRY(gw_walk_step(&a->walk));
     a->comm_s += actor_now_s(a) - a->ended_s;
     GW_TRY(actor_program(a, GW_PHASE_OTHER, a->script.profile->rest_s));
     if (!a->script.lazy)
@@ -409,7 +380,7 @@ static gw_err actor_lay_hops(gw_actor *a, gw_codec *exact, gw_phantom *phantom) 
     size_t places = (size_t)(actor_runs(m) * GW_HOP_KINDS * a->lanes.places);
     GW_TRY(gw_lane_floats(a->lanes.hop[0], places * m->widest, &setup.base));
     GW_TRY(gw_hops_open(&a->lanes.hops, &setup));
-    a->lanes.runner.hops = a->lanes.hops;
+    a->walk.runner.hops = a->lanes.hops;
     return GW_OK;
 }
 
@@ -434,10 +405,11 @@ static gw_err actor_beside(void *actor) {
 
 gw_err gw_actor_open(gw_actor *a, int servers, gw_codec *exact, gw_phantom *phantom) {
     const gw_sim_mesh *m = a->script.mesh;
-    gw_runner *r = &a->lanes.runner;
+    gw_runner *r = &a->walk.runner;
     GW_TRY(gw_mesh_place(&a->at, &m->shape, a->fabric->rank, a->fabric->size));
     a->idle = a->at.at[GW_DIM_DATA] < servers;
     a->has = gw_sim_mesh_share(m, &a->at);
+    a->walk = (gw_walk){.ops = &actor_ops, .of = a, .pieces = m->pieces};
     *r =
         (gw_runner){.timetable = m->timetable, .stage = a->at.at[GW_DIM_PIPE], .micros = m->micros};
     if (!gw_mesh_divides(&m->shape))
@@ -451,7 +423,7 @@ gw_err gw_actor_open(gw_actor *a, int servers, gw_codec *exact, gw_phantom *phan
 }
 
 void gw_actor_close(gw_actor *a) {
-    gw_queue_close(a->lanes.runner.queue);
+    gw_queue_close(a->walk.runner.queue);
     gw_hops_close(a->lanes.hops);
     for (int verb = 0; verb <= GW_ALLGATHER; verb++)
         gw_collective_clear(&a->lanes.join[verb]);
@@ -459,4 +431,5 @@ void gw_actor_close(gw_actor *a) {
     for (int k = 0; k < GW_HOP_KINDS; k++)
         gw_lane_close(a->lanes.hop[k]);
     a->lanes = (gw_actor_lanes){0};
+    a->walk.runner.queue = NULL;
 }

@@ -1,7 +1,7 @@
-/** An actor is one rank that plays the steps of a profile: forward, backward and update, with the
- *  stages of a pipe, tensor ranks and microbatches of a real run (mesh/pipeline.h). Two tables say
- *  in which world, and how replicas exchange gradients. So one walk serves `gradwire replay` and
- *  `bench pipe`, on the real clock, and all simulated ranks, in virtual time. */
+/** An actor is one rank that plays the steps of a profile: it is who computes in the walk
+ *  (mesh/walk.h), by the profile's times. Two tables say in which world, and how replicas exchange
+ *  gradients. So one walk serves `gradwire replay` and `bench pipe`, on the real clock, all
+ *  simulated ranks, in virtual time, and the trainer. */
 #ifndef GW_PLAY_ACTOR_H
 #define GW_PLAY_ACTOR_H
 
@@ -9,7 +9,7 @@
 #include "comm/collective.h"
 #include "comm/fabric/sim.h"
 #include "comm/lane_parts.h"
-#include "comm/runner.h"
+#include "mesh/walk.h"
 #include "play/mesh.h"
 
 typedef struct gw_actor gw_actor;
@@ -59,9 +59,8 @@ typedef struct gw_script {
 /** What an actor exchanges within its replica. */
 typedef struct gw_actor_lanes {
     gw_lane *hop[GW_HOP_KINDS], *tensor;
-    gw_hops *hops; /* NULL: one stage */
-    int places;    /* of a boundary's messages of one kind */
-    gw_runner runner;
+    gw_hops *hops;                        /* NULL: one stage */
+    int places;                           /* of a boundary's messages of one kind */
     gw_collective join[GW_ALLGATHER + 1]; /* by verb */
     gw_cost joins;                        /* of the first tensor rank: by all of them, so far */
 } gw_actor_lanes;
@@ -78,6 +77,7 @@ struct gw_actor {
     bool idle; /* no samples come to this replica */
     const gw_sim_share *has;
     gw_actor_lanes lanes;
+    gw_walk walk;
     long step;
     gw_phase phase;
     int left; /* tensors whose gradients are not due in this step */
@@ -93,6 +93,7 @@ struct gw_actor {
     double ended_s;             /* its last action */
     double comm_s, bubble_s;    /* of this step, for hops; of that, until they left */
     double joins_s;             /* of this step, for what tensor ranks exchange */
+    double message_s;           /* when the message began that it is busy with */
     gw_sim_tally sent[GW_DIMS]; /* by this rank, until the caller sets it to 0 */
     double wake_s;              /* a nap is cut by so much, for it ends later than asked for */
     int polls;                  /* of a wait */

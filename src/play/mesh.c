@@ -142,6 +142,13 @@ static void mesh_hold(gw_sim_share *s, const gw_step_tensor *t, bool opens) {
                                              .cols = (int)(t->n / (size_t)rows)};
     s->layers[s->n_layers - 1].n += t->n;
     s->n += t->n;
+    gw_sim_group *of = &s->group[s->n_layers - 1];
+    of->joins[GW_MOMENT_INPUT] += t->input_parts;
+    of->joins[GW_MOMENT_PRODUCT] += t->forward_sum;
+    of->joins[GW_MOMENT_LOSS] += t->forward_gather;
+    of->joins[GW_MOMENT_DELTA] += t->input_parts + t->backward_sum;
+    of->scatters |= t->input_parts > 0;
+    of[1].first = s->n_tensors;
 }
 
 /* Tensors [begin, end) are a run's. Where the last group of it is divided and not summed, tensor
@@ -155,7 +162,7 @@ static gw_err mesh_share_run(gw_sim_mesh *m, const gw_step_tensor *x, int run, i
             gw_step_tensor own = mesh_part(m, &x[t], part);
             mesh_hold(s, &own, t == begin || x[t].group != x[t - 1].group);
         }
-        s->first[run / mesh_stages(m) + 1] = s->n_tensors;
+        s->first[run / mesh_stages(m) + 1] = s->n_layers;
     }
     if (run + 1 == mesh_runs(m))
         return GW_OK;
@@ -187,15 +194,11 @@ static gw_err mesh_share(gw_sim_mesh *m, const gw_step_profile *of) {
     }
     m->cost.messages = 2 * (uint64_t)((mesh_runs(m) - 1) * m->micros * mesh_tensor(m));
     m->room = m->widest * (size_t)(mesh_runs(m) * GW_HOP_KINDS * m->micros);
-    size_t back = 0; /* of a group, in one exchange */
-    for (int t = 0; mesh_tensor(m) > 1 && t < of->n_tensors; t++) {
-        gw_step_tensor own = mesh_part(m, &of->tensor[t], 0);
-        bool opens = t == 0 || own.group != of->tensor[t - 1].group;
-        back = (opens ? 0 : back) + own.backward_sum + own.input_parts;
-        size_t of_a_sample[] = {own.forward_sum, own.forward_gather, back};
-        for (int k = 0; k < 3; k++)
-            m->joined = of_a_sample[k] * rows > m->joined ? of_a_sample[k] * rows : m->joined;
-    }
+    int shares = mesh_stages(m) * mesh_tensor(m);
+    for (const gw_sim_share *x = m->share; mesh_tensor(m) > 1 && x < m->share + shares; x++)
+        for (const gw_sim_group *g = x->group; g < x->group + x->n_layers; g++)
+            for (int k = 0; k <= GW_MOMENT_DELTA; k++)
+                m->joined = g->joins[k] * rows > m->joined ? g->joins[k] * rows : m->joined;
     return GW_OK;
 }
 
@@ -212,6 +215,7 @@ static gw_err mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
         GW_TRY(gw_alloc(&s->of, n, sizeof *s->of));
         GW_TRY(gw_alloc(&s->tensors, n, sizeof *s->tensors));
         GW_TRY(gw_alloc(&s->layers, n, sizeof *s->layers));
+        GW_TRY(gw_alloc(&s->group, n + 1, sizeof *s->group));
         GW_TRY(gw_alloc(&s->first, runs / stages + 1, sizeof *s->first));
     }
     GW_TRY(gw_alloc(&cost, n, sizeof *cost));
@@ -281,6 +285,7 @@ void gw_sim_mesh_close(gw_sim_mesh *m) {
         free(m->share[i].of);
         free(m->share[i].tensors);
         free(m->share[i].layers);
+        free(m->share[i].group);
         free(m->share[i].first);
     }
     free(m->share);

@@ -8,14 +8,23 @@
 #include "comm/lane_parts.h"
 #include "comm/timetable.h"
 #include "config/config.h"
+#include "nn/model.h"
 #include "play/profile.h"
+
+/** A group: a layer of the walk (mesh/walk.h). */
+typedef struct gw_sim_group {
+    int first;                         /* tensor */
+    size_t joins[GW_MOMENT_DELTA + 1]; /* floats of a sample that tensor ranks exchange */
+    bool scatters;                     /* the sum of its input's gradient, in parts */
+} gw_sim_group;
 
 /** What a rank of a stage holds, chunk after chunk. */
 typedef struct gw_sim_share {
     gw_step_tensor *of; /* with times, size and what is exchanged of the part that it has */
     gw_tensor *tensors;
-    gw_span *layers; /* groups that the profile names */
-    int *first;      /* [chunks + 1]: tensors before each chunk */
+    gw_span *layers;     /* groups that the profile names */
+    gw_sim_group *group; /* [n_layers + 1]: the same; the last one is behind them */
+    int *first;          /* [chunks + 1]: groups before each chunk */
     int n_tensors, n_layers;
     size_t n; /* floats */
 } gw_sim_share;

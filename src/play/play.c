@@ -160,7 +160,7 @@ static void play_tell_unmet(const player *p) {
 static gw_err play_drain(player *p) {
     stage *on = p->on;
     const gw_actor *a = &p->actor;
-    bool leads = a->lanes.runner.stage == 0 && a->at.at[GW_DIM_TENSOR] == 0 && !a->idle;
+    bool leads = a->walk.runner.stage == 0 && a->at.at[GW_DIM_TENSOR] == 0 && !a->idle;
     gw_cost cost = {0}, skipped = {0};
     GW_TRY(gw_actor_settle(&p->actor));
     for (int i = 0; i < on->play->steps; i++) {

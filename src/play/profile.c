@@ -316,6 +316,19 @@ static gw_err profile_add_tensor(gw_step_profile *p, place *at, json_t *object, 
     return GW_OK;
 }
 
+/* Only a loss reads what is gathered behind a product. */
+static gw_err profile_check_gathers(const gw_step_profile *p, place *at) {
+    for (at->tensor = 0; at->tensor < p->n_tensors; at->tensor++) {
+        const gw_step_tensor *t = &p->tensor[at->tensor];
+        at->name = t->name;
+        if (t->forward_gather && t->group + 1 < p->groups)
+            return profile_fault(at, "forward_gather", NULL,
+                                 "must stand in the last group, for the loss: elsewhere let the "
+                                 "next group gather its input_parts");
+    }
+    return GW_OK;
+}
+
 static gw_err profile_tensors(gw_step_profile *p, place *at, json_t *list) {
     json_t *names = json_object();
     gw_err e = names ? gw_alloc(&p->tensor, json_array_size(list), sizeof *p->tensor)
@@ -323,7 +336,7 @@ static gw_err profile_tensors(gw_step_profile *p, place *at, json_t *list) {
     for (size_t i = 0; e == GW_OK && i < json_array_size(list); i++)
         e = profile_add_tensor(p, at, json_array_get(list, i), names);
     json_decref(names);
-    return e;
+    return e == GW_OK ? profile_check_gathers(p, at) : e;
 }
 
 /* ---- the file ---- */

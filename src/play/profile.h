@@ -21,9 +21,9 @@ typedef struct gw_step_tensor {
     /* Over tensor ranks: */
     size_t shard;    /* the dimension of its shape that they divide has so many; 0: all have all */
     bool shard_rows; /* it is the rows */
-    /* Floats of a sample that they sum behind it, forward; that each gives to all there; that they
-     * sum of the gradient of its group's input; and of that input, where they have parts of it,
-     * gather it, and scatter the gradient's sum. */
+    /* Floats of a sample: that they sum behind its group, forward; that each gives to all for the
+     * loss, in the last group; that they sum of the gradient of its group's input; of that input,
+     * where they have parts of it, gather it, and scatter the gradient's sum. */
     size_t forward_sum, forward_gather, backward_sum, input_parts;
     double input_extra; /* part of backward_s, beyond half of it, for the gradient of its input */
 } gw_step_tensor;

@@ -207,6 +207,7 @@ class Replay(gwrun.Case):
                 (changed(["tensors", 1, "forward_sum"], 0), at + "tensor 1 (a.bias): forward_sum: 0: must be a whole"),
                 (changed(["tensors"], [{**PROFILE["tensors"][0], "backward_sum": 2}, {**PROFILE["tensors"][1], "input_parts": 2}]),
                  at + "tensor 1 (a.bias): input_parts: stands in a group with a backward_sum"),
+                (changed(["tensors", 1, "forward_gather"], 2), at + "tensor 1 (a.bias): forward_gather: must stand in the last group"),
                 (changed(["tensors", 3, "name"], "a.bias"), at + "tensor 3 (a.bias): name: stands at tensor 1 already"),
                 (changed(["tensors", 3, "name"], "a b"), at + 'tensor 3: name: "a b": must be 1 to 127 letters'),
                 ("[]", at + "must be an object"), ("{\n'a'}", f"{self.profile}:2: not JSON: ")):
