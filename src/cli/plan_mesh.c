@@ -9,6 +9,7 @@
 #include "cli/train/step_opts.h"
 #include "nn/gemm.h"
 #include "optim/optimizer.h"
+#include "play/options.h"
 #include "predict/chooser.h"
 #include "predict/layout_play.h"
 
@@ -322,11 +323,6 @@ static json_t *plan_mesh_row_json(const ranked *r) {
         r->measured_s);
 }
 
-static json_t *plan_mesh_link_json(const gw_sim_link *l) {
-    return gw_json_object("bytes_per_s:f latency_s:f overhead_s:f byte_s:f", l->bytes_per_s,
-                          l->latency_s, l->overhead_s, l->byte_s);
-}
-
 static json_t *plan_mesh_json(const plan_mesh *p) {
     const gw_sim_setup *w = &p->plays.play.world;
     json_t *all = json_array();
@@ -339,10 +335,10 @@ static json_t *plan_mesh_json(const plan_mesh *p) {
         plan_mesh_command(p, &p->all[p->chosen].layout, command);
         fclose(command);
     }
-    json_t *o =
-        gw_json_object("chosen:i command:s margin:f per_host:i link:o memory_link:o layouts:o",
-                       p->chosen, text, gw_args_real(p->args, "margin"), w->per_host,
-                       plan_mesh_link_json(&w->link), plan_mesh_link_json(&w->memory), all);
+    json_t *o = gw_json_object(
+        "chosen:i command:s margin:f per_host:i link:o memory_link:o layouts:o", p->chosen, text,
+        gw_args_real(p->args, "margin"), w->per_host, gw_sim_link_json(&w->link, "byte_s"),
+        gw_sim_link_json(&w->memory, "byte_s"), all);
     free(text);
     return o;
 }

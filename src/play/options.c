@@ -79,9 +79,12 @@ gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args
                          owner);
 }
 
-json_t *gw_sim_link_json(const gw_sim_link *l) {
-    return gw_json_object("bytes_per_s:f latency_s:f overhead_s:f", l->bytes_per_s, l->latency_s,
-                          l->overhead_s);
+json_t *gw_sim_link_json(const gw_sim_link *l, const char *byte) {
+    json_t *o = gw_json_object("bytes_per_s:f latency_s:f overhead_s:f", l->bytes_per_s,
+                               l->latency_s, l->overhead_s);
+    if (byte)
+        json_object_set_new(o, byte, gw_json_number(l->byte_s));
+    return o;
 }
 
 void gw_sim_coding(gw_codec_price *out, double seconds) {

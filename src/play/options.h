@@ -23,8 +23,10 @@ gw_err gw_sim_play_open_algo(gw_sim_play *p);
 /** GW_ERR_UNSUPPORTED, with the reason: strategy, algorithm or codec cannot be simulated. */
 gw_err gw_sim_play_check(const gw_sim_play *p);
 
-/** Describe a link for JSON; the caller's. */
-json_t *gw_sim_link_json(const gw_sim_link *l);
+/** Describe a link for JSON; the caller's. `byte`: the key of what a byte takes of a core; NULL:
+ *  that is left out. */
+json_t *gw_sim_link_json(const gw_sim_link *l, const char *byte);
+
 /** gw_sim_play_run of exact gradients by `comm`, as --comm has it, over a star whose hosts have a
  *  rank each; p->world says how many, and their link. Opens and closes all that this takes. */
 gw_err gw_sim_play_exact(gw_sim_play *p, const char *comm);

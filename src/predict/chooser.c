@@ -178,5 +178,7 @@ void gw_chooser_free(gw_chooser *a) {
     gw_args_free(a->args);
     free(a->algo);
     free(a->candidate);
+    json_decref(a->link);
+    json_decref(a->memory);
     free(a);
 }

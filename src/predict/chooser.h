@@ -44,11 +44,6 @@ typedef struct gw_candidate {
     double measured_s;                  /* of a step; NaN: not measured */
 } gw_candidate;
 
-/** Between the ranks, as a simulation takes it; zeros where there is none. */
-typedef struct gw_chooser_link {
-    double bytes_per_s, latency_s, overhead_s, byte_s;
-} gw_chooser_link;
-
 typedef struct gw_chooser {
     gw_args *args; /* of the spec; NULL: somebody else's */
     gw_spec codec[GW_SPEC_ITEMS];
@@ -65,7 +60,7 @@ typedef struct gw_chooser {
     int n_algos;
     /* after gw_chooser_settle: */
     gw_layer_times times;
-    gw_chooser_link link, memory;
+    json_t *link, *memory;   /* between the ranks; null where there is none */
     gw_candidate *candidate; /* by predicted step, the shortest first */
     int n, chosen, plain;    /* plain: the best without compression; -1: there is none */
     int ranks, nodes;

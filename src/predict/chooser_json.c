@@ -14,13 +14,6 @@ json_t *gw_chooser_points(const gw_curve *c) {
     return points;
 }
 
-static json_t *chooser_json_link(const gw_chooser_link *l) {
-    return l->bytes_per_s > 0
-               ? gw_json_object("bytes_per_s:f latency_s:f overhead_s:f core_s_per_byte:f",
-                                l->bytes_per_s, l->latency_s, l->overhead_s, l->byte_s)
-               : json_null();
-}
-
 static json_t *chooser_json_candidate(const gw_candidate *c) {
     return gw_json_object(
         "codec:s algorithm:s error_feedback:b step_s:f local_s:f codec_s:f exposed_s:f "
@@ -43,6 +36,6 @@ json_t *gw_chooser_json(const gw_chooser *a) {
         a->named ? NULL : a->why, a->named ? NAN : a->margin, c->step_s, c->local_s, c->codec_s,
         c->exposed_s, a->measured_s, c->step_s / a->measured_s, a->ranks, a->nodes);
     gw_json_add(out, "local:o links:o memory:o candidates:o", gw_layers_json(&a->times),
-                chooser_json_link(&a->link), chooser_json_link(&a->memory), all);
+                json_incref(a->link), json_incref(a->memory), all);
     return out;
 }

@@ -74,10 +74,6 @@ static gw_err chooser_take_profile(run *r) {
     return chooser_without_threads(r);
 }
 
-static gw_chooser_link chooser_link(const gw_sim_link *l) {
-    return (gw_chooser_link){l->bytes_per_s, l->latency_s, l->overhead_s, l->byte_s};
-}
-
 static gw_err chooser_measure(run *r) {
     gw_chooser *a = r->a;
     gw_layer_job steps = r->job->steps;
@@ -88,13 +84,9 @@ static gw_err chooser_measure(run *r) {
     steps.enough_s = 0.5;
     GW_TRY(gw_layers_time(&steps, &a->times));
     GW_TRY(gw_agree(r->comm, chooser_take_profile(r)));
-    GW_TRY(gw_links_of_ranks(w, a->nodes, r->job->yield, r->comm));
-    a->memory = w->per_host > 1 ? chooser_link(&w->memory) : (gw_chooser_link){0};
-    a->link = a->nodes > 1 ? chooser_link(&w->link) : (gw_chooser_link){0};
-    GW_TRY(gw_agree(r->comm,
-                    gw_network_open(&r->network, NULL, (w->ranks + w->per_host - 1) / w->per_host,
-                                    w->link.bytes_per_s)));
-    w->network = r->network;
+    GW_TRY(gw_predict_links(w, &r->network, a->nodes, r->job->yield, r->comm));
+    a->memory = w->per_host > 1 ? gw_sim_link_json(&w->memory, "core_s_per_byte") : json_null();
+    a->link = a->nodes > 1 ? gw_sim_link_json(&w->link, "core_s_per_byte") : json_null();
     return gw_codec_measure_price(&r->play.exact, false, gw_model_grads(r->job->steps.model),
                                   r->profile.n, &r->exact, r->comm);
 }

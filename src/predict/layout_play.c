@@ -187,7 +187,7 @@ gw_err gw_layouts_predict(gw_layout_plays *s, const gw_layout *layout, int n,
     gw_network *network = NULL;
     opened *of = NULL;
     gw_err e = gw_agree(s->place->comm, gw_alloc(&of, (size_t)n, sizeof *of));
-    GW_THEN(e, gw_predict_links(&s->play.world, &network, s->oversubscribed, s->place->comm));
+    GW_THEN(e, gw_predict_links(&s->play.world, &network, 0, s->oversubscribed, s->place->comm));
     GW_THEN(e, layouts_predict(s, layout, n, of, out));
     gw_network_close(network);
     s->play.world.network = NULL;

@@ -84,15 +84,6 @@ static gw_err link_of_hosts(ring *r, bool yield, gw_sim_link *out) {
     return GW_OK;
 }
 
-static gw_err link_open(ring *r, MPI_Comm comm, int color) {
-    GW_MPI(MPI_Comm_split(comm, color, 0, &r->comm));
-    if (r->comm == MPI_COMM_NULL)
-        return GW_OK;
-    GW_MPI(MPI_Comm_rank(r->comm, &r->rank));
-    GW_MPI(MPI_Comm_size(r->comm, &r->ranks));
-    return GW_OK;
-}
-
 static gw_err link_of_ring(ring *r, bool memory, bool yield, gw_sim_link *out) {
     gw_err e = gw_alloc(&r->out, LONG, 1);
     GW_THEN(e, gw_alloc(&r->in, LONG, 1));
@@ -104,25 +95,21 @@ static gw_err link_of_ring(ring *r, bool memory, bool yield, gw_sim_link *out) {
     return e;
 }
 
-gw_err gw_links_of_ranks(gw_sim_setup *w, int nodes, bool yield, MPI_Comm comm) {
+static gw_err link_of_all(gw_sim_setup *w, bool links, bool yield, MPI_Comm comm) {
     ring host = {.comm = MPI_COMM_NULL}, firsts = {.comm = MPI_COMM_NULL};
-    MPI_Comm shared;
-    GW_MPI(MPI_Comm_size(comm, &w->ranks));
-    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared));
-    w->per_host = (w->ranks + nodes - 1) / nodes;
     w->link = w->memory = (gw_sim_link){.bytes_per_s = ENDLESS};
-    gw_err e = link_open(&host, shared, 0);
-    GW_MPI(MPI_Comm_free(&shared));
-    GW_THEN(e, link_open(&firsts, comm, host.rank == 0 ? 0 : MPI_UNDEFINED));
+    gw_err e = gw_comm_split_host(comm, &host.comm);
+    GW_THEN(e, gw_comm_place(host.comm, &host.rank, &host.ranks));
+    GW_THEN(e, gw_comm_split(comm, host.rank == 0 ? 0 : -1, &firsts.comm));
+    if (e == GW_OK && firsts.comm != MPI_COMM_NULL)
+        e = gw_comm_place(firsts.comm, &firsts.rank, &firsts.ranks);
     if (e == GW_OK && host.ranks > 1)
         e = link_of_ring(&host, true, yield, &w->memory);
     e = gw_agree(comm, e);
-    if (e == GW_OK && nodes > 1 && firsts.comm != MPI_COMM_NULL)
+    if (e == GW_OK && links && firsts.comm != MPI_COMM_NULL)
         e = link_of_ring(&firsts, false, yield, &w->link);
-    if (host.comm != MPI_COMM_NULL)
-        MPI_Comm_free(&host.comm);
-    if (firsts.comm != MPI_COMM_NULL)
-        MPI_Comm_free(&firsts.comm);
+    gw_comm_free(&host.comm);
+    gw_comm_free(&firsts.comm);
     gw_sim_link both[2] = {w->link, w->memory};
     e = gw_agree(comm, e);
     GW_THEN(e, gw_bcast(both, sizeof both, MPI_BYTE, 0, comm));
@@ -135,27 +122,30 @@ gw_err gw_links_of_ranks(gw_sim_setup *w, int nodes, bool yield, MPI_Comm comm) 
 static gw_err link_find_hosts(gw_sim_setup *w, MPI_Comm comm) {
     MPI_Comm host;
     int rank, at, here;
-    GW_TRY(gw_comm_place(comm, &rank, &w->ranks));
+    GW_TRY(gw_comm_place(comm, &rank, NULL));
     GW_TRY(gw_comm_split_host(comm, &host));
     gw_err e = gw_comm_place(host, &at, &here);
     gw_comm_free(&host);
     GW_TRY(e);
-    int k[2] = {here, -here};
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, k, 2, MPI_INT, MPI_MAX, comm));
-    int odd = k[0] != -k[1] || at != rank % here;
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &odd, 1, MPI_INT, MPI_MAX, comm));
-    w->per_host = here;
-    return odd ? gw_fail(GW_ERR_UNSUPPORTED,
+    int k[3] = {here, -here, at != rank % here};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, k, 3, MPI_INT, MPI_MAX, comm));
+    w->per_host = k[0];
+    return k[0] != -k[1] || k[2]
+               ? gw_fail(GW_ERR_UNSUPPORTED,
                          "a prediction needs as many ranks on each host, and neighbours on the "
                          "same one: start %d ranks host by host",
                          w->ranks)
                : GW_OK;
 }
 
-gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, bool oversubscribed, MPI_Comm comm) {
-    GW_TRY(link_find_hosts(w, comm));
-    int hosts = w->ranks / w->per_host;
-    GW_TRY(gw_links_of_ranks(w, hosts, oversubscribed, comm));
+gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, int hosts, bool yield,
+                        MPI_Comm comm) {
+    GW_TRY(gw_comm_place(comm, NULL, &w->ranks));
+    w->per_host = hosts > 0 ? (w->ranks + hosts - 1) / hosts : 0;
+    if (hosts == 0)
+        GW_TRY(link_find_hosts(w, comm));
+    hosts = (w->ranks + w->per_host - 1) / w->per_host;
+    GW_TRY(link_of_all(w, hosts > 1, yield, comm));
     GW_TRY(gw_agree(comm, gw_network_open(network, NULL, hosts, w->link.bytes_per_s)));
     w->network = *network;
     return GW_OK;

@@ -6,14 +6,12 @@
 #include "comm/fabric/sim.h"
 
 /** Measure the memory that the ranks of a host share, on all hosts at once; then the links between
- *  hosts, by the first rank of each. Sets ranks, per_host and both links of *w; a rate or a latency
- *  that is not needed is that of an endless link. `yield`: a host runs more threads than cores.
- *  The same result on all ranks. Collective. */
-gw_err gw_links_of_ranks(gw_sim_setup *w, int nodes, bool yield, MPI_Comm comm);
-
-/** The same where neighbours lie together, as the ranks of a mesh do, with a star of their hosts,
- *  which the caller closes. GW_ERR_UNSUPPORTED: hosts have different numbers of ranks, or do not
- *  hold neighbours. Collective. */
-gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, bool oversubscribed, MPI_Comm comm);
+ *  hosts, by the first rank of each. Sets ranks, per_host and both links of *w, and its network, a
+ *  star of the hosts, which the caller closes; a rate or a latency that is not needed is that of an
+ *  endless link. `hosts`: how many there are, however ranks lie on them; 0: find them, which must
+ *  hold neighbours, as many each, as the ranks of a mesh need it: else GW_ERR_UNSUPPORTED.
+ *  `yield`: a host runs more threads than cores. The same result on all ranks. Collective. */
+gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, int hosts, bool yield,
+                        MPI_Comm comm);
 
 #endif

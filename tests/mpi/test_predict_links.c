@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
     gw_sim_setup w = {0};
     gw_network *network = NULL;
     gw_wait_yields(crowded);
-    gw_err e = gw_predict_links(&w, &network, crowded, MPI_COMM_WORLD);
+    gw_err e = gw_predict_links(&w, &network, 0, crowded, MPI_COMM_WORLD);
     if (ranks > 2) { /* neighbours lie apart */
         CHECK(e == GW_ERR_UNSUPPORTED && strstr(gw_err_text(), "host by host"), "%d: %s", e,
               gw_err_text());

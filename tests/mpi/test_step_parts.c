@@ -31,15 +31,19 @@ static void same_everywhere(const void *x, size_t bytes) {
 
 static void test_links(void) {
     gw_sim_setup w = {0};
-    CHECK_OK(gw_links_of_ranks(&w, 1, ranks > 2, MPI_COMM_WORLD));
+    gw_network *network = NULL;
+    CHECK_OK(gw_predict_links(&w, &network, 1, ranks > 2, MPI_COMM_WORLD));
+    gw_network_close(network);
     CHECK(w.ranks == ranks && w.per_host == ranks, "%d per host", w.per_host);
     same_everywhere(&w.memory, sizeof w.memory);
     CHECK(w.memory.bytes_per_s > 0 && isfinite(w.memory.bytes_per_s), "no rate");
     CHECK(w.memory.latency_s >= 0 && w.memory.overhead_s >= 0 && w.memory.byte_s >= 0, "negative");
     CHECK((w.memory.latency_s + w.memory.overhead_s > 0) == (ranks > 1), "messages take no time");
     /* as if each rank were a host: the link is measured, by all */
-    if (ranks > 1)
-        CHECK_OK(gw_links_of_ranks(&w, 2, ranks > 2, MPI_COMM_WORLD));
+    if (ranks > 1) {
+        CHECK_OK(gw_predict_links(&w, &network, 2, ranks > 2, MPI_COMM_WORLD));
+        gw_network_close(network);
+    }
 }
 
 /* ---- codecs ---- */

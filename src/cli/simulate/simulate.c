@@ -200,11 +200,11 @@ static double simulate_memory_bytes(void) {
 static json_t *simulate_model(const simulation *s) {
     const gw_sim_play *p = &s->play;
     const gw_sim_setup *w = &p->world;
-    json_t *network =
-        gw_json_object("ranks:i played:i per_host:i network:s link:o memory:o coding_s:o", w->ranks,
-                       w->played ? w->played : w->ranks, w->per_host,
-                       gw_args_text(s->args, "network"), gw_sim_link_json(&w->link),
-                       gw_sim_link_json(&w->memory), gw_codec_price_json(s->price[0].float_s));
+    json_t *network = gw_json_object(
+        "ranks:i played:i per_host:i network:s link:o memory:o coding_s:o", w->ranks,
+        w->played ? w->played : w->ranks, w->per_host, gw_args_text(s->args, "network"),
+        gw_sim_link_json(&w->link, NULL), gw_sim_link_json(&w->memory, NULL),
+        gw_codec_price_json(s->price[0].float_s));
     json_t *steps = gw_json_object(
         "model:s source:s parameters:I tensors:i batch:I forward_s:f backward_s:f optimizer_s:f "
         "steps:i speed:f compute:s bucket_bytes:I comm:s algorithm:s modelled:s compress:s "

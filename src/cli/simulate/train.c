@@ -104,7 +104,8 @@ static json_t *train_json(void *ctx) {
                           "gradwire: LogGP, max-min fair flows", true,
                           gw_json_object("ranks:i per_host:i network:s link:o memory:o", w->ranks,
                                          w->per_host, gw_args_text(s->args, "network"),
-                                         gw_sim_link_json(&w->link), gw_sim_link_json(&w->memory)),
+                                         gw_sim_link_json(&w->link, NULL),
+                                         gw_sim_link_json(&w->memory, NULL)),
                           gw_args_real(s->args, "speed"),
                           s->profile.model ? gw_args_text(s->args, "step-profile") : NULL);
 }
