@@ -94,10 +94,13 @@ static bool plan_first_of_codec(const gw_chooser *a, int i) {
 static gw_err plan_add_trial(plan *p, int i) {
     const gw_chooser *a = p->rig.choice;
     gw_candidate *c = &a->candidate[i];
-    gw_plan_trial *t = gw_plan_trials_add(i, &c->step_s, &c->measured_s);
-    return t ? gw_plan_trial_start(t, &p->setup, p->c.run.lazy,
-                                   gw_chooser_session(a, c, &t->rig.session))
-             : GW_OK;
+    gw_plan_trial t = {.of = i,
+                       .predicted_s = &c->step_s,
+                       .measured_s = &c->measured_s,
+                       .strategy = p->c.run.comm,
+                       .algo = &a->algo[c->nth_algo],
+                       .codec = &a->codec[c->nth_codec]};
+    return gw_plan_trial_open(&t, &p->setup);
 }
 
 /* The choice, then the best of each codec, then whatever is predicted fastest. */
@@ -155,8 +158,8 @@ static void plan_report_codecs(gw_bench_run *run) {
     const gw_chooser *a = p->rig.choice;
     gw_bench_place_say(p->place, "plan of a training step");
     printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n",
-           gw_model_size(p->rig.model), p->rig.global, p->rig.session->strategy.ops->head.name,
-           gw_gemm_library());
+           gw_model_size(p->rig.at.model), p->rig.at.global,
+           p->rig.session->strategy.ops->head.name, gw_gemm_library());
     gw_rig_say_products(&p->products);
     plan_print_table(p, a);
     gw_plan_trials_print();
@@ -170,11 +173,8 @@ static void plan_report_codecs(gw_bench_run *run) {
 static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
     plan *p = &the;
     p->place = &run->place;
-    p->setup = (gw_rig_setup){.c = &p->c,
-                              .place = p->place,
-                              .spec = gw_rig_spec(&p->c, p->args),
-                              .polls = gw_session_progresses(p->rig.session),
-                              .products = &p->products};
+    p->setup = gw_rig_setup_of(&p->c, p->args, p->place, &p->products);
+    p->setup.at.polls = gw_session_progresses(p->rig.session);
     GW_TRY(gw_rig_open(&p->rig, &p->setup));
     return plan_verify(p, p->rig.choice, own);
 }

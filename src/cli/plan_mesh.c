@@ -4,7 +4,6 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
 #include "nn/gemm.h"
@@ -31,13 +30,9 @@ typedef struct plan_mesh {
     gw_mesh_shape shape; /* of a fixed mesh */
     bool fixed;
     gw_layout_space space;
-    gw_model_spec spec;
     size_t parameters;
     gw_dataset set;
-    uint8_t *images;
-    gw_label *labels;
-    gw_place_setup place;
-    const gw_bench_place *bench;
+    gw_rig_setup setup;
     gw_layout_plays plays;
     ranked *all;          /* by predicted step, the shortest first */
     int n, chosen, plain; /* plain: data alone; -1: it is not among them */
@@ -85,12 +80,12 @@ static gw_err plan_mesh_prepare(gw_bench_run *run) {
     gw_mix exact;
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, p->c.run.wire_check));
     GW_TRY(gw_session_new(&p->session, p->c.run.comm, &exact, p->c.run.feedback));
-    p->plays = (gw_layout_plays){.place = &p->place, .session = p->session};
+    p->plays = (gw_layout_plays){.place = &p->setup.at, .session = p->session};
     GW_TRY(gw_layouts_prepare(&p->plays));
     p->fixed = strcmp(gw_args_text(a, "mesh"), "auto") != 0;
     if (p->fixed)
         GW_TRY(gw_mesh_parse(&p->shape, gw_args_spec(a, "mesh")));
-    p->space = (gw_layout_space){.spec = &p->spec,
+    p->space = (gw_layout_space){.spec = &p->setup.at.spec,
                                  .batch = p->c.batch,
                                  .shape = p->fixed ? &p->shape : NULL,
                                  .timetables = gw_args_spec(a, "timetables")->parts};
@@ -104,34 +99,6 @@ static gw_err plan_mesh_prepare(gw_bench_run *run) {
 
 /* ---- measuring ---- */
 
-/* The same batch of random numbers on all ranks. */
-static gw_err plan_mesh_fill(plan_mesh *p) {
-    gw_dataset *s = &p->set;
-    size_t samples = (size_t)p->c.batch, n = samples * (size_t)p->spec.inputs;
-    size_t targets = (size_t)gw_model_spec_targets(&p->spec);
-    uint64_t pixel = p->spec.context > 0 ? (uint64_t)p->spec.classes : UINT8_MAX + 1;
-    uint64_t pixels = gw_rng_key(p->c.run.seed, 1), classes = gw_rng_key(p->c.run.seed, 2);
-    GW_TRY(gw_alloc(&p->images, n, 1));
-    GW_TRY(gw_alloc(&p->labels, samples * targets, sizeof *p->labels));
-    for (size_t i = 0; i < n; i++)
-        p->images[i] = (uint8_t)(gw_rng_u64(pixels, i) % pixel);
-    for (size_t i = 0; i < samples * targets; i++)
-        p->labels[i] = (gw_label)(gw_rng_u64(classes, i) % (uint64_t)p->spec.classes);
-    *s = (gw_dataset){.n = (uint32_t)samples,
-                      .n_global = (uint32_t)samples,
-                      .stored = (uint32_t)samples,
-                      .rows = 1,
-                      .cols = p->spec.inputs,
-                      .to_rows = 1,
-                      .to_cols = p->spec.inputs,
-                      .images = p->images,
-                      .labels = p->labels,
-                      .channels = 1,
-                      .targets = (int)targets,
-                      .tokens = p->spec.context > 0};
-    return GW_OK;
-}
-
 /* Nothing fits: the first that was asked for says why. */
 static gw_err plan_mesh_refuse(const plan_mesh *p) {
     gw_layout l = {.shape = p->shape,
@@ -140,7 +107,7 @@ static gw_err plan_mesh_refuse(const plan_mesh *p) {
     gw_placed placed = {0};
     gw_err e = GW_OK;
     if (p->fixed)
-        e = gw_placed_open(&placed, &p->place, &l, p->session);
+        e = gw_placed_open(&placed, &p->setup.at, &l, p->session);
     gw_placed_close(&placed);
     GW_TRY(e);
     return gw_fail(GW_ERR_USAGE,
@@ -156,7 +123,7 @@ static gw_err plan_mesh_predict(plan_mesh *p) {
     GW_THEN(e, gw_layouts_list(&p->space, layout, &p->n));
     GW_THEN(e, gw_alloc(&p->all, (size_t)p->n, sizeof *p->all));
     GW_THEN(e, gw_alloc(&found, (size_t)p->n, sizeof *found));
-    e = gw_agree(p->place.comm, e);
+    e = gw_agree(p->setup.at.comm, e);
     if (e == GW_OK && p->n == 0)
         e = plan_mesh_refuse(p);
     GW_THEN(e, gw_layouts_predict(&p->plays, layout, p->n, found));
@@ -204,8 +171,14 @@ static gw_err plan_mesh_rank(plan_mesh *p) {
 
 static gw_err plan_mesh_open_trial(plan_mesh *p, int of) {
     ranked *r = &p->all[of];
-    gw_plan_trial *t = gw_plan_trials_add(of, &r->forecast.step_s, &r->measured_s);
-    return t ? gw_plan_trial_open(t, &p->place, &r->layout, p->bench->oversubscribed) : GW_OK;
+    gw_plan_trial t = {.of = of,
+                       .predicted_s = &r->forecast.step_s,
+                       .measured_s = &r->measured_s,
+                       .strategy = p->c.run.comm,
+                       .algo = gw_args_spec(p->session->strategy.args, "algo"),
+                       .codec = &gw_codec_exact};
+    p->setup.layout = &r->layout;
+    return gw_plan_trial_open(&t, &p->setup);
 }
 
 /* The choice, whatever is predicted fastest, and data alone. */
@@ -218,21 +191,19 @@ static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
         GW_TRY(plan_mesh_open_trial(p, i));
     if (p->plain >= 0)
         GW_TRY(plan_mesh_open_trial(p, p->plain));
-    return gw_plan_trials_measure(p->args, p->bench, p->c.run.seed, own);
+    return gw_plan_trials_measure(p->args, p->setup.place, p->c.run.seed, own);
 }
 
 static gw_err plan_mesh_measure(gw_bench_run *run, bool *own) {
     plan_mesh *p = &the;
-    p->bench = &run->place;
-    p->spec = gw_rig_spec(&p->c, run->args);
+    gw_place_setup *at = &p->setup.at;
+    p->setup = gw_rig_setup_of(&p->c, run->args, &run->place, NULL);
+    at->set = &p->set;
+    at->polls = gw_session_progresses(p->session);
     p->space.ranks = run->place.ranks;
-    GW_TRY(gw_model_spec_check(&p->spec, GW_ERR_USAGE, "", &p->parameters));
-    GW_TRY(gw_agree(run->place.comm, plan_mesh_fill(p)));
-    p->place = (gw_place_setup){.comm = run->place.comm,
-                                .c = &p->c,
-                                .spec = &p->spec,
-                                .set = &p->set,
-                                .polls = gw_session_progresses(p->session)};
+    GW_TRY(gw_model_spec_check(&at->spec, GW_ERR_USAGE, "", &p->parameters));
+    GW_TRY(gw_agree(at->comm, gw_batch_open(&p->set, &at->spec, (gw_span){0, (size_t)p->c.batch},
+                                            p->c.run.seed)));
     p->plays.oversubscribed = run->place.oversubscribed;
     GW_TRY(plan_mesh_predict(p));
     GW_TRY(gw_agree(run->place.comm, plan_mesh_rank(p)));
@@ -283,7 +254,7 @@ static void plan_mesh_print_table(const plan_mesh *p) {
 static void plan_mesh_command(const plan_mesh *p, const gw_layout *l, FILE *to) {
     char mesh[GW_LAYOUT_TEXT];
     gw_layout_mesh(l, mesh);
-    fprintf(to, "mpiexec -n %d gradwire train", p->bench->ranks);
+    fprintf(to, "mpiexec -n %d gradwire train", p->setup.place->ranks);
     gw_plan_print_given(p->args, "", to);
     fprintf(to, " --mesh '%s'", mesh);
     if (l->micro > 1)
@@ -345,7 +316,7 @@ static json_t *plan_mesh_json(const plan_mesh *p) {
 
 static void plan_mesh_report(gw_bench_run *run) {
     plan_mesh *p = &the;
-    gw_bench_place_say(p->bench, "plan of a mesh");
+    gw_bench_place_say(p->setup.place, "plan of a mesh");
     printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n", p->parameters, p->c.batch,
            p->session->strategy.ops->head.name, gw_gemm_library());
     plan_mesh_print_table(p);
@@ -359,8 +330,7 @@ static void plan_mesh_report(gw_bench_run *run) {
 static void plan_mesh_release(void) {
     gw_layouts_release(&the.plays);
     gw_session_free(the.session);
-    free(the.images);
-    free(the.labels);
+    gw_batch_close(&the.set);
     free(the.all);
 }
 

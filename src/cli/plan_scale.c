@@ -325,37 +325,29 @@ static const char *scale_text(const way *x, int part) {
     return the.spec[part][x->part[part]].text;
 }
 
-static gw_err scale_start(gw_plan_trial *t, const way *x, const gw_bench_place *place) {
-    gw_rig_setup setup = {.c = &the.c,
-                          .place = place,
-                          .spec = gw_rig_spec(&the.c, the.args),
-                          .polls = true,
-                          .products = &the.products};
-    gw_mix mix = {.framed = the.c.run.wire_check};
-    const gw_spec *comm = &the.spec[STRATEGY][x->part[STRATEGY]];
-    gw_err e = gw_session_new(&t->rig.session, comm, &mix, the.c.run.feedback);
-    GW_THEN(e, gw_mix_single(&mix, &the.spec[CODEC][x->part[CODEC]], the.c.run.wire_check));
-    GW_THEN(e, gw_session_bind(t->rig.session, &mix, &the.spec[ALGO][x->part[ALGO]]));
-    return gw_plan_trial_start(t, &setup, the.c.run.lazy, e);
+static gw_plan_trial scale_trial(int of) {
+    way *x = &the.all.at[of];
+    return (gw_plan_trial){.of = of,
+                           .predicted_s = &x->step_s,
+                           .measured_s = &x->measured_s,
+                           .strategy = &the.spec[STRATEGY][x->part[STRATEGY]],
+                           .algo = &the.spec[ALGO][x->part[ALGO]],
+                           .codec = &the.spec[CODEC][x->part[CODEC]]};
 }
 
 /* The choice, the baseline, the fastest exact and the fastest lossy way, then what is shown. */
 static gw_err scale_verify(const gw_bench_place *place, int most, bool *own) {
     bool rigs = !gw_args_given(the.args, "profile") && !gw_args_given(the.args, "bytes");
+    gw_rig_setup setup = gw_rig_setup_of(&the.c, the.args, place, &the.products);
     int first[] = {scale_choice(), the.all.base, 0, the.all.n_exact};
+    setup.at.polls = true;
     for (int i = 0; i < 4 + the.all.n && gw_plan_trials_count() < most; i++) {
         int of = i < 4 ? first[i] : i - 4;
-        way *x = &the.all.at[of];
-        gw_plan_trial *t = NULL;
-        if (of < the.all.n && (i < 4 || x->shown))
-            t = gw_plan_trials_add(of, &x->step_s, &x->measured_s);
-        if (t && rigs)
-            GW_TRY(scale_start(t, x, place));
-        else if (t)
-            GW_TRY(gw_plan_trial_replay(
-                t, &the.play, &the.c,
-                GW_TEXTS(scale_text(x, STRATEGY), scale_text(x, ALGO), scale_text(x, CODEC)), place,
-                own));
+        if (of >= the.all.n || (i >= 4 && !the.all.at[of].shown))
+            continue;
+        gw_plan_trial t = scale_trial(of);
+        GW_TRY(rigs ? gw_plan_trial_open(&t, &setup)
+                    : gw_plan_trial_replay(&t, &the.play, &the.c, place, own));
     }
     return rigs ? gw_plan_trials_measure(the.args, place, the.c.run.seed, own) : GW_OK;
 }

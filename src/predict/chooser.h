@@ -78,9 +78,6 @@ gw_err gw_chooser_open(gw_chooser **out, struct gw_session *session, const gw_tr
                        const gw_args *args, bool forecast);
 void gw_chooser_free(gw_chooser *a);
 
-/** After gw_chooser_settle: a session of a candidate's own, beside the one chosen for. */
-gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, struct gw_session **out);
-
 /** The algorithm that the strategy's own option names, so that only the codec is chosen; or
  *  NULL. */
 const gw_spec *gw_chooser_named(const gw_chooser *a);

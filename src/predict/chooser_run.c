@@ -384,16 +384,11 @@ static gw_err chooser_retake(gw_chooser *a, const char *codec, const char *algo)
                    codec, algo);
 }
 
-static gw_err chooser_bind(const gw_chooser *a, const gw_candidate *c, gw_session *s) {
+static gw_err chooser_bind(const gw_chooser *a) {
+    const gw_candidate *c = &a->candidate[a->chosen];
     gw_mix mix;
     GW_TRY(gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->run.wire_check));
-    return gw_session_bind(s, &mix, &a->algo[c->nth_algo]);
-}
-
-gw_err gw_chooser_session(const gw_chooser *a, const gw_candidate *c, gw_session **out) {
-    gw_mix none_yet = {.framed = a->config->run.wire_check};
-    GW_TRY(gw_session_new(out, a->config->run.comm, &none_yet, a->config->run.feedback));
-    return chooser_bind(a, c, *out);
+    return gw_session_bind(a->session, &mix, &a->algo[c->nth_algo]);
 }
 
 gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job) {
@@ -404,7 +399,6 @@ gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job) {
         return GW_OK;
     if (job->codec)
         GW_TRY(chooser_retake(a, job->codec, job->algo));
-    const gw_candidate *c = &a->candidate[a->chosen];
     a->session->note = a->why;
-    return gw_agree(job->steps.comm, chooser_bind(a, c, a->session));
+    return gw_agree(job->steps.comm, chooser_bind(a));
 }

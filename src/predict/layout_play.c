@@ -45,7 +45,7 @@ static gw_err layouts_measure_adding(gw_layout_plays *s) {
 /* A step of the layout's replica with as many samples as the largest has, as a profile. */
 static gw_err layouts_profile(const gw_layout_plays *s, const gw_layout *l,
                               const gw_layer_times *times, int rows, gw_step_profile *out) {
-    const gw_model_spec *spec = s->place->spec;
+    const gw_model_spec *spec = &s->place->spec;
     double backward_s[GW_MAX_LAYERS];
     for (int k = 0; k < GW_MAX_LAYERS; k++)
         backward_s[k] = gw_layer_backward_s(times, k);
@@ -118,11 +118,11 @@ static gw_err layouts_open(const gw_layout_plays *s, const gw_layout *all, int n
         GW_THEN(e, gw_allreduce(MPI_IN_PLACE, &o->rows, 1, MPI_INT, MPI_MAX, comm));
     }
     if (e == GW_OK && all[nth].shape.size[GW_DIM_PIPE] > 1)
-        e = layouts_cut(p.pipeline, s->place->spec, o->stages);
+        e = layouts_cut(p.pipeline, &s->place->spec, o->stages);
     if (known)
         o->times = *known;
     else
-        GW_THEN(e, gw_placed_time(&p, s->place, &o->times));
+        GW_THEN(e, gw_placed_time(&p, &o->times));
     gw_placed_close(&p);
     return e;
 }

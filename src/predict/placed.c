@@ -1,13 +1,10 @@
 #include "predict/placed.h"
 
 #include "base/mem.h"
-#include "base/stats.h"
-#include "mpi/wait.h"
-#include "prof/clock.h"
+#include "base/rng.h"
 #include "step/step.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 gw_parallel gw_layout_options(const gw_layout *l) {
     return (gw_parallel){.timetable = l->timetable,
@@ -19,44 +16,111 @@ gw_parallel gw_layout_options(const gw_layout *l) {
                          .columns = l->split == GW_SPLIT_COLUMNS};
 }
 
-static gw_err placed_open_model(gw_placed *p, const gw_place_setup *s) {
+/* ---- the batch ---- */
+
+gw_err gw_batch_open(gw_dataset *out, const gw_model_spec *spec, gw_span rows, uint64_t seed) {
+    size_t inputs = (size_t)spec->inputs, targets = (size_t)gw_model_spec_targets(spec);
+    uint64_t classes = (uint64_t)spec->classes, values = spec->context ? classes : UINT8_MAX + 1;
+    uint64_t pixel_key = gw_rng_key(seed, 1), label_key = gw_rng_key(seed, 2);
+    uint8_t *images = NULL;
+    gw_label *labels = NULL;
+    gw_err e = gw_alloc(&images, rows.n * inputs, sizeof *images);
+    GW_THEN(e, gw_alloc(&labels, rows.n * targets, sizeof *labels));
+    *out = (gw_dataset){.n = (uint32_t)rows.n,
+                        .n_global = (uint32_t)rows.n,
+                        .first = (uint32_t)rows.off,
+                        .stored = (uint32_t)rows.n,
+                        .rows = 1,
+                        .cols = spec->inputs,
+                        .to_rows = 1,
+                        .to_cols = spec->inputs,
+                        .images = images,
+                        .labels = labels,
+                        .channels = 1,
+                        .targets = (int)targets,
+                        .tokens = spec->context > 0};
+    for (size_t i = 0; e == GW_OK && i < rows.n * inputs; i++)
+        images[i] = (uint8_t)(gw_rng_u64(pixel_key, rows.off * inputs + i) % values);
+    for (size_t i = 0; e == GW_OK && i < rows.n * targets; i++)
+        labels[i] = (gw_label)(gw_rng_u64(label_key, rows.off * targets + i) % classes);
+    return e;
+}
+
+void gw_batch_close(gw_dataset *s) {
+    free((void *)s->images);
+    free((void *)s->labels);
+    *s = (gw_dataset){0};
+}
+
+/* ---- the model ---- */
+
+static gw_err placed_fill(gw_placed *p, const gw_place_setup *s) {
+    gw_micro all = {.n = (int)p->rows.n};
+    gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, all);
+    gw_dataset set;
+    gw_err e = gw_batch_open(&set, &s->spec, p->rows, s->c->run.seed);
+    if (e == GW_OK)
+        gw_dataset_gather(&set, p->idx, all.n, gw_model_work(p->model) + to.off, p->labels);
+    gw_batch_close(&set);
+    return e;
+}
+
+static gw_err placed_open_model(gw_placed *p, const gw_place_setup *s, const gw_session *session) {
+    size_t n = p->rows.n;
     if (p->pipeline)
         GW_TRY(gw_model_open_shard(&p->model, gw_pipeline_shard(p->pipeline),
                                    gw_pipeline_room(p->pipeline)));
     else
-        GW_TRY(gw_model_open(&p->model, s->spec, (int)p->rows.n));
-    GW_TRY(gw_step_optimizer(&p->optimizer, &p->c, p->model, false));
-    return gw_step_check_parts(p->optimizer, p->model, false);
-}
-
-gw_load gw_placed_load(const gw_placed *p) {
-    return (gw_load){.shard = gw_model_shard(p->model),
-                     .batch = (int)p->rows.n,
-                     .micro = p->c.parallel.microbatches};
+        GW_TRY(gw_model_open(&p->model, &s->spec, n > 0 ? (int)n : 1));
+    GW_TRY(gw_step_optimizer(&p->optimizer, &p->c, p->model, session->residuals.corrects));
+    GW_TRY(gw_step_check_parts(p->optimizer, p->model, false));
+    GW_TRY(gw_alloc(&p->labels, n * (size_t)gw_model_spec_targets(&s->spec), sizeof *p->labels));
+    GW_TRY(gw_alloc(&p->idx, n, sizeof *p->idx));
+    for (size_t i = 0; i < n; i++)
+        p->idx[i] = (uint32_t)(p->rows.off + i);
+    return s->set ? GW_OK : placed_fill(p, s);
 }
 
 static gw_err placed_open_products(gw_placed *p, const gw_place_setup *s) {
-    gw_products_setup setup = {.comm = s->comm,
-                               .load = gw_placed_load(p),
-                               .threads = p->c.run.threads,
-                               .polls = s->polls,
-                               .adds = p->c.parallel.microbatches > 1};
-    return gw_products_open(&p->products, &setup);
+    int micro = p->c.parallel.microbatches;
+    gw_products *of = s->products ? s->products : &p->own;
+    gw_products_setup setup = {
+        .comm = s->comm,
+        .load = {.shard = gw_model_shard(p->model), .batch = (int)p->rows.n, .micro = micro},
+        .threads = p->c.run.threads,
+        .polls = s->polls,
+        .adds = s->adds || micro > 1};
+    p->products = of;
+    return of->threads > 0 ? GW_OK : gw_products_open(of, &setup);
 }
 
-gw_err gw_placed_open(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
-                      const gw_session *session) {
-    p->c = *s->c;
+static gw_err placed_divide(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
+                            const gw_session *session) {
+    int rank, ranks, servers = gw_session_servers(session);
+    GW_TRY(gw_comm_place(s->comm, &rank, &ranks));
+    GW_TRY(gw_step_batch(s->c, ranks, &p->global));
+    gw_span batch = {0, (size_t)p->global};
+    if (!l) {
+        p->rows =
+            rank < servers ? (gw_span){0} : gw_span_part(batch, rank - servers, ranks - servers);
+        return GW_OK;
+    }
     p->c.parallel = gw_layout_options(l);
     p->meshed = true;
     GW_TRY(gw_mesh_open(&p->mesh, &l->shape, s->comm));
     GW_TRY(gw_agree(s->comm, gw_pipeline_new(&p->pipeline, &p->c, session)));
-    p->rows = gw_span_part((gw_span){0, s->set->n}, p->mesh.at[GW_DIM_DATA],
-                           p->mesh.shape.size[GW_DIM_DATA]);
+    p->rows = gw_span_part(batch, p->mesh.at[GW_DIM_DATA], p->mesh.shape.size[GW_DIM_DATA]);
     gw_pipeline_rows rows = {(int)p->rows.n, (int)p->rows.n};
-    if (p->pipeline)
-        GW_TRY(gw_pipeline_divide(p->pipeline, &p->mesh, s->spec, rows, s->comm));
-    GW_TRY(gw_agree(s->comm, placed_open_model(p, s)));
+    return p->pipeline ? gw_pipeline_divide(p->pipeline, &p->mesh, &s->spec, rows, s->comm) : GW_OK;
+}
+
+gw_err gw_placed_open(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
+                      const gw_session *session) {
+    p->comm = s->comm;
+    p->c = *s->c;
+    p->set = s->set;
+    GW_TRY(placed_divide(p, s, l, session));
+    GW_TRY(gw_agree(s->comm, placed_open_model(p, s, session)));
     return placed_open_products(p, s);
 }
 
@@ -67,34 +131,34 @@ void gw_placed_close(gw_placed *p) {
     gw_model_close(p->model);
     if (p->meshed)
         gw_mesh_close(&p->mesh);
+    free(p->idx);
+    free(p->labels);
     *p = (gw_placed){0};
 }
 
 /* ---- timing the layers of a step ---- */
 
-gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_layer_times *out) {
-    uint32_t *idx = NULL;
-    gw_layer_job job = {
-        .model = p->model,
-        .walk = p->pipeline,
-        .optimizer = p->optimizer,
-        .pass = {.set = s->set, .local = (int)p->rows.n, .global = (int)s->set->n, .step = 1},
-        .comm = s->comm,
-        .warmup = 1,
-        .least = 3,
-        .most = 25,
-        .enough_s = 0.15};
-    gw_err e = gw_alloc(&idx, p->rows.n, sizeof *idx);
-    GW_THEN(e, gw_alloc(&job.pass.labels, p->rows.n * (size_t)s->set->targets,
-                        sizeof *job.pass.labels));
-    for (size_t i = 0; e == GW_OK && i < p->rows.n; i++)
-        idx[i] = (uint32_t)(p->rows.off + i);
-    job.pass.idx = idx;
+gw_layer_job gw_placed_layers(const gw_placed *p, bool pieces) {
+    return (gw_layer_job){.model = p->model,
+                          .walk = p->pipeline,
+                          .optimizer = p->optimizer,
+                          .pass = {.set = p->set,
+                                   .idx = p->idx,
+                                   .labels = p->labels,
+                                   .local = (int)p->rows.n,
+                                   .global = p->global,
+                                   .pieces = pieces,
+                                   .step = 1},
+                          .comm = p->comm};
+}
+
+gw_err gw_placed_time(gw_placed *p, gw_layer_times *out) {
+    gw_layer_job job = gw_placed_layers(p, false);
+    job.warmup = 1;
+    job.least = 3;
+    job.most = 25;
+    job.enough_s = 0.15;
     if (p->pipeline)
         gw_pipeline_lend(p->pipeline, p->model);
-    e = gw_agree(s->comm, e);
-    GW_THEN(e, gw_layers_time(&job, out));
-    free(idx);
-    free(job.pass.labels);
-    return e;
+    return gw_layers_time(&job, out);
 }

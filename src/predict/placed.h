@@ -10,41 +10,55 @@
 #include "predict/profile.h"
 #include "run/session.h"
 
-/** What all layouts of a command have in common. */
+/** A batch of random samples, the same for all that ask: samples `rows` of it. */
+gw_err gw_batch_open(gw_dataset *out, const gw_model_spec *spec, gw_span rows, uint64_t seed);
+void gw_batch_close(gw_dataset *s);
+
+/** What all placed models of a command have in common. */
 typedef struct gw_place_setup {
     MPI_Comm comm;
     const gw_train_config *c;
-    const gw_model_spec *spec;
-    const gw_dataset *set; /* the whole batch, on each rank */
-    bool polls;            /* the session does */
+    gw_model_spec spec;
+    const gw_dataset *set; /* the whole batch, on each rank, out of which a step gathers; NULL: a
+                              rank's samples lie in its model's input */
+    bool polls, adds;      /* one of the command's sessions does */
+    gw_products *products; /* of all, zeroed at first; decided with the first model that is opened;
+                              NULL: each has its own */
 } gw_place_setup;
 
 typedef struct gw_placed {
+    MPI_Comm comm;
     gw_train_config c; /* with the layout's `parallel` */
     gw_mesh mesh;
     gw_pipeline *pipeline; /* NULL: the model is whole, and takes its batch at once */
     gw_model *model;
     gw_optimizer *optimizer;
-    gw_products products;
-    gw_span rows; /* of this replica, in the batch */
-    bool meshed;  /* `mesh` is to be closed */
+    const gw_products *products; /* the setup's, or its own */
+    gw_products own;
+    const gw_dataset *set; /* the setup's */
+    gw_span rows;          /* of this replica, in the batch; none on a server */
+    int global;            /* rows of the batch */
+    uint32_t *idx;         /* of these rows in `set` */
+    gw_label *labels;      /* theirs, or room for them */
+    bool meshed;           /* `mesh` is to be closed */
 } gw_placed;
 
 /** The options of a layout. */
 gw_parallel gw_layout_options(const gw_layout *l);
 
-/** Collective: open all of it; p is zeroed, and stays where it is.
- *  gw_gemm computes by p->products from now on. `session` says what options go together. */
+/** Collective: open all of it; p is zeroed, and stays where it is. `l` NULL: the whole model on
+ *  each rank that serves no others. gw_gemm computes by p->products from now on. `session` says
+ *  what options go together. */
 gw_err gw_placed_open(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
                       const gw_session *session);
-/** Collective; also after an error, and on a zeroed one. */
+/** Collective where there is a layout; also after an error, and on a zeroed one. */
 void gw_placed_close(gw_placed *p);
 
-/** What this rank computes in a step. */
-gw_load gw_placed_load(const gw_placed *p);
+/** The steps of an open one, for gw_layers_time; `pieces`: of their products. */
+gw_layer_job gw_placed_layers(const gw_placed *p, bool pieces);
 
 /** Time steps, as gw_layers_time does, which the setup's ranks compute at once, as they would in a
  *  run. Collective over them. */
-gw_err gw_placed_time(gw_placed *p, const gw_place_setup *s, gw_layer_times *out);
+gw_err gw_placed_time(gw_placed *p, gw_layer_times *out);
 
 #endif

@@ -47,12 +47,9 @@ static const char notes[] =
 /* ---- measuring ---- */
 
 static gw_err layers_open(const gw_bench_run *run) {
-    gw_rig_setup setup = {.c = &b.c,
-                          .place = &run->place,
-                          .spec = gw_rig_spec(&b.c, run->args),
-                          .polls = b.polls,
-                          .products = &b.products};
+    gw_rig_setup setup = gw_rig_setup_of(&b.c, run->args, &run->place, &b.products);
     gw_mix exact;
+    setup.at.polls = b.polls;
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, false));
     GW_TRY(gw_session_new(&b.rig.session, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &exact, "off"));
     GW_TRY(gw_rig_own(&b.rig));
@@ -61,7 +58,7 @@ static gw_err layers_open(const gw_bench_run *run) {
 
 static gw_err layers_measure(const gw_bench_run *run) {
     GW_TRY(gw_agree(run->place.comm, layers_open(run)));
-    gw_layer_job job = gw_rig_layers(&b.rig, b.polls, run->place.comm);
+    gw_layer_job job = gw_placed_layers(&b.rig.at, b.polls);
     job.warmup = b.warmup;
     job.least = job.most = b.steps;
     GW_TRY(gw_layers_time(&job, &b.times));
@@ -72,12 +69,12 @@ static gw_err layers_measure(const gw_bench_run *run) {
 }
 
 static json_t *layers_profile(const gw_args *args) {
-    bool dense = gw_model_spec_dense(gw_model_get_spec(b.rig.model));
-    gw_layers_about about = {.model = b.rig.model,
+    bool dense = gw_model_spec_dense(gw_model_get_spec(b.rig.at.model));
+    gw_layers_about about = {.model = b.rig.at.model,
                              .name = gw_args_text(args, "model"),
                              .layers = dense ? gw_args_text(args, "layers") : NULL,
                              .threads = b.c.run.threads,
-                             .batch = b.rig.local,
+                             .batch = (int)b.rig.at.rows.n,
                              .columns = b.columns};
     return gw_layers_profile(&about, &b.times);
 }
@@ -89,9 +86,9 @@ static const gw_bench_table table = {.form = "%-8s %8d %12d %12.1u %12.1u %7.1p"
                                      .keys = "layer|tensors|parameters|forward_s|backward_s|share"};
 
 static void layers_report(gw_bench_run *run) {
-    const gw_model *m = b.rig.model;
+    const gw_model *m = b.rig.at.model;
     gw_bench_place_say(&run->place, "a step by layers, without exchange");
-    printf("%zu parameters, batch %d; GEMM by %s\n", gw_model_size(m), b.rig.global,
+    printf("%zu parameters, batch %d; GEMM by %s\n", gw_model_size(m), b.rig.at.global,
            gw_gemm_library());
     gw_rig_say_products(&b.products);
     gw_bench_head(&table);

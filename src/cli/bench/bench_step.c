@@ -147,23 +147,22 @@ static gw_err step_prepare(gw_bench_run *run) {
 /* ---- opening ---- */
 
 static gw_err step_open_all(const gw_bench_run *run, bool *own) {
-    gw_rig_setup setup = {
-        .c = &b.c, .place = b.place, .spec = gw_rig_spec(&b.c, run->args), .products = &b.products};
+    gw_rig_setup setup = gw_rig_setup_of(&b.c, run->args, b.place, &b.products);
     bool known;
     for (int i = 0; i < b.n; i++) {
         const gw_session *s = b.configs[i]->rig.session;
-        setup.polls |= gw_session_progresses(s);
-        setup.adds |= gw_residuals_add(&s->residuals, &s->strategy, &s->mix);
+        setup.at.polls |= gw_session_progresses(s);
+        setup.at.adds |= gw_residuals_add(&s->residuals, &s->strategy, &s->mix);
     }
     for (int i = 0, left; i < b.n; i += left == b.n) {
         left = b.n;
         gw_err e = gw_rig_open(&b.configs[i]->rig, &setup);
-        GW_THEN(e, gw_rig_start(&b.configs[i]->rig, &setup));
+        GW_THEN(e, gw_rig_start(&b.configs[i]->rig));
         GW_TRY(step_refuse(i, e));
     }
     GW_TRY(step_some_left());
     for (int i = 0; i < b.n && b.bounds; i++)
-        GW_TRY(gw_rig_bound(&b.configs[i]->rig, &setup, &b.configs[i]->bound, &known, own));
+        GW_TRY(gw_rig_bound(&b.configs[i]->rig, &b.configs[i]->bound, &known, own));
     return GW_OK;
 }
 
@@ -221,8 +220,9 @@ static const gw_bench_table table = {
 
 static void step_print_head(gw_bench_run *run) {
     gw_bench_place_say(&run->place, "training step without data loading");
-    printf("%zu parameters, global batch %d; GEMM by %s\n", gw_model_size(b.configs[0]->rig.model),
-           b.configs[0]->rig.global, gw_gemm_library());
+    printf("%zu parameters, global batch %d; GEMM by %s\n",
+           gw_model_size(b.configs[0]->rig.at.model), b.configs[0]->rig.at.global,
+           gw_gemm_library());
     gw_rig_say_products(&b.products);
     for (int i = 0; i < b.n; i++)
         if (b.configs[i]->rig.choice)

@@ -1,7 +1,5 @@
 #include "cli/bench/step_rig.h"
 
-#include "base/mem.h"
-#include "base/rng.h"
 #include "mpi/rounds.h"
 #include "mpi/wait.h"
 #include "nn/gemm.h"
@@ -10,22 +8,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-/* Samples first..first+local of the batch, which is the same for every rig. */
-static void rig_fill(gw_rig *r, const gw_rig_setup *s, size_t first) {
-    size_t inputs = (size_t)s->spec.inputs;
-    uint64_t pixels = gw_rng_key(s->c->run.seed, 1), labels = gw_rng_key(s->c->run.seed, 2);
-    gw_span input = gw_model_edge(r->model, 0, GW_EDGE_INPUT, (gw_micro){.n = r->local});
-    float *x = gw_model_work(r->model) + input.off;
-    uint64_t classes = (uint64_t)s->spec.classes;
-    size_t targets = (size_t)gw_model_spec_targets(&s->spec);
-    for (size_t i = 0; i < (size_t)r->local * inputs; i++)
-        x[i] = s->spec.context > 0 ? (float)(gw_rng_u64(pixels, first * inputs + i) % classes)
-                                   : (float)gw_rng_unit(pixels, first * inputs + i);
-    for (size_t i = 0; i < (size_t)r->local * targets; i++)
-        r->stepper.labels[i] = (gw_label)(gw_rng_u64(labels, first * targets + i) % classes);
-}
 
 gw_err gw_rig_own(gw_rig *r) {
     gw_session *s = r->session;
@@ -42,65 +24,48 @@ gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args) {
     return spec;
 }
 
-static gw_err rig_open_model(gw_rig *r, const gw_rig_setup *s) {
-    const gw_train_config *c = s->c;
-    int servers = gw_session_servers(r->session), worker = s->place->rank - servers;
-    gw_span own = {0, 0};
-    GW_TRY(gw_step_batch(c, s->place->ranks, &r->global));
-    if (worker >= 0)
-        own = gw_span_part((gw_span){0, (size_t)r->global}, worker, s->place->ranks - servers);
-    r->local = (int)own.n;
-    r->lr = c->rate.lr;
-    GW_TRY(gw_model_open(&r->model, &s->spec, r->local > 0 ? r->local : 1));
-    GW_TRY(gw_step_optimizer(&r->optimizer, c, r->model, r->session->residuals.corrects));
-    r->stepper =
-        (gw_stepper){.model = r->model, .optimizer = r->optimizer, .g = r->g, .lazy = r->lazy};
-    r->stepper.is = gw_inside_know(r->g);
-    GW_TRY(gw_alloc(&r->stepper.labels, own.n * (size_t)gw_model_spec_targets(&s->spec),
-                    sizeof *r->stepper.labels));
-    rig_fill(r, s, own.off);
-    return GW_OK;
-}
-
-gw_layer_job gw_rig_layers(gw_rig *r, bool polls, MPI_Comm comm) {
-    return (gw_layer_job){.model = r->model,
-                          .optimizer = r->optimizer,
-                          .pass = {.labels = r->stepper.labels,
-                                   .local = r->local,
-                                   .global = r->global,
-                                   .pieces = polls},
-                          .comm = comm};
+gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_args *args,
+                             const gw_bench_place *place, gw_products *products) {
+    return (gw_rig_setup){
+        .at = {.comm = place->comm, .c = c, .spec = gw_rig_spec(c, args), .products = products},
+        .place = place};
 }
 
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
     gw_bench_place place = *s->place;
-    GW_TRY(gw_agree(place.comm, rig_open_model(r, s)));
+    gw_placed *p = &r->at;
+    GW_TRY(gw_placed_open(p, &s->at, s->layout, r->session));
+    r->stepper = (gw_stepper){.model = p->model,
+                              .optimizer = p->optimizer,
+                              .g = r->g,
+                              .is = gw_inside_know(r->g),
+                              .set = p->set,
+                              .labels = p->labels,
+                              .lazy = r->lazy,
+                              .pipeline = p->pipeline};
     GW_TRY(gw_bench_place_crowded(&place, gw_session_helpers(r->session), &r->yield));
-    gw_products_setup products = {.comm = s->place->comm,
-                                  .load = {.shard = gw_model_shard(r->model), .batch = r->local},
-                                  .threads = s->c->run.threads,
-                                  .polls = s->polls,
-                                  .adds = s->adds};
-    if (s->products->threads == 0)
-        GW_TRY(gw_products_open(s->products, &products));
-    gw_chooser_job job = {.steps = gw_rig_layers(r, r->stepper.is.polls, s->place->comm),
-                          .threads = s->c->run.threads,
-                          .remembers = r->optimizer->state.count > 0,
+    gw_chooser_job job = {.steps = gw_placed_layers(p, r->stepper.is.polls),
+                          .threads = p->c.run.threads,
+                          .remembers = p->optimizer->state.count > 0,
                           .nodes = place.nodes,
                           .lazy = r->lazy,
                           .yield = r->yield,
-                          .seed = s->c->run.seed};
+                          .seed = p->c.run.seed};
     return gw_chooser_settle(r->choice, &job);
 }
 
-gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s) {
-    gw_step_setup setup = {.c = s->c,
-                           .products = s->products,
-                           .comm = s->place->comm,
-                           .seed = s->c->run.seed,
+gw_err gw_rig_start(gw_rig *r) {
+    gw_placed *p = &r->at;
+    gw_step_setup setup = {.c = &p->c,
+                           .products = p->products,
+                           .comm = p->meshed ? p->mesh.comm[GW_DIM_DATA] : p->comm,
+                           .seed = p->c.run.seed,
                            .lazy = r->lazy,
                            .yield = r->yield};
     GW_TRY(gw_step_open(&r->stepper, r->g, &setup));
+    gw_pipeline_hooks hooks = gw_step_hooks(&r->stepper);
+    if (p->pipeline)
+        GW_TRY(gw_pipeline_open(p->pipeline, p->model, &hooks, setup.seed, r->yield, p->comm));
     if (gw_inside_repeat(r->g, GW_RECORD_WARMUP).all == 1)
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED,
@@ -129,9 +94,9 @@ void gw_rig_say_products(const gw_products *p) {
     printf("\n%s%s%s", *p->note ? "note: " : "", p->note, *p->note ? "\n" : "");
 }
 
-gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *known, bool *own) {
+gw_err gw_rig_bound(gw_rig *r, gw_bound_run *out, bool *known, bool *own) {
     gw_bound_mode mode;
-    gw_layer_job steps = gw_rig_layers(r, r->stepper.is.polls, s->place->comm);
+    gw_layer_job steps = gw_placed_layers(&r->at, r->stepper.is.polls);
     *out = (gw_bound_run){0};
     *known = gw_bound_of(&r->stepper.is, r->lazy, &mode) == GW_OK;
     return *known ? gw_bound_measure(out, &r->stepper, &steps, r->yield, own) : GW_OK;
@@ -140,10 +105,12 @@ gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *k
 /* ---- turns ---- */
 
 static gw_err rig_one_step(gw_rig *r, gw_batch_cost *cost) {
+    const gw_placed *p = &r->at;
+    gw_batch batch = {p->idx, (int)p->rows.n, p->global};
+    float lr = (float)p->c.rate.lr;
     gw_ledger_begin();
-    gw_err e = r->idx ? gw_step(&r->stepper, (gw_batch){r->idx, r->local, r->global}, (float)r->lr,
-                                &r->loss)
-                      : gw_step_loaded(&r->stepper, r->local, r->global, (float)r->lr, &r->loss);
+    gw_err e = p->set ? gw_step(&r->stepper, batch, lr, &r->loss)
+                      : gw_step_loaded(&r->stepper, batch.local, batch.global, lr, &r->loss);
     gw_ledger_end(cost);
     return e;
 }
@@ -162,6 +129,7 @@ static gw_err rig_turn(const gw_rig_turns *t, int i, int n, bool timed) {
     static gw_batch_cost cost[1 + GW_RIG_BLOCK];
     static double wall[GW_RIG_BLOCK], mean[GW_RIG_BLOCK];
     gw_rig *r = t->rig(i);
+    gw_gemm_adopt(&r->at.products->plan);
     GW_TRY(gw_bench_sync(t->place));
     for (int k = 0; k <= n; k++)
         GW_TRY(rig_one_step(r, &cost[k]));
@@ -207,11 +175,8 @@ void gw_rig_free(gw_rig *r) {
     gw_chooser_free(r->choice);
     gw_rig_stop(r);
     gw_step_close(&r->stepper);
-    gw_optimizer_close(r->optimizer);
-    gw_model_close(r->model);
+    gw_placed_close(&r->at);
     gw_samples_free(&r->wall);
     gw_samples_free(&r->mean);
-    free(r->stepper.labels);
-    free(r->idx);
     *r = (gw_rig){0};
 }

@@ -1,15 +1,13 @@
-/** A training step without data loading: model, optimizer and session on a fixed batch of random
- *  numbers that lies in the model's input. What `bench step` times and `plan` predicts. */
+/** A training step: model, optimizer and session on a fixed batch of random numbers, which lies in
+ *  the model's input, so that no data are loaded, unless the setup has a set. What `bench step`
+ *  times and `plan` predicts. */
 #ifndef GW_CLI_BENCH_STEP_RIG_H
 #define GW_CLI_BENCH_STEP_RIG_H
 
 #include "cli/bench/bench.h"
-#include "config/config.h"
-#include "machine/products.h"
 #include "predict/bound_measure.h"
 #include "predict/chooser.h"
-#include "run/session.h"
-#include "step/step.h"
+#include "predict/placed.h"
 
 typedef struct gw_rig {
     gw_session *session; /* the handle's */
@@ -17,23 +15,19 @@ typedef struct gw_rig {
     gw_chooser *choice; /* NULL: the codec was named */
     bool lazy;
     bool yield; /* with its helpers there are more threads than CPUs */
-    gw_model *model;
-    gw_optimizer *optimizer;
+    gw_placed at;
     gw_stepper stepper;
-    int local, global; /* samples of this rank, of all */
-    uint32_t *idx;     /* which of stepper.set, that a step gathers; NULL: they lie in the model */
-    double lr, loss;   /* loss of the last step, summed over this rank's samples */
-    gw_samples wall;   /* of the steps of gw_rig_take_turns, the slowest rank's; */
-    gw_samples mean;   /* the mean over the ranks */
+    double loss;     /* of the last step, summed over this rank's samples */
+    gw_samples wall; /* of the steps of gw_rig_take_turns, the slowest rank's; */
+    gw_samples mean; /* the mean over the ranks */
 } gw_rig;
 
-/** What all rigs of a command have in common. */
+/** What all rigs of a command have in common, which gw_rig_setup_of sets, and what one may have of
+ *  its own. */
 typedef struct gw_rig_setup {
-    const gw_train_config *c;
+    gw_place_setup at;
     const gw_bench_place *place;
-    gw_model_spec spec;    /* of gw_rig_spec */
-    bool polls, adds;      /* one of the command's sessions does */
-    gw_products *products; /* zeroed at first; decided when the first rig is opened */
+    const gw_layout *layout; /* NULL: the whole model on each rank */
 } gw_rig_setup;
 
 /** The rows of an option table that gw_rig_spec reads beside step_opts.def. */
@@ -45,22 +39,26 @@ typedef struct gw_rig_setup {
 /** The model that the command line describes. */
 gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args);
 
+/** A setup without `set`; `products` are zeroed. */
+gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_args *args,
+                             const gw_bench_place *place, gw_products *products);
+
 /** A handle for r->session, which it owns from now on. */
 gw_err gw_rig_own(gw_rig *r);
 
 /** Collective: the model and its batch, for r->session, r->choice and r->lazy, which are set; and
- * the choice. */
+ *  the choice. r stays where it is. */
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s);
 
 /** Collective: open the exchange. GW_ERR_UNSUPPORTED: steps are not alike, and timed one by one. */
-gw_err gw_rig_start(gw_rig *r, const gw_rig_setup *s);
+gw_err gw_rig_start(gw_rig *r);
 
 /** Print which libraries compute how many products, and the piece; on rank 0. */
 void gw_rig_say_products(const gw_products *p);
 
 /** Collective, after gw_rig_start: the bound of a step, and its parts. Starts the ledger anew.
  *  *known: false where none is known for the strategy. *own: as in gw_bound_measure. */
-gw_err gw_rig_bound(gw_rig *r, const gw_rig_setup *s, gw_bound_run *out, bool *known, bool *own);
+gw_err gw_rig_bound(gw_rig *r, gw_bound_run *out, bool *known, bool *own);
 
 enum { GW_RIG_BLOCK = 1000 };
 
@@ -79,9 +77,6 @@ typedef struct gw_rig_turns {
  *  ledger anew. */
 gw_err gw_rig_take_turns(gw_rig_turns *t);
 
-/** The steps of an open rig, for gw_layers_time; with products in pieces where it polls. */
-gw_layer_job gw_rig_layers(gw_rig *r, bool polls, MPI_Comm comm);
-
 /** Collective; bench_layers.c: measure so many steps of the model of `c` by layers, without any
  *  exchange, but with products in pieces, as under one that overlaps. *profile is the caller's.
  *  spread: as of gw_layer_times. */
@@ -91,7 +86,8 @@ gw_err gw_rig_profile(const gw_bench_run *run, const gw_train_config *c, int ste
 /** Collective where it was started: close the exchange. */
 void gw_rig_stop(gw_rig *r);
 
-/** Free the rest, and all of a rig that was not started. Safe on a zeroed rig. */
+/** Free the rest, and all of a rig that was not started. Collective where it has a layout. Safe on
+ *  a zeroed rig. */
 void gw_rig_free(gw_rig *r);
 
 #endif
