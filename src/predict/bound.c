@@ -28,6 +28,11 @@ static size_t bound_floats(const gw_bound_parts *p) {
     return gw_span_end(p->layers[p->n_layers - 1]);
 }
 
+/* Computation and codec: what the core has to do whatever the mode. */
+static double bound_computation(const gw_bound_parts *p) {
+    return gw_layers_sum(&p->local) + p->codec_s;
+}
+
 /* What the core does for the buckets that are on their way. */
 static double bound_beside(const gw_bound_parts *p, gw_bound_mode mode) {
     bool moves = mode != GW_BOUND_BLOCKING && !isnan(p->transport_s);
@@ -47,7 +52,7 @@ static void bound_profile(const gw_bound_parts *p, gw_bound_mode mode, gw_step_p
                              .n = bound_floats(p),
                              .tensor = out->tensor,
                              .ahead = true,
-                             .poll_s = fmax(gw_bound_computation(p) / polls, 1e-9)};
+                             .poll_s = fmax(bound_computation(p) / polls, 1e-9)};
     for (int l = 0; l < p->n_layers; l++)
         out->groups = out->n_tensors += p->layers[l].n > 0;
     for (int l = p->n_layers - 1, group = out->n_tensors; l >= 0; l--) {
@@ -125,6 +130,6 @@ json_t *gw_bound_json(const gw_bound_parts *p) {
         json_object_set_new(modes, gw_bound_name((gw_bound_mode)m), gw_json_number(p->step_s[m]));
     return gw_json_object("local:o computation_s:f codec_s:f wire_s:f transport_s:f update_share:f "
                           "bucket_floats:I modes:o",
-                          gw_layers_json(&p->local), gw_bound_computation(p), p->codec_s, p->wire_s,
+                          gw_layers_json(&p->local), bound_computation(p), p->codec_s, p->wire_s,
                           p->transport_s, p->update_share, (json_int_t)p->bucket, modes);
 }

@@ -54,11 +54,6 @@ typedef struct gw_bound_parts {
     double step_s[GW_BOUND_MODES]; /* the bounds, once they are played */
 } gw_bound_parts;
 
-/** Computation and codec: what the core has to do whatever the mode. */
-static inline double gw_bound_computation(const gw_bound_parts *p) {
-    return gw_layers_sum(&p->local) + p->codec_s;
-}
-
 /** Play all modes: p->step_s, to a thousandth of the computation. Local, without MPI. */
 gw_err gw_bound_play(gw_bound_parts *p);
 

@@ -44,7 +44,8 @@ gw_err gw_bound_of(const gw_inside_facts *s, bool lazy, gw_bound_mode *mode) {
     return GW_OK;
 }
 
-size_t gw_bound_bucket(const gw_inside_facts *s) {
+/* Floats; 0: a layer each, or all at once. */
+static size_t bound_bucket(const gw_inside_facts *s) {
     return s->shape == GW_SHAPE_BUCKETS ? gw_args_bytes(s->options, "bucket") / sizeof(float) : 0;
 }
 
@@ -129,7 +130,7 @@ gw_err gw_bound_measure(gw_bound_run *out, gw_stepper *stepper, const gw_layer_j
     gw_snapshot before = {0};
     *out = (gw_bound_run){.parts = {.layers = gw_model_spans(model),
                                     .n_layers = gw_model_layers(model),
-                                    .bucket = gw_bound_bucket(&stepper->is)}};
+                                    .bucket = bound_bucket(&stepper->is)}};
     GW_TRY(gw_bound_of(&stepper->is, stepper->lazy, &out->mode));
     gw_err e = gw_alloc(&x.gradient, gw_model_size(model), sizeof *x.gradient);
     GW_THEN(e, gw_snapshot_take(&before, stepper));

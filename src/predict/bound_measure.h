@@ -24,9 +24,6 @@ gw_err gw_bound_of(const gw_inside_facts *s, bool lazy, gw_bound_mode *mode);
 gw_err gw_bound_measure(gw_bound_run *out, gw_stepper *stepper, const gw_layer_job *steps,
                         bool oversubscribed, bool *own);
 
-/** Floats of a bucket of the session's strategy; 0: it exchanges a layer each, or all at once. */
-size_t gw_bound_bucket(const gw_inside_facts *s);
-
 /** For run.json and the benchmarks; null: not measured. */
 json_t *gw_bound_run_json(const gw_bound_run *run);
 

@@ -129,8 +129,8 @@ static gw_err codec_draw(bout *b, float **drawn) {
     return GW_OK;
 }
 
-gw_err gw_codec_time_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
-                           int ranks, gw_codec_price *out) {
+static gw_err codec_time_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
+                               int ranks, gw_codec_price *out) {
     /* a ticket beyond any warm-up: what the run is like for long */
     bout b = {.gradient = gradient,
               .n = n < GW_CODEC_ENOUGH ? n : GW_CODEC_ENOUGH,
@@ -156,8 +156,8 @@ gw_err gw_codec_time_spec(const gw_spec *spec, bool framed, const char *feedback
     GW_TRY(gw_codec_open(&codec, spec));
     if (framed)
         gw_codec_frame(&codec);
-    gw_err e = gw_codec_time_price(&codec, gw_residuals_kept(feedback, codec.caps), gradient, n,
-                                   ranks, out);
+    gw_err e =
+        codec_time_price(&codec, gw_residuals_kept(feedback, codec.caps), gradient, n, ranks, out);
     gw_codec_close(&codec);
     return e;
 }
@@ -167,7 +167,7 @@ gw_err gw_codec_measure_price(gw_codec *codec, bool feedback, const float *gradi
     int ranks;
     GW_MPI(MPI_Comm_size(comm, &ranks));
     GW_TRY(gw_barrier(comm)); /* memory is shared: all at the same time, as in a step */
-    GW_TRY(gw_agree(comm, gw_codec_time_price(codec, feedback, gradient, n, ranks, out)));
+    GW_TRY(gw_agree(comm, codec_time_price(codec, feedback, gradient, n, ranks, out)));
     return gw_allreduce(MPI_IN_PLACE, out, (int)(sizeof *out / sizeof(double)), MPI_DOUBLE, MPI_MAX,
                         comm);
 }
