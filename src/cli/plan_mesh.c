@@ -16,13 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is compared, and what is known of it. */
-typedef struct ranked {
-    gw_layout layout;
-    gw_layout_forecast forecast;
-    double measured_s; /* NaN: not measured */
-} ranked;
-
 typedef struct plan_mesh {
     const gw_args *args;
     gw_train_config c;
@@ -34,8 +27,9 @@ typedef struct plan_mesh {
     gw_dataset set;
     gw_rig_setup setup;
     gw_layout_plays plays;
-    ranked *all;          /* by predicted step, the shortest first */
-    int n, chosen, plain; /* plain: data alone; -1: it is not among them */
+    gw_layout *layout;
+    gw_layout_forecast *all; /* by predicted step, the shortest first */
+    int n, chosen, plain;    /* plain: data alone; -1: it is not among them */
 } plan_mesh;
 
 static plan_mesh the; /* a command runs once */
@@ -117,67 +111,54 @@ static gw_err plan_mesh_refuse(const plan_mesh *p) {
 }
 
 static gw_err plan_mesh_predict(plan_mesh *p) {
-    gw_layout *layout = NULL;
-    gw_layout_forecast *found = NULL;
-    gw_err e = gw_alloc(&layout, GW_LAYOUTS, sizeof *layout);
-    GW_THEN(e, gw_layouts_list(&p->space, layout, &p->n));
+    gw_err e = gw_alloc(&p->layout, GW_LAYOUTS, sizeof *p->layout);
+    GW_THEN(e, gw_layouts_list(&p->space, p->layout, &p->n));
     GW_THEN(e, gw_alloc(&p->all, (size_t)p->n, sizeof *p->all));
-    GW_THEN(e, gw_alloc(&found, (size_t)p->n, sizeof *found));
-    e = gw_agree(p->setup.at.comm, e);
-    if (e == GW_OK && p->n == 0)
-        e = plan_mesh_refuse(p);
-    GW_THEN(e, gw_layouts_predict(&p->plays, layout, p->n, found));
-    for (int i = 0; e == GW_OK && i < p->n; i++)
-        p->all[i] = (ranked){.layout = layout[i], .forecast = found[i], .measured_s = NAN};
-    free(layout);
-    free(found);
-    return e;
+    GW_TRY(gw_agree(p->setup.at.comm, e));
+    if (p->n == 0)
+        return plan_mesh_refuse(p);
+    return gw_layouts_predict(&p->plays, p->layout, p->n, p->all);
 }
 
 /* ---- ranking ---- */
 
-static double plan_mesh_ns(const ranked *r) {
-    return round(r->forecast.step_s * 1e9);
+static double plan_mesh_ns(const gw_layout_forecast *f) {
+    return round(f->step_s * 1e9);
 }
 
 /* Of equally long ones, to the nanosecond, what takes less memory. */
 static int plan_mesh_shorter_first(const void *a, const void *b) {
-    const ranked *p = a, *q = b;
+    const gw_layout_forecast *p = a, *q = b;
     double x = plan_mesh_ns(p), y = plan_mesh_ns(q);
     if (x == y) {
-        x = p->forecast.activation_bytes;
-        y = q->forecast.activation_bytes;
+        x = p->activation_bytes;
+        y = q->activation_bytes;
     }
     return (x > y) - (x < y);
 }
 
 /* Equal figures everywhere make equal choices. */
-static gw_err plan_mesh_rank(plan_mesh *p) {
-    double *step_ns = NULL;
-    GW_TRY(gw_alloc(&step_ns, (size_t)p->n, sizeof *step_ns));
+static void plan_mesh_rank(plan_mesh *p) {
+    double margin = gw_args_real(p->args, "margin");
     qsort(p->all, (size_t)p->n, sizeof *p->all, plan_mesh_shorter_first);
-    p->plain = -1;
-    for (int i = 0; i < p->n; i++) {
-        step_ns[i] = plan_mesh_ns(&p->all[i]);
-        if (gw_layout_plain(&p->all[i].layout))
-            p->plain = i;
-    }
-    p->chosen = gw_chooser_best(step_ns, p->n, p->plain, gw_args_real(p->args, "margin"));
-    free(step_ns);
-    return GW_OK;
+    for (p->plain = p->n - 1; p->plain >= 0 && !gw_layout_plain(p->all[p->plain].of);)
+        p->plain--;
+    bool gains = p->plain < 0 || gw_chooser_gains(plan_mesh_ns(&p->all[0]),
+                                                  plan_mesh_ns(&p->all[p->plain]), margin);
+    p->chosen = gains ? 0 : p->plain;
 }
 
 /* ---- verifying ---- */
 
 static gw_err plan_mesh_open_trial(plan_mesh *p, int of) {
-    ranked *r = &p->all[of];
+    gw_layout_forecast *f = &p->all[of];
     gw_plan_trial t = {.of = of,
-                       .predicted_s = &r->forecast.step_s,
-                       .measured_s = &r->measured_s,
+                       .predicted_s = &f->step_s,
+                       .measured_s = &f->measured_s,
                        .strategy = p->c.run.comm,
                        .algo = gw_args_spec(p->session->strategy.args, "algo"),
                        .codec = &gw_codec_exact};
-    p->setup.layout = &r->layout;
+    p->setup.layout = f->of;
     return gw_plan_trial_open(&t, &p->setup);
 }
 
@@ -206,7 +187,7 @@ static gw_err plan_mesh_measure(gw_bench_run *run, bool *own) {
                                             p->c.run.seed)));
     p->plays.oversubscribed = run->place.oversubscribed;
     GW_TRY(plan_mesh_predict(p));
-    GW_TRY(gw_agree(run->place.comm, plan_mesh_rank(p)));
+    plan_mesh_rank(p);
     return plan_mesh_verify(p, own);
 }
 
@@ -218,23 +199,19 @@ static const char *plan_mesh_split(const gw_layout *l) {
                                              : "pairs";
 }
 
-static double plan_mesh_sent(const ranked *r) {
-    const double *sent = r->forecast.sent;
-    return sent[GW_DIM_DATA] + sent[GW_DIM_PIPE] + sent[GW_DIM_TENSOR];
-}
-
 static void plan_mesh_print_row(const plan_mesh *p, int i) {
-    const ranked *r = &p->all[i];
-    const gw_layout_forecast *f = &r->forecast;
+    const gw_layout_forecast *f = &p->all[i];
+    const double *sent = f->sent;
     char mesh[GW_LAYOUT_TEXT];
-    gw_layout_mesh(&r->layout, mesh);
+    gw_layout_mesh(f->of, mesh);
     printf("%c %-22s %-7s %-13s %3d %9.3f %9.3f %9.3f %9.3f %9.3f %8.2f %11.0f",
-           i == p->chosen ? '*' : ' ', mesh, plan_mesh_split(&r->layout),
-           r->layout.timetable ? r->layout.timetable->text : "-", r->layout.micro, f->step_s * 1e3,
+           i == p->chosen ? '*' : ' ', mesh, plan_mesh_split(f->of),
+           f->of->timetable ? f->of->timetable->text : "-", f->of->micro, f->step_s * 1e3,
            f->compute_s * 1e3, f->bubble_s * 1e3, f->tensor_s * 1e3, f->exchange_s * 1e3,
-           f->activation_bytes / (1 << 20), plan_mesh_sent(r));
-    if (!isnan(r->measured_s))
-        printf(" %9.3f %9.2f", r->measured_s * 1e3, f->step_s / r->measured_s);
+           f->activation_bytes / (1 << 20),
+           sent[GW_DIM_DATA] + sent[GW_DIM_PIPE] + sent[GW_DIM_TENSOR]);
+    if (!isnan(f->measured_s))
+        printf(" %9.3f %9.2f", f->measured_s * 1e3, f->step_s / f->measured_s);
     printf("\n");
 }
 
@@ -268,30 +245,29 @@ static void plan_mesh_command(const plan_mesh *p, const gw_layout *l, FILE *to) 
 static void plan_mesh_print_verdict(const plan_mesh *p) {
     gw_plan_trials_print();
     printf("\nrecommended: ");
-    plan_mesh_command(p, &p->all[p->chosen].layout, stdout);
+    plan_mesh_command(p, p->all[p->chosen].of, stdout);
     printf("\n");
     if (p->chosen != 0)
         printf("the first of them would be shorter by %.1f%%, within the margin of %.3g%%\n",
-               100 * (1 - p->all[0].forecast.step_s / p->all[p->chosen].forecast.step_s),
+               100 * (1 - p->all[0].step_s / p->all[p->chosen].step_s),
                100 * gw_args_real(p->args, "margin"));
 }
 
-static json_t *plan_mesh_row_json(const ranked *r) {
-    const gw_layout_forecast *f = &r->forecast;
-    const int *size = r->layout.shape.size;
+static json_t *plan_mesh_row_json(const gw_layout_forecast *f) {
+    const int *size = f->of->shape.size;
     const double *sent = f->sent;
     char mesh[GW_LAYOUT_TEXT];
-    gw_layout_mesh(&r->layout, mesh);
+    gw_layout_mesh(f->of, mesh);
     return gw_json_object(
         "mesh:s data:i pipe:i tensor:i split:t timetable:s microbatches:i step_s:f compute_s:f "
         "bubble_s:f tensor_s:f data_s:f activation_bytes:f sent_bytes:o measured_step_s:f",
         mesh, size[GW_DIM_DATA], size[GW_DIM_PIPE], size[GW_DIM_TENSOR],
-        size[GW_DIM_TENSOR] > 1 ? plan_mesh_split(&r->layout) : "",
-        r->layout.timetable ? r->layout.timetable->text : NULL, r->layout.micro, f->step_s,
-        f->compute_s, f->bubble_s, f->tensor_s, f->exchange_s, f->activation_bytes,
+        size[GW_DIM_TENSOR] > 1 ? plan_mesh_split(f->of) : "",
+        f->of->timetable ? f->of->timetable->text : NULL, f->of->micro, f->step_s, f->compute_s,
+        f->bubble_s, f->tensor_s, f->exchange_s, f->activation_bytes,
         gw_json_object("data:f pipe:f tensor:f", sent[GW_DIM_DATA], sent[GW_DIM_PIPE],
                        sent[GW_DIM_TENSOR]),
-        r->measured_s);
+        f->measured_s);
 }
 
 static json_t *plan_mesh_json(const plan_mesh *p) {
@@ -303,7 +279,7 @@ static json_t *plan_mesh_json(const plan_mesh *p) {
     for (int i = 0; i < p->n; i++)
         json_array_append_new(all, plan_mesh_row_json(&p->all[i]));
     if (command) {
-        plan_mesh_command(p, &p->all[p->chosen].layout, command);
+        plan_mesh_command(p, p->all[p->chosen].of, command);
         fclose(command);
     }
     json_t *o = gw_json_object(
@@ -331,6 +307,7 @@ static void plan_mesh_release(void) {
     gw_layouts_release(&the.plays);
     gw_session_free(the.session);
     gw_batch_close(&the.set);
+    free(the.layout);
     free(the.all);
 }
 

@@ -11,6 +11,7 @@
 #include "cli/train/step_opts.h"
 #include "mpi/wait.h"
 #include "play/options.h"
+#include "predict/chooser.h"
 #include "predict/codec.h"
 #include "run/residuals.h"
 
@@ -246,7 +247,7 @@ static gw_err scale_compare(const way *x, int notch, bool *faster) {
         *base_s = p.step_s;
     }
     GW_TRY(scale_play(x, links, 1, &p));
-    *faster = p.step_s < (1 - gw_args_real(the.args, "margin")) * *base_s;
+    *faster = gw_chooser_gains(p.step_s, *base_s, gw_args_real(the.args, "margin"));
     return GW_OK;
 }
 
@@ -317,8 +318,10 @@ static gw_err scale_measure_codecs(MPI_Comm comm) {
 /* The fastest lossy way, if it is worth it; else the fastest exact one. */
 static int scale_choice(void) {
     int lossy = the.all.n_exact;
-    double worth_s = (1 - gw_args_real(the.args, "margin")) * the.all.at[0].step_s;
-    return the.all.n > lossy && the.all.at[lossy].step_s < worth_s ? lossy : 0;
+    const way *at = the.all.at;
+    bool gains = the.all.n > lossy &&
+                 gw_chooser_gains(at[lossy].step_s, at[0].step_s, gw_args_real(the.args, "margin"));
+    return gains ? lossy : 0;
 }
 
 static const char *scale_text(const way *x, int part) {

@@ -21,7 +21,7 @@ static const gw_opt opts[] = {
 /* ---- strategies that are known ---- */
 
 /* Those that exchange gradients by a codec in every step, on ranks that all compute. */
-bool gw_chooser_knows(const gw_strategy_ops *ops) {
+static bool chooser_knows(const gw_strategy_ops *ops) {
     gw_strategy_shape shape = ops->shape;
     return (shape == GW_SHAPE_WHOLE || shape == GW_SHAPE_BUCKETS || shape == GW_SHAPE_LAYERS ||
             shape == GW_SHAPE_SHARDS) &&
@@ -33,10 +33,10 @@ static gw_err chooser_check_known(const gw_chooser *a) {
                *who = a->named ? "--forecast" : "--compress auto";
     const char *instead = a->named ? "remove --forecast" : "name a codec";
     char names[GW_STRATEGY_NAMES];
-    if (!gw_chooser_knows(a->strategy->ops))
+    if (!chooser_knows(a->strategy->ops))
         return gw_fail(
             GW_ERR_UNSUPPORTED, "%s: steps are predicted with the strategies %s, not with %s: %s",
-            who, gw_strategy_names(gw_chooser_knows, names), a->strategy->ops->head.name, instead);
+            who, gw_strategy_names(chooser_knows, names), a->strategy->ops->head.name, instead);
     if (gw_residuals_ruled(feedback))
         return gw_fail(GW_ERR_UNSUPPORTED, "%s: steps with error-feedback=%s are not predicted: %s",
                        who, feedback, instead);

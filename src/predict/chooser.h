@@ -20,16 +20,12 @@
 struct gw_codec;
 struct gw_session;
 struct gw_strategy;
-struct gw_strategy_ops;
 
 /** Codecs that keep the accuracy of uncompressed training by their defaults. Biased ones do with
  *  error feedback and plain SGD, but lose with momentum: left out of the default there. */
 #define GW_CHOOSER_CODECS "none;fp16;qsgd:bits=8;qsgd:bits=4;topk:ratio=0.01"
 
 enum { GW_CHOOSER_MOST = 512 };
-
-/** Can steps by this strategy be predicted? */
-bool gw_chooser_knows(const struct gw_strategy_ops *ops);
 
 /** A codec with an algorithm, and what is predicted for it. */
 typedef struct gw_candidate {
@@ -112,15 +108,13 @@ const gw_candidate *gw_chooser_choice(const gw_chooser *a);
 /** After gw_chooser_settle: the predicted step of what was chosen, seconds. */
 double gw_chooser_predicted(const gw_chooser *a);
 
-/** Of a curve; null: it has none. */
-json_t *gw_chooser_points(const gw_curve *c);
-
 /** Everything predicted, for run.json and `gradwire plan --json`; NULL without memory. */
 json_t *gw_chooser_json(const gw_chooser *a);
 
-/** Index of the best of n steps; but `plain` (if >= 0) unless the best is shorter by more than
- *  `margin` of it: never compress for a gain that a prediction cannot be sure of. NaN: not
- *  eligible. -1: none is. */
-int gw_chooser_best(const double *step_s, int n, int plain, double margin);
+/** Is a step shorter than a plain one by more than `margin` of that? Never compress for a gain that
+ *  a prediction cannot be sure of. */
+static inline bool gw_chooser_gains(double step_s, double plain_s, double margin) {
+    return step_s < (1 - margin) * plain_s;
+}
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-json_t *gw_chooser_points(const gw_curve *c) {
+static json_t *chooser_points(const gw_curve *c) {
     json_t *points = c->n > 0 ? json_array() : json_null();
     for (int i = 0; i < c->n; i++)
         json_array_append_new(points,
@@ -19,7 +19,7 @@ static json_t *chooser_json_candidate(const gw_candidate *c) {
         "codec:s algorithm:s error_feedback:b step_s:f local_s:f codec_s:f exposed_s:f "
         "wire_bytes:f bytes_per_float:f seconds_per_float:o exchange:o measured_step_s:f",
         c->codec, c->algo, c->feedback, c->step_s, c->local_s, c->codec_s, c->exposed_s, c->sent,
-        c->bytes, gw_codec_price_json(c->price), gw_chooser_points(&c->exchange), c->measured_s);
+        c->bytes, gw_codec_price_json(c->price), chooser_points(&c->exchange), c->measured_s);
 }
 
 json_t *gw_chooser_json(const gw_chooser *a) {

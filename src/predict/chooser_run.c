@@ -228,16 +228,6 @@ static gw_err chooser_one_codec(const run *r, int nth) {
 
 /* ---- choosing ---- */
 
-int gw_chooser_best(const double *step_s, int n, int plain, double margin) {
-    int best = -1;
-    for (int i = 0; i < n; i++)
-        if (!isnan(step_s[i]) && (best < 0 || step_s[i] < step_s[best]))
-            best = i;
-    if (plain < 0 || isnan(step_s[plain]))
-        return best;
-    return step_s[best] < (1 - margin) * step_s[plain] ? best : plain;
-}
-
 static int chooser_shorter_first(const void *a, const void *b) {
     double x = ((const gw_candidate *)a)->step_s, y = ((const gw_candidate *)b)->step_s;
     return (x > y) - (x < y);
@@ -280,7 +270,6 @@ static gw_err chooser_nothing_left(const gw_chooser *a) {
 
 /* All ranks choose by rank 0's figures: whatever they were made of, they are then the same. */
 static gw_err chooser_choose(gw_chooser *a, MPI_Comm comm) {
-    double step_s[GW_CHOOSER_MOST];
     if (a->n == 0)
         return chooser_nothing_left(a);
     GW_TRY(gw_bcast(a->candidate, (int)((size_t)a->n * sizeof *a->candidate), MPI_BYTE, 0, comm));
@@ -289,11 +278,12 @@ static gw_err chooser_choose(gw_chooser *a, MPI_Comm comm) {
         gw_candidate *c = &a->candidate[i];
         c->codec = a->codec[c->nth_codec].text; /* in this rank's memory */
         c->algo = a->algo[c->nth_algo].text;
-        step_s[i] = c->step_s;
         if (a->plain < 0 && c->plain)
             a->plain = i;
     }
-    a->chosen = gw_chooser_best(step_s, a->n, a->plain, a->margin);
+    bool gains = a->plain < 0 ||
+                 gw_chooser_gains(a->candidate[0].step_s, a->candidate[a->plain].step_s, a->margin);
+    a->chosen = gains ? 0 : a->plain;
     if (!a->named)
         chooser_say(a);
     return GW_OK;

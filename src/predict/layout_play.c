@@ -152,7 +152,7 @@ static gw_err layouts_play(const gw_layout_plays *s, const gw_layout *l, const o
     options.stages = o->stages;
     p.profile = &profile;
     p.mesh = &mesh;
-    *out = (gw_layout_forecast){.activation_bytes = o->activation_bytes};
+    *out = (gw_layout_forecast){.activation_bytes = o->activation_bytes, .measured_s = NAN};
     gw_err e = layouts_profile(s, l, &o->times, o->rows, &profile);
     GW_THEN(e, gw_sim_mesh_open(&mesh, &options, &profile, p.world.ranks));
     GW_THEN(e, gw_alloc(&p.log, (size_t)(p.steps * p.world.ranks), sizeof *p.log));
@@ -179,7 +179,10 @@ static gw_err layouts_predict(gw_layout_plays *s, const gw_layout *layout, int n
     for (int i = 0; i < n && rank == 0; i++)
         GW_THEN(e, layouts_play(s, &layout[i], &of[i], &out[i]));
     GW_TRY(gw_agree(comm, e));
-    return gw_bcast(out, n * (int)(sizeof *out / sizeof(double)), MPI_DOUBLE, 0, comm);
+    GW_TRY(gw_bcast(out, n * (int)sizeof *out, MPI_BYTE, 0, comm));
+    for (int i = 0; i < n; i++)
+        out[i].of = &layout[i]; /* in this rank's memory */
+    return GW_OK;
 }
 
 gw_err gw_layouts_predict(gw_layout_plays *s, const gw_layout *layout, int n,

@@ -10,6 +10,8 @@
 
 /** A step: the sum of the four parts, each a mean over the ranks and the steps played. */
 typedef struct gw_layout_forecast {
+    const gw_layout *of;
+    double measured_s; /* the caller's; NaN: not measured */
     double step_s, compute_s;
     double bubble_s, tensor_s, exchange_s; /* for hops; what tensor ranks sum; gradients */
     double sent[GW_DIMS];                  /* bytes of a step, all ranks together */
@@ -28,8 +30,8 @@ typedef struct gw_layout_plays {
  *  cannot be played. gw_layouts_release, also after an error. */
 gw_err gw_layouts_prepare(gw_layout_plays *s);
 
-/** Collective: out[i] of layout[i]; the same on all ranks. Errors of gw_placed_open,
- *  gw_predict_links and gw_sim_play_run. */
+/** Collective: out[i] of layout[i], which outlives it; the same on all ranks. Errors of
+ *  gw_placed_open, gw_predict_links and gw_sim_play_run. */
 gw_err gw_layouts_predict(gw_layout_plays *s, const gw_layout *layout, int n,
                           gw_layout_forecast *out);
 void gw_layouts_release(gw_layout_plays *s);

@@ -169,13 +169,10 @@ static void test_whole_exchange_overlaps(void **state) {
 
 static void test_margin(void **state) {
     (void)state;
-    const double a[] = {100, 96, 97, NAN}, equal[] = {5, 5};
-    assert_int_equal(gw_chooser_best(a, 4, 0, 0.05), 0); /* a gain of 4% may be none */
-    assert_int_equal(gw_chooser_best(a, 4, 0, 0.03), 1);
-    assert_int_equal(gw_chooser_best(a, 4, -1, 0.05), 1); /* nothing plain to keep to */
-    assert_int_equal(gw_chooser_best(a, 4, 3, 0.05), 1);
-    assert_int_equal(gw_chooser_best(a + 3, 1, -1, 0.05), -1);
-    assert_int_equal(gw_chooser_best(equal, 2, 1, 0), 1);
+    assert_false(gw_chooser_gains(96, 100, 0.05)); /* a gain of 4% may be none */
+    assert_true(gw_chooser_gains(96, 100, 0.03));
+    assert_false(gw_chooser_gains(100, 100, 0.03)); /* plain is the best itself */
+    assert_false(gw_chooser_gains(5, 5, 0));
 }
 
 int main(void) {
