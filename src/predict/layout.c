@@ -3,11 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int layout_rows(const gw_layout_space *s, const gw_mesh_shape *shape) {
-    int data = shape->size[GW_DIM_DATA];
-    return (s->batch + data - 1) / data;
-}
-
 /* Some layer of each chunk, and some neuron of each layer, on every rank. */
 static bool layout_divides(const gw_layout_space *s, const gw_layout *l, int chunks) {
     gw_share share = gw_share_whole(s->spec);
@@ -21,8 +16,8 @@ static bool layout_divides(const gw_layout_space *s, const gw_layout *l, int chu
 /* Add it if it fits. */
 static gw_err layout_try(const gw_layout_space *s, const gw_layout *l, gw_layout *out, int *n) {
     gw_timetable *t = NULL;
-    int stages = l->shape.size[GW_DIM_PIPE];
-    if (l->micro > layout_rows(s, &l->shape))
+    int stages = l->shape.size[GW_DIM_PIPE], data = l->shape.size[GW_DIM_DATA];
+    if (l->micro > (s->batch + data - 1) / data)
         return GW_OK;
     gw_err e = gw_timetable_open(&t, l->timetable, stages, l->micro);
     if (e == GW_OK && layout_divides(s, l, gw_timetable_chunks(t))) {

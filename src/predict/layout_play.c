@@ -35,6 +35,7 @@ void gw_layouts_release(gw_layout_plays *s) {
         gw_algo_close(&s->play.algo);
     gw_codec_close(&s->play.codec);
     gw_codec_close(&s->play.exact);
+    gw_network_close(s->network);
 }
 
 static gw_err layouts_measure_adding(gw_layout_plays *s) {
@@ -167,33 +168,25 @@ static gw_err layouts_play(const gw_layout_plays *s, const gw_layout *l, const o
 
 /* ---- all of them ---- */
 
-static gw_err layouts_predict(gw_layout_plays *s, const gw_layout *layout, int n, opened *of,
-                              gw_layout_forecast *out) {
-    MPI_Comm comm = s->place->comm;
-    int rank;
-    gw_err e = GW_OK;
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    GW_TRY(layouts_measure_adding(s));
-    for (int i = 0; i < n; i++)
-        GW_TRY(layouts_open(s, layout, i, of));
-    for (int i = 0; i < n && rank == 0; i++)
-        GW_THEN(e, layouts_play(s, &layout[i], &of[i], &out[i]));
-    GW_TRY(gw_agree(comm, e));
-    GW_TRY(gw_bcast(out, n * (int)sizeof *out, MPI_BYTE, 0, comm));
-    for (int i = 0; i < n; i++)
-        out[i].of = &layout[i]; /* in this rank's memory */
-    return GW_OK;
-}
-
 gw_err gw_layouts_predict(gw_layout_plays *s, const gw_layout *layout, int n,
                           gw_layout_forecast *out) {
-    gw_network *network = NULL;
+    MPI_Comm comm = s->place->comm;
     opened *of = NULL;
-    gw_err e = gw_agree(s->place->comm, gw_alloc(&of, (size_t)n, sizeof *of));
-    GW_THEN(e, gw_predict_links(&s->play.world, &network, 0, s->oversubscribed, s->place->comm));
-    GW_THEN(e, layouts_predict(s, layout, n, of, out));
-    gw_network_close(network);
-    s->play.world.network = NULL;
+    int rank;
+    gw_err e = gw_alloc(&of, (size_t)n, sizeof *of);
+    GW_THEN(e, gw_comm_place(comm, &rank, NULL));
+    e = gw_agree(comm, e);
+    GW_THEN(e, gw_predict_links(&s->play.world, &s->network, 0, s->oversubscribed, comm));
+    GW_THEN(e, layouts_measure_adding(s));
+    for (int i = 0; i < n; i++)
+        GW_THEN(e, layouts_open(s, layout, i, of));
+    bool plays = e == GW_OK && rank == 0;
+    for (int i = 0; i < n && plays; i++)
+        GW_THEN(e, layouts_play(s, &layout[i], &of[i], &out[i]));
+    e = gw_agree(comm, e);
+    GW_THEN(e, gw_bcast(out, n * (int)sizeof *out, MPI_BYTE, 0, comm));
+    for (int i = 0; i < n; i++)
+        out[i].of = &layout[i]; /* in this rank's memory */
     free(of);
     return e;
 }

@@ -24,6 +24,7 @@ typedef struct gw_layout_plays {
     bool oversubscribed;  /* the node runs more threads than cores */
     gw_sim_play play;     /* filled: what all layouts have in common; its world was measured */
     gw_codec_price price; /* filled: of adding floats */
+    gw_network *network;  /* filled: of play.world */
 } gw_layout_plays;
 
 /** Before MPI starts: GW_ERR_UNSUPPORTED, with the reason: the session's strategy or algorithm

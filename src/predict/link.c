@@ -65,19 +65,15 @@ static gw_err link_measure(const ring *r, gw_sim_link *out, double *slope) {
     return GW_OK;
 }
 
-/* Between the ranks of one host messages are the cores' own copying, at both ends in turn. */
-static gw_err link_of_memory(ring *r, gw_sim_link *out) {
-    double slope;
-    GW_TRY(link_measure(r, out, &slope));
-    out->byte_s = slope / 2;
-    return GW_OK;
-}
-
-/* Over a link, a core copies bytes while others are on their way; the receiver's last part is
- * behind that. */
-static gw_err link_of_hosts(ring *r, bool yield, gw_sim_link *out) {
+/* Between the ranks of one host messages are the cores' own copying, at both ends in turn. Over a
+ * link, a core copies bytes while others are on their way; the receiver's last part is behind
+ * that. */
+static gw_err link_of(const ring *r, bool memory, bool yield, gw_sim_link *out) {
     double slope, moved_s;
     GW_TRY(link_measure(r, out, &slope));
+    out->byte_s = slope / 2;
+    if (memory)
+        return GW_OK;
     GW_TRY(gw_transport_byte(yield, r->comm, &moved_s));
     out->byte_s = isnan(moved_s) ? 0 : fmin(moved_s / 2, slope / 2);
     out->bytes_per_s = slope > 0 ? 1 / (slope - out->byte_s) : ENDLESS;
@@ -88,10 +84,9 @@ static gw_err link_of_ring(ring *r, bool memory, bool yield, gw_sim_link *out) {
     gw_err e = gw_alloc(&r->out, LONG, 1);
     GW_THEN(e, gw_alloc(&r->in, LONG, 1));
     e = gw_agree(r->comm, e);
-    GW_THEN(e, memory ? link_of_memory(r, out) : link_of_hosts(r, yield, out));
+    GW_THEN(e, link_of(r, memory, yield, out));
     free(r->out);
     free(r->in);
-    r->out = r->in = NULL;
     return e;
 }
 

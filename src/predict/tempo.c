@@ -8,6 +8,7 @@
 #include "mpi/agree.h"
 #include "mpi/wait.h"
 #include "play/options.h"
+#include "predict/placed.h"
 #include "prof/tempo.h"
 
 #include <math.h>
@@ -84,11 +85,10 @@ static json_t *tempo_runs_json(int stages, const double *figure, int runs) {
 static gw_err tempo_play(const gw_parallel *o, int stages, const double *figure,
                          gw_step_profile *of, json_t **out) {
     int runs = of->n_tensors;
-    gw_parallel options = {.shape = {{1, stages, 1}, {GW_DIM_PIPE, GW_DIM_DATA, GW_DIM_TENSOR}},
-                           .timetable = o->timetable,
-                           .microbatches = o->microbatches,
-                           .tensor_chunks = 1,
-                           .stages = "flops"};
+    gw_parallel options = gw_layout_options(
+        &(gw_layout){.shape = {{1, stages, 1}, {GW_DIM_PIPE, GW_DIM_DATA, GW_DIM_TENSOR}},
+                     .timetable = o->timetable,
+                     .micro = o->microbatches});
     gw_sim_mesh mesh = {0};
     gw_sim_play play = {.world = {.ranks = stages, .link = {1e12, tempo_hop_s(figure, runs), 0, 0}},
                         .profile = of,
