@@ -54,10 +54,8 @@ static const char notes[] =
     "docs/benchmarks.md defines every figure; `train --compress auto` chooses by the same plays.";
 
 typedef struct plan {
-    const gw_args *args;
     gw_train_config c;
     gw_rig rig; /* of the prediction */
-    const gw_bench_place *place;
     gw_rig_setup setup;
     gw_products products;
 } plan;
@@ -68,15 +66,14 @@ static plan the; /* a command runs once */
 
 static gw_err plan_prepare_codecs(gw_bench_run *run) {
     plan *p = &the;
-    const gw_args *a = p->args = run->args;
+    const gw_args *a = run->args;
     GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
     if (gw_args_given(a, "compress"))
         return gw_fail(GW_ERR_USAGE, "plan: --compress is what it recommends: list what it may "
                                      "choose among with --codecs");
     gw_mix none_yet = {.framed = p->c.run.wire_check};
     p->rig.lazy = p->c.run.lazy;
-    GW_TRY(gw_session_new(&p->rig.session, p->c.run.comm, &none_yet, p->c.run.feedback));
-    GW_TRY(gw_rig_own(&p->rig));
+    GW_TRY(gw_rig_new(&p->rig, p->c.run.comm, &none_yet, p->c.run.feedback));
     GW_TRY(gw_chooser_open(&p->rig.choice, p->rig.session, &p->c, a, false));
     run->level = gw_session_thread_level(p->rig.session);
     return GW_OK;
@@ -91,29 +88,27 @@ static bool plan_first_of_codec(const gw_chooser *a, int i) {
     return true;
 }
 
-static gw_err plan_add_trial(plan *p, int i) {
-    const gw_chooser *a = p->rig.choice;
+static gw_plan_trial plan_trial(const gw_chooser *a, int i) {
     gw_candidate *c = &a->candidate[i];
-    gw_plan_trial t = {.of = i,
-                       .predicted_s = &c->step_s,
-                       .measured_s = &c->measured_s,
-                       .strategy = p->c.run.comm,
-                       .algo = &a->algo[c->nth_algo],
-                       .codec = &a->codec[c->nth_codec]};
-    return gw_plan_trial_open(&t, &p->setup);
+    return (gw_plan_trial){.of = i,
+                           .predicted_s = &c->step_s,
+                           .measured_s = &c->measured_s,
+                           .strategy = a->config->run.comm,
+                           .algo = &a->algo[c->nth_algo],
+                           .codec = &a->codec[c->nth_codec]};
 }
 
 /* The choice, then the best of each codec, then whatever is predicted fastest. */
 static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
-    int most = (int)gw_args_int(p->args, "verify");
+    int most = (int)gw_args_int(p->c.args, "verify");
     if (most == 0)
         return GW_OK;
-    GW_TRY(plan_add_trial(p, a->chosen));
+    GW_TRY(gw_plan_trial_open(plan_trial(a, a->chosen), &p->setup));
     for (int others = 0; others < 2; others++)
         for (int i = 0; i < a->n && gw_plan_trials_count() < most; i++)
             if (plan_first_of_codec(a, i) == !others)
-                GW_TRY(plan_add_trial(p, i));
-    GW_TRY(gw_plan_trials_measure(p->args, p->place, p->c.run.seed, own));
+                GW_TRY(gw_plan_trial_open(plan_trial(a, i), &p->setup));
+    GW_TRY(gw_plan_trials_measure(&p->setup, own));
     a->measured_s = a->candidate[a->chosen].measured_s;
     return GW_OK;
 }
@@ -131,7 +126,7 @@ static void plan_print_row(const gw_chooser *a, int i) {
 }
 
 static void plan_print_table(const plan *p, const gw_chooser *a) {
-    int top = (int)gw_args_int(p->args, "top");
+    int top = (int)gw_args_int(p->c.args, "top");
     printf("\n  %-18s %-14s %-3s %10s %10s %10s %10s %11s%s\n", "codec", "algorithm", "ef",
            "step ms", "local", "codec", "exposed", "sent bytes",
            gw_plan_trials_count() ? "   measured pred/meas" : "");
@@ -144,9 +139,11 @@ static void plan_print_table(const plan *p, const gw_chooser *a) {
 
 static void plan_print_command(const plan *p, const gw_chooser *a) {
     const gw_candidate *c = &a->candidate[a->chosen];
+    gw_plan_trial t = plan_trial(a, a->chosen);
+    if (gw_chooser_named(a))
+        t.algo = NULL;
     printf("\nrecommended: ");
-    gw_plan_print_command(p->args, p->place->ranks, p->c.run.comm->text,
-                          gw_chooser_named(a) ? NULL : c->algo, c->codec);
+    gw_plan_print_command(p->c.args, p->setup.place->ranks, t);
     if (a->chosen != 0)
         printf("%s with %s would be shorter by %.1f%%, within the margin of %.3g%%\n",
                a->candidate[0].codec, a->candidate[0].algo,
@@ -156,7 +153,7 @@ static void plan_print_command(const plan *p, const gw_chooser *a) {
 static void plan_report_codecs(gw_bench_run *run) {
     plan *p = &the;
     const gw_chooser *a = p->rig.choice;
-    gw_bench_place_say(p->place, "plan of a training step");
+    gw_bench_place_say(p->setup.place, "plan of a training step");
     printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n",
            gw_model_size(p->rig.at.model), p->rig.at.global,
            p->rig.session->strategy.ops->head.name, gw_gemm_library());
@@ -172,8 +169,7 @@ static void plan_report_codecs(gw_bench_run *run) {
 
 static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
     plan *p = &the;
-    p->place = &run->place;
-    p->setup = gw_rig_setup_of(&p->c, p->args, p->place, &p->products);
+    p->setup = gw_rig_setup_of(&p->c, &run->place, &p->products);
     p->setup.at.polls = gw_session_progresses(p->rig.session);
     GW_TRY(gw_rig_open(&p->rig, &p->setup));
     return plan_verify(p, p->rig.choice, own);

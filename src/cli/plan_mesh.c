@@ -17,7 +17,6 @@
 #include <string.h>
 
 typedef struct plan_mesh {
-    const gw_args *args;
     gw_train_config c;
     gw_session *session; /* says what goes together */
     gw_mesh_shape shape; /* of a fixed mesh */
@@ -48,7 +47,7 @@ static gw_err plan_mesh_check(const plan_mesh *p, const gw_spec *timetable) {
 }
 
 static gw_err plan_mesh_read_micros(plan_mesh *p) {
-    const char *at = gw_args_text(p->args, "microbatches");
+    const char *at = gw_args_text(p->c.args, "microbatches");
     char *end = NULL;
     if (!*at)
         return gw_fail(GW_ERR_USAGE, "plan: --microbatches is empty: give M,M,..");
@@ -69,7 +68,7 @@ static gw_err plan_mesh_read_rule(plan_mesh *p) {
 
 static gw_err plan_mesh_prepare(gw_bench_run *run) {
     plan_mesh *p = &the;
-    const gw_args *a = p->args = run->args;
+    const gw_args *a = run->args;
     GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
     gw_mix exact;
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, p->c.run.wire_check));
@@ -139,7 +138,7 @@ static int plan_mesh_shorter_first(const void *a, const void *b) {
 
 /* Equal figures everywhere make equal choices. */
 static void plan_mesh_rank(plan_mesh *p) {
-    double margin = gw_args_real(p->args, "margin");
+    double margin = gw_args_real(p->c.args, "margin");
     qsort(p->all, (size_t)p->n, sizeof *p->all, plan_mesh_shorter_first);
     for (p->plain = p->n - 1; p->plain >= 0 && !gw_layout_plain(p->all[p->plain].of);)
         p->plain--;
@@ -159,12 +158,12 @@ static gw_err plan_mesh_open_trial(plan_mesh *p, int of) {
                        .algo = gw_args_spec(p->session->strategy.args, "algo"),
                        .codec = &gw_codec_exact};
     p->setup.layout = f->of;
-    return gw_plan_trial_open(&t, &p->setup);
+    return gw_plan_trial_open(t, &p->setup);
 }
 
 /* The choice, whatever is predicted fastest, and data alone. */
 static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
-    int most = (int)gw_args_int(p->args, "verify");
+    int most = (int)gw_args_int(p->c.args, "verify");
     if (most == 0)
         return GW_OK;
     GW_TRY(plan_mesh_open_trial(p, p->chosen));
@@ -172,13 +171,13 @@ static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
         GW_TRY(plan_mesh_open_trial(p, i));
     if (p->plain >= 0)
         GW_TRY(plan_mesh_open_trial(p, p->plain));
-    return gw_plan_trials_measure(p->args, p->setup.place, p->c.run.seed, own);
+    return gw_plan_trials_measure(&p->setup, own);
 }
 
 static gw_err plan_mesh_measure(gw_bench_run *run, bool *own) {
     plan_mesh *p = &the;
     gw_place_setup *at = &p->setup.at;
-    p->setup = gw_rig_setup_of(&p->c, run->args, &run->place, NULL);
+    p->setup = gw_rig_setup_of(&p->c, &run->place, NULL);
     at->set = &p->set;
     at->polls = gw_session_progresses(p->session);
     p->space.ranks = run->place.ranks;
@@ -216,7 +215,7 @@ static void plan_mesh_print_row(const plan_mesh *p, int i) {
 }
 
 static void plan_mesh_print_table(const plan_mesh *p) {
-    int top = (int)gw_args_int(p->args, "top");
+    int top = (int)gw_args_int(p->c.args, "top");
     printf("\n  %-22s %-7s %-13s %3s %9s %9s %9s %9s %9s %8s %11s%s\n", "mesh", "split",
            "timetable", "M", "step ms", "compute", "bubble", "tensor", "data", "MiB", "sent bytes",
            gw_plan_trials_count() ? "  measured pred/meas" : "");
@@ -232,7 +231,7 @@ static void plan_mesh_command(const plan_mesh *p, const gw_layout *l, FILE *to) 
     char mesh[GW_LAYOUT_TEXT];
     gw_layout_mesh(l, mesh);
     fprintf(to, "mpiexec -n %d gradwire train", p->setup.place->ranks);
-    gw_plan_print_given(p->args, "", to);
+    gw_plan_print_given(p->c.args, "", to);
     fprintf(to, " --mesh '%s'", mesh);
     if (l->micro > 1)
         fprintf(to, " --microbatches %d", l->micro);
@@ -250,7 +249,7 @@ static void plan_mesh_print_verdict(const plan_mesh *p) {
     if (p->chosen != 0)
         printf("the first of them would be shorter by %.1f%%, within the margin of %.3g%%\n",
                100 * (1 - p->all[0].step_s / p->all[p->chosen].step_s),
-               100 * gw_args_real(p->args, "margin"));
+               100 * gw_args_real(p->c.args, "margin"));
 }
 
 static json_t *plan_mesh_row_json(const gw_layout_forecast *f) {
@@ -284,7 +283,7 @@ static json_t *plan_mesh_json(const plan_mesh *p) {
     }
     json_t *o = gw_json_object(
         "chosen:i command:s margin:f per_host:i link:o memory_link:o layouts:o", p->chosen, text,
-        gw_args_real(p->args, "margin"), w->per_host, gw_sim_link_json(&w->link, "byte_s"),
+        gw_args_real(p->c.args, "margin"), w->per_host, gw_sim_link_json(&w->link, "byte_s"),
         gw_sim_link_json(&w->memory, "byte_s"), all);
     free(text);
     return o;

@@ -23,7 +23,7 @@ enum { STRATEGY, ALGO, CODEC, PARTS };
 enum { EXACT /* the first codec */ };
 static const char *const lists[PARTS] = {"strategies", "algos", "codecs"};
 
-enum { MOST = 2048, ITEMS = GW_SPEC_ITEMS + 1, WHY = 256, PLAYED_STEPS = 2, TIMED_STEPS = 20 };
+enum { MOST = 2048, ITEMS = GW_SPEC_ITEMS + 1, WHY = 256, PLAYED_STEPS = 2 };
 enum { MOST_PLAYED = 32 /* ranks, of algorithms that nobody named: else one stands for all */ };
 enum { BEST = 4 /* ways that all codecs of a kind are played with */ };
 
@@ -290,11 +290,9 @@ static gw_err scale_play_all(void) {
 /* The step of the trainer's own model at the batch that each of the ranks will have. */
 static gw_err scale_measure_steps(const gw_bench_run *run) {
     gw_train_config c = the.c;
-    json_t *profile = NULL;
     if (run->place.ranks < the.play.world.ranks && !c.local_batch)
         c.batch = (c.batch + the.play.world.ranks - 1) / the.play.world.ranks;
-    GW_TRY(gw_rig_profile(run, &c, TIMED_STEPS, &profile, the.spread));
-    GW_TRY(gw_step_profile_take(&the.profile, profile, "the measured step"));
+    GW_TRY(gw_rig_profile(run, &c, &the.profile, the.spread));
     GW_TRY(gw_sim_steps_read(&the.play, &the.profile, the.args, "plan"));
     the.play.sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
     return GW_OK;
@@ -341,18 +339,17 @@ static gw_plan_trial scale_trial(int of) {
 /* The choice, the baseline, the fastest exact and the fastest lossy way, then what is shown. */
 static gw_err scale_verify(const gw_bench_place *place, int most, bool *own) {
     bool rigs = !gw_args_given(the.args, "profile") && !gw_args_given(the.args, "bytes");
-    gw_rig_setup setup = gw_rig_setup_of(&the.c, the.args, place, &the.products);
+    gw_rig_setup setup = gw_rig_setup_of(&the.c, place, &the.products);
     int first[] = {scale_choice(), the.all.base, 0, the.all.n_exact};
     setup.at.polls = true;
     for (int i = 0; i < 4 + the.all.n && gw_plan_trials_count() < most; i++) {
         int of = i < 4 ? first[i] : i - 4;
         if (of >= the.all.n || (i >= 4 && !the.all.at[of].shown))
             continue;
-        gw_plan_trial t = scale_trial(of);
-        GW_TRY(rigs ? gw_plan_trial_open(&t, &setup)
-                    : gw_plan_trial_replay(&t, &the.play, &the.c, place, own));
+        GW_TRY(rigs ? gw_plan_trial_open(scale_trial(of), &setup)
+                    : gw_plan_trial_replay(scale_trial(of), &the.play, &setup, own));
     }
-    return rigs ? gw_plan_trials_measure(the.args, place, the.c.run.seed, own) : GW_OK;
+    return rigs ? gw_plan_trials_measure(&setup, own) : GW_OK;
 }
 
 static gw_err scale_measure(gw_bench_run *run, bool *own) {
@@ -447,10 +444,8 @@ static void scale_print_verdict(void) {
     const way *exact = &the.all.at[0], *lossy = &the.all.at[the.all.n_exact];
     printf("\n");
     for (int k = 0; k < 2 && (k == 0 || the.all.n > the.all.n_exact); k++) {
-        const way *x = k ? lossy : exact;
         printf("fastest %s: ", k ? "lossy" : "exact");
-        gw_plan_print_command(the.args, the.play.world.ranks, scale_text(x, STRATEGY),
-                              scale_text(x, ALGO), scale_text(x, CODEC));
+        gw_plan_print_command(the.args, the.play.world.ranks, scale_trial(k ? the.all.n_exact : 0));
     }
     if (the.all.n > the.all.n_exact)
         printf("does compression pay here? %s: %s makes a step %.1f%% %s\n",

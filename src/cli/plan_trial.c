@@ -22,11 +22,11 @@ static struct {
 } trials;
 
 /* NULL: there is such a one. */
-static trial *trial_add(const gw_plan_trial *t) {
+static trial *trial_add(gw_plan_trial t) {
     for (int i = 0; i < trials.n; i++)
-        if (trials.at[i].is.of == t->of)
+        if (trials.at[i].is.of == t.of)
             return NULL;
-    trials.at[trials.n].is = *t;
+    trials.at[trials.n].is = t;
     return &trials.at[trials.n++];
 }
 
@@ -38,13 +38,12 @@ int gw_plan_trials_count(void) {
 
 static gw_err trial_new_session(trial *t, const gw_train_config *c) {
     gw_mix mix = {.framed = c->run.wire_check};
-    GW_TRY(gw_session_new(&t->rig.session, t->is.strategy, &mix, c->run.feedback));
+    GW_TRY(gw_rig_new(&t->rig, t->is.strategy, &mix, c->run.feedback));
     GW_TRY(gw_mix_single(&mix, t->is.codec, c->run.wire_check));
-    GW_TRY(gw_session_bind(t->rig.session, &mix, t->is.algo));
-    return gw_rig_own(&t->rig);
+    return gw_session_bind(t->rig.session, &mix, t->is.algo);
 }
 
-gw_err gw_plan_trial_open(const gw_plan_trial *t, const gw_rig_setup *s) {
+gw_err gw_plan_trial_open(gw_plan_trial t, const gw_rig_setup *s) {
     trial *one = trial_add(t);
     if (!one)
         return GW_OK;
@@ -57,8 +56,10 @@ gw_err gw_plan_trial_open(const gw_plan_trial *t, const gw_rig_setup *s) {
 /* ---- a profile's ---- */
 
 /* The library's errors are gw_err here; those of one rank alone end the job. */
-gw_err gw_plan_trial_replay(const gw_plan_trial *t, const gw_sim_play *of, const gw_train_config *c,
-                            const gw_bench_place *place, bool *own) {
+gw_err gw_plan_trial_replay(gw_plan_trial t, const gw_sim_play *of, const gw_rig_setup *s,
+                            bool *own) {
+    const gw_train_config *c = s->at.c;
+    const gw_bench_place *place = s->place;
     gw_gradients drawn = {0};
     gw_player p = {.script = gw_sim_play_script(of, NULL),
                    .gradients = &drawn,
@@ -70,8 +71,8 @@ gw_err gw_plan_trial_replay(const gw_plan_trial *t, const gw_sim_play *of, const
         return GW_OK;
     gw_text_print(words, sizeof words,
                   "--comm '%s%calgo=(%s)' --compress '%s' --error-feedback '%s' --update %s",
-                  t->strategy->text, strchr(t->strategy->text, ':') ? ',' : ':', t->algo->text,
-                  t->codec->text, c->run.feedback, of->lazy ? "lazy" : "eager");
+                  t.strategy->text, strchr(t.strategy->text, ':') ? ',' : ':', t.algo->text,
+                  t.codec->text, c->run.feedback, of->lazy ? "lazy" : "eager");
     int e = gw_gradients_open(&drawn, p.script.profile, "normal", c->run.seed, place->rank);
     e = gw_agree(place->comm, (gw_err)e);
     GW_THEN(e, gradwire_new(&g, MPI_Comm_c2f(place->comm), words));
@@ -84,8 +85,8 @@ gw_err gw_plan_trial_replay(const gw_plan_trial *t, const gw_sim_play *of, const
     gw_player_free(&p);
     gw_gradients_close(&drawn);
     GW_TRY((gw_err)e);
-    *t->measured_s = p.step_s / place->ranks;
-    return gw_allreduce(MPI_IN_PLACE, t->measured_s, 1, MPI_DOUBLE, MPI_SUM, place->comm);
+    *t.measured_s = p.step_s / place->ranks;
+    return gw_allreduce(MPI_IN_PLACE, t.measured_s, 1, MPI_DOUBLE, MPI_SUM, place->comm);
 }
 
 /* ---- turns ---- */
@@ -94,16 +95,16 @@ static gw_rig *trial_turn(int i) {
     return &trials.at[i].rig;
 }
 
-gw_err gw_plan_trials_measure(const gw_args *args, const gw_bench_place *place, uint64_t seed,
-                              bool *own) {
+gw_err gw_plan_trials_measure(const gw_rig_setup *s, bool *own) {
+    const gw_args *args = s->at.c->args;
     int block = (int)gw_args_int(args, "block");
-    gw_rig_turns turns = {.place = place,
+    gw_rig_turns turns = {.place = s->place,
                           .rig = trial_turn,
                           .n = trials.n,
                           .steps = (int)gw_args_int(args, "steps"),
                           .block = block,
                           .warmup = block,
-                          .seed = seed};
+                          .seed = s->at.c->run.seed};
     gw_err e = gw_rig_take_turns(&turns);
     for (int i = 0; e == GW_OK && i < trials.n; i++) {
         const trial *t = &trials.at[i];
@@ -119,10 +120,9 @@ void gw_plan_print_given(const gw_args *args, const char *but, FILE *to) {
             fprintf(to, " --%s '%s'", o->name, gw_args_text(args, o->name));
 }
 
-void gw_plan_print_command(const gw_args *args, int ranks, const char *comm, const char *algo,
-                           const char *codec) {
+void gw_plan_print_command(const gw_args *args, int ranks, gw_plan_trial t) {
     static const char *const played[] = {"update", "compute", "speed", "bucket-mb"};
-    const char *profile = gw_args_text(args, "profile");
+    const char *profile = gw_args_text(args, "profile"), *comm = t.strategy->text;
     bool bytes = gw_args_given(args, "bytes"); /* which no program exchanges: its options alone */
     if (!bytes)
         printf("mpiexec -n %d gradwire ", ranks);
@@ -136,9 +136,9 @@ void gw_plan_print_command(const gw_args *args, int ranks, const char *comm, con
         gw_plan_print_given(args, "comm", stdout);
     }
     printf("%s--comm '%s", bytes ? "" : " ", comm);
-    if (algo)
-        printf("%calgo=(%s)", strchr(comm, ':') ? ',' : ':', algo);
-    printf("' --compress '%s'\n", codec);
+    if (t.algo)
+        printf("%calgo=(%s)", strchr(comm, ':') ? ',' : ':', t.algo->text);
+    printf("' --compress '%s'\n", t.codec->text);
 }
 
 void gw_plan_trials_print(void) {

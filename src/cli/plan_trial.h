@@ -20,24 +20,22 @@ typedef struct gw_plan_trial {
 int gw_plan_trials_count(void);
 
 /** Collective: open one more, unless there is such a one, ready to step. */
-gw_err gw_plan_trial_open(const gw_plan_trial *t, const gw_rig_setup *s);
+gw_err gw_plan_trial_open(gw_plan_trial t, const gw_rig_setup *s);
 
 /** Collective: measure the steps of a profile, replayed on real ranks as `of` plays them, with this
  *  strategy, algorithm and codec, unless there is such a one. *own as below. */
-gw_err gw_plan_trial_replay(const gw_plan_trial *t, const gw_sim_play *of, const gw_train_config *c,
-                            const gw_bench_place *place, bool *own);
+gw_err gw_plan_trial_replay(gw_plan_trial t, const gw_sim_play *of, const gw_rig_setup *s,
+                            bool *own);
 
 /** Collective: measure all, which are ready to step, by --steps and --block. *own: the error is
  *  this rank's alone. */
-gw_err gw_plan_trials_measure(const gw_args *args, const gw_bench_place *place, uint64_t seed,
-                              bool *own);
+gw_err gw_plan_trials_measure(const gw_rig_setup *s, bool *own);
 
 /** Print what the user gave that `train` takes, too, except `but`: rows above `codecs`. */
 void gw_plan_print_given(const gw_args *args, const char *but, FILE *to);
 
-/** Print the command that trains so, or replays --profile so. algo NULL: `comm` says which. */
-void gw_plan_print_command(const gw_args *args, int ranks, const char *comm, const char *algo,
-                           const char *codec);
+/** Print the command that trains so, or replays --profile so. */
+void gw_plan_print_command(const gw_args *args, int ranks, gw_plan_trial t);
 
 /** Print how far off predictions were, if there are any. */
 void gw_plan_trials_print(void);

@@ -150,7 +150,7 @@ static void gemm_report_product(const gw_gemm_choice *c, const double s[SIDES], 
 }
 
 static gw_err gemm_measure(gw_bench_run *run, bool *own) {
-    gw_model_spec spec = gw_rig_spec(&b.c, run->args);
+    gw_model_spec spec = gw_rig_spec(&b.c);
     gw_share share = gw_share_whole(&spec);
     gw_shard whole;
     gw_products_setup setup = {.comm = run->place.comm,

@@ -47,12 +47,11 @@ static const char notes[] =
 /* ---- measuring ---- */
 
 static gw_err layers_open(const gw_bench_run *run) {
-    gw_rig_setup setup = gw_rig_setup_of(&b.c, run->args, &run->place, &b.products);
+    gw_rig_setup setup = gw_rig_setup_of(&b.c, &run->place, &b.products);
     gw_mix exact;
     setup.at.polls = b.polls;
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, false));
-    GW_TRY(gw_session_new(&b.rig.session, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &exact, "off"));
-    GW_TRY(gw_rig_own(&b.rig));
+    GW_TRY(gw_rig_new(&b.rig, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &exact, "off"));
     return gw_rig_open(&b.rig, &setup);
 }
 
@@ -114,14 +113,12 @@ static void layers_release(void) {
     gw_rig_free(&b.rig);
 }
 
-gw_err gw_rig_profile(const gw_bench_run *run, const gw_train_config *c, int steps,
-                      json_t **profile, double spread[2]) {
-    b = (state){.c = *c, .steps = steps, .warmup = 2, .polls = true};
+gw_err gw_rig_profile(const gw_bench_run *run, const gw_train_config *c, gw_step_profile *profile,
+                      double spread[2]) {
+    b = (state){.c = *c, .steps = 20, .warmup = 2, .polls = true};
     gw_err e = layers_measure(run);
-    if (e == GW_OK) {
-        memcpy(spread, b.times.spread, sizeof b.times.spread);
-        *profile = layers_profile(run->args);
-    }
+    memcpy(spread, b.times.spread, sizeof b.times.spread);
+    GW_THEN(e, gw_step_profile_take(profile, layers_profile(run->args), "the measured step"));
     layers_release();
     return e;
 }

@@ -116,8 +116,7 @@ static gw_err step_open_session(config *one, int *level) {
     gw_mix mix;
     one->rig.lazy = one->c.run.lazy;
     GW_TRY(gw_mix_open(&mix, one->c.run.compress, one->c.run.wire_check));
-    GW_TRY(gw_session_new(&one->rig.session, one->c.run.comm, &mix, one->c.run.feedback));
-    GW_TRY(gw_rig_own(&one->rig));
+    GW_TRY(gw_rig_new(&one->rig, one->c.run.comm, &mix, one->c.run.feedback));
     GW_TRY(gw_chooser_open(&one->rig.choice, one->rig.session, &one->c, NULL, false));
     int needs = gw_session_thread_level(one->rig.session);
     *level = needs > *level ? needs : *level;
@@ -146,8 +145,8 @@ static gw_err step_prepare(gw_bench_run *run) {
 
 /* ---- opening ---- */
 
-static gw_err step_open_all(const gw_bench_run *run, bool *own) {
-    gw_rig_setup setup = gw_rig_setup_of(&b.c, run->args, b.place, &b.products);
+static gw_err step_open_all(bool *own) {
+    gw_rig_setup setup = gw_rig_setup_of(&b.c, b.place, &b.products);
     bool known;
     for (int i = 0; i < b.n; i++) {
         const gw_session *s = b.configs[i]->rig.session;
@@ -323,7 +322,7 @@ static gw_err step_measure(gw_bench_run *run, bool *own) {
                           .seed = b.c.run.seed,
                           .keep = step_keep};
     b.place = &run->place;
-    GW_TRY(step_open_all(run, own));
+    GW_TRY(step_open_all(own));
     gw_err e = gw_rig_take_turns(&turns);
     *own = e != GW_OK; /* the others wait in an exchange */
     GW_TRY(e);

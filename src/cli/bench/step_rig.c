@@ -9,25 +9,25 @@
 #include <math.h>
 #include <stdio.h>
 
-gw_err gw_rig_own(gw_rig *r) {
-    gw_session *s = r->session;
-    r->session = NULL;
+gw_err gw_rig_new(gw_rig *r, const gw_spec *comm, gw_mix *mix, const char *feedback) {
+    gw_session *s = NULL;
+    GW_TRY(gw_session_new(&s, comm, mix, feedback));
     GW_TRY(gw_inside_new(&r->g, s));
     r->session = s;
     return GW_OK;
 }
 
-gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args) {
+gw_model_spec gw_rig_spec(const gw_train_config *c) {
     gw_model_spec spec = c->model;
-    spec.inputs = spec.context > 0 ? spec.context : (int)gw_args_int(args, "inputs");
-    spec.classes = (int)gw_args_int(args, "classes");
+    spec.inputs = spec.context > 0 ? spec.context : (int)gw_args_int(c->args, "inputs");
+    spec.classes = (int)gw_args_int(c->args, "classes");
     return spec;
 }
 
-gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_args *args,
-                             const gw_bench_place *place, gw_products *products) {
+gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *place,
+                             gw_products *products) {
     return (gw_rig_setup){
-        .at = {.comm = place->comm, .c = c, .spec = gw_rig_spec(c, args), .products = products},
+        .at = {.comm = place->comm, .c = c, .spec = gw_rig_spec(c), .products = products},
         .place = place};
 }
 

@@ -5,6 +5,7 @@
 #define GW_CLI_BENCH_STEP_RIG_H
 
 #include "cli/bench/bench.h"
+#include "play/profile.h"
 #include "predict/bound_measure.h"
 #include "predict/chooser.h"
 #include "predict/placed.h"
@@ -37,14 +38,14 @@ typedef struct gw_rig_setup {
     }
 
 /** The model that the command line describes. */
-gw_model_spec gw_rig_spec(const gw_train_config *c, const gw_args *args);
+gw_model_spec gw_rig_spec(const gw_train_config *c);
 
 /** A setup without `set`; `products` are zeroed. */
-gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_args *args,
-                             const gw_bench_place *place, gw_products *products);
+gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *place,
+                             gw_products *products);
 
-/** A handle for r->session, which it owns from now on. */
-gw_err gw_rig_own(gw_rig *r);
+/** Before MPI starts: r->session, as gw_session_new makes it, and its handle, which owns it. */
+gw_err gw_rig_new(gw_rig *r, const gw_spec *comm, gw_mix *mix, const char *feedback);
 
 /** Collective: the model and its batch, for r->session, r->choice and r->lazy, which are set; and
  *  the choice. r stays where it is. */
@@ -77,11 +78,11 @@ typedef struct gw_rig_turns {
  *  ledger anew. */
 gw_err gw_rig_take_turns(gw_rig_turns *t);
 
-/** Collective; bench_layers.c: measure so many steps of the model of `c` by layers, without any
- *  exchange, but with products in pieces, as under one that overlaps. *profile is the caller's.
- *  spread: as of gw_layer_times. */
-gw_err gw_rig_profile(const gw_bench_run *run, const gw_train_config *c, int steps,
-                      json_t **profile, double spread[2]);
+/** Collective; bench_layers.c: measure steps of the model of `c` by layers, without any exchange,
+ *  but with products in pieces, as under one that overlaps. *profile is the caller's. spread: as of
+ *  gw_layer_times. */
+gw_err gw_rig_profile(const gw_bench_run *run, const gw_train_config *c, gw_step_profile *profile,
+                      double spread[2]);
 
 /** Collective where it was started: close the exchange. */
 void gw_rig_stop(gw_rig *r);

@@ -170,7 +170,6 @@ static gw_err simulate_measure(simulation *s, MPI_Comm comm) {
     gw_train_config *c = &s->c;
     gw_bench_run run = {.args = s->args};
     gw_mesh at;
-    json_t *profile = NULL;
     double spread[2];
     GW_TRY(gw_step_opts_read(c, s->args, "simulate"));
     GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
@@ -184,8 +183,7 @@ static gw_err simulate_measure(simulation *s, MPI_Comm comm) {
     if (!c->local_batch)
         c->batch = (c->batch + replicas - 1) / replicas;
     c->local_batch = true;
-    GW_TRY(gw_rig_profile(&run, c, TIMED_STEPS, &profile, spread));
-    return gw_step_profile_take(&s->profile, profile, "the measured step");
+    return gw_rig_profile(&run, c, &s->profile, spread);
 }
 
 /* ---- what came of it ---- */
