@@ -90,58 +90,51 @@ static gw_err link_of_ring(ring *r, bool memory, bool yield, gw_sim_link *out) {
     return e;
 }
 
-static gw_err link_of_all(gw_sim_setup *w, bool links, bool yield, MPI_Comm comm) {
-    ring host = {.comm = MPI_COMM_NULL}, firsts = {.comm = MPI_COMM_NULL};
-    w->link = w->memory = (gw_sim_link){.bytes_per_s = ENDLESS};
-    gw_err e = gw_comm_split_host(comm, &host.comm);
-    GW_THEN(e, gw_comm_place(host.comm, &host.rank, &host.ranks));
-    GW_THEN(e, gw_comm_split(comm, host.rank == 0 ? 0 : -1, &firsts.comm));
-    if (e == GW_OK && firsts.comm != MPI_COMM_NULL)
-        e = gw_comm_place(firsts.comm, &firsts.rank, &firsts.ranks);
-    if (e == GW_OK && host.ranks > 1)
-        e = link_of_ring(&host, true, yield, &w->memory);
-    e = gw_agree(comm, e);
-    if (e == GW_OK && links && firsts.comm != MPI_COMM_NULL)
-        e = link_of_ring(&firsts, false, yield, &w->link);
-    gw_comm_free(&host.comm);
-    gw_comm_free(&firsts.comm);
-    gw_sim_link both[2] = {w->link, w->memory};
-    e = gw_agree(comm, e);
-    GW_THEN(e, gw_bcast(both, sizeof both, MPI_BYTE, 0, comm));
-    w->link = both[0];
-    w->memory = both[1];
-    return e;
-}
-
-/* Which ranks lie together. */
-static gw_err link_find_hosts(gw_sim_setup *w, MPI_Comm comm) {
-    MPI_Comm host;
-    int rank, at, here;
-    GW_TRY(gw_comm_place(comm, &rank, NULL));
-    GW_TRY(gw_comm_split_host(comm, &host));
-    gw_err e = gw_comm_place(host, &at, &here);
-    gw_comm_free(&host);
-    GW_TRY(e);
-    int k[3] = {here, -here, at != rank % here};
+/* As many ranks on each host, and neighbours on the same one. */
+static gw_err link_check_hosts(const ring *host, MPI_Comm comm) {
+    int rank, ranks;
+    GW_TRY(gw_comm_place(comm, &rank, &ranks));
+    int k[3] = {host->ranks, -host->ranks, host->rank != rank % host->ranks};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, k, 3, MPI_INT, MPI_MAX, comm));
-    w->per_host = k[0];
     return k[0] != -k[1] || k[2]
                ? gw_fail(GW_ERR_UNSUPPORTED,
                          "a prediction needs as many ranks on each host, and neighbours on the "
                          "same one: start %d ranks host by host",
-                         w->ranks)
+                         ranks)
                : GW_OK;
+}
+
+/* The first rank of each host is in `firsts`, too. */
+static gw_err link_open(ring *host, ring *firsts, MPI_Comm comm) {
+    GW_TRY(gw_comm_split_host(comm, &host->comm));
+    GW_TRY(gw_comm_place(host->comm, &host->rank, &host->ranks));
+    GW_TRY(gw_comm_split(comm, host->rank == 0 ? 0 : -1, &firsts->comm));
+    return host->rank == 0 ? gw_comm_place(firsts->comm, &firsts->rank, &firsts->ranks) : GW_OK;
 }
 
 gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, int hosts, bool yield,
                         MPI_Comm comm) {
+    ring host = {.comm = MPI_COMM_NULL}, firsts = {.comm = MPI_COMM_NULL};
+    gw_sim_link both[2] = {{.bytes_per_s = ENDLESS}, {.bytes_per_s = ENDLESS}};
     GW_TRY(gw_comm_place(comm, NULL, &w->ranks));
-    w->per_host = hosts > 0 ? (w->ranks + hosts - 1) / hosts : 0;
-    if (hosts == 0)
-        GW_TRY(link_find_hosts(w, comm));
-    hosts = (w->ranks + w->per_host - 1) / w->per_host;
-    GW_TRY(link_of_all(w, hosts > 1, yield, comm));
-    GW_TRY(gw_agree(comm, gw_network_open(network, NULL, hosts, w->link.bytes_per_s)));
+    gw_err e = gw_agree(comm, link_open(&host, &firsts, comm));
+    if (e == GW_OK && hosts == 0)
+        e = link_check_hosts(&host, comm);
+    w->per_host = hosts > 0 ? (w->ranks + hosts - 1) / hosts : host.ranks;
+    if (e == GW_OK && host.ranks > 1)
+        e = link_of_ring(&host, true, yield, &both[1]);
+    e = gw_agree(comm, e);
+    if (e == GW_OK && w->per_host < w->ranks && host.rank == 0)
+        e = link_of_ring(&firsts, false, yield, &both[0]);
+    gw_comm_free(&host.comm);
+    gw_comm_free(&firsts.comm);
+    e = gw_agree(comm, e);
+    GW_THEN(e, gw_bcast(both, sizeof both, MPI_BYTE, 0, comm));
+    w->link = both[0];
+    w->memory = both[1];
+    GW_THEN(
+        e, gw_agree(comm, gw_network_open(network, NULL, (w->ranks + w->per_host - 1) / w->per_host,
+                                          w->link.bytes_per_s)));
     w->network = *network;
-    return GW_OK;
+    return e;
 }
