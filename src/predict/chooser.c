@@ -168,10 +168,6 @@ const gw_candidate *gw_chooser_choice(const gw_chooser *a) {
     return gw_chooser_chooses(a) && a->chosen >= 0 ? &a->candidate[a->chosen] : NULL;
 }
 
-double gw_chooser_predicted(const gw_chooser *a) {
-    return a->candidate[a->chosen].step_s;
-}
-
 void gw_chooser_free(gw_chooser *a) {
     if (!a)
         return;

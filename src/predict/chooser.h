@@ -85,12 +85,9 @@ gw_err gw_chooser_combine(const gw_chooser *a, const struct gw_codec *codec, con
 
 typedef struct gw_chooser_job {
     gw_layer_job steps; /* without `warmup`, `least`, `most` and `enough_s` */
-    int threads;        /* of a rank */
     int nodes;          /* that the ranks are on: those of one exchange through its memory */
-    bool lazy, yield;
-    bool remembers; /* the optimizer keeps a momentum */
-    bool check;     /* see only whether there is anything to choose among; measure nothing */
-    uint64_t seed;
+    bool yield;         /* a node runs more threads than cores */
+    bool check;         /* see only whether there is anything to choose among; measure nothing */
     const char *codec, *algo; /* the choice of an earlier start of the run; NULL: none */
 } gw_chooser_job;
 
@@ -104,9 +101,6 @@ bool gw_chooser_chooses(const gw_chooser *a);
 
 /** What it chose; NULL: nothing yet, or it only predicts, or `a` is NULL. */
 const gw_candidate *gw_chooser_choice(const gw_chooser *a);
-
-/** After gw_chooser_settle: the predicted step of what was chosen, seconds. */
-double gw_chooser_predicted(const gw_chooser *a);
 
 /** Everything predicted, for run.json and `gradwire plan --json`; NULL without memory. */
 json_t *gw_chooser_json(const gw_chooser *a);

@@ -59,10 +59,10 @@ static gw_err chooser_take_profile(run *r) {
     const gw_train_config *c = r->a->config;
     gw_layers_about about = {.model = r->job->steps.model,
                              .name = "the run's",
-                             .threads = r->job->threads,
+                             .threads = c->run.threads,
                              .batch = r->job->steps.pass.local > 0 ? r->job->steps.pass.local : 1};
     r->play = (gw_sim_play){.profile = &r->profile,
-                            .lazy = r->job->lazy,
+                            .lazy = c->run.lazy,
                             .speed = 1,
                             .steps = PLAYED_STEPS,
                             .seed = c->run.seed};
@@ -119,7 +119,7 @@ static void chooser_keep_rate(const run *r, gw_candidate *c) {
 static gw_err chooser_measure_exchange(const run *r, gw_candidate *c, const gw_algo *algo) {
     gw_exchange_job job = {.comm = r->comm,
                            .n = chooser_longest(r),
-                           .seed = r->job->seed,
+                           .seed = r->a->config->run.seed,
                            .yield = r->job->yield,
                            .feedback = c->feedback,
                            .budget_s = r->exchange_s};
@@ -215,8 +215,8 @@ static gw_err chooser_one_codec(const run *r, int nth) {
     gw_chooser *a = r->a;
     gw_err e = gw_agree(r->comm, gw_mix_single(&mix, &a->codec[nth], a->config->run.wire_check));
     GW_TRY(e);
-    bool loses =
-        r->job->remembers && a->default_codecs && gw_residuals_kept("auto", mix.codec->caps);
+    bool remembers = r->job->steps.optimizer->state.count > 0; /* a momentum */
+    bool loses = remembers && a->default_codecs && gw_residuals_kept("auto", mix.codec->caps);
     a->dropped |= loses;
     if (!loses)
         e = gw_codec_join(mix.codec, a->ranks);

@@ -222,12 +222,8 @@ static gw_err trainer_opening_choose(gw_trainer *t) {
     gw_watchdog_stage("predicting steps");
     gw_chooser_job job = {.check = t->c->check,
                           .steps = trainer_opening_steps(t),
-                          .threads = t->c->run.threads,
-                          .remembers = t->optimizer->state.count > 0,
                           .nodes = t->node.nodes,
-                          .lazy = t->c->run.lazy,
                           .yield = t->oversubscribed,
-                          .seed = t->c->run.seed,
                           .codec = t->resume.codec,
                           .algo = t->resume.algo};
     return gw_chooser_settle(t->choice, &job);

@@ -44,13 +44,8 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
                               .lazy = r->lazy,
                               .pipeline = p->pipeline};
     GW_TRY(gw_bench_place_crowded(&place, gw_session_helpers(r->session), &r->yield));
-    gw_chooser_job job = {.steps = gw_placed_layers(p, r->stepper.is.polls),
-                          .threads = p->c.run.threads,
-                          .remembers = p->optimizer->state.count > 0,
-                          .nodes = place.nodes,
-                          .lazy = r->lazy,
-                          .yield = r->yield,
-                          .seed = p->c.run.seed};
+    gw_chooser_job job = {
+        .steps = gw_placed_layers(p, r->stepper.is.polls), .nodes = place.nodes, .yield = r->yield};
     return gw_chooser_settle(r->choice, &job);
 }
 

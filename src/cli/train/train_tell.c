@@ -233,9 +233,10 @@ static void tell_say_overhead(const gw_overhead *o) {
 }
 
 static void tell_say_forecast(const gw_chooser *a) {
+    double step_s = a ? a->candidate[a->chosen].step_s : NAN;
     if (a)
-        printf("predicted step %.1f us: %.2f of the measured\n", gw_chooser_predicted(a) * 1e6,
-               gw_chooser_predicted(a) / a->measured_s);
+        printf("predicted step %.1f us: %.2f of the measured\n", step_s * 1e6,
+               step_s / a->measured_s);
 }
 
 static void tell_say_bound(const gw_train_result *r) {
