@@ -1,5 +1,6 @@
 #include "predict/bound_measure.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/stats.h"
 #include "machine/transport.h"
@@ -146,13 +147,9 @@ gw_err gw_bound_measure(gw_bound_run *out, gw_stepper *stepper, const gw_layer_j
 json_t *gw_bound_run_json(const gw_bound_run *run) {
     if (!run->measured)
         return json_null();
-    json_t *all = gw_bound_json(&run->parts);
-    json_object_set_new(all, "mode", json_string(gw_bound_name(run->mode)));
-    json_object_set_new(all, "bound_s", json_real(run->parts.step_s[run->mode]));
-    json_object_set_new(all, "wire_bytes", json_real(run->wire_bytes));
-    json_object_set_new(all, "how",
-                        json_string("measured before the first step: the step without exchange, "
-                                    "the exchange without step, the transport on a busy core; the "
-                                    "bounds are played by docs/measurement.md, bound of a step"));
-    return all;
+    return gw_json_add(gw_bound_json(&run->parts), "mode:s bound_s:f wire_bytes:f how:s",
+                       gw_bound_name(run->mode), run->parts.step_s[run->mode], run->wire_bytes,
+                       "measured before the first step: the step without exchange, the exchange "
+                       "without step, the transport on a busy core; the bounds are played by "
+                       "docs/measurement.md, bound of a step");
 }

@@ -147,7 +147,6 @@ static gw_err step_prepare(gw_bench_run *run) {
 
 static gw_err step_open_all(bool *own) {
     gw_rig_setup setup = gw_rig_setup_of(&b.c, b.place, &b.products);
-    bool known;
     for (int i = 0; i < b.n; i++) {
         const gw_session *s = b.configs[i]->rig.session;
         setup.at.polls |= gw_session_progresses(s);
@@ -161,7 +160,7 @@ static gw_err step_open_all(bool *own) {
     }
     GW_TRY(step_some_left());
     for (int i = 0; i < b.n && b.bounds; i++)
-        GW_TRY(gw_rig_bound(&b.configs[i]->rig, &b.configs[i]->bound, &known, own));
+        GW_TRY(gw_rig_bound(&b.configs[i]->rig, &b.configs[i]->bound, own));
     return GW_OK;
 }
 

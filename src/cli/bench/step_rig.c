@@ -89,12 +89,12 @@ void gw_rig_say_products(const gw_products *p) {
     printf("\n%s%s%s", *p->note ? "note: " : "", p->note, *p->note ? "\n" : "");
 }
 
-gw_err gw_rig_bound(gw_rig *r, gw_bound_run *out, bool *known, bool *own) {
-    gw_bound_mode mode;
+gw_err gw_rig_bound(gw_rig *r, gw_bound_run *out, bool *own) {
     gw_layer_job steps = gw_placed_layers(&r->at, r->stepper.is.polls);
     *out = (gw_bound_run){0};
-    *known = gw_bound_of(&r->stepper.is, r->lazy, &mode) == GW_OK;
-    return *known ? gw_bound_measure(out, &r->stepper, &steps, r->yield, own) : GW_OK;
+    if (gw_bound_of(&r->stepper.is, r->lazy, &out->mode) != GW_OK)
+        return GW_OK;
+    return gw_bound_measure(out, &r->stepper, &steps, r->yield, own);
 }
 
 /* ---- turns ---- */

@@ -57,9 +57,9 @@ gw_err gw_rig_start(gw_rig *r);
 /** Print which libraries compute how many products, and the piece; on rank 0. */
 void gw_rig_say_products(const gw_products *p);
 
-/** Collective, after gw_rig_start: the bound of a step, and its parts. Starts the ledger anew.
- *  *known: false where none is known for the strategy. *own: as in gw_bound_measure. */
-gw_err gw_rig_bound(gw_rig *r, gw_bound_run *out, bool *known, bool *own);
+/** Collective, after gw_rig_start: the bound of a step, and its parts; zeroed where none is known
+ *  for the strategy. Starts the ledger anew. *own: as in gw_bound_measure. */
+gw_err gw_rig_bound(gw_rig *r, gw_bound_run *out, bool *own);
 
 enum { GW_RIG_BLOCK = 1000 };
 
