@@ -81,13 +81,6 @@ static gw_err plan_prepare_codecs(gw_bench_run *run) {
 
 /* ---- verifying ---- */
 
-static bool plan_first_of_codec(const gw_chooser *a, int i) {
-    for (int j = 0; j < i; j++)
-        if (strcmp(a->candidate[j].codec, a->candidate[i].codec) == 0)
-            return false;
-    return true;
-}
-
 static gw_plan_trial plan_trial(const gw_chooser *a, int i) {
     gw_candidate *c = &a->candidate[i];
     return (gw_plan_trial){.of = i,
@@ -106,7 +99,7 @@ static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
     GW_TRY(gw_plan_trial_open(plan_trial(a, a->chosen), &p->setup));
     for (int others = 0; others < 2; others++)
         for (int i = 0; i < a->n && gw_plan_trials_count() < most; i++)
-            if (plan_first_of_codec(a, i) == !others)
+            if (a->candidate[i].leads == !others)
                 GW_TRY(gw_plan_trial_open(plan_trial(a, i), &p->setup));
     GW_TRY(gw_plan_trials_measure(&p->setup, own));
     a->measured_s = a->candidate[a->chosen].measured_s;

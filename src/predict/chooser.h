@@ -32,6 +32,7 @@ typedef struct gw_candidate {
     int nth_codec, nth_algo;  /* of gw_chooser's */
     const char *codec, *algo; /* their specs */
     bool feedback, plain;     /* plain: no compression, frames aside */
+    bool leads;               /* no other one of its codec is shorter */
     double step_s;            /* = local_s, computation, + codec_s + exposed_s, the rest, */
     double local_s, codec_s, exposed_s; /* of which an exchange that is measured whole is part */
     double sent;                        /* bytes that a rank hands to MPI */

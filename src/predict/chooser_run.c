@@ -240,10 +240,7 @@ static void chooser_say(gw_chooser *a) {
     int told = 0;
     for (int i = 0; i < a->n && told < 3 && at < (int)sizeof a->why; i++) {
         const gw_candidate *c = &a->candidate[i];
-        bool known_codec = strcmp(c->codec, best->codec) == 0;
-        for (int j = 0; j < i; j++)
-            known_codec |= strcmp(c->codec, a->candidate[j].codec) == 0;
-        if (known_codec)
+        if (!c->leads || strcmp(c->codec, best->codec) == 0)
             continue;
         at += gw_text_print(a->why + at, sizeof a->why - (size_t)at, "%s %s over %s %.3f",
                             told++ ? "," : "; next", c->codec, c->algo, c->step_s * 1e3);
@@ -280,6 +277,9 @@ static gw_err chooser_choose(gw_chooser *a, MPI_Comm comm) {
         c->algo = a->algo[c->nth_algo].text;
         if (a->plain < 0 && c->plain)
             a->plain = i;
+        c->leads = true;
+        for (int j = 0; j < i; j++)
+            c->leads &= strcmp(a->candidate[j].codec, c->codec) != 0;
     }
     bool gains = a->plain < 0 ||
                  gw_chooser_gains(a->candidate[0].step_s, a->candidate[a->plain].step_s, a->margin);
