@@ -20,7 +20,6 @@ typedef struct plan_mesh {
     gw_train_config c;
     gw_session *session; /* says what goes together */
     gw_mesh_shape shape; /* of a fixed mesh */
-    bool fixed;
     gw_layout_space space;
     size_t parameters;
     gw_dataset set;
@@ -75,12 +74,12 @@ static gw_err plan_mesh_prepare(gw_bench_run *run) {
     GW_TRY(gw_session_new(&p->session, p->c.run.comm, &exact, p->c.run.feedback));
     p->plays = (gw_layout_plays){.place = &p->setup.at, .session = p->session};
     GW_TRY(gw_layouts_prepare(&p->plays));
-    p->fixed = strcmp(gw_args_text(a, "mesh"), "auto") != 0;
-    if (p->fixed)
+    bool fixed = strcmp(gw_args_text(a, "mesh"), "auto") != 0;
+    if (fixed)
         GW_TRY(gw_mesh_parse(&p->shape, gw_args_spec(a, "mesh")));
     p->space = (gw_layout_space){.spec = &p->setup.at.spec,
                                  .batch = p->c.batch,
-                                 .shape = p->fixed ? &p->shape : NULL,
+                                 .shape = fixed ? &p->shape : NULL,
                                  .timetables = gw_args_spec(a, "timetables")->parts};
     GW_TRY(plan_mesh_read_micros(p));
     GW_TRY(plan_mesh_read_rule(p));
@@ -99,7 +98,7 @@ static gw_err plan_mesh_refuse(const plan_mesh *p) {
                    .micro = p->space.micros[0]};
     gw_placed placed = {0};
     gw_err e = GW_OK;
-    if (p->fixed)
+    if (p->space.shape)
         e = gw_placed_open(&placed, &p->setup.at, &l, p->session);
     gw_placed_close(&placed);
     GW_TRY(e);

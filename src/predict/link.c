@@ -19,7 +19,7 @@ enum { TAG = 1, TINY = 8, SHORT = 64 << 10, LONG = 1 << 20, BURST = 16, LEAST = 
 typedef struct ring {
     MPI_Comm comm;
     int rank, ranks;
-    char *out, *in;
+    char *data; /* that goes out, then what comes in */
 } ring;
 
 /* So many messages to the next rank, and as many from the last one. */
@@ -27,9 +27,9 @@ static gw_err link_round(const ring *r, int messages, int bytes) {
     MPI_Request request[2 * BURST];
     int next = (r->rank + 1) % r->ranks, last = (r->rank + r->ranks - 1) % r->ranks;
     for (int i = 0; i < messages; i++)
-        GW_MPI(MPI_Irecv(r->in, bytes, MPI_BYTE, last, TAG, r->comm, &request[i]));
+        GW_MPI(MPI_Irecv(r->data + LONG, bytes, MPI_BYTE, last, TAG, r->comm, &request[i]));
     for (int i = messages; i < 2 * messages; i++)
-        GW_MPI(MPI_Isend(r->out, bytes, MPI_BYTE, next, TAG, r->comm, &request[i]));
+        GW_MPI(MPI_Isend(r->data, bytes, MPI_BYTE, next, TAG, r->comm, &request[i]));
     for (int i = 0; i < 2 * messages; i++)
         GW_TRY(gw_wait(&request[i]));
     return GW_OK;
@@ -81,12 +81,9 @@ static gw_err link_of(const ring *r, bool memory, bool yield, gw_sim_link *out) 
 }
 
 static gw_err link_of_ring(ring *r, bool memory, bool yield, gw_sim_link *out) {
-    gw_err e = gw_alloc(&r->out, LONG, 1);
-    GW_THEN(e, gw_alloc(&r->in, LONG, 1));
-    e = gw_agree(r->comm, e);
-    GW_THEN(e, link_of(r, memory, yield, out));
-    free(r->out);
-    free(r->in);
+    GW_TRY(gw_agree(r->comm, gw_alloc(&r->data, 2, LONG)));
+    gw_err e = link_of(r, memory, yield, out);
+    free(r->data);
     return e;
 }
 
