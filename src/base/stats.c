@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int stats_ascending(const void *a, const void *b) {
+int gw_stats_ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
@@ -33,12 +33,12 @@ static double stats_middle(const double *sorted, int n) {
 }
 
 double gw_stats_typical(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, stats_ascending);
+    qsort(x, (size_t)n, sizeof *x, gw_stats_ascending);
     return x[(n - 1) / 10];
 }
 
 double gw_stats_median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, stats_ascending);
+    qsort(x, (size_t)n, sizeof *x, gw_stats_ascending);
     return stats_middle(x, n);
 }
 
@@ -106,7 +106,7 @@ gw_err gw_stats_series(const double *x, int n, uint64_t seed, gw_stats *out) {
         medians[r] = (stats_kth(drawn, n, (n - 1) / 2) + stats_kth(drawn, n, n / 2)) / 2;
     }
     free(drawn);
-    qsort(medians, RESAMPLES, sizeof *medians, stats_ascending);
+    qsort(medians, RESAMPLES, sizeof *medians, gw_stats_ascending);
     out->ci_low = medians[TAIL - 1];
     out->ci_high = medians[RESAMPLES - TAIL];
     return GW_OK;

@@ -32,6 +32,9 @@ int gw_stats_block(int n);
 /** Return half the interval's width over the median; infinite without an interval. */
 double gw_stats_precision(const gw_stats *s);
 
+/** Compare for qsort, of doubles or of structs that begin with one: the smaller first. */
+int gw_stats_ascending(const void *a, const void *b);
+
 /** Return the median of x[0..n), n >= 1; sorts x. */
 double gw_stats_median(double *x, int n);
 

@@ -38,8 +38,8 @@ enum { DECADES = 5, NOTCHES = 512 };
 #define LONGEST  1.25
 
 typedef struct way {
+    double step_s, exposed_s, sent_bytes; /* of a rank; the first is the order's */
     int part[PARTS];                      /* numbers in scale.spec */
-    double step_s, exposed_s, sent_bytes; /* of a rank */
     double least_s, most_s;               /* the interval of step_s */
     double measured_s;                    /* NaN: not measured */
     bool shown; /* the fastest exact one of its strategy, or lossy one of its codec */
@@ -180,15 +180,10 @@ static gw_err scale_add_way(way x) {
     return GW_OK;
 }
 
-static int scale_faster_first(const void *a, const void *b) {
-    double x = ((const way *)a)->step_s, y = ((const way *)b)->step_s;
-    return (x > y) - (x < y);
-}
-
 /* The fastest first; and the first of each of these parts are shown. */
 static void scale_sort(int from, int one_of_each) {
     way *at = the.all.at;
-    qsort(at + from, (size_t)(the.all.n - from), sizeof *at, scale_faster_first);
+    qsort(at + from, (size_t)(the.all.n - from), sizeof *at, gw_stats_ascending);
     for (int i = from; i < the.all.n; i++) {
         at[i].shown = true;
         for (int j = from; j < i; j++)

@@ -66,11 +66,7 @@ static gw_err chooser_read_lists(gw_chooser *a, const gw_args *args) {
 }
 
 /* The strategy's own, or the session's, or those listed, or all that are no choice themselves. */
-static gw_err chooser_name_algos(gw_chooser *a) {
-    size_t most = GW_SPEC_ITEMS;
-    for (const gw_entry *const *e = gw_algos.entries; *e; e++)
-        most++;
-    GW_TRY(gw_alloc(&a->algo, most, sizeof *a->algo));
+static void chooser_name_algos(gw_chooser *a) {
     if (gw_chooser_named(a))
         a->algo[a->n_algos++] = *gw_chooser_named(a);
     else if (a->named)
@@ -78,9 +74,8 @@ static gw_err chooser_name_algos(gw_chooser *a) {
     for (const gw_spec *s = a->algos; s; s = s->next)
         a->algo[a->n_algos++] = *s;
     for (const gw_entry *const *e = a->n_algos ? NULL : gw_algos.entries; e && *e; e++)
-        if (strcmp((*e)->name, "auto") != 0)
+        if (strcmp((*e)->name, "auto") != 0 && a->n_algos < GW_SPEC_ITEMS)
             a->algo[a->n_algos++] = GW_SPEC_NAMED((*e)->name);
-    return GW_OK;
 }
 
 /* Encodings that drop most values are gathered, unless somebody asked for another way: summed on
@@ -120,7 +115,7 @@ static gw_err chooser_check_codec(const gw_chooser *a, const gw_spec *spec, bool
 static gw_err chooser_read_all(gw_chooser *a, const gw_args *args) {
     bool any = false;
     GW_TRY(chooser_read_lists(a, args));
-    GW_TRY(chooser_name_algos(a));
+    chooser_name_algos(a);
     for (int i = 0; i < a->n_codecs; i++)
         GW_TRY(chooser_check_codec(a, &a->codec[i], &any));
     if (any)
@@ -157,7 +152,8 @@ gw_err gw_chooser_open(gw_chooser **out, gw_session *session, const gw_train_con
         return chooser_read_all(a, args ? args : a->args);
     a->budget_s = 1; /* one way is measured, so little time does */
     a->codec[a->n_codecs++] = *c->run.compress->parts;
-    return chooser_name_algos(a);
+    chooser_name_algos(a);
+    return GW_OK;
 }
 
 bool gw_chooser_chooses(const gw_chooser *a) {
@@ -172,7 +168,6 @@ void gw_chooser_free(gw_chooser *a) {
     if (!a)
         return;
     gw_args_free(a->args);
-    free(a->algo);
     free(a->candidate);
     json_decref(a->link);
     json_decref(a->memory);

@@ -29,12 +29,13 @@ enum { GW_CHOOSER_MOST = 512 };
 
 /** A codec with an algorithm, and what is predicted for it. */
 typedef struct gw_candidate {
-    int nth_codec, nth_algo;  /* of gw_chooser's */
-    const char *codec, *algo; /* their specs */
-    bool feedback, plain;     /* plain: no compression, frames aside */
-    bool leads;               /* no other one of its codec is shorter */
-    double step_s;            /* = local_s, computation, + codec_s + exposed_s, the rest, */
-    double local_s, codec_s, exposed_s; /* of which an exchange that is measured whole is part */
+    double step_s; /* which comes first, for the order; the sum of the next three: */
+    double local_s, codec_s, exposed_s; /* computation, coding and the rest, of which an exchange
+                                           that is measured whole is part */
+    int nth_codec, nth_algo;            /* of gw_chooser's */
+    const char *codec, *algo;           /* their specs */
+    bool feedback, plain;               /* plain: no compression, frames aside */
+    bool leads;                         /* no other one of its codec is shorter */
     double sent;                        /* bytes that a rank hands to MPI */
     double bytes, price[GW_CODINGS];    /* per float: of an encoding, seconds of coding */
     gw_curve exchange;                  /* measured whole; n == 0: its messages were played */
@@ -53,7 +54,7 @@ typedef struct gw_chooser {
     struct gw_session *session;
     const struct gw_strategy *strategy; /* the session's */
     const gw_train_config *config;      /* what it was made of */
-    gw_spec *algo;                      /* specs of algorithms */
+    gw_spec algo[GW_SPEC_ITEMS];        /* specs of algorithms */
     int n_algos;
     /* after gw_chooser_settle: */
     gw_layer_times times;

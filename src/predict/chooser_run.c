@@ -2,6 +2,7 @@
 #include "predict/chooser.h"
 
 #include "base/mem.h"
+#include "base/stats.h"
 #include "base/text.h"
 #include "comm/buckets.h"
 #include "mpi/wait.h"
@@ -228,11 +229,6 @@ static gw_err chooser_one_codec(const run *r, int nth) {
 
 /* ---- choosing ---- */
 
-static int chooser_shorter_first(const void *a, const void *b) {
-    double x = ((const gw_candidate *)a)->step_s, y = ((const gw_candidate *)b)->step_s;
-    return (x > y) - (x < y);
-}
-
 static void chooser_say(gw_chooser *a) {
     const gw_candidate *best = &a->candidate[a->chosen];
     int at = gw_text_print(a->why, sizeof a->why, "auto: %s over %s, predicted step %.3f ms",
@@ -270,7 +266,7 @@ static gw_err chooser_choose(gw_chooser *a, MPI_Comm comm) {
     if (a->n == 0)
         return chooser_nothing_left(a);
     GW_TRY(gw_bcast(a->candidate, (int)((size_t)a->n * sizeof *a->candidate), MPI_BYTE, 0, comm));
-    qsort(a->candidate, (size_t)a->n, sizeof *a->candidate, chooser_shorter_first);
+    qsort(a->candidate, (size_t)a->n, sizeof *a->candidate, gw_stats_ascending);
     for (int i = 0; i < a->n; i++) {
         gw_candidate *c = &a->candidate[i];
         c->codec = a->codec[c->nth_codec].text; /* in this rank's memory */
