@@ -155,10 +155,10 @@ static void actor_message(void *actor, gw_act act, gw_dim d, bool begins) {
     gw_actor *a = actor;
     double now_s = actor_now_s(a);
     if (!begins)
-        *(d == GW_DIM_PIPE ? &a->comm_s : &a->joins_s) += now_s - a->message_s;
+        *(d == GW_DIM_PIPE ? &a->comm_s : &a->joins_s) += now_s - a->lanes.message_s;
     else if (d == GW_DIM_PIPE)
         *actor_sent(a, act, false) = now_s;
-    a->message_s = now_s;
+    a->lanes.message_s = now_s;
 }
 
 /* ---- parameters are awaited ---- */

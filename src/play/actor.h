@@ -63,6 +63,7 @@ typedef struct gw_actor_lanes {
     int places;                           /* of a boundary's messages of one kind */
     gw_collective join[GW_ALLGATHER + 1]; /* by verb */
     gw_cost joins;                        /* of the first tensor rank: by all of them, so far */
+    double message_s;                     /* when the message began that the actor is busy with */
 } gw_actor_lanes;
 
 struct gw_actor {
@@ -93,7 +94,6 @@ struct gw_actor {
     double ended_s;             /* its last action */
     double comm_s, bubble_s;    /* of this step, for hops; of that, until they left */
     double joins_s;             /* of this step, for what tensor ranks exchange */
-    double message_s;           /* when the message began that it is busy with */
     gw_sim_tally sent[GW_DIMS]; /* by this rank, until the caller sets it to 0 */
     double wake_s;              /* a nap is cut by so much, for it ends later than asked for */
     int polls;                  /* of a wait */

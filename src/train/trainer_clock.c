@@ -9,6 +9,14 @@
 
 #include <string.h>
 
+/* Simulated replicas share a core, and each would draw the same numbers again. */
+gw_err gw_trainer_share_params(gw_trainer *t) {
+    if (!t->c->simulated || t->part.pipeline)
+        return GW_OK;
+    return gw_bcast(gw_model_params(t->model), (int)gw_model_size(t->model), MPI_FLOAT, 0,
+                    t->mesh.comm[GW_DIM_DATA]);
+}
+
 static void trainer_clock_next(void *ctx, gw_pipeline_job *pass) {
     gw_trainer *t = ctx;
     int b = t->measures.rehearsed++ % gw_sampler_full(t->sampler);

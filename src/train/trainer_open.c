@@ -114,12 +114,6 @@ static int trainer_chunk(const gw_model_spec *spec) {
     return fit < 1 ? 1 : fit < EVAL_CHUNK ? (int)fit : EVAL_CHUNK;
 }
 
-/* Simulated replicas take their first parameters from the first one: they share a core, and each
- * would draw the same numbers again. */
-static bool trainer_takes_params(const gw_trainer *t) {
-    return t->c->simulated && !t->part.pipeline;
-}
-
 static gw_err trainer_opening_open_model(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_model_spec spec = trainer_spec(t);
@@ -133,7 +127,7 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
         t->part.chunk = room->rows;
         GW_TRY(gw_model_open_shard(&t->model, gw_pipeline_shard(t->part.pipeline), room));
     } else {
-        bool takes = trainer_takes_params(t) && t->mesh.at[GW_DIM_DATA] > 0;
+        bool takes = c->simulated && t->mesh.at[GW_DIM_DATA] > 0;
         GW_TRY((takes ? gw_model_build : gw_model_open)(&t->model, &spec, most));
     }
     GW_TRY(gw_step_optimizer(&t->optimizer, c, t->model, gw_inside_know(t->g).corrects));
@@ -396,9 +390,7 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     GW_TRY(gw_agree(t->comm, trainer_open_sampler(t)));
     GW_TRY(trainer_divide(t));
     GW_TRY(gw_agree(t->comm, trainer_opening_open_model(t)));
-    if (trainer_takes_params(t))
-        GW_TRY(gw_bcast(gw_model_params(t->model), (int)gw_model_size(t->model), MPI_FLOAT, 0,
-                        t->mesh.comm[GW_DIM_DATA]));
+    GW_TRY(gw_trainer_share_params(t));
     gw_facts_of facts = gw_trainer_facts(t);
     GW_TRY(gw_resume_check(&t->resume, &facts, t->comm));
     t->rec.began_at = t->resume.manifest.step;

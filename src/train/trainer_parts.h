@@ -152,6 +152,10 @@ static inline size_t gw_trainer_parameters(const gw_trainer *t) {
  *  removes a file of an older run. If t->result->signal is set afterwards, a signal came: close. */
 gw_err gw_trainer_open(gw_trainer *t);
 
+/** Collective, once the model is open: simulated replicas of a whole model take the parameters that
+ *  the first one drew; they are opened without. Nothing to do for others. */
+gw_err gw_trainer_share_params(gw_trainer *t);
+
 /** Collective, right before time is measured: of a simulated run the clock is virtual from here on.
  *  Nothing to do for others. */
 gw_err gw_trainer_open_clock(gw_trainer *t);
