@@ -31,8 +31,8 @@ typedef struct gw_step_tensor {
 typedef struct gw_step_profile {
     json_t *document; /* in which the texts lie */
     const char *model, *source, *device, *machine, *date;
-    const char *torch; /* NULL: not PyTorch's */
-    long threads, batch;
+    const char *torch;   /* NULL: not PyTorch's */
+    long threads, batch; /* batch: samples of a step, from 1 on */
     double optimizer_s;
     /* Of the program that computes it: */
     double data_s, rest_s; /* of a step, before its first layer and behind its last gradient */
