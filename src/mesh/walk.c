@@ -83,7 +83,8 @@ static gw_micro walk_piece(gw_micro at, int i, int pieces) {
     return at;
 }
 
-/* What tensor ranks have parts of, and each reads whole: once a step, for it stays. */
+/* Tensor ranks have parts of some parameters that each reads whole: they gather these once per
+ * step. */
 static gw_err walk_layer_gather(const walk_layer *x) {
     if (!walk_joins(x, GW_MOMENT_PARAMETERS))
         return GW_OK;
@@ -172,7 +173,7 @@ static gw_err walk_layer_backward(const walk_layer *x, bool lowest) {
     return exchanges && lowest ? gw_walk_send(w, x->act) : walk_poll(w);
 }
 
-/* Of GW_ACT_INPUT the weights' gradients come later, as GW_ACT_WEIGHTS. */
+/* GW_ACT_INPUT leaves the weights' gradients to a later GW_ACT_WEIGHTS. */
 static gw_err walk_backward(gw_walk *w, gw_act act) {
     walk_layer x = {w, 0, act, w->ops->at(w->of, act)};
     int first, end;
@@ -190,7 +191,7 @@ static gw_err walk_backward(gw_walk *w, gw_act act) {
 
 /* ---- actions ---- */
 
-/* What an action writes over has left; so have the outputs that it computes again. */
+/* Earlier messages must have left the memory that an action writes to, or computes again. */
 static gw_err walk_make_way(const gw_walk *w, gw_act act) {
     GW_TRY(gw_runner_vacate(&w->runner, act));
     if (w->recompute && (act.kind == GW_ACT_BACKWARD || act.kind == GW_ACT_INPUT))

@@ -10,7 +10,7 @@
 #include "mpi/mesh.h"
 #include "nn/model.h"
 
-/** What is computed between two exchanges of a layer; nn/model.h has the order. */
+/** A kernel lies between two exchanges of a layer; nn/model.h has the order. */
 typedef enum gw_kernel_kind {
     GW_KERNEL_PARAMETERS, /* packs what tensor ranks gather of the parameters */
     GW_KERNEL_INPUT,      /* packs what they gather of the input */
@@ -34,18 +34,19 @@ typedef struct gw_kernel {
 
 /** Who computes; `of` is the walk's. Members that say so may be NULL: there is nothing to do. */
 typedef struct gw_walk_ops {
-    /** The layers of a chunk that are held here: [*first, *end). */
+    /** Put the layers of a chunk that are held here into [*first, *end). */
     void (*layers)(const void *of, int chunk, int *first, int *end);
-    /** Where an action's microbatch lies, and how many rows it has. */
+    /** Return where an action's microbatch lies, and how many rows it has. */
     gw_micro (*at)(const void *of, gw_act act);
     /** Do tensor ranks exchange anything of these rows at that moment? */
     bool (*joins)(const void *of, int l, gw_moment moment, gw_micro at);
-    /** Its schedule, to be started (`starts`) or waited for; NULL: there is none. */
+    /** Get its schedule, to be started (`starts`) or waited for. NULL: there is none. */
     gw_err (*join)(void *of, int l, gw_moment moment, gw_micro at, bool starts, gw_schedule **out);
     /** Does a part of the layer's gradient arrive with what is summed of its input's? NULL: no. */
     bool (*arrives)(const void *of, int l);
+    /** Run a kernel, or let its time pass. */
     gw_err (*compute)(void *of, const gw_kernel *k);
-    /** The loss of a microbatch, whose logits are there; once more where they were recomputed. */
+    /** Take the loss of a microbatch, whose logits are there; again where they were recomputed. */
     gw_err (*loss)(void *of, gw_act act);
     /** An action comes next, whose input may not be there yet. May be NULL. */
     void (*next)(void *of, gw_act act);
@@ -71,7 +72,8 @@ typedef struct gw_walk {
     bool recompute;   /* chunks keep only their inputs */
 } gw_walk;
 
-/** Take a step: forward and backward, with all that it sends. Collective over a replica. */
+/** Take a step: forward and backward, with all that it sends. Collective over a replica. Errors are
+ *  those of the table and of messages. */
 gw_err gw_walk_step(gw_walk *w);
 
 /** All layers of a chunk forward, without the loss. `first`: their parameters are awaited. Of an

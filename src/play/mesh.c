@@ -238,6 +238,8 @@ gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
                        .micros = o->microbatches,
                        .shared = of->shared,
                        .pieces = o->tensor_chunks};
+    if (of->batch < 1)
+        return gw_fail(GW_ERR_INTERNAL, "simulate: the profile of %s has no samples", of->model);
     GW_TRY(gw_pipeline_check_idle(o, "simulate"));
     GW_TRY(gw_mesh_place(&at, &o->shape, 0, ranks));
     m->shape = at.shape;

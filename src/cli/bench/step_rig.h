@@ -23,8 +23,8 @@ typedef struct gw_rig {
     gw_samples mean; /* the mean over the ranks */
 } gw_rig;
 
-/** What all rigs of a command have in common, which gw_rig_setup_of sets, and what one may have of
- *  its own. */
+/** A setup holds what all rigs of a command have in common, which gw_rig_setup_of sets, and the
+ *  layout that one of them may have. */
 typedef struct gw_rig_setup {
     gw_place_setup at;
     const gw_bench_place *place;
