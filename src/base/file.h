@@ -99,4 +99,7 @@ gw_err gw_file_read(const char *path, size_t limit, char **data, size_t *len);
  *  bytes. Return false if it cannot be read. */
 bool gw_file_first_line(const char *path, char *out, size_t room);
 
+/** Return the bytes of memory that this process may use: the machine's, or its control group's. */
+double gw_file_memory(void);
+
 #endif

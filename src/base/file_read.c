@@ -1,9 +1,10 @@
-/* Whole files, and their first lines. */
+/* Whole files, their first lines, and what the kernel's files say of memory. */
 #include "base/file.h"
 #include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -59,4 +60,13 @@ bool gw_file_first_line(const char *path, char *out, size_t room) {
     if (got)
         out[strcspn(out, "\n")] = '\0';
     return got;
+}
+
+double gw_file_memory(void) {
+    char line[64];
+    double most = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), part;
+    if (gw_file_first_line("/sys/fs/cgroup/memory.max", line, sizeof line) &&
+        sscanf(line, "%lf", &part) == 1 && part < most)
+        most = part;
+    return most;
 }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 static void raw_free_part(gw_raw_part *p) {
@@ -24,11 +23,7 @@ void gw_raw_free(gw_raw *raw) {
 }
 
 gw_err gw_raw_fits(const char *name, double bytes) {
-    char line[64];
-    double most = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), part;
-    if (gw_file_first_line("/sys/fs/cgroup/memory.max", line, sizeof line) &&
-        sscanf(line, "%lf", &part) == 1 && part < most)
-        most = part;
+    double most = gw_file_memory();
     return bytes <= most ? GW_OK
                          : gw_fail(GW_ERR_INPUT,
                                    "%s: its samples take %.1f GiB, and there are %.1f GiB of "

@@ -94,8 +94,10 @@ gw_err gw_team_allreduce(gw_team *g, const void *in, void *out, int count, MPI_D
     GW_THEN(e, team_reduce(g, all, sum, bytes, count, type, op));
     if (shown == GW_OK)
         GW_THEN(e, gw_team_barrier(g));
-    if (e == GW_OK)
+    if (e == GW_OK) {
         memcpy(out, sum, bytes);
+        g->ops->reduced(g, bytes);
+    }
     free(sum);
     return e;
 }

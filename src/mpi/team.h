@@ -24,6 +24,8 @@ typedef struct gw_team_ops {
     gw_err (*split)(gw_team *g, int color, gw_team **out);
     /** Send `bytes` bytes to rank `peer`, or receive them from it, and wait. */
     gw_err (*message)(gw_team *g, void *data, size_t bytes, int peer, int tag, bool sends);
+    /** Let the time pass that an allreduce of so many bytes takes once all ranks have come. */
+    void (*reduced)(gw_team *g, size_t bytes);
     void (*close)(gw_team *g);
 } gw_team_ops;
 

@@ -1,4 +1,5 @@
-/* The clock of a run in virtual time. */
+/* A run in virtual time: what its replicas share, and its clock. */
+#include "base/file.h"
 #include "base/json.h"
 #include "mpi/wait.h"
 #include "play/spend.h"
@@ -8,6 +9,23 @@
 #include "train/trainer_parts.h"
 
 #include <string.h>
+
+/* Replicas are in one process's memory, each with parameters and gradients at least. */
+gw_err gw_trainer_fits(const gw_trainer *t, const gw_model_spec *spec) {
+    int replicas = t->mesh.shape.size[GW_DIM_DATA];
+    double most = gw_file_memory(), bytes = 2.0 * sizeof(float) * replicas;
+    size_t n;
+    if (!t->c->simulated)
+        return GW_OK;
+    GW_TRY(gw_model_spec_check(spec, GW_ERR_USAGE, "", &n));
+    bytes *= (double)n;
+    return bytes <= most
+               ? GW_OK
+               : gw_fail(GW_ERR_USAGE,
+                         "simulate: --train: %d replicas of %zu parameters take %.1f GiB or more, "
+                         "and there are %.1f GiB of memory: give fewer --ranks or a smaller model",
+                         replicas, n, bytes * 0x1p-30, most * 0x1p-30);
+}
 
 /* Simulated replicas share a core, and each would draw the same numbers again. */
 gw_err gw_trainer_share_params(gw_trainer *t) {

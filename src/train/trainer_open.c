@@ -117,6 +117,7 @@ static int trainer_chunk(const gw_model_spec *spec) {
 static gw_err trainer_opening_open_model(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_model_spec spec = trainer_spec(t);
+    GW_TRY(gw_trainer_fits(t, &spec));
     GW_TRY(trainer_check_tracked(t, &spec));
     int local = gw_sampler_max_local(t->sampler), chunk = trainer_chunk(&spec);
     /* The naive backend has rows of its own. */

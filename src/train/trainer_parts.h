@@ -152,6 +152,10 @@ static inline size_t gw_trainer_parameters(const gw_trainer *t) {
  *  removes a file of an older run. If t->result->signal is set afterwards, a signal came: close. */
 gw_err gw_trainer_open(gw_trainer *t);
 
+/** Before a model of `spec` is opened. GW_ERR_USAGE: simulated replicas of it would need more
+ *  memory than there is. */
+gw_err gw_trainer_fits(const gw_trainer *t, const gw_model_spec *spec);
+
 /** Collective, once the model is open: simulated replicas of a whole model take the parameters that
  *  the first one drew; they are opened without. Nothing to do for others. */
 gw_err gw_trainer_share_params(gw_trainer *t);

@@ -81,6 +81,16 @@ class SimulateTrain(gwrun.Case):
             rows = gwrun.rows(self.simulate(2, *words, *more), "batches.csv")
             self.assertEqual(all(float(row["encode_s"]) > 0 for row in rows), works)
 
+    def test_agreements_take_time(self):
+        profile = os.path.join(self.dir, "p.json")
+        gwrun.well(gwrun.run(0, "bench", "layers", "--layers", "32", "--batch", "30", "--steps", "5", "--profile", profile))
+        words = ("--comm", "sharded:algo=sra", "--step-profile", profile, "--coding-ns", "0", "--steps", "6")
+        steps = [[float(row["wall_s"]) for row in gwrun.rows(self.simulate(3, *words, *more), "batches.csv")]
+                 for more in ((), ("--clip-norm", "1"))]
+        rounds = 3 * (50e-6 + 2 * 5e-6)  # of three ranks: one joins another, two are added, the third hears of it
+        for without, clipped in zip(*steps):
+            self.assertAlmostEqual(clipped - without, rounds, delta=rounds / 5)  # ranks wait elsewhere for less
+
     def test_native_is_replaced_and_said(self):
         self.assertIn("modelled as halving:chunk=0",
                       gwrun.read_json(self.simulate(2, "--comm", "allreduce"), "run.json")["comm"]["algorithm"])
@@ -100,6 +110,7 @@ class SimulateTrain(gwrun.Case):
         for words, line in (((*train, "--resume", "auto"), "--resume"),
                             ((*train, "--comm", "iallreduce:progress=thread"), "threads"),
                             ((*train, "--compress", "auto"), "plan"),
+                            (("simulate", "--train", "--ranks", "4096", *LINK, "--layers", "9999,9999"), "4096 replicas of"),
                             (("simulate", *train[2:], "--profile", "resnet18", "--layers", "8"), "--layers"),
                             (("simulate", "--train", "--layers", "8"), "--ranks N and --link")):
             gwrun.refusal(gwrun.run(0, *words), line)
