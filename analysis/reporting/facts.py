@@ -126,17 +126,6 @@ def bubble_line(run):
     yield f"bubble: {1e6 * bubble:.1f} us a step ({100 * share:.1f}%); {beside}"
 
 
-def saved(run):
-    if math.isnan(run.number("results.paired.saved_s")):
-        yield "saved by overlap: absent (train --paired measures it)"
-        return
-    us = {name: [1e6 * run.number(f"results.paired.{name}{end}") for end in ("_s", "_ci_low_s", "_ci_high_s")]
-          for name in ("saved", "interference")}
-    yield ("saved by overlap: {:.1f} us (95%: {:.1f} .. {:.1f}), ".format(*us["saved"])
-           + f"{run.number('results.paired.pairs'):.0f} pairs; "
-           + "interference {:.1f} us ({:.1f} .. {:.1f})".format(*us["interference"]))
-
-
 def bound_line(run):
     if run.bound_s is None:
         yield "bound of a step: absent (train --bound measures it)"
@@ -222,6 +211,6 @@ def sources(run):
 
 
 def facts(run):
-    for fact in (test_line, best_line, memory_line, products_line, partition, straggler, pop_line, energy_line, bubble_line, saved, bound_line,
+    for fact in (test_line, best_line, memory_line, products_line, partition, straggler, pop_line, energy_line, bubble_line, bound_line,
                  ceilings, links, overhead, checks, not_met, sources):
         yield from fact(run)

@@ -275,8 +275,6 @@ RUN = {
                          "peak_bytes?": _MEMORY, "shared_bytes?": _MEMORY}]),
         "straggler": Maybe({"rank": COUNT, "of_waiting?": NUMBER, "last_share": Maybe(NUMBER),
                             "waited_s": NUMBER, "of_step": NUMBER}),
-        "paired?": Maybe({f"{name}{end}": NUMBER for name in ("saved", "interference")
-                          for end in ("_s", "_ci_low_s", "_ci_high_s")}),
     },
 }
 

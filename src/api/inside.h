@@ -26,12 +26,6 @@ struct gw_session;
  *  an error. No MPI call; gradwire_close it. */
 gw_err gw_inside_new(gradwire **out, struct gw_session *session);
 
-/** Make a handle for the blocking twin of one that was made of `comm`, `compress` and `feedback`.
- *  Its strategy is allreduce or, if that would not repeat the updates, the same. */
-gw_err gw_inside_twin(gradwire **out, const gradwire *of, const gw_spec *comm,
-                      const gw_spec *compress, const char *feedback);
-bool gw_inside_repeats(const gradwire *of); /* it is the same */
-
 /** What is exchanged, and how, in plain values. */
 typedef struct gw_inside_facts {
     const char *strategy, *algorithm; /* algorithm NULL: nothing is bound yet */

@@ -2,7 +2,6 @@
 #include "api/handle.h"
 #include "base/mem.h"
 #include "comm/lane_parts.h"
-#include "comm/strategy/plain.h"
 #include "comm/tuning.h"
 #include "run/report.h"
 
@@ -20,35 +19,6 @@ gw_err gw_inside_new(gradwire **out, gw_session *session) {
     gw_call_remember(g);
     *out = g;
     return GW_OK;
-}
-
-/* Who updates what (publish), and by which step's gradient, is the strategy's own. */
-bool gw_inside_repeats(const gradwire *of) {
-    const gw_strategy_ops *ops = of->session->strategy.ops;
-    return ops->publish || ops->state || ops->traits & GW_STRATEGY_LATE;
-}
-
-static gw_err inside_twin(gw_session **out, const gradwire *of, const gw_spec *comm, gw_mix *mix,
-                          const char *feedback) {
-    if (gw_inside_repeats(of))
-        return gw_session_new(out, comm, mix, feedback);
-    gw_mix none_yet = {.framed = mix->framed};
-    gw_err e = gw_session_new(out, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &none_yet, feedback);
-    GW_THEN(e, gw_session_bind(*out, mix, gw_args_spec(of->session->strategy.args, "algo")));
-    gw_mix_close(mix); /* what is not taken over */
-    return e;
-}
-
-gw_err gw_inside_twin(gradwire **out, const gradwire *of, const gw_spec *comm,
-                      const gw_spec *compress, const char *feedback) {
-    gw_session *s = NULL;
-    gw_mix mix;
-    GW_TRY(gw_mix_open(&mix, compress, of->session->framed));
-    gw_err e = inside_twin(&s, of, comm, &mix, feedback);
-    if (e == GW_OK)
-        return gw_inside_new(out, s);
-    gw_session_free(s);
-    return e;
 }
 
 static bool inside_lossless(const gw_mix *mix) {

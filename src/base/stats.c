@@ -1,7 +1,6 @@
 #include "base/stats.h"
 
 #include "base/mem.h"
-#include "base/rng.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -51,65 +50,6 @@ gw_stats gw_stats_of(double *x, int n) {
                       .p95 = x[p95 - 1],
                       .ci_low = k ? x[k - 1] : NAN,
                       .ci_high = k ? x[n - k] : NAN};
-}
-
-/* The k-th smallest of x[0..n), from 0: Hoare's selection, which reorders x. */
-static double stats_kth(double *x, int n, int k) {
-    int low = 0, high = n - 1;
-    while (low < high) {
-        double pivot = x[low + (high - low) / 2];
-        int i = low, j = high;
-        while (i <= j) {
-            while (x[i] < pivot)
-                i++;
-            while (x[j] > pivot)
-                j--;
-            if (i <= j) {
-                double t = x[i];
-                x[i++] = x[j];
-                x[j--] = t;
-            }
-        }
-        if (k <= j)
-            high = j;
-        else if (k >= i)
-            low = i;
-        else
-            break;
-    }
-    return x[k];
-}
-
-int gw_stats_block(int n) {
-    return (int)ceil(sqrt(n));
-}
-
-gw_err gw_stats_series(const double *x, int n, uint64_t seed, gw_stats *out) {
-    enum { RESAMPLES = 1000, TAIL = 25 }; /* 2.5% of them */
-    double *drawn = NULL, medians[RESAMPLES];
-    int block = gw_stats_block(n);
-    GW_TRY(gw_alloc(&drawn, (size_t)n, sizeof *drawn));
-    memcpy(drawn, x, (size_t)n * sizeof *drawn);
-    *out = gw_stats_of(drawn, n);
-    out->ci_low = out->ci_high = NAN;
-    if (n < GW_STATS_SERIES_LEAST) {
-        free(drawn);
-        return GW_OK;
-    }
-    for (int r = 0; r < RESAMPLES; r++) {
-        uint64_t key = gw_rng_key(seed, (uint64_t)r);
-        for (int at = 0; at < n; at += block) {
-            int from = (int)(gw_rng_u64(key, (uint64_t)at) % (uint64_t)(n - block + 1));
-            int left = n - at < block ? n - at : block;
-            memcpy(drawn + at, x + from, (size_t)left * sizeof *drawn);
-        }
-        medians[r] = (stats_kth(drawn, n, (n - 1) / 2) + stats_kth(drawn, n, n / 2)) / 2;
-    }
-    free(drawn);
-    qsort(medians, RESAMPLES, sizeof *medians, gw_stats_ascending);
-    out->ci_low = medians[TAIL - 1];
-    out->ci_high = medians[RESAMPLES - TAIL];
-    return GW_OK;
 }
 
 double gw_stats_precision(const gw_stats *s) {

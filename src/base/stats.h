@@ -19,16 +19,6 @@ typedef struct gw_stats {
 /** Statistics of x[0..n), n >= 1; sorts x. */
 gw_stats gw_stats_of(double *x, int n);
 
-/** The same for a series x[0..n) in measured order, whose neighbours are correlated: the interval
- *  comes from a moving-block bootstrap of the median (Kuensch, "The jackknife and the bootstrap for
- *  general stationary observations", Annals of Statistics, 1989), 1000 resamples in blocks of
- *  gw_stats_block(n), the 2.5% and 97.5% quantiles. NaN below GW_STATS_SERIES_LEAST. */
-enum { GW_STATS_SERIES_LEAST = 16 }; /* four blocks */
-gw_err gw_stats_series(const double *x, int n, uint64_t seed, gw_stats *out);
-
-/** Return the block length, ceil(sqrt(n)): longer than a typical disturbance; as many blocks. */
-int gw_stats_block(int n);
-
 /** Return half the interval's width over the median; infinite without an interval. */
 double gw_stats_precision(const gw_stats *s);
 

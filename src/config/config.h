@@ -102,14 +102,13 @@ typedef struct gw_train_config {
     bool check;                      /* refuse what a run would refuse, and end before it */
     gw_delay skew;                   /* who is held up in a step, and how long */
     const gw_group_choice *counters; /* NULL: none */
-    bool paired; /* take every step with a blocking exchange, too: see train/paired.h */
-    const gw_simulated *simulated; /* NULL: ranks are processes, and the clock is the machine's */
-    bool bound;                    /* measure the least time a step can take: see predict/bound.h */
-    bool overhead_only;            /* for timers and for full, and that is all: no step is taken */
-    const char *ceilings;          /* "auto" or a file; NULL: none are measured */
-    int overhead;        /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
-    const gw_args *args; /* all options as resolved, for run.json */
-    const char *command; /* the command line */
+    const gw_simulated *simulated;   /* NULL: ranks are processes, and the clock is the machine's */
+    bool bound;           /* measure the least time a step can take: see predict/bound.h */
+    bool overhead_only;   /* for timers and for full, and that is all: no step is taken */
+    const char *ceilings; /* "auto" or a file; NULL: none are measured */
+    int overhead;         /* pairs of steps that measure what the profile costs; GW_OVERHEAD_AUTO */
+    const gw_args *args;  /* all options as resolved, for run.json */
+    const char *command;  /* the command line */
 } gw_train_config;
 
 #endif

@@ -14,8 +14,7 @@
 
 /* Files that only the end of a run writes, first the one that says that it has ended; and those
  * that grow with it. */
-static const char *const ends[] = {"run.json", "trace.json", "matrix.csv",
-                                   "algo.csv", "paired.csv", "model.gw"};
+static const char *const ends[] = {"run.json", "trace.json", "matrix.csv", "algo.csv", "model.gw"};
 static const char *const growing[] = {"batches.csv", "epochs.csv", "evaluations.csv",
                                       "collectives.csv", "codec.csv"};
 enum {

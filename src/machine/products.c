@@ -344,13 +344,6 @@ static int product_pieces_of(const gw_products *p, int i) {
     return gw_gemm_cuts_pieces(gw_gemm_pieces(&p->plan.choice[i].of, p->plan.piece));
 }
 
-bool gw_products_cut(const gw_products *p) {
-    bool cut = false;
-    for (int i = 0; i < p->plan.n; i++)
-        cut |= product_pieces_of(p, i) > 1;
-    return cut;
-}
-
 double gw_products_gap_s(const gw_products *p) {
     double most = 0;
     if (!p->polls)

@@ -60,9 +60,6 @@ typedef struct gw_products_setup {
  *  noted. */
 gw_err gw_products_open(gw_products *p, const gw_products_setup *setup);
 
-/** True if a step that polls computes some product in pieces, which may round differently. */
-bool gw_products_cut(const gw_products *p);
-
 /** Seconds of the longest piece, which may take longer than was wanted of it (gw_gemm_pieces): a
  * rank polls no more often. 0: it does not poll between products' pieces. */
 double gw_products_gap_s(const gw_products *p);

@@ -102,7 +102,6 @@ static gw_err pipeline_check_whole(const gw_train_config *c, const gw_session *s
         bool asked;
         const char *option, *why;
     } all[] = {
-        {c->paired, "paired", "its blocking twins repeat the exchange of gradients alone"},
         {c->bound, "bound", "it is the bound of an exchange of gradients alone"},
         {session->mix.n == 0, "compress auto", "it predicts steps of a whole model"},
         {c->forecast, "forecast", "it predicts steps of a whole model"},

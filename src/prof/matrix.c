@@ -23,8 +23,7 @@ typedef struct called {
 
 static cell *cells; /* [rank of MPI_COMM_WORLD][dimension]; NULL: closed */
 static int ranks;
-static called before, at_pause; /* before it was opened, or while it paused; when it paused */
-static atomic_bool paused;
+static called before;                  /* when it was opened */
 static int names = MPI_KEYVAL_INVALID; /* of a communicator: its ranks' names in MPI_COMM_WORLD */
 
 static called matrix_called(void) {
@@ -75,23 +74,8 @@ int gw_matrix_peer(int rank, MPI_Comm comm) {
     return table ? table[rank] : -1;
 }
 
-void gw_matrix_pause(void) {
-    at_pause = matrix_called();
-    atomic_store(&paused, true);
-}
-
-void gw_matrix_resume(void) {
-    called now = matrix_called();
-    for (int d = 0; d < DIMS; d++) {
-        before.calls[d] += now.calls[d] - at_pause.calls[d];
-        before.bytes[d] += now.bytes[d] - at_pause.bytes[d];
-    }
-    atomic_store(&paused, false);
-}
-
 uint64_t gw_matrix_sent(int peer, uint64_t bytes) {
-    if (cells && !atomic_load_explicit(&paused, memory_order_relaxed) && peer >= 0 &&
-        peer < ranks) {
+    if (cells && peer >= 0 && peer < ranks) {
         cell *c = &cells[peer * DIMS + gw_probe_dim];
         atomic_fetch_add_explicit(&c->messages, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->bytes, bytes, memory_order_relaxed);

@@ -22,12 +22,6 @@ int gw_matrix_peer(int rank, MPI_Comm comm);
 /** For pmpi*.c, any thread: count a message to `peer` (-1: do nothing). Return `bytes`. */
 uint64_t gw_matrix_sent(int peer, uint64_t bytes);
 
-/** Do not count what is sent until the matrix resumes. Between batches, while nothing is in
- * flight.
- */
-void gw_matrix_pause(void);
-void gw_matrix_resume(void);
-
 typedef struct gw_matrix_total {
     uint64_t messages, bytes;               /* in the matrix, all ranks */
     uint64_t collectives, collective_bytes; /* calls of MPI's, and what they send by model */

@@ -1,5 +1,5 @@
-/** All that a step changes, kept in memory and put back to the bit: so that steps can be rehearsed,
- *  or taken twice from the same state. */
+/** All that a step changes, kept in memory and put back to the bit, so that steps can be
+ *  rehearsed. */
 #ifndef GW_STEP_SNAPSHOT_H
 #define GW_STEP_SNAPSHOT_H
 
@@ -8,7 +8,6 @@
 /** Zeroed before the first use. */
 typedef struct gw_snapshot {
     gw_io_memory memory;
-    bool alone; /* without the exchange: then neither call is collective */
 } gw_snapshot;
 
 /** Collective, between steps, with nothing pending: keep parameters, the optimizer's state and

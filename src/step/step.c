@@ -115,12 +115,6 @@ static gw_err step_ready(gw_stepper *t, int l) {
     return GW_OK;
 }
 
-static gw_err step_ready_all(gw_stepper *t) {
-    for (int l = gw_model_layers(t->model) - 1; l >= 0; l--)
-        GW_TRY(step_ready(t, l));
-    return GW_OK;
-}
-
 /* The exchange, whose end a lazy step leaves to the next one. Nothing of a void step stays. */
 static gw_err step_exchange(gw_stepper *t, float lr) {
     if (step_agrees_first(t))
@@ -172,7 +166,7 @@ static gw_err step_walk_ready(void *stepper, int l) {
         gw_guard_layer(t->guard, t->grads, l);
         gw_phase_leave();
     }
-    return t->apart ? GW_OK : step_ready(t, l);
+    return step_ready(t, l);
 }
 
 /* Of a whole model nothing else is under way, unless the last step's exchange is. */
@@ -198,7 +192,7 @@ gw_pipeline_job gw_step_job(const gw_stepper *t, const gw_batch *batch) {
                              .labels = t->labels,
                              .local = batch->local,
                              .global = batch->global,
-                             .pieces = !whole || (t->is.polls && !t->apart),
+                             .pieces = !whole || t->is.polls,
                              .step = t->guard ? (uint64_t)t->guard->step : 0};
 }
 
@@ -206,36 +200,17 @@ static gw_err step_walked(gw_stepper *t, const gw_batch *batch, float lr, double
     gw_pipeline_job job = gw_step_job(t, batch);
     GW_TRY(t->exec ? gw_pipeline_step_by(t->pipeline, &job, t->exec, NULL, loss_sum)
                    : gw_pipeline_step(t->pipeline, &job, loss_sum));
-    if (t->apart)
-        GW_TRY(step_ready_all(t));
     GW_TRY(gw_gemm_check());
     return step_exchange(t, lr);
 }
 
 /* ---- */
 
-/* All layers' exchanges, then all updates, then what publishes them: nothing is computed while
- * messages are under way, and none are when it is over. */
-static gw_err step_finish_apart(gw_stepper *t) {
-    gw_update u[GW_MAX_LAYERS];
-    int layers = t->pending ? gw_model_layers(t->model) : 0;
-    for (int l = 0; l < layers; l++)
-        GW_TRY(step_take(t, l, &u[l]));
-    for (int l = 0; l < layers && !step_left_out(t); l++)
-        GW_TRY(step_update(t, &u[l], t->pending_lr));
-    if (t->pending)
-        GW_TRY(gradwire_updated(t->g, GRADWIRE_ALL));
-    t->pending = false;
-    return gw_inside_drain(t->g);
-}
-
 static gw_err step_taken(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
     if (t->naive)
         return t->instead(t, batch, lr, loss_sum);
     GW_TRY(gradwire_begin(t->g, batch->local, batch->global));
     GW_TRY(step_walked(t, batch, lr, loss_sum));
-    if (t->apart)
-        GW_TRY(step_finish_apart(t));
     GW_TRY(t->failed);
     return gradwire_end(t->g, batch->local > 0 ? *loss_sum / batch->local : 0);
 }

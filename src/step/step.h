@@ -22,12 +22,11 @@ typedef struct gw_stepper gw_stepper;
 struct gw_stepper {
     gw_model *model;
     gw_optimizer *optimizer;
-    gradwire *g;        /* set by gw_step_use, and */
+    gradwire *g;        /* set by gw_step_open, and */
     gw_inside_facts is; /* the facts about it */
     const gw_dataset *set;
     gw_label *labels; /* of the local batch: max_local samples */
     bool lazy;
-    bool apart;   /* no overlap: exchange after the passes, and settle within the step */
     bool pending; /* lazy: the last step's exchange is not finished yet */
     float pending_lr;
     double skew_s;         /* delay of each step, after its samples are gathered; 0: none */
@@ -66,9 +65,6 @@ typedef struct gw_step_setup {
  *  it from now on. GW_ERR_UNSUPPORTED on all ranks of s->comm: the optimizer moves whole tensors,
  *  but a rank must update parts of them. Collective. */
 gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s);
-
-/** Let the stepper work with another handle that was opened for its model. */
-void gw_step_use(gw_stepper *t, gradwire *g);
 
 /** Set *global to the samples of a global batch on so many ranks. GW_ERR_USAGE: too many. */
 gw_err gw_step_batch(const gw_train_config *c, int ranks, int *global);

@@ -103,16 +103,12 @@ gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s) {
     for (int i = 0; i < gw_model_tensor_count(t->model); i++)
         step_name(t, g, i);
     GW_TRY(gradwire_open(g)); /* all ranks learn of what was refused */
-    gw_step_use(t, g);
-    GW_TRY(gw_agree(s->comm, gw_inside_suits(g, t->optimizer)));
-    return gw_agree(s->comm, gw_step_check_parts(t->optimizer, t->model, gw_inside_cuts(t->g)));
-}
-
-void gw_step_use(gw_stepper *t, gradwire *g) {
     t->g = g;
     t->is = gw_inside_know(g);
     gw_model_lend(t->model, gradwire_memory(g, 0, GRADWIRE_PARAM),
                   gradwire_memory(g, 0, GRADWIRE_GRAD));
+    GW_TRY(gw_agree(s->comm, gw_inside_suits(g, t->optimizer)));
+    return gw_agree(s->comm, gw_step_check_parts(t->optimizer, t->model, gw_inside_cuts(t->g)));
 }
 
 void gw_step_close(gw_stepper *t) {

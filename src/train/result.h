@@ -9,7 +9,6 @@
 #include "predict/bound.h"
 #include "record/recorder.h"
 #include "train/overhead.h"
-#include "train/paired.h"
 
 typedef struct gw_train_result {
     int64_t steps; /* of all starts of the run */
@@ -19,11 +18,10 @@ typedef struct gw_train_result {
     double bubble_s;         /* of its step: waiting along the pipe; NaN: there is one stage */
     /* All zero: not asked for. The first is the run's own, unless overhead_only asked for both. */
     gw_overhead overhead[GW_OVERHEAD_LEVELS];
-    gw_best best;            /* epoch 0: no validation set; its params: NULL */
-    int64_t left_out;        /* steps, by --on-nan skip */
-    gw_fault first_fault;    /* rank -1: there was none */
-    gw_paired_result paired; /* 0 pairs: not asked for */
-    double bound_s;          /* of a step; 0: not asked for */
+    gw_best best;         /* epoch 0: no validation set; its params: NULL */
+    int64_t left_out;     /* steps, by --on-nan skip */
+    gw_fault first_fault; /* rank -1: there was none */
+    double bound_s;       /* of a step; 0: not asked for */
     gw_bound_mode bound_mode;
     int64_t split, flagged;   /* batches of all ranks with a memory split by twins; of these with an
                                empty interval of products */

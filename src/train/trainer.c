@@ -18,23 +18,14 @@ float gw_trainer_rate(const gw_trainer *t, int64_t step) {
     return (float)gw_lr_rate(r->schedule, r->linear ? r->lr : 0, full, step, gw_trainer_steps(t));
 }
 
-/* After the step `ahead` of the present one somebody reads parameters: nothing may be pending then.
- */
-static bool trainer_must_settle(const gw_trainer *t, int ahead) {
-    int64_t step = t->at.step + ahead;
+/* After the present step somebody reads parameters: nothing may be pending then. */
+static bool trainer_must_settle(const gw_trainer *t) {
+    int64_t step = t->at.step;
     bool due = gw_trainer_evaluates(t, step) || gw_checks_due(&t->measures.checks, step);
-    return t->at.batch + ahead + 1 == gw_sampler_batches(t->sampler) || step == t->c->until.steps ||
+    return t->at.batch + 1 == gw_sampler_batches(t->sampler) || step == t->c->until.steps ||
            step == t->rec.flush_at || step == t->at.stop_at || t->at.keep ||
-           (due && gw_inside_agrees(t->g, t->stepper.pending + 1 + ahead)) ||
+           (due && gw_inside_agrees(t->g, t->stepper.pending + 1)) ||
            gw_codec_stats_settles(t->rec.stats, step);
-}
-
-/* Steps that a pair beginning here may have. */
-static int trainer_room_of_pair(const gw_trainer *t) {
-    int most = gw_paired_wants(t->measures.paired), n = 1;
-    while (n < most && !trainer_must_settle(t, n - 1))
-        n++;
-    return n;
 }
 
 typedef struct step_job {
@@ -42,7 +33,6 @@ typedef struct step_job {
     gw_batch batch;
     float rate;
     bool settle; /* nothing may be pending afterwards */
-    bool drain;  /* nor may the strategy have anything in flight */
     bool keep;   /* take a checkpoint then */
 } step_job;
 
@@ -51,8 +41,6 @@ static gw_err trainer_timed_step(const step_job *job, gw_batch_parts *batch) {
     gw_err e = gw_step(&job->t->stepper, job->batch, job->rate, &batch->loss_sum);
     if (e == GW_OK && job->settle)
         e = gw_step_settle(&job->t->stepper);
-    if (e == GW_OK && job->drain)
-        e = gw_inside_drain(job->t->stepper.g);
     if (e == GW_OK && job->keep)
         e = gw_checkpoint_take(job->t->checkpoint);
     gw_ledger_end(&batch->cost);
@@ -83,34 +71,10 @@ static void trainer_mark(int level) {
     gw_turn_leave();
 }
 
-/* Of a step of the run; a rehearsal has none. */
-static double trainer_delay(const gw_trainer *t, int64_t step) {
-    return gw_delay_draw(&t->c->skew, t->c->run.seed, t->rank, step);
-}
-
 static gw_err trainer_take_step(const step_job *job, gw_batch_parts *batch) {
     trainer_mark(1);
     gw_err e = trainer_measured_step(job, batch);
     trainer_mark(0);
-    gw_watchdog_beat();
-    return e;
-}
-
-/* A vote may end the run within a pair. */
-static gw_err trainer_take_paired(void *ctx, const gw_paired_take *take, gw_batch_parts *batch) {
-    gw_trainer *t = ctx;
-    bool settles = take->drain || (take->counts && trainer_must_settle(t, 0));
-    step_job job = {.t = t,
-                    .batch = gw_sampler_batch(t->sampler, t->at.batch + take->at),
-                    .rate = gw_trainer_rate(t, t->at.step + take->at),
-                    .settle = settles,
-                    .drain = settles};
-    t->stepper.skew_s = trainer_delay(t, t->at.step + take->at);
-    if (take->counts)
-        return trainer_take_step(&job, batch);
-    gw_matrix_pause();
-    gw_err e = trainer_timed_step(&job, batch);
-    gw_matrix_resume();
     gw_watchdog_beat();
     return e;
 }
@@ -133,22 +97,18 @@ static gw_err trainer_one_step(gw_trainer *t) {
         .samples = counts ? batch.local : 0,
         .slept = t->c->simulated};
     t->measures.checks.guard.step = t->at.step;
-    t->stepper.skew_s = parts.injected_s = trainer_delay(t, t->at.step);
+    t->stepper.skew_s = parts.injected_s =
+        gw_delay_draw(&t->c->skew, t->c->run.seed, t->rank, t->at.step);
     t->at.keep = gw_checkpoint_due(t->checkpoint, t->at.step);
     gw_codec_stats_begin(t->rec.stats, t->at.step);
-    if (t->measures.paired) {
-        GW_TRY(gw_paired_step(t->measures.paired, trainer_take_paired, t, trainer_room_of_pair(t),
-                              &parts, t->own));
-    } else {
-        step_job job = {.t = t,
-                        .batch = batch,
-                        .rate = gw_trainer_rate(t, t->at.step),
-                        .settle = trainer_must_settle(t, 0),
-                        .keep = t->at.keep};
-        gw_err e = trainer_take_step(&job, &parts);
-        *t->own = e != GW_OK;
-        GW_TRY(trainer_name_step(t, e));
-    }
+    step_job job = {.t = t,
+                    .batch = batch,
+                    .rate = gw_trainer_rate(t, t->at.step),
+                    .settle = trainer_must_settle(t),
+                    .keep = t->at.keep};
+    gw_err e = trainer_take_step(&job, &parts);
+    *t->own = e != GW_OK;
+    GW_TRY(trainer_name_step(t, e));
     gw_watchdog_step(t->at.step, t->at.epoch);
     t->at.batch++;
     t->at.samples += batch.global;
@@ -236,7 +196,7 @@ static gw_err trainer_rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
     int b = (int)(i % gw_sampler_batches(t->sampler));
     if (i % FORGET_EVERY == 0)
         gw_exchange_log_forget(); /* it would fill up */
-    step_job job = {t, gw_sampler_batch(t->sampler, b), 0, true, false, false};
+    step_job job = {t, gw_sampler_batch(t->sampler, b), 0, true, false};
     gw_err e = trainer_measured_step(&job, &batch);
     gw_watchdog_beat();
     *cost = batch.cost;

@@ -64,10 +64,10 @@ static json_t *run_results(const gw_trainer *t, json_t *tempo) {
     const gw_epoch_row *last = &r->last;
     return gw_json_object(
         "precision:f recall:f f1:f test_s:f test_samples_per_s:f test_forward_s:f best:o "
-        "simulated:o paired:o checks:o",
+        "simulated:o checks:o",
         last->macro.precision, last->macro.recall, last->macro.f1, last->test_s,
         (double)t->data->test.n_global / last->test_s, last->test_forward_s, gw_best_json(&r->best),
-        tempo, gw_paired_json(&r->paired), gw_checks_json(&t->measures.checked));
+        tempo, gw_checks_json(&t->measures.checked));
 }
 
 static const char run_simulated[] = "simulated: computation as measured on a free core, messages "
@@ -323,8 +323,6 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     r->bound_s =
         t->measures.bound.measured ? t->measures.bound.parts.step_s[t->measures.bound.mode] : 0;
     r->bound_mode = t->measures.bound.mode;
-    if (t->measures.paired)
-        GW_TRY(gw_paired_finish(t->measures.paired, GW_RECORD_WARMUP, &r->paired));
     int64_t split[2] = {t->measures.split.split, t->measures.split.flagged};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, split, 2, MPI_INT64_T, MPI_SUM, t->comm));
     GW_TRY(gw_allreduce(&t->at.checkpoint_s, &r->checkpoint_s, 1, MPI_DOUBLE, MPI_MAX, t->comm));

@@ -464,9 +464,6 @@ gw_err gw_trainer_open(gw_trainer *t) {
     /* Only now, when nothing is left that could be refused, an older run gives way. */
     GW_TRY(gw_trainer_open_rows(t));
     GW_TRY(gw_inside_stats(&t->rec.stats, t->g, t->c->run.compress_stats, t->rec.rows, t->comm));
-    if (t->c->paired)
-        GW_TRY(gw_paired_open(&t->measures.paired, t->c, &t->stepper, &setup,
-                              gw_products_cut(&t->measures.products), t->comm));
     GW_TRY(gw_trainer_open_clock(t));
     GW_TRY(gw_recorder_measure(&t->rec, t->past.clock_s));
     return gw_trainer_reopened(t);
@@ -479,7 +476,6 @@ void gw_trainer_close(gw_trainer *t) {
     gw_checkpoint_close(t->checkpoint); /* its thread may be at the rows */
     gw_recorder_close(&t->rec);
     json_decref(t->past.told);
-    gw_paired_close(t->measures.paired);
     gw_resume_free(&t->resume);
     gw_pipeline_close(t->part.pipeline);
     gradwire_close(t->g);

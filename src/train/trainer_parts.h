@@ -48,7 +48,6 @@ typedef struct gw_trainer_measures {
     gw_split split;
     gw_checks checks;
     gw_checks_total checked; /* at the end */
-    gw_paired *paired;       /* NULL: not asked for */
 } gw_trainer_measures;
 
 /** Of the run that this one goes on from. */

@@ -20,7 +20,7 @@ TASK = ("--data", "synthetic:samples=4000,features=32,classes=4", "--layers", "3
 RUNS = {
     "plain": ("--comm", "allreduce:algo=sra"),
     "coded": ("--comm", "allreduce:algo=sra", "--compress", "qsgd:bits=8"),
-    "paired": ("--comm", "iallreduce:bucket=1K", "--paired"),
+    "overlapped": ("--comm", "iallreduce:bucket=1K"),
     "skew": ("--inject-skew", "1:1ms", "--steps", "100"),
     "off": ("--profile", "off"),
     "auto": ("--compress", "auto:budget=0.3"),

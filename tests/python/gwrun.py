@@ -196,7 +196,7 @@ def train(ranks, out, *words, overhead=0, ceilings="off", counters="none", **mor
     other would take longer than most of these runs; --papi-group is none, since what a CPU counts
     differs from machine to machine, and on some from run to run. None: the program's defaults.
     `more`: as subprocess.run has it."""
-    if {"--profile", "--papi-events", "--paired"} & set(words):
+    if {"--profile", "--papi-events"} & set(words):
         counters = None
     for option, value in (("--overhead", overhead), ("--ceilings", ceilings), ("--papi-group", counters)):
         if value is not None and option not in words:

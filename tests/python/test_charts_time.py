@@ -129,28 +129,17 @@ class TimeStack(ChartCase):
 
 class Overlap(ChartCase):
     def test_figures(self):
-        chart = self.one(overlap, "plain", "paired", "off")
-        plain, paired, off = chart.table.rows
-        found = self.info["paired"]["results"]["summary"]
-        exposed = seconds(chart.table, paired, "exposed without waiting") \
-            + seconds(chart.table, paired, "waiting")
+        chart = self.one(overlap, "plain", "overlapped", "off")
+        plain, overlapped, off = chart.table.rows
+        found = self.info["overlapped"]["results"]["summary"]
+        exposed = seconds(chart.table, overlapped, "exposed without waiting") \
+            + seconds(chart.table, overlapped, "waiting")
         self.assertAlmostEqual(exposed, found["exposed_s"], delta=1e-9)
-        self.assertAlmostEqual(seconds(chart.table, paired, "hidden, at most"), found["hidden_s"],
+        self.assertAlmostEqual(seconds(chart.table, overlapped, "hidden, at most"), found["hidden_s"],
                                delta=1e-12)
-        results = self.info["paired"]["results"]["paired"]
-        for column, key in (("saved", "saved_s"), ("saved, 95% from", "saved_ci_low_s"),
-                            ("interference, 95% to", "interference_ci_high_s")):
-            self.assertAlmostEqual(seconds(chart.table, paired, column), results[key], delta=1e-12)
-            self.assertIsNone(seconds(chart.table, plain, column))
         self.assertEqual(seconds(chart.table, plain, "hidden, at most"), 0)  # blocking: measured
         self.assertIsNone(seconds(chart.table, off, "hidden, at most"))
         self.assertIn("--profile off", " ".join(chart.notes))
-        self.assertIn("blocking twin", chart.caption)
-
-    def test_without_pairs(self):
-        chart = self.one(overlap, "plain")
-        self.assertIn("No run used --paired", " ".join(chart.notes))
-        self.assertEqual(len(drawn(chart, False).axes), 1)
 
     def test_not_shown(self):
         self.assertIn("--profile off", self.reason(overlap, {"a": [self.run_of("off")]}))
@@ -392,7 +381,7 @@ class Legible(ChartCase):
     def many(self, n):
         made = {}
         for i in range(n):
-            name = ("plain", "paired", "auto", "skew", "off")[i % 5]
+            name = ("plain", "overlapped", "auto", "skew", "off")[i % 5]
             made[f"{self.LONG if i % 2 else 'threads '}{i}"] = [
                 self.run_of(name, str(block), marks=["oversubscribed"] if i % 3 == 0 else [],
                             step_s=self.runs[name].step_s * (1 + block / 50)) for block in range(3)]
@@ -441,7 +430,7 @@ class Legible(ChartCase):
                     self.check(chart, narrow)
 
     def test_as_svg(self):
-        cells = {"a<b & c": [self.run_of("paired", str(i)) for i in range(2)],
+        cells = {"a<b & c": [self.run_of("overlapped", str(i)) for i in range(2)],
                  "base": [self.run_of("auto", str(i)) for i in range(2)]}
         for module in ALL:
             with self.subTest(chart=module.TITLE):

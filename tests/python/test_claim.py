@@ -193,7 +193,7 @@ class Lost(Folder):
 
     def test_training(self):
         """Whatever it has to write next: rows, a checkpoint, or all of its end."""
-        endings = [("--trace", "--collectives"), ("--paired", "--comm", "iallreduce"), KEPT, ()]
+        endings = [("--trace", "--collectives"), ("--comm", "iallreduce"), KEPT, ()]
         for way in self.SAID:
             for number, words in enumerate(endings):
                 with self.subTest(way=way, words=words):

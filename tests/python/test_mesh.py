@@ -152,11 +152,11 @@ class Mesh(gwrun.Case):
                 self.refused(ranks, f"--mesh tensor=2 --tensor-algo {algo}",
                              f"--tensor-algo {algo} may sum in memory that the ranks of a node share, "
                              "and activations lie in a rank's own: take native, ring or another")
-            for words in ("--paired", "--bound", "--compress auto", "--forecast",
+            for words in ("--bound", "--compress auto", "--forecast",
                           "--data-layout sharded", "--compress-stats 2"):
                 out = self.path("refused")
                 self.refused(ranks, f"--mesh pipe=2 {words} --out {out}", whole)
-            self.refused(ranks, "--mesh pipe=65536,tensor=65536 --paired", whole)  # 0 ranks in 32 bits
+            self.refused(ranks, "--mesh pipe=65536,tensor=65536 --bound", whole)  # 0 ranks in 32 bits
             self.refused(ranks, "--mesh tensor=2 --comm iallreduce:progress=thread",
                          "use progress=poll")
 

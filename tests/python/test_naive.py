@@ -19,7 +19,7 @@ REFUSED = {"comm": ["--comm", "iallreduce"], "compress": ["--compress", "bf16"],
            "microbatches": ["--microbatches", 2], "gemm": ["--gemm", "cblas"],
            "compress-stats": ["--compress-stats", 10], "on-nan": ["--on-nan", "skip"],
            "checkpoint-every": ["--checkpoint-every", 10], "resume": ["--resume", "auto"],
-           "paired": ["--paired"], "bound": ["--bound"], "forecast": ["--forecast"],
+           "bound": ["--bound"], "forecast": ["--forecast"],
            "ceilings": ["--ceilings", "some.json"]}
 
 

@@ -197,17 +197,6 @@ class Show(gwrun.Shared):
             gwrun.change(out, lambda run, rows=rows: run["results"].update(straggler=None, ranks=rows))
             self.assertIn(f"straggler: {said}\n", show(out).stdout)
 
-    def test_saved(self):
-        out = self.folder("overlap")
-        self.assertIn("saved by overlap: absent", show(out).stdout)
-        names = ("saved_s", "saved_ci_low_s", "saved_ci_high_s", "interference_s",
-                 "interference_ci_low_s", "interference_ci_high_s")
-        paired = dict(zip(names, [-2e-6, -3e-6, 1e-6, 4e-6, 3e-6, 5e-6]), pairs=77)
-        gwrun.change(out, lambda run: run["results"].update(paired=paired))
-        self.assertIn("saved by overlap: -2.0 us (95%: -3.0 .. 1.0), 77 pairs; interference 4.0 us "
-                      "(3.0 .. 5.0)", show(out).stdout)
-        self.assertEqual(document(out)[0]["paired"]["saved_s"], -2e-6)
-
     def test_ceilings(self):
         out = self.folder("blocking")
         gwrun.change(out, lambda run: run.update(ceilings=None))

@@ -30,7 +30,7 @@ class Uneven(gwrun.Case):
             self.assertGreaterEqual(float(row["injected_s"]), 1e-4)
             self.assertGreaterEqual(float(row["data_s"]), float(row["injected_s"]) * (1 - 1e-9))
         for i, words in enumerate((("--comm", "delayed", "--compress", "qsgd"), ("--comm", "local", "--lr", 0.01),
-                                   ("--comm", "iallreduce", "--update", "lazy", "--paired"),
+                                   ("--comm", "iallreduce", "--update", "lazy"),
                                    ("--mesh", "pipe=2", "--microbatches", 2), ("--backend", "naive"),
                                    ("--partition", "labels:alpha=0.1"))):
             with self.subTest(words=words):

@@ -71,7 +71,6 @@ static const gw_rule rules[] = {
     {"train", NULL, false, "hang-timeout", NULL, "the engine knows when no rank can go on"},
     {"train", NULL, false, "trace", NULL, NOT_HERE},
     {"train", NULL, false, "collectives", NULL, NOT_HERE},
-    {"train", NULL, false, "paired", NULL, NOT_HERE},
     {"train", NULL, false, "bound", NULL, NOT_HERE},
     {"train", NULL, false, "forecast", NULL, NOT_HERE},
     {"train", NULL, false, "overhead", "!0", NOT_HERE},

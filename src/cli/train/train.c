@@ -18,9 +18,6 @@ static const gw_opt opts[] = {
 #include "cli/train/train_opts.def"
     {0}};
 
-static const char no_paired[] = "it compares steps of one run, which this would cut in two";
-static const char not_in_twins[] = "counters see the steps of the run, not their blocking twins";
-
 const gw_rule gw_train_rules[] = {
     {"clip-norm", "!0", false, "update", "lazy",
      "a layer's update would come before the whole norm"},
@@ -43,13 +40,7 @@ const gw_rule gw_train_rules[] = {
     {"resume", "auto", true, "out", NULL, "it looks in DIR/model.ckpt.d; or name the checkpoint"},
     {"resume", "auto", false, "overwrite", NULL, "one resumes the run in --out, one replaces it"},
     {"resume-strict", NULL, true, "resume", NULL, "it is about what a resumed run loses"},
-    {"paired", NULL, false, "checkpoint-every", NULL, no_paired},
-    {"paired", NULL, false, "resume", NULL, no_paired},
-    {"paired", NULL, false, "profile", "off", "it compares what --profile timers measures"},
-    {"paired", NULL, false, "trace", NULL, "a trace would show every step twice"},
 #include "step/exec/cannot.def"
-    {"papi-group", NULL, false, "paired", NULL, not_in_twins},
-    {"papi-events", NULL, false, "paired", NULL, not_in_twins},
     {0}};
 
 /* ---- reading the command line ---- */
@@ -79,7 +70,7 @@ gw_err gw_train_job_read(gw_train_job *j) {
         c->ceilings = NULL;
     if (!gw_args_given(a, "overhead"))
         c->overhead = c->run.out ? GW_OVERHEAD_AUTO : 0;
-    if (c->run.profile == GW_PROFILE_FULL && !c->paired)
+    if (c->run.profile == GW_PROFILE_FULL)
         GW_TRY(gw_group_choose(&j->counters, gw_args_text(a, "papi-group"),
                                gw_args_text(a, "papi-events")));
     c->counters = j->counters;
@@ -100,8 +91,6 @@ gw_err gw_train_job_read(gw_train_job *j) {
     gw_inside_facts is = gw_inside_know(j->g);
     if (c->bound)
         GW_TRY(gw_bound_of(&is, c->run.lazy, &mode));
-    if (c->paired)
-        GW_TRY(gw_paired_check(j->g));
     GW_TRY(gw_checks_refuse(c, j->g));
     return gw_codec_stats_check(session, c->run.compress_stats);
 }

@@ -246,25 +246,6 @@ static void tell_say_bound(const gw_train_result *r) {
                r->total.summary.wall_s / r->bound_s);
 }
 
-static void tell_say_interval(const char *what, const gw_stats *s) {
-    printf("%s %.1f us", what, s->median * 1e6);
-    if (isfinite(s->ci_low))
-        printf(" (95%%: %.1f to %.1f)", s->ci_low * 1e6, s->ci_high * 1e6);
-}
-
-static void tell_say_paired(const gw_paired_result *p) {
-    if (p->pairs == 0 && p->steps > 0)
-        printf("paired: what overlap saves is absent: no block was long enough to be timed (more "
-               "steps, or --compress-stats further apart)\n");
-    if (p->pairs == 0)
-        return;
-    tell_say_interval("paired: overlap saves", &p->saved);
-    printf(" of a blocking step of %.1f us, median of %d pairs;", p->blocking.median * 1e6,
-           p->pairs);
-    tell_say_interval(" computation longer by", &p->interference);
-    printf(", of which %.1f us had a message in flight\n", p->inflight.median * 1e6);
-}
-
 static void tell_say_accuracy(const gw_train_result *r) {
     if (isnan(r->last.test_accuracy))
         printf("not evaluated (the signal left no time for it)");
@@ -315,7 +296,6 @@ static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
     tell_say_memory(r);
     tell_say_overhead(r->overhead);
     tell_say_straggler(&r->total.straggler);
-    tell_say_paired(&r->paired);
     tell_say_drift(r->ceilings_drift);
     tell_say_link(&r->total.link_cost);
     tell_say_checkpoints(&r->checkpoints);
