@@ -16,6 +16,7 @@ __all__ = ["REPORT_NEEDS", "BadInput", "Parser", "advice", "aligned", "call", "c
 REPORT_NEEDS = ("matplotlib", "numpy", "pandas", "scipy")
 SYSTEM = "/usr/bin/python3"  # which the packages of a distribution belong to
 PIP = {"yaml": "pyyaml"}  # module -> package, where the names differ
+PIP_ONLY = {"tensorboard"}  # which Debian does not have
 COLOUR = re.compile("(\033\\[[0-9]{1,2}m)")  # as show has them
 
 
@@ -82,7 +83,7 @@ def interpreter(*modules):
 def advice(*modules):
     """What is lacking where there is no interpreter(), with the command that installs it."""
     lacking = lacks(*modules)
-    if shutil.which("apt-get") and not in_environment():
+    if shutil.which("apt-get") and not in_environment() and not PIP_ONLY & set(lacking):
         how = f"apt-get install {' '.join(f'python3-{name}' for name in lacking)}"
         how += "" if os.geteuid() == 0 else " (as root)"
     else:

@@ -50,10 +50,8 @@
     }
 #define GW_RUN_OPT_LOG                                                                             \
     {                                                                                              \
-        "log", GW_OPT_TEXT, NULL, 0, 0, NULL, "FORM:PLACE",                                        \
-            "write live metrics: json:FILE, one line per step, or tensorboard:DIR, "               \
-            "an event file",                                                                       \
-            TO(run.log)                                                                            \
+        "log", GW_OPT_TEXT, NULL, 0, 0, NULL, "json:FILE",                                         \
+            "write live metrics, one line per step", TO(run.log)                                   \
     }
 #define GW_RUN_OPT_LOG_EVERY                                                                       \
     {                                                                                              \

@@ -1,6 +1,6 @@
 /** What a run tells while it goes on, for a screen that draws it: metrics of its steps and epochs,
- *  as JSON lines or as an event file of TensorBoard's. docs/notebook.md has both. One process, its
- *  main thread; between batches. Lines reach the file with the first step a second later. */
+ *  as JSON lines, which docs/notebook.md defines. One process, its main thread; between batches.
+ *  Lines reach the file with the first step a second later. */
 #ifndef GW_RECORD_LIVE_H
 #define GW_RECORD_LIVE_H
 
@@ -10,7 +10,7 @@
 
 typedef struct gw_live gw_live;
 
-/** GW_ERR_USAGE: `where` (may be NULL) is neither json:FILE nor tensorboard:DIR. */
+/** GW_ERR_USAGE: `where` (may be NULL) is not json:FILE. */
 gw_err gw_live_check(const char *where, const char *owner);
 
 /** Open the file; nothing is in it before gw_live_begin. `every`: steps to a line. GW_ERR_INPUT:

@@ -131,7 +131,8 @@ class BadInput(gwrun.Case):
         for words in (("train", "--steps", "1"), ("replay", os.path.join(gwrun.SOURCE, "profiles/resnet18.json"),
                                                   "--out", self.dir, "--overwrite")):
             gwrun.refusal(gwrun.run(2, *words, env=env), r"a\nb")
-        for tool in ("run", "report", "table", "export", "claims", "compare", "trace-check", "show", "supervise"):
+        for tool in ("run", "report", "table", "export", "claims", "compare", "trace-check", "show", "supervise",
+                     "tensorboard"):
             self.assertIn(r"'a\nb\x1b' contains a control character", self.alone(tool, "a\nb\x1b"))
 
     def test_empty_texts(self):

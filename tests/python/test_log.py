@@ -1,8 +1,7 @@
-"""--log: metrics of a run while it goes on, as JSON lines and as event files, and who reads them."""
+"""--log: metrics of a run while it goes on, as JSON lines, and who reads them."""
 
 import json
 import os
-import struct
 import subprocess
 import sys
 import time
@@ -30,73 +29,6 @@ print(json.dumps({tag: [[one.step, one.value] for one in found.Scalars(tag)] for
 def has(*modules):
     done = subprocess.run([PYTHON, "-c", f"import {', '.join(modules)}"], capture_output=True, check=False)
     return done.returncode == 0
-
-
-def single(x):
-    """As a float of C."""
-    return struct.unpack("f", struct.pack("f", x))[0]
-
-
-# ---- an event file, read by its definition ----
-
-def checksum(data):
-    crc = 0xffffffff
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
-    crc ^= 0xffffffff
-    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
-
-
-def fields(data):
-    """[(number, value)] of a protocol buffer."""
-    found, at = [], 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte, at = data[at], at + 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-    while at < len(data):
-        key = varint()
-        length = varint() if key & 7 in (0, 2) else {1: 8, 5: 4}[key & 7]
-        if key & 7 == 0:
-            found.append((key >> 3, length))
-        else:
-            found.append((key >> 3, data[at:at + length]))
-            at += length
-    return found
-
-
-def events(path):
-    """[(step, {other field: value})]; checks both checksums of each record."""
-    found, at = [], 0
-    with open(path, "rb") as file:
-        data = file.read()
-    while at < len(data):
-        length, sum_of_length = struct.unpack_from("<QI", data, at)
-        event = data[at + 12:at + 12 + length]
-        assert sum_of_length == checksum(data[at:at + 8])
-        assert struct.unpack_from("<I", data, at + 12 + length)[0] == checksum(event)
-        at += length + 16
-        of = dict(fields(event))
-        found.append((of.pop(2), of))
-    return found
-
-
-def scalars(path):
-    """{tag: [(step, value)]}."""
-    found = {}
-    for step, of in events(path):
-        for _, value in fields(of.get(5, b"")):
-            value = dict(fields(value))
-            found.setdefault(value[1].decode(), []).append((step, struct.unpack("<f", value[2])[0]))
-    return found
 
 
 class Log(gwrun.Case):
@@ -156,22 +88,6 @@ class Log(gwrun.Case):
         gwrun.ok(1, "train", *SMALL, "--profile", "off", "--log", f"json:{path}")
         self.assertEqual(set(self.lines(path)[1]["metrics"]), {"train/loss", "step/wall_s"})
 
-    def test_an_event_file(self):
-        folder = self.path("events", "a")
-        gwrun.ok(2, "train", *SMALL, "--log", f"tensorboard:{folder}", "--out", self.out)
-        name, = os.listdir(folder)
-        self.assertTrue(name.startswith("events.out.tfevents."))
-        path = os.path.join(folder, name)
-        step, of = events(path)[0]
-        self.assertEqual((step, of[3]), (0, b"brain.Event:2"))
-        found = scalars(path)
-        self.assertEqual([value for _, value in found["train/loss"]], [single(row["loss"]) for row in self.mine(self.out)])
-        accuracy = [(int(row["step"]), single(float(row["test_accuracy"]))) for row in gwrun.rows(self.out, "epochs.csv")]
-        self.assertEqual(found["epoch/test_accuracy"], accuracy)
-        if has("tensorboard"):
-            told = json.loads(gwrun.well(gwrun.finished([PYTHON, "-c", ACCUMULATE, folder])))
-            self.assertEqual({tag: list(map(tuple, all)) for tag, all in told.items()}, found)
-
     def test_while_the_run_goes_on(self):
         """A line is there long before the end."""
         path = self.path("run.jsonl")
@@ -196,7 +112,7 @@ class Log(gwrun.Case):
 
     def test_a_run_that_resumes(self):
         """Its lines follow those of the first start; a run that begins anew replaces them."""
-        path, folder = self.path("run.jsonl"), self.path("events")
+        path = self.path("run.jsonl")
         for words in (["--steps", 30], ["--resume", "auto"]):
             gwrun.ok(2, "train", *SMALL, "--checkpoint-every", 10, "--out", self.out, "--log", f"json:{path}", *words)
         begins = [line for line in self.lines(path) if line["event"] == "begin"]
@@ -204,12 +120,6 @@ class Log(gwrun.Case):
         self.assertEqual([line["step"] for line in self.lines(path) if line["event"] == "step"], list(range(1, 2 * EPOCH + 1)))
         gwrun.ok(2, "train", *SMALL, "--steps", 5, "--log", f"json:{path}")
         self.assertEqual(len([line for line in self.lines(path) if line["event"] == "begin"]), 1)
-        gwrun.ok(2, "train", *SMALL, "--steps", 30, "--checkpoint-every", 10, "--out", self.path("two"))
-        gwrun.ok(2, "train", *SMALL, "--checkpoint-every", 10, "--out", self.path("two"), "--resume", "auto",
-                 "--log", f"tensorboard:{folder}")
-        name, = os.listdir(folder)
-        step, of = events(os.path.join(folder, name))[1]
-        self.assertEqual((step, of[7]), (31, b"\x08\x01"))  # TensorBoard forgets what an earlier file has of later steps
 
     def test_a_program_of_the_library(self):
         path = self.path("run.jsonl")
@@ -229,12 +139,12 @@ class Log(gwrun.Case):
         kept = self.path("kept.jsonl")
         gwrun.write(kept, "kept\n")
         gwrun.ok(1, "train", *SMALL, "--steps", 1, "--out", self.out)
-        for words, said in ((["--log", "csv:a"], "--log csv:a: must be json:FILE or tensorboard:DIR"),
-                            (["--log", "json:"], "must be json:FILE or tensorboard:DIR"),
+        for words, said in ((["--log", "csv:a"], "--log csv:a: must be json:FILE"),
+                            (["--log", "json:"], "must be json:FILE"),
+                            (["--log", "tensorboard:a"], "`gradwire tensorboard FILE DIR` writes event files"),
                             (["--log", f"json:{self.path('no', 'a')}"], "No such file or directory"),
                             (["--log", f"json:{self.dir}"], "Is a directory"),
                             (["--log", f"json:{pipe}"], "no regular file: name one, and follow it by tail -F"),
-                            (["--log", f"tensorboard:{kept}/a"], f"cannot make {kept}/a: Not a directory"),
                             (["--log-every", 3], "--log-every needs --log"),
                             (["--log", f"json:{kept}", "--out", self.out], "holds a run already"),
                             (["--log", f"json:{self.path('new')}", "--out", self.out], "holds a run already")):
@@ -244,6 +154,51 @@ class Log(gwrun.Case):
         self.assertFalse(os.path.exists(self.path("new")))
         gwrun.ok(2, "train", *SMALL, "--check", "--log", f"json:{kept}")
         self.assertEqual(gwrun.read(kept), "kept\n")
+
+
+@unittest.skipUnless(has("tensorboard"), f"{PYTHON} has no tensorboard")
+class TensorBoard(gwrun.Case):
+    """Event files as TensorBoard reads them."""
+
+    def scalars(self, folder):
+        """{tag: [(step, value)]}."""
+        told = json.loads(gwrun.well(gwrun.finished([PYTHON, "-c", ACCUMULATE, folder])))
+        return {tag: list(map(tuple, found)) for tag, found in told.items()}
+
+    def same(self, found, path):
+        wanted = {}
+        for line in map(json.loads, gwrun.read(path).splitlines()):
+            for name, value in line.get("metrics", {}).items():
+                wanted.setdefault(name, []).append((line["step"], value))
+        self.assertEqual(set(found), set(wanted))
+        for name, pairs in wanted.items():
+            self.assertEqual([step for step, _ in found[name]], [step for step, _ in pairs])
+            for (_, value), (_, single) in zip(pairs, found[name]):
+                self.assertAlmostEqual(value, single, delta=1e-6 * abs(value))
+
+    TOOL = (PYTHON, "-B", os.path.join(gwrun.SOURCE, "analysis", "tensorboard"))
+
+    def test_following_a_run(self):
+        path, folder = self.write("run.jsonl", ""), self.path("events")
+        with subprocess.Popen([*self.TOOL, path, folder]) as following:
+            gwrun.ok(2, "train", *SMALL, "--log", f"json:{path}")
+            self.assertEqual(following.wait(gwrun.HANG_S), 0)
+        self.same(self.scalars(folder), path)
+
+    def test_a_run_that_resumed(self):
+        """Without its last line, as if it were killed."""
+        path, folder = self.path("run.jsonl"), self.path("events")
+        for words in (["--steps", 30], ["--resume", "auto"]):
+            gwrun.ok(2, "train", *SMALL, "--checkpoint-every", 10, "--out", self.out, "--log", f"json:{path}", *words)
+        gwrun.write(path, "".join(gwrun.read(path).splitlines(keepends=True)[:-1]))
+        gwrun.quiet(gwrun.finished([*self.TOOL, "--once", path, folder]))
+        self.same(self.scalars(folder), path)
+
+    def test_refusals(self):
+        other = self.write("other", '{"event": "begin"}\n')
+        for path, folder, said in ((self.path("none"), "a", "No such file"), (other, "a", "is no line of --log: the line lacks time"),
+                                   (other, f"{other}/a", "Not a directory")):
+            gwrun.refusal(gwrun.finished([*self.TOOL, path, folder], cwd=self.dir), said)
 
 
 class Recipes(gwrun.Case):

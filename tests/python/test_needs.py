@@ -21,6 +21,7 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "analysis/export": (["."], ["numpy", "pandas"]),
     "analysis/claims": (["."], ["numpy", "pandas", "scipy", "yaml"]),
     "analysis/compare": ([".", "."], ["numpy", "pandas", "scipy"]),
+    "analysis/tensorboard": (["a.jsonl", "b"], ["tensorboard"]),
     "experiments/run": (["quick.yaml"], ["yaml", "matplotlib", "numpy", "pandas", "scipy"]),
     "experiments/bigmachine": ([], ["yaml", "numpy", "pandas", "scipy"]),
     "experiments/peers/compare_ddp.py": (["--out", "."], ["numpy", "torch"]),
