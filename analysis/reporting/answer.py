@@ -4,7 +4,7 @@ configurations, and the pairs that a reader asks for. docs/analysis.md describes
 import math
 from collections import namedtuple
 
-from . import expect, learning, looks, reach, rows, stats, verdicts
+from . import expect, learning, reach, rows, stats, verdicts
 from .base import number
 from .charts import final_accuracy
 from .levels import make_labels
@@ -68,10 +68,10 @@ def statement(results, cell, word, accuracy):
     words = reach.WORDS[about.figure] if about.goal else family.family.words
     text = final_accuracy.verdict(comparison) if by_accuracy else stats.sharp(comparison, words, *expect.bounds(word))
     return Statement(cell.label, word, state, text,
-                     outlook(results, word, comparison, unit) if state == expect.UNDECIDED else "")
+                     outlook(word, comparison, unit) if state == expect.UNDECIDED else "")
 
 
-def outlook(results, word, comparison, unit):
+def outlook(word, comparison, unit):
     """How many more pairs would decide an undecided word, by what was found so far."""
     found, about = comparison.estimate, expect.parse(word)
     if found.reason:
@@ -80,17 +80,12 @@ def outlook(results, word, comparison, unit):
     scale = final_accuracy.POINTS if about.figure == "accuracy" else 1
     level, middle = 1 - comparison.interval.level, found.middle()
     bound = 0.0 if middle is None else expect.bound(word, scale * middle) / scale
-    most = looks.most_of(results.study, about.figure != "step")
-    left = stats.MOST_MORE if most is None else min(max(most - found.n, 0), stats.MOST_MORE)
-    if more := found.more(bound, level, left):
+    if more := found.more(bound, level, stats.MOST_MORE):
         return (f"{further(more, unit)} would decide it with a chance of {stats.POWER:.0%}, if difference and spread "
                 "stay as found")
-    if left == 0:
-        return f"cannot be decided: none of the declared {most} {unit} is left"
     near = "zero" if bound == 0 else f"the bound of {about.times:g} times" if about.times else \
         f"the bound of {f'{expect.POINTS:g} point' if about.figure == 'accuracy' else stats.percent(expect.MARGIN)}"
-    return f"cannot be decided by {further(left, unit)}{' that may come' * (most is not None)}: with this spread the " \
-           f"difference found is too near {near}"
+    return f"cannot be decided by {further(stats.MOST_MORE, unit)}: with this spread the difference found is too near {near}"
 
 
 def further(n, unit):

@@ -5,7 +5,7 @@ the runs themselves."""
 import csv
 import os
 
-from . import claims, ends, looks, sheet, specs
+from . import claims, ends, sheet, specs
 from .model import Cell, Lost, Results, Run
 from .base import BadInput
 
@@ -95,8 +95,7 @@ def results_of(rows, labels=None, **study):
             lost.append(Lost(row["state"], place_of(row), row["cell"], row.get("why") or "its reason was not kept"))
     baseline = next((cell for cell in cells.values() if cell.baseline), None)
     study = {"cells": [{"id": cell.name, "levels": cell.levels} for cell in cells.values()], "short": False,
-             "baseline": baseline and baseline.name,
-             **looks.kept([run for cell in cells.values() for run in cell.runs]), **study}
+             "baseline": baseline and baseline.name, **study}
     return Results(rows[0]["study"], ".", study, {name: list(levels) for name, levels in factors.items()},
                    [cell for cell in cells.values() if cell.runs], baseline if baseline and baseline.runs else None, [],
                    lost, empty=[cell for cell in cells.values() if not cell.runs])

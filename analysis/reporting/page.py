@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 
-from . import answer, charts, claims, ends, expect, failed, figure, judge, kept, learning, looks, pop, verdicts
+from . import answer, charts, claims, ends, expect, failed, figure, judge, kept, learning, pop, verdicts
 from .batches import WARM_UP_RULE
 from .info import look, unlike
 from .loose import link_text
@@ -236,14 +236,13 @@ def verdict_of(results):
                "figures follow.") if study else ""
         return head + (tag("p", badge(expect.UNDECIDED), escape(why), class_="verdict") if why else "")
     state = expect.overall([one.state for one in said])
-    looked = paragraph(looks.text_of(study), "note") if looks.text_of(study) else ""
     lines = [badge(text[0]) + " " + label + ": " + escape("; ".join(filter(None, text[1:]))) for label, text in once(
         [(tag("strong", escape(one.label)) + ", expected " + escape(one.word), (one.state, one.verdict, one.more)) for one in said])]
     if len(said) == 1:
-        return head + tag("p", lines[0], class_="verdict") + looked
+        return head + tag("p", lines[0], class_="verdict")
     return head + tag("p", badge(state), escape(
         f"Of {len(said)} tested statements {expect.counted([one.state for one in said])}; beyond them the claim "
-        "is not judged."), class_="verdict") + few(lines, "more") + looked
+        "is not judged."), class_="verdict") + few(lines, "more")
 
 
 def answer_table(results, where):

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 from scipy import special
 
-from . import ends, expect, learning, looks, stats
+from . import ends, expect, learning, stats
 from .base import number
 from .info import look
 
@@ -87,7 +87,6 @@ class Bounded:
     median by ranks of the bounds; both hold whatever lies between."""
 
     pairs: tuple  # of (low, high)
-    share: float | None = None
     reason = ""
 
     @property
@@ -108,11 +107,11 @@ class Bounded:
         return min(1.0, 2 * float(special.bdtr(n - most, n, 0.5)))
 
     def p(self):
-        return looks.p_of(self.chance(max(self.beyond(0)), self.n), self.share)
+        return self.chance(max(self.beyond(0)), self.n)
 
     def interval(self, level):
-        nominal, lows, highs = looks.level_of(1 - level, self.share), *map(sorted, zip(*self.pairs))
-        cut = sum(self.chance(self.n - k, self.n) <= nominal for k in range((self.n + 1) // 2))
+        lows, highs = map(sorted, zip(*self.pairs))
+        cut = sum(self.chance(self.n - k, self.n) <= 1 - level for k in range((self.n + 1) // 2))
         if cut == 0:
             return stats.Interval(None, None, None, self.n, "none", f"{self.n} pairs are too few for a test of signs, "
                                   "which it takes where a run does not reach the target", level)
@@ -127,8 +126,7 @@ class Bounded:
         """As of a LogRatio, if the share of pairs on one side of the bound stays."""
         part = max(self.beyond(bound)) / self.n
         for n in range(self.n + 1, self.n + most + 1):
-            nominal = looks.level_of(level, self.share and min(self.share * n / self.n, 1.0))
-            if self.chance(math.floor(part * n), n) <= nominal:
+            if self.chance(math.floor(part * n), n) <= level:
                 return n - self.n
         return None
 
@@ -141,7 +139,7 @@ class Bounded:
         return f"{words[below > above]} in {max(below, above)} of {self.n} {what} (sign test{size})"
 
 
-def estimate(one, other, most=None):
+def estimate(one, other):
     """What stands for the ratio of {seed: (figure, spent)} of two cells."""
     pairs = [(one[seed], other[seed]) for seed in one if seed in other]
     figures = [figure for pair in pairs for figure, _ in pair]
@@ -152,11 +150,11 @@ def estimate(one, other, most=None):
     if math.inf not in figures:
         # As if a run reached it anywhere between two tests: else pairs that are all apart by one test have no spread.
         steps = [1 - before / figure for pair in pairs for figure, before in pair]
-        return stats.log_ratio(*(np.array([pair[side][0] for pair in pairs]) for side in (0, 1)), True, "seeds", most,
+        return stats.log_ratio(*(np.array([pair[side][0] for pair in pairs]) for side in (0, 1)), True, "seeds",
                                math.sqrt(sum(step ** 2 for step in steps) / len(pairs) / 12))
     if all(math.inf in (a, b) and a == b for (a, _), (b, _) in pairs):
         return stats.LogRatio(n=len(pairs), reason="the ratio is undefined: neither ever reaches it")
-    return Bounded(tuple(bounds(*pair) for pair in pairs), most and min(len(pairs) / most, 1.0))
+    return Bounded(tuple(bounds(*pair) for pair in pairs))
 
 
 def counted(sides):

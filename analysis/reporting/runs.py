@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas
 
-from . import claims, ends, looks, loose, pop, shape, steps
+from . import claims, ends, loose, pop, shape, steps
 from .batches import read_batches
 from .info import (MARK_BUSY, busy, link_warned, resumed, uncompressed, unlike,
                             unsettled)
@@ -204,8 +204,6 @@ class Study:
     def results(self):
         factors = {name: list(levels) for name, levels in self.study["factors"].items()}
         self.done.sort(key=lambda run: run.experiment["planned"])
-        for run in self.done:
-            run.marks = run.marks + looks.marks_of(self.study)
         around = self.cells.get(self.study["baseline"]) \
             if self.study["design"] == "one-at-a-time" else None
         labels = make_labels(self.cells, factors, around)

@@ -291,7 +291,6 @@ STUDY = {
     "cells": [{"id": TEXT, "levels": Map(TEXT), "ranks": COUNT}],
     "runs": [{"folder": TEXT, "cell": TEXT, "block": COUNT}],
     "created_utc": TEXT, "gradwire": {"version": Maybe(TEXT), "commit": Maybe(TEXT)},
-    "until?": {"most": COUNT, "ended?": Maybe(TEXT)},
     "trials?": YES_NO, "tune?": {"factor": TEXT, "options": Map([TEXT]), "seeds": [COUNT], "by": TEXT},
     "tuned?": [Map(TEXT)],
 }

@@ -13,7 +13,6 @@ from functools import cache, lru_cache
 import numpy as np
 from scipy import special
 
-from . import looks
 from .base import number, telling
 
 LEVEL = 0.95  # of intervals
@@ -160,7 +159,6 @@ class LogRatio:
     method: str = ""
     reason: str = ""
     ratio: float | None = None  # where there is a point, but no interval
-    share: float | None = None  # of the pairs that there may be at most, of a study that grows (looks.py)
 
     def turned(self):
         """The same of the inverse ratio."""
@@ -169,12 +167,12 @@ class LogRatio:
     def p(self):
         if self.error == 0:
             return 1.0 if self.mean == 0 else 0.0
-        return looks.p_of(float(2 * special.stdtr(self.freedom, -abs(self.mean) / self.error)), self.share)
+        return float(2 * special.stdtr(self.freedom, -abs(self.mean) / self.error))
 
     def interval(self, level):
         if self.reason:
             return Interval(self.ratio, None, None, self.n, "none", self.reason, level)
-        half = self.error and -_edge(self.freedom, looks.level_of(1 - level, self.share) / 2) * self.error
+        half = self.error and -_edge(self.freedom, (1 - level) / 2) * self.error
         ends = [math.exp(log) if abs(log) <= MOST_LOG else None
                 for log in (self.mean, self.mean - half, self.mean + half)]
         if None in ends:
@@ -188,16 +186,14 @@ class LogRatio:
 
     def least(self, level):
         """The relative difference that is detected with a chance of POWER."""
-        nominal = looks.level_of(level, self.share)
-        return float(np.expm1(min(_noncentrality(round(self.freedom, 2), nominal) * self.error, MOST_LOG)))
+        return float(np.expm1(min(_noncentrality(round(self.freedom, 2), level) * self.error, MOST_LOG)))
 
     def more(self, bound, level, most):
         """How many further pairs tell the logarithm from `bound` with a chance of POWER, if it and the spread are
         those found so far; None: more than `most`."""
         def enough(more):
             n = self.n + more
-            nominal = looks.level_of(level, self.share and min(self.share * n / self.n, 1.0))
-            return _noncentrality(float(n - 1), nominal) * self.error * math.sqrt(self.n / n) <= abs(self.mean - bound)
+            return _noncentrality(float(n - 1), level) * self.error * math.sqrt(self.n / n) <= abs(self.mean - bound)
         at = bisect.bisect_left(range(1, most + 1), True, key=enough)
         return at + 1 if at < most else None
 
@@ -213,13 +209,13 @@ class LogRatio:
         return f"inside the noise ({why}{seen} be seen with {self.n} {what})"
 
 
-def log_ratio(values, baseline, paired, what="runs", most=None, coarse=0.0):
-    """LogRatio of two arrays, whose elements are pairs of `what` if paired; `most`: how many there may be, of a study
-    that grows; `coarse`: the least spread of pairs that are not all equal, by how finely the figures are known."""
+def log_ratio(values, baseline, paired, what="runs", coarse=0.0):
+    """LogRatio of two arrays, whose elements are pairs of `what` if paired; `coarse`: the least spread of pairs that are
+    not all equal, by how finely the figures are known."""
     found = _log_ratio(values, baseline, paired, what)
     if found.mean != 0 and not found.reason:
         found = replace(found, error=max(found.error, coarse / math.sqrt(found.n)))
-    return found if most is None else replace(found, share=min(found.n / most, 1.0))
+    return found
 
 
 def _log_ratio(values, baseline, paired, what):
@@ -307,13 +303,12 @@ def mdd(spread, n, level=ALPHA):
     return float(np.expm1(_noncentrality(float(n - 1), float(level)) * spread / np.sqrt(n)))
 
 
-def compare(sides, paired=True, what="runs", reasons=(), most=None):
+def compare(sides, paired=True, what="runs", reasons=()):
     """{name: Comparison} of {name: (group, reference)}, each {block: figure}, as one family: the
     chance of any false positive is at most ALPHA. If paired, blocks that one side lacks are left
-    out. `what`: runs or seeds. `reasons`: {name: why its figures are not to be compared}. `most`: as of
-    log_ratio()."""
+    out. `what`: runs or seeds. `reasons`: {name: why its figures are not to be compared}."""
     estimates = {name: LogRatio(reason=reasons[name]) if name in reasons else
-                 log_ratio(*matched(*both, paired), paired, what, most)
+                 log_ratio(*matched(*both, paired), paired, what)
                  for name, both in sides.items()}
     return judge(estimates, f"pairs of {what}" if paired else what)
 

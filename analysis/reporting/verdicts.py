@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import combinations
 from statistics import median
 
-from . import beyond, ends, looks, reach, stats, steps
+from . import beyond, ends, reach, stats, steps
 from .info import MARK_BUSY, busy
 
 
@@ -63,8 +63,7 @@ def by_seed(results, value):
     """{name of a cell: Comparison, seed by seed, of a figure with its reference's}: a family of its own."""
     known = {cell.name: middles(seeds_of(cell), value) for cell in results.cells}
     return stats.compare({name: (known[name], known[other.name])
-                          for name, other in references(results).items()}, what="seeds",
-                         most=looks.most_of(results.study, seeds=True))
+                          for name, other in references(results).items()}, what="seeds")
 
 
 # ---- the family ----
@@ -106,8 +105,7 @@ class Pairs:
                    for cell in results.cells}
         estimates = {
             (one.name, other.name): stats.log_ratio(
-                *stats.matched(figures[one.name], figures[other.name], self.paired), self.paired,
-                most=looks.most_of(results.study))
+                *stats.matched(figures[one.name], figures[other.name], self.paired), self.paired)
             for cells in groups_of(results) for one, other in combinations(cells, 2)}
         self.goals = reach.goals_of(results)
         self.modelled = bool(self.goals) and reach.modelled(results.runs)
@@ -115,8 +113,7 @@ class Pairs:
                         for goal in self.goals for cell in results.cells}
         self.to = {(name, goal): (self.reached[name, goal], self.reached[other.name, goal])
                    for goal in self.goals for name, other in references(results).items()}
-        most = looks.most_of(results.study, seeds=True)
-        estimates.update({key: reach.estimate(*sides, most) for key, sides in self.to.items()})
+        estimates.update({key: reach.estimate(*sides) for key, sides in self.to.items()})
         planned = {pair for name, other in references(results).items()
                    for pair in ((name, other.name), (other.name, name))}.union(self.to)
         self.family = stats.Family(estimates, "pairs of runs" if self.paired else "runs", planned=planned)

@@ -207,14 +207,6 @@ class Journal:
             "order_seed": study.order_seed, "retries": study.retries, "timeout_s": study.timeout_s,
             "created_utc": now(), **facts, "directory": self.directory()})
 
-    def change(self, **facts):
-        """Writes study.json again with other facts."""
-        self.write(os.path.join(self.out, STUDY), {**self.study(), **facts})
-
-    def extend(self, study, planned):
-        """Blocks and runs that come behind those that study.json has."""
-        self.change(blocks=blocks_of(study), runs=runs_of(planned))
-
     def directory(self):
         """The base of relative paths in a spec's options: the folder in which the study was
         begun."""

@@ -185,8 +185,7 @@ class Pairs(unittest.TestCase):
         """With runs that do not reach the target, whatever share of them."""
         for budget in (0.95, 1.05, 1.2):
             for blocks in (6, 12):
-                told, _ = statsim.grown("normal", blocks, 300, budget=budget)
-                self.assertLessEqual(told, 0.05 + 2.33 * math.sqrt(0.05 * 0.95 / 300), (budget, blocks))
+                self.assertLessEqual(statsim.bounded(blocks, 300, budget), 0.05 + 2.33 * math.sqrt(0.05 * 0.95 / 300), (budget, blocks))
 
 
 class Words(unittest.TestCase):
@@ -272,16 +271,15 @@ class Forecast(unittest.TestCase):
     def test_more_pairs_decide(self):
         """With as many further pairs as said the difference is found with a chance of 80%, in simulated studies."""
         random = np.random.default_rng(2)
-        for mean, spread, share in ((0.05, 0.06, None), (0.02, 0.05, None), (0.05, 0.06, 5 / 40)):
-            made = stats.LogRatio(mean, spread / math.sqrt(5), 4, 5, "t", share=share)
+        for mean, spread in ((0.05, 0.06), (0.02, 0.05)):
+            made = stats.LogRatio(mean, spread / math.sqrt(5), 4, 5, "t")
             n = 5 + made.more(0, 0.05, 200)
             logs = mean + spread * random.standard_normal((2000, n))
             errors = logs.std(axis=1, ddof=1) / math.sqrt(n)
-            found = np.mean([stats.LogRatio(row, error, n - 1, n, "t", share=share and n / 40).p() <= 0.05
+            found = np.mean([stats.LogRatio(row, error, n - 1, n, "t").p() <= 0.05
                              for row, error in zip(logs.mean(axis=1), errors)])
             self.assertAlmostEqual(found, 0.8, delta=0.05)
-            fewer = stats.LogRatio(mean, spread / math.sqrt(5), 4, 5, "t", share=share)
-            self.assertIsNone(fewer.more(0, 0.05, n - 6))
+            self.assertIsNone(made.more(0, 0.05, n - 6))
 
     def test_what_cannot_be_decided(self):
         made = stats.LogRatio(-0.0295, 0.01, 4, 5, "t")  # a hair from 3%

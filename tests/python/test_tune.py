@@ -148,8 +148,6 @@ base: {TRAIN} --validation 0.25
 factors: {{compress: [none, fp16]}}
 tune: {{factor: compress, options: {{lr: [0.1, 0.2]}}, seeds: [9], by: validation_loss}}
 """)
-        gwrun.refusal(self.call("--until-decided"), "has no expect:")
-        self.assertFalse(os.path.exists(self.out))
         gwrun.write(self.path("else/file"), "")
         gwrun.refusal(self.call(out=self.path("else")), "holds other things than a study (file)")
         self.assertEqual(self.starts(), [])
