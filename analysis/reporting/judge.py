@@ -1,10 +1,7 @@
-"""Judges the claims of a study: by its runs, or by the summary.csv that was kept of them."""
+"""Judges the claims of a study by its runs."""
 
 import math
 from dataclasses import dataclass, replace
-
-import numpy as np
-from scipy import special
 
 from . import claims, stats, verdicts
 from .info import SIMULATED, look, repeats_exactly
@@ -14,9 +11,6 @@ from .summary import SUMS
 # What a sum is made of; memory_most_s: the upper bound of the time that computation waits for memory.
 SUMS = {**SUMS, "memory_most_s": ("memory_twin_s", "memory_model_hi_s")}
 MEANS = {part for name in claims.COLUMNS for part in SUMS.get(name, (name,))}  # columns of batches.csv
-KEPT = "judged from kept figures"
-
-
 UNSHARED = "simulated ranks of one machine share neither caches nor memory bandwidth"
 ARITHMETIC = "arithmetic: options decide these bytes, no run of theirs differs"
 OVERSUBSCRIBED = "oversubscribed"
@@ -272,146 +266,3 @@ def by_runs(results, claim):
 def of_results(results):
     """The rows of a study's claims."""
     return [by_runs(results, claim) for claim in (results.study or {}).get("claims", [])]
-
-
-# ---- by kept figures ----
-
-OTHER_NAMES = {"wall_s": "wall_mean_s"}
-
-
-def read(row, name):
-    """A number of summary.csv; None: blank, or the file has no such column."""
-    text = row.get(OTHER_NAMES.get(name, name)) or ""
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def kept(row, name):
-    """A column as an Interval, if its ends were kept."""
-    value = read(row, name)
-    if value is None:
-        return without(f"{name} was not kept")
-    head = name.removesuffix("_s")
-    ends = [read(row, f"{name}_{end}" if name == head else f"{head}_{end}_s") for end in ("low", "high")]
-    if None in ends:
-        return stats.Interval(value, None, None, 0, "none", "kept without an interval")
-    return stats.Interval(value, *ends, 0, "kept")
-
-
-def combined(up, down, change=np.divide):
-    """One Interval by another, whose runs are not known: by their ends, so that it holds both with 90%."""
-    lacking = next((one for one in (up, down) if one.low is None), None)
-    if lacking:
-        value = None if None in (up.value, down.value) else float(change(up.value, down.value))
-        return stats.Interval(value, None, None, 0, "none", lacking.reason)
-    return stats.Interval(*(float(change(a, b)) for a, b in (
-        (up.value, down.value), (up.low, down.high), (up.high, down.low))), 0, "ends")
-
-
-def turned(interval):
-    found = interval.of(lambda value: 1 / value)
-    return replace(found, low=found.high, high=found.low)
-
-
-def told_ratio(row, pairs):
-    """The kept Interval of a ratio, whose level is that of its family, at stats.LEVEL: both are t intervals of
-    so many pairs' logarithms."""
-    value, low, high, level = (read(row, f"ratio{end}") for end in ("", "_low", "_high", "_level"))
-    edge = special.stdtrit(pairs - 1, [(1 + stats.LEVEL) / 2, (1 + level) / 2])
-    low, high = (value * (end / value) ** (edge[0] / edge[1]) for end in (low, high))
-    return stats.Interval(value, low, high, pairs, "kept")
-
-
-def kept_ratio(names, row, other):
-    """(Interval of a figure against another row's, what it rests on)."""
-    if names == ["points"]:
-        found = combined(kept(row, "test_accuracy"), kept(other, "test_accuracy"), np.subtract)
-        return found.of(lambda value: 100 * value), "by the ends of both intervals"
-    by_step = names[0] in ("step_s", *claims.OF_TWO)
-    told = next((one for one, of in ((row, other), (other, row)) if by_step
-                 and one.get("compared_with") == of["cell"] and one["runs"] == of["runs"]
-                 and read(one, "ratio_low") is not None), None)
-    if told:
-        found, why = told_ratio(told, int(told["runs"])), ""
-        found = found if told is row else turned(found)
-    else:
-        name = "step_s" if by_step else names[0]
-        found, why = combined(kept(row, name), kept(other, name)), "by the ends of both intervals"
-    if names[0] in ("speedup", "efficiency"):
-        found = turned(found) if found.low is not None else found.of(lambda value: 1 / value)
-    if names == ["efficiency"]:
-        own, others = (read(one, "ranks") * read(one, "threads") for one in (row, other))
-        found = found.of(lambda value: value * others / own)
-    return found, why
-
-
-def kept_interval(claim, rows):
-    names = claims.parts_of(claim["figure"])
-    if names == ["cost"]:
-        return without("a cost is of pairs of runs, which were not kept"), ""
-    if len(rows) == 1:
-        figures = [kept(rows[0], name) for name in names]
-        return (figures[0] if len(names) == 1 else combined(*figures)), ""
-    found, why = kept_ratio(names, *rows[:2])
-    if len(rows) > 2:
-        found, why = combined(found, kept_ratio(names, *rows[2:])[0]), "by the ends of both intervals"
-    return found, why
-
-
-def kept_facts(row):
-    """On how many nodes was not kept: without an emulated link on one, with it one a rank."""
-    marks = frozenset(filter(None, row["marks"].split("; ")))
-    ranks, threads, cores = (read(row, name) for name in ("ranks", "threads", "cores"))
-    return Facts(marks, ranks, threads, ranks if "emulated link" in marks else 1, cores and int(cores))
-
-
-def kept_alone(claim, factors, baseline, rows, levels):
-    """What one rank alone takes, as share_alone()."""
-    try:
-        share = claims.share_of(claim, factors, baseline)
-        row = share and rows[levels.index(share)]
-    except (LookupError, ValueError):  # the kept study has no such level, or cell
-        return None
-    whole = rows[levels.index(claims.cells_of(claim, factors, baseline)[1])] if row else None
-    if not row or {kept_facts(one).workers for one in (row, whole)} != {1}:
-        return None
-    found, _ = kept_ratio(["step_s"], whole, row)
-    return Alone(read(whole, "step_s"), read(row, "step_s"), found)
-
-
-def judged_before(claim, study, row):
-    """(Interval, machine) of a row of claims.csv that runs were judged by when there were some; None: there is none,
-    or of another criterion, or it was itself made of kept figures."""
-    plan = claims.untested(claim, study)
-    same = row and all((row[key] or "") == (plan[key] or "") for key in ("theirs", "figure", "confirmed"))
-    if not same or not row["low"] or KEPT in row["why"]:
-        return None
-    return (stats.Interval(*(float(row[key]) for key in ("ours", "low", "high")), 0, "kept"),
-            {"date": row["date"], "machine": row["machine"]})
-
-
-def by_kept(claim, table, before=None):
-    """The row of a claim by the rows of summary.csv as {column: text}; before: its row of claims.csv, if any, whose
-    figure is that of the runs."""
-    study = table[0]["study"]
-    if claims.UNTESTABLE in claim:
-        return claims.untested(claim, study)
-    levels = [{key.removeprefix("level."): value for key, value in row.items() if key.startswith("level.")}
-              for row in table]
-    factors = {name: list(dict.fromkeys(one[name] for one in levels)) for name in levels[0]}
-    baseline = next((one for one, row in zip(levels, table) if row["baseline"] == "1"), levels[0])
-    try:
-        first, second, pair = claims.cells_of(claim, factors, baseline)
-        wanted = [one for one in (first, second, *(pair or ())) if one is not None]
-        rows = [table[levels.index(one)] for one in wanted]
-    except (LookupError, ValueError):
-        return claims.untested(claim, study) | {"why": "the kept study has no such cell"}
-    facts, alone = list(map(kept_facts, rows)), kept_alone(claim, factors, baseline, table, levels)
-    if known := judged_before(claim, study, before):
-        return judged(claim, study, known[0], facts, known[1], alone=alone)
-    interval, how = kept_interval(claim, rows)
-    machine = {"date": rows[0].get("date"),
-               "machine": f"{rows[0]['cpu']}, {rows[0]['cores']} cores" if rows[0].get("cpu") else None}
-    return judged(claim, study, interval, facts, machine, f"{KEPT}: {how}" if how else KEPT, alone)
