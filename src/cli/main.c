@@ -48,8 +48,8 @@ static const gw_command *main_find(const char *name) {
     return NULL;
 }
 
-/* Refuse commands and options that are gone, and say what to use instead. An option is found as a
- * word of its own. */
+/* Refuse commands, options and benchmarks that are gone, and say what to use instead. An option is
+ * found as a word of its own, a benchmark as the first one. */
 static gw_err main_check_gone(int argc, char **argv) {
     static const struct {
         const char *command, *option, *instead;
@@ -64,7 +64,7 @@ static gw_err main_check_gone(int argc, char **argv) {
             continue;
         if (len == 0)
             return gw_fail(GW_ERR_USAGE, "%s is gone: %s", argv[1], gone[k].instead);
-        for (int i = 2; i < argc; i++)
+        for (int i = 2; i < (*gone[k].option == '-' ? argc : 3) && i < argc; i++)
             if (strncmp(argv[i], gone[k].option, len) == 0 &&
                 (!argv[i][len] || argv[i][len] == '='))
                 return gw_fail(GW_ERR_USAGE, "%s: %s is gone: %s", argv[1], gone[k].option,

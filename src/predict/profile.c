@@ -20,13 +20,13 @@
 
 /* ---- measuring ---- */
 
-enum { KERNELS = GW_COMPUTED_UPDATE };
+enum { KERNELS = GW_COMPUTED_UPDATE + 1 };
 
 typedef struct timer {
     const gw_layer_job *job;
     gw_pipeline *walk, *own; /* own: the job has none */
     gw_optimizer *optimizer;
-    gw_samples of[KERNELS][GW_MAX_LAYERS], update, step;
+    gw_samples of[KERNELS][GW_MAX_LAYERS], step;
     /* of the present step: */
     double now_s[KERNELS][GW_MAX_LAYERS];
     bool timed;
@@ -69,11 +69,13 @@ static gw_err layers_step(timer *t, double *loss) {
     uint64_t start = gw_clock_ticks();
     gw_ledger_begin();
     GW_TRY(gw_pipeline_step_by(t->walk, &pass, &exec, &hooks, loss));
-    uint64_t moved = gw_clock_ticks();
     gw_optimizer_begin(t->optimizer);
-    gw_optimizer_update(t->optimizer, gw_model_params(m), gw_model_grads(m),
-                        (gw_span){0, gw_model_size(m)}, 0, 1);
-    layers_add(t, &t->update, gw_clock_since(moved));
+    for (int l = 0; l < gw_model_layers(m); l++) {
+        layers_begin(t);
+        gw_optimizer_update(t->optimizer, gw_model_params(m), gw_model_grads(m),
+                            gw_model_span(m, l), 0, 1);
+        layers_spend(t, GW_COMPUTED_UPDATE, l, 0);
+    }
     gw_ledger_end(&cost);
     layers_add(t, &t->step, gw_clock_since(start));
     for (int w = 0; w < KERNELS; w++)
@@ -118,12 +120,13 @@ static double layers_of_steps(const timer *t, gw_samples *s) {
 static gw_err layers_summarize(timer *t, gw_layer_times *out) {
     const gw_shard *held = gw_model_shard(t->job->model);
     gw_stats s = gw_stats_of(t->step.x, t->step.n);
-    double sums[] = {0, layers_of_steps(t, &t->update), layers_of_steps(t, &t->step),
-                     s.min / s.median, s.p95 / s.median};
+    double sums[] = {0, 0, layers_of_steps(t, &t->step), s.min / s.median, s.p95 / s.median};
     MPI_Comm comm = t->job->comm;
     for (int l = 0; l < held->n_layers; l++) {
         int number = held->layers[l].number;
+        out->moved_s[number] = layers_of_steps(t, &t->of[GW_COMPUTED_UPDATE][l]);
         sums[0] += layers_of_steps(t, &t->of[GW_COMPUTED_DATA][l]);
+        sums[1] += out->moved_s[number];
         out->forward_s[number] = layers_of_steps(t, &t->of[GW_COMPUTED_FORWARD][l]) +
                                  layers_of_steps(t, &t->of[GW_COMPUTED_LOSS][l]);
         out->input_s[number] = layers_of_steps(t, &t->of[GW_COMPUTED_INPUT][l]);
@@ -132,6 +135,7 @@ static gw_err layers_summarize(timer *t, gw_layer_times *out) {
     GW_TRY(gw_allreduce(MPI_IN_PLACE, out->forward_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, out->input_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, out->weights_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, out->moved_s, GW_MAX_LAYERS, MPI_DOUBLE, MPI_MAX, comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, sums, 5, MPI_DOUBLE, MPI_MAX, comm));
     out->data_s = sums[0];
     out->update_s = sums[1];
@@ -152,7 +156,6 @@ static void layers_close(timer *t) {
     for (int w = 0; w < KERNELS; w++)
         for (int l = 0; l < GW_MAX_LAYERS; l++)
             gw_samples_free(&t->of[w][l]);
-    gw_samples_free(&t->update);
     gw_samples_free(&t->step);
     free(t);
 }

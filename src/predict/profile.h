@@ -26,9 +26,10 @@ typedef struct gw_layer_times {
     int steps;
     double data_s, forward_s[GW_MAX_LAYERS]; /* the loss is a part of the last layer's */
     double input_s[GW_MAX_LAYERS], weights_s[GW_MAX_LAYERS];
-    double update_s;
-    double other_s;   /* of a step, in none of these */
-    double step_s;    /* of a whole step */
+    double moved_s[GW_MAX_LAYERS]; /* the update of its parameters */
+    double update_s;               /* of all that a rank holds */
+    double other_s;                /* of a step, in none of these */
+    double step_s;                 /* of a whole step */
     double spread[2]; /* the shortest step and the 95th percentile, as multiples of that */
     double loss;      /* of the last step, summed over this rank's samples */
 } gw_layer_times;

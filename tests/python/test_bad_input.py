@@ -363,7 +363,7 @@ class BadInput(gwrun.Case):
                  "SLURM_STEP_NUM_TASKS": 4, "PMIX_RANK": 1}
         clean = {k: v for k, v in os.environ.items() if k not in names}
         for name, n in names.items():
-            for words in (train, ("bench", "gemm"), ("eval", "--model", "none")):
+            for words in (train, ("bench", "layers"), ("eval", "--model", "none")):
                 with self.subTest(name=name, words=words):
                     done = gwrun.run(0, *words, env={**clean, name: str(n)})
                     gwrun.refusal(done, f"MPI has 1 rank, but {name}={n} says that ",

@@ -352,21 +352,6 @@ class Bench(gwrun.Case):
             self.assertAlmostEqual(row["simulated_s"], row["formula_s"], places=6)
         self.assertGreaterEqual(row["simulated_s"], row["formula_s"] - 1e-7) # it counts whole ns
 
-    def test_update(self):
-        """All rules of the tree; what they move is what is read and written; operations are those of products."""
-        document, lines = self.bench(1, "update", "--bytes", "4M", "--edge", 48, "--rounds", 3)
-        rows = {row["rule"]: row for row in document["results"]}
-        self.assertEqual(list(rows), gwrun.names("src/optim/optimizers.def"))
-        for name, row in rows.items():
-            self.assertTrue(any(line.startswith(name + " ") for line in lines), lines)
-            multiplies = name == "muon"
-            if not multiplies:
-                self.close(row["gb_per_s"] * row["update_s"], row["parameters"] * (12 + 8 * row["vectors"]) / 1e9)
-            self.assertEqual(row["parameters"], 48 * 48 if multiplies else 1 << 20)
-            self.assertEqual(row["gflop_per_s"] is not None, multiplies)
-        self.close(rows["muon"]["gflop_per_s"] * rows["muon"]["update_s"], 30 * 48 ** 3 / 1e9)
-        self.assertEqual((rows["adamw"]["moves"], rows["lamb"]["moves"]), ("elements", "tensors"))
-
     def test_layers(self):
         """Every model by layers: the parts make up the step, and their profile can be played."""
         profile = self.path("profile.json")
@@ -379,6 +364,9 @@ class Bench(gwrun.Case):
                 parts = sum(row["forward_s"] + row["backward_s"] for row in rows)
                 for row in rows:
                     self.close(row["share"] * document["step_s"], row["forward_s"] + row["backward_s"])
+                    if row["parameters"]:
+                        moved = 12 + 8 * 2 * ("adamw" in words)  # bytes of a parameter
+                        self.close(row["update_gb_per_s"] * row["update_s"], 1e-9 * moved * row["parameters"])
                 tensors = told["tensors"]
                 self.assertEqual([row["tensors"] for row in rows],
                                  [sum(t["group"] == group for t in tensors) for group in range(layers)])
@@ -387,6 +375,10 @@ class Bench(gwrun.Case):
                                   for group in range(layers)])
                 self.close(sum(t["forward_s"] + t["backward_s"] for t in tensors), parts)
                 self.assertEqual(told["optimizer_s"], document["update_s"])
+                self.close(sum(row["update_s"] for row in rows), document["update_s"])
+                if layers == 3:  # dense: forward and weights of all, inputs of all but the first; a batch of 64
+                    for row, flops in zip(rows, (4 * 784 * 20, 6 * 20 * 10, 6 * 10 * 10)):
+                        self.close(row["gflop_per_s"] * (row["forward_s"] + row["backward_s"]), 64e-9 * flops)
                 self.assertTrue(all(t["std"] > 0 for t in tensors))
                 gwrun.ok(2, "replay", profile, "--steps", "2", "--speed", "1000", "--out", self.out, "--overwrite")
         self.refused("unknown option", "layers", "--compress", "fp16")

@@ -106,14 +106,3 @@ class Products(gwrun.Case):
         other = "cblas" if gwrun.cached("GW_GEMM") == "dnnl" else "dnnl"
         for words in (("train", *DATA), ("eval", "--model", self.dir)):
             gwrun.refusal(gwrun.run(2, *words, "--gemm", other), f"--gemm {other}")
-
-    def test_bench(self):
-        out = self.path("bench.json")
-        gwrun.ok(1, "bench", "gemm", "--layers", "16", "--batch", 8, "--rounds", 3, "--json",
-                 out, env={**os.environ, "XDG_CACHE_HOME": self.cache})
-        rows = gwrun.read_json(out)["results"]
-        self.assertEqual(len(rows), 5)
-        for row in rows:
-            best = min(row[side] for side in ("dnnl_s", "cblas_s") if row[side])
-            self.assertAlmostEqual(row["ratio_best"], row["ours_s"] / best)
-        gwrun.refusal(gwrun.run(2, "bench", "gemm"))

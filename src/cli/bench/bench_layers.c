@@ -80,9 +80,21 @@ static json_t *layers_profile(const gw_args *args) {
 
 /* ---- results ---- */
 
-static const gw_bench_table table = {.form = "%-8s %8d %12d %12.1u %12.1u %7.1p",
-                                     .heads = "layer|tensors|parameters|forward us|backward us|%",
-                                     .keys = "layer|tensors|parameters|forward_s|backward_s|share"};
+static const gw_bench_table table = {
+    .form = "%-8s %8d %12d %12.1u %12.1u %7.1p %8.1f %12.1f",
+    .heads = "layer|tensors|parameters|forward us|backward us|%|GFLOP/s|update GB/s",
+    .kept = "f",
+    .keys = "layer|tensors|parameters|forward_s|backward_s|share|gflop_per_s|update_gb_per_s|"
+            "update_s"};
+
+static double layers_rate(double work, double seconds) {
+    return work > 0 ? 1e-9 * work / seconds : NAN;
+}
+
+/* The optimizer reads the gradient, and reads and writes the parameter and its vectors. */
+static double layers_update_bytes(double parameters) {
+    return sizeof(float) * parameters * (3 + 2 * b.rig.at.optimizer->state.count);
+}
 
 static void layers_report(gw_bench_run *run) {
     const gw_model *m = b.rig.at.model;
@@ -97,11 +109,16 @@ static void layers_report(gw_bench_run *run) {
         while (t < gw_model_tensor_count(m) && gw_model_tensors(m)[t].layer == l)
             t++;
         snprintf(number, sizeof number, "%d", l);
+        double parameters = (double)gw_model_span(m, l).n,
+               passes_s = b.times.forward_s[l] + gw_layer_backward_s(&b.times, l);
         gw_bench_row(
             &table, run->results, GW_TEXTS(number),
-            GW_NUMBERS(t - first, (double)gw_model_span(m, l).n, b.times.forward_s[l],
-                       gw_layer_backward_s(&b.times, l),
-                       (b.times.forward_s[l] + gw_layer_backward_s(&b.times, l)) / b.times.step_s));
+            GW_NUMBERS(
+                t - first, parameters, b.times.forward_s[l], gw_layer_backward_s(&b.times, l),
+                passes_s / b.times.step_s,
+                layers_rate(gw_shard_flops(gw_model_get_spec(m), l) * b.rig.at.global, passes_s),
+                layers_rate(layers_update_bytes(parameters), b.times.moved_s[l]),
+                b.times.moved_s[l]));
     }
     printf("update %.1f us, whole step %.1f us\n", b.times.update_s * 1e6, b.times.step_s * 1e6);
     gw_json_add(run->facts, "update_s:f step_s:f", b.times.update_s, b.times.step_s);

@@ -17,7 +17,8 @@ gw_err gw_rig_new(gw_rig *r, const gw_spec *comm, gw_mix *mix, const char *feedb
     return GW_OK;
 }
 
-gw_model_spec gw_rig_spec(const gw_train_config *c) {
+/* The model that the command line describes. */
+static gw_model_spec rig_spec(const gw_train_config *c) {
     gw_model_spec spec = c->model;
     spec.inputs = spec.context > 0 ? spec.context : (int)gw_args_int(c->args, "inputs");
     spec.classes = (int)gw_args_int(c->args, "classes");
@@ -27,7 +28,7 @@ gw_model_spec gw_rig_spec(const gw_train_config *c) {
 gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *place,
                              gw_products *products) {
     return (gw_rig_setup){
-        .at = {.comm = place->comm, .c = c, .spec = gw_rig_spec(c), .products = products},
+        .at = {.comm = place->comm, .c = c, .spec = rig_spec(c), .products = products},
         .place = place};
 }
 

@@ -31,14 +31,11 @@ typedef struct gw_rig_setup {
     const gw_layout *layout; /* NULL: the whole model on each rank */
 } gw_rig_setup;
 
-/** The rows of an option table that gw_rig_spec reads beside step_opts.def. */
+/** The rows of an option table that gw_rig_setup_of reads beside step_opts.def. */
 #define GW_RIG_OPTS                                                                                \
     {"inputs", GW_OPT_INT, "784", 1, 1 << 24, NULL, "N", "features per sample"}, {                 \
         "classes", GW_OPT_INT, "10", 2, GW_MAX_CLASSES, NULL, "N", "classes of the labels"         \
     }
-
-/** The model that the command line describes. */
-gw_model_spec gw_rig_spec(const gw_train_config *c);
 
 /** A setup without `set`; `products` are zeroed. */
 gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *place,
