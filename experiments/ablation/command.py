@@ -6,6 +6,7 @@ the program's help; their values are checked by the program itself (check.py).""
 
 import argparse
 import functools
+import os
 import re
 import shlex
 import subprocess
@@ -36,6 +37,7 @@ RESERVED = {"seed": "give seeds:", "out": "the runner names the folders", "overw
 # What the testbed's links and one machine's memory are to `simulate` (docs/simulate.md): TCP's headers leave so much of
 # a rate.
 OF_RATE, OF_HOSTS, IN_MEMORY, CODING_NS = 0.956, "40us,5us", "70gbit,1us", "0.5"
+AUTO = "auto"  # ranks: as many as there is room for
 YES, NO = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 
@@ -126,7 +128,7 @@ def setting(name, node, options):
                        "commas, brackets or braces")
     if not node.value.isprintable():
         raise node.bad(f"{name}: {show(node.value)} contains a control character; remove it")
-    if name in RANGES:
+    if name in RANGES and (name, node.value) != ("ranks", AUTO):
         whole(node, *RANGES[name], name)
     elif name in OF_LINK:
         read, kind = OF_LINK[name]
@@ -211,6 +213,15 @@ def placed(settings):
     """{placement that is given: its text}."""
     return {name: settings[name].value for name in PLACEMENT
             if name in settings and settings[name].value is not None}
+
+
+def ranks_of(settings):
+    """How many ranks a cell has; auto: so many that each of their threads has a CPU of this process."""
+    given = placed(settings).get("ranks", "1")
+    if given != AUTO:
+        return int(given)
+    threads = settings.get("threads")
+    return max(len(os.sched_getaffinity(0)) // int(threads.value if threads and threads.value else 1), 1)
 
 
 def network_of(settings, ranks, base):

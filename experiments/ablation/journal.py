@@ -240,6 +240,12 @@ class Journal:
                           f"resume it {'with' if old['short'] else 'without'}, or name another "
                           "folder by --out")
 
+        ranks = {cell.id: cell.ranks for cell in study.cells}
+        for cell in old["cells"]:
+            if cell["ranks"] != ranks.get(cell["id"], cell["ranks"]):  # ranks: auto
+                raise BadInput(f"{self.out}: {cell['id']} was begun with {cell['ranks']} ranks, and on these CPUs has "
+                               f"{ranks[cell['id']]}: resume where it began, or name another folder by --out")
+
     def folder(self, planned):
         return os.path.join(self.out, planned.folder)
 

@@ -287,8 +287,7 @@ class Reader:
             set_by.update({name: (factor, given.node.line)
                            for name, given in level.settings.items()})
             where[factor] = level.node.line
-        ranks = settings.get("ranks")
-        ranks = int(ranks.value) if ranks and ranks.value is not None else 1
+        ranks = command.ranks_of(settings)
         environment = {name.removeprefix("env."): given.value for name, given in settings.items()
                        if name.startswith("env.")}
         places = [name for name in self.base.places if name not in tune.names(self)]

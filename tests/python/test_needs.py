@@ -23,7 +23,6 @@ NEEDS = {  # script: (arguments, what its interpreter must have)
     "analysis/compare": ([".", "."], ["numpy", "pandas", "scipy"]),
     "analysis/tensorboard": (["a.jsonl", "b"], ["tensorboard"]),
     "experiments/run": (["quick.yaml"], ["yaml", "matplotlib", "numpy", "pandas", "scipy"]),
-    "experiments/bigmachine": ([], ["yaml", "numpy", "pandas", "scipy"]),
     "experiments/peers/compare_ddp.py": (["--out", "."], ["numpy", "torch"]),
     "experiments/peers/compare_replay.py": (["--out", "."], ["numpy", "torch"]),
     "experiments/peers/compare_accuracy.py": ([], ["numpy", "scipy", "torch"]),

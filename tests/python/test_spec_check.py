@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from unittest import mock
 
 import gwrun
 from speccase import BadInput, Case
@@ -30,6 +31,13 @@ class CommandLine(Case):
                      "--out", out, "--build", os.environ["BUILD"], *more])
                 gwrun.refusal(done, why)
                 self.assertFalse(os.path.exists(out))
+
+
+class Placement(Case):
+    def test_as_many_ranks_as_there_are_cpus(self):
+        spec = "claim: x\nranks: auto\nfactors: {threads: [1, 2, null, 64], batch: [32]}"
+        with mock.patch.object(os, "sched_getaffinity", lambda _: set(range(12))):
+            self.assertEqual([cell.ranks for cell in self.read(spec).cells], [12, 6, 12, 1])
 
 
 class Doubts(Case):
