@@ -25,7 +25,7 @@ def mib(size):
 
 
 def memory_line(run):
-    """Of older versions there is none."""
+    """Of a simulated run there is none."""
     if not isinstance(look(run.info, "results.peak_bytes"), dict):
         return
     rank, everyone = ([run.number(f"results.{key}.{phase}") for phase in MEMORY]
@@ -106,7 +106,7 @@ def pop_line(run):
 
 
 def energy_line(run):
-    """Of older versions there is none."""
+    """Of a simulated run there is none."""
     source, joules = run.text("results.energy.source", None), run.number("results.energy.joules_per_step")
     if source is not None:
         yield ("energy: " + (source if math.isnan(joules) else f"{joules:.4g} J a step of all nodes, by means over all "

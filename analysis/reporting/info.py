@@ -53,7 +53,7 @@ LABELLED = ("not encoded here", "nothing is compressed")  # of src/run/unmet.c: 
 
 
 def unmet(info):
-    """[(what, option, why)] of what the run was asked for and did not do; older versions do not tell."""
+    """[(what, option, why)] of what the run was asked for and did not do."""
     return [(text(one, "what"), f"--{text(one, 'option')} {text(one, 'value')}", text(one, "why"))
             for one in items(info, "comm.unmet") if isinstance(one, dict)]
 
@@ -130,12 +130,11 @@ def whole(info, path):
 
 
 def read_info(folder):
-    """run.json of a finished run, of any schema up to the present one."""
+    """run.json of a finished run."""
     info = load_json(os.path.join(folder, "run.json"), links=True)
     schema = look(info, "schema")
     if not isinstance(schema, int) or isinstance(schema, bool):
         raise Bad("run.json: has no schema number: not written by gradwire train")
-    if not 1 <= schema <= RUN_SCHEMA:
-        raise Bad(f"run.json: schema {str(schema)[:40]}, this version knows 1 to {RUN_SCHEMA}: use the "
-                  "version that wrote it")
+    if schema != RUN_SCHEMA:
+        raise Bad(f"run.json: schema {str(schema)[:40]}, this version reads {RUN_SCHEMA}: use the version that wrote it")
     return info

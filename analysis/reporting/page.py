@@ -16,7 +16,7 @@ from .rows import scaled
 
 STATISTICS = (
     "One step time per run, a steady mean: over the ranks, and over the steps but for the quickest and the "
-    "slowest blocks of them (of older versions a median; of simulated runs the mean of all but the first). Several runs are shown "
+    "slowest blocks of them (of simulated runs the mean of all but the first). Several runs are shown "
     "by their median with a 95% interval over the runs (bootstrap; of 3 or 4 runs a t "
     "interval, of fewer none), never over the steps of one run. Ratios are taken "
     "within blocks (runs close in time with one seed). All pairs of configurations are one family, judged "

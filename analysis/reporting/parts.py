@@ -60,8 +60,7 @@ def divide(run, compute):
 def parts_of(run):
     """The Parts of a run's step time: they add up to it, to the digits printed."""
     mean = run.means.get
-    # Older versions have no recompute_s: they repeat nothing.
-    phases = [[run.means.get(f"{name}_s", 0.0 if name == "recompute" else None) for name in names]
+    phases = [[run.means.get(f"{name}_s") for name in names]
               for names in
               (("forward", "backward", "recompute", "update"), ("mpi_post", "mpi_poll", "mpi_wait"),
                ("encode", "decode"))]

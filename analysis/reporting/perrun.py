@@ -7,7 +7,7 @@ from .loose import link_text
 from .steps import DIMENSIONS
 
 
-# Of results; older versions lack them.
+# Of results.
 ENDS = ("validation_accuracy", "precision", "recall", "f1", "test_s", "test_samples_per_s", "test_forward_s")
 BEST = ("epoch", "validation_loss", "validation_accuracy", "test_accuracy")
 MEMORY, PHASES = ("peak_bytes", "peak_sum_bytes"), ("setup", "training", "evaluation", "total")

@@ -24,7 +24,6 @@ MARK_INTERRUPTED = f"more than {INTERRUPTED:.0%} of the batches interrupted"
 MARK_UNSETTLED = "unsettled step time: halves of the steps disagree on it by more than 10%"
 MARK_LINK = "the emulated link took so much of the cores that overlap looks worse"
 MARK_PLAIN = "step time: a plain mean of few periods, or of work that never repeats; disturbed steps count"
-MARK_MEDIAN = "step time by an older version: a median, not a steady mean"
 MARK_RESUMED = "resumed after an early end"
 
 EPOCHS_LIMIT = 64 << 20
@@ -94,13 +93,7 @@ def read_epochs(path):
     return records
 
 
-def interrupted_share(info, means):
-    """Of the steps; of an older version, whose rows said the contrary, of the rows. None: not known."""
-    share = steps.interrupted(info)
-    return share if share is not None or means.get("clean") is None else 1 - means["clean"]
-
-
-def marks_of(info, means):
+def marks_of(info):
     """Warnings that apply to all of a run's figures. Single modelled figures are in info["sources"]."""
     marks = []
     if info["machine"]["oversubscribed"]:
@@ -114,23 +107,22 @@ def marks_of(info, means):
         marks.append(MARK_BUSY)
     if unsettled(info):
         marks.append(MARK_UNSETTLED)
-    marks += [mark for kind, mark in ((steps.PLAIN, MARK_PLAIN), (steps.MEDIAN, MARK_MEDIAN))
-              if steps.statistic(info) == kind]
+    if steps.statistic(info) == steps.PLAIN:
+        marks.append(MARK_PLAIN)
     if resumed(info):
         marks.append(MARK_RESUMED)
     if ends.of_run(info) == ends.INTERRUPTED:
         marks.append(f"interrupted by {info['results']['stopped_by']}")
     if (info.get("ceilings") or {}).get("drifted"):
         marks.append("the machine's speed changed during the run")
-    if (interrupted_share(info, means) or 0) > INTERRUPTED:
+    if (steps.interrupted(info) or 0) > INTERRUPTED:
         marks.append(MARK_INTERRUPTED)
     return marks
 
 
 def read_run(found, experiment=None):
     """A finished run; its levels and cell are set where it was made by the runner."""
-    info = shape.read_json(os.path.join(found.path, "run.json"), shape.RUN_SCHEMA, shape.RUN,
-                           shape.RUN_SCHEMA_LEAST)
+    info = shape.read_json(os.path.join(found.path, "run.json"), shape.RUN_SCHEMA, shape.RUN)
     played = (info.get("simulated") or {}).get("rows_of_ranks")  # the first steps of a played run count in no figure
     steps_left_out = int(info["results"]["steps"] - info["results"]["summary"]["batches"]) if played else None
     batches = read_batches(os.path.join(found.path, "batches.csv"), played or info["machine"]["ranks"],
@@ -154,8 +146,8 @@ def read_run(found, experiment=None):
     return Run(folder=found.name, info=info, experiment=experiment, levels=made["levels"],
                cell=made["cell"], block=None if made["block"] is None else str(made["block"]),
                walls=batches.walls, means=means, present=batches.present, epochs=epochs,
-               evaluations=evaluations, step_s=step_s, marks=marks_of(info, means),
-               interrupted=interrupted_share(info, means))
+               evaluations=evaluations, step_s=step_s, marks=marks_of(info),
+               interrupted=steps.interrupted(info))
 
 
 # ---- a study of the runner ----

@@ -82,14 +82,13 @@ def load_json(path, links=False):
         raise Bad(f"{name}: not valid JSON ({error})") from error
 
 
-def read_json(path, schema, shape, least=None):
-    """The object in a file of this schema, or of one from `least` on, checked."""
+def read_json(path, schema, shape):
+    """The object in a file of this schema, checked."""
     name, value = os.path.basename(path), load_json(path)
     if not isinstance(value, dict) or "schema" not in value:
         raise Bad(f"{name}: has no schema: not written by gradwire")
-    if value["schema"] not in range(least or schema, schema + 1) or isinstance(value["schema"], bool):
-        raise Bad(f"{name}: schema {short(value['schema'])}, this analysis reads schema "
-                  + (f"{least} to {schema}" if least else str(schema)))
+    if value["schema"] != schema or isinstance(value["schema"], bool):
+        raise Bad(f"{name}: schema {short(value['schema'])}, this analysis reads schema {schema}")
     check_texts(value, name)
     check(value, shape, name)
     return value
@@ -179,7 +178,7 @@ _BOTH = {"one": Maybe(NUMBER), "all": Maybe(NUMBER)}
 LINK = {"rate_bits_per_s": NUMBER, "slow_hosts?": Maybe(TEXT), "host_rates?": Maybe([[NUMBER]]),
         "racks?": Maybe({"count": COUNT, "uplink_bits_per_s": NUMBER, "ranks_per_host": COUNT})}
 
-RUN_SCHEMA_LEAST, RUN_SCHEMA = 2, 3
+RUN_SCHEMA = 3
 RUN = {
     "version": TEXT, "commit": Maybe(TEXT), "command": TEXT, "started_utc": TEXT,
     "options": Map(SCALAR), "seed": COUNT, "parameters": COUNT,

@@ -13,8 +13,6 @@ STEADY = "steady mean"
 PLAIN = "plain mean"  # too few periods to leave out disturbances, or work that never repeats
 ABSENT = "absent"  # not one whole period
 NO_TIME = "no step time"
-MEDIAN = "median"  # of the slowest rank's steps, by versions before schema 3
-SINCE_STEADY = 3
 SIMULATED = "simulated mean"
 NOTE_PLAIN = f"""\
 {PLAIN}: of all steps after warm-up, in whole periods of the exchange: there are
@@ -22,9 +20,6 @@ too few periods to leave out those that were disturbed."""
 NOTE_SIMULATED = f"""\
 {SIMULATED}: over all ranks, without the first step; computation is the
 profile's, and exposed communication all else (docs/simulate.md)."""
-NOTE_MEDIAN = f"""\
-{MEDIAN}: of the slowest rank's steps, by an older version; not to be set beside
-a {STEADY}. Its parts are medians, too, and do not add up."""
 NAN = math.nan
 
 # Parts of a step, which stack up to it, in the order of a bar.
@@ -47,10 +42,8 @@ COLUMNS = {"wall_s": "wall_s", "wait_skew_s": "waiting_s", "transfer_s": "transf
 
 
 def statistic(info):
-    """What the run's step time is: STEADY, PLAIN, ABSENT, SIMULATED or, of an older version, MEDIAN."""
-    schema = look(info, "schema")
-    old = not isinstance(schema, int) or schema < SINCE_STEADY
-    return MEDIAN if old else text(info, "results.summary.statistic", STEADY)
+    """What the run's step time is: STEADY, PLAIN, ABSENT or SIMULATED."""
+    return text(info, "results.summary.statistic", STEADY)
 
 
 def kind(info):
@@ -71,10 +64,7 @@ def figure(info, name):
 
 
 def means_of(info):
-    """{column of batches.csv: its mean over the steps that the step time is of}; {}: of an older
-    version, whose medians are no means."""
-    if statistic(info) == MEDIAN:
-        return {}
+    """{column of batches.csv: its mean over the steps that the step time is of}."""
     found = {column: figure(info, name) for column, name in COLUMNS.items()}
     return {column: value for column, value in found.items() if not math.isnan(value)}
 
@@ -85,26 +75,17 @@ def interrupted(info):
     return None if math.isnan(share) else share
 
 
-def division_of(info, compute):
+def division_of(info):
     """({"core", "core_or_memory", "memory"}, the source) of computation; None: undivided."""
     found = look(info, "results.summary.division")
-    if isinstance(found, dict):
-        return {part: number(found, part + "_s") for part in ("core", "core_or_memory", "memory")}, \
-            text(found, "source")
-    ctr, twin, least = (figure(info, f"memory_s.{key}") for key in ("ctr_s", "twin_s", "model_lo_s"))
-    if statistic(info) != MEDIAN:
-        pass
-    elif not math.isnan(ctr):
-        return {"core": compute - ctr, "core_or_memory": NAN, "memory": ctr}, "ctr"
-    elif not math.isnan(twin + least):
-        return {"core": NAN, "core_or_memory": compute - twin - least, "memory": twin + least}, \
-            "twin+model"
-    return None
+    if not isinstance(found, dict):
+        return None
+    return {part: number(found, part + "_s") for part in ("core", "core_or_memory", "memory")}, text(found, "source")
 
 
 def dimensions_of(info):
     """{dimension of more than one rank: its figures of a step}, with "ranks", "comm_s", "waiting_s", "bytes"
-    and "messages" of a rank; {}: the run has no mesh, or is of an older version."""
+    and "messages" of a rank; {}: the run has no mesh."""
     found = {dim: {key: figure(info, f"dimensions.{dim}.{key}")
                    for key in ("ranks", "comm_s", "waiting_s", "bytes", "messages")}
              for dim in DIMENSIONS}
@@ -130,7 +111,7 @@ class StepTime:
                            for name in ("data", "checkpoint", "other")},
                           core_or_memory=self.compute_s, codec=figure(info, "codec_s"),
                           mpi=self.exposed_s)
-        if (division := division_of(info, self.compute_s)) is not None:
+        if (division := division_of(info)) is not None:
             self.parts.update(division[0])
             self.split = division[1]
         waiting, transfer = figure(info, "waiting_s"), figure(info, "transfer_s")
@@ -151,8 +132,7 @@ class StepTime:
 
 
 def refuse_two_kinds(infos):
-    """BadInput: an older or a simulated run would be set beside a measured one."""
+    """BadInput: a simulated run would be set beside a measured one."""
     found = {kind(info) for info in infos}
     if len(found) > 1:
-        raise BadInput(f"step times of two kinds: {' and '.join(sorted(found))}: runs of an older version "
-                       "have the other one; run them again, or compare --metric elapsed")
+        raise BadInput(f"step times of two kinds: {' and '.join(sorted(found))}: compare --metric elapsed")

@@ -14,7 +14,6 @@ MEANS = ["wall_s", "data_s", "forward_s", "backward_s", "recompute_s", "update_s
          "decode_s", "mpi_post_s", "mpi_poll_s", "mpi_wait_s", "checkpoint_s", "other_s", "memory_ctr_s",
          "memory_twin_s", "memory_model_lo_s", "memory_model_hi_s", "transfer_s", "logical_bytes",
          "wire_bytes", "messages", "collectives"]
-OLDER = {"recompute_s": 0.0}  # what runs of older versions lack
 # Of runs over a mesh; the bubble is pipe_skew_s.
 BY_DIMENSION = [f"{dim}_{what}" for dim in DIMENSIONS
                 for what in ("comm_s", "skew_s", "bytes", "messages")]
@@ -27,7 +26,7 @@ SUMS = {"compute_s": ("forward_s", "backward_s", "recompute_s", "update_s"),
 
 def mean_of(runs, columns):
     """None if a run lacks one of them."""
-    values = [run.means.get(column, OLDER.get(column)) for run in runs for column in columns]
+    values = [run.means.get(column) for run in runs for column in columns]
     return None if None in values else fmean(values) * len(columns)
 
 

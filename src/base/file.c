@@ -422,7 +422,7 @@ bool gw_file_left_over(const char *entry, const char *name) {
         return false;
     const char *token = entry + len + 2;
     size_t digits = strspn(token, "0123456789abcdef");
-    return digits > 0 && digits < GW_FILE_TOKEN && strcmp(token + digits, ".tmp") == 0;
+    return digits == GW_FILE_TOKEN - 1 && strcmp(token + digits, ".tmp") == 0;
 }
 
 gw_err gw_file_list(const char *dir, DIR **folder) {

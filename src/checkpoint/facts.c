@@ -115,15 +115,11 @@ static bool facts_flag(const json_t *facts, const char *key) {
     return json_is_true(json_object_get(facts, key));
 }
 
-/* Of a run before there were meshes: all ranks are data. */
 static void facts_layout_then(const json_t *facts, facts_layout *then) {
     const json_t *all = json_object_get(facts, "layout");
-    long long ranks = facts_number(facts, "ranks");
     memset(then, 0, sizeof *then);
     for (int i = 0; i < LAYOUT; i++)
         gw_text_copy(then->text[i], sizeof then->text[i], facts_text(all, layout[i]));
-    if (!all && ranks > 1)
-        snprintf(then->text[0], sizeof then->text[0], "data=%lld", ranks);
 }
 
 static const char *facts_option_now(const gw_facts_of *run, const char *name) {
@@ -131,19 +127,12 @@ static const char *facts_option_now(const gw_facts_of *run, const char *name) {
     return text ? text : "";
 }
 
-/* What was no option yet was as it is by default. */
-static const char *facts_option_then(const json_t *facts, const gw_facts_of *run,
-                                     const char *name) {
-    const json_t *options = json_object_get(facts, "options");
-    const gw_opt *o = gw_args_opts(run->c->args);
-    while (o->name && strcmp(o->name, name) != 0)
-        o++;
-    bool known = json_object_get(options, name) || !o->def;
-    return known ? facts_text(options, name) : o->def;
+static const char *facts_option_then(const json_t *facts, const char *name) {
+    return facts_text(json_object_get(facts, "options"), name);
 }
 
 static bool facts_option_same(const json_t *facts, const gw_facts_of *run, const char *name) {
-    return strcmp(facts_option_then(facts, run, name), facts_option_now(run, name)) == 0;
+    return strcmp(facts_option_then(facts, name), facts_option_now(run, name)) == 0;
 }
 
 gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *from) {
@@ -153,7 +142,7 @@ gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *f
             return gw_fail(GW_ERR_INPUT,
                            "--resume %s: trained with --%s '%.100s', and here it is '%.100s': give "
                            "the same, or begin a new run",
-                           from, same[i], facts_option_then(facts, run, same[i]),
+                           from, same[i], facts_option_then(facts, same[i]),
                            facts_option_now(run, same[i]));
     bool read = *d->hash; /* by --check, which looks at no image, it is not */
     if ((read && strcmp(facts_text(facts, "data_hash"), d->hash) != 0) ||
@@ -161,7 +150,7 @@ gw_err gw_facts_check(const json_t *facts, const gw_facts_of *run, const char *f
         return gw_fail(GW_ERR_INPUT,
                        "--resume %s: trained on other data (%.100s, %lld samples, hash %.64s) than "
                        "--data %s (%u samples, hash %s)",
-                       from, facts_option_then(facts, run, "data"),
+                       from, facts_option_then(facts, "data"),
                        (long long)facts_number(facts, "training_samples"),
                        facts_text(facts, "data_hash"), d->source, d->train.n_global, d->hash);
     if (facts_number(facts, "global_batch") != run->global_batch)
@@ -189,8 +178,7 @@ static void facts_reason(const json_t *facts, const gw_facts_of *run, char why[R
     for (int i = EXCHANGE - 1; i >= 0; i--)
         if (!facts_option_same(facts, run, exchange[i]))
             snprintf(why, REASON, "--%s %.100s then, %.100s now", exchange[i],
-                     facts_option_then(facts, run, exchange[i]),
-                     facts_option_now(run, exchange[i]));
+                     facts_option_then(facts, exchange[i]), facts_option_now(run, exchange[i]));
     facts_layout_then(facts, &then);
     facts_layout_now(run, &now);
     for (int i = LAYOUT - 1; i >= 0; i--)
@@ -212,16 +200,13 @@ bool gw_facts_statistics(const json_t *facts, const gw_facts_of *run) {
     return gw_facts_whole(facts, run) && facts_option_same(facts, run, "compress-stats");
 }
 
-/* Of a run before there were other optimizers: sgd, perhaps with momentum. */
 gw_facts_state gw_facts_vectors(const json_t *facts, const gw_optimizer *o) {
     const json_t *names = json_object_get(facts, "vectors");
-    const char *then = names ? facts_text(facts, "optimizer") : "sgd";
-    gw_facts_state s = {.same = strcmp(then, o->ops->head.name) == 0,
-                        .count =
-                            names ? (int)json_array_size(names) : facts_flag(facts, "momentum")};
+    gw_facts_state s = {.same = strcmp(facts_text(facts, "optimizer"), o->ops->head.name) == 0,
+                        .count = (int)json_array_size(names)};
     s.count = s.count < GW_OPTIMIZER_VECTORS ? s.count : GW_OPTIMIZER_VECTORS;
     for (int i = 0; i < s.count; i++) {
-        const char *name = names ? json_string_value(json_array_get(names, (size_t)i)) : "momentum";
+        const char *name = json_string_value(json_array_get(names, (size_t)i));
         s.name[i] = name ? name : "";
         s.to[i] = s.same ? o->state.count - 1 : -1;
         while (s.to[i] >= 0 && strcmp(s.name[i], o->names[s.to[i]]) != 0)
@@ -281,8 +266,7 @@ static gw_err facts_vectors_lost(const json_t *facts, const gw_optimizer *o, gw_
 gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, gw_notes *to) {
     GW_TRY(facts_exchange_lost(facts, run, inside, to));
     GW_TRY(facts_vectors_lost(facts, run->optimizer, to));
-    bool none = json_is_null(json_object_get(facts, GW_BEST_FACT)); /* older ones do not say */
-    if (!none && !gw_facts_best(facts, run))
+    if (!json_is_null(json_object_get(facts, GW_BEST_FACT)) && !gw_facts_best(facts, run))
         GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED,
                             "--save-model best: the checkpoint has no model of an epoch before: "
                             "the best is one from here on"));
@@ -316,7 +300,7 @@ gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, gw_notes *t
     for (int i = 0; i < SHAPING; i++)
         if (!facts_option_same(facts, run, shaping[i]))
             GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED, "--%s '%.100s' then, '%.100s' now", shaping[i],
-                                facts_option_then(facts, run, shaping[i]),
+                                facts_option_then(facts, shaping[i]),
                                 facts_option_now(run, shaping[i])));
     int64_t end = facts_number(facts, "schedule_end");
     if (end > 0 && run->schedule > 0 && end != run->schedule)

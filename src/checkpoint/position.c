@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long the fields behind it are: floats, floats, spans, bytes, bytes; from version 2 on the
- * floats of the whole model, and blocks; from version 3 on it has a count of updates. */
+/* How long the fields behind it are: floats, floats, spans, bytes, bytes; the floats of the whole
+ * model, and blocks; and a count of updates. */
 typedef struct sizes {
     uint64_t params, state, owned, exchange, statistics, whole, blocks, updates;
 } sizes;
@@ -61,10 +61,7 @@ static gw_err position_make_room(gw_rank_state *r, const gw_io *io, const sizes 
 }
 
 static gw_err position_blocks(gw_rank_state *r, gw_io *io) {
-    if (gw_io_version(io) > 1)
-        GW_TRY(gw_io_field(io, "blocks", r->blocks, (size_t)r->n_blocks * sizeof *r->blocks));
-    else
-        r->blocks[0] = position_all(r->n);
+    GW_TRY(gw_io_field(io, "blocks", r->blocks, (size_t)r->n_blocks * sizeof *r->blocks));
     if (gw_blocks_sound(r->blocks, r->n_blocks, r->n, r->whole))
         return GW_OK;
     return gw_fail(GW_ERR_INPUT, "%s: its blocks do not fit into the model", gw_io_name(io));
@@ -89,24 +86,17 @@ static gw_err position_sizes(gw_rank_state *r, gw_io *io, uint64_t bytes, size_t
                r->whole,
                (uint64_t)r->n_blocks,
                (uint64_t)r->updates};
-    static const size_t written[] = {offsetof(sizes, whole), offsetof(sizes, updates), sizeof s};
-    uint32_t version = gw_io_version(io);
-    GW_TRY(gw_io_field(io, "sizes", &s, written[version - 1]));
-    if (version == 1) {
-        s.whole = s.params;
-        s.blocks = 1;
-    }
+    GW_TRY(gw_io_field(io, "sizes", &s, sizeof s));
     return gw_io_loading(io) ? position_make_room(r, io, &s, bytes, whole) : GW_OK;
 }
 
 static gw_err position_fields(gw_rank_state *r, gw_io *io, uint64_t bytes, size_t whole) {
     float none = 0; /* an empty field still wants an address */
-    bool counted = gw_io_version(io) > 2;
     GW_TRY(position_sizes(r, io, bytes, whole));
     GW_TRY(gw_io_field(io, "position", &r->at, sizeof r->at));
     GW_TRY(position_blocks(r, io));
     GW_TRY(gw_io_field(io, "parameters", r->params, r->n * sizeof(float)));
-    GW_TRY(gw_io_field(io, counted ? "state" : "momentum", r->vectors.x ? r->vectors.x : &none,
+    GW_TRY(gw_io_field(io, "state", r->vectors.x ? r->vectors.x : &none,
                        r->n * (size_t)r->vectors.count * sizeof(float)));
     GW_TRY(position_spans(r, io));
     GW_TRY(gw_io_field(io, "exchange", r->exchange.data, r->exchange.bytes));

@@ -20,10 +20,8 @@ typedef struct gw_position {
     uint64_t wire_bytes; /* sent in batches and settlings, this rank's */
 } gw_position;
 
-#define GW_RANK_MAGIC "GWCKRANK"
-/* 1 lacks blocks: it is of ranks that hold the whole model. Up to 2 the only vector was momentum,
- * and updates were not counted. */
-enum { GW_RANK_VERSION = 3 };
+#define GW_RANK_MAGIC "GWRANK01"
+enum { GW_RANK_VERSION = 1 };
 
 /** What a rank's file holds. Saving, it lies where *r points to; loading, it is allocated, and
  *  gw_rank_state_free frees it. */

@@ -42,13 +42,13 @@ static gw_err trainer_rows_resume(gw_trainer *t, bool ours) {
     const json_t *marks = json_object_get(t->resume.manifest.facts, "marks");
     const char *utc = json_string_value(json_object_get(marks, "started_utc"));
     const json_t *clock = json_object_get(marks, "clock_s");
+    const json_t *evaluated = json_object_get(marks, "evaluated");
     if (!utc || strlen(utc) >= sizeof t->past.started_utc || !json_is_number(clock) ||
-        !(json_number_value(clock) >= 0))
+        !(json_number_value(clock) >= 0) || !json_is_integer(evaluated))
         return gw_fail(GW_ERR_INPUT, "%s: lacks marks of its run's folder", t->resume.path);
     snprintf(t->past.started_utc, sizeof t->past.started_utc, "%s", utc);
     t->past.clock_s = json_number_value(clock);
-    const json_t *evaluated = json_object_get(marks, "evaluated"); /* older ones lack it */
-    t->at.evaluated = evaluated ? json_integer_value(evaluated) : t->resume.manifest.step;
+    t->at.evaluated = json_integer_value(evaluated);
     const json_t *files = json_object_get(marks, "files");
     char *from = NULL;
     GW_TRY(trainer_check_names(files, t->resume.path));

@@ -1,6 +1,6 @@
 /* What a checkpoint is read from. A spec is the kind of file: `manifest`, `rank` (the state of a
- * rank that holds a whole model, version 1), `shard` (of one that holds a part, version 3), `model`
- * (the parameters alone).
+ * rank that holds a whole model), `shard` (of one that holds a part), `model` (the parameters
+ * alone).
  *
  * A manifest's first byte, modulo 4:
  *   0     the rest is all of its text
@@ -211,13 +211,16 @@ static void right_model_3(bytes *b) {
 }
 
 static void right_rank(bytes *b) {
-    const uint64_t sizes[5] = {PARAMS, MOMENTUM, 2, 20, 12}, owned[2][2] = {{0, 4}, {6, 4}};
+    const uint64_t sizes[8] = {PARAMS, MOMENTUM, 2, 20, 12, PARAMS, 1, 9},
+                   owned[2][2] = {{0, 4}, {6, 4}};
+    const gw_block all = {0, 0, 1, PARAMS, PARAMS};
     const gw_position at = {.step = 1200, .epoch = 3, .batch = 10};
     const float floats[PARAMS] = {1, 2, 3};
     field(b, "sizes", sizes, sizeof sizes);
     field(b, "position", &at, sizeof at);
+    field(b, "blocks", &all, sizeof all);
     field(b, "parameters", floats, PARAMS * sizeof *floats);
-    field(b, "momentum", floats, MOMENTUM * sizeof *floats);
+    field(b, "state", floats, MOMENTUM * sizeof *floats);
     field(b, "owned", owned, sizeof owned);
     field(b, "exchange", floats, 20);
     field(b, "statistics", floats, 12);
@@ -316,7 +319,7 @@ static void one_state(size_t n) {
 }
 
 static void one_rank(const uint8_t *data, size_t size) {
-    one_state(put_file(1, GW_RANK_MAGIC, 1, right_rank, data, size));
+    one_state(put_file(1, GW_RANK_MAGIC, GW_RANK_VERSION, right_rank, data, size));
 }
 
 static void one_shard(const uint8_t *data, size_t size) {

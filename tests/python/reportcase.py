@@ -20,6 +20,12 @@ TASK = ("--data", "synthetic:samples=1200,features=16,classes=4,seed=1", "--laye
 STRATEGIES = ("allreduce", "iallreduce:algo=sra")
 
 
+def of_kind(info, statistic):
+    """run.json of a run whose step time is of another kind."""
+    results = info["results"]
+    return {**info, "results": {**results, "summary": {**results["summary"], "statistic": statistic}}}
+
+
 def module_of(tool):
     """A tool of analysis/ as a module."""
     loader = importlib.machinery.SourceFileLoader(f"tool_{tool}", os.path.join(ANALYSIS, tool))

@@ -95,7 +95,7 @@ def pages(cells, blocks, count, paired=True, noisiest=1.0, spread=SPREAD, effect
         logs += 0.1 * random.standard_normal(blocks) * paired
         logs[-1] += np.log1p(effect)
         runs = [[SimpleNamespace(step_s=float(step_s), block=block if paired else None,
-                                 statistic=steps.STEADY, kind=steps.STEADY, info={"schema": 3})
+                                 statistic=steps.STEADY, kind=steps.STEADY, info={})
                  for block, step_s in enumerate(row)] for row in np.exp(logs)]
         made = [model.Cell(f"cell {i}", f"cell {i}", {"cell": str(i)}, row, i == 0)
                 for i, row in enumerate(runs)]

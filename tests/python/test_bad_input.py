@@ -299,7 +299,7 @@ class BadInput(gwrun.Case):
         out = self.path("run")
         os.mkdir(out)
         kept = [".notes.txt", ".notes.12ab.tmp"]
-        for name in kept + [f".run.json.{os.getpid()}.tmp", ".batches.csv.0123456789abcdef.tmp"]:
+        for name in kept + [".run.json.fedcba9876543210.tmp", ".batches.csv.0123456789abcdef.tmp"]:
             gwrun.write(os.path.join(out, name), "")
         gwrun.train(2, out, "--data", SMALL, "--epochs", 1)
         hidden = [name for name in os.listdir(out) if name.startswith(".")]

@@ -10,10 +10,11 @@ import numpy
 from chartcase import EITHER_WAY, overprints
 from chartcase import drawn as drawn_on
 from matplotlib.figure import Figure
+from reportcase import of_kind
 from scalecase import BLOCKS, CODECS, RANKS, Case, row_of, with_cells, workers
 from scalecase import setUpModule  # noqa: F401 unittest looks for it in this module
 
-from reporting import figure, learning, levels, model, panels, rows, verdicts
+from reporting import figure, learning, levels, model, panels, rows, steps, verdicts
 from reporting.charts import (accuracy, baseline, effects, final_accuracy, loss, roofline, scaling,
                               sweep, traffic)
 
@@ -293,8 +294,8 @@ class Factors(Case):
     def test_sweep_calls_none_of_two_kinds_the_quickest(self):
         chart = sweep.build(self.results)
         self.assertIn("at 1 the least measured is", chart.see)
-        old = next(cell for cell in self.results.cells if cell.levels["ranks"] == "1")
-        old.runs = [dataclasses.replace(run, info=dict(run.info, schema=2)) for run in old.runs]
+        played = next(cell for cell in self.results.cells if cell.levels["ranks"] == "1")
+        played.runs = [dataclasses.replace(run, info=of_kind(run.info, steps.SIMULATED)) for run in played.runs]
         self.assertIn("at 1 step times of two kinds", sweep.build(self.results).see)
 
     def test_sweep_needs_numbers(self):

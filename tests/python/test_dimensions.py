@@ -4,7 +4,6 @@ of which nothing more is said."""
 import csv
 import json
 import os
-import shutil
 import statistics
 from unittest import mock
 
@@ -149,30 +148,3 @@ class Dimensions(gwrun.Shared):
             whole = sum(float(row[name]) for name in (
                 "forward_s", "backward_s", "recompute_s", "update_s"))
             self.assertAlmostEqual(float(row["compute_s"]), whole, delta=1e-6 * whole)
-
-    def test_older_folders(self):
-        """Without what this version has added: the same figures otherwise."""
-        old = self.path("older")
-        self.addCleanup(shutil.rmtree, old)
-        shutil.copytree(self.path("plain"), os.path.join(old, "plain"))
-        table = os.path.join(old, "plain", "batches.csv")
-        rows = gwrun.rows(table)
-        for row in rows:
-            del row["recompute_s"]
-        gwrun.write_rows(table, rows)
-        path = os.path.join(old, "plain", "run.json")
-        info = gwrun.read_json(path)
-        del info["mesh"], info["results"]["simulated"], info["options"]["mesh"]
-        for key in ("dimensions", "bubble_s", "bubble_share"):
-            del info["results"]["summary"][key]
-        del info["results"]["summary"]["phases"]["recompute_s"]
-        gwrun.write(path, info)
-        for name in ("show", "table"):
-            self.assertEqual(tool(name, os.path.join(old, "plain")).replace(old, self.dir),
-                             tool(name, self.path("plain")))
-        (found,) = runs.read_results(old)
-        (row,), (now,) = ([row for row in csv.DictReader(summary.text([of]).splitlines())
-                           if row.get("level.mesh", "data=2") == "data=2"]
-                          for of in (found, self.results))
-        self.assertEqual(row["compute_s"], now["compute_s"])
-        self.assertIn(": valid: ", tool("trace-check", os.path.join(old, "plain", "trace.json")))

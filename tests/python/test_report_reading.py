@@ -138,21 +138,10 @@ class Reading(ReportCase):
 
     def test_interrupted_batches(self):
         folder = self.copy("a")
-        path = os.path.join(folder, "batches.csv")
-        titles, *rows = gwrun.read(path).splitlines()
-        self.assertTrue(titles.endswith(",source,interrupted"))
-        titles = titles.replace("interrupted", "clean")  # an older version's rows and run.json
-        for share, marked in ((0, False), (4, True)):  # of 4 rows
-            gwrun.change(folder, lambda info: info["results"]["summary"].update(interrupted=None))
-            spoilt = [row.rpartition(",")[0] + f",{0 if i % 4 < share else 1}"
-                      for i, row in enumerate(rows)]
-            gwrun.write(path, "\n".join([titles] + spoilt) + "\n")
+        for share in (0.05, 0.15):
+            gwrun.change(folder, lambda info, share=share: info["results"]["summary"].update(interrupted=share))
             run = self.only().cells[0].runs[0]
-            self.assertEqual(runs.MARK_INTERRUPTED in run.marks, marked)
-            gwrun.change(folder, lambda info, marked=marked: info["results"]["summary"].update(
-                interrupted=0.05 if marked else 0.15))
-            run = self.only().cells[0].runs[0]
-            self.assertEqual(runs.MARK_INTERRUPTED in run.marks, not marked)
+            self.assertEqual(runs.MARK_INTERRUPTED in run.marks, share > 0.1)
 
     def test_study(self):
         self.study()
@@ -299,7 +288,7 @@ class LeftOut(ReportCase):
         self.assertIn("has no schema", self.text("run.json", lambda text: '{"scores": [1, 2]}'))
         self.assertIn("has no schema", self.text("run.json", lambda text: "[1]"))
         self.assertEqual(self.value("schema", value=4),
-                         "run.json: schema 4, this analysis reads schema 2 to 3")
+                         "run.json: schema 4, this analysis reads schema 3")
         self.assertIn("schema true", self.value("schema", value=True))
         self.assertEqual(self.text("batches.csv", lambda text: "a,b\n1,2\n" * 99),
                          "batches.csv: no column rank")

@@ -142,7 +142,7 @@ class Show(gwrun.Shared):
         done = gwrun.run(1, "table", out).stdout
         self.assertIn(f"{os.path.basename(out)} %", done)
         self.assertIn("%: " + os.path.basename(out) + ": halves of its steps disagree: odd blocks take", done)
-        self.summary(out, spread=None, halves=None)  # of an older version
+        self.summary(out, spread=None, halves=None)
         self.assertIn("of warm-up, in 74.0% of them", show(out).stdout)
         self.assertNotIn("disagree", show(out).stdout + gwrun.run(1, "table", out).stdout)
 

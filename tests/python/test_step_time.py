@@ -33,14 +33,6 @@ class StepTime(gwrun.Shared):
         cls.train("whole", "--steps", 190)
         cls.train("resumed", "--steps", 60, "--checkpoint-every", 4)
         cls.train("resumed", "--steps", 120, "--checkpoint-every", 4, "--resume", "auto")
-        old = cls.path("old")
-        shutil.copytree(cls.path("whole"), old)
-        info = gwrun.run_json(old)
-        info["schema"] = 2
-        for key in ("statistic", "interrupted", "division"):
-            del info["results"]["summary"][key]
-        info["results"]["summary"]["wall_s"] *= 1.25  # medians do not add up
-        gwrun.write(os.path.join(old, "run.json"), info)
 
     @classmethod
     def train(cls, name, *words):
@@ -182,15 +174,3 @@ class StepTime(gwrun.Shared):
             outer = re.sub(r"\([^)]*\)", "", line.partition(": ")[2].partition(";")[0])
             printed = sum(map(float, re.findall(r"[\d.]+", outer)))
             self.assertAlmostEqual(printed, shown["step_s"] * 1e6, delta=0.5)
-
-    def test_older_folders(self):
-        """They stay readable, their figure is named, and it is not set beside a new one."""
-        step_s = gwrun.run_json(self.path("old"))["results"]["summary"]["wall_s"]
-        self.told("old", step_s, "median")
-        self.assertGreater(self.shown("old")["rest_s"], 0.1 * step_s)
-        self.assertIn("in no part", tool("show", self.path("old")))
-        self.assertIn("by an older version", tool("table", self.path("old")))
-        both = tool("table", self.path("old"), self.path("whole"))
-        self.assertNotIn("fastest", both)
-        gwrun.refusal(gwrun.run(1, "compare", self.path("old"), self.path("whole")), "median and steady mean")
-        tool("compare", "--metric", "accuracy", self.path("old"), self.path("whole"))

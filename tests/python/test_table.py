@@ -14,7 +14,7 @@ RUN = {
         "summary": {
             "wall_s": 0.000625,
             "compute_s": 0.0005,
-            "memory_s": None,
+            "memory_s": {"ctr_s": None, "twin_s": None, "model_lo_s": None, "model_hi_s": None},
             "exposed_s": 0.000125,
             "hidden_s": 0.0,
             "codec_s": 0.00001,
@@ -22,6 +22,9 @@ RUN = {
         },
     }
 }
+
+
+COUNTED = {**RUN["results"]["summary"]["memory_s"], "ctr_s": 0.0002}
 
 
 def changed(**figures):
@@ -39,7 +42,7 @@ class Table(gwrun.Case):
         return gwrun.script(SCRIPT, *folders)
 
     def test_figures(self):
-        folders = self.write("blocking", RUN), self.write("overlap", changed(memory_s=0.0002))
+        folders = self.write("blocking", RUN), self.write("overlap", changed(memory_s=COUNTED))
         few = self.table(*folders).stdout.splitlines()
         self.assertLessEqual(max(map(len, few)), 80)
         self.assertEqual(few[3].split(), ["blocking", "0.625", "0.500", "0.125", "0.010", "941,096",
@@ -52,7 +55,7 @@ class Table(gwrun.Case):
         self.assertIn("absent: not measured", lines[-1])
 
     def test_no_footnote_without_need(self):
-        self.assertNotIn("absent", gwrun.well(self.table("--all", self.write("counted", changed(memory_s=0.0002)))))
+        self.assertNotIn("absent", gwrun.well(self.table("--all", self.write("counted", changed(memory_s=COUNTED)))))
 
     def test_bound(self):
         """Of its step, where a run has measured it; the columns are left out where none has."""
@@ -126,15 +129,6 @@ class Table(gwrun.Case):
         self.assertRegex(three, r"(?s)^batch 64, rate 200mbit:\n.*\nfar ")
         self.assertEqual(said.count("fastest:"), 2)
         self.refused("link: rate_bits_per_s is", self.write("odd", of(1e-3, 64, link={**link, "rate_bits_per_s": "x"})))
-
-    def test_older_runs(self):
-        """Their step time is named, and not set beside a steady mean."""
-        older = self.write("older", {**RUN, "schema": 2})
-        done = self.table(older, self.write("newer", changed(wall_s=0.0002)))
-        self.assertRegex(done.stdout, r"(?m)^older \(median\) +0.625 ")
-        self.assertRegex(done.stdout, r"(?m)^newer +0.200 ")
-        self.assertNotIn("fastest", done.stdout)
-        self.assertIn("median: of the slowest rank's steps", done.stdout)
 
     def test_folder_of_runs(self):
         """It stands for the runs in it, in order of their names; what is no run is ignored."""

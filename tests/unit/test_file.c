@@ -45,8 +45,7 @@ static void test_sweep(void **state) {
     } cases[] = {
         {".run.json.0123456789abcdef.tmp", 0},
         {".a.csv.fedcba9876543210.tmp", 0},
-        {".run.json.1.tmp",
-         0}, /* as older versions wrote it, whatever process has that number now */
+        {".run.json.1.tmp", 1},
         {"run.json.0123456789abcdef.tmp", 1},
         {".other.0123456789abcdef.tmp", 1},
         {".run.json.0123456789abcdef.tmp~", 1},

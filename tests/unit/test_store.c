@@ -296,8 +296,7 @@ static void sweeps_what_the_dead_left(void **state) {
     const char *const others[] = {".step-7.99999999.tmp", ".step-000000000007.99999999",
                                   ".step-000000000007.xy.tmp", ".other-000000000007.99999999.tmp",
                                   "step-000000000007.tmp"};
-    /* Process 1 of a container says nothing about process 1 here. */
-    snprintf(path, sizeof path, "%s/.step-000000000008.1.tmp", dir);
+    snprintf(path, sizeof path, "%s/.step-000000000008.0123456789abcdef.tmp", dir);
     assert_int_equal(gw_store_sweep(dir), GW_OK); /* no folder */
     save(5, 1);
     assert_int_equal(mkdir(path, 0700), 0);

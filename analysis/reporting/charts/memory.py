@@ -70,9 +70,9 @@ def see(cells):
 def build(results):
     cells = [cell for cell in results.cells if size(cell, "peak_bytes", "total") is not None]
     if not cells:
-        raise NotShown("No run measured its memory: all are of an older version.")
+        raise NotShown("No run measured its memory.")
     visible, notes = rows.chosen(cells, results.baseline)
-    notes += rows.noted(("Not measured, by an older version",
+    notes += rows.noted(("Not measured",
                          [cell.label for cell in results.cells if cell not in cells]),
                         ("Phases cannot be told apart on this system (sources.peak_bytes of run.json)",
                          [cell.label for cell in cells if size(cell, "peak_bytes", "training") is None]))

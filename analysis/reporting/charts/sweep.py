@@ -140,7 +140,7 @@ def build(results):
     caption = (f"The step time of each run over {factor}, median over runs with its 95% "
                "interval, a line for each combination of the other factors' levels; beside it, "
                "dashed, the part of it in MPI calls, when the step could not compute: a mean over the "
-               "same steps (of older versions a median). Measured.")
+               "same steps. Measured.")
     return Chart(TITLE, caption,
                  lambda fig, narrow: draw(fig, narrow, factor, values, named, others),
                  table_of(factor, lines),

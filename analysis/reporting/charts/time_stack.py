@@ -6,8 +6,8 @@ from ..model import Chart, NotShown, Table
 TITLE = "Where the time of a step goes"
 
 CAPTION = (
-    "Parts of the step time, each a mean over the ranks and the same steps (of older versions: over "
-    "all steps after the warm-up), so that they add up to it; medians would not. Of several runs the "
+    "Parts of the step time, each a mean over the ranks and the same "
+    "steps, so that they add up to it; medians would not. Of several runs the "
     "bar shows the one with the median step (of an even number, the mean of the middle two): its length "
     "is the median over the runs, and its parts still add up. The line at a bar's "
     "end is the 95% interval of that median, over runs. Exposed communication is the "
