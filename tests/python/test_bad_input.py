@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import struct
 import tempfile
@@ -134,6 +135,14 @@ class BadInput(gwrun.Case):
         for tool in ("run", "report", "table", "export", "claims", "compare", "trace-check", "show", "supervise",
                      "tensorboard"):
             self.assertIn(r"'a\nb\x1b' contains a control character", self.alone(tool, "a\nb\x1b"))
+
+    def test_what_is_gone(self):
+        """It names what to use instead."""
+        gone = re.findall(r'(?m)^X\("(.+)", "(.*)", "(.+)"\)$', gwrun.read(gwrun.SOURCE, "src/cli/gone.def"))
+        self.assertGreater(len(gone), 5)
+        for command, word, instead in gone:
+            what = f"{command}: {word}" if word else command
+            self.assertIn(f"{what} is gone: {instead}", self.alone(command, *filter(None, [word])))
 
     def test_empty_texts(self):
         """A message or a label could not show them."""

@@ -106,7 +106,6 @@ class SimulateTrain(gwrun.Case):
 
     def test_refuses(self):
         train = ("simulate", "--train", "--ranks", "2", *LINK)
-        gwrun.refusal(gwrun.run(0, "train", "--pace", "1"), "train: --pace is gone: simulate --train")
         for words, line in (((*train, "--resume", "auto"), "--resume"),
                             ((*train, "--comm", "iallreduce:progress=thread"), "threads"),
                             ((*train, "--compress", "auto"), "plan"),
