@@ -1,4 +1,4 @@
-"""`command:` of a spec: the program that the ranks of a cell run; `gradwire train` if there is none.
+"""`command:` of a spec or of a level: the program that the ranks of a cell run; `gradwire train` if there is none.
 
 A command is words with places: {NAME} stands for a setting of the cell, and the runner fills those of
 OWN. A program of gradwire takes its options as words. Any other one has them in the variable

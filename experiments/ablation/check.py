@@ -23,9 +23,10 @@ def cells(study, chosen, start, directory=None, tell=lambda text: None):
     paths; tell(text): reports progress."""
     distinct, wanted = {}, {cell.id for cell in chosen}
     chosen = [cell for cell in study.cells if cell.id in wanted]
-    if not study.base.subcommand:
-        for cell in chosen[:1]:
-            refuse_absent(study, cell, start(1)[-1], directory)
+    for cell in {cell.base: cell for cell in chosen if not cell.base.subcommand}.values():
+        refuse_absent(study, cell, start(1)[-1], directory)
+    chosen = [cell for cell in chosen if cell.base.subcommand]
+    if not chosen:
         return
     for cell in chosen:
         distinct.setdefault(question(cell), cell)
@@ -35,7 +36,7 @@ def cells(study, chosen, start, directory=None, tell=lambda text: None):
     tell(f"checking 0/{len(distinct)}")
     try:
         for command, verdict in zip(distinct, pool.map(
-                lambda cell: judge(study.base, cell, start, directory), distinct.values())):
+                lambda cell: judge(cell, start, directory), distinct.values())):
             verdicts[command] = verdict
             tell(f"checking {len(verdicts)}/{len(distinct)}")
     finally:
@@ -50,24 +51,24 @@ def cells(study, chosen, start, directory=None, tell=lambda text: None):
 
 def question(cell):
     """What two cells have in common that are checked by one command."""
-    return (cell.ranks, *cell.words, *cell.places.items())
+    return (cell.base, cell.ranks, *cell.words, *cell.places.items())
 
 
 def refuse_absent(study, cell, gradwire, directory):
-    """BadInput if the study's own program is not to be found."""
-    words = study.base.words
+    """BadInput if the cell's program is not to be found."""
+    words = cell.base.words
     at = words.index("{launcher}") + 1
-    named = study.base.fill(cell, {"gradwire": gradwire, "build": os.path.dirname(gradwire), "out": "run",
-                                   "launcher": [], "options": [], "seed": "1", "ranks": "1"})[at - 1]
+    named = cell.base.fill(cell, {"gradwire": gradwire, "build": os.path.dirname(gradwire), "out": "run",
+                                  "launcher": [], "options": [], "seed": "1", "ranks": "1"})[at - 1]
     if not shutil.which(os.path.join(directory or "", named) if os.sep in named else named):
-        raise BadInput(f"{study.path}:{study.base.line}: command: {show(named)}: no such program, or it cannot be "
+        raise BadInput(f"{study.path}:{cell.base.line}: command: {show(named)}: no such program, or it cannot be "
                        "executed; install it, or give its path")
 
 
-def judge(base, cell, start, directory):
+def judge(cell, start, directory):
     """Why gradwire would refuse the cell; None: it would run. Some options require --out; a check
     writes nothing."""
-    base = base.of(cell)
+    base = cell.base.of(cell)
     head = [*start(0 if cell.simulated else cell.ranks), base.subcommand, *base.arguments(cell)]
     words = [*head, "--check", "--quiet", *cell.words, "--out", "run"]
     try:

@@ -48,11 +48,11 @@ class Setting:
 
 
 class Options(dict):
-    """{option or place of the command: whether it takes a value}; `of`: whose options they are."""
+    """{option or place of the command: whether it takes a value}; `subcommand`: of gradwire, whose options they are."""
 
-    def __init__(self, options, places, of):
+    def __init__(self, options, places, subcommand):
         super().__init__({**options, **dict.fromkeys(places, True)})
-        self.places, self.of = places, of
+        self.places, self.subcommand, self.of = places, subcommand, f"gradwire {subcommand}"
 
 
 def options_of(program, base):
@@ -61,7 +61,7 @@ def options_of(program, base):
     simulated = options_by_help(program, "simulate") if subcommand in ("replay", "train") else {}
     if subcommand == "train":
         simulated = {name: simulated[name] for name in OF_MODEL if name in simulated}
-    return Options({**simulated, **options_by_help(program, subcommand)}, base.places, f"gradwire {subcommand}")
+    return Options({**simulated, **options_by_help(program, subcommand)}, base.places, subcommand)
 
 
 @functools.cache

@@ -17,9 +17,10 @@ class Cell:
     id: str  # of its folders: readable, safe as a file name, unique in the study
     levels: dict  # factor -> level, as text
     baseline: bool
+    base: Base  # what its ranks run
     ranks: int
     words: list  # options, without --seed and --out
-    places: dict  # place of the study's command -> text
+    places: dict  # place of the command -> text
     environment: dict  # variable -> value; None: unset it
     testbed: dict | None  # {"hosts": n, "rate": "1gbit", "per_host": k}; None: none
     line: int  # of the spec, for messages
@@ -50,7 +51,6 @@ class Study:
     short: bool
     claim: str
     source: list
-    base: Base  # what the ranks run
     factors: dict  # name -> levels, as text, in the order of the spec
     design: str
     baseline: str | None  # id of its cell

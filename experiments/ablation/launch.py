@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import processes
-from ablation.base import Base, variables
+from ablation.base import variables
 from ablation.command import LINK
 from ablation.journal import LOG
 from ablation.progress import warn
@@ -33,8 +33,8 @@ def threads_of(cell):
 class Launcher:
     """Starts the ranks of a cell: by BUILD/mpiexec, by srun, or on the testbed."""
 
-    def __init__(self, kind, build, out, directory, program=Base()):
-        self.kind, self.base = kind, program
+    def __init__(self, kind, build, out, directory):
+        self.kind = kind
         self.build, self.directory = build, directory  # directory: where relative paths start
         self.program = os.path.join(build, "gradwire")
         self.mpiexec = os.path.join(build, "mpiexec")
@@ -66,16 +66,16 @@ class Launcher:
             refuse_crowd(cells, jobs)
 
     def command(self, planned, folder, job=0):
-        return self.base.of(planned.cell).fill(planned.cell, {
+        return planned.cell.base.of(planned.cell).fill(planned.cell, {
             "launcher": self.starter(planned.cell, job), "gradwire": self.program, "build": self.build,
             "options": self.options(planned, folder), "out": os.path.abspath(folder),
             "seed": str(planned.seed), "ranks": str(planned.cell.ranks)})
 
     def environment(self, planned, folder):
-        return variables(self.base, planned.cell, self.options(planned, folder), self.build)
+        return variables(planned.cell.base, planned.cell, self.options(planned, folder), self.build)
 
     def options(self, planned, folder):
-        quiet = ["--quiet"] if self.base.subcommand else []
+        quiet = ["--quiet"] if planned.cell.base.subcommand else []
         return [*quiet, "--overwrite", *planned.cell.words, "--seed", str(planned.seed),
                 "--out", os.path.abspath(folder)]
 

@@ -15,11 +15,11 @@ FEW = 8  # of so many runs one cell is probed, of more the first and the last
 
 
 def cells(left, order):
-    """Runs of the cells to probe, of those that are left; `order`: the study's cells. A spec often
-    begins with one end of a factor and ends with the other."""
+    """Runs of the cells to probe, of those that are left and whose command is gradwire's; `order`: the study's cells. A
+    spec often begins with one end of a factor and ends with the other."""
     of_cell = {planned.cell.id: planned for planned in left}
-    distinct = [of_cell[cell.id] for cell in order if cell.id in of_cell]
-    return distinct[:1] if len(left) <= FEW else [distinct[0], *distinct[1:][-1:]]
+    distinct = [of_cell[cell.id] for cell in order if cell.id in of_cell and cell.base.subcommand]
+    return distinct[:1] + (distinct[1:][-1:] if len(left) > FEW else [])
 
 
 def shortened(words, trains):
@@ -58,13 +58,10 @@ def whole(cell, run, wall_s):
 def seconds(planned, out, launcher, run):
     """Seconds that a whole run of the cell will take; None: it cannot be told. run(words, cell,
     folder): runs the command, and returns the seconds it took, None if it failed."""
-    base = launcher.base
-    if not base.subcommand:
-        return None
     folder = os.path.join(out, FOLDER)
     simulated = planned.cell.simulated  # in time of its own: a whole run tells
     short = planned.cell if simulated else dataclasses.replace(
-        planned.cell, words=shortened(planned.cell.words, base.subcommand == "train"))
+        planned.cell, words=shortened(planned.cell.words, planned.cell.base.subcommand == "train"))
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     try:

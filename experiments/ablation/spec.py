@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ablation import base, claims, command, design, doubts, lines, tune
 from ablation.design import LARGEST_SEED, Cell, Planned, Study, plan
@@ -139,9 +139,20 @@ class Reader:
             raise node.bad(f"unknown factor {show(name)}: a list holds values of an option, a "
                            f"placement or env.NAME; {nearest(name, command.known(self.options))}")
         else:
-            pairs = [(label, level, command.settings_of(level, self.options))
-                     for label, level in node.value.items()]
+            pairs = [(label, level, self.settings_of_level(level)) for label, level in node.value.items()]
         return self.named(name, pairs)
+
+    def settings_of_level(self, node):
+        """Its settings, among them the Base of its own `command`."""
+        if not isinstance(node.value, dict) or "command" not in node.value:
+            return command.settings_of(node, self.options)
+        others = {name: value for name, value in node.value.items() if name != "command"}
+        own = base.read(node.value["command"])
+        if own.subcommand not in (None, self.options.subcommand):
+            raise node.value["command"].bad(f"command: gradwire {own.subcommand} in a study of {self.options.of}; name "
+                                            "that, or a program of your own")
+        return {**command.settings_of(replace(node, value=others), self.options),
+                "command": command.Setting(own, node.value["command"])}
 
     def levels_of_setting(self, name, node):
         labelled = isinstance(node.value, dict)
@@ -173,13 +184,13 @@ class Reader:
         return levels
 
     def check_conflicts(self):
-        """Each setting comes from one factor, or from what all cells share."""
+        """Each setting comes from one factor, or from what all cells share, unless a level takes that away by null."""
         owners = {name: (None, given.node) for name, given in self.shared.items()}
         for factor, levels in self.factors.items():
             for name, given in ((name, given) for level in levels.values()
                                 for name, given in level.settings.items()):
                 owner, node = owners.setdefault(name, (factor, given.node))
-                if owner != factor:
+                if owner != factor and (owner is not None or given.value is not None):
                     other = "base" if owner is None else f"factor {show(owner)}"
                     raise given.node.bad(f"factor {show(factor)} sets {name}, as {other} does on "
                                          f"line {node.line}; remove one of them")
@@ -290,13 +301,15 @@ class Reader:
         ranks = command.ranks_of(settings)
         environment = {name.removeprefix("env."): given.value for name, given in settings.items()
                        if name.startswith("env.")}
-        places = [name for name in self.base.places if name not in tune.names(self)]
-        network = command.network_of(settings, ranks, self.base)
-        return Cell(design.cell_id(levels), levels, is_baseline, ranks,
+        own = settings.pop("command", None)
+        program, node = (own.value, own.node) if own else (self.base, self.node("command"))
+        places = [name for name in program.places if name not in tune.names(self)]
+        network = command.network_of(settings, ranks, program)
+        return Cell(design.cell_id(levels), levels, is_baseline, program, ranks,
                     [*(network or []), *command.words_of(settings, places)],
-                    command.places_of(settings, places, self.node("command")), environment,
+                    command.places_of(settings, places, node), environment,
                     None if network else command.testbed_of(settings, ranks), line or next(iter(where.values())), where,
-                    set_by, network is not None, network is not None and self.base.subcommand == "train")
+                    set_by, network is not None, network is not None and program.subcommand == "train")
 
     # ---- the rest ----
 
@@ -432,7 +445,6 @@ class Reader:
             name=os.path.splitext(os.path.basename(self.top.path))[0], path=self.top.path,
             text=data.decode("utf-8"), sha256=hashlib.sha256(data).hexdigest(), short=short,
             claim=self.claim(), source=self.texts("source", []),
-            base=self.base,
             factors={name: list(levels) for name, levels in self.factors.items()},
             design=self.choice("design", DESIGNS, "grid"),
             baseline=next(cell.id for cell in cells if cell.baseline),

@@ -2,6 +2,7 @@
 runner can tell of it."""
 
 import os
+import re
 import shlex
 
 import gwrun
@@ -143,7 +144,7 @@ class Places(Study):
 
     def filled(self, command, more=""):
         study = self.read(f"claim: a test\ncommand: {command}\nfactors: {{comm: [ps]}}\n{more}")
-        launcher = launch.Launcher("mpiexec", "/build", "/out", None, study.base)
+        launcher = launch.Launcher("mpiexec", "/build", "/out", None)
         run = spec.plan(study)[0]
         return launcher.command(run, "/out/run"), launcher.environment(run, "/out/run")
 
@@ -161,6 +162,29 @@ class Places(Study):
         words, environment = self.filled("prog {comm}")  # where an option has a place, it stands there
         self.assertEqual(words[-1], "ps")
         self.assertNotIn("--comm", environment["GRADWIRE"])
+
+    def test_commands_of_levels(self):
+        """In place of the study's, with places of its own, and without options of base that it takes away."""
+        study = self.read("claim: x\nbase: --lr 0.1 --ceilings off\nranks: 2\nfactors:\n  how:\n    train: {comm: ps}\n"
+                          "    simulated: {comm: ring, simulate: true}\n"
+                          "    own: {command: 'prog {lr} {options}', comm: ring, ceilings: null}\n")
+        launcher = launch.Launcher("mpiexec", "/build", "/out", None)
+        train, simulated, own = (launcher.command(run, "/run") for run in sorted(
+            spec.plan(study), key=lambda run: list(study.factors["how"]).index(run.cell.levels["how"])))
+        start = ["/build/mpiexec", "-n", "2"]
+        self.assertEqual(train[:6], [*start, "/build/gradwire", "train", "--quiet"])
+        self.assertEqual(simulated[:3], ["/build/gradwire", "simulate", "--train"])
+        self.assertEqual(own, [*start, "prog", "0.1", "--overwrite", "--comm", "ring", "--seed", "1", "--out", "/run"])
+        refused = (("command: gradwire replay x", "gradwire replay in a study of gradwire train; name that"),
+                   ("command: 'prog {width}'", "nothing gives {width} a value in each cell"),
+                   ("command: prog, lr: 1", "factor 'how' sets lr, as base does"))
+        for level, why in refused:
+            with self.assertRaisesRegex(spec.BadInput, re.escape(why)):
+                self.read(f"claim: x\nbase: --lr 0.1\nfactors: {{how: {{a: {{{level}}}}}}}\n")
+
+    def test_an_absent_program_of_a_level(self):
+        self.write(f"claim: x\nbase: {TRAIN}\nfactors:\n  how:\n    train: {{comm: ps}}\n    own: {{command: ./nonesuch, comm: ps}}\n")
+        gwrun.refusal(self.call(), "spec.yaml:6: command: './nonesuch': no such program")
 
     def test_simulated_ranks_have_no_launcher(self):
         for command, words in (("env A=b {launcher} gradwire train x", ["env", "A=b", "/build/gradwire", "simulate", "--train", "x"]),
