@@ -27,8 +27,10 @@ def cores(run):
 
 
 def samples(run):
-    """Samples of a step, over all ranks."""
+    """Samples of a step, over all ranks; of a program over the library, which has no such options, the mean."""
     batch, local = (run.info["options"].get(name) for name in ("batch", "local-batch"))
+    if run.info.get("program") == "library" and run.means.get("samples"):
+        return run.means["samples"] * run.info["machine"]["ranks"]
     if not is_number(local) and not is_number(batch):
         raise NotShown("Some runs lack the number of samples of a step.")
     whole = local * run.info["machine"]["workers"] if is_number(local) else batch
