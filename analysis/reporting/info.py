@@ -88,8 +88,6 @@ def unlike(info):
                                look(info, "simulated.step.source") == "measured for this run")
         what = "no rank ran, all times are" if trained else "no rank ran, all figures are"
         found.append((SIMULATED, f"{what} a model's ({text(info, 'simulated.engine')}){measured}{drawn}"))
-    if text(info, "backend.name") == "naive":
-        found.append(("naive backend", "plain loops in doubles compute, and no library"))
     return found
 
 

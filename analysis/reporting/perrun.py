@@ -42,7 +42,6 @@ def row_of(results, cell, run):
         "cores": machine["cores_usable"], "ranks": machine["ranks"], "threads": machine["threads_per_rank"],
         "nodes": machine["nodes"],
         "oversubscribed": int(machine["oversubscribed"]),
-        "backend": (info.get("backend") or {}).get("name"),
         "mpi": " ".join(info["mpi"]["library"].split()), "link": link_text(link) if link else None,
         "strategy": info["comm"]["strategy"], "algorithm": info["comm"]["algorithm"],
         "codec": info["comm"]["codec"], "data": info.get("data", {}).get("source"),

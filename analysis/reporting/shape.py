@@ -234,7 +234,6 @@ RUN = {
         "bandwidth_bytes_per_s": Maybe(NUMBER)}),
     "sources": {"phases": TEXT, "waiting_s": TEXT, "hidden_s": TEXT, "memory_s": TEXT,
                 "wire_bytes": TEXT, "peak_bytes?": TEXT},
-    "backend?": Maybe({"name?": TEXT}),
     "forecast?": Maybe({"predicted_step_s": Maybe(NUMBER), "measured_step_s": Maybe(NUMBER)}),
     "bound?": Maybe({"bound_s": NUMBER}),
     "overhead?": Maybe({"ratio": Maybe(NUMBER), "ci_low": Maybe(NUMBER),

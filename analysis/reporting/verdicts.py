@@ -171,7 +171,7 @@ def standing(results, best, others):
     return f" (of {len(found)} others {', '.join(said)})" if said else ""
 
 
-NAMED = ("oversubscribed", "replayed", "simulated", "naive backend")  # marks that stand beside a name
+NAMED = ("oversubscribed", "replayed", "simulated")  # marks that stand beside a name
 
 
 def named(cell):

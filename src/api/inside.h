@@ -112,18 +112,14 @@ gw_err gw_inside_state(gradwire *g, gw_io *io);
 /** Continue after `steps` of an exchange whose state is not loaded. */
 void gw_inside_count_on(gradwire *g, int64_t steps);
 
-/** Return the float32 bytes that were exchanged so far; count `bytes` more, exchanged by others. */
+/** Return the float32 bytes that were exchanged so far. */
 uint64_t gw_inside_logical(const gradwire *g);
-void gw_inside_count(gradwire *g, uint64_t bytes);
 /** Return the number of frames checked so far. */
 uint64_t gw_inside_frames(const gradwire *g);
 
 /** For a handle with a ledger, on rank 0: make gradwire_close leave the contents of run.json in
  *  *run, also without --out; NULL after an error. */
 void gw_inside_keep(gradwire *g, json_t **run);
-
-/** Return what the log of exchanges has for `span`, of gradients or of parameters. */
-gw_exchange gw_inside_exchange(const gradwire *g, gw_span span, bool params);
 
 /** Return how the exchange repeats from step number `from` (0, 1, ..) on. */
 gw_repeat gw_inside_repeat(const gradwire *g, int64_t from);

@@ -145,10 +145,6 @@ uint64_t gw_inside_logical(const gradwire *g) {
     return g->session->logical_bytes;
 }
 
-void gw_inside_count(gradwire *g, uint64_t bytes) {
-    g->session->logical_bytes += bytes;
-}
-
 uint64_t gw_inside_frames(const gradwire *g) {
     return g->session->env.grads->tally.frames + g->session->env.params->tally.frames;
 }
@@ -160,11 +156,6 @@ int gw_inside_codecs(gradwire *g, gw_codec **out) {
         out[n++] = &s->mix.codec[i];
     out[n++] = &s->exact;
     return n;
-}
-
-gw_exchange gw_inside_exchange(const gradwire *g, gw_span span, bool params) {
-    const gw_env *env = &g->session->env;
-    return gw_lane_exchange(params ? env->params : env->grads, span);
 }
 
 gw_err gw_inside_stats(gw_codec_stats **out, gradwire *g, int every, gw_rows *files,

@@ -66,7 +66,7 @@ static const char of_loop[] =
     "checkpoint-keep ";
 static const char of_trainer[] =
     " mesh microbatches timetable tensor-chunks tensor-algo stages recompute tensor-split "
-    "compress-activations compress-deltas gemm backend inject-skew bound overhead "
+    "compress-activations compress-deltas gemm inject-skew bound overhead "
     "papi-group papi-events ceilings check forecast quiet ";
 
 static bool words_blank(char c) {

@@ -6,7 +6,6 @@
 #include "comm/timetable.h"
 #include "config/delay.h"
 #include "data/division.h"
-#include "naive/naive.h"
 #include "nn/model_ops.h"
 #include "optim/lr.h"
 #include "optim/optimizer.h"
@@ -55,7 +54,6 @@ static const part parts[] = {
     {"models", &gw_models, "--model NAME:option=value,.."},
     {"optimizers", &gw_optimizers, "--optimizer NAME:option=value,.."},
     {"schedules", &gw_lr_schedules, "--lr-schedule NAME:option=value,.."},
-    {"backends", &gw_backends, "--backend NAME:option=value,.."},
     {"partitions", &gw_divisions, "--partition NAME:option=value,.."},
     {"delays", &gw_delays, "--inject-skew RANK:NAME:option=value,.."},
 };
@@ -91,8 +89,6 @@ static gw_err list_state(const gw_registry *of, const gw_entry *e, json_t **out)
                               optimizer->traits & GW_OPTIMIZER_TENSORS ? "tensors" : "elements");
     else if (of == &gw_lr_schedules)
         *out = gw_json_object("ends:b", ((const gw_lr_ops *)ops)->ends);
-    else if (of == &gw_backends)
-        *out = gw_json_object("precision:s", e->opts ? "float64" : "float32");
     else
         *out = json_object();
     return GW_OK;
@@ -107,8 +103,7 @@ static bool list_holds(const json_t *o, const char *key) {
 static void list_print_traits(const char *name, const json_t *o) {
     const json_t *sends = json_object_get(o, "sends"), *error = json_object_get(o, "error"),
                  *bits = json_object_get(o, "bits_per_element"), *idle = json_object_get(o, "idle"),
-                 *held = json_object_get(o, "held"), *precision = json_object_get(o, "precision"),
-                 *moves = json_object_get(o, "moves");
+                 *held = json_object_get(o, "held"), *moves = json_object_get(o, "moves");
     printf("      ");
     if (json_object_get(o, "synchronous"))
         printf("%s, %s, shape %s; ",
@@ -125,8 +120,8 @@ static void list_print_traits(const char *name, const json_t *o) {
         printf("error: %s", json_string_value(error));
     if (idle)
         printf("idle %s, holds %s", json_string_value(idle), json_string_value(held));
-    if (moves || precision)
-        printf("%s%s", moves ? "moves " : "", json_string_value(moves ? moves : precision));
+    if (moves)
+        printf("moves %s", json_string_value(moves));
     if (json_object_get(o, "ends"))
         printf("%s", list_holds(o, "ends") ? "ends with the run" : "has no end");
     if (json_object_get(o, "tensor_parallel"))
@@ -264,8 +259,8 @@ static int list_run(const gw_args *args, int argc, char **argv) {
 
 const gw_command gw_command_list = {
     .name = "list",
-    .summary = "list strategies, algorithms, codecs, timetables, models, optimizers, schedules, "
-               "backends and options",
+    .summary = "list strategies, algorithms, codecs, timetables, models, optimizers, schedules "
+               "and options",
     .usage = "[options]",
     .opts = opts,
     .run = list_run,

@@ -9,7 +9,6 @@
 #include "counters/group.h"
 #include "data/data.h"
 #include "mpi/mesh.h"
-#include "naive/naive.h"
 #include "nn/model.h"
 #include "watch/watchdog.h"
 
@@ -94,10 +93,8 @@ typedef struct gw_train_config {
     int batch; /* global; or, with local_batch, a rank's */
     bool local_batch;
     gw_until until;
-    int64_t eval_every;     /* evaluate after so many steps, too; 0: each epoch only */
-    const gw_spec *backend; /* and what it says: */
-    gw_naive_options naive;
-    bool forecast; /* predict steps before the run */
+    int64_t eval_every; /* evaluate after so many steps, too; 0: each epoch only */
+    bool forecast;      /* predict steps before the run */
     gw_keep keep;
     bool check;                      /* refuse what a run would refuse, and end before it */
     gw_delay skew;                   /* who is held up in a step, and how long */

@@ -185,8 +185,7 @@ gw_err gw_guard_check(const gw_guard *g) {
     GW_TRY(guard_find_first(g, &g->first, &first));
     if (first.rank < 0)
         return GW_OK;
-    return guard_fail(g, &first,
-                      g->stops ? "try a smaller --lr" : "try a smaller --lr, or --on-nan skip");
+    return guard_fail(g, &first, "try a smaller --lr, or --on-nan skip");
 }
 
 gw_err gw_guard_fail(const gw_guard *g, const char *advice) {

@@ -38,7 +38,6 @@ typedef struct gw_guard {
     MPI_Comm comm;
     int rank;
     gw_on_nan how; /* the caller acts on it */
-    bool stops;    /* it can do nothing else */
     bool together; /* all ranks leave out the same steps */
     const gw_span *layers;
     int n_layers;

@@ -33,7 +33,6 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gradwire *g, MPI_Com
                      .guard = {.comm = comm,
                                .rank = rank,
                                .how = c->run.on_nan,
-                               .stops = c->naive.on,
                                .together = gw_inside_know(g).traits & GW_STRATEGY_SYNCHRONOUS,
                                .layers = layers,
                                .n_layers = n_layers,

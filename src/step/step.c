@@ -207,8 +207,6 @@ static gw_err step_walked(gw_stepper *t, const gw_batch *batch, float lr, double
 /* ---- */
 
 static gw_err step_taken(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
-    if (t->naive)
-        return t->instead(t, batch, lr, loss_sum);
     GW_TRY(gradwire_begin(t->g, batch->local, batch->global));
     GW_TRY(step_walked(t, batch, lr, loss_sum));
     GW_TRY(t->failed);
@@ -237,8 +235,6 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
 }
 
 gw_err gw_step_settle(gw_stepper *t) {
-    if (t->naive)
-        gw_naive_tell(t->naive);
     if (!t->pending)
         return GW_OK;
     for (int l = 0; l < gw_model_layers(t->model); l++)

@@ -11,7 +11,6 @@
 #include "machine/products.h"
 #include "mesh/pipeline.h"
 #include "mpi/guard.h"
-#include "naive/naive.h"
 #include "nn/model.h"
 #include "optim/optimizer.h"
 #include "step/owned.h"
@@ -35,10 +34,8 @@ struct gw_stepper {
     gw_guard *guard;       /* NULL: nobody checks that loss and gradients are finite */
     gw_pipeline *pipeline; /* the walk; NULL: gw_step_open opens one over a whole model */
     const gw_exec *exec;   /* whose clock is virtual; NULL: it is the machine's */
-    gw_naive *naive;       /* computes, exchanges and updates instead of model and session, by */
-    gw_err (*instead)(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum);
-    float *grads;  /* where its gradients go */
-    gw_err failed; /* the error of a poll within a kernel */
+    float *grads;          /* where its gradients go */
+    gw_err failed;         /* the error of a poll within a kernel */
 };
 
 /** Open the run's optimizer for this model. `corrected`: the exchange applies --momentum. */
@@ -90,8 +87,7 @@ gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
  *  `global` ones. */
 gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum);
 
-/** Finish a pending exchange, so that parameters may be read. When eager it does nothing, except
- *  that the parameters of the naive backend become the model's. */
+/** Finish a pending exchange, so that parameters may be read. When eager there is none. */
 gw_err gw_step_settle(gw_stepper *t);
 
 #endif

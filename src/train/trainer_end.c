@@ -202,16 +202,14 @@ static json_t *run_more(const gw_trainer *t) {
     gw_work_run work = run_work(t);
     bool overhead = c->overhead != 0 && c->run.profile != GW_PROFILE_OFF; /* asked for */
     return gw_json_object(
-        "mesh:o simulated:o data:o backend:o ceilings:o gemm:o work:o bound:o papi:o "
+        "mesh:o simulated:o data:o ceilings:o gemm:o work:o bound:o papi:o "
         "forecast:o overhead:o checkpoints:o rate:o resumed:o",
         gw_pipeline_json(t->part.pipeline),
         c->simulated ? gw_json_add(c->simulated->json(c->simulated->ctx), "coding:o",
                                    gw_trainer_prices_json(t))
                      : json_null(),
-        run_data(t), gw_naive_json(t->stepper.naive, gw_trainer_parameters(t)),
-        gw_gauge_json(&t->measures.gauge),
-        c->naive.on ? json_null() : gw_products_json(&t->measures.products),
-        c->naive.on ? json_null() : gw_work_json(&work), gw_bound_run_json(&t->measures.bound),
+        run_data(t), gw_gauge_json(&t->measures.gauge), gw_products_json(&t->measures.products),
+        gw_work_json(&work), gw_bound_run_json(&t->measures.bound),
         gw_memory_papi_json(t->measures.memory),
         t->choice ? gw_chooser_json(t->choice) : json_null(),
         overhead ? gw_overhead_json(r->overhead) : json_null(), run_checkpoints(c, r), run_rate(t),
@@ -265,7 +263,6 @@ static gw_err run_write(const gw_trainer *t, json_t *tempo) {
 /* Collective: and algo.csv beside it. */
 static gw_err trainer_write(const gw_trainer *t) {
     json_t *tempo = NULL;
-    GW_TRY(gw_naive_collect(t->stepper.naive));
     gw_err e = gw_predict_tempo(t->part.pipeline, &t->c->parallel,
                                 gw_sampler_batch(t->sampler, 0).local == 0, &tempo, t->comm);
     if (e == GW_OK && t->rank == 0) {

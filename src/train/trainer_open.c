@@ -10,7 +10,6 @@
 #include "predict/chooser.h"
 #include "prof/clock.h"
 #include "prof/tempo.h"
-#include "step/exec/naive.h"
 #include "watch/signals.h"
 
 #include <math.h>
@@ -120,8 +119,7 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
     GW_TRY(gw_trainer_fits(t, &spec));
     GW_TRY(trainer_check_tracked(t, &spec));
     int local = gw_sampler_max_local(t->sampler), chunk = trainer_chunk(&spec);
-    /* The naive backend has rows of its own. */
-    int most = local > chunk && !c->naive.on ? local : chunk;
+    int most = local > chunk ? local : chunk;
     t->part.chunk = chunk;
     if (t->part.pipeline) {
         const gw_model_room *room = gw_pipeline_room(t->part.pipeline);
@@ -174,7 +172,7 @@ gw_load gw_trainer_load(const gw_trainer *t, int batch) {
 }
 
 static gw_err trainer_open_products(gw_trainer *t) {
-    if (t->c->check || t->c->naive.on) /* nothing is computed, or not by these */
+    if (t->c->check) /* nothing is computed */
         return GW_OK;
     gw_inside_facts is = gw_inside_know(t->g);
     gw_products_setup setup = {.comm = t->comm,
@@ -243,7 +241,7 @@ static const gw_spec *trainer_codec_to_time(const gw_trainer *t) {
 
 static bool trainer_opening_gauges(const gw_trainer *t) {
     const gw_train_config *c = t->c;
-    return c->ceilings && c->run.out && c->run.profile == GW_PROFILE_FULL && !c->naive.on;
+    return c->ceilings && c->run.out && c->run.profile == GW_PROFILE_FULL;
 }
 
 static gw_err trainer_open_gauge(gw_trainer *t) {
@@ -342,23 +340,6 @@ gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
     return GW_OK;
 }
 
-static gw_err trainer_open_naive(gw_trainer *t) {
-    gw_span doubles = {0,
-                       2 * gw_model_size(t->model)}; /* in floats, as the log of exchanges counts */
-    gw_naive_setup setup = {.options = t->c->naive,
-                            .model = t->model,
-                            .threads = t->c->run.threads,
-                            .max_local = gw_sampler_max_local(t->sampler),
-                            .yield = t->oversubscribed,
-                            .comm = t->mesh.comm[GW_DIM_DATA]};
-    if (!t->c->naive.on)
-        return GW_OK;
-    setup.gradients = gw_inside_exchange(t->g, doubles, false);
-    setup.parameters = gw_inside_exchange(t->g, doubles, true);
-    t->stepper.instead = gw_exec_naive;
-    return gw_naive_open(&t->stepper.naive, &setup);
-}
-
 /* The numbers in the whole model of the layers that this rank holds. */
 static const int *trainer_layer_numbers(gw_trainer *t) {
     const gw_shard *s = gw_model_shard(t->model);
@@ -437,7 +418,6 @@ gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(gw_agree(t->comm, gw_step_open(&t->stepper, t->g, &setup)));
     GW_TRY(trainer_open_pipeline(t));
     GW_TRY(gw_trainer_unmet(t, false));
-    GW_TRY(gw_agree(t->comm, trainer_open_naive(t)));
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, &t->mesh, t->comm));
     GW_TRY(trainer_measure_bound(t));
     gw_checks_open(&t->measures.checks, t->c, t->g, t->comm, t->mesh.comm[GW_DIM_DATA],
@@ -480,7 +460,6 @@ void gw_trainer_close(gw_trainer *t) {
     gw_pipeline_close(t->part.pipeline);
     gradwire_close(t->g);
     gw_step_close(&t->stepper);
-    gw_naive_close(t->stepper.naive);
     free(t->stepper.labels);
     free(t->epochs.whole);
     free(t->epochs.best.params);

@@ -24,7 +24,6 @@ FIELDS = {}
 # (file, strategy that it names).
 STRATEGIES = {
     ("src/cli/bench/bench_codec.c", "powersgd"),
-    ("src/cli/train/train.c", "ps"),
 }
 
 # Words that are a strategy's name, too, and mean something else there.
@@ -34,7 +33,6 @@ OTHER_WORDS = {
     ("src/cli/bench/bench_allreduce.c", "allreduce"),  # the collective
     ("src/cli/list.c", "sparse"),  # codecs
     ("src/cli/plan.c", "local"),  # a column
-    ("src/naive/naive.c", "allreduce"),  # the collective
     ("src/predict/bound.c", "delayed"),  # modes of a bound
     ("src/predict/bound.c", "local"),  # a key of JSON
     ("src/predict/bound.c", "sharded"),  # modes of a bound

@@ -105,7 +105,6 @@ class Model(plugincase.Plugin):
                 (1, ("--model", "mpl"), "unknown model 'mpl': did you mean 'mlp'?"),
                 (1, (*MODEL[:1], f"{PATH}:depth=3"), "residual: unknown option 'depth'"),
                 (1, (*MODEL, "--layers", "5"), "it is an option of the model mlp"),
-                (1, (*MODEL, "--backend", "naive"), "it computes dense layers alone"),
                 (1, ("--model", f"{PATH}:width={'0' * 128}9"), "longer than 127 characters"),
                 (2, (*MODEL, "--mesh", "tensor=2"),
                  "the model residual has no layers that tensor ranks could share")):

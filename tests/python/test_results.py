@@ -174,20 +174,19 @@ class Results(gwrun.Shared):
         shutil.copytree(self.runs["two"][0], out)
         path = os.path.join(out, "run.json")
         run = gwrun.read_json(path)
-        run.update(backend={"name": "naive"})
+        run.update(simulated={"engine": "an engine", "network": {}})
         gwrun.write(path, run)
-        said = "plain loops in doubles compute, and no library"
-        self.assertIn(f"NAIVE BACKEND: {said}", gwrun.run(1, "show", out).stdout)
+        said = "no rank ran, all figures are a model's (an engine)"
+        self.assertIn(f"SIMULATED: {said}", gwrun.run(1, "show", out).stdout)
         table = call("table", out).stdout
         self.assertIn("odd #", table)
-        self.assertIn(f"#: naive backend: {said}", table)
+        self.assertIn(f"#: simulated: {said}", table)
         rows = list(csv.DictReader(call("export", out).stdout.splitlines()))
-        self.assertIn(f"naive backend: {said}", rows[0]["marks"])
-        self.assertEqual(rows[0]["backend"], "naive")
+        self.assertIn(f"simulated: {said}", rows[0]["marks"])
         self.assertEqual(call("report", self.path("marked"), draws=[]).returncode, 0)
         page = gwrun.read(self.path("marked", "report.html"))
-        self.assertIn(f"Naive backend: {said}: 1 of 1 runs", page)
-        self.assertIn("2 x 1 (naive backend)", page)
+        self.assertIn(f"Simulated: {said}: 1 of 1 runs", page)
+        self.assertIn("2 x 1 (simulated)", page)
 
     def test_exported(self):
         out, results = self.runs["two"]

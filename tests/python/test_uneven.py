@@ -31,7 +31,7 @@ class Uneven(gwrun.Case):
             self.assertGreaterEqual(float(row["data_s"]), float(row["injected_s"]) * (1 - 1e-9))
         for i, words in enumerate((("--comm", "delayed", "--compress", "qsgd"), ("--comm", "local", "--lr", 0.01),
                                    ("--comm", "iallreduce", "--update", "lazy"),
-                                   ("--mesh", "pipe=2", "--microbatches", 2), ("--backend", "naive"),
+                                   ("--mesh", "pipe=2", "--microbatches", 2),
                                    ("--partition", "labels:alpha=0.1"))):
             with self.subTest(words=words):
                 self.train(2, f"other{i}", *DRAWN, *words)
@@ -61,7 +61,6 @@ class Uneven(gwrun.Case):
                                   (3, "sizes:alpha=2", ("--comm", "sharded", "--compress-stats", 2)),
                                   (3, "sizes:1,5", ("--comm", "ps:dedicated=1", "--data-layout", "sharded")),
                                   (2, "sizes:1,2", ("--comm", "iallreduce", "--on-nan", "skip")),
-                                  (2, "labels:alpha=1", ("--backend", "naive", "--batch", 320)),
                                   (4, "sizes:3,1", ("--mesh", "data=2,pipe=2", "--microbatches", 2))):
             with self.subTest(ranks=ranks, how=how, words=words):
                 run = self.train(ranks, "some", "--partition", how, *whole, *words)

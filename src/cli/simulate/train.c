@@ -64,7 +64,6 @@ static const gw_opt opts[] = {
 #define NOT_HERE "it is about processes of this machine, and these ranks are simulated"
 
 static const gw_rule rules[] = {
-    {"train", NULL, false, "backend", "!fast", "the fast backend's kernels are timed"},
     {"train", NULL, false, "time-limit", NULL, "its clock is virtual: give --steps or --epochs"},
     {"train", NULL, false, "checkpoint-every", NULL, "a simulation starts from its first step"},
     {"train", NULL, false, "resume", NULL, "a simulation starts from its first step"},

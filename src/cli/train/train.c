@@ -40,7 +40,6 @@ const gw_rule gw_train_rules[] = {
     {"resume", "auto", true, "out", NULL, "it looks in DIR/model.ckpt.d; or name the checkpoint"},
     {"resume", "auto", false, "overwrite", NULL, "one resumes the run in --out, one replaces it"},
     {"resume-strict", NULL, true, "resume", NULL, "it is about what a resumed run loses"},
-#include "step/exec/cannot.def"
     {0}};
 
 /* ---- reading the command line ---- */
@@ -49,7 +48,6 @@ gw_err gw_train_job_read(gw_train_job *j) {
     const gw_args *a = j->args;
     gw_train_config *c = &j->config;
     gw_bound_mode mode;
-    static const gw_spec ps = GW_SPEC_NAMED("ps");
     GW_TRY(gw_step_opts_read(c, a, "train"));
     GW_TRY(gw_division_read(&c->data.partition, gw_args_text(a, "partition")));
     if (c->local_batch && c->data.partition.on && !c->data.partition.labels)
@@ -61,9 +59,6 @@ gw_err gw_train_job_read(gw_train_job *j) {
     GW_TRY(gw_delay_read(&c->skew, "train", gw_args_text(a, "inject-skew")));
     GW_TRY(gw_lr_open(&j->schedule, c->rate.how, a));
     c->rate.schedule = j->schedule;
-    GW_TRY(gw_naive_read(&c->naive, c->backend));
-    if (c->naive.on && c->naive.exchange == GW_NAIVE_ROOT)
-        c->run.comm = &ps; /* what it does, for those who tell of the run */
     c->data.seed = c->run.seed;
     c->command = j->command;
     if (strcmp(c->ceilings, "off") == 0)

@@ -42,17 +42,16 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     const gw_train_config *c = t->config;
     const gw_data *d = s->data;
     gw_inside_facts is = gw_inside_know(t->g);
-    char naive[128], feedback[64];
-    gw_naive_text(&c->naive, naive, sizeof naive);
+    char feedback[64];
     printf("%s: %u training, %u validation, %u test samples of %d inputs, %d classes\n", d->name,
            d->train.n_global, d->validation.n_global, d->test.n_global,
            gw_dataset_features(&d->train), d->classes);
     printf("%zu parameters; ", s->parameters);
     tell_put_place(t, s->ranks);
-    printf("; %s over %s, %s%s%s; %s%s\n", is.strategy, is.algorithm,
+    printf("; %s over %s, %s%s%s; GEMM by %s\n", is.strategy, is.algorithm,
            gw_chooser_chooses(t->choice) ? is.codec->spec : c->run.compress->text,
            is.unmet->encodes ? "" : " (not encoded here)", tell_feedback_text(&is, feedback),
-           c->naive.on ? "" : "GEMM by ", c->naive.on ? naive : gw_gemm_library());
+           gw_gemm_library());
     gw_unmet_print(is.unmet, NULL, stdout);
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
