@@ -2,6 +2,7 @@
 and the best epoch by validation, whose model --save-model best keeps."""
 
 import csv
+import html
 import json
 import os
 import re
@@ -185,7 +186,7 @@ class Results(gwrun.Shared):
         self.assertIn(f"simulated: {said}", rows[0]["marks"])
         self.assertEqual(call("report", self.path("marked"), draws=[]).returncode, 0)
         page = gwrun.read(self.path("marked", "report.html"))
-        self.assertIn(f"Simulated: {said}: 1 of 1 runs", page)
+        self.assertIn(f"Simulated: {html.escape(said)}: 1 of 1 runs", page)
         self.assertIn("2 x 1 (simulated)", page)
 
     def test_exported(self):
