@@ -29,12 +29,6 @@ typedef struct gw_update {
     int n_lists;
 } gw_update;
 
-/** The wire between hosts, the same on all ranks. */
-typedef struct gw_pace {
-    double bytes_per_s; /* each way; 0: not known */
-    double gap_s;       /* the longest computation between two polls; 0: a thread polls */
-} gw_pace;
-
 /** What the session lends a strategy for its lifetime. The session owns all of it. */
 typedef struct gw_env {
     float *param, *grad; /* the two arenas; at open they hold initial parameters and zeros. param
@@ -61,7 +55,7 @@ typedef struct gw_env {
                         grad / share is the mean over this rank's own samples */
     gw_lane *grads;  /* lane for gradients: the chosen codec and its residual */
     gw_lane *params; /* lane for parameters: exact */
-    gw_pace pace;
+    double link_bytes_per_s; /* each way of the link between hosts, on all ranks; 0: not known */
     /* If finish() returns the plain sums in grad, it may call this for each part that is complete
      * while others still travel; NULL: not wanted. */
     void (*arrived)(void *ctx, gw_span part);

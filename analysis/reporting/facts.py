@@ -59,21 +59,6 @@ def best_line(run):
            f"{accuracy:.4f}; test accuracy {test:.4f}){saved}")
 
 
-def products_line(run):
-    if run.text("gemm.source", None) is None:
-        return
-    by = [look(product, "whole") for product in items(run.info, "gemm.products")]
-    counts = "".join(f" {by.count(way)} by {way}" for way in ("dnnl", "dnnl-threads", "cblas")
-                     if way in by)
-    note, piece = run.text("gemm.note", None), run.number("gemm.piece.flops")
-    line = f"products:{counts} ({run.text('gemm.source')}{f': {note}' if note is not None else ''})"
-    if not math.isnan(piece):
-        line += (f"; pieces of {1e-9 * piece:.3g} GFLOP ({1e3 * run.number('gemm.piece.seconds'):.2g} ms) "
-                 "between polls, the wire drains its buffer in "
-                 f"{1e3 * run.number('gemm.piece.drain_s'):.2g} ms")
-    yield line
-
-
 def partition(run):
     samples, skew = items(run.info, "data.partition.samples"), run.number("data.partition.mean_label_skew")
     if samples:
@@ -211,6 +196,6 @@ def sources(run):
 
 
 def facts(run):
-    for fact in (test_line, best_line, memory_line, products_line, partition, straggler, pop_line, energy_line, bubble_line, bound_line,
+    for fact in (test_line, best_line, memory_line, partition, straggler, pop_line, energy_line, bubble_line, bound_line,
                  ceilings, links, overhead, checks, not_met, sources):
         yield from fact(run)

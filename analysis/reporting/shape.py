@@ -220,13 +220,6 @@ RUN = {
         "links?": [{"from": COUNT, "to": COUNT, "over": TEXT, "alpha_s": Maybe(NUMBER),
                     "beta_s_per_byte": Maybe(NUMBER)}],
         "drift?": Maybe(NUMBER), "drifted?": Maybe(YES_NO)}),
-    "gemm?": Maybe({
-        "libraries": TEXT, "source": TEXT, "flops_per_s": Maybe(NUMBER), "note": Maybe(TEXT),
-        "piece": Maybe({"flops": NUMBER, "seconds": Maybe(NUMBER),
-                        "longest_s?": Maybe(NUMBER), "buffer_bytes": NUMBER,
-                        "rate_bits_per_s": NUMBER, "drain_s": NUMBER}),
-        "products": [{**_PRODUCT, "whole": TEXT, "pieced": TEXT, "pieces": [COUNT],
-                      "whole_s": Map(NUMBER), "pieced_s": Map(NUMBER)}]}),
     "work?": Maybe({
         "local_batch": COUNT, "flops": NUMBER, "bytes": NUMBER, "pointwise_bytes": Maybe(NUMBER),
         "products": [{**_PRODUCT, "flops": NUMBER, "bytes": NUMBER, "alone_s": Maybe(NUMBER)}],

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #define UNKNOWN_CREDIT (4 << 20) /* bytes, where the wire's rate is not known */
+#define GAP_S          20e-3     /* about the longest computation between two polls (nn/gemm.h) */
 
 static bool iallreduce_by_priority(const gw_args *args) {
     return strcmp(gw_args_text(args, "order"), "priority") == 0;
@@ -41,9 +42,9 @@ static const char *iallreduce_refuses(const gw_args *args, const gw_algo *algo,
 /* What the wire carries from a poll here over a peer's to the next one here, and two buckets: one
  * is under way while the other's last bytes, which came just after a poll, wait for the next. */
 static size_t iallreduce_credit(const gw_env *env, double sent) {
-    double carried = env->pace.bytes_per_s * 2 * env->pace.gap_s;
+    double carried = env->link_bytes_per_s * 2 * GAP_S;
     double floats = (double)env->n * sizeof(float) * gw_lane_size(env->grads);
-    if (!(env->pace.bytes_per_s > 0 && sent > 0))
+    if (!(env->link_bytes_per_s > 0 && sent > 0))
         return UNKNOWN_CREDIT;
     return (size_t)(carried * floats / sent) + 2 * gw_args_bytes(env->args, "bucket");
 }
@@ -57,7 +58,7 @@ static void iallreduce_limit(const gw_overlapped *me) {
     gw_queue_limit(me->queue, credit);
     snprintf(line, sizeof line, "iallreduce: credit=%zu, %s", credit,
              asked                       ? "as asked"
-             : env->pace.bytes_per_s > 0 ? "from the wire's rate"
+             : env->link_bytes_per_s > 0 ? "from the wire's rate"
                                          : "since the wire's rate is not known");
     gw_lane_note(env->grads, line);
 }
@@ -75,8 +76,8 @@ static const gw_opt opts[] = {
     {"order", GW_OPT_CHOICE, "backward", 0, 0, "backward|priority", NULL,
      "which bucket goes first: in the order of the backward pass, or the one nearest the input"},
     {"credit", GW_OPT_BYTES, NULL, 4, 0x1p40, NULL, "BYTES",
-     "order=priority: bytes of gradients in flight (default: what the wire carries in twice the "
-     "time between polls, and two buckets; 4M where its rate is not known)"},
+     "order=priority: bytes of gradients in flight (default: what the wire carries in 40 ms, and "
+     "two buckets; 4M where its rate is not known)"},
     GW_STRATEGY_ALGO,
     {0}};
 

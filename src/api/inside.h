@@ -46,7 +46,6 @@ typedef struct gw_inside_facts {
     bool corrects;               /* it applies momentum in place of the optimizer, */
     bool masks;                  /* and restarts it where an element was sent */
     const char *rule;            /* of error feedback, for people; NULL: the plain one */
-    bool adds;                   /* gw_inside_sums finds a place, on several ranks */
     bool residual;               /* one is kept; once it is open */
     float most;                  /* gw_session_most of equal shares; likewise */
     int servers, helpers, level; /* see run/session.h */
@@ -79,7 +78,7 @@ typedef struct gw_inside_setup {
     double clip;         /* most norm of the mean gradient, over this exchange and the ranks with */
     const MPI_Comm *rest; /* the rest of the model, in n_rest communicators; clip 0: none */
     int n_rest;
-    gw_pace pace; /* zeros: not known */
+    double link_bytes_per_s; /* 0: not known */
     uint64_t seed;
     const char *note, *table; /* a line for its notes; choices of algo=auto; both may be NULL */
 } gw_inside_setup;

@@ -84,7 +84,7 @@ static gw_err open_session(gradwire *g) {
                               .most = told->most,
                               .correction = told->correction,
                               .clip = {told->clip, told->rest, told->n_rest},
-                              .pace = told->pace,
+                              .link_bytes_per_s = told->link_bytes_per_s,
                               .seed = told->seed,
                               .yield = told->yield,
                               .undo = told->undo,

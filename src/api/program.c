@@ -61,8 +61,6 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
     f.lossless = inside_lossless(&s->mix);
     f.algorithm = s->mix.algo->ops->head.name;
     f.ordered = s->mix.algo->ops->caps & GW_ALGO_ORDERED;
-    f.adds =
-        g->opened ? s->env.grads->kept.fed : gw_residuals_add(&s->residuals, &s->strategy, &s->mix);
     return f;
 }
 

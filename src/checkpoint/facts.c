@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "checkpoint/best.h"
+#include "nn/gemm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +98,7 @@ json_t *gw_facts_make(const gw_facts_of *run) {
         run->optimizer->ops->head.name, "vectors", facts_vectors_json(run->optimizer), "residuals",
         is.residual, "corrected_momentum", is.rule != NULL, "strategy_state",
         is.hooks.state ? is.strategy : NULL, "choices", facts_choices(run), "gemm",
-        gw_products_json(run->products));
+        json_string(gw_gemm_library()));
 }
 
 /* ---- comparing ---- */
@@ -302,6 +303,10 @@ gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, gw_notes *t
             GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED, "--%s '%.100s' then, '%.100s' now", shaping[i],
                                 facts_option_then(facts, shaping[i]),
                                 facts_option_now(run, shaping[i])));
+    const char *libraries = facts_text(facts, "gemm");
+    if (strcmp(libraries, gw_gemm_library()) != 0)
+        GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED, "products by '%.100s' then, '%.100s' now",
+                            libraries, gw_gemm_library()));
     int64_t end = facts_number(facts, "schedule_end");
     if (end > 0 && run->schedule > 0 && end != run->schedule)
         GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED,

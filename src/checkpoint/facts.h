@@ -6,7 +6,6 @@
 #include "api/inside.h"
 #include "checkpoint/notes.h"
 #include "config/config.h"
-#include "machine/products.h"
 #include "mesh/pipeline.h"
 
 #include <jansson.h>
@@ -23,7 +22,6 @@ typedef struct gw_facts_of {
     int ranks, global_batch;
     int64_t schedule; /* the step that the rate's schedule ends with; 0: none */
     const gw_optimizer *optimizer;
-    const gw_products *products; /* to write */
 } gw_facts_of;
 
 /** A new object, or NULL without memory. */

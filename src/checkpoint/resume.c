@@ -143,10 +143,6 @@ gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, MPI_Comm comm) {
     return GW_OK;
 }
 
-const json_t *gw_resume_products(const gw_resume *r) {
-    return r->whole ? json_object_get(r->manifest.facts, "gemm") : NULL;
-}
-
 gw_err gw_resume_lacks_rows(gw_resume *r, bool strict) {
     static const char line[] = "the rows of the steps before are not beside the checkpoint:"
                                " batches.csv and its like begin here";

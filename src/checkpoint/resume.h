@@ -31,10 +31,6 @@ gw_err gw_resume_find(gw_resume *r, const gw_train_config *c, MPI_Comm comm);
  * chose then is handed to `session`. Nothing to do where nothing was found; likewise below. */
 gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, MPI_Comm comm);
 
-/** After gw_resume_check: the products' plan of then, for a run that goes on just as it was; NULL:
- *  there is none. Owned by r. */
-const json_t *gw_resume_products(const gw_resume *r);
-
 /** Collective over `comm`, all ranks of `mesh`, with session and pipeline open and nothing under
  *  way: put parameters, the optimizer's state and what the exchange carries in place, and fill
  *  r->at. With other ranks, another mesh or another exchange than then, parameters and state are

@@ -57,7 +57,6 @@ typedef struct plan {
     gw_train_config c;
     gw_rig rig; /* of the prediction */
     gw_rig_setup setup;
-    gw_products products;
 } plan;
 
 static plan the; /* a command runs once */
@@ -150,7 +149,7 @@ static void plan_report_codecs(gw_bench_run *run) {
     printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n",
            gw_model_size(p->rig.at.model), p->rig.at.global,
            p->rig.session->strategy.ops->head.name, gw_gemm_library());
-    gw_rig_say_products(&p->products);
+    gw_rig_say_warning();
     plan_print_table(p, a);
     gw_plan_trials_print();
     plan_print_command(p, a);
@@ -162,8 +161,7 @@ static void plan_report_codecs(gw_bench_run *run) {
 
 static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
     plan *p = &the;
-    p->setup = gw_rig_setup_of(&p->c, &run->place, &p->products);
-    p->setup.at.polls = gw_session_progresses(p->rig.session);
+    p->setup = gw_rig_setup_of(&p->c, &run->place);
     GW_TRY(gw_rig_open(&p->rig, &p->setup));
     return plan_verify(p, p->rig.choice, own);
 }

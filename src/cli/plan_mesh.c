@@ -176,9 +176,8 @@ static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
 static gw_err plan_mesh_measure(gw_bench_run *run, bool *own) {
     plan_mesh *p = &the;
     gw_place_setup *at = &p->setup.at;
-    p->setup = gw_rig_setup_of(&p->c, &run->place, NULL);
+    p->setup = gw_rig_setup_of(&p->c, &run->place);
     at->set = &p->set;
-    at->polls = gw_session_progresses(p->session);
     p->space.ranks = run->place.ranks;
     GW_TRY(gw_model_spec_check(&at->spec, GW_ERR_USAGE, "", &p->parameters));
     GW_TRY(gw_agree(at->comm, gw_batch_open(&p->set, &at->spec, (gw_span){0, (size_t)p->c.batch},

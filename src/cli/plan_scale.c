@@ -71,7 +71,6 @@ typedef struct scale {
     char why[PARTS][ITEMS][WHY];          /* it was not played, first */
     double base_s[DECADES * NOTCHES + 1]; /* the baseline's steps at other rates; 0: unknown */
     ways all;
-    gw_products products;
 } scale;
 
 static scale the; /* a command runs once */
@@ -334,9 +333,8 @@ static gw_plan_trial scale_trial(int of) {
 /* The choice, the baseline, the fastest exact and the fastest lossy way, then what is shown. */
 static gw_err scale_verify(const gw_bench_place *place, int most, bool *own) {
     bool rigs = !gw_args_given(the.args, "profile") && !gw_args_given(the.args, "bytes");
-    gw_rig_setup setup = gw_rig_setup_of(&the.c, place, &the.products);
+    gw_rig_setup setup = gw_rig_setup_of(&the.c, place);
     int first[] = {scale_choice(), the.all.base, 0, the.all.n_exact};
-    setup.at.polls = true;
     for (int i = 0; i < 4 + the.all.n && gw_plan_trials_count() < most; i++) {
         int of = i < 4 ? first[i] : i - 4;
         if (of >= the.all.n || (i >= 4 && !the.all.at[of].shown))

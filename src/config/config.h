@@ -73,10 +73,8 @@ typedef struct gw_simulated {
     gw_err (*times)(void *ctx, const gw_model *model, struct gw_step_times *out);
     const struct gw_codec_price *price; /* of coding with any codec; NULL: it is measured, */
     double speed;                       /* on cores that are so many times as fast */
-    /** Make the executor of this rank of `comm`, which polls every gap_s seconds (0: only between
-     *  kernels); it lives as long as the run. */
-    const struct gw_exec *(*open)(void *ctx, MPI_Comm comm, const struct gw_step_times *times,
-                                  double gap_s);
+    /** Make the executor of this rank of `comm`; it lives as long as the run. */
+    const struct gw_exec *(*open)(void *ctx, MPI_Comm comm, const struct gw_step_times *times);
     void *ctx;
     gw_stop_together *stop;
     /** Describe the simulation for run.json; the caller's. */

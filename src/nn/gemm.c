@@ -1,3 +1,6 @@
+/* Matrix products: which library computes which, on which threads, and in which pieces. All of it
+ * follows from a product's shape, the number of threads, the CPU and the libraries, so that the
+ * same command has the same bits whatever is timed, cached or connected. */
 #include "nn/gemm.h"
 
 #include "nn/gemm_backend.h"
@@ -13,24 +16,30 @@
 /* Work that pays for waking one more thread: some microseconds of arithmetic. */
 #define FLOPS_PER_THREAD 5e5
 
-/* Cuts of C's rows and columns, and of its sums, are multiples of these, near the tiles of the
- * libraries' innermost kernels. */
-enum { ROWS = 8, COLS = 16, TERMS = 64 };
+/* Cuts of C's rows and columns are multiples of these, near the tiles of the libraries' innermost
+ * kernels. */
+enum { ROWS = 8, COLS = 16 };
 
-/* Extra cost of pieces, in multiply-adds: for each element of an operand packed once more (10 to
- * 60, by library, instruction set and transposition), and for each element of C read and written
- * once more (2 to 13); see docs/measurement.md. */
+/* Pieces are to be as short as this: 20 to 50 ms of a core, in which a link of 500 Mbit/s sends
+ * what its buffer holds. */
+#define PIECE_FLOPS 0x1p31
+/* Extra cost of pieces, in multiply-adds for each element of an operand that is packed once more
+ * (10 to 60, by library, instruction set and transposition; see docs/measurement-compute.md). */
 #define PACKING   40.0
-#define UPDATING  10.0
 #define MOST_LOST 0.02 /* share of a product's time that pieces may cost */
 enum { MOST_CUTS = 32 };
+
+/* Where oneDNN's kernels are AVX2's and C has few rows, it reads B, or packs it, by addresses that
+ * lie multiples of 2 KiB apart if n is a multiple of 512, and these meet in few sets of the cache:
+ * on a Zen 3 core such products took 0.95 to 2.2 times as long as with OpenBLAS 0.3.21, in the mean
+ * 1.4 times, and gradients of small weights, A' B with m and n multiples of 128, 1.0 to 1.75 times
+ * (2026-11-29). Of 266 others of a million operations and more, all but some tens were at most 5%
+ * slower than by the better library. With AVX-512 oneDNN is the faster one, or as fast. */
+enum { STRIDE_ROWS = 512, STRIDE = 512, STRIDE_SMALL = 128 };
 
 /* Products that gemm_turn is worth while for: rows of C, and the least elements of B. It takes so
  * many columns of C at a time. */
 enum { TURN_FROM = 12, TURN_TO = 64, TURN_B = 1 << 17, TURN_COLS = 512 };
-
-/* Prefers products with the same beta (zero or not) over any other size. */
-#define OTHER_BETA 1.01f
 
 static const gw_gemm_backend *const linked[] = {
 #ifdef GW_HAVE_DNNL
@@ -47,7 +56,6 @@ static pthread_once_t gemm_once = PTHREAD_ONCE_INIT;
 static gw_gemm_identity gemm_identity[LINKED];
 static char libraries[LINKED * (GW_GEMM_TEXT + 3)]; /* names of those in use */
 static int gemm_first, gemm_end = LINKED;           /* [first, end): those in use */
-static gw_gemm_plan gemm_plan = {.piece = INFINITY};
 
 static _Atomic(const char *) failure[LINKED]; /* each one's first failure */
 
@@ -102,70 +110,25 @@ const char *gw_gemm_warning(void) {
     return gemm_identity[gemm_first].warning;
 }
 
-/* ---- ways: 2 i: library i and our tiles; 2 i + 1: library i and its own threads ---- */
+/* ---- which library ---- */
 
-typedef struct way {
-    int library;
-    bool own_threads;
-} way;
-
-const char *gw_gemm_way_name(int at, int threads) {
-    static const char *const names[][2] = {{"dnnl", "dnnl-threads"}, {"cblas", "cblas-threads"}};
-    way w = {at / 2, at % 2};
-    if (at < 0 || w.library < gemm_first || w.library >= gemm_end)
-        return NULL;
-    if (w.own_threads && (threads == 1 || !linked[w.library]->threads))
-        return NULL;
-    return names[strcmp(linked[w.library]->name, "cblas") == 0][w.own_threads];
+static bool gemm_strided(const gw_product *p) {
+    bool small =
+        p->ta && p->m % STRIDE_SMALL == 0 && p->n % STRIDE_SMALL == 0 && p->k >= STRIDE_SMALL;
+    return p->m <= STRIDE_ROWS && !(p->tb && p->m <= TURN_TO) && (p->n % STRIDE == 0 || small);
 }
 
-int gw_gemm_way_named(const char *name, int threads) {
-    for (int at = 0; at < GW_GEMM_WAYS; at++)
-        if (gw_gemm_way_name(at, threads) && strcmp(gw_gemm_way_name(at, threads), name) == 0)
-            return at;
-    return -1;
-}
-
-int gw_gemm_way_first(void) {
-    return 2 * gemm_first;
-}
-
-void gw_gemm_adopt(const gw_gemm_plan *plan) {
-    gemm_plan = *plan;
+/* oneDNN if it may be used, but for the products that it is slow at. */
+static int gemm_library_for(const gw_product *p) {
+    bool slow = gemm_identity[gemm_first].slow_strides && gemm_strided(p);
+    return slow ? gemm_end - 1 : gemm_first;
 }
 
 double gw_product_flops(const gw_product *p) {
     return 2.0 * p->m * p->n * p->k;
 }
 
-static float gemm_apart(int a, int b) {
-    return a > b ? (float)a / (float)b : (float)b / (float)a;
-}
-
-/* The last batch of an epoch and evaluations have sizes that were not planned. */
-static const gw_gemm_choice *gemm_find_choice(const gw_product *p) {
-    const gw_gemm_choice *best = NULL;
-    float nearest = INFINITY;
-    for (int i = 0; i < gemm_plan.n; i++) {
-        const gw_product *q = &gemm_plan.choice[i].of;
-        if (q->ta != p->ta || q->tb != p->tb)
-            continue;
-        float d = gemm_apart(p->m, q->m) * gemm_apart(p->n, q->n) * gemm_apart(p->k, q->k);
-        if (q->add != p->add)
-            d *= OTHER_BETA;
-        if (d < nearest) {
-            nearest = d;
-            best = &gemm_plan.choice[i];
-        }
-    }
-    return best;
-}
-
-static way gemm_choose_way(const gw_product *p, bool pieced) {
-    const gw_gemm_choice *c = gemm_find_choice(p);
-    int at = !c ? gw_gemm_way_first() : pieced ? c->pieced : c->whole;
-    return (way){at / 2, at % 2};
-}
+/* ---- tiles and pieces ---- */
 
 /* Multiples of `unit` nearest to part `i` of `parts` of [0, n). */
 static int gemm_cut(int n, int i, int parts, int unit) {
@@ -204,13 +167,11 @@ static void gemm_choose_grid(int m, int n, int threads, int *pm, int *pn) {
 
 /* Cost of cutting, as a share of the product's time. */
 static double gemm_lost(const gw_product *p, gw_gemm_cuts c) {
-    return PACKING * (c.rows - 1.0) / p->m + PACKING * (c.cols - 1.0) / p->n +
-           UPDATING * (c.depth - 1.0) / p->k;
+    return PACKING * (c.rows - 1.0) / p->m + PACKING * (c.cols - 1.0) / p->n;
 }
 
 static double gemm_largest(const gw_product *p, gw_gemm_cuts c) {
-    return 2 * gemm_widest(p->m, c.rows, ROWS) * gemm_widest(p->n, c.cols, COLS) *
-           gemm_widest(p->k, c.depth, TERMS);
+    return 2 * gemm_widest(p->m, c.rows, ROWS) * gemm_widest(p->n, c.cols, COLS) * p->k;
 }
 
 static int gemm_most_cuts(int n, int unit) {
@@ -218,38 +179,25 @@ static int gemm_most_cuts(int n, int unit) {
     return units < MOST_CUTS ? units : MOST_CUTS;
 }
 
-typedef struct search {
-    const gw_product *p;
-    double piece, size, cost; /* of the best cuts so far */
-    gw_gemm_cuts best;
-} search;
-
-/* True if the cuts cost little; then they become the best if they are the cheapest that are fine
- * enough or, while none are, the finest. */
-static bool gemm_consider(search *s, gw_gemm_cuts c) {
-    double size = gemm_largest(s->p, c), costs = gemm_lost(s->p, c);
-    if (costs > MOST_LOST)
-        return false;
-    if (s->size > s->piece ? size < s->size : size <= s->piece && costs < s->cost) {
-        s->size = size;
-        s->cost = costs;
-        s->best = c;
-    }
-    return true;
-}
-
-gw_gemm_cuts gw_gemm_pieces(const gw_product *p, double piece) {
-    search s = {p, piece, gw_product_flops(p), 0, {1, 1, 1}};
-    if (s.size <= piece)
-        return s.best;
-    gw_gemm_cuts most = {gemm_most_cuts(p->m, ROWS), gemm_most_cuts(p->n, COLS),
-                         gemm_most_cuts(p->k, TERMS)};
-    for (int r = 1; r <= most.rows; r++)
-        for (int c = 1; c <= most.cols; c++)
-            for (int d = 1; d <= most.depth; d++)
-                if (!gemm_consider(&s, (gw_gemm_cuts){r, c, d}))
-                    break; /* more cuts cost more */
-    return s.best;
+gw_gemm_cuts gw_gemm_pieces(const gw_product *p) {
+    gw_gemm_cuts best = {1, 1};
+    double size = gw_product_flops(p), cost = 0;
+    int rows = gemm_most_cuts(p->m, ROWS), cols = gemm_most_cuts(p->n, COLS);
+    if (size <= PIECE_FLOPS)
+        return best;
+    for (int c = 1; c <= cols; c++)
+        for (int r = 1; r <= rows; r++) {
+            gw_gemm_cuts cuts = {r, c};
+            double largest = gemm_largest(p, cuts), costs = gemm_lost(p, cuts);
+            if (costs > MOST_LOST)
+                break; /* more cuts cost more */
+            if (size > PIECE_FLOPS ? largest < size : largest <= PIECE_FLOPS && costs < cost) {
+                size = largest;
+                cost = costs;
+                best = cuts;
+            }
+        }
+    return best;
 }
 
 static int gemm_threads(const gw_product *p) {
@@ -290,25 +238,15 @@ static job gemm_part_of(const job *all, int i, int m, int j, int n) {
     return part;
 }
 
-/* Terms [from, to) of its sums; all but the first accumulate onto C. */
-static job gemm_terms_of(const job *all, int from, int to) {
-    job part = *all;
-    part.p.k = to - from;
-    part.a += all->p.ta ? (size_t)from * (size_t)all->lda : (size_t)from;
-    part.b += all->p.tb ? (size_t)from : (size_t)from * (size_t)all->ldb;
-    part.beta = from > 0 ? 1.0f : all->beta;
-    return part;
-}
-
 static const char *gemm_call(const job *j, int library) {
     return linked[library]->product(j->p.ta, j->p.tb, j->p.m, j->p.n, j->p.k, j->a, j->lda, j->b,
                                     j->ldb, j->beta, j->c, j->ldc);
 }
 
-static bool gemm_turns(const job *j, int library, int threads) {
+static bool gemm_turns(const job *j, int library) {
     const gw_product *p = &j->p;
-    return linked[library]->slow_rows && threads == 1 && !p->ta && p->tb && j->beta == 0 &&
-           p->m >= TURN_FROM && p->m <= TURN_TO && (long long)p->n * p->k >= TURN_B;
+    return linked[library]->slow_rows && !p->ta && p->tb && j->beta == 0 && p->m >= TURN_FROM &&
+           p->m <= TURN_TO && (long long)p->n * p->k >= TURN_B;
 }
 
 static void gemm_transpose(const float *from, int rows, int cols, float *to, int ldto) {
@@ -340,26 +278,25 @@ static const char *gemm_turn(const job *all, int library) {
     return why;
 }
 
-/* Call the library on `threads` threads, whatever this thread's OpenMP setting. */
-static void gemm_call_library(const job *j, int library, int threads) {
+/* Call the library on this thread only, whatever its OpenMP setting. */
+static void gemm_call_library(const job *j, int library) {
     int before = omp_get_max_threads();
-    if (before != threads)
-        omp_set_num_threads(threads);
-    const char *why =
-        gemm_turns(j, library, threads) ? gemm_turn(j, library) : gemm_call(j, library);
+    if (before != 1)
+        omp_set_num_threads(1);
+    const char *why = gemm_turns(j, library) ? gemm_turn(j, library) : gemm_call(j, library);
     const char *none = NULL;
     if (why)
         atomic_compare_exchange_strong(&failure[library], &none, why);
-    if (before != threads)
+    if (before != 1)
         omp_set_num_threads(before);
 }
 
-static void gemm_compute(const job *all, way by) {
+static void gemm_compute(const job *all, int library) {
     int pm, pn, threads = gemm_threads(&all->p);
     gemm_choose_grid(all->p.m, all->p.n, threads, &pm, &pn);
     int tiles = pm * pn;
-    if (by.own_threads || tiles == 1) {
-        gemm_call_library(all, by.library, by.own_threads ? threads : 1);
+    if (tiles == 1) {
+        gemm_call_library(all, library);
         return;
     }
 #pragma omp parallel for num_threads(tiles) schedule(static, 1)
@@ -370,7 +307,7 @@ static void gemm_compute(const job *all, way by) {
             cols = gemm_cut(all->p.n, t % pn + 1, pn, COLS) - j;
         job tile = gemm_part_of(all, i, rows, j, cols);
         if (rows > 0 && cols > 0)
-            gemm_call_library(&tile, by.library, 1);
+            gemm_call_library(&tile, library);
     }
 }
 
@@ -384,26 +321,9 @@ void gw_gemm_between(void (*f)(void *ctx), void *ctx) {
     between.ctx = ctx;
 }
 
-static void gemm_compute_pieces(const job *all, gw_gemm_cuts cuts) {
-    way by = gemm_choose_way(&all->p, true);
-    for (int piece = 0; piece < gw_gemm_cuts_pieces(cuts); piece++) {
-        int tile = piece / cuts.depth, d = piece % cuts.depth;
-        int r = tile / cuts.cols, c = tile % cuts.cols;
-        int i = gemm_cut(all->p.m, r, cuts.rows, ROWS), j = gemm_cut(all->p.n, c, cuts.cols, COLS);
-        job part = gemm_part_of(all, i, gemm_cut(all->p.m, r + 1, cuts.rows, ROWS) - i, j,
-                                gemm_cut(all->p.n, c + 1, cuts.cols, COLS) - j);
-        part = gemm_terms_of(&part, gemm_cut(all->p.k, d, cuts.depth, TERMS),
-                             gemm_cut(all->p.k, d + 1, cuts.depth, TERMS));
-        if (piece > 0)
-            between.f(between.ctx);
-        gemm_compute(&part, by);
-    }
-}
-
 void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b,
              int ldb, float beta, float *c, int ldc) {
     job all = {{ta, tb, m, n, k, beta != 0}, a, b, c, beta, lda, ldb, ldc};
-    gw_gemm_cuts cuts = {1, 1, 1};
     pthread_once(&gemm_once, gemm_setup);
     if (m == 0 || n == 0)
         return;
@@ -411,12 +331,17 @@ void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, con
         gemm_scale(m, n, beta, c, ldc);
         return;
     }
-    if (between.f)
-        cuts = gw_gemm_pieces(&all.p, gemm_plan.piece);
-    if (gw_gemm_cuts_pieces(cuts) > 1)
-        gemm_compute_pieces(&all, cuts);
-    else
-        gemm_compute(&all, gemm_choose_way(&all.p, false));
+    gw_gemm_cuts cuts = gw_gemm_pieces(&all.p);
+    int library = gemm_library_for(&all.p);
+    for (int piece = 0; piece < cuts.rows * cuts.cols; piece++) {
+        int r = piece / cuts.cols, s = piece % cuts.cols;
+        int i = gemm_cut(m, r, cuts.rows, ROWS), j = gemm_cut(n, s, cuts.cols, COLS);
+        job part = gemm_part_of(&all, i, gemm_cut(m, r + 1, cuts.rows, ROWS) - i, j,
+                                gemm_cut(n, s + 1, cuts.cols, COLS) - j);
+        if (piece > 0 && between.f)
+            between.f(between.ctx);
+        gemm_compute(&part, library);
+    }
 }
 
 gw_err gw_gemm_check(void) {

@@ -10,12 +10,12 @@ enum { GW_GEMM_TEXT = 256 };
 typedef struct gw_gemm_identity {
     char library[GW_GEMM_TEXT]; /* name, version, kernel set */
     char warning[GW_GEMM_TEXT]; /* "": none */
+    bool slow_strides;          /* it is slow where rows lie multiples of 2 KiB apart (gemm.c) */
 } gw_gemm_identity;
 
 typedef struct gw_gemm_backend {
     const char *name;
     bool slow_rows; /* A B' with few rows of A takes it longer than B A' and a transposition */
-    bool threads; /* it follows omp_get_max_threads(); else a product runs on the calling thread */
     /** As gw_gemm with m, n, k > 0. NULL, or the library's reason for failing (a static string); C
      *  is then undefined. */
     const char *(*product)(bool ta, bool tb, int m, int n, int k, const float *a, int lda,

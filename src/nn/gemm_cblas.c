@@ -149,7 +149,6 @@ static void gemm_cblas_setup(gw_gemm_identity *id) {
 }
 
 const gw_gemm_backend gw_gemm_cblas = {.name = "cblas",
-                                       .threads = false,
                                        .product = gemm_cblas_product,
                                        .setup = gemm_cblas_setup,
                                        .mend = gemm_cblas_mend};

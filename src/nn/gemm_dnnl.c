@@ -64,13 +64,13 @@ static void gemm_dnnl_setup(gw_gemm_identity *id) {
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
     snprintf(id->library, sizeof id->library, "oneDNN %d.%d.%d (%s)", v->major, v->minor, v->patch,
              gemm_dnnl_isa_name(isa));
+    id->slow_strides = !gemm_dnnl_holds(isa, dnnl_cpu_isa_avx512_core);
     gemm_dnnl_judge(isa, id->warning, sizeof id->warning);
 }
 
 /* No `mend`: it chooses by CPU features at each start. */
 const gw_gemm_backend gw_gemm_dnnl = {.name = "dnnl",
                                       .slow_rows = true,
-                                      .threads = true,
                                       .product = gemm_dnnl_product,
                                       .setup = gemm_dnnl_setup,
                                       .mend = NULL};

@@ -254,9 +254,6 @@ static gw_err play_open(player *p) {
     gw_sim_play *of = p->on->play;
     const gw_strategy *s = &of->strategy;
     int servers = s->ops->servers ? s->ops->servers(s->args) : 0;
-    double slowest = 0;
-    for (int t = 0; t < of->profile->n_tensors; t++)
-        slowest = fmax(slowest, of->profile->tensor[t].backward_s / of->speed);
     p->actor.script = gw_sim_play_script(of, p->on->mesh);
     p->phantom = p->on->phantom;
     GW_TRY(gw_actor_open(&p->actor, servers, &of->exact, &p->phantom));
@@ -269,7 +266,7 @@ static gw_err play_open(player *p) {
                       .n_tensors = has->n_tensors,
                       .by_layer = of->lazy,
                       .share = p->actor.idle ? 0 : 1.0 / (replicas - servers),
-                      .pace = {of->world.link.bytes_per_s, of->sleeps ? GW_PLAY_POLL_S : slowest},
+                      .link_bytes_per_s = of->world.link.bytes_per_s,
                       .algo = &of->algo,
                       .args = s->args,
                       .name = s->ops->head.name};

@@ -6,15 +6,14 @@
 
 #include <math.h>
 
-/* What else is under way is polled as often as between the pieces of a real product. */
+/* What else is under way is polled as often as between the pieces of the products. */
 static void spend_seconds(gw_spender *s, double seconds) {
-    double left = seconds / s->speed;
-    while (s->poll && s->gap_s > 0 && left > s->gap_s) {
-        gw_sim_compute(s->fabric, s->gap_s);
-        left -= s->gap_s;
+    double each = seconds / s->speed / (1 + s->pieces);
+    for (; s->poll && s->pieces > 0; s->pieces--) {
+        gw_sim_compute(s->fabric, each);
         s->poll(s->of);
     }
-    gw_sim_compute(s->fabric, left);
+    gw_sim_compute(s->fabric, each);
 }
 
 static void spend_computed(void *ctx, gw_computed what, int l, size_t n) {
@@ -29,13 +28,13 @@ static void spend_rest(void *ctx, double seconds) {
 }
 
 static void spend_piece(void *ctx) {
-    (void)ctx;
+    ((gw_spender *)ctx)->pieces++;
 }
 
-/* Products are cut as in a real run, which rounds otherwise than whole ones. */
 static void spend_between(void *ctx, void (*poll)(void *of), void *of) {
     gw_spender *s = ctx;
-    gw_gemm_between(poll ? spend_piece : NULL, NULL);
+    gw_gemm_between(poll ? spend_piece : NULL, s);
+    s->pieces = 0;
     s->poll = poll;
     s->of = of;
 }

@@ -19,7 +19,7 @@ typedef struct gw_spender {
     const struct gw_fabric *fabric;
     gw_step_times times;
     double speed; /* times as fast as they say */
-    double gap_s; /* between two polls of a kernel; 0: it is not interrupted */
+    int pieces;   /* that the kernel of now computed, but the last */
     void (*poll)(void *of);
     void *of;
 } gw_spender;

@@ -81,19 +81,6 @@ static gw_err placed_open_model(gw_placed *p, const gw_place_setup *s, const gw_
     return s->set ? GW_OK : placed_fill(p, s);
 }
 
-static gw_err placed_open_products(gw_placed *p, const gw_place_setup *s) {
-    int micro = p->c.parallel.microbatches;
-    gw_products *of = s->products ? s->products : &p->own;
-    gw_products_setup setup = {
-        .comm = s->comm,
-        .load = {.shard = gw_model_shard(p->model), .batch = (int)p->rows.n, .micro = micro},
-        .threads = p->c.run.threads,
-        .polls = s->polls,
-        .adds = s->adds || micro > 1};
-    p->products = of;
-    return of->threads > 0 ? GW_OK : gw_products_open(of, &setup);
-}
-
 static gw_err placed_divide(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
                             const gw_session *session) {
     int rank, ranks, servers = gw_session_servers(session);
@@ -120,8 +107,7 @@ gw_err gw_placed_open(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
     p->c = *s->c;
     p->set = s->set;
     GW_TRY(placed_divide(p, s, l, session));
-    GW_TRY(gw_agree(s->comm, placed_open_model(p, s, session)));
-    return placed_open_products(p, s);
+    return gw_agree(s->comm, placed_open_model(p, s, session));
 }
 
 void gw_placed_close(gw_placed *p) {
@@ -138,7 +124,7 @@ void gw_placed_close(gw_placed *p) {
 
 /* ---- timing the layers of a step ---- */
 
-gw_layer_job gw_placed_layers(const gw_placed *p, bool pieces) {
+gw_layer_job gw_placed_layers(const gw_placed *p) {
     return (gw_layer_job){.model = p->model,
                           .walk = p->pipeline,
                           .optimizer = p->optimizer,
@@ -147,13 +133,12 @@ gw_layer_job gw_placed_layers(const gw_placed *p, bool pieces) {
                                    .labels = p->labels,
                                    .local = (int)p->rows.n,
                                    .global = p->global,
-                                   .pieces = pieces,
                                    .step = 1},
                           .comm = p->comm};
 }
 
 gw_err gw_placed_time(gw_placed *p, gw_layer_times *out) {
-    gw_layer_job job = gw_placed_layers(p, false);
+    gw_layer_job job = gw_placed_layers(p);
     job.warmup = 1;
     job.least = 3;
     job.most = 25;

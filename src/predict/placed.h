@@ -3,7 +3,6 @@
 #ifndef GW_PREDICT_PLACED_H
 #define GW_PREDICT_PLACED_H
 
-#include "machine/products.h"
 #include "mesh/pipeline.h"
 #include "optim/optimizer.h"
 #include "predict/layout.h"
@@ -21,9 +20,6 @@ typedef struct gw_place_setup {
     gw_model_spec spec;
     const gw_dataset *set; /* the whole batch, on each rank, out of which a step gathers; NULL: a
                               rank's samples lie in its model's input */
-    bool polls, adds;      /* one of the command's sessions does */
-    gw_products *products; /* of all, zeroed at first; decided with the first model that is opened;
-                              NULL: each has its own */
 } gw_place_setup;
 
 typedef struct gw_placed {
@@ -33,8 +29,6 @@ typedef struct gw_placed {
     gw_pipeline *pipeline; /* NULL: the model is whole, and takes its batch at once */
     gw_model *model;
     gw_optimizer *optimizer;
-    const gw_products *products; /* the setup's, or its own */
-    gw_products own;
     const gw_dataset *set; /* the setup's */
     gw_span rows;          /* of this replica, in the batch; none on a server */
     int global;            /* rows of the batch */
@@ -47,15 +41,15 @@ typedef struct gw_placed {
 gw_parallel gw_layout_options(const gw_layout *l);
 
 /** Collective: open all of it; p is zeroed, and stays where it is. `l` NULL: the whole model on
- *  each rank that serves no others. gw_gemm computes by p->products from now on. `session` says
+ *  each rank that serves no others. `session` says
  *  what options go together. */
 gw_err gw_placed_open(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
                       const gw_session *session);
 /** Collective where there is a layout; also after an error, and on a zeroed one. */
 void gw_placed_close(gw_placed *p);
 
-/** The steps of an open one, for gw_layers_time; `pieces`: of their products. */
-gw_layer_job gw_placed_layers(const gw_placed *p, bool pieces);
+/** The steps of an open one, for gw_layers_time. */
+gw_layer_job gw_placed_layers(const gw_placed *p);
 
 /** Time steps, as gw_layers_time does, which the setup's ranks compute at once, as they would in a
  *  run. Collective over them. */

@@ -204,7 +204,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
                     .parts = setup->parts,
                     .lists = setup->lists && setup->n <= UINT32_MAX && plain,
                     .vectors = setup->vectors,
-                    .pace = setup->pace,
+                    .link_bytes_per_s = setup->link_bytes_per_s,
                     .arrived = plain ? setup->arrived : NULL,
                     .arrived_ctx = setup->arrived_ctx,
                     .algo = s->mix.algo,

@@ -110,11 +110,11 @@ typedef struct gw_session_setup {
     bool parts; /* a rank needs only the parameters that it updates: env.param is NULL */
     bool adds;  /* the caller asks gw_session_sums where gradients go */
     bool lists; /* gw_update may list what it touches (gw_optimizer_lists) */
-    const float *params; /* initial values, copied; NULL: zeros */
-    gw_vectors vectors;  /* the optimizer's state; must outlive the session's use */
-    float most;          /* the optimizer's (optim/optimizer.h); 0: any float */
-    gw_pace pace;        /* zeros: not known */
-    float correction;    /* momentum for a session that corrects, in [0, 1) */
+    const float *params;     /* initial values, copied; NULL: zeros */
+    gw_vectors vectors;      /* the optimizer's state; must outlive the session's use */
+    float most;              /* the optimizer's (optim/optimizer.h); 0: any float */
+    double link_bytes_per_s; /* 0: not known */
+    float correction;        /* momentum for a session that corrects, in [0, 1) */
     gw_clip_setup clip;
     uint64_t seed;
     bool yield;                               /* the node runs more threads than cores */

@@ -8,7 +8,6 @@
 #include "api/inside.h"
 #include "config/config.h"
 #include "data/sampler.h"
-#include "machine/products.h"
 #include "mesh/pipeline.h"
 #include "mpi/guard.h"
 #include "nn/model.h"
@@ -49,10 +48,9 @@ gw_err gw_step_check_parts(const gw_optimizer *o, const gw_model *model, bool cu
 /** What a handle exchanges gradients for. */
 typedef struct gw_step_setup {
     const gw_train_config *c; /* NULL: the plainest exchange */
-    const gw_products *products;
-    MPI_Comm comm;          /* the replicas' */
-    MPI_Comm rest[GW_DIMS]; /* those of the ranks with the other parts of the same replica, */
-    int n_rest;             /* one for each dimension with several ranks */
+    MPI_Comm comm;            /* the replicas' */
+    MPI_Comm rest[GW_DIMS];   /* those of the ranks with the other parts of the same replica, */
+    int n_rest;               /* one for each dimension with several ranks */
     uint64_t seed;
     bool lazy, yield;         /* yield: the node runs more threads than cores */
     const char *note, *table; /* as in gw_inside_setup */

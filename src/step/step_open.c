@@ -1,6 +1,7 @@
 /* Opening the exchange that a stepper works with, and what of it needs no step. */
 #include "step/step.h"
 
+#include "machine/host.h"
 #include "nn/gemm.h"
 
 #include <stdio.h>
@@ -48,8 +49,19 @@ gw_err gw_step_check_parts(const gw_optimizer *o, const gw_model *model, bool cu
                    o->ops->head.name);
 }
 
-static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) {
-    const gw_products *p = s->products;
+/* Of a simulated link, or of this host's, where it is known. */
+static gw_err step_link(const gw_step_setup *s, double *bytes_per_s) {
+    gw_host_link link;
+    if (s->c && s->c->simulated) {
+        *bytes_per_s = s->c->simulated->rate_bits_per_s / 8;
+        return GW_OK;
+    }
+    GW_TRY(gw_host_link_read(&link));
+    *bytes_per_s = link.emulated ? (double)link.rate_bits_per_s / 8 : 0;
+    return GW_OK;
+}
+
+static gw_err step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) {
     gw_inside_setup told = {.comm = s->comm,
                             .in_rows = true,
                             .lazy = s->lazy,
@@ -69,9 +81,9 @@ static void step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) 
         told.rest = s->rest;
         told.n_rest = s->n_rest;
     }
-    if (p)
-        told.pace = gw_wire_pace(&p->wire, gw_products_gap_s(p));
+    GW_TRY(step_link(s, &told.link_bytes_per_s));
     gw_inside_tell(g, &told);
+    return GW_OK;
 }
 
 /* Tensor i's layer, of those that the model holds. */
@@ -98,8 +110,9 @@ static gw_err step_open_walk(gw_stepper *t) {
 }
 
 gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s) {
-    GW_TRY(gw_agree(s->comm, step_open_walk(t)));
-    step_tell(t, g, s);
+    gw_err e = step_open_walk(t);
+    GW_THEN(e, step_tell(t, g, s));
+    GW_TRY(gw_agree(s->comm, e));
     for (int i = 0; i < gw_model_tensor_count(t->model); i++)
         step_name(t, g, i);
     GW_TRY(gradwire_open(g)); /* all ranks learn of what was refused */

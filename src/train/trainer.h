@@ -20,7 +20,6 @@ typedef struct gw_train_status {
     double samples_per_s; /* global, over the epoch so far */
     double loss;          /* this rank's last batch, NaN: none; at an epoch's end the global mean */
     const char *warning;  /* a line about this run that just became known; NULL: none */
-    const char *products; /* why the products' plan is for this run alone; "": it is not */
     const gw_busy *busy;  /* until the first step */
     const gw_notes *notes; /* about a resumed run */
     bool begins;           /* no step of this start was taken yet */

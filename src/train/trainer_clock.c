@@ -154,7 +154,7 @@ gw_err gw_trainer_open_clock(gw_trainer *t) {
     if (!s)
         return GW_OK;
     GW_TRY(trainer_clock_times(t, &times));
-    t->stepper.exec = s->open(s->ctx, t->comm, &times, gw_products_gap_s(&t->measures.products));
+    t->stepper.exec = s->open(s->ctx, t->comm, &times);
     GW_TRY(gw_barrier(t->comm));
     gw_clock_virtual(s->ns);
     return GW_OK;

@@ -202,15 +202,14 @@ static json_t *run_more(const gw_trainer *t) {
     gw_work_run work = run_work(t);
     bool overhead = c->overhead != 0 && c->run.profile != GW_PROFILE_OFF; /* asked for */
     return gw_json_object(
-        "mesh:o simulated:o data:o ceilings:o gemm:o work:o bound:o papi:o "
+        "mesh:o simulated:o data:o ceilings:o work:o bound:o papi:o "
         "forecast:o overhead:o checkpoints:o rate:o resumed:o",
         gw_pipeline_json(t->part.pipeline),
         c->simulated ? gw_json_add(c->simulated->json(c->simulated->ctx), "coding:o",
                                    gw_trainer_prices_json(t))
                      : json_null(),
-        run_data(t), gw_gauge_json(&t->measures.gauge), gw_products_json(&t->measures.products),
-        gw_work_json(&work), gw_bound_run_json(&t->measures.bound),
-        gw_memory_papi_json(t->measures.memory),
+        run_data(t), gw_gauge_json(&t->measures.gauge), gw_work_json(&work),
+        gw_bound_run_json(&t->measures.bound), gw_memory_papi_json(t->measures.memory),
         t->choice ? gw_chooser_json(t->choice) : json_null(),
         overhead ? gw_overhead_json(r->overhead) : json_null(), run_checkpoints(c, r), run_rate(t),
         run_resumed(&t->resume, t->rec.start_utc, t->rec.total.summary.earlier));

@@ -30,8 +30,7 @@ gw_facts_of gw_trainer_facts(const gw_trainer *t) {
                          .ranks = t->ranks,
                          .global_batch = t->part.global_batch,
                          .schedule = gw_lr_end(t->c->rate.schedule, gw_trainer_steps(t)),
-                         .optimizer = t->optimizer,
-                         .products = &t->measures.products};
+                         .optimizer = t->optimizer};
 }
 
 static gw_position trainer_keep_position(const gw_trainer *t) {
@@ -209,7 +208,6 @@ gw_err gw_trainer_begin(gw_trainer *t) {
     t->watcher.status.step = t->at.step;
     t->watcher.status.begins = true;
     t->watcher.status.busy = &t->rec.total.before;
-    t->watcher.status.products = t->measures.products.note;
     t->watcher.status.notes = &t->resume.notes;
     GW_TRY(gw_vote_open(&t->at.vote, t->comm, t->at.step, t->at.limit_from_s));
     gw_checkpoint_setup setup = {.c = c,

@@ -171,22 +171,6 @@ gw_load gw_trainer_load(const gw_trainer *t, int batch) {
     return load;
 }
 
-static gw_err trainer_open_products(gw_trainer *t) {
-    if (t->c->check) /* nothing is computed */
-        return GW_OK;
-    gw_inside_facts is = gw_inside_know(t->g);
-    gw_products_setup setup = {.comm = t->comm,
-                               .load = gw_trainer_load(t, gw_sampler_max_local(t->sampler)),
-                               .threads = t->c->run.threads,
-                               .polls = is.polls,
-                               .adds = t->c->parallel.microbatches > 1 || is.adds,
-                               .rate_bits_per_s =
-                                   t->c->simulated ? t->c->simulated->rate_bits_per_s : 0,
-                               .then = gw_resume_products(&t->resume)};
-    gw_watchdog_stage("timing the matrix products");
-    return gw_products_open(&t->measures.products, &setup);
-}
-
 /* A full batch, as most are. */
 static gw_batch trainer_opening_batch(gw_trainer *t) {
     gw_watchdog_beat();
@@ -276,7 +260,6 @@ static bool trainer_yields(const gw_trainer *t) {
 
 static gw_step_setup trainer_step_setup(const gw_trainer *t) {
     gw_step_setup setup = {.c = t->c,
-                           .products = &t->measures.products,
                            .comm = t->mesh.comm[GW_DIM_DATA],
                            .seed = t->c->run.seed,
                            .lazy = t->c->run.lazy,
@@ -376,7 +359,6 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     gw_facts_of facts = gw_trainer_facts(t);
     GW_TRY(gw_resume_check(&t->resume, &facts, t->comm));
     t->rec.began_at = t->resume.manifest.step;
-    GW_TRY(trainer_open_products(t));
     return trainer_opening_choose(t);
 }
 

@@ -9,7 +9,6 @@
 #include "checkpoint/resume.h"
 #include "data/sampler.h"
 #include "machine/gauge.h"
-#include "machine/products.h"
 #include "predict/bound_measure.h"
 #include "predict/chooser.h"
 #include "record/recorder.h"
@@ -38,7 +37,6 @@ typedef struct gw_trainer_prices {
 
 /** What is measured before the first step, and beside the steps. */
 typedef struct gw_trainer_measures {
-    gw_products products;
     gw_trainer_prices prices;
     int rehearsed;     /* steps */
     gw_memory *memory; /* NULL: --profile leaves it out */

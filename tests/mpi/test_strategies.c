@@ -270,25 +270,28 @@ static void lowest_goes_first(gw_progress mode) {
 
 /* Bytes in flight under order=priority: what the wire carries plus two buckets, or what the user
  * sets. */
-static void credit_follows_the_wire(const char *more, gw_pace pace, int expected) {
+static void credit_follows_the_wire(const char *more, double bytes_per_s, int expected) {
     char comm[96], line[64];
     gw_span layer = {0, N};
     gw_session *s;
-    gw_session_setup setup = {
-        .n = N, .layers = &layer, .n_layers = 1, .pace = pace, .seed = 5, .yield = true};
+    gw_session_setup setup = {.n = N,
+                              .layers = &layer,
+                              .n_layers = 1,
+                              .link_bytes_per_s = bytes_per_s,
+                              .seed = 5,
+                              .yield = true};
     snprintf(comm, sizeof comm, "iallreduce:algo=sra,bucket=64,order=priority%s", more);
     snprintf(line, sizeof line, "credit=%d,", expected);
     CHECK_OK(new_session(&s, comm, "none", "auto", false));
     CHECK_OK(gw_session_open(s, MPI_COMM_WORLD, &setup));
-    CHECK(strstr(s->notes, line), "%s and %g B/s: %snot %s", more, pace.bytes_per_s, s->notes,
-          line);
+    CHECK(strstr(s->notes, line), "%s and %g B/s: %snot %s", more, bytes_per_s, s->notes, line);
     gw_session_close(s);
     gw_session_free(s);
 }
 
-static void credit_by_pace(void) {
-    gw_pace wire = {1e6, 1e-3}, slow = {1, 1e-3}, unknown = {0};
-    int usual = 4 << 20, alone = ranks == 1, buckets = 128, carried = 2000; /* in two gaps */
+static void credit_by_rate(void) {
+    double wire = 1e6, slow = 1, unknown = 0;
+    int usual = 4 << 20, alone = ranks == 1, buckets = 128, carried = 40000; /* in 40 ms */
     /* an allreduce sends 2 (P - 1) / P of its span */
     credit_follows_the_wire("", wire,
                             alone ? usual : buckets + carried * ranks / (2 * (ranks - 1)));
@@ -354,7 +357,7 @@ int main(int argc, char **argv) {
         gossip_agrees("gossip:topology=ring", lazy);
         gossip_agrees("gossip:topology=exponential", lazy);
     }
-    credit_by_pace();
+    credit_by_rate();
     for (int lazy = 0; lazy < 2; lazy++) {
         lists_are_the_sums("topk:ratio=0.1", lazy, "poll");
         lists_are_the_sums("topk:ratio=0.3,warmup=3", lazy, "none");

@@ -121,61 +121,55 @@ static void count(void *calls) {
     ++*(int *)calls;
 }
 
-/* A long product, cut by rows or columns of C or by the terms of its sums, is right by each way and
- * lets others have a turn. */
+/* A product that is cut lets others have a turn between its pieces, and is right; its bits do not
+ * depend on whether anybody asks for that. */
 static void test_in_pieces(void **state) {
     (void)state;
-    static const shape tall = {2400, 40, 30}, wide = {40, 2400, 30}, deep = {40, 64, 2400},
-                       brief = {64, 40, 100};
-    for (int way = 0; way < GW_GEMM_WAYS; way++) {
-        if (!gw_gemm_way_name(way, 2))
-            continue;
-        gw_gemm_plan plan = {
-            .n = 1, .piece = 3e6, .choice = {{{false, false, 2400, 40, 30, false}, 0, way}}};
-        int calls = 0;
-        omp_set_num_threads(2);
-        gw_gemm_adopt(&plan);
-        gw_gemm_between(count, &calls);
-        check(false, false, brief, 0.0f);
-        assert_int_equal(calls, 0);
-        for (int t = 0; t < 4; t++) {
-            check(t & 1, t & 2, tall, 0.0f);
-            check(t & 1, t & 2, wide, 1.0f);
-            assert_int_equal(calls, 2 * (t + 1)); /* two pieces each: one turn between */
+    enum { M = 2048, N = 256, K = 2112 };
+    float *a = random_matrix(1, M, K), *b = random_matrix(2, K, N),
+          *polled = random_matrix(3, M, N), *alone = random_matrix(4, M, N);
+    int calls = 0;
+    omp_set_num_threads(2);
+    gw_gemm_between(count, &calls);
+    check(false, false, (shape){64, 40, 100}, 0.0f);
+    assert_int_equal(calls, 0);
+    gw_gemm(false, false, M, N, K, a, K, b, N, 0.0f, polled, N);
+    gw_gemm_between(NULL, NULL);
+    gw_gemm(false, false, M, N, K, a, K, b, N, 0.0f, alone, N);
+    assert_int_equal(calls, 1);
+    assert_memory_equal(polled, alone, M * N * sizeof *alone);
+    for (int i = 0; i < M; i += 97)
+        for (int j = 0; j < N; j += 13) {
+            double want = 0;
+            for (int l = 0; l < K; l++)
+                want += element(a, K, false, i, l) * element(b, N, false, l, j);
+            assert_true(fabs((double)polled[i * N + j] - want) <= 1e-6 * (K + 1));
         }
-        for (int t = 0; t < 4; t++) {
-            check(t & 1, t & 2, deep, 0.0f);
-            check(t & 1, t & 2, deep, -0.5f);
-            assert_int_equal(calls, 8 + 8 * (t + 1)); /* five pieces each */
-        }
-        gw_gemm_between(NULL, NULL);
-        check(false, false, tall, 0.0f);
-        assert_int_equal(calls, 40);
-    }
+    free(a);
+    free(b);
+    free(polled);
+    free(alone);
 }
 
-/* The rule: as few pieces as the size allows, and no more than cost 2% by packing and updating. */
+/* The rule: as few pieces as the size allows, and no more than cost 2% by packing. */
 static void test_how_many_pieces(void **state) {
     (void)state;
     static const struct {
         gw_product p;
-        double piece;
         gw_gemm_cuts want;
     } cases[] = {
-        {{false, false, 512, 512, 512, false}, INFINITY, {1, 1, 1}},
-        {{false, false, 512, 512, 512, false}, 3e8, {1, 1, 1}},
-        {{false, false, 512, 512, 512, false}, 1e6, {1, 1, 2}},    /* more would cost 2.7% */
-        {{false, false, 2048, 4096, 64, false}, 5.4e8, {1, 2, 1}}, /* cutting n costs less */
-        {{false, false, 4096, 2048, 64, false}, 5.4e8, {2, 1, 1}},
-        {{false, false, 4096, 4096, 64, false}, 5.4e8, {2, 2, 1}},  /* no more than 1 x 3 */
-        {{false, false, 8, 1 << 20, 64, false}, 1, {1, 32, 1}},     /* as fine as it gets */
-        {{true, false, 1024, 1024, 3072, false}, 1.1e9, {1, 1, 6}}, /* cutting sums costs least */
+        {{false, false, 512, 512, 512, false}, {1, 1}},
+        {{false, false, 512, 512, 8192, false}, {1, 1}},  /* a cut would cost 8% */
+        {{false, false, 2048, 4096, 512, false}, {1, 3}}, /* cutting n costs less */
+        {{false, false, 4096, 2048, 512, false}, {3, 1}},
+        {{false, false, 4096, 4096, 256, false}, {2, 2}},   /* no more than 1 x 3 */
+        {{true, false, 8, 1 << 20, 16384, false}, {1, 32}}, /* as fine as it gets */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        gw_gemm_cuts is = gw_gemm_pieces(&cases[i].p, cases[i].piece), want = cases[i].want;
-        if (is.rows != want.rows || is.cols != want.cols || is.depth != want.depth)
-            fail_msg("case %zu: %d x %d x %d pieces, want %d x %d x %d", i, is.rows, is.cols,
-                     is.depth, want.rows, want.cols, want.depth);
+        gw_gemm_cuts is = gw_gemm_pieces(&cases[i].p), want = cases[i].want;
+        if (is.rows != want.rows || is.cols != want.cols)
+            fail_msg("case %zu: %d x %d pieces, want %d x %d", i, is.rows, is.cols, want.rows,
+                     want.cols);
     }
 }
 

@@ -15,10 +15,8 @@ typedef struct state {
     gw_train_config c;
     int steps, warmup;
     gw_rig rig;
-    gw_products products;
     gw_layer_times times;
     bool columns; /* of the profile: all layers are cut by columns */
-    bool polls;   /* products are cut into pieces, as under an exchange that is to move on */
 } state;
 static state b;
 
@@ -47,9 +45,8 @@ static const char notes[] =
 /* ---- measuring ---- */
 
 static gw_err layers_open(const gw_bench_run *run) {
-    gw_rig_setup setup = gw_rig_setup_of(&b.c, &run->place, &b.products);
+    gw_rig_setup setup = gw_rig_setup_of(&b.c, &run->place);
     gw_mix exact;
-    setup.at.polls = b.polls;
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, false));
     GW_TRY(gw_rig_new(&b.rig, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &exact, "off"));
     return gw_rig_open(&b.rig, &setup);
@@ -57,7 +54,7 @@ static gw_err layers_open(const gw_bench_run *run) {
 
 static gw_err layers_measure(const gw_bench_run *run) {
     GW_TRY(gw_agree(run->place.comm, layers_open(run)));
-    gw_layer_job job = gw_placed_layers(&b.rig.at, b.polls);
+    gw_layer_job job = gw_placed_layers(&b.rig.at);
     job.warmup = b.warmup;
     job.least = job.most = b.steps;
     GW_TRY(gw_layers_time(&job, &b.times));
@@ -101,7 +98,7 @@ static void layers_report(gw_bench_run *run) {
     gw_bench_place_say(&run->place, "a step by layers, without exchange");
     printf("%zu parameters, batch %d; GEMM by %s\n", gw_model_size(m), b.rig.at.global,
            gw_gemm_library());
-    gw_rig_say_products(&b.products);
+    gw_rig_say_warning();
     gw_bench_head(&table);
     for (int l = 0, t = 0; l < gw_model_layers(m); l++) {
         char number[16];
@@ -132,7 +129,7 @@ static void layers_release(void) {
 
 gw_err gw_rig_profile(const gw_bench_run *run, const gw_train_config *c, gw_step_profile *profile,
                       double spread[2]) {
-    b = (state){.c = *c, .steps = 20, .warmup = 2, .polls = true};
+    b = (state){.c = *c, .steps = 20, .warmup = 2};
     gw_err e = layers_measure(run);
     memcpy(spread, b.times.spread, sizeof b.times.spread);
     GW_THEN(e, gw_step_profile_take(profile, layers_profile(run->args), "the measured step"));

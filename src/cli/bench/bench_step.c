@@ -34,7 +34,6 @@ typedef struct state {
     const gw_bench_place *place;
     bool bounds;
     int steps, block, warmup;
-    gw_products products;
 } state;
 
 static state b;
@@ -146,12 +145,7 @@ static gw_err step_prepare(gw_bench_run *run) {
 /* ---- opening ---- */
 
 static gw_err step_open_all(bool *own) {
-    gw_rig_setup setup = gw_rig_setup_of(&b.c, b.place, &b.products);
-    for (int i = 0; i < b.n; i++) {
-        const gw_session *s = b.configs[i]->rig.session;
-        setup.at.polls |= gw_session_progresses(s);
-        setup.at.adds |= gw_residuals_add(&s->residuals, &s->strategy, &s->mix);
-    }
+    gw_rig_setup setup = gw_rig_setup_of(&b.c, b.place);
     for (int i = 0, left; i < b.n; i += left == b.n) {
         left = b.n;
         gw_err e = gw_rig_open(&b.configs[i]->rig, &setup);
@@ -221,7 +215,7 @@ static void step_print_head(gw_bench_run *run) {
     printf("%zu parameters, global batch %d; GEMM by %s\n",
            gw_model_size(b.configs[0]->rig.at.model), b.configs[0]->rig.at.global,
            gw_gemm_library());
-    gw_rig_say_products(&b.products);
+    gw_rig_say_warning();
     for (int i = 0; i < b.n; i++)
         if (b.configs[i]->rig.choice)
             printf("%s\n", b.configs[i]->rig.choice->why);

@@ -25,11 +25,9 @@ static gw_model_spec rig_spec(const gw_train_config *c) {
     return spec;
 }
 
-gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *place,
-                             gw_products *products) {
-    return (gw_rig_setup){
-        .at = {.comm = place->comm, .c = c, .spec = rig_spec(c), .products = products},
-        .place = place};
+gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *place) {
+    return (gw_rig_setup){.at = {.comm = place->comm, .c = c, .spec = rig_spec(c)},
+                          .place = place};
 }
 
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
@@ -45,15 +43,13 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
                               .lazy = r->lazy,
                               .pipeline = p->pipeline};
     GW_TRY(gw_bench_place_crowded(&place, gw_session_helpers(r->session), &r->yield));
-    gw_chooser_job job = {
-        .steps = gw_placed_layers(p, r->stepper.is.polls), .nodes = place.nodes, .yield = r->yield};
+    gw_chooser_job job = {.steps = gw_placed_layers(p), .nodes = place.nodes, .yield = r->yield};
     return gw_chooser_settle(r->choice, &job);
 }
 
 gw_err gw_rig_start(gw_rig *r) {
     gw_placed *p = &r->at;
     gw_step_setup setup = {.c = &p->c,
-                           .products = p->products,
                            .comm = p->meshed ? p->mesh.comm[GW_DIM_DATA] : p->comm,
                            .seed = p->c.run.seed,
                            .lazy = r->lazy,
@@ -71,27 +67,13 @@ gw_err gw_rig_start(gw_rig *r) {
                    r->session->strategy.ops->head.name, r->session->mix.spec);
 }
 
-void gw_rig_say_products(const gw_products *p) {
-    int by[GW_GEMM_WAYS] = {0};
-    for (int i = 0; i < p->plan.n; i++)
-        by[p->plan.choice[i].whole]++;
+void gw_rig_say_warning(void) {
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
-    printf("products:");
-    for (int w = 0; w < GW_GEMM_WAYS; w++)
-        if (by[w] > 0)
-            printf(" %d by %s", by[w], gw_gemm_way_name(w, p->threads));
-    if (isfinite(p->plan.piece))
-        printf("; pieces of %.3g GFLOP (%.2g ms), the wire drains its buffer in %.2g ms (at %s "
-               "%.3g Gbit/s)",
-               p->plan.piece * 1e-9, p->plan.piece / p->flops_per_s * 1e3,
-               gw_wire_drain_s(&p->wire) * 1e3, p->wire.rate_known ? "the testbed's" : "assumed",
-               p->wire.rate_bits_per_s * 1e-9);
-    printf("\n%s%s%s", *p->note ? "note: " : "", p->note, *p->note ? "\n" : "");
 }
 
 gw_err gw_rig_bound(gw_rig *r, gw_bound_run *out, bool *own) {
-    gw_layer_job steps = gw_placed_layers(&r->at, r->stepper.is.polls);
+    gw_layer_job steps = gw_placed_layers(&r->at);
     *out = (gw_bound_run){0};
     if (gw_bound_of(&r->stepper.is, r->lazy, &out->mode) != GW_OK)
         return GW_OK;
@@ -125,7 +107,6 @@ static gw_err rig_turn(const gw_rig_turns *t, int i, int n, bool timed) {
     static gw_batch_cost cost[1 + GW_RIG_BLOCK];
     static double wall[GW_RIG_BLOCK], mean[GW_RIG_BLOCK];
     gw_rig *r = t->rig(i);
-    gw_gemm_adopt(&r->at.products->plan);
     GW_TRY(gw_bench_sync(t->place));
     for (int k = 0; k <= n; k++)
         GW_TRY(rig_one_step(r, &cost[k]));

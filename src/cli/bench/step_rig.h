@@ -37,9 +37,8 @@ typedef struct gw_rig_setup {
         "classes", GW_OPT_INT, "10", 2, GW_MAX_CLASSES, NULL, "N", "classes of the labels"         \
     }
 
-/** A setup without `set`; `products` are zeroed. */
-gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *place,
-                             gw_products *products);
+/** A setup without `set`. */
+gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *place);
 
 /** Before MPI starts: r->session, as gw_session_new makes it, and its handle, which owns it. */
 gw_err gw_rig_new(gw_rig *r, const gw_spec *comm, gw_mix *mix, const char *feedback);
@@ -51,8 +50,8 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s);
 /** Collective: open the exchange. GW_ERR_UNSUPPORTED: steps are not alike, and timed one by one. */
 gw_err gw_rig_start(gw_rig *r);
 
-/** Print which libraries compute how many products, and the piece; on rank 0. */
-void gw_rig_say_products(const gw_products *p);
+/** Print what is wrong with the library of the products, if anything; on rank 0. */
+void gw_rig_say_warning(void);
 
 /** Collective, after gw_rig_start: the bound of a step, and its parts; zeroed where none is known
  *  for the strategy. Starts the ledger anew. *own: as in gw_bound_measure. */

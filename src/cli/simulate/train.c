@@ -84,13 +84,12 @@ static gw_err train_times(void *ctx, const gw_model *model, gw_step_times *out) 
     return gw_profile_times(out, &((simulated *)ctx)->profile, model);
 }
 
-static const gw_exec *train_open(void *ctx, MPI_Comm comm, const gw_step_times *times,
-                                 double gap_s) {
+static const gw_exec *train_open(void *ctx, MPI_Comm comm, const gw_step_times *times) {
     simulated *s = ctx;
     const gw_fabric *fabric = gw_sim_fabric_of(comm);
     gw_spender *spender = &s->rank[fabric->rank].spender;
-    *spender = (gw_spender){
-        .fabric = fabric, .times = *times, .speed = gw_args_real(s->args, "speed"), .gap_s = gap_s};
+    *spender =
+        (gw_spender){.fabric = fabric, .times = *times, .speed = gw_args_real(s->args, "speed")};
     gw_spender_open(spender);
     return &spender->exec;
 }

@@ -55,8 +55,6 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     gw_unmet_print(is.unmet, NULL, stdout);
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
-    if (*s->products)
-        printf("note: %s\n", s->products);
     fputs(is.notes, stdout);
     gw_notes_print(s->notes, stdout);
     if (s->oversubscribed)
