@@ -1,6 +1,6 @@
-/* Trains a perceptron on Fashion-MNIST as programs do that parallelize a network for the first time:
- * plain loops in doubles, a copy of activations and gradient for each thread, and one blocking
- * exchange per step. README.md has its options; gradwire gets all others. CMakeLists.txt has it
+/* Trains a perceptron on Fashion-MNIST as programs do that are parallelized for the first time:
+ * plain loops in doubles, a copy of activations and gradient for each thread, one blocking exchange
+ * per step. examples/README.md has its options; gradwire gets all others. CMakeLists.txt has it
  * compiled without vectorization, so that no loop turns into a better one, but for `omp simd`. */
 #include "base/clones.h"
 
@@ -95,7 +95,7 @@ static void by_scalars(long m, long n, long k, matrix a, matrix b, double *c, in
         }
 }
 
-/* Adds multiples of B's rows to C's, ldc apart. Of one sample m or k is 1: that leaves two loops. */
+/* Adds multiples of B's rows to C's, ldc apart. For one sample m or k is 1: two loops are left. */
 static void by_rows(long m, long n, long k, matrix a, matrix b, double *c, long ldc, int add) {
     for (long i = 0; i < m; i++, c += ldc)
         for (long l = 0; l < k; l++) {
@@ -211,7 +211,7 @@ static void tell(const job *j, int phase) {
         check(j, gradwire_phase(j->g, phase));
 }
 
-/* Returns the sum of some images' losses; w->grad becomes their gradient times `scale`, if not 0. */
+/* Returns the sum of the losses of a part. Unless `scale` is 0, w->grad gets its gradient. */
 static double part(const job *j, work *w, const images *s, long at, long rows, double scale) {
     double loss = 0;
     tell(j, GRADWIRE_DATA);
@@ -235,7 +235,7 @@ static double part(const job *j, work *w, const images *s, long at, long rows, d
     return loss;
 }
 
-/* Likewise by all threads; the gradient goes to j->grad. */
+/* Returns the sum of all parts' losses. Unless `scale` is 0, j->grad gets their gradient. */
 static double pass(const job *j, const images *s, long at, long count, double scale) {
     long each = count / ((long)j->threads * MOST_ROWS) + 1, few = j->dynamic ? 4 : 1;
     long parts = j->form == SAMPLE ? count : j->threads * (each > few ? each : few);
