@@ -26,8 +26,7 @@ static gw_model_spec rig_spec(const gw_train_config *c) {
 }
 
 gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *place) {
-    return (gw_rig_setup){.at = {.comm = place->comm, .c = c, .spec = rig_spec(c)},
-                          .place = place};
+    return (gw_rig_setup){.at = {.comm = place->comm, .c = c, .spec = rig_spec(c)}, .place = place};
 }
 
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
