@@ -75,8 +75,8 @@ class PlainLoops(gwrun.Shared):
             for phase in ("data_s", "forward_s", "backward_s", "update_s"):
                 self.assertGreater(float(row[phase]), 0, phase)
         self.assertEqual(len(gwrun.rows(out, "epochs.csv")), 2)
-        for script in (SHOW, TABLE):
-            self.assertIn("ps", gwrun.well(gwrun.script(script, out)))
+        for script, word in ((SHOW, "ps over native"), (TABLE, "two ")):
+            self.assertIn(word, gwrun.well(gwrun.script(script, out)))
 
     def test_its_speedup(self):
         """Of runs on 1 and 2 ranks, whose options do not say how many samples a step has."""
