@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* What else is under way is polled as often as between the pieces of the products. */
+/* Messages under way are polled between the pieces that the kernel has computed. */
 static void spend_seconds(gw_spender *s, double seconds) {
     double each = seconds / s->speed / (1 + s->pieces);
     for (; s->poll && s->pieces > 0; s->pieces--) {

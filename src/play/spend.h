@@ -19,7 +19,7 @@ typedef struct gw_spender {
     const struct gw_fabric *fabric;
     gw_step_times times;
     double speed; /* times as fast as they say */
-    int pieces;   /* that the kernel of now computed, but the last */
+    int pieces;   /* pieces that the present kernel has computed, without the last */
     void (*poll)(void *of);
     void *of;
 } gw_spender;

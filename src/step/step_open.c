@@ -49,7 +49,7 @@ gw_err gw_step_check_parts(const gw_optimizer *o, const gw_model *model, bool cu
                    o->ops->head.name);
 }
 
-/* Of a simulated link, or of this host's, where it is known. */
+/* Reads the rate of the simulated link, or of this host's link; 0 where it is not known. */
 static gw_err step_link(const gw_step_setup *s, double *bytes_per_s) {
     gw_host_link link;
     if (s->c && s->c->simulated) {
