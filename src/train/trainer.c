@@ -1,22 +1,12 @@
 #include "train/trainer_parts.h"
 
 #include "base/turn.h"
-#include "optim/lr.h"
 #include "prof/tempo.h"
 #include "trace/trace.h"
 
 #include <string.h>
 
 enum { FORGET_EVERY = 64 /* steps of a rehearsal */ };
-
-/* Warm-up climbs from the unscaled rate, or from 0 without scaling. */
-float gw_trainer_rate(const gw_trainer *t, int64_t step) {
-    const gw_rate *r = &t->c->rate;
-    double full = r->lr * (r->linear ? gw_trainer_workers(t) : 1);
-    if (!r->schedule)
-        return (float)full;
-    return (float)gw_lr_rate(r->schedule, r->linear ? r->lr : 0, full, step, gw_trainer_steps(t));
-}
 
 /* After the present step somebody reads parameters: nothing may be pending then. */
 static bool trainer_must_settle(const gw_trainer *t) {

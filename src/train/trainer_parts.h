@@ -9,6 +9,7 @@
 #include "checkpoint/resume.h"
 #include "data/sampler.h"
 #include "machine/gauge.h"
+#include "optim/lr.h"
 #include "predict/bound_measure.h"
 #include "predict/chooser.h"
 #include "record/recorder.h"
@@ -137,8 +138,14 @@ static inline int64_t gw_trainer_steps(const gw_trainer *t) {
     return t->c->until.steps > 0 && t->c->until.steps < all ? t->c->until.steps : all;
 }
 
-/** The rate of step 1, 2, .. */
-float gw_trainer_rate(const gw_trainer *t, int64_t step);
+/** The rate of step 1, 2, .. Warm-up climbs from the unscaled rate, or from 0 without scaling. */
+static inline float gw_trainer_rate(const gw_trainer *t, int64_t step) {
+    const gw_rate *r = &t->c->rate;
+    double full = r->lr * (r->linear ? gw_trainer_workers(t) : 1);
+    if (!r->schedule)
+        return (float)full;
+    return (float)gw_lr_rate(r->schedule, r->linear ? r->lr : 0, full, step, gw_trainer_steps(t));
+}
 
 /** Parameters of the whole model. */
 static inline size_t gw_trainer_parameters(const gw_trainer *t) {
