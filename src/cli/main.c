@@ -1,3 +1,4 @@
+/* The program: finds the command, the tool or the help that its words ask for. */
 #include "cli/cli.h"
 #include "cli/tools.h"
 
@@ -8,11 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int gw_cli_fail(gw_err e) {
-    fprintf(stderr, "gradwire: %s\n", gw_err_text());
-    return gw_err_status(e);
-}
 
 static gw_tool tools[GW_TOOLS_MOST];
 

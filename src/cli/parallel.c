@@ -1,3 +1,4 @@
+/* A command on all ranks: MPI started, and errors told once. */
 #include "cli/cli.h"
 
 #include "mpi/agree.h"
@@ -9,6 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+int gw_cli_fail(gw_err e) {
+    fprintf(stderr, "gradwire: %s\n", gw_err_text());
+    return gw_err_status(e);
+}
 
 static gw_err parallel_check_level(int wanted, int provided) {
     if (provided >= wanted)

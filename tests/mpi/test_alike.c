@@ -10,11 +10,6 @@
 
 static int rank, ranks, refusals;
 
-/* The program's own is in src/cli/main.c. */
-int gw_cli_fail(gw_err e) {
-    return gw_err_status(e);
-}
-
 /* All ranks are refused by one line, which names this fact, and the last rank and the first one
  * with what they have; or, alone, none is. */
 static void refused(gw_err e, const char *name, const char *odd, const char *even) {
