@@ -1,6 +1,6 @@
 /** `gradwire bench`: one file src/cli/bench/bench_NAME.c a benchmark, one line in benchmarks.def.
- *  It has its options, its cases and how it measures them; bench_run.c has what all have in common.
- *  The figures are defined in docs/benchmarks.md. */
+ *  It has its options, its cases and how it measures them; bench_run.c has what all runs have in
+ *  common, and bench_place.c where they run. The figures are defined in docs/benchmarks.md. */
 #ifndef GW_CLI_BENCH_BENCH_H
 #define GW_CLI_BENCH_BENCH_H
 
