@@ -50,7 +50,8 @@ gw_err gw_files_open(gradwire *g) {
     gw_clock_start();
     GW_TRY(gw_recorder_open(r, false, repeats));
     GW_TRY(gw_agree(g->comm, files_open_rows(g)));
-    GW_TRY(gw_inside_stats(&r->stats, g, g->words.run.compress_stats, r->rows, g->comm));
+    GW_TRY(
+        gw_codec_stats_open(&r->stats, g->comm, g->session, g->words.run.compress_stats, r->rows));
     GW_TRY(gw_recorder_measure(r, 0));
     GW_TRY(gw_recorder_trace(r));
     GW_TRY(gw_busy_open(&r->watch, &g->node, g->comm));

@@ -64,13 +64,6 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
     return f;
 }
 
-bool gw_inside_cuts(const gradwire *g) {
-    for (int i = 0; i < g->arena.n_pieces; i++)
-        if (g->arena.piece[i].n < g->arena.tensor[g->arena.piece[i].tensor].span.n)
-            return true;
-    return false;
-}
-
 void gw_inside_tensor(gradwire *g, int tensor, int layer, bool tracks) {
     g->arena.tensor[tensor].layer = layer;
     g->arena.tensor[tensor].tracks = tracks;
@@ -158,13 +151,7 @@ int gw_inside_codecs(gradwire *g, gw_codec **out) {
 
 gw_err gw_inside_stats(gw_codec_stats **out, gradwire *g, int every, gw_rows *files,
                        MPI_Comm comm) {
-    gw_codec_stats_setup stats = {.session = g->session,
-                                  .layers = g->arena.group,
-                                  .n_layers = g->arena.groups,
-                                  .n = g->arena.n,
-                                  .every = every,
-                                  .files = files};
-    return gw_codec_stats_open(out, comm, &stats);
+    return gw_codec_stats_open(out, comm, g->session, every, files);
 }
 
 gw_err gw_inside_unmet(gradwire *g, gw_unmet_ask ask, MPI_Comm comm) {

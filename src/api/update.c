@@ -40,6 +40,13 @@ gw_err gw_update_open(gradwire *g) {
     return gw_optimizer_open(&g->optimizer, &setup);
 }
 
+bool gw_inside_cuts(const gradwire *g) {
+    for (int i = 0; i < g->arena.n_pieces; i++)
+        if (g->arena.piece[i].n < g->arena.tensor[g->arena.piece[i].tensor].span.n)
+            return true;
+    return false;
+}
+
 gw_err gw_inside_suits(const gradwire *g, const gw_optimizer *o) {
     const gw_strategy_ops *ops = g->session->strategy.ops;
     if (ops->traits & GW_STRATEGY_REJOINS && gw_optimizer_plain(o) && !gw_optimizer_lists(o))

@@ -1,3 +1,4 @@
+/* Compares exchanged gradients with exact ones, and watches residuals. */
 #include "run/codec_stats.h"
 
 #include "base/mem.h"
@@ -24,10 +25,11 @@ typedef struct sums {
 } sums;
 
 struct gw_codec_stats {
-    gw_codec_stats_setup s;
+    gw_session *session;
+    const gw_env *env; /* the session's */
+    int every;
     MPI_Comm comm;
     int rank, ranks;
-    bool sampling;
     int64_t samples;
     float *exact, *got; /* arenas: local gradient, later the exact sum; what finish gave */
     gw_span *own;       /* which parts of `got` this rank was given, one a finish */
@@ -58,16 +60,16 @@ static void stats_take_after(void *ctx, const gw_update *u) {
             st->got[u->lists[l].at[i]] = u->scale * u->lists[l].value[i];
     for (size_t i = u->own.off; !u->lists && i < gw_span_end(u->own); i++)
         st->got[i] = u->scale * u->grad[i];
-    if (st->n_own < st->s.n_layers)
+    if (st->n_own < st->env->n_layers)
         st->own[st->n_own++] = u->own;
 }
 
 static bool stats_due(const gw_codec_stats *st, int64_t step) {
-    return st->s.every > 0 && step % st->s.every == 0;
+    return st->every > 0 && step % st->every == 0;
 }
 
 static bool stats_watching(const gw_codec_stats *st, int64_t step) {
-    return st->s.session->env.grads->kept.store && step % WATCH_EVERY == 0;
+    return st->env->grads->kept.store && step % WATCH_EVERY == 0;
 }
 
 bool gw_codec_stats_settles(const gw_codec_stats *st, int64_t step) {
@@ -78,7 +80,7 @@ void gw_codec_stats_begin(gw_codec_stats *st, int64_t step) {
     if (!stats_due(st, step))
         return;
     st->n_own = 0;
-    st->s.session->tap = (gw_session_tap){st, stats_take_before, stats_take_after};
+    st->session->tap = (gw_session_tap){st, stats_take_before, stats_take_after};
 }
 
 static void stats_add_up(gw_codec_stats *st, int layer, gw_span part) {
@@ -93,35 +95,35 @@ static void stats_add_up(gw_codec_stats *st, int layer, gw_span part) {
 }
 
 static gw_err stats_compare(gw_codec_stats *st) {
-    st->s.session->tap = (gw_session_tap){0};
+    st->session->tap = (gw_session_tap){0};
     if (st->n_own == 0) /* the step was void, on all ranks: nothing was exchanged */
         return GW_OK;
     enum { PIECE = 1 << 20 }; /* floats: a count that fits an int */
-    for (size_t at = 0; at < st->s.n; at += PIECE) {
-        size_t left = st->s.n - at;
+    for (size_t at = 0; at < st->env->n; at += PIECE) {
+        size_t left = st->env->n - at;
         GW_TRY(gw_allreduce(MPI_IN_PLACE, st->exact + at, (int)(left < PIECE ? left : PIECE),
                             MPI_FLOAT, MPI_SUM, st->comm));
     }
     for (int o = 0; o < st->n_own; o++)
-        for (int l = 0; l < st->s.n_layers; l++)
-            stats_add_up(st, l, gw_span_common(st->own[o], st->s.layers[l]));
+        for (int l = 0; l < st->env->n_layers; l++)
+            stats_add_up(st, l, gw_span_common(st->own[o], st->env->layers[l]));
     st->samples++;
     return GW_OK;
 }
 
 /* ---- the residual ---- */
 
-/* Of each layer, root mean square over the ranks. */
+/* The root mean square over the ranks, per layer. */
 static gw_err stats_residual_norms(gw_codec_stats *st, double *norms) {
-    const float *e = st->s.session->env.grads->kept.store;
-    for (int l = 0; l < st->s.n_layers; l++) {
-        gw_span s = st->s.layers[l];
+    const float *e = st->env->grads->kept.store;
+    for (int l = 0; l < st->env->n_layers; l++) {
+        gw_span s = st->env->layers[l];
         norms[l] = 0;
         for (size_t i = s.off; i < gw_span_end(s); i++)
             norms[l] += (double)e[i] * (double)e[i];
     }
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, norms, st->s.n_layers, MPI_DOUBLE, MPI_SUM, st->comm));
-    for (int l = 0; l < st->s.n_layers; l++)
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, norms, st->env->n_layers, MPI_DOUBLE, MPI_SUM, st->comm));
+    for (int l = 0; l < st->env->n_layers; l++)
         norms[l] = sqrt(norms[l] / st->ranks);
     return GW_OK;
 }
@@ -129,7 +131,7 @@ static gw_err stats_residual_norms(gw_codec_stats *st, double *norms) {
 /* With a bound (Karimireddy et al., ICML 2019: about |g| / delta for a codec that keeps a part
  * delta) the norm levels off, and while it fills up it grows no faster than the steps do. */
 static void stats_judge(gw_codec_stats *st, int64_t step, const char **warning) {
-    int look = st->looks - 1, half = look / 2, n = st->s.n_layers;
+    int look = st->looks - 1, half = look / 2, n = st->env->n_layers;
     for (int l = 0; l < n && look >= PATIENCE; l++) {
         double now = st->history[look * n + l], then = st->history[half * n + l];
         if (st->warned[l] || (isfinite(now) && !(now > GROWTH * then)))
@@ -146,7 +148,7 @@ static void stats_judge(gw_codec_stats *st, int64_t step, const char **warning) 
 }
 
 static gw_err stats_watch(gw_codec_stats *st, int64_t step, const char **warning) {
-    int n = st->s.n_layers;
+    int n = st->env->n_layers;
     size_t look = (size_t)n * sizeof *st->history;
     GW_TRY(gw_agree(st->comm, gw_grow(&st->history, &st->room, st->looks + 1, look)));
     GW_TRY(stats_residual_norms(st, st->history + (size_t)st->looks++ * (size_t)n));
@@ -164,11 +166,11 @@ gw_err gw_codec_stats_end(gw_codec_stats *st, int64_t step, const char **warning
 
 /* `room`: bytes that can hold them. */
 static gw_err stats_make_history(gw_codec_stats *st, int64_t looks, size_t room) {
-    size_t most = room / sizeof(double) / (size_t)st->s.n_layers;
+    size_t most = room / sizeof(double) / (size_t)st->env->n_layers;
     if (looks < 0 || looks >= INT_MAX || (size_t)looks > most)
         return gw_fail(GW_ERR_INPUT, "codec stats: %lld looks at the residual", (long long)looks);
     double *history = NULL;
-    GW_TRY(gw_alloc(&history, (size_t)(looks + 1) * (size_t)st->s.n_layers, sizeof *history));
+    GW_TRY(gw_alloc(&history, (size_t)(looks + 1) * (size_t)st->env->n_layers, sizeof *history));
     free(st->history);
     st->history = history;
     st->looks = (int)looks;
@@ -177,8 +179,8 @@ static gw_err stats_make_history(gw_codec_stats *st, int64_t looks, size_t room)
 }
 
 static gw_err stats_samples_state(gw_codec_stats *st, gw_io *io) {
-    size_t n = (size_t)st->s.n_layers;
-    const gw_coded *now = st->s.session->coded;
+    size_t n = (size_t)st->env->n_layers;
+    const gw_coded *now = st->session->coded;
     gw_coded *since = NULL; /* the epoch began; a new session counts from 0 */
     int64_t own = st->n_own;
     GW_TRY(gw_alloc(&since, n, sizeof *since));
@@ -190,7 +192,7 @@ static gw_err stats_samples_state(gw_codec_stats *st, gw_io *io) {
     GW_THEN(e, gw_io_field(io, "coded", since, n * sizeof *since));
     GW_THEN(e, gw_io_field(io, "spans", &own, sizeof own));
     GW_THEN(e, gw_io_field(io, "own", st->own, n * sizeof *st->own));
-    if (e == GW_OK && (own < 0 || own > st->s.n_layers))
+    if (e == GW_OK && (own < 0 || own > st->env->n_layers))
         e = gw_fail(GW_ERR_INPUT, "codec stats: %lld spans", (long long)own);
     if (e == GW_OK && gw_io_loading(io))
         for (size_t l = 0; l < n; l++)
@@ -202,7 +204,7 @@ static gw_err stats_samples_state(gw_codec_stats *st, gw_io *io) {
 }
 
 gw_err gw_codec_stats_state(gw_codec_stats *st, gw_io *io) {
-    size_t n = (size_t)st->s.n_layers;
+    size_t n = (size_t)st->env->n_layers;
     int64_t looks = st->looks;
     double none = 0; /* an empty field still wants an address */
     GW_TRY(gw_io_field(io, "looks", &looks, sizeof looks));
@@ -211,7 +213,7 @@ gw_err gw_codec_stats_state(gw_codec_stats *st, gw_io *io) {
     GW_TRY(gw_io_field(io, "norms", st->history ? st->history : &none,
                        (size_t)st->looks * n * sizeof *st->history));
     GW_TRY(gw_io_field(io, "warned", st->warned, n * sizeof *st->warned));
-    return st->s.every > 0 ? stats_samples_state(st, io) : GW_OK;
+    return st->every > 0 ? stats_samples_state(st, io) : GW_OK;
 }
 
 /* ---- an epoch ---- */
@@ -221,12 +223,12 @@ static double stats_known(double x) {
 }
 
 static gw_err stats_reduce_rows(gw_codec_stats *st, int epoch) {
-    int n = st->s.n_layers;
+    int n = st->env->n_layers;
     double *norms = NULL;
-    const gw_coded *now = st->s.session->coded;
+    const gw_coded *now = st->session->coded;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, st->sum, 4 * n, MPI_DOUBLE, MPI_SUM, st->comm));
     GW_TRY(gw_agree(st->comm, gw_alloc(&norms, (size_t)n, sizeof *norms)));
-    bool kept = st->s.session->env.grads->kept.store;
+    bool kept = st->env->grads->kept.store;
     gw_err e = kept ? stats_residual_norms(st, norms) : GW_OK;
     for (int l = 0; l < n && e == GW_OK; l++) {
         const sums *s = &st->sum[l];
@@ -237,14 +239,14 @@ static gw_err stats_reduce_rows(gw_codec_stats *st, int epoch) {
          * in ratios that cancels, in the norm `copies` takes it out. */
         double copies = 0;
         for (int o = 0; o < st->n_own; o++)
-            copies += (double)gw_span_common(st->own[o], st->s.layers[l]).n;
+            copies += (double)gw_span_common(st->own[o], st->env->layers[l]).n;
         GW_THEN(e, gw_allreduce(MPI_IN_PLACE, &copies, 1, MPI_DOUBLE, MPI_SUM, st->comm));
-        copies /= (double)st->s.layers[l].n;
+        copies /= (double)st->env->layers[l].n;
         st->rows[l] = (gw_codec_row){
             .epoch = epoch,
             .layer = l,
-            .codec = gw_session_codec_of(st->s.session, st->s.layers[l].off),
-            .elements = st->s.layers[l].n,
+            .codec = gw_session_codec_of(st->session, st->env->layers[l].off),
+            .elements = st->env->layers[l].n,
             .samples = st->samples,
             .relative_error = stats_known(sqrt(s->error2 / s->exact2)),
             .cosine = stats_known(s->dot / sqrt(s->exact2 * s->got2)),
@@ -271,40 +273,40 @@ static const gw_column columns[] = {
 const gw_table gw_codec_stats_table = GW_TABLE("codec.csv", gw_codec_row, columns);
 
 void gw_codec_stats_restart(gw_codec_stats *st) {
-    if (st->s.every > 0)
-        memcpy(st->before, st->s.session->coded, (size_t)st->s.n_layers * sizeof *st->before);
+    if (st->every > 0)
+        memcpy(st->before, st->session->coded, (size_t)st->env->n_layers * sizeof *st->before);
 }
 
 gw_err gw_codec_stats_epoch(gw_codec_stats *st, int epoch, const gw_codec_row **rows) {
     *rows = NULL;
-    if (st->s.every == 0)
+    if (st->every == 0)
         return GW_OK;
     GW_TRY(stats_reduce_rows(st, epoch));
-    memset(st->sum, 0, (size_t)st->s.n_layers * sizeof *st->sum);
+    memset(st->sum, 0, (size_t)st->env->n_layers * sizeof *st->sum);
     gw_codec_stats_restart(st);
     st->samples = 0;
     *rows = st->rows;
-    return gw_agree(
-        st->comm, gw_table_write(&gw_codec_stats_table, st->csv, st->rows, (size_t)st->s.n_layers));
+    return gw_agree(st->comm, gw_table_write(&gw_codec_stats_table, st->csv, st->rows,
+                                             (size_t)st->env->n_layers));
 }
 
 /* ---- life ---- */
 
-static gw_err stats_allocate(gw_codec_stats *st) {
-    size_t n = (size_t)st->s.n_layers;
+static gw_err stats_allocate(gw_codec_stats *st, gw_rows *files) {
+    size_t n = (size_t)st->env->n_layers;
     GW_TRY(gw_alloc(&st->warned, n, sizeof *st->warned));
-    if (st->s.every == 0)
+    if (st->every == 0)
         return GW_OK;
-    GW_TRY(gw_alloc(&st->exact, st->s.n, sizeof *st->exact));
-    GW_TRY(gw_alloc(&st->got, st->s.n, sizeof *st->got));
+    GW_TRY(gw_alloc(&st->exact, st->env->n, sizeof *st->exact));
+    GW_TRY(gw_alloc(&st->got, st->env->n, sizeof *st->got));
     GW_TRY(gw_alloc(&st->own, n, sizeof *st->own));
     GW_TRY(gw_alloc(&st->sum, n, sizeof *st->sum));
     GW_TRY(gw_alloc(&st->before, n, sizeof *st->before));
     GW_TRY(gw_alloc(&st->rows, n, sizeof *st->rows));
     gw_codec_stats_restart(st);
-    if (!st->s.files || st->rank != 0)
+    if (!files || st->rank != 0)
         return GW_OK;
-    return gw_rows_open(st->s.files, &gw_codec_stats_table, &st->csv, NULL);
+    return gw_rows_open(files, &gw_codec_stats_table, &st->csv, NULL);
 }
 
 gw_err gw_codec_stats_check(const gw_session *session, int every) {
@@ -319,16 +321,19 @@ gw_err gw_codec_stats_check(const gw_session *session, int every) {
                    strategy->head.name);
 }
 
-gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_stats_setup *setup) {
-    GW_TRY(gw_codec_stats_check(setup->session, setup->every));
+gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, gw_session *session, int every,
+                           gw_rows *files) {
+    GW_TRY(gw_codec_stats_check(session, every));
     gw_codec_stats *st = NULL;
     gw_err e = gw_alloc(&st, 1, sizeof *st);
     if (e == GW_OK) {
-        st->s = *setup;
+        st->session = session;
+        st->env = &session->env;
+        st->every = every;
         st->comm = comm;
         e = gw_comm_place(comm, &st->rank, &st->ranks);
     }
-    GW_THEN(e, stats_allocate(st));
+    GW_THEN(e, stats_allocate(st, files));
     e = gw_agree(comm, e);
     GW_OPENED(e, out, st, gw_codec_stats_close);
 }

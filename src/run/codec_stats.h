@@ -17,15 +17,6 @@ extern const gw_table gw_codec_stats_table;
 
 typedef struct gw_codec_stats gw_codec_stats;
 
-typedef struct gw_codec_stats_setup {
-    struct gw_session *session; /* opened; must outlive the stats' use */
-    const gw_span *layers;
-    int n_layers;
-    size_t n;
-    int every;      /* compare each `every`-th step; 0: none, only watch the residual */
-    gw_rows *files; /* which get codec.csv, at rank 0; NULL: no file */
-} gw_codec_stats_setup;
-
 /** One layer's figures of an epoch. */
 typedef struct gw_codec_row {
     int epoch, layer;
@@ -43,8 +34,11 @@ typedef struct gw_codec_row {
  *  gradient. No communication. */
 gw_err gw_codec_stats_check(const struct gw_session *session, int every);
 
-/** Open. GW_ERR_USAGE: the strategy does not return the exchanged gradient. Collective. */
-gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, const gw_codec_stats_setup *setup);
+/** Open for an open session, which must outlive the stats' use: compare each `every`-th step (0:
+ *  none, only watch the residual). `files` get codec.csv, at rank 0; NULL: no file. GW_ERR_USAGE:
+ *  the strategy does not return the exchanged gradient. Collective. */
+gw_err gw_codec_stats_open(gw_codec_stats **out, MPI_Comm comm, struct gw_session *session,
+                           int every, gw_rows *files);
 void gw_codec_stats_close(gw_codec_stats *st);
 
 /** True if nothing may be pending after this step (1..). */
