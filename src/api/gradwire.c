@@ -1,4 +1,4 @@
-/* The public functions: handles, from their words to their end. */
+/* The public functions: a handle and its tensors. */
 #include "api/handle.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -9,182 +9,17 @@
 
 #include <limits.h>
 #include <omp.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    ALONE = 32,    /* an error that no other rank learns of is below -ALONE */
-    MOST = 1 << 14 /* tensors */
-};
-
-static gradwire *live;    /* the handles of this process */
-static atomic_bool taken; /* one of the public header records, or is being made */
-
-const char *gradwire_error(void) {
-    return gw_err_text();
-}
-
-int gradwire_alone(int e) {
-    return e < -ALONE || gw_err_alone((gw_err)e);
-}
-
-/* ---- what each call begins and ends with ---- */
-
-gw_err gw_call_refuse(const char *name, const char *why) {
-    return gw_fail(GW_ERR_USAGE, "gradwire_%s: %s", name, why);
-}
-
-gradwire *gw_call_open(void) {
-    gradwire *g = live;
-    while (g && g->inside)
-        g = g->next;
-    return g;
-}
-
-int gw_call_handles(void) {
-    int n = 0;
-    for (const gradwire *g = live; g; g = g->next)
-        n += !g->inside;
-    return n;
-}
-
-uint64_t gw_call_logical(void) {
-    uint64_t bytes = 0;
-    for (const gradwire *g = live; g; g = g->next)
-        bytes += g->inside ? 0 : g->session->logical_bytes;
-    return bytes;
-}
-
-static bool call_knows(const gradwire *g) {
-    const gradwire *one = live;
-    while (one && one != g)
-        one = one->next;
-    return one;
-}
-
-static gw_err call_check(const gradwire *g, const char *name, int in) {
-    static const char *const states[] = {"the handle is not open yet: call gradwire_open first",
-                                         "no batch is open: call gradwire_begin first",
-                                         "a batch is open: call gradwire_end first",
-                                         "an earlier error ended this exchange: close the handle"};
-    if (!g || !call_knows(g))
-        return gw_call_refuse(name,
-                              "no handle: gradwire_new makes one, and gradwire_close ends it");
-    if (!g->inside && gw_start_child())
-        return gw_call_refuse(name, GW_CALL_CHILD);
-    if (!pthread_equal(g->thread, pthread_self()))
-        return gw_call_refuse(name, "another thread's handle: only the one that made it may call");
-    if (1 << g->state & in)
-        return GW_OK;
-    bool late = in == GW_IN_NEW && g->state != GW_HANDLE_BROKEN;
-    return gw_call_refuse(name, late ? "the handle is open already" : states[g->state]);
-}
-
-gw_err gw_call_begin(gw_call *c, gradwire *g, const char *name, int in, bool together) {
-    *c = (gw_call){.name = name, .together = together};
-    GW_TRY(call_check(g, name, in));
-    c->g = g;
-    c->inside = g->inside;
-    if (c->inside) /* the thread's state is as it must be */
-        return GW_OK;
-    gw_watchdog_inside(name);
-    c->floats = gw_float_state();
-    c->threads = omp_get_max_threads();
-    gw_flush_denormals_here();
-    if (c->threads != g->words.run.threads)
-        omp_set_num_threads(g->words.run.threads);
-    return GW_OK;
-}
-
-void gw_call_restore(gw_call *c) {
-    bool changed = c->g && !c->inside;
-    c->g = NULL;
-    if (!changed)
-        return;
-    gw_watchdog_inside(NULL);
-    gw_float_state_set(c->floats);
-    if (omp_get_max_threads() != c->threads)
-        omp_set_num_threads(c->threads);
-}
-
-int gw_call_end(gw_call *c, gw_err e) {
-    gradwire *g = c->g;
-    gw_call_restore(c);
-    if (e >= GW_OK)
-        return e;
-    bool alone = !gw_start_child() && (!c->together || gw_err_alone(e));
-    /* It was refused, and nothing done; or the program goes on to where it learns of errors. */
-    bool harmless = e == GW_ERR_USAGE || e == GW_ERR_INPUT || c->inside;
-    if (g && !harmless && g->state != GW_HANDLE_BROKEN && g->state != GW_HANDLE_NEW) {
-        g->state = GW_HANDLE_BROKEN;
-        g->alone = alone;
-    }
-    return alone && !gw_err_alone(e) && !c->inside ? (int)e - ALONE : (int)e;
-}
-
-void gw_call_remember(gradwire *g) {
-    g->thread = pthread_self();
-    g->batch.phase = -1;
-    g->comm = g->end.comm = MPI_COMM_NULL;
-    g->next = live;
-    live = g;
-}
-
-void gw_call_forget(const gradwire *g) {
-    gradwire **at = &live;
-    while (*at && *at != g)
-        at = &(*at)->next;
-    if (*at)
-        *at = g->next;
-    if (g->records)
-        atomic_store(&taken, false);
-}
+enum { MOST = 1 << 14 /* tensors */ };
 
 /* ---- a handle ---- */
-
-static gw_err gradwire_check_parts(const gw_words *w, const gw_strategy_ops *ops) {
-    bool scatters = ops->shape == GW_SHAPE_SHARDS;
-    if (w->parts && ops->traits & GW_STRATEGY_PARAMS && !scatters)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "gradwire: --parameters parts: --comm %s exchanges parameters, which no "
-                       "rank has whole: use sharded, or one that exchanges gradients alone",
-                       ops->head.name);
-    if (w->parts && scatters && w->run.clip > 0)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "gradwire: --clip-norm: with --parameters parts --comm %s finishes each "
-                       "group by itself, before the whole norm is known: clip the parts",
-                       ops->head.name);
-    return GW_OK;
-}
-
-gw_err gw_handle_session(gradwire *g) {
-    const gw_words *w = &g->words;
-    gw_mix mix;
-    GW_TRY(gw_mix_open(&mix, w->run.compress, w->run.wire_check));
-    if (mix.n == 0) {
-        gw_mix_close(&mix);
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "gradwire: --compress auto chooses by timing training steps, as `gradwire "
-                       "train` can: name a codec");
-    }
-    GW_TRY(gw_session_new(&g->session, w->run.comm, &mix, w->run.feedback));
-    GW_TRY(gw_codec_stats_check(g->session, w->run.compress_stats));
-    return gradwire_check_parts(w, g->session->strategy.ops);
-}
 
 static gw_err gradwire_check_level(const gradwire *g) {
     int provided = MPI_THREAD_SINGLE;
     MPI_Query_thread(&provided);
     return gw_start_check_level(gw_session_thread_level(g->session), provided);
-}
-
-/* Words and settings of all ranks have to be alike, or they would wait for each other forever. */
-static gw_err gradwire_alike(gradwire *g) {
-    gw_alike alike;
-    gw_alike_begin(&alike, NULL);
-    gw_alike_options(&alike, g->words.args);
-    return gw_alike_compare(&alike, "gradwire_new", g->comm);
 }
 
 /* OpenMP's threads are made now, with the floating-point state of the caller's. */
@@ -213,7 +48,10 @@ static gw_err gradwire_make(gradwire *g, gw_err e) {
     GW_THEN(e, gradwire_check_level(g));
     GW_THEN(e, gw_launcher_check());
     GW_TRY(gw_agree(g->comm, e));
-    GW_TRY(gradwire_alike(g));
+    gw_alike alike; /* or the ranks would wait for each other forever */
+    gw_alike_begin(&alike, NULL);
+    gw_alike_options(&alike, g->words.args);
+    GW_TRY(gw_alike_compare(&alike, "gradwire_new", g->comm));
     if (g->records)
         GW_TRY(gw_watchdog_meet(g->comm));
     int servers = gw_session_servers(g->session);
@@ -248,21 +86,11 @@ static gw_err gradwire_check_new(gradwire **out, int comm) {
     MPI_Finalized(&over);
     if (!up || over)
         return gw_call_refuse("new", "MPI does not run: call gradwire_start or MPI_Init first");
-    if (gw_start_child())
+    if (gw_call_child())
         return gw_call_refuse("new", GW_CALL_CHILD);
     if (comm >= 0 && MPI_Comm_f2c(comm) == MPI_COMM_NULL)
         return gw_call_refuse("new", "comm is MPI_COMM_NULL");
     return GW_OK;
-}
-
-/* Does this handle record? Further ones are of the same thread, which alone makes and ends them. */
-static gw_err gradwire_take(bool *records) {
-    *records = !atomic_exchange(&taken, true);
-    const gradwire *other = *records ? NULL : gw_call_open();
-    if (*records || (other && pthread_equal(other->thread, pthread_self())))
-        return GW_OK;
-    return gw_call_refuse("new", "another thread of this process has a handle, or makes one: one "
-                                 "thread has all of them");
 }
 
 /* It could not be made: nothing of it stays. */
@@ -285,15 +113,12 @@ static int gradwire_unmake(gradwire *g, gw_call *c, gw_err e) {
 int gradwire_new(gradwire **out, int comm, const char *words) {
     gw_call c = {.name = "new"};
     bool records = false;
-    gw_err e = gradwire_check_new(out, comm);
-    GW_THEN(e, gradwire_take(&records));
-    if (e != GW_OK)
-        return gw_call_end(&c, e);
     gradwire *g = NULL;
-    e = gw_alloc(&g, 1, sizeof *g);
+    gw_err e = gradwire_check_new(out, comm);
+    GW_THEN(e, gw_alloc(&g, 1, sizeof *g));
+    GW_THEN(e, gw_call_take(&records));
     if (e != GW_OK) {
-        if (records)
-            atomic_store(&taken, false);
+        free(g);
         return gw_call_end(&c, e);
     }
     g->records = records;

@@ -128,6 +128,8 @@ enum {
     GW_IN_OPEN = GW_IN_BETWEEN | GW_IN_BATCH
 };
 
+/* call.c */
+
 /** What a call has changed and will restore. */
 typedef struct gw_call {
     gradwire *g;
@@ -150,6 +152,10 @@ void gw_call_restore(gw_call *c);
 void gw_call_remember(gradwire *g);
 void gw_call_forget(const gradwire *g);
 
+/** Does a new handle record? Until it is forgotten, others do not. GW_ERR_USAGE: another thread
+ *  has a handle, and one thread makes and ends all. */
+gw_err gw_call_take(bool *records);
+
 /** Return the last handle of the public header, in any state; NULL: none. */
 gradwire *gw_call_open(void);
 
@@ -157,15 +163,17 @@ gradwire *gw_call_open(void);
 int gw_call_handles(void);
 uint64_t gw_call_logical(void);
 
-/** Why a child of the rank may call nothing; see gw_start_child. */
+/** Make this process the one that may call. True: it was not yet. */
+bool gw_call_own(void);
+
+/** Is this process a child (fork) of that one? It has copies of the rank's handles and of MPI, and
+ *  would disturb the rank's messages by any call; GW_CALL_CHILD says so. */
+bool gw_call_child(void);
 #define GW_CALL_CHILD                                                                              \
     "this process is a child (fork) of a rank, and has no part in its exchange: call it in the rank"
 
 /** Return GW_ERR_USAGE, with a line that names the function. */
 gw_err gw_call_refuse(const char *name, const char *why);
-
-/** Make the session of the handle's words. No MPI call. */
-gw_err gw_handle_session(gradwire *g);
 
 /* start.c */
 
@@ -176,9 +184,10 @@ gw_err gw_start_check_level(int wanted, int provided);
  *  successful. */
 void gw_start_mind(void);
 
-/** Is this process a child (fork) of the rank? It has copies of the rank's handles and of MPI, and
- *  would disturb the rank's messages by any call. */
-bool gw_start_child(void);
+/* open.c */
+
+/** Make the session of the handle's words. No MPI call. */
+gw_err gw_handle_session(gradwire *g);
 
 /* batch.c */
 

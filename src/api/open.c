@@ -15,6 +15,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+static gw_err open_check_parts(const gw_words *w, const gw_strategy_ops *ops) {
+    bool scatters = ops->shape == GW_SHAPE_SHARDS;
+    if (w->parts && ops->traits & GW_STRATEGY_PARAMS && !scatters)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "gradwire: --parameters parts: --comm %s exchanges parameters, which no "
+                       "rank has whole: use sharded, or one that exchanges gradients alone",
+                       ops->head.name);
+    if (w->parts && scatters && w->run.clip > 0)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "gradwire: --clip-norm: with --parameters parts --comm %s finishes each "
+                       "group by itself, before the whole norm is known: clip the parts",
+                       ops->head.name);
+    return GW_OK;
+}
+
+gw_err gw_handle_session(gradwire *g) {
+    const gw_words *w = &g->words;
+    gw_mix mix;
+    GW_TRY(gw_mix_open(&mix, w->run.compress, w->run.wire_check));
+    if (mix.n == 0) {
+        gw_mix_close(&mix);
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "gradwire: --compress auto chooses by timing training steps, as `gradwire "
+                       "train` can: name a codec");
+    }
+    GW_TRY(gw_session_new(&g->session, w->run.comm, &mix, w->run.feedback));
+    GW_TRY(gw_codec_stats_check(g->session, w->run.compress_stats));
+    return open_check_parts(w, g->session->strategy.ops);
+}
+
 static gw_err open_check_tensors(const gradwire *g) {
     if (g->refused[0])
         return gw_fail(GW_ERR_USAGE, "%s", g->refused);

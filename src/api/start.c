@@ -14,16 +14,11 @@
 #include <unistd.h>
 
 static struct {
-    pid_t pid; /* the process that started MPI, or made a handle; its children have no part in it */
-    bool ours; /* the library started MPI, */
+    bool ours;      /* the library started MPI, */
     MPI_Comm world; /* and all ranks have met in this one */
 } mpi = {.world = MPI_COMM_NULL};
 
 /* ---- the end ---- */
-
-bool gw_start_child(void) {
-    return mpi.pid != 0 && mpi.pid != getpid();
-}
 
 /* One line, past stdio. */
 static bool start_say(const char *how, const char *remedy) {
@@ -123,7 +118,7 @@ int gradwire_leave(gradwire *g, double loss) {
  * 11.2.4). */
 static int start_finalizing(MPI_Comm comm, int key, void *value, void *extra) {
     (void)comm, (void)key, (void)value, (void)extra;
-    if (gw_start_child())
+    if (gw_call_child())
         return MPI_SUCCESS;
     start_close_all(0); /* no more is known of how the program ends */
     const gradwire *g = gw_call_open();
@@ -145,7 +140,7 @@ static void start_end_mpi(int status) {
 static void start_exit(int status, void *none) {
     (void)none;
     int over = 0;
-    if (gw_start_child() || MPI_Finalized(&over) != MPI_SUCCESS)
+    if (gw_call_child() || MPI_Finalized(&over) != MPI_SUCCESS)
         return;
     if (!over)
         start_close_all(status);
@@ -159,11 +154,10 @@ static void start_exit(int status, void *none) {
 }
 
 void gw_start_mind(void) {
-    int key, old = mpi.pid == getpid();
-    mpi.pid = getpid();
-    if (!old)
-        on_exit(start_exit, NULL);
     static bool attached;
+    int key;
+    if (gw_call_own())
+        on_exit(start_exit, NULL);
     if (attached ||
         MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, start_finalizing, &key, NULL) != MPI_SUCCESS)
         return;
@@ -236,7 +230,7 @@ static gw_err start_meet(const gw_words *w, int ranks, gw_err e) {
 int gradwire_start(const char *words, int *rank, int *ranks) {
     int level, at = 0, of = 1, up = 0;
     gw_words w;
-    if (gw_start_child())
+    if (gw_call_child())
         return gw_call_refuse("start", GW_CALL_CHILD);
     gw_err read = start_level_of(&w, words, &level);
     char why[1024];
