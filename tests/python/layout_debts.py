@@ -6,7 +6,6 @@ CIRCLES = {
     "comm/fabric/sim_messages.c, comm/fabric/sim_sweep.c, comm/fabric/sim_world.c",
     "comm/lane, comm/lane_parts",
     "comm/schedule, comm/schedule_parts",
-    "counters/counters, counters/counters_parts",
     "mesh/pipeline, mesh/pipeline_parts",
     "nn/model, nn/model_parts",
     "train/trainer, train/trainer_parts",
