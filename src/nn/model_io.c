@@ -1,6 +1,6 @@
+/* The file of a model: what it is, and its parameters. */
 #include "base/text.h"
 #include "nn/model.h"
-#include "nn/model_parts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -100,7 +100,7 @@ static gw_err model_io_fields(gw_io *io, gw_model **m, const float *params, int 
                               const gw_spec *plugin, const char *where, size_t file_bytes) {
     gw_model_spec spec = {0};
     if (!gw_io_loading(io))
-        spec = (*m)->shard.spec;
+        spec = *gw_model_get_spec(*m);
     GW_TRY(model_io_spec(io, &spec, plugin, where));
     if (gw_io_loading(io)) {
         size_t found;
@@ -110,14 +110,14 @@ static gw_err model_io_fields(gw_io *io, gw_model **m, const float *params, int 
                            file_bytes);
         GW_TRY(gw_model_build(m, &spec, max_batch));
     }
-    float *data = params ? (float *)params : (*m)->params; /* saving only reads */
-    return gw_io_field(io, "params", data, (*m)->shard.whole * sizeof(float));
+    float *data = params ? (float *)params : gw_model_params(*m); /* saving only reads */
+    return gw_io_field(io, "params", data, gw_model_shard(*m)->whole * sizeof(float));
 }
 
 gw_err gw_model_save(gw_model *m, const float *params, const char *dir, const char *name,
                      uint64_t *bytes, uint32_t *crc32) {
     gw_io *io = NULL;
-    GW_TRY(gw_io_save(&io, dir, name, MAGIC, model_io_version(&m->shard.spec)));
+    GW_TRY(gw_io_save(&io, dir, name, MAGIC, model_io_version(gw_model_get_spec(m))));
     gw_err e = model_io_fields(io, &m, params, 0, NULL, "", 0);
     if (e == GW_OK)
         return gw_io_close_with(io, bytes, crc32);

@@ -7,7 +7,6 @@ CIRCLES = {
     "comm/lane, comm/lane_parts",
     "comm/schedule, comm/schedule_parts",
     "mesh/pipeline, mesh/pipeline_parts",
-    "nn/model, nn/model_parts",
     "train/trainer, train/trainer_parts",
 }
 
