@@ -1,12 +1,15 @@
+/* Options: their tables, the values that a command line gives them, and their help. */
 #include "base/args.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 /* number: of FLAG, INT, REAL, BYTES; seconds; the place of a CHOICE; NaN: the text is none.
  * count: steps of EVERY (0: a time), how many a LIST has. */
@@ -477,4 +480,38 @@ const char *gw_opt_meta(const gw_opt *o) {
                                         "PATH", "TIME", "STEPS|TIME", "N,N,..", "SPEC", "LIST",
                                         "LIST", "SPEC", "FILE",       "STEPS",  "STEPS"};
     return o->meta ? o->meta : o->choices ? o->choices : metas[o->type];
+}
+
+enum { HELP_TEXT = 37, HELP_LEAST = 60, HELP_USUAL = 80 }; /* columns */
+
+/* The columns of the terminal; a file or a pipe has as many as most of them. */
+static int args_help_width(FILE *to) {
+    struct winsize size;
+    const char *set = getenv("COLUMNS");
+    int width = set ? atoi(set) : 0;
+    if (width <= 0 && ioctl(fileno(to), TIOCGWINSZ, &size) == 0)
+        width = size.ws_col;
+    if (width <= 0)
+        width = HELP_USUAL;
+    return width < HELP_LEAST ? HELP_LEAST : width;
+}
+
+void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to) {
+    int width = args_help_width(to);
+    for (const gw_opt *o = opts; o && o->name; o++) {
+        const char *meta = gw_opt_meta(o);
+        bool shown = o->def && *o->def && o->type != GW_OPT_FLAG;
+        char left[128], text[1024];
+        if (o->group)
+            fprintf(to, "%s%s:\n", o == opts ? "" : "\n", o->group);
+        snprintf(left, sizeof left, "  %s%s%s%s", prefix, o->name,
+                 !meta     ? ""
+                 : *prefix ? " "
+                           : "=",
+                 meta ? meta : "");
+        snprintf(text, sizeof text, "%s%s%s%s", o->help, shown ? " [" : "", shown ? o->def : "",
+                 shown ? "]" : "");
+        int at = fprintf(to, "%-*s ", HELP_TEXT - 1, left);
+        gw_text_wrap(to, text, at, HELP_TEXT, width);
+    }
 }
