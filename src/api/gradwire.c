@@ -16,20 +16,6 @@ enum { MOST = 1 << 14 /* tensors */ };
 
 /* ---- a handle ---- */
 
-static gw_err gradwire_check_level(const gradwire *g) {
-    int provided = MPI_THREAD_SINGLE;
-    MPI_Query_thread(&provided);
-    return gw_start_check_level(gw_session_thread_level(g->session), provided);
-}
-
-/* OpenMP's threads are made now, with the floating-point state of the caller's. */
-static void gradwire_start_threads(int threads) {
-    if (threads > 1 && !omp_in_parallel()) {
-#pragma omp parallel num_threads(threads)
-        (void)gw_float_state();
-    }
-}
-
 /* From before the first collective call until the handle is closed. */
 static void gradwire_watch(const gw_words *w, MPI_Comm comm) {
     int ranks = 1;
@@ -42,10 +28,15 @@ static void gradwire_watch(const gw_words *w, MPI_Comm comm) {
 }
 
 static gw_err gradwire_make(gradwire *g, gw_err e) {
-    if (e == GW_OK)
-        gradwire_start_threads(g->words.run.threads);
+    int threads = g->words.run.threads, provided = MPI_THREAD_SINGLE;
+    if (e == GW_OK && threads > 1 && !omp_in_parallel()) {
+        /* OpenMP's threads are made now, with the floating-point state of the caller's. */
+#pragma omp parallel num_threads(threads)
+        (void)gw_float_state();
+    }
+    MPI_Query_thread(&provided);
     GW_THEN(e, gw_handle_session(g));
-    GW_THEN(e, gradwire_check_level(g));
+    GW_THEN(e, gw_start_check_level(gw_session_thread_level(g->session), provided));
     GW_THEN(e, gw_launcher_check());
     GW_TRY(gw_agree(g->comm, e));
     gw_alike alike; /* or the ranks would wait for each other forever */
@@ -60,8 +51,7 @@ static gw_err gradwire_make(gradwire *g, gw_err e) {
                        "gradwire: --comm %s keeps all of %d rank%s from training: "
                        "start more ranks",
                        g->words.run.comm->text, g->ranks, g->ranks == 1 ? "" : "s");
-    GW_TRY(
-        gw_host_node_of(&g->node, g->words.run.threads + gw_session_helpers(g->session), g->comm));
+    GW_TRY(gw_host_node_of(&g->node, threads + gw_session_helpers(g->session), g->comm));
     int over = gw_host_oversubscribed(&g->node);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, g->comm));
     g->oversubscribed = over;

@@ -67,24 +67,14 @@ static gw_err open_compare_tensors(const gradwire *g) {
     return gw_alike_compare(&alike, "gradwire_open", g->comm);
 }
 
-/* Of the tensors, in their order; the names stay the handle's. */
-static gw_err open_names(gradwire *g) {
-    GW_TRY(gw_alloc(&g->arena.names, (size_t)g->arena.n_tensors, sizeof *g->arena.names));
-    for (int t = 0; t < g->arena.n_tensors; t++)
-        g->arena.names[t] = g->arena.tensor[t].name;
-    return GW_OK;
-}
-
-/* All parameters lie with the caller. */
-static bool open_keeps(const gradwire *g) {
-    for (int t = 0; t < g->arena.n_tensors; t++)
-        if (!g->arena.tensor[t].param)
-            return false;
-    return true;
-}
-
 static gw_err open_session(gradwire *g) {
-    GW_TRY(gw_agree(g->comm, open_names(g)));
+    gw_handle_arena *a = &g->arena;
+    GW_TRY(gw_agree(g->comm, gw_alloc(&a->names, (size_t)a->n_tensors, sizeof *a->names)));
+    bool keeps = true; /* all parameters lie with the caller */
+    for (int t = 0; t < a->n_tensors; t++) {
+        a->names[t] = a->tensor[t].name;
+        keeps = keeps && a->tensor[t].param;
+    }
     const gw_words *w = &g->words;
     const gw_inside_setup *told = &g->told;
     g->by_group = w->run.lazy || (w->parts && g->session->strategy.ops->shape == GW_SHAPE_SHARDS);
@@ -96,15 +86,15 @@ static gw_err open_session(gradwire *g) {
                               .seed = w->run.seed,
                               .yield = g->oversubscribed,
                               .undo = w->run.on_nan != GW_ON_NAN_KEEP};
-    gw_session_setup setup = {.n = g->arena.n,
-                              .layers = g->arena.group,
-                              .n_layers = g->arena.groups,
-                              .tensors = g->arena.layout,
-                              .n_tensors = g->arena.n_tensors,
+    gw_session_setup setup = {.n = a->n,
+                              .layers = a->group,
+                              .n_layers = a->groups,
+                              .tensors = a->layout,
+                              .n_tensors = a->n_tensors,
                               .in_rows = told->in_rows,
-                              .names = g->arena.names,
+                              .names = a->names,
                               .by_layer = g->by_group,
-                              .keeps = open_keeps(g),
+                              .keeps = keeps,
                               .parts = w->parts,
                               .adds = true,
                               .model_layers = told->model_layers,
@@ -130,15 +120,10 @@ static gw_err open_session(gradwire *g) {
                           .rank = g->rank,
                           .how = w->run.on_nan,
                           .together = g->session->together,
-                          .names = g->arena.names};
+                          .names = a->names};
     gw_err e = gw_layout_own(g);
     GW_THEN(e, gw_update_check(g));
     return gw_agree(g->comm, e);
-}
-
-static void open_tell_first(gradwire *g) {
-    for (gradwire *one = g; one; one = one->next) /* older ones are behind it */
-        one->others += one->records;
 }
 
 static gw_err open_all(gradwire *g) {
@@ -154,8 +139,8 @@ static gw_err open_all(gradwire *g) {
         GW_TRY(gw_layout_share(g));
     if (g->records)
         GW_TRY(gw_files_open(g));
-    else if (!g->inside)
-        open_tell_first(g);
+    for (gradwire *one = g->next; one && !g->inside; one = one->next)
+        one->others += one->records; /* the first handle, which is older */
     g->batch.epoch = 1;
     g->batch.validation_loss = g->batch.validation_accuracy = NAN;
     g->batch.fresh = true;

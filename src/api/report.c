@@ -21,18 +21,6 @@ static void report_command(char *out, size_t room) {
     gw_text_line(out);
 }
 
-static const char *report_wire(const gradwire *g) {
-    return g->session->mix.algo->ops->caps & GW_ALGO_ORDERED
-               ? "modelled: what the bandwidth-optimal collective sends"
-               : "measured: bytes handed to MPI";
-}
-
-static json_t *report_checks(const gradwire *g, const gw_guard_total *nan) {
-    const gw_files *f = &g->files;
-    return gw_json_object("replicas:I replicas_s:f nan:o", f->comparisons, f->compare_s,
-                          gw_guard_json(nan, g->ranks, g->arena.names));
-}
-
 static json_t *report_tensors(const gradwire *g) {
     json_t *all = json_array();
     for (int t = 0; t < g->arena.n_tensors; t++)
@@ -49,7 +37,9 @@ void gw_inside_keep(gradwire *g, json_t **run) {
 }
 
 gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wire_bytes) {
-    const gw_recorder *r = &g->files.rec;
+    const gw_files *f = &g->files;
+    const gw_recorder *r = &f->rec;
+    bool ordered = g->session->mix.algo->ops->caps & GW_ALGO_ORDERED;
     char command[4096];
     json_t *run;
     report_command(command, sizeof command);
@@ -73,14 +63,19 @@ gw_err gw_files_report(const gradwire *g, const gw_guard_total *nan, uint64_t wi
         .dimensions = json_null(),
         .bubble_s = NAN,
         .sources = {"measured: exclusive timers, as the program names its phases", "absent",
-                    report_wire(g), "measured: the process's peak"},
+                    ordered ? "modelled: what the bandwidth-optimal collective sends"
+                            : "measured: bytes handed to MPI",
+                    "measured: the process's peak"},
         .comm = gw_report_comm(g->session, r->codec_rows, r->warning),
         .more = gw_json_object("tensors:o others:i", report_tensors(g), g->others),
         .machine = json_object(),
-        .results = gw_json_object("checks:o", report_checks(g, nan))};
+        .results = gw_json_object("checks:o",
+                                  gw_json_object("replicas:I replicas_s:f nan:o", f->comparisons,
+                                                 f->compare_s,
+                                                 gw_guard_json(nan, g->ranks, g->arena.names)))};
     GW_TRY(gw_recorder_json(r, &of, &run));
-    if (g->files.keep)
-        *g->files.keep = json_incref(run);
+    if (f->keep)
+        *f->keep = json_incref(run);
     if (r->of.out)
         return gw_runfolder_write(r->of.out, run);
     json_decref(run);

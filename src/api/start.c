@@ -51,11 +51,6 @@ static void start_abort_open(const gradwire *g, const char *when) {
                 "Python, close the session) on all ranks first");
 }
 
-/* Of an error that all ranks have every one knows, and may end as it likes. */
-static bool start_parts_from_others(const gradwire *g) {
-    return g && (g->state != GW_HANDLE_BROKEN || g->alone);
-}
-
 /* Wait until all ranks of `comm` are about to end. A rank that has failed ends the job if the
  * others do not end within FAILED_S; any other says after LONG_S, if `tells`, that it waits. */
 static void start_meet_end(MPI_Comm comm, int status, bool tells) {
@@ -122,7 +117,8 @@ static int start_finalizing(MPI_Comm comm, int key, void *value, void *extra) {
         return MPI_SUCCESS;
     start_close_all(0); /* no more is known of how the program ends */
     const gradwire *g = gw_call_open();
-    if (start_parts_from_others(g))
+    /* All ranks know of an error that all have, and each may end as it likes. */
+    if (g && (g->state != GW_HANDLE_BROKEN || g->alone))
         start_abort_open(g, "MPI_Finalize was called");
     return MPI_SUCCESS;
 }

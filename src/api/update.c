@@ -74,15 +74,6 @@ gw_err gw_update_check(const gradwire *g) {
                    g->optimizer->ops->head.name, g->words.run.comm->text);
 }
 
-/* By what finish() left in the gradient buffers. */
-static void update_piece(gradwire *g, const gw_piece *p, float lr) {
-    const gw_handle_tensor *t = &g->arena.tensor[p->tensor];
-    gw_span s = {t->span.off + p->from, p->n};
-    float *param = t->param ? t->param + p->from : g->session->env.param + s.off;
-    const float *grad = t->grad ? t->grad + p->from : g->arena.grads + s.off;
-    gw_optimizer_update_here(g->optimizer, param, grad, s, lr, 1);
-}
-
 static gw_err update_groups(gradwire *g, int group, float lr) {
     int from = g->batch.moved;
     if (!g->optimizer)
@@ -95,9 +86,13 @@ static gw_err update_groups(gradwire *g, int group, float lr) {
                                         "after gradwire_finish, and before gradwire_updated");
     gw_phase_enter(GW_PHASE_UPDATE);
     for (int i = 0; i < g->arena.n_pieces && g->batch.owns; i++) {
-        int of = g->arena.tensor[g->arena.piece[i].tensor].group;
-        if (from <= of && of < until)
-            update_piece(g, &g->arena.piece[i], lr);
+        const gw_piece *p = &g->arena.piece[i];
+        const gw_handle_tensor *t = &g->arena.tensor[p->tensor];
+        gw_span s = {t->span.off + p->from, p->n};
+        float *param = t->param ? t->param + p->from : g->session->env.param + s.off;
+        const float *grad = t->grad ? t->grad + p->from : g->arena.grads + s.off;
+        if (from <= t->group && t->group < until) /* by what finish() left there */
+            gw_optimizer_update_here(g->optimizer, param, grad, s, lr, 1);
     }
     gw_phase_leave();
     g->batch.moved = until;
