@@ -234,14 +234,6 @@ static void counters_make_key(void) {
     pthread_key_create(&counters_ends, counters_close_mine);
 }
 
-/* Names of the group's events that this thread counts. */
-static int counters_names_of(const plan *p, bool main, const char *names[EVENTS]) {
-    int n = main ? p->n : p->workers;
-    for (int i = 0; i < n; i++)
-        names[i] = p->papi[main ? i : p->worker[i]];
-    return n;
-}
-
 static gw_err counters_open_mine(const gw_counters *c, bool main) {
     mine.owner = c->serial;
     mine.source = c->source;
@@ -249,24 +241,14 @@ static gw_err counters_open_mine(const gw_counters *c, bool main) {
     mine.running = -1;
     pthread_setspecific(counters_ends, &mine);
     for (int g = 0; g < c->in.groups; g++) {
-        const char *names[EVENTS];
-        int n = counters_names_of(&c->in.plan[g], main, names);
+        const plan *p = &c->in.plan[g];
+        const char *names[EVENTS]; /* of the events that this thread counts */
+        int n = main ? p->n : p->workers;
+        for (int i = 0; i < n; i++)
+            names[i] = p->papi[main ? i : p->worker[i]];
         if (n > 0)
             GW_TRY(c->source->open(&mine.set[g], names, n));
     }
-    return GW_OK;
-}
-
-static gw_err counters_switch_mine(const gw_counters *c, int g) {
-    if (mine.running == g)
-        return GW_OK;
-    if (mine.running >= 0)
-        GW_TRY(c->source->stop(mine.set[mine.running]));
-    mine.running = -1;
-    if (!mine.set[g])
-        return GW_OK;
-    GW_TRY(c->source->start(mine.set[g]));
-    mine.running = g;
     return GW_OK;
 }
 
@@ -276,9 +258,17 @@ static gw_err counters_read_mine(const gw_counters *c, long long values[EVENTS])
 }
 
 static gw_err counters_begin_mine(const gw_counters *c, bool main) {
+    int g = c->active;
     if (mine.owner != c->serial)
         GW_TRY(counters_open_mine(c, main));
-    GW_TRY(counters_switch_mine(c, c->active));
+    if (mine.running != g) {
+        if (mine.running >= 0)
+            GW_TRY(c->source->stop(mine.set[mine.running]));
+        mine.running = -1;
+        if (mine.set[g])
+            GW_TRY(c->source->start(mine.set[g]));
+        mine.running = mine.set[g] ? g : -1;
+    }
     GW_TRY(counters_read_mine(c, mine.base));
     mine.begun = c->batch;
     return GW_OK;
@@ -307,22 +297,6 @@ static void counters_fail(gw_counters *c, gw_err e) {
     if (!*c->failed)
         gw_text_print(c->failed, sizeof c->failed, "%.255s", gw_err_text());
     atomic_store(&c->lost, true);
-}
-
-static void counters_workers_begin(gw_counters *c) {
-#pragma omp parallel num_threads(c->threads)
-    if (omp_get_thread_num() > 0)
-        counters_fail(c, counters_begin_mine(c, false));
-}
-
-static void counters_workers_end(gw_counters *c) {
-#pragma omp parallel num_threads(c->threads)
-    if (omp_get_thread_num() > 0) {
-        bool whole;
-        counters_fail(c, counters_end_mine(c, c->worker[omp_get_thread_num()], &whole));
-        if (!whole)
-            atomic_store(&c->lost, true);
-    }
 }
 
 static bool counters_others_count(const gw_counters *c) {
@@ -380,8 +354,11 @@ static void counters_begin(gw_counters *c) {
     c->active = (int)(c->batch++ % c->in.groups);
     memset(c->phase, 0, sizeof c->phase);
     atomic_store(&c->lost, false);
-    if (counters_others_count(c))
-        counters_workers_begin(c);
+    if (counters_others_count(c)) {
+#pragma omp parallel num_threads(c->threads)
+        if (omp_get_thread_num() > 0)
+            counters_fail(c, counters_begin_mine(c, false));
+    }
     counters_fail(c, counters_begin_mine(c, true)); /* last to begin, as it is the first to end */
     memcpy(c->last, mine.base, sizeof c->last);
     c->inside = true;
@@ -458,11 +435,18 @@ gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost) {
         return out;
     c->inside = false;
     long long counted[EVENTS];
-    bool whole;
-    counters_fail(c, counters_end_mine(c, counted, &whole));
-    if (counters_others_count(c))
-        counters_workers_end(c);
-    if (!whole || atomic_load(&c->lost))
+    bool all;
+    counters_fail(c, counters_end_mine(c, counted, &all));
+    if (counters_others_count(c)) {
+#pragma omp parallel num_threads(c->threads)
+        if (omp_get_thread_num() > 0) {
+            bool whole;
+            counters_fail(c, counters_end_mine(c, c->worker[omp_get_thread_num()], &whole));
+            if (!whole)
+                atomic_store(&c->lost, true);
+        }
+    }
+    if (!all || atomic_load(&c->lost))
         c->lost_batches++;
     else
         counters_use(c, counted, cost, &out);

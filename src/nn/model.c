@@ -168,7 +168,7 @@ static gw_area model_as_wide(gw_area area, widths w) {
     return area;
 }
 
-static void model_lay_out_layer(gw_model *m, int l, const shared *s) {
+static void model_lay_out_rows(gw_model *m, int l, const shared *s) {
     const gw_shard_layer *held = model_held(m, l);
     gw_model_areas *a = &m->areas[l];
     bool begins = model_begins(m, l), gathers = model_gathers(m, l);
@@ -194,12 +194,6 @@ static void model_lay_out_layer(gw_model *m, int l, const shared *s) {
         return; /* nothing is below */
     a->lower = begins ? model_take(m, below, GW_COPIES_DELTA, held->chunk) : a[-1].dy;
     a->dx = gathers ? model_as_wide(s->dx, in) : a->lower;
-}
-
-static void model_lay_out_work(gw_model *m) {
-    shared s = model_share(m);
-    for (int l = 0; l < m->shard.n_layers; l++)
-        model_lay_out_layer(m, l, &s);
 }
 
 /* The rows of a microbatch in an area, within the work arena. */
@@ -275,7 +269,9 @@ static gw_err model_build(gw_model **out, const gw_shard *shard, const gw_model_
     m->shard = *shard;
     m->room = *room;
     model_lay_out(m);
-    model_lay_out_work(m);
+    shared s = model_share(m);
+    for (int l = 0; l < shard->n_layers; l++)
+        model_lay_out_rows(m, l, &s);
     gw_err e = model_allocate(m);
     GW_OPENED(e, out, m, gw_model_close);
 }
