@@ -234,17 +234,6 @@ static void sim_arm(gw_posts *range, int n) {
     }
 }
 
-/* What has arrived takes the core of whoever looks. */
-bool gw_sim_look(gw_sim_rank *me, gw_posts *range) {
-    for (gw_sim_message *m; (m = range->fresh); range->left--) {
-        range->fresh = m->next;
-        if (!m->taken)
-            gw_sim_spend(me, m->link->overhead_s + m->link->byte_s * (double)m->bytes);
-        m->taken = true;
-    }
-    return range->left == 0;
-}
-
 static void sim_take(gw_sim_rank *me, gw_sim_message *m, bool receives) {
     const gw_sim_watch *watch = me->w->setup.watch;
     if (receives)

@@ -1,5 +1,6 @@
-/** What a simulated world is made of, for the files that have its ranks take turns
- *  (sim_world.c) and its messages move (sim_messages.c). Nobody else includes this. */
+/** What a simulated world is made of, for the files that have its ranks take turns (sim_rank.c),
+ *  its messages move (sim_messages.c) and its time pass (sim_world.c). Nobody else includes
+ *  this. */
 #ifndef GW_COMM_FABRIC_SIM_PARTS_H
 #define GW_COMM_FABRIC_SIM_PARTS_H
 
@@ -142,6 +143,11 @@ gw_err gw_sim_state(const gw_sim_world *w);
 gw_err gw_sim_fail(gw_sim_world *w, gw_err e, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/** Let it go on in one of the next turns; go from one stack to another; give up this turn. */
+void gw_sim_make_ready(gw_sim_rank *r);
+void gw_sim_switch(gw_sim_context *from, gw_sim_context *to);
+void gw_sim_leave(gw_sim_rank *me);
+
 /** This rank's core works; it waits until its clock is the world's; it waits for news. */
 void gw_sim_spend(gw_sim_rank *me, double seconds);
 void gw_sim_catch_up(gw_sim_rank *me);
@@ -161,15 +167,21 @@ const gw_sim_message *gw_sim_lost(const gw_sim_world *w);
 /** Repeat the tests of a resting rank. True: one succeeded, or the world failed, and the rank must
  *  run. */
 bool gw_sim_doze(gw_sim_rank *me);
-/** True: the rank's clock is ahead of the world's. It is then scheduled to go on at its clock. */
-bool gw_sim_ahead(gw_sim_rank *me);
 /** Begin a sweep; add a range that was tested and is not complete. */
 void gw_sim_sweep_begin(gw_sim_sweep *s, bool idle);
 void gw_sim_sweep_add(gw_sim_sweep *s, gw_posts *range);
 /** Note that the range may have changed since its last test. */
 void gw_sim_sweep_news(gw_sim_sweep *s, const gw_posts *range);
-/** Is the range complete? Updates what has arrived of it. */
-bool gw_sim_look(gw_sim_rank *me, gw_posts *range);
+/** Is the range complete? What has arrived of it takes the core of whoever looks. */
+static inline bool gw_sim_look(gw_sim_rank *me, gw_posts *range) {
+    for (gw_sim_message *m; (m = range->fresh); range->left--) {
+        range->fresh = m->next;
+        if (!m->taken)
+            gw_sim_spend(me, m->link->overhead_s + m->link->byte_s * (double)m->bytes);
+        m->taken = true;
+    }
+    return range->left == 0;
+}
 
 /** Of gw_fabric_ops. */
 gw_err gw_sim_room(int n, gw_posts **out);

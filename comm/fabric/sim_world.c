@@ -1,12 +1,9 @@
-/* Ranks under virtual time: see comm/fabric/sim.h. */
-#undef _FORTIFY_SOURCE /* whose longjmp knows one stack only */
+/* A world under virtual time: see comm/fabric/sim.h. */
 #include "comm/fabric/sim_parts.h"
 
 #include "base/mem.h"
 
 #include <limits.h>
-#include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,106 +15,9 @@ enum {
 
 static gw_sim_world *sim_world; /* the one that runs */
 
-/* ---- turns ---- */
+/* ---- what a rank asks of its fabric ---- */
 
-static void sim_make_ready(gw_sim_rank *r) {
-    gw_sim_world *w = r->w;
-    if (r->ready)
-        return;
-    r->ready = true;
-    r->waits = false;
-    w->ready[(w->first + w->n_ready++) % w->played] = r;
-}
-
-gw_err gw_sim_state(const gw_sim_world *w) {
-    return w->failed == GW_OK ? GW_OK : gw_fail(w->failed, "%s", w->text);
-}
-
-/* The first failure is everybody's: all go on, to their ends. */
-gw_err gw_sim_fail(gw_sim_world *w, gw_err e, const char *format, ...) {
-    va_list args;
-    if (w->failed == GW_OK) {
-        va_start(args, format);
-        vsnprintf(w->text, sizeof w->text, format, args);
-        va_end(args);
-        w->failed = e;
-        for (int i = 0; i < w->played; i++)
-            if (w->rank[i].waits)
-                sim_make_ready(&w->rank[i]);
-    }
-    return gw_sim_state(w);
-}
-
-/* swapcontext alone would do, and asks the kernel for the mask of signals each time. */
-static void sim_switch(gw_sim_context *from, gw_sim_context *to) {
-#ifdef __SANITIZE_ADDRESS__ /* which knows no other way to another stack */
-    swapcontext(&from->first, &to->first);
-#else
-    if (_setjmp(from->then) != 0)
-        return;
-    from->left = true;
-    if (to->left)
-        _longjmp(to->then, 1);
-    setcontext(&to->first);
-#endif
-}
-
-static void sim_leave(gw_sim_rank *me) {
-    sim_switch(&me->context, &me->w->main);
-    me->clock = me->clock > me->w->now ? me->clock : me->w->now;
-}
-
-/* ---- waiting ---- */
-
-bool gw_sim_ahead(gw_sim_rank *me) {
-    gw_sim_world *w = me->w;
-    if (me->clock <= w->now || w->failed != GW_OK)
-        return false;
-    gw_err e = gw_events_put(&w->flows.events, &me->wakes, (double)me->clock);
-    if (e != GW_OK)
-        gw_sim_fail(w, e, "%s", gw_err_text());
-    return e == GW_OK;
-}
-
-/* Until the rank's clock is the world's. */
-void gw_sim_catch_up(gw_sim_rank *me) {
-    if (gw_sim_ahead(me))
-        sim_leave(me);
-}
-
-/* Until there is news, or until something is complete that it tested in vain. */
-void gw_sim_rest(gw_sim_rank *me) {
-    gw_sim_sweep *s = &me->sweep;
-    me->fruitless = 0;
-    s->at = s->n;
-    s->known = 0;
-    me->dozes = s->idle && s->n > 0;
-    if (me->dozes) {
-        if (!gw_sim_doze(me))
-            sim_leave(me);
-    } else {
-        gw_sim_catch_up(me);
-        me->waits = !me->news && me->w->failed == GW_OK;
-        if (me->waits)
-            sim_leave(me);
-        me->news = false;
-    }
-    gw_sim_sweep_begin(s, true);
-}
-
-void gw_sim_tell(gw_sim_rank *r) {
-    r->news = true;
-    if (r->waits)
-        sim_make_ready(r);
-}
-
-void gw_sim_spend(gw_sim_rank *me, double seconds) {
-    me->owed = fmin(me->owed + 1e9 * seconds, 2 * GW_SIM_HORIZON);
-    me->clock += (int64_t)me->owed;
-    me->owed -= floor(me->owed);
-}
-
-/* The same, and whoever watches is told of it. */
+/* As gw_sim_spend, and whoever watches is told of it. */
 static void sim_compute(gw_sim_rank *me, double seconds) {
     const gw_sim_watch *watch = me->w->setup.watch;
     int64_t from = me->clock;
@@ -211,11 +111,11 @@ gw_err gw_sim_meet(gw_fabric *f, gw_err mine, int value, const void *shown,
         g->met++;
         for (int r = 0; r < g->size; r++)
             if (g->world[r] < w->played && w->rank[g->world[r]].waits)
-                sim_make_ready(&w->rank[g->world[r]]);
+                gw_sim_make_ready(&w->rank[g->world[r]]);
     }
     while (g->met == met && w->failed == GW_OK) {
         me->waits = true;
-        sim_leave(me);
+        gw_sim_leave(me);
     }
     return g->met == met ? gw_sim_state(w) : GW_OK;
 }
@@ -343,7 +243,7 @@ static void sim_enter(void) {
     if (e != GW_OK)
         gw_sim_fail(w, e, "%s", gw_err_text());
     w->alive--;
-    sim_leave(me);
+    gw_sim_leave(me);
 }
 
 /* No event is left, and somebody waits. */
@@ -371,7 +271,7 @@ static void sim_take_turns(gw_sim_world *w) {
             continue;
         if (w->setup.turn)
             w->setup.turn(w->ctx, r->number);
-        sim_switch(&w->main, &r->context);
+        gw_sim_switch(&w->main, &r->context);
     }
 }
 
@@ -392,7 +292,7 @@ static gw_err sim_happen(gw_sim_world *w) {
         if (next->of == GW_EVENT_LINK)
             GW_TRY(gw_flows_end(&w->flows, (gw_link *)next, w->now, &x));
         if (next->of == GW_EVENT_RANK)
-            sim_make_ready((gw_sim_rank *)next);
+            gw_sim_make_ready((gw_sim_rank *)next);
         else
             GW_TRY(gw_sim_move(w, (gw_sim_message *)x));
     }
@@ -434,7 +334,7 @@ static gw_err sim_open(gw_sim_world *w) {
             return gw_fail(GW_ERR_NOMEM, "simulate: no memory for the stacks of %d ranks", ranks);
         *r = (gw_sim_rank){.w = w, .number = i, .wakes.of = GW_EVENT_RANK};
         sim_give_stack(r, stack);
-        sim_make_ready(r);
+        gw_sim_make_ready(r);
     }
     w->alive = ranks;
     return GW_OK;
