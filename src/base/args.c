@@ -31,13 +31,6 @@ struct gw_args {
     value values[];
 };
 
-static size_t args_table_size(const gw_opt *opts) {
-    size_t n = 0;
-    while (opts && opts[n].name)
-        n++;
-    return n;
-}
-
 /* Levenshtein distance, for the short words that options are. */
 static size_t args_distance(const char *a, const char *b) {
     enum { LONGEST = 63 };
@@ -253,8 +246,10 @@ static gw_err args_assign(const gw_opt *o, value *v, const char *owner, const ch
 }
 
 gw_err gw_args_new(gw_args **out, const gw_opt *opts) {
-    size_t n = args_table_size(opts);
+    size_t n = 0;
     gw_args *a = NULL;
+    while (opts && opts[n].name)
+        n++;
     GW_TRY(gw_alloc(&a, 1, sizeof *a + n * sizeof(value)));
     a->opts = opts;
     a->n = n;
