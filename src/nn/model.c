@@ -22,7 +22,8 @@ typedef struct gw_area {
     gw_copies copies;
 } gw_area;
 
-/* The areas of a layer. Where nothing is exchanged, or in place, several of them are the same area. */
+/* The areas of a layer. Where nothing is exchanged, or in place, several of them are one and the
+ * same. */
 typedef struct gw_model_areas {
     gw_area below, x; /* what the layer below left here, and what the product reads */
     gw_area y;
