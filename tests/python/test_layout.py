@@ -182,7 +182,7 @@ def called(build, root):
 
 
 def circles(needs):
-    """Of each set of members that need each other, however many steps it takes, their names."""
+    """The names in each set of members that need each other, however many steps it takes."""
     def reached(member):
         seen, ahead = set(), [member]
         while ahead:
