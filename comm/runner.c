@@ -70,35 +70,28 @@ static gw_err runner_post(const gw_runner *r, int at, bool activation) {
     return GW_OK;
 }
 
-/* Have what an action takes, and post the receive of the next that takes such. */
-static gw_err runner_take(const gw_runner *r, gw_act act, int at) {
+gw_err gw_runner_begin(const gw_runner *r) {
+    GW_TRY(runner_post(r, 0, true));
+    return runner_post(r, 0, false);
+}
+
+gw_err gw_runner_take(const gw_runner *r, int i) {
+    int n;
+    gw_act act = gw_timetable_acts(r->timetable, r->stage, &n)[i];
     gw_schedule *s = gw_runner_hop(r, act, true);
     if (!s)
         return GW_OK;
     GW_TRY(gw_runner_wait(r, s));
-    return runner_post(r, at + 1, act.kind == GW_ACT_FORWARD);
+    return runner_post(r, i + 1, act.kind == GW_ACT_FORWARD);
 }
 
-/* Everything sent has left: the next step writes there. */
-static gw_err runner_drain(const gw_runner *r, const gw_act *acts, int n) {
+gw_err gw_runner_end(const gw_runner *r) {
+    int n;
+    const gw_act *acts = gw_timetable_acts(r->timetable, r->stage, &n);
     for (int i = 0; i < n; i++) {
         gw_schedule *s = gw_runner_hop(r, acts[i], false);
         if (s)
             GW_TRY(gw_runner_wait(r, s));
     }
     return GW_OK;
-}
-
-gw_err gw_runner_step(const gw_runner *r) {
-    int n;
-    const gw_act *acts = gw_timetable_acts(r->timetable, r->stage, &n);
-    GW_TRY(runner_post(r, 0, true));
-    GW_TRY(runner_post(r, 0, false));
-    for (int i = 0; i < n; i++) {
-        if (r->next)
-            r->next(r->ctx, acts[i]);
-        GW_TRY(runner_take(r, acts[i], i));
-        GW_TRY(r->act(r->ctx, acts[i]));
-    }
-    return runner_drain(r, acts, n);
 }

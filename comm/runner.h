@@ -1,6 +1,6 @@
-/** Runs a stage's actions of a step, in the timetable's order, with the hops that they need:
- *  receives are posted ahead, and a send is waited for before its buffer is written again. The
- *  caller does the actions themselves. */
+/** The hops that a stage's actions of a step need, in the timetable's order: receives are posted
+ *  ahead, and a send is waited for before its buffer is written again. The caller does the
+ *  actions. */
 #ifndef GW_COMM_RUNNER_H
 #define GW_COMM_RUNNER_H
 
@@ -16,16 +16,16 @@ typedef struct gw_runner {
     const gw_hops *hops; /* NULL: one stage */
     gw_queue *queue;
     uint64_t step; /* its number, from which codecs draw random numbers */
-    /** Called before each action, whose input may not have arrived yet. NULL: not wanted. */
-    void (*next)(void *ctx, gw_act act);
-    /** Do an action whose input has arrived. Call gw_runner_vacate before writing a result to be
-     *  sent, and gw_runner_send as soon as it is there. */
-    gw_err (*act)(void *ctx, gw_act act);
-    void *ctx;
 } gw_runner;
 
-/** Run a step: all actions of the stage. At its end everything sent has left. */
-gw_err gw_runner_step(const gw_runner *r);
+/** Begin a step: post the first receives. */
+gw_err gw_runner_begin(const gw_runner *r);
+
+/** Have what the stage's action number `i` takes from another stage, and post the next receive. */
+gw_err gw_runner_take(const gw_runner *r, int i);
+
+/** End a step: everything sent has left, so that the next step may write there. */
+gw_err gw_runner_end(const gw_runner *r);
 
 /** Return this rank's end of the hop that an action waits for (`receives`), or ends in; or NULL. */
 gw_schedule *gw_runner_hop(const gw_runner *r, gw_act act, bool receives);

@@ -56,7 +56,7 @@ void gw_pipeline_lend(gw_pipeline *p, gw_model *model) {
 
 /* ---- actions ---- */
 
-void gw_pipeline_next(void *pipeline, gw_act act) {
+gw_err gw_pipeline_next(void *pipeline, gw_act act) {
     static const char *const words[] = {[GW_ACT_FORWARD] = "forward pass",
                                         [GW_ACT_BACKWARD] = "backward pass",
                                         [GW_ACT_INPUT] = "gradient of the input",
@@ -66,7 +66,7 @@ void gw_pipeline_next(void *pipeline, gw_act act) {
     if (!gw_pipeline_is_whole(p))
         gw_hook_act(words[act.kind], p->at.stage, act.chunk, act.micro);
     if (act.kind == GW_ACT_FORWARD)
-        return;
+        return GW_OK;
     if (!now->grads)
         p->hooks.begin(p->hooks.ctx, &now->grads, &now->add);
     /* The last microbatch's backward pass hands out gradients: the whole loss is known by then. */
@@ -75,6 +75,7 @@ void gw_pipeline_next(void *pipeline, gw_act act) {
             p->hooks.loss(p->hooks.ctx, now->loss);
         now->told = true;
     }
+    return GW_OK;
 }
 
 static void pipeline_tell(const gw_pipeline *p, gw_act act, int begins) {

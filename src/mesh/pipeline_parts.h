@@ -81,7 +81,7 @@ struct gw_pipeline {
 
 /** The model's side of the walk; what begins and ends with an action is pipeline.c's. */
 extern const gw_walk_ops gw_pipeline_kernels;
-void gw_pipeline_next(void *pipeline, gw_act act);
+gw_err gw_pipeline_next(void *pipeline, gw_act act);
 gw_err gw_pipeline_begin(void *pipeline, gw_act act);
 void gw_pipeline_end(void *pipeline, gw_act act);
 

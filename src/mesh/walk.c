@@ -92,29 +92,6 @@ static gw_err walk_layer_gather(const walk_layer *x) {
     return gw_walk_join(x->w, x->l, x->act, GW_MOMENT_PARAMETERS, x->at);
 }
 
-static gw_err walk_layer_forward(const walk_layer *x) {
-    bool gathers = walk_joins(x, GW_MOMENT_INPUT);
-    bool exchanges = gathers || walk_joins(x, GW_MOMENT_PRODUCT);
-    int pieces = walk_pieces(x, exchanges);
-    for (int i = 0; gathers && i < pieces; i++) {
-        gw_micro rows = walk_piece(x->at, i, pieces);
-        GW_TRY(walk_compute(x, GW_KERNEL_INPUT, rows, false));
-        GW_TRY(walk_join(x, GW_MOMENT_INPUT, rows, true));
-    }
-    for (int i = 0; i < pieces; i++) {
-        gw_micro rows = walk_piece(x->at, i, pieces);
-        GW_TRY(walk_join(x, GW_MOMENT_INPUT, rows, false));
-        GW_TRY(walk_compute(x, GW_KERNEL_PRODUCT, rows, !exchanges));
-        GW_TRY(walk_join(x, GW_MOMENT_PRODUCT, rows, true));
-    }
-    for (int i = 0; exchanges && i < pieces; i++) {
-        gw_micro rows = walk_piece(x->at, i, pieces);
-        GW_TRY(walk_join(x, GW_MOMENT_PRODUCT, rows, false));
-        GW_TRY(walk_compute(x, GW_KERNEL_TRANSFER, rows, false));
-    }
-    return walk_poll(x->w);
-}
-
 gw_err gw_walk_forward(gw_walk *w, gw_act act, bool first) {
     walk_layer x = {w, 0, act, w->ops->at(w->of, act)};
     int end;
@@ -123,7 +100,26 @@ gw_err gw_walk_forward(gw_walk *w, gw_act act, bool first) {
             GW_TRY(w->ops->await(w->of, x.l));
             GW_TRY(walk_layer_gather(&x));
         }
-        GW_TRY(walk_layer_forward(&x));
+        bool gathers = walk_joins(&x, GW_MOMENT_INPUT);
+        bool exchanges = gathers || walk_joins(&x, GW_MOMENT_PRODUCT);
+        int pieces = walk_pieces(&x, exchanges);
+        for (int i = 0; gathers && i < pieces; i++) {
+            gw_micro rows = walk_piece(x.at, i, pieces);
+            GW_TRY(walk_compute(&x, GW_KERNEL_INPUT, rows, false));
+            GW_TRY(walk_join(&x, GW_MOMENT_INPUT, rows, true));
+        }
+        for (int i = 0; i < pieces; i++) {
+            gw_micro rows = walk_piece(x.at, i, pieces);
+            GW_TRY(walk_join(&x, GW_MOMENT_INPUT, rows, false));
+            GW_TRY(walk_compute(&x, GW_KERNEL_PRODUCT, rows, !exchanges));
+            GW_TRY(walk_join(&x, GW_MOMENT_PRODUCT, rows, true));
+        }
+        for (int i = 0; exchanges && i < pieces; i++) {
+            gw_micro rows = walk_piece(x.at, i, pieces);
+            GW_TRY(walk_join(&x, GW_MOMENT_PRODUCT, rows, false));
+            GW_TRY(walk_compute(&x, GW_KERNEL_TRANSFER, rows, false));
+        }
+        GW_TRY(walk_poll(w));
     }
     return GW_OK;
 }
@@ -191,42 +187,31 @@ static gw_err walk_backward(gw_walk *w, gw_act act) {
 
 /* ---- actions ---- */
 
-/* Earlier messages must have left the memory that an action writes to, or computes again. */
-static gw_err walk_make_way(const gw_walk *w, gw_act act) {
-    GW_TRY(gw_runner_vacate(&w->runner, act));
-    if (w->recompute && (act.kind == GW_ACT_BACKWARD || act.kind == GW_ACT_INPUT))
-        return gw_runner_vacate(&w->runner, (gw_act){GW_ACT_FORWARD, act.chunk, act.micro});
-    return GW_OK;
-}
-
-static gw_err walk_do(gw_walk *w, gw_act act) {
-    bool forward = act.kind == GW_ACT_FORWARD, top = gw_walk_is_top(w, act.chunk);
-    if (forward || (w->recompute && act.kind != GW_ACT_WEIGHTS)) {
-        GW_TRY(gw_walk_forward(w, act, forward && act.micro == 0));
-        if (top) /* recomputed logits must be turned into deltas again */
-            GW_TRY(w->ops->loss(w->of, act));
-    }
-    return !forward ? walk_backward(w, act) : top ? GW_OK : gw_walk_send(w, act);
-}
-
-static void walk_next(void *walk, gw_act act) {
-    const gw_walk *w = walk;
-    if (w->ops->next)
-        w->ops->next(w->of, act);
-}
-
-static gw_err walk_act(void *walk, gw_act act) {
-    gw_walk *w = walk;
-    GW_TRY(walk_make_way(w, act));
-    GW_TRY(w->ops->begin(w->of, act));
-    GW_TRY(walk_do(w, act));
-    w->ops->end(w->of, act);
-    return GW_OK;
-}
-
 gw_err gw_walk_step(gw_walk *w) {
-    w->runner.next = walk_next;
-    w->runner.act = walk_act;
-    w->runner.ctx = w;
-    return gw_runner_step(&w->runner);
+    int n;
+    const gw_act *acts = gw_timetable_acts(w->runner.timetable, w->runner.stage, &n);
+    GW_TRY(gw_runner_begin(&w->runner));
+    for (int i = 0; i < n; i++) {
+        gw_act act = acts[i];
+        bool forward = act.kind == GW_ACT_FORWARD, top = gw_walk_is_top(w, act.chunk);
+        bool again = w->recompute && !forward && act.kind != GW_ACT_WEIGHTS;
+        if (w->ops->next)
+            GW_TRY(w->ops->next(w->of, act));
+        GW_TRY(gw_runner_take(&w->runner, i));
+        /* Earlier messages must have left where the action writes, or computes again. */
+        GW_TRY(gw_runner_vacate(&w->runner, act));
+        if (again)
+            GW_TRY(gw_runner_vacate(&w->runner, (gw_act){GW_ACT_FORWARD, act.chunk, act.micro}));
+        GW_TRY(w->ops->begin(w->of, act));
+        if (forward || again)
+            GW_TRY(gw_walk_forward(w, act, forward && act.micro == 0));
+        if (top && (forward || again)) /* recomputed logits must be turned into deltas again */
+            GW_TRY(w->ops->loss(w->of, act));
+        if (!forward)
+            GW_TRY(walk_backward(w, act));
+        else if (!top)
+            GW_TRY(gw_walk_send(w, act));
+        w->ops->end(w->of, act);
+    }
+    return gw_runner_end(&w->runner);
 }

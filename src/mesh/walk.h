@@ -49,7 +49,7 @@ typedef struct gw_walk_ops {
     /** Take the loss of a microbatch, whose logits are there; again where they were recomputed. */
     gw_err (*loss)(void *of, gw_act act);
     /** An action comes next, whose input may not be there yet. May be NULL. */
-    void (*next)(void *of, gw_act act);
+    gw_err (*next)(void *of, gw_act act);
     /** It begins, its input being there; and has ended. */
     gw_err (*begin)(void *of, gw_act act);
     void (*end)(void *of, gw_act act);
@@ -67,9 +67,9 @@ typedef struct gw_walk_ops {
 typedef struct gw_walk {
     const gw_walk_ops *ops;
     void *of;
-    gw_runner runner; /* its callbacks are the walk's */
-    int pieces;       /* runs of rows, where tensor ranks exchange; from 1 on */
-    bool recompute;   /* chunks keep only their inputs */
+    gw_runner runner;
+    int pieces;     /* runs of rows, where tensor ranks exchange; from 1 on */
+    bool recompute; /* chunks keep only their inputs */
 } gw_walk;
 
 /** Take a step: forward and backward, with all that it sends. Collective over a replica. Errors are
