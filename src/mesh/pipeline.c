@@ -67,8 +67,11 @@ gw_err gw_pipeline_next(void *pipeline, gw_act act) {
         gw_hook_act(words[act.kind], p->at.stage, act.chunk, act.micro);
     if (act.kind == GW_ACT_FORWARD)
         return GW_OK;
-    if (!now->grads)
-        p->hooks.begin(p->hooks.ctx, &now->grads, &now->add);
+    if (!now->grads) {
+        now->grads = gw_model_grads(p->model);
+        if (p->hooks.begin)
+            GW_TRY(p->hooks.begin(p->hooks.ctx, &now->grads, &now->add));
+    }
     /* The last microbatch's backward pass hands out gradients: the whole loss is known by then. */
     if (!now->told && act.micro + 1 == gw_pipeline_micros(p)) {
         if (p->hooks.loss)
@@ -118,50 +121,34 @@ static void pipeline_between(const gw_pipeline *p, void (*poll)(void *of), void 
         gw_gemm_between(poll, of);
 }
 
-/* All actions, with polls between the pieces of products, or of the time that they take. */
-static gw_err pipeline_run(gw_pipeline *p, bool pieces) {
-    if (p->now.exec.alone)
-        p->walk.runner.hops = NULL;
-    if (pieces)
-        pipeline_between(p, pipeline_poll_within, p);
-    gw_err e = gw_walk_step(&p->walk);
-    if (pieces)
-        pipeline_between(p, NULL, NULL);
-    return e;
-}
-
 gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum) {
-    gw_pipeline_now *now = &p->now;
-    now->job = job;
-    now->local = job->local;
-    now->loss = 0;
-    now->grads = NULL;
-    now->told = false;
+    gw_pipeline_hooks hooks = p->hooks;
+    p->now = (gw_pipeline_now){.local = job->local, .job = job};
+    p->failed = GW_OK;
     gw_model_count(p->model, job->global);
     gw_pipeline_run_over(p, job->local == p->rows.full ? GW_PIPELINE_FULL : GW_PIPELINE_LAST);
     p->walk.runner.step = job->step;
-    p->failed = GW_OK;
+    if (job->exec)
+        p->now.exec = *job->exec;
+    if (p->now.exec.alone) {
+        p->walk.runner.hops = NULL;
+        p->hooks = (gw_pipeline_hooks){0};
+    }
     if (job->set) {
         gw_phase_enter(GW_PHASE_DATA);
         gw_dataset_labels(job->set, job->idx, job->local, job->labels);
         gw_phase_leave();
     }
-    gw_err e = pipeline_run(p, job->pieces);
+    if (job->pieces) /* of products, or of the time that they take */
+        pipeline_between(p, pipeline_poll_within, p);
+    gw_err e = gw_walk_step(&p->walk);
+    if (job->pieces)
+        pipeline_between(p, NULL, NULL);
     gw_hook_act(NULL, 0, 0, 0);
-    *loss_sum = gw_pipeline_counts(p) ? now->loss : 0;
-    return e == GW_OK ? p->failed : e;
-}
-
-gw_err gw_pipeline_step_by(gw_pipeline *p, const gw_pipeline_job *job, const gw_exec *exec,
-                           const gw_pipeline_hooks *hooks, double *loss_sum) {
-    gw_pipeline_hooks own = p->hooks;
-    p->now.exec = *exec;
-    if (hooks)
-        p->hooks = *hooks;
-    gw_err e = gw_pipeline_step(p, job, loss_sum);
+    *loss_sum = gw_pipeline_counts(p) ? p->now.loss : 0;
     p->now.exec = (gw_exec){0};
-    p->hooks = own;
-    return e;
+    p->hooks = hooks;
+    return e == GW_OK ? p->failed : e;
 }
 
 bool gw_pipeline_is_whole(const gw_pipeline *p) {

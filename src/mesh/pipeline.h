@@ -19,17 +19,17 @@ typedef struct gw_pipeline gw_pipeline;
 struct gw_session;
 struct gw_codec;
 
-/** What a pipeline's step does for the exchange of gradients. All but `begin` may be NULL: then
- *  there is nothing to do. */
+/** What a pipeline's step does for the exchange of gradients. Members may be NULL: then there is
+ *  nothing to do, and gradients go to the model's own arena. */
 typedef struct gw_pipeline_hooks {
     void *ctx;
     /** Layer l's parameters are needed now: before its first forward pass of a step. */
     gw_err (*await)(void *ctx, int l);
-    /** The first backward pass begins: say where gradients go, an arena of the shard, and whether
-     *  they are added to what is there. */
-    void (*begin)(void *ctx, float **grads, bool *add);
-    /** Layer l's gradient is final. */
-    gw_err (*ready)(void *ctx, int l);
+    /** The first backward pass begins: say where gradients go instead, an arena of the shard, and
+     *  whether they are added to what is there. */
+    gw_err (*begin)(void *ctx, float **grads, bool *add);
+    /** Layer l's gradient is final, in this arena. */
+    gw_err (*ready)(void *ctx, int l, float *grads);
     /** The sum of the local losses is known (0 on ranks that compute none). No layer is ready. */
     void (*loss)(void *ctx, double sum);
     /** A bounded poll of what else is under way: between kernels and while the pipeline waits, or
@@ -103,22 +103,6 @@ void gw_pipeline_close(gw_pipeline *p);
 gw_err gw_pipeline_open_whole(gw_pipeline **out, gw_model *model, const gw_pipeline_hooks *hooks);
 bool gw_pipeline_is_whole(const gw_pipeline *p);
 
-/** Which samples a step takes, and what becomes of their gradient. */
-typedef struct gw_pipeline_job {
-    const gw_dataset
-        *set;            /* NULL: the samples lie in the model's input, their labels in `labels` */
-    const uint32_t *idx; /* of this replica's samples */
-    gw_label *labels;    /* room for theirs */
-    int local, global;
-    bool pieces;   /* products are computed in pieces, with polls between them */
-    uint64_t step; /* by which codecs draw random numbers */
-} gw_pipeline_job;
-
-/** Collective over a replica: forward and backward pass inside the caller's ledger batch.
- *  *loss_sum: over the local samples, on the ranks of which gw_pipeline_counts is true; 0 on
- *  others. */
-gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum);
-
 /** Arithmetic of a step. */
 typedef enum gw_computed {
     GW_COMPUTED_DATA,    /* samples gathered */
@@ -148,11 +132,23 @@ typedef struct gw_exec {
     bool aside; /* not the run's own step: timeline and tempo are not told */
 } gw_exec;
 
-/** gw_pipeline_step by `exec`, which, if it is `alone`, is not collective, takes any number of
- *  samples that there is room for, and may leave anything in the work arena. `hooks`: instead of
- *  those that it was opened with; NULL: these. */
-gw_err gw_pipeline_step_by(gw_pipeline *p, const gw_pipeline_job *job, const gw_exec *exec,
-                           const gw_pipeline_hooks *hooks, double *loss_sum);
+/** Which samples a step takes, and who executes it. */
+typedef struct gw_pipeline_job {
+    const gw_dataset
+        *set;            /* NULL: the samples lie in the model's input, their labels in `labels` */
+    const uint32_t *idx; /* of this replica's samples */
+    gw_label *labels;    /* room for theirs */
+    int local, global;
+    bool pieces;         /* products are computed in pieces, with polls between them */
+    uint64_t step;       /* by which codecs draw random numbers */
+    const gw_exec *exec; /* NULL: the machine */
+} gw_pipeline_job;
+
+/** Collective over a replica: forward and backward pass inside the caller's ledger batch.
+ *  *loss_sum: over the local samples, on the ranks of which gw_pipeline_counts is true; 0 on
+ *  others. By an executor that is `alone` it is not collective, calls no hook, takes any number of
+ *  samples that there is room for, and may leave anything in the work arena. */
+gw_err gw_pipeline_step(gw_pipeline *p, const gw_pipeline_job *job, double *loss_sum);
 
 /** Give a pipeline that is divided but not opened its model. It can then take steps by an executor
  *  that is `alone`. */

@@ -41,10 +41,13 @@ static gw_phase kernels_pass(gw_act act) {
     return act.kind == GW_ACT_FORWARD ? GW_PHASE_FORWARD : GW_PHASE_RECOMPUTE;
 }
 
-static void kernels_run(gw_pipeline *p, const gw_kernel *k) {
+static gw_err kernels_compute(void *pipeline, const gw_kernel *k) {
+    gw_pipeline *p = pipeline;
     gw_model *m = p->model;
     float *grads = p->now.grads;
-    bool add = p->now.add || k->act.micro > 0;
+    bool add = p->now.add || k->act.micro > 0, forward = k->kind < GW_KERNEL_ENTER, counts = false;
+    gw_computed what = forward ? GW_COMPUTED_FORWARD : GW_COMPUTED_INPUT;
+    gw_pipeline_enter(p, forward ? kernels_pass(k->act) : GW_PHASE_BACKWARD);
     switch (k->kind) {
     case GW_KERNEL_PARAMETERS: gw_model_pack(m, k->l, GW_MOMENT_PARAMETERS, k->at); break;
     case GW_KERNEL_INPUT: gw_model_pack(m, k->l, GW_MOMENT_INPUT, k->at); break;
@@ -53,34 +56,26 @@ static void kernels_run(gw_pipeline *p, const gw_kernel *k) {
         gw_model_product(m, k->l, k->at);
         if (k->alone)
             gw_model_transfer(m, k->l, k->at);
+        counts = true;
         break;
     case GW_KERNEL_TRANSFER: gw_model_transfer(m, k->l, k->at); break;
     case GW_KERNEL_ENTER: gw_model_enter(m, k->l, k->at, grads, add); break;
     case GW_KERNEL_DESCEND:
         gw_model_descend_rows(m, k->l, k->at);
         gw_model_pack(m, k->l, GW_MOMENT_DELTA, k->at);
+        counts = true;
         break;
     case GW_KERNEL_WEIGHTS:
         if (k->alone)
             gw_model_enter(m, k->l, k->at, grads, add);
         gw_model_weights(m, k->l, k->at, grads, add);
+        what = GW_COMPUTED_WEIGHTS;
+        counts = true;
         break;
     case GW_KERNEL_ARRIVE:
         gw_model_unpack(m, k->l, GW_MOMENT_DELTA, k->at);
         gw_model_arrive(m, k->l, k->at, grads);
     }
-}
-
-static gw_err kernels_compute(void *pipeline, const gw_kernel *k) {
-    gw_pipeline *p = pipeline;
-    bool forward = k->kind < GW_KERNEL_ENTER;
-    gw_computed what = forward                        ? GW_COMPUTED_FORWARD
-                       : k->kind == GW_KERNEL_WEIGHTS ? GW_COMPUTED_WEIGHTS
-                                                      : GW_COMPUTED_INPUT;
-    bool counts = k->kind == GW_KERNEL_PRODUCT || k->kind == GW_KERNEL_DESCEND ||
-                  k->kind == GW_KERNEL_WEIGHTS;
-    gw_pipeline_enter(p, forward ? kernels_pass(k->act) : GW_PHASE_BACKWARD);
-    kernels_run(p, k);
     gw_pipeline_leave(p, what, k->l, counts ? (size_t)k->at.n : 0);
     return GW_OK;
 }
@@ -139,7 +134,7 @@ static gw_err kernels_await(void *pipeline, int l) {
 
 static gw_err kernels_ready(void *pipeline, int l) {
     const gw_pipeline *p = pipeline;
-    return p->hooks.ready ? p->hooks.ready(p->hooks.ctx, l) : GW_OK;
+    return p->hooks.ready ? p->hooks.ready(p->hooks.ctx, l, p->now.grads) : GW_OK;
 }
 
 static gw_err kernels_poll(void *pipeline) {

@@ -45,11 +45,6 @@ static void layers_spend(void *ctx, gw_computed what, int l, size_t n) {
     t->since = gw_clock_ticks();
 }
 
-static void layers_onto(void *ctx, float **grads, bool *add) {
-    *grads = gw_model_grads(((timer *)ctx)->job->model);
-    *add = false;
-}
-
 static void layers_add(timer *t, gw_samples *of, double seconds) {
     if (t->timed)
         GW_THEN(t->failed, gw_samples_add(of, seconds));
@@ -64,11 +59,11 @@ static gw_err layers_step(timer *t, double *loss) {
         t->job->next(t->job->ctx, &pass);
     gw_exec exec = {
         .ctx = t, .begin = layers_begin, .spend = layers_spend, .alone = true, .aside = true};
-    gw_pipeline_hooks hooks = {.ctx = t, .begin = layers_onto};
+    pass.exec = &exec;
     memset(t->now_s, 0, sizeof t->now_s);
     uint64_t start = gw_clock_ticks();
     gw_ledger_begin();
-    GW_TRY(gw_pipeline_step_by(t->walk, &pass, &exec, &hooks, loss));
+    GW_TRY(gw_pipeline_step(t->walk, &pass, loss));
     gw_optimizer_begin(t->optimizer);
     for (int l = 0; l < gw_model_layers(m); l++) {
         layers_begin(t);

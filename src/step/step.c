@@ -1,22 +1,20 @@
+/* A step, in the order of this file read backwards: gw_step walks forward and backward, the walk
+ * announces each gradient (step_ready), then the exchange is waited for (step_finish) and
+ * parameters are moved (step_update). Lazy, a layer is waited for when the next step reads it
+ * (step_await). */
 #include "step/step.h"
 
 #include "base/probe.h"
 #include "nn/gemm.h"
-#include "prof/clock.h"
-
-#include <string.h>
 
 /* Floats of an update between two polls: some tenths of a millisecond of memory traffic. */
 enum { UPDATE_PIECE = 1 << 18 };
 
-static void step_count(gw_moved *m, size_t n) {
+/* Counts parameters that were moved; under a virtual clock their time passes. */
+static void step_moved(gw_stepper *t, size_t n) {
     bool shared = gw_optimizer_threads(n) > 1;
-    *(shared ? &m->shared : &m->alone) += (double)n;
-    m->forks += shared;
-}
-
-/* Under a virtual clock, the time of an update. */
-static void step_spend(const gw_stepper *t, size_t n) {
+    *(shared ? &t->moved.shared : &t->moved.alone) += (double)n;
+    t->moved.forks += shared;
     if (t->exec)
         t->exec->spend(t->exec->ctx, GW_COMPUTED_UPDATE, 0, n);
 }
@@ -27,8 +25,7 @@ static void step_update_listed(gw_stepper *t, const gw_update *u, float lr) {
         const gw_elements *l = &u->lists[i];
         gw_optimizer_update_at(t->optimizer, gw_model_params(t->model), l->at, l->value, l->n, lr,
                                u->scale);
-        step_count(&t->moved, l->n);
-        step_spend(t, l->n);
+        step_moved(t, l->n);
     }
     gw_phase_leave();
 }
@@ -40,9 +37,8 @@ static gw_err step_update(gw_stepper *t, const gw_update *u, float lr) {
         gw_span piece = {left.off, gw_optimizer_piece(t->optimizer, left, UPDATE_PIECE)};
         gw_phase_enter(GW_PHASE_UPDATE);
         gw_optimizer_update(t->optimizer, gw_model_params(t->model), u->grad, piece, lr, u->scale);
-        step_spend(t, piece.n);
+        step_moved(t, piece.n);
         gw_phase_leave();
-        step_count(&t->moved, piece.n);
         left = (gw_span){gw_span_end(piece), left.n - piece.n};
         if (left.n > 0)
             GW_TRY(gradwire_poll(t->g));
@@ -74,19 +70,12 @@ static bool step_agrees_first(const gw_stepper *t) {
     return t->lazy || !t->is.hooks.ready;
 }
 
-/* What a layer or all of them are to be updated by. */
-static gw_err step_take(gw_stepper *t, int group, gw_update *u) {
+/* The exchange of a layer or all of them is waited for, parameters are moved and agreed on. */
+static gw_err step_finish(gw_stepper *t, int group, float lr) {
     int owns = gradwire_finish(t->g, group);
     if (owns < 0)
         return owns;
-    *u = *gw_inside_update(t->g);
-    return GW_OK;
-}
-
-/* The exchange of a layer or all of them is done, parameters are moved and agreed on. */
-static gw_err step_finish(gw_stepper *t, int group, float lr) {
-    gw_update u;
-    GW_TRY(step_take(t, group, &u));
+    gw_update u = *gw_inside_update(t->g);
     gw_owned_add(&t->owned, u.own, gw_model_size(t->model));
     if (!step_agrees_first(t))
         GW_TRY(step_agree(t));
@@ -95,9 +84,14 @@ static gw_err step_finish(gw_stepper *t, int group, float lr) {
     return gradwire_updated(t->g, group);
 }
 
+/* ---- what the walk over the model tells the exchange ---- */
+
 /* Layer l's parameters are needed now. Where publishing goes on in the background, the next layer
  * is published before this one is waited for, so that it travels under this one's computation. */
-static gw_err step_await(gw_stepper *t, int l) {
+static gw_err step_await(void *stepper, int l) {
+    gw_stepper *t = stepper;
+    if (!t->pending)
+        return GW_OK;
     if (!t->is.hooks.await || l == 0)
         GW_TRY(step_finish(t, l, t->pending_lr));
     if (t->is.hooks.await && l + 1 < gw_model_layers(t->model))
@@ -105,72 +99,43 @@ static gw_err step_await(gw_stepper *t, int l) {
     return gradwire_await(t->g, l);
 }
 
-/* The gradients of layer l's tensors, the last first, as a backward pass ends with them. */
-static gw_err step_ready(gw_stepper *t, int l) {
+/* All layers' parameters have been awaited: before each backward pass comes a forward pass. */
+static gw_err step_backward(void *stepper, float **grads, bool *add) {
+    gw_stepper *t = stepper;
+    float *sums = NULL;
+    t->pending = false;
+    GW_TRY(gw_inside_sums(t->g, &sums));
+    if (sums)
+        *grads = sums;
+    *add = sums;
+    return GW_OK;
+}
+
+static void step_loss(void *stepper, double sum) {
+    gw_stepper *t = stepper;
+    if (t->guard)
+        gw_guard_loss(t->guard, sum);
+}
+
+/* The gradients of layer l's tensors are announced, the last first, as a backward pass ends with
+ * them. */
+static gw_err step_ready(void *stepper, int l, float *grads) {
+    gw_stepper *t = stepper;
     const gw_tensor *tensor = gw_model_tensors(t->model);
     gw_span layer = gw_model_span(t->model, l);
+    if (t->guard) {
+        gw_phase_enter(GW_PHASE_BACKWARD);
+        gw_guard_layer(t->guard, grads, l);
+        gw_phase_leave();
+    }
     for (int i = gw_model_tensor_count(t->model) - 1; i >= 0; i--)
         if (layer.off <= tensor[i].span.off && tensor[i].span.off < gw_span_end(layer))
             GW_TRY(gradwire_ready(t->g, 1, &i, NULL));
     return GW_OK;
 }
 
-/* The exchange, whose end a lazy step leaves to the next one. Nothing of a void step stays. */
-static gw_err step_exchange(gw_stepper *t, float lr) {
-    if (step_agrees_first(t))
-        GW_TRY(step_agree(t));
-    bool none = gw_inside_leaves_out(t->g);
-    gw_optimizer_begin(t->optimizer);
-    t->pending = t->lazy;
-    t->pending_lr = lr;
-    if (none && !t->is.hooks.ready) {
-        t->pending = false;
-        gw_inside_abandon(t->g);
-    } else if (!t->lazy) {
-        GW_TRY(step_finish(t, GRADWIRE_ALL, lr));
-    } else if (none) {
-        GW_TRY(gw_step_settle(t));
-    }
-    if (t->guard && t->guard->out)
-        gw_inside_undo(t->g);
-    return GW_OK;
-}
-
-/* ---- what the walk over the model tells the exchange ---- */
-
-static gw_err step_walk_await(void *stepper, int l) {
-    gw_stepper *t = stepper;
-    return t->pending ? step_await(t, l) : GW_OK;
-}
-
-/* All layers' parameters have been awaited: before each backward pass comes a forward pass. */
-static void step_walk_begin(void *stepper, float **grads, bool *add) {
-    gw_stepper *t = stepper;
-    float *sums = NULL;
-    t->pending = false;
-    GW_THEN(t->failed, gw_inside_sums(t->g, &sums));
-    *grads = t->grads = sums ? sums : gw_model_grads(t->model);
-    *add = sums;
-}
-
-static void step_walk_loss(void *stepper, double sum) {
-    gw_stepper *t = stepper;
-    if (t->guard)
-        gw_guard_loss(t->guard, sum);
-}
-
-static gw_err step_walk_ready(void *stepper, int l) {
-    gw_stepper *t = stepper;
-    if (t->guard) {
-        gw_phase_enter(GW_PHASE_BACKWARD);
-        gw_guard_layer(t->guard, t->grads, l);
-        gw_phase_leave();
-    }
-    return step_ready(t, l);
-}
-
 /* Of a whole model nothing else is under way, unless the last step's exchange is. */
-static gw_err step_walk_poll(void *stepper, bool within) {
+static gw_err step_poll(void *stepper, bool within) {
     gw_stepper *t = stepper;
     bool idle = gw_pipeline_is_whole(t->pipeline) && !within && !t->pending;
     return idle ? GW_OK : gradwire_poll(t->g);
@@ -178,12 +143,14 @@ static gw_err step_walk_poll(void *stepper, bool within) {
 
 gw_pipeline_hooks gw_step_hooks(gw_stepper *t) {
     return (gw_pipeline_hooks){.ctx = t,
-                               .await = step_walk_await,
-                               .begin = step_walk_begin,
-                               .ready = step_walk_ready,
-                               .loss = step_walk_loss,
-                               .poll = step_walk_poll};
+                               .await = step_await,
+                               .begin = step_backward,
+                               .ready = step_ready,
+                               .loss = step_loss,
+                               .poll = step_poll};
 }
+
+/* ---- the step ---- */
 
 gw_pipeline_job gw_step_job(const gw_stepper *t, const gw_batch *batch) {
     bool whole = gw_pipeline_is_whole(t->pipeline);
@@ -193,51 +160,36 @@ gw_pipeline_job gw_step_job(const gw_stepper *t, const gw_batch *batch) {
                              .local = batch->local,
                              .global = batch->global,
                              .pieces = !whole || t->is.polls,
-                             .step = t->guard ? (uint64_t)t->guard->step : 0};
-}
-
-static gw_err step_walked(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
-    gw_pipeline_job job = gw_step_job(t, batch);
-    GW_TRY(t->exec ? gw_pipeline_step_by(t->pipeline, &job, t->exec, NULL, loss_sum)
-                   : gw_pipeline_step(t->pipeline, &job, loss_sum));
-    GW_TRY(gw_gemm_check());
-    return step_exchange(t, lr);
-}
-
-/* ---- */
-
-static gw_err step_taken(gw_stepper *t, const gw_batch *batch, float lr, double *loss_sum) {
-    GW_TRY(gradwire_begin(t->g, batch->local, batch->global));
-    GW_TRY(step_walked(t, batch, lr, loss_sum));
-    GW_TRY(t->failed);
-    return gradwire_end(t->g, batch->local > 0 ? *loss_sum / batch->local : 0);
-}
-
-gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum) {
-    return step_taken(t, &(gw_batch){.local = local, .global = global}, lr, loss_sum);
-}
-
-/* Keeps the rank busy, as if it had more to do than the others. */
-static void step_hold_up(gw_stepper *t) {
-    uint64_t start = gw_clock_ticks();
-    gw_phase_enter(GW_PHASE_DATA);
-    if (t->exec)
-        t->exec->rest(t->exec->ctx, t->skew_s);
-    while (!t->exec && gw_clock_since(start) < t->skew_s)
-        ;
-    gw_phase_leave();
+                             .step = t->guard ? (uint64_t)t->guard->step : 0,
+                             .exec = t->exec};
 }
 
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum) {
-    if (t->skew_s > 0)
-        step_hold_up(t);
-    return step_taken(t, &batch, lr, loss_sum);
+    gw_pipeline_job job = gw_step_job(t, &batch);
+    GW_TRY(gradwire_begin(t->g, batch.local, batch.global));
+    GW_TRY(gw_pipeline_step(t->pipeline, &job, loss_sum)); /* forward and backward */
+    GW_TRY(gw_gemm_check());
+    if (step_agrees_first(t))
+        GW_TRY(step_agree(t));
+    bool none = gw_inside_leaves_out(t->g);
+    gw_optimizer_begin(t->optimizer);
+    if (none && !t->is.hooks.ready) {
+        gw_inside_abandon(t->g);
+    } else if (!t->lazy) {
+        GW_TRY(step_finish(t, GRADWIRE_ALL, lr));
+    } else { /* the next step finishes it, but nothing of a void one stays */
+        t->pending = true;
+        t->pending_lr = lr;
+        if (none)
+            GW_TRY(gw_step_settle(t));
+    }
+    if (t->guard && t->guard->out)
+        gw_inside_undo(t->g);
+    return gradwire_end(t->g, batch.local > 0 ? *loss_sum / batch.local : 0);
 }
 
 gw_err gw_step_settle(gw_stepper *t) {
-    if (!t->pending)
-        return GW_OK;
-    for (int l = 0; l < gw_model_layers(t->model); l++)
+    for (int l = 0; t->pending && l < gw_model_layers(t->model); l++)
         GW_TRY(step_await(t, l));
     t->pending = false;
     return GW_OK;

@@ -27,14 +27,11 @@ struct gw_stepper {
     bool lazy;
     bool pending; /* lazy: the last step's exchange is not finished yet */
     float pending_lr;
-    double skew_s;         /* delay of each step, after its samples are gathered; 0: none */
     gw_moved moved;        /* in all steps so far */
     gw_owned owned;        /* likewise */
     gw_guard *guard;       /* NULL: nobody checks that loss and gradients are finite */
     gw_pipeline *pipeline; /* the walk; NULL: gw_step_open opens one over a whole model */
     const gw_exec *exec;   /* whose clock is virtual; NULL: it is the machine's */
-    float *grads;          /* where its gradients go */
-    gw_err failed;         /* the error of a poll within a kernel */
 };
 
 /** Open the run's optimizer for this model. `corrected`: the exchange applies --momentum. */
@@ -52,7 +49,7 @@ typedef struct gw_step_setup {
     MPI_Comm rest[GW_DIMS];   /* those of the ranks with the other parts of the same replica, */
     int n_rest;               /* one for each dimension with several ranks */
     uint64_t seed;
-    bool lazy, yield;         /* yield: the node runs more threads than cores */
+    bool yield;               /* the node runs more threads than cores */
     const char *note, *table; /* as in gw_inside_setup */
 } gw_step_setup;
 
@@ -78,12 +75,9 @@ void gw_step_close(gw_stepper *t);
 gw_err gw_step_offer(gw_stepper *t, const float *gradient);
 gw_err gw_step_exchange(gw_stepper *t, size_t *owned);
 
-/** Run one step inside the caller's ledger batch. *loss_sum: sum over the local samples. */
+/** Run one step inside the caller's ledger batch. Without `batch.idx` the samples are in the
+ *  model's input and in `labels` already. *loss_sum: sum over the local samples. */
 gw_err gw_step(gw_stepper *t, gw_batch batch, float lr, double *loss_sum);
-
-/** The same with samples that are already in the model's input and in `labels`: `local` of the
- *  `global` ones. */
-gw_err gw_step_loaded(gw_stepper *t, int local, int global, float lr, double *loss_sum);
 
 /** Finish a pending exchange, so that parameters may be read. When eager there is none. */
 gw_err gw_step_settle(gw_stepper *t);

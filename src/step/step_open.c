@@ -64,7 +64,7 @@ static gw_err step_link(const gw_step_setup *s, double *bytes_per_s) {
 static gw_err step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s) {
     gw_inside_setup told = {.comm = s->comm,
                             .in_rows = true,
-                            .lazy = s->lazy,
+                            .lazy = t->lazy,
                             .yield = s->yield,
                             .params = gw_model_params(t->model),
                             .vectors = t->optimizer->state,
@@ -102,15 +102,9 @@ static void step_name(const gw_stepper *t, gradwire *g, int i) {
     gw_inside_tensor(g, i, of->layer, of->tracks);
 }
 
-static gw_err step_open_walk(gw_stepper *t) {
-    gw_pipeline_hooks hooks = gw_step_hooks(t);
-    if (t->pipeline)
-        return GW_OK;
-    return gw_pipeline_open_whole(&t->pipeline, t->model, &hooks);
-}
-
 gw_err gw_step_open(gw_stepper *t, gradwire *g, const gw_step_setup *s) {
-    gw_err e = step_open_walk(t);
+    gw_pipeline_hooks hooks = gw_step_hooks(t);
+    gw_err e = t->pipeline ? GW_OK : gw_pipeline_open_whole(&t->pipeline, t->model, &hooks);
     GW_THEN(e, step_tell(t, g, s));
     GW_TRY(gw_agree(s->comm, e));
     for (int i = 0; i < gw_model_tensor_count(t->model); i++)

@@ -1,6 +1,7 @@
 #include "train/trainer_parts.h"
 
 #include "base/turn.h"
+#include "prof/clock.h"
 #include "prof/tempo.h"
 #include "trace/trace.h"
 
@@ -26,8 +27,22 @@ typedef struct step_job {
     bool keep;   /* take a checkpoint then */
 } step_job;
 
+/* Keeps the rank busy, as if it had more to do than the others. */
+static void trainer_hold_up(const gw_trainer *t, double seconds) {
+    const gw_exec *exec = t->stepper.exec;
+    uint64_t start = gw_clock_ticks();
+    gw_phase_enter(GW_PHASE_DATA);
+    if (exec)
+        exec->rest(exec->ctx, seconds);
+    while (!exec && gw_clock_since(start) < seconds)
+        ;
+    gw_phase_leave();
+}
+
 static gw_err trainer_timed_step(const step_job *job, gw_batch_parts *batch) {
     gw_ledger_begin();
+    if (batch->injected_s > 0)
+        trainer_hold_up(job->t, batch->injected_s);
     gw_err e = gw_step(&job->t->stepper, job->batch, job->rate, &batch->loss_sum);
     if (e == GW_OK && job->settle)
         e = gw_step_settle(&job->t->stepper);
@@ -87,8 +102,7 @@ static gw_err trainer_one_step(gw_trainer *t) {
         .samples = counts ? batch.local : 0,
         .slept = t->c->simulated};
     t->measures.checks.guard.step = t->at.step;
-    t->stepper.skew_s = parts.injected_s =
-        gw_delay_draw(&t->c->skew, t->c->run.seed, t->rank, t->at.step);
+    parts.injected_s = gw_delay_draw(&t->c->skew, t->c->run.seed, t->rank, t->at.step);
     t->at.keep = gw_checkpoint_due(t->checkpoint, t->at.step);
     gw_codec_stats_begin(t->rec.stats, t->at.step);
     step_job job = {.t = t,

@@ -262,7 +262,6 @@ static gw_step_setup trainer_step_setup(const gw_trainer *t) {
     gw_step_setup setup = {.c = t->c,
                            .comm = t->mesh.comm[GW_DIM_DATA],
                            .seed = t->c->run.seed,
-                           .lazy = t->c->run.lazy,
                            .yield = trainer_yields(t),
                            .note = t->part.pipeline ? gw_pipeline_note(t->part.pipeline) : NULL,
                            .table = t->resume.table};

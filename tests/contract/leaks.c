@@ -209,11 +209,6 @@ typedef struct meshed {
     gw_dataset set;
 } meshed;
 
-static void mesh_begin(void *ctx, float **grads, bool *add) {
-    *grads = gw_model_grads(((meshed *)ctx)->model);
-    *add = false;
-}
-
 /* A step, an evaluation, and the model collected. */
 static gw_err mesh_step(void *ctx, int number) {
     static const uint32_t idx[SAMPLES] = {3, 0, 4, 1, 5, 2};
@@ -245,7 +240,7 @@ static gw_err mesh_settle(void *ctx) {
 
 static void mesh_open(meshed *m, gw_session *s) {
     gw_model_spec spec = {.inputs = INPUTS, .classes = 6, .n_hidden = 2 * ranks - 1, .seed = 1};
-    gw_pipeline_hooks hooks = {.ctx = m, .begin = mesh_begin};
+    gw_pipeline_hooks hooks = {0};
     for (int l = 0; l < spec.n_hidden; l++)
         spec.hidden[l] = 8;
     m->set =

@@ -141,17 +141,18 @@ static gw_err rig_await(void *ctx, int l) {
 }
 
 /* Gradients are added to what lies there, whatever it is, or written over it. */
-static void rig_begin(void *ctx, float **grads, bool *add) {
+static gw_err rig_begin(void *ctx, float **grads, bool *add) {
     rig *r = ctx;
     RIG_CHECK(r, r->begun++ == 0 && r->awaited == gw_model_layers(r->model), "begun too soon");
-    *grads = gw_model_grads(r->model);
     *add = r->add;
     for (size_t i = 0; i < gw_model_size(r->model); i++)
         (*grads)[i] = r->add ? 0.5f : NAN;
+    return GW_OK;
 }
 
-static gw_err rig_ready(void *ctx, int l) {
+static gw_err rig_ready(void *ctx, int l, float *grads) {
     rig *r = ctx;
+    RIG_CHECK(r, grads == gw_model_grads(r->model), "layer %d is ready elsewhere", l);
     RIG_CHECK(r, r->losses == 1, "layer %d is ready before the loss is known", l);
     r->ready += 1 << l;
     return GW_OK;

@@ -49,7 +49,8 @@ static void fill(rig *r, int number, bool overflows) {
 static gw_err step(rig *r, int number, bool overflows, double *loss) {
     fill(r, number, overflows);
     r->checks.guard.step = number;
-    return gw_step_loaded(&r->stepper, BATCH, overflows ? 1 : BATCH * ranks, 0.1f, loss);
+    gw_batch batch = {.local = BATCH, .global = overflows ? 1 : BATCH * ranks};
+    return gw_step(&r->stepper, batch, 0.1f, loss);
 }
 
 static bool open(rig *r, const gw_train_config *c) {
@@ -69,11 +70,8 @@ static bool open(rig *r, const gw_train_config *c) {
                               .optimizer = r->optimizer,
                               .lazy = c->run.lazy,
                               .guard = &r->checks.guard};
-    gw_step_setup setup = {.c = c,
-                           .comm = MPI_COMM_WORLD,
-                           .seed = 5,
-                           .lazy = c->run.lazy,
-                           .yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN)};
+    gw_step_setup setup = {
+        .c = c, .comm = MPI_COMM_WORLD, .seed = 5, .yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN)};
     CHECK_OK(gw_inside_new(&r->g, r->session));
     e = gw_step_open(&r->stepper, r->g, &setup);
     if (e == GW_ERR_UNSUPPORTED)

@@ -51,7 +51,6 @@ gw_err gw_rig_start(gw_rig *r) {
     gw_step_setup setup = {.c = &p->c,
                            .comm = p->meshed ? p->mesh.comm[GW_DIM_DATA] : p->comm,
                            .seed = p->c.run.seed,
-                           .lazy = r->lazy,
                            .yield = r->yield};
     GW_TRY(gw_step_open(&r->stepper, r->g, &setup));
     gw_pipeline_hooks hooks = gw_step_hooks(&r->stepper);
@@ -83,11 +82,9 @@ gw_err gw_rig_bound(gw_rig *r, gw_bound_run *out, bool *own) {
 
 static gw_err rig_one_step(gw_rig *r, gw_batch_cost *cost) {
     const gw_placed *p = &r->at;
-    gw_batch batch = {p->idx, (int)p->rows.n, p->global};
-    float lr = (float)p->c.rate.lr;
+    gw_batch batch = {p->set ? p->idx : NULL, (int)p->rows.n, p->global};
     gw_ledger_begin();
-    gw_err e = p->set ? gw_step(&r->stepper, batch, lr, &r->loss)
-                      : gw_step_loaded(&r->stepper, batch.local, batch.global, lr, &r->loss);
+    gw_err e = gw_step(&r->stepper, batch, (float)p->c.rate.lr, &r->loss);
     gw_ledger_end(cost);
     return e;
 }
