@@ -24,17 +24,11 @@ gw_err gw_files_claim(gradwire *g) {
                             .log = w->run.log,
                             .log_every = w->run.log_every,
                             .args = w->args,
-                            .trace = w->run.trace};
-    gw_recorder_start(&g->files.rec, &of);
-    GW_TRY(gw_recorder_claim(&g->files.rec));
+                            .trace = w->run.trace,
+                            .node = &g->node};
+    GW_TRY(gw_recorder_claim(&g->files.rec, &of));
     bool checks = w->run.out && g->rank == 0;
     return gw_agree(g->comm, checks ? gw_runfolder_check(w->run.out, files_use(g)) : GW_OK);
-}
-
-static gw_err files_open_rows(gradwire *g) {
-    GW_TRY(gw_recorder_rows(&g->files.rec, false));
-    bool replaces = g->words.run.out && g->rank == 0;
-    return replaces ? gw_recorder_replace(&g->files.rec, files_use(g)) : GW_OK;
 }
 
 /* How many steps the program takes is not known. */
@@ -45,18 +39,13 @@ static gw_repeat files_repeat(const gradwire *g, int64_t from) {
 }
 
 gw_err gw_files_open(gradwire *g) {
-    gw_recorder *r = &g->files.rec;
-    gw_repeat repeats[] = {files_repeat(g, 0), files_repeat(g, GW_RECORD_WARMUP)};
+    gw_recorder_opening o = {.use = files_use(g),
+                             .repeats = {files_repeat(g, 0), files_repeat(g, GW_RECORD_WARMUP)},
+                             .session = g->session,
+                             .compress_stats = g->words.run.compress_stats};
     gw_clock_start();
-    GW_TRY(gw_recorder_open(r, false, repeats));
-    GW_TRY(gw_agree(g->comm, files_open_rows(g)));
-    GW_TRY(
-        gw_codec_stats_open(&r->stats, g->comm, g->session, g->words.run.compress_stats, r->rows));
-    GW_TRY(gw_recorder_measure(r, 0));
-    GW_TRY(gw_recorder_trace(r));
-    GW_TRY(gw_busy_open(&r->watch, &g->node, g->comm));
-    gw_recorder_begin(r);
-    return GW_OK;
+    GW_TRY(gw_recorder_open(&g->files.rec, &o));
+    return gw_recorder_begin(&g->files.rec);
 }
 
 /* ---- batches ---- */
@@ -88,20 +77,6 @@ static gw_err files_compare(gradwire *g, uint32_t *hash) {
     return GW_OK;
 }
 
-/* What is due between two batches. */
-static gw_err files_after(gradwire *g) {
-    gw_files *f = &g->files;
-    const char *warning;
-    uint32_t hash;
-    GW_TRY(gw_recorder_look(&f->rec, g->batch.step, &warning));
-    int64_t every = g->words.run.verify_every;
-    bool agree = !g->batch.pending && gw_session_agrees(g->session, 0);
-    if (every > 0 && agree && g->batch.step - f->compared >= every)
-        GW_TRY(files_compare(g, &hash));
-    bool due = g->batch.step == f->rec.flush_at;
-    return due ? gw_recorder_flush(&f->rec, g->batch.step, &g->batch.row) : GW_OK;
-}
-
 gw_err gw_files_end(gradwire *g, double loss) {
     gw_batch_parts parts = {.rank = g->rank,
                             .epoch = g->batch.epoch,
@@ -115,8 +90,14 @@ gw_err gw_files_end(gradwire *g, double loss) {
     gw_ledger_end(&parts.cost);
     g->batch.open = false;
     gw_exchange_log_end();
-    GW_TRY(gw_recorder_push(&g->files.rec, &parts, g->guard.out, &g->batch.row));
-    return files_after(g);
+    const char *warning; /* for run.json only */
+    GW_TRY(gw_recorder_step(&g->files.rec, &parts, g->guard.out, &warning));
+    int64_t every = g->words.run.verify_every;
+    bool agree = !g->batch.pending && gw_session_agrees(g->session, 0);
+    uint32_t hash;
+    return every > 0 && agree && g->batch.step - g->files.compared >= every
+               ? files_compare(g, &hash)
+               : GW_OK;
 }
 
 void gw_files_aside(const gradwire *g) {
@@ -146,18 +127,13 @@ gw_err gw_files_epoch(gradwire *g, double test_loss, double test_accuracy) {
     uint32_t hash;
     if (!g->records)
         return files_compare(g, &hash);
-    GW_TRY(gw_recorder_flush(r, g->batch.step, &g->batch.row));
     gw_epoch_row row = r->last;
+    GW_TRY(gw_recorder_sums(r, &row));
     row.epoch = g->batch.epoch;
-    row.step = g->batch.step;
     row.validation_loss = g->batch.validation_loss;
     row.validation_accuracy = g->batch.validation_accuracy;
     row.test_loss = test_loss;
     row.test_accuracy = test_accuracy;
-    row.elapsed_s = gw_ledger_now() - r->zero_s;
-    row.train_s = r->train_s;
-    GW_TRY(gw_recorder_loss(r, &row.train_loss));
-    GW_TRY(gw_recorder_wire(r, &row.wire_bytes));
     GW_TRY(files_compare(g, &row.replica_hash));
     g->batch.epoch++;
     g->batch.validation_loss = g->batch.validation_accuracy = NAN;
@@ -168,26 +144,23 @@ gw_err gw_files_epoch(gradwire *g, double test_loss, double test_accuracy) {
 
 static gw_err files_total(gradwire *g, gw_guard_total *nan, uint64_t *wire) {
     gw_recorder *r = &g->files.rec;
-    double loss;
-    GW_TRY(gw_recorder_total_up(r, g->batch.step, g->ranks - gw_session_servers(g->session)));
+    gw_epoch_row row;
+    GW_TRY(gw_recorder_sums(r, &row));
+    if (!isnan(row.train_loss)) /* of batches after the last epoch that was told */
+        r->last.train_loss = row.train_loss;
+    *wire = row.wire_bytes;
+    GW_TRY(gw_recorder_end(r, g->ranks - gw_session_servers(g->session)));
     GW_TRY(gw_session_find_unmet(g->session, (gw_unmet_ask){.ended = true}, g->comm));
     if (g->words.run.compress_stats > g->batch.step)
         gw_unmet_add(&g->session->unmet, "compress-stats", "on", "no step was compared",
                      "the run ended before the first that was due");
-    GW_TRY(gw_recorder_wire(r, wire));
-    GW_TRY(gw_recorder_loss(r, &loss)); /* of batches after the last epoch that was told */
-    if (!isnan(loss))
-        r->last.train_loss = loss;
     return gw_guard_collect(&g->guard, g->ranks, nan);
 }
 
 gw_err gw_files_finish(gradwire *g) {
-    gw_recorder *r = &g->files.rec;
     gw_guard_total nan = {0};
     uint64_t wire;
-    gw_err e = gw_recorder_flush(r, g->batch.step, &g->batch.row);
-    GW_THEN(e, files_total(g, &nan, &wire));
-    GW_THEN(e, gw_recorder_end(r, NULL));
+    gw_err e = files_total(g, &nan, &wire);
     if (e == GW_OK && (g->words.run.out || g->files.keep) && g->rank == 0)
         e = gw_files_report(g, &nan, wire);
     free(nan.bad_steps);

@@ -82,7 +82,6 @@ typedef struct gw_handle_batch {
     int moved;                      /* groups that gradwire_update has updated */
     gw_update update;               /* of the last finish */
     uint64_t logical;
-    gw_batch_row row; /* of the last batch */
 } gw_handle_batch;
 
 /** How it ends. */

@@ -123,8 +123,8 @@ void gw_inside_keep(gradwire *g, json_t **run);
 /** Return how the exchange repeats from step number `from` (0, 1, ..) on. */
 gw_repeat gw_inside_repeat(const gradwire *g, int64_t from);
 
-/** Open statistics of its codecs; see run/codec_stats.h. Collective. */
-gw_err gw_inside_stats(gw_codec_stats **out, gradwire *g, int every, gw_rows *files, MPI_Comm comm);
+/** Return its session, for record/recorder.h. */
+struct gw_session *gw_inside_session(const gradwire *g);
 
 /** Find anew what is unmet; see run/unmet.h. Collective over `comm`, which includes the replicas.
  *  The second adds to it. */

@@ -189,7 +189,7 @@ double gradwire_figure(const gradwire *g, const char *column) {
     gw_err e = gw_call_begin(&c, (gradwire *)g, "figure", GW_IN_OPEN, false);
     if (e == GW_OK && column && g->records && g->batch.step > 0) {
         gw_batch_table_make(&table, false, NULL, 0);
-        x = gw_table_number(&table.table, &g->batch.row, column);
+        x = gw_table_number(&table.table, &g->files.rec.row, column);
     }
     gw_call_end(&c, e);
     return x;

@@ -151,8 +151,7 @@ static gw_err state_load(gradwire *g, const unsigned char *blob, size_t n) {
     free(m.data);
     if (e != GW_OK) /* whole, and of these words, but not what they carry: half is loaded */
         g->state = GW_HANDLE_BROKEN;
-    g->files.rec.began_at = g->batch.step;
-    g->files.rec.flush_at += g->batch.step;
+    gw_recorder_count_on(&g->files.rec, g->batch.step);
     g->batch.fresh = true;
     return e;
 }

@@ -143,13 +143,6 @@ gw_err gw_resume_check(gw_resume *r, const gw_facts_of *run, MPI_Comm comm) {
     return GW_OK;
 }
 
-gw_err gw_resume_lacks_rows(gw_resume *r, bool strict) {
-    static const char line[] = "the rows of the steps before are not beside the checkpoint:"
-                               " batches.csv and its like begin here";
-    return strict ? gw_fail(GW_ERR_INPUT, "--resume-strict: resume: %s", line)
-                  : gw_notes_add(&r->notes, GW_NOTE_DROPPED, "%s", line);
-}
-
 gw_err gw_resume_forget_later(gw_resume *r, const char *out) {
     char ckpt_dir[GW_STORE_PATH];
     int removed = 0;

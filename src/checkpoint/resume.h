@@ -43,10 +43,6 @@ gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm);
 /** The best epoch so far; its model into b->params, if that is wanted; `model`: the run's own. */
 gw_err gw_resume_best(const gw_resume *r, gw_best *b, const gw_spec *model);
 
-/** Rank 0: the rows of the steps before are not there. Noted as dropped, or, with `strict`,
- *  GW_ERR_INPUT. */
-gw_err gw_resume_lacks_rows(gw_resume *r, bool strict);
-
 /** Rank 0, in the folder of the run that wrote it, when nothing is left that could be refused:
  *  complete checkpoints that were written after the one resumed from are removed and noted. Their
  *  rows were cut off. */

@@ -39,6 +39,16 @@ static const gw_column columns[] = {
 };
 const gw_table gw_epochs = GW_TABLE("epochs.csv", gw_epoch_row, columns);
 
+static const gw_column of_evaluations[] = {
+    GW_COLUMN(gw_epoch_row, "epoch", INT, epoch),
+    GW_COLUMN(gw_epoch_row, "step", I64, step),
+    GW_COLUMN_REAL(gw_epoch_row, "test_loss", test_loss, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "test_accuracy", test_accuracy, 9),
+    GW_COLUMN_REAL(gw_epoch_row, "train_s", train_s, 9),
+    GW_COLUMN(gw_epoch_row, "wire_bytes", U64, wire_bytes),
+};
+const gw_table gw_evaluations = GW_TABLE("evaluations.csv", gw_epoch_row, of_evaluations);
+
 bool gw_runfolder_grows(const char *name) {
     for (int i = 0; i < GROWING; i++)
         if (strcmp(growing[i], name) == 0)

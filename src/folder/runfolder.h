@@ -27,8 +27,8 @@ typedef struct gw_epoch_row {
     gw_class_metrics macro; /* of the test set, means over its classes; NaN: not tested */
 } gw_epoch_row;
 
-/** epochs.csv: rows are gw_epoch_row. */
-extern const gw_table gw_epochs;
+/** epochs.csv, and evaluations.csv: rows are gw_epoch_row. */
+extern const gw_table gw_epochs, gw_evaluations;
 
 /** What becomes of the run that the folder may hold. */
 typedef enum gw_runfolder_use {

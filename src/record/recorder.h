@@ -1,10 +1,11 @@
-/** What is recorded of a run, whoever takes its steps: the folder and the files that grow there row
- *  by row, the ledger, the log of exchanges, the ranks side by side, and run.json. The library and
- *  the trainer each have one; main thread.
+/** Records a run, whoever takes its steps: the folder and the files that grow there row by row, the
+ *  ledger, the log of exchanges, the ranks side by side, and run.json. The library and the trainer
+ *  each have one; main thread.
  *
- *  In order: start, claim, rows, open, replace, measure, begin; then push after each step, look and
- *  flush between steps, epoch; then total, end, write; and close in any case. Functions are
- *  collective over the setup's `comm`, unless they say otherwise. */
+ *  In order: claim, before anybody reads the folder; open, when nothing is left that could be
+ *  refused; begin, after rehearsals; step and epoch; end; and close in any case. Other functions
+ *  may be called between two steps, at any time from open on. Functions are collective over the
+ *  setup's `comm`, unless they say otherwise. GW_ERR_INTERNAL: a call is out of turn. */
 #ifndef GW_RECORD_RECORDER_H
 #define GW_RECORD_RECORDER_H
 
@@ -14,6 +15,7 @@
 #include "folder/runfolder.h"
 #include "machine/busy.h"
 #include "machine/energy.h"
+#include "machine/host.h"
 #include "machine/link_cost.h"
 #include "mpi/mesh.h"
 #include "prof/matrix.h"
@@ -23,6 +25,7 @@
 
 struct gw_codec_stats;
 struct gw_codec_row;
+struct gw_session;
 
 enum { GW_RECORDER_ROWS = 4096 /* most batch rows kept between two flushes */ };
 
@@ -32,11 +35,36 @@ typedef struct gw_recorder_setup {
     const MPI_Comm *along; /* as gw_waits_open has it; kept */
     const char *out;       /* the folder, kept; NULL: none, and no files */
     gw_profile profile;
-    bool collectives, trace; /* files that were asked for */
-    const char *log;         /* as gw_live_open has it, kept; NULL: none */
+    bool collectives, trace, evaluations; /* files that were asked for */
+    const char *log;                      /* as gw_live_open has it, kept; NULL: none */
     int log_every;
-    const gw_args *args; /* kept */
+    const gw_args *args;      /* kept */
+    const gw_host_node *node; /* kept: other work on its machines is watched; */
+    bool early;               /* from now on, else from the first step on */
 } gw_recorder_setup;
+
+/** The checkpoint that a run goes on from. */
+typedef struct gw_recorder_past {
+    const char *path;
+    const json_t *marks; /* as gw_recorder_mark made them */
+    const char *by;      /* as gw_rows_resume has it */
+    bool strict;         /* refuse if the rows of the steps before are not beside it */
+    bool ended;          /* no step is left to take */
+} gw_recorder_past;
+
+/** Facts that the opening needs. */
+typedef struct gw_recorder_opening {
+    gw_runfolder_use use;
+    bool parts;                  /* rows survive a killed process: they may be marked */
+    bool mesh;                   /* batches.csv has the columns of one, if it begins here */
+    gw_repeat repeats[2];        /* as gw_record_repeats has it */
+    const char *const *counters; /* as gw_record_counters has it */
+    int n_counters;
+    struct gw_session *session;   /* open: its codecs are watched, */
+    int compress_stats;           /* and compared with none each so many steps; 0: never */
+    int64_t step;                 /* so many have been taken by earlier starts */
+    const gw_recorder_past *past; /* NULL: the run begins here */
+} gw_recorder_opening;
 
 /** What this rank's batches of the epoch so far add up to. */
 typedef struct gw_recorder_sum {
@@ -58,93 +86,118 @@ typedef struct gw_recorder_total {
     double elapsed_s; /* from the first step to the end */
 } gw_recorder_total;
 
-/** All members may be read; those from `rows` on may be written, too. */
+/** Which of the calls above comes next. */
+typedef enum gw_recorder_state {
+    GW_RECORDER_NEW,
+    GW_RECORDER_CLAIMED,
+    GW_RECORDER_OPEN, /* the ledger runs */
+    GW_RECORDER_BEGUN,
+    GW_RECORDER_ENDED
+} gw_recorder_state;
+
+/** Rank 0's own. */
+typedef struct gw_recorder_outputs {
+    gw_claim *claim;
+    gw_live *live;
+    FILE *epochs, *evaluations;
+} gw_recorder_outputs;
+
+/** Left by earlier starts of the run. */
+typedef struct gw_recorder_earlier {
+    int64_t steps;
+    char utc[GW_UTC];   /* of the first start */
+    const char *lacks;  /* rank 0: a line about rows that should be there; NULL: they are */
+    bool concludes;     /* rank 0: no step is left to take, and what only steps could fill stays as
+                          the last of them left it: */
+    bool matrix, trace; /* these files; trace: on all ranks */
+    json_t *told;       /* run.json; NULL: there was none */
+} gw_recorder_earlier;
+
+/** All members may be read; those from `zero_s` on may be written, too. `resident` and `energy` are
+ *  told of evaluations. */
 typedef struct gw_recorder {
     gw_recorder_setup of;
-    gw_claim *claim;  /* rank 0's */
-    FILE *epochs_csv; /* likewise */
-    gw_live *live;    /* likewise */
+    gw_recorder_state state;
+    gw_recorder_outputs to;
+    gw_rows *rows; /* the files that grow; NULL: no folder */
     gw_record *record;
     gw_waits *waits; /* NULL: --profile off */
-    bool measures;   /* the ledger runs */
     gw_resident resident;
+    struct gw_codec_stats *stats;
+    gw_busy_watch watch;
+    gw_energy energy;
     char start_utc[GW_UTC]; /* of this start */
+    gw_recorder_earlier earlier;
+    gw_batch_row row; /* this rank's last, complete after a flush */
     gw_epoch_row last;
     char warning[256];                     /* the last one */
     const struct gw_codec_row *codec_rows; /* of the last epoch; NULL: not asked for */
     gw_recorder_total total;
-    gw_rows *rows;                /* the files that grow; NULL: no folder */
-    struct gw_codec_stats *stats; /* the recorder's, once it is there */
-    gw_busy_watch watch;          /* likewise */
-    gw_energy energy;
-    int64_t began_at;    /* steps that earlier starts have done */
+    int64_t step;        /* so many are done, */
+    int64_t tested;      /* and after so many the model was last evaluated */
     int64_t flush_at;    /* the step whose end is the next flush, the same on all ranks */
+    bool mesh;           /* batches.csv has the columns of one */
     double zero_s;       /* when the first step could begin, by the ledger's clock */
     double train_s;      /* in batches */
     uint64_t wire_bytes; /* that this rank sent */
     gw_recorder_sum sum;
-    bool has_matrix; /* matrix.csv is an earlier start's, and stays */
 } gw_recorder;
 
-/** Local. */
+/** Local: only the setup and the time of the start. gw_recorder_claim does it; alone for whoever
+ *  fills a recorder in by hand. */
 void gw_recorder_start(gw_recorder *r, const gw_recorder_setup *of);
 
 /** Lock the folder: nobody else writes into it from now on; and open the log. */
-gw_err gw_recorder_claim(gw_recorder *r);
+gw_err gw_recorder_claim(gw_recorder *r, const gw_recorder_setup *of);
 
-/** Local: the files that grow; `parts` as gw_rows_new has it. */
-gw_err gw_recorder_rows(gw_recorder *r, bool parts);
+/** An older run in the folder gives way, or is continued; its files are opened, and the ledger
+ *  starts. What cannot be continued is refused before anything changes. */
+gw_err gw_recorder_open(gw_recorder *r, const gw_recorder_opening *o);
 
-/** batches.csv; `mesh`: with the columns of one; `repeats` as gw_record_repeats has it. */
-gw_err gw_recorder_open(gw_recorder *r, bool mesh, const gw_repeat repeats[2]);
+/** Local, before the first step: so many more have been taken by earlier starts. */
+void gw_recorder_count_on(gw_recorder *r, int64_t steps);
 
-/** Rank 0, when nothing is left that could be refused: an older run in the folder gives way, and
- *  epochs.csv begins, or is continued by a run that resumes. */
-gw_err gw_recorder_replace(gw_recorder *r, gw_runfolder_use use);
+/** The first step comes next: open the timeline, if it was asked for; time counts from here. */
+gw_err gw_recorder_begin(gw_recorder *r);
 
-/** Start the ledger, `clock_s` seconds after the run's first start. */
-gw_err gw_recorder_measure(gw_recorder *r, double clock_s);
+/** After a step: record it, and see what the codecs do; now and then rows go to their files. `out`:
+ *  it was left out. *warning (else untouched): a new one. */
+gw_err gw_recorder_step(gw_recorder *r, const gw_batch_parts *parts, bool out,
+                        const char **warning);
 
-/** Open the timeline, if it was asked for. */
-gw_err gw_recorder_trace(const gw_recorder *r);
+/** The epoch ends with this row; sums begin anew. */
+gw_err gw_recorder_epoch(gw_recorder *r, const gw_epoch_row *row);
 
-/** Local: the first step may begin. */
-void gw_recorder_begin(gw_recorder *r);
+/** After the last step: fill in `total`, complete the files of rows and rename them. `workers`:
+ *  ranks that train. */
+gw_err gw_recorder_end(gw_recorder *r, int workers);
 
-/** Local: record a batch that has ended; `out`: it was left out. *row: its row of batches.csv. */
-gw_err gw_recorder_push(gw_recorder *r, const gw_batch_parts *parts, bool out, gw_batch_row *row);
+/** Local: free the recorder, and abandon files that are not complete. */
+void gw_recorder_close(gw_recorder *r);
 
 /** Local: call them around what the run sends outside of batches; its bytes count. */
 void gw_recorder_aside(void);
 void gw_recorder_aside_end(gw_recorder *r);
 
-/** Between batches, after `step`: see what the codecs do. *warning (else untouched): a new one. */
-gw_err gw_recorder_look(gw_recorder *r, int64_t step, const char **warning);
-
 /** Local: a warning for run.json, copied. */
 void gw_recorder_warn(gw_recorder *r, const char *line);
 
-/** Between batches: rows and exchanges so far to their files. *last (may be NULL; else untouched
- *  if there is none): this rank's last row, completed. */
-gw_err gw_recorder_flush(gw_recorder *r, int64_t step, gw_batch_row *last);
+/** Rows and exchanges so far go to their files. */
+gw_err gw_recorder_flush(gw_recorder *r);
 
 /** *wire: bytes sent so far, by all ranks; GW_UNCOUNTED: nobody counts. */
 gw_err gw_recorder_wire(const gw_recorder *r, uint64_t *wire);
 
-/** *loss: the mean over the epoch's samples so far; NaN: there are none. */
-gw_err gw_recorder_loss(const gw_recorder *r, double *loss);
+/** Flush, and fill in what the steps of the epoch come to so far; train_loss is NaN if there are no
+ *  samples. */
+gw_err gw_recorder_sums(gw_recorder *r, gw_epoch_row *row);
 
-/** The epoch ends with this row; sums begin anew. */
-gw_err gw_recorder_epoch(gw_recorder *r, const gw_epoch_row *row);
+/** The model was evaluated: a row of evaluations.csv, unless the step has one, or `row` no
+ *  accuracy. */
+gw_err gw_recorder_tested(gw_recorder *r, const gw_epoch_row *row);
 
-/** After the last flush: fill in `total`. `steps`: of the run; `workers`: ranks that train. */
-gw_err gw_recorder_total_up(gw_recorder *r, int64_t steps, int workers);
-
-/** Complete and rename the files of rows, `more` (NULL: none) one of them. */
-gw_err gw_recorder_end(gw_recorder *r, const gw_table *more);
-
-/** Local: free the recorder, and abandon files that are not complete. */
-void gw_recorder_close(gw_recorder *r);
+/** Rank 0, after a flush: *marks: how far the files are, for gw_recorder_past; the caller's. */
+gw_err gw_recorder_mark(gw_recorder *r, json_t **marks);
 
 /** Where figures come from; NULL: they are absent. */
 typedef struct gw_recorder_sources {

@@ -102,11 +102,11 @@ gw_err gw_memory_open(gw_memory **out, const gw_group_choice *choice, int thread
     return GW_OK;
 }
 
-void gw_memory_columns(const gw_memory *m, gw_record *record) {
-    const char *names[GW_COUNTERS];
-    for (int i = 0; i < m->columns.n; i++)
+int gw_memory_columns(const gw_memory *m, const char *names[GW_COUNTERS]) {
+    int n = m ? m->columns.n : 0;
+    for (int i = 0; i < n; i++)
         names[i] = m->columns.name[i];
-    gw_record_counters(record, names, m->columns.n);
+    return n;
 }
 
 void gw_memory_close(gw_memory *m) {

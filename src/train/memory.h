@@ -16,8 +16,9 @@ typedef struct gw_memory gw_memory;
  * ranks. All ranks count the same or, where theirs differs from rank 0's, nothing. */
 gw_err gw_memory_open(gw_memory **out, const gw_group_choice *choice, int threads, MPI_Comm comm);
 
-/** Name the record's columns, before its first flush. */
-void gw_memory_columns(const gw_memory *m, gw_record *record);
+/** Put the names of the record's columns into names[0..n); return n. They are m's, which may be
+ *  NULL. */
+int gw_memory_columns(const gw_memory *m, const char *names[GW_COUNTERS]);
 
 /** What counts; NULL: nothing does. m may be NULL. */
 gw_counters *gw_memory_counters(const gw_memory *m);

@@ -224,7 +224,7 @@ static gw_err run_write(const gw_trainer *t, json_t *tempo) {
     gw_recorder_report of = {
         .program = c->simulated ? "simulate" : "train",
         .command = c->command,
-        .started_utc = t->past.started_utc,
+        .started_utc = t->rec.earlier.utc,
         .stopped_by = r->stopped_by,
         .args = c->args,
         .seed = c->run.seed,
@@ -254,8 +254,8 @@ static gw_err run_write(const gw_trainer *t, json_t *tempo) {
                         "test_forward_s");
     }
     GW_TRY(gw_recorder_json(&t->rec, &of, &run));
-    if (t->past.told)
-        run_keep_told(run, t->past.told);
+    if (t->rec.earlier.told)
+        run_keep_told(run, t->rec.earlier.told);
     return gw_runfolder_write(t->rec.of.out, run);
 }
 
@@ -302,9 +302,7 @@ static gw_err trainer_save_model(gw_trainer *t) {
 gw_err gw_trainer_finish(gw_trainer *t) {
     gw_train_result *r = t->watcher.result;
     gw_watchdog_stage("collecting the results");
-    GW_TRY(gw_recorder_total_up(&t->rec, t->at.step, gw_trainer_workers(t)));
-    if (t->rec.has_matrix)
-        t->rec.total.traffic = t->past.traffic;
+    GW_TRY(gw_recorder_end(&t->rec, gw_trainer_workers(t)));
     gw_trainer_note(t, r);
     bool pipe = t->mesh.shape.size[GW_DIM_PIPE] > 1;
     r->bubble_s = pipe ? r->total.summary.dim_waiting_s[GW_DIM_PIPE] : NAN;
@@ -328,7 +326,6 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     GW_TRY(gw_gauge_close(&t->measures.gauge, &t->measures.gauging));
     r->ceilings_drift = t->measures.gauge.drift;
     gw_watchdog_stage("writing the results");
-    GW_TRY(gw_recorder_end(&t->rec, &gw_trainer_evaluations));
     if (!t->c->run.out)
         return GW_OK;
     GW_TRY(gw_agree(t->comm, t->rank == 0 ? trainer_save_model(t) : GW_OK));

@@ -1,16 +1,16 @@
 /* Opening a run, and closing it. */
 #include "train/trainer_parts.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "folder/history.h"
 #include "machine/host.h"
 #include "mpi/wait.h"
-#include "optim/lr.h"
 #include "predict/chooser.h"
 #include "prof/clock.h"
 #include "prof/tempo.h"
-#include "watch/signals.h"
 
 #include <math.h>
 #include <omp.h>
@@ -38,18 +38,27 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
     t->oversubscribed = over;
     gw_wait_yields(over);
+    return GW_OK;
+}
+
+/* Before anybody reads the folder. */
+static gw_err trainer_claim(gw_trainer *t) {
+    const gw_train_config *c = t->c;
     gw_recorder_setup of = {.comm = t->comm,
                             .rank = t->rank,
                             .ranks = t->ranks,
                             .along = t->mesh.comm,
-                            .out = t->c->check ? NULL : t->c->run.out,
-                            .profile = t->c->run.profile,
-                            .collectives = t->c->run.collectives,
-                            .log = t->c->run.log,
-                            .log_every = t->c->run.log_every,
-                            .args = t->c->args};
-    gw_recorder_start(&t->rec, &of);
-    return t->c->check ? GW_OK : gw_busy_open(&t->rec.watch, &t->node, t->comm);
+                            .out = c->run.out,
+                            .profile = c->run.profile,
+                            .collectives = c->run.collectives,
+                            .trace = c->run.trace,
+                            .evaluations = c->eval_every > 0,
+                            .log = c->run.log,
+                            .log_every = c->run.log_every,
+                            .args = c->args,
+                            .node = &t->node,
+                            .early = true};
+    return c->check ? GW_OK : gw_recorder_claim(&t->rec, &of);
 }
 
 static gw_err trainer_open_sampler(gw_trainer *t) {
@@ -143,10 +152,16 @@ static gw_err trainer_opening_open_model(gw_trainer *t) {
     return gw_alloc(&t->stepper.labels, (size_t)most * targets, sizeof *t->stepper.labels);
 }
 
+/* Returns what happens to the run that --out holds; t->resume was looked for before. */
+static gw_runfolder_use trainer_use(const gw_trainer *t) {
+    return gw_runfolder_use_of(t->c->run.out, t->c->run.overwrite, t->c->keep.resume,
+                               t->resume.path);
+}
+
 static gw_err trainer_opening_check_folder(const gw_trainer *t) {
     if (!t->c->run.out || t->rank != 0)
         return GW_OK;
-    return gw_runfolder_check(t->c->run.out, gw_trainer_use(t));
+    return gw_runfolder_check(t->c->run.out, trainer_use(t));
 }
 
 /* Named by the environment, perhaps: the command line was checked when it was read. */
@@ -330,14 +345,29 @@ static const int *trainer_layer_numbers(gw_trainer *t) {
     return t->part.layer_numbers;
 }
 
+gw_facts_of gw_trainer_facts(const gw_trainer *t) {
+    const gw_candidate *c = gw_chooser_choice(t->choice);
+    return (gw_facts_of){.c = t->c,
+                         .codec = c ? c->codec : NULL,
+                         .algo = c ? c->algo : NULL,
+                         .data = t->data,
+                         .mesh = &t->mesh,
+                         .pipeline = t->part.pipeline,
+                         .g = t->g,
+                         .parameters = gw_trainer_parameters(t),
+                         .ranks = t->ranks,
+                         .global_batch = t->part.global_batch,
+                         .schedule = gw_lr_end(t->c->rate.schedule, gw_trainer_steps(t)),
+                         .optimizer = t->optimizer};
+}
+
 /* Ranks, data set and model; then codec and algorithm are known, too. */
 static gw_err trainer_open_basis(gw_trainer *t) {
     omp_set_num_threads(t->c->run.threads);
     GW_TRY(trainer_count_ranks(t));
     GW_TRY(gw_watchdog_meet(t->comm));
     GW_TRY(gw_agree(t->comm, gw_step_batch(t->c, gw_trainer_workers(t), &t->part.global_batch)));
-    if (!t->c->check) /* before anybody reads the folder */
-        GW_TRY(gw_recorder_claim(&t->rec));
+    GW_TRY(trainer_claim(t));
     GW_TRY(gw_resume_find(&t->resume, t->c, t->comm));
     if (!t->c->check)
         GW_TRY(gw_agree(t->comm, trainer_opening_check_folder(t)));
@@ -357,7 +387,6 @@ static gw_err trainer_open_basis(gw_trainer *t) {
     GW_TRY(gw_trainer_share_params(t));
     gw_facts_of facts = gw_trainer_facts(t);
     GW_TRY(gw_resume_check(&t->resume, &facts, t->comm));
-    t->rec.began_at = t->resume.manifest.step;
     return trainer_opening_choose(t);
 }
 
@@ -391,9 +420,68 @@ static gw_repeat trainer_opening_repeat(const gw_trainer *t, int64_t from) {
     return repeat;
 }
 
+/* Notes in the folder's history that the run went on, or that it began again after an interruption
+ * that is noted there. */
+static gw_err trainer_note_start(const char *dir, const gw_resume *r, int ranks) {
+    char utc[GW_UTC];
+    json_t *all = NULL;
+    GW_TRY(gw_history_read(dir, &all));
+    bool news = *r->path || json_array_size(all) > 0;
+    json_decref(all);
+    if (!news)
+        return GW_OK;
+    gw_utc_now(utc);
+    return gw_history_add(dir,
+                          gw_json_object("event:s utc:s step:I path:t ranks:i changed:o dropped:o",
+                                         "resumed", utc, r->manifest.step, r->path, ranks,
+                                         gw_notes_json(&r->notes, GW_NOTE_CHANGED),
+                                         gw_notes_json(&r->notes, GW_NOTE_DROPPED)));
+}
+
+/* Rank 0, when nothing can be refused any more: removes what the end of the resumed run wrote, and
+ * notes the restart in its history. */
+static gw_err trainer_reopen(gw_trainer *t) {
+    if (t->rec.earlier.lacks)
+        GW_TRY(gw_notes_add(&t->resume.notes, GW_NOTE_DROPPED, "%s", t->rec.earlier.lacks));
+    if (trainer_use(t) == GW_RUNFOLDER_RESUME) {
+        GW_TRY(gw_resume_forget_later(&t->resume, t->c->run.out));
+        GW_TRY(gw_runfolder_reopen(t->c->run.out, t->rec.earlier.concludes));
+    }
+    return trainer_note_start(t->c->run.out, &t->resume, t->ranks);
+}
+
+static bool trainer_opening_ended(const gw_trainer *t) {
+    const gw_store_manifest *at = &t->resume.manifest;
+    bool last = at->epoch == t->c->until.epochs && at->batch == gw_sampler_batches(t->sampler);
+    return last || (t->c->until.steps > 0 && at->step >= t->c->until.steps);
+}
+
+static gw_err trainer_open_files(gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    const char *counters[GW_COUNTERS];
+    bool goes_on = *t->resume.path;
+    gw_recorder_past past = {.path = t->resume.path,
+                             .marks = json_object_get(t->resume.manifest.facts, "marks"),
+                             .by = gw_store_other(&t->resume.manifest),
+                             .strict = c->keep.strict,
+                             .ended = trainer_opening_ended(t)};
+    gw_recorder_opening o = {
+        .use = trainer_use(t),
+        .parts = goes_on || c->keep.every.count > 0 || c->keep.every.s > 0,
+        .mesh = gw_mesh_divides(&t->mesh.shape),
+        .repeats = {trainer_opening_repeat(t, 0), trainer_opening_repeat(t, GW_RECORD_WARMUP)},
+        .counters = counters,
+        .n_counters = gw_memory_columns(t->measures.memory, counters),
+        .session = gw_inside_session(t->g),
+        .compress_stats = c->run.compress_stats,
+        .step = t->resume.manifest.step,
+        .past = goes_on ? &past : NULL};
+    GW_TRY(gw_recorder_open(&t->rec, &o));
+    return gw_agree(t->comm, t->rank == 0 && c->run.out ? trainer_reopen(t) : GW_OK);
+}
+
 gw_err gw_trainer_open(gw_trainer *t) {
     GW_TRY(trainer_open_basis(t));
-    memcpy(t->past.started_utc, t->rec.start_utc, sizeof t->past.started_utc);
     gw_watchdog_stage("opening the exchange");
     gw_step_setup setup = trainer_step_setup(t);
     GW_TRY(gw_agree(t->comm, gw_step_open(&t->stepper, t->g, &setup)));
@@ -414,21 +502,71 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_trainer_heed(t, sig);
     if (sig)
         return GW_OK;
+    GW_TRY(gw_trainer_open_clock(t));
     gw_watchdog_stage("opening the run's files");
     GW_TRY(gw_agree(t->comm, trainer_check_source(t)));
-    GW_TRY(gw_trainer_find_rows(t));
-    gw_repeat repeats[] = {trainer_opening_repeat(t, 0),
-                           trainer_opening_repeat(t, GW_RECORD_WARMUP)};
-    GW_TRY(gw_recorder_open(&t->rec, t->mesh_columns, repeats));
-    if (t->measures.memory)
-        gw_memory_columns(t->measures.memory, t->rec.record);
-    /* Only now, when nothing is left that could be refused, an older run gives way. */
-    GW_TRY(gw_trainer_open_rows(t));
-    GW_TRY(gw_inside_stats(&t->rec.stats, t->g, t->c->run.compress_stats, t->rec.rows, t->comm));
-    GW_TRY(gw_trainer_open_clock(t));
-    GW_TRY(gw_recorder_measure(&t->rec, t->past.clock_s));
-    return gw_trainer_reopened(t);
+    return trainer_open_files(t);
 }
+
+/* ---- the first step ---- */
+
+static gw_err trainer_resume(gw_trainer *t) {
+    const gw_position *at = &t->resume.at;
+    if (at->epoch < 1 || at->batch < 0 || at->batch > gw_sampler_batches(t->sampler))
+        return gw_fail(GW_ERR_INPUT, "%s: epoch %lld, batch %lld: there are %d batches an epoch",
+                       t->resume.path, (long long)at->epoch, (long long)at->batch,
+                       gw_sampler_batches(t->sampler));
+    t->at.epoch = (int)at->epoch;
+    t->at.batch = (int)at->batch;
+    t->at.step = at->step;
+    t->at.samples = at->samples;
+    t->rec.sum.samples = t->rank == 0 ? at->samples : 0;
+    t->rec.sum.loss = at->loss_sum;
+    t->rec.sum.left_out = at->left_out;
+    gw_checks_resume(&t->measures.checks, &at->checks);
+    t->rec.train_s = at->train_s;
+    t->rec.wire_bytes = at->wire_bytes;
+    t->rec.zero_s -= at->elapsed_s;
+    return GW_OK;
+}
+
+static gw_err trainer_begin_best(gw_trainer *t) {
+    t->epochs.best.n = gw_trainer_parameters(t);
+    if (t->c->keep.model == GW_SAVE_BEST && t->rank == 0)
+        GW_TRY(gw_alloc(&t->epochs.best.params, t->epochs.best.n, sizeof *t->epochs.best.params));
+    return gw_resume_best(&t->resume, &t->epochs.best, gw_args_spec(t->c->args, "model"));
+}
+
+gw_err gw_trainer_begin(gw_trainer *t) {
+    const gw_train_config *c = t->c;
+    t->at.epoch = 1;
+    GW_TRY(gw_recorder_begin(&t->rec));
+    t->at.limit_from_s = t->rec.zero_s;
+    if (*t->resume.path) {
+        GW_TRY(gw_agree(t->comm, trainer_resume(t)));
+        GW_TRY(gw_resume_statistics(&t->resume, t->rec.stats, t->comm));
+    }
+    GW_TRY(gw_agree(t->comm, trainer_begin_best(t)));
+    t->watcher.status.step = t->at.step;
+    t->watcher.status.begins = true;
+    t->watcher.status.busy = &t->rec.total.before;
+    t->watcher.status.notes = &t->resume.notes;
+    GW_TRY(gw_vote_open(&t->at.vote, t->comm, t->at.step, t->at.limit_from_s));
+    gw_checkpoint_setup setup = {.c = c,
+                                 .stepper = &t->stepper,
+                                 .stats = t->rec.stats,
+                                 .mesh = &t->mesh,
+                                 .best = &t->epochs.best,
+                                 .rows = t->rec.rows,
+                                 .comm = t->comm};
+    bool keeps = c->keep.every.count > 0 || c->keep.every.s > 0;
+    if (keeps)
+        GW_TRY(gw_checkpoint_open(&t->checkpoint, &setup));
+    gw_resident_enter(&t->rec.resident, GW_RESIDENT_TRAINING);
+    return GW_OK;
+}
+
+/* ---- closing ---- */
 
 void gw_trainer_close(gw_trainer *t) {
     gw_tempo_close();
@@ -436,7 +574,6 @@ void gw_trainer_close(gw_trainer *t) {
     gw_memory_close(t->measures.memory);
     gw_checkpoint_close(t->checkpoint); /* its thread may be at the rows */
     gw_recorder_close(&t->rec);
-    json_decref(t->past.told);
     gw_resume_free(&t->resume);
     gw_pipeline_close(t->part.pipeline);
     gradwire_close(t->g);

@@ -1,7 +1,6 @@
-/** What the files of the trainer share: a run's state, its opening and closing (trainer_open.c),
- *  its virtual clock (trainer_clock.c), its files of rows (trainer_rows.c), checkpoints and votes
- *  between steps (trainer_keep.c), the end of an epoch (trainer_epoch.c) and of the run with its
- *  run.json (trainer_end.c). Nobody else includes this. */
+/** What the files of the trainer share: a run's state. trainer.c takes its steps, with votes and
+ *  checkpoints between them; trainer_open.c opens and closes it, with trainer_clock.c in virtual
+ *  time; trainer_end.c ends it with its run.json. Nobody else includes this. */
 #ifndef GW_TRAIN_TRAINER_PARTS_H
 #define GW_TRAIN_TRAINER_PARTS_H
 
@@ -19,6 +18,7 @@
 #include "step/work.h"
 #include "train/memory.h"
 #include "train/trainer.h"
+#include "watch/signals.h"
 #include "watch/vote.h"
 
 /** Which part of the model and of a batch this rank has. */
@@ -49,26 +49,13 @@ typedef struct gw_trainer_measures {
     gw_checks_total checked; /* at the end */
 } gw_trainer_measures;
 
-/** Of the run that this one goes on from. */
-typedef struct gw_trainer_past {
-    bool concludes;           /* rank 0: the resumed run has no step left to take; what only steps
-                                 could fill stays as the last of them left it: */
-    bool has_trace;           /* all ranks */
-    gw_matrix_total traffic;  /* rank 0: of the matrix that stays */
-    json_t *told;             /* rank 0: its run.json; NULL: there was none */
-    char started_utc[GW_UTC]; /* of the run's first */
-    /* Of the checkpoint that this start goes on from: */
-    double clock_s; /* the clock goes on from there */
-} gw_trainer_past;
-
 /** How far it is. */
 typedef struct gw_trainer_at {
-    int epoch;         /* 1.. */
-    int batch;         /* of it, done */
-    int64_t step;      /* of all epochs, done */
-    int64_t evaluated; /* the step after which the model was last evaluated */
-    bool keep;         /* at the end of the step under way a checkpoint is taken */
-    int64_t samples;   /* of the epoch so far, all ranks' */
+    int epoch;       /* 1.. */
+    int batch;       /* of it, done */
+    int64_t step;    /* of all epochs, done */
+    bool keep;       /* at the end of the step under way a checkpoint is taken */
+    int64_t samples; /* of the epoch so far, all ranks' */
     gw_vote vote;
     int64_t stop_at;     /* the step that a vote has made the last one; 0: none */
     double limit_from_s; /* when this start began to train */
@@ -81,7 +68,6 @@ typedef struct gw_trainer_epochs {
     float *whole; /* rank 0, where several ranks hold the model: all of it, at an epoch's end */
     gw_best best; /* epoch so far */
     int64_t *confusion; /* (classes, classes): of the test set, at an epoch's end; NULL: too many */
-    FILE *evaluations_csv; /* rank 0's; NULL: not asked for */
 } gw_trainer_epochs;
 
 /** Who is told, and what the caller gets. */
@@ -109,9 +95,7 @@ typedef struct gw_trainer {
     gw_stepper stepper;
     gw_trainer_epochs epochs;
     gw_recorder rec;
-    bool mesh_columns; /* batches.csv has those of a mesh */
     gw_trainer_measures measures;
-    gw_trainer_past past;
     gw_trainer_at at;
     gw_trainer_watcher watcher;
     gw_resume resume;
@@ -179,49 +163,19 @@ gw_err gw_trainer_check(gw_trainer *t);
 void gw_trainer_close(gw_trainer *t);
 
 /** `sig` (0: none), which all ranks know of, ends the run. */
-void gw_trainer_heed(gw_trainer *t, int sig);
-
-/** What happens to the run that --out holds; after t->resume was looked for. */
-gw_runfolder_use gw_trainer_use(const gw_trainer *t);
-
-/** Collective: the rows that a resumed run continues, if they are there, and so its columns. */
-gw_err gw_trainer_find_rows(gw_trainer *t);
-
-/** Collective: replace or continue the run's folder; then its files of rows can be opened. */
-gw_err gw_trainer_open_rows(gw_trainer *t);
-
-/** Collective, when nothing can be refused any more: remove what the end of the resumed run wrote,
- *  and note the restart in its history. */
-gw_err gw_trainer_reopened(gw_trainer *t);
+static inline void gw_trainer_heed(gw_trainer *t, int sig) {
+    if (!sig)
+        return;
+    t->watcher.result->signal = sig;
+    t->at.stopped_by = gw_signals_name(sig);
+}
 
 /** Collective, after measuring, right before the first step: resume if there is a checkpoint, and
- * be ready to write checkpoints. */
+ *  be ready to write checkpoints. */
 gw_err gw_trainer_begin(gw_trainer *t);
 
 /** What a checkpoint's manifest and a restart compare. */
 gw_facts_of gw_trainer_facts(const gw_trainer *t);
-
-/** Collective, between steps: write the checkpoint that the step has taken. */
-gw_err gw_trainer_keep(gw_trainer *t);
-
-/** Collective, after the last step: take and write one of it, unless there is. */
-gw_err gw_trainer_keep_last(gw_trainer *t);
-
-/** Collective: wait until it is written. */
-gw_err gw_trainer_kept(gw_trainer *t);
-
-/** Collective, after every step: votes where one is due, and sees whether the run ends here. */
-gw_err gw_trainer_vote(gw_trainer *t, bool *stop);
-
-/** Collective: the replicas settled and compared, the model evaluated, the epoch's row written. */
-gw_err gw_trainer_end_epoch(gw_trainer *t);
-
-/** True if the model is to be evaluated after this step (if the replicas agree then), beside the
- *  end of the epoch. Nothing may be pending. */
-bool gw_trainer_evaluates(const gw_trainer *t, int64_t step);
-
-/** Collective, between steps: evaluate the model if that is due. */
-gw_err gw_trainer_evaluate(gw_trainer *t);
 
 /** Collective: find what was asked for and does not happen, foretold or at the end; it is the
  *  result's then. */
@@ -229,9 +183,6 @@ gw_err gw_trainer_unmet(gw_trainer *t, bool ended);
 
 /** What of the result is known when the last step is done. */
 void gw_trainer_note(const gw_trainer *t, gw_train_result *r);
-
-/** evaluations.csv: rows are gw_epoch_row. */
-extern const gw_table gw_trainer_evaluations;
 
 /** Collective: compare the ranks, and write what the run's folder still lacks. */
 gw_err gw_trainer_finish(gw_trainer *t);
