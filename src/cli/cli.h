@@ -24,8 +24,9 @@ typedef struct gw_command {
 
 extern const gw_command *const gw_commands[]; /* NULL-terminated */
 
-/** Parse and check the options, unless the command does, and run it: its exit status. */
-int gw_cli_start(const gw_command *c, int argc, char **argv);
+/** Parse and check the options that a command is `run` with; *args NULL: it does so itself. Free
+ *  them, also after an error. */
+gw_err gw_cli_read(const gw_command *c, int argc, char **argv, gw_args **args);
 
 /** GW_ERR_USAGE: one of argv[1..) is not UTF-8, as the JSON file of `option` has to be, which holds
  *  them: better said now than when the run is over. */
@@ -49,12 +50,16 @@ typedef struct gw_cli_told {
  *  differ as mpi/alike.h says. */
 gw_err gw_cli_alike(const gw_cli_told *told, MPI_Comm comm);
 
-/** Start MPI at thread level `level`, run `body` on all ranks, end MPI; returns the exit status.
- *  `parsed` is the result of reading the command line. If any rank found an error there (such as a
- *  plugin that its host lacks), or the ranks were `told` different things, rank 0 prints it and
- *  `body` runs on no rank. So if another MPI's launcher has started them. Rank 0 also prints an
- *  error that `body` returns, unless `body` set *own: then the failing rank prints it and ends the
- *  whole job. */
+/** Start MPI at thread level `level`. `parsed` is the result of reading the command line. The error
+ *  of any rank there (such as a plugin that its host lacks) is returned by all, as is that the
+ *  ranks were `told` different things, or that another MPI's launcher has started them. */
+gw_err gw_cli_begin(const gw_cli_told *told, int level, gw_err parsed);
+
+/** End MPI; return the exit status for `e`, which rank 0 prints, unless it is `own`: then the rank
+ *  that has it prints it and ends the whole job. */
+int gw_cli_end(gw_err e, bool own);
+
+/** gw_cli_begin, `body` on all ranks unless that failed, and gw_cli_end. */
 int gw_cli_parallel(const gw_cli_told *told, int level, gw_err parsed,
                     gw_err (*body)(void *ctx, MPI_Comm comm, bool *own), void *ctx);
 

@@ -1,4 +1,4 @@
-/* The table of commands, out of commands.def, and how one starts. */
+/* The table of commands, out of commands.def, and how their options are read. */
 #include "base/text.h"
 #include "cli/cli.h"
 
@@ -39,14 +39,11 @@ char *gw_cli_line(int argc, char **argv) {
     return line;
 }
 
-int gw_cli_start(const gw_command *c, int argc, char **argv) {
-    gw_args *args = NULL;
+gw_err gw_cli_read(const gw_command *c, int argc, char **argv, gw_args **args) {
+    *args = NULL;
     if (c->parses)
-        return c->run(NULL, argc, argv);
-    gw_err e = gw_args_new(&args, c->opts);
-    GW_THEN(e, gw_args_argv(args, c->name, argc, argv, NULL));
-    GW_THEN(e, gw_args_check(args, c->rules, c->name));
-    int status = e == GW_OK ? c->run(args, argc, argv) : gw_cli_refuse(e);
-    gw_args_free(args);
-    return status;
+        return GW_OK;
+    GW_TRY(gw_args_new(args, c->opts));
+    GW_TRY(gw_args_argv(*args, c->name, argc, argv, NULL));
+    return gw_args_check(*args, c->rules, c->name);
 }

@@ -91,16 +91,23 @@ static bool main_asks_help(const char *word) {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-static int main_run(int argc, char **argv) {
+/* Status 0 promises that all was printed. */
+static int main_end(int status) {
+    if (status == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+        return gw_cli_fail(gw_fail(GW_ERR_IO, "cannot write the output: is the disk full?"));
+    return status;
+}
+
+int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "help") == 0) { /* help NAME: NAME --help */
         memmove(&argv[1], &argv[2], (size_t)(argc - 2) * sizeof *argv);
         argv[argc - 1] = "--help";
     }
     if (argc < 2 || main_asks_help(argv[1]) || strcmp(argv[1], "help") == 0)
-        return main_help();
+        return main_end(main_help());
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
         printf("gradwire " GW_VERSION " (" GW_COMMIT ")\n");
-        return 0;
+        return main_end(0);
     }
     gw_gemm_mend(argv);
     if (main_check_gone(argc, argv) != GW_OK)
@@ -110,13 +117,10 @@ static int main_run(int argc, char **argv) {
         return gw_cli_refuse(main_run_tool(argv + 1));
     for (int i = 2; i < argc; i++)
         if (main_asks_help(argv[i]))
-            return c->help ? c->help(argc - 1, argv + 1) : main_command_help(c);
-    return gw_cli_start(c, argc - 1, argv + 1);
-}
-
-int main(int argc, char **argv) {
-    int status = main_run(argc, argv);
-    if (status == 0 && (fflush(stdout) != 0 || ferror(stdout)))
-        return gw_cli_fail(gw_fail(GW_ERR_IO, "cannot write the output: is the disk full?"));
-    return status;
+            return main_end(c->help ? c->help(argc - 1, argv + 1) : main_command_help(c));
+    gw_args *args;
+    gw_err e = gw_cli_read(c, argc - 1, argv + 1, &args);
+    int status = e == GW_OK ? c->run(args, argc - 1, argv + 1) : gw_cli_refuse(e);
+    gw_args_free(args);
+    return main_end(status);
 }

@@ -39,21 +39,26 @@ gw_err gw_cli_alike(const gw_cli_told *told, MPI_Comm comm) {
     return gw_alike_compare(&alike, told->command, comm);
 }
 
-int gw_cli_parallel(const gw_cli_told *told, int level, gw_err parsed,
-                    gw_err (*body)(void *ctx, MPI_Comm comm, bool *own), void *ctx) {
-    int provided = 0, rank = 0;
+gw_err gw_cli_begin(const gw_cli_told *told, int level, gw_err parsed) {
+    int provided = 0;
     gw_err e = parsed;
     gw_clock_begin();
     if (MPI_Init_thread(NULL, NULL, level, &provided) != MPI_SUCCESS)
-        return gw_cli_fail(gw_fail(GW_ERR_MPI, "MPI_Init_thread failed"));
+        return gw_fail(GW_ERR_MPI, "MPI_Init_thread failed");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     GW_THEN(e, gw_launcher_check());
     GW_THEN(e, parallel_check_level(level, provided));
     e = gw_agree(MPI_COMM_WORLD, e);
     GW_THEN(e, gw_cli_alike(told, MPI_COMM_WORLD));
-    bool own = false;
-    GW_THEN(e, body(ctx, MPI_COMM_WORLD, &own));
+    return e;
+}
+
+int gw_cli_end(gw_err e, bool own) {
+    int rank = 0, up = 0;
+    MPI_Initialized(&up);
+    if (!up)
+        return gw_cli_fail(e);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (own || gw_err_alone(e)) {
         fprintf(stderr, "gradwire: rank %d: %s\n", rank, gw_err_text());
         /* A launcher that hears of the abort ends the job at once, and with it what it has not read
@@ -70,6 +75,14 @@ int gw_cli_parallel(const gw_cli_told *told, int level, gw_err parsed,
     return status;
 }
 
+int gw_cli_parallel(const gw_cli_told *told, int level, gw_err parsed,
+                    gw_err (*body)(void *ctx, MPI_Comm comm, bool *own), void *ctx) {
+    bool own = false;
+    gw_err e = gw_cli_begin(told, level, parsed);
+    GW_THEN(e, body(ctx, MPI_COMM_WORLD, &own));
+    return gw_cli_end(e, own);
+}
+
 int gw_cli_refuse(gw_err e) {
-    return gw_cli_parallel(NULL, MPI_THREAD_FUNNELED, e, NULL, NULL);
+    return gw_cli_end(gw_cli_begin(NULL, MPI_THREAD_FUNNELED, e), false);
 }

@@ -1,10 +1,11 @@
-/** What a training run came to. */
+/** What a training run tells while it goes on, and what it came to. */
 #ifndef GW_TRAIN_RESULT_H
 #define GW_TRAIN_RESULT_H
 
 #include "api/inside.h"
 #include "checkpoint/best.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/notes.h"
 #include "mpi/guard.h"
 #include "predict/bound.h"
 #include "record/recorder.h"
@@ -36,5 +37,26 @@ typedef struct gw_train_result {
                             was taken */
     int signal;          /* that ended the run; 0: none. With 0 steps nothing was written */
 } gw_train_result;
+
+/** How far the run is; handed to the watcher on rank 0 before the first step, after steps and
+ *  epochs, and with only `result` when a run that did not fail is over. */
+typedef struct gw_train_status {
+    const gw_data *data;
+    size_t parameters;
+    int ranks;
+    bool oversubscribed;
+    int epoch, epochs;    /* 1.. */
+    int64_t step, steps;  /* 1..; steps: planned, all epochs */
+    double elapsed_s;     /* since the first step */
+    double samples_per_s; /* global, over the epoch so far */
+    double loss;          /* this rank's last batch, NaN: none; at an epoch's end the global mean */
+    const char *warning;  /* a line about this run that just became known; NULL: none */
+    const gw_busy *busy;  /* until the first step */
+    const gw_notes *notes; /* about a resumed run */
+    bool begins;           /* no step of this start was taken yet */
+    bool epoch_end;
+    gw_epoch_row last;             /* with epoch_end */
+    const gw_train_result *result; /* NULL: the run is not over */
+} gw_train_status;
 
 #endif

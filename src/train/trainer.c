@@ -1,6 +1,6 @@
 /* A training run: its steps one by one, what happens between them (evaluations, checkpoints,
  * votes), and the ends of its epochs. */
-#include "train/trainer_parts.h"
+#include "train/trainer.h"
 
 #include "base/mem.h"
 #include "base/turn.h"
@@ -8,6 +8,7 @@
 #include "prof/tempo.h"
 #include "trace/trace.h"
 #include "train/evaluate.h"
+#include "train/trainer_parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,7 +18,7 @@ enum { FORGET_EVERY = 64 /* steps of a rehearsal */ };
 
 /* ---- a step ---- */
 
-/* What a step of the run, or of a rehearsal, takes and leaves. */
+/* A step of the run, or of a rehearsal, and the row that it leaves. */
 typedef struct step_job {
     gw_batch batch;
     float rate;
@@ -26,7 +27,7 @@ typedef struct step_job {
     gw_batch_parts parts;
 } step_job;
 
-/* Keeps the rank busy, as if it had more to do than the others. */
+/* Keeps the rank busy, as if it had more to do than the others have. */
 static void trainer_hold_up(const gw_trainer *t, double seconds) {
     const gw_exec *exec = t->stepper.exec;
     uint64_t start = gw_clock_ticks();
@@ -80,7 +81,7 @@ static bool trainer_must_settle(const gw_trainer *t) {
            gw_codec_stats_settles(t->rec.stats, step);
 }
 
-/* What the next step takes; and its row, as far as it is known before. */
+/* Returns the next step, with its row as far as that is known before. */
 static step_job trainer_next_step(gw_trainer *t) {
     bool counts = !t->part.pipeline || gw_pipeline_counts(t->part.pipeline); /* its replica's */
     gw_batch batch = gw_sampler_batch(t->sampler, t->at.batch);
@@ -339,7 +340,7 @@ static gw_err trainer_epoch_collect(gw_trainer *t, uint32_t *hash) {
     return gw_agree(t->comm, e);
 }
 
-/* What the evaluations found, into the epoch's row. */
+/* Enters into the epoch's row what the evaluations found. */
 static void trainer_epoch_note(const gw_trainer *t, const gw_evaluation *test,
                                const gw_evaluation *validation, gw_epoch_row *row) {
     static gw_class_metrics per[GW_MAX_CONFUSED];
@@ -399,7 +400,7 @@ static void trainer_report(gw_trainer *t, double epoch_start_s, int64_t samples)
     t->watcher.status.begins = false;
 }
 
-/* What is left of the epoch, if the run resumed within it. */
+/* Takes the epoch, or what is left of it if the run resumed within it. */
 static gw_err trainer_epoch(gw_trainer *t, bool *stop) {
     gw_sampler_epoch(t->sampler, t->at.epoch - 1);
     double start_s = gw_ledger_now();
@@ -510,6 +511,12 @@ static gw_err trainer_prepare(gw_trainer *t, bool *begins) {
     return GW_OK;
 }
 
+/* A folder that cannot be read now was fine when the run began. */
+static gw_err trainer_finish(gw_trainer *t) {
+    gw_err e = gw_trainer_finish(t);
+    return e == GW_ERR_INPUT ? GW_ERR_IO : e;
+}
+
 static gw_err trainer_check(gw_trainer *t) {
     GW_TRY(gw_trainer_check(t));
     t->at.stopped_by = "check";
@@ -517,19 +524,16 @@ static gw_err trainer_check(gw_trainer *t) {
     return GW_OK;
 }
 
-gw_err gw_train(const gw_train_config *config, gradwire *g, gw_pipeline *pipeline,
-                gw_chooser *choice, MPI_Comm comm,
-                void (*watch)(void *ctx, const gw_train_status *status), void *ctx,
-                gw_train_result *result, bool *own) {
+gw_err gw_train(gw_train_setup *s, MPI_Comm comm, gw_train_result *result, bool *own) {
+    const gw_train_config *config = s->config;
     gw_trainer t = {.c = config,
-                    .choice = choice,
+                    .choice = s->choice,
                     .comm = comm,
-                    .g = g,
-                    .part.pipeline = pipeline,
-                    .watcher.watch = watch,
-                    .watcher.ctx = ctx,
-                    .watcher.result = result,
+                    .g = s->g,
+                    .part.pipeline = s->pipeline,
+                    .watcher = {.watch = s->watch, .ctx = s->ctx, .result = result},
                     .own = own};
+    s->g = NULL;
     *own = false;
     memset(result, 0, sizeof *result);
     gw_watchdog_setup dog = {.timeout_s = config->run.hang_timeout_s,
@@ -542,10 +546,7 @@ gw_err gw_train(const gw_train_config *config, gradwire *g, gw_pipeline *pipelin
         GW_THEN(e, trainer_limit_reached(&t, &stop)); /* a run at its end is only concluded again */
         while (e == GW_OK && t.at.epoch <= config->until.epochs && !(stop && t.at.batch == 0))
             e = trainer_epoch(&t, &stop);
-        if (e == GW_OK) {
-            e = gw_trainer_finish(&t);
-            e = e == GW_ERR_INPUT ? GW_ERR_IO : e; /* a folder that was fine when the run began */
-        }
+        GW_THEN(e, trainer_finish(&t));
     }
     /* After a failure of one rank alone no collective can be relied on, closing included. */
     if (*own || gw_err_alone(e))
@@ -553,5 +554,7 @@ gw_err gw_train(const gw_train_config *config, gradwire *g, gw_pipeline *pipelin
     gw_watchdog_stage("closing");
     gw_trainer_close(&t);
     gw_watchdog_leave();
+    if (e == GW_OK && t.rank == 0 && s->watch)
+        s->watch(s->ctx, &(gw_train_status){.result = result});
     return e;
 }

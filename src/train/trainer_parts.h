@@ -17,7 +17,7 @@
 #include "step/step.h"
 #include "step/work.h"
 #include "train/memory.h"
-#include "train/trainer.h"
+#include "train/result.h"
 #include "watch/signals.h"
 #include "watch/vote.h"
 

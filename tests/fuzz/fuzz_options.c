@@ -125,16 +125,23 @@ static void read_words(char *text) {
     gw_spec_free(spec);
 }
 
-static void read_train(char *text) {
+static void read_command(const gw_command *c, char *text) {
     char *argv[WORDS + 1];
-    int argc = split(text, (char *)"train", argv);
-    gw_cli_start(&gw_command_train, argc, argv);
+    gw_args *args;
+    int argc = split(text, (char *)c->name, argv);
+    gw_err e = gw_cli_read(c, argc, argv, &args);
+    gw_fuzz_answer(e);
+    if (e == GW_OK)
+        c->run(args, argc, argv);
+    gw_args_free(args);
+}
+
+static void read_train(char *text) {
+    read_command(&gw_command_train, text);
 }
 
 static void read_eval(char *text) {
-    char *argv[WORDS + 1];
-    int argc = split(text, (char *)"eval", argv);
-    gw_cli_start(&gw_command_eval, argc, argv);
+    read_command(&gw_command_eval, text);
 }
 
 /* ---- specs ---- */

@@ -6,7 +6,6 @@ CIRCLES = {
     "comm/lane, comm/lane_parts",
     "comm/schedule, comm/schedule_parts",
     "mesh/pipeline, mesh/pipeline_parts",
-    "train/trainer, train/trainer_parts",
 }
 
 # (header that clients of the library come by, header of the library's inside that it shows them).

@@ -59,9 +59,9 @@ static gw_err overhead_prepare(gw_bench_run *run) {
 }
 
 static gw_err overhead_measure(gw_bench_run *run, bool *own) {
-    gradwire *g = b.g;
+    gw_train_setup s = {.config = &b.c, .g = b.g, .choice = b.choice};
     b.g = NULL;
-    return gw_train(&b.c, g, NULL, b.choice, run->place.comm, NULL, NULL, &b.result, own);
+    return gw_train(&s, run->place.comm, &b.result, own);
 }
 
 static void overhead_report(gw_bench_run *run) {

@@ -122,7 +122,7 @@ static gw_err train_read_rank(simulated *s, train_rank *r) {
     c->counters = NULL;
     c->overhead = 0;
     c->run.profile = c->run.profile == GW_PROFILE_OFF ? GW_PROFILE_OFF : GW_PROFILE_TIMERS;
-    if (!gw_inside_know(r->job.g).codec)
+    if (!gw_inside_know(r->job.setup.g).codec)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "simulate: --train: --compress %s: name a codec: `plan` compares them",
                        c->run.compress->text);
@@ -192,9 +192,9 @@ static gw_err train_rank_body(void *ctx, gw_fabric *fabric) {
     simulated *s = ctx;
     MPI_Comm comm;
     bool own;
-    int rank = fabric->rank;
+    gw_train_result result;
     GW_TRY(gw_sim_comm(fabric, &comm));
-    gw_err e = gw_train_job_run(&s->rank[rank].job, comm, &own);
+    gw_err e = gw_train(&s->rank[fabric->rank].job.setup, comm, &result, &own);
     gw_comm_free(&comm);
     return e;
 }

@@ -73,52 +73,33 @@ gw_err gw_train_job_read(gw_train_job *j) {
     GW_TRY(gw_mix_open(&mix, c->run.compress, c->run.wire_check));
     gw_session *session = NULL;
     GW_TRY(gw_session_new(&session, c->run.comm, &mix, c->run.feedback));
-    GW_TRY(gw_inside_new(&j->g, session));
+    gw_train_setup *run = &j->setup;
+    *run = (gw_train_setup){.config = c, .watch = gw_train_tell, .ctx = &j->teller};
+    GW_TRY(gw_inside_new(&run->g, session));
     GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
-    GW_TRY(gw_pipeline_new(&j->pipeline, c, session));
-    GW_TRY(gw_chooser_open(&j->choice, session, c, NULL, c->forecast));
+    GW_TRY(gw_pipeline_new(&run->pipeline, c, session));
+    GW_TRY(gw_chooser_open(&run->choice, session, c, NULL, c->forecast));
     j->teller = (gw_train_teller){.config = c,
-                                  .g = j->g,
-                                  .helpers = gw_inside_know(j->g).helpers,
-                                  .choice = j->choice,
+                                  .g = run->g,
+                                  .helpers = gw_inside_know(run->g).helpers,
+                                  .choice = run->choice,
                                   .quiet = gw_args_flag(a, "quiet"),
                                   .terminal = isatty(STDOUT_FILENO)};
-    gw_inside_facts is = gw_inside_know(j->g);
+    gw_inside_facts is = gw_inside_know(run->g);
     if (c->bound)
         GW_TRY(gw_bound_of(&is, c->run.lazy, &mode));
-    GW_TRY(gw_checks_refuse(c, j->g));
+    GW_TRY(gw_checks_refuse(c, run->g));
     return gw_codec_stats_check(session, c->run.compress_stats);
 }
 
 /* ---- running ---- */
 
-gw_err gw_train_job_run(gw_train_job *j, MPI_Comm comm, bool *own) {
-    int rank;
-    GW_TRY(gw_comm_place(comm, &rank, NULL));
-    gw_train_result result;
-    gradwire *g = j->g;
-    j->g = NULL;
-    GW_TRY(gw_train(&j->config, g, j->pipeline, j->choice, comm, gw_train_tell, &j->teller, &result,
-                    own));
-    if (rank == 0)
-        gw_train_tell_end(&j->teller, &result);
-    j->signal = result.signal;
-    return GW_OK;
-}
-
 void gw_train_job_free(gw_train_job *j) {
-    gw_chooser_free(j->choice);
-    gw_pipeline_free(j->pipeline);
-    gradwire_close(j->g);
+    gw_chooser_free(j->setup.choice);
+    gw_pipeline_free(j->setup.pipeline);
+    gradwire_close(j->setup.g);
     gw_lr_close(j->schedule);
     free(j->counters);
-}
-
-static gw_err train_body(void *ctx, MPI_Comm comm, bool *own) {
-    gw_train_job *j = ctx;
-    if (!j->config.check)
-        GW_TRY(gw_agree(comm, gw_signals_watch()));
-    return gw_train_job_run(j, comm, own);
 }
 
 static int train_run(const gw_args *args, int argc, char **argv) {
@@ -127,11 +108,17 @@ static int train_run(const gw_args *args, int argc, char **argv) {
     if (gw_args_given(args, "out") || gw_args_given(args, "log"))
         GW_THEN(e, gw_cli_utf8("train", gw_args_given(args, "out") ? "out" : "log", argc, argv));
     GW_THEN(e, gw_train_job_read(&j));
-    int level = e == GW_OK ? gw_inside_know(j.g).level : MPI_THREAD_FUNNELED;
+    int level = e == GW_OK ? gw_inside_know(j.setup.g).level : MPI_THREAD_FUNNELED;
     gw_cli_told told = {.command = "train", .args = args};
-    int status = gw_cli_parallel(&told, level, e, train_body, &j);
-    if (j.signal)
-        status = 128 + j.signal; /* as the shell says of whom a signal ended */
+    gw_train_result result = {0};
+    bool own = false;
+    e = gw_cli_begin(&told, level, e);
+    if (e == GW_OK && !j.config.check)
+        e = gw_agree(MPI_COMM_WORLD, gw_signals_watch());
+    GW_THEN(e, gw_train(&j.setup, MPI_COMM_WORLD, &result, &own));
+    int status = gw_cli_end(e, own);
+    if (e == GW_OK && result.signal)
+        status = 128 + result.signal; /* as the shell says of whom a signal ended */
     gw_watchdog_close();
     gw_train_job_free(&j);
     free(j.command);

@@ -88,25 +88,6 @@ static void tell_say_warning(const gw_train_teller *t, const gw_train_status *s)
     fflush(stdout);
 }
 
-void gw_train_tell(void *ctx, const gw_train_status *s) {
-    gw_train_teller *t = ctx;
-    double every_s = t->terminal ? 0.2 : 10; /* a log should not scroll away */
-    if (t->quiet)
-        return;
-    if (s->warning)
-        tell_say_warning(t, s);
-    if (s->begins)
-        tell_say_start(t, s);
-    else if (s->epoch_end)
-        tell_say_epoch(t, s);
-    else if (s->elapsed_s - t->last_s >= every_s)
-        tell_say_step(t, s);
-    else
-        return;
-    t->last_s = s->elapsed_s;
-    fflush(stdout);
-}
-
 /* Parts that few runs have. */
 static void tell_say_part(const char *name, double s) {
     if (s > 0)
@@ -322,10 +303,34 @@ static void tell_say_check(const gw_train_teller *t, const gw_train_result *r) {
     gw_unmet_print(&r->unmet, NULL, stdout);
 }
 
-void gw_train_tell_end(const gw_train_teller *teller, const gw_train_result *r) {
+/* After a run that did not fail, a mere check included. */
+static void tell_end(const gw_train_teller *teller, const gw_train_result *r) {
     bool taken = r->steps > 0 || !r->signal;
     if (!teller->quiet && taken)
         (teller->config->check ? tell_say_check : tell_say_end)(teller, r);
     if (r->signal)
         tell_say_stopped(r);
+}
+
+void gw_train_tell(void *ctx, const gw_train_status *s) {
+    gw_train_teller *t = ctx;
+    double every_s = t->terminal ? 0.2 : 10; /* a log should not scroll away */
+    if (s->result) {
+        tell_end(t, s->result);
+        return;
+    }
+    if (t->quiet)
+        return;
+    if (s->warning)
+        tell_say_warning(t, s);
+    if (s->begins)
+        tell_say_start(t, s);
+    else if (s->epoch_end)
+        tell_say_epoch(t, s);
+    else if (s->elapsed_s - t->last_s >= every_s)
+        tell_say_step(t, s);
+    else
+        return;
+    t->last_s = s->elapsed_s;
+    fflush(stdout);
 }

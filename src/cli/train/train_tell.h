@@ -17,7 +17,4 @@ typedef struct gw_train_teller {
 /** The watcher of gw_train; its context is a gw_train_teller. */
 void gw_train_tell(void *ctx, const gw_train_status *s);
 
-/** After a run that did not fail, a mere check included. */
-void gw_train_tell_end(const gw_train_teller *teller, const gw_train_result *r);
-
 #endif
