@@ -70,17 +70,23 @@ def bad_drawing(page):
 
 
 def bad_ways(page, root):
-    """One line for each way that passes too many files, and each file that lacks its function."""
+    """One line for each way that is too long, each file that lacks its function and, of a way of frames, each function
+    that does not call the next one, nor what it is said to call it by."""
     for section in page.split("\n### ")[1:]:
         title = section.splitlines()[0]
-        limit = int(re.search(r"at most (\d+) files", section).group(1))
-        steps = re.findall(r"^\d+\. `([^`]+)`: `(\w+)`", section, re.MULTILINE)
-        if not 0 < len(steps) <= limit or len(steps) != len(re.findall(r"(?m)^\d+\.", section)):
-            yield f"{title}: {len(steps)} files, at most {limit}"
-        for path, function in steps:
+        limit, what = re.search(r"at most (\d+) (files|frames)", section).groups()
+        steps = re.findall(r"^\d+\. `([^`]+)`: `(\w+)`(?:, by `(\w+)`,)?", section, re.MULTILINE)
+        if not 0 < len(steps) <= int(limit) or len(steps) != len(re.findall(r"(?m)^\d+\.", section)):
+            yield f"{title}: {len(steps)} {what}, at most {limit}"
+        for i, (path, function, by) in enumerate(steps):
             whole = os.path.join(root, path)
-            if not os.path.exists(whole) or not re.search(rf"\b{function}\b", read(whole)):
+            text = read(whole) if os.path.exists(whole) else ""
+            if not re.search(rf"\b{function}\b", text):
                 yield f"{title}: no {function} in {path}"
+            calls = by or (steps[i + 1][1] if i + 1 < len(steps) else "")
+            body = re.search(rf"^[\w *]*\b{function}\([^;{{]*\) {{\n(.*?)^}}", text, re.MULTILINE | re.DOTALL)
+            if what == "frames" and calls and not (body and re.search(rf"\b{calls}\(", body[1])):
+                yield f"{title}: {function} does not call {calls}"
 
 
 def sources(root):
@@ -451,11 +457,15 @@ class CheckerCanFail(gwrun.Case):
                           "a is drawn no higher than c, which it includes", "c is not drawn"])
 
     def test_ways(self):
-        self.write("src/a.c", "int a_open(void) {\n")
-        page = "\n### A way\n\nAt last: at most {} files.\n\n1. `src/a.c`: `a_open` does.\n2. `src/a.c`: `{}`\n"
-        self.assertEqual(list(bad_ways(page.format(2, "a_open"), self.dir)), [])
-        self.assertEqual(list(bad_ways(page.format(1, "a_close"), self.dir)),
-                         ["A way: 2 files, at most 1", "A way: no a_close in src/a.c"])
+        self.write("src/a.c", "int a_open(void) {\n    return a_read();\n}\n\nint a_close(void) {\n    a_open(ops->f());\n}\n")
+        page = "\n### A way\n\nAt last: at most {} {}.\n\n1. `src/a.c`: `a_close` does.\n2. `src/a.c`: `{}`, by `{}`,\n"
+        self.assertEqual(list(bad_ways(page.format(2, "files", "a_open", "g"), self.dir)), [])
+        self.assertEqual(list(bad_ways(page.format(1, "files", "a_new", "g"), self.dir)),
+                         ["A way: 2 files, at most 1", "A way: no a_new in src/a.c"])
+        self.assertEqual(list(bad_ways(page.format(2, "frames", "a_open", "a_read"), self.dir)), [])
+        self.assertEqual(list(bad_ways(page.format(2, "frames", "a_open", "f"), self.dir)), ["A way: a_open does not call f"])
+        self.assertEqual(list(bad_ways(page.format(2, "frames", "a_read", "f"), self.dir)),
+                         ["A way: a_close does not call a_read", "A way: a_read does not call f"])
 
     def test_circles(self):
         self.write("src/prof/a.h", '#include "prof/b.h"\n')
