@@ -123,12 +123,14 @@ static void factors_note(const gw_factors *f) {
             const gw_lowrank *l = &f->groups[i].matrices[k].l;
             out += (size_t)f->rank * (l->rows + l->cols);
         }
-    snprintf(line, sizeof line,
-             "%s: %d matrices of %zu floats travel as %zu, the other %zu floats as they are",
-             env->name, matrices, env->n - f->whole, out, f->whole);
-    gw_lane_note(env->grads, line);
     if (matrices == 0)
-        gw_lane_unmet(env->grads, "nothing is compressed", "factors would make no matrix smaller");
+        snprintf(line, sizeof line,
+                 "%s: nothing is compressed: factors would make no matrix smaller", env->name);
+    else
+        snprintf(line, sizeof line,
+                 "%s: %d matrices of %zu floats travel as %zu, the other %zu floats as they are",
+                 env->name, matrices, env->n - f->whole, out, f->whole);
+    gw_lane_note(env->grads, line);
 }
 
 static bool factors_travel(const gw_factors *f) {

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/text.h"
 #include "compress/feedback.h"
 
 #include <inttypes.h>
@@ -64,33 +63,15 @@ void gw_lane_reshape(gw_lane *lane) {
     lane->tally.n = 0;
 }
 
-void gw_lane_foretell(gw_lane *lane, size_t floats) {
-    if (lane->tally.codings)
-        lane->tally.codings->laid += floats;
-}
-
-void gw_lane_plain(gw_lane *lane, const char *why) {
-    if (lane->tally.codings)
-        gw_text_copy(lane->tally.codings->plain, sizeof lane->tally.codings->plain, why);
-}
-
 gw_err gw_lane_decay(gw_lane *lane, float decay) {
     gw_lane *root = lane_root(lane);
-    if (!root->kept.feeds)
+    if (!root->kept.store)
         return gw_fail(GW_ERR_USAGE,
                        "decay=%g: there is no error feedback that could decay: use a codec that "
                        "holds something back, or --error-feedback on",
                        (double)decay);
     root->kept.decay = decay;
     return GW_OK;
-}
-
-void gw_lane_drop_residual(gw_lane *lane) {
-    free(lane->kept.store);
-    lane->kept.store = lane->kept.residual = NULL;
-    for (int i = 0; i < lane->n_runs; i++)
-        lane->runs[i].lane->kept.store = lane->runs[i].lane->kept.residual = NULL;
-    lane->kept.fed = false;
 }
 
 gw_err gw_lane_open_on(gw_lane **out, gw_fabric *fabric, const gw_lane_setup *setup) {
@@ -110,7 +91,6 @@ gw_err gw_lane_open_on(gw_lane **out, gw_fabric *fabric, const gw_lane_setup *se
                           .phantom = setup->phantom,
                           .id = id,
                           .dim = setup->dim,
-                          .kept.feeds = residual,
                           .kept.decay = 1,
                           .said.name = setup->name,
                           .said.table = setup->table};
@@ -157,8 +137,6 @@ void gw_lane_close(gw_lane *lane) {
         lane->fabric->ops->close(lane->fabric);
     if (!lane->parent)
         free(lane->kept.store);
-    free(lane->kept.idle);
-    free(lane->said.unmet);
     free(lane->said.notes);
     free(lane->said.choices);
     free(lane);
@@ -192,7 +170,7 @@ gw_err gw_lane_split(gw_lane *lane, int color, gw_lane **sub) {
     l->attached = NULL;
     l->runs = NULL;
     l->n_runs = 0;
-    l->said.notes = l->said.choices = l->said.unmet = NULL;
+    l->said.notes = l->said.choices = NULL;
     l->next_tag = 0;
     GW_TRY(gw_lane_attach(lane, l, l, lane_release));
     *sub = l;
@@ -206,7 +184,6 @@ gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool apart, bool feedback,
     gw_err e =
         feedback && !root->kept.store ? gw_alloc(&root->kept.store, root->n, sizeof(float)) : GW_OK;
     GW_TRY(gw_lane_agree(lane, e));
-    root->kept.feeds = root->kept.feeds || feedback;
     GW_TRY(gw_lane_split(lane, 0, &l));
     l->codec = codec;
     l->branch = true;
@@ -286,22 +263,6 @@ void gw_lane_note(gw_lane *lane, const char *line) {
     gw_lane *root = lane_root(lane);
     if (!root->said.notes || !strstr(root->said.notes, line))
         lane_append(&root->said.notes, line, "\n"); /* without memory: a report without this line */
-}
-
-void gw_lane_unmet(gw_lane *lane, const char *what, const char *why) {
-    char line[256];
-    gw_lane *root = lane_root(lane);
-    gw_text_print(line, sizeof line, "%s\t%s", what, why);
-    if (!root->said.unmet || !strstr(root->said.unmet, line)) /* one schedule as the other */
-        lane_append(&root->said.unmet, line, "\n");
-}
-
-bool gw_lane_unmet_next(const char **at, char what[GW_UNMET_WHAT], char why[GW_UNMET_WHY]) {
-    if (!*at || sscanf(*at, "%31[^\t]\t%159[^\n]", what, why) != 2)
-        return false;
-    *at += strcspn(*at, "\n");
-    *at += **at == '\n';
-    return true;
 }
 
 gw_err gw_lane_choices(gw_lane *lane, const char *rows) {
@@ -483,11 +444,6 @@ gw_err gw_lane_list(gw_lane *lane, const void *in, size_t len, gw_span s, gw_ele
 
 gw_err gw_lane_state(gw_lane *lane, gw_io *io) {
     GW_TRY(gw_io_alike(io, "ticket", &lane->ticket, sizeof lane->ticket));
-    if (!lane->kept.feeds)
-        return GW_OK;
-    /* One that was dropped is saved as zeros, or as it was loaded. */
-    float **kept = lane->kept.store ? &lane->kept.store : &lane->kept.idle;
-    if (!*kept)
-        GW_TRY(gw_alloc(kept, lane->n, sizeof **kept));
-    return gw_io_field(io, "residual", *kept, lane->n * sizeof(float));
+    float *residual = lane->kept.store;
+    return residual ? gw_io_field(io, "residual", residual, lane->n * sizeof(float)) : GW_OK;
 }

@@ -55,17 +55,9 @@ void gw_lane_note(gw_lane *lane, const char *line);
 /** What is encoded from now on is not parts of the arena: do not count bytes by its layers. */
 void gw_lane_reshape(gw_lane *lane);
 
-/** Announce that work which is laid down will call gw_lane_encode, for so many floats on this rank.
- *  A run knows so, before its first step, which of its codecs encode; a schedule's packs announce
- *  themselves. */
-void gw_lane_foretell(gw_lane *lane, size_t floats);
 /** Multiply the residual by `decay` before each encoding, v = g + decay e; 1 unless set. The same
  *  on all ranks, before the first step. GW_ERR_USAGE: the lane keeps no residual. */
 gw_err gw_lane_decay(gw_lane *lane, float decay);
-/** Say why what is laid down sums plain floats although the lane has a codec; a text for people. */
-void gw_lane_plain(gw_lane *lane, const char *why);
-/** Say what --comm asks for and the run does not do, in a few words, and why. */
-void gw_lane_unmet(gw_lane *lane, const char *what, const char *why);
 
 /** True if messages are floats of the arena itself: no encoding, no wire buffer. */
 bool gw_lane_exact(const gw_lane *lane);

@@ -17,20 +17,16 @@ typedef struct gw_lane_run {
     const struct gw_algo *algo;
 } gw_lane_run;
 
-/** What the schedules of a lane do with its codec. */
+/** What this rank has encoded so far with one codec. */
 typedef struct gw_codings {
-    uint64_t laid;                  /* floats to encode as laid down, on this rank */
-    _Atomic uint64_t floats, bytes; /* encoded so far, by this rank */
-    char plain[128];                /* why some sum plain floats; "": none does */
+    _Atomic uint64_t floats, bytes;
 } gw_codings;
 
 /** What error feedback keeps, each as long as the arena. */
 typedef struct gw_lane_kept {
     float *residual; /* NULL: no error feedback */
     float *store;    /* the residual's memory, which lanes of one family share */
-    float *idle;     /* from a checkpoint, if nothing is encoded: only to be saved again */
     float *velocity; /* the session's momentum, cleared where an element was sent; NULL: none */
-    bool feeds;      /* at the root: error feedback was asked for, for any lane of the family */
     float decay;     /* at the root: of the residual before each encoding */
     bool fed; /* at the root, from the beginning: gradients were added to the residual before */
 } gw_lane_kept;
@@ -44,11 +40,8 @@ typedef struct gw_lane_tally {
     _Atomic uint64_t frames; /* at the root: frames received and checked by the whole family */
 } gw_lane_tally;
 
-enum { GW_UNMET_WHAT = 32, GW_UNMET_WHY = 160 }; /* bytes, the final 0 included */
-
 /** Lines for the run. */
 typedef struct gw_lane_said {
-    char *unmet;       /* for gw_lane_unmet_next; NULL: none */
     char *notes;       /* for its report; NULL: none */
     char *choices;     /* rows for the run folder's algo.csv; NULL: none */
     const char *name;  /* what the lane carries; NULL: unnamed */
@@ -103,10 +96,6 @@ typedef struct gw_lane_setup {
     const char *table;   /* text of an algo.csv to choose algorithms by; NULL: none; likewise */
 } gw_lane_setup;
 
-/** Read the next of gw_lane_unmet's lines, "what<tab>why", at *at, and advance *at; false: there is
- *  none. */
-bool gw_lane_unmet_next(const char **at, char what[GW_UNMET_WHAT], char why[GW_UNMET_WHY]);
-
 /** Open, collective over `parent`. GW_ERR_UNSUPPORTED: the codec cannot sum over so many ranks. */
 gw_err gw_lane_open(gw_lane **out, MPI_Comm parent, const gw_lane_setup *setup);
 /** The same over `fabric`, which it owns from now on, also if it fails. Memory is not shared. */
@@ -117,9 +106,6 @@ void gw_lane_close(gw_lane *lane); /* collective; frees all that is attached to 
  *  gw_lane_setup; `feedback`: with the residual that the whole family shares (ignored for lossless
  *  codecs). Collective. */
 gw_err gw_lane_branch(gw_lane *lane, gw_codec *codec, bool apart, bool feedback, gw_lane **branch);
-
-/** Free the residual's memory: no lane of the family will encode. */
-void gw_lane_drop_residual(gw_lane *lane);
 
 /** Add rows (see comm/tuning.h) to the algo.csv of the run's folder. */
 gw_err gw_lane_choices(gw_lane *lane, const char *rows);

@@ -106,6 +106,15 @@ static gw_err overlapped_queue(gw_overlapped *me, int capacity) {
     return GW_OK;
 }
 
+static void overlap_note_one_piece(const gw_env *env) {
+    char line[160];
+    snprintf(line, sizeof line,
+             "%s: nothing is overlapped: all gradients travel in one piece, which --update eager "
+             "waits for at once",
+             env->name);
+    gw_lane_note(env->grads, line);
+}
+
 gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts parts,
                           bool gathers) {
     gw_collective *collective = &me->grads.collective;
@@ -117,8 +126,7 @@ gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts
     collective->base = late ? collective->base : env->grad;
     GW_TRY(overlap_cut(&me->grads, env, parts));
     if (me->grads.count == 1 && !env->by_layer && !late && gw_lane_size(env->grads) > 1)
-        gw_lane_unmet(env->grads, "nothing is overlapped",
-                      "all gradients travel in one piece, which --update eager waits for at once");
+        overlap_note_one_piece(env);
     if (gathers && !env->parts) {
         me->params.collective = (gw_collective){
             .algo = env->algo, .verb = GW_ALLGATHER, .lane = env->params, .base = env->param};

@@ -77,8 +77,6 @@ static gw_err schedule_add_op(gw_schedule *s, gw_op o) {
     GW_TRY(gw_grow(&s->ops.x, &s->ops.room, s->ops.n + 1, sizeof *s->ops.x));
     o.lane = s->lane;
     o.tag = s->tag;
-    if (o.kind == GW_OP_PACK || o.kind == GW_OP_PACK_AGREED)
-        gw_lane_foretell(s->lane, o.part.n);
     s->ops.x[s->ops.n++] = o;
     s->strands.x[s->strands.n - 1].end = s->ops.n;
     return GW_OK;

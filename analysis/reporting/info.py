@@ -49,7 +49,7 @@ def link_warned(info):
     return warned if isinstance(warned, bool) else number(info, "link.cost.cores_per_rank") > LINK_WARNS
 
 
-LABELLED = ("not encoded here", "nothing is compressed")  # of src/run/unmet.c: a label that claims it would lie
+LABELLED = ("not encoded here", "nothing is compressed")  # of src/run/session_unmet.c: a label that claims it would lie
 
 
 def unmet(info):

@@ -185,15 +185,15 @@ static gw_err hier_between_groups(gw_schedule *s, const nest *h) {
     return gw_schedule_stage(s);
 }
 
-/* Nothing goes between groups. */
-static void hier_tell_plain(const gw_args *args, gw_lane *lane) {
-    char why[128];
+/* Nothing goes between groups, whatever codec or inner algorithm was asked for. */
+static void hier_note_one_group(const gw_args *args, gw_lane *lane) {
+    char line[128];
     bool node = gw_args_int(args, "group") == 0;
-    snprintf(why, sizeof why, "hier sums plain floats within a %s, and all %d ranks are %s one",
+    if (gw_lane_exact(lane) && !gw_args_given(args, "inner"))
+        return;
+    snprintf(line, sizeof line, "hier sums plain floats within a %s, and all %d ranks are %s one",
              node ? "node" : "group", lane->size, node ? "on" : "in");
-    gw_lane_plain(lane, why);
-    if (gw_args_given(args, "inner"))
-        gw_lane_unmet(lane, "inner= sends nothing", why);
+    gw_lane_note(lane, line);
 }
 
 static gw_err hier_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
@@ -211,7 +211,7 @@ static gw_err hier_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, i
     if (leader || j->one_group)
         GW_TRY(gw_schedule_await(s, gw_crew_all, j->crew));
     if (j->one_group) {
-        hier_tell_plain(args, lane);
+        hier_note_one_group(args, lane);
         return GW_OK;
     }
     GW_TRY(hier_between_groups(s, h));

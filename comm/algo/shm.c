@@ -263,8 +263,6 @@ static gw_err shm_begin(gw_schedule *s, int root, bool whole, job **out) {
     GW_TRY(gw_crew_new(&j->crew, lane->shared, 0, lane->size));
     j->crew->lead = root;
     GW_TRY(gw_lane_exact(lane) ? shm_find_values(j) : shm_make_block(j, whole));
-    if (!gw_lane_exact(lane))
-        gw_lane_foretell(lane, j->span.n);
     *out = j;
     return GW_OK;
 }

@@ -47,7 +47,7 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
                          .corrects = s->residuals.corrects,
                          .masks = s->residuals.masks,
                          .rule = gw_residuals_rule(&s->residuals),
-                         .residual = g->opened && s->env.grads->kept.store,
+                         .residual = g->opened && gw_session_residual(s),
                          .most = g->opened ? gw_session_most(s, 1.0 / g->ranks) : 0,
                          .servers = gw_session_servers(s),
                          .helpers = gw_session_helpers(s),

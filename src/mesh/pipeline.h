@@ -60,9 +60,8 @@ const char *gw_pipeline_codec(const gw_pipeline *p, int way);
 int gw_pipeline_codecs(gw_pipeline *p, struct gw_codec **out);
 enum { GW_PIPELINE_CODECS = 6 };
 
-/** Collective, once it is open: *why: that codec was asked for and encodes nothing; NULL: not so.
- *  `ended`: by what was counted, else by what is laid down. */
-gw_err gw_pipeline_idle(const gw_pipeline *p, int way, bool ended, MPI_Comm comm, const char **why);
+/** Collective, at the end: *idle: that codec was asked for and has encoded nothing. */
+gw_err gw_pipeline_idle(const gw_pipeline *p, int way, MPI_Comm comm, bool *idle);
 /** Frames that were checked so far, on its lanes. */
 uint64_t gw_pipeline_frames(const gw_pipeline *p);
 void gw_pipeline_free(gw_pipeline *p); /* p may be NULL; gw_pipeline_close comes first */

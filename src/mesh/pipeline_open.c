@@ -270,32 +270,14 @@ static void pipeline_open_joins(gw_pipeline *p) {
                                             .base = gw_model_work(p->model)};
 }
 
-/* They are laid down when they are first needed. */
-static void pipeline_foretell_joins(gw_pipeline *p) {
-    gw_micro one = {.n = 1};
-    for (int l = 0; l < p->shard.n_layers && p->shard.share.tensor > 1; l++) {
-        gw_codings *c = p->codings;
-        c[GW_PIPELINE_ACTIVATIONS].laid +=
-            (gw_model_join(p->model, l, GW_MOMENT_INPUT, one).kind != GW_JOIN_NONE) +
-            (gw_model_join(p->model, l, GW_MOMENT_PRODUCT, one).kind != GW_JOIN_NONE);
-        c[GW_PIPELINE_DELTAS].laid +=
-            gw_model_join(p->model, l, GW_MOMENT_DELTA, one).kind != GW_JOIN_NONE;
-    }
-}
-
 const char *gw_pipeline_codec(const gw_pipeline *p, int way) {
     return pipeline_codec(p->options, (gw_pipeline_way)way)->text;
 }
 
-gw_err gw_pipeline_idle(const gw_pipeline *p, int way, bool ended, MPI_Comm comm,
-                        const char **why) {
-    static const char *const nobody[] = {"no output of a layer passes between ranks",
-                                         "no delta of a layer passes between ranks"};
-    const gw_codings *c = &p->codings[way];
-    uint64_t n = ended ? c->floats : c->laid;
-    bool asked = pipeline_encodes(p->options->codec[way]);
+gw_err gw_pipeline_idle(const gw_pipeline *p, int way, MPI_Comm comm, bool *idle) {
+    uint64_t n = p->codings[way].floats;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &n, 1, MPI_UINT64_T, MPI_SUM, comm));
-    *why = !asked || n > 0 ? NULL : ended && c->laid > 0 ? "no step took place" : nobody[way];
+    *idle = pipeline_encodes(p->options->codec[way]) && n == 0;
     return GW_OK;
 }
 
@@ -319,7 +301,6 @@ static gw_err pipeline_open(gw_pipeline *p, uint64_t seed, bool yield) {
     GW_TRY(gw_queue_open(&p->walk.runner.queue, GW_PROGRESS_POLL, most, yield));
     gw_queue_beside(p->walk.runner.queue, pipeline_beside, p);
     pipeline_open_joins(p);
-    pipeline_foretell_joins(p);
     if (p->at.stages == 1)
         return GW_OK;
     GW_TRY(pipeline_open_hops(p, GW_PIPELINE_FULL, p->rows.full));

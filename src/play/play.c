@@ -111,6 +111,12 @@ static gw_err play_hold_up(gw_actor *a) {
     return GW_OK;
 }
 
+const char *gw_sim_alone(const gw_sim_play *p) {
+    return p->mesh->shape.size[GW_DIM_DATA] > 1 ? NULL
+           : p->world.ranks == 1                ? "there is 1 rank"
+                                                : "there is 1 replica";
+}
+
 /* How many are played. */
 static int play_ranks(const gw_sim_play *p) {
     return p->world.played ? p->world.played : p->world.ranks;
@@ -144,18 +150,6 @@ static void play_log(gw_actor *a, int64_t now) {
     memset(a->sent, 0, sizeof a->sent);
 }
 
-/* Adds what a real run would tell, too; the lane knows it when all is laid down. */
-static void play_tell_unmet(const player *p) {
-    gw_sim_play *of = p->on->play;
-    const char *said = p->env.grads->said.unmet;
-    char what[GW_UNMET_WHAT], why[GW_UNMET_WHY];
-    if (p->env.grads->size == 1)
-        said = of->world.ranks == 1 ? "nothing is exchanged\tthere is 1 rank\n"
-                                    : "nothing is exchanged\tthere is 1 replica\n";
-    for (size_t at = 0; gw_lane_unmet_next(&said, what, why);)
-        at += gw_text_print(of->unmet + at, sizeof of->unmet - at, "%s: %s\n", what, why);
-}
-
 /* The end of the run: what the next step would end ends, and what is in flight arrives. */
 static gw_err play_drain(player *p) {
     stage *on = p->on;
@@ -174,8 +168,8 @@ static gw_err play_drain(player *p) {
         on->exchanged = gw_cost_sum(on->exchanged, cost);
         on->before_counted = gw_cost_sum(on->before_counted, skipped);
     }
-    if (a->fabric->rank == 0)
-        play_tell_unmet(p);
+    if (a->fabric->rank == 0 && p->env.grads->said.notes)
+        gw_text_copy(on->play->notes, sizeof on->play->notes, p->env.grads->said.notes);
     gw_strategy_close(&on->play->strategy, p->self); /* drains */
     p->self = NULL;
     return GW_OK;

@@ -43,11 +43,14 @@ typedef struct gw_sim_play {
     gw_sim_sent sent;         /* in a step, likewise, by all ranks together */
     double elapsed_s;         /* from the first step's begin until nothing is in flight */
     gw_sim_tally tally;       /* of all steps and ranks: as the strategy's `cost` says */
-    char unmet[512]; /* of --comm, what did not happen and why: lines "what: why"; "": nothing */
+    char notes[1024];         /* lines of what the strategy says of its exchange */
 } gw_sim_play;
 
 /** What its ranks play, over `mesh`. */
 gw_script gw_sim_play_script(const gw_sim_play *p, const gw_sim_mesh *mesh);
+
+/** Return why its replicas exchange nothing, for people; NULL: there are several. */
+const char *gw_sim_alone(const gw_sim_play *p);
 
 /** Play it: folded (world.played, comm/fabric/sim.h) where ranks, network and algorithm are known
  *  to be alike, and the ranks played sent their share of what the strategy's `cost` says.

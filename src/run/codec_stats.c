@@ -69,7 +69,7 @@ static bool stats_due(const gw_codec_stats *st, int64_t step) {
 }
 
 static bool stats_watching(const gw_codec_stats *st, int64_t step) {
-    return st->env->grads->kept.store && step % WATCH_EVERY == 0;
+    return gw_session_residual(st->session) && step % WATCH_EVERY == 0;
 }
 
 bool gw_codec_stats_settles(const gw_codec_stats *st, int64_t step) {
@@ -115,7 +115,7 @@ static gw_err stats_compare(gw_codec_stats *st) {
 
 /* The root mean square over the ranks, per layer. */
 static gw_err stats_residual_norms(gw_codec_stats *st, double *norms) {
-    const float *e = st->env->grads->kept.store;
+    const float *e = gw_session_residual(st->session);
     for (int l = 0; l < st->env->n_layers; l++) {
         gw_span s = st->env->layers[l];
         norms[l] = 0;
@@ -228,7 +228,7 @@ static gw_err stats_reduce_rows(gw_codec_stats *st, int epoch) {
     const gw_coded *now = st->session->coded;
     GW_TRY(gw_allreduce(MPI_IN_PLACE, st->sum, 4 * n, MPI_DOUBLE, MPI_SUM, st->comm));
     GW_TRY(gw_agree(st->comm, gw_alloc(&norms, (size_t)n, sizeof *norms)));
-    bool kept = st->env->grads->kept.store;
+    bool kept = gw_session_residual(st->session);
     gw_err e = kept ? stats_residual_norms(st, norms) : GW_OK;
     for (int l = 0; l < n && e == GW_OK; l++) {
         const sums *s = &st->sum[l];

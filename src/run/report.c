@@ -26,8 +26,7 @@ static json_t *report_encoded(const gw_session *s) {
     json_t *all = json_array();
     for (int i = 0; i < s->mix.n; i++)
         json_array_append_new(all, gw_json_object("codec:s floats:I bytes:I", s->mix.codec[i].spec,
-                                                  (uint64_t)s->unmet.all[i].floats,
-                                                  (uint64_t)s->unmet.all[i].bytes));
+                                                  s->encoded[i].floats, s->encoded[i].bytes));
     return all;
 }
 

@@ -84,24 +84,15 @@ const char *gw_session_compression(const gw_session *s) {
 }
 
 bool gw_session_feeds_back(const gw_session *s) {
-    return s->env.grads ? s->env.grads->kept.store != NULL : gw_residuals_any(&s->residuals);
+    return gw_residuals_any(&s->residuals) && !s->unmet.idle;
 }
 
-gw_err gw_session_find_unmet(gw_session *s, gw_unmet_ask ask, MPI_Comm comm) {
-    gw_unmet_of of = {.lane = s->env.grads,
-                      .mix = &s->mix,
-                      .codings = s->codings,
-                      .strategy = s->strategy.ops,
-                      .args = s->strategy.args,
-                      .feedback = s->feedback,
-                      .holds = gw_residuals_any(&s->residuals),
-                      .framed = s->framed,
-                      .stepped = s->logical_bytes > s->recounted};
-    return gw_unmet_find(&s->unmet, &of, ask, comm);
+const float *gw_session_residual(const gw_session *s) {
+    return s->env.grads->size > 1 ? s->env.grads->kept.store : NULL;
 }
 
 void gw_session_recount(gw_session *s) {
-    for (int i = 0; i <= GW_MIX_CODECS; i++)
+    for (int i = 0; i < GW_MIX_CODECS; i++)
         s->codings[i].floats = s->codings[i].bytes = 0;
     s->recounted = s->logical_bytes;
     s->clip.updates = s->clip.clipped = 0;
@@ -161,7 +152,6 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
     GW_TRY(gw_lane_open(&env->params, comm, &lane));
     env->params->tally.layers = setup->layers; /* `coded` being NULL, to name them only */
     env->params->tally.n = setup->n_layers;
-    env->params->tally.codings = &s->codings[GW_MIX_CODECS];
     GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
     if (setup->parts || (setup->keeps && !(s->strategy.ops->traits & GW_STRATEGY_PARAMS)))
         return GW_OK;
@@ -235,8 +225,6 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
         mine = session_join(&s->choices, env->grads->said.choices, env->params->said.choices);
     GW_TRY(gw_agree(comm, mine));
     GW_TRY(gw_session_find_unmet(s, (gw_unmet_ask){0}, comm));
-    if (!s->unmet.encodes)
-        gw_lane_drop_residual(env->grads);
     s->together = session_together(s);
     return setup->undo ? gw_agree(comm, session_open_undo(s)) : GW_OK;
 }

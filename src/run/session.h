@@ -5,6 +5,7 @@
 #define GW_RUN_SESSION_H
 
 #include "base/steady.h"
+#include "comm/lane_parts.h"
 #include "run/clip.h"
 #include "run/residuals.h"
 #include "run/undo.h"
@@ -44,10 +45,11 @@ typedef struct gw_session {
     void *self;             /* the strategy's */
     gw_session_tap tap;     /* the caller's */
     uint64_t logical_bytes; /* float32 bytes of all spans finished so far */
-    gw_codings codings[GW_MIX_CODECS + 1]; /* of the mix's codecs, then of parameters */
+    gw_codings codings[GW_MIX_CODECS]; /* of the mix's codecs */
+    gw_coded encoded[GW_MIX_CODECS];   /* the same over all ranks, as last found */
     gw_clip clip;
     float most;     /* the optimizer's, as the setup has it */
-    gw_unmet unmet; /* what was asked for and does not happen: predicted, or as last found */
+    gw_unmet unmet; /* what was asked for and does not happen, as last found */
     /* private: */
     uint64_t recounted; /* logical_bytes then */
     gw_codec exact;
@@ -85,8 +87,11 @@ int gw_session_helpers(const gw_session *s);
 
 /** Return whether error feedback holds something back; before opening: whether it would. */
 bool gw_session_feeds_back(const gw_session *s);
-/** Find `unmet` anew, once it is open. Collective over `comm`, the session's or one that contains
- *  it. */
+/** Return what error feedback holds back on this rank, env.n floats; NULL: nothing, as on a single
+ *  rank. Once it is open. */
+const float *gw_session_residual(const gw_session *s);
+/** Find `unmet` anew, once it is open; if it has ended, `encoded` before it: collective then, over
+ *  `comm`, the session's or one that contains it. */
 gw_err gw_session_find_unmet(gw_session *s, gw_unmet_ask ask, MPI_Comm comm);
 /** Count encodings from here on: all before was a rehearsal. */
 void gw_session_recount(gw_session *s);

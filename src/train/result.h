@@ -24,11 +24,11 @@ typedef struct gw_train_result {
     gw_fault first_fault; /* rank -1: there was none */
     double bound_s;       /* of a step; 0: not asked for */
     gw_bound_mode bound_mode;
-    int64_t split, flagged;   /* batches of all ranks with a memory split by twins; of these with an
+    int64_t split, flagged; /* batches of all ranks with a memory split by twins; of these with an
                                empty interval of products */
-    double ceilings_drift;    /* relative, between begin and end; NaN: not measured */
-    gw_unmet foretold, unmet; /* what was asked for and did not happen: by the lines that the run
-                                 began with, and by what was counted */
+    double ceilings_drift;  /* relative, between begin and end; NaN: not measured */
+    gw_unmet told, unmet;   /* what was asked for and did not happen: as the run's first lines told,
+                                 and by what was counted */
     int ranks;
     size_t parameters;
     gw_checkpoint_counts checkpoints;

@@ -307,7 +307,7 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     bool pipe = t->mesh.shape.size[GW_DIM_PIPE] > 1;
     r->bubble_s = pipe ? r->total.summary.dim_waiting_s[GW_DIM_PIPE] : NAN;
     GW_TRY(gw_checks_collect(&t->measures.checks, &t->measures.checked));
-    r->foretold = *gw_inside_know(t->g).unmet;
+    r->told = *gw_inside_know(t->g).unmet;
     GW_TRY(gw_trainer_unmet(t, true));
     r->left_out = t->measures.checked.nan.out_steps;
     r->first_fault = t->measures.checked.nan.first;

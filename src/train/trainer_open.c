@@ -313,7 +313,8 @@ static void trainer_unmet_rate(gw_trainer *t, int64_t steps) {
         gw_inside_unmet_add(t->g, "lr-schedule", how, "the rate is 0", why);
 }
 
-/* What was asked for and does not happen: of the exchange of gradients, then of activations. */
+/* What was asked for and does not happen: of the exchange of gradients, then of activations, whose
+ * encodings are only counted. */
 gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
     static const char *const options[] = {"compress-activations", "compress-deltas"};
     gw_unmet_ask ask = {.ended = ended,
@@ -324,11 +325,12 @@ gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
     if (t->c->data.partition.on && t->data->divided.parts == 0)
         gw_inside_unmet_add(t->g, "partition", gw_args_text(t->c->args, "partition"),
                             "nothing is divided", "one rank takes all samples");
-    for (int k = 0; k < 2 && ask.carried; k++) {
-        const char *why, *codec = gw_pipeline_codec(t->part.pipeline, k);
-        GW_TRY(gw_pipeline_idle(t->part.pipeline, k, ended, t->comm, &why));
-        if (why)
-            gw_inside_unmet_add(t->g, options[k], codec, "not encoded here", why);
+    for (int k = 0; k < 2 && ended && ask.carried; k++) {
+        bool idle;
+        GW_TRY(gw_pipeline_idle(t->part.pipeline, k, t->comm, &idle));
+        if (idle)
+            gw_inside_unmet_add(t->g, options[k], gw_pipeline_codec(t->part.pipeline, k),
+                                "not encoded here", "no encoding was counted");
     }
     if (ended && t->c->run.compress_stats > t->at.step)
         gw_inside_unmet_add(t->g, "compress-stats", gw_args_text(t->c->args, "compress-stats"),

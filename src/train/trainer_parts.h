@@ -177,8 +177,8 @@ gw_err gw_trainer_begin(gw_trainer *t);
 /** What a checkpoint's manifest and a restart compare. */
 gw_facts_of gw_trainer_facts(const gw_trainer *t);
 
-/** Collective: find what was asked for and does not happen, foretold or at the end; it is the
- *  result's then. */
+/** Collective: find what was asked for and does not happen, at the start or, `ended`, by what was
+ *  counted; it is the result's then. */
 gw_err gw_trainer_unmet(gw_trainer *t, bool ended);
 
 /** What of the result is known when the last step is done. */

@@ -105,7 +105,7 @@ static void check_state(rig *r, const char *what, int number) {
     CHECK(all_finite(r->session->env.param, n), "%s: parameters, step %d", what, number);
     gw_vectors state = r->optimizer->state;
     CHECK(all_finite(state.x, n * (size_t)state.count), "%s: momentum, step %d", what, number);
-    CHECK(all_finite(r->session->env.grads->kept.store, n), "%s: residual, step %d", what, number);
+    CHECK(all_finite(gw_session_residual(r->session), n), "%s: residual, step %d", what, number);
 }
 
 /* The last rank's gradient overflows in step BAD. */

@@ -390,9 +390,7 @@ void gw_grid_tell(const gw_grid *g, int each, json_t *facts) {
     json_t *refused = json_array(), *idle = json_array();
     for (int i = 0; i < g->n; i += each) {
         const gw_grid_cell *c = &g->cell[i];
-        const char *why = g->ranks == 1       ? "1 rank exchanges nothing"
-                          : *c->codings.plain ? c->codings.plain
-                                              : "no encoding was counted";
+        const char *why = g->ranks == 1 ? "1 rank exchanges nothing" : "no encoding was counted";
         if (c->refused) {
             printf("refused: %s\n", c->refused);
             grid_keep(refused, c, c->refused);

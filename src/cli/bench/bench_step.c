@@ -229,7 +229,7 @@ static const char *step_codec_of(const config *one, char text[256]) {
     const gw_session *s = one->rig.session;
     gw_text_print(text, 256, "%s%s",
                   one->rig.choice ? s->mix.codec->spec : one->c.run.compress->text,
-                  s->unmet.encodes ? "" : " (not encoded here)");
+                  s->unmet.idle ? " (not encoded here)" : "");
     return text;
 }
 

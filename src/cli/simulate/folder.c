@@ -101,18 +101,14 @@ static json_t *folder_comm(const gw_sim_play *p) {
     json_t *unmet = json_array();
     snprintf(algo, sizeof algo, p->modelled ? "%s (modelled as halving:chunk=0)" : "%s",
              p->modelled ? p->modelled : p->algo.ops->head.name);
-    for (const char *line = p->unmet, *why, *end; *line; line = end + 1) {
-        why = strstr(line, ": ");
-        end = strchr(line, '\n');
-        json_array_append_new(unmet, json_pack("{s:s, s:s, s:s%, s:s%}", "option", "comm", "value",
-                                               p->strategy.ops->head.name, "what", line,
-                                               (size_t)(why - line), "why", why + 2,
-                                               (size_t)(end - why - 2)));
-    }
-    return gw_json_object("strategy:s algorithm:s codec:s error_feedback:b clip:o unmet:o layers:o "
-                          "warning:o",
+    if (gw_sim_alone(p))
+        json_array_append_new(unmet, gw_json_object("option:s value:s what:s why:s", "comm",
+                                                    p->strategy.ops->head.name,
+                                                    "nothing is exchanged", gw_sim_alone(p)));
+    return gw_json_object("strategy:s algorithm:s codec:s error_feedback:b clip:o unmet:o notes:t "
+                          "layers:o warning:o",
                           p->strategy.ops->head.name, algo, p->codec.spec, false, json_null(),
-                          unmet, json_null(), json_null());
+                          unmet, p->notes, json_null(), json_null());
 }
 
 static const char phases[] = "simulated: computation by the profile; mpi_wait_s is all else of a "

@@ -224,9 +224,9 @@ static json_t *simulate_json(const simulation *s) {
     const gw_sim_play *p = &s->play;
     double ranks = p->world.ranks;
     return gw_json_add(simulate_model(s),
-                       "step_s:f exposed_s:f bubble_s:f wire_bytes:f messages:f unmet:t", p->step_s,
-                       p->exposed_s, p->mesh->bubble_s, p->sent.bytes / ranks,
-                       p->sent.messages / ranks, p->unmet);
+                       "step_s:f exposed_s:f bubble_s:f wire_bytes:f messages:f unmet:t notes:t",
+                       p->step_s, p->exposed_s, p->mesh->bubble_s, p->sent.bytes / ranks,
+                       p->sent.messages / ranks, gw_sim_alone(p), p->notes);
 }
 
 static void simulate_print(const simulation *s) {
@@ -262,11 +262,10 @@ static void simulate_print(const simulation *s) {
     if (s->mesh.modelled && s->mesh.shape.size[GW_DIM_TENSOR] > 1)
         printf("note: --tensor-algo %s is MPI's own: modelled as halving:chunk=0\n",
                s->mesh.modelled);
-    for (const char *line = p->unmet; *line; line += *line == '\n') {
-        int len = (int)strcspn(line, "\n");
-        printf("note: --comm %s: %.*s\n", p->strategy.ops->head.name, len, line);
-        line += len;
-    }
+    if (!exchanges)
+        printf("note: --comm %s: nothing is exchanged: %s\n", p->strategy.ops->head.name,
+               gw_sim_alone(p));
+    fputs(p->notes, stdout);
 }
 
 /* ---- the run ---- */

@@ -50,7 +50,7 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     tell_put_place(t, s->ranks);
     printf("; %s over %s, %s%s%s; GEMM by %s\n", is.strategy, is.algorithm,
            gw_chooser_chooses(t->choice) ? is.codec->spec : c->run.compress->text,
-           is.unmet->encodes ? "" : " (not encoded here)", tell_feedback_text(&is, feedback),
+           is.unmet->idle ? " (not encoded here)" : "", tell_feedback_text(&is, feedback),
            gw_gemm_library());
     gw_unmet_print(is.unmet, NULL, stdout);
     if (gw_gemm_warning())
@@ -278,7 +278,7 @@ static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
     tell_say_link(&r->total.link_cost);
     tell_say_checkpoints(&r->checkpoints);
     tell_say_left_out(r);
-    gw_unmet_print(&r->unmet, &r->foretold, stdout);
+    gw_unmet_print(&r->unmet, &r->told, stdout);
     tell_say_accuracy(r);
     tell_say_best(t->config, &r->best);
     if (t->config->run.out)
