@@ -1,16 +1,15 @@
 #include "comm/collective.h"
 
 #include "base/mem.h"
-#include "comm/lane_parts.h"
 
 #include <stdlib.h>
 
 /* The runs whose algorithm starts MPI's collectives, or the others. */
 static gw_err collective_lay_runs(const gw_collective *c, gw_schedule *s, gw_span span,
                                   bool ordered) {
-    const gw_lane *lane = c->lane;
-    for (int i = 0; i < lane->n_runs; i++) {
-        const gw_lane_run *run = &lane->runs[i];
+    int n;
+    const gw_lane_run *run = gw_lane_runs(c->lane, &n);
+    for (int i = 0; i < n; i++, run++) {
         gw_span part = gw_span_common(run->span, span);
         if (part.n == 0 || ordered != !!(run->algo->ops->caps & GW_ALGO_ORDERED))
             continue;
@@ -27,7 +26,7 @@ static gw_err collective_lay_runs(const gw_collective *c, gw_schedule *s, gw_spa
 static gw_err collective_lay_down(const gw_collective *c, gw_schedule *s, gw_span span) {
     if (c->lay_down)
         return c->lay_down(c->ctx, s);
-    if (c->lane->n_runs == 0)
+    if (!gw_lane_mixed(c->lane))
         return gw_algo_lay_down(c->algo, s, c->verb, c->root);
     if (c->verb == GW_REDUCE_SCATTER || c->verb == GW_ALLGATHER)
         return gw_fail(
@@ -79,11 +78,11 @@ void gw_collective_clear(gw_collective *c) {
 
 gw_cost gw_collective_cost(const gw_collective *c, gw_span span) {
     gw_cost sum = {0};
-    const gw_lane *lane = c->lane;
-    if (lane->n_runs == 0)
+    int runs;
+    const gw_lane_run *run = gw_lane_runs(c->lane, &runs);
+    if (runs == 0)
         return gw_algo_cost(c->algo, c->lane, c->verb, span.n);
-    for (int i = 0; i < lane->n_runs; i++) {
-        const gw_lane_run *run = &lane->runs[i];
+    for (int i = 0; i < runs; i++, run++) {
         size_t n = gw_span_common(run->span, span).n;
         sum = gw_cost_sum(sum, gw_algo_cost(run->algo, run->lane, c->verb, n));
     }

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "comm/lane_parts.h"
 #include "comm/strategy.h"
 
 #include <fnmatch.h>
@@ -225,19 +224,19 @@ gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_mix_model *model,
     if (mix->n == 1)
         return GW_OK;
     GW_TRY(mix_check(mix, model)); /* the same on all ranks */
+    gw_codings *codings = gw_lane_encoder(lane)->codings;
     const gw_lane *by_codec[GW_MIX_CODECS] = {lane};
     for (int i = 1; i < mix->n; i++) {
         gw_lane *other;
         bool apart = !(mix->algo[i].ops->caps & GW_ALGO_ORDERED);
         GW_TRY(gw_lane_branch(lane, (gw_codec *)&mix->codec[i], apart, feedback[i], &other));
-        other->tally.codings = lane->tally.codings ? lane->tally.codings + i : NULL;
+        gw_lane_encoder(other)->codings = codings ? codings + i : NULL;
         by_codec[i] = other;
     }
     gw_lane_run *runs = NULL;
     gw_err e = gw_alloc(&runs, (size_t)model->n_tensors, sizeof *runs);
     GW_THEN(e, gw_lane_attach(lane, runs, runs, free));
     GW_TRY(gw_lane_agree(lane, e));
-    lane->n_runs = mix_cut(mix, by_codec, model, runs);
-    lane->runs = runs;
+    gw_lane_divide(lane, runs, mix_cut(mix, by_codec, model, runs));
     return GW_OK;
 }

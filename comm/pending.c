@@ -71,17 +71,16 @@ static int pending_rounds(const gw_schedule *s, const gw_strand *t, int end) {
 }
 
 static void pending_add_message(line *l, const gw_schedule *s, const gw_op *o) {
-    const gw_lane *lane = o->lane;
+    const gw_fabric *f = gw_lane_channel(o->lane)->fabric;
     switch (o->kind) {
     case GW_OP_SEND:
-        pending_add(l, " to rank %d (up to %zu bytes)", lane->fabric->world[o->peer],
-                    s->slots.x[o->slot].cap);
+        pending_add(l, " to rank %d (up to %zu bytes)", f->world[o->peer], s->slots.x[o->slot].cap);
         break;
     case GW_OP_RECV:
-        pending_add(l, " from rank %d (up to %zu bytes)", lane->fabric->world[o->peer],
+        pending_add(l, " from rank %d (up to %zu bytes)", f->world[o->peer],
                     s->slots.x[o->slot].cap);
         break;
-    default: pending_add(l, " an MPI collective of %d ranks", lane->size);
+    default: pending_add(l, " an MPI collective of %d ranks", f->size);
     }
 }
 

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/turn.h"
-#include "comm/lane_parts.h"
+#include "comm/channel.h"
 #include "comm/pending.h"
 
 #include <omp.h>
@@ -53,7 +53,7 @@ static size_t queue_bytes(const gw_schedule *s) {
 static gw_err queue_launch(gw_queue *q, gw_schedule *s) {
     if (q->credit > 0)
         gw_pending_defer(s, false);
-    q->fabric = gw_schedule_lane(s)->fabric;
+    q->fabric = gw_lane_channel(gw_schedule_lane(s))->fabric;
     GW_TRY(gw_schedule_start(s));
     q->inflight[q->n++] = s;
     q->bytes += queue_bytes(s);

@@ -1,14 +1,11 @@
 #include "comm/runner.h"
 
 #include "base/probe.h"
-#include "comm/lane_parts.h"
 
 /* Random numbers depend on step and microbatch, whatever the timetable. */
 gw_err gw_runner_start(const gw_runner *r, gw_schedule *s, int micro) {
-    gw_lane *lane = gw_schedule_lane(s);
-    while (lane->parent) /* an algorithm may have split it */
-        lane = lane->parent;
-    lane->ticket = r->step * (uint64_t)gw_timetable_micro(r->timetable) + (uint64_t)micro;
+    gw_lane_begin_at(gw_schedule_lane(s),
+                     r->step * (uint64_t)gw_timetable_micro(r->timetable) + (uint64_t)micro);
     gw_phase_enter(GW_PHASE_MPI_POST);
     gw_err e = gw_queue_start(r->queue, s);
     gw_phase_leave();

@@ -8,7 +8,7 @@
 /* A strand without operations is begun anew instead of followed. */
 gw_err gw_schedule_strand(gw_schedule *s) {
     gw_strand *last = s->strands.n ? &s->strands.x[s->strands.n - 1] : NULL;
-    s->tag = gw_lane_tag(s->lane);
+    s->tag = gw_channel_tag(gw_lane_channel(s->lane));
     s->round = 0;
     if (!last || last->end > last->first) {
         GW_TRY(gw_grow(&s->strands.x, &s->strands.room, s->strands.n + 1, sizeof *s->strands.x));
@@ -93,13 +93,13 @@ static gw_err schedule_add_message(gw_schedule *s, gw_op o) {
 
 static gw_err schedule_add_slot(gw_schedule *s, gw_span part, bool alias, int *slot_out) {
     GW_TRY(gw_grow(&s->slots.x, &s->slots.room, s->slots.n + 1, sizeof *s->slots.x));
-    gw_slot fresh = {
-        .cap = gw_codec_bound(gw_lane_codec(s->lane), part.n), .alias = alias, .peer = -1};
+    const gw_encoder *e = gw_lane_encoder(s->lane);
+    gw_slot fresh = {.cap = gw_codec_bound(e->codec, part.n), .alias = alias, .peer = -1};
     if (alias) {
         fresh.data = (char *)(s->base + part.off);
         fresh.len = fresh.cap;
-    } else if (s->lane->phantom) {
-        fresh.data = s->lane->phantom->wire;
+    } else if (e->of->phantom) {
+        fresh.data = e->of->phantom->wire;
         fresh.alias = true;
     } else {
         GW_TRY(gw_alloc(&fresh.data, fresh.cap, 1));
@@ -252,7 +252,7 @@ gw_err gw_schedule_work(gw_schedule *s, gw_err (*work)(void *ctx), void *ctx) {
 }
 
 gw_err gw_schedule_await(gw_schedule *s, gw_err (*poll)(void *ctx, bool *done), void *ctx) {
-    if (s->lane->fabric->ops->quiet)
+    if (gw_lane_channel(s->lane)->fabric->ops->quiet)
         return gw_fail(GW_ERR_UNSUPPORTED, "it waits for more than messages, and the fabric knows "
                                            "of nothing else");
     return schedule_add_op(
@@ -261,7 +261,7 @@ gw_err gw_schedule_await(gw_schedule *s, gw_err (*poll)(void *ctx, bool *done), 
 
 gw_err gw_schedule_call(gw_schedule *s, gw_err (*issue)(void *ctx, MPI_Request *request),
                         void *ctx) {
-    if (!s->lane->fabric->ops->call)
+    if (!gw_lane_channel(s->lane)->fabric->ops->call)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "it starts one of MPI's own collectives, and there is no MPI");
     return schedule_add_message(
@@ -286,7 +286,7 @@ void gw_schedule_on(gw_schedule *s, gw_lane *lane) {
     if (lane == s->lane)
         return;
     s->lane = lane;
-    s->tag = gw_lane_tag(lane);
+    s->tag = gw_channel_tag(gw_lane_channel(lane));
 }
 
 void gw_schedule_among(gw_schedule *s, const int *peers, int n) {

@@ -35,7 +35,7 @@ float *gw_schedule_base(const gw_schedule *s);
 
 /* ---- laying down; later operations refer to a slot by *slot_out ---- */
 
-/** Encode `part`; `adopt` as in gw_lane_encode. */
+/** Encode `part`; `adopt` as in gw_encoder_encode. */
 gw_err gw_schedule_pack(gw_schedule *s, gw_span part, bool adopt, int *slot_out);
 /** The same, but the slot is never the arena itself: `part` may change while it is in use. */
 gw_err gw_schedule_copy(gw_schedule *s, gw_span part, bool adopt, int *slot_out);
@@ -58,7 +58,7 @@ gw_err gw_schedule_pack_parts(gw_schedule *s, const gw_span *parts, int n, bool 
 gw_err gw_schedule_recv_parts(gw_schedule *s, const gw_span *parts, int n, int peer, bool over,
                               int *slot_out);
 gw_err gw_schedule_unpack_parts(gw_schedule *s, int slot_in, const gw_span *parts, int n, bool add);
-/** *into = the elements of `part` in `slot_in` (gw_lane_list), also in a later round. */
+/** *into = the elements of `part` in `slot_in` (gw_encoder_list), also in a later round. */
 gw_err gw_schedule_list(gw_schedule *s, int slot_in, gw_span part, gw_elements *into);
 /** End the round: what follows waits for all messages of this strand so far. */
 gw_err gw_schedule_round(gw_schedule *s);
@@ -105,10 +105,10 @@ gw_err gw_schedule_test(gw_schedule *s, bool *done);
 /** While it is not running: has a peer begun the run that is due here, so that its message has
  *  arrived? False if none can, e.g. because the peers wait for this rank's first message. */
 gw_err gw_schedule_called(const gw_schedule *s, bool *called);
-/** Run from start to end, blocking; `call`s use their blocking form unless lane->yield. */
+/** Run from start to end, blocking; `call`s use their blocking form unless the lane yields. */
 gw_err gw_schedule_run(gw_schedule *s);
 
-/** Return the present run's ticket, for work that calls gw_lane_encode. */
+/** Return the present run's ticket, for work that calls gw_encoder_encode. */
 uint64_t gw_schedule_ticket(const gw_schedule *s);
 
 /** Return what the probe hears about the present run, or the last one. */

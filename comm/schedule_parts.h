@@ -6,7 +6,7 @@
 #ifndef GW_COMM_SCHEDULE_PARTS_H
 #define GW_COMM_SCHEDULE_PARTS_H
 
-#include "comm/lane_parts.h"
+#include "comm/channel.h"
 #include "comm/schedule.h"
 
 #include <stdatomic.h>

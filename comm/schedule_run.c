@@ -7,14 +7,14 @@ static gw_err schedule_make_posts(gw_schedule *s) {
         s->strands.x[i].at = total;
         total += s->strands.x[i].most;
     }
-    GW_TRY(s->own->fabric->ops->room(total, &s->posts));
+    GW_TRY(gw_lane_channel(s->own)->fabric->ops->room(total, &s->posts));
     gw_pending_add(s);
     return GW_OK;
 }
 
 static gw_err schedule_post(gw_schedule *s, gw_strand *t, const gw_op *o) {
     int pending = GW_GET(t->pending), i = t->at + pending;
-    gw_fabric *f = o->lane->fabric;
+    gw_fabric *f = gw_lane_channel(o->lane)->fabric;
     gw_slot *w = o->kind == GW_OP_CALL ? NULL : &s->slots.x[o->slot];
     switch (o->kind) {
     case GW_OP_SEND: GW_TRY(f->ops->isend(f, s->posts, i, w->data, w->len, o->peer, o->tag)); break;
@@ -33,7 +33,7 @@ static gw_err schedule_post(gw_schedule *s, gw_strand *t, const gw_op *o) {
 /* Are the round's messages complete? Then their lengths are there. `wait`: block until they are. */
 static gw_err schedule_settle(gw_schedule *s, gw_strand *t, bool wait, bool *complete) {
     int pending = GW_GET(t->pending);
-    gw_fabric *f = s->own->fabric;
+    gw_fabric *f = gw_lane_channel(s->own)->fabric;
     *complete = true;
     if (pending == 0)
         return GW_OK;
@@ -45,14 +45,16 @@ static gw_err schedule_settle(gw_schedule *s, gw_strand *t, bool wait, bool *com
 }
 
 static void schedule_tell(const gw_schedule *s, gw_exchange_event event) {
-    s->own->fabric->ops->tell(s->own->fabric, event, &s->told);
+    const gw_fabric *f = gw_lane_channel(s->own)->fabric;
+    f->ops->tell(f, event, &s->told);
 }
 
 /* Who sent what is damaged is known only here. */
 static gw_err schedule_unpack(gw_schedule *s, const gw_slot *w, const gw_op *o) {
+    gw_encoder *of = gw_lane_encoder(o->lane);
     gw_err e = o->kind == GW_OP_LIST
-                   ? gw_lane_list(o->lane, w->data, w->len, o->part, o->call.list)
-                   : gw_lane_decode(o->lane, w->data, w->len, s->base, o->part, o->flag);
+                   ? gw_encoder_list(of, w->data, w->len, o->part, o->call.list)
+                   : gw_encoder_decode(of, w->data, w->len, s->base, o->part, o->flag);
     if (e == GW_ERR_CORRUPT && w->peer >= 0)
         e = gw_fail(e, "from rank %d: %s", gw_lane_root_rank(o->lane, w->peer), gw_err_text());
     return e;
@@ -65,14 +67,15 @@ static unsigned schedule_how(const gw_schedule *s, const gw_op *o) {
 
 static gw_err schedule_execute(gw_schedule *s, gw_strand *t, const gw_op *o) {
     gw_slot *w = o->slot == GW_NO_SLOT ? NULL : &s->slots.x[o->slot];
+    gw_encoder *e = gw_lane_encoder(o->lane);
     switch (o->kind) {
     case GW_OP_PACK:
-        return gw_lane_encode(o->lane, s->ticket, s->base, o->part, schedule_how(s, o), w->data,
-                              w->cap, &w->len);
-    case GW_OP_MEASURE: gw_lane_measure(o->lane, s->base, o->part, w->data); return GW_OK;
+        return gw_encoder_encode(e, s->ticket, s->base, o->part, schedule_how(s, o), w->data,
+                                 w->cap, &w->len);
+    case GW_OP_MEASURE: gw_encoder_measure(e, s->base, o->part, w->data); return GW_OK;
     case GW_OP_PACK_AGREED:
-        return gw_lane_encode_agreed(o->lane, s->ticket, s->base, o->part, o->flag, w->data, w->cap,
-                                     &w->len);
+        return gw_encoder_encode_agreed(e, s->ticket, s->base, o->part, o->flag, w->data, w->cap,
+                                        &w->len);
     case GW_OP_UNPACK:
     case GW_OP_LIST: return schedule_unpack(s, w, o);
     case GW_OP_WORK: return o->call.work(o->ctx);
@@ -185,7 +188,7 @@ gw_err gw_schedule_called(const gw_schedule *s, bool *called) {
         i++;
     if (i == s->ops.n)
         return GW_OK;
-    gw_fabric *f = s->ops.x[i].lane->fabric;
+    gw_fabric *f = gw_lane_channel(s->ops.x[i].lane)->fabric;
     return f->ops->called(f, s->ops.x[i].tag, called);
 }
 
@@ -193,10 +196,11 @@ gw_err gw_schedule_run(gw_schedule *s) {
     s->told.run++; /* blocked from before its start on */
     schedule_tell(s, GW_EXCHANGE_START);
     schedule_tell(s, GW_EXCHANGE_BLOCK);
-    gw_err e = schedule_start(s, !s->own->yield);
+    const gw_channel *c = gw_lane_channel(s->own);
+    gw_err e = schedule_start(s, !c->yield);
     while (e == GW_OK && GW_GET(s->running)) {
-        if (s->own->yield)
-            s->own->fabric->ops->yield(s->own->fabric, 0);
+        if (c->yield)
+            c->fabric->ops->yield(c->fabric, 0);
         e = schedule_pass(s);
     }
     schedule_tell(s, GW_EXCHANGE_UNBLOCK);

@@ -98,7 +98,7 @@ enum {
     GW_STRATEGY_EXACT = 2,       /* with an exact codec, every update is that of a serial run */
     GW_STRATEGY_LOSSY = 4,       /* compresses by itself: no codec makes its sums exact */
     GW_STRATEGY_ENCODES = 16,    /* never reads grad itself: the lane encodes what ready() or
-                                     finish() names, in the same step (gw_lane's `fed`). Excludes
+                                     finish() names, in the same step (gw_encoder's `fed`). Excludes
                                      GW_STRATEGY_LATE */
     GW_STRATEGY_PARAMS = 32,     /* reads or writes env->param */
     GW_STRATEGY_MEAN = 64,       /* finish() gives every rank the mean of all ranks' gradients */

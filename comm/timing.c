@@ -1,6 +1,6 @@
 #include "comm/timing.h"
 
-#include "comm/lane_parts.h"
+#include "comm/channel.h"
 
 #include <math.h>
 
@@ -36,7 +36,7 @@ gw_err gw_timed_run(gw_timed *x, double *s) {
     gw_span span = gw_schedule_span(x->schedule);
     for (size_t i = 0; i < span.n; i++)
         x->base[span.off + i] = (float)((int)(i % 251) - 125);
-    gw_fabric *f = x->lane->fabric;
+    gw_fabric *f = gw_lane_channel(x->lane)->fabric;
     GW_TRY(f->ops->barrier(f));
     int64_t start_ns = f->ops->now_ns(f);
     GW_TRY(gw_schedule_run(x->schedule));

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "base/table.h"
-#include "comm/lane_parts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -25,7 +24,8 @@ int gw_tuning_choice(const gw_tuning *t, size_t n) {
 }
 
 static const char *tuning_lane_name(const gw_lane *lane) {
-    return lane->said.name ? lane->said.name : "";
+    const char *name = gw_lane_encoder(lane)->of->name;
+    return name ? name : "";
 }
 
 /* ---- the table file ---- */
@@ -58,12 +58,12 @@ gw_err gw_tuning_print(const gw_tuning *t, const gw_lane *lane, char **text) {
     for (int i = 0; i < t->n_sizes; i++)
         for (int a = 0; a < t->n_algos; a++) {
             const gw_tuning_row *row = &t->row[i];
-            tuning_line line = {.ranks = lane->size,
+            tuning_line line = {.ranks = gw_lane_size(lane),
                                 .chosen = a == row->chosen,
                                 .bytes = row->bytes,
                                 .time_s = row->time_s[a]};
             snprintf(line.lane, NAME, "%s", tuning_lane_name(lane));
-            snprintf(line.codec, NAME, "%s", lane->codec->name);
+            snprintf(line.codec, NAME, "%s", gw_lane_codec(lane)->name);
             snprintf(line.algorithm, NAME, "%s", t->algo[a].ops->head.name);
             if (!isnan(line.time_s))
                 gw_table_write(&tuning_file, to, &line, 1); /* fclose tells of a failure */
@@ -101,7 +101,7 @@ static gw_err tuning_algo(reader *r, const char *name, int *out) {
         return tuning_bad(r, "no algorithm to choose is called", name);
     if (t->n_algos == GW_TUNING_ALGOS)
         return tuning_bad(r, "more algorithms than there are, at", name);
-    gw_err err = gw_algo_open(&t->algo[t->n_algos], &GW_SPEC_NAMED(name), r->lane->codec);
+    gw_err err = gw_algo_open(&t->algo[t->n_algos], &GW_SPEC_NAMED(name), gw_lane_codec(r->lane));
     if (err != GW_OK) {
         char why[256];
         snprintf(why, sizeof why, "%s", gw_err_text());
@@ -137,9 +137,9 @@ static gw_err tuning_read_line(reader *r, const tuning_line *line) {
     gw_tuning_row *row = NULL;
     int a = 0;
     if (strcmp(line->lane, tuning_lane_name(r->lane)) != 0 ||
-        strcmp(line->codec, r->lane->codec->name) != 0)
+        strcmp(line->codec, gw_lane_codec(r->lane)->name) != 0)
         return GW_OK;
-    if (line->ranks != r->lane->size) {
+    if (line->ranks != gw_lane_size(r->lane)) {
         r->other_ranks = line->ranks;
         return GW_OK;
     }
@@ -170,11 +170,11 @@ static gw_err tuning_read_all(reader *r) {
     if (t->n_sizes == 0 && r->other_ranks)
         return gw_fail(GW_ERR_INPUT,
                        "%s is of a run on %d ranks, this one has %d: measure anew without table=",
-                       r->in.path, r->other_ranks, r->lane->size);
+                       r->in.path, r->other_ranks, gw_lane_size(r->lane));
     if (t->n_sizes == 0)
         return gw_fail(GW_ERR_INPUT,
                        "%s has no rows for lane '%s' and codec %s: measure anew without table=",
-                       r->in.path, tuning_lane_name(r->lane), r->lane->codec->name);
+                       r->in.path, tuning_lane_name(r->lane), gw_lane_codec(r->lane)->name);
     if (t->row[t->n_sizes - 1].chosen < 0)
         return tuning_bad(r, "nothing was chosen for the last size", "");
     return GW_OK;

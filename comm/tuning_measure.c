@@ -2,7 +2,7 @@
 #include "comm/tuning.h"
 
 #include "base/mem.h"
-#include "comm/lane_parts.h"
+#include "comm/channel.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,9 +21,10 @@ typedef struct tuner {
 /* ---- who takes part ---- */
 
 static gw_err tuning_several_nodes(const gw_lane *lane, bool *out) {
-    int here = lane->shared ? gw_shared_size(lane->shared) : 1;
-    int neighbours = here > 1 && here < lane->size;
-    GW_TRY(lane->fabric->ops->sum(lane->fabric, &neighbours));
+    const gw_channel *c = gw_lane_channel(lane);
+    int here = c->shared ? gw_shared_size(c->shared) : 1;
+    int neighbours = here > 1 && here < gw_lane_size(lane);
+    GW_TRY(c->fabric->ops->sum(c->fabric, &neighbours));
     *out = neighbours > 0;
     return GW_OK;
 }
@@ -35,7 +36,8 @@ static gw_err tuning_gather(gw_tuning *t, const gw_lane *lane, const gw_algo_ops
         bool layered = strcmp((*e)->name, "hier") == 0; /* on one node the same as shm */
         if (*e == &except->head || (layered && !nodes) || t->n_algos == GW_TUNING_ALGOS)
             continue;
-        gw_err err = gw_algo_open(&t->algo[t->n_algos], &GW_SPEC_NAMED((*e)->name), lane->codec);
+        gw_err err =
+            gw_algo_open(&t->algo[t->n_algos], &GW_SPEC_NAMED((*e)->name), gw_lane_codec(lane));
         if (err == GW_OK)
             t->n_algos++;
         else if (err != GW_ERR_UNSUPPORTED)
@@ -64,12 +66,12 @@ static gw_err tuning_choose(void *ctx, size_t n) {
     return row->chosen >= 0
                ? GW_OK
                : gw_fail(GW_ERR_UNSUPPORTED, "algo=auto: no algorithm carries codec %s here",
-                         p->lane->codec->name);
+                         gw_lane_codec(p->lane)->name);
 }
 
 static gw_err tuning_measure(tuner *p, double budget_s) {
     gw_lane *lane = p->lane;
-    size_t arena = lane->n * sizeof(float), most = wanted[WANTED - 1];
+    size_t arena = gw_lane_encoder(lane)->of->n * sizeof(float), most = wanted[WANTED - 1];
     float *scratch;
     arena = arena < most ? arena : most;
     gw_timing_plan plan = {.wanted = wanted,
@@ -82,7 +84,7 @@ static gw_err tuning_measure(tuner *p, double budget_s) {
                            .end = tuning_choose};
     GW_TRY(gw_lane_floats(lane, arena / sizeof(float), &scratch));
     p->timing.rounds = (gw_rounds){
-        .comm = gw_lane_comm(lane), .seed = lane->seed, .once = tuning_run_once, .ctx = p};
+        .comm = gw_lane_comm(lane), .seed = gw_lane_seed(lane), .once = tuning_run_once, .ctx = p};
     for (int a = 0; a < p->t->n_algos; a++) {
         p->timed[a] = (gw_timed){.algo = &p->t->algo[a], .lane = lane, .base = scratch};
         p->timing.timed[p->timing.n++] = &p->timed[a];
@@ -94,26 +96,28 @@ static gw_err tuning_measure(tuner *p, double budget_s) {
 }
 
 gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except, double budget_s) {
+    const gw_encoder *encoder = gw_lane_encoder(lane);
+    size_t n = encoder->of->n;
     float *residual = NULL;
     tuner *p = NULL;
     gw_codings before = {0}; /* what is tried is no part of the run */
     *t = (gw_tuning){0};
     gw_err e = gw_alloc(&p, 1, sizeof *p);
-    if (e == GW_OK && lane->kept.residual)
-        e = gw_alloc(&residual, lane->n, sizeof *residual);
+    if (e == GW_OK && encoder->residual)
+        e = gw_alloc(&residual, n, sizeof *residual);
     GW_THEN(e, tuning_gather(t, lane, except));
     e = gw_lane_agree(lane, e);
     if (e == GW_OK) {
         *p = (tuner){.t = t, .lane = lane};
-        if (lane->tally.codings)
-            before = *lane->tally.codings;
+        if (encoder->codings)
+            before = *encoder->codings;
         if (residual)
-            memcpy(residual, lane->kept.residual, lane->n * sizeof *residual);
+            memcpy(residual, encoder->residual, n * sizeof *residual);
         e = tuning_measure(p, budget_s);
-        if (lane->tally.codings)
-            *lane->tally.codings = before;
+        if (encoder->codings)
+            *encoder->codings = before;
         if (residual)
-            memcpy(lane->kept.residual, residual, lane->n * sizeof *residual);
+            memcpy(encoder->residual, residual, n * sizeof *residual);
     }
     free(residual);
     free(p);

@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "comm/lane_parts.h"
+#include "comm/channel.h"
 #include "comm/tuning.h"
 
 #include <math.h>
@@ -42,11 +42,15 @@ static const char *auto_name(const gw_tuning *t, int a) {
     return t->algo[a].ops->head.name;
 }
 
+static const char *auto_lane_name(const gw_lane *lane) {
+    const char *name = gw_lane_encoder(lane)->of->name;
+    return name ? name : "lane";
+}
+
 static void auto_note_choice(gw_lane *lane, const gw_tuning *t, const char *source) {
     char line[512], size[24];
-    int at = gw_text_print(line, sizeof line,
-                           "auto, %s (%s):", lane->said.name ? lane->said.name : "lane",
-                           lane->codec->name);
+    int at = gw_text_print(line, sizeof line, "auto, %s (%s):", auto_lane_name(lane),
+                           gw_lane_codec(lane)->name);
     bool split = false;
     for (int i = 0; i < t->n_sizes && at < (int)sizeof line; i++) {
         const gw_tuning_row *row = &t->row[i];
@@ -72,10 +76,8 @@ static void auto_note_times(gw_lane *lane, const gw_tuning *t) {
     for (int i = 0; i < t->n_sizes; i++) {
         char line[1024], size[24];
         const gw_tuning_row *row = &t->row[i];
-        int at =
-            gw_text_print(line, sizeof line,
-                          "auto, %s (%s), %s in us:", lane->said.name ? lane->said.name : "lane",
-                          lane->codec->name, auto_size_text((double)row->bytes, size));
+        int at = gw_text_print(line, sizeof line, "auto, %s (%s), %s in us:", auto_lane_name(lane),
+                               gw_lane_codec(lane)->name, auto_size_text((double)row->bytes, size));
         for (int a = 0; a < t->n_algos && at < (int)sizeof line; a++)
             if (!isnan(row->time_s[a]))
                 at += gw_text_print(line + at, sizeof line - (size_t)at, " %s %.4g",
@@ -91,16 +93,17 @@ static gw_err auto_read_table(gw_tuning *t, gw_lane *lane, const char *path) {
     enum { MOST = 1 << 20 };
     char *text = NULL;
     size_t len = 0;
-    gw_err e = lane->rank == 0 ? gw_file_read(path, MOST, &text, &len) : GW_OK;
+    gw_fabric *f = gw_lane_channel(lane)->fabric;
+    gw_err e = gw_lane_rank(lane) == 0 ? gw_file_read(path, MOST, &text, &len) : GW_OK;
     e = gw_lane_agree(lane, e);
     if (e != GW_OK)
         return e;
     uint64_t bytes = len + 1;
-    GW_TRY(lane->fabric->ops->bcast(lane->fabric, &bytes, sizeof bytes, 0));
-    if (lane->rank != 0)
+    GW_TRY(f->ops->bcast(f, &bytes, sizeof bytes, 0));
+    if (gw_lane_rank(lane) != 0)
         e = gw_alloc(&text, (size_t)bytes, 1);
     e = gw_lane_agree(lane, e);
-    GW_THEN(e, lane->fabric->ops->bcast(lane->fabric, text, (size_t)bytes, 0));
+    GW_THEN(e, f->ops->bcast(f, text, (size_t)bytes, 0));
     if (e == GW_OK && strlen(text) + 1 != bytes)
         e = gw_fail(GW_ERR_INPUT, "algo=auto: table %s: not text: it holds a zero byte", path);
     GW_THEN(e, gw_lane_agree(lane, gw_tuning_read(t, lane, &gw_algo_auto, path, text)));
@@ -111,17 +114,18 @@ static gw_err auto_read_table(gw_tuning *t, gw_lane *lane, const char *path) {
 static gw_err auto_make_table(const gw_args *args, gw_lane *lane, gw_tuning *t) {
     const char *path = gw_args_text(args, "table");
     char *rows = NULL;
-    if (lane->said.table) {
+    const char *before = gw_lane_table(lane);
+    if (before) {
         const char *source = "of the checkpoint";
-        GW_TRY(
-            gw_lane_agree(lane, gw_tuning_read(t, lane, &gw_algo_auto, source, lane->said.table)));
+        GW_TRY(gw_lane_agree(lane, gw_tuning_read(t, lane, &gw_algo_auto, source, before)));
         auto_note_choice(lane, t, "as before the restart");
     } else if (*path) {
         GW_TRY(auto_read_table(t, lane, path));
         auto_note_choice(lane, t, "as its table says");
     } else {
         double budget_s = gw_args_real(args, "budget");
-        GW_TRY(gw_tuning_measure(t, lane, &gw_algo_auto, lane->yield ? budget_s / 3 : budget_s));
+        GW_TRY(gw_tuning_measure(t, lane, &gw_algo_auto,
+                                 gw_lane_yields(lane) ? budget_s / 3 : budget_s));
         auto_note_choice(lane, t, "measured at the start");
         auto_note_times(lane, t);
     }

@@ -14,8 +14,8 @@
 #include "comm/algo.h"
 
 #include "base/mem.h"
+#include "comm/channel.h"
 #include "comm/crew.h"
-#include "comm/lane_parts.h"
 #include "comm/sum.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 typedef struct nest {
     int groups;       /* on the whole lane */
     int first, n, me; /* my group: the node's ranks [first, first + n); I am number `me` */
-    gw_lane *leaders; /* lane of the groups' first ranks; NULL on others */
+    gw_lane *leaders; /* lane of the groups' first ranks; others only ask it what is sent */
     gw_algo inner;
 } nest;
 
@@ -70,18 +70,19 @@ static const char *hier_refuses(const gw_args *args, const gw_codec *codec) {
 
 /* My group among the lane's ranks on my node, in their order. */
 static gw_err hier_find_group(const gw_lane *lane, int each, nest *h) {
-    int here = gw_shared_size(lane->shared), mine = gw_shared_rank(lane->shared);
+    const gw_channel *c = gw_lane_channel(lane);
+    int here = gw_shared_size(c->shared), mine = gw_shared_rank(c->shared);
     *h = (nest){.first = 0, .n = here, .me = mine};
     if (each == 0)
         return GW_OK;
-    int lo = lane->rank - lane->rank % each;
-    const int *world = lane->fabric->world;
-    h->n = lane->size - lo < each ? lane->size - lo : each;
-    h->me = lane->rank - lo;
+    int rank = gw_lane_rank(lane), size = gw_lane_size(lane), lo = rank - rank % each;
+    const int *world = c->fabric->world;
+    h->n = size - lo < each ? size - lo : each;
+    h->me = rank - lo;
     h->first = mine - h->me;
     for (int i = 0; i < h->n; i++) {
         int at = h->first + i;
-        if (at < 0 || at >= here || gw_shared_world(lane->shared, at) != world[lo + i])
+        if (at < 0 || at >= here || gw_shared_world(c->shared, at) != world[lo + i])
             return gw_fail(GW_ERR_UNSUPPORTED,
                            "algorithm hier: group=%d: ranks %d to %d lie on several nodes: choose "
                            "a divisor of the ranks a node, or group=0",
@@ -91,13 +92,18 @@ static gw_err hier_find_group(const gw_lane *lane, int each, nest *h) {
 }
 
 static gw_err hier_make_nest(const gw_args *args, gw_lane *lane, nest *h) {
-    if (!lane->shared)
+    gw_channel *c = gw_lane_channel(lane);
+    if (!c->shared)
         return gw_fail(GW_ERR_UNSUPPORTED, "algorithm hier: these ranks share no memory");
     GW_TRY(gw_lane_agree(lane, hier_find_group(lane, (int)gw_args_int(args, "group"), h)));
-    GW_TRY(gw_lane_agree(lane, hier_open_inner(args, lane->codec, &h->inner)));
+    GW_TRY(gw_lane_agree(lane, hier_open_inner(args, gw_lane_codec(lane), &h->inner)));
     h->groups = h->me == 0;
-    GW_TRY(lane->fabric->ops->sum(lane->fabric, &h->groups));
-    return h->groups > 1 ? gw_lane_split(lane, h->me == 0 ? 0 : -1, &h->leaders) : GW_OK;
+    GW_TRY(c->fabric->ops->sum(c->fabric, &h->groups));
+    if (h->groups == 1)
+        return GW_OK;
+    GW_TRY(gw_lane_split(lane, h->me == 0 ? 0 : -1, &h->leaders));
+    gw_err e = h->leaders ? GW_OK : gw_lane_stand_in(lane, h->groups, &h->leaders);
+    return gw_lane_agree(lane, e);
 }
 
 /* Collective at the first call on a lane. */
@@ -157,7 +163,7 @@ static gw_err hier_begin(gw_schedule *s, const nest *h, job **out) {
     GW_TRY(gw_schedule_own(s, j, hier_release_job));
     j->span = gw_schedule_span(s);
     j->one_group = h->groups == 1;
-    GW_TRY(gw_crew_new(&j->crew, lane->shared, h->first, h->n));
+    GW_TRY(gw_crew_new(&j->crew, gw_lane_channel(lane)->shared, h->first, h->n));
     GW_TRY(gw_alloc(&j->values, (size_t)h->n, sizeof *j->values));
     GW_TRY(gw_alloc(&j->rows, (size_t)h->n, sizeof *j->rows));
     for (int i = 0; i < h->n; i++)
@@ -174,13 +180,13 @@ static gw_err hier_between_groups(gw_schedule *s, const nest *h) {
     gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
     GW_TRY(gw_schedule_stage(s));
-    if (h->leaders) {
+    if (h->me == 0) {
         gw_schedule_on(s, h->leaders);
         GW_TRY(gw_algo_lay_down(&h->inner, s, GW_ALLREDUCE, 0));
         gw_schedule_narrow(s, span);
         gw_schedule_on(s, lane);
     } else {
-        gw_lane_tag(lane);
+        gw_channel_tag(gw_lane_channel(lane));
     }
     return gw_schedule_stage(s);
 }
@@ -192,7 +198,7 @@ static void hier_note_one_group(const gw_args *args, gw_lane *lane) {
     if (gw_lane_exact(lane) && !gw_args_given(args, "inner"))
         return;
     snprintf(line, sizeof line, "hier sums plain floats within a %s, and all %d ranks are %s one",
-             node ? "node" : "group", lane->size, node ? "on" : "in");
+             node ? "node" : "group", gw_lane_size(lane), node ? "on" : "in");
     gw_lane_note(lane, line);
 }
 
@@ -228,11 +234,7 @@ static gw_cost hier_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_
     nest *h;
     if (hier_nest(args, lane, &h) != GW_OK || h->groups == 1)
         return (gw_cost){0};
-    gw_lane stand_in = *lane; /* for ranks without the leaders' lane: one rank a group */
-    stand_in.size = h->groups;
-    stand_in.rank = 0;
-    stand_in.attached = NULL;
-    return gw_algo_cost(&h->inner, h->leaders ? h->leaders : &stand_in, what, n);
+    return gw_algo_cost(&h->inner, h->leaders, what, n);
 }
 
 static const gw_opt hier_opts[] = {{"inner", GW_OPT_SPEC, "ring", 0, 0, NULL, "NAME",

@@ -24,8 +24,8 @@
 #include "comm/algo.h"
 
 #include "base/mem.h"
+#include "comm/channel.h"
 #include "comm/crew.h"
-#include "comm/lane_parts.h"
 #include "comm/lent.h"
 #include "comm/sum.h"
 
@@ -64,7 +64,7 @@ static void shm_release(void *ctx) {
 
 /* Lent memory may come after the schedule was laid down. It stands for one arena of the lane's. */
 static gw_lent *shm_lent(const job *j) {
-    gw_lent *lent = j->lane->lent;
+    gw_lent *lent = gw_lane_channel(j->lane)->lent;
     return lent && gw_lent_arena(lent) == j->base ? lent : NULL;
 }
 
@@ -143,15 +143,15 @@ static gw_err shm_encode(job *j, int slot, gw_span part, unsigned how) {
     size_t cap = gw_codec_bound(gw_lane_codec(j->lane), part.n);
     if (part.n == 0)
         return GW_OK;
-    return gw_lane_encode(j->lane, gw_schedule_ticket(j->schedule), j->base, part, how,
-                          mine + j->at[slot], cap, len);
+    return gw_encoder_encode(gw_lane_encoder(j->lane), gw_schedule_ticket(j->schedule), j->base,
+                             part, how, mine + j->at[slot], cap, len);
 }
 
 static gw_err shm_decode(job *j, int r, int slot, gw_span part, bool add) {
     size_t len = ((size_t *)j->block[r])[slot];
-    return part.n == 0
-               ? GW_OK
-               : gw_lane_decode(j->lane, j->block[r] + j->at[slot], len, j->base, part, add);
+    char *in = j->block[r] + j->at[slot];
+    return part.n == 0 ? GW_OK
+                       : gw_encoder_decode(gw_lane_encoder(j->lane), in, len, j->base, part, add);
 }
 
 /* Slot i of rank r holds r's share of slice i, and for i == r the sum. */
@@ -201,12 +201,13 @@ static gw_err shm_add_whole(void *ctx) {
 }
 
 static gw_err shm_check_node(const gw_lane *lane) {
-    if (!lane->shared)
+    const gw_channel *c = gw_lane_channel(lane);
+    if (!c->shared)
         return gw_fail(GW_ERR_UNSUPPORTED, "algorithm shm: these ranks share no memory");
-    if (gw_shared_size(lane->shared) == lane->size)
+    if (gw_shared_size(c->shared) == gw_lane_size(lane))
         return GW_OK;
-    int nodes = gw_shared_rank(lane->shared) == 0; /* all ranks get here, or none */
-    GW_TRY(lane->fabric->ops->sum(lane->fabric, &nodes));
+    int nodes = gw_shared_rank(c->shared) == 0; /* all ranks get here, or none */
+    GW_TRY(c->fabric->ops->sum(c->fabric, &nodes));
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "algorithm shm: the ranks lie on %d nodes: use algo=hier, which works so inside "
                    "each",
@@ -240,7 +241,7 @@ static gw_err shm_make_block(job *j, bool whole) {
             j->at[i] = end;
         end += gw_codec_bound(gw_lane_codec(j->lane), whole ? j->span.n : shm_part_of(j, i).n);
     }
-    GW_TRY(gw_shared_alloc(j->lane->shared, end, &mine)); /* collective */
+    GW_TRY(gw_shared_alloc(gw_lane_channel(j->lane)->shared, end, &mine)); /* collective */
     GW_TRY(e);
     for (int r = 0; r < j->ranks; r++)
         j->block[r] = gw_crew_twin(j->crew, mine, r);
@@ -255,12 +256,12 @@ static gw_err shm_begin(gw_schedule *s, int root, bool whole, job **out) {
     GW_TRY(gw_schedule_own(s, j, shm_release));
     *j = (job){.schedule = s,
                .lane = lane,
-               .me = lane->rank,
-               .ranks = lane->size,
+               .me = gw_lane_rank(lane),
+               .ranks = gw_lane_size(lane),
                .base = gw_schedule_base(s),
                .span = gw_schedule_span(s),
                .root = root};
-    GW_TRY(gw_crew_new(&j->crew, lane->shared, 0, lane->size));
+    GW_TRY(gw_crew_new(&j->crew, gw_lane_channel(lane)->shared, 0, j->ranks));
     j->crew->lead = root;
     GW_TRY(gw_lane_exact(lane) ? shm_find_values(j) : shm_make_block(j, whole));
     *out = j;

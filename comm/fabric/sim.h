@@ -2,7 +2,7 @@
  *
  *  Each rank is a coroutine. It runs until it has to wait or to compute; then the next event comes,
  *  and the clock moves to its moment. Only events and gw_sim_compute take time. Payloads are moved
- *  only if the setup says so; else lanes are phantoms (gw_phantom in comm/lane_parts.h).
+ *  only if the setup says so; else lanes are phantoms (gw_phantom in comm/encoder.h).
  *
  *  A message of k bytes from a rank that posts it at t (A. Alexandrov, M. Ionescu, K. Schauser,
  *  C. Scheiman, "LogGP", SPAA 1995; its G and g are the links') takes the sender's core until

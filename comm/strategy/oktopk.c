@@ -24,7 +24,6 @@
  * k/P elements to the owners, as many round the ring: 2k (P-1)/P elements a rank, of 5 bytes or a
  * little more (compress/sparse_wire.h); with exact thresholds up to k (P-1) more. Memory: the
  * residual, and room for 3P lists of 2k. With --update lazy all that a layer. */
-#include "comm/lane_parts.h"
 #include "comm/sparse_sum.h"
 #include "comm/strategy.h"
 
@@ -400,8 +399,6 @@ static gw_err oktopk_open(void *p, const gw_env *env) {
         gw_codec_frame(&me->codec);
     gw_lane_reshape(env->grads); /* into lists of regions */
     GW_TRY(gw_lane_branch(env->grads, &me->codec, true, false, &me->lane));
-    if (!me->codec.framed)
-        me->lane->tally.codings = NULL; /* those of `none`, which has no part in this */
     GW_TRY(gw_lane_agree(env->grads, oktopk_make_room(me)));
     return oktopk_lay_down_all(me);
 }

@@ -234,7 +234,7 @@ static const char *text_of(const gradwire *g, const char *key) {
         {"parameters", g->words.parts ? "parts" : "whole"},
         {"error_feedback", gw_session_feeds_back(s) ? "on" : "off"},
         {"unmet", unmet},
-        {"notes", s->notes ? s->notes : ""},
+        {"notes", s->notes.lines ? s->notes.lines : ""},
         {"out", g->words.run.out ? g->words.run.out : ""},
         {"polls", gw_session_progresses(s) ? "yes" : "no"},
         {"in_place", g->opened && gw_session_takes_lent(s) ? "yes" : "no"},

@@ -1,7 +1,6 @@
 /* What the program that holds the library asks of a handle: inside.h. */
 #include "api/handle.h"
 #include "base/mem.h"
-#include "comm/lane_parts.h"
 #include "comm/tuning.h"
 #include "run/report.h"
 
@@ -53,7 +52,7 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
                          .helpers = gw_session_helpers(s),
                          .level = gw_session_thread_level(s),
                          .options = s->strategy.args,
-                         .notes = s->notes ? s->notes : ""};
+                         .notes = s->notes.lines ? s->notes.lines : ""};
     if (!bound)
         return f;
     f.codec = s->mix.codec;
@@ -137,7 +136,7 @@ uint64_t gw_inside_logical(const gradwire *g) {
 }
 
 uint64_t gw_inside_frames(const gradwire *g) {
-    return g->session->env.grads->tally.frames + g->session->env.params->tally.frames;
+    return gw_session_frames(g->session);
 }
 
 int gw_inside_codecs(gradwire *g, gw_codec **out) {
@@ -181,6 +180,6 @@ gw_err gw_inside_write_choices(const gradwire *g, const char *dir) {
 
 char *gw_inside_choices(const gradwire *g) {
     char *text;
-    const char *rows = g->session->choices;
-    return *rows && asprintf(&text, GW_TUNING_HEADER "%s", rows) >= 0 ? text : NULL;
+    const char *rows = g->session->notes.choices;
+    return rows && asprintf(&text, GW_TUNING_HEADER "%s", rows) >= 0 ? text : NULL;
 }

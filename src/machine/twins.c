@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "comm/lane_parts.h"
+#include "comm/encoder.h"
 #include "machine/operands.h"
 #include "nn/layer.h"
 #include "prof/clock.h"
@@ -222,7 +222,7 @@ static gw_err twin_measure_update(gw_ceilings *c, const gw_twin_setup *s, int *a
 /* ---- the codec ---- */
 
 typedef struct coding {
-    gw_lane *lane;
+    gw_encoder encoder;
     uint64_t ticket;
     gw_coding kind;
     const float *gradient;
@@ -245,10 +245,10 @@ static void twins_code(void *ctx) {
     gw_span all = {0, k->n};
     bool encodes = k->kind == GW_CODING_ENCODE || k->kind == GW_CODING_ADOPT;
     twins_restore(k);
-    gw_err e = encodes
-                   ? gw_lane_encode(k->lane, k->ticket++, k->x, all, k->kind == GW_CODING_ADOPT,
-                                    k->wire, k->cap, &k->len)
-                   : gw_lane_decode(k->lane, k->wire, k->len, k->x, all, k->kind == GW_CODING_ADD);
+    gw_err e = encodes ? gw_encoder_encode(&k->encoder, k->ticket++, k->x, all,
+                                           k->kind == GW_CODING_ADOPT, k->wire, k->cap, &k->len)
+                       : gw_encoder_decode(&k->encoder, k->wire, k->len, k->x, all,
+                                           k->kind == GW_CODING_ADD);
     k->e = k->e == GW_OK ? e : k->e;
 }
 
@@ -268,8 +268,9 @@ static gw_err twin_code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_code
                                  int *added) {
     coding k = {.n = twin_resident(c) / ARRAYS_OF_CODING / CODEC_UNIT * CODEC_UNIT};
     k.n = k.n < CODEC_UNIT ? CODEC_UNIT : k.n;
-    gw_lane_setup setup = {.codec = codec, .n = k.n, .feedback = s->feedback, .seed = 1};
-    GW_TRY(gw_lane_open(&k.lane, MPI_COMM_SELF, &setup));
+    gw_encoders of = {.n = k.n, .seed = 1};
+    k.encoder = (gw_encoder){.of = &of, .ranks = 1};
+    GW_TRY(gw_encoder_open(&k.encoder, codec, s->feedback));
     k.ticket = (uint64_t)1 << 40; /* beyond any warm-up: what the run is like for long */
     float *memory = NULL;
     gw_err e = gw_codec_join(codec, s->joined);
@@ -286,12 +287,12 @@ static gw_err twin_code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_code
     }
     free(memory);
     free(k.wire);
-    gw_lane_close(k.lane);
+    gw_encoders_close(&of);
     return e;
 }
 
-/* An instance of its own: the session's was told its ranks, and a lane would tell it others. A long
- * spec has no place in a name. */
+/* The codec is an instance of its own, since the session's was told its ranks. A long spec has no
+ * place in a name. */
 static gw_err twin_measure_codec(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     char name[GW_CEILING_NAME];
     gw_codec codec;

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "comm/lane_parts.h"
+#include "comm/lane.h"
 #include "mpi/wait.h"
 #include "run/session.h"
 
@@ -201,10 +201,9 @@ static gw_err pipeline_open_lane(gw_pipeline *p, gw_pipeline_way way, gw_dim dim
                            .seed = seed,
                            .yield = yield,
                            .dim = (int)dim,
-                           .name = name};
-    GW_TRY(gw_lane_open(out, p->mesh->comm[dim], &setup));
-    (*out)->tally.codings = way < GW_PIPELINE_EXACT ? &p->codings[way] : NULL;
-    return GW_OK;
+                           .name = name,
+                           .codings = way < GW_PIPELINE_EXACT ? &p->codings[way] : NULL};
+    return gw_lane_open(out, p->mesh->comm[dim], &setup);
 }
 
 const char *gw_pipeline_hop_name(int way) {
@@ -284,8 +283,8 @@ gw_err gw_pipeline_idle(const gw_pipeline *p, int way, MPI_Comm comm, bool *idle
 uint64_t gw_pipeline_frames(const gw_pipeline *p) {
     uint64_t sum = 0;
     for (int i = 0; i < GW_PIPELINE_WAYS; i++) {
-        sum += p->hop_lane[i] ? p->hop_lane[i]->tally.frames : 0;
-        sum += p->join_lane[i] ? p->join_lane[i]->tally.frames : 0;
+        sum += p->hop_lane[i] ? gw_lane_encoder(p->hop_lane[i])->of->frames : 0;
+        sum += p->join_lane[i] ? gw_lane_encoder(p->join_lane[i])->of->frames : 0;
     }
     return sum;
 }

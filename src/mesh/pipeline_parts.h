@@ -6,7 +6,6 @@
 #define GW_MESH_PIPELINE_PARTS_H
 
 #include "comm/collective.h"
-#include "comm/lane_parts.h"
 #include "mesh/pipeline.h"
 #include "mesh/walk.h"
 

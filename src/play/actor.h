@@ -8,7 +8,6 @@
 #include "base/probe.h"
 #include "comm/collective.h"
 #include "comm/fabric/sim.h"
-#include "comm/lane_parts.h"
 #include "mesh/walk.h"
 #include "play/mesh.h"
 

@@ -5,7 +5,6 @@
 #define GW_PLAY_MESH_H
 
 #include "comm/algo.h"
-#include "comm/lane_parts.h"
 #include "comm/timetable.h"
 #include "config/config.h"
 #include "nn/model.h"

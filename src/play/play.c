@@ -29,6 +29,7 @@ typedef struct player {
     stage *on;
     gw_phantom phantom;
     gw_env env;
+    gw_lane_notes notes; /* of its lanes */
     void *self;
     int passed;          /* groups from here on are announced */
     int64_t step_from;   /* when the step began, */
@@ -83,8 +84,8 @@ static gw_err play_await(gw_actor *a, int group) {
 static gw_err play_ready(gw_actor *a, int first, int end) {
     player *p = a->ctx;
     if (end == p->env.n_tensors) {
-        p->env.grads->ticket++;
-        p->env.params->ticket++;
+        gw_lane_begin(p->env.grads);
+        gw_lane_begin(p->env.params);
         p->passed = p->env.n_layers;
     }
     while (p->passed > 0 && p->env.layers[p->passed - 1].off >= p->env.tensors[first].span.off) {
@@ -168,8 +169,8 @@ static gw_err play_drain(player *p) {
         on->exchanged = gw_cost_sum(on->exchanged, cost);
         on->before_counted = gw_cost_sum(on->before_counted, skipped);
     }
-    if (a->fabric->rank == 0 && p->env.grads->said.notes)
-        gw_text_copy(on->play->notes, sizeof on->play->notes, p->env.grads->said.notes);
+    if (a->fabric->rank == 0 && p->notes.lines)
+        gw_text_copy(on->play->notes, sizeof on->play->notes, p->notes.lines);
     gw_strategy_close(&on->play->strategy, p->self); /* drains */
     p->self = NULL;
     return GW_OK;
@@ -239,7 +240,8 @@ static gw_err play_skip(const player *p) {
 
 static gw_err play_lane(player *p, gw_codec *codec, const char *name, gw_lane **lane,
                         float **arena) {
-    gw_lane_setup setup = {.codec = codec, .n = p->env.n, .phantom = &p->phantom, .name = name};
+    gw_lane_setup setup = {
+        .codec = codec, .n = p->env.n, .phantom = &p->phantom, .name = name, .notes = &p->notes};
     GW_TRY(gw_actor_lane(&p->actor, GW_DIM_DATA, setup, lane));
     return gw_lane_floats(*lane, p->env.n, arena);
 }
@@ -305,6 +307,7 @@ static gw_err play_rank(void *ctx, gw_fabric *f) {
     gw_actor_close(&p.actor);
     gw_lane_close(p.env.grads);
     gw_lane_close(p.env.params);
+    free(p.notes.lines);
     f->ops->close(f);
     return e;
 }

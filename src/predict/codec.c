@@ -4,7 +4,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
-#include "comm/lane_parts.h"
+#include "comm/encoder.h"
+#include "mpi/agree.h"
 #include "mpi/wait.h"
 #include "run/residuals.h"
 
@@ -17,7 +18,7 @@ enum { MOST_REPEATS = 15, SHORT = 4 << 10, LONG = 256 << 10 /* floats of a call 
 #define SLOW_S   0.2   /* a pass so long is not repeated */
 
 typedef struct bout {
-    gw_lane *lane;
+    gw_encoder encoder;
     uint64_t ticket;
     const float *gradient;
     size_t n, part;
@@ -30,20 +31,21 @@ typedef struct bout {
 
 /* One coding of all parts. */
 static gw_err codec_pass(bout *b, gw_coding kind) {
-    const gw_codec *codec = b->lane->codec;
+    const gw_codec *codec = b->encoder.codec;
     for (int i = 0; i < b->parts; i++) {
         char *wire = b->wire + (size_t)i * b->room;
         gw_span s = gw_span_part((gw_span){0, b->n}, i, b->parts);
         switch (kind) {
         case GW_CODING_ENCODE:
         case GW_CODING_ADOPT:
-            GW_TRY(gw_lane_encode(b->lane, b->ticket, b->v, s,
+            GW_TRY(
+                gw_encoder_encode(&b->encoder, b->ticket, b->v, s,
                                   kind == GW_CODING_ADOPT ? GW_ENCODE_ADOPT | GW_ENCODE_ALONE : 0,
                                   wire, b->room, &b->len[i]));
             break;
         case GW_CODING_ADD:
         case GW_CODING_SET:
-            GW_TRY(gw_lane_decode(b->lane, wire, b->len[i], b->v, s, kind == GW_CODING_ADD));
+            GW_TRY(gw_encoder_decode(&b->encoder, wire, b->len[i], b->v, s, kind == GW_CODING_ADD));
             break;
         default: {
             size_t prefix = gw_codec_prefix(codec, s.n);
@@ -78,13 +80,13 @@ static gw_err codec_time_kind(bout *b, gw_coding kind, double *out) {
 /* Coding in calls of about `part` floats: seconds per float, of each kind. */
 static gw_err codec_time_calls(bout *b, size_t part, double each_s[GW_CODINGS], double *bytes) {
     b->parts = (int)((b->n + part - 1) / part);
-    b->room = gw_codec_bound(b->lane->codec, b->n / (size_t)b->parts + 1);
+    b->room = gw_codec_bound(b->encoder.codec, b->n / (size_t)b->parts + 1);
     GW_TRY(gw_alloc(&b->wire, b->room, (size_t)b->parts));
     GW_TRY(gw_alloc(&b->other, b->room, 1));
     GW_TRY(gw_alloc(&b->len, (size_t)b->parts, sizeof *b->len));
     for (gw_coding k = 0; k < GW_CODINGS; k++) {
         each_s[k] = 0;
-        if (k != GW_CODING_SUM || gw_codec_summable(b->lane->codec))
+        if (k != GW_CODING_SUM || gw_codec_summable(b->encoder.codec))
             GW_TRY(codec_time_kind(b, k, &each_s[k]));
     }
     size_t sum = 0;
@@ -135,18 +137,17 @@ static gw_err codec_time_price(gw_codec *codec, bool feedback, const float *grad
     bout b = {.gradient = gradient,
               .n = n < GW_CODEC_ENOUGH ? n : GW_CODEC_ENOUGH,
               .ticket = (uint64_t)1 << 40};
-    gw_lane_setup setup = {.codec = codec, .n = b.n, .feedback = feedback};
+    gw_encoders of = {.n = b.n};
     float *drawn = NULL;
+    b.encoder = (gw_encoder){.of = &of, .ranks = ranks};
     *out = (gw_codec_price){0};
     gw_err e = gradient ? GW_OK : codec_draw(&b, &drawn);
-    GW_THEN(e, gw_lane_open(&b.lane, MPI_COMM_SELF, &setup));
+    GW_THEN(e, gw_encoder_open(&b.encoder, codec, feedback));
     GW_THEN(e, gw_codec_join(codec, ranks));
-    if (e == GW_OK)
-        b.lane->size = ranks; /* it draws as one of so many */
     GW_THEN(e, codec_measure(&b, out));
     free(drawn);
     free(b.v);
-    gw_lane_close(b.lane);
+    gw_encoders_close(&of);
     return e;
 }
 

@@ -1,7 +1,7 @@
 /* Times of whole exchanges at four sizes, and what lies between the sizes. */
 #include "predict/exchange.h"
 
-#include "comm/lane_parts.h"
+#include "comm/channel.h"
 #include "comm/timing.h"
 #include "mpi/agree.h"
 
@@ -31,7 +31,7 @@ static gw_err exchange_keep(void *ctx, size_t n) {
     p->curve->bytes[p->curve->n] = (double)(n * sizeof(float));
     p->curve->time_s[p->curve->n++] = gw_stats_typical(t->times.x, t->times.n);
     gw_cost cost = gw_algo_cost(t->algo, t->lane, GW_ALLREDUCE, n);
-    *p->sent = (double)cost.bytes / (double)t->lane->size / (double)n;
+    *p->sent = (double)cost.bytes / (double)gw_lane_size(t->lane) / (double)n;
     return GW_OK;
 }
 
@@ -66,7 +66,7 @@ gw_err gw_exchange_measure(const gw_exchange_job *job, const gw_algo *algo, gw_c
     *sent = 0;
     gw_err e = gw_lane_open(&p.timed.lane, job->comm, &setup);
     GW_THEN(e, gw_lane_floats(p.timed.lane, job->n, &p.timed.base));
-    if (e == GW_OK && p.timed.lane->size > 1)
+    if (e == GW_OK && gw_lane_size(p.timed.lane) > 1)
         e = exchange_sizes(job, &p);
     gw_timed_close(&p.timed);
     gw_lane_close(p.timed.lane);
@@ -81,26 +81,28 @@ static double exchange_seconds(const void *of, size_t floats) {
 
 static gw_err exchange_meet(void *schedule) {
     gw_schedule *s = schedule;
-    return gw_sim_exchange(gw_schedule_lane(s)->fabric, gw_schedule_span(s).n);
+    gw_fabric *f = gw_lane_channel(gw_schedule_lane(s))->fabric;
+    return gw_sim_exchange(f, gw_schedule_span(s).n);
 }
 
 static gw_err exchange_meet_half(void *schedule) {
     gw_schedule *s = schedule;
-    return gw_sim_exchange(gw_schedule_lane(s)->fabric, (gw_schedule_span(s).n + 1) / 2);
+    gw_fabric *f = gw_lane_channel(gw_schedule_lane(s))->fabric;
+    return gw_sim_exchange(f, (gw_schedule_span(s).n + 1) / 2);
 }
 
 /* The message of a float stands for the exchange, where links carry it. */
 static gw_err exchange_lay_down(gw_schedule *s, gw_verb what, bool beside) {
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span one = {gw_schedule_span(s).off, 1};
-    int out, in, next = (lane->rank + 1) % lane->size;
+    int out, in, rank = gw_lane_rank(lane), ranks = gw_lane_size(lane);
     if (beside)
-        GW_TRY(gw_schedule_recv(s, one, (lane->rank + lane->size - 1) % lane->size, true, &in));
+        GW_TRY(gw_schedule_recv(s, one, (rank + ranks - 1) % ranks, true, &in));
     GW_TRY(gw_schedule_work(s, what == GW_ALLREDUCE ? exchange_meet : exchange_meet_half, s));
     if (!beside)
         return GW_OK;
     GW_TRY(gw_schedule_pack(s, one, false, &out));
-    return gw_schedule_send(s, out, next);
+    return gw_schedule_send(s, out, (rank + 1) % ranks);
 }
 
 static gw_err exchange_on_cores(const gw_args *args, gw_schedule *s, gw_verb what, int root) {

@@ -2,7 +2,6 @@
 #include "run/codec_stats.h"
 
 #include "base/mem.h"
-#include "comm/lane_parts.h"
 #include "mpi/agree.h"
 #include "mpi/wait.h"
 #include "run/session.h"

@@ -39,13 +39,13 @@ json_t *gw_report_comm(const gw_session *s, const gw_codec_row *rows, const char
         "strategy:s algorithm:s codec:s error_feedback:b clip:o unmet:o encoded:o notes:t layers:o "
         "warning:t",
         s->strategy.ops->head.name, name, gw_session_compression(s), gw_session_feeds_back(s),
-        gw_clip_json(&s->clip), gw_unmet_json(&s->unmet), report_encoded(s), s->notes,
+        gw_clip_json(&s->clip), gw_unmet_json(&s->unmet), report_encoded(s), s->notes.lines,
         report_codecs(rows, s->env.n_layers), warning);
 }
 
 gw_err gw_report_choices(const char *dir, const gw_session *session) {
-    const char *rows = session->choices;
-    if (!*rows)
+    const char *rows = session->notes.choices;
+    if (!rows)
         return GW_OK;
     gw_file *file = NULL;
     GW_TRY(gw_file_create(&file, dir, "algo.csv"));

@@ -3,7 +3,7 @@
 #include "base/hook.h"
 #include "base/mem.h"
 #include "base/probe.h"
-#include "comm/lane_parts.h"
+#include "comm/channel.h"
 #include "comm/lent.h"
 
 #include <stdio.h>
@@ -74,8 +74,6 @@ void gw_session_free(gw_session *s) {
     gw_strategy_free(&s->strategy);
     gw_mix_close(&s->mix);
     gw_codec_close(&s->exact);
-    free(s->notes);
-    free(s->choices);
     free(s);
 }
 
@@ -87,8 +85,12 @@ bool gw_session_feeds_back(const gw_session *s) {
     return gw_residuals_any(&s->residuals) && !s->unmet.idle;
 }
 
-const float *gw_session_residual(const gw_session *s) {
-    return s->env.grads->size > 1 ? s->env.grads->kept.store : NULL;
+float *gw_session_residual(const gw_session *s) {
+    return gw_lane_size(s->env.grads) > 1 ? gw_lane_encoder(s->env.grads)->of->store : NULL;
+}
+
+uint64_t gw_session_frames(const gw_session *s) {
+    return gw_lane_encoder(s->env.grads)->of->frames + gw_lane_encoder(s->env.params)->of->frames;
 }
 
 void gw_session_recount(gw_session *s) {
@@ -96,14 +98,6 @@ void gw_session_recount(gw_session *s) {
         s->codings[i].floats = s->codings[i].bytes = 0;
     s->recounted = s->logical_bytes;
     s->clip.updates = s->clip.clipped = 0;
-}
-
-static gw_err session_join(char **out, const char *a, const char *b) {
-    free(*out);
-    if (asprintf(out, "%s%s", a ? a : "", b ? b : "") >= 0)
-        return GW_OK;
-    *out = NULL;
-    return gw_fail(GW_ERR_NOMEM, "session: out of memory");
 }
 
 /* What the rule of error feedback keeps. */
@@ -132,26 +126,30 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
     gw_lane_setup lane = {.codec = &s->mix.codec[0],
                           .n = setup->n,
                           .feedback = s->residuals.of[0],
+                          .fed =
+                              setup->adds && gw_residuals_add(&s->residuals, &s->strategy, &s->mix),
+                          .velocity = s->residuals.masks ? s->rule.own : NULL,
                           .seed = setup->seed,
                           .yield = setup->yield,
                           .apart = !(s->mix.algo[0].ops->caps & GW_ALGO_ORDERED),
                           .shared = caps & GW_ALGO_SHARED,
                           .name = "gradients",
-                          .table = s->table};
+                          .table = s->table,
+                          .notes = &s->notes,
+                          .layers = setup->layers,
+                          .n_layers = setup->n_layers,
+                          .coded = s->coded,
+                          .codings = s->codings};
     GW_TRY(gw_lane_open(&env->grads, comm, &lane));
-    env->grads->tally.layers = setup->layers;
-    env->grads->tally.n = setup->n_layers;
-    env->grads->tally.coded = s->coded;
-    env->grads->tally.codings = s->codings;
-    env->grads->kept.velocity = s->residuals.masks ? s->rule.own : NULL; /* what it may clear */
     gw_mix_model model = {setup->tensors, setup->n_tensors, setup->model_layers, setup->names};
     GW_TRY(gw_mix_apply(&s->mix, env->grads, &model, s->residuals.of));
     lane.codec = &s->exact;
-    lane.apart = lane.feedback = false;
+    lane.apart = lane.feedback = lane.fed = false;
+    lane.velocity = NULL;
     lane.name = "parameters";
+    lane.coded = NULL; /* layers are only named in messages */
+    lane.codings = NULL;
     GW_TRY(gw_lane_open(&env->params, comm, &lane));
-    env->params->tally.layers = setup->layers; /* `coded` being NULL, to name them only */
-    env->params->tally.n = setup->n_layers;
     GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
     if (setup->parts || (setup->keeps && !(s->strategy.ops->traits & GW_STRATEGY_PARAMS)))
         return GW_OK;
@@ -171,12 +169,10 @@ static bool session_together(const gw_session *s) {
 /* Before the ranks agree only what ready() starts is encoded, and only a residual that is fed or
  * LoCo's is changed. */
 static gw_err session_open_undo(gw_session *s) {
-    const gw_lane *lane = s->env.grads;
     bool changes =
-        lane->size > 1 &&
-        (s->strategy.ops->ready || lane->kept.fed || s->residuals.rule == GW_FEEDBACK_LOCO) &&
+        (s->strategy.ops->ready || gw_session_sums(s) || s->residuals.rule == GW_FEEDBACK_LOCO) &&
         session_takes_back(s);
-    return gw_undo_open(&s->undo, s->env.n, changes ? lane->kept.store : NULL, s->rule.own,
+    return gw_undo_open(&s->undo, s->env.n, changes ? gw_session_residual(s) : NULL, s->rule.own,
                         s->rule.estimate);
 }
 
@@ -209,8 +205,6 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     GW_TRY(gw_agree(comm, session_make_room(s, setup->n)));
     GW_TRY(gw_agree(comm, gw_alloc(&s->coded, (size_t)setup->n_layers, sizeof *s->coded)));
     GW_TRY(session_open_lanes(s, comm, setup));
-    env->grads->kept.fed = setup->adds && gw_residuals_add(&s->residuals, &s->strategy, &s->mix) &&
-                           env->grads->size > 1;
     if (setup->params)
         memcpy(env->param, setup->params, setup->n * sizeof(float));
     gw_hook_enter("open", (gw_span){0, env->n});
@@ -219,10 +213,6 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     gw_hook_leave();
     if (s->note)
         gw_lane_note(env->grads, s->note);
-    if (mine == GW_OK)
-        mine = session_join(&s->notes, env->grads->said.notes, env->params->said.notes);
-    if (mine == GW_OK)
-        mine = session_join(&s->choices, env->grads->said.choices, env->params->said.choices);
     GW_TRY(gw_agree(comm, mine));
     GW_TRY(gw_session_find_unmet(s, (gw_unmet_ask){0}, comm));
     s->together = session_together(s);
@@ -238,7 +228,7 @@ void gw_session_close(gw_session *s) {
         gw_hook_leave();
     }
     if (s->env.grads)
-        gw_lent_close(s->env.grads->lent);
+        gw_lent_close(gw_lane_channel(s->env.grads)->lent);
     gw_lane_close(s->env.grads);
     gw_lane_close(s->env.params);
     s->env.grads = s->env.params = NULL;
@@ -248,6 +238,9 @@ void gw_session_close(gw_session *s) {
     free(s->rule.estimate);
     gw_undo_close(&s->undo);
     free(s->coded);
+    free(s->notes.lines);
+    free(s->notes.choices);
+    s->notes = (gw_lane_notes){0};
     s->rule.own = s->rule.estimate = NULL;
     s->rule.rounds = 0;
     s->coded = NULL;
@@ -256,74 +249,80 @@ void gw_session_close(gw_session *s) {
 
 /* The residual as it is before the backward pass adds to it, where somebody wants it. */
 static void session_begin_feed(gw_session *s) {
-    if (!s->env.grads->kept.fed)
+    const float *sums = gw_session_sums(s);
+    if (!sums)
         return;
     gw_undo_keep(&s->undo, (gw_span){0, s->env.n});
     if (s->tap.before)
-        memcpy(s->env.grad, s->env.grads->kept.residual, s->env.n * sizeof(float));
+        memcpy(s->env.grad, sums, s->env.n * sizeof(float));
+}
+
+/* The next exchange is number `ticket`, from 1. */
+static void session_count_to(gw_session *s, uint64_t ticket) {
+    gw_lane_begin_at(s->env.grads, ticket);
+    gw_lane_begin_at(s->env.params, ticket);
+    gw_hook_count(ticket);
 }
 
 void gw_session_begin(gw_session *s, double share) {
     s->env.share = share;
     s->together = session_together(s);
     s->rule.rounds++;
-    s->env.grads->ticket++;
-    s->env.params->ticket++;
+    session_count_to(s, gw_lane_ticket(s->env.grads) + 1);
     session_begin_feed(s);
-    gw_hook_count(s->env.grads->ticket);
 }
 
 float *gw_session_sums(gw_session *s) {
-    return s->env.grads->kept.fed ? s->env.grads->kept.residual : NULL;
+    return gw_encoder_fed(gw_lane_encoder(s->env.grads));
 }
 
 bool gw_session_takes_lent(const gw_session *s) {
     const gw_lane *lane = s->env.grads;
     unsigned traits = s->strategy.ops->traits, caps = s->mix.algo[0].ops->caps;
-    return lane->size > 1 && traits & GW_STRATEGY_ENCODES && caps & GW_ALGO_LENT &&
-           lane->n_runs == 0 && gw_lane_exact(lane) && !s->residuals.corrects && !s->tap.before &&
-           s->clip.most == 0;
+    return gw_lane_size(lane) > 1 && traits & GW_STRATEGY_ENCODES && caps & GW_ALGO_LENT &&
+           !gw_lane_mixed(lane) && gw_lane_exact(lane) && !s->residuals.corrects &&
+           !s->tap.before && s->clip.most == 0;
 }
 
 /* For the report: what became of it, and why. */
-static gw_err session_note_lent(gw_session *s, gw_err e) {
+static void session_note_lent(gw_session *s, gw_err e) {
     char line[512] = "gradients in lent memory are summed in place";
     if (e != GW_OK)
         snprintf(line, sizeof line, "gradients are copied: %s", gw_err_text());
     gw_lane_note(s->env.grads, line);
-    return session_join(&s->notes, s->env.grads->said.notes, s->env.params->said.notes);
 }
 
 gw_err gw_session_lend(gw_session *s, void *memory, size_t bytes, int fd) {
     gw_env *env = &s->env;
-    gw_lane *lane = env->grads;
-    if (!lane->lent)
-        GW_TRY(gw_lent_open(&lane->lent, lane->shared, env->grad, env->tensors, env->n_tensors));
-    gw_err e = gw_lent_add(lane->lent, memory, bytes, fd);
+    gw_channel *c = gw_lane_channel(env->grads);
+    if (!c->lent)
+        GW_TRY(gw_lent_open(&c->lent, c->shared, env->grad, env->tensors, env->n_tensors));
+    gw_err e = gw_lent_add(c->lent, memory, bytes, fd);
     if (e == GW_OK || e == GW_ERR_UNSUPPORTED)
-        GW_TRY(session_note_lent(s, e));
+        session_note_lent(s, e);
     return e;
 }
 
 const gw_lent *gw_session_lent(const gw_session *s) {
-    return s->env.grads->lent;
+    return gw_lane_channel(s->env.grads)->lent;
 }
 
 bool gw_session_lies(gw_session *s, int t, float *grad, float weight) {
-    return s->env.grads->lent && gw_lent_put(s->env.grads->lent, t, grad, weight);
+    gw_lent *lent = gw_lane_channel(s->env.grads)->lent;
+    return lent && gw_lent_put(lent, t, grad, weight);
 }
 
 /* What is found again by the difference stays in the gradient's arena, which no one else reads. */
 static void session_recover(gw_session *s, gw_span span) {
     float *g = s->env.grad + span.off;
-    const float *sum = s->env.grads->kept.residual + span.off;
+    const float *sum = gw_session_sums(s) + span.off;
     for (size_t i = 0; i < span.n; i++)
         g[i] = sum[i] - g[i];
 }
 
 /* The gradient becomes what the rule of error feedback makes of it, on this rank alone. */
 static void session_apply_rule(gw_session *s, gw_span span) {
-    float *residual = s->env.grads->kept.store;
+    float *residual = gw_session_residual(s);
     gw_work_enter(GW_PHASE_ENCODE);
     gw_residuals_before(&s->residuals, s->correction, s->rule.rounds, s->env.grad + span.off,
                         s->rule.own + span.off, residual ? residual + span.off : NULL, span.n);
@@ -349,7 +348,7 @@ static gw_err session_collect(gw_session *s, gw_span span, gw_update *u) {
 }
 
 gw_err gw_session_ready(gw_session *s, gw_span span) {
-    bool fed = s->env.grads->kept.fed;
+    bool fed = gw_session_sums(s);
     if (!fed)
         gw_undo_keep(&s->undo, span);
     if (s->rule.own)
@@ -370,9 +369,7 @@ void gw_session_undo(gw_session *s, bool abandoned) {
     if (!session_takes_back(s) && !abandoned)
         return;
     s->rule.rounds--;
-    s->env.grads->ticket--;
-    s->env.params->ticket--;
-    gw_hook_count(s->env.grads->ticket);
+    session_count_to(s, gw_lane_ticket(s->env.grads) - 1);
 }
 
 /* What overflows next to the end of binary32, sums and residuals, is far from it at this one. */
@@ -386,7 +383,7 @@ static float session_lesser(float a, float b) {
 float gw_session_most(const gw_session *s, double share) {
     const gw_strategy_ops *ops = s->strategy.ops;
     bool clips = s->clip.most > 0 && s->clip.most <= (double)s->most;
-    float most = ops->most, ranks = (float)s->env.grads->size;
+    float most = ops->most, ranks = (float)gw_lane_size(s->env.grads);
     if (!clips && !(ops->traits & GW_STRATEGY_DIRECTS)) /* else the optimizer sees no gradient */
         most = session_lesser(most, s->most);
     if (!(ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS)))
@@ -397,11 +394,12 @@ float gw_session_most(const gw_session *s, double share) {
 }
 
 const char *gw_session_codec_of(const gw_session *s, size_t at) {
-    const gw_lane *lane = s->env.grads;
-    for (int i = 0; i < lane->n_runs; i++)
-        if (at < gw_span_end(lane->runs[i].span))
-            return lane->runs[i].lane->codec->spec;
-    return lane->codec->spec;
+    int n;
+    const gw_lane_run *run = gw_lane_runs(s->env.grads, &n);
+    for (int i = 0; i < n; i++)
+        if (at < gw_span_end(run[i].span))
+            return gw_lane_codec(run[i].lane)->spec;
+    return gw_lane_codec(s->env.grads)->spec;
 }
 
 gw_err gw_session_progress(gw_session *s) {
@@ -449,8 +447,8 @@ gw_err gw_session_state(gw_session *s, gw_io *io) {
         GW_TRY(gw_io_field(io, "estimate", s->rule.estimate, s->env.n * sizeof(float)));
     if (s->rule.own && !s->residuals.corrects)
         GW_TRY(gw_io_alike(io, "rounds", &s->rule.rounds, sizeof s->rule.rounds));
-    GW_TRY(gw_lane_state(s->env.grads, io));
-    return gw_lane_state(s->env.params, io);
+    GW_TRY(gw_encoders_state(gw_lane_encoder(s->env.grads)->of, io));
+    return gw_encoders_state(gw_lane_encoder(s->env.params)->of, io);
 }
 
 gw_span gw_session_owned(const gw_session *s, gw_span span) {
@@ -459,5 +457,5 @@ gw_span gw_session_owned(const gw_session *s, gw_span span) {
 }
 
 void gw_session_count_on(gw_session *s, int64_t steps) {
-    s->env.grads->ticket = s->env.params->ticket = (uint64_t)steps;
+    session_count_to(s, (uint64_t)steps);
 }

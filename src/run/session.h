@@ -5,7 +5,6 @@
 #define GW_RUN_SESSION_H
 
 #include "base/steady.h"
-#include "comm/lane_parts.h"
 #include "run/clip.h"
 #include "run/residuals.h"
 #include "run/undo.h"
@@ -38,13 +37,12 @@ typedef struct gw_session {
     const char *note;     /* the caller sets it before opening: a line for `notes`; NULL: none */
     const char *table;    /* likewise: choices of algo=auto that an earlier start made */
     /* once it is open: */
-    gw_env env;             /* the two arenas and the lanes */
-    gw_coded *coded;        /* what this rank encoded of each layer so far */
-    char *notes;            /* what the algorithm found and decided, for a report: lines, or "" */
-    char *choices;          /* rows of algo.csv (comm/tuning.h) if it chose by a table, else "" */
-    void *self;             /* the strategy's */
-    gw_session_tap tap;     /* the caller's */
-    uint64_t logical_bytes; /* float32 bytes of all spans finished so far */
+    gw_env env;                        /* the two arenas and the lanes */
+    gw_coded *coded;                   /* what this rank encoded of each layer so far */
+    gw_lane_notes notes;               /* what strategy and algorithms found and decided */
+    void *self;                        /* the strategy's */
+    gw_session_tap tap;                /* the caller's */
+    uint64_t logical_bytes;            /* float32 bytes of all spans finished so far */
     gw_codings codings[GW_MIX_CODECS]; /* of the mix's codecs */
     gw_coded encoded[GW_MIX_CODECS];   /* the same over all ranks, as last found */
     gw_clip clip;
@@ -89,10 +87,12 @@ int gw_session_helpers(const gw_session *s);
 bool gw_session_feeds_back(const gw_session *s);
 /** Return what error feedback holds back on this rank, env.n floats; NULL: nothing, as on a single
  *  rank. Once it is open. */
-const float *gw_session_residual(const gw_session *s);
+float *gw_session_residual(const gw_session *s);
 /** Find `unmet` anew, once it is open; if it has ended, `encoded` before it: collective then, over
  *  `comm`, the session's or one that contains it. */
 gw_err gw_session_find_unmet(gw_session *s, gw_unmet_ask ask, MPI_Comm comm);
+/** Return how many frames were checked so far. */
+uint64_t gw_session_frames(const gw_session *s);
 /** Count encodings from here on: all before was a rehearsal. */
 void gw_session_recount(gw_session *s);
 

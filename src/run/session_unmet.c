@@ -3,7 +3,6 @@
 #include "run/session.h"
 
 #include "base/text.h"
-#include "comm/lane_parts.h"
 #include "mpi/wait.h"
 
 #include <string.h>
@@ -11,9 +10,9 @@
 #define NOT_ENCODED "not encoded here"
 
 static const char *unmet_alone(const gw_session *s, gw_unmet_ask ask) {
-    return s->env.grads->size > 1 ? NULL
-           : ask.carried          ? "data=1: there is no other replica"
-                                  : "1 rank exchanges nothing";
+    return gw_lane_size(s->env.grads) > 1 ? NULL
+           : ask.carried                  ? "data=1: there is no other replica"
+                                          : "1 rank exchanges nothing";
 }
 
 /* Add up what all ranks have encoded with each codec, and the frames that they checked. */
@@ -24,7 +23,7 @@ static gw_err unmet_count(gw_session *s, MPI_Comm comm, uint64_t *frames) {
         sum[2 * i] = s->codings[i].floats;
         sum[2 * i + 1] = s->codings[i].bytes;
     }
-    sum[FRAMES] = s->env.grads->tally.frames + s->env.params->tally.frames;
+    sum[FRAMES] = gw_session_frames(s);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, sum, FRAMES + 1, MPI_UINT64_T, MPI_SUM, comm));
     for (int i = 0; i < GW_MIX_CODECS; i++)
         s->encoded[i] = (gw_coded){.floats = sum[2 * i], .bytes = sum[2 * i + 1]};
@@ -40,7 +39,7 @@ static const char *unmet_codec(const gw_session *s, gw_unmet_ask ask, int i) {
     if (s->logical_bytes > s->recounted)
         return "no encoding was counted";
     /* A run that was resumed only to end encoded before. */
-    return s->env.grads->ticket == 0 ? "no step was exchanged" : NULL;
+    return gw_lane_ticket(s->env.grads) == 0 ? "no step was exchanged" : NULL;
 }
 
 static void unmet_codecs(gw_session *s, gw_unmet_ask ask) {

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "comm/lane_parts.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"

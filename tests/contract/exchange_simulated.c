@@ -2,6 +2,7 @@
 #include "exchange.h"
 
 #include "comm/fabric/sim.h"
+#include "mpi/team.h"
 #include "prof/ledger.h"
 
 #include "../mpi/check.h"

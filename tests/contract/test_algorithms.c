@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/algo.h"
-#include "comm/lane_parts.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
@@ -133,12 +132,12 @@ static void try(const bench *b, const trial *t) {
         gw_batch_cost cost;
         for (size_t i = 0; i < t->n + 2 * GUARD; i++)
             b->base[i] = i < GUARD || i >= t->n + GUARD ? 7.0f : values[me][round][i - GUARD];
-        b->lane->ticket++;
+        gw_lane_begin(b->lane);
         gw_ledger_begin();
         execute(t, s);
         gw_ledger_end(&cost);
         judge(t, gw_lane_exact(b->lane) || ranks == 1, round, b->base + GUARD);
-        if (b->lane->codec->caps & GW_CODEC_FIXED)
+        if (gw_lane_codec(b->lane)->caps & GW_CODEC_FIXED)
             check_cost(t, &b->algo, b->lane, &cost);
     }
     CHECK(e == GW_OK || e == GW_ERR_UNSUPPORTED, "%s: %s", t->algo, gw_err_text());
@@ -183,7 +182,7 @@ static void awkward_floats(const bench *b, const char *algo, const char *codec, 
         gw_err e = gw_algo_lay_down(&b->algo, s, t.what, t.root);
         for (size_t i = 0; i < t.n; i++)
             b->base[GUARD + i] = awkward(key, i);
-        b->lane->ticket++;
+        gw_lane_begin(b->lane);
         if (e == GW_OK) {
             execute(&t, s);
             same_everywhere(&t, b->base + GUARD);

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/algo.h"
-#include "comm/lane_parts.h"
+#include "comm/lane.h"
 
 #include "../mpi/check.h"
 #include "../specs.h"
@@ -66,7 +66,7 @@ static double measure(const char *name, gw_lane *lane, float *x) {
     gw_algo algo;
     gw_schedule *s = NULL;
     double sum = 0;
-    CHECK_OK(open_algo(&algo, name ? name : "sra", lane->codec));
+    CHECK_OK(open_algo(&algo, name ? name : "sra", gw_lane_codec(lane)));
     CHECK_OK(gw_schedule_new(&s, lane, x, (gw_span){0, N}));
     if (name)
         CHECK_OK(gw_algo_lay_down(&algo, s, GW_ALLREDUCE, 0));
@@ -77,7 +77,7 @@ static double measure(const char *name, gw_lane *lane, float *x) {
     for (int round = 0; round < ROUNDS; round++) {
         for (size_t i = 0; i < N; i++)
             x[i] = part_of(me, round, i);
-        lane->ticket++;
+        gw_lane_begin(lane);
         CHECK_OK(gw_schedule_run(s));
         sum += square_error(x, round, name ? 0 : me, name ? ranks : 1);
     }

@@ -1,8 +1,9 @@
 /* Memory that a node's ranks share, and what works on it: twins, sums, shm and hier in groups. */
 #include "base/mem.h"
+#include "comm/channel.h"
 #include "comm/collective.h"
 #include "comm/crew.h"
-#include "comm/lane_parts.h"
+#include "comm/lane.h"
 #include "comm/lent.h"
 #include "comm/sum.h"
 #include "mpi/guard.h"
@@ -180,7 +181,7 @@ static void collect(rig *r, gw_verb what, size_t n, float *out) {
     gw_collective c = {
         .algo = &r->algo, .lane = r->lane, .base = r->base, .verb = what, .root = ranks - 1};
     for (int k = 0; k < STEPS; k++) {
-        r->lane->ticket++;
+        gw_lane_begin(r->lane);
         for (size_t i = 0; i < n; i++)
             r->base[SKIP + i] = value(me, i);
         r->base[0] = 12345;
@@ -262,7 +263,8 @@ static float *lend(gw_lent *l, int *file) {
 /* Some tensors stay in the arena: others than the neighbour's. */
 static float *place(const rig *r, float *lent, int t, float weight) {
     float *at = (t + me) % 2 ? lent + tensors[t].span.off : NULL;
-    CHECK(gw_lent_put(r->lane->lent, t, at, weight) == (at != NULL), "tensor %d", t);
+    CHECK(gw_lent_put(gw_lane_channel(r->lane)->lent, t, at, weight) == (at != NULL), "tensor %d",
+          t);
     return at ? lent : r->base;
 }
 
@@ -299,12 +301,13 @@ static void lent_memory(void) {
     int file;
     rig r;
     rig_up(&r, "shm", "none");
-    CHECK_OK(gw_lent_open(&r.lane->lent, r.lane->shared, r.base, tensors, TENSORS));
-    float *lent = lend(r.lane->lent, &file);
+    CHECK_OK(gw_lent_open(&gw_lane_channel(r.lane)->lent, gw_lane_channel(r.lane)->shared, r.base,
+                          tensors, TENSORS));
+    float *lent = lend(gw_lane_channel(r.lane)->lent, &file);
     for (int what = GW_ALLREDUCE; what <= GW_ALLGATHER; what++)
         for (size_t k = 0; k < sizeof spans / sizeof *spans; k++)
             from_lent(&r, (gw_verb)what, spans[k], lent);
-    gw_lent_close(r.lane->lent);
+    gw_lent_close(gw_lane_channel(r.lane)->lent);
     munmap(lent, (MOST + SKIP) * sizeof *lent);
     close(file);
     rig_down(&r);

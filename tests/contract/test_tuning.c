@@ -1,7 +1,7 @@
 /* algo=auto measures only what the lane can carry, leaves the lane unchanged, and reads back the
  * table that it wrote. A table that cannot be right is refused in one line. */
 #include "comm/collective.h"
-#include "comm/lane_parts.h"
+#include "comm/lane.h"
 #include "comm/tuning.h"
 #include "mpi/wait.h"
 
@@ -17,6 +17,8 @@ enum { N = 40000 };
 static int me, ranks;
 extern const gw_algo_ops gw_algo_auto;
 
+static gw_lane_notes notes;
+
 static gw_lane *open_lane(gw_codec *codec, bool yield) {
     gw_lane *lane = NULL;
     gw_lane_setup setup = {.codec = codec,
@@ -25,7 +27,8 @@ static gw_lane *open_lane(gw_codec *codec, bool yield) {
                            .seed = 3,
                            .yield = yield,
                            .shared = true,
-                           .name = "gradients"};
+                           .name = "gradients",
+                           .notes = &notes};
     CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
     return lane;
 }
@@ -45,7 +48,7 @@ static void check_table(const gw_tuning *t, const gw_lane *lane) {
     CHECK(t->n_sizes >= 1 && t->n_sizes <= GW_TUNING_SIZES, "%d sizes", t->n_sizes);
     for (int i = 0; i < t->n_sizes; i++) {
         const gw_tuning_row *row = &t->row[i];
-        CHECK(row->bytes <= lane->n * sizeof(float), "%zu bytes", row->bytes);
+        CHECK(row->bytes <= gw_lane_encoder(lane)->of->n * sizeof(float), "%zu bytes", row->bytes);
         CHECK(row->time_s[row->chosen] > 0, "chosen without a time");
         for (int a = 0; a < t->n_algos; a++)
             CHECK(!(row->time_s[a] < row->time_s[row->chosen]), "%s is faster than the choice",
@@ -64,13 +67,14 @@ static void round_trip(const char *compress, bool yield) {
     char *rows, *back, text[1 << 16];
     CHECK_OK(open_codec(&codec, compress));
     gw_lane *lane = open_lane(&codec, yield);
-    for (size_t i = 0; lane->kept.residual && i < N; i++)
-        lane->kept.residual[i] = (float)i;
-    uint64_t ticket = lane->ticket;
+    float *residual = gw_lane_encoder(lane)->residual;
+    for (size_t i = 0; residual && i < N; i++)
+        residual[i] = (float)i;
+    uint64_t ticket = gw_lane_ticket(lane);
     CHECK_OK(gw_tuning_measure(&t, lane, &gw_algo_auto, 0.01));
-    CHECK(lane->ticket == ticket, "measuring takes tickets");
-    for (size_t i = 0; lane->kept.residual && i < N; i++)
-        CHECK(lane->kept.residual[i] == (float)i, "measuring changes the residual at %zu", i);
+    CHECK(gw_lane_ticket(lane) == ticket, "measuring takes tickets");
+    for (size_t i = 0; residual && i < N; i++)
+        CHECK(residual[i] == (float)i, "measuring changes the residual at %zu", i);
     check_table(&t, lane);
     CHECK_OK(gw_tuning_print(&t, lane, &rows));
     same_everywhere(rows);
@@ -204,10 +208,8 @@ static void obeys_table(const char *path) {
               (unsigned long long)c.messages);
     }
     if (ranks > 1) {
-        CHECK(strstr(lane->said.notes, "up to 7.81 KiB sra, above shm"), "notes: %s",
-              lane->said.notes);
-        CHECK(strstr(lane->said.choices, ",16000,shm,1e-05,1\n"), "choices: %s",
-              lane->said.choices);
+        CHECK(strstr(notes.lines, "up to 7.81 KiB sra, above shm"), "notes: %s", notes.lines);
+        CHECK(strstr(notes.choices, ",16000,shm,1e-05,1\n"), "choices: %s", notes.choices);
     }
     gw_collective_clear(&sum);
     gw_lane_close(lane);

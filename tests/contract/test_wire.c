@@ -2,7 +2,7 @@
  * wire format says; and error feedback loses nothing. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "comm/lane_parts.h"
+#include "comm/encoder.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
@@ -75,13 +75,13 @@ static void feedback_adds_up(const char *codec) {
     enum { M = 3000, K = 40 };
     static float g[M], v[M], sent[M];
     gw_codec c;
-    gw_lane *lane = NULL;
-    gw_lane_setup setup = {.codec = &c, .n = M, .feedback = true, .seed = 3, .yield = yield};
-    CHECK(open_codec(&c, codec) == GW_OK, "%s", gw_err_text());
-    CHECK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup) == GW_OK, "%s", gw_err_text());
-    if (!lane->kept.residual) {
+    gw_encoders of = {.n = M, .seed = 3};
+    gw_encoder e = {.of = &of, .rank = me, .ranks = ranks};
+    CHECK_OK(open_codec(&c, codec));
+    CHECK_OK(gw_codec_join(&c, ranks));
+    CHECK_OK(gw_encoder_open(&e, &c, true));
+    if (!e.residual) {
         CHECK(c.caps & GW_CODEC_LOSSLESS, "%s: error feedback is not on", codec);
-        gw_lane_close(lane);
         gw_codec_close(&c);
         return;
     }
@@ -93,21 +93,20 @@ static void feedback_adds_up(const char *codec) {
         for (int part = 0; part < 2; part++) {
             gw_span span = gw_span_part((gw_span){0, M}, part, 2);
             size_t len;
-            CHECK(gw_lane_encode(lane, (uint64_t)k + 1, v, span, part == 1, wire, sizeof wire,
-                                 &len) == GW_OK,
-                  "%s", gw_err_text());
-            CHECK(gw_lane_decode(lane, wire, len, sent, span, true) == GW_OK, "%s", gw_err_text());
+            CHECK_OK(gw_encoder_encode(&e, (uint64_t)k + 1, v, span, part == 1, wire, sizeof wire,
+                                       &len));
+            CHECK_OK(gw_encoder_decode(&e, wire, len, sent, span, true));
         }
     }
     double residual = 0;
     for (size_t i = 0; i < M; i++) {
-        double want = (double)K * g[i], have = (double)sent[i] + lane->kept.residual[i];
+        double want = (double)K * g[i], have = (double)sent[i] + e.residual[i];
         CHECK(fabs(have - want) < 1e-4 * (1 + fabs(want)), "%s: element %zu: sent %g + residual %g",
-              codec, i, sent[i], lane->kept.residual[i]);
-        residual += fabs(lane->kept.residual[i]);
+              codec, i, sent[i], e.residual[i]);
+        residual += fabs(e.residual[i]);
     }
     CHECK(residual > 0, "%s: a lossy codec with nothing left over", codec);
-    gw_lane_close(lane);
+    gw_encoders_close(&of);
     gw_codec_close(&c);
 }
 

@@ -3,7 +3,6 @@
 #define GW_TESTS_STRATEGY_BENCH_H
 
 #include "base/rng.h"
-#include "comm/lane_parts.h"
 #include "comm/strategy.h"
 
 #include "../specs.h"
@@ -20,6 +19,7 @@ typedef struct bench {
     gw_algo algo;
     gw_codec codec, exact;
     gw_env env;
+    gw_lane_notes notes;
     void *self;
 } bench;
 
@@ -37,7 +37,8 @@ static void open_bench(bench *b, const char *comm, bool lazy, const gw_env *of) 
     b->env.algo = &b->algo;
     b->env.args = b->strategy.args;
     b->env.name = b->strategy.ops->head.name;
-    gw_lane_setup lane = {.codec = &b->codec, .n = of->n, .seed = 5, .yield = true};
+    gw_lane_setup lane = {
+        .codec = &b->codec, .n = of->n, .seed = 5, .yield = true, .notes = &b->notes};
     CHECK_OK(gw_lane_open(&b->env.grads, MPI_COMM_WORLD, &lane));
     lane.codec = &b->exact;
     CHECK_OK(gw_lane_open(&b->env.params, MPI_COMM_WORLD, &lane));
@@ -50,6 +51,7 @@ static void close_bench(bench *b) {
     gw_strategy_close(&b->strategy, b->self);
     gw_lane_close(b->env.grads);
     gw_lane_close(b->env.params);
+    free(b->notes.lines);
     gw_algo_close(&b->algo);
     gw_strategy_free(&b->strategy);
     gw_codec_close(&b->codec);
@@ -59,7 +61,7 @@ static void close_bench(bench *b) {
 /* Exchange the arena of gradients; it becomes the update. */
 static void exchange(bench *b) {
     gw_update u;
-    b->env.grads->ticket++;
+    gw_lane_begin(b->env.grads);
     for (int i = 0; i < gw_env_spans(&b->env); i++) {
         gw_span s = gw_env_span(&b->env, i);
         CHECK_OK(b->strategy.ops->finish(b->self, s, &u));

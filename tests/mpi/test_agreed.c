@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/algo.h"
-#include "comm/lane_parts.h"
+#include "comm/lane.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
@@ -37,7 +37,7 @@ static float value(int rank, uint64_t step, size_t i) {
 }
 
 static void fill(uint64_t step, bool bad) {
-    lane->ticket = step;
+    gw_lane_begin_at(lane, step);
     for (size_t i = 0; i < N; i++)
         base[i] = value(me, step, i);
     if (bad && me == ranks - 1)
@@ -177,7 +177,7 @@ static void nothing_is_lost(void) {
         }
     }
     for (size_t i = 0; i < N; i++)
-        left[i] = lane->kept.residual[i];
+        left[i] = gw_lane_encoder(lane)->residual[i];
     CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, left, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
     for (size_t i = 0; i < N; i++) {
         held = fmax(held, fabs(left[i]));

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/algo.h"
-#include "comm/lane_parts.h"
+#include "comm/lane.h"
 
 #include "../specs.h"
 #include "check.h"
@@ -50,7 +50,7 @@ static errors measure(const char *name, const char *rounding) {
     for (int draw = 0; draw < DRAWS; draw++) {
         for (size_t i = 0; i < N; i++)
             x[i] = value(i);
-        lane->ticket++;
+        gw_lane_begin(lane);
         CHECK_OK(gw_schedule_run(s));
         for (size_t i = 0; i < N; i++) {
             double d = (double)x[i] - ranks * (double)value(i);

@@ -6,7 +6,7 @@
  * By hand: test_fabric RANKS SEEDS. */
 #include "base/rng.h"
 #include "comm/algo.h"
-#include "comm/lane_parts.h"
+#include "comm/lane.h"
 #include "comm/queue.h"
 #include "mpi/wait.h"
 
@@ -99,13 +99,14 @@ static gw_err run_steps(const trial *t, gw_lane *lane, const gw_algo *algo, mode
         GW_THEN(e, gw_algo_lay_down(algo, s[b], t->what, t->root));
     }
     for (int k = 0; k < STEPS && e == GW_OK; k++) {
-        lane->ticket = (uint64_t)k;
-        fill(base, t->n, lane->rank, k);
-        e = run_step(s, how, gw_rng_key(t->seed, (uint64_t)(k * ranks + lane->rank)), lane->rank);
-        keep(t, lane->rank, base, out->sum[k]);
+        gw_lane_begin_at(lane, (uint64_t)k);
+        fill(base, t->n, gw_lane_rank(lane), k);
+        e = run_step(s, how, gw_rng_key(t->seed, (uint64_t)(k * ranks + gw_lane_rank(lane))),
+                     gw_lane_rank(lane));
+        keep(t, gw_lane_rank(lane), base, out->sum[k]);
     }
-    if (lane->kept.residual)
-        memcpy(out->residual, lane->kept.residual, t->n * sizeof(float));
+    if (gw_lane_encoder(lane)->residual)
+        memcpy(out->residual, gw_lane_encoder(lane)->residual, t->n * sizeof(float));
     for (int b = 0; b < BUCKETS; b++)
         gw_schedule_free(s[b]);
     return e;
@@ -327,11 +328,11 @@ static gw_err lay_left_over(gw_schedule *s, int rank, bool broken) {
 static gw_err run_fault(const fault *f, gw_lane *lane) {
     float base[2 * HALF];
     gw_schedule *s = NULL;
-    bool judged = lane->rank == 1 && f->lay != lay_written_where_it_arrives;
+    bool judged = gw_lane_rank(lane) == 1 && f->lay != lay_written_where_it_arrives;
     for (int i = 0; i < 2 * HALF; i++)
-        base[i] = (float)(100 * lane->rank + i);
+        base[i] = (float)(100 * gw_lane_rank(lane) + i);
     GW_TRY(gw_schedule_new(&s, lane, base, (gw_span){0, 2 * HALF}));
-    gw_err e = f->lay(s, lane->rank, f->broken);
+    gw_err e = f->lay(s, gw_lane_rank(lane), f->broken);
     GW_THEN(e, gw_schedule_run(s));
     gw_schedule_free(s);
     for (int i = 0; i < HALF && judged && e == GW_OK; i++)

@@ -6,7 +6,6 @@
 #include "check.h"
 
 #include "base/mem.h"
-#include "comm/lane_parts.h"
 #include "comm/strategy.h"
 #include "compress/codec.h"
 #include "mpi/wait.h"

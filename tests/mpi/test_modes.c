@@ -6,7 +6,7 @@
 #include "check.h"
 
 #include "base/rng.h"
-#include "comm/lane_parts.h"
+#include "comm/lane.h"
 #include "comm/queue.h"
 #include "mpi/wait.h"
 #include "prof/exchange.h"

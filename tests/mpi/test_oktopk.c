@@ -2,7 +2,6 @@
  * at once; what it sends, by the ledger; that a run continues from its saved state unchanged. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "comm/lane_parts.h"
 #include "comm/strategy.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
@@ -69,7 +68,7 @@ static void close_bench(bench *b) {
 
 /* Exchange the arena of gradients; `out` becomes the update. */
 static void exchange(bench *b, float *out) {
-    b->env.grads->ticket++;
+    gw_lane_begin(b->env.grads);
     for (int l = b->env.n_layers - 1; b->strategy.ops->ready && l >= 0; l--)
         CHECK_OK(b->strategy.ops->ready(b->self, b->env.layers[l]));
     for (int i = 0; i < gw_env_spans(&b->env); i++) {

@@ -141,9 +141,8 @@ static void refuses_an_unknown_shape(void) {
 static void says_what_travels(void) {
     bench b;
     open_bench(&b, "powersgd:rank=2", true, &shape);
-    const char *notes = b.env.grads->said.notes, *want =
-                                                     "2 matrices of 1260 floats travel as 186, the "
-                                                     "other 33 floats as they are";
+    const char *notes = b.notes.lines, *want = "2 matrices of 1260 floats travel as 186, the "
+                                               "other 33 floats as they are";
     CHECK(ranks == 1 ? !notes : notes && strstr(notes, want), "'%s'", notes ? notes : "");
     close_bench(&b);
 }

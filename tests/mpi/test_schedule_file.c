@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/algo.h"
-#include "comm/lane_parts.h"
+#include "comm/lane.h"
 #include "comm/transfers.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
@@ -168,7 +168,7 @@ static gw_cost run(const char *algo, const char *spec, result *out) {
         gw_batch_cost counted;
         for (size_t i = 0; i < N; i++)
             base[i] = value(me, k, i);
-        lane->ticket++;
+        gw_lane_begin(lane);
         gw_ledger_begin();
         CHECK_OK(gw_schedule_run(s));
         gw_ledger_end(&counted);
@@ -177,8 +177,8 @@ static gw_cost run(const char *algo, const char *spec, result *out) {
         memcpy(out->sum[k], base, sizeof out->sum[k]);
     }
     memset(out->residual, 0, sizeof out->residual);
-    if (lane->kept.residual)
-        memcpy(out->residual, lane->kept.residual, sizeof out->residual);
+    if (gw_lane_encoder(lane)->residual)
+        memcpy(out->residual, gw_lane_encoder(lane)->residual, sizeof out->residual);
     gw_schedule_free(s);
     gw_lane_close(lane);
     gw_algo_close(&a);

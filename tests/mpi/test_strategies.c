@@ -1,6 +1,5 @@
 /* What strategies promise beyond the sums and bytes that the contract checks. */
 #include "base/mem.h"
-#include "comm/lane_parts.h"
 #include "comm/queue.h"
 #include "run/session.h"
 
@@ -284,7 +283,8 @@ static void credit_follows_the_wire(const char *more, double bytes_per_s, int ex
     snprintf(line, sizeof line, "credit=%d,", expected);
     CHECK_OK(new_session(&s, comm, "none", "auto", false));
     CHECK_OK(gw_session_open(s, MPI_COMM_WORLD, &setup));
-    CHECK(strstr(s->notes, line), "%s and %g B/s: %snot %s", more, bytes_per_s, s->notes, line);
+    CHECK(strstr(s->notes.lines, line), "%s and %g B/s: %snot %s", more, bytes_per_s,
+          s->notes.lines, line);
     gw_session_close(s);
     gw_session_free(s);
 }

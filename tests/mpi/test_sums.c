@@ -1,7 +1,6 @@
 /* A backward pass that adds its gradient to the residual gives the same updates and residuals, bit
  * by bit, as one that writes it to the arena, from which it is added later. A tap sees the gradient
  * alone. */
-#include "comm/lane_parts.h"
 #include "mpi/wait.h"
 #include "run/session.h"
 

@@ -155,7 +155,7 @@ class Library(gwrun.Case):
         allowed = seam()
         self.assertEqual({n for n in names - functions if n not in allowed}, {"GRADWIRE_1",
                          "GRADWIRE_PLUGIN_1"} & names)
-        self.assertIn("gw_lane_encode", names)
+        self.assertIn("gw_encoder_encode", names)
         self.assertEqual({v for n, v in versions if n in functions}, {"GRADWIRE_1"})
         dynamic = gwrun.said("readelf", "-d", LIBRARY, env=self.env)
         self.assertIn("[libgradwire.so.0]", dynamic)

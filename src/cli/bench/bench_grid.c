@@ -219,7 +219,7 @@ gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place) {
 
 /* What is laid down or run now is this cell's: the codec's lane is others', too. */
 static void grid_turn(gw_grid_cell *c) {
-    c->wire->lane->tally.codings = &c->codings;
+    gw_lane_encoder(c->wire->lane)->codings = &c->codings;
 }
 
 gw_err gw_grid_lay(gw_grid *g, gw_grid_cell *c, size_t n) {
@@ -249,14 +249,15 @@ static gw_err grid_parts(size_t n, int ranks, int **counts, int **offsets) {
 
 static gw_err grid_scatter_or_gather(const gw_lane *lane, gw_verb verb, float *x, size_t n) {
     int *counts = NULL, *offsets = NULL, rc;
-    GW_TRY(grid_parts(n, lane->size, &counts, &offsets));
+    GW_TRY(grid_parts(n, gw_lane_size(lane), &counts, &offsets));
     if (verb == GW_ALLGATHER) {
         rc = MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, x, counts, offsets, MPI_FLOAT,
                             gw_lane_comm(lane));
     } else {
         rc = MPI_Reduce_scatter(MPI_IN_PLACE, x, counts, MPI_FLOAT, MPI_SUM, gw_lane_comm(lane));
         /* it leaves the part at the front; where it belongs is within x in any case */
-        memmove(x + offsets[lane->rank], x, (size_t)counts[lane->rank] * sizeof *x);
+        int rank = gw_lane_rank(lane);
+        memmove(x + offsets[rank], x, (size_t)counts[rank] * sizeof *x);
     }
     free(counts);
     return gw_mpi_check(rc, "MPI's own collective");
@@ -264,7 +265,7 @@ static gw_err grid_scatter_or_gather(const gw_lane *lane, gw_verb verb, float *x
 
 static gw_err grid_mpi_blocking(const gw_lane *lane, gw_verb verb, float *x, size_t n) {
     int count = (int)n;
-    bool root = lane->rank == ROOT;
+    bool root = gw_lane_rank(lane) == ROOT;
     switch (verb) {
     case GW_ALLREDUCE:
         GW_MPI(MPI_Allreduce(MPI_IN_PLACE, x, count, MPI_FLOAT, MPI_SUM, gw_lane_comm(lane)));
@@ -299,7 +300,7 @@ void gw_grid_fill(gw_grid *g, gw_grid_cell *c, size_t n) {
     for (size_t i = 0; i < n; i += PERIOD)
         memcpy(c->wire->base + i, grid_table(g, g->rank),
                (n - i < PERIOD ? n - i : PERIOD) * sizeof(float));
-    c->wire->lane->ticket++; /* every exchange draws its own random numbers */
+    gw_lane_begin(c->wire->lane); /* every exchange draws its own random numbers */
 }
 
 gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, bool polls, size_t n,
@@ -311,7 +312,7 @@ gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, boo
     if (c->mpi)
         GW_TRY(grid_mpi_blocking(lane, g->verb, c->wire->base, n));
     else
-        GW_TRY(polls ? grid_polled(c->timed.schedule, lane->yield)
+        GW_TRY(polls ? grid_polled(c->timed.schedule, gw_lane_yields(lane))
                      : gw_schedule_run(c->timed.schedule));
     *s = gw_clock_since(start);
     return GW_OK;

@@ -4,7 +4,6 @@
 #define GW_CLI_BENCH_BENCH_GRID_H
 
 #include "cli/bench/bench.h"
-#include "comm/lane_parts.h"
 #include "comm/timing.h"
 
 enum { GW_GRID_CELLS = GW_TIMED_MOST };

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cli/bench/bench_grid.h"
+#include "comm/channel.h"
 #include "comm/queue.h"
 #include "machine/transport.h"
 #include "mpi/wait.h"
@@ -233,7 +234,7 @@ static gw_err overlap_one_turn(void *ctx, int i, double *unused) {
     double *s = l->now_s;
     (void)ctx, (void)unused;
     b.at = i;
-    b.grid.cell[i].wire->lane->yield = overlap_must_yield(l);
+    gw_lane_channel(b.grid.cell[i].wire->lane)->yield = overlap_must_yield(l);
     GW_TRY(gw_rounds_next(&b.turns, BOTH + 1, NULL, NULL));
     s[INTERFERENCE] -= l->alone_s;
     GW_TRY(overlap_slowest(s, SLOWEST));
