@@ -42,7 +42,7 @@ typedef struct gw_inside_facts {
     bool polls;                  /* progress has something to do */
     bool agrees;                 /* replicas agree at times, without being settled */
     bool feedback;               /* error feedback, for any codec that encodes */
-    const gw_unmet *unmet;       /* what was asked for and does not happen; once it is open */
+    gw_unmet *unmet;             /* what was asked for and does not happen; may be added to */
     bool corrects;               /* it applies momentum in place of the optimizer, */
     bool masks;                  /* and restarts it where an element was sent */
     const char *rule;            /* of error feedback, for people; NULL: the plain one */
@@ -126,13 +126,8 @@ gw_repeat gw_inside_repeat(const gradwire *g, int64_t from);
 /** Return its session, for record/recorder.h. */
 struct gw_session *gw_inside_session(const gradwire *g);
 
-/** Find anew what is unmet; see run/unmet.h. Collective over `comm`, which includes the replicas.
- *  The second adds to it. */
+/** Find anew what is unmet; see run/unmet.h. Collective over `comm`, which has the replicas. */
 gw_err gw_inside_unmet(gradwire *g, gw_unmet_ask ask, MPI_Comm comm);
-void gw_inside_unmet_add(gradwire *g, const char *option, const char *value, const char *what,
-                         const char *why);
-void gw_inside_unmet_late(gradwire *g, const char *option, const char *method, const gw_args *args,
-                          int64_t steps);
 /** Count encodings from here on: all before was a rehearsal. */
 void gw_inside_recount(gradwire *g);
 

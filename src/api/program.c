@@ -28,7 +28,7 @@ static bool inside_lossless(const gw_mix *mix) {
 }
 
 gw_inside_facts gw_inside_know(const gradwire *g) {
-    const gw_session *s = g->session;
+    gw_session *s = g->session;
     const gw_strategy_ops *ops = s->strategy.ops;
     bool bound = s->mix.n > 0;
     gw_inside_facts f = {.strategy = ops->head.name,
@@ -154,16 +154,6 @@ gw_session *gw_inside_session(const gradwire *g) {
 
 gw_err gw_inside_unmet(gradwire *g, gw_unmet_ask ask, MPI_Comm comm) {
     return gw_session_find_unmet(g->session, ask, comm);
-}
-
-void gw_inside_unmet_add(gradwire *g, const char *option, const char *value, const char *what,
-                         const char *why) {
-    gw_unmet_add(&g->session->unmet, option, value, what, why);
-}
-
-void gw_inside_unmet_late(gradwire *g, const char *option, const char *method, const gw_args *args,
-                          int64_t steps) {
-    gw_unmet_late(&g->session->unmet, option, method, args, steps);
 }
 
 void gw_inside_recount(gradwire *g) {

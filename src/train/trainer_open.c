@@ -300,42 +300,43 @@ static gw_err trainer_open_pipeline(gw_trainer *t) {
 }
 
 /* Adds notes on the schedule: options beyond the end of the run, and a rate of 0 before it. */
-static void trainer_unmet_rate(gw_trainer *t, int64_t steps) {
+static void trainer_unmet_rate(const gw_trainer *t, int64_t steps, gw_unmet *u) {
     const gw_lr *s = t->c->rate.schedule;
     char why[160];
     const char *how = t->c->rate.how ? t->c->rate.how->text : "constant";
     int64_t zero = s ? gw_lr_zero(s, steps) : 0;
     if (s)
-        gw_inside_unmet_late(t->g, "lr-schedule", how, gw_lr_args(s), steps);
+        gw_unmet_late(u, "lr-schedule", how, gw_lr_args(s), steps);
     snprintf(why, sizeof why, "nothing moves from step %lld of %lld on", (long long)zero,
              (long long)steps);
     if (zero > 0)
-        gw_inside_unmet_add(t->g, "lr-schedule", how, "the rate is 0", why);
+        gw_unmet_add(u, "lr-schedule", how, "the rate is 0", why);
 }
 
 /* What was asked for and does not happen: of the exchange of gradients, then of activations, whose
  * encodings are only counted. */
 gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
     static const char *const options[] = {"compress-activations", "compress-deltas"};
+    gw_unmet *u = gw_inside_know(t->g).unmet;
     gw_unmet_ask ask = {.ended = ended,
                         .steps = t->c->rate.schedule ? gw_trainer_steps(t) : 0,
                         .carried = gw_mesh_divides(&t->mesh.shape)};
     GW_TRY(gw_inside_unmet(t->g, ask, t->comm));
-    trainer_unmet_rate(t, ask.steps);
+    trainer_unmet_rate(t, ask.steps, u);
     if (t->c->data.partition.on && t->data->divided.parts == 0)
-        gw_inside_unmet_add(t->g, "partition", gw_args_text(t->c->args, "partition"),
-                            "nothing is divided", "one rank takes all samples");
+        gw_unmet_add(u, "partition", gw_args_text(t->c->args, "partition"), "nothing is divided",
+                     "one rank takes all samples");
     for (int k = 0; k < 2 && ended && ask.carried; k++) {
         bool idle;
         GW_TRY(gw_pipeline_idle(t->part.pipeline, k, t->comm, &idle));
         if (idle)
-            gw_inside_unmet_add(t->g, options[k], gw_pipeline_codec(t->part.pipeline, k),
-                                "not encoded here", "no encoding was counted");
+            gw_unmet_add(u, options[k], gw_pipeline_codec(t->part.pipeline, k), "not encoded here",
+                         "no encoding was counted");
     }
     if (ended && t->c->run.compress_stats > t->at.step)
-        gw_inside_unmet_add(t->g, "compress-stats", gw_args_text(t->c->args, "compress-stats"),
-                            "no step was compared", "the run ended before that step");
-    t->watcher.result->unmet = *gw_inside_know(t->g).unmet;
+        gw_unmet_add(u, "compress-stats", gw_args_text(t->c->args, "compress-stats"),
+                     "no step was compared", "the run ended before that step");
+    t->watcher.result->unmet = *u;
     return GW_OK;
 }
 
