@@ -153,7 +153,7 @@ class Unmet(gwrun.Case):
         done = gwrun.run(2, "bench", "step", "--comm", "allreduce:algo=hier", "--compress", "topk", "--layers", "12",
                          "--steps", 2, "--warmup", 1)
         self.assertRegex(done.stdout, r"topk_\(not_encoded_here\) ")
-        self.assertIn(f"note: --compress topk: not encoded here: {COUNTED}\n", done.stdout)
+        self.assertIn(f"{HERE}\nnote: --compress topk: not encoded here: {COUNTED}\n", done.stdout)
 
     def test_refused(self):
         gwrun.refusal(gwrun.run(2, "train", *SMALL, "--comm", "iallreduce:credit=4K"),

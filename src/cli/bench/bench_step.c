@@ -216,11 +216,11 @@ static void step_print_head(gw_bench_run *run) {
            gw_model_size(b.configs[0]->rig.at.model), b.configs[0]->rig.at.global,
            gw_gemm_library());
     gw_rig_say_warning();
-    for (int i = 0; i < b.n; i++)
-        if (b.configs[i]->rig.choice)
-            printf("%s\n", b.configs[i]->rig.choice->why);
-    for (int i = 0; i < b.n; i++)
-        gw_unmet_print(&b.configs[i]->rig.session->unmet, NULL, stdout);
+    for (int i = 0; i < b.n; i++) {
+        const gw_session *s = b.configs[i]->rig.session;
+        fputs(s->notes.lines ? s->notes.lines : "", stdout);
+        gw_unmet_print(&s->unmet, NULL, stdout);
+    }
     gw_bench_head(&table);
 }
 

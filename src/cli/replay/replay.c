@@ -241,7 +241,9 @@ static void replay_print(const job *j, const json_t *run, double floor_s) {
                json_string_value(json_object_get(busy, "text")));
     if (*j->player.copied)
         printf("note: gradients are copied, not summed in place: %s\n", j->player.copied);
-    const json_t *unmet = json_object_get(json_object_get(run, "comm"), "unmet");
+    const json_t *comm = json_object_get(run, "comm"), *unmet = json_object_get(comm, "unmet");
+    const char *notes = json_string_value(json_object_get(comm, "notes"));
+    fputs(notes ? notes : "", stdout);
     for (size_t i = 0; i < json_array_size(unmet); i++)
         replay_print_unmet(json_array_get(unmet, i));
     if (replay_depends(j))
