@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *gw_factors_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
-    (void)args, (void)algo;
-    return codec->caps & GW_CODEC_LOSSLESS
+const char *gw_factors_plan(gw_strategy_plan *p) {
+    return !p->codec || p->codec->caps & GW_CODEC_LOSSLESS
                ? NULL
                : "it compresses by itself; a codec that loses would distort factors that all ranks "
                  "must share: use --compress none, or a lossless one";
@@ -240,10 +239,10 @@ gw_err gw_factors_state(void *p, gw_io *io) {
     return GW_OK;
 }
 
-gw_cost gw_factors_cost(const void *p, int64_t exchange) {
+gw_cost gw_factors_cost(const void *p, int64_t exchange, int64_t *period) {
     const gw_factors *f = p;
     gw_cost sum = {0};
-    (void)exchange;
+    (void)exchange, (void)period;
     for (int i = 0; i < f->n_groups; i++) {
         sum = gw_cost_sum(sum, gw_collective_cost(&f->sum, f->groups[i].first));
         sum = gw_cost_sum(sum, gw_collective_cost(&f->sum, f->groups[i].second));

@@ -67,10 +67,10 @@ void gw_factors_hand_out(const gw_factors *f, gw_factors_group *g);
 
 /** For `state` and `cost`, or as hooks, like gw_factors_close: p is the gw_factors. */
 gw_err gw_factors_state(void *p, gw_io *io);
-gw_cost gw_factors_cost(const void *p, int64_t exchange);
+gw_cost gw_factors_cost(const void *p, int64_t exchange, int64_t *period);
 
-/** For `refuses`: refuse lossy codecs. */
-const char *gw_factors_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec);
+/** For `plan`: refuse lossy codecs. */
+const char *gw_factors_plan(gw_strategy_plan *p);
 
 #define GW_FACTORS_RANK(most_often)                                                                \
     { "rank", GW_OPT_INT, most_often, 1, GW_LOWRANK_MOST, NULL, "R", "rank of a matrix's factors" }

@@ -17,12 +17,11 @@ static gw_progress overlap_mode(const gw_args *args) {
     return strcmp(mode, "poll") == 0 ? GW_PROGRESS_POLL : GW_PROGRESS_NONE;
 }
 
-bool gw_overlap_polls(const gw_args *args) {
-    return overlap_mode(args) == GW_PROGRESS_POLL;
-}
-
-int gw_overlap_helpers(const gw_args *args) {
-    return overlap_mode(args) == GW_PROGRESS_THREAD ? (int)gw_args_int(args, "team") : 0;
+const char *gw_overlap_plan(gw_strategy_plan *p) {
+    gw_progress mode = overlap_mode(p->args);
+    p->polls = mode == GW_PROGRESS_POLL;
+    p->helpers = mode == GW_PROGRESS_THREAD ? (int)gw_args_int(p->args, "team") : 0;
+    return NULL;
 }
 
 /* ---- one collective ---- */
@@ -156,7 +155,7 @@ gw_err gw_overlapped_finish(void *self, gw_span s, gw_update *u) {
     gw_overlapped *me = self;
     const gw_collective *c = &me->grads.collective;
     bool tells = me->env->arrived && c->verb == GW_ALLREDUCE && c->base == me->env->grad;
-    *u = (gw_update){.grad = c->base, .own = s, .scale = 1.0f};
+    u->grad = c->base;
     return overlap_wait(&me->grads, me->queue, s, tells ? me->env : NULL);
 }
 
@@ -167,8 +166,8 @@ static gw_cost overlap_cost(const gw_overlap *o) {
     return sum;
 }
 
-gw_cost gw_overlapped_cost(const void *self, int64_t exchange) {
+gw_cost gw_overlapped_cost(const void *self, int64_t exchange, int64_t *period) {
     const gw_overlapped *me = self;
-    (void)exchange; /* every step sends the same */
+    (void)exchange, (void)period; /* every step sends the same */
     return gw_cost_sum(overlap_cost(&me->grads), overlap_cost(&me->params));
 }

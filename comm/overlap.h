@@ -36,13 +36,13 @@ typedef enum gw_overlap_parts {
  *  go together. Collective. */
 gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts parts,
                           bool gathers);
-/** Hooks of gw_strategy_ops, for a `self` that begins with a gw_overlapped. finish() has all ranks
- *  update all of the collective's arena. */
+/** Hooks of gw_strategy_ops, for a `self` that begins with a gw_overlapped. finish() hands out the
+ *  collective's arena. */
 void gw_overlapped_close(void *self);
 gw_err gw_overlapped_ready(void *self, gw_span s);
 gw_err gw_overlapped_progress(void *self);
 gw_err gw_overlapped_finish(void *self, gw_span s, gw_update *u);
-gw_cost gw_overlapped_cost(const void *self, int64_t exchange);
+gw_cost gw_overlapped_cost(const void *self, int64_t exchange, int64_t *period);
 
 /** base[s] is final: start the parts that this completes. Does not block. */
 gw_err gw_overlap_fill(gw_overlap *o, gw_queue *queue, gw_span s);
@@ -50,8 +50,8 @@ gw_err gw_overlap_fill(gw_overlap *o, gw_queue *queue, gw_span s);
 /** Block until all parts that overlap `s` and were started are complete. */
 gw_err gw_overlap_wait(gw_overlap *o, gw_queue *queue, gw_span s);
 
-/** The options `bucket`, `progress` and `team` of a strategy. The functions are for
- *  gw_strategy_ops.polls and helpers: whether polls advance the queue, and how many threads run. */
+/** The options `bucket`, `progress` and `team` of a strategy, and its `plan` with them; it refuses
+ *  nothing. */
 #define GW_OVERLAP_BUCKET                                                                          \
     {                                                                                              \
         "bucket", GW_OPT_BYTES, "1M", 4, 0x1p40, NULL, "BYTES",                                    \
@@ -71,7 +71,6 @@ gw_err gw_overlap_wait(gw_overlap *o, gw_queue *queue, gw_span s);
         "team", GW_OPT_INT, "1", 1, 1024, NULL, "N",                                               \
             "progress=thread: threads that encode and decode, in addition to --threads"            \
     }
-bool gw_overlap_polls(const gw_args *args);
-int gw_overlap_helpers(const gw_args *args);
+const char *gw_overlap_plan(gw_strategy_plan *p);
 
 #endif

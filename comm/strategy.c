@@ -59,6 +59,10 @@ gw_err gw_strategy_find(gw_strategy *out, const gw_spec *spec) {
     GW_TRY(gw_registry_find(&gw_strategies, spec->name, &entry));
     *out = (gw_strategy){.ops = (const gw_strategy_ops *)entry}; /* head is the first member */
     GW_TRY(gw_args_of(&out->args, entry->opts, entry->name, spec));
+    out->plan = (gw_strategy_plan){
+        .args = out->args, .polls = out->ops->progress, .agrees = out->ops->agrees};
+    if (out->ops->plan)
+        out->ops->plan(&out->plan); /* what it refuses is said with algorithm and codec */
     if (out->ops->shape != GW_SHAPE_BUCKETS || gw_args_has(out->args, "bucket"))
         return GW_OK;
     gw_strategy_free(out);
@@ -67,18 +71,18 @@ gw_err gw_strategy_find(gw_strategy *out, const gw_spec *spec) {
                    entry->name);
 }
 
-const char *gw_strategy_shape_name(gw_strategy_shape shape) {
-    static const char *const names[] = {
-        [GW_SHAPE_OTHER] = "other",     [GW_SHAPE_WHOLE] = "whole",
-        [GW_SHAPE_BUCKETS] = "buckets", [GW_SHAPE_LAYERS] = "layers",
-        [GW_SHAPE_SHARDS] = "shards",   [GW_SHAPE_PARAMETERS] = "parameters",
-    };
-    return names[shape];
+const char *gw_strategy_shape_name(const gw_strategy_ops *ops) {
+    static const char *const names[] = {[GW_SHAPE_OTHER] = "other",
+                                        [GW_SHAPE_WHOLE] = "whole",
+                                        [GW_SHAPE_BUCKETS] = "buckets",
+                                        [GW_SHAPE_LAYERS] = "layers"};
+    return ops->gives == GW_GIVES_PARTS ? "shards"
+           : ops->gives == GW_GIVES_OWN ? "parameters"
+                                        : names[ops->shape];
 }
 
 int gw_strategy_thread_level(const gw_strategy *s) {
-    bool alone = !s->ops->helpers || s->ops->helpers(s->args) == 0;
-    return alone ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED;
+    return s->plan.helpers == 0 ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED;
 }
 
 const char *gw_strategy_names(bool (*fits)(const gw_strategy_ops *ops),
@@ -98,7 +102,8 @@ void gw_strategy_free(gw_strategy *s) {
 }
 
 gw_err gw_strategy_check(const gw_strategy *s, const gw_algo *algo, const gw_codec *codec) {
-    const char *why = s->ops->refuses ? s->ops->refuses(s->args, algo, codec) : NULL;
+    gw_strategy_plan plan = {.args = s->args, .algo = algo, .codec = codec};
+    const char *why = s->ops->plan ? s->ops->plan(&plan) : NULL;
     return why ? gw_fail(GW_ERR_UNSUPPORTED, "strategy %s: %s", s->ops->head.name, why) : GW_OK;
 }
 
@@ -120,60 +125,32 @@ void gw_strategy_close(const gw_strategy *s, void *self) {
     free(self);
 }
 
-gw_err gw_env_find(const gw_env *env, gw_span s, int *i) {
-    for (*i = 0; *i < gw_env_spans(env); ++*i) {
-        gw_span k = gw_env_span(env, *i);
-        if (k.off == s.off && k.n == s.n)
-            return GW_OK;
+int64_t gw_strategy_period(const gw_strategy_ops *ops, const void *self, int64_t from) {
+    int64_t period = 1;
+    if (ops->traits & GW_STRATEGY_VARIES)
+        ops->cost(self, from, &period);
+    return period;
+}
+
+gw_span gw_strategy_owned(const gw_strategy_ops *ops, const gw_lane *lane, gw_span s) {
+    if (ops->gives == GW_GIVES_PARTS)
+        return gw_span_part(s, gw_lane_rank(lane), gw_lane_size(lane));
+    return ops->gives == GW_GIVES_ROOT && gw_lane_rank(lane) > 0 ? (gw_span){s.off, 0} : s;
+}
+
+gw_err gw_strategy_finish(const gw_strategy_ops *ops, void *self, const gw_env *env, gw_span s,
+                          gw_update *u) {
+    *u =
+        (gw_update){.grad = env->grad, .own = gw_strategy_owned(ops, env->grads, s), .scale = 1.0f};
+    if (ops->gives == GW_GIVES_OWN) { /* the gradient is divided by the global batch */
+        u->own.n = env->share > 0 ? s.n : 0;
+        u->scale = env->share > 0 ? (float)(1 / env->share) : 0.0f;
     }
-    return gw_fail(GW_ERR_INTERNAL, "%s: span [%zu, %zu) was not announced", env->name, s.off,
-                   gw_span_end(s));
+    return ops->finish(self, s, u);
 }
 
-gw_err gw_env_refuse_tracked(const gw_env *env) {
-    for (int i = 0; i < env->n_tensors; i++)
-        if (env->tensors[i].tracks)
-            return gw_fail(GW_ERR_UNSUPPORTED,
-                           "%s: the model's running means have to go exact in each step, and it "
-                           "sends of all tensors what it picks, or at times nothing: use another "
-                           "--comm, or a model without batch normalisation",
-                           env->name);
-    return GW_OK;
-}
-
-gw_err gw_env_prepare(const gw_env *env, gw_collective *collective) {
-    gw_schedule *unused;
-    for (int i = 0; i < gw_env_spans(env); i++)
-        GW_TRY(gw_collective_get(collective, gw_env_span(env, i), &unused));
-    return GW_OK;
-}
-
-gw_cost gw_env_cost(const gw_env *env, const gw_collective *collective) {
-    gw_cost sum = {0};
-    for (int i = 0; i < gw_env_spans(env); i++)
-        sum = gw_cost_sum(sum, gw_collective_cost(collective, gw_env_span(env, i)));
-    return sum;
-}
-
-gw_update gw_env_own_update(const gw_env *env, gw_span s) {
-    bool moves = env->share > 0;
-    return (gw_update){.grad = env->grad,
-                       .own = moves ? s : (gw_span){s.off, 0},
-                       .scale = moves ? (float)(1 / env->share) : 0.0f};
-}
-
-gw_cost gw_env_messages(const gw_env *env, uint64_t messages, size_t copies) {
-    gw_cost sum = {0};
-    for (int i = 0; i < gw_env_spans(env); i++)
-        sum = gw_cost_sum(sum,
-                          gw_cost_messages(env->params, messages, copies * gw_env_span(env, i).n));
-    return sum;
-}
-
-const char *gw_strategy_refuses_coded(const gw_args *args, const gw_algo *algo,
-                                      const gw_codec *codec) {
-    (void)args, (void)algo;
-    if (codec->ops->caps & GW_CODEC_IDENTITY) /* in a frame or not */
+const char *gw_strategy_plan_exact(gw_strategy_plan *p) {
+    if (!p->codec || p->codec->ops->caps & GW_CODEC_IDENTITY) /* in a frame or not */
         return NULL;
     return "it exchanges parameters, which are never compressed: use --compress none";
 }

@@ -53,16 +53,16 @@ static gw_err progress(void *p) {
 
 static gw_err finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
+    (void)u;
     for (int i = 0; i < HALVES; i++)
         if (gw_span_overlap(me->half[i], s))
             GW_TRY(gw_queue_wait(me->queue, me->schedule[i]));
-    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     return GW_OK;
 }
 
-static gw_cost cost(const void *p, int64_t exchange) {
+static gw_cost cost(const void *p, int64_t exchange, int64_t *period) {
     const self *me = p;
-    (void)exchange;
+    (void)exchange, (void)period;
     return gw_cost_sum(gw_collective_cost(&me->sum, me->half[LOWER]),
                        gw_collective_cost(&me->sum, me->half[UPPER]));
 }
@@ -71,7 +71,6 @@ static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
 
 const gw_strategy_ops gw_strategy_plugin = {
     .head = {GW_STRATEGY_ABI, "halves", "two allreduces, the upper layers' overlapped", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_MEAN,
     .formula = "two allreduces that add up to n",
     .size = sizeof(self),
     .open = open,

@@ -19,8 +19,8 @@ static gw_err finish(void *self, gw_span s, gw_update *u) {
     return GW_OK;
 }
 
-static gw_cost strategy_cost(const void *self, int64_t exchange) {
-    (void)self, (void)exchange;
+static gw_cost strategy_cost(const void *self, int64_t exchange, int64_t *period) {
+    (void)self, (void)exchange, (void)period;
     return (gw_cost){0};
 }
 

@@ -25,8 +25,8 @@ static gw_err finish(void *self, gw_span s, gw_update *u) {
     return gw_fail(GW_ERR_INTERNAL, "stuck: woken by a signal");
 }
 
-static gw_cost cost(const void *self, int64_t exchange) {
-    (void)self, (void)exchange;
+static gw_cost cost(const void *self, int64_t exchange, int64_t *period) {
+    (void)self, (void)exchange, (void)period;
     return (gw_cost){0};
 }
 
@@ -34,7 +34,6 @@ static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
 
 const gw_strategy_ops gw_strategy_plugin = {
     .head = {GW_STRATEGY_ABI, "stuck", "an exchange that never ends", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS,
     .formula = "nothing",
     .open = open_stuck,
     .close = close_stuck,

@@ -22,14 +22,13 @@ static gw_err allreduce_open(void *p, const gw_env *env) {
 
 static gw_err allreduce_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    GW_TRY(gw_collective_run(&me->sum, s));
-    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
-    return GW_OK;
+    (void)u;
+    return gw_collective_run(&me->sum, s);
 }
 
-static gw_cost allreduce_cost(const void *p, int64_t exchange) {
+static gw_cost allreduce_cost(const void *p, int64_t exchange, int64_t *period) {
     const self *me = p;
-    (void)exchange;
+    (void)exchange, (void)period;
     return gw_env_cost(me->env, &me->sum);
 }
 
@@ -37,7 +36,7 @@ static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
 
 const gw_strategy_ops gw_strategy_allreduce = {
     .head = {GW_STRATEGY_ABI, "allreduce", "one blocking allreduce after the backward pass", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES | GW_STRATEGY_MEAN,
+    .traits = GW_STRATEGY_ENCODES,
     .shape = GW_SHAPE_WHOLE,
     .formula = "one allreduce of n",
     .size = sizeof(self),

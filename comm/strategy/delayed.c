@@ -50,15 +50,16 @@ static gw_err delayed_publish(void *p, gw_span s) {
 
 /* Replicas agree anyway; this completes what is under way, so that what comes next (an evaluation,
  * a checkpoint) is not slowed down by it. */
-static gw_err delayed_settle(void *p) {
+static gw_err delayed_settle(void *p, gw_cost *sent) {
     self *me = p;
+    (void)sent;
     gw_span all = {0, me->buckets.env->n};
     return gw_overlap_wait(&me->buckets.grads, me->buckets.queue, all);
 }
 
 static gw_err delayed_state(void *p, gw_io *io) {
     self *me = p;
-    GW_TRY(delayed_settle(me));
+    GW_TRY(delayed_settle(me, NULL));
     GW_TRY(gw_steps_state(&me->steps, NULL, io));
     return gw_io_field(io, "sum", me->buckets.grads.collective.base, me->steps.n * sizeof(float));
 }
@@ -75,10 +76,10 @@ const gw_strategy_ops gw_strategy_delayed = {
     .head = {GW_STRATEGY_ABI, "delayed",
              "nonblocking allreduces overlapped with a whole step; the update is one step late",
              opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LATE | GW_STRATEGY_MEAN,
+    .gives = GW_GIVES_LATE,
     .shape = GW_SHAPE_BUCKETS,
     .formula = "one allreduce of each bucket",
-    .polls = gw_overlap_polls,
+    .plan = gw_overlap_plan,
     .size = sizeof(self),
     .open = delayed_open,
     .close = gw_overlapped_close,

@@ -58,9 +58,8 @@ typedef struct self {
     gw_collective gather;
 } self;
 
-static const char *demo_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
-    (void)args, (void)algo;
-    return codec->caps & GW_CODEC_LOSSLESS
+static const char *demo_plan(gw_strategy_plan *p) {
+    return !p->codec || p->codec->caps & GW_CODEC_LOSSLESS
                ? NULL
                : "it compresses by itself, and what it sends are no numbers that another codec "
                  "could round: use --compress none, or a lossless one";
@@ -256,6 +255,7 @@ static void demo_decode(const self *me, const group *g, const float *in, size_t 
 static gw_err demo_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     int i;
+    (void)u;
     GW_TRY(gw_env_find(me->env, s, &i));
     const group *g = &me->groups[i];
     size_t apart = g->words.n / (size_t)gw_lane_size(me->env->grads);
@@ -263,7 +263,6 @@ static gw_err demo_finish(void *p, gw_span s, gw_update *u) {
     demo_encode(me, g, words + (size_t)gw_lane_rank(me->env->grads) * apart);
     GW_TRY(gw_collective_run(&me->gather, g->words));
     demo_decode(me, g, words, apart);
-    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     return GW_OK;
 }
 
@@ -272,10 +271,10 @@ static gw_err demo_state(void *p, gw_io *io) {
     return gw_io_field(io, "momentum", me->m, me->env->n * sizeof *me->m);
 }
 
-static gw_cost demo_cost(const void *p, int64_t exchange) {
+static gw_cost demo_cost(const void *p, int64_t exchange, int64_t *period) {
     const self *me = p;
     gw_cost sum = {0};
-    (void)exchange;
+    (void)exchange, (void)period;
     for (int i = 0; i < gw_env_spans(me->env); i++)
         sum = gw_cost_sum(sum, gw_collective_cost(&me->gather, me->groups[i].words));
     return sum;
@@ -292,9 +291,10 @@ const gw_strategy_ops gw_strategy_demo = {
     .head = {GW_STRATEGY_ABI, "demo",
              "the largest cosine coefficients of each rank's own momentum; signs move parameters",
              opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LOSSY | GW_STRATEGY_DIRECTS,
+    .gives = GW_GIVES_DIRECTION,
+    .traits = GW_STRATEGY_LOSSY,
     .formula = "one allgather of P words of 4 bytes a coefficient",
-    .refuses = demo_refuses,
+    .plan = demo_plan,
     .size = sizeof(self),
     .open = demo_open,
     .close = demo_close,

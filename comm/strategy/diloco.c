@@ -79,6 +79,12 @@ static bool diloco_meets(const gw_args *args) {
     return gw_args_int(args, "fragments") == 1 && diloco_alpha(args) == 0;
 }
 
+static const char *diloco_plan(gw_strategy_plan *p) {
+    p->polls = gw_args_int(p->args, "tau") > 0;
+    p->agrees = diloco_meets(p->args);
+    return NULL;
+}
+
 static gw_err diloco_read(self *me, const gw_env *env) {
     const gw_args *args = env->args;
     long long period = gw_args_int(args, "period"), fragments = gw_args_int(args, "fragments");
@@ -188,10 +194,9 @@ static gw_err diloco_progress(void *p) {
 
 static gw_err diloco_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    const gw_env *env = me->env;
+    (void)u;
     if (me->steps.done == 0)
-        memcpy(me->global + s.off, env->param + s.off, s.n * sizeof(float));
-    *u = gw_env_own_update(env, s);
+        memcpy(me->global + s.off, me->env->param + s.off, s.n * sizeof(float));
     return GW_OK;
 }
 
@@ -217,7 +222,15 @@ static gw_err diloco_publish(void *p, gw_span s) {
     return GW_OK;
 }
 
-static gw_err diloco_settle(void *p) {
+static gw_cost diloco_parts_cost(const self *me, int64_t fragment) {
+    gw_cost sum = {0};
+    for (int i = 0; i < diloco_parts(me); i++)
+        if (fragment < 0 || i % me->fragments == fragment)
+            sum = gw_cost_sum(sum, gw_collective_cost(&me->over_drift, diloco_part(me, i)));
+    return sum;
+}
+
+static gw_err diloco_settle(void *p, gw_cost *sent) {
     self *me = p;
     gw_span all = {0, me->env->n};
     if (me->steps.done == me->agreed)
@@ -227,6 +240,7 @@ static gw_err diloco_settle(void *p) {
         GW_TRY(diloco_each(me, diloco_turn(me, me->steps.done), all, diloco_take));
     if (gw_lane_size(me->env->grads) > 1) /* else the mean is what there is */
         GW_TRY(diloco_each(me, -1, all, diloco_average));
+    *sent = diloco_parts_cost(me, -1);
     me->agreed = me->steps.done;
     return GW_OK;
 }
@@ -243,40 +257,17 @@ static gw_err diloco_state(void *p, gw_io *io) {
 
 /* ---- what is sent ---- */
 
-static gw_cost diloco_parts_cost(const self *me, int64_t fragment) {
-    gw_cost sum = {0};
-    for (int i = 0; i < diloco_parts(me); i++)
-        if (fragment < 0 || i % me->fragments == fragment)
-            sum = gw_cost_sum(sum, gw_collective_cost(&me->over_drift, diloco_part(me, i)));
-    return sum;
-}
-
-static gw_cost diloco_cost(const void *p, int64_t exchange) {
+static gw_cost diloco_cost(const void *p, int64_t exchange, int64_t *period) {
     const self *me = p;
     bool starts = (exchange + 1 + me->tau) % me->each == 0;
+    *period = me->each * me->fragments; /* fragments differ in size */
     return starts ? diloco_parts_cost(me, diloco_turn(me, exchange + me->tau)) : (gw_cost){0};
-}
-
-/* Fragments differ in size. */
-static int64_t diloco_period(const void *p, int64_t from) {
-    const self *me = p;
-    (void)from;
-    return me->each * me->fragments;
-}
-
-static gw_cost diloco_settle_cost(const void *p) {
-    const self *me = p;
-    return me->steps.done == me->agreed ? (gw_cost){0} : diloco_parts_cost(me, -1);
 }
 
 static bool diloco_agrees(const void *p, int steps) {
     const self *me = p;
     return steps ? diloco_meets(me->env->args) && diloco_takes(me, me->steps.done + steps)
                  : me->steps.done == me->agreed;
-}
-
-static bool diloco_polls(const gw_args *args) {
-    return gw_args_int(args, "tau") > 0;
 }
 
 static const gw_opt opts[] = {
@@ -299,10 +290,10 @@ const gw_strategy_ops gw_strategy_diloco = {
     .head = {GW_STRATEGY_ABI, "diloco",
              "an outer optimizer every `period` steps of each rank's own; whole or by fragments",
              opts},
-    .traits = GW_STRATEGY_PARAMS,
-    .shape = GW_SHAPE_PARAMETERS,
+    .gives = GW_GIVES_OWN,
+    .traits = GW_STRATEGY_VARIES,
     .formula = "one allreduce of n every `period` steps, or of each fragment, in turn",
-    .polls = diloco_polls,
+    .plan = diloco_plan,
     .size = sizeof(self),
     .open = diloco_open,
     .close = diloco_close,
@@ -312,8 +303,5 @@ const gw_strategy_ops gw_strategy_diloco = {
     .settle = diloco_settle,
     .state = diloco_state,
     .cost = diloco_cost,
-    .period = diloco_period,
-    .settle_cost = diloco_settle_cost,
     .agrees = diloco_agrees,
-    .meets = diloco_meets,
 };

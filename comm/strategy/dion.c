@@ -92,6 +92,7 @@ static void dion_move_rest(const self *me, const gw_factors_group *g) {
 static gw_err dion_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     gw_factors_group *g;
+    (void)u;
     GW_TRY(gw_factors_sum(&me->factors, s, &g));
     gw_work_enter(GW_PHASE_DECODE);
     for (int i = 0; i < g->n_matrices; i++)
@@ -101,7 +102,6 @@ static gw_err dion_finish(void *p, gw_span s, gw_update *u) {
     gw_work_enter(GW_PHASE_DECODE);
     dion_move_rest(me, g);
     gw_work_leave();
-    *u = (gw_update){.grad = me->factors.env->grad, .own = s, .scale = 1.0f};
     return GW_OK;
 }
 
@@ -111,8 +111,8 @@ static gw_err dion_state(void *p, gw_io *io) {
     return gw_io_field(io, "momentum", me->momentum, me->factors.whole * sizeof *me->momentum);
 }
 
-static gw_cost dion_cost(const void *p, int64_t exchange) {
-    return gw_factors_cost(&((const self *)p)->factors, exchange);
+static gw_cost dion_cost(const void *p, int64_t exchange, int64_t *period) {
+    return gw_factors_cost(&((const self *)p)->factors, exchange, period);
 }
 
 static const gw_opt opts[] = {GW_FACTORS_RANK("8"),
@@ -129,10 +129,11 @@ const gw_strategy_ops gw_strategy_dion = {
     .head = {GW_STRATEGY_ABI, "dion",
              "orthonormal low-rank factors of each matrix's momentum, in two small allreduces",
              opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LOSSY | GW_STRATEGY_DIRECTS,
+    .gives = GW_GIVES_DIRECTION,
+    .traits = GW_STRATEGY_LOSSY,
     .shape = GW_SHAPE_WHOLE,
     .formula = GW_FACTORS_FORMULA,
-    .refuses = gw_factors_refuses,
+    .plan = gw_factors_plan,
     .size = sizeof(self),
     .open = dion_open,
     .close = dion_close,

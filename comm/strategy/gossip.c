@@ -143,9 +143,9 @@ static gw_err gossip_progress(void *p) {
     return gw_queue_poll(me->queue);
 }
 
+/* Each rank updates at once, by its own gradient. */
 static gw_err gossip_finish(void *p, gw_span s, gw_update *u) {
-    const self *me = p;
-    *u = gw_env_own_update(me->env, s);
+    (void)p, (void)s, (void)u;
     return GW_OK;
 }
 
@@ -171,7 +171,7 @@ static gw_err gossip_await(void *p, gw_span s) {
     return GW_OK;
 }
 
-static gw_err gossip_settle(void *p) {
+static gw_err gossip_settle(void *p, gw_cost *sent) {
     self *me = p;
     const gw_env *env = me->env;
     if (me->steps.done == me->agreed)
@@ -182,6 +182,7 @@ static gw_err gossip_settle(void *p) {
         for (size_t k = s.off; k < gw_span_end(s); k++)
             env->param[k] /= (float)gw_lane_size(env->params);
     }
+    *sent = gw_env_cost(env, &me->mean);
     me->agreed = me->steps.done;
     return GW_OK;
 }
@@ -191,26 +192,15 @@ static gw_err gossip_state(void *p, gw_io *io) {
     return gw_steps_state(&me->steps, &me->agreed, io);
 }
 
-static gw_cost gossip_cost(const void *p, int64_t exchange) {
+static gw_cost gossip_cost(const void *p, int64_t exchange, int64_t *period) {
     const self *me = p;
     const gw_lane *lane = me->env->params;
     uint64_t ranks = (uint64_t)gw_lane_size(lane), to = ranks == 1              ? 0
                                                         : me->ring && ranks > 2 ? 2
                                                                                 : 1;
     (void)exchange;
+    *period = me->hops > 1 ? me->hops : 1; /* neighbours at other distances may be in other racks */
     return gw_env_messages(me->env, ranks * to, 1);
-}
-
-/* Neighbours at other distances may be in other racks. */
-static int64_t gossip_period(const void *p, int64_t from) {
-    const self *me = p;
-    (void)from;
-    return me->hops > 1 ? me->hops : 1;
-}
-
-static gw_cost gossip_settle_cost(const void *p) {
-    const self *me = p;
-    return me->steps.done == me->agreed ? (gw_cost){0} : gw_env_cost(me->env, &me->mean);
 }
 
 static const gw_opt opts[] = {
@@ -223,10 +213,10 @@ const gw_strategy_ops gw_strategy_gossip = {
     .head = {GW_STRATEGY_ABI, "gossip",
              "decentralized: after each update, parameters are averaged with one or two neighbours",
              opts},
-    .traits = GW_STRATEGY_PARAMS,
-    .shape = GW_SHAPE_PARAMETERS,
+    .gives = GW_GIVES_OWN,
+    .traits = GW_STRATEGY_VARIES,
     .formula = "P spans of n (exact) per neighbour: 2 (ring), 1 (exponential or P = 2)",
-    .refuses = gw_strategy_refuses_coded,
+    .plan = gw_strategy_plan_exact,
     .size = sizeof(self),
     .open = gossip_open,
     .close = gossip_close,
@@ -237,6 +227,4 @@ const gw_strategy_ops gw_strategy_gossip = {
     .settle = gossip_settle,
     .state = gossip_state,
     .cost = gossip_cost,
-    .period = gossip_period,
-    .settle_cost = gossip_settle_cost,
 };

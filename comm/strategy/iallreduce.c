@@ -27,13 +27,13 @@ static bool iallreduce_by_priority(const gw_args *args) {
     return strcmp(gw_args_text(args, "order"), "priority") == 0;
 }
 
-static const char *iallreduce_refuses(const gw_args *args, const gw_algo *algo,
-                                      const gw_codec *codec) {
-    (void)codec;
-    if (gw_args_given(args, "credit") && !iallreduce_by_priority(args))
+static const char *iallreduce_plan(gw_strategy_plan *p) {
+    bool by_priority = iallreduce_by_priority(p->args);
+    gw_overlap_plan(p);
+    if (gw_args_given(p->args, "credit") && !by_priority)
         return "credit= limits what order=priority has in flight, and order=backward starts every "
                "bucket at once: add order=priority, or leave credit out";
-    if (!iallreduce_by_priority(args) || !(algo->ops->caps & GW_ALGO_ORDERED))
+    if (!by_priority || !p->algo || !(p->algo->ops->caps & GW_ALGO_ORDERED))
         return NULL;
     return "order=priority needs an algorithm of own messages, e.g. algo=sra; this one starts MPI "
            "collectives, which must start in one order on all ranks";
@@ -54,7 +54,7 @@ static void iallreduce_limit(const gw_overlapped *me) {
     char line[160];
     bool asked = gw_args_given(env->args, "credit");
     size_t credit = asked ? gw_args_bytes(env->args, "credit")
-                          : iallreduce_credit(env, (double)gw_overlapped_cost(me, 0).bytes);
+                          : iallreduce_credit(env, (double)gw_overlapped_cost(me, 0, NULL).bytes);
     gw_queue_limit(me->queue, credit);
     snprintf(line, sizeof line, "iallreduce: credit=%zu, %s", credit,
              asked                       ? "as asked"
@@ -84,12 +84,10 @@ static const gw_opt opts[] = {
 const gw_strategy_ops gw_strategy_iallreduce = {
     .head = {GW_STRATEGY_ABI, "iallreduce",
              "nonblocking allreduces in buckets, overlapped with the backward pass", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES | GW_STRATEGY_MEAN,
+    .traits = GW_STRATEGY_ENCODES,
     .shape = GW_SHAPE_BUCKETS,
     .formula = "one allreduce of each bucket",
-    .refuses = iallreduce_refuses,
-    .helpers = gw_overlap_helpers,
-    .polls = gw_overlap_polls,
+    .plan = iallreduce_plan,
     .size = sizeof(gw_overlapped),
     .open = iallreduce_open,
     .close = gw_overlapped_close,

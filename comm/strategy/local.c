@@ -65,10 +65,9 @@ static gw_err local_open(void *p, const gw_env *env) {
 
 static gw_err local_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    const gw_env *env = me->env;
+    (void)u;
     if (me->steps.done == me->agreed)
-        memcpy(me->reference + s.off, env->param + s.off, s.n * sizeof(float));
-    *u = gw_env_own_update(env, s);
+        memcpy(me->reference + s.off, me->env->param + s.off, s.n * sizeof(float));
     return GW_OK;
 }
 
@@ -108,12 +107,20 @@ static gw_err local_publish(void *p, gw_span s) {
     return GW_OK;
 }
 
-static gw_err local_settle(void *p) {
+static gw_cost local_average_cost(const self *me) {
+    gw_cost c = gw_env_cost(me->env, &me->over_drift);
+    for (int v = 0; me->vector && v < me->env->vectors.count; v++)
+        c = gw_cost_sum(c, gw_env_cost(me->env, &me->over_vector));
+    return c;
+}
+
+static gw_err local_settle(void *p, gw_cost *sent) {
     self *me = p;
     if (me->steps.done == me->agreed)
         return GW_OK;
     for (int i = 0; i < gw_env_spans(me->env); i++)
         GW_TRY(local_average(me, gw_env_span(me->env, i)));
+    *sent = local_average_cost(me);
     me->agreed = me->steps.done;
     return GW_OK;
 }
@@ -124,26 +131,10 @@ static gw_err local_state(void *p, gw_io *io) {
     return gw_io_field(io, "reference", me->reference, me->env->n * sizeof(float));
 }
 
-static gw_cost local_average_cost(const self *me) {
-    gw_cost c = gw_env_cost(me->env, &me->over_drift);
-    for (int v = 0; me->vector && v < me->env->vectors.count; v++)
-        c = gw_cost_sum(c, gw_env_cost(me->env, &me->over_vector));
-    return c;
-}
-
-static gw_cost local_cost(const void *p, int64_t exchange) {
+static gw_cost local_cost(const void *p, int64_t exchange, int64_t *period) {
     const self *me = p;
+    *period = me->period;
     return (exchange + 1) % me->period == 0 ? local_average_cost(me) : (gw_cost){0};
-}
-
-static int64_t local_period(const void *p, int64_t from) {
-    (void)from;
-    return ((const self *)p)->period;
-}
-
-static gw_cost local_settle_cost(const void *p) {
-    const self *me = p;
-    return me->steps.done == me->agreed ? (gw_cost){0} : local_average_cost(me);
 }
 
 static bool local_agrees(const void *p, int steps) {
@@ -160,8 +151,8 @@ static const gw_opt opts[] = {
 const gw_strategy_ops gw_strategy_local = {
     .head = {GW_STRATEGY_ABI, "local", "local SGD: parameters are averaged every `period` steps",
              opts},
-    .traits = GW_STRATEGY_PARAMS,
-    .shape = GW_SHAPE_PARAMETERS,
+    .gives = GW_GIVES_OWN,
+    .traits = GW_STRATEGY_VARIES,
     .formula = "one allreduce of n every `period` steps (momentum=1: and exact ones of its state)",
     .size = sizeof(self),
     .open = local_open,
@@ -171,7 +162,5 @@ const gw_strategy_ops gw_strategy_local = {
     .settle = local_settle,
     .state = local_state,
     .cost = local_cost,
-    .period = local_period,
-    .settle_cost = local_settle_cost,
     .agrees = local_agrees,
 };

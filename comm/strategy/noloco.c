@@ -159,10 +159,9 @@ static gw_err noloco_meet(self *me, int i) {
 
 static gw_err noloco_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    const gw_env *env = me->env;
+    (void)u;
     if (me->steps.done % me->period == 0)
-        memcpy(me->outer + s.off, env->param + s.off, s.n * sizeof(float));
-    *u = gw_env_own_update(env, s);
+        memcpy(me->outer + s.off, me->env->param + s.off, s.n * sizeof(float));
     return GW_OK;
 }
 
@@ -176,7 +175,7 @@ static gw_err noloco_publish(void *p, gw_span s) {
     return GW_OK;
 }
 
-static gw_err noloco_settle(void *p) {
+static gw_err noloco_settle(void *p, gw_cost *sent) {
     self *me = p;
     const gw_env *env = me->env;
     if (me->steps.done == me->agreed)
@@ -191,6 +190,7 @@ static gw_err noloco_settle(void *p) {
             me->outer[k] += env->param[k]; /* as far behind as before */
         }
     }
+    *sent = gw_env_cost(env, &me->mean);
     me->agreed = me->steps.done;
     return GW_OK;
 }
@@ -203,21 +203,12 @@ static gw_err noloco_state(void *p, gw_io *io) {
     return gw_io_field(io, "velocity", me->v, bytes);
 }
 
-static gw_cost noloco_cost(const void *p, int64_t exchange) {
+static gw_cost noloco_cost(const void *p, int64_t exchange, int64_t *period) {
     const self *me = p;
     uint64_t ranks = (uint64_t)gw_lane_size(me->env->params), paired = ranks - ranks % 2;
     bool due = (exchange + 1) % me->period == 0;
+    *period = me->period;
     return due ? gw_env_messages(me->env, paired, 2) : (gw_cost){0};
-}
-
-static int64_t noloco_period(const void *p, int64_t from) {
-    (void)from;
-    return ((const self *)p)->period;
-}
-
-static gw_cost noloco_settle_cost(const void *p) {
-    const self *me = p;
-    return me->steps.done == me->agreed ? (gw_cost){0} : gw_env_cost(me->env, &me->mean);
 }
 
 static const gw_opt opts[] = {
@@ -233,10 +224,10 @@ const gw_strategy_ops gw_strategy_noloco = {
     .head = {GW_STRATEGY_ABI, "noloco",
              "an outer optimizer every `period` steps, which exchanges with one random partner",
              opts},
-    .traits = GW_STRATEGY_PARAMS,
-    .shape = GW_SHAPE_PARAMETERS,
+    .gives = GW_GIVES_OWN,
+    .traits = GW_STRATEGY_VARIES,
     .formula = "every `period` steps P (P odd: P-1) messages of 2n (exact)",
-    .refuses = gw_strategy_refuses_coded,
+    .plan = gw_strategy_plan_exact,
     .size = sizeof(self),
     .open = noloco_open,
     .close = noloco_close,
@@ -245,6 +236,4 @@ const gw_strategy_ops gw_strategy_noloco = {
     .settle = noloco_settle,
     .state = noloco_state,
     .cost = noloco_cost,
-    .period = noloco_period,
-    .settle_cost = noloco_settle_cost,
 };

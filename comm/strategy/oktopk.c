@@ -72,9 +72,9 @@ typedef struct self {
     gw_elements update;
 } self;
 
-static const char *oktopk_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
-    (void)args, (void)algo;
-    return codec->ops->caps & GW_CODEC_IDENTITY
+static const char *oktopk_plan(gw_strategy_plan *p) {
+    p->picks = true;
+    return !p->codec || p->codec->ops->caps & GW_CODEC_IDENTITY
                ? NULL
                : "it compresses by itself, into lists of places and values that no other codec "
                  "encodes: use --compress none";
@@ -408,7 +408,6 @@ static gw_err oktopk_open(void *p, const gw_env *env) {
 static gw_err oktopk_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     int i;
-    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     if (me->n_groups == 0 || s.n == 0)
         return GW_OK;
     GW_TRY(gw_env_find(me->env, s, &i));
@@ -447,10 +446,13 @@ static gw_err oktopk_state(void *p, gw_io *io) {
     return GW_OK;
 }
 
-static gw_cost oktopk_cost(const void *p, int64_t exchange) {
+static gw_cost oktopk_cost(const void *p, int64_t exchange, int64_t *period) {
     const self *me = p;
     uint64_t ranks = (uint64_t)me->lists.ranks;
     gw_cost sum = {0};
+    gw_repeat both = gw_repeat_of(me->every); /* until both recur at once */
+    gw_repeat_also(&both, me->boundaries, INT64_MAX);
+    *period = both.all;
     for (int i = 0; i < me->n_groups; i++) {
         size_t n = me->groups[i].span.n;
         sum = gw_cost_sum(sum, gw_cost_messages(me->lane, 2 * ranks * (ranks - 1), n));
@@ -458,15 +460,6 @@ static gw_cost oktopk_cost(const void *p, int64_t exchange) {
             sum = gw_cost_sum(sum, gw_collective_cost(&me->sum, (gw_span){0, ranks - 1}));
     }
     return sum;
-}
-
-/* Until both recur at once. */
-static int64_t oktopk_period(const void *p, int64_t from) {
-    const self *me = p;
-    gw_repeat both = gw_repeat_of(me->every);
-    (void)from;
-    gw_repeat_also(&both, me->boundaries, INT64_MAX);
-    return both.all;
 }
 
 static const gw_opt opts[] = {
@@ -482,16 +475,15 @@ const gw_strategy_ops gw_strategy_oktopk = {
     .head = {GW_STRATEGY_ABI, "oktopk",
              "the largest elements of all ranks' sums, whose owners share the work; error feedback",
              opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LOSSY | GW_STRATEGY_MEAN | GW_STRATEGY_PICKS,
+    .traits = GW_STRATEGY_LOSSY | GW_STRATEGY_VARIES,
     .shape = GW_SHAPE_WHOLE,
     .formula = "about 10 k (P-1) bytes, k = ratio * n, 2P(P-1) messages; at times an allreduce of "
                "P-1",
-    .refuses = oktopk_refuses,
+    .plan = oktopk_plan,
     .size = sizeof(self),
     .open = oktopk_open,
     .close = oktopk_close,
     .finish = oktopk_finish,
     .state = oktopk_state,
     .cost = oktopk_cost,
-    .period = oktopk_period,
 };

@@ -82,6 +82,7 @@ static void onebitadam_do(const self *me, gw_span s, work what, int64_t step) {
 static gw_err onebitadam_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     int i;
+    (void)u;
     GW_TRY(gw_env_find(me->env, s, &i));
     int64_t step = ++me->steps[i];
     bool dense = step <= me->freeze;
@@ -90,7 +91,6 @@ static gw_err onebitadam_finish(void *p, gw_span s, gw_update *u) {
     GW_TRY(gw_collective_run(dense ? &me->adam.dense : &me->adam.coded, s));
     onebitadam_do(me, s, dense ? MOMENTS : TAKE, step);
     onebitadam_do(me, s, DIRECT, step);
-    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
     return GW_OK;
 }
 
@@ -100,13 +100,10 @@ static gw_err onebitadam_state(void *p, gw_io *io) {
     return gw_io_alike(io, "steps", me->steps, (size_t)gw_env_spans(me->env) * sizeof *me->steps);
 }
 
-static gw_cost onebitadam_cost(const void *p, int64_t exchange) {
+static gw_cost onebitadam_cost(const void *p, int64_t exchange, int64_t *period) {
     const self *me = p;
+    *period = exchange < me->freeze ? 0 : 1;
     return gw_env_cost(me->env, exchange < me->freeze ? &me->adam.dense : &me->adam.coded);
-}
-
-static int64_t onebitadam_period(const void *p, int64_t from) {
-    return from < ((const self *)p)->freeze ? 0 : 1;
 }
 
 static const gw_opt opts[] = {
@@ -120,7 +117,8 @@ const gw_strategy_ops gw_strategy_onebitadam = {
     .head = {GW_STRATEGY_ABI, "onebitadam",
              "Adam: exact until its second moment is frozen, then the first moment by the codec",
              opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_DIRECTS,
+    .gives = GW_GIVES_DIRECTION,
+    .traits = GW_STRATEGY_VARIES,
     .formula = "one exact allreduce of n up to step `freeze`, then one of n by the codec",
     .size = sizeof(self),
     .open = onebitadam_open,
@@ -128,6 +126,5 @@ const gw_strategy_ops gw_strategy_onebitadam = {
     .finish = onebitadam_finish,
     .state = onebitadam_state,
     .cost = onebitadam_cost,
-    .period = onebitadam_period,
     .most = GW_SQUARES_MOST,
 };

@@ -27,7 +27,7 @@ static gw_err powersgd_open(void *p, const gw_env *env) {
 static gw_err powersgd_finish(void *p, gw_span s, gw_update *u) {
     gw_factors *me = p;
     gw_factors_group *g;
-    *u = (gw_update){.grad = me->env->grad, .own = s, .scale = 1.0f};
+    (void)u;
     if (me->n_groups == 0) /* one rank: nothing to exchange */
         return GW_OK;
     GW_TRY(gw_factors_sum(me, s, &g));
@@ -47,10 +47,10 @@ const gw_strategy_ops gw_strategy_powersgd = {
     .head = {GW_STRATEGY_ABI, "powersgd",
              "low-rank factors of each weight matrix, in two small allreduces; error feedback",
              opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_LOSSY | GW_STRATEGY_MEAN,
+    .traits = GW_STRATEGY_LOSSY,
     .shape = GW_SHAPE_WHOLE,
     .formula = GW_FACTORS_FORMULA,
-    .refuses = gw_factors_refuses,
+    .plan = gw_factors_plan,
     .size = sizeof(gw_factors),
     .open = powersgd_open,
     .close = gw_factors_close,

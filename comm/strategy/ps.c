@@ -18,8 +18,9 @@ typedef struct self {
     gw_collective reduce, bcast;
 } self;
 
-static int ps_servers(const gw_args *args) {
-    return gw_args_flag(args, "dedicated") ? 1 : 0;
+static const char *ps_plan(gw_strategy_plan *p) {
+    p->servers = gw_args_flag(p->args, "dedicated");
+    return NULL;
 }
 
 static void ps_close(void *p) {
@@ -30,7 +31,7 @@ static void ps_close(void *p) {
 
 static gw_err ps_open(void *p, const gw_env *env) {
     self *me = p;
-    if (ps_servers(env->args) >= gw_lane_size(env->grads))
+    if (gw_args_flag(env->args, "dedicated") && gw_lane_size(env->grads) == 1)
         return gw_fail(
             GW_ERR_USAGE,
             "ps: dedicated=1 keeps the only rank, or replica, from training: start more ranks");
@@ -49,16 +50,10 @@ static gw_err ps_open(void *p, const gw_env *env) {
     return gw_env_prepare(env, &me->bcast);
 }
 
-static gw_span ps_owned(const void *p, gw_span s) {
-    const self *me = p;
-    return gw_lane_rank(me->env->grads) == SERVER ? s : (gw_span){s.off, 0};
-}
-
 static gw_err ps_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
-    GW_TRY(gw_collective_run(&me->reduce, s));
-    *u = (gw_update){.grad = me->env->grad, .own = ps_owned(me, s), .scale = 1.0f};
-    return GW_OK;
+    (void)u;
+    return gw_collective_run(&me->reduce, s);
 }
 
 static gw_err ps_publish(void *p, gw_span s) {
@@ -66,9 +61,9 @@ static gw_err ps_publish(void *p, gw_span s) {
     return gw_collective_run(&me->bcast, s);
 }
 
-static gw_cost ps_cost(const void *p, int64_t exchange) {
+static gw_cost ps_cost(const void *p, int64_t exchange, int64_t *period) {
     const self *me = p;
-    (void)exchange;
+    (void)exchange, (void)period;
     return gw_cost_sum(gw_env_cost(me->env, &me->reduce), gw_env_cost(me->env, &me->bcast));
 }
 
@@ -80,14 +75,13 @@ static const gw_opt opts[] = {
 const gw_strategy_ops gw_strategy_ps = {
     .head = {GW_STRATEGY_ABI, "ps",
              "parameter server: reduce to rank 0, update there, broadcast (blocking)", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_PARAMS,
+    .gives = GW_GIVES_ROOT,
     .formula = "one reduce of n (codec) + one bcast of n (exact)",
-    .servers = ps_servers,
+    .plan = ps_plan,
     .size = sizeof(self),
     .open = ps_open,
     .close = ps_close,
     .finish = ps_finish,
     .publish = ps_publish,
     .cost = ps_cost,
-    .owned = ps_owned,
 };

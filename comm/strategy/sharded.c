@@ -18,17 +18,6 @@ static gw_err sharded_open(void *self, const gw_env *env) {
     return gw_overlapped_open(self, env, GW_OVERLAP_SPANS, true);
 }
 
-static gw_span sharded_owned(const void *self, gw_span s) {
-    const gw_lane *lane = ((const gw_overlapped *)self)->env->grads;
-    return gw_span_part(s, gw_lane_rank(lane), gw_lane_size(lane));
-}
-
-static gw_err sharded_finish(void *self, gw_span s, gw_update *u) {
-    GW_TRY(gw_overlapped_finish(self, s, u));
-    u->own = sharded_owned(self, s);
-    return GW_OK;
-}
-
 static gw_err sharded_publish(void *self, gw_span s) {
     gw_overlapped *me = self;
     return gw_overlap_fill(&me->params, me->queue, s);
@@ -44,19 +33,16 @@ static const gw_opt opts[] = {GW_OVERLAP_PROGRESS, GW_STRATEGY_ALGO, {0}};
 const gw_strategy_ops gw_strategy_sharded = {
     .head = {GW_STRATEGY_ABI, "sharded",
              "each rank updates its shard: reduce-scatter, update, allgather (ZeRO-1)", opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_PARAMS,
-    .shape = GW_SHAPE_SHARDS,
+    .gives = GW_GIVES_PARTS,
     .formula = "one reduce-scatter of n (codec) + one allgather of n (exact)",
-    .helpers = gw_overlap_helpers,
-    .polls = gw_overlap_polls,
+    .plan = gw_overlap_plan,
     .size = sizeof(gw_overlapped),
     .open = sharded_open,
     .close = gw_overlapped_close,
     .ready = gw_overlapped_ready,
     .progress = gw_overlapped_progress,
-    .finish = sharded_finish,
+    .finish = gw_overlapped_finish,
     .publish = sharded_publish,
     .await = sharded_await,
     .cost = gw_overlapped_cost,
-    .owned = sharded_owned,
 };

@@ -26,11 +26,13 @@ typedef struct self {
     gw_elements *lists;  /* of the layers that the last finish() was for; not owned */
 } self;
 
-static const char *sparse_refuses(const gw_args *args, const gw_algo *algo, const gw_codec *codec) {
-    (void)args;
-    if (strcmp(algo->ops->head.name, "gathersum") != 0)
+static const char *sparse_plan(gw_strategy_plan *p) {
+    gw_overlap_plan(p);
+    if (!p->codec)
+        return NULL;
+    if (strcmp(p->algo->ops->head.name, "gathersum") != 0)
         return "it gathers encodings and sums them locally, which is algo=gathersum and no other";
-    if (!(codec->caps & GW_CODEC_SPARSE) && !codec->partial)
+    if (!(p->codec->caps & GW_CODEC_SPARSE) && !p->codec->partial)
         return "it gathers an encoding from each rank, and those of a dense codec have full size: "
                "name a sparse one, as --compress topk, or use allreduce:algo=gathersum";
     return NULL;
@@ -94,12 +96,10 @@ const gw_strategy_ops gw_strategy_sparse = {
     .head = {GW_STRATEGY_ABI, "sparse",
              "encodings of each layer gathered and summed locally, overlapped; for sparse codecs",
              opts},
-    .traits = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT | GW_STRATEGY_ENCODES | GW_STRATEGY_MEAN,
+    .traits = GW_STRATEGY_ENCODES,
     .shape = GW_SHAPE_LAYERS,
     .formula = "P(P-1) b bytes, P(P-1) messages per layer (an allreduce by gathersum)",
-    .refuses = sparse_refuses,
-    .helpers = gw_overlap_helpers,
-    .polls = gw_overlap_polls,
+    .plan = sparse_plan,
     .size = sizeof(self),
     .open = sparse_open,
     .close = sparse_close,

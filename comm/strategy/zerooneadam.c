@@ -73,12 +73,12 @@ static gw_err zerooneadam_open(void *p, const gw_env *env) {
 /* ---- when ---- */
 
 /* What step number 1, 2, .. does. */
-typedef struct plan {
+typedef struct action {
     bool learns;    /* v does, of an exact gradient, */
     int64_t learnt; /* for the so-manieth time, or so often before */
     bool meets;
     int64_t k; /* steps since the ranks last met, with this one */
-} plan;
+} action;
 
 /* The interval that the meeting `at` steps after `freeze` begins. */
 static int64_t zerooneadam_interval(const self *me, int64_t at) {
@@ -102,8 +102,8 @@ static int64_t zerooneadam_within(const self *me, int64_t past, int64_t *period)
     return (past - at) % *period;
 }
 
-static plan zerooneadam_plan(const self *me, int64_t step) {
-    plan now = {.meets = true, .k = 1};
+static action zerooneadam_action(const self *me, int64_t step) {
+    action now = {.meets = true, .k = 1};
     int64_t at = (step < me->freeze ? step : me->freeze) - 1, past = step - me->freeze - 1;
     int64_t every = 1, period;
     for (; at >= me->kappa * every; every *= 2) {
@@ -154,13 +154,14 @@ static gw_err zerooneadam_finish(void *p, gw_span s, gw_update *u) {
     self *me = p;
     const gw_env *env = me->env;
     int64_t step = me->steps.done + 1;
-    plan now = zerooneadam_plan(me, step);
+    action now = zerooneadam_action(me, step);
     bool moves = now.meets || (env->share > 0 && !env->skip);
-    *u = (gw_update){.grad = env->grad, .own = {s.off, moves ? s.n : 0}, .scale = 1.0f};
     if (!now.meets && now.k == 1)
         memcpy(me->reference + s.off, env->param + s.off, s.n * sizeof(float));
-    if (!moves)
+    if (!moves) {
+        u->own.n = 0;
         return GW_OK;
+    }
     if (now.learns)
         GW_TRY(gw_collective_run(&me->adam.dense, s));
     else if (now.meets)
@@ -180,18 +181,20 @@ static gw_err zerooneadam_finish(void *p, gw_span s, gw_update *u) {
 
 static gw_err zerooneadam_publish(void *p, gw_span s) {
     self *me = p;
-    if (gw_steps_pass(&me->steps, s) && zerooneadam_plan(me, me->steps.done).meets)
+    if (gw_steps_pass(&me->steps, s) && zerooneadam_action(me, me->steps.done).meets)
         me->agreed = me->steps.done;
     return GW_OK;
 }
 
 /* By how far the ranks have gone: what did not move keeps its bits. */
-static gw_err zerooneadam_settle(void *p) {
+static gw_err zerooneadam_settle(void *p, gw_cost *sent) {
     self *me = p;
     float *param = me->env->param, *way = me->env->grad;
     float ranks = (float)gw_lane_size(me->env->params);
     const float *ref = me->reference;
-    for (int i = 0; me->steps.done > me->agreed && ranks > 1 && i < gw_env_spans(me->env); i++) {
+    if (me->steps.done == me->agreed)
+        return GW_OK;
+    for (int i = 0; ranks > 1 && i < gw_env_spans(me->env); i++) {
         gw_span s = gw_env_span(me->env, i);
         for (size_t k = s.off; k < gw_span_end(s); k++)
             way[k] = param[k] - ref[k];
@@ -199,6 +202,7 @@ static gw_err zerooneadam_settle(void *p) {
         for (size_t k = s.off; k < gw_span_end(s); k++)
             param[k] = ref[k] + way[k] / ranks;
     }
+    *sent = gw_env_cost(me->env, &me->adam.dense);
     me->agreed = me->steps.done;
     return GW_OK;
 }
@@ -214,31 +218,26 @@ static gw_err zerooneadam_state(void *p, gw_io *io) {
 
 /* ---- what is sent ---- */
 
-static gw_cost zerooneadam_cost(const void *p, int64_t exchange) {
+/* From when on the interval is `local` for sure: each shorter one lasts `twice` steps, and at most
+ * until the next meeting. */
+static int64_t zerooneadam_settled(const self *me) {
+    int64_t at = me->freeze;
+    for (int64_t every = 1; every < me->local; every *= 2)
+        at += me->twice + me->local;
+    return at;
+}
+
+static gw_cost zerooneadam_cost(const void *p, int64_t exchange, int64_t *period) {
     const self *me = p;
-    plan now = zerooneadam_plan(me, exchange + 1);
+    action now = zerooneadam_action(me, exchange + 1);
+    *period = exchange < zerooneadam_settled(me) ? 0 : me->local;
     return now.meets ? gw_env_cost(me->env, now.learns ? &me->adam.dense : &me->adam.coded)
                      : (gw_cost){0};
 }
 
-/* From when on the interval is `local` for sure: each shorter one lasts `twice` steps, and at most
- * until the next meeting. */
-static int64_t zerooneadam_period(const void *p, int64_t from) {
-    const self *me = p;
-    int64_t settled = me->freeze;
-    for (int64_t every = 1; every < me->local; every *= 2)
-        settled += me->twice + me->local;
-    return from < settled ? 0 : me->local;
-}
-
-static gw_cost zerooneadam_settle_cost(const void *p) {
-    const self *me = p;
-    return me->steps.done == me->agreed ? (gw_cost){0} : gw_env_cost(me->env, &me->adam.dense);
-}
-
 static bool zerooneadam_agrees(const void *p, int steps) {
     const self *me = p;
-    return steps ? zerooneadam_plan(me, me->steps.done + steps).meets
+    return steps ? zerooneadam_action(me, me->steps.done + steps).meets
                  : me->steps.done == me->agreed;
 }
 
@@ -260,7 +259,8 @@ const gw_strategy_ops gw_strategy_zerooneadam = {
         {GW_STRATEGY_ABI, "zerooneadam",
          "Adam: its momentum by the codec, its second moment at times exactly; then local steps",
          opts},
-    .traits = GW_STRATEGY_PARAMS | GW_STRATEGY_DIRECTS | GW_STRATEGY_REJOINS,
+    .gives = GW_GIVES_DIRECTION,
+    .traits = GW_STRATEGY_VARIES,
     .formula = "one exact allreduce of n where the second moment learns, one by the codec in other "
                "steps that meet",
     .size = sizeof(self),
@@ -271,8 +271,6 @@ const gw_strategy_ops gw_strategy_zerooneadam = {
     .settle = zerooneadam_settle,
     .state = zerooneadam_state,
     .cost = zerooneadam_cost,
-    .period = zerooneadam_period,
-    .settle_cost = zerooneadam_settle_cost,
     .agrees = zerooneadam_agrees,
     .most = GW_SQUARES_MOST,
 };

@@ -33,7 +33,7 @@ int gradwire_begin(gradwire *g, long samples, long global) {
                     "gradwire_begin: %ld samples of %ld: a rank has none or more, all together at "
                     "least one",
                     samples, global);
-    if (e == GW_OK && samples > 0 && g->rank < gw_session_servers(g->session))
+    if (e == GW_OK && samples > 0 && g->rank < g->session->strategy.plan.servers)
         e = gw_fail(GW_ERR_USAGE,
                     "gradwire_begin: %ld samples: rank %d only serves with --comm %s: begin it "
                     "with 0",
@@ -124,15 +124,14 @@ static gw_err batch_agree(gradwire *g, gw_call *c) {
     }
     gw_phase_leave();
     g->session->env.skip = guard->out;
-    bool late = g->session->strategy.ops->traits & GW_STRATEGY_LATE;
-    g->batch.abandoned = guard->out && batch_starts_late(g) && (guard->given_up || !late);
+    g->batch.abandoned =
+        guard->out && batch_starts_late(g) && (guard->given_up || gw_session_voids(g->session));
     return e;
 }
 
 /* Is it void: do the buffers hold nothing to update by? Known once the ranks agreed. */
 static bool batch_void(const gradwire *g) {
-    bool late = g->session->strategy.ops->traits & GW_STRATEGY_LATE;
-    return g->guard.out && (!late || g->batch.abandoned);
+    return g->guard.out && (gw_session_voids(g->session) || g->batch.abandoned);
 }
 
 int gradwire_left_out(gradwire *g) {
@@ -262,7 +261,7 @@ static gw_err batch_finish(gradwire *g, gw_call *c, int *owns) {
         GW_TRY(batch_agree(g, c));
     if (!g->batch.abandoned)
         GW_TRY(gw_session_finish(g->session, s, u));
-    if (g->publishes && g->session->strategy.ops->traits & GW_STRATEGY_REJOINS)
+    if (g->publishes && g->session->strategy.ops->gives == GW_GIVES_DIRECTION)
         gw_layout_give_params(g, s); /* finish() may have put them back */
     gw_layout_look(g);
     GW_TRY(batch_agree(g, c));

@@ -149,7 +149,7 @@ static gw_err files_total(gradwire *g, gw_guard_total *nan, uint64_t *wire) {
     if (!isnan(row.train_loss)) /* of batches after the last epoch that was told */
         r->last.train_loss = row.train_loss;
     *wire = row.wire_bytes;
-    GW_TRY(gw_recorder_end(r, g->ranks - gw_session_servers(g->session)));
+    GW_TRY(gw_recorder_end(r, g->ranks - g->session->strategy.plan.servers));
     GW_TRY(gw_session_find_unmet(g->session, (gw_unmet_ask){.ended = true}, g->comm));
     if (g->words.run.compress_stats > g->batch.step)
         gw_unmet_add(&g->session->unmet, "compress-stats", "on", "no step was compared",

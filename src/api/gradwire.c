@@ -36,7 +36,7 @@ static gw_err gradwire_make(gradwire *g, gw_err e) {
     }
     MPI_Query_thread(&provided);
     GW_THEN(e, gw_handle_session(g));
-    GW_THEN(e, gw_start_check_level(gw_session_thread_level(g->session), provided));
+    GW_THEN(e, gw_start_check_level(gw_strategy_thread_level(&g->session->strategy), provided));
     GW_THEN(e, gw_launcher_check());
     GW_TRY(gw_agree(g->comm, e));
     gw_alike alike; /* or the ranks would wait for each other forever */
@@ -45,13 +45,13 @@ static gw_err gradwire_make(gradwire *g, gw_err e) {
     GW_TRY(gw_alike_compare(&alike, "gradwire_new", g->comm));
     if (g->records)
         GW_TRY(gw_watchdog_meet(g->comm));
-    int servers = gw_session_servers(g->session);
+    int servers = g->session->strategy.plan.servers;
     if (servers >= g->ranks)
         return gw_fail(GW_ERR_USAGE,
                        "gradwire: --comm %s keeps all of %d rank%s from training: "
                        "start more ranks",
                        g->words.run.comm->text, g->ranks, g->ranks == 1 ? "" : "s");
-    GW_TRY(gw_host_node_of(&g->node, threads + gw_session_helpers(g->session), g->comm));
+    GW_TRY(gw_host_node_of(&g->node, threads + g->session->strategy.plan.helpers, g->comm));
     int over = gw_host_oversubscribed(&g->node);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, g->comm));
     g->oversubscribed = over;

@@ -34,23 +34,23 @@ typedef struct gw_inside_facts {
     bool lossless;                    /* all codecs are */
     bool ordered;                     /* the first algorithm calls collectives of MPI */
     bool framed;
-    unsigned traits; /* of the strategy (comm/strategy.h), */
+    gw_strategy_plan plan; /* of the strategy (comm/strategy.h), */
     gw_strategy_shape shape;
+    gw_gives gives;
+    int level; /* the MPI thread level that it needs */
     struct {
-        bool ready, publish, await, state;
-    } hooks;                     /* those that it has */
-    bool polls;                  /* progress has something to do */
-    bool agrees;                 /* replicas agree at times, without being settled */
-    bool feedback;               /* error feedback, for any codec that encodes */
-    gw_unmet *unmet;             /* what was asked for and does not happen; may be added to */
-    bool corrects;               /* it applies momentum in place of the optimizer, */
-    bool masks;                  /* and restarts it where an element was sent */
-    const char *rule;            /* of error feedback, for people; NULL: the plain one */
-    bool residual;               /* one is kept; once it is open */
-    float most;                  /* gw_session_most of equal shares; likewise */
-    int servers, helpers, level; /* see run/session.h */
-    const char *notes;           /* for people; once it is open */
-    const gw_args *options;      /* the strategy's own */
+        bool ready, await, state;
+    } hooks;               /* those that it has */
+    bool synchronous;      /* replicas agree after each step */
+    bool lossy;            /* it compresses by itself */
+    bool feedback;         /* error feedback, for any codec that encodes */
+    gw_unmet *unmet;       /* what was asked for and does not happen; may be added to */
+    bool corrects;         /* it applies momentum in place of the optimizer, */
+    bool masks;            /* and restarts it where an element was sent */
+    const char *rule;      /* of error feedback, for people; NULL: the plain one */
+    bool residual;         /* one is kept; once it is open */
+    float most;            /* gw_session_most of equal shares; likewise */
+    const char *notes;     /* for people; once it is open */
 } gw_inside_facts;
 gw_inside_facts gw_inside_know(const gradwire *g);
 bool gw_inside_cuts(const gradwire *g); /* this rank updates parts of tensors; once it is open */
@@ -105,6 +105,11 @@ gw_err gw_inside_drain(gradwire *g);
 
 /** Will replicas agree without being settled, once `steps` more are published? */
 bool gw_inside_agrees(const gradwire *g, int steps);
+
+/** Do all ranks decide whether the present step is void, and leave it out as one? */
+bool gw_inside_together(const gradwire *g);
+/** Is it void, so that there is nothing to update? */
+bool gw_inside_voids(const gradwire *g);
 
 /** With nothing pending: drain, then save or load all that the exchange carries. */
 gw_err gw_inside_state(gradwire *g, gw_io *io);

@@ -72,7 +72,7 @@ static void layout_own_span(gradwire *g, gw_span s) {
 /* A strategy that hands out an earlier step's gradients still needs those of the present one. And
  * where sums are fed, what --compress-stats compares with lies in the arena when a step begins. */
 static gw_err layout_open_grads(gradwire *g) {
-    bool late = g->session->strategy.ops->traits & GW_STRATEGY_LATE;
+    bool late = g->session->strategy.ops->gives == GW_GIVES_LATE;
     bool sampled = g->words.run.compress_stats > 0 && gw_session_sums(g->session);
     if ((late || sampled) && !g->inside)
         return gw_alloc(&g->arena.late, g->arena.n, sizeof *g->arena.late);
@@ -191,7 +191,7 @@ void gw_layout_take_grad(gradwire *g, int tensor) {
 /* Of a strategy that exchanges no gradients the mean of this rank's samples is where it was. */
 static bool layout_lies_there(const gradwire *g, const gw_update *u) {
     const gw_session *s = g->session;
-    bool own = !(s->strategy.ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_DIRECTS));
+    bool own = s->strategy.ops->gives == GW_GIVES_OWN;
     return own && u->grad == s->env.grad && !g->words.scaled && s->clip.by == 1;
 }
 

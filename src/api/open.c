@@ -16,8 +16,8 @@
 #include <string.h>
 
 static gw_err open_check_parts(const gw_words *w, const gw_strategy_ops *ops) {
-    bool scatters = ops->shape == GW_SHAPE_SHARDS;
-    if (w->parts && ops->traits & GW_STRATEGY_PARAMS && !scatters)
+    bool scatters = ops->gives == GW_GIVES_PARTS;
+    if (w->parts && gw_strategy_publishes(ops) && !scatters)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "gradwire: --parameters parts: --comm %s exchanges parameters, which no "
                        "rank has whole: use sharded, or one that exchanges gradients alone",
@@ -77,7 +77,7 @@ static gw_err open_session(gradwire *g) {
     }
     const gw_words *w = &g->words;
     const gw_inside_setup *told = &g->told;
-    g->by_group = w->run.lazy || (w->parts && g->session->strategy.ops->shape == GW_SHAPE_SHARDS);
+    g->by_group = w->run.lazy || (w->parts && g->session->strategy.ops->gives == GW_GIVES_PARTS);
     if (!g->inside) /* a rule of the caller's own may keep squares, too */
         g->told =
             (gw_inside_setup){.most = g->optimizer ? g->optimizer->ops->most : GW_SQUARES_MOST,
@@ -114,8 +114,7 @@ static gw_err open_session(gradwire *g) {
     if (g->optimizer)
         setup.vectors = g->optimizer->state;
     GW_TRY(gw_session_open(g->session, g->comm, &setup));
-    unsigned traits = g->session->strategy.ops->traits;
-    g->publishes = traits & GW_STRATEGY_PARAMS && !g->inside && !w->parts;
+    g->publishes = gw_strategy_publishes(g->session->strategy.ops) && !g->inside && !w->parts;
     g->guard = (gw_guard){.comm = g->comm,
                           .rank = g->rank,
                           .how = w->run.on_nan,
@@ -214,17 +213,18 @@ static const char *text_of(const gradwire *g, const char *key) {
     static char unmet[4096];
     const gw_session *s = g->session;
     const gw_strategy_ops *ops = s->strategy.ops;
+    bool late = ops->gives == GW_GIVES_LATE, directs = ops->gives == GW_GIVES_DIRECTION;
     gw_unmet_text(&s->unmet, unmet, sizeof unmet);
     static char servers[12];
-    snprintf(servers, sizeof servers, "%d", gw_session_servers(s));
+    snprintf(servers, sizeof servers, "%d", s->strategy.plan.servers);
     const char *const texts[][2] = {
         {"servers", servers},
         {"strategy", ops->head.name},
-        {"shape", gw_strategy_shape_name(ops->shape)},
-        {"mean", ops->traits & GW_STRATEGY_MEAN ? "yes" : "no"},
-        {"late", ops->traits & GW_STRATEGY_LATE ? "yes" : "no"},
-        {"directs", ops->traits & GW_STRATEGY_DIRECTS ? "yes" : "no"},
-        {"rejoins", ops->traits & GW_STRATEGY_REJOINS ? "yes" : "no"},
+        {"shape", gw_strategy_shape_name(ops)},
+        {"mean", late || ops->gives == GW_GIVES_MEAN ? "yes" : "no"},
+        {"late", late ? "yes" : "no"},
+        {"directs", directs ? "yes" : "no"},
+        {"rejoins", directs && gw_strategy_publishes(ops) ? "yes" : "no"},
         {"algorithm", s->mix.algo->ops->head.name},
         {"codec", gw_session_compression(s)},
         {"compares", g->words.run.verify_every > 0 ? "yes" : "no"},
@@ -236,7 +236,7 @@ static const char *text_of(const gradwire *g, const char *key) {
         {"unmet", unmet},
         {"notes", s->notes.lines ? s->notes.lines : ""},
         {"out", g->words.run.out ? g->words.run.out : ""},
-        {"polls", gw_session_progresses(s) ? "yes" : "no"},
+        {"polls", s->strategy.plan.polls ? "yes" : "no"},
         {"in_place", g->opened && gw_session_takes_lent(s) ? "yes" : "no"},
         {"version", GW_VERSION}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

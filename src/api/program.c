@@ -33,14 +33,15 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
     bool bound = s->mix.n > 0;
     gw_inside_facts f = {.strategy = ops->head.name,
                          .framed = s->framed,
-                         .traits = ops->traits,
+                         .plan = s->strategy.plan,
                          .shape = ops->shape,
+                         .gives = ops->gives,
+                         .level = gw_strategy_thread_level(&s->strategy),
                          .hooks.ready = ops->ready,
-                         .hooks.publish = ops->publish,
                          .hooks.await = ops->await,
                          .hooks.state = ops->state,
-                         .agrees = ops->meets ? ops->meets(s->strategy.args) : ops->agrees != NULL,
-                         .polls = gw_session_progresses(s),
+                         .synchronous = gw_strategy_synchronous(ops),
+                         .lossy = ops->traits & GW_STRATEGY_LOSSY,
                          .feedback = gw_session_feeds_back(s),
                          .unmet = &s->unmet,
                          .corrects = s->residuals.corrects,
@@ -48,10 +49,6 @@ gw_inside_facts gw_inside_know(const gradwire *g) {
                          .rule = gw_residuals_rule(&s->residuals),
                          .residual = g->opened && gw_session_residual(s),
                          .most = g->opened ? gw_session_most(s, 1.0 / g->ranks) : 0,
-                         .servers = gw_session_servers(s),
-                         .helpers = gw_session_helpers(s),
-                         .level = gw_session_thread_level(s),
-                         .options = s->strategy.args,
                          .notes = s->notes.lines ? s->notes.lines : ""};
     if (!bound)
         return f;
@@ -113,6 +110,14 @@ gw_err gw_inside_drain(gradwire *g) {
 
 bool gw_inside_agrees(const gradwire *g, int steps) {
     return gw_session_agrees(g->session, steps);
+}
+
+bool gw_inside_together(const gradwire *g) {
+    return g->session->together;
+}
+
+bool gw_inside_voids(const gradwire *g) {
+    return gw_session_voids(g->session);
 }
 
 gw_repeat gw_inside_repeat(const gradwire *g, int64_t from) {

@@ -49,12 +49,14 @@ bool gw_inside_cuts(const gradwire *g) {
 
 gw_err gw_inside_suits(const gradwire *g, const gw_optimizer *o) {
     const gw_strategy_ops *ops = g->session->strategy.ops;
-    if (ops->traits & GW_STRATEGY_REJOINS && gw_optimizer_plain(o) && !gw_optimizer_lists(o))
+    if (ops->gives != GW_GIVES_DIRECTION)
+        return GW_OK;
+    if (gw_strategy_publishes(ops) && gw_optimizer_plain(o) && !gw_optimizer_lists(o))
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "--comm %s puts parameters back to where the ranks last met, and the weight "
                        "decay of the steps since would be lost: leave it out",
                        ops->head.name);
-    if (!(ops->traits & GW_STRATEGY_DIRECTS) || gw_optimizer_plain(o))
+    if (gw_optimizer_plain(o))
         return GW_OK;
     return gw_fail(
         GW_ERR_UNSUPPORTED,

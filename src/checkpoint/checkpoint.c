@@ -130,7 +130,7 @@ gw_err gw_checkpoint_open(gw_checkpoint **out, const gw_checkpoint_setup *setup)
     gw_err e = gw_alloc(&c, 1, sizeof *c);
     if (e == GW_OK) {
         c->s = *setup;
-        c->agree = setup->stepper->is.traits & GW_STRATEGY_SYNCHRONOUS;
+        c->agree = setup->stepper->is.synchronous;
         c->last_s = gw_ledger_now();
         e = gw_mpi_check(MPI_Comm_rank(setup->comm, &c->rank), "MPI_Comm_rank");
     }

@@ -61,10 +61,10 @@ enum { PARTS = sizeof parts / sizeof *parts };
 
 static json_t *list_state_strategy(const gw_strategy_ops *s) {
     return gw_json_object("synchronous:b exact:b shape:s mean:b directs:b sends:s",
-                          (s->traits & GW_STRATEGY_SYNCHRONOUS) != 0,
-                          (s->traits & GW_STRATEGY_EXACT) != 0, gw_strategy_shape_name(s->shape),
-                          (s->traits & GW_STRATEGY_MEAN) != 0,
-                          (s->traits & GW_STRATEGY_DIRECTS) != 0, s->formula);
+                          gw_strategy_synchronous(s), gw_strategy_exact(s),
+                          gw_strategy_shape_name(s),
+                          s->gives == GW_GIVES_MEAN || s->gives == GW_GIVES_LATE,
+                          s->gives == GW_GIVES_DIRECTION, s->formula);
 }
 
 /* The head of an entry is the first member of what its registry holds. */

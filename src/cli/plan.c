@@ -74,7 +74,7 @@ static gw_err plan_prepare_codecs(gw_bench_run *run) {
     p->rig.lazy = p->c.run.lazy;
     GW_TRY(gw_rig_new(&p->rig, p->c.run.comm, &none_yet, p->c.run.feedback));
     GW_TRY(gw_chooser_open(&p->rig.choice, p->rig.session, &p->c, a, false));
-    run->level = gw_session_thread_level(p->rig.session);
+    run->level = gw_strategy_thread_level(&p->rig.session->strategy);
     return GW_OK;
 }
 

@@ -85,7 +85,7 @@ static gw_err plan_mesh_prepare(gw_bench_run *run) {
     GW_TRY(plan_mesh_read_rule(p));
     for (const gw_spec *t = p->space.timetables; t; t = t->next)
         GW_TRY(plan_mesh_check(p, t));
-    run->level = gw_session_thread_level(p->session);
+    run->level = gw_strategy_thread_level(&p->session->strategy);
     return GW_OK;
 }
 

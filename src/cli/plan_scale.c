@@ -88,11 +88,10 @@ static gw_err scale_add_part(int part, gw_spec s) {
 /* Of those that nobody named: strategies whose steps are those of a serial run, and in which all
  * ranks have samples; algorithms also in the one piece in which alone some of them fold. */
 static gw_err scale_add_entry(int part, const gw_entry *e) {
-    enum { SERIAL = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_EXACT };
     static gw_spec_arg uncut = {"chunk", "0"};
     const gw_strategy_ops *s = (const gw_strategy_ops *)e;
     char *text = the.uncut[the.n_specs[ALGO]];
-    if (part != STRATEGY || ((s->traits & SERIAL) == SERIAL && !s->servers))
+    if (part != STRATEGY || (gw_strategy_exact(s) && s->gives != GW_GIVES_ROOT))
         GW_TRY(scale_add_part(part, GW_SPEC_NAMED(e->name)));
     if (part != ALGO || !(((const gw_algo_ops *)e)->caps & GW_ALGO_ALIKE_UNCUT))
         return GW_OK;

@@ -117,7 +117,7 @@ static gw_err pipeline_check_whole(const gw_train_config *c, const gw_session *s
 }
 
 static gw_err pipeline_check_session(const gw_session *session) {
-    if (gw_session_thread_level(session) <= MPI_THREAD_FUNNELED)
+    if (gw_strategy_thread_level(&session->strategy) <= MPI_THREAD_FUNNELED)
         return GW_OK;
     return gw_fail(
         GW_ERR_UNSUPPORTED,

@@ -104,7 +104,7 @@ gw_err gw_sim_play_check(const gw_sim_play *p) {
     unsigned caps = p->algo.ops->caps;
     bool fixed = p->codec.fixed || p->codec.caps & GW_CODEC_TIGHT;
     bool sized = (fixed && !p->codec.stage) || p->world.coded_bytes > 0;
-    if (!sized || s->ops->traits & GW_STRATEGY_PICKS)
+    if (!sized || s->plan.picks)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "simulate: --comm %s --compress %s: bytes depend on the data, and a "
                        "simulation has none: use what has a fixed size, as fp16 or qsgd",
@@ -115,7 +115,7 @@ gw_err gw_sim_play_check(const gw_sim_play *p) {
             "simulate: algo=%s may work in memory that ranks share, which simulated ones do "
             "not: name another algorithm, as --comm %s:algo=ring (halving, sra, ..)",
             algo, name);
-    if (s->ops->helpers && s->ops->helpers(s->args) > 0)
+    if (s->plan.helpers > 0)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "simulate: --comm %s: simulated ranks have no threads: use progress=poll or "
                        "progress=none",

@@ -63,8 +63,8 @@ static gw_err play_progress(gw_actor *a) {
 
 static gw_err play_finish(gw_actor *a, int group, size_t *own) {
     const player *p = a->ctx;
-    gw_update u = {0};
-    GW_TRY(play_ops(p)->finish(p->self, play_span(p, group), &u));
+    gw_update u;
+    GW_TRY(gw_strategy_finish(play_ops(p), p->self, &p->env, play_span(p, group), &u));
     *own = u.own.n;
     return GW_OK;
 }
@@ -159,7 +159,8 @@ static gw_err play_drain(player *p) {
     gw_cost cost = {0}, skipped = {0};
     GW_TRY(gw_actor_settle(&p->actor));
     for (int i = 0; i < on->play->steps; i++) {
-        cost = gw_cost_sum(cost, play_ops(p)->cost(p->self, i));
+        int64_t period;
+        cost = gw_cost_sum(cost, play_ops(p)->cost(p->self, i, &period));
         skipped = i < on->skipped ? cost : skipped;
         on->cost = leads ? gw_cost_sum(on->cost, on->mesh->cost) : on->cost;
     }
@@ -226,7 +227,7 @@ gw_script gw_sim_play_script(const gw_sim_play *p, const gw_sim_mesh *mesh) {
 static gw_err play_skip(const player *p) {
     stage *on = p->on;
     int steps = on->play->steps, most = steps > 1 ? steps - 1 : 1;
-    int64_t period = play_ops(p)->period ? play_ops(p)->period(p->self, steps > 1) : 1;
+    int64_t period = gw_strategy_period(play_ops(p), p->self, steps > 1);
     if (period > most && steps > 0)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "--comm %s: its exchange repeats after %" PRId64
@@ -249,7 +250,7 @@ static gw_err play_lane(player *p, gw_codec *codec, const char *name, gw_lane **
 static gw_err play_open(player *p) {
     gw_sim_play *of = p->on->play;
     const gw_strategy *s = &of->strategy;
-    int servers = s->ops->servers ? s->ops->servers(s->args) : 0;
+    int servers = s->plan.servers;
     p->actor.script = gw_sim_play_script(of, p->on->mesh);
     p->phantom = p->on->phantom;
     GW_TRY(gw_actor_open(&p->actor, servers, &of->exact, &p->phantom));

@@ -80,9 +80,8 @@ static void bound_profile(const gw_bound_parts *p, gw_bound_mode mode, gw_step_p
 /* ---- the exchange ---- */
 
 static bool bound_suits(const gw_strategy_ops *s, gw_bound_mode mode) {
-    return mode == GW_BOUND_SHARDED
-               ? s->shape == GW_SHAPE_SHARDS
-               : s->shape == GW_SHAPE_BUCKETS && !(s->traits & GW_STRATEGY_LATE);
+    return mode == GW_BOUND_SHARDED ? s->gives == GW_GIVES_PARTS
+                                    : s->shape == GW_SHAPE_BUCKETS && s->gives == GW_GIVES_MEAN;
 }
 
 /* A bucket is one message: between two ranks `doubling` sends all there is, `ring` its halves. */

@@ -18,23 +18,23 @@ enum { WARMUP = 1, LEAST = 3, MOST = 51 };
 /* ---- modes ---- */
 
 static bool bound_by_priority(const gw_inside_facts *s) {
-    return gw_args_has(s->options, "order") &&
-           strcmp(gw_args_text(s->options, "order"), "priority") == 0;
+    return gw_args_has(s->plan.args, "order") &&
+           strcmp(gw_args_text(s->plan.args, "order"), "priority") == 0;
 }
 
 static bool bound_known(const gw_strategy_ops *ops) {
-    return ops->shape != GW_SHAPE_OTHER && ops->shape != GW_SHAPE_PARAMETERS;
+    return ops->shape != GW_SHAPE_OTHER || ops->gives == GW_GIVES_PARTS;
 }
 
 gw_err gw_bound_of(const gw_inside_facts *s, bool lazy, gw_bound_mode *mode) {
     char names[GW_STRATEGY_NAMES];
-    if (!bound_known(&(gw_strategy_ops){.shape = s->shape}))
+    if (!bound_known(&(gw_strategy_ops){.shape = s->shape, .gives = s->gives}))
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "no bound is known for a step with --comm %s, only with %s", s->strategy,
                        gw_strategy_names(bound_known, names));
-    if (s->traits & GW_STRATEGY_LATE)
+    if (s->gives == GW_GIVES_LATE)
         *mode = GW_BOUND_DELAYED;
-    else if (s->shape == GW_SHAPE_SHARDS)
+    else if (s->gives == GW_GIVES_PARTS)
         *mode = lazy ? GW_BOUND_SHARDED : GW_BOUND_BLOCKING;
     else if (s->shape == GW_SHAPE_WHOLE)
         *mode = GW_BOUND_BLOCKING;
@@ -47,7 +47,7 @@ gw_err gw_bound_of(const gw_inside_facts *s, bool lazy, gw_bound_mode *mode) {
 
 /* Floats; 0: a layer each, or all at once. */
 static size_t bound_bucket(const gw_inside_facts *s) {
-    return s->shape == GW_SHAPE_BUCKETS ? gw_args_bytes(s->options, "bucket") / sizeof(float) : 0;
+    return s->shape == GW_SHAPE_BUCKETS ? gw_args_bytes(s->plan.args, "bucket") / sizeof(float) : 0;
 }
 
 /* ---- the exchange without a step ---- */

@@ -22,10 +22,8 @@ static const gw_opt opts[] = {
 
 /* Those that exchange gradients by a codec in every step, on ranks that all compute. */
 static bool chooser_knows(const gw_strategy_ops *ops) {
-    gw_strategy_shape shape = ops->shape;
-    return (shape == GW_SHAPE_WHOLE || shape == GW_SHAPE_BUCKETS || shape == GW_SHAPE_LAYERS ||
-            shape == GW_SHAPE_SHARDS) &&
-           !(ops->traits & GW_STRATEGY_LOSSY);
+    bool known = ops->shape != GW_SHAPE_OTHER || ops->gives == GW_GIVES_PARTS;
+    return known && !(ops->traits & GW_STRATEGY_LOSSY);
 }
 
 static gw_err chooser_check_known(const gw_chooser *a) {

@@ -44,7 +44,7 @@ static gw_err chooser_without_threads(run *r) {
     gw_spec_arg arg[GW_SPEC_ITEMS];
     gw_spec polls = *spec;
     r->play.strategy = *of;
-    if (!of->ops->helpers || of->ops->helpers(of->args) == 0)
+    if (of->plan.helpers == 0)
         return GW_OK;
     polls.arg = arg;
     polls.n_args = 0;
@@ -139,7 +139,7 @@ static gw_err chooser_play(const run *r, const gw_codec *codec, const gw_codec_p
     gw_sim_play p = r->play;
     double whole = c->sent, ranks = p.world.ranks;
     bool measured = !gw_algo_sends_messages(algo.ops),
-         divides = r->a->strategy->ops->shape == GW_SHAPE_SHARDS;
+         divides = r->a->strategy->ops->gives == GW_GIVES_PARTS;
     p.codec = *codec;
     p.algo = algo;
     p.codec.price = price;

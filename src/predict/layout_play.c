@@ -18,7 +18,7 @@ enum { STEPS = 2, ADDED = 1 << 18 /* floats */ };
 gw_err gw_layouts_prepare(gw_layout_plays *s) {
     gw_sim_play *p = &s->play;
     const gw_strategy_ops *ops = s->session->strategy.ops;
-    if (ops->period)
+    if (ops->traits & GW_STRATEGY_VARIES)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "plan: --mesh: steps of --comm %s differ, and meshes are compared by a few "
                        "of them: name a strategy that exchanges the same in every step",

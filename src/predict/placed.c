@@ -83,7 +83,7 @@ static gw_err placed_open_model(gw_placed *p, const gw_place_setup *s, const gw_
 
 static gw_err placed_divide(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
                             const gw_session *session) {
-    int rank, ranks, servers = gw_session_servers(session);
+    int rank, ranks, servers = session->strategy.plan.servers;
     GW_TRY(gw_comm_place(s->comm, &rank, &ranks));
     GW_TRY(gw_step_batch(s->c, ranks, &p->global));
     gw_span batch = {0, (size_t)p->global};

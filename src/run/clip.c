@@ -21,8 +21,8 @@ gw_err gw_clip_check(double most, bool lazy, bool ruled, bool directs) {
 /* Ranks that update parts have the norm's parts, too; else each has the whole gradient. */
 void gw_clip_open(gw_clip *c, const gw_clip_setup *setup, const gw_strategy_ops *ops,
                   MPI_Comm comm) {
-    *c = (gw_clip){.most = setup->most, .own = !(ops->traits & GW_STRATEGY_SYNCHRONOUS), .by = 1};
-    if (ops->owned)
+    *c = (gw_clip){.most = setup->most, .own = ops->gives == GW_GIVES_OWN, .by = 1};
+    if (ops->gives == GW_GIVES_PARTS || ops->gives == GW_GIVES_ROOT)
         c->over[c->n++] = comm;
     for (int i = 0; i < setup->n; i++)
         c->over[c->n++] = setup->all[i];

@@ -310,9 +310,7 @@ static gw_err stats_allocate(gw_codec_stats *st, gw_rows *files) {
 
 gw_err gw_codec_stats_check(const gw_session *session, int every) {
     const gw_strategy_ops *strategy = session->strategy.ops;
-    unsigned traits = strategy->traits;
-    if (every == 0 ||
-        (traits & (GW_STRATEGY_EXACT | GW_STRATEGY_LOSSY) && !(traits & GW_STRATEGY_DIRECTS)))
+    if (every == 0 || strategy->gives <= GW_GIVES_ROOT)
         return GW_OK;
     return gw_fail(GW_ERR_USAGE,
                    "compress-stats compares the exchanged gradient of a step with the exact one, "

@@ -101,21 +101,21 @@ static gw_err residual_check_masks(const gw_residuals *r, const gw_mix *mix) {
 
 static gw_err residual_check(const gw_residuals *r, const char *feedback,
                              const gw_strategy *strategy, const gw_mix *mix) {
-    unsigned traits = strategy->ops->traits;
+    const gw_strategy_ops *ops = strategy->ops;
     const char *name = strategy->ops->head.name;
     bool ruled = r->rule != GW_FEEDBACK_PLAIN;
-    if (traits & GW_STRATEGY_LOSSY && strcmp(feedback, "auto") != 0)
+    if (ops->traits & GW_STRATEGY_LOSSY && strcmp(feedback, "auto") != 0)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "error-feedback=%s: --comm %s compresses by itself and keeps its own "
                        "residual: use its options (gradwire list)",
                        feedback, name);
-    if (ruled && !(traits & GW_STRATEGY_SYNCHRONOUS))
+    if (ruled && !gw_strategy_synchronous(ops))
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "error-feedback=%s is about gradients, and --comm %s does not exchange "
                        "those: use error-feedback=auto",
                        feedback, name);
-    if ((r->rule >= GW_FEEDBACK_EF21 && traits & GW_STRATEGY_LATE) ||
-        (ruled && traits & GW_STRATEGY_DIRECTS))
+    if ((r->rule >= GW_FEEDBACK_EF21 && ops->gives == GW_GIVES_LATE) ||
+        (ruled && ops->gives == GW_GIVES_DIRECTION))
         return gw_fail(
             GW_ERR_UNSUPPORTED,
             "error-feedback=%s is about each step's own mean gradient, and --comm %s hands "

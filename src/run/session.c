@@ -21,13 +21,13 @@ static void session_leave(void) {
     gw_hook_leave();
 }
 
-/* An optional hook, of one form or the other. */
-static gw_err session_call(gw_session *s, const char *hook, gw_span span, gw_phase phase,
-                           gw_err (*of_span)(void *self, gw_span s), gw_err (*plain)(void *self)) {
-    if (!of_span && !plain)
+/* An optional hook. */
+static gw_err session_call(gw_session *s, const char *name, gw_span span, gw_phase phase,
+                           gw_err (*hook)(void *self, gw_span s)) {
+    if (!hook)
         return GW_OK;
-    session_enter(hook, span, phase);
-    gw_err e = of_span ? of_span(s->self, span) : plain(s->self);
+    session_enter(name, span, phase);
+    gw_err e = hook(s->self, span);
     session_leave();
     return e;
 }
@@ -151,19 +151,18 @@ static gw_err session_open_lanes(gw_session *s, MPI_Comm comm, const gw_session_
     lane.codings = NULL;
     GW_TRY(gw_lane_open(&env->params, comm, &lane));
     GW_TRY(gw_lane_floats(env->grads, setup->n, &env->grad));
-    if (setup->parts || (setup->keeps && !(s->strategy.ops->traits & GW_STRATEGY_PARAMS)))
+    if (setup->parts || (setup->keeps && !gw_strategy_publishes(s->strategy.ops)))
         return GW_OK;
     return gw_lane_floats(env->params, setup->n, &env->param);
 }
 
 /* Ranks agree on whether this step counts, and its update is its own gradient's. */
 static bool session_takes_back(const gw_session *s) {
-    return s->together && !(s->strategy.ops->traits & GW_STRATEGY_LATE);
+    return s->together && s->strategy.ops->gives != GW_GIVES_LATE;
 }
 
 static bool session_together(const gw_session *s) {
-    unsigned meets = GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS;
-    return s->strategy.ops->traits & meets && gw_session_agrees(s, 1);
+    return s->strategy.ops->gives != GW_GIVES_OWN && gw_session_agrees(s, 1);
 }
 
 /* Before the ranks agree only what ready() starts is encoded, and only a residual that is fed or
@@ -200,7 +199,7 @@ gw_err gw_session_open(gw_session *s, MPI_Comm comm, const gw_session_setup *set
     s->most = setup->most;
     gw_clip_open(&s->clip, &setup->clip, s->strategy.ops, comm);
     GW_TRY(gw_clip_check(setup->clip.most, setup->by_layer, s->residuals.corrects || ef21,
-                         s->strategy.ops->traits & GW_STRATEGY_DIRECTS));
+                         s->strategy.ops->gives == GW_GIVES_DIRECTION));
     memset(s->codings, 0, sizeof s->codings);
     GW_TRY(gw_agree(comm, session_make_room(s, setup->n)));
     GW_TRY(gw_agree(comm, gw_alloc(&s->coded, (size_t)setup->n_layers, sizeof *s->coded)));
@@ -357,11 +356,15 @@ gw_err gw_session_ready(gw_session *s, gw_span span) {
         session_recover(s, span);
     if (s->tap.before)
         s->tap.before(s->tap.ctx, s->env.grad, span);
-    return session_call(s, "ready", span, GW_PHASE_MPI_POST, s->strategy.ops->ready, NULL);
+    return session_call(s, "ready", span, GW_PHASE_MPI_POST, s->strategy.ops->ready);
+}
+
+bool gw_session_voids(const gw_session *s) {
+    return s->env.skip && s->strategy.ops->gives != GW_GIVES_LATE;
 }
 
 bool gw_session_leaves_out(const gw_session *s) {
-    return s->env.skip && session_takes_back(s);
+    return gw_session_voids(s) && s->together;
 }
 
 void gw_session_undo(gw_session *s, bool abandoned) {
@@ -384,9 +387,9 @@ float gw_session_most(const gw_session *s, double share) {
     const gw_strategy_ops *ops = s->strategy.ops;
     bool clips = s->clip.most > 0 && s->clip.most <= (double)s->most;
     float most = ops->most, ranks = (float)gw_lane_size(s->env.grads);
-    if (!clips && !(ops->traits & GW_STRATEGY_DIRECTS)) /* else the optimizer sees no gradient */
+    if (!clips && ops->gives != GW_GIVES_DIRECTION) /* else the optimizer sees no gradient */
         most = session_lesser(most, s->most);
-    if (!(ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS)))
+    if (ops->gives == GW_GIVES_OWN)
         return most * (float)share; /* each rank moves by the mean of its own samples */
     for (int i = 0; i < s->mix.n && ranks > 1; i++)
         most = session_lesser(session_lesser(most, SESSION_MOST), s->mix.codec[i].ops->most);
@@ -403,13 +406,17 @@ const char *gw_session_codec_of(const gw_session *s, size_t at) {
 }
 
 gw_err gw_session_progress(gw_session *s) {
-    gw_span all = {0, s->env.n};
-    return session_call(s, "progress", all, GW_PHASE_MPI_POLL, NULL, s->strategy.ops->progress);
+    if (!s->strategy.ops->progress)
+        return GW_OK;
+    session_enter("progress", (gw_span){0, s->env.n}, GW_PHASE_MPI_POLL);
+    gw_err e = s->strategy.ops->progress(s->self);
+    session_leave();
+    return e;
 }
 
 gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
     session_enter("finish", span, GW_PHASE_MPI_WAIT);
-    gw_err e = s->strategy.ops->finish(s->self, span, u);
+    gw_err e = gw_strategy_finish(s->strategy.ops, s->self, &s->env, span, u);
     session_leave();
     s->logical_bytes += span.n * sizeof(float);
     if (e == GW_OK && s->tap.after)
@@ -420,20 +427,25 @@ gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u) {
 }
 
 gw_err gw_session_publish(gw_session *s, gw_span span) {
-    if (!s->env.skip || s->strategy.ops->traits & GW_STRATEGY_LATE)
+    if (!gw_session_voids(s))
         gw_clip_count(&s->clip);
     /* Where await() waits, this only starts. */
     gw_phase phase = s->strategy.ops->await ? GW_PHASE_MPI_POST : GW_PHASE_MPI_WAIT;
-    return session_call(s, "publish", span, phase, s->strategy.ops->publish, NULL);
+    return session_call(s, "publish", span, phase, s->strategy.ops->publish);
 }
 
 gw_err gw_session_await(gw_session *s, gw_span span) {
-    return session_call(s, "await", span, GW_PHASE_MPI_WAIT, s->strategy.ops->await, NULL);
+    return session_call(s, "await", span, GW_PHASE_MPI_WAIT, s->strategy.ops->await);
 }
 
 gw_err gw_session_settle(gw_session *s) {
-    return session_call(s, "settle", (gw_span){0, s->env.n}, GW_PHASE_MPI_WAIT, NULL,
-                        s->strategy.ops->settle);
+    s->settled = (gw_cost){0};
+    if (!s->strategy.ops->settle)
+        return GW_OK;
+    session_enter("settle", (gw_span){0, s->env.n}, GW_PHASE_MPI_WAIT);
+    gw_err e = s->strategy.ops->settle(s->self, &s->settled);
+    session_leave();
+    return e;
 }
 
 gw_err gw_session_state(gw_session *s, gw_io *io) {
@@ -452,10 +464,21 @@ gw_err gw_session_state(gw_session *s, gw_io *io) {
 }
 
 gw_span gw_session_owned(const gw_session *s, gw_span span) {
-    const gw_strategy_ops *ops = s->strategy.ops;
-    return ops->owned ? ops->owned(s->self, span) : span;
+    return gw_strategy_owned(s->strategy.ops, s->env.grads, span);
 }
 
 void gw_session_count_on(gw_session *s, int64_t steps) {
     session_count_to(s, (uint64_t)steps);
+}
+
+gw_repeat gw_session_repeat(const gw_session *s, int64_t from) {
+    gw_repeat repeat = gw_repeat_of(gw_strategy_period(s->strategy.ops, s->self, from));
+    if (gw_mix_warms(&s->mix))
+        repeat.all = 0;
+    return repeat;
+}
+
+bool gw_session_agrees(const gw_session *s, int steps) {
+    const gw_strategy_ops *ops = s->strategy.ops;
+    return gw_strategy_synchronous(ops) || (ops->agrees && ops->agrees(s->self, steps));
 }

@@ -45,6 +45,7 @@ typedef struct gw_session {
     uint64_t logical_bytes;            /* float32 bytes of all spans finished so far */
     gw_codings codings[GW_MIX_CODECS]; /* of the mix's codecs */
     gw_coded encoded[GW_MIX_CODECS];   /* the same over all ranks, as last found */
+    gw_cost settled;                   /* what the last settling sent, all ranks together */
     gw_clip clip;
     float most;     /* the optimizer's, as the setup has it */
     gw_unmet unmet; /* what was asked for and does not happen, as last found */
@@ -55,7 +56,6 @@ typedef struct gw_session {
     gw_session_rule rule;
     gw_undo undo;
     bool together; /* all ranks decide whether the present step is void, and leave it out as one */
-    bool open;
 } gw_session;
 
 /** Check the combination; no MPI call. The session owns *mix from now on, also after an error; if
@@ -78,11 +78,6 @@ gw_err gw_session_bind(gw_session *s, gw_mix *mix, const gw_spec *algo);
 /** Free; call gw_session_close first if it was opened. */
 void gw_session_free(gw_session *s);
 
-/** Return the MPI thread level that the strategy needs. */
-int gw_session_thread_level(const gw_session *s);
-/** Return the number of threads that the strategy runs beside those of the run. */
-int gw_session_helpers(const gw_session *s);
-
 /** Return whether error feedback holds something back; before opening: whether it would. */
 bool gw_session_feeds_back(const gw_session *s);
 /** Return what error feedback holds back on this rank, env.n floats; NULL: nothing, as on a single
@@ -98,8 +93,6 @@ void gw_session_recount(gw_session *s);
 
 /** Return the codec's name, or a mix's spec, for reports. */
 const char *gw_session_compression(const gw_session *s);
-/** Return how many ranks, from 0 on, only serve and get no samples. */
-int gw_session_servers(const gw_session *s);
 
 typedef struct gw_session_setup {
     size_t n;              /* floats in an arena */
@@ -164,14 +157,16 @@ float gw_session_most(const gw_session *s, double share);
 /** Return the spec of the codec that encodes the arena's float `at`. */
 const char *gw_session_codec_of(const gw_session *s, size_t at);
 
+/** Is the present step void (env.skip), and nothing to be updated? GW_GIVES_LATE updates all the
+ *  same. */
+bool gw_session_voids(const gw_session *s);
 /** Is the present step (env.skip) void as a whole on all ranks? Then, unless the strategy begins
  *  its exchange in ready(), neither finish nor publish need be called for it. */
 bool gw_session_leaves_out(const gw_session *s);
 /** Undo a void step: restore residual, momentum and ticket from before it. The ranks may have
- *  decided together or apart, and nothing of the step is under way. A strategy that is
- *  GW_STRATEGY_LATE, and ranks that decide apart, go on in a void step, too: then only the
- *  session's momentum is restored, unless the step was `abandoned` before anything of it was
- *  exchanged. Needs setup->undo. */
+ *  decided together or apart, and nothing of the step is under way. With GW_GIVES_LATE, and where
+ *  ranks decide apart, a void step goes on, too: then only the session's momentum is restored,
+ *  unless the step was `abandoned` before anything of it was exchanged. Needs setup->undo. */
 void gw_session_undo(gw_session *s, bool abandoned);
 
 /** Will replicas agree without being settled, once `steps` more are published (0: do they now,
@@ -188,8 +183,6 @@ gw_err gw_session_progress(gw_session *s);
 gw_err gw_session_finish(gw_session *s, gw_span span, gw_update *u);
 gw_err gw_session_publish(gw_session *s, gw_span span);
 gw_err gw_session_await(gw_session *s, gw_span span);
-/** True if progress() has something to do with this strategy and its options. */
-bool gw_session_progresses(const gw_session *s);
 gw_err gw_session_settle(gw_session *s);
 
 /** Return the part of `span` that this rank updates after each gw_session_finish(span). */

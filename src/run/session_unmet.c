@@ -72,19 +72,19 @@ static void unmet_feedback(gw_session *s) {
 }
 
 gw_err gw_session_find_unmet(gw_session *s, gw_unmet_ask ask, MPI_Comm comm) {
-    const gw_entry *strategy = &s->strategy.ops->head;
+    const gw_strategy_ops *ops = s->strategy.ops;
     const char *alone = unmet_alone(s, ask);
-    unsigned traits = s->strategy.ops->traits & (GW_STRATEGY_LOSSY | GW_STRATEGY_DIRECTS);
-    bool lossy = traits == GW_STRATEGY_LOSSY; /* what directs does all else on one rank, too */
+    bool lossy = ops->traits & GW_STRATEGY_LOSSY &&
+                 ops->gives != GW_GIVES_DIRECTION; /* which has a use on one rank, too */
     uint64_t frames = 0;
     s->unmet = (gw_unmet){0};
     if (ask.ended)
         GW_TRY(unmet_count(s, comm, &frames));
     if (ask.steps > 0 && !alone)
-        gw_unmet_late(&s->unmet, "comm", strategy->name, s->strategy.args, ask.steps);
+        gw_unmet_late(&s->unmet, "comm", ops->head.name, s->strategy.args, ask.steps);
     unmet_codecs(s, ask);
     if (alone)
-        gw_unmet_add(&s->unmet, "comm", strategy->name,
+        gw_unmet_add(&s->unmet, "comm", ops->head.name,
                      lossy ? "nothing is compressed" : "nothing is exchanged",
                      ask.carried ? alone : "there is 1 rank");
     unmet_feedback(s);

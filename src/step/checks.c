@@ -10,7 +10,7 @@
 gw_err gw_checks_refuse(const gw_train_config *c, const gradwire *g) {
     gw_inside_facts is = gw_inside_know(g);
     bool verify = c->run.verify_every > 0;
-    if (is.traits & GW_STRATEGY_SYNCHRONOUS || is.agrees || (!verify && c->eval_every == 0))
+    if (is.synchronous || is.plan.agrees || (!verify && c->eval_every == 0))
         return GW_OK;
     return gw_fail(GW_ERR_UNSUPPORTED,
                    "train: --%s replicas, and those of --comm %s agree only at the end of an "
@@ -33,7 +33,7 @@ void gw_checks_open(gw_checks *k, const gw_train_config *c, gradwire *g, MPI_Com
                      .guard = {.comm = comm,
                                .rank = rank,
                                .how = c->run.on_nan,
-                               .together = gw_inside_know(g).traits & GW_STRATEGY_SYNCHRONOUS,
+                               .together = gw_inside_know(g).synchronous,
                                .layers = layers,
                                .n_layers = n_layers,
                                .number = number,

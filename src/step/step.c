@@ -50,17 +50,12 @@ static gw_err step_update(gw_stepper *t, const gw_update *u, float lr) {
 static gw_err step_agree(gw_stepper *t) {
     if (!t->guard || t->guard->how == GW_ON_NAN_STOP) /* then the run ends soon */
         return GW_OK;
-    t->guard->together =
-        t->is.traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS) && gw_inside_agrees(t->g, 1);
+    t->guard->together = gw_inside_together(t->g);
     gw_phase_enter(GW_PHASE_MPI_WAIT);
     gw_err e = gw_guard_agree(t->guard);
     gw_phase_leave();
     gw_inside_leave_out(t->g, t->guard->out);
     return e;
-}
-
-static bool step_left_out(const gw_stepper *t) {
-    return t->guard && t->guard->out && !(t->is.traits & GW_STRATEGY_LATE);
 }
 
 /* Do the ranks agree right after the backward pass? Lazy, the first update comes after the step;
@@ -79,7 +74,7 @@ static gw_err step_finish(gw_stepper *t, int group, float lr) {
     gw_owned_add(&t->owned, u.own, gw_model_size(t->model));
     if (!step_agrees_first(t))
         GW_TRY(step_agree(t));
-    if (!step_left_out(t))
+    if (!gw_inside_voids(t->g))
         GW_TRY(step_update(t, &u, lr));
     return gradwire_updated(t->g, group);
 }
@@ -159,7 +154,7 @@ gw_pipeline_job gw_step_job(const gw_stepper *t, const gw_batch *batch) {
                              .labels = t->labels,
                              .local = batch->local,
                              .global = batch->global,
-                             .pieces = !whole || t->is.polls,
+                             .pieces = !whole || t->is.plan.polls,
                              .step = t->guard ? (uint64_t)t->guard->step : 0,
                              .exec = t->exec};
 }

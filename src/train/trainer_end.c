@@ -234,7 +234,7 @@ static gw_err run_write(const gw_trainer *t, json_t *tempo) {
         .node = t->node,
         .workers = gw_trainer_workers(t),
         .threads = c->run.threads,
-        .helpers = gw_inside_know(t->g).helpers,
+        .helpers = gw_inside_know(t->g).plan.helpers,
         .oversubscribed = t->oversubscribed,
         .split = r->split,
         .flagged = r->flagged,

@@ -25,7 +25,7 @@ _Static_assert((int)GW_EXCHANGE_DIMS == (int)GW_DIMS, "waits are along the dimen
 static gw_err trainer_count_ranks(gw_trainer *t) {
     GW_TRY(gw_comm_place(t->comm, &t->rank, &t->ranks));
     GW_TRY(gw_mesh_open(&t->mesh, &t->c->parallel.shape, t->comm));
-    t->part.servers = gw_inside_know(t->g).servers;
+    t->part.servers = gw_inside_know(t->g).plan.servers;
     int replicas = t->mesh.shape.size[GW_DIM_DATA];
     if (t->part.servers >= replicas)
         return gw_fail(GW_ERR_USAGE,
@@ -33,7 +33,8 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
                        t->c->run.comm->text, t->part.servers, replicas,
                        replicas == t->ranks ? "rank" : "replica", replicas == 1 ? "" : "s");
     GW_TRY(gw_delay_suits(&t->c->skew, "train", t->ranks));
-    GW_TRY(gw_host_node_of(&t->node, t->c->run.threads + gw_inside_know(t->g).helpers, t->comm));
+    GW_TRY(
+        gw_host_node_of(&t->node, t->c->run.threads + gw_inside_know(t->g).plan.helpers, t->comm));
     int over = !t->c->simulated && gw_host_oversubscribed(&t->node);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &over, 1, MPI_INT, MPI_MAX, t->comm));
     t->oversubscribed = over;
@@ -195,7 +196,7 @@ static gw_batch trainer_opening_batch(gw_trainer *t) {
 static void trainer_opening_next(void *ctx, gw_pipeline_job *pass) {
     const gw_stepper *s = &((gw_trainer *)ctx)->stepper;
     gw_batch b = trainer_opening_batch(ctx);
-    *pass = (gw_pipeline_job){s->set, b.idx, s->labels, b.local, b.global, s->is.polls, 0};
+    *pass = (gw_pipeline_job){s->set, b.idx, s->labels, b.local, b.global, s->is.plan.polls, 0};
 }
 
 /* Steps without exchange, to be timed. */
@@ -233,8 +234,7 @@ static gw_err trainer_measure_bound(gw_trainer *t) {
  * session's on top of it. */
 static const gw_spec *trainer_codec_to_time(const gw_trainer *t) {
     gw_inside_facts is = gw_inside_know(t->g);
-    bool coded =
-        !(is.codec->caps & GW_CODEC_IDENTITY) && is.one && !(is.traits & GW_STRATEGY_LOSSY);
+    bool coded = !(is.codec->caps & GW_CODEC_IDENTITY) && is.one && !is.lossy;
     return coded && t->c->run.threads == 1 && !is.rule ? is.codec->of : NULL;
 }
 

@@ -101,13 +101,13 @@ static const sum *expected(int servers, int steps, size_t n) {
 static gw_err settle(run_state *r, gw_span span) {
     gw_update u;
     float *param = r->session->env.param;
-    unsigned traits = r->session->strategy.ops->traits;
-    bool late = traits & GW_STRATEGY_LATE;
+    gw_span part = gw_session_owned(r->session, span);
+    bool at_times = r->session->strategy.ops->gives > GW_GIVES_ROOT;
     GW_TRY(gw_session_finish(r->session, span, &u));
-    bool whole = u.own.off == span.off && u.own.n == span.n, none_yet = late && u.own.n == 0;
-    CHECK(!(traits & GW_STRATEGY_MEAN) || whole || none_yet,
-          "%s: has GW_STRATEGY_MEAN, but a rank gets a part", r->t->comm);
-    if (!r->session->env.skip || late)
+    CHECK(u.own.off == part.off && (u.own.n == part.n || (at_times && u.own.n == 0)),
+          "%s: hands out [%zu, +%zu), and owns [%zu, +%zu)", r->t->comm, u.own.off, u.own.n,
+          part.off, part.n);
+    if (!gw_session_voids(r->session))
         for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
             param[i] -= u.scale * u.grad[i];
     return gw_session_publish(r->session, span);
@@ -197,7 +197,7 @@ static void check_cost(const run_state *r, const gw_batch_cost *c, gw_cost want)
     const gw_codec *codec = r->session->mix.codec;
     uint64_t mine[3] = {c->wire_bytes, c->messages, c->collectives}, all[3];
     gw_allreduce(mine, all, 3, MPI_UINT64_T, MPI_SUM, all_ranks);
-    bool picks = r->session->strategy.ops->traits & GW_STRATEGY_PICKS;
+    bool picks = r->session->strategy.plan.picks;
     /* For an MPI collective the ledger charges each rank a whole number of bytes. */
     if (codec->caps & GW_CODEC_FIXED)
         CHECK(all[0] <= want.bytes && (picks || all[0] + all[2] >= want.bytes),
@@ -219,7 +219,7 @@ static void add_cost(gw_batch_cost *to, const gw_batch_cost *c) {
  * in matrices, all of the rest; a few elements hold little of anything. */
 static double most_lost(const run_state *r) {
     size_t n = 0;
-    if (r->session->strategy.ops->traits & GW_STRATEGY_PICKS)
+    if (r->session->strategy.plan.picks)
         return r->t->n > 100 ? 1 : INFINITY;
     for (int l = 0; l < LAYERS; l++)
         n += r->tensors[2 * l].span.n;
@@ -230,10 +230,10 @@ static double most_lost(const run_state *r) {
 static void check_period(const run_state *r) {
     const gw_strategy_ops *ops = r->session->strategy.ops;
     for (int64_t from = 0; from <= 60; from += 20) {
-        int64_t period = ops->period ? ops->period(r->session->self, from) : 1;
+        int64_t period = gw_strategy_period(ops, r->session->self, from), later;
         for (int64_t k = from; period > 0 && k < from + 60; k++) {
-            gw_cost one = ops->cost(r->session->self, k);
-            gw_cost other = ops->cost(r->session->self, k + period);
+            gw_cost one = ops->cost(r->session->self, k, &later);
+            gw_cost other = ops->cost(r->session->self, k + period, &later);
             CHECK(one.bytes == other.bytes && one.messages == other.messages,
                   "%s: exchanges %lld and %lld differ, and its period is %lld from %lld on",
                   r->t->comm, (long long)k, (long long)(k + period), (long long)period,
@@ -243,8 +243,9 @@ static void check_period(const run_state *r) {
 }
 
 static gw_err steps(run_state *r, outcome *o) {
-    unsigned traits = r->session->strategy.ops->traits;
+    const gw_strategy_ops *ops = r->session->strategy.ops;
     gw_batch_cost cost, all = {0};
+    int64_t period;
     check_period(r);
     gw_cost want = {0};
     for (int k = 0; k < STEPS; k++) {
@@ -253,18 +254,17 @@ static gw_err steps(run_state *r, outcome *o) {
         GW_TRY(step(r, k));
         gw_ledger_end(&cost);
         add_cost(&all, &cost);
-        want = gw_cost_sum(want, r->session->strategy.ops->cost(r->session->self, k));
+        want = gw_cost_sum(want, ops->cost(r->session->self, k, &period));
         keep_crc(r, k);
         r->agrees[k] = gw_session_agrees(r->session, 0);
         CHECK(r->t->lazy || r->t->n == 0 || r->agrees[k] == soon,
               "%s: replicas agree %d after step %d, foretold %d", r->t->comm, r->agrees[k], k,
               soon);
     }
-    if (r->session->strategy.ops->settle_cost)
-        want = gw_cost_sum(want, r->session->strategy.ops->settle_cost(r->session->self));
     gw_ledger_begin();
     GW_TRY(gw_session_settle(r->session));
     gw_ledger_end(&cost);
+    want = gw_cost_sum(want, r->session->settled);
     add_cost(&all, &cost);
     keep_crc(r, STEPS);
     o->crc = r->crc[STEPS];
@@ -274,17 +274,17 @@ static gw_err steps(run_state *r, outcome *o) {
     /* Summed over all steps: a later step or the settling may complete what one step starts. */
     check_cost(r, &all, want);
     check_replicas(r);
-    o->directs = traits & GW_STRATEGY_DIRECTS;
+    o->directs = ops->gives == GW_GIVES_DIRECTION;
     if (o->directs) /* it has tests of its own */
         return GW_OK;
     judge(r, STEPS, o);
-    if (!(traits & (GW_STRATEGY_EXACT | GW_STRATEGY_LOSSY))) {
+    if (ops->gives > GW_GIVES_ROOT) {
         outcome late = *o; /* such a strategy may still hold the last step back */
         judge(r, STEPS - 1, &late);
         if (late.error < o->error)
             *o = late;
     }
-    if (traits & GW_STRATEGY_LOSSY)
+    if (ops->traits & GW_STRATEGY_LOSSY)
         o->most = most_lost(r);
     return GW_OK;
 }
@@ -359,7 +359,7 @@ static void check_labels(const run_state *r) {
 }
 
 static gw_err run(gw_session *s, const trial *t, outcome *o) {
-    run_state r = {.session = s, .t = t, .servers = gw_session_servers(s)};
+    run_state r = {.session = s, .t = t, .servers = s->strategy.plan.servers};
     cut_layers(&r);
     gw_session_setup setup = {.n = t->n,
                               .layers = r.layers,
@@ -378,7 +378,7 @@ static gw_err run(gw_session *s, const trial *t, outcome *o) {
         check_labels(&r);
     const float *residual = e == GW_OK ? gw_session_residual(s) : NULL;
     o->residual = residual;
-    o->kept = residual && s->strategy.ops->traits & GW_STRATEGY_EXACT && !t->voids;
+    o->kept = residual && gw_strategy_exact(s->strategy.ops) && !t->voids;
     if (o->kept)
         check_residual(&r, residual);
     gw_session_close(s);
@@ -473,7 +473,7 @@ outcome exchange_try(const trial *t) {
     }
     e = run(s, t, &o);
     /* What needs several ranks or nodes is refused when it is opened. */
-    if (e == GW_ERR_UNSUPPORTED || (e == GW_ERR_USAGE && ranks <= gw_session_servers(s)))
+    if (e == GW_ERR_UNSUPPORTED || (e == GW_ERR_USAGE && ranks <= s->strategy.plan.servers))
         return refusal(s);
     CHECK(e == GW_OK, "%s %s n=%zu: %s", t->comm, t->codec, t->n, gw_err_text());
     gw_session_free(s);

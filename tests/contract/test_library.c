@@ -479,17 +479,17 @@ int main(int argc, char **argv) {
     gw_strategy strategy;
     int carried = 0;
     CHECK_OK(find_strategy(&strategy, comm));
-    if (strategy.ops->traits & GW_STRATEGY_EXACT && strcmp(comm, "sparse") != 0)
+    if (gw_strategy_exact(strategy.ops) && strcmp(comm, "sparse") != 0)
         try_mean(comm);
     if (strcmp(comm, "iallreduce") == 0)
         try_mean("iallreduce:bucket=256"); /* sums arrive in parts of tensors */
     if (strcmp(comm, "sparse") != 0) {     /* it carries no exact codec */
-        try_memory(comm, strategy.ops->traits & GW_STRATEGY_PARAMS);
+        try_memory(comm, gw_strategy_publishes(strategy.ops));
         try_lent(comm, strategy.ops->traits & GW_STRATEGY_ENCODES);
         if (strategy.ops->traits & GW_STRATEGY_ENCODES && ranks > 1)
             try_idle(comm);
     }
-    bool directs = strategy.ops->traits & GW_STRATEGY_DIRECTS;
+    bool directs = strategy.ops->gives == GW_GIVES_DIRECTION;
     gw_strategy_free(&strategy);
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
         try_codec(comm, (*c)->name, directs, &carried);

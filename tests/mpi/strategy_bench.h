@@ -64,7 +64,7 @@ static void exchange(bench *b) {
     gw_lane_begin(b->env.grads);
     for (int i = 0; i < gw_env_spans(&b->env); i++) {
         gw_span s = gw_env_span(&b->env, i);
-        CHECK_OK(b->strategy.ops->finish(b->self, s, &u));
+        CHECK_OK(gw_strategy_finish(b->strategy.ops, b->self, &b->env, s, &u));
         CHECK(u.grad == b->env.grad && u.own.off == s.off && u.own.n == s.n && u.scale == 1,
               "an update of something else");
     }

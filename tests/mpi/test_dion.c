@@ -165,7 +165,8 @@ static void sends_factors(int rank, bool lazy) {
     for (const gw_tensor *t = tensors; t < tensors + TENSORS; t++)
         floats += has_factors(t, rank) ? (uint64_t)(rank * (t->rows + t->cols)) : t->span.n;
     uint64_t want = 2 * (uint64_t)(ranks - 1) * floats * sizeof(float);
-    uint64_t sent = b.strategy.ops->cost(b.self, 0).bytes;
+    int64_t period;
+    uint64_t sent = b.strategy.ops->cost(b.self, 0, &period).bytes;
     CHECK(sent == want, "%s: %llu bytes, must be %llu", comm, (unsigned long long)sent,
           (unsigned long long)want);
     close_bench(&b);

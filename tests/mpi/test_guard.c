@@ -125,9 +125,8 @@ static void skips(const char *comm, const char *codec, bool lazy) {
         return;
     }
     size_t bytes = gw_model_size(r.model) * sizeof(float);
-    unsigned traits = r.session->strategy.ops->traits;
-    bool last = me == ranks - 1,
-         together = traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS);
+    gw_gives gives = r.session->strategy.ops->gives;
+    bool last = me == ranks - 1, together = gives != GW_GIVES_OWN;
     CHECK_OK(gw_alloc(&before, 1, bytes));
     for (int k = 1; k <= STEPS; k++) {
         fill(&r, k, k == BAD && last);
@@ -140,7 +139,7 @@ static void skips(const char *comm, const char *codec, bool lazy) {
         CHECK_OK(gw_step_settle(&r.stepper));
         check_state(&r, what, k);
         bool moved = memcmp(before, r.session->env.param, bytes) != 0;
-        if (together && !lazy && !(traits & GW_STRATEGY_LATE))
+        if (together && !lazy && gives != GW_GIVES_LATE)
             CHECK(moved != out, "%s: step %d has moved parameters: %d", what, k, moved);
     }
     CHECK_OK(gw_session_settle(r.session));
@@ -167,9 +166,8 @@ static void leaves_nothing(const gw_train_config *c) {
     bool last = me == ranks - 1;
     gw_snapshot before = {0}, after = {0};
     bool opened = open(&r, c);
-    unsigned traits = opened ? r.session->strategy.ops->traits : 0;
-    bool whole =
-        traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS) && !(traits & GW_STRATEGY_LATE);
+    gw_gives gives = opened ? r.session->strategy.ops->gives : GW_GIVES_OWN;
+    bool whole = gives != GW_GIVES_OWN && gives != GW_GIVES_LATE;
     for (int k = 1; whole && k <= BAD; k++) {
         fill(&r, k, k == BAD && last);
         CHECK_OK(gw_snapshot_take(&before, &r.stepper));

@@ -190,9 +190,9 @@ static void try_strategy(const char *comm, const char *codec, const char *feedba
     for (int lazy = 0; lazy < ways; lazy++) {
         static float out[N];
         setting s = {.comm = comm, .codec = codec, .feedback = feedback, .lazy = lazy};
-        s.together = ops->traits & (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS);
-        s.alone = strchr(comm, ':') && ops->traits & GW_STRATEGY_REJOINS;
-        s.late = ops->traits & GW_STRATEGY_LATE;
+        s.together = ops->gives != GW_GIVES_OWN;
+        s.alone = strchr(comm, ':') && s.together && ops->agrees;
+        s.late = ops->gives == GW_GIVES_LATE;
         if (!s.late || strcmp(codec, "none") == 0)
             compare(s);
         else
@@ -332,12 +332,11 @@ int main(int argc, char **argv) {
     CHECK(grad != MAP_FAILED, "memory to lend");
     for (const gw_entry *const *s = gw_strategies.entries; *s; s++) {
         const char *comm = (*s)->name;
-        bool lossy = ((const gw_strategy_ops *)*s)->traits & GW_STRATEGY_LOSSY;
+        const gw_strategy_ops *ops = (const gw_strategy_ops *)*s;
+        bool lossy = ops->traits & GW_STRATEGY_LOSSY;
         for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
             try_strategy(comm, (*c)->name, lossy ? "auto" : "on");
-        if (((const gw_strategy_ops *)*s)->traits &
-                (GW_STRATEGY_SYNCHRONOUS | GW_STRATEGY_REJOINS) &&
-            strcmp(comm, "sparse") != 0)
+        if (ops->gives != GW_GIVES_OWN && strcmp(comm, "sparse") != 0)
             stops(comm, false);
         if (strcmp(comm, "sparse") != 0)
             cancels_anywhere(comm);

@@ -110,11 +110,11 @@ static void try_mode(const mode *m) {
         gw_ledger_end(&cost);
         gw_exchange_log_end();
         add(&sum, &cost);
-        want = gw_cost_sum(want, s->strategy.ops->cost(s->self, k - 1));
+        int64_t period;
+        want = gw_cost_sum(want, s->strategy.ops->cost(s->self, k - 1, &period));
         usleep(PAUSE_US); /* long enough for a progress thread to send */
     }
-    if (s->strategy.ops->settle_cost)
-        want = gw_cost_sum(want, s->strategy.ops->settle_cost(s->self));
+    want = gw_cost_sum(want, s->settled);
     check_counts(m, &sum, want);
     if (ranks > 1)
         check_times(m, steps);
@@ -149,7 +149,7 @@ static void try_all(void) {
 static void check_polls(const char *comm, const char *codec, bool expected) {
     gw_session *s = NULL;
     CHECK_OK(new_session(&s, comm, codec, "auto", false));
-    CHECK(gw_session_progresses(s) == expected, "%s: polls are told to be %s", comm,
+    CHECK(s->strategy.plan.polls == expected, "%s: polls are told to be %s", comm,
           expected ? "idle" : "of use");
     gw_session_free(s);
 }

@@ -74,7 +74,7 @@ static void exchange(bench *b, float *out) {
     for (int i = 0; i < gw_env_spans(&b->env); i++) {
         gw_update u;
         gw_span s = gw_env_span(&b->env, i);
-        CHECK_OK(b->strategy.ops->finish(b->self, s, &u));
+        CHECK_OK(gw_strategy_finish(b->strategy.ops, b->self, &b->env, s, &u));
         CHECK(u.own.off == s.off && u.own.n == s.n && u.scale == 1, "an update of something else");
         CHECK((u.n_lists > 0) == (b->env.lists && ranks > 1), "%d lists", u.n_lists);
         if (u.n_lists == 0)

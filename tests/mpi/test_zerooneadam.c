@@ -279,10 +279,9 @@ static bool costs(uint64_t sent, uint64_t bytes) {
 }
 
 static void settle(trial *t, const char *comm, int number) {
-    gw_cost cost = t->session->strategy.ops->settle_cost(t->session->self);
     gw_ledger_begin();
     CHECK_OK(gw_session_settle(t->session));
-    CHECK(costs(bytes_of(), cost.bytes), "%s: settled for another price", comm);
+    CHECK(costs(bytes_of(), t->session->settled.bytes), "%s: settled for another price", comm);
     CHECK(gw_session_agrees(t->session, 0), "%s: settled, and not agreed", comm);
     for (size_t i = 0; i < N && t->met < t->step; i++) {
         double mean = 0;
@@ -333,7 +332,8 @@ static void as_published(const options *o, const events *of, const char *name, b
         take(&t, of, k, lost && (together || me == ranks - 1), together, o->freeze + 1);
         uint64_t sent = bytes_of();
         bool counts = publish(&t, of, o, &codec, k, lost);
-        gw_cost cost = ops->cost(t.session->self, t.step - 1);
+        int64_t period;
+        gw_cost cost = ops->cost(t.session->self, t.step - 1, &period);
         CHECK(!(codec.caps & GW_CODEC_FIXED) || costs(sent, counts ? cost.bytes : 0),
               "%s, step %d: %llu bytes, and not %llu", comm, k, (unsigned long long)sent,
               (unsigned long long)cost.bytes);

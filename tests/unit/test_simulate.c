@@ -400,9 +400,10 @@ static void test_costs(void **state) {
                     break; /* with more ranks, too */
                 }
     for (int i = 0; i < of[0]; i++) {
-        const gw_strategy_ops *ops = (const gw_strategy_ops *)gw_strategies.entries[i];
-        must_be_played("strategy", ops->head.name, played[0][i],
-                       !(ops->traits & GW_STRATEGY_PICKS));
+        gw_strategy s;
+        assert_int_equal(find_strategy(&s, gw_strategies.entries[i]->name), GW_OK);
+        must_be_played("strategy", gw_strategies.entries[i]->name, played[0][i], !s.plan.picks);
+        gw_strategy_free(&s);
     }
     for (int i = 0; i < of[1]; i++) { /* one with a `check` wants a file */
         const gw_algo_ops *ops = (const gw_algo_ops *)gw_algos.entries[i];

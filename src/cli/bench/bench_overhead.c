@@ -54,7 +54,7 @@ static gw_err overhead_prepare(gw_bench_run *run) {
     GW_TRY(gw_session_new(&session, b.c.run.comm, &mix, b.c.run.feedback));
     GW_TRY(gw_inside_new(&b.g, session));
     GW_TRY(gw_chooser_open(&b.choice, session, &b.c, NULL, false));
-    run->level = gw_session_thread_level(session);
+    run->level = gw_strategy_thread_level(&session->strategy);
     return GW_OK;
 }
 

@@ -117,7 +117,7 @@ static gw_err step_open_session(config *one, int *level) {
     GW_TRY(gw_mix_open(&mix, one->c.run.compress, one->c.run.wire_check));
     GW_TRY(gw_rig_new(&one->rig, one->c.run.comm, &mix, one->c.run.feedback));
     GW_TRY(gw_chooser_open(&one->rig.choice, one->rig.session, &one->c, NULL, false));
-    int needs = gw_session_thread_level(one->rig.session);
+    int needs = gw_strategy_thread_level(&one->rig.session->strategy);
     *level = needs > *level ? needs : *level;
     return GW_OK;
 }

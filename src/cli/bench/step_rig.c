@@ -41,7 +41,7 @@ gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
                               .labels = p->labels,
                               .lazy = r->lazy,
                               .pipeline = p->pipeline};
-    GW_TRY(gw_bench_place_crowded(&place, gw_session_helpers(r->session), &r->yield));
+    GW_TRY(gw_bench_place_crowded(&place, r->session->strategy.plan.helpers, &r->yield));
     gw_chooser_job job = {.steps = gw_placed_layers(p), .nodes = place.nodes, .yield = r->yield};
     return gw_chooser_settle(r->choice, &job);
 }

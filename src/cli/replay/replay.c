@@ -130,9 +130,9 @@ static gw_err replay_level(job *j) {
     gw_strategy strategy = {0};
     gw_err e = gw_strategy_find(&strategy, j->words.run.comm);
     j->level = e == GW_OK ? gw_strategy_thread_level(&strategy) : MPI_THREAD_FUNNELED;
-    if (e == GW_OK && strategy.ops->servers)
-        j->player.servers = strategy.ops->servers(strategy.args);
-    j->data_dependent |= e == GW_OK && strategy.ops->traits & GW_STRATEGY_PICKS;
+    if (e == GW_OK)
+        j->player.servers = strategy.plan.servers;
+    j->data_dependent |= e == GW_OK && strategy.plan.picks;
     gw_strategy_free(&strategy);
     return e;
 }

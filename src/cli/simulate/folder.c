@@ -142,7 +142,7 @@ static gw_err folder_json(const gw_sim_play *p, gw_recorder *r, gw_recorder_repo
     of->steps = p->steps;
     of->node.nodes = (ranks + p->world.per_host - 1) / p->world.per_host;
     of->node.ranks = ranks < p->world.per_host ? ranks : p->world.per_host;
-    of->workers = ranks - replica * (s->ops->servers ? s->ops->servers(s->args) : 0);
+    of->workers = ranks - replica * s->plan.servers;
     of->threads = 1;
     of->dimensions = gw_recorder_dimensions(&r->total.summary, &p->mesh->shape);
     of->bubble_s = gw_mesh_divides(&p->mesh->shape) ? p->mesh->bubble_s : NAN;

@@ -81,7 +81,7 @@ gw_err gw_train_job_read(gw_train_job *j) {
     GW_TRY(gw_chooser_open(&run->choice, session, c, NULL, c->forecast));
     j->teller = (gw_train_teller){.config = c,
                                   .g = run->g,
-                                  .helpers = gw_inside_know(run->g).helpers,
+                                  .helpers = gw_inside_know(run->g).plan.helpers,
                                   .choice = run->choice,
                                   .quiet = gw_args_flag(a, "quiet"),
                                   .terminal = isatty(STDOUT_FILENO)};
