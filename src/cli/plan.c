@@ -2,11 +2,11 @@
  * with --verify the prediction beside what the same steps take. */
 #include "cli/plan.h"
 #include "cli/cli.h"
-#include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
 #include "mpi/agree.h"
 #include "nn/gemm.h"
 #include "play/options.h"
+#include "predict/layout.h"
 
 #include <math.h>
 #include <string.h>

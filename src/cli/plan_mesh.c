@@ -4,13 +4,12 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
 #include "nn/gemm.h"
 #include "optim/optimizer.h"
 #include "play/options.h"
 #include "predict/chooser.h"
-#include "predict/layout_play.h"
+#include "predict/layout.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +24,7 @@ typedef struct plan_mesh {
     gw_dataset set;
     gw_rig_setup setup;
     gw_layout_plays plays;
-    gw_layout *layout;
+    gw_parallel *layout;
     gw_layout_forecast *all; /* by predicted step, the shortest first */
     int n, chosen, plain;    /* plain: data alone; -1: it is not among them */
 } plan_mesh;
@@ -38,8 +37,10 @@ static plan_mesh the; /* a command runs once */
 static gw_err plan_mesh_check(const plan_mesh *p, const gw_spec *timetable) {
     gw_train_config c = p->c;
     gw_pipeline *pipeline = NULL;
-    gw_layout l = {.shape = {.size = {0, 2, 1}}, .timetable = timetable, .micro = 2};
-    c.parallel = gw_layout_options(&l);
+    c.parallel = gw_parallel_plain;
+    c.parallel.shape.size[GW_DIM_PIPE] = 2;
+    c.parallel.timetable = timetable;
+    c.parallel.microbatches = 2;
     gw_err e = gw_pipeline_new(&pipeline, &c, p->session);
     gw_pipeline_free(pipeline);
     return e;
@@ -73,7 +74,7 @@ static gw_err plan_mesh_prepare(gw_bench_run *run) {
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, p->c.run.wire_check));
     GW_TRY(gw_session_new(&p->session, p->c.run.comm, &exact, p->c.run.feedback));
     p->plays = (gw_layout_plays){.place = &p->setup.at, .session = p->session};
-    GW_TRY(gw_layouts_prepare(&p->plays));
+    GW_TRY(gw_layouts_prepare(&p->plays, p->c.run.comm));
     bool fixed = strcmp(gw_args_text(a, "mesh"), "auto") != 0;
     if (fixed)
         GW_TRY(gw_mesh_parse(&p->shape, gw_args_spec(a, "mesh")));
@@ -93,13 +94,14 @@ static gw_err plan_mesh_prepare(gw_bench_run *run) {
 
 /* Nothing fits: the first that was asked for says why. */
 static gw_err plan_mesh_refuse(const plan_mesh *p) {
-    gw_layout l = {.shape = p->shape,
-                   .timetable = p->shape.size[GW_DIM_PIPE] > 1 ? p->space.timetables : NULL,
-                   .micro = p->space.micros[0]};
+    gw_parallel options = gw_parallel_plain;
     gw_placed placed = {0};
     gw_err e = GW_OK;
+    options.shape = p->shape;
+    options.timetable = p->shape.size[GW_DIM_PIPE] > 1 ? p->space.timetables : NULL;
+    options.microbatches = p->space.micros[0];
     if (p->space.shape)
-        e = gw_placed_open(&placed, &p->setup.at, &l, p->session);
+        e = gw_placed_open(&placed, &p->setup.at, &options, p->session);
     gw_placed_close(&placed);
     GW_TRY(e);
     return gw_fail(GW_ERR_USAGE,
@@ -150,14 +152,15 @@ static void plan_mesh_rank(plan_mesh *p) {
 
 static gw_err plan_mesh_open_trial(plan_mesh *p, int of) {
     gw_layout_forecast *f = &p->all[of];
+    gw_rig_setup setup = p->setup;
     gw_plan_trial t = {.of = of,
                        .predicted_s = &f->step_s,
                        .measured_s = &f->measured_s,
                        .strategy = p->c.run.comm,
                        .algo = gw_args_spec(p->session->strategy.args, "algo"),
                        .codec = &gw_codec_exact};
-    p->setup.layout = f->of;
-    return gw_plan_trial_open(t, &p->setup);
+    setup.parallel = f->of;
+    return gw_plan_trial_open(t, &setup);
 }
 
 /* The choice, whatever is predicted fastest, and data alone. */
@@ -190,10 +193,8 @@ static gw_err plan_mesh_measure(gw_bench_run *run, bool *own) {
 
 /* ---- results; rank 0 ---- */
 
-static const char *plan_mesh_split(const gw_layout *l) {
-    return l->shape.size[GW_DIM_TENSOR] == 1 ? "-"
-           : l->split == GW_SPLIT_COLUMNS    ? "columns"
-                                             : "pairs";
+static const char *plan_mesh_split(const gw_parallel *l) {
+    return l->shape.size[GW_DIM_TENSOR] == 1 ? "-" : l->columns ? "columns" : "pairs";
 }
 
 static void plan_mesh_print_row(const plan_mesh *p, int i) {
@@ -203,7 +204,7 @@ static void plan_mesh_print_row(const plan_mesh *p, int i) {
     gw_layout_mesh(f->of, mesh);
     printf("%c %-22s %-7s %-13s %3d %9.3f %9.3f %9.3f %9.3f %9.3f %8.2f %11.0f",
            i == p->chosen ? '*' : ' ', mesh, plan_mesh_split(f->of),
-           f->of->timetable ? f->of->timetable->text : "-", f->of->micro, f->step_s * 1e3,
+           f->of->timetable ? f->of->timetable->text : "-", f->of->microbatches, f->step_s * 1e3,
            f->compute_s * 1e3, f->bubble_s * 1e3, f->tensor_s * 1e3, f->exchange_s * 1e3,
            f->activation_bytes / (1 << 20),
            sent[GW_DIM_DATA] + sent[GW_DIM_PIPE] + sent[GW_DIM_TENSOR]);
@@ -225,17 +226,17 @@ static void plan_mesh_print_table(const plan_mesh *p) {
 }
 
 /* The row that `train` takes for a layout. */
-static void plan_mesh_command(const plan_mesh *p, const gw_layout *l, FILE *to) {
+static void plan_mesh_command(const plan_mesh *p, const gw_parallel *l, FILE *to) {
     char mesh[GW_LAYOUT_TEXT];
     gw_layout_mesh(l, mesh);
     fprintf(to, "mpiexec -n %d gradwire train", p->setup.place->ranks);
     gw_plan_print_given(p->c.args, "", to);
     fprintf(to, " --mesh '%s'", mesh);
-    if (l->micro > 1)
-        fprintf(to, " --microbatches %d", l->micro);
+    if (l->microbatches > 1)
+        fprintf(to, " --microbatches %d", l->microbatches);
     if (l->timetable)
         fprintf(to, " --timetable '%s'", l->timetable->text);
-    if (l->split == GW_SPLIT_COLUMNS)
+    if (l->columns)
         fprintf(to, " --tensor-split columns");
 }
 
@@ -260,8 +261,8 @@ static json_t *plan_mesh_row_json(const gw_layout_forecast *f) {
         "bubble_s:f tensor_s:f data_s:f activation_bytes:f sent_bytes:o measured_step_s:f",
         mesh, size[GW_DIM_DATA], size[GW_DIM_PIPE], size[GW_DIM_TENSOR],
         size[GW_DIM_TENSOR] > 1 ? plan_mesh_split(f->of) : "",
-        f->of->timetable ? f->of->timetable->text : NULL, f->of->micro, f->step_s, f->compute_s,
-        f->bubble_s, f->tensor_s, f->exchange_s, f->activation_bytes,
+        f->of->timetable ? f->of->timetable->text : NULL, f->of->microbatches, f->step_s,
+        f->compute_s, f->bubble_s, f->tensor_s, f->exchange_s, f->activation_bytes,
         gw_json_object("data:f pipe:f tensor:f", sent[GW_DIM_DATA], sent[GW_DIM_PIPE],
                        sent[GW_DIM_TENSOR]),
         f->measured_s);
@@ -301,7 +302,7 @@ static void plan_mesh_report(gw_bench_run *run) {
 /* ---- the end ---- */
 
 static void plan_mesh_release(void) {
-    gw_layouts_release(&the.plays);
+    gw_sim_play_close(&the.plays.play);
     gw_session_free(the.session);
     gw_batch_close(&the.set);
     free(the.layout);

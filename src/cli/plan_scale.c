@@ -7,13 +7,11 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
 #include "mpi/wait.h"
 #include "play/options.h"
 #include "predict/chooser.h"
 #include "predict/codec.h"
-#include "run/residuals.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -60,8 +58,7 @@ typedef struct scale {
     gw_train_config c;
     gw_sim_play play; /* what all have in common */
     gw_step_profile profile;
-    double spread[2];    /* of a measured step: its shortest and longest, over the median */
-    gw_network *network; /* of play.world */
+    double spread[2]; /* of a measured step: its shortest and longest, over the median */
     gw_spec spec[PARTS][ITEMS];
     char uncut[ITEMS][32]; /* the texts of some algorithms */
     int n_specs[PARTS];
@@ -121,7 +118,7 @@ static gw_err scale_prepare(gw_bench_run *run) {
     const gw_args *a = the.args = run->args;
     gw_sim_play *p = &the.play;
     GW_TRY(gw_step_opts_read(&the.c, a, "plan"));
-    GW_TRY(gw_sim_network_read(&p->world, &the.network, a, "plan"));
+    GW_TRY(gw_sim_network_read(&p->world, a, "plan"));
     the.spread[0] = the.spread[1] = 1;
     p->steps = PLAYED_STEPS;
     p->lazy = the.c.run.lazy;
@@ -148,7 +145,7 @@ static gw_err scale_play(const way *x, double links, double cores, gw_sim_play *
     p->codec.price = &price;
     p->exact.price = &exact;
     p->world.link.bytes_per_s *= links;
-    gw_network_scale(the.network, links);
+    gw_network_scale(p->world.network, links);
     GW_TRY(gw_algo_open(&p->algo, &the.spec[ALGO][x->part[ALGO]], &p->codec));
     bool once = p->algo.ops->caps & GW_ALGO_ONCE || !(p->codec.caps & GW_CODEC_SPARSE);
     gw_err e = gw_sim_play_check(p);
@@ -294,13 +291,12 @@ static gw_err scale_measure_steps(const gw_bench_run *run) {
 
 static gw_err scale_measure_codecs(MPI_Comm comm) {
     for (int k = 0; k < the.n_specs[CODEC]; k++) {
-        gw_codec *codec = &the.codec[k];
         gw_codec_price *price = &the.price[k];
         if (gw_args_given(the.args, "coding-ns"))
             gw_sim_coding(price, 1e-9 * gw_args_real(the.args, "coding-ns"));
         else
-            GW_TRY(gw_codec_measure_price(codec, gw_residuals_kept(the.c.run.feedback, codec->caps),
-                                          NULL, the.profile.n, price, comm));
+            GW_TRY(gw_codec_measure_price(&the.codec[k], the.c.run.feedback, NULL, the.profile.n,
+                                          price, comm));
     }
     return GW_OK;
 }
@@ -470,7 +466,7 @@ static void scale_release(void) {
         gw_codec_close(&the.codec[i]);
     }
     gw_codec_close(&the.play.exact);
-    gw_network_close(the.network);
+    gw_network_close(the.play.world.network);
     gw_step_profile_free(&the.profile);
 }
 

@@ -36,19 +36,16 @@ size_t gw_sim_mesh_edge(const gw_sim_mesh *m, int run, int part) {
 
 /* ---- tensor ranks ---- */
 
-gw_err gw_sim_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec,
-                        const char **modelled) {
+gw_err gw_sim_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec) {
     GW_TRY(gw_algo_open(out, spec, codec));
-    if (out->ops->caps & GW_ALGO_ORDERED && !(out->ops->caps & GW_ALGO_SHARED))
-        GW_TRY(gw_algo_replace(out, codec));
-    *modelled = out->stands_for;
-    return GW_OK;
+    bool ordered = out->ops->caps & GW_ALGO_ORDERED && !(out->ops->caps & GW_ALGO_SHARED);
+    return ordered ? gw_algo_replace(out, codec) : GW_OK;
 }
 
 static gw_err mesh_open_algo(gw_sim_mesh *m, const gw_spec *spec) {
     gw_codec exact;
     GW_TRY(gw_codec_open(&exact, &gw_codec_exact));
-    gw_err e = gw_sim_algo_open(&m->algo, spec, &exact, &m->modelled);
+    gw_err e = gw_sim_algo_open(&m->algo, spec, &exact);
     gw_codec_close(&exact);
     if (e == GW_OK && m->algo.ops->caps & GW_ALGO_SHARED)
         return gw_fail(GW_ERR_UNSUPPORTED,
@@ -225,15 +222,16 @@ static gw_err mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
     return e;
 }
 
+const gw_parallel gw_parallel_plain = {
+    .codec = {[GW_HOP_ACTIVATION] = &gw_codec_exact},
+    .shape = {{0, 1, 1}, {GW_DIM_PIPE, GW_DIM_TENSOR, GW_DIM_DATA}},
+    .stages = "flops",
+    .microbatches = 1,
+    .tensor_chunks = 1};
+
 gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of,
                         int ranks) {
-    static const gw_parallel plain = {
-        .shape = {{0, 1, 1}, {GW_DIM_PIPE, GW_DIM_TENSOR, GW_DIM_DATA}},
-        .stages = "flops",
-        .microbatches = 1,
-        .tensor_chunks = 1};
     gw_mesh at;
-    o = o ? o : &plain;
     *m = (gw_sim_mesh){.samples = (int)of->batch,
                        .micros = o->microbatches,
                        .shared = of->shared,
@@ -308,8 +306,8 @@ json_t *gw_sim_mesh_json(const gw_sim_mesh *m) {
     if (!gw_mesh_divides(&m->shape) && m->micros == 1)
         return json_null();
     char algo[96];
-    snprintf(algo, sizeof algo, m->modelled ? "%s (modelled as halving:chunk=0)" : "%s",
-             m->modelled ? m->modelled : m->algo.ops->head.name);
+    snprintf(algo, sizeof algo, m->algo.stands_for ? "%s (modelled as halving:chunk=0)" : "%s",
+             m->algo.stands_for ? m->algo.stands_for : m->algo.ops->head.name);
     json_t *layers = json_array();
     for (int i = 0; i < mesh_runs(m); i++)
         json_array_append_new(layers, json_integer(m->sizes[i]));

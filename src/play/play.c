@@ -405,7 +405,7 @@ gw_err gw_sim_play_run(gw_sim_play *p) {
     gw_sim_mesh whole = {0};
     if (p->mesh)
         return play_folded(p, p->mesh);
-    gw_err e = gw_sim_mesh_open(&whole, NULL, p->profile, p->world.ranks);
+    gw_err e = gw_sim_mesh_open(&whole, &gw_parallel_plain, p->profile, p->world.ranks);
     GW_THEN(e, play_folded(p, &whole));
     gw_sim_mesh_close(&whole);
     return e;

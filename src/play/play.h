@@ -31,12 +31,11 @@ typedef struct gw_sim_play {
     double speed;  /* times as fast as the profile's device */
     size_t bucket; /* bytes of gradients that are announced together; or 0 */
     int steps;
-    bool unfolded;        /* play every rank, whatever is known of them */
-    int most_played;      /* unfolded no more ranks than these; 0: any */
-    gw_delay skew;        /* who is held up in a step, and how long: drawn as `train` draws it */
-    uint64_t seed;        /* of these draws */
-    gw_sim_step *log;     /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
-    const char *modelled; /* MPI's own algorithm that `algo` stands for; NULL: it is itself */
+    bool unfolded;    /* play every rank, whatever is known of them */
+    int most_played;  /* unfolded no more ranks than these; 0: any */
+    gw_delay skew;    /* who is held up in a step, and how long: drawn as `train` draws it */
+    uint64_t seed;    /* of these draws */
+    gw_sim_step *log; /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
     /* What came of it: */
     int counted;              /* the last steps, in whole periods of the exchange */
     double step_s, exposed_s; /* means over these, of all ranks */

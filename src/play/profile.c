@@ -395,12 +395,6 @@ gw_err gw_step_profile_take(gw_step_profile *p, json_t *of, const char *name) {
     return profile_tensors(p, &at, json_object_get(of, "tensors"));
 }
 
-gw_err gw_step_profile_measured(gw_step_profile *p, json_t *tensors, long batch) {
-    place at = {.path = "the measured step", .tensor = -1};
-    *p = (gw_step_profile){.document = tensors, .model = at.path, .batch = batch};
-    return profile_tensors(p, &at, tensors);
-}
-
 void gw_step_profile_free(gw_step_profile *p) {
     json_decref(p->document);
     free(p->tensor);

@@ -29,36 +29,32 @@ typedef struct run {
     MPI_Comm comm;
     gw_sim_play play; /* what all candidates have in common */
     gw_step_profile profile;
-    gw_network *network;
-    gw_strategy stand_in; /* of one with threads, which simulated ranks do not have */
     double exchange_s;    /* the budget of an exchange that is measured whole */
     gw_codec_price exact; /* of `none` */
 } run;
 
 /* ---- parts that all candidates have in common ---- */
 
-/* Over links, polls between kernels do what a thread would. */
-static gw_err chooser_without_threads(run *r) {
+/* Simulated ranks have no threads: over links, polls between kernels do what one would. */
+static gw_err chooser_find_strategy(run *r) {
     const gw_strategy *of = r->a->strategy;
     const gw_spec *spec = r->a->config->run.comm;
     gw_spec_arg arg[GW_SPEC_ITEMS];
     gw_spec polls = *spec;
-    r->play.strategy = *of;
-    if (!of->ops->helpers || of->ops->helpers(of->args) == 0)
-        return GW_OK;
+    bool threads = of->ops->helpers && of->ops->helpers(of->args) > 0;
     polls.arg = arg;
     polls.n_args = 0;
     for (int i = 0; i < spec->n_args; i++)
         if (strcmp(spec->arg[i].name, "progress") != 0 && strcmp(spec->arg[i].name, "team") != 0)
             arg[polls.n_args++] = spec->arg[i];
-    GW_TRY(gw_strategy_find(&r->stand_in, &polls));
-    r->play.strategy = r->stand_in;
-    return GW_OK;
+    return gw_strategy_find(&r->play.strategy, threads ? &polls : spec);
 }
 
 static gw_err chooser_take_profile(run *r) {
     const gw_train_config *c = r->a->config;
-    gw_layers_about about = {.model = r->job->steps.model,
+    gw_model *model = r->job->steps.model;
+    gw_layers_about about = {.spec = gw_model_get_spec(model),
+                             .grads = gw_model_grads(model),
                              .name = "the run's",
                              .threads = c->run.threads,
                              .batch = r->job->steps.pass.local > 0 ? r->job->steps.pass.local : 1};
@@ -69,10 +65,9 @@ static gw_err chooser_take_profile(run *r) {
                             .seed = c->run.seed};
     gw_layer_times times = r->a->times;
     times.data_s += times.other_s; /* before the first layer, too */
-    GW_TRY(
-        gw_step_profile_take(&r->profile, gw_layers_profile(&about, &times), "the measured step"));
+    GW_TRY(gw_layers_profile(&about, &times, &r->profile));
     GW_TRY(gw_codec_open(&r->play.exact, &gw_codec_exact));
-    return chooser_without_threads(r);
+    return chooser_find_strategy(r);
 }
 
 static gw_err chooser_measure(run *r) {
@@ -85,10 +80,10 @@ static gw_err chooser_measure(run *r) {
     steps.enough_s = 0.5;
     GW_TRY(gw_layers_time(&steps, &a->times));
     GW_TRY(gw_agree(r->comm, chooser_take_profile(r)));
-    GW_TRY(gw_predict_links(w, &r->network, a->nodes, r->job->yield, r->comm));
+    GW_TRY(gw_predict_links(w, a->nodes, r->job->yield, r->comm));
     a->memory = w->per_host > 1 ? gw_sim_link_json(&w->memory, "core_s_per_byte") : json_null();
     a->link = a->nodes > 1 ? gw_sim_link_json(&w->link, "core_s_per_byte") : json_null();
-    return gw_codec_measure_price(&r->play.exact, false, gw_model_grads(r->job->steps.model),
+    return gw_codec_measure_price(&r->play.exact, "off", gw_model_grads(r->job->steps.model),
                                   r->profile.n, &r->exact, r->comm);
 }
 
@@ -115,20 +110,16 @@ static void chooser_keep_rate(const run *r, gw_candidate *c) {
     }
 }
 
-/* The codec with an algorithm that is measured whole; the codec is opened anew, since it learns of
- * the ranks. */
-static gw_err chooser_measure_exchange(const run *r, gw_candidate *c, const gw_algo *algo) {
+/* The codec with an algorithm that is measured whole. */
+static gw_err chooser_measure_exchange(const run *r, const gw_codec *codec, const gw_algo *algo,
+                                       gw_candidate *c) {
     gw_exchange_job job = {.comm = r->comm,
                            .n = chooser_longest(r),
                            .seed = r->a->config->run.seed,
                            .yield = r->job->yield,
                            .feedback = c->feedback,
                            .budget_s = r->exchange_s};
-    gw_mix mix;
-    GW_TRY(gw_agree(r->comm,
-                    gw_mix_single(&mix, &r->a->codec[c->nth_codec], r->a->config->run.wire_check)));
-    gw_err e = gw_exchange_measure(&job, algo, mix.codec, &c->exchange, &c->sent);
-    gw_mix_close(&mix);
+    gw_err e = gw_exchange_measure(&job, algo, codec, &c->exchange, &c->sent);
     chooser_keep_rate(r, c);
     return e;
 }
@@ -167,7 +158,7 @@ static gw_err chooser_predict(const run *r, gw_codec *codec, const gw_codec_pric
     GW_TRY(gw_agree(r->comm, gw_algo_open(&algo, &r->a->algo[c->nth_algo], codec)));
     gw_err e = GW_OK;
     if (!gw_algo_sends_messages(algo.ops) && r->a->ranks > 1) {
-        e = chooser_measure_exchange(r, c, &algo);
+        e = chooser_measure_exchange(r, codec, &algo, c);
         if (e == GW_OK && c->exchange.n == 0)
             e = gw_fail(GW_ERR_UNSUPPORTED, "%s cannot be had on these ranks",
                         r->a->algo[c->nth_algo].text);
@@ -187,8 +178,9 @@ static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
     if (identity)
         price = r->exact;
     else if (!r->job->check)
-        GW_TRY(gw_codec_measure_price(codec, feedback, gw_model_grads(r->job->steps.model),
-                                      r->profile.n, &price, r->comm));
+        GW_TRY(gw_codec_measure_price(codec, a->config->run.feedback,
+                                      gw_model_grads(r->job->steps.model), r->profile.n, &price,
+                                      r->comm));
     for (int i = 0; i < a->n_algos && a->n < GW_CHOOSER_MOST; i++) {
         gw_candidate *c = &a->candidate[a->n];
         bool ok;
@@ -344,9 +336,7 @@ static gw_err chooser_run(gw_chooser *a, const gw_chooser_job *job) {
     GW_TRY(chooser_check_buckets(a, gw_model_size(job->steps.model)));
     GW_TRY(gw_agree(r.comm, gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate)));
     gw_err e = chooser_try(&r);
-    gw_strategy_free(&r.stand_in);
-    gw_network_close(r.network);
-    gw_codec_close(&r.play.exact);
+    gw_sim_play_close(&r.play);
     gw_step_profile_free(&r.profile);
     return e;
 }

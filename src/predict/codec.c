@@ -129,45 +129,44 @@ static gw_err codec_draw(bout *b, float **drawn) {
     return GW_OK;
 }
 
-static gw_err codec_time_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
-                               int ranks, gw_codec_price *out) {
+gw_err gw_codec_like(const gw_codec *like, gw_codec *out) {
+    GW_TRY(gw_codec_open(out, like->of));
+    if (like->framed)
+        gw_codec_frame(out);
+    return GW_OK;
+}
+
+gw_err gw_codec_time_price(const gw_codec *like, const char *feedback, const float *gradient,
+                           size_t n, int ranks, gw_codec_price *out) {
     /* a ticket beyond any warm-up: what the run is like for long */
     bout b = {.gradient = gradient,
               .n = n < GW_CODEC_ENOUGH ? n : GW_CODEC_ENOUGH,
               .ticket = (uint64_t)1 << 40};
-    gw_lane_setup setup = {.codec = codec, .n = b.n, .feedback = feedback};
     float *drawn = NULL;
+    gw_codec codec;
     *out = (gw_codec_price){0};
+    GW_TRY(gw_codec_like(like, &codec));
+    gw_lane_setup setup = {
+        .codec = &codec, .n = b.n, .feedback = gw_residuals_kept(feedback, codec.caps)};
     gw_err e = gradient ? GW_OK : codec_draw(&b, &drawn);
     GW_THEN(e, gw_lane_open(&b.lane, MPI_COMM_SELF, &setup));
-    GW_THEN(e, gw_codec_join(codec, ranks));
+    GW_THEN(e, gw_codec_join(&codec, ranks));
     if (e == GW_OK)
         b.lane->size = ranks; /* it draws as one of so many */
     GW_THEN(e, codec_measure(&b, out));
     free(drawn);
     free(b.v);
     gw_lane_close(b.lane);
-    return e;
-}
-
-gw_err gw_codec_time_spec(const gw_spec *spec, bool framed, const char *feedback,
-                          const float *gradient, size_t n, int ranks, gw_codec_price *out) {
-    gw_codec codec;
-    GW_TRY(gw_codec_open(&codec, spec));
-    if (framed)
-        gw_codec_frame(&codec);
-    gw_err e =
-        codec_time_price(&codec, gw_residuals_kept(feedback, codec.caps), gradient, n, ranks, out);
     gw_codec_close(&codec);
     return e;
 }
 
-gw_err gw_codec_measure_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
-                              gw_codec_price *out, MPI_Comm comm) {
+gw_err gw_codec_measure_price(const gw_codec *like, const char *feedback, const float *gradient,
+                              size_t n, gw_codec_price *out, MPI_Comm comm) {
     int ranks;
     GW_MPI(MPI_Comm_size(comm, &ranks));
     GW_TRY(gw_barrier(comm)); /* memory is shared: all at the same time, as in a step */
-    GW_TRY(gw_agree(comm, codec_time_price(codec, feedback, gradient, n, ranks, out)));
+    GW_TRY(gw_agree(comm, gw_codec_time_price(like, feedback, gradient, n, ranks, out)));
     return gw_allreduce(MPI_IN_PLACE, out, (int)(sizeof *out / sizeof(double)), MPI_DOUBLE, MPI_MAX,
                         comm);
 }

@@ -4,6 +4,7 @@
 #include "comm/lane_parts.h"
 #include "comm/timing.h"
 #include "mpi/agree.h"
+#include "predict/codec.h"
 
 #include <math.h>
 
@@ -51,10 +52,11 @@ static gw_err exchange_sizes(const gw_exchange_job *job, probe *p) {
     return gw_timing_sizes(&timing, &plan);
 }
 
-gw_err gw_exchange_measure(const gw_exchange_job *job, const gw_algo *algo, gw_codec *codec,
+gw_err gw_exchange_measure(const gw_exchange_job *job, const gw_algo *algo, const gw_codec *like,
                            gw_curve *out, double *sent) {
     probe p = {.timed = {.algo = algo}, .curve = out, .sent = sent};
-    gw_lane_setup setup = {.codec = codec,
+    gw_codec codec;
+    gw_lane_setup setup = {.codec = &codec,
                            .apart = !(algo->ops->caps & GW_ALGO_ORDERED),
                            .n = job->n,
                            .feedback = job->feedback,
@@ -64,12 +66,14 @@ gw_err gw_exchange_measure(const gw_exchange_job *job, const gw_algo *algo, gw_c
                            .name = "measured"};
     out->n = 0;
     *sent = 0;
+    GW_TRY(gw_agree(job->comm, gw_codec_like(like, &codec)));
     gw_err e = gw_lane_open(&p.timed.lane, job->comm, &setup);
     GW_THEN(e, gw_lane_floats(p.timed.lane, job->n, &p.timed.base));
     if (e == GW_OK && p.timed.lane->size > 1)
         e = exchange_sizes(job, &p);
     gw_timed_close(&p.timed);
     gw_lane_close(p.timed.lane);
+    gw_codec_close(&codec);
     return e;
 }
 

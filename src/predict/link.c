@@ -109,8 +109,7 @@ static gw_err link_open(ring *host, ring *firsts, MPI_Comm comm) {
     return host->rank == 0 ? gw_comm_place(firsts->comm, &firsts->rank, &firsts->ranks) : GW_OK;
 }
 
-gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, int hosts, bool yield,
-                        MPI_Comm comm) {
+gw_err gw_predict_links(gw_sim_setup *w, int hosts, bool yield, MPI_Comm comm) {
     ring host = {.comm = MPI_COMM_NULL}, firsts = {.comm = MPI_COMM_NULL};
     gw_sim_link both[2] = {{.bytes_per_s = ENDLESS}, {.bytes_per_s = ENDLESS}};
     GW_TRY(gw_comm_place(comm, NULL, &w->ranks));
@@ -129,9 +128,7 @@ gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, int hosts, bool y
     GW_THEN(e, gw_bcast(both, sizeof both, MPI_BYTE, 0, comm));
     w->link = both[0];
     w->memory = both[1];
-    GW_THEN(
-        e, gw_agree(comm, gw_network_open(network, NULL, (w->ranks + w->per_host - 1) / w->per_host,
-                                          w->link.bytes_per_s)));
-    w->network = *network;
+    int stars = (w->ranks + w->per_host - 1) / w->per_host;
+    GW_THEN(e, gw_agree(comm, gw_network_open(&w->network, NULL, stars, w->link.bytes_per_s)));
     return e;
 }

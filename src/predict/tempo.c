@@ -8,7 +8,6 @@
 #include "mpi/agree.h"
 #include "mpi/wait.h"
 #include "play/options.h"
-#include "predict/placed.h"
 #include "prof/tempo.h"
 
 #include <math.h>
@@ -85,16 +84,16 @@ static json_t *tempo_runs_json(int stages, const double *figure, int runs) {
 static gw_err tempo_play(const gw_parallel *o, int stages, const double *figure,
                          gw_step_profile *of, json_t **out) {
     int runs = of->n_tensors;
-    gw_parallel options = gw_layout_options(
-        &(gw_layout){.shape = {{1, stages, 1}, {GW_DIM_PIPE, GW_DIM_DATA, GW_DIM_TENSOR}},
-                     .timetable = o->timetable,
-                     .micro = o->microbatches});
+    gw_parallel options = gw_parallel_plain;
     gw_sim_mesh mesh = {0};
     gw_sim_play play = {.world = {.ranks = stages, .link = {1e12, tempo_hop_s(figure, runs), 0, 0}},
                         .profile = of,
                         .mesh = &mesh,
                         .speed = 1,
                         .steps = 3};
+    options.shape.size[GW_DIM_PIPE] = stages;
+    options.timetable = o->timetable;
+    options.microbatches = o->microbatches;
     gw_err e = gw_sim_mesh_open(&mesh, &options, of, stages);
     GW_THEN(e, gw_sim_play_exact(&play, GW_STRATEGY_PLAIN ":algo=ring"));
     if (e == GW_OK) {

@@ -58,8 +58,8 @@ static int trainer_clock_price(gw_trainer_prices *p, const char *codec) {
 static gw_err trainer_clock_measure_codec(gw_trainer *t, const gw_codec *codec,
                                           gw_codec_price *out) {
     const float *gradient = t->c->simulated->times ? NULL : gw_model_grads(t->model);
-    GW_TRY(gw_codec_time_spec(codec->of, codec->framed, t->c->run.feedback, gradient,
-                              gw_model_size(t->model), gw_trainer_workers(t), out));
+    GW_TRY(gw_codec_time_price(codec, t->c->run.feedback, gradient, gw_model_size(t->model),
+                               gw_trainer_workers(t), out));
     *out = gw_codec_price_scaled(out, t->c->simulated->speed);
     return GW_OK;
 }

@@ -1,5 +1,4 @@
 /* gradwire replay: the step of any model, exchanged as it would be, by its profile. */
-#include "api/inside.h"
 #include "api/words.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -19,8 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { CHECK_FLOATS = 4096 /* of a tensor, where no step is played */ };
 
 #define MIB        1048576
 #define TO(member) 0, 0
@@ -65,7 +62,6 @@ typedef struct job {
     char *text;     /* the words for the library */
     gw_words words; /* as it reads them */
     gw_step_profile profile;
-    gw_gradients gradients;
     gw_player player;
     char file[PATH_MAX]; /* the profile's */
     json_t *run;         /* rank 0, once it is over: what is in run.json */
@@ -156,7 +152,9 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
                                .lazy = j->words.run.lazy,
                                .bucket = (size_t)(gw_args_real(j->args, "bucket-mb") * MIB),
                                .speed = gw_args_real(j->args, "speed")},
-                    .gradients = &j->gradients,
+                    .from = gw_args_text(j->args, "gradients"),
+                    .seed = j->words.run.seed,
+                    .keep = &j->run,
                     .steps = j->check ? 0 : (long)gw_args_int(j->args, "steps")};
     return replay_level(j);
 }
@@ -165,7 +163,7 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
 
 /* Bytes or time of the exchange depend on gradients, and these are drawn. */
 static bool replay_depends(const job *j) {
-    return j->data_dependent && !j->gradients.captured;
+    return j->data_dependent && strcmp(j->player.from, "normal") == 0;
 }
 
 /* What the link alone takes for a rank's bytes; NaN: it is not known, or ranks share one. */
@@ -273,49 +271,12 @@ static gw_err replay_report(job *j) {
 
 /* ---- on all ranks ---- */
 
-/* The library's errors are gw_err here; those of one rank alone end the job. */
-static gw_err replay_error(int e, bool *alone) {
-    *alone |= e < 0 && gradwire_alone(e);
-    return e >= 0 ? GW_OK : *alone ? GW_ERR_INTERNAL : (gw_err)e;
-}
-
-static gw_err replay_play(job *j, gradwire *g, MPI_Comm comm, bool *alone) {
-    gw_player_declare(g, &j->profile, j->check ? CHECK_FLOATS : 0); /* open tells what is wrong */
-    GW_TRY(replay_error(gradwire_open(g), alone));
-    if (j->check)
-        return GW_OK;
-    GW_TRY(gw_agree(comm, replay_error(gw_player_open(&j->player, g, comm), alone)));
-    return replay_error(gw_player_run(&j->player), alone);
-}
-
-/* All ranks have the error `e`, if any, whose line stays. */
-static gw_err replay_close(job *j, gradwire *g, gw_err e, bool *alone) {
-    char why[1024];
-    gw_text_copy(why, sizeof why, gradwire_error());
-    gw_err closed = replay_error(gradwire_close(g), alone);
-    if (!*alone)
-        gw_player_free(&j->player);
-    return e == GW_OK ? closed : gw_fail(e, "%s", why);
-}
-
 static gw_err replay_body(void *ctx, MPI_Comm comm, bool *alone) {
     job *j = ctx;
-    gradwire *g;
     int rank;
-    GW_TRY(gw_comm_place(comm, &rank, &j->player.ranks));
-    const char *from = gw_args_text(j->args, "gradients");
-    gw_err e = gw_gradients_open(&j->gradients, &j->profile, from, j->words.run.seed, rank);
-    GW_TRY(gw_agree(comm, e));
-    e = replay_error(gradwire_new(&g, MPI_Comm_c2f(comm), j->text), alone);
-    GW_TRY(e);
-    if (rank == 0)
-        gw_inside_keep(g, &j->run);
-    e = replay_play(j, g, comm, alone);
-    if (!*alone)
-        e = replay_close(j, g, e, alone);
-    if (e != GW_OK || j->check)
-        return e;
-    return gw_agree(comm, rank == 0 ? replay_report(j) : GW_OK);
+    GW_TRY(gw_comm_place(comm, &rank, NULL));
+    GW_TRY(gw_player_play(&j->player, j->text, comm, alone));
+    return j->check ? GW_OK : gw_agree(comm, rank == 0 ? replay_report(j) : GW_OK);
 }
 
 static int replay_run(const gw_args *args, int argc, char **argv) {
@@ -325,7 +286,6 @@ static int replay_run(const gw_args *args, int argc, char **argv) {
     GW_THEN(e, replay_read_args(&j, argc, argv));
     gw_cli_told told = {.command = "replay", .args = j.args, .file = e == GW_OK ? j.file : NULL};
     int status = gw_cli_parallel(&told, j.level, e, replay_body, &j);
-    gw_gradients_close(&j.gradients);
     gw_step_profile_free(&j.profile);
     gw_words_free(&j.words);
     gw_args_free(j.args);

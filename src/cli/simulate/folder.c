@@ -1,4 +1,4 @@
-#include "cli/simulate/folder.h"
+#include "cli/simulate/simulate.h"
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -99,8 +99,8 @@ static gw_batch_summary folder_sum_up(const gw_sim_play *p) {
 static json_t *folder_comm(const gw_sim_play *p) {
     char algo[128];
     json_t *unmet = json_array();
-    snprintf(algo, sizeof algo, p->modelled ? "%s (modelled as halving:chunk=0)" : "%s",
-             p->modelled ? p->modelled : p->algo.ops->head.name);
+    snprintf(algo, sizeof algo, p->algo.stands_for ? "%s (modelled as halving:chunk=0)" : "%s",
+             p->algo.stands_for ? p->algo.stands_for : p->algo.ops->head.name);
     for (const char *line = p->unmet, *why, *end; *line; line = end + 1) {
         why = strstr(line, ": ");
         end = strchr(line, '\n');

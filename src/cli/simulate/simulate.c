@@ -1,10 +1,9 @@
 /* gradwire simulate: the step of any model on many ranks of a modelled network, in one process. */
+#include "cli/simulate/simulate.h"
 #include "base/json.h"
 #include "cli/bench/step_rig.h"
 #include "cli/cli.h"
-#include "cli/simulate/folder.h"
 #include "cli/simulate/graph.h"
-#include "cli/simulate/train.h"
 #include "cli/train/step_opts.h"
 #include "play/options.h"
 #include "predict/codec.h"
@@ -26,8 +25,7 @@ typedef struct simulation {
     gw_sim_mesh mesh;
     gw_sim_play play;
     gw_codec_price price[2]; /* of coding: of the play's codec, of its exact one */
-    gw_network *network;
-    gw_graph *graph;                              /* NULL: not asked for */
+    gw_graph *graph;         /* NULL: not asked for */
     gw_file *goal_file, *chakra_file, *json_file; /* begun before the run; so are these */
     gw_sim_watch watch;
     gw_claim *claim; /* of --out */
@@ -119,8 +117,8 @@ static gw_err simulate_coding(simulation *s) {
     for (int i = 0; i < 2; i++) {
         gw_sim_coding(&s->price[i], 1e-9 * gw_args_real(s->args, "coding-ns"));
         if (measures) {
-            GW_TRY(gw_codec_time_spec(codec[i]->of, false, "auto", NULL, s->profile.n,
-                                      p->world.ranks, &s->price[i]));
+            GW_TRY(gw_codec_time_price(codec[i], "auto", NULL, s->profile.n, p->world.ranks,
+                                       &s->price[i]));
             s->price[i] = gw_codec_price_scaled(&s->price[i], p->speed);
         }
         codec[i]->price = &s->price[i];
@@ -137,11 +135,8 @@ static gw_err simulate_exchange(simulation *s) {
     p->seed = (uint64_t)gw_args_int(a, "seed");
     GW_TRY(gw_delay_read(&p->skew, "simulate", gw_args_text(a, "inject-skew")));
     GW_TRY(gw_delay_suits(&p->skew, "simulate", p->world.ranks));
-    GW_TRY(gw_codec_open(&p->exact, &gw_codec_exact));
-    GW_TRY(gw_codec_open(&p->codec, gw_args_spec(a, "compress")));
+    GW_TRY(gw_sim_play_open(p, gw_args_spec(a, "comm"), gw_args_spec(a, "compress")));
     GW_TRY(simulate_coding(s));
-    GW_TRY(gw_strategy_find(&p->strategy, gw_args_spec(a, "comm")));
-    GW_TRY(gw_sim_play_open_algo(p));
     return gw_sim_play_check(p);
 }
 
@@ -154,7 +149,7 @@ static gw_err simulate_parse(simulation *s, int argc, char **argv) {
     for (int i = 0; i < 2; i++)
         if (gw_args_given(s->args, i ? "out" : "json"))
             GW_TRY(gw_cli_utf8("simulate", i ? "out" : "json", argc, argv));
-    return gw_sim_network_read(&s->play.world, &s->network, s->args, "simulate");
+    return gw_sim_network_read(&s->play.world, s->args, "simulate");
 }
 
 static gw_err simulate_read(simulation *s) {
@@ -210,8 +205,8 @@ static json_t *simulate_model(const simulation *s) {
         p->profile->model, p->profile->source, (int64_t)p->profile->n, p->profile->n_tensors,
         (int64_t)p->profile->batch, p->profile->forward_s, p->profile->backward_s,
         p->profile->optimizer_s, p->steps, p->speed, p->sleeps ? "sleep" : "spin",
-        (int64_t)p->bucket, gw_args_text(s->args, "comm"), p->algo.ops->head.name, p->modelled,
-        gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"),
+        (int64_t)p->bucket, gw_args_text(s->args, "comm"), p->algo.ops->head.name,
+        p->algo.stands_for, gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"),
         gw_args_text(s->args, "inject-skew"), (int64_t)p->seed);
     return gw_json_object("program:s engine:s network:o step:o mesh:o events:I cpu_s:f "
                           "memory_bytes:f",
@@ -257,11 +252,11 @@ static void simulate_print(const simulation *s) {
     if (exchanges && !p->codec.fixed)
         printf("note: --compress %s: size at its bound; independent numbers take 0.9 to 1 of it\n",
                p->codec.spec);
-    if (exchanges && p->modelled)
-        printf("note: algo=%s is MPI's own: modelled as halving:chunk=0\n", p->modelled);
-    if (s->mesh.modelled && s->mesh.shape.size[GW_DIM_TENSOR] > 1)
+    if (exchanges && p->algo.stands_for)
+        printf("note: algo=%s is MPI's own: modelled as halving:chunk=0\n", p->algo.stands_for);
+    if (s->mesh.algo.stands_for && s->mesh.shape.size[GW_DIM_TENSOR] > 1)
         printf("note: --tensor-algo %s is MPI's own: modelled as halving:chunk=0\n",
-               s->mesh.modelled);
+               s->mesh.algo.stands_for);
     for (const char *line = p->unmet; *line; line += *line == '\n') {
         int len = (int)strcspn(line, "\n");
         printf("note: --comm %s: %.*s\n", p->strategy.ops->head.name, len, line);
@@ -379,12 +374,8 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     gw_file_abandon(s.goal_file);
     gw_file_abandon(s.chakra_file);
     gw_file_abandon(s.json_file);
-    gw_network_close(s.network);
     gw_sim_mesh_close(&s.mesh);
-    gw_algo_close(&s.play.algo);
-    gw_strategy_free(&s.play.strategy);
-    gw_codec_close(&s.play.codec);
-    gw_codec_close(&s.play.exact);
+    gw_sim_play_close(&s.play);
     gw_step_profile_free(&s.profile);
     gw_args_free(s.args);
     gw_claim_release(s.claim);
