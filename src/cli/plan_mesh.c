@@ -33,46 +33,14 @@ static plan_mesh the; /* a command runs once */
 
 /* ---- the command line ---- */
 
-/* What `train` would refuse, with its reason. */
-static gw_err plan_mesh_check(const plan_mesh *p, const gw_spec *timetable) {
-    gw_train_config c = p->c;
-    gw_pipeline *pipeline = NULL;
-    c.parallel = gw_parallel_plain;
-    c.parallel.shape.size[GW_DIM_PIPE] = 2;
-    c.parallel.timetable = timetable;
-    c.parallel.microbatches = 2;
-    gw_err e = gw_pipeline_new(&pipeline, &c, p->session);
-    gw_pipeline_free(pipeline);
-    return e;
-}
-
-static gw_err plan_mesh_read_micros(plan_mesh *p) {
-    const char *at = gw_args_text(p->c.args, "microbatches");
-    char *end = NULL;
-    if (!*at)
-        return gw_fail(GW_ERR_USAGE, "plan: --microbatches is empty: give M,M,..");
-    for (; p->space.n_micros == 0 || *end == ','; at = end + 1)
-        p->space.micros[p->space.n_micros++] = (int)strtol(at, &end, 10);
-    return GW_OK;
-}
-
-/* A rule of whole tensors leaves out the meshes whose ranks hold parts of them. */
-static gw_err plan_mesh_read_rule(plan_mesh *p) {
-    gw_optimizer *o = NULL;
-    GW_TRY(
-        gw_optimizer_open(&o, &(gw_optimizer_setup){.spec = p->c.optimizer, .command = p->c.args}));
-    p->space.whole = gw_optimizer_whole(o);
-    gw_optimizer_close(o);
-    return GW_OK;
-}
-
 static gw_err plan_mesh_prepare(gw_bench_run *run) {
     plan_mesh *p = &the;
     const gw_args *a = run->args;
-    GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
     gw_mix exact;
+    GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, p->c.run.wire_check));
     GW_TRY(gw_session_new(&p->session, p->c.run.comm, &exact, p->c.run.feedback));
+    run->level = gw_session_thread_level(p->session);
     p->plays = (gw_layout_plays){.place = &p->setup.at, .session = p->session};
     GW_TRY(gw_layouts_prepare(&p->plays, p->c.run.comm));
     bool fixed = strcmp(gw_args_text(a, "mesh"), "auto") != 0;
@@ -82,11 +50,28 @@ static gw_err plan_mesh_prepare(gw_bench_run *run) {
                                  .batch = p->c.batch,
                                  .shape = fixed ? &p->shape : NULL,
                                  .timetables = gw_args_spec(a, "timetables")->parts};
-    GW_TRY(plan_mesh_read_micros(p));
-    GW_TRY(plan_mesh_read_rule(p));
-    for (const gw_spec *t = p->space.timetables; t; t = t->next)
-        GW_TRY(plan_mesh_check(p, t));
-    run->level = gw_session_thread_level(p->session);
+    const char *micros = gw_args_text(a, "microbatches");
+    char *end = NULL;
+    if (!*micros)
+        return gw_fail(GW_ERR_USAGE, "plan: --microbatches is empty: give M,M,..");
+    for (; p->space.n_micros == 0 || *end == ','; micros = end + 1)
+        p->space.micros[p->space.n_micros++] = (int)strtol(micros, &end, 10);
+    /* A rule of whole tensors leaves out the meshes whose ranks hold parts of them. */
+    gw_optimizer *rule = NULL;
+    GW_TRY(gw_optimizer_open(&rule, &(gw_optimizer_setup){.spec = p->c.optimizer, .command = a}));
+    p->space.whole = gw_optimizer_whole(rule);
+    gw_optimizer_close(rule);
+    /* What `train` would refuse is refused here, with its reason. */
+    for (const gw_spec *t = p->space.timetables; t; t = t->next) {
+        gw_train_config c = p->c;
+        gw_pipeline *pipeline = NULL;
+        c.parallel = gw_parallel_plain;
+        c.parallel.shape.size[GW_DIM_PIPE] = c.parallel.microbatches = 2;
+        c.parallel.timetable = t;
+        gw_err e = gw_pipeline_new(&pipeline, &c, p->session);
+        gw_pipeline_free(pipeline);
+        GW_TRY(e);
+    }
     return GW_OK;
 }
 
@@ -110,16 +95,6 @@ static gw_err plan_mesh_refuse(const plan_mesh *p) {
                    p->space.ranks, p->space.ranks == 1 ? "" : "s", p->c.batch);
 }
 
-static gw_err plan_mesh_predict(plan_mesh *p) {
-    gw_err e = gw_alloc(&p->layout, GW_LAYOUTS, sizeof *p->layout);
-    GW_THEN(e, gw_layouts_list(&p->space, p->layout, &p->n));
-    GW_THEN(e, gw_alloc(&p->all, (size_t)p->n, sizeof *p->all));
-    GW_TRY(gw_agree(p->setup.at.comm, e));
-    if (p->n == 0)
-        return plan_mesh_refuse(p);
-    return gw_layouts_predict(&p->plays, p->layout, p->n, p->all);
-}
-
 /* ---- ranking ---- */
 
 static double plan_mesh_ns(const gw_layout_forecast *f) {
@@ -135,17 +110,6 @@ static int plan_mesh_shorter_first(const void *a, const void *b) {
         y = q->activation_bytes;
     }
     return (x > y) - (x < y);
-}
-
-/* Equal figures everywhere make equal choices. */
-static void plan_mesh_rank(plan_mesh *p) {
-    double margin = gw_args_real(p->c.args, "margin");
-    qsort(p->all, (size_t)p->n, sizeof *p->all, plan_mesh_shorter_first);
-    for (p->plain = p->n - 1; p->plain >= 0 && !gw_layout_plain(p->all[p->plain].of);)
-        p->plain--;
-    bool gains = p->plain < 0 || gw_chooser_gains(plan_mesh_ns(&p->all[0]),
-                                                  plan_mesh_ns(&p->all[p->plain]), margin);
-    p->chosen = gains ? 0 : p->plain;
 }
 
 /* ---- verifying ---- */
@@ -176,18 +140,30 @@ static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
     return gw_plan_trials_measure(&p->setup, own);
 }
 
+/* Equal figures everywhere make equal choices. */
 static gw_err plan_mesh_measure(gw_bench_run *run, bool *own) {
     plan_mesh *p = &the;
     gw_place_setup *at = &p->setup.at;
     p->setup = gw_rig_setup_of(&p->c, &run->place);
     at->set = &p->set;
     p->space.ranks = run->place.ranks;
-    GW_TRY(gw_model_spec_check(&at->spec, GW_ERR_USAGE, "", &p->parameters));
-    GW_TRY(gw_agree(at->comm, gw_batch_open(&p->set, &at->spec, (gw_span){0, (size_t)p->c.batch},
-                                            p->c.run.seed)));
     p->plays.oversubscribed = run->place.oversubscribed;
-    GW_TRY(plan_mesh_predict(p));
-    plan_mesh_rank(p);
+    gw_err e = gw_model_spec_check(&at->spec, GW_ERR_USAGE, "", &p->parameters);
+    GW_THEN(e, gw_batch_open(&p->set, &at->spec, (gw_span){0, (size_t)p->c.batch}, p->c.run.seed));
+    GW_THEN(e, gw_alloc(&p->layout, GW_LAYOUTS, sizeof *p->layout));
+    GW_THEN(e, gw_layouts_list(&p->space, p->layout, &p->n));
+    GW_THEN(e, gw_alloc(&p->all, (size_t)p->n, sizeof *p->all));
+    GW_TRY(gw_agree(at->comm, e));
+    if (p->n == 0)
+        return plan_mesh_refuse(p);
+    GW_TRY(gw_layouts_predict(&p->plays, p->layout, p->n, p->all));
+    qsort(p->all, (size_t)p->n, sizeof *p->all, plan_mesh_shorter_first);
+    for (p->plain = p->n - 1; p->plain >= 0 && !gw_layout_plain(p->all[p->plain].of);)
+        p->plain--;
+    bool gains =
+        p->plain < 0 || gw_chooser_gains(plan_mesh_ns(&p->all[0]), plan_mesh_ns(&p->all[p->plain]),
+                                         gw_args_real(p->c.args, "margin"));
+    p->chosen = gains ? 0 : p->plain;
     return plan_mesh_verify(p, own);
 }
 
@@ -197,30 +173,28 @@ static const char *plan_mesh_split(const gw_parallel *l) {
     return l->shape.size[GW_DIM_TENSOR] == 1 ? "-" : l->columns ? "columns" : "pairs";
 }
 
-static void plan_mesh_print_row(const plan_mesh *p, int i) {
-    const gw_layout_forecast *f = &p->all[i];
-    const double *sent = f->sent;
-    char mesh[GW_LAYOUT_TEXT];
-    gw_layout_mesh(f->of, mesh);
-    printf("%c %-22s %-7s %-13s %3d %9.3f %9.3f %9.3f %9.3f %9.3f %8.2f %11.0f",
-           i == p->chosen ? '*' : ' ', mesh, plan_mesh_split(f->of),
-           f->of->timetable ? f->of->timetable->text : "-", f->of->microbatches, f->step_s * 1e3,
-           f->compute_s * 1e3, f->bubble_s * 1e3, f->tensor_s * 1e3, f->exchange_s * 1e3,
-           f->activation_bytes / (1 << 20),
-           sent[GW_DIM_DATA] + sent[GW_DIM_PIPE] + sent[GW_DIM_TENSOR]);
-    if (!isnan(f->measured_s))
-        printf(" %9.3f %9.2f", f->measured_s * 1e3, f->step_s / f->measured_s);
-    printf("\n");
-}
-
 static void plan_mesh_print_table(const plan_mesh *p) {
     int top = (int)gw_args_int(p->c.args, "top");
     printf("\n  %-22s %-7s %-13s %3s %9s %9s %9s %9s %9s %8s %11s%s\n", "mesh", "split",
            "timetable", "M", "step ms", "compute", "bubble", "tensor", "data", "MiB", "sent bytes",
            gw_plan_trials_count() ? "  measured pred/meas" : "");
-    for (int i = 0; i < p->n; i++)
-        if (i < top || i == p->chosen || i == p->plain || !isnan(p->all[i].measured_s))
-            plan_mesh_print_row(p, i);
+    for (int i = 0; i < p->n; i++) {
+        const gw_layout_forecast *f = &p->all[i];
+        bool measured = !isnan(f->measured_s);
+        char mesh[GW_LAYOUT_TEXT];
+        if (i >= top && i != p->chosen && i != p->plain && !measured)
+            continue;
+        gw_layout_mesh(f->of, mesh);
+        printf("%c %-22s %-7s %-13s %3d %9.3f %9.3f %9.3f %9.3f %9.3f %8.2f %11.0f",
+               i == p->chosen ? '*' : ' ', mesh, plan_mesh_split(f->of),
+               f->of->timetable ? f->of->timetable->text : "-", f->of->microbatches,
+               f->step_s * 1e3, f->compute_s * 1e3, f->bubble_s * 1e3, f->tensor_s * 1e3,
+               f->exchange_s * 1e3, f->activation_bytes / (1 << 20),
+               f->sent[GW_DIM_DATA] + f->sent[GW_DIM_PIPE] + f->sent[GW_DIM_TENSOR]);
+        if (measured)
+            printf(" %9.3f %9.2f", f->measured_s * 1e3, f->step_s / f->measured_s);
+        printf("\n");
+    }
     if (p->n > top)
         printf("(%d ways in all: --top N shows more, --json all)\n", p->n);
 }
@@ -238,17 +212,6 @@ static void plan_mesh_command(const plan_mesh *p, const gw_parallel *l, FILE *to
         fprintf(to, " --timetable '%s'", l->timetable->text);
     if (l->columns)
         fprintf(to, " --tensor-split columns");
-}
-
-static void plan_mesh_print_verdict(const plan_mesh *p) {
-    gw_plan_trials_print();
-    printf("\nrecommended: ");
-    plan_mesh_command(p, p->all[p->chosen].of, stdout);
-    printf("\n");
-    if (p->chosen != 0)
-        printf("the first of them would be shorter by %.1f%%, within the margin of %.3g%%\n",
-               100 * (1 - p->all[0].step_s / p->all[p->chosen].step_s),
-               100 * gw_args_real(p->c.args, "margin"));
 }
 
 static json_t *plan_mesh_row_json(const gw_layout_forecast *f) {
@@ -294,7 +257,14 @@ static void plan_mesh_report(gw_bench_run *run) {
     printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n", p->parameters, p->c.batch,
            p->session->strategy.ops->head.name, gw_gemm_library());
     plan_mesh_print_table(p);
-    plan_mesh_print_verdict(p);
+    gw_plan_trials_print();
+    printf("\nrecommended: ");
+    plan_mesh_command(p, p->all[p->chosen].of, stdout);
+    printf("\n");
+    if (p->chosen != 0)
+        printf("the first of them would be shorter by %.1f%%, within the margin of %.3g%%\n",
+               100 * (1 - p->all[0].step_s / p->all[p->chosen].step_s),
+               100 * gw_args_real(p->c.args, "margin"));
     json_decref(run->results);
     run->results = plan_mesh_json(p);
 }

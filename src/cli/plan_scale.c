@@ -206,23 +206,6 @@ static gw_err scale_add_kind(unsigned kind) {
     return GW_OK;
 }
 
-static gw_err scale_play_here(void) {
-    ways *all = &the.all;
-    GW_TRY(scale_add_kind(GW_CODEC_LOSSLESS));
-    if (all->n == 0)
-        return gw_fail(GW_ERR_UNSUPPORTED, "plan: no exact exchange of these can be played: %s",
-                       the.why[ALGO][0]);
-    scale_sort(0, STRATEGY);
-    all->n_exact = all->n;
-    GW_TRY(scale_add_kind(0));
-    GW_TRY(scale_add_kind(GW_CODEC_SPARSE));
-    scale_sort(all->n_exact, CODEC);
-    for (int i = all->n_exact - 1; i >= 0; i--)
-        if (the.strategy[all->at[i].part[STRATEGY]].ops->shape == GW_SHAPE_BUCKETS)
-            all->base = i;
-    return GW_OK;
-}
-
 /* ---- other rates ---- */
 
 static double scale_rate(double notch) {
@@ -260,43 +243,29 @@ static gw_err scale_find_turns(way *x) {
 }
 
 static gw_err scale_play_all(void) {
-    gw_sim_play p;
-    GW_TRY(scale_play_here());
-    for (int i = 0; i < the.all.n; i++) {
-        way *x = &the.all.at[i];
+    ways *all = &the.all;
+    GW_TRY(scale_add_kind(GW_CODEC_LOSSLESS));
+    if (all->n == 0)
+        return gw_fail(GW_ERR_UNSUPPORTED, "plan: no exact exchange of these can be played: %s",
+                       the.why[ALGO][0]);
+    scale_sort(0, STRATEGY);
+    all->n_exact = all->n;
+    GW_TRY(scale_add_kind(0));
+    GW_TRY(scale_add_kind(GW_CODEC_SPARSE));
+    scale_sort(all->n_exact, CODEC);
+    for (int i = all->n_exact - 1; i >= 0; i--)
+        if (the.strategy[all->at[i].part[STRATEGY]].ops->shape == GW_SHAPE_BUCKETS)
+            all->base = i;
+    for (way *x = all->at; x < all->at + all->n; x++) {
+        gw_sim_play p;
         if (!x->shown)
             continue;
         GW_TRY(scale_play(x, 1 / SHORTEST, 1 / the.spread[0], &p));
         x->least_s = p.step_s;
         GW_TRY(scale_play(x, 1 / LONGEST, 1 / the.spread[1], &p));
         x->most_s = p.step_s;
-        if (i != the.all.base)
+        if (x != &all->at[all->base])
             GW_TRY(scale_find_turns(x));
-    }
-    return GW_OK;
-}
-
-/* ---- what is measured here, on all ranks at the same time ---- */
-
-/* The step of the trainer's own model at the batch that each of the ranks will have. */
-static gw_err scale_measure_steps(const gw_bench_run *run) {
-    gw_train_config c = the.c;
-    if (run->place.ranks < the.play.world.ranks && !c.local_batch)
-        c.batch = (c.batch + the.play.world.ranks - 1) / the.play.world.ranks;
-    GW_TRY(gw_rig_profile(run, &c, &the.profile, the.spread));
-    GW_TRY(gw_sim_steps_read(&the.play, &the.profile, the.args, "plan"));
-    the.play.sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
-    return GW_OK;
-}
-
-static gw_err scale_measure_codecs(MPI_Comm comm) {
-    for (int k = 0; k < the.n_specs[CODEC]; k++) {
-        gw_codec_price *price = &the.price[k];
-        if (gw_args_given(the.args, "coding-ns"))
-            gw_sim_coding(price, 1e-9 * gw_args_real(the.args, "coding-ns"));
-        else
-            GW_TRY(gw_codec_measure_price(&the.codec[k], the.c.run.feedback, NULL, the.profile.n,
-                                          price, comm));
     }
     return GW_OK;
 }
@@ -341,17 +310,30 @@ static gw_err scale_verify(const gw_bench_place *place, int most, bool *own) {
     return rigs ? gw_plan_trials_measure(&setup, own) : GW_OK;
 }
 
+/* Parts are measured on all ranks at the same time: of the trainer's own model the step, at the
+ * batch that each of the ranks will have; and codecs. */
 static gw_err scale_measure(gw_bench_run *run, bool *own) {
     const gw_bench_place *p = &run->place;
-    int most = (int)gw_args_int(the.args, "verify"), want = most ? the.play.world.ranks : 1;
-    if (p->ranks != want)
+    int most = (int)gw_args_int(the.args, "verify"), ranks = the.play.world.ranks;
+    if (p->ranks != (most ? ranks : 1))
         return gw_fail(GW_ERR_USAGE,
                        "plan: --ranks is played by one process, and verified by as "
                        "many as ranks: start %d, not %d",
-                       want, p->ranks);
-    if (!the.profile.model)
-        GW_TRY(scale_measure_steps(run));
-    GW_TRY(scale_measure_codecs(p->comm));
+                       most ? ranks : 1, p->ranks);
+    if (!the.profile.model) {
+        gw_train_config c = the.c;
+        if (!most && !c.local_batch)
+            c.batch = (c.batch + ranks - 1) / ranks;
+        GW_TRY(gw_rig_profile(run, &c, &the.profile, the.spread));
+        GW_TRY(gw_sim_steps_read(&the.play, &the.profile, the.args, "plan"));
+        the.play.sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
+    }
+    for (int k = 0; k < the.n_specs[CODEC]; k++)
+        if (gw_args_given(the.args, "coding-ns"))
+            gw_sim_coding(&the.price[k], 1e-9 * gw_args_real(the.args, "coding-ns"));
+        else
+            GW_TRY(gw_codec_measure_price(&the.codec[k], the.c.run.feedback, NULL, the.profile.n,
+                                          &the.price[k], p->comm));
     GW_TRY(gw_agree(p->comm, p->rank == 0 ? scale_play_all() : GW_OK));
     GW_TRY(gw_bcast(&the.all, (int)sizeof the.all, MPI_BYTE, 0, p->comm));
     return most ? scale_verify(p, most, own) : GW_OK;
@@ -400,8 +382,17 @@ static void scale_print_rows(int from, int to, json_t *rows) {
     }
 }
 
-/* Of what no candidate has: what came in the way first. */
-static void scale_print_parts(void) {
+static void scale_print_notes(void) {
+    printf(
+        "\nat least, at most: links %.3g and %.3g times as fast, for exchanges of 2 MiB and more "
+        "took %.2f to %.2f times as long as\nplayed ones (docs/simulate.md), and cores %.3g and "
+        "%.3g times, as measured steps differed\nis faster: than the baseline by more than "
+        "%.3g%% (--margin), over hosts' links of 10mbit to 1tbit, all others in proportion\n"
+        "coding: as %s\n",
+        1 / SHORTEST, 1 / LONGEST, SHORTEST, LONGEST, 1 / the.spread[0], 1 / the.spread[1],
+        100 * gw_args_real(the.args, "margin"),
+        gw_args_given(the.args, "coding-ns") ? "--coding-ns says" : "measured on this CPU");
+    /* Of what no candidate has: what came in the way first. */
     for (int part = 0; part < PARTS; part++)
         for (int k = 0; k < the.n_specs[part]; k++) {
             bool there = false;
@@ -414,19 +405,6 @@ static void scale_print_parts(void) {
                 printf("--codecs: %s: size at its bound; independent numbers take 0.9 to 1 of it\n",
                        the.codec[k].spec);
         }
-}
-
-static void scale_print_notes(void) {
-    printf(
-        "\nat least, at most: links %.3g and %.3g times as fast, for exchanges of 2 MiB and more "
-        "took %.2f to %.2f times as long as\nplayed ones (docs/simulate.md), and cores %.3g and "
-        "%.3g times, as measured steps differed\nis faster: than the baseline by more than "
-        "%.3g%% (--margin), over hosts' links of 10mbit to 1tbit, all others in proportion\n"
-        "coding: as %s\n",
-        1 / SHORTEST, 1 / LONGEST, SHORTEST, LONGEST, 1 / the.spread[0], 1 / the.spread[1],
-        100 * gw_args_real(the.args, "margin"),
-        gw_args_given(the.args, "coding-ns") ? "--coding-ns says" : "measured on this CPU");
-    scale_print_parts();
 }
 
 static void scale_print_verdict(void) {

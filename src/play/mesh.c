@@ -42,35 +42,18 @@ gw_err gw_sim_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec
     return ordered ? gw_algo_replace(out, codec) : GW_OK;
 }
 
-static gw_err mesh_open_algo(gw_sim_mesh *m, const gw_spec *spec) {
-    gw_codec exact;
-    GW_TRY(gw_codec_open(&exact, &gw_codec_exact));
-    gw_err e = gw_sim_algo_open(&m->algo, spec, &exact);
-    gw_codec_close(&exact);
-    if (e == GW_OK && m->algo.ops->caps & GW_ALGO_SHARED)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "simulate: --tensor-algo %s may work in memory that ranks share, which "
-                       "simulated ones do not: take ring, halving or another that sends messages",
-                       spec->text);
-    return e;
-}
-
-/* As long as the widest of the parts that tensor ranks have of `n`. */
-static size_t mesh_widest_part(const gw_sim_mesh *m, size_t n) {
-    size_t widest = 0;
-    for (int part = 0; part < mesh_tensor(m); part++) {
-        size_t own = gw_share_part((int)n, part, mesh_tensor(m)).n;
-        widest = own > widest ? own : widest;
-    }
-    return widest;
-}
-
-/* What one of the tensor ranks has of it. Parts of an input travel in blocks of one length. */
+/* What one of the tensor ranks has of it. Parts of an input travel in blocks of one length, that of
+ * the widest. */
 static gw_step_tensor mesh_part(const gw_sim_mesh *m, const gw_step_tensor *t, int part) {
     gw_step_tensor own = *t;
     int parts = mesh_tensor(m);
+    size_t widest = 0;
+    for (int k = 0; k < parts; k++) {
+        size_t width = gw_share_part((int)t->input_parts, k, parts).n;
+        widest = width > widest ? width : widest;
+    }
     own.forward_gather *= (size_t)parts;
-    own.input_parts = (size_t)parts * mesh_widest_part(m, t->input_parts);
+    own.input_parts = (size_t)parts * widest;
     if (t->shard == 0 || parts == 1)
         return own;
     size_t n = gw_share_part((int)t->shard, part, parts).n;
@@ -105,26 +88,6 @@ static gw_err mesh_check_tensor(const gw_sim_mesh *m, const gw_step_profile *of)
 
 static bool mesh_cuts(const gw_step_profile *of, int t) {
     return t + 1 == of->n_tensors || of->tensor[t].activation > 0;
-}
-
-/* cost: zeros, for each tensor. */
-static gw_err mesh_cut(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of,
-                       double *cost) {
-    int parts = 0, runs = mesh_runs(m);
-    for (int t = 0; t < of->n_tensors; t++) {
-        gw_step_tensor own = mesh_part(m, &of->tensor[t], 0);
-        cost[parts] += own.forward_s + own.backward_s;
-        parts += mesh_cuts(of, t);
-    }
-    if (runs > 1 && parts == 1 && of->groups > 1)
-        return gw_fail(GW_ERR_USAGE,
-                       "simulate: --mesh pipe=%d: the profile of %s does not say what passes from "
-                       "layer to layer: add `activation` where it can be cut",
-                       mesh_stages(m), of->model);
-    GW_TRY(gw_pipeline_check_layers(o, mesh_stages(m), runs / mesh_stages(m), parts));
-    if (strcmp(o->stages, "flops") != 0)
-        return gw_pipeline_read_cut(o->stages, false, parts, runs, m->sizes);
-    return gw_partition(cost, parts, runs, m->sizes);
 }
 
 /* A rank holds tensor t, too, behind what it has of this run and those before. */
@@ -199,6 +162,26 @@ static gw_err mesh_share(gw_sim_mesh *m, const gw_step_profile *of) {
     return GW_OK;
 }
 
+/* Into runs that compute alike. cost: zeros, for each tensor. */
+static gw_err mesh_cut(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of,
+                       double *cost) {
+    int parts = 0, runs = mesh_runs(m);
+    for (int t = 0; t < of->n_tensors; t++) {
+        gw_step_tensor own = mesh_part(m, &of->tensor[t], 0);
+        cost[parts] += own.forward_s + own.backward_s;
+        parts += mesh_cuts(of, t);
+    }
+    if (runs > 1 && parts == 1 && of->groups > 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "simulate: --mesh pipe=%d: the profile of %s does not say what passes from "
+                       "layer to layer: add `activation` where it can be cut",
+                       mesh_stages(m), of->model);
+    GW_TRY(gw_pipeline_check_layers(o, mesh_stages(m), runs / mesh_stages(m), parts));
+    if (strcmp(o->stages, "flops") != 0)
+        return gw_pipeline_read_cut(o->stages, false, parts, runs, m->sizes);
+    return gw_partition(cost, parts, runs, m->sizes);
+}
+
 static gw_err mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of) {
     size_t n = (size_t)of->n_tensors, runs = (size_t)mesh_runs(m), stages = (size_t)mesh_stages(m),
            tensor = (size_t)mesh_tensor(m);
@@ -242,7 +225,16 @@ gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
     GW_TRY(gw_mesh_place(&at, &o->shape, 0, ranks));
     m->shape = at.shape;
     GW_TRY(mesh_check_tensor(m, of));
-    GW_TRY(mesh_open_algo(m, o->tensor_algo));
+    gw_codec exact;
+    GW_TRY(gw_codec_open(&exact, &gw_codec_exact));
+    gw_err e = gw_sim_algo_open(&m->algo, o->tensor_algo, &exact);
+    gw_codec_close(&exact);
+    GW_TRY(e);
+    if (m->algo.ops->caps & GW_ALGO_SHARED)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "simulate: --tensor-algo %s may work in memory that ranks share, which "
+                       "simulated ones do not: take ring, halving or another that sends messages",
+                       o->tensor_algo->text);
     if (m->micros > 1)
         GW_TRY(gw_pipeline_check_samples(o, m->samples));
     GW_TRY(gw_timetable_open(&m->timetable, o->timetable, mesh_stages(m), m->micros));

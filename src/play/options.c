@@ -46,17 +46,6 @@ gw_err gw_sim_network_read(gw_sim_setup *w, const gw_args *args, const char *own
     return gw_network_open(&w->network, gw_args_spec(args, "network"), hosts, w->link.bytes_per_s);
 }
 
-static gw_err options_of_bytes(gw_step_profile *p, const char *owner, size_t bytes) {
-    size_t n = bytes / sizeof(float);
-    if (bytes % sizeof(float) != 0)
-        return gw_fail(GW_ERR_USAGE, "%s: --bytes %zu: floats take a multiple of %zu bytes", owner,
-                       bytes, sizeof(float));
-    *p = (gw_step_profile){.model = "bytes", .batch = 1, .n_tensors = 1, .groups = 1, .n = n};
-    GW_TRY(gw_alloc(&p->tensor, 1, sizeof *p->tensor));
-    *p->tensor = (gw_step_tensor){.name = "bytes", .n = n, .std = 1};
-    return GW_OK;
-}
-
 gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args *args,
                          const char *owner) {
     const char *path = gw_args_text(args, "profile");
@@ -66,14 +55,21 @@ gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args
     p->bucket = (size_t)(gw_args_real(args, "bucket-mb") * MIB);
     if (path)
         return gw_step_profile_read(profile, path);
-    if (gw_args_given(args, "bytes"))
-        return options_of_bytes(profile, owner, gw_args_bytes(args, "bytes"));
-    return profile->model
-               ? GW_OK
-               : gw_fail(GW_ERR_USAGE,
-                         "%s: nothing to exchange: give --profile or --bytes, or a model, "
-                         "as by --layers",
-                         owner);
+    if (!gw_args_given(args, "bytes"))
+        return profile->model
+                   ? GW_OK
+                   : gw_fail(GW_ERR_USAGE,
+                             "%s: nothing to exchange: give --profile or --bytes, or a model, "
+                             "as by --layers",
+                             owner);
+    size_t bytes = gw_args_bytes(args, "bytes"), n = bytes / sizeof(float);
+    if (bytes % sizeof(float) != 0)
+        return gw_fail(GW_ERR_USAGE, "%s: --bytes %zu: floats take a multiple of %zu bytes", owner,
+                       bytes, sizeof(float));
+    *profile = (gw_step_profile){.model = "bytes", .batch = 1, .n_tensors = 1, .groups = 1, .n = n};
+    GW_TRY(gw_alloc(&profile->tensor, 1, sizeof *profile->tensor));
+    *profile->tensor = (gw_step_tensor){.name = "bytes", .n = n, .std = 1};
+    return GW_OK;
 }
 
 json_t *gw_sim_link_json(const gw_sim_link *l, const char *byte) {

@@ -144,18 +144,6 @@ static void play_log(gw_actor *a, int64_t now) {
     memset(a->sent, 0, sizeof a->sent);
 }
 
-/* Adds what a real run would tell, too; the lane knows it when all is laid down. */
-static void play_tell_unmet(const player *p) {
-    gw_sim_play *of = p->on->play;
-    const char *said = p->env.grads->said.unmet;
-    char what[GW_UNMET_WHAT], why[GW_UNMET_WHY];
-    if (p->env.grads->size == 1)
-        said = of->world.ranks == 1 ? "nothing is exchanged\tthere is 1 rank\n"
-                                    : "nothing is exchanged\tthere is 1 replica\n";
-    for (size_t at = 0; gw_lane_unmet_next(&said, what, why);)
-        at += gw_text_print(of->unmet + at, sizeof of->unmet - at, "%s: %s\n", what, why);
-}
-
 /* The end of the run: what the next step would end ends, and what is in flight arrives. */
 static gw_err play_drain(player *p) {
     stage *on = p->on;
@@ -174,8 +162,14 @@ static gw_err play_drain(player *p) {
         on->exchanged = gw_cost_sum(on->exchanged, cost);
         on->before_counted = gw_cost_sum(on->before_counted, skipped);
     }
-    if (a->fabric->rank == 0)
-        play_tell_unmet(p);
+    /* What a real run would tell, too; the lane knows it when all is laid down. */
+    const char *said = p->env.grads->said.unmet;
+    char what[GW_UNMET_WHAT], why[GW_UNMET_WHY], *unmet = on->play->unmet;
+    if (p->env.grads->size == 1)
+        said = on->play->world.ranks == 1 ? "nothing is exchanged\tthere is 1 rank\n"
+                                          : "nothing is exchanged\tthere is 1 replica\n";
+    for (size_t at = 0; a->fabric->rank == 0 && gw_lane_unmet_next(&said, what, why);)
+        at += gw_text_print(unmet + at, sizeof on->play->unmet - at, "%s: %s\n", what, why);
     gw_strategy_close(&on->play->strategy, p->self); /* drains */
     p->self = NULL;
     return GW_OK;
@@ -207,17 +201,6 @@ static const gw_play_exchange play_exchange = {.begin = play_hold_up,
                                                .await = play_await,
                                                .poll = play_progress,
                                                .end = play_end};
-
-static gw_err play_steps(player *p) {
-    stage *on = p->on;
-    int steps = on->play->steps;
-    GW_TRY(gw_actor_play(&p->actor, steps));
-    if (steps > 0)
-        on->exposed_s +=
-            1e-9 * (double)(p->step_from - (on->skipped ? p->counts_from : on->begun)) -
-            (p->actor.computed_s - p->skipped_s);
-    return steps == 1 ? GW_OK : play_drain(p);
-}
 
 /* ---- a run ---- */
 
@@ -296,9 +279,17 @@ static gw_err play_count(player *p, bool begins) {
 }
 
 static gw_err play_whole(player *p) {
+    stage *on = p->on;
+    int steps = on->play->steps;
     GW_TRY(play_open(p));
     GW_TRY(play_count(p, true));
-    GW_TRY(play_steps(p));
+    GW_TRY(gw_actor_play(&p->actor, steps));
+    if (steps > 0)
+        on->exposed_s +=
+            1e-9 * (double)(p->step_from - (on->skipped ? p->counts_from : on->begun)) -
+            (p->actor.computed_s - p->skipped_s);
+    if (steps != 1)
+        GW_TRY(play_drain(p));
     return play_count(p, false);
 }
 
@@ -373,31 +364,27 @@ static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
 
 /* ---- which ranks are played: a few that stand for all, where that is known ---- */
 
-/* How many ranks stand for all, if algorithm and network allow that; else 0. */
-static int play_few(gw_sim_play *p, const gw_sim_mesh *m) {
+static gw_err play_folded(gw_sim_play *p, gw_sim_mesh *mesh) {
     gw_sim_setup *w = &p->world;
     unsigned caps = p->algo.ops->caps;
-    int few = gw_network_period(w->network) * w->per_host;
+    int few =
+        gw_network_period(w->network) * w->per_host; /* may stand for all, where that is so: */
     bool alike = caps & (GW_ALGO_ALIKE | GW_ALGO_ALIKE_UNCUT) && !p->skew.law && !w->watch &&
-                 !p->unfolded && !gw_mesh_divides(&m->shape);
+                 !p->unfolded && !gw_mesh_divides(&mesh->shape) && few < w->ranks &&
+                 w->ranks % few == 0;
+    bool powers = (few & (few - 1)) == 0 && (w->ranks & (w->ranks - 1)) == 0;
     w->even = caps & GW_ALGO_ALIKE_UNCUT && gw_kit_chunks(p->algo.args, p->profile->n) > 1;
-    return alike && few < w->ranks && w->ranks % few == 0 ? few : 0;
-}
-
-static gw_err play_folded(gw_sim_play *p, gw_sim_mesh *mesh) {
-    int few = play_few(p, mesh);
-    bool powers = (few & (few - 1)) == 0 && (p->world.ranks & (p->world.ranks - 1)) == 0;
-    for (int pairs = 0; few > 0 && pairs <= powers; pairs++) {
-        p->world.played = few;
-        p->world.pairs = pairs;
+    for (int pairs = 0; alike && pairs <= powers; pairs++) {
+        w->played = few;
+        w->pairs = pairs;
         if (play_once(p, mesh) == GW_OK)
             return GW_OK;
     }
-    p->world.played = 0;
-    p->world.even = false;
-    return p->most_played > 0 && p->world.ranks > p->most_played
+    w->played = 0;
+    w->even = false;
+    return p->most_played > 0 && w->ranks > p->most_played
                ? gw_fail(GW_ERR_UNSUPPORTED, "simulate: all %d ranks would have to be played",
-                         p->world.ranks)
+                         w->ranks)
                : play_once(p, mesh);
 }
 

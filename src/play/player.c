@@ -25,13 +25,6 @@ enum {
 
 /* ---- gradients ---- */
 
-static gw_err gradients_draw(gw_gradients *g) {
-    GW_TRY(gw_alloc(&g->table, TABLE, sizeof *g->table));
-    for (size_t i = 0; i < TABLE; i++)
-        g->table[i] = (float)gw_rng_normal(g->key, i);
-    return GW_OK;
-}
-
 static gw_err gradients_map(gw_gradients *g, const char *path) {
     FILE *in;
     GW_TRY(gw_file_open(path, &in, &g->bytes));
@@ -55,7 +48,12 @@ static gw_err gradients_map(gw_gradients *g, const char *path) {
 static gw_err gradients_open(gw_gradients *g, const gw_step_profile *profile, const char *from,
                              uint64_t seed, int rank) {
     *g = (gw_gradients){.profile = profile, .key = gw_rng_key(seed, (uint64_t)rank)};
-    return strcmp(from, "normal") == 0 ? gradients_draw(g) : gradients_map(g, from);
+    if (strcmp(from, "normal") != 0)
+        return gradients_map(g, from);
+    GW_TRY(gw_alloc(&g->table, TABLE, sizeof *g->table));
+    for (size_t i = 0; i < TABLE; i++)
+        g->table[i] = (float)gw_rng_normal(g->key, i);
+    return GW_OK;
 }
 
 static void gradients_close(gw_gradients *g) {
@@ -189,26 +187,11 @@ static gw_err player_share(gw_player *p) {
     return gw_fail(GW_ERR_NOMEM, "replay: cannot make %jd bytes of shared memory", (intmax_t)bytes);
 }
 
-static gw_err player_memory(gw_player *p) {
-    const gw_step_profile *of = p->script.profile;
-    size_t tensors = (size_t)of->n_tensors;
-    GW_TRY(gw_alloc(&p->backward, tensors, sizeof *p->backward));
-    GW_TRY(gw_alloc(&p->grad, tensors, sizeof *p->grad));
-    GW_TRY(gw_alloc(&p->owned, (size_t)of->groups, sizeof *p->owned));
-    const char *in_place = gradwire_text(p->g, "in_place");
-    p->lends = in_place && strcmp(in_place, "yes") == 0;
-    GW_TRY(p->lends ? player_share(p) : gw_alloc(&p->own, of->n, sizeof *p->own));
-    for (int t = of->n_tensors - 1, i = 0; t >= 0; t--, i++) {
-        p->backward[i] = t;
-        p->grad[i] = p->own + p->actor.has->tensors[t].span.off;
-    }
-    return GW_OK;
-}
-
 static gw_err player_open(gw_player *p, MPI_Comm comm) {
-    const char *shape = gradwire_text(p->g, "shape");
+    const char *shape = gradwire_text(p->g, "shape"), *in_place = gradwire_text(p->g, "in_place");
+    const gw_step_profile *of = p->script.profile;
+    size_t tensors = (size_t)of->n_tensors, n;
     int more, t;
-    size_t n;
     gw_nap_lightly();
     if (p->script.sleeps)
         gw_nap_instead();
@@ -216,12 +199,20 @@ static gw_err player_open(gw_player *p, MPI_Comm comm) {
         .world = &gw_play_real, .exchange = &player_exchange, .ctx = p, .script = p->script};
     p->actor.script.mesh = &p->mesh;
     GW_TRY(gw_fabric_of(&p->actor.fabric, comm));
-    GW_TRY(gw_sim_mesh_open(&p->mesh, &gw_parallel_plain, p->script.profile, p->ranks));
+    GW_TRY(gw_sim_mesh_open(&p->mesh, &gw_parallel_plain, of, p->ranks));
     GW_TRY(gw_actor_open(&p->actor, p->servers, NULL, NULL));
-    GW_TRY(player_memory(p));
+    GW_TRY(gw_alloc(&p->backward, tensors, sizeof *p->backward));
+    GW_TRY(gw_alloc(&p->grad, tensors, sizeof *p->grad));
+    GW_TRY(gw_alloc(&p->owned, (size_t)of->groups, sizeof *p->owned));
+    p->lends = in_place && strcmp(in_place, "yes") == 0;
+    GW_TRY(p->lends ? player_share(p) : gw_alloc(&p->own, of->n, sizeof *p->own));
+    for (int i = 0; i < of->n_tensors; i++) {
+        p->backward[i] = of->n_tensors - 1 - i;
+        p->grad[i] = p->own + p->actor.has->tensors[p->backward[i]].span.off;
+    }
     p->moves = shape && strcmp(shape, "parameters") == 0;
     for (int i = 0; (more = gradwire_owned(p->g, i, &t, NULL, &n)) == 1; i++)
-        p->owned[p->script.profile->tensor[t].group] += n;
+        p->owned[of->tensor[t].group] += n;
     return player_error(more);
 }
 

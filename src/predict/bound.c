@@ -133,11 +133,6 @@ gw_err gw_bound_play(gw_bound_parts *p) {
 
 /* ---- the mode of a run ---- */
 
-static bool bound_by_priority(const gw_inside_facts *s) {
-    return gw_args_has(s->options, "order") &&
-           strcmp(gw_args_text(s->options, "order"), "priority") == 0;
-}
-
 static bool bound_known(const gw_strategy_ops *ops) {
     return ops->shape != GW_SHAPE_OTHER && ops->shape != GW_SHAPE_PARAMETERS;
 }
@@ -157,43 +152,32 @@ gw_err gw_bound_of(const gw_inside_facts *s, bool lazy, gw_bound_mode *mode) {
     else if (!lazy)
         *mode = GW_BOUND_EAGER;
     else
-        *mode = bound_by_priority(s) ? GW_BOUND_PRIORITY : GW_BOUND_LAZY;
+        *mode = gw_args_has(s->options, "order") &&
+                        strcmp(gw_args_text(s->options, "order"), "priority") == 0
+                    ? GW_BOUND_PRIORITY
+                    : GW_BOUND_LAZY;
     return GW_OK;
 }
 
-/* Floats; 0: a layer each, or all at once. */
-static size_t bound_bucket(const gw_inside_facts *s) {
-    return s->shape == GW_SHAPE_BUCKETS ? gw_args_bytes(s->options, "bucket") / sizeof(float) : 0;
-}
+/* ---- measuring all parts ---- */
 
-/* ---- the exchange without a step ---- */
-
-typedef struct exchange {
-    gw_stepper *stepper;
-    MPI_Comm comm;
-    float *gradient;
-    size_t owned; /* floats that this rank would update */
-} exchange;
-
-/* As a blocking step has it, but nothing is computed. */
-static gw_err bound_time_once(exchange *x, gw_batch_cost *cost) {
-    GW_TRY(gw_step_offer(x->stepper, x->gradient));
-    GW_TRY(gw_barrier(x->comm));
-    gw_ledger_begin();
-    gw_err e = gw_step_exchange(x->stepper, &x->owned);
-    gw_ledger_end(cost);
-    return e;
-}
-
-static gw_err bound_time_exchange(exchange *x, gw_bound_run *out) {
+/* The exchange of `gradient` without a step, as a blocking step has it, but nothing is computed.
+ * *owned: floats that this rank would update. */
+static gw_err bound_time_exchange(gw_stepper *stepper, const float *gradient, MPI_Comm comm,
+                                  gw_bound_run *out, size_t *owned) {
     double wall[MOST], codec[MOST], spent = 0, start = MPI_Wtime();
     int n = 0;
     for (int k = -WARMUP; n < MOST && (n < LEAST || spent < ENOUGH_S); k++) {
         gw_batch_cost c;
-        GW_TRY(bound_time_once(x, &c));
+        GW_TRY(gw_step_offer(stepper, gradient));
+        GW_TRY(gw_barrier(comm));
+        gw_ledger_begin();
+        gw_err e = gw_step_exchange(stepper, owned);
+        gw_ledger_end(&c);
+        GW_TRY(e);
         double s[] = {c.wall_s, c.phase_s[GW_PHASE_ENCODE] + c.phase_s[GW_PHASE_DECODE],
                       MPI_Wtime() - start};
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, s, 3, MPI_DOUBLE, MPI_MAX, x->comm));
+        GW_TRY(gw_allreduce(MPI_IN_PLACE, s, 3, MPI_DOUBLE, MPI_MAX, comm));
         spent = s[2];
         if (k < 0)
             continue;
@@ -206,57 +190,54 @@ static gw_err bound_time_exchange(exchange *x, gw_bound_run *out) {
     return GW_OK;
 }
 
-/* ---- measuring all parts ---- */
-
-static gw_err bound_put_together(exchange *x, bool oversubscribed, gw_bound_run *out) {
-    double byte_s, size = (double)gw_model_size(x->stepper->model);
+/* The gradient of the last step without exchange is what is exchanged. */
+static gw_err bound_measure_parts(gw_stepper *stepper, const float *gradient, MPI_Comm comm,
+                                  bool oversubscribed, gw_bound_run *out) {
+    double byte_s, size = (double)gw_model_size(stepper->model);
+    size_t owned;
     int ranks;
-    GW_MPI(MPI_Comm_size(x->comm, &ranks));
-    GW_TRY(bound_time_exchange(x, out));
-    GW_TRY(gw_transport_byte(oversubscribed, x->comm, &byte_s));
-    double mean[2] = {out->wire_bytes / ranks, (double)x->owned / size / ranks};
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, 2, MPI_DOUBLE, MPI_SUM, x->comm));
+    GW_MPI(MPI_Comm_size(comm, &ranks));
+    GW_TRY(bound_time_exchange(stepper, gradient, comm, out, &owned));
+    GW_TRY(gw_transport_byte(oversubscribed, comm, &byte_s));
+    double mean[2] = {out->wire_bytes / ranks, (double)owned / size / ranks};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, 2, MPI_DOUBLE, MPI_SUM, comm));
     out->wire_bytes = mean[0];
     out->parts.update_share = mean[1] > 0 ? mean[1] : 1; /* delayed: the first step updates none */
     /* An algorithm that sends nothing (shm) moves bytes in a way that was not measured. */
     out->parts.transport_s = out->wire_bytes > 0 ? byte_s * out->wire_bytes : NAN;
-    return gw_agree(x->comm, gw_bound_play(&out->parts));
+    return gw_agree(comm, gw_bound_play(&out->parts));
 }
 
-/* The gradient of the last step without exchange is what is exchanged. */
-static gw_err bound_measure_parts(exchange *x, const gw_layer_job *steps, bool oversubscribed,
-                                  bool *own, gw_bound_run *out) {
-    gw_model *model = x->stepper->model;
+gw_err gw_bound_measure(gw_bound_run *out, gw_stepper *stepper, const gw_layer_job *steps,
+                        bool oversubscribed, bool *own) {
+    const gw_inside_facts *is = &stepper->is;
+    const gw_model *model = stepper->model;
+    gw_snapshot before = {0};
+    float *gradient = NULL;
     gw_layer_job job = *steps;
     job.warmup = 2;
     job.least = 5;
     job.most = 99;
     job.enough_s = 0.5;
     job.shortest = true;
-    GW_TRY(gw_layers_time(&job, &out->parts.local));
-    memcpy(x->gradient, gw_model_grads(model), gw_model_size(model) * sizeof(float));
-    gw_err e = bound_put_together(x, oversubscribed, out);
-    *own = e != GW_OK;
-    return e;
-}
-
-gw_err gw_bound_measure(gw_bound_run *out, gw_stepper *stepper, const gw_layer_job *steps,
-                        bool oversubscribed, bool *own) {
-    exchange x = {.stepper = stepper, .comm = steps->comm};
-    const gw_model *model = stepper->model;
-    gw_snapshot before = {0};
-    *out = (gw_bound_run){.parts = {.layers = gw_model_spans(model),
-                                    .n_layers = gw_model_layers(model),
-                                    .bucket = bound_bucket(&stepper->is)}};
-    GW_TRY(gw_bound_of(&stepper->is, stepper->lazy, &out->mode));
-    gw_err e = gw_alloc(&x.gradient, gw_model_size(model), sizeof *x.gradient);
+    *out = (gw_bound_run){
+        .parts = {.layers = gw_model_spans(model), .n_layers = gw_model_layers(model)}};
+    if (is->shape == GW_SHAPE_BUCKETS)
+        out->parts.bucket = gw_args_bytes(is->options, "bucket") / sizeof(float);
+    GW_TRY(gw_bound_of(is, stepper->lazy, &out->mode));
+    gw_err e = gw_alloc(&gradient, gw_model_size(model), sizeof *gradient);
     GW_THEN(e, gw_snapshot_take(&before, stepper));
-    e = gw_agree(x.comm, e);
-    GW_THEN(e, bound_measure_parts(&x, steps, oversubscribed, own, out));
-    GW_THEN(e, gw_agree(x.comm, gw_snapshot_put(&before, stepper)));
+    e = gw_agree(job.comm, e);
+    GW_THEN(e, gw_layers_time(&job, &out->parts.local));
+    if (e == GW_OK) {
+        memcpy(gradient, gw_model_grads(stepper->model), gw_model_size(model) * sizeof *gradient);
+        e = bound_measure_parts(stepper, gradient, job.comm, oversubscribed, out);
+        *own = e != GW_OK;
+    }
+    GW_THEN(e, gw_agree(job.comm, gw_snapshot_put(&before, stepper)));
     out->measured = e == GW_OK;
     gw_snapshot_free(&before);
-    free(x.gradient);
+    free(gradient);
     return e;
 }
 

@@ -83,44 +83,36 @@ static void chooser_name_algos(gw_chooser *a) {
 
 /* Encodings that drop most values are gathered, unless somebody asked for another way: summed on
  * the way they would be thinned out again at every hop. */
-static bool chooser_fits(const gw_chooser *a, const gw_codec *codec, const gw_algo *algo) {
-    bool free_choice = !gw_chooser_named(a) && !a->algos;
-    return !(codec->caps & GW_CODEC_SPARSE) || !free_choice || algo->ops->caps & GW_ALGO_ONCE;
-}
-
 gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_spec *spec,
                           bool *ok) {
+    bool gathers = codec->caps & GW_CODEC_SPARSE && !gw_chooser_named(a) && !a->algos, fits = true;
     gw_algo algo;
-    bool fit = false;
     gw_err e = gw_algo_open(&algo, spec, codec);
     if (e == GW_OK) {
-        fit = chooser_fits(a, codec, &algo);
+        fits = !gathers || algo.ops->caps & GW_ALGO_ONCE;
         e = gw_strategy_check(a->strategy, &algo, codec);
         gw_algo_close(&algo);
     }
-    *ok = e == GW_OK && fit;
+    *ok = e == GW_OK && fits;
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
-}
-
-static gw_err chooser_check_codec(const gw_chooser *a, const gw_spec *spec, bool *any) {
-    gw_mix mix;
-    GW_TRY(gw_mix_single(&mix, spec, a->config->run.wire_check));
-    gw_err e = GW_OK;
-    for (int i = 0; e == GW_OK && i < a->n_algos; i++) {
-        bool ok;
-        e = gw_chooser_combine(a, mix.codec, &a->algo[i], &ok);
-        *any |= ok;
-    }
-    gw_mix_close(&mix);
-    return e;
 }
 
 static gw_err chooser_read_all(gw_chooser *a, const gw_args *args) {
     bool any = false;
     GW_TRY(chooser_read_lists(a, args));
     chooser_name_algos(a);
-    for (int i = 0; i < a->n_codecs; i++)
-        GW_TRY(chooser_check_codec(a, &a->codec[i], &any));
+    for (int i = 0; i < a->n_codecs; i++) {
+        gw_mix mix;
+        GW_TRY(gw_mix_single(&mix, &a->codec[i], a->config->run.wire_check));
+        gw_err e = GW_OK;
+        for (int k = 0; e == GW_OK && k < a->n_algos; k++) {
+            bool ok;
+            e = gw_chooser_combine(a, mix.codec, &a->algo[k], &ok);
+            any |= ok;
+        }
+        gw_mix_close(&mix);
+        GW_TRY(e);
+    }
     if (any)
         return GW_OK;
     char last[512];

@@ -89,38 +89,31 @@ static gw_err chooser_measure(run *r) {
 
 /* ---- candidates ---- */
 
-/* Floats of the longest span that is exchanged at once. */
-static size_t chooser_longest(const run *r) {
+/* The codec with an algorithm that is measured whole, up to the longest span that is exchanged at
+ * once. */
+static gw_err chooser_measure_exchange(const run *r, const gw_codec *codec, const gw_algo *algo,
+                                       gw_candidate *c) {
     const gw_strategy *s = r->a->strategy;
-    size_t most = r->profile.n;
+    const gw_sim_setup *w = &r->play.world;
+    gw_exchange_job job = {.comm = r->comm,
+                           .n = r->profile.n,
+                           .seed = r->a->config->run.seed,
+                           .yield = r->job->yield,
+                           .feedback = c->feedback,
+                           .budget_s = r->exchange_s};
     if (s->ops->shape == GW_SHAPE_BUCKETS) {
         size_t bucket = gw_args_bytes(s->args, "bucket") / sizeof(float);
-        most = bucket > 0 && bucket < most ? bucket : most;
+        job.n = bucket > 0 && bucket < job.n ? bucket : job.n;
     }
-    return most < GW_EXCHANGE_ENOUGH ? most : GW_EXCHANGE_ENOUGH;
-}
-
-/* A link that lets bursts pass at once, as an emulated one does, keeps its rate in the long run. */
-static void chooser_keep_rate(const run *r, gw_candidate *c) {
-    const gw_sim_setup *w = &r->play.world;
+    job.n = job.n < GW_EXCHANGE_ENOUGH ? job.n : GW_EXCHANGE_ENOUGH;
+    gw_err e = gw_exchange_measure(&job, algo, codec, &c->exchange, &c->sent);
+    /* A link that lets bursts pass at once, as an emulated one does, keeps its rate in the long
+     * run. */
     for (int i = 0; i < c->exchange.n && r->a->nodes > 1 && w->per_host == 1; i++) {
         double floats = c->exchange.bytes[i] / sizeof(float);
         c->exchange.time_s[i] =
             fmax(c->exchange.time_s[i], w->link.latency_s + c->sent * floats / w->link.bytes_per_s);
     }
-}
-
-/* The codec with an algorithm that is measured whole. */
-static gw_err chooser_measure_exchange(const run *r, const gw_codec *codec, const gw_algo *algo,
-                                       gw_candidate *c) {
-    gw_exchange_job job = {.comm = r->comm,
-                           .n = chooser_longest(r),
-                           .seed = r->a->config->run.seed,
-                           .yield = r->job->yield,
-                           .feedback = c->feedback,
-                           .budget_s = r->exchange_s};
-    gw_err e = gw_exchange_measure(&job, algo, codec, &c->exchange, &c->sent);
-    chooser_keep_rate(r, c);
     return e;
 }
 
@@ -317,28 +310,16 @@ static int chooser_count_whole(const gw_chooser *a) {
 }
 
 static gw_err chooser_try(run *r) {
+    gw_chooser *a = r->a;
     bool check = r->job->check;
     if (!check)
         GW_TRY(chooser_measure(r));
-    r->exchange_s = r->a->budget_s / chooser_count_whole(r->a);
-    for (int i = 0; i < r->a->n_codecs; i++)
+    r->exchange_s = a->budget_s / chooser_count_whole(a);
+    for (int i = 0; i < a->n_codecs; i++)
         GW_TRY(chooser_one_codec(r, i));
     if (!check)
-        return chooser_choose(r->a, r->comm);
-    return r->a->n > 0 ? GW_OK : chooser_nothing_left(r->a);
-}
-
-static gw_err chooser_run(gw_chooser *a, const gw_chooser_job *job) {
-    run r = {.a = a, .job = job, .comm = job->steps.comm};
-    a->nodes = job->nodes;
-    GW_MPI(MPI_Comm_size(r.comm, &a->ranks));
-    chooser_drop_doubles(a);
-    GW_TRY(chooser_check_buckets(a, gw_model_size(job->steps.model)));
-    GW_TRY(gw_agree(r.comm, gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate)));
-    gw_err e = chooser_try(&r);
-    gw_sim_play_close(&r.play);
-    gw_step_profile_free(&r.profile);
-    return e;
+        return chooser_choose(a, r->comm);
+    return a->n > 0 ? GW_OK : chooser_nothing_left(a);
 }
 
 /* ---- what was chosen ---- */
@@ -360,21 +341,26 @@ static gw_err chooser_retake(gw_chooser *a, const char *codec, const char *algo)
                    codec, algo);
 }
 
-static gw_err chooser_bind(const gw_chooser *a) {
-    const gw_candidate *c = &a->candidate[a->chosen];
-    gw_mix mix;
-    GW_TRY(gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->run.wire_check));
-    return gw_session_bind(a->session, &mix, &a->algo[c->nth_algo]);
-}
-
 gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job) {
+    run r = {.a = a, .job = job, .comm = job->steps.comm};
+    gw_mix mix;
     if (!a)
         return GW_OK;
-    GW_TRY(chooser_run(a, job));
-    if (a->named || job->check)
-        return GW_OK;
+    a->nodes = job->nodes;
+    GW_MPI(MPI_Comm_size(r.comm, &a->ranks));
+    chooser_drop_doubles(a);
+    GW_TRY(chooser_check_buckets(a, gw_model_size(job->steps.model)));
+    GW_TRY(gw_agree(r.comm, gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate)));
+    gw_err e = chooser_try(&r);
+    gw_sim_play_close(&r.play);
+    gw_step_profile_free(&r.profile);
+    if (e != GW_OK || a->named || job->check)
+        return e;
     if (job->codec)
         GW_TRY(chooser_retake(a, job->codec, job->algo));
     a->session->note = a->why;
-    return gw_agree(job->steps.comm, chooser_bind(a));
+    const gw_candidate *c = &a->candidate[a->chosen];
+    e = gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->run.wire_check);
+    GW_THEN(e, gw_session_bind(a->session, &mix, &a->algo[c->nth_algo]));
+    return gw_agree(r.comm, e);
 }

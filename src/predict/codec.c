@@ -94,14 +94,6 @@ static gw_err codec_time_calls(bout *b, size_t part, double each_s[GW_CODINGS], 
     return GW_OK;
 }
 
-static void codec_free_calls(bout *b) {
-    free(b->wire);
-    free(b->other);
-    free(b->len);
-    b->wire = b->other = NULL;
-    b->len = NULL;
-}
-
 /* A line through the times of short and of long calls. */
 static gw_err codec_measure(bout *b, gw_codec_price *out) {
     size_t part[2] = {SHORT < b->n ? SHORT : b->n, LONG < b->n ? LONG : b->n};
@@ -110,7 +102,11 @@ static gw_err codec_measure(bout *b, gw_codec_price *out) {
     gw_err e = GW_OK;
     for (int i = 0; i < 2 && e == GW_OK; i++) {
         e = codec_time_calls(b, part[i], each_s[i], i ? &out->bytes : &unused);
-        codec_free_calls(b);
+        free(b->wire);
+        free(b->other);
+        free(b->len);
+        b->wire = b->other = NULL;
+        b->len = NULL;
     }
     for (int k = 0; k < GW_CODINGS && e == GW_OK; k++) {
         double n[2] = {(double)part[0], (double)part[1]}, many = each_s[1][k] * n[1];
@@ -119,14 +115,6 @@ static gw_err codec_measure(bout *b, gw_codec_price *out) {
         out->call_s[k] = many - out->float_s[k] * n[1];
     }
     return e;
-}
-
-static gw_err codec_draw(bout *b, float **drawn) {
-    GW_TRY(gw_alloc(drawn, b->n, sizeof **drawn));
-    for (size_t i = 0; i < b->n; i++)
-        (*drawn)[i] = (float)gw_rng_normal(0, i);
-    b->gradient = *drawn;
-    return GW_OK;
 }
 
 gw_err gw_codec_like(const gw_codec *like, gw_codec *out) {
@@ -139,16 +127,17 @@ gw_err gw_codec_like(const gw_codec *like, gw_codec *out) {
 gw_err gw_codec_time_price(const gw_codec *like, const char *feedback, const float *gradient,
                            size_t n, int ranks, gw_codec_price *out) {
     /* a ticket beyond any warm-up: what the run is like for long */
-    bout b = {.gradient = gradient,
-              .n = n < GW_CODEC_ENOUGH ? n : GW_CODEC_ENOUGH,
-              .ticket = (uint64_t)1 << 40};
+    bout b = {.n = n < GW_CODEC_ENOUGH ? n : GW_CODEC_ENOUGH, .ticket = (uint64_t)1 << 40};
     float *drawn = NULL;
     gw_codec codec;
     *out = (gw_codec_price){0};
     GW_TRY(gw_codec_like(like, &codec));
     gw_lane_setup setup = {
         .codec = &codec, .n = b.n, .feedback = gw_residuals_kept(feedback, codec.caps)};
-    gw_err e = gradient ? GW_OK : codec_draw(&b, &drawn);
+    gw_err e = gradient ? GW_OK : gw_alloc(&drawn, b.n, sizeof *drawn);
+    for (size_t i = 0; drawn && i < b.n; i++)
+        drawn[i] = (float)gw_rng_normal(0, i);
+    b.gradient = gradient ? gradient : drawn;
     GW_THEN(e, gw_lane_open(&b.lane, MPI_COMM_SELF, &setup));
     GW_THEN(e, gw_codec_join(&codec, ranks));
     if (e == GW_OK)

@@ -45,17 +45,12 @@ static gw_err layout_try(const gw_layout_space *s, const gw_parallel *l, gw_para
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
 }
 
-static int layout_fewest(const gw_layout_space *s) {
-    int least = s->micros[0];
-    for (int i = 1; i < s->n_micros; i++)
-        least = s->micros[i] < least ? s->micros[i] : least;
-    return least;
-}
-
 static gw_err layout_try_orders(const gw_layout_space *s, gw_parallel *l, gw_parallel *out,
                                 int *n) {
     l->timetable = NULL;
-    l->microbatches = layout_fewest(s);
+    l->microbatches = s->micros[0];
+    for (int i = 1; i < s->n_micros; i++) /* the fewest */
+        l->microbatches = s->micros[i] < l->microbatches ? s->micros[i] : l->microbatches;
     if (l->shape.size[GW_DIM_PIPE] == 1)
         return layout_try(s, l, out, n);
     for (l->timetable = s->timetables; l->timetable; l->timetable = l->timetable->next)
@@ -119,11 +114,6 @@ gw_err gw_layouts_prepare(gw_layout_plays *s, const gw_spec *comm) {
                        "of them: name a strategy that exchanges the same in every step",
                        s->play.strategy.ops->head.name);
     return gw_sim_play_check(&s->play);
-}
-
-static gw_err layouts_measure_adding(gw_layout_plays *s) {
-    s->play.codec.price = s->play.exact.price = &s->price;
-    return gw_codec_measure_price(&s->play.codec, "off", NULL, ADDED, &s->price, s->place->comm);
 }
 
 /* A step of the layout's replica with as many samples as the largest has, as a profile. */
@@ -211,37 +201,32 @@ static gw_err layouts_open(const gw_layout_plays *s, const gw_parallel *all, int
 }
 
 /* Means over the ranks and the steps that count. */
-static void layouts_divide(const gw_sim_play *p, gw_layout_forecast *out) {
-    int skipped = p->steps - p->counted, ranks = p->world.ranks;
-    double each = 1.0 / (p->counted * ranks), spent[GW_DIMS] = {0};
-    for (int i = skipped * ranks; i < p->steps * ranks; i++)
-        for (int d = 0; d < GW_DIMS; d++) {
-            spent[d] += each * p->log[i].cost.dim[d].comm_s;
-            out->sent[d] += (double)p->log[i].cost.dim[d].bytes / p->counted;
-        }
-    out->step_s = p->step_s;
-    out->bubble_s = fmax(0, spent[GW_DIM_PIPE]);
-    out->tensor_s = fmax(0, spent[GW_DIM_TENSOR]);
-    out->exchange_s = fmax(0, spent[GW_DIM_DATA]);
-    out->compute_s = out->step_s - out->bubble_s - out->tensor_s - out->exchange_s;
-}
-
 static gw_err layouts_play(const gw_layout_plays *s, const gw_parallel *l, const opened *o,
                            gw_layout_forecast *out) {
     gw_sim_play p = s->play;
     gw_parallel options = *l;
     gw_step_profile profile = {0};
     gw_sim_mesh mesh = {0};
+    int ranks = p.world.ranks;
     options.stages = o->stages;
     p.profile = &profile;
     p.mesh = &mesh;
-    *out = (gw_layout_forecast){.activation_bytes = o->activation_bytes, .measured_s = NAN};
     gw_err e = layouts_profile(s, l, &o->times, o->rows, &profile);
-    GW_THEN(e, gw_sim_mesh_open(&mesh, &options, &profile, p.world.ranks));
-    GW_THEN(e, gw_alloc(&p.log, (size_t)(p.steps * p.world.ranks), sizeof *p.log));
+    GW_THEN(e, gw_sim_mesh_open(&mesh, &options, &profile, ranks));
+    GW_THEN(e, gw_alloc(&p.log, (size_t)(p.steps * ranks), sizeof *p.log));
     GW_THEN(e, gw_sim_play_run(&p));
-    if (e == GW_OK)
-        layouts_divide(&p, out);
+    *out = (gw_layout_forecast){
+        .activation_bytes = o->activation_bytes, .measured_s = NAN, .step_s = p.step_s};
+    double each = 1.0 / (p.counted * ranks), spent[GW_DIMS] = {0};
+    for (int i = (p.steps - p.counted) * ranks; e == GW_OK && i < p.steps * ranks; i++)
+        for (int d = 0; d < GW_DIMS; d++) {
+            spent[d] += each * p.log[i].cost.dim[d].comm_s;
+            out->sent[d] += (double)p.log[i].cost.dim[d].bytes / p.counted;
+        }
+    out->bubble_s = fmax(0, spent[GW_DIM_PIPE]);
+    out->tensor_s = fmax(0, spent[GW_DIM_TENSOR]);
+    out->exchange_s = fmax(0, spent[GW_DIM_DATA]);
+    out->compute_s = out->step_s - out->bubble_s - out->tensor_s - out->exchange_s;
     free(p.log);
     gw_sim_mesh_close(&mesh);
     gw_step_profile_free(&profile);
@@ -259,7 +244,8 @@ gw_err gw_layouts_predict(gw_layout_plays *s, const gw_parallel *layout, int n,
     GW_THEN(e, gw_comm_place(comm, &rank, NULL));
     e = gw_agree(comm, e);
     GW_THEN(e, gw_predict_links(&s->play.world, 0, s->oversubscribed, comm));
-    GW_THEN(e, layouts_measure_adding(s));
+    s->play.codec.price = s->play.exact.price = &s->price;
+    GW_THEN(e, gw_codec_measure_price(&s->play.codec, "off", NULL, ADDED, &s->price, comm));
     for (int i = 0; i < n; i++)
         GW_THEN(e, layouts_open(s, layout, i, of));
     bool plays = e == GW_OK && rank == 0;

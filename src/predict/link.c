@@ -52,25 +52,19 @@ static gw_err link_time(const ring *r, int messages, int bytes, double *out) {
     return GW_OK;
 }
 
-/* *slope: seconds per byte that goes out while another comes in. */
-static gw_err link_measure(const ring *r, gw_sim_link *out, double *slope) {
-    double one_s, burst_s, short_s, long_s;
-    GW_TRY(link_time(r, 1, TINY, &one_s));
-    GW_TRY(link_time(r, BURST, TINY, &burst_s));
-    GW_TRY(link_time(r, 1, SHORT, &short_s));
-    GW_TRY(link_time(r, 1, LONG, &long_s));
-    out->overhead_s = fmin(fmax(burst_s - one_s, 0) / (BURST - 1), one_s) / 2;
-    out->latency_s = one_s - 2 * out->overhead_s;
-    *slope = fmax(long_s - short_s, 0) / (LONG - SHORT);
-    return GW_OK;
-}
-
 /* Between the ranks of one host messages are the cores' own copying, at both ends in turn. Over a
  * link, a core copies bytes while others are on their way; the receiver's last part is behind
  * that. */
 static gw_err link_of(const ring *r, bool memory, bool yield, gw_sim_link *out) {
-    double slope, moved_s;
-    GW_TRY(link_measure(r, out, &slope));
+    double one_s, burst_s, short_s, long_s, moved_s;
+    GW_TRY(link_time(r, 1, TINY, &one_s));
+    GW_TRY(link_time(r, BURST, TINY, &burst_s));
+    GW_TRY(link_time(r, 1, SHORT, &short_s));
+    GW_TRY(link_time(r, 1, LONG, &long_s));
+    /* seconds per byte that goes out while another comes in */
+    double slope = fmax(long_s - short_s, 0) / (LONG - SHORT);
+    out->overhead_s = fmin(fmax(burst_s - one_s, 0) / (BURST - 1), one_s) / 2;
+    out->latency_s = one_s - 2 * out->overhead_s;
     out->byte_s = slope / 2;
     if (memory)
         return GW_OK;

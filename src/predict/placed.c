@@ -44,17 +44,6 @@ void gw_batch_close(gw_dataset *s) {
 
 /* ---- the model ---- */
 
-static gw_err placed_fill(gw_placed *p, const gw_place_setup *s) {
-    gw_micro all = {.n = (int)p->rows.n};
-    gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, all);
-    gw_dataset set;
-    gw_err e = gw_batch_open(&set, &s->spec, p->rows, s->c->run.seed);
-    if (e == GW_OK)
-        gw_dataset_gather(&set, p->idx, all.n, gw_model_work(p->model) + to.off, p->labels);
-    gw_batch_close(&set);
-    return e;
-}
-
 static gw_err placed_open_model(gw_placed *p, const gw_place_setup *s, const gw_session *session) {
     size_t n = p->rows.n;
     if (p->pipeline)
@@ -68,7 +57,16 @@ static gw_err placed_open_model(gw_placed *p, const gw_place_setup *s, const gw_
     GW_TRY(gw_alloc(&p->idx, n, sizeof *p->idx));
     for (size_t i = 0; i < n; i++)
         p->idx[i] = (uint32_t)(p->rows.off + i);
-    return s->set ? GW_OK : placed_fill(p, s);
+    if (s->set)
+        return GW_OK;
+    gw_micro all = {.n = (int)n};
+    gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, all);
+    gw_dataset set;
+    gw_err e = gw_batch_open(&set, &s->spec, p->rows, s->c->run.seed);
+    if (e == GW_OK)
+        gw_dataset_gather(&set, p->idx, all.n, gw_model_work(p->model) + to.off, p->labels);
+    gw_batch_close(&set);
+    return e;
 }
 
 static gw_err placed_divide(gw_placed *p, const gw_place_setup *s, const gw_parallel *o,

@@ -100,16 +100,6 @@ static gw_err layers_steps(timer *t, gw_layer_times *out) {
     return e;
 }
 
-static gw_err layers_open(timer *t) {
-    const gw_layer_job *job = t->job;
-    GW_TRY(gw_optimizer_like(&t->optimizer, job->optimizer, gw_model_size(job->model)));
-    t->walk = job->walk;
-    if (!t->walk)
-        GW_TRY(gw_pipeline_open_whole(&t->own, job->model, NULL));
-    t->walk = t->own ? t->own : t->walk;
-    return GW_OK;
-}
-
 static double layers_of_steps(const timer *t, gw_samples *s) {
     return s->n == 0          ? 0
            : t->job->shortest ? gw_stats_typical(s->x, s->n)
@@ -164,7 +154,13 @@ gw_err gw_layers_time(const gw_layer_job *job, gw_layer_times *out) {
     *out = (gw_layer_times){0};
     GW_TRY(gw_agree(job->comm, gw_alloc(&t, 1, sizeof *t)));
     t->job = job;
-    gw_err e = gw_agree(job->comm, layers_open(t));
+    t->walk = job->walk;
+    gw_err e = gw_optimizer_like(&t->optimizer, job->optimizer, gw_model_size(job->model));
+    if (!job->walk) {
+        GW_THEN(e, gw_pipeline_open_whole(&t->own, job->model, NULL));
+        t->walk = t->own;
+    }
+    e = gw_agree(job->comm, e);
     if (e == GW_OK)
         e = gw_agree(job->comm, layers_steps(t, out));
     GW_THEN(e, layers_summarize(t, out));

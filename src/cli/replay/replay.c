@@ -109,32 +109,10 @@ static gw_err replay_put_words(job *j) {
     return fclose(to) == 0 ? GW_OK : gw_fail(GW_ERR_NOMEM, "replay: out of memory");
 }
 
-/* Whether bytes or time of an encoding depend on what is encoded. */
-static gw_err replay_look_at_codecs(job *j) {
-    gw_mix mix;
-    GW_TRY(gw_mix_open(&mix, j->words.run.compress, j->words.run.wire_check));
-    for (int i = 0; i < mix.n; i++) {
-        unsigned caps = mix.codec[i].caps;
-        bool picks = caps & GW_CODEC_SPARSE && !(caps & GW_CODEC_SHARED);
-        j->data_dependent |= picks || !mix.codec[i].fixed;
-    }
-    gw_mix_close(&mix);
-    return GW_OK;
-}
-
-static gw_err replay_level(job *j) {
-    gw_strategy strategy = {0};
-    gw_err e = gw_strategy_find(&strategy, j->words.run.comm);
-    j->level = e == GW_OK ? gw_strategy_thread_level(&strategy) : MPI_THREAD_FUNNELED;
-    if (e == GW_OK && strategy.ops->servers)
-        j->player.servers = strategy.ops->servers(strategy.args);
-    j->data_dependent |= e == GW_OK && strategy.ops->traits & GW_STRATEGY_PICKS;
-    gw_strategy_free(&strategy);
-    return e;
-}
-
 static gw_err replay_read_args(job *j, int argc, char **argv) {
     int files = 0;
+    gw_strategy strategy = {0};
+    gw_mix mix;
     GW_TRY(gw_args_argv(j->args, "replay", argc, argv, &files));
     if (files != 1)
         return gw_fail(GW_ERR_USAGE, "replay: %d profiles: give one", files);
@@ -143,9 +121,18 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
     GW_TRY(gw_cli_utf8("replay", "out", argc, argv));
     GW_TRY(replay_put_words(j));
     GW_TRY(gw_words_read(&j->words, j->text));
-    GW_TRY(replay_look_at_codecs(j));
+    GW_TRY(gw_mix_open(&mix, j->words.run.compress, j->words.run.wire_check));
+    for (int i = 0; i < mix.n; i++) {
+        unsigned caps = mix.codec[i].caps;
+        bool picks = caps & GW_CODEC_SPARSE && !(caps & GW_CODEC_SHARED);
+        j->data_dependent |= picks || !mix.codec[i].fixed;
+    }
+    gw_mix_close(&mix);
     GW_TRY(gw_step_profile_find(j->file, argv[1]));
     GW_TRY(gw_step_profile_read(&j->profile, j->file));
+    GW_TRY(gw_strategy_find(&strategy, j->words.run.comm));
+    j->level = gw_strategy_thread_level(&strategy);
+    j->data_dependent |= strategy.ops->traits & GW_STRATEGY_PICKS;
     j->player =
         (gw_player){.script = {.profile = &j->profile,
                                .sleeps = strcmp(gw_args_text(j->args, "compute"), "sleep") == 0,
@@ -154,9 +141,11 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
                                .speed = gw_args_real(j->args, "speed")},
                     .from = gw_args_text(j->args, "gradients"),
                     .seed = j->words.run.seed,
+                    .servers = strategy.ops->servers ? strategy.ops->servers(strategy.args) : 0,
                     .keep = &j->run,
                     .steps = j->check ? 0 : (long)gw_args_int(j->args, "steps")};
-    return replay_level(j);
+    gw_strategy_free(&strategy);
+    return GW_OK;
 }
 
 /* ---- what is said of it; rank 0 ---- */
@@ -166,47 +155,30 @@ static bool replay_depends(const job *j) {
     return j->data_dependent && strcmp(j->player.from, "normal") == 0;
 }
 
-/* What the link alone takes for a rank's bytes; NaN: it is not known, or ranks share one. */
-static double replay_floor_s(const job *j, double wire_bytes) {
-    gw_host_link link;
-    if (gw_host_link_read(&link) != GW_OK || !link.emulated || link.hosts < j->player.ranks)
-        return NAN;
-    return 8 * wire_bytes / (double)link.rate_bits_per_s;
-}
-
 static double replay_number(const json_t *summary, const char *key) {
     const json_t *value = json_object_get(summary, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static json_t *replay_profile_json(const gw_step_profile *p) {
-    return gw_json_object(
-        "model:s source:s device:s machine:s date:s torch:s threads:i batch:i tensors:i "
-        "forward_s:f backward_s:f optimizer_s:f",
-        p->model, p->source, p->device, p->machine, p->date, p->torch, (int)p->threads,
-        (int)p->batch, p->n_tensors, p->forward_s, p->backward_s, p->optimizer_s);
-}
-
 static json_t *replay_json(const job *j, double floor_s) {
     const gw_script *p = &j->player.script;
+    const gw_step_profile *of = p->profile;
     return gw_json_object(
         "profile:o compute:s speed:f bucket_mb:f gradients:s data_dependent:b late_s:f "
         "link_floor_s:f",
-        replay_profile_json(p->profile), p->sleeps ? "sleep" : "spin", p->speed,
-        (double)p->bucket / 1048576, gw_args_text(j->args, "gradients"), replay_depends(j),
-        p->sleeps ? j->player.actor.late_s / (double)j->player.steps : NAN, floor_s);
+        gw_json_object("model:s source:s device:s machine:s date:s torch:s threads:i batch:i "
+                       "tensors:i forward_s:f backward_s:f optimizer_s:f",
+                       of->model, of->source, of->device, of->machine, of->date, of->torch,
+                       (int)of->threads, (int)of->batch, of->n_tensors, of->forward_s,
+                       of->backward_s, of->optimizer_s),
+        p->sleeps ? "sleep" : "spin", p->speed, (double)p->bucket / MIB, j->player.from,
+        replay_depends(j), p->sleeps ? j->player.actor.late_s / (double)j->player.steps : NAN,
+        floor_s);
 }
 
 static void replay_print_part(const char *name, double seconds) {
     if (!isnan(seconds))
         printf(", %s %.3f ms", name, 1e3 * seconds);
-}
-
-static void replay_print_unmet(json_t *item) {
-    const char *option, *value, *what, *why;
-    if (json_unpack(item, "{s:s, s:s, s:s, s:s}", "option", &option, "value", &value, "what", &what,
-                    "why", &why) == 0)
-        printf("note: --%s %s: %s: %s\n", option, value, what, why);
 }
 
 static void replay_print(const job *j, const json_t *run, double floor_s) {
@@ -239,9 +211,14 @@ static void replay_print(const job *j, const json_t *run, double floor_s) {
                json_string_value(json_object_get(busy, "text")));
     if (*j->player.copied)
         printf("note: gradients are copied, not summed in place: %s\n", j->player.copied);
-    const json_t *unmet = json_object_get(json_object_get(run, "comm"), "unmet");
-    for (size_t i = 0; i < json_array_size(unmet); i++)
-        replay_print_unmet(json_array_get(unmet, i));
+    json_t *unmet = json_object_get(json_object_get(run, "comm"), "unmet"), *item;
+    size_t i;
+    json_array_foreach(unmet, i, item) {
+        const char *option, *value, *what, *why;
+        if (json_unpack(item, "{s:s, s:s, s:s, s:s}", "option", &option, "value", &value, "what",
+                        &what, "why", &why) == 0)
+            printf("note: --%s %s: %s: %s\n", option, value, what, why);
+    }
     if (replay_depends(j))
         printf("note: bytes or time of the exchange depend on the gradients, and these are normal "
                "numbers: give captured ones by --gradients FILE\n");
@@ -249,24 +226,25 @@ static void replay_print(const job *j, const json_t *run, double floor_s) {
         printf("run folder: %s\n", j->words.run.out);
 }
 
-/* The run is closed, and its folder free: it is claimed for this, too. */
-static gw_err replay_write(const job *j) {
-    gw_claim *claim;
-    GW_TRY(gw_claim_take(&claim, j->words.run.out));
-    gw_err e = gw_runfolder_write(j->words.run.out, json_incref(j->run));
-    gw_claim_release(claim);
-    return e;
-}
-
 static gw_err replay_report(job *j) {
     json_t *summary = json_object_get(json_object_get(j->run, "results"), "summary");
-    double floor_s = replay_floor_s(j, replay_number(summary, "wire_bytes"));
+    double wire_bytes = replay_number(summary, "wire_bytes"), floor_s = NAN;
+    gw_host_link link;
+    /* What the link alone takes for a rank's bytes, unless ranks share one. */
+    if (gw_host_link_read(&link) == GW_OK && link.emulated && link.hosts >= j->player.ranks)
+        floor_s = 8 * wire_bytes / (double)link.rate_bits_per_s;
     j->run = gw_json_add(j->run, "program:s replay:o", "replay", replay_json(j, floor_s));
     if (!j->run)
         return gw_fail(GW_ERR_NOMEM, "replay: out of memory");
     if (!j->quiet)
         replay_print(j, j->run, floor_s);
-    return j->words.run.out ? replay_write(j) : GW_OK;
+    if (!j->words.run.out)
+        return GW_OK;
+    gw_claim *claim; /* the run is closed, and its folder free: it is claimed for this, too */
+    GW_TRY(gw_claim_take(&claim, j->words.run.out));
+    gw_err e = gw_runfolder_write(j->words.run.out, json_incref(j->run));
+    gw_claim_release(claim);
+    return e;
 }
 
 /* ---- on all ranks ---- */

@@ -25,12 +25,17 @@ gw_err gw_sim_folder_take(const char *dir, bool overwrite, gw_sim_play *p, gw_cl
 
 /* ---- rows ---- */
 
-static void folder_put_rows(const gw_sim_play *p, const gw_table *t, FILE *to) {
+/* Those of the step, as it was played; epochs.csv has none: nothing was learnt. */
+static gw_err folder_write_rows(const gw_sim_play *p, gw_rows *rows) {
+    gw_batch_table batches;
+    FILE *to;
+    gw_batch_table_make(&batches, gw_mesh_divides(&p->mesh->shape), NULL, 0);
+    GW_TRY(gw_rows_open(rows, &batches.table, &to, NULL));
     for (int step = 0; step < p->steps; step++)
         for (int r = 0; r < folder_row_ranks(p); r++) {
             const gw_sim_step *of = &p->log[(size_t)step * (size_t)p->world.ranks + (size_t)r];
             gw_mesh m;
-            gw_mesh_place(&m, &p->mesh->shape, r, p->world.ranks); /* as it was played */
+            gw_mesh_place(&m, &p->mesh->shape, r, p->world.ranks);
             gw_batch_row row = gw_batch_row_of(&(gw_batch_parts){
                 .rank = r,
                 .epoch = 1,
@@ -43,17 +48,8 @@ static void folder_put_rows(const gw_sim_play *p, const gw_table *t, FILE *to) {
                 .counts = gw_batch_no_counts,
                 .split = gw_batch_no_split});
             row.skew_s[GW_DIM_PIPE] = of->bubble_s;
-            gw_table_write(t, to, &row, 1);
+            gw_table_write(&batches.table, to, &row, 1);
         }
-}
-
-/* epochs.csv has no rows: nothing was learnt. */
-static gw_err folder_write_rows(const gw_sim_play *p, gw_rows *rows) {
-    gw_batch_table batches;
-    FILE *to;
-    gw_batch_table_make(&batches, gw_mesh_divides(&p->mesh->shape), NULL, 0);
-    GW_TRY(gw_rows_open(rows, &batches.table, &to, NULL));
-    folder_put_rows(p, &batches.table, to);
     GW_TRY(gw_table_write(&batches.table, to, NULL, 0)); /* whether all could be written */
     GW_TRY(gw_rows_commit(rows, &batches.table));
     GW_TRY(gw_rows_open(rows, &gw_epochs, &to, NULL));
@@ -115,16 +111,6 @@ static json_t *folder_comm(const gw_sim_play *p) {
                           unmet, json_null(), json_null());
 }
 
-static const char phases[] = "simulated: computation by the profile; mpi_wait_s is all else of a "
-                             "step",
-                  wire[] = "simulated: as counted in the schedules' messages, and as the "
-                           "strategy's formula says";
-
-static json_t *folder_sources(void) {
-    return gw_json_object("phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s peak_bytes:s",
-                          phases, "absent", "absent", "absent", wire, "absent");
-}
-
 /* A recorder that is filled in by hand: there is no MPI, no clock and no memory of a rank. */
 static gw_err folder_json(const gw_sim_play *p, gw_recorder *r, gw_recorder_report *of,
                           json_t **run) {
@@ -164,12 +150,18 @@ gw_err gw_sim_folder_write(const char *dir, bool overwrite, const gw_sim_play *p
     gw_rows *rows = NULL;
     json_t *run;
     gw_recorder_start(&r, &(gw_recorder_setup){.comm = MPI_COMM_NULL, .out = dir});
+    json_t *sources = gw_json_object(
+        "phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s peak_bytes:s",
+        "simulated: computation by the profile; mpi_wait_s is all else of a step", "absent",
+        "absent", "absent",
+        "simulated: as counted in the schedules' messages, and as the strategy's formula says",
+        "absent");
     gw_recorder_report of = {
         .args = args,
         .command = command,
         .more = gw_json_object("mesh:o simulated:o sources:o link:o", gw_sim_mesh_json(p->mesh),
                                gw_json_add(simulated, "rows_of_ranks:i", folder_row_ranks(p)),
-                               folder_sources(), json_null())};
+                               sources, json_null())};
     gw_err e = gw_runfolder_clear(dir, folder_use(overwrite));
     GW_THEN(e, gw_rows_new(&rows, dir, false));
     GW_THEN(e, folder_write_rows(p, rows));

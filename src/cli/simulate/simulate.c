@@ -84,49 +84,13 @@ static const gw_rule rules[] = {
 
 /* ---- the command line ---- */
 
-/* A batch takes as long as its samples. */
-static gw_err simulate_parallel(simulation *s) {
-    gw_step_profile *of = &s->profile;
-    if (gw_args_given(s->args, "local-batch")) {
-        double times = gw_args_int(s->args, "local-batch") / (double)of->batch;
-        for (int t = 0; t < of->n_tensors; t++) {
-            of->tensor[t].forward_s *= times;
-            of->tensor[t].backward_s *= times;
-        }
-        of->batch = (long)gw_args_int(s->args, "local-batch");
-        of->forward_s *= times;
-        of->backward_s *= times;
-    }
-    gw_args_fill(s->args, &s->c);
-    GW_TRY(gw_mesh_parse(&s->c.parallel.shape, s->c.parallel.mesh));
-    s->c.parallel.stages = "flops"; /* as train's default: none asked for */
-    s->play.mesh = &s->mesh;
-    return gw_sim_mesh_open(&s->mesh, &s->c.parallel, of, s->play.world.ranks);
-}
-
 /* A model that the options describe, as `train` takes them. */
 static bool simulate_measures(const simulation *s) {
     return gw_args_given(s->args, "layers") || gw_args_given(s->args, "model");
 }
 
 /* Codecs get the price that --coding-ns says, or a measured one where the model is measured. */
-static gw_err simulate_coding(simulation *s) {
-    gw_sim_play *p = &s->play;
-    gw_codec *codec[] = {&p->codec, &p->exact};
-    bool measures = simulate_measures(s) && !gw_args_given(s->args, "coding-ns");
-    for (int i = 0; i < 2; i++) {
-        gw_sim_coding(&s->price[i], 1e-9 * gw_args_real(s->args, "coding-ns"));
-        if (measures) {
-            GW_TRY(gw_codec_time_price(codec[i], "auto", NULL, s->profile.n, p->world.ranks,
-                                       &s->price[i]));
-            s->price[i] = gw_codec_price_scaled(&s->price[i], p->speed);
-        }
-        codec[i]->price = &s->price[i];
-    }
-    return GW_OK;
-}
-
-static gw_err simulate_exchange(simulation *s) {
+static gw_err simulate_read_exchange(simulation *s) {
     const gw_args *a = s->args;
     gw_sim_play *p = &s->play;
     p->lazy = strcmp(gw_args_text(a, "update"), "lazy") == 0;
@@ -136,7 +100,16 @@ static gw_err simulate_exchange(simulation *s) {
     GW_TRY(gw_delay_read(&p->skew, "simulate", gw_args_text(a, "inject-skew")));
     GW_TRY(gw_delay_suits(&p->skew, "simulate", p->world.ranks));
     GW_TRY(gw_sim_play_open(p, gw_args_spec(a, "comm"), gw_args_spec(a, "compress")));
-    GW_TRY(simulate_coding(s));
+    gw_codec *codec[] = {&p->codec, &p->exact};
+    for (int i = 0; i < 2; i++) {
+        gw_sim_coding(&s->price[i], 1e-9 * gw_args_real(a, "coding-ns"));
+        if (simulate_measures(s) && !gw_args_given(a, "coding-ns")) {
+            GW_TRY(gw_codec_time_price(codec[i], "auto", NULL, s->profile.n, p->world.ranks,
+                                       &s->price[i]));
+            s->price[i] = gw_codec_price_scaled(&s->price[i], p->speed);
+        }
+        codec[i]->price = &s->price[i];
+    }
     return gw_sim_play_check(p);
 }
 
@@ -153,11 +126,26 @@ static gw_err simulate_parse(simulation *s, int argc, char **argv) {
 }
 
 static gw_err simulate_read(simulation *s) {
-    GW_TRY(gw_sim_steps_read(&s->play, &s->profile, s->args, "simulate"));
-    bool measured = s->profile.document && !gw_args_given(s->args, "profile");
+    gw_step_profile *of = &s->profile;
+    GW_TRY(gw_sim_steps_read(&s->play, of, s->args, "simulate"));
+    bool measured = of->document && !gw_args_given(s->args, "profile");
     s->play.sleeps &= !measured || gw_args_given(s->args, "compute"); /* else this core computes */
-    GW_TRY(simulate_parallel(s));
-    return simulate_exchange(s);
+    if (gw_args_given(s->args, "local-batch")) { /* which takes as long as its samples */
+        double times = gw_args_int(s->args, "local-batch") / (double)of->batch;
+        for (int t = 0; t < of->n_tensors; t++) {
+            of->tensor[t].forward_s *= times;
+            of->tensor[t].backward_s *= times;
+        }
+        of->batch = (long)gw_args_int(s->args, "local-batch");
+        of->forward_s *= times;
+        of->backward_s *= times;
+    }
+    gw_args_fill(s->args, &s->c);
+    GW_TRY(gw_mesh_parse(&s->c.parallel.shape, s->c.parallel.mesh));
+    s->c.parallel.stages = "flops"; /* as train's default: none asked for */
+    s->play.mesh = &s->mesh;
+    GW_TRY(gw_sim_mesh_open(&s->mesh, &s->c.parallel, of, s->play.world.ranks));
+    return simulate_read_exchange(s);
 }
 
 /* A model's profile, measured on this core, with a replica's part of the batch. */
@@ -213,15 +201,6 @@ static json_t *simulate_model(const simulation *s) {
                           "simulate", "gradwire: LogGP, max-min fair flows", network, steps,
                           gw_sim_mesh_json(p->mesh), (int64_t)p->tally.events, s->cpu_s,
                           simulate_memory_bytes());
-}
-
-static json_t *simulate_json(const simulation *s) {
-    const gw_sim_play *p = &s->play;
-    double ranks = p->world.ranks;
-    return gw_json_add(simulate_model(s),
-                       "step_s:f exposed_s:f bubble_s:f wire_bytes:f messages:f unmet:t", p->step_s,
-                       p->exposed_s, p->mesh->bubble_s, p->sent.bytes / ranks,
-                       p->sent.messages / ranks, p->unmet);
 }
 
 static void simulate_print(const simulation *s) {
@@ -297,31 +276,35 @@ static gw_err simulate_begin_files(simulation *s) {
     return GW_OK;
 }
 
-static gw_err simulate_write_chakra(simulation *s) {
-    for (int r = 0; r < s->play.world.ranks; r++) {
+static gw_err simulate_end_files(simulation *s) {
+    const char *out = gw_args_text(s->args, "out");
+    const gw_sim_play *p = &s->play;
+    gw_file *json = s->json_file;
+    double ranks = p->world.ranks;
+    if (s->graph && s->graph->full)
+        return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
+    if (out)
+        GW_TRY(gw_sim_folder_write(out, gw_args_flag(s->args, "overwrite"), p, s->args, s->command,
+                                   simulate_model(s)));
+    if (s->goal_file)
+        gw_graph_goal(s->graph, gw_file_stream(s->goal_file));
+    GW_TRY(gw_file_commit(&s->goal_file));
+    for (int r = 0; r < p->world.ranks && gw_args_given(s->args, "chakra"); r++) {
         if (r > 0)
             GW_TRY(simulate_begin_chakra(s, r));
         gw_graph_chakra(s->graph, r, gw_file_stream(s->chakra_file));
         GW_TRY(gw_file_commit(&s->chakra_file));
     }
-    return GW_OK;
-}
-
-static gw_err simulate_end_files(simulation *s) {
-    const char *out = gw_args_text(s->args, "out");
-    gw_file *json = s->json_file;
-    if (s->graph && s->graph->full)
-        return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
-    if (out)
-        GW_TRY(gw_sim_folder_write(out, gw_args_flag(s->args, "overwrite"), &s->play, s->args,
-                                   s->command, simulate_model(s)));
-    if (s->goal_file)
-        gw_graph_goal(s->graph, gw_file_stream(s->goal_file));
-    GW_TRY(gw_file_commit(&s->goal_file));
-    if (s->chakra_file)
-        GW_TRY(simulate_write_chakra(s));
     s->json_file = NULL;
-    return json ? gw_json_commit(json, simulate_json(s), JSON_INDENT(2), "the figures") : GW_OK;
+    return json ? gw_json_commit(json,
+                                 gw_json_add(simulate_model(s),
+                                             "step_s:f exposed_s:f bubble_s:f wire_bytes:f "
+                                             "messages:f unmet:t",
+                                             p->step_s, p->exposed_s, p->mesh->bubble_s,
+                                             p->sent.bytes / ranks, p->sent.messages / ranks,
+                                             p->unmet),
+                                 JSON_INDENT(2), "the figures")
+                : GW_OK;
 }
 
 static gw_err simulate_play(simulation *s) {
