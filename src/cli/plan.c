@@ -160,29 +160,22 @@ static void plan_report_codecs(gw_bench_run *run) {
 static const gw_benchmark codecs = {
     .prepare = plan_prepare_codecs, .measure = plan_measure_codecs, .report = plan_report_codecs};
 
-static const gw_benchmark *plan_kind(const gw_bench_run *run) {
-    return gw_args_given(run->args, "mesh")    ? &gw_plan_mesh
-           : gw_args_given(run->args, "ranks") ? &gw_plan_scale
-                                               : &codecs;
-}
+static gw_benchmark all; /* of which one is prepared */
 
 static gw_err plan_prepare(gw_bench_run *run) {
+    bool played = gw_args_given(run->args, "ranks");
+    const gw_benchmark *kind = gw_args_given(run->args, "mesh") ? &gw_plan_mesh
+                               : played                         ? &gw_plan_scale
+                                                                : &codecs;
     const gw_opt *o = opts;
     while (strcmp(o->name, "ranks") != 0)
         o++;
-    for (bool played = gw_args_given(run->args, "ranks"); !played && strcmp(o->name, "json") != 0;
-         o++)
+    for (; !played && strcmp(o->name, "json") != 0; o++)
         if (gw_args_given(run->args, o->name))
             return gw_fail(GW_ERR_USAGE, "plan: --%s says what is played: give --ranks", o->name);
-    return plan_kind(run)->prepare(run);
-}
-
-static gw_err plan_measure(gw_bench_run *run, bool *own) {
-    return plan_kind(run)->measure(run, own);
-}
-
-static void plan_report(gw_bench_run *run) {
-    plan_kind(run)->report(run);
+    all.measure = kind->measure;
+    all.report = kind->report;
+    return kind->prepare(run);
 }
 
 static void plan_free(void) {
@@ -214,14 +207,12 @@ static const gw_rule rules[] = {
 
 static int run_plan(const gw_args *none, int argc, char **argv) {
     (void)none;
-    static const gw_benchmark all = {.name = "plan",
-                                     .opts = opts,
-                                     .prepare = plan_prepare,
-                                     .measure = plan_measure,
-                                     .report = plan_report,
-                                     .rules = rules,
-                                     .close = gw_plan_trials_close,
-                                     .release = plan_free};
+    all = (gw_benchmark){.name = "plan",
+                         .opts = opts,
+                         .prepare = plan_prepare,
+                         .rules = rules,
+                         .close = gw_plan_trials_close,
+                         .release = plan_free};
     return gw_bench_main(&all, "plan", argc, argv);
 }
 

@@ -407,20 +407,6 @@ static void scale_print_notes(void) {
         }
 }
 
-static void scale_print_verdict(void) {
-    const way *exact = &the.all.at[0], *lossy = &the.all.at[the.all.n_exact];
-    printf("\n");
-    for (int k = 0; k < 2 && (k == 0 || the.all.n > the.all.n_exact); k++) {
-        printf("fastest %s: ", k ? "lossy" : "exact");
-        gw_plan_print_command(the.args, the.play.world.ranks, scale_trial(k ? the.all.n_exact : 0));
-    }
-    if (the.all.n > the.all.n_exact)
-        printf("does compression pay here? %s: %s makes a step %.1f%% %s\n",
-               scale_choice() > 0 ? "yes" : "no", scale_text(lossy, CODEC),
-               100 * fabs(1 - lossy->step_s / exact->step_s),
-               lossy->step_s < exact->step_s ? "shorter" : "longer");
-}
-
 static void scale_report(gw_bench_run *run) {
     const gw_step_profile *of = &the.profile;
     double computed_s = (of->forward_s + of->backward_s + of->optimizer_s) / the.play.speed;
@@ -433,7 +419,18 @@ static void scale_report(gw_bench_run *run) {
     scale_print_rows(the.all.n_exact, the.all.n, run->results);
     gw_plan_trials_print();
     scale_print_notes();
-    scale_print_verdict();
+    const way *exact = &the.all.at[0], *lossy = &the.all.at[the.all.n_exact];
+    bool compares = the.all.n > the.all.n_exact;
+    printf("\nfastest exact: ");
+    gw_plan_print_command(the.args, the.play.world.ranks, scale_trial(0));
+    if (compares) {
+        printf("fastest lossy: ");
+        gw_plan_print_command(the.args, the.play.world.ranks, scale_trial(the.all.n_exact));
+        printf("does compression pay here? %s: %s makes a step %.1f%% %s\n",
+               scale_choice() > 0 ? "yes" : "no", scale_text(lossy, CODEC),
+               100 * fabs(1 - lossy->step_s / exact->step_s),
+               lossy->step_s < exact->step_s ? "shorter" : "longer");
+    }
     gw_json_add(run->facts, "played_ranks:i model:s parameters:I computed_s:f plays:i",
                 the.play.world.ranks, of->model, (int64_t)of->n, computed_s, the.all.plays);
 }

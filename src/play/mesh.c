@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static int mesh_stages(const gw_sim_mesh *m) {
     return m->shape.size[GW_DIM_PIPE];
@@ -239,37 +238,6 @@ gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
         GW_TRY(gw_pipeline_check_samples(o, m->samples));
     GW_TRY(gw_timetable_open(&m->timetable, o->timetable, mesh_stages(m), m->micros));
     return mesh_open(m, o, of);
-}
-
-/* ---- its memory ---- */
-
-enum { ARENAS = 16 /* that lanes hand out at most, of the model's size */ };
-
-static size_t mesh_wire_bytes(const gw_sim_mesh *m, size_t n) {
-    return 16 * (n + m->joined + (1 << 20));
-}
-
-/* NULL: there is none. */
-static void *mesh_reserve(size_t bytes, int access) {
-    void *at = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at == MAP_FAILED ? NULL : at;
-}
-
-gw_err gw_sim_mesh_reserve(const gw_sim_mesh *m, size_t n, gw_phantom *out) {
-    out->room = ARENAS * (n + m->joined) + m->room + (1 << 20);
-    out->floats = mesh_reserve(out->room * sizeof(float), PROT_READ | PROT_WRITE);
-    out->wire = mesh_reserve(mesh_wire_bytes(m, n), PROT_NONE);
-    if (out->floats && out->wire)
-        return GW_OK;
-    return gw_fail(GW_ERR_NOMEM, "simulate: cannot reserve %zu bytes",
-                   out->room * sizeof(float) + mesh_wire_bytes(m, n));
-}
-
-void gw_sim_mesh_unreserve(const gw_sim_mesh *m, size_t n, gw_phantom *p) {
-    if (p->floats)
-        munmap(p->floats, p->room * sizeof(float));
-    if (p->wire)
-        munmap(p->wire, mesh_wire_bytes(m, n));
 }
 
 void gw_sim_mesh_close(gw_sim_mesh *m) {

@@ -66,11 +66,6 @@ extern const gw_parallel gw_parallel_plain;
 gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of, int ranks);
 void gw_sim_mesh_close(gw_sim_mesh *m); /* also after an error, and of zeros */
 
-/** Reserve address space for what lanes over such a mesh hand out to one rank of a model of n
- *  floats. *out: zeroed before; call gw_sim_mesh_unreserve also after an error. */
-gw_err gw_sim_mesh_reserve(const gw_sim_mesh *m, size_t n, gw_phantom *out);
-void gw_sim_mesh_unreserve(const gw_sim_mesh *m, size_t n, gw_phantom *p);
-
 /** What the rank at these coordinates holds. */
 const gw_sim_share *gw_sim_mesh_share(const gw_sim_mesh *m, const gw_mesh *at);
 

@@ -9,6 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+enum { ARENAS = 16 /* that lanes hand out at most, of the model's size */ };
 
 /* All ranks'. */
 typedef struct stage {
@@ -328,25 +331,23 @@ static gw_err play_compare(const stage *on) {
                    all->messages);
 }
 
-/* Replicas exchange the same between their parts in every step. */
-static void play_count_step(gw_sim_play *p, const stage *on) {
-    const gw_cost *all = &on->exchanged, *skipped = &on->before_counted;
-    if (on->phantom.bytes > 0) {
-        p->sent =
-            (gw_sim_sent){(double)p->tally.bytes / p->steps, (double)p->tally.messages / p->steps};
-        return;
-    }
-    p->sent.bytes = (double)(all->bytes - skipped->bytes) / p->counted +
-                    (double)(p->tally.bytes - all->bytes) / p->steps;
-    p->sent.messages = (double)(all->messages - skipped->messages) / p->counted +
-                       (double)(p->tally.messages - all->messages) / p->steps;
+/* Address space for what lanes hand out to one rank; NULL: there is none. */
+static void *play_map(size_t bytes, int access) {
+    void *at = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
 }
 
 static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
     stage on = {.play = p, .mesh = mesh};
-    gw_err e = gw_sim_mesh_reserve(mesh, p->profile->n, &on.phantom);
-    GW_THEN(e, gw_alloc(&on.end, (size_t)p->steps, sizeof *on.end));
-    on.phantom.bytes = p->world.coded_bytes;
+    gw_phantom *of = &on.phantom;
+    size_t most = p->profile->n + mesh->joined, wire = 16 * (most + (1 << 20));
+    of->room = ARENAS * most + mesh->room + (1 << 20);
+    of->floats = play_map(of->room * sizeof(float), PROT_READ | PROT_WRITE);
+    of->wire = play_map(wire, PROT_NONE);
+    of->bytes = p->world.coded_bytes;
+    gw_err e = of->floats && of->wire ? gw_alloc(&on.end, (size_t)p->steps, sizeof *on.end)
+                                      : gw_fail(GW_ERR_NOMEM, "simulate: cannot reserve %zu bytes",
+                                                of->room * sizeof(float) + wire);
     GW_THEN(e, gw_sim_run(&p->world, play_rank, &on));
     GW_THEN(e, play_compare(&on));
     if (e == GW_OK && p->steps > 0) {
@@ -355,9 +356,21 @@ static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
         p->elapsed_s = 1e-9 * (double)(on.drained - on.begun);
         p->exposed_s = on.exposed_s / p->counted / play_ranks(p);
         mesh->bubble_s = on.bubble_s / p->counted / play_ranks(p);
-        play_count_step(p, &on);
+        const gw_cost *all = &on.exchanged, *skipped = &on.before_counted;
+        double bytes = (double)p->tally.bytes, messages = (double)p->tally.messages;
+        p->sent = (gw_sim_sent){bytes / p->steps, messages / p->steps};
+        /* Replicas exchange the same between their parts in every step. */
+        if (on.phantom.bytes == 0) {
+            p->sent.bytes = (double)(all->bytes - skipped->bytes) / p->counted +
+                            (bytes - (double)all->bytes) / p->steps;
+            p->sent.messages = (double)(all->messages - skipped->messages) / p->counted +
+                               (messages - (double)all->messages) / p->steps;
+        }
     }
-    gw_sim_mesh_unreserve(mesh, p->profile->n, &on.phantom);
+    if (of->floats)
+        munmap(of->floats, of->room * sizeof(float));
+    if (of->wire)
+        munmap(of->wire, wire);
     free(on.end);
     return e;
 }

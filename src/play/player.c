@@ -243,18 +243,6 @@ static void player_free(gw_player *p) {
         close(p->file);
 }
 
-/* Without a step, for a check, no tensor is long. */
-static int player_declare(const gw_player *p) {
-    const gw_step_profile *of = p->script.profile;
-    int e = 0;
-    for (const gw_step_tensor *t = of->tensor; e >= 0 && t < of->tensor + of->n_tensors; t++) {
-        bool cut = p->steps == 0 && t->n > CHECK_FLOATS;
-        e = gradwire_tensor(p->g, t->name, t->group, cut ? CHECK_FLOATS : t->n, cut ? 0 : t->rows,
-                            NULL);
-    }
-    return e;
-}
-
 /* The library's errors are gw_err here; those of one rank alone end the job. */
 static gw_err player_told(gw_err e, bool *alone) {
     *alone |= e < 0 && gradwire_alone(e);
@@ -262,7 +250,13 @@ static gw_err player_told(gw_err e, bool *alone) {
 }
 
 static gw_err player_steps(gw_player *p, MPI_Comm comm, bool *alone) {
-    player_declare(p); /* open tells what is wrong */
+    const gw_step_profile *of = p->script.profile;
+    int e = 0; /* open tells what is wrong */
+    for (const gw_step_tensor *t = of->tensor; e >= 0 && t < of->tensor + of->n_tensors; t++) {
+        bool cut = p->steps == 0 && t->n > CHECK_FLOATS;
+        e = gradwire_tensor(p->g, t->name, t->group, cut ? CHECK_FLOATS : t->n, cut ? 0 : t->rows,
+                            NULL);
+    }
     GW_TRY(player_told((gw_err)gradwire_open(p->g), alone));
     if (p->steps == 0)
         return GW_OK;

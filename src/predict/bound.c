@@ -86,19 +86,17 @@ static void bound_profile(const gw_bound_parts *p, gw_bound_mode mode, gw_step_p
 
 /* ---- the exchange ---- */
 
-static bool bound_suits(const gw_strategy_ops *s, gw_bound_mode mode) {
-    return mode == GW_BOUND_SHARDED
-               ? s->shape == GW_SHAPE_SHARDS
-               : s->shape == GW_SHAPE_BUCKETS && !(s->traits & GW_STRATEGY_LATE);
-}
-
 /* A bucket is one message: between two ranks `doubling` sends all there is, `ring` its halves. */
 static void bound_comm(const gw_bound_parts *p, gw_bound_mode mode, char *text, size_t size) {
     const char *name = GW_STRATEGY_PLAIN;
     size_t bucket = p->bucket ? p->bucket : 1 + bound_floats(p) / PARTS;
-    for (const gw_entry *const *e = gw_strategies.entries; *e && mode != GW_BOUND_BLOCKING; e++)
-        if (bound_suits((const gw_strategy_ops *)*e, mode))
+    for (const gw_entry *const *e = gw_strategies.entries; *e && mode != GW_BOUND_BLOCKING; e++) {
+        const gw_strategy_ops *s = (const gw_strategy_ops *)*e;
+        if (mode == GW_BOUND_SHARDED
+                ? s->shape == GW_SHAPE_SHARDS
+                : s->shape == GW_SHAPE_BUCKETS && !(s->traits & GW_STRATEGY_LATE))
             name = (*e)->name;
+    }
     size_t at = gw_text_print(text, size, "%s:algo=(%s)", name,
                               mode == GW_BOUND_SHARDED ? "ring:chunk=0" : "doubling");
     if (mode != GW_BOUND_BLOCKING && mode != GW_BOUND_SHARDED)

@@ -52,22 +52,6 @@ const gw_spec *gw_chooser_named(const gw_chooser *a) {
     return gw_args_spec(a->strategy->args, "algo");
 }
 
-static gw_err chooser_read_lists(gw_chooser *a, const gw_args *args) {
-    const gw_spec *algos = gw_args_spec(args, "algos");
-    a->budget_s = gw_args_real(args, "budget");
-    a->margin = gw_args_real(args, "margin");
-    a->default_codecs = !gw_args_given(args, "codecs");
-    for (const gw_spec *s = gw_args_spec(args, "codecs")->parts; s; s = s->next)
-        a->codec[a->n_codecs++] = *s;
-    if (algos && gw_chooser_named(a))
-        return gw_fail(GW_ERR_USAGE,
-                       "auto: algos=%s: the strategy names its algorithm already (%s): give one "
-                       "of the two",
-                       algos->text, gw_chooser_named(a)->text);
-    a->algos = algos ? algos->parts : NULL;
-    return GW_OK;
-}
-
 /* The strategy's own, or the session's, or those listed, or all that are no choice themselves. */
 static void chooser_name_algos(gw_chooser *a) {
     if (gw_chooser_named(a))
@@ -98,8 +82,19 @@ gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_s
 }
 
 static gw_err chooser_read_all(gw_chooser *a, const gw_args *args) {
+    const gw_spec *algos = gw_args_spec(args, "algos");
     bool any = false;
-    GW_TRY(chooser_read_lists(a, args));
+    a->budget_s = gw_args_real(args, "budget");
+    a->margin = gw_args_real(args, "margin");
+    a->default_codecs = !gw_args_given(args, "codecs");
+    for (const gw_spec *s = gw_args_spec(args, "codecs")->parts; s; s = s->next)
+        a->codec[a->n_codecs++] = *s;
+    if (algos && gw_chooser_named(a))
+        return gw_fail(GW_ERR_USAGE,
+                       "auto: algos=%s: the strategy names its algorithm already (%s): give one "
+                       "of the two",
+                       algos->text, gw_chooser_named(a)->text);
+    a->algos = algos ? algos->parts : NULL;
     chooser_name_algos(a);
     for (int i = 0; i < a->n_codecs; i++) {
         gw_mix mix;

@@ -35,21 +35,6 @@ typedef struct run {
 
 /* ---- parts that all candidates have in common ---- */
 
-/* Simulated ranks have no threads: over links, polls between kernels do what one would. */
-static gw_err chooser_find_strategy(run *r) {
-    const gw_strategy *of = r->a->strategy;
-    const gw_spec *spec = r->a->config->run.comm;
-    gw_spec_arg arg[GW_SPEC_ITEMS];
-    gw_spec polls = *spec;
-    bool threads = of->ops->helpers && of->ops->helpers(of->args) > 0;
-    polls.arg = arg;
-    polls.n_args = 0;
-    for (int i = 0; i < spec->n_args; i++)
-        if (strcmp(spec->arg[i].name, "progress") != 0 && strcmp(spec->arg[i].name, "team") != 0)
-            arg[polls.n_args++] = spec->arg[i];
-    return gw_strategy_find(&r->play.strategy, threads ? &polls : spec);
-}
-
 static gw_err chooser_take_profile(run *r) {
     const gw_train_config *c = r->a->config;
     gw_model *model = r->job->steps.model;
@@ -67,7 +52,17 @@ static gw_err chooser_take_profile(run *r) {
     times.data_s += times.other_s; /* before the first layer, too */
     GW_TRY(gw_layers_profile(&about, &times, &r->profile));
     GW_TRY(gw_codec_open(&r->play.exact, &gw_codec_exact));
-    return chooser_find_strategy(r);
+    /* Simulated ranks have no threads: over links, polls between kernels do what one would. */
+    const gw_strategy *of = r->a->strategy;
+    gw_spec_arg arg[GW_SPEC_ITEMS];
+    gw_spec polls = *c->run.comm;
+    bool threads = of->ops->helpers && of->ops->helpers(of->args) > 0;
+    polls.arg = arg;
+    polls.n_args = 0;
+    for (const gw_spec_arg *x = c->run.comm->arg; x < c->run.comm->arg + c->run.comm->n_args; x++)
+        if (strcmp(x->name, "progress") != 0 && strcmp(x->name, "team") != 0)
+            arg[polls.n_args++] = *x;
+    return gw_strategy_find(&r->play.strategy, threads ? &polls : c->run.comm);
 }
 
 static gw_err chooser_measure(run *r) {
@@ -248,8 +243,6 @@ static gw_err chooser_nothing_left(const gw_chooser *a) {
 
 /* All ranks choose by rank 0's figures: whatever they were made of, they are then the same. */
 static gw_err chooser_choose(gw_chooser *a, MPI_Comm comm) {
-    if (a->n == 0)
-        return chooser_nothing_left(a);
     GW_TRY(gw_bcast(a->candidate, (int)((size_t)a->n * sizeof *a->candidate), MPI_BYTE, 0, comm));
     qsort(a->candidate, (size_t)a->n, sizeof *a->candidate, gw_stats_ascending);
     for (int i = 0; i < a->n; i++) {
@@ -309,19 +302,6 @@ static int chooser_count_whole(const gw_chooser *a) {
     return n > 0 ? n : 1;
 }
 
-static gw_err chooser_try(run *r) {
-    gw_chooser *a = r->a;
-    bool check = r->job->check;
-    if (!check)
-        GW_TRY(chooser_measure(r));
-    r->exchange_s = a->budget_s / chooser_count_whole(a);
-    for (int i = 0; i < a->n_codecs; i++)
-        GW_TRY(chooser_one_codec(r, i));
-    if (!check)
-        return chooser_choose(a, r->comm);
-    return a->n > 0 ? GW_OK : chooser_nothing_left(a);
-}
-
 /* ---- what was chosen ---- */
 
 static gw_err chooser_retake(gw_chooser *a, const char *codec, const char *algo) {
@@ -351,7 +331,14 @@ gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job) {
     chooser_drop_doubles(a);
     GW_TRY(chooser_check_buckets(a, gw_model_size(job->steps.model)));
     GW_TRY(gw_agree(r.comm, gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate)));
-    gw_err e = chooser_try(&r);
+    r.exchange_s = a->budget_s / chooser_count_whole(a);
+    gw_err e = job->check ? GW_OK : chooser_measure(&r);
+    for (int i = 0; i < a->n_codecs; i++)
+        GW_THEN(e, chooser_one_codec(&r, i));
+    if (e == GW_OK && a->n == 0)
+        e = chooser_nothing_left(a);
+    if (!job->check)
+        GW_THEN(e, chooser_choose(a, r.comm));
     gw_sim_play_close(&r.play);
     gw_step_profile_free(&r.profile);
     if (e != GW_OK || a->named || job->check)

@@ -61,34 +61,27 @@ static gw_err layout_try_orders(const gw_layout_space *s, gw_parallel *l, gw_par
     return GW_OK;
 }
 
-static gw_err layout_try_mesh(const gw_layout_space *s, const gw_mesh_shape *shape,
-                              gw_parallel *out, int *n) {
-    gw_parallel l = gw_parallel_plain;
-    l.shape = *shape;
-    if (shape->size[GW_DIM_DATA] > s->batch)
-        return GW_OK;
-    GW_TRY(layout_try_orders(s, &l, out, n));
-    l.columns = true;
-    return shape->size[GW_DIM_TENSOR] > 1 ? layout_try_orders(s, &l, out, n) : GW_OK;
-}
-
 gw_err gw_layouts_list(const gw_layout_space *s, gw_parallel *out, int *n) {
     *n = 0;
     for (int pipe = 1; pipe <= s->ranks; pipe++)
         for (int tensor = 1; tensor * pipe <= s->ranks; tensor++) {
             int data = s->ranks / (pipe * tensor);
-            gw_mesh_shape shape = {.size = {data, pipe, tensor},
-                                   .order = {GW_DIM_PIPE, GW_DIM_DATA, GW_DIM_TENSOR}};
-            if (data * pipe * tensor != s->ranks)
+            gw_parallel l = gw_parallel_plain;
+            l.shape = (gw_mesh_shape){.size = {data, pipe, tensor},
+                                      .order = {GW_DIM_PIPE, GW_DIM_DATA, GW_DIM_TENSOR}};
+            if (data * pipe * tensor != s->ranks || data > s->batch)
                 continue;
             if (s->shape) {
                 const int *size = s->shape->size;
                 if (size[GW_DIM_PIPE] != pipe || size[GW_DIM_TENSOR] != tensor ||
                     (size[GW_DIM_DATA] != 0 && size[GW_DIM_DATA] != data))
                     continue;
-                memcpy(shape.order, s->shape->order, sizeof shape.order);
+                memcpy(l.shape.order, s->shape->order, sizeof l.shape.order);
             }
-            GW_TRY(layout_try_mesh(s, &shape, out, n));
+            GW_TRY(layout_try_orders(s, &l, out, n));
+            l.columns = true;
+            if (tensor > 1)
+                GW_TRY(layout_try_orders(s, &l, out, n));
         }
     return GW_OK;
 }

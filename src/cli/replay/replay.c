@@ -82,18 +82,7 @@ static bool replay_passes(const job *j, const gw_opt *o) {
     return gw_args_given(j->args, o->name) && !(j->check && folder);
 }
 
-/* A word in quotation marks, as the library takes them off again. */
-static void replay_put_word(FILE *to, const char *word) {
-    fputc('\'', to);
-    for (; *word; word++) {
-        if (*word == '\'')
-            fputs("'\"'\"'", to);
-        else
-            fputc(*word, to);
-    }
-    fputc('\'', to);
-}
-
+/* Words are in quotation marks, as the library takes them off again. */
 static gw_err replay_put_words(job *j) {
     size_t len;
     FILE *to = open_memstream(&j->text, &len);
@@ -102,9 +91,13 @@ static gw_err replay_put_words(job *j) {
     for (const gw_opt *o = opts; o->name; o++) {
         if (!replay_passes(j, o))
             continue;
-        fprintf(to, " --%s ", o->name);
-        if (o->type != GW_OPT_FLAG)
-            replay_put_word(to, gw_args_text(j->args, o->name));
+        fprintf(to, " --%s", o->name);
+        if (o->type == GW_OPT_FLAG)
+            continue;
+        fputs(" '", to);
+        for (const char *c = gw_args_text(j->args, o->name); *c; c++)
+            fprintf(to, "%.*s", *c == '\'' ? 5 : 1, *c == '\'' ? "'\"'\"'" : c);
+        fputc('\'', to);
     }
     return fclose(to) == 0 ? GW_OK : gw_fail(GW_ERR_NOMEM, "replay: out of memory");
 }

@@ -80,28 +80,24 @@ gw_sim_watch gw_graph_watch(gw_graph *g) {
 
 /* ---- GOAL ---- */
 
-static void graph_goal(const gw_graph_rank *r, FILE *to) {
-    for (int64_t i = 0; i < r->n; i++) {
-        const gw_graph_op *o = &r->op[i];
-        if (o->kind == GW_GRAPH_JOINS)
-            continue;
-        if (o->kind == GW_GRAPH_CALC)
-            fprintf(to, "l%" PRId64 ": calc %" PRId64 "\n", i, o->amount);
-        else
-            fprintf(to, "l%" PRId64 ": %s %" PRId64 "b %s %d tag %u\n", i,
-                    o->kind == GW_GRAPH_SEND ? "send" : "recv", o->amount,
-                    o->kind == GW_GRAPH_SEND ? "to" : "from", o->peer, o->tag);
-        for (int64_t k = graph_first(r, i); k <= i; k++)
-            if (r->op[k].after >= 0)
-                fprintf(to, "l%" PRId64 " requires l%" PRId64 "\n", i, r->op[k].after);
-    }
-}
-
 void gw_graph_goal(const gw_graph *g, FILE *to) {
     fprintf(to, "num_ranks %d\n", g->ranks);
-    for (int r = 0; r < g->ranks; r++) {
-        fprintf(to, "rank %d {\n", r);
-        graph_goal(&g->of[r], to);
+    for (const gw_graph_rank *r = g->of; r < g->of + g->ranks; r++) {
+        fprintf(to, "rank %d {\n", (int)(r - g->of));
+        for (int64_t i = 0; i < r->n; i++) {
+            const gw_graph_op *o = &r->op[i];
+            if (o->kind == GW_GRAPH_JOINS)
+                continue;
+            if (o->kind == GW_GRAPH_CALC)
+                fprintf(to, "l%" PRId64 ": calc %" PRId64 "\n", i, o->amount);
+            else
+                fprintf(to, "l%" PRId64 ": %s %" PRId64 "b %s %d tag %u\n", i,
+                        o->kind == GW_GRAPH_SEND ? "send" : "recv", o->amount,
+                        o->kind == GW_GRAPH_SEND ? "to" : "from", o->peer, o->tag);
+            for (int64_t k = graph_first(r, i); k <= i; k++)
+                if (r->op[k].after >= 0)
+                    fprintf(to, "l%" PRId64 " requires l%" PRId64 "\n", i, r->op[k].after);
+        }
         fprintf(to, "}\n");
     }
 }

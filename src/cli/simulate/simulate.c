@@ -148,27 +148,6 @@ static gw_err simulate_read(simulation *s) {
     return simulate_read_exchange(s);
 }
 
-/* A model's profile, measured on this core, with a replica's part of the batch. */
-static gw_err simulate_measure(simulation *s, MPI_Comm comm) {
-    gw_train_config *c = &s->c;
-    gw_bench_run run = {.args = s->args};
-    gw_mesh at;
-    double spread[2];
-    GW_TRY(gw_step_opts_read(c, s->args, "simulate"));
-    GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
-    GW_TRY(gw_mesh_place(&at, &c->parallel.shape, 0, s->play.world.ranks));
-    GW_TRY(gw_bench_place_open(&run.place, comm, c->run.threads));
-    if (run.place.ranks > 1)
-        return gw_fail(GW_ERR_USAGE,
-                       "simulate: one process measures and plays all ranks: start 1, not %d",
-                       run.place.ranks);
-    int replicas = at.shape.size[GW_DIM_DATA];
-    if (!c->local_batch)
-        c->batch = (c->batch + replicas - 1) / replicas;
-    c->local_batch = true;
-    return gw_rig_profile(&run, c, &s->profile, spread);
-}
-
 /* ---- what came of it ---- */
 
 static double simulate_memory_bytes(void) {
@@ -323,10 +302,27 @@ static gw_err simulate_play(simulation *s) {
     return simulate_end_files(s);
 }
 
+/* With a model's profile, which is measured on this core with a replica's part of the batch. */
 static gw_err simulate_body(void *ctx, MPI_Comm comm, bool *own) {
     simulation *s = ctx;
+    gw_train_config *c = &s->c;
+    gw_bench_run run = {.args = s->args};
+    gw_mesh at;
+    double spread[2];
     (void)own;
-    GW_TRY(simulate_measure(s, comm));
+    GW_TRY(gw_step_opts_read(c, s->args, "simulate"));
+    GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
+    GW_TRY(gw_mesh_place(&at, &c->parallel.shape, 0, s->play.world.ranks));
+    GW_TRY(gw_bench_place_open(&run.place, comm, c->run.threads));
+    if (run.place.ranks > 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "simulate: one process measures and plays all ranks: start 1, not %d",
+                       run.place.ranks);
+    int replicas = at.shape.size[GW_DIM_DATA];
+    if (!c->local_batch)
+        c->batch = (c->batch + replicas - 1) / replicas;
+    c->local_batch = true;
+    GW_TRY(gw_rig_profile(&run, c, &s->profile, spread));
     GW_TRY(simulate_read(s));
     return simulate_play(s);
 }
