@@ -76,8 +76,9 @@ static const gw_step_profile small = {.batch = 1,
                                       .optimizer_s = 1e-3};
 
 static inline gw_sim_play play_of(int ranks, gw_sim_link link) {
-    return (gw_sim_play){
-        .world = world_of(ranks, 1, "star", link), .profile = &bytes_only, .speed = 1, .steps = 2};
+    return (gw_sim_play){.world = world_of(ranks, 1, "star", link),
+                         .script = {.profile = &bytes_only, .speed = 1},
+                         .steps = 2};
 }
 
 /* Prices of coding in plays, of the codec and of the exact one; NULL: it takes no time. */

@@ -121,7 +121,7 @@ static gw_err scale_prepare(gw_bench_run *run) {
     GW_TRY(gw_sim_network_read(&p->world, a, "plan"));
     the.spread[0] = the.spread[1] = 1;
     p->steps = PLAYED_STEPS;
-    p->lazy = the.c.run.lazy;
+    p->script.lazy = the.c.run.lazy;
     p->most_played = gw_args_given(a, "algos") ? 0 : MOST_PLAYED;
     if (gw_args_given(a, "profile") || gw_args_given(a, "bytes"))
         GW_TRY(gw_sim_steps_read(p, &the.profile, a, "plan"));
@@ -141,7 +141,7 @@ static gw_err scale_play(const way *x, double links, double cores, gw_sim_play *
     *p = the.play;
     p->strategy = the.strategy[x->part[STRATEGY]];
     p->codec = the.codec[x->part[CODEC]];
-    p->speed *= cores;
+    p->script.speed *= cores;
     p->codec.price = &price;
     p->exact.price = &exact;
     p->world.link.bytes_per_s *= links;
@@ -326,7 +326,7 @@ static gw_err scale_measure(gw_bench_run *run, bool *own) {
             c.batch = (c.batch + ranks - 1) / ranks;
         GW_TRY(gw_rig_profile(run, &c, &the.profile, the.spread));
         GW_TRY(gw_sim_steps_read(&the.play, &the.profile, the.args, "plan"));
-        the.play.sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
+        the.play.script.sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
     }
     for (int k = 0; k < the.n_specs[CODEC]; k++)
         if (gw_args_given(the.args, "coding-ns"))
@@ -409,7 +409,7 @@ static void scale_print_notes(void) {
 
 static void scale_report(gw_bench_run *run) {
     const gw_step_profile *of = &the.profile;
-    double computed_s = (of->forward_s + of->backward_s + of->optimizer_s) / the.play.speed;
+    double computed_s = (of->forward_s + of->backward_s + of->optimizer_s) / the.play.script.speed;
     printf("plan of a step on %d ranks, %s %s: %s, %zu parameters, %.3f ms of computation; %d "
            "plays\n\nexact gradients",
            the.play.world.ranks, gw_args_text(the.args, "network"), gw_args_text(the.args, "link"),

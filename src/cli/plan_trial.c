@@ -58,7 +58,7 @@ gw_err gw_plan_trial_open(gw_plan_trial t, const gw_rig_setup *s) {
 gw_err gw_plan_trial_replay(gw_plan_trial t, const gw_sim_play *of, const gw_rig_setup *s,
                             bool *own) {
     const gw_train_config *c = s->at.c;
-    gw_player p = {.script = gw_sim_play_script(of, NULL),
+    gw_player p = {.script = of->script,
                    .from = "normal",
                    .seed = c->run.seed,
                    .steps = 1 + (long)gw_args_int(c->args, "steps")};
@@ -68,7 +68,7 @@ gw_err gw_plan_trial_replay(gw_plan_trial t, const gw_sim_play *of, const gw_rig
     gw_text_print(words, sizeof words,
                   "--comm '%s%calgo=(%s)' --compress '%s' --error-feedback '%s' --update %s",
                   t.strategy->text, strchr(t.strategy->text, ':') ? ',' : ':', t.algo->text,
-                  t.codec->text, c->run.feedback, of->lazy ? "lazy" : "eager");
+                  t.codec->text, c->run.feedback, of->script.lazy ? "lazy" : "eager");
     GW_TRY(gw_player_play(&p, words, s->at.comm, own));
     *t.measured_s = p.step_s / s->place->ranks;
     return gw_allreduce(MPI_IN_PLACE, t.measured_s, 1, MPI_DOUBLE, MPI_SUM, s->at.comm);

@@ -49,7 +49,6 @@ typedef struct gw_sim_mesh {
     gw_algo algo;        /* of what tensor ranks exchange, */
     int pieces;          /* each in so many */
     double *sent;        /* when a hop left: [replicas][runs][kinds][micros] */
-    double bubble_s;     /* of a play: of a step, mean over ranks and steps after the first */
 } gw_sim_mesh;
 
 /** As gw_algo_open; what works in shared memory is opened, too. MPI's own collectives are replaced

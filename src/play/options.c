@@ -49,10 +49,10 @@ gw_err gw_sim_network_read(gw_sim_setup *w, const gw_args *args, const char *own
 gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args *args,
                          const char *owner) {
     const char *path = gw_args_text(args, "profile");
-    p->profile = profile;
-    p->sleeps = strcmp(gw_args_text(args, "compute"), "sleep") == 0;
-    p->speed = gw_args_real(args, "speed");
-    p->bucket = (size_t)(gw_args_real(args, "bucket-mb") * MIB);
+    p->script.profile = profile;
+    p->script.sleeps = strcmp(gw_args_text(args, "compute"), "sleep") == 0;
+    p->script.speed = gw_args_real(args, "speed");
+    p->script.bucket = (size_t)(gw_args_real(args, "bucket-mb") * MIB);
     if (path)
         return gw_step_profile_read(profile, path);
     if (!gw_args_given(args, "bytes"))

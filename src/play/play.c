@@ -16,7 +16,7 @@ enum { ARENAS = 16 /* that lanes hand out at most, of the model's size */ };
 /* All ranks'. */
 typedef struct stage {
     gw_sim_play *play;
-    gw_sim_mesh *mesh;
+    const gw_sim_mesh *mesh;
     gw_phantom phantom;         /* what each rank begins with */
     int64_t begun, *end;        /* [step]: when the last rank was through with it */
     int64_t drained;            /* nothing is in flight any more */
@@ -207,11 +207,6 @@ static const gw_play_exchange play_exchange = {.begin = play_hold_up,
 
 /* ---- a run ---- */
 
-gw_script gw_sim_play_script(const gw_sim_play *p, const gw_sim_mesh *mesh) {
-    bool ahead = p->profile->ahead && p->strategy.ops->await;
-    return (gw_script){p->profile, mesh, p->lazy, p->sleeps, p->speed, p->bucket, ahead};
-}
-
 /* The first step counts in no figure unless it is the only one. Of the others whole periods of the
  * exchange count, or all if it never repeats. */
 static gw_err play_skip(const player *p) {
@@ -240,7 +235,9 @@ static gw_err play_open(player *p) {
     gw_sim_play *of = p->on->play;
     const gw_strategy *s = &of->strategy;
     int servers = s->ops->servers ? s->ops->servers(s->args) : 0;
-    p->actor.script = gw_sim_play_script(of, p->on->mesh);
+    p->actor.script = of->script;
+    p->actor.script.mesh = p->on->mesh;
+    p->actor.script.ahead = of->script.profile->ahead && s->ops->await;
     p->phantom = p->on->phantom;
     GW_TRY(gw_actor_open(&p->actor, servers, &of->exact, &p->phantom));
     const gw_sim_share *has = p->actor.has;
@@ -250,7 +247,7 @@ static gw_err play_open(player *p) {
                       .n_layers = has->n_layers,
                       .tensors = has->tensors,
                       .n_tensors = has->n_tensors,
-                      .by_layer = of->lazy,
+                      .by_layer = of->script.lazy,
                       .share = p->actor.idle ? 0 : 1.0 / (replicas - servers),
                       .link_bytes_per_s = of->world.link.bytes_per_s,
                       .algo = &of->algo,
@@ -337,10 +334,10 @@ static void *play_map(size_t bytes, int access) {
     return at == MAP_FAILED ? NULL : at;
 }
 
-static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
+static gw_err play_once(gw_sim_play *p, const gw_sim_mesh *mesh) {
     stage on = {.play = p, .mesh = mesh};
     gw_phantom *of = &on.phantom;
-    size_t most = p->profile->n + mesh->joined, wire = 16 * (most + (1 << 20));
+    size_t most = p->script.profile->n + mesh->joined, wire = 16 * (most + (1 << 20));
     of->room = ARENAS * most + mesh->room + (1 << 20);
     of->floats = play_map(of->room * sizeof(float), PROT_READ | PROT_WRITE);
     of->wire = play_map(wire, PROT_NONE);
@@ -355,7 +352,7 @@ static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
         p->step_s = 1e-9 * (double)(on.end[p->steps - 1] - from) / p->counted;
         p->elapsed_s = 1e-9 * (double)(on.drained - on.begun);
         p->exposed_s = on.exposed_s / p->counted / play_ranks(p);
-        mesh->bubble_s = on.bubble_s / p->counted / play_ranks(p);
+        p->bubble_s = on.bubble_s / p->counted / play_ranks(p);
         const gw_cost *all = &on.exchanged, *skipped = &on.before_counted;
         double bytes = (double)p->tally.bytes, messages = (double)p->tally.messages;
         p->sent = (gw_sim_sent){bytes / p->steps, messages / p->steps};
@@ -377,7 +374,7 @@ static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
 
 /* ---- which ranks are played: a few that stand for all, where that is known ---- */
 
-static gw_err play_folded(gw_sim_play *p, gw_sim_mesh *mesh) {
+static gw_err play_folded(gw_sim_play *p, const gw_sim_mesh *mesh) {
     gw_sim_setup *w = &p->world;
     unsigned caps = p->algo.ops->caps;
     int few =
@@ -386,7 +383,7 @@ static gw_err play_folded(gw_sim_play *p, gw_sim_mesh *mesh) {
                  !p->unfolded && !gw_mesh_divides(&mesh->shape) && few < w->ranks &&
                  w->ranks % few == 0;
     bool powers = (few & (few - 1)) == 0 && (w->ranks & (w->ranks - 1)) == 0;
-    w->even = caps & GW_ALGO_ALIKE_UNCUT && gw_kit_chunks(p->algo.args, p->profile->n) > 1;
+    w->even = caps & GW_ALGO_ALIKE_UNCUT && gw_kit_chunks(p->algo.args, p->script.profile->n) > 1;
     for (int pairs = 0; alike && pairs <= powers; pairs++) {
         w->played = few;
         w->pairs = pairs;
@@ -403,9 +400,9 @@ static gw_err play_folded(gw_sim_play *p, gw_sim_mesh *mesh) {
 
 gw_err gw_sim_play_run(gw_sim_play *p) {
     gw_sim_mesh whole = {0};
-    if (p->mesh)
-        return play_folded(p, p->mesh);
-    gw_err e = gw_sim_mesh_open(&whole, &gw_parallel_plain, p->profile, p->world.ranks);
+    if (p->script.mesh)
+        return play_folded(p, p->script.mesh);
+    gw_err e = gw_sim_mesh_open(&whole, &gw_parallel_plain, p->script.profile, p->world.ranks);
     GW_THEN(e, play_folded(p, &whole));
     gw_sim_mesh_close(&whole);
     return e;

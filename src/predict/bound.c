@@ -113,10 +113,10 @@ gw_err gw_bound_play(gw_bound_parts *p) {
     for (int m = 0; m < GW_BOUND_DELAYED && e == GW_OK; m++) {
         gw_bound_mode mode = (gw_bound_mode)m;
         gw_sim_play play = {.world = {.ranks = RANKS, .link.bytes_per_s = bytes_per_s},
-                            .profile = &profile,
-                            .lazy = mode != GW_BOUND_BLOCKING && mode != GW_BOUND_EAGER,
-                            .sleeps = true,
-                            .speed = 1,
+                            .script = {.profile = &profile,
+                                       .lazy = mode != GW_BOUND_BLOCKING && mode != GW_BOUND_EAGER,
+                                       .sleeps = true,
+                                       .speed = 1},
                             .steps = STEPS};
         char comm[160];
         bound_profile(p, mode, &profile);

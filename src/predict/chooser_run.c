@@ -43,9 +43,7 @@ static gw_err chooser_take_profile(run *r) {
                              .name = "the run's",
                              .threads = c->run.threads,
                              .batch = r->job->steps.pass.local > 0 ? r->job->steps.pass.local : 1};
-    r->play = (gw_sim_play){.profile = &r->profile,
-                            .lazy = c->run.lazy,
-                            .speed = 1,
+    r->play = (gw_sim_play){.script = {.profile = &r->profile, .lazy = c->run.lazy, .speed = 1},
                             .steps = PLAYED_STEPS,
                             .seed = c->run.seed};
     gw_layer_times times = r->a->times;

@@ -99,7 +99,7 @@ void gw_layout_mesh(const gw_parallel *l, char out[GW_LAYOUT_TEXT]) {
 /* ---- the parts ---- */
 
 gw_err gw_layouts_prepare(gw_layout_plays *s, const gw_spec *comm) {
-    s->play = (gw_sim_play){.speed = 1, .steps = STEPS};
+    s->play = (gw_sim_play){.script.speed = 1, .steps = STEPS};
     GW_TRY(gw_sim_play_open(&s->play, comm, &gw_codec_exact));
     if (s->play.strategy.ops->period)
         return gw_fail(GW_ERR_UNSUPPORTED,
@@ -202,8 +202,8 @@ static gw_err layouts_play(const gw_layout_plays *s, const gw_parallel *l, const
     gw_sim_mesh mesh = {0};
     int ranks = p.world.ranks;
     options.stages = o->stages;
-    p.profile = &profile;
-    p.mesh = &mesh;
+    p.script.profile = &profile;
+    p.script.mesh = &mesh;
     gw_err e = layouts_profile(s, l, &o->times, o->rows, &profile);
     GW_THEN(e, gw_sim_mesh_open(&mesh, &options, &profile, ranks));
     GW_THEN(e, gw_alloc(&p.log, (size_t)(p.steps * ranks), sizeof *p.log));

@@ -89,9 +89,7 @@ static gw_err tempo_simulate(const gw_parallel *o, int stages, const double *fig
     gw_parallel options = gw_parallel_plain;
     gw_sim_mesh mesh = {0};
     gw_sim_play play = {.world = {.ranks = stages, .link = {1e12, tempo_hop_s(figure, runs), 0, 0}},
-                        .profile = &of,
-                        .mesh = &mesh,
-                        .speed = 1,
+                        .script = {.profile = &of, .mesh = &mesh, .speed = 1},
                         .steps = 3};
     *out = json_null();
     for (int i = 0; i < runs; i++) {
@@ -107,7 +105,7 @@ static gw_err tempo_simulate(const gw_parallel *o, int stages, const double *fig
     GW_THEN(e, gw_sim_play_exact(&play, GW_STRATEGY_PLAIN ":algo=ring"));
     if (e == GW_OK) {
         double idle_s = fmax(0, play.step_s - (of.forward_s + of.backward_s) / stages),
-               bubble_s = fmin(mesh.bubble_s, idle_s);
+               bubble_s = fmin(play.bubble_s, idle_s);
         *out = gw_json_object("statistic:s step_s:f idle_s:f bubble_s:f bubble_share:f runs:o",
                               "median", play.step_s, idle_s, bubble_s, bubble_s / play.step_s,
                               tempo_runs_json(stages, figure, runs));

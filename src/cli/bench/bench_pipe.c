@@ -229,14 +229,13 @@ static gw_err pipe_simulate(void) {
     gw_sim_link link = {WIDE, b.hop_s, 0};
     gw_sim_play p = {
         .world = {.ranks = b.place->ranks, .per_host = 1, .link = link, .memory = link},
-        .sleeps = true,
-        .speed = 1,
+        .script = {.sleeps = true, .speed = 1},
         .steps = SIMULATED};
     gw_err e = gw_network_open(&p.world.network, NULL, b.place->ranks, WIDE);
     GW_THEN(e, gw_sim_play_open(&p, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &gw_codec_exact));
     for (int i = 0; i < b.n && e == GW_OK; i++) {
-        p.profile = &b.cells[i].profile;
-        p.mesh = &b.cells[i].mesh;
+        p.script.profile = &b.cells[i].profile;
+        p.script.mesh = &b.cells[i].mesh;
         e = gw_sim_play_run(&p);
         b.cells[i].simulated_s = p.step_s;
     }

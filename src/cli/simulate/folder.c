@@ -29,13 +29,13 @@ gw_err gw_sim_folder_take(const char *dir, bool overwrite, gw_sim_play *p, gw_cl
 static gw_err folder_write_rows(const gw_sim_play *p, gw_rows *rows) {
     gw_batch_table batches;
     FILE *to;
-    gw_batch_table_make(&batches, gw_mesh_divides(&p->mesh->shape), NULL, 0);
+    gw_batch_table_make(&batches, gw_mesh_divides(&p->script.mesh->shape), NULL, 0);
     GW_TRY(gw_rows_open(rows, &batches.table, &to, NULL));
     for (int step = 0; step < p->steps; step++)
         for (int r = 0; r < folder_row_ranks(p); r++) {
             const gw_sim_step *of = &p->log[(size_t)step * (size_t)p->world.ranks + (size_t)r];
             gw_mesh m;
-            gw_mesh_place(&m, &p->mesh->shape, r, p->world.ranks);
+            gw_mesh_place(&m, &p->script.mesh->shape, r, p->world.ranks);
             gw_batch_row row = gw_batch_row_of(&(gw_batch_parts){
                 .rank = r,
                 .epoch = 1,
@@ -43,7 +43,7 @@ static gw_err folder_write_rows(const gw_sim_play *p, gw_rows *rows) {
                 .step = step + 1,
                 .injected_s = of->cost.phase_s[GW_PHASE_DATA],
                 .slept = true,
-                .logical_bytes = gw_sim_mesh_share(p->mesh, &m)->n * sizeof(float),
+                .logical_bytes = gw_sim_mesh_share(p->script.mesh, &m)->n * sizeof(float),
                 .cost = of->cost,
                 .counts = gw_batch_no_counts,
                 .split = gw_batch_no_split});
@@ -84,11 +84,11 @@ static gw_batch_summary folder_sum_up(const gw_sim_play *p) {
             sum.dim_messages[d] += (double)c->dim[d].messages / (double)n;
         }
     }
-    const int *size = p->mesh->shape.size;
+    const int *size = p->script.mesh->shape.size;
     int shares = size[GW_DIM_PIPE] * size[GW_DIM_TENSOR];
-    for (const gw_sim_share *of = p->mesh->share; of < p->mesh->share + shares; of++)
+    for (const gw_sim_share *of = p->script.mesh->share; of < p->script.mesh->share + shares; of++)
         sum.logical_bytes += (double)(of->n * sizeof(float)) / shares;
-    sum.dim_waiting_s[GW_DIM_PIPE] = p->mesh->bubble_s;
+    sum.dim_waiting_s[GW_DIM_PIPE] = p->bubble_s;
     return sum;
 }
 
@@ -115,7 +115,7 @@ static json_t *folder_comm(const gw_sim_play *p) {
 static gw_err folder_json(const gw_sim_play *p, gw_recorder *r, gw_recorder_report *of,
                           json_t **run) {
     const gw_strategy *s = &p->strategy;
-    int ranks = p->world.ranks, replica = ranks / p->mesh->shape.size[GW_DIM_DATA];
+    int ranks = p->world.ranks, replica = ranks / p->script.mesh->shape.size[GW_DIM_DATA];
     gw_host host;
     gw_host_facts(&host);
     r->total.hosts = json_pack("[s]", host.name);
@@ -127,15 +127,15 @@ static gw_err folder_json(const gw_sim_play *p, gw_recorder *r, gw_recorder_repo
     of->stopped_by = "steps";
     of->statistic = "simulated mean";
     of->seed = p->seed;
-    of->parameters = p->profile->n;
+    of->parameters = p->script.profile->n;
     of->wire_bytes = p->tally.bytes;
     of->steps = p->steps;
     of->node.nodes = (ranks + p->world.per_host - 1) / p->world.per_host;
     of->node.ranks = ranks < p->world.per_host ? ranks : p->world.per_host;
     of->workers = ranks - replica * (s->ops->servers ? s->ops->servers(s->args) : 0);
     of->threads = 1;
-    of->dimensions = gw_recorder_dimensions(&r->total.summary, &p->mesh->shape);
-    of->bubble_s = gw_mesh_divides(&p->mesh->shape) ? p->mesh->bubble_s : NAN;
+    of->dimensions = gw_recorder_dimensions(&r->total.summary, &p->script.mesh->shape);
+    of->bubble_s = gw_mesh_divides(&p->script.mesh->shape) ? p->bubble_s : NAN;
     of->comm = folder_comm(p);
     of->machine = gw_json_object("ranks:i clock:s busy:o", ranks, "virtual",
                                  gw_json_object("before:o during:o", json_null(), json_null()));
@@ -159,9 +159,9 @@ gw_err gw_sim_folder_write(const char *dir, bool overwrite, const gw_sim_play *p
     gw_recorder_report of = {
         .args = args,
         .command = command,
-        .more = gw_json_object("mesh:o simulated:o sources:o link:o", gw_sim_mesh_json(p->mesh),
-                               gw_json_add(simulated, "rows_of_ranks:i", folder_row_ranks(p)),
-                               sources, json_null())};
+        .more = gw_json_object(
+            "mesh:o simulated:o sources:o link:o", gw_sim_mesh_json(p->script.mesh),
+            gw_json_add(simulated, "rows_of_ranks:i", folder_row_ranks(p)), sources, json_null())};
     gw_err e = gw_runfolder_clear(dir, folder_use(overwrite));
     GW_THEN(e, gw_rows_new(&rows, dir, false));
     GW_THEN(e, folder_write_rows(p, rows));

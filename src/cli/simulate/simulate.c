@@ -93,7 +93,7 @@ static bool simulate_measures(const simulation *s) {
 static gw_err simulate_read_exchange(simulation *s) {
     const gw_args *a = s->args;
     gw_sim_play *p = &s->play;
-    p->lazy = strcmp(gw_args_text(a, "update"), "lazy") == 0;
+    p->script.lazy = strcmp(gw_args_text(a, "update"), "lazy") == 0;
     p->unfolded = strcmp(gw_args_text(a, "fold"), "off") == 0;
     p->steps = (int)gw_args_int(a, "steps");
     p->seed = (uint64_t)gw_args_int(a, "seed");
@@ -106,7 +106,7 @@ static gw_err simulate_read_exchange(simulation *s) {
         if (simulate_measures(s) && !gw_args_given(a, "coding-ns")) {
             GW_TRY(gw_codec_time_price(codec[i], "auto", NULL, s->profile.n, p->world.ranks,
                                        &s->price[i]));
-            s->price[i] = gw_codec_price_scaled(&s->price[i], p->speed);
+            s->price[i] = gw_codec_price_scaled(&s->price[i], p->script.speed);
         }
         codec[i]->price = &s->price[i];
     }
@@ -129,8 +129,9 @@ static gw_err simulate_read(simulation *s) {
     gw_step_profile *of = &s->profile;
     GW_TRY(gw_sim_steps_read(&s->play, of, s->args, "simulate"));
     bool measured = of->document && !gw_args_given(s->args, "profile");
-    s->play.sleeps &= !measured || gw_args_given(s->args, "compute"); /* else this core computes */
-    if (gw_args_given(s->args, "local-batch")) { /* which takes as long as its samples */
+    s->play.script.sleeps &=
+        !measured || gw_args_given(s->args, "compute"); /* else this core computes */
+    if (gw_args_given(s->args, "local-batch")) {        /* which takes as long as its samples */
         double times = gw_args_int(s->args, "local-batch") / (double)of->batch;
         for (int t = 0; t < of->n_tensors; t++) {
             of->tensor[t].forward_s *= times;
@@ -143,7 +144,7 @@ static gw_err simulate_read(simulation *s) {
     gw_args_fill(s->args, &s->c);
     GW_TRY(gw_mesh_parse(&s->c.parallel.shape, s->c.parallel.mesh));
     s->c.parallel.stages = "flops"; /* as train's default: none asked for */
-    s->play.mesh = &s->mesh;
+    s->play.script.mesh = &s->mesh;
     GW_TRY(gw_sim_mesh_open(&s->mesh, &s->c.parallel, of, s->play.world.ranks));
     return simulate_read_exchange(s);
 }
@@ -169,16 +170,17 @@ static json_t *simulate_model(const simulation *s) {
         "model:s source:s parameters:I tensors:i batch:I forward_s:f backward_s:f optimizer_s:f "
         "steps:i speed:f compute:s bucket_bytes:I comm:s algorithm:s modelled:s compress:s "
         "update:s inject_skew:s seed:I",
-        p->profile->model, p->profile->source, (int64_t)p->profile->n, p->profile->n_tensors,
-        (int64_t)p->profile->batch, p->profile->forward_s, p->profile->backward_s,
-        p->profile->optimizer_s, p->steps, p->speed, p->sleeps ? "sleep" : "spin",
-        (int64_t)p->bucket, gw_args_text(s->args, "comm"), p->algo.ops->head.name,
-        p->algo.stands_for, gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"),
+        p->script.profile->model, p->script.profile->source, (int64_t)p->script.profile->n,
+        p->script.profile->n_tensors, (int64_t)p->script.profile->batch,
+        p->script.profile->forward_s, p->script.profile->backward_s, p->script.profile->optimizer_s,
+        p->steps, p->script.speed, p->script.sleeps ? "sleep" : "spin", (int64_t)p->script.bucket,
+        gw_args_text(s->args, "comm"), p->algo.ops->head.name, p->algo.stands_for,
+        gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"),
         gw_args_text(s->args, "inject-skew"), (int64_t)p->seed);
     return gw_json_object("program:s engine:s network:o step:o mesh:o events:I cpu_s:f "
                           "memory_bytes:f",
                           "simulate", "gradwire: LogGP, max-min fair flows", network, steps,
-                          gw_sim_mesh_json(p->mesh), (int64_t)p->tally.events, s->cpu_s,
+                          gw_sim_mesh_json(p->script.mesh), (int64_t)p->tally.events, s->cpu_s,
                           simulate_memory_bytes());
 }
 
@@ -188,7 +190,7 @@ static void simulate_print(const simulation *s) {
     const char *skew = gw_args_text(s->args, "inject-skew");
     printf("simulated: %d rank%s, %s %s: %s, %zu parameters; --comm %s --compress %s%s%s\n",
            p->world.ranks, p->world.ranks == 1 ? "" : "s", gw_args_text(s->args, "network"),
-           gw_args_text(s->args, "link"), p->profile->model, p->profile->n,
+           gw_args_text(s->args, "link"), p->script.profile->model, p->script.profile->n,
            gw_args_text(s->args, "comm"), gw_args_text(s->args, "compress"),
            skew ? " --inject-skew " : "", skew ? skew : "");
     printf(
@@ -199,8 +201,8 @@ static void simulate_print(const simulation *s) {
                "of the step\n",
                s->mesh.shape.size[GW_DIM_DATA], s->mesh.shape.size[GW_DIM_PIPE],
                s->mesh.shape.size[GW_DIM_TENSOR], s->mesh.micros, s->mesh.micros == 1 ? "" : "es",
-               gw_timetable_name(s->mesh.timetable), 1e3 * s->mesh.bubble_s,
-               100 * s->mesh.bubble_s / p->step_s);
+               gw_timetable_name(s->mesh.timetable), 1e3 * p->bubble_s,
+               100 * p->bubble_s / p->step_s);
     printf("engine: %llu events, %.2f s of this CPU, %.0f MiB\n",
            (unsigned long long)p->tally.events, s->cpu_s, simulate_memory_bytes() / MIB);
     if (p->world.played)
@@ -279,7 +281,7 @@ static gw_err simulate_end_files(simulation *s) {
                                  gw_json_add(simulate_model(s),
                                              "step_s:f exposed_s:f bubble_s:f wire_bytes:f "
                                              "messages:f unmet:t",
-                                             p->step_s, p->exposed_s, p->mesh->bubble_s,
+                                             p->step_s, p->exposed_s, p->bubble_s,
                                              p->sent.bytes / ranks, p->sent.messages / ranks,
                                              p->unmet),
                                  JSON_INDENT(2), "the figures")
