@@ -28,7 +28,7 @@ static inline const char *comm_of(const gw_entry *strategy, const gw_entry *algo
 /* ---- a world, and a play in it ---- */
 
 /* Networks stay until the program ends. */
-static inline const gw_network *network_of(const char *text, int hosts) {
+static inline gw_network *network_of(const char *text, int hosts) {
     static struct {
         char text[96];
         int hosts;
@@ -76,27 +76,27 @@ static const gw_step_profile small = {.batch = 1,
                                       .optimizer_s = 1e-3};
 
 static inline gw_sim_play play_of(int ranks, gw_sim_link link) {
-    return (gw_sim_play){
-        .world = world_of(ranks, 1, "star", link), .profile = &bytes_only, .speed = 1, .steps = 2};
+    return (gw_sim_play){.world = world_of(ranks, 1, "star", link),
+                         .script = {.profile = &bytes_only, .speed = 1},
+                         .steps = 2};
 }
 
 /* Prices of coding in plays, of the codec and of the exact one; NULL: it takes no time. */
 static const gw_codec_price *play_price, *play_exact_price;
 
 static inline gw_err run_play(gw_sim_play *p, const char *comm, const char *compress) {
-    gw_err e = open_codec(&p->exact, "none");
-    GW_THEN(e, open_codec(&p->codec, compress));
-    GW_THEN(e, find_strategy(&p->strategy, comm));
+    const gw_spec *strategy = NULL, *codec = NULL;
+    gw_err e = keep_spec(&strategy, comm, GW_SPEC_ONE);
+    GW_THEN(e, keep_spec(&codec, compress, GW_SPEC_LIST));
+    GW_THEN(e, gw_sim_play_open(p, strategy, codec ? codec->parts : NULL));
     p->codec.price = play_price;
     p->exact.price = play_exact_price;
-    GW_THEN(e, gw_sim_play_open_algo(p));
     GW_THEN(e, gw_sim_play_check(p));
     GW_THEN(e, gw_sim_play_run(p));
-    if (p->algo.ops)
-        gw_algo_close(&p->algo);
-    gw_strategy_free(&p->strategy);
-    gw_codec_close(&p->codec);
-    gw_codec_close(&p->exact);
+    gw_network *stays = p->world.network;
+    p->world.network = NULL;
+    gw_sim_play_close(p);
+    p->world.network = stays;
     return e;
 }
 

@@ -53,8 +53,8 @@ typedef struct gw_sim_watch {
 
 typedef struct gw_sim_setup {
     int ranks, per_host;
-    const gw_network *network; /* of ceil(ranks / per_host) hosts */
-    gw_sim_link link, memory;  /* the rate of `link` is the network's */
+    gw_network *network;      /* of ceil(ranks / per_host) hosts; the caller's */
+    gw_sim_link link, memory; /* the rate of `link` is the network's */
     double coded_bytes; /* of an encoding per float, where data decide it; 0: the codec's bound */
     gw_sim_measured measured;
     const gw_sim_watch *watch; /* NULL: nobody; folded: nobody */

@@ -2,11 +2,11 @@
  * with --verify the prediction beside what the same steps take. */
 #include "cli/plan.h"
 #include "cli/cli.h"
-#include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
 #include "mpi/agree.h"
 #include "nn/gemm.h"
 #include "play/options.h"
+#include "predict/layout.h"
 
 #include <math.h>
 #include <string.h>
@@ -90,11 +90,15 @@ static gw_plan_trial plan_trial(const gw_chooser *a, int i) {
                            .codec = &a->codec[c->nth_codec]};
 }
 
-/* The choice, then the best of each codec, then whatever is predicted fastest. */
-static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
-    int most = (int)gw_args_int(p->c.args, "verify");
+/* With --verify the choice, then the best of each codec, then whatever is predicted fastest. */
+static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
+    plan *p = &the;
+    int most = (int)gw_args_int(run->args, "verify");
+    p->setup = gw_rig_setup_of(&p->c, &run->place);
+    GW_TRY(gw_rig_open(&p->rig, &p->setup));
     if (most == 0)
         return GW_OK;
+    gw_chooser *a = p->rig.choice;
     GW_TRY(gw_plan_trial_open(plan_trial(a, a->chosen), &p->setup));
     for (int others = 0; others < 2; others++)
         for (int i = 0; i < a->n && gw_plan_trials_count() < most; i++)
@@ -107,44 +111,31 @@ static gw_err plan_verify(plan *p, gw_chooser *a, bool *own) {
 
 /* ---- results; rank 0 ---- */
 
-static void plan_print_row(const gw_chooser *a, int i) {
-    const gw_candidate *c = &a->candidate[i];
-    printf("%c %-18s %-14s %-3s %10.3f %10.3f %10.3f %10.3f %11.0f", i == a->chosen ? '*' : ' ',
-           c->codec, c->algo, c->feedback ? "yes" : "no", c->step_s * 1e3, c->local_s * 1e3,
-           c->codec_s * 1e3, c->exposed_s * 1e3, c->sent);
-    if (!isnan(c->measured_s))
-        printf(" %10.3f %10.2f", c->measured_s * 1e3, c->step_s / c->measured_s);
-    printf("\n");
-}
-
 static void plan_print_table(const plan *p, const gw_chooser *a) {
     int top = (int)gw_args_int(p->c.args, "top");
     printf("\n  %-18s %-14s %-3s %10s %10s %10s %10s %11s%s\n", "codec", "algorithm", "ef",
            "step ms", "local", "codec", "exposed", "sent bytes",
            gw_plan_trials_count() ? "   measured pred/meas" : "");
-    for (int i = 0; i < a->n; i++)
-        if (i < top || i == a->chosen || i == a->plain || !isnan(a->candidate[i].measured_s))
-            plan_print_row(a, i);
+    for (int i = 0; i < a->n; i++) {
+        const gw_candidate *c = &a->candidate[i];
+        bool measured = !isnan(c->measured_s);
+        if (i >= top && i != a->chosen && i != a->plain && !measured)
+            continue;
+        printf("%c %-18s %-14s %-3s %10.3f %10.3f %10.3f %10.3f %11.0f", i == a->chosen ? '*' : ' ',
+               c->codec, c->algo, c->feedback ? "yes" : "no", c->step_s * 1e3, c->local_s * 1e3,
+               c->codec_s * 1e3, c->exposed_s * 1e3, c->sent);
+        if (measured)
+            printf(" %10.3f %10.2f", c->measured_s * 1e3, c->step_s / c->measured_s);
+        printf("\n");
+    }
     if (a->n > top)
         printf("(%d candidates in all: --top N shows more, --json all)\n", a->n);
-}
-
-static void plan_print_command(const plan *p, const gw_chooser *a) {
-    const gw_candidate *c = &a->candidate[a->chosen];
-    gw_plan_trial t = plan_trial(a, a->chosen);
-    if (gw_chooser_named(a))
-        t.algo = NULL;
-    printf("\nrecommended: ");
-    gw_plan_print_command(p->c.args, p->setup.place->ranks, t);
-    if (a->chosen != 0)
-        printf("%s with %s would be shorter by %.1f%%, within the margin of %.3g%%\n",
-               a->candidate[0].codec, a->candidate[0].algo,
-               100 * (1 - a->candidate[0].step_s / c->step_s), 100 * a->margin);
 }
 
 static void plan_report_codecs(gw_bench_run *run) {
     plan *p = &the;
     const gw_chooser *a = p->rig.choice;
+    gw_plan_trial t = plan_trial(a, a->chosen);
     gw_bench_place_say(p->setup.place, "plan of a training step");
     printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n",
            gw_model_size(p->rig.at.model), p->rig.at.global,
@@ -152,18 +143,16 @@ static void plan_report_codecs(gw_bench_run *run) {
     gw_rig_say_warning();
     plan_print_table(p, a);
     gw_plan_trials_print();
-    plan_print_command(p, a);
+    if (gw_chooser_named(a))
+        t.algo = NULL;
+    printf("\nrecommended: ");
+    gw_plan_print_command(p->c.args, p->setup.place->ranks, t);
+    if (a->chosen != 0)
+        printf("%s with %s would be shorter by %.1f%%, within the margin of %.3g%%\n",
+               a->candidate[0].codec, a->candidate[0].algo,
+               100 * (1 - a->candidate[0].step_s / *t.predicted_s), 100 * a->margin);
     json_decref(run->results);
     run->results = gw_chooser_json(a);
-}
-
-/* ---- the whole ---- */
-
-static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
-    plan *p = &the;
-    p->setup = gw_rig_setup_of(&p->c, &run->place);
-    GW_TRY(gw_rig_open(&p->rig, &p->setup));
-    return plan_verify(p, p->rig.choice, own);
 }
 
 /* ---- codecs, or meshes, or more ranks than here ---- */
@@ -171,29 +160,22 @@ static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
 static const gw_benchmark codecs = {
     .prepare = plan_prepare_codecs, .measure = plan_measure_codecs, .report = plan_report_codecs};
 
-static const gw_benchmark *plan_kind(const gw_bench_run *run) {
-    return gw_args_given(run->args, "mesh")    ? &gw_plan_mesh
-           : gw_args_given(run->args, "ranks") ? &gw_plan_scale
-                                               : &codecs;
-}
+static gw_benchmark all; /* of which one is prepared */
 
 static gw_err plan_prepare(gw_bench_run *run) {
+    bool played = gw_args_given(run->args, "ranks");
+    const gw_benchmark *kind = gw_args_given(run->args, "mesh") ? &gw_plan_mesh
+                               : played                         ? &gw_plan_scale
+                                                                : &codecs;
     const gw_opt *o = opts;
     while (strcmp(o->name, "ranks") != 0)
         o++;
-    for (bool played = gw_args_given(run->args, "ranks"); !played && strcmp(o->name, "json") != 0;
-         o++)
+    for (; !played && strcmp(o->name, "json") != 0; o++)
         if (gw_args_given(run->args, o->name))
             return gw_fail(GW_ERR_USAGE, "plan: --%s says what is played: give --ranks", o->name);
-    return plan_kind(run)->prepare(run);
-}
-
-static gw_err plan_measure(gw_bench_run *run, bool *own) {
-    return plan_kind(run)->measure(run, own);
-}
-
-static void plan_report(gw_bench_run *run) {
-    plan_kind(run)->report(run);
+    all.measure = kind->measure;
+    all.report = kind->report;
+    return kind->prepare(run);
 }
 
 static void plan_free(void) {
@@ -225,14 +207,12 @@ static const gw_rule rules[] = {
 
 static int run_plan(const gw_args *none, int argc, char **argv) {
     (void)none;
-    static const gw_benchmark all = {.name = "plan",
-                                     .opts = opts,
-                                     .prepare = plan_prepare,
-                                     .measure = plan_measure,
-                                     .report = plan_report,
-                                     .rules = rules,
-                                     .close = gw_plan_trials_close,
-                                     .release = plan_free};
+    all = (gw_benchmark){.name = "plan",
+                         .opts = opts,
+                         .prepare = plan_prepare,
+                         .rules = rules,
+                         .close = gw_plan_trials_close,
+                         .release = plan_free};
     return gw_bench_main(&all, "plan", argc, argv);
 }
 

@@ -4,13 +4,12 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
 #include "nn/gemm.h"
 #include "optim/optimizer.h"
 #include "play/options.h"
 #include "predict/chooser.h"
-#include "predict/layout_play.h"
+#include "predict/layout.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +24,7 @@ typedef struct plan_mesh {
     gw_dataset set;
     gw_rig_setup setup;
     gw_layout_plays plays;
-    gw_layout *layout;
+    gw_parallel *layout;
     gw_layout_forecast *all; /* by predicted step, the shortest first */
     int n, chosen, plain;    /* plain: data alone; -1: it is not among them */
 } plan_mesh;
@@ -34,46 +33,16 @@ static plan_mesh the; /* a command runs once */
 
 /* ---- the command line ---- */
 
-/* What `train` would refuse, with its reason. */
-static gw_err plan_mesh_check(const plan_mesh *p, const gw_spec *timetable) {
-    gw_train_config c = p->c;
-    gw_pipeline *pipeline = NULL;
-    gw_layout l = {.shape = {.size = {0, 2, 1}}, .timetable = timetable, .micro = 2};
-    c.parallel = gw_layout_options(&l);
-    gw_err e = gw_pipeline_new(&pipeline, &c, p->session);
-    gw_pipeline_free(pipeline);
-    return e;
-}
-
-static gw_err plan_mesh_read_micros(plan_mesh *p) {
-    const char *at = gw_args_text(p->c.args, "microbatches");
-    char *end = NULL;
-    if (!*at)
-        return gw_fail(GW_ERR_USAGE, "plan: --microbatches is empty: give M,M,..");
-    for (; p->space.n_micros == 0 || *end == ','; at = end + 1)
-        p->space.micros[p->space.n_micros++] = (int)strtol(at, &end, 10);
-    return GW_OK;
-}
-
-/* A rule of whole tensors leaves out the meshes whose ranks hold parts of them. */
-static gw_err plan_mesh_read_rule(plan_mesh *p) {
-    gw_optimizer *o = NULL;
-    GW_TRY(
-        gw_optimizer_open(&o, &(gw_optimizer_setup){.spec = p->c.optimizer, .command = p->c.args}));
-    p->space.whole = gw_optimizer_whole(o);
-    gw_optimizer_close(o);
-    return GW_OK;
-}
-
 static gw_err plan_mesh_prepare(gw_bench_run *run) {
     plan_mesh *p = &the;
     const gw_args *a = run->args;
-    GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
     gw_mix exact;
+    GW_TRY(gw_step_opts_read(&p->c, a, "plan"));
     GW_TRY(gw_mix_single(&exact, &gw_codec_exact, p->c.run.wire_check));
     GW_TRY(gw_session_new(&p->session, p->c.run.comm, &exact, p->c.run.feedback));
+    run->level = gw_strategy_thread_level(&p->session->strategy);
     p->plays = (gw_layout_plays){.place = &p->setup.at, .session = p->session};
-    GW_TRY(gw_layouts_prepare(&p->plays));
+    GW_TRY(gw_layouts_prepare(&p->plays, p->c.run.comm));
     bool fixed = strcmp(gw_args_text(a, "mesh"), "auto") != 0;
     if (fixed)
         GW_TRY(gw_mesh_parse(&p->shape, gw_args_spec(a, "mesh")));
@@ -81,11 +50,28 @@ static gw_err plan_mesh_prepare(gw_bench_run *run) {
                                  .batch = p->c.batch,
                                  .shape = fixed ? &p->shape : NULL,
                                  .timetables = gw_args_spec(a, "timetables")->parts};
-    GW_TRY(plan_mesh_read_micros(p));
-    GW_TRY(plan_mesh_read_rule(p));
-    for (const gw_spec *t = p->space.timetables; t; t = t->next)
-        GW_TRY(plan_mesh_check(p, t));
-    run->level = gw_strategy_thread_level(&p->session->strategy);
+    const char *micros = gw_args_text(a, "microbatches");
+    char *end = NULL;
+    if (!*micros)
+        return gw_fail(GW_ERR_USAGE, "plan: --microbatches is empty: give M,M,..");
+    for (; p->space.n_micros == 0 || *end == ','; micros = end + 1)
+        p->space.micros[p->space.n_micros++] = (int)strtol(micros, &end, 10);
+    /* A rule of whole tensors leaves out the meshes whose ranks hold parts of them. */
+    gw_optimizer *rule = NULL;
+    GW_TRY(gw_optimizer_open(&rule, &(gw_optimizer_setup){.spec = p->c.optimizer, .command = a}));
+    p->space.whole = gw_optimizer_whole(rule);
+    gw_optimizer_close(rule);
+    /* What `train` would refuse is refused here, with its reason. */
+    for (const gw_spec *t = p->space.timetables; t; t = t->next) {
+        gw_train_config c = p->c;
+        gw_pipeline *pipeline = NULL;
+        c.parallel = gw_parallel_plain;
+        c.parallel.shape.size[GW_DIM_PIPE] = c.parallel.microbatches = 2;
+        c.parallel.timetable = t;
+        gw_err e = gw_pipeline_new(&pipeline, &c, p->session);
+        gw_pipeline_free(pipeline);
+        GW_TRY(e);
+    }
     return GW_OK;
 }
 
@@ -93,29 +79,20 @@ static gw_err plan_mesh_prepare(gw_bench_run *run) {
 
 /* Nothing fits: the first that was asked for says why. */
 static gw_err plan_mesh_refuse(const plan_mesh *p) {
-    gw_layout l = {.shape = p->shape,
-                   .timetable = p->shape.size[GW_DIM_PIPE] > 1 ? p->space.timetables : NULL,
-                   .micro = p->space.micros[0]};
+    gw_parallel options = gw_parallel_plain;
     gw_placed placed = {0};
     gw_err e = GW_OK;
+    options.shape = p->shape;
+    options.timetable = p->shape.size[GW_DIM_PIPE] > 1 ? p->space.timetables : NULL;
+    options.microbatches = p->space.micros[0];
     if (p->space.shape)
-        e = gw_placed_open(&placed, &p->setup.at, &l, p->session);
+        e = gw_placed_open(&placed, &p->setup.at, &options, p->session);
     gw_placed_close(&placed);
     GW_TRY(e);
     return gw_fail(GW_ERR_USAGE,
                    "plan: none of these meshes, timetables and microbatches fits %d rank%s and a "
                    "batch of %d",
                    p->space.ranks, p->space.ranks == 1 ? "" : "s", p->c.batch);
-}
-
-static gw_err plan_mesh_predict(plan_mesh *p) {
-    gw_err e = gw_alloc(&p->layout, GW_LAYOUTS, sizeof *p->layout);
-    GW_THEN(e, gw_layouts_list(&p->space, p->layout, &p->n));
-    GW_THEN(e, gw_alloc(&p->all, (size_t)p->n, sizeof *p->all));
-    GW_TRY(gw_agree(p->setup.at.comm, e));
-    if (p->n == 0)
-        return plan_mesh_refuse(p);
-    return gw_layouts_predict(&p->plays, p->layout, p->n, p->all);
 }
 
 /* ---- ranking ---- */
@@ -135,29 +112,19 @@ static int plan_mesh_shorter_first(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Equal figures everywhere make equal choices. */
-static void plan_mesh_rank(plan_mesh *p) {
-    double margin = gw_args_real(p->c.args, "margin");
-    qsort(p->all, (size_t)p->n, sizeof *p->all, plan_mesh_shorter_first);
-    for (p->plain = p->n - 1; p->plain >= 0 && !gw_layout_plain(p->all[p->plain].of);)
-        p->plain--;
-    bool gains = p->plain < 0 || gw_chooser_gains(plan_mesh_ns(&p->all[0]),
-                                                  plan_mesh_ns(&p->all[p->plain]), margin);
-    p->chosen = gains ? 0 : p->plain;
-}
-
 /* ---- verifying ---- */
 
 static gw_err plan_mesh_open_trial(plan_mesh *p, int of) {
     gw_layout_forecast *f = &p->all[of];
+    gw_rig_setup setup = p->setup;
     gw_plan_trial t = {.of = of,
                        .predicted_s = &f->step_s,
                        .measured_s = &f->measured_s,
                        .strategy = p->c.run.comm,
                        .algo = gw_args_spec(p->session->strategy.args, "algo"),
                        .codec = &gw_codec_exact};
-    p->setup.layout = f->of;
-    return gw_plan_trial_open(t, &p->setup);
+    setup.parallel = f->of;
+    return gw_plan_trial_open(t, &setup);
 }
 
 /* The choice, whatever is predicted fastest, and data alone. */
@@ -173,43 +140,37 @@ static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
     return gw_plan_trials_measure(&p->setup, own);
 }
 
+/* Equal figures everywhere make equal choices. */
 static gw_err plan_mesh_measure(gw_bench_run *run, bool *own) {
     plan_mesh *p = &the;
     gw_place_setup *at = &p->setup.at;
     p->setup = gw_rig_setup_of(&p->c, &run->place);
     at->set = &p->set;
     p->space.ranks = run->place.ranks;
-    GW_TRY(gw_model_spec_check(&at->spec, GW_ERR_USAGE, "", &p->parameters));
-    GW_TRY(gw_agree(at->comm, gw_batch_open(&p->set, &at->spec, (gw_span){0, (size_t)p->c.batch},
-                                            p->c.run.seed)));
     p->plays.oversubscribed = run->place.oversubscribed;
-    GW_TRY(plan_mesh_predict(p));
-    plan_mesh_rank(p);
+    gw_err e = gw_model_spec_check(&at->spec, GW_ERR_USAGE, "", &p->parameters);
+    GW_THEN(e, gw_batch_open(&p->set, &at->spec, (gw_span){0, (size_t)p->c.batch}, p->c.run.seed));
+    GW_THEN(e, gw_alloc(&p->layout, GW_LAYOUTS, sizeof *p->layout));
+    GW_THEN(e, gw_layouts_list(&p->space, p->layout, &p->n));
+    GW_THEN(e, gw_alloc(&p->all, (size_t)p->n, sizeof *p->all));
+    GW_TRY(gw_agree(at->comm, e));
+    if (p->n == 0)
+        return plan_mesh_refuse(p);
+    GW_TRY(gw_layouts_predict(&p->plays, p->layout, p->n, p->all));
+    qsort(p->all, (size_t)p->n, sizeof *p->all, plan_mesh_shorter_first);
+    for (p->plain = p->n - 1; p->plain >= 0 && !gw_layout_plain(p->all[p->plain].of);)
+        p->plain--;
+    bool gains =
+        p->plain < 0 || gw_chooser_gains(plan_mesh_ns(&p->all[0]), plan_mesh_ns(&p->all[p->plain]),
+                                         gw_args_real(p->c.args, "margin"));
+    p->chosen = gains ? 0 : p->plain;
     return plan_mesh_verify(p, own);
 }
 
 /* ---- results; rank 0 ---- */
 
-static const char *plan_mesh_split(const gw_layout *l) {
-    return l->shape.size[GW_DIM_TENSOR] == 1 ? "-"
-           : l->split == GW_SPLIT_COLUMNS    ? "columns"
-                                             : "pairs";
-}
-
-static void plan_mesh_print_row(const plan_mesh *p, int i) {
-    const gw_layout_forecast *f = &p->all[i];
-    const double *sent = f->sent;
-    char mesh[GW_LAYOUT_TEXT];
-    gw_layout_mesh(f->of, mesh);
-    printf("%c %-22s %-7s %-13s %3d %9.3f %9.3f %9.3f %9.3f %9.3f %8.2f %11.0f",
-           i == p->chosen ? '*' : ' ', mesh, plan_mesh_split(f->of),
-           f->of->timetable ? f->of->timetable->text : "-", f->of->micro, f->step_s * 1e3,
-           f->compute_s * 1e3, f->bubble_s * 1e3, f->tensor_s * 1e3, f->exchange_s * 1e3,
-           f->activation_bytes / (1 << 20),
-           sent[GW_DIM_DATA] + sent[GW_DIM_PIPE] + sent[GW_DIM_TENSOR]);
-    if (!isnan(f->measured_s))
-        printf(" %9.3f %9.2f", f->measured_s * 1e3, f->step_s / f->measured_s);
-    printf("\n");
+static const char *plan_mesh_split(const gw_parallel *l) {
+    return l->shape.size[GW_DIM_TENSOR] == 1 ? "-" : l->columns ? "columns" : "pairs";
 }
 
 static void plan_mesh_print_table(const plan_mesh *p) {
@@ -217,37 +178,40 @@ static void plan_mesh_print_table(const plan_mesh *p) {
     printf("\n  %-22s %-7s %-13s %3s %9s %9s %9s %9s %9s %8s %11s%s\n", "mesh", "split",
            "timetable", "M", "step ms", "compute", "bubble", "tensor", "data", "MiB", "sent bytes",
            gw_plan_trials_count() ? "  measured pred/meas" : "");
-    for (int i = 0; i < p->n; i++)
-        if (i < top || i == p->chosen || i == p->plain || !isnan(p->all[i].measured_s))
-            plan_mesh_print_row(p, i);
+    for (int i = 0; i < p->n; i++) {
+        const gw_layout_forecast *f = &p->all[i];
+        bool measured = !isnan(f->measured_s);
+        char mesh[GW_LAYOUT_TEXT];
+        if (i >= top && i != p->chosen && i != p->plain && !measured)
+            continue;
+        gw_layout_mesh(f->of, mesh);
+        printf("%c %-22s %-7s %-13s %3d %9.3f %9.3f %9.3f %9.3f %9.3f %8.2f %11.0f",
+               i == p->chosen ? '*' : ' ', mesh, plan_mesh_split(f->of),
+               f->of->timetable ? f->of->timetable->text : "-", f->of->microbatches,
+               f->step_s * 1e3, f->compute_s * 1e3, f->bubble_s * 1e3, f->tensor_s * 1e3,
+               f->exchange_s * 1e3, f->activation_bytes / (1 << 20),
+               f->sent[GW_DIM_DATA] + f->sent[GW_DIM_PIPE] + f->sent[GW_DIM_TENSOR]);
+        if (measured)
+            printf(" %9.3f %9.2f", f->measured_s * 1e3, f->step_s / f->measured_s);
+        printf("\n");
+    }
     if (p->n > top)
         printf("(%d ways in all: --top N shows more, --json all)\n", p->n);
 }
 
 /* The row that `train` takes for a layout. */
-static void plan_mesh_command(const plan_mesh *p, const gw_layout *l, FILE *to) {
+static void plan_mesh_command(const plan_mesh *p, const gw_parallel *l, FILE *to) {
     char mesh[GW_LAYOUT_TEXT];
     gw_layout_mesh(l, mesh);
     fprintf(to, "mpiexec -n %d gradwire train", p->setup.place->ranks);
     gw_plan_print_given(p->c.args, "", to);
     fprintf(to, " --mesh '%s'", mesh);
-    if (l->micro > 1)
-        fprintf(to, " --microbatches %d", l->micro);
+    if (l->microbatches > 1)
+        fprintf(to, " --microbatches %d", l->microbatches);
     if (l->timetable)
         fprintf(to, " --timetable '%s'", l->timetable->text);
-    if (l->split == GW_SPLIT_COLUMNS)
+    if (l->columns)
         fprintf(to, " --tensor-split columns");
-}
-
-static void plan_mesh_print_verdict(const plan_mesh *p) {
-    gw_plan_trials_print();
-    printf("\nrecommended: ");
-    plan_mesh_command(p, p->all[p->chosen].of, stdout);
-    printf("\n");
-    if (p->chosen != 0)
-        printf("the first of them would be shorter by %.1f%%, within the margin of %.3g%%\n",
-               100 * (1 - p->all[0].step_s / p->all[p->chosen].step_s),
-               100 * gw_args_real(p->c.args, "margin"));
 }
 
 static json_t *plan_mesh_row_json(const gw_layout_forecast *f) {
@@ -260,8 +224,8 @@ static json_t *plan_mesh_row_json(const gw_layout_forecast *f) {
         "bubble_s:f tensor_s:f data_s:f activation_bytes:f sent_bytes:o measured_step_s:f",
         mesh, size[GW_DIM_DATA], size[GW_DIM_PIPE], size[GW_DIM_TENSOR],
         size[GW_DIM_TENSOR] > 1 ? plan_mesh_split(f->of) : "",
-        f->of->timetable ? f->of->timetable->text : NULL, f->of->micro, f->step_s, f->compute_s,
-        f->bubble_s, f->tensor_s, f->exchange_s, f->activation_bytes,
+        f->of->timetable ? f->of->timetable->text : NULL, f->of->microbatches, f->step_s,
+        f->compute_s, f->bubble_s, f->tensor_s, f->exchange_s, f->activation_bytes,
         gw_json_object("data:f pipe:f tensor:f", sent[GW_DIM_DATA], sent[GW_DIM_PIPE],
                        sent[GW_DIM_TENSOR]),
         f->measured_s);
@@ -293,7 +257,14 @@ static void plan_mesh_report(gw_bench_run *run) {
     printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n", p->parameters, p->c.batch,
            p->session->strategy.ops->head.name, gw_gemm_library());
     plan_mesh_print_table(p);
-    plan_mesh_print_verdict(p);
+    gw_plan_trials_print();
+    printf("\nrecommended: ");
+    plan_mesh_command(p, p->all[p->chosen].of, stdout);
+    printf("\n");
+    if (p->chosen != 0)
+        printf("the first of them would be shorter by %.1f%%, within the margin of %.3g%%\n",
+               100 * (1 - p->all[0].step_s / p->all[p->chosen].step_s),
+               100 * gw_args_real(p->c.args, "margin"));
     json_decref(run->results);
     run->results = plan_mesh_json(p);
 }
@@ -301,7 +272,7 @@ static void plan_mesh_report(gw_bench_run *run) {
 /* ---- the end ---- */
 
 static void plan_mesh_release(void) {
-    gw_layouts_release(&the.plays);
+    gw_sim_play_close(&the.plays.play);
     gw_session_free(the.session);
     gw_batch_close(&the.set);
     free(the.layout);

@@ -7,13 +7,11 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "cli/plan_trial.h"
 #include "cli/train/step_opts.h"
 #include "mpi/wait.h"
 #include "play/options.h"
 #include "predict/chooser.h"
 #include "predict/codec.h"
-#include "run/residuals.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -60,8 +58,7 @@ typedef struct scale {
     gw_train_config c;
     gw_sim_play play; /* what all have in common */
     gw_step_profile profile;
-    double spread[2];    /* of a measured step: its shortest and longest, over the median */
-    gw_network *network; /* of play.world */
+    double spread[2]; /* of a measured step: its shortest and longest, over the median */
     gw_spec spec[PARTS][ITEMS];
     char uncut[ITEMS][32]; /* the texts of some algorithms */
     int n_specs[PARTS];
@@ -120,10 +117,10 @@ static gw_err scale_prepare(gw_bench_run *run) {
     const gw_args *a = the.args = run->args;
     gw_sim_play *p = &the.play;
     GW_TRY(gw_step_opts_read(&the.c, a, "plan"));
-    GW_TRY(gw_sim_network_read(&p->world, &the.network, a, "plan"));
+    GW_TRY(gw_sim_network_read(&p->world, a, "plan"));
     the.spread[0] = the.spread[1] = 1;
     p->steps = PLAYED_STEPS;
-    p->lazy = the.c.run.lazy;
+    p->script.lazy = the.c.run.lazy;
     p->most_played = gw_args_given(a, "algos") ? 0 : MOST_PLAYED;
     if (gw_args_given(a, "profile") || gw_args_given(a, "bytes"))
         GW_TRY(gw_sim_steps_read(p, &the.profile, a, "plan"));
@@ -143,11 +140,11 @@ static gw_err scale_play(const way *x, double links, double cores, gw_sim_play *
     *p = the.play;
     p->strategy = the.strategy[x->part[STRATEGY]];
     p->codec = the.codec[x->part[CODEC]];
-    p->speed *= cores;
+    p->script.speed *= cores;
     p->codec.price = &price;
     p->exact.price = &exact;
     p->world.link.bytes_per_s *= links;
-    gw_network_scale(the.network, links);
+    gw_network_scale(p->world.network, links);
     GW_TRY(gw_algo_open(&p->algo, &the.spec[ALGO][x->part[ALGO]], &p->codec));
     bool once = p->algo.ops->caps & GW_ALGO_ONCE || !(p->codec.caps & GW_CODEC_SPARSE);
     gw_err e = gw_sim_play_check(p);
@@ -208,23 +205,6 @@ static gw_err scale_add_kind(unsigned kind) {
     return GW_OK;
 }
 
-static gw_err scale_play_here(void) {
-    ways *all = &the.all;
-    GW_TRY(scale_add_kind(GW_CODEC_LOSSLESS));
-    if (all->n == 0)
-        return gw_fail(GW_ERR_UNSUPPORTED, "plan: no exact exchange of these can be played: %s",
-                       the.why[ALGO][0]);
-    scale_sort(0, STRATEGY);
-    all->n_exact = all->n;
-    GW_TRY(scale_add_kind(0));
-    GW_TRY(scale_add_kind(GW_CODEC_SPARSE));
-    scale_sort(all->n_exact, CODEC);
-    for (int i = all->n_exact - 1; i >= 0; i--)
-        if (the.strategy[all->at[i].part[STRATEGY]].ops->shape == GW_SHAPE_BUCKETS)
-            all->base = i;
-    return GW_OK;
-}
-
 /* ---- other rates ---- */
 
 static double scale_rate(double notch) {
@@ -262,44 +242,29 @@ static gw_err scale_find_turns(way *x) {
 }
 
 static gw_err scale_play_all(void) {
-    gw_sim_play p;
-    GW_TRY(scale_play_here());
-    for (int i = 0; i < the.all.n; i++) {
-        way *x = &the.all.at[i];
+    ways *all = &the.all;
+    GW_TRY(scale_add_kind(GW_CODEC_LOSSLESS));
+    if (all->n == 0)
+        return gw_fail(GW_ERR_UNSUPPORTED, "plan: no exact exchange of these can be played: %s",
+                       the.why[ALGO][0]);
+    scale_sort(0, STRATEGY);
+    all->n_exact = all->n;
+    GW_TRY(scale_add_kind(0));
+    GW_TRY(scale_add_kind(GW_CODEC_SPARSE));
+    scale_sort(all->n_exact, CODEC);
+    for (int i = all->n_exact - 1; i >= 0; i--)
+        if (the.strategy[all->at[i].part[STRATEGY]].ops->shape == GW_SHAPE_BUCKETS)
+            all->base = i;
+    for (way *x = all->at; x < all->at + all->n; x++) {
+        gw_sim_play p;
         if (!x->shown)
             continue;
         GW_TRY(scale_play(x, 1 / SHORTEST, 1 / the.spread[0], &p));
         x->least_s = p.step_s;
         GW_TRY(scale_play(x, 1 / LONGEST, 1 / the.spread[1], &p));
         x->most_s = p.step_s;
-        if (i != the.all.base)
+        if (x != &all->at[all->base])
             GW_TRY(scale_find_turns(x));
-    }
-    return GW_OK;
-}
-
-/* ---- what is measured here, on all ranks at the same time ---- */
-
-/* The step of the trainer's own model at the batch that each of the ranks will have. */
-static gw_err scale_measure_steps(const gw_bench_run *run) {
-    gw_train_config c = the.c;
-    if (run->place.ranks < the.play.world.ranks && !c.local_batch)
-        c.batch = (c.batch + the.play.world.ranks - 1) / the.play.world.ranks;
-    GW_TRY(gw_rig_profile(run, &c, &the.profile, the.spread));
-    GW_TRY(gw_sim_steps_read(&the.play, &the.profile, the.args, "plan"));
-    the.play.sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
-    return GW_OK;
-}
-
-static gw_err scale_measure_codecs(MPI_Comm comm) {
-    for (int k = 0; k < the.n_specs[CODEC]; k++) {
-        gw_codec *codec = &the.codec[k];
-        gw_codec_price *price = &the.price[k];
-        if (gw_args_given(the.args, "coding-ns"))
-            gw_sim_coding(price, 1e-9 * gw_args_real(the.args, "coding-ns"));
-        else
-            GW_TRY(gw_codec_measure_price(codec, gw_residuals_kept(the.c.run.feedback, codec->caps),
-                                          NULL, the.profile.n, price, comm));
     }
     return GW_OK;
 }
@@ -344,17 +309,30 @@ static gw_err scale_verify(const gw_bench_place *place, int most, bool *own) {
     return rigs ? gw_plan_trials_measure(&setup, own) : GW_OK;
 }
 
+/* Parts are measured on all ranks at the same time: of the trainer's own model the step, at the
+ * batch that each of the ranks will have; and codecs. */
 static gw_err scale_measure(gw_bench_run *run, bool *own) {
     const gw_bench_place *p = &run->place;
-    int most = (int)gw_args_int(the.args, "verify"), want = most ? the.play.world.ranks : 1;
-    if (p->ranks != want)
+    int most = (int)gw_args_int(the.args, "verify"), ranks = the.play.world.ranks;
+    if (p->ranks != (most ? ranks : 1))
         return gw_fail(GW_ERR_USAGE,
                        "plan: --ranks is played by one process, and verified by as "
                        "many as ranks: start %d, not %d",
-                       want, p->ranks);
-    if (!the.profile.model)
-        GW_TRY(scale_measure_steps(run));
-    GW_TRY(scale_measure_codecs(p->comm));
+                       most ? ranks : 1, p->ranks);
+    if (!the.profile.model) {
+        gw_train_config c = the.c;
+        if (!most && !c.local_batch)
+            c.batch = (c.batch + ranks - 1) / ranks;
+        GW_TRY(gw_rig_profile(run, &c, &the.profile, the.spread));
+        GW_TRY(gw_sim_steps_read(&the.play, &the.profile, the.args, "plan"));
+        the.play.script.sleeps &= gw_args_given(the.args, "compute"); /* else this core computes */
+    }
+    for (int k = 0; k < the.n_specs[CODEC]; k++)
+        if (gw_args_given(the.args, "coding-ns"))
+            gw_sim_coding(&the.price[k], 1e-9 * gw_args_real(the.args, "coding-ns"));
+        else
+            GW_TRY(gw_codec_measure_price(&the.codec[k], the.c.run.feedback, NULL, the.profile.n,
+                                          &the.price[k], p->comm));
     GW_TRY(gw_agree(p->comm, p->rank == 0 ? scale_play_all() : GW_OK));
     GW_TRY(gw_bcast(&the.all, (int)sizeof the.all, MPI_BYTE, 0, p->comm));
     return most ? scale_verify(p, most, own) : GW_OK;
@@ -403,8 +381,17 @@ static void scale_print_rows(int from, int to, json_t *rows) {
     }
 }
 
-/* Of what no candidate has: what came in the way first. */
-static void scale_print_parts(void) {
+static void scale_print_notes(void) {
+    printf(
+        "\nat least, at most: links %.3g and %.3g times as fast, for exchanges of 2 MiB and more "
+        "took %.2f to %.2f times as long as\nplayed ones (docs/simulate.md), and cores %.3g and "
+        "%.3g times, as measured steps differed\nis faster: than the baseline by more than "
+        "%.3g%% (--margin), over hosts' links of 10mbit to 1tbit, all others in proportion\n"
+        "coding: as %s\n",
+        1 / SHORTEST, 1 / LONGEST, SHORTEST, LONGEST, 1 / the.spread[0], 1 / the.spread[1],
+        100 * gw_args_real(the.args, "margin"),
+        gw_args_given(the.args, "coding-ns") ? "--coding-ns says" : "measured on this CPU");
+    /* Of what no candidate has: what came in the way first. */
     for (int part = 0; part < PARTS; part++)
         for (int k = 0; k < the.n_specs[part]; k++) {
             bool there = false;
@@ -419,36 +406,9 @@ static void scale_print_parts(void) {
         }
 }
 
-static void scale_print_notes(void) {
-    printf(
-        "\nat least, at most: links %.3g and %.3g times as fast, for exchanges of 2 MiB and more "
-        "took %.2f to %.2f times as long as\nplayed ones (docs/simulate.md), and cores %.3g and "
-        "%.3g times, as measured steps differed\nis faster: than the baseline by more than "
-        "%.3g%% (--margin), over hosts' links of 10mbit to 1tbit, all others in proportion\n"
-        "coding: as %s\n",
-        1 / SHORTEST, 1 / LONGEST, SHORTEST, LONGEST, 1 / the.spread[0], 1 / the.spread[1],
-        100 * gw_args_real(the.args, "margin"),
-        gw_args_given(the.args, "coding-ns") ? "--coding-ns says" : "measured on this CPU");
-    scale_print_parts();
-}
-
-static void scale_print_verdict(void) {
-    const way *exact = &the.all.at[0], *lossy = &the.all.at[the.all.n_exact];
-    printf("\n");
-    for (int k = 0; k < 2 && (k == 0 || the.all.n > the.all.n_exact); k++) {
-        printf("fastest %s: ", k ? "lossy" : "exact");
-        gw_plan_print_command(the.args, the.play.world.ranks, scale_trial(k ? the.all.n_exact : 0));
-    }
-    if (the.all.n > the.all.n_exact)
-        printf("does compression pay here? %s: %s makes a step %.1f%% %s\n",
-               scale_choice() > 0 ? "yes" : "no", scale_text(lossy, CODEC),
-               100 * fabs(1 - lossy->step_s / exact->step_s),
-               lossy->step_s < exact->step_s ? "shorter" : "longer");
-}
-
 static void scale_report(gw_bench_run *run) {
     const gw_step_profile *of = &the.profile;
-    double computed_s = (of->forward_s + of->backward_s + of->optimizer_s) / the.play.speed;
+    double computed_s = (of->forward_s + of->backward_s + of->optimizer_s) / the.play.script.speed;
     printf("plan of a step on %d ranks, %s %s: %s, %zu parameters, %.3f ms of computation; %d "
            "plays\n\nexact gradients",
            the.play.world.ranks, gw_args_text(the.args, "network"), gw_args_text(the.args, "link"),
@@ -458,7 +418,18 @@ static void scale_report(gw_bench_run *run) {
     scale_print_rows(the.all.n_exact, the.all.n, run->results);
     gw_plan_trials_print();
     scale_print_notes();
-    scale_print_verdict();
+    const way *exact = &the.all.at[0], *lossy = &the.all.at[the.all.n_exact];
+    bool compares = the.all.n > the.all.n_exact;
+    printf("\nfastest exact: ");
+    gw_plan_print_command(the.args, the.play.world.ranks, scale_trial(0));
+    if (compares) {
+        printf("fastest lossy: ");
+        gw_plan_print_command(the.args, the.play.world.ranks, scale_trial(the.all.n_exact));
+        printf("does compression pay here? %s: %s makes a step %.1f%% %s\n",
+               scale_choice() > 0 ? "yes" : "no", scale_text(lossy, CODEC),
+               100 * fabs(1 - lossy->step_s / exact->step_s),
+               lossy->step_s < exact->step_s ? "shorter" : "longer");
+    }
     gw_json_add(run->facts, "played_ranks:i model:s parameters:I computed_s:f plays:i",
                 the.play.world.ranks, of->model, (int64_t)of->n, computed_s, the.all.plays);
 }
@@ -469,7 +440,7 @@ static void scale_release(void) {
         gw_codec_close(&the.codec[i]);
     }
     gw_codec_close(&the.play.exact);
-    gw_network_close(the.network);
+    gw_network_close(the.play.world.network);
     gw_step_profile_free(&the.profile);
 }
 

@@ -1,4 +1,4 @@
-#include "cli/plan_trial.h"
+#include "cli/plan.h"
 
 #include "base/steady.h"
 #include "base/text.h"
@@ -55,38 +55,23 @@ gw_err gw_plan_trial_open(gw_plan_trial t, const gw_rig_setup *s) {
 
 /* ---- a profile's ---- */
 
-/* The library's errors are gw_err here; those of one rank alone end the job. */
 gw_err gw_plan_trial_replay(gw_plan_trial t, const gw_sim_play *of, const gw_rig_setup *s,
                             bool *own) {
     const gw_train_config *c = s->at.c;
-    const gw_bench_place *place = s->place;
-    gw_gradients drawn = {0};
-    gw_player p = {.script = gw_sim_play_script(of, NULL),
-                   .gradients = &drawn,
-                   .ranks = place->ranks,
+    gw_player p = {.script = of->script,
+                   .from = "normal",
+                   .seed = c->run.seed,
                    .steps = 1 + (long)gw_args_int(c->args, "steps")};
-    gradwire *g = NULL;
     char words[1024];
     if (!trial_add(t))
         return GW_OK;
     gw_text_print(words, sizeof words,
                   "--comm '%s%calgo=(%s)' --compress '%s' --error-feedback '%s' --update %s",
                   t.strategy->text, strchr(t.strategy->text, ':') ? ',' : ':', t.algo->text,
-                  t.codec->text, c->run.feedback, of->lazy ? "lazy" : "eager");
-    int e = gw_gradients_open(&drawn, p.script.profile, "normal", c->run.seed, place->rank);
-    e = gw_agree(place->comm, (gw_err)e);
-    GW_THEN(e, gradwire_new(&g, MPI_Comm_c2f(place->comm), words));
-    GW_THEN(e, gw_player_declare(g, p.script.profile, 0));
-    GW_THEN(e, gradwire_open(g));
-    GW_THEN(e, gw_agree(place->comm, gw_player_open(&p, g, place->comm)));
-    GW_THEN(e, gw_player_run(&p));
-    *own = e != GW_OK && gradwire_alone(e);
-    GW_THEN(e, gradwire_close(g));
-    gw_player_free(&p);
-    gw_gradients_close(&drawn);
-    GW_TRY((gw_err)e);
-    *t.measured_s = p.step_s / place->ranks;
-    return gw_allreduce(MPI_IN_PLACE, t.measured_s, 1, MPI_DOUBLE, MPI_SUM, place->comm);
+                  t.codec->text, c->run.feedback, of->script.lazy ? "lazy" : "eager");
+    GW_TRY(gw_player_play(&p, words, s->at.comm, own));
+    *t.measured_s = p.step_s / s->place->ranks;
+    return gw_allreduce(MPI_IN_PLACE, t.measured_s, 1, MPI_DOUBLE, MPI_SUM, s->at.comm);
 }
 
 /* ---- turns ---- */

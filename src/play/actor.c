@@ -163,20 +163,17 @@ static void actor_message(void *actor, gw_act act, gw_dim d, bool begins) {
 
 /* ---- parameters are awaited ---- */
 
-/* What a forward pass needs of the last step's exchange, when it comes to a group. */
-static gw_err actor_update_lazily(gw_actor *a, int group) {
-    bool ahead = a->script.ahead;
-    if (group == 0 || !ahead)
-        GW_TRY(actor_update(a, group));
-    if (ahead && group + 1 < a->has->n_layers)
-        GW_TRY(actor_update(a, group + 1));
-    return actor_enter(a, GW_PHASE_FORWARD);
-}
-
+/* A forward pass needs the last step's exchange, when it comes to a group. */
 static gw_err actor_await(void *actor, int group) {
     gw_actor *a = actor;
-    if (a->script.lazy && a->step > 0)
-        GW_TRY(actor_update_lazily(a, group));
+    bool ahead = a->script.ahead;
+    if (a->script.lazy && a->step > 0) {
+        if (group == 0 || !ahead)
+            GW_TRY(actor_update(a, group));
+        if (ahead && group + 1 < a->has->n_layers)
+            GW_TRY(actor_update(a, group + 1));
+        GW_TRY(actor_enter(a, GW_PHASE_FORWARD));
+    }
     return HOOK(a, await, a, group);
 }
 
@@ -308,23 +305,20 @@ static gw_err actor_program(gw_actor *a, gw_phase phase, double seconds) {
     return seconds > 0 ? actor_compute(a, seconds) : GW_OK;
 }
 
-static gw_err actor_step(gw_actor *a) {
-    GW_TRY(HOOK(a, begin, a));
-    GW_TRY(actor_program(a, GW_PHASE_DATA, a->script.profile->data_s));
-    a->ended_s = actor_now_s(a);
-    a->bubble_s = a->comm_s = a->joins_s = 0;
-    GW_TRY(gw_walk_step(&a->walk));
-    a->comm_s += actor_now_s(a) - a->ended_s;
-    GW_TRY(actor_program(a, GW_PHASE_OTHER, a->script.profile->rest_s));
-    if (!a->script.lazy)
-        GW_TRY(actor_update(a, -1));
-    return HOOK(a, end, a);
-}
-
 gw_err gw_actor_play(gw_actor *a, long steps) {
     actor_restart(a);
-    for (a->step = 0; a->step < steps; a->step++)
-        GW_TRY(actor_step(a));
+    for (a->step = 0; a->step < steps; a->step++) {
+        GW_TRY(HOOK(a, begin, a));
+        GW_TRY(actor_program(a, GW_PHASE_DATA, a->script.profile->data_s));
+        a->ended_s = actor_now_s(a);
+        a->bubble_s = a->comm_s = a->joins_s = 0;
+        GW_TRY(gw_walk_step(&a->walk));
+        a->comm_s += actor_now_s(a) - a->ended_s;
+        GW_TRY(actor_program(a, GW_PHASE_OTHER, a->script.profile->rest_s));
+        if (!a->script.lazy)
+            GW_TRY(actor_update(a, -1));
+        GW_TRY(HOOK(a, end, a));
+    }
     return GW_OK;
 }
 
@@ -352,17 +346,6 @@ gw_err gw_actor_lane(gw_actor *a, gw_dim d, gw_lane_setup setup, gw_lane **out) 
     return gw_lane_open_on(out, line, &setup);
 }
 
-/* One more than microbatches are held at a time: a receive is posted ahead. */
-static int actor_places(const gw_actor *a) {
-    const gw_timetable *t = a->script.mesh->timetable;
-    int most = 0;
-    for (int c = 0; c < gw_timetable_chunks(t); c++) {
-        int places = gw_timetable_slots(t, a->at.at[GW_DIM_PIPE], c) + 1;
-        most = places > most ? places : most;
-    }
-    return most;
-}
-
 static gw_err actor_lay_hops(gw_actor *a, gw_codec *exact, gw_phantom *phantom) {
     static const char *const names[] = {"activations", "deltas"};
     const gw_sim_mesh *m = a->script.mesh;
@@ -371,7 +354,12 @@ static gw_err actor_lay_hops(gw_actor *a, gw_codec *exact, gw_phantom *phantom) 
                            .deltas = true,
                            .where = actor_where,
                            .ctx = a};
-    a->lanes.places = phantom ? m->micros : actor_places(a);
+    a->lanes.places = phantom ? m->micros : 0;
+    for (int c = 0; c < gw_timetable_chunks(m->timetable) && !phantom; c++) {
+        /* one more than microbatches are held at a time: a receive is posted ahead */
+        int places = gw_timetable_slots(m->timetable, a->at.at[GW_DIM_PIPE], c) + 1;
+        a->lanes.places = places > a->lanes.places ? places : a->lanes.places;
+    }
     for (int k = 0; k < GW_HOP_KINDS; k++) {
         gw_lane_setup lane = {.codec = exact, .phantom = phantom, .name = names[k]};
         GW_TRY(gw_actor_lane(a, GW_DIM_PIPE, lane, &a->lanes.hop[k]));

@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static int mesh_stages(const gw_sim_mesh *m) {
     return m->shape.size[GW_DIM_PIPE];
@@ -36,44 +35,24 @@ size_t gw_sim_mesh_edge(const gw_sim_mesh *m, int run, int part) {
 
 /* ---- tensor ranks ---- */
 
-gw_err gw_sim_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec,
-                        const char **modelled) {
+gw_err gw_sim_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec) {
     GW_TRY(gw_algo_open(out, spec, codec));
-    if (out->ops->caps & GW_ALGO_ORDERED && !(out->ops->caps & GW_ALGO_SHARED))
-        GW_TRY(gw_algo_replace(out, codec));
-    *modelled = out->stands_for;
-    return GW_OK;
+    bool ordered = out->ops->caps & GW_ALGO_ORDERED && !(out->ops->caps & GW_ALGO_SHARED);
+    return ordered ? gw_algo_replace(out, codec) : GW_OK;
 }
 
-static gw_err mesh_open_algo(gw_sim_mesh *m, const gw_spec *spec) {
-    gw_codec exact;
-    GW_TRY(gw_codec_open(&exact, &gw_codec_exact));
-    gw_err e = gw_sim_algo_open(&m->algo, spec, &exact, &m->modelled);
-    gw_codec_close(&exact);
-    if (e == GW_OK && m->algo.ops->caps & GW_ALGO_SHARED)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "simulate: --tensor-algo %s may work in memory that ranks share, which "
-                       "simulated ones do not: take ring, halving or another that sends messages",
-                       spec->text);
-    return e;
-}
-
-/* As long as the widest of the parts that tensor ranks have of `n`. */
-static size_t mesh_widest_part(const gw_sim_mesh *m, size_t n) {
-    size_t widest = 0;
-    for (int part = 0; part < mesh_tensor(m); part++) {
-        size_t own = gw_share_part((int)n, part, mesh_tensor(m)).n;
-        widest = own > widest ? own : widest;
-    }
-    return widest;
-}
-
-/* What one of the tensor ranks has of it. Parts of an input travel in blocks of one length. */
+/* What one of the tensor ranks has of it. Parts of an input travel in blocks of one length, that of
+ * the widest. */
 static gw_step_tensor mesh_part(const gw_sim_mesh *m, const gw_step_tensor *t, int part) {
     gw_step_tensor own = *t;
     int parts = mesh_tensor(m);
+    size_t widest = 0;
+    for (int k = 0; k < parts; k++) {
+        size_t width = gw_share_part((int)t->input_parts, k, parts).n;
+        widest = width > widest ? width : widest;
+    }
     own.forward_gather *= (size_t)parts;
-    own.input_parts = (size_t)parts * mesh_widest_part(m, t->input_parts);
+    own.input_parts = (size_t)parts * widest;
     if (t->shard == 0 || parts == 1)
         return own;
     size_t n = gw_share_part((int)t->shard, part, parts).n;
@@ -108,26 +87,6 @@ static gw_err mesh_check_tensor(const gw_sim_mesh *m, const gw_step_profile *of)
 
 static bool mesh_cuts(const gw_step_profile *of, int t) {
     return t + 1 == of->n_tensors || of->tensor[t].activation > 0;
-}
-
-/* cost: zeros, for each tensor. */
-static gw_err mesh_cut(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of,
-                       double *cost) {
-    int parts = 0, runs = mesh_runs(m);
-    for (int t = 0; t < of->n_tensors; t++) {
-        gw_step_tensor own = mesh_part(m, &of->tensor[t], 0);
-        cost[parts] += own.forward_s + own.backward_s;
-        parts += mesh_cuts(of, t);
-    }
-    if (runs > 1 && parts == 1 && of->groups > 1)
-        return gw_fail(GW_ERR_USAGE,
-                       "simulate: --mesh pipe=%d: the profile of %s does not say what passes from "
-                       "layer to layer: add `activation` where it can be cut",
-                       mesh_stages(m), of->model);
-    GW_TRY(gw_pipeline_check_layers(o, mesh_stages(m), runs / mesh_stages(m), parts));
-    if (strcmp(o->stages, "flops") != 0)
-        return gw_pipeline_read_cut(o->stages, false, parts, runs, m->sizes);
-    return gw_partition(cost, parts, runs, m->sizes);
 }
 
 /* A rank holds tensor t, too, behind what it has of this run and those before. */
@@ -202,6 +161,26 @@ static gw_err mesh_share(gw_sim_mesh *m, const gw_step_profile *of) {
     return GW_OK;
 }
 
+/* Into runs that compute alike. cost: zeros, for each tensor. */
+static gw_err mesh_cut(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of,
+                       double *cost) {
+    int parts = 0, runs = mesh_runs(m);
+    for (int t = 0; t < of->n_tensors; t++) {
+        gw_step_tensor own = mesh_part(m, &of->tensor[t], 0);
+        cost[parts] += own.forward_s + own.backward_s;
+        parts += mesh_cuts(of, t);
+    }
+    if (runs > 1 && parts == 1 && of->groups > 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "simulate: --mesh pipe=%d: the profile of %s does not say what passes from "
+                       "layer to layer: add `activation` where it can be cut",
+                       mesh_stages(m), of->model);
+    GW_TRY(gw_pipeline_check_layers(o, mesh_stages(m), runs / mesh_stages(m), parts));
+    if (strcmp(o->stages, "flops") != 0)
+        return gw_pipeline_read_cut(o->stages, false, parts, runs, m->sizes);
+    return gw_partition(cost, parts, runs, m->sizes);
+}
+
 static gw_err mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of) {
     size_t n = (size_t)of->n_tensors, runs = (size_t)mesh_runs(m), stages = (size_t)mesh_stages(m),
            tensor = (size_t)mesh_tensor(m);
@@ -225,15 +204,16 @@ static gw_err mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
     return e;
 }
 
+const gw_parallel gw_parallel_plain = {
+    .codec = {[GW_HOP_ACTIVATION] = &gw_codec_exact},
+    .shape = {{0, 1, 1}, {GW_DIM_PIPE, GW_DIM_TENSOR, GW_DIM_DATA}},
+    .stages = "flops",
+    .microbatches = 1,
+    .tensor_chunks = 1};
+
 gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of,
                         int ranks) {
-    static const gw_parallel plain = {
-        .shape = {{0, 1, 1}, {GW_DIM_PIPE, GW_DIM_TENSOR, GW_DIM_DATA}},
-        .stages = "flops",
-        .microbatches = 1,
-        .tensor_chunks = 1};
     gw_mesh at;
-    o = o ? o : &plain;
     *m = (gw_sim_mesh){.samples = (int)of->batch,
                        .micros = o->microbatches,
                        .shared = of->shared,
@@ -244,42 +224,20 @@ gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
     GW_TRY(gw_mesh_place(&at, &o->shape, 0, ranks));
     m->shape = at.shape;
     GW_TRY(mesh_check_tensor(m, of));
-    GW_TRY(mesh_open_algo(m, o->tensor_algo));
+    gw_codec exact;
+    GW_TRY(gw_codec_open(&exact, &gw_codec_exact));
+    gw_err e = gw_sim_algo_open(&m->algo, o->tensor_algo, &exact);
+    gw_codec_close(&exact);
+    GW_TRY(e);
+    if (m->algo.ops->caps & GW_ALGO_SHARED)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "simulate: --tensor-algo %s may work in memory that ranks share, which "
+                       "simulated ones do not: take ring, halving or another that sends messages",
+                       o->tensor_algo->text);
     if (m->micros > 1)
         GW_TRY(gw_pipeline_check_samples(o, m->samples));
     GW_TRY(gw_timetable_open(&m->timetable, o->timetable, mesh_stages(m), m->micros));
     return mesh_open(m, o, of);
-}
-
-/* ---- its memory ---- */
-
-enum { ARENAS = 16 /* that lanes hand out at most, of the model's size */ };
-
-static size_t mesh_wire_bytes(const gw_sim_mesh *m, size_t n) {
-    return 16 * (n + m->joined + (1 << 20));
-}
-
-/* NULL: there is none. */
-static void *mesh_reserve(size_t bytes, int access) {
-    void *at = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at == MAP_FAILED ? NULL : at;
-}
-
-gw_err gw_sim_mesh_reserve(const gw_sim_mesh *m, size_t n, gw_phantom *out) {
-    out->room = ARENAS * (n + m->joined) + m->room + (1 << 20);
-    out->floats = mesh_reserve(out->room * sizeof(float), PROT_READ | PROT_WRITE);
-    out->wire = mesh_reserve(mesh_wire_bytes(m, n), PROT_NONE);
-    if (out->floats && out->wire)
-        return GW_OK;
-    return gw_fail(GW_ERR_NOMEM, "simulate: cannot reserve %zu bytes",
-                   out->room * sizeof(float) + mesh_wire_bytes(m, n));
-}
-
-void gw_sim_mesh_unreserve(const gw_sim_mesh *m, size_t n, gw_phantom *p) {
-    if (p->floats)
-        munmap(p->floats, p->room * sizeof(float));
-    if (p->wire)
-        munmap(p->wire, mesh_wire_bytes(m, n));
 }
 
 void gw_sim_mesh_close(gw_sim_mesh *m) {
@@ -308,8 +266,8 @@ json_t *gw_sim_mesh_json(const gw_sim_mesh *m) {
     if (!gw_mesh_divides(&m->shape) && m->micros == 1)
         return json_null();
     char algo[96];
-    snprintf(algo, sizeof algo, m->modelled ? "%s (modelled as halving:chunk=0)" : "%s",
-             m->modelled ? m->modelled : m->algo.ops->head.name);
+    snprintf(algo, sizeof algo, m->algo.stands_for ? "%s (modelled as halving:chunk=0)" : "%s",
+             m->algo.stands_for ? m->algo.stands_for : m->algo.ops->head.name);
     json_t *layers = json_array();
     for (int i = 0; i < mesh_runs(m); i++)
         json_array_append_new(layers, json_integer(m->sizes[i]));

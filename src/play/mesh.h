@@ -37,39 +37,32 @@ typedef struct gw_sim_edge {
 typedef struct gw_sim_mesh {
     gw_mesh_shape shape; /* data known */
     gw_timetable *timetable;
-    int micros, samples;  /* of a replica's step */
-    bool shared;          /* times are those of parts */
-    int *sizes;           /* [runs]: of parts that the model can be cut into */
-    gw_sim_edge *edge;    /* [runs] */
-    size_t widest, room;  /* floats: of a hop; that those of a rank lie in */
-    size_t joined;        /* that tensor ranks exchange at most at once */
-    gw_cost cost;         /* of the hops of a replica's step */
-    gw_sim_share *share;  /* [stages][tensor] */
-    gw_algo algo;         /* of what tensor ranks exchange, */
-    const char *modelled; /* as gw_sim_algo_open says, */
-    int pieces;           /* each in so many */
-    double *sent;         /* when a hop left: [replicas][runs][kinds][micros] */
-    double bubble_s;      /* of a play: of a step, mean over ranks and steps after the first */
+    int micros, samples; /* of a replica's step */
+    bool shared;         /* times are those of parts */
+    int *sizes;          /* [runs]: of parts that the model can be cut into */
+    gw_sim_edge *edge;   /* [runs] */
+    size_t widest, room; /* floats: of a hop; that those of a rank lie in */
+    size_t joined;       /* that tensor ranks exchange at most at once */
+    gw_cost cost;        /* of the hops of a replica's step */
+    gw_sim_share *share; /* [stages][tensor] */
+    gw_algo algo;        /* of what tensor ranks exchange, */
+    int pieces;          /* each in so many */
+    double *sent;        /* when a hop left: [replicas][runs][kinds][micros] */
 } gw_sim_mesh;
 
-/** As gw_algo_open; what works in shared memory is opened, too. No schedule of MPI's own
- *  collectives is known: `halving` in one piece stands for them, by which MPICH reduces long spans
- *  (R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 2005). *modelled: the name of what it stands for;
- *  else NULL. */
-gw_err gw_sim_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec,
-                        const char **modelled);
+/** As gw_algo_open; what works in shared memory is opened, too. MPI's own collectives are replaced
+ *  (gw_algo_replace), for no schedule of theirs is known. */
+gw_err gw_sim_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec);
+
+/** Options of ranks that hold the whole model each, and take their batch at once. */
+extern const gw_parallel gw_parallel_plain;
 
 /** Cut the model for `ranks` ranks into stages that compute alike, or as o->stages lists them, in
  *  parts that the profile can be cut into. `o`: shape, timetable, microbatches, what tensor ranks
- *  exchange by; NULL: data alone. GW_ERR_USAGE: the refusals of a
- *  real run; the profile does not say what passes on, or what tensor ranks divide. */
+ *  exchange by. GW_ERR_USAGE: the refusals of a real run; the profile does not say what passes on,
+ *  or what tensor ranks divide. */
 gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of, int ranks);
 void gw_sim_mesh_close(gw_sim_mesh *m); /* also after an error, and of zeros */
-
-/** Reserve address space for what lanes over such a mesh hand out to one rank of a model of n
- *  floats. *out: zeroed before; call gw_sim_mesh_unreserve also after an error. */
-gw_err gw_sim_mesh_reserve(const gw_sim_mesh *m, size_t n, gw_phantom *out);
-void gw_sim_mesh_unreserve(const gw_sim_mesh *m, size_t n, gw_phantom *p);
 
 /** What the rank at these coordinates holds. */
 const gw_sim_share *gw_sim_mesh_share(const gw_sim_mesh *m, const gw_mesh *at);

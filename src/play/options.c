@@ -35,8 +35,7 @@ static gw_err options_link(const gw_args *args, const char *owner, const char *o
     return e;
 }
 
-gw_err gw_sim_network_read(gw_sim_setup *w, gw_network **network, const gw_args *args,
-                           const char *owner) {
+gw_err gw_sim_network_read(gw_sim_setup *w, const gw_args *args, const char *owner) {
     if (!gw_args_given(args, "ranks") || !gw_args_given(args, "link"))
         return gw_fail(GW_ERR_USAGE, "%s: --ranks N and --link RATE are needed", owner);
     w->ranks = (int)gw_args_int(args, "ranks");
@@ -44,39 +43,33 @@ gw_err gw_sim_network_read(gw_sim_setup *w, gw_network **network, const gw_args 
     GW_TRY(options_link(args, owner, "link", &w->link));
     GW_TRY(options_link(args, owner, "memory-link", &w->memory));
     int hosts = (w->ranks + w->per_host - 1) / w->per_host;
-    GW_TRY(gw_network_open(network, gw_args_spec(args, "network"), hosts, w->link.bytes_per_s));
-    w->network = *network;
-    return GW_OK;
-}
-
-static gw_err options_of_bytes(gw_step_profile *p, const char *owner, size_t bytes) {
-    size_t n = bytes / sizeof(float);
-    if (bytes % sizeof(float) != 0)
-        return gw_fail(GW_ERR_USAGE, "%s: --bytes %zu: floats take a multiple of %zu bytes", owner,
-                       bytes, sizeof(float));
-    *p = (gw_step_profile){.model = "bytes", .batch = 1, .n_tensors = 1, .groups = 1, .n = n};
-    GW_TRY(gw_alloc(&p->tensor, 1, sizeof *p->tensor));
-    *p->tensor = (gw_step_tensor){.name = "bytes", .n = n, .std = 1};
-    return GW_OK;
+    return gw_network_open(&w->network, gw_args_spec(args, "network"), hosts, w->link.bytes_per_s);
 }
 
 gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args *args,
                          const char *owner) {
     const char *path = gw_args_text(args, "profile");
-    p->profile = profile;
-    p->sleeps = strcmp(gw_args_text(args, "compute"), "sleep") == 0;
-    p->speed = gw_args_real(args, "speed");
-    p->bucket = (size_t)(gw_args_real(args, "bucket-mb") * MIB);
+    p->script.profile = profile;
+    p->script.sleeps = strcmp(gw_args_text(args, "compute"), "sleep") == 0;
+    p->script.speed = gw_args_real(args, "speed");
+    p->script.bucket = (size_t)(gw_args_real(args, "bucket-mb") * MIB);
     if (path)
         return gw_step_profile_read(profile, path);
-    if (gw_args_given(args, "bytes"))
-        return options_of_bytes(profile, owner, gw_args_bytes(args, "bytes"));
-    return profile->model
-               ? GW_OK
-               : gw_fail(GW_ERR_USAGE,
-                         "%s: nothing to exchange: give --profile or --bytes, or a model, "
-                         "as by --layers",
-                         owner);
+    if (!gw_args_given(args, "bytes"))
+        return profile->model
+                   ? GW_OK
+                   : gw_fail(GW_ERR_USAGE,
+                             "%s: nothing to exchange: give --profile or --bytes, or a model, "
+                             "as by --layers",
+                             owner);
+    size_t bytes = gw_args_bytes(args, "bytes"), n = bytes / sizeof(float);
+    if (bytes % sizeof(float) != 0)
+        return gw_fail(GW_ERR_USAGE, "%s: --bytes %zu: floats take a multiple of %zu bytes", owner,
+                       bytes, sizeof(float));
+    *profile = (gw_step_profile){.model = "bytes", .batch = 1, .n_tensors = 1, .groups = 1, .n = n};
+    GW_TRY(gw_alloc(&profile->tensor, 1, sizeof *profile->tensor));
+    *profile->tensor = (gw_step_tensor){.name = "bytes", .n = n, .std = 1};
+    return GW_OK;
 }
 
 json_t *gw_sim_link_json(const gw_sim_link *l, const char *byte) {
@@ -93,9 +86,20 @@ void gw_sim_coding(gw_codec_price *out, double seconds) {
         out->float_s[k] = seconds * (k == GW_CODING_ADOPT ? 2 : 1);
 }
 
-gw_err gw_sim_play_open_algo(gw_sim_play *p) {
-    const gw_spec *named = gw_args_spec(p->strategy.args, "algo");
-    return gw_sim_algo_open(&p->algo, named, &p->codec, &p->modelled);
+gw_err gw_sim_play_open(gw_sim_play *p, const gw_spec *comm, const gw_spec *compress) {
+    GW_TRY(gw_codec_open(&p->exact, &gw_codec_exact));
+    GW_TRY(gw_codec_open(&p->codec, compress));
+    GW_TRY(gw_strategy_find(&p->strategy, comm));
+    return gw_sim_algo_open(&p->algo, gw_args_spec(p->strategy.args, "algo"), &p->codec);
+}
+
+void gw_sim_play_close(gw_sim_play *p) {
+    gw_algo_close(&p->algo);
+    gw_strategy_free(&p->strategy);
+    gw_codec_close(&p->codec);
+    gw_codec_close(&p->exact);
+    gw_network_close(p->world.network);
+    p->world.network = NULL;
 }
 
 gw_err gw_sim_play_check(const gw_sim_play *p) {
@@ -124,23 +128,14 @@ gw_err gw_sim_play_check(const gw_sim_play *p) {
 }
 
 gw_err gw_sim_play_exact(gw_sim_play *p, const char *comm) {
-    gw_network *network = NULL;
+    gw_sim_setup *w = &p->world;
     gw_spec *spec = NULL;
-    p->world.per_host = 1;
+    w->per_host = 1;
     gw_err e = gw_spec_parse(&spec, "play", "comm", comm, GW_SPEC_ONE);
-    GW_THEN(e, gw_strategy_find(&p->strategy, spec));
-    GW_THEN(e, gw_codec_open(&p->codec, &gw_codec_exact));
-    GW_THEN(e, gw_codec_open(&p->exact, &gw_codec_exact));
-    GW_THEN(e, gw_sim_play_open_algo(p));
-    GW_THEN(e, gw_network_open(&network, NULL, p->world.ranks, p->world.link.bytes_per_s));
-    p->world.network = network;
+    GW_THEN(e, gw_sim_play_open(p, spec, &gw_codec_exact));
+    GW_THEN(e, gw_network_open(&w->network, NULL, w->ranks, w->link.bytes_per_s));
     GW_THEN(e, gw_sim_play_run(p));
-    gw_network_close(network);
-    if (p->algo.ops)
-        gw_algo_close(&p->algo);
-    gw_codec_close(&p->codec);
-    gw_codec_close(&p->exact);
-    gw_strategy_free(&p->strategy);
+    gw_sim_play_close(p);
     gw_spec_free(spec);
     return e;
 }

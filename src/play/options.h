@@ -9,16 +9,18 @@ enum { GW_SIM_MOST_RANKS = 1 << 20 };
 
 /** Put their values into *w: all that it says of ranks, links and the network, which
  *  gw_network_close frees. Messages name `owner`. GW_ERR_USAGE, GW_ERR_INPUT. */
-gw_err gw_sim_network_read(gw_sim_setup *w, gw_network **network, const gw_args *args,
-                           const char *owner);
+gw_err gw_sim_network_read(gw_sim_setup *w, const gw_args *args, const char *owner);
 
 /** Put those of steps into *p, which points to *profile; one is there already where neither
  *  `profile` nor `bytes` is given. gw_step_profile_free it, also after an error. Likewise. */
 gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args *args,
                          const char *owner);
 
-/** Open `algo`, by gw_sim_algo_open: that of the strategy's options for the codec. */
-gw_err gw_sim_play_open_algo(gw_sim_play *p);
+/** Open the strategy that `comm` means, its algorithm by gw_sim_algo_open, and the codecs. */
+gw_err gw_sim_play_open(gw_sim_play *p, const gw_spec *comm, const gw_spec *compress);
+
+/** Close what is open of that, and the network; also after an error. */
+void gw_sim_play_close(gw_sim_play *p);
 
 /** GW_ERR_UNSUPPORTED, with the reason: strategy, algorithm or codec cannot be simulated. */
 gw_err gw_sim_play_check(const gw_sim_play *p);

@@ -9,11 +9,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+enum { ARENAS = 16 /* that lanes hand out at most, of the model's size */ };
 
 /* All ranks'. */
 typedef struct stage {
     gw_sim_play *play;
-    gw_sim_mesh *mesh;
+    const gw_sim_mesh *mesh;
     gw_phantom phantom;         /* what each rank begins with */
     int64_t begun, *end;        /* [step]: when the last rank was through with it */
     int64_t drained;            /* nothing is in flight any more */
@@ -113,9 +116,9 @@ static gw_err play_hold_up(gw_actor *a) {
 }
 
 const char *gw_sim_alone(const gw_sim_play *p) {
-    return p->mesh->shape.size[GW_DIM_DATA] > 1 ? NULL
-           : p->world.ranks == 1                ? "there is 1 rank"
-                                                : "there is 1 replica";
+    return p->script.mesh->shape.size[GW_DIM_DATA] > 1 ? NULL
+           : p->world.ranks == 1                       ? "there is 1 rank"
+                                                       : "there is 1 replica";
 }
 
 /* How many are played. */
@@ -204,23 +207,7 @@ static const gw_play_exchange play_exchange = {.begin = play_hold_up,
                                                .poll = play_progress,
                                                .end = play_end};
 
-static gw_err play_steps(player *p) {
-    stage *on = p->on;
-    int steps = on->play->steps;
-    GW_TRY(gw_actor_play(&p->actor, steps));
-    if (steps > 0)
-        on->exposed_s +=
-            1e-9 * (double)(p->step_from - (on->skipped ? p->counts_from : on->begun)) -
-            (p->actor.computed_s - p->skipped_s);
-    return steps == 1 ? GW_OK : play_drain(p);
-}
-
 /* ---- a run ---- */
-
-gw_script gw_sim_play_script(const gw_sim_play *p, const gw_sim_mesh *mesh) {
-    bool ahead = p->profile->ahead && p->strategy.ops->await;
-    return (gw_script){p->profile, mesh, p->lazy, p->sleeps, p->speed, p->bucket, ahead};
-}
 
 /* The first step counts in no figure unless it is the only one. Of the others whole periods of the
  * exchange count, or all if it never repeats. */
@@ -251,7 +238,9 @@ static gw_err play_open(player *p) {
     gw_sim_play *of = p->on->play;
     const gw_strategy *s = &of->strategy;
     int servers = s->plan.servers;
-    p->actor.script = gw_sim_play_script(of, p->on->mesh);
+    p->actor.script = of->script;
+    p->actor.script.mesh = p->on->mesh;
+    p->actor.script.ahead = of->script.profile->ahead && s->ops->await;
     p->phantom = p->on->phantom;
     GW_TRY(gw_actor_open(&p->actor, servers, &of->exact, &p->phantom));
     const gw_sim_share *has = p->actor.has;
@@ -261,7 +250,7 @@ static gw_err play_open(player *p) {
                       .n_layers = has->n_layers,
                       .tensors = has->tensors,
                       .n_tensors = has->n_tensors,
-                      .by_layer = of->lazy,
+                      .by_layer = of->script.lazy,
                       .share = p->actor.idle ? 0 : 1.0 / (replicas - servers),
                       .link_bytes_per_s = of->world.link.bytes_per_s,
                       .algo = &of->algo,
@@ -293,9 +282,17 @@ static gw_err play_count(player *p, bool begins) {
 }
 
 static gw_err play_whole(player *p) {
+    stage *on = p->on;
+    int steps = on->play->steps;
     GW_TRY(play_open(p));
     GW_TRY(play_count(p, true));
-    GW_TRY(play_steps(p));
+    GW_TRY(gw_actor_play(&p->actor, steps));
+    if (steps > 0)
+        on->exposed_s +=
+            1e-9 * (double)(p->step_from - (on->skipped ? p->counts_from : on->begun)) -
+            (p->actor.computed_s - p->skipped_s);
+    if (steps != 1)
+        GW_TRY(play_drain(p));
     return play_count(p, false);
 }
 
@@ -335,25 +332,23 @@ static gw_err play_compare(const stage *on) {
                    all->messages);
 }
 
-/* Replicas exchange the same between their parts in every step. */
-static void play_count_step(gw_sim_play *p, const stage *on) {
-    const gw_cost *all = &on->exchanged, *skipped = &on->before_counted;
-    if (on->phantom.bytes > 0) {
-        p->sent =
-            (gw_sim_sent){(double)p->tally.bytes / p->steps, (double)p->tally.messages / p->steps};
-        return;
-    }
-    p->sent.bytes = (double)(all->bytes - skipped->bytes) / p->counted +
-                    (double)(p->tally.bytes - all->bytes) / p->steps;
-    p->sent.messages = (double)(all->messages - skipped->messages) / p->counted +
-                       (double)(p->tally.messages - all->messages) / p->steps;
+/* Address space for what lanes hand out to one rank; NULL: there is none. */
+static void *play_map(size_t bytes, int access) {
+    void *at = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
 }
 
-static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
+static gw_err play_once(gw_sim_play *p, const gw_sim_mesh *mesh) {
     stage on = {.play = p, .mesh = mesh};
-    gw_err e = gw_sim_mesh_reserve(mesh, p->profile->n, &on.phantom);
-    GW_THEN(e, gw_alloc(&on.end, (size_t)p->steps, sizeof *on.end));
-    on.phantom.bytes = p->world.coded_bytes;
+    gw_phantom *of = &on.phantom;
+    size_t most = p->script.profile->n + mesh->joined, wire = 16 * (most + (1 << 20));
+    of->room = ARENAS * most + mesh->room + (1 << 20);
+    of->floats = play_map(of->room * sizeof(float), PROT_READ | PROT_WRITE);
+    of->wire = play_map(wire, PROT_NONE);
+    of->bytes = p->world.coded_bytes;
+    gw_err e = of->floats && of->wire ? gw_alloc(&on.end, (size_t)p->steps, sizeof *on.end)
+                                      : gw_fail(GW_ERR_NOMEM, "simulate: cannot reserve %zu bytes",
+                                                of->room * sizeof(float) + wire);
     GW_THEN(e, gw_sim_run(&p->world, play_rank, &on));
     GW_THEN(e, play_compare(&on));
     if (e == GW_OK && p->steps > 0) {
@@ -361,49 +356,57 @@ static gw_err play_once(gw_sim_play *p, gw_sim_mesh *mesh) {
         p->step_s = 1e-9 * (double)(on.end[p->steps - 1] - from) / p->counted;
         p->elapsed_s = 1e-9 * (double)(on.drained - on.begun);
         p->exposed_s = on.exposed_s / p->counted / play_ranks(p);
-        mesh->bubble_s = on.bubble_s / p->counted / play_ranks(p);
-        play_count_step(p, &on);
+        p->bubble_s = on.bubble_s / p->counted / play_ranks(p);
+        const gw_cost *all = &on.exchanged, *skipped = &on.before_counted;
+        double bytes = (double)p->tally.bytes, messages = (double)p->tally.messages;
+        p->sent = (gw_sim_sent){bytes / p->steps, messages / p->steps};
+        /* Replicas exchange the same between their parts in every step. */
+        if (on.phantom.bytes == 0) {
+            p->sent.bytes = (double)(all->bytes - skipped->bytes) / p->counted +
+                            (bytes - (double)all->bytes) / p->steps;
+            p->sent.messages = (double)(all->messages - skipped->messages) / p->counted +
+                               (messages - (double)all->messages) / p->steps;
+        }
     }
-    gw_sim_mesh_unreserve(mesh, p->profile->n, &on.phantom);
+    if (of->floats)
+        munmap(of->floats, of->room * sizeof(float));
+    if (of->wire)
+        munmap(of->wire, wire);
     free(on.end);
     return e;
 }
 
 /* ---- which ranks are played: a few that stand for all, where that is known ---- */
 
-/* How many ranks stand for all, if algorithm and network allow that; else 0. */
-static int play_few(gw_sim_play *p, const gw_sim_mesh *m) {
+static gw_err play_folded(gw_sim_play *p, const gw_sim_mesh *mesh) {
     gw_sim_setup *w = &p->world;
     unsigned caps = p->algo.ops->caps;
-    int few = gw_network_period(w->network) * w->per_host;
+    int few =
+        gw_network_period(w->network) * w->per_host; /* may stand for all, where that is so: */
     bool alike = caps & (GW_ALGO_ALIKE | GW_ALGO_ALIKE_UNCUT) && !p->skew.law && !w->watch &&
-                 !p->unfolded && !gw_mesh_divides(&m->shape);
-    w->even = caps & GW_ALGO_ALIKE_UNCUT && gw_kit_chunks(p->algo.args, p->profile->n) > 1;
-    return alike && few < w->ranks && w->ranks % few == 0 ? few : 0;
-}
-
-static gw_err play_folded(gw_sim_play *p, gw_sim_mesh *mesh) {
-    int few = play_few(p, mesh);
-    bool powers = (few & (few - 1)) == 0 && (p->world.ranks & (p->world.ranks - 1)) == 0;
-    for (int pairs = 0; few > 0 && pairs <= powers; pairs++) {
-        p->world.played = few;
-        p->world.pairs = pairs;
+                 !p->unfolded && !gw_mesh_divides(&mesh->shape) && few < w->ranks &&
+                 w->ranks % few == 0;
+    bool powers = (few & (few - 1)) == 0 && (w->ranks & (w->ranks - 1)) == 0;
+    w->even = caps & GW_ALGO_ALIKE_UNCUT && gw_kit_chunks(p->algo.args, p->script.profile->n) > 1;
+    for (int pairs = 0; alike && pairs <= powers; pairs++) {
+        w->played = few;
+        w->pairs = pairs;
         if (play_once(p, mesh) == GW_OK)
             return GW_OK;
     }
-    p->world.played = 0;
-    p->world.even = false;
-    return p->most_played > 0 && p->world.ranks > p->most_played
+    w->played = 0;
+    w->even = false;
+    return p->most_played > 0 && w->ranks > p->most_played
                ? gw_fail(GW_ERR_UNSUPPORTED, "simulate: all %d ranks would have to be played",
-                         p->world.ranks)
+                         w->ranks)
                : play_once(p, mesh);
 }
 
 gw_err gw_sim_play_run(gw_sim_play *p) {
     gw_sim_mesh whole = {0};
-    if (p->mesh)
-        return play_folded(p, p->mesh);
-    gw_err e = gw_sim_mesh_open(&whole, NULL, p->profile, p->world.ranks);
+    if (p->script.mesh)
+        return play_folded(p, p->script.mesh);
+    gw_err e = gw_sim_mesh_open(&whole, &gw_parallel_plain, p->script.profile, p->world.ranks);
     GW_THEN(e, play_folded(p, &whole));
     gw_sim_mesh_close(&whole);
     return e;

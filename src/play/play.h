@@ -21,35 +21,27 @@ typedef struct gw_sim_sent {
 
 typedef struct gw_sim_play {
     gw_sim_setup world;
-    const gw_step_profile *profile;
-    gw_sim_mesh *mesh; /* the caller's; NULL: data alone */
+    gw_script script; /* the caller's; its mesh NULL: data alone */
     gw_strategy strategy;
     gw_algo algo;
     gw_codec codec, exact;
-    bool lazy;     /* --update lazy */
-    bool sleeps;   /* another device computes, and the core polls meanwhile; else it computes */
-    double speed;  /* times as fast as the profile's device */
-    size_t bucket; /* bytes of gradients that are announced together; or 0 */
     int steps;
-    bool unfolded;        /* play every rank, whatever is known of them */
-    int most_played;      /* unfolded no more ranks than these; 0: any */
-    gw_delay skew;        /* who is held up in a step, and how long: drawn as `train` draws it */
-    uint64_t seed;        /* of these draws */
-    gw_sim_step *log;     /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
-    const char *modelled; /* MPI's own algorithm that `algo` stands for; NULL: it is itself */
+    bool unfolded;    /* play every rank, whatever is known of them */
+    int most_played;  /* unfolded no more ranks than these; 0: any */
+    gw_delay skew;    /* who is held up in a step, and how long: drawn as `train` draws it */
+    uint64_t seed;    /* of these draws */
+    gw_sim_step *log; /* the caller's, for [steps][ranks]: what they were; NULL: nobody asks */
     /* What came of it: */
     int counted;              /* the last steps, in whole periods of the exchange */
     double step_s, exposed_s; /* means over these, of all ranks */
+    double bubble_s;          /* likewise */
     gw_sim_sent sent;         /* in a step, likewise, by all ranks together */
     double elapsed_s;         /* from the first step's begin until nothing is in flight */
     gw_sim_tally tally;       /* of all steps and ranks: as the strategy's `cost` says */
     char notes[1024];         /* lines of what the strategy says of its exchange */
 } gw_sim_play;
 
-/** What its ranks play, over `mesh`. */
-gw_script gw_sim_play_script(const gw_sim_play *p, const gw_sim_mesh *mesh);
-
-/** Return why its replicas exchange nothing, for people; NULL: there are several. */
+/** Return why the replicas of its mesh exchange nothing, for people; NULL: there are several. */
 const char *gw_sim_alone(const gw_sim_play *p);
 
 /** Play it: folded (world.played, comm/fabric/sim.h) where ranks, network and algorithm are known

@@ -2,9 +2,12 @@
  * way, gradients are drawn or copied to where PyTorch would have them. */
 #include "play/player.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/nap.h"
+#include "base/rng.h"
 #include "base/text.h"
+#include "mpi/agree.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -15,16 +18,67 @@
 
 #define RATE 1e-3F
 
-int gw_player_declare(gradwire *g, const gw_step_profile *profile, size_t most) {
-    for (int t = 0; t < profile->n_tensors; t++) {
-        const gw_step_tensor *of = &profile->tensor[t];
-        bool cut = most && of->n > most;
-        int e =
-            gradwire_tensor(g, of->name, of->group, cut ? most : of->n, cut ? 0 : of->rows, NULL);
-        if (e < 0)
-            return e;
+enum {
+    TABLE = 1 << 20,    /* floats, which come again and again, from another one on each time */
+    CHECK_FLOATS = 4096 /* of a tensor, where no step is played */
+};
+
+/* ---- gradients ---- */
+
+static gw_err gradients_map(gw_gradients *g, const char *path) {
+    FILE *in;
+    GW_TRY(gw_file_open(path, &in, &g->bytes));
+    size_t step = g->profile->n * sizeof(float);
+    if (g->bytes == 0 || g->bytes % step != 0) {
+        fclose(in);
+        return gw_fail(GW_ERR_INPUT,
+                       "replay: gradients: %s has %zu bytes: must be a multiple of the %zu of one "
+                       "step, 4 for each parameter",
+                       path, g->bytes, step);
     }
-    return 0;
+    void *map = mmap(NULL, g->bytes, PROT_READ, MAP_SHARED, fileno(in), 0);
+    fclose(in);
+    if (map == MAP_FAILED)
+        return gw_fail(GW_ERR_INPUT, "replay: gradients: %s: cannot be mapped", path);
+    g->captured = map;
+    g->steps = (long)(g->bytes / step);
+    return GW_OK;
+}
+
+static gw_err gradients_open(gw_gradients *g, const gw_step_profile *profile, const char *from,
+                             uint64_t seed, int rank) {
+    *g = (gw_gradients){.profile = profile, .key = gw_rng_key(seed, (uint64_t)rank)};
+    if (strcmp(from, "normal") != 0)
+        return gradients_map(g, from);
+    GW_TRY(gw_alloc(&g->table, TABLE, sizeof *g->table));
+    for (size_t i = 0; i < TABLE; i++)
+        g->table[i] = (float)gw_rng_normal(g->key, i);
+    return GW_OK;
+}
+
+static void gradients_close(gw_gradients *g) {
+    if (g->captured)
+        munmap((void *)g->captured, g->bytes);
+    free(g->table);
+    *g = (gw_gradients){0};
+}
+
+/* The gradient of a tensor, which begins `at` floats into the model, in a step. */
+static void gradients_write(const gw_gradients *g, int tensor, size_t at, long step, float *to) {
+    const gw_step_tensor *t = &g->profile->tensor[tensor];
+    if (g->captured) {
+        long which = (step + (long)(g->key % (uint64_t)g->steps)) % g->steps;
+        memcpy(to, g->captured + (size_t)which * g->profile->n + at, t->n * sizeof *to);
+        return;
+    }
+    float std = (float)t->std;
+    size_t from = gw_rng_u64(gw_rng_key(g->key, (uint64_t)step), (uint64_t)tensor) % TABLE;
+    for (size_t i = 0; i < t->n; from = 0) {
+        size_t n = t->n - i < TABLE - from ? t->n - i : TABLE - from;
+        for (size_t k = 0; k < n; k++)
+            to[i + k] = std * g->table[from + k];
+        i += n;
+    }
 }
 
 /* ---- the exchange ---- */
@@ -51,7 +105,7 @@ static gw_err player_draw(gw_actor *a, int tensor) {
     const gw_player *p = a->ctx;
     float *to = p->own + a->has->tensors[tensor].span.off;
     if (!a->idle)
-        gw_gradients_write(p->gradients, tensor, a->has->tensors[tensor].span.off, a->step, to);
+        gradients_write(&p->gradients, tensor, a->has->tensors[tensor].span.off, a->step, to);
     return GW_OK;
 }
 
@@ -133,27 +187,11 @@ static gw_err player_share(gw_player *p) {
     return gw_fail(GW_ERR_NOMEM, "replay: cannot make %jd bytes of shared memory", (intmax_t)bytes);
 }
 
-static gw_err player_memory(gw_player *p) {
+static gw_err player_open(gw_player *p, MPI_Comm comm) {
+    const char *shape = gradwire_text(p->g, "shape"), *in_place = gradwire_text(p->g, "in_place");
     const gw_step_profile *of = p->script.profile;
-    size_t tensors = (size_t)of->n_tensors;
-    GW_TRY(gw_alloc(&p->backward, tensors, sizeof *p->backward));
-    GW_TRY(gw_alloc(&p->grad, tensors, sizeof *p->grad));
-    GW_TRY(gw_alloc(&p->owned, (size_t)of->groups, sizeof *p->owned));
-    const char *in_place = gradwire_text(p->g, "in_place");
-    p->lends = in_place && strcmp(in_place, "yes") == 0;
-    GW_TRY(p->lends ? player_share(p) : gw_alloc(&p->own, of->n, sizeof *p->own));
-    for (int t = of->n_tensors - 1, i = 0; t >= 0; t--, i++) {
-        p->backward[i] = t;
-        p->grad[i] = p->own + p->actor.has->tensors[t].span.off;
-    }
-    return GW_OK;
-}
-
-gw_err gw_player_open(gw_player *p, gradwire *g, MPI_Comm comm) {
-    const char *shape = gradwire_text(g, "shape");
+    size_t tensors = (size_t)of->n_tensors, n;
     int more, t;
-    size_t n;
-    p->g = g;
     gw_nap_lightly();
     if (p->script.sleeps)
         gw_nap_instead();
@@ -161,16 +199,24 @@ gw_err gw_player_open(gw_player *p, gradwire *g, MPI_Comm comm) {
         .world = &gw_play_real, .exchange = &player_exchange, .ctx = p, .script = p->script};
     p->actor.script.mesh = &p->mesh;
     GW_TRY(gw_fabric_of(&p->actor.fabric, comm));
-    GW_TRY(gw_sim_mesh_open(&p->mesh, NULL, p->script.profile, p->ranks));
+    GW_TRY(gw_sim_mesh_open(&p->mesh, &gw_parallel_plain, of, p->ranks));
     GW_TRY(gw_actor_open(&p->actor, p->servers, NULL, NULL));
-    GW_TRY(player_memory(p));
+    GW_TRY(gw_alloc(&p->backward, tensors, sizeof *p->backward));
+    GW_TRY(gw_alloc(&p->grad, tensors, sizeof *p->grad));
+    GW_TRY(gw_alloc(&p->owned, (size_t)of->groups, sizeof *p->owned));
+    p->lends = in_place && strcmp(in_place, "yes") == 0;
+    GW_TRY(p->lends ? player_share(p) : gw_alloc(&p->own, of->n, sizeof *p->own));
+    for (int i = 0; i < of->n_tensors; i++) {
+        p->backward[i] = of->n_tensors - 1 - i;
+        p->grad[i] = p->own + p->actor.has->tensors[p->backward[i]].span.off;
+    }
     p->moves = shape && strcmp(shape, "parameters") == 0;
-    for (int i = 0; (more = gradwire_owned(g, i, &t, NULL, &n)) == 1; i++)
-        p->owned[p->script.profile->tensor[t].group] += n;
+    for (int i = 0; (more = gradwire_owned(p->g, i, &t, NULL, &n)) == 1; i++)
+        p->owned[of->tensor[t].group] += n;
     return player_error(more);
 }
 
-gw_err gw_player_run(gw_player *p) {
+static gw_err player_run(gw_player *p) {
     int lent = p->lends ? gradwire_lend(p->g, p->own, player_bytes(p), p->file) : 1;
     GW_TRY(player_error(lent));
     if (!lent)
@@ -178,12 +224,11 @@ gw_err gw_player_run(gw_player *p) {
     p->since_s = NAN;
     GW_TRY(gw_actor_play(&p->actor, p->steps));
     p->step_s = (gw_nap_now() - p->since_s) / (double)(p->steps - 1);
-    if (p->steps > 0)
-        GW_TRY(gw_actor_settle(&p->actor));
+    GW_TRY(gw_actor_settle(&p->actor));
     return player_error(gradwire_settle(p->g));
 }
 
-void gw_player_free(gw_player *p) {
+static void player_free(gw_player *p) {
     if (p->actor.fabric)
         p->actor.fabric->ops->close(p->actor.fabric);
     gw_sim_mesh_close(&p->mesh);
@@ -196,4 +241,51 @@ void gw_player_free(gw_player *p) {
         free(p->own);
     if (p->lends && p->file >= 0)
         close(p->file);
+}
+
+/* The library's errors are gw_err here; those of one rank alone end the job. */
+static gw_err player_told(gw_err e, bool *alone) {
+    *alone |= e < 0 && gradwire_alone(e);
+    return e >= 0 ? GW_OK : *alone ? GW_ERR_INTERNAL : e;
+}
+
+static gw_err player_steps(gw_player *p, MPI_Comm comm, bool *alone) {
+    const gw_step_profile *of = p->script.profile;
+    int e = 0; /* open tells what is wrong */
+    for (const gw_step_tensor *t = of->tensor; e >= 0 && t < of->tensor + of->n_tensors; t++) {
+        bool cut = p->steps == 0 && t->n > CHECK_FLOATS;
+        e = gradwire_tensor(p->g, t->name, t->group, cut ? CHECK_FLOATS : t->n, cut ? 0 : t->rows,
+                            NULL);
+    }
+    GW_TRY(player_told((gw_err)gradwire_open(p->g), alone));
+    if (p->steps == 0)
+        return GW_OK;
+    GW_TRY(gw_agree(comm, player_told(player_open(p, comm), alone)));
+    return player_told(player_run(p), alone);
+}
+
+/* All ranks have the error `e`, if any, whose line stays. */
+static gw_err player_close(gw_player *p, gw_err e, bool *alone) {
+    char why[1024];
+    gw_text_copy(why, sizeof why, gradwire_error());
+    gw_err closed = player_told((gw_err)gradwire_close(p->g), alone);
+    if (!*alone)
+        player_free(p);
+    return e == GW_OK ? closed : gw_fail(e, "%s", why);
+}
+
+gw_err gw_player_play(gw_player *p, const char *words, MPI_Comm comm, bool *alone) {
+    int rank;
+    GW_TRY(gw_comm_place(comm, &rank, &p->ranks));
+    gw_err e = gradients_open(&p->gradients, p->script.profile, p->from, p->seed, rank);
+    e = gw_agree(comm, e);
+    GW_THEN(e, player_told((gw_err)gradwire_new(&p->g, MPI_Comm_c2f(comm), words), alone));
+    if (e == GW_OK) {
+        if (rank == 0 && p->keep)
+            gw_inside_keep(p->g, p->keep);
+        e = player_steps(p, comm, alone);
+        e = *alone ? e : player_close(p, e, alone);
+    }
+    gradients_close(&p->gradients);
+    return e;
 }

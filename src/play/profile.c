@@ -265,16 +265,6 @@ static gw_step_tensor profile_tensor(const json_t *object) {
     return t;
 }
 
-/* Tensor ranks have all of a group's input, or parts of it. */
-static bool profile_mixes(const gw_step_profile *p, const gw_step_tensor *t) {
-    size_t all = t->backward_sum, parts = t->input_parts;
-    for (int i = p->n_tensors - 1; i >= 0 && p->tensor[i].group == t->group; i--) {
-        all |= p->tensor[i].backward_sum;
-        parts |= p->tensor[i].input_parts;
-    }
-    return all && parts;
-}
-
 /* names: those of the tensors before it. */
 static gw_err profile_add_tensor(gw_step_profile *p, place *at, json_t *object, json_t *names) {
     at->tensor = p->n_tensors;
@@ -299,7 +289,12 @@ static gw_err profile_add_tensor(gw_step_profile *p, place *at, json_t *object, 
         return profile_fault(at, "group", json_object_get(object, "group"),
                              "the tensor before it has an activation, which stands at a group's "
                              "last tensor");
-    if (profile_mixes(p, &t))
+    size_t all = t.backward_sum, parts = t.input_parts; /* of the group's input, by its tensors */
+    for (int i = p->n_tensors - 1; i >= 0 && p->tensor[i].group == t.group; i--) {
+        all |= p->tensor[i].backward_sum;
+        parts |= p->tensor[i].input_parts;
+    }
+    if (all && parts)
         return profile_fault(at, "input_parts", NULL,
                              "stands in a group with a backward_sum: tensor ranks have all of a "
                              "group's input, or parts of it: give one of both");
@@ -317,18 +312,6 @@ static gw_err profile_add_tensor(gw_step_profile *p, place *at, json_t *object, 
 }
 
 /* Only a loss reads what is gathered behind a product. */
-static gw_err profile_check_gathers(const gw_step_profile *p, place *at) {
-    for (at->tensor = 0; at->tensor < p->n_tensors; at->tensor++) {
-        const gw_step_tensor *t = &p->tensor[at->tensor];
-        at->name = t->name;
-        if (t->forward_gather && t->group + 1 < p->groups)
-            return profile_fault(at, "forward_gather", NULL,
-                                 "must stand in the last group, for the loss: elsewhere let the "
-                                 "next group gather its input_parts");
-    }
-    return GW_OK;
-}
-
 static gw_err profile_tensors(gw_step_profile *p, place *at, json_t *list) {
     json_t *names = json_object();
     gw_err e = names ? gw_alloc(&p->tensor, json_array_size(list), sizeof *p->tensor)
@@ -336,7 +319,15 @@ static gw_err profile_tensors(gw_step_profile *p, place *at, json_t *list) {
     for (size_t i = 0; e == GW_OK && i < json_array_size(list); i++)
         e = profile_add_tensor(p, at, json_array_get(list, i), names);
     json_decref(names);
-    return e == GW_OK ? profile_check_gathers(p, at) : e;
+    for (at->tensor = 0; e == GW_OK && at->tensor < p->n_tensors; at->tensor++) {
+        const gw_step_tensor *t = &p->tensor[at->tensor];
+        at->name = t->name;
+        if (t->forward_gather && t->group + 1 < p->groups)
+            e = profile_fault(at, "forward_gather", NULL,
+                              "must stand in the last group, for the loss: elsewhere let the next "
+                              "group gather its input_parts");
+    }
+    return e;
 }
 
 /* ---- the file ---- */
@@ -356,32 +347,25 @@ static const field of_profile[] = {
     {.key = "tensors", .kind = TENSORS},
     {.key = NULL}};
 
-static gw_err profile_load(json_t **out, const char *path) {
-    char *text;
-    size_t len;
-    GW_TRY(gw_file_read(path, MOST_BYTES, &text, &len));
-    json_error_t why;
-    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
-    free(text);
-    if (!*out)
-        return gw_fail(GW_ERR_INPUT, "%s:%d: not JSON: %s", path, why.line, why.text);
-    if (!json_is_object(*out))
-        return gw_fail(GW_ERR_INPUT, "%s: must be an object with schema, model, .., tensors", path);
-    return GW_OK;
-}
-
 gw_err gw_step_profile_read(gw_step_profile *p, const char *path) {
-    char file[PATH_MAX];
-    json_t *document = NULL;
+    char file[PATH_MAX], *text;
+    size_t len;
+    json_error_t why;
     *p = (gw_step_profile){0};
     GW_TRY(gw_step_profile_find(file, path));
-    GW_TRY(profile_load(&document, file));
+    GW_TRY(gw_file_read(file, MOST_BYTES, &text, &len));
+    json_t *document = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    free(text);
+    if (!document)
+        return gw_fail(GW_ERR_INPUT, "%s:%d: not JSON: %s", file, why.line, why.text);
     return gw_step_profile_take(p, document, file);
 }
 
 gw_err gw_step_profile_take(gw_step_profile *p, json_t *of, const char *name) {
     place at = {.path = name, .tensor = -1};
     *p = (gw_step_profile){.document = of};
+    if (!json_is_object(of))
+        return gw_fail(GW_ERR_INPUT, "%s: must be an object with schema, model, .., tensors", name);
     GW_TRY(profile_check(&at, of_profile, of));
     p->model = json_string_value(json_object_get(of, "model"));
     p->source = json_string_value(json_object_get(of, "source"));
@@ -393,12 +377,6 @@ gw_err gw_step_profile_take(gw_step_profile *p, json_t *of, const char *name) {
     p->batch = (long)profile_number(of, "batch");
     p->optimizer_s = profile_number(of, "optimizer_s");
     return profile_tensors(p, &at, json_object_get(of, "tensors"));
-}
-
-gw_err gw_step_profile_measured(gw_step_profile *p, json_t *tensors, long batch) {
-    place at = {.path = "the measured step", .tensor = -1};
-    *p = (gw_step_profile){.document = tensors, .model = at.path, .batch = batch};
-    return profile_tensors(p, &at, tensors);
 }
 
 void gw_step_profile_free(gw_step_profile *p) {

@@ -56,19 +56,6 @@ gw_err gw_step_profile_read(gw_step_profile *p, const char *path);
 /** The same of a document, which *p owns from now on; messages call it `name`. */
 gw_err gw_step_profile_take(gw_step_profile *p, json_t *of, const char *name);
 
-/** A profile of nothing but these tensors, which it owns from now on, as a step here has them. */
-gw_err gw_step_profile_measured(gw_step_profile *p, json_t *tensors, long batch);
-
-struct gw_model_spec;
-
-/** Such tensors, as key `tensors` has them, of a model whose layers take so long; a layer is a
- *  group, whose gradients come together. `columns`: tensor ranks cut all layers by columns, else by
- *  columns and rows in turn; nothing is shared where the model cannot be. grads: its arena, for
- *  deviations; NULL: these are 1. */
-json_t *gw_step_profile_tensors(const struct gw_model_spec *spec, bool columns,
-                                const double *forward_s, const double *backward_s,
-                                const float *grads);
-
 /** What was read; also after an error. */
 void gw_step_profile_free(gw_step_profile *p);
 

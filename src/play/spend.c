@@ -7,19 +7,15 @@
 #include <math.h>
 
 /* Messages under way are polled between the pieces that the kernel has computed. */
-static void spend_seconds(gw_spender *s, double seconds) {
-    double each = seconds / s->speed / (1 + s->pieces);
-    for (; s->poll && s->pieces > 0; s->pieces--) {
-        gw_sim_compute(s->fabric, each);
-        s->poll(s->of);
-    }
-    gw_sim_compute(s->fabric, each);
-}
-
 static void spend_computed(void *ctx, gw_computed what, int l, size_t n) {
     gw_spender *s = ctx;
-    double each = what == GW_COMPUTED_UPDATE ? s->times.update_s : s->times.of[what][l];
-    spend_seconds(s, each * (double)n);
+    double one_s = what == GW_COMPUTED_UPDATE ? s->times.update_s : s->times.of[what][l];
+    double each_s = one_s * (double)n / s->speed / (1 + s->pieces);
+    for (; s->poll && s->pieces > 0; s->pieces--) {
+        gw_sim_compute(s->fabric, each_s);
+        s->poll(s->of);
+    }
+    gw_sim_compute(s->fabric, each_s);
 }
 
 /* A rank that is held up looks at no message meanwhile. */
@@ -48,13 +44,6 @@ void gw_spender_open(gw_spender *s) {
 
 /* A profile does not tell the gradient of a layer's input from that of its weights: each takes half
  * of its time, and the first layer has no input's. */
-static void times_add(gw_step_times *out, const gw_step_tensor *t, int l, bool lowest,
-                      double part) {
-    out->of[GW_COMPUTED_FORWARD][l] += part * t->forward_s;
-    out->of[GW_COMPUTED_WEIGHTS][l] += part * t->backward_s / (lowest ? 1 : 2);
-    out->of[GW_COMPUTED_INPUT][l] += lowest ? 0 : part * t->backward_s / 2;
-}
-
 gw_err gw_profile_times(gw_step_times *out, const gw_step_profile *of, const gw_model *model) {
     const gw_shard *shard = gw_model_shard(model);
     int group = -1;
@@ -82,8 +71,11 @@ gw_err gw_profile_times(gw_step_times *out, const gw_step_profile *of, const gw_
             continue;
         double part = (double)shard->layers[l].layer.span.n / (double)whole / (double)of->batch;
         for (const gw_step_tensor *t = of->tensor; t < of->tensor + of->n_tensors; t++)
-            if (t->group == group)
-                times_add(out, t, l, number == 0, part);
+            if (t->group == group) {
+                out->of[GW_COMPUTED_FORWARD][l] += part * t->forward_s;
+                out->of[GW_COMPUTED_WEIGHTS][l] += part * t->backward_s / (number == 0 ? 1 : 2);
+                out->of[GW_COMPUTED_INPUT][l] += number == 0 ? 0 : part * t->backward_s / 2;
+            }
     }
     return GW_OK;
 }

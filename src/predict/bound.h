@@ -1,8 +1,10 @@
 /** The bound of a step: the least time that a mode of communication allows on this machine.
- *  docs/measurement.md has the definitions. It is played (play/play.h) with measured parts
- *  (predict/bound_measure.h) by two ranks and the mode's own strategy, over a link that is never
- *  idle while a bucket is ready: each bucket is one message, which takes its share of the
- *  exchange's measured time; messages have no latency and no overhead, and ranks poll all the time.
+ *  docs/measurement.md has the definitions. Its parts are measured on the ranks with the run's own
+ *  model, batch and session: the step without exchange, the exchange without step, and what the
+ *  transport takes of a core. With these it is played (play/play.h) by two ranks and the mode's own
+ *  strategy, over a link that is never idle while a bucket is ready: each bucket is one message,
+ *  which takes its share of the exchange's measured time; messages have no latency and no overhead,
+ *  and ranks poll all the time.
  *
  *  blocking  one exchange behind the backward pass
  *  eager     a bucket starts when the backward pass has completed it; the update waits for all
@@ -20,12 +22,10 @@
 #ifndef GW_PREDICT_BOUND_H
 #define GW_PREDICT_BOUND_H
 
-#include "base/err.h"
-#include "base/span.h"
 #include "predict/profile.h"
+#include "step/step.h"
 
 #include <jansson.h>
-#include <stddef.h>
 
 typedef enum gw_bound_mode {
     GW_BOUND_BLOCKING,
@@ -57,7 +57,25 @@ typedef struct gw_bound_parts {
 /** Play all modes: p->step_s, to a thousandth of the computation. Local, without MPI. */
 gw_err gw_bound_play(gw_bound_parts *p);
 
-/** The parts, and the bounds of all modes by name. */
-json_t *gw_bound_json(const gw_bound_parts *p);
+/** The bound of a run; zeroed: not asked for. */
+typedef struct gw_bound_run {
+    bool measured;
+    gw_bound_mode mode; /* of the session */
+    gw_bound_parts parts;
+    double wire_bytes; /* that a rank sends in a step, mean */
+} gw_bound_run;
+
+/** No MPI call: the mode of an exchange. GW_ERR_UNSUPPORTED: no bound is known for its strategy. */
+gw_err gw_bound_of(const gw_inside_facts *s, bool lazy, gw_bound_mode *mode);
+
+/** Collective over the ranks of `steps`, while nothing is pending: measure with the stepper, whose
+ *  session is open and which takes such steps; all that a step changes is put back. `steps` need
+ *  not say how many. Starts the ledger anew. *own: the error is this rank's alone. */
+gw_err gw_bound_measure(gw_bound_run *out, gw_stepper *stepper, const gw_layer_job *steps,
+                        bool oversubscribed, bool *own);
+
+/** The parts and the bounds of all modes by name, for run.json and the benchmarks; null: not
+ *  measured. */
+json_t *gw_bound_json(const gw_bound_run *run);
 
 #endif

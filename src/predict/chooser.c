@@ -1,7 +1,10 @@
-/* What --compress auto may choose among, read and checked before MPI starts. */
+/* What --compress auto may choose among, read and checked before MPI starts; and how a choice is
+ * told. */
 #include "predict/chooser.h"
 
+#include "base/json.h"
 #include "base/mem.h"
+#include "predict/codec.h"
 #include "run/residuals.h"
 #include "run/session.h"
 
@@ -47,22 +50,6 @@ const gw_spec *gw_chooser_named(const gw_chooser *a) {
     return gw_args_spec(a->strategy->args, "algo");
 }
 
-static gw_err chooser_read_lists(gw_chooser *a, const gw_args *args) {
-    const gw_spec *algos = gw_args_spec(args, "algos");
-    a->budget_s = gw_args_real(args, "budget");
-    a->margin = gw_args_real(args, "margin");
-    a->default_codecs = !gw_args_given(args, "codecs");
-    for (const gw_spec *s = gw_args_spec(args, "codecs")->parts; s; s = s->next)
-        a->codec[a->n_codecs++] = *s;
-    if (algos && gw_chooser_named(a))
-        return gw_fail(GW_ERR_USAGE,
-                       "auto: algos=%s: the strategy names its algorithm already (%s): give one "
-                       "of the two",
-                       algos->text, gw_chooser_named(a)->text);
-    a->algos = algos ? algos->parts : NULL;
-    return GW_OK;
-}
-
 /* The strategy's own, or the session's, or those listed, or all that are no choice themselves. */
 static void chooser_name_algos(gw_chooser *a) {
     if (gw_chooser_named(a))
@@ -78,44 +65,47 @@ static void chooser_name_algos(gw_chooser *a) {
 
 /* Encodings that drop most values are gathered, unless somebody asked for another way: summed on
  * the way they would be thinned out again at every hop. */
-static bool chooser_fits(const gw_chooser *a, const gw_codec *codec, const gw_algo *algo) {
-    bool free_choice = !gw_chooser_named(a) && !a->algos;
-    return !(codec->caps & GW_CODEC_SPARSE) || !free_choice || algo->ops->caps & GW_ALGO_ONCE;
-}
-
 gw_err gw_chooser_combine(const gw_chooser *a, const gw_codec *codec, const gw_spec *spec,
                           bool *ok) {
+    bool gathers = codec->caps & GW_CODEC_SPARSE && !gw_chooser_named(a) && !a->algos, fits = true;
     gw_algo algo;
-    bool fit = false;
     gw_err e = gw_algo_open(&algo, spec, codec);
     if (e == GW_OK) {
-        fit = chooser_fits(a, codec, &algo);
+        fits = !gathers || algo.ops->caps & GW_ALGO_ONCE;
         e = gw_strategy_check(a->strategy, &algo, codec);
         gw_algo_close(&algo);
     }
-    *ok = e == GW_OK && fit;
+    *ok = e == GW_OK && fits;
     return e == GW_ERR_UNSUPPORTED ? GW_OK : e;
 }
 
-static gw_err chooser_check_codec(const gw_chooser *a, const gw_spec *spec, bool *any) {
-    gw_mix mix;
-    GW_TRY(gw_mix_single(&mix, spec, a->config->run.wire_check));
-    gw_err e = GW_OK;
-    for (int i = 0; e == GW_OK && i < a->n_algos; i++) {
-        bool ok;
-        e = gw_chooser_combine(a, mix.codec, &a->algo[i], &ok);
-        *any |= ok;
-    }
-    gw_mix_close(&mix);
-    return e;
-}
-
 static gw_err chooser_read_all(gw_chooser *a, const gw_args *args) {
+    const gw_spec *algos = gw_args_spec(args, "algos");
     bool any = false;
-    GW_TRY(chooser_read_lists(a, args));
+    a->budget_s = gw_args_real(args, "budget");
+    a->margin = gw_args_real(args, "margin");
+    a->default_codecs = !gw_args_given(args, "codecs");
+    for (const gw_spec *s = gw_args_spec(args, "codecs")->parts; s; s = s->next)
+        a->codec[a->n_codecs++] = *s;
+    if (algos && gw_chooser_named(a))
+        return gw_fail(GW_ERR_USAGE,
+                       "auto: algos=%s: the strategy names its algorithm already (%s): give one "
+                       "of the two",
+                       algos->text, gw_chooser_named(a)->text);
+    a->algos = algos ? algos->parts : NULL;
     chooser_name_algos(a);
-    for (int i = 0; i < a->n_codecs; i++)
-        GW_TRY(chooser_check_codec(a, &a->codec[i], &any));
+    for (int i = 0; i < a->n_codecs; i++) {
+        gw_mix mix;
+        GW_TRY(gw_mix_single(&mix, &a->codec[i], a->config->run.wire_check));
+        gw_err e = GW_OK;
+        for (int k = 0; e == GW_OK && k < a->n_algos; k++) {
+            bool ok;
+            e = gw_chooser_combine(a, mix.codec, &a->algo[k], &ok);
+            any |= ok;
+        }
+        gw_mix_close(&mix);
+        GW_TRY(e);
+    }
     if (any)
         return GW_OK;
     char last[512];
@@ -170,4 +160,40 @@ void gw_chooser_free(gw_chooser *a) {
     json_decref(a->link);
     json_decref(a->memory);
     free(a);
+}
+
+/* ---- what was predicted, and from what ---- */
+
+static json_t *chooser_points(const gw_curve *c) {
+    json_t *points = c->n > 0 ? json_array() : json_null();
+    for (int i = 0; i < c->n; i++)
+        json_array_append_new(points,
+                              gw_json_object("bytes:f time_s:f", c->bytes[i], c->time_s[i]));
+    return points;
+}
+
+static json_t *chooser_json_candidate(const gw_candidate *c) {
+    return gw_json_object(
+        "codec:s algorithm:s error_feedback:b step_s:f local_s:f codec_s:f exposed_s:f "
+        "wire_bytes:f bytes_per_float:f seconds_per_float:o exchange:o measured_step_s:f",
+        c->codec, c->algo, c->feedback, c->step_s, c->local_s, c->codec_s, c->exposed_s, c->sent,
+        c->bytes, gw_codec_price_json(c->price), chooser_points(&c->exchange), c->measured_s);
+}
+
+json_t *gw_chooser_json(const gw_chooser *a) {
+    json_t *all = json_array();
+    for (int i = 0; i < a->n; i++)
+        json_array_append_new(all, chooser_json_candidate(&a->candidate[i]));
+    const gw_candidate *c = &a->candidate[a->chosen];
+    json_t *out = gw_json_object(
+        "codec:s algorithm:s error_feedback:b how:s why:s margin:f predicted_step_s:f local_s:f "
+        "codec_s:f exposed_s:f measured_step_s:f ratio:f ranks:i nodes:i",
+        c->codec, c->algo, c->feedback,
+        "simulated: local + codec + exposed of a played step (docs/benchmarks.md, plan), out of "
+        "parts measured before the first step",
+        a->named ? NULL : a->why, a->named ? NAN : a->margin, c->step_s, c->local_s, c->codec_s,
+        c->exposed_s, a->measured_s, c->step_s / a->measured_s, a->ranks, a->nodes);
+    gw_json_add(out, "local:o links:o memory:o candidates:o", gw_layers_json(&a->times),
+                json_incref(a->link), json_incref(a->memory), all);
+    return out;
 }

@@ -29,50 +29,38 @@ typedef struct run {
     MPI_Comm comm;
     gw_sim_play play; /* what all candidates have in common */
     gw_step_profile profile;
-    gw_network *network;
-    gw_strategy stand_in; /* of one with threads, which simulated ranks do not have */
     double exchange_s;    /* the budget of an exchange that is measured whole */
     gw_codec_price exact; /* of `none` */
 } run;
 
 /* ---- parts that all candidates have in common ---- */
 
-/* Over links, polls between kernels do what a thread would. */
-static gw_err chooser_without_threads(run *r) {
-    const gw_strategy *of = r->a->strategy;
-    const gw_spec *spec = r->a->config->run.comm;
-    gw_spec_arg arg[GW_SPEC_ITEMS];
-    gw_spec polls = *spec;
-    r->play.strategy = *of;
-    if (of->plan.helpers == 0)
-        return GW_OK;
-    polls.arg = arg;
-    polls.n_args = 0;
-    for (int i = 0; i < spec->n_args; i++)
-        if (strcmp(spec->arg[i].name, "progress") != 0 && strcmp(spec->arg[i].name, "team") != 0)
-            arg[polls.n_args++] = spec->arg[i];
-    GW_TRY(gw_strategy_find(&r->stand_in, &polls));
-    r->play.strategy = r->stand_in;
-    return GW_OK;
-}
-
 static gw_err chooser_take_profile(run *r) {
     const gw_train_config *c = r->a->config;
-    gw_layers_about about = {.model = r->job->steps.model,
+    gw_model *model = r->job->steps.model;
+    gw_layers_about about = {.spec = gw_model_get_spec(model),
+                             .grads = gw_model_grads(model),
                              .name = "the run's",
                              .threads = c->run.threads,
                              .batch = r->job->steps.pass.local > 0 ? r->job->steps.pass.local : 1};
-    r->play = (gw_sim_play){.profile = &r->profile,
-                            .lazy = c->run.lazy,
-                            .speed = 1,
+    r->play = (gw_sim_play){.script = {.profile = &r->profile, .lazy = c->run.lazy, .speed = 1},
                             .steps = PLAYED_STEPS,
                             .seed = c->run.seed};
     gw_layer_times times = r->a->times;
     times.data_s += times.other_s; /* before the first layer, too */
-    GW_TRY(
-        gw_step_profile_take(&r->profile, gw_layers_profile(&about, &times), "the measured step"));
+    GW_TRY(gw_layers_profile(&about, &times, &r->profile));
     GW_TRY(gw_codec_open(&r->play.exact, &gw_codec_exact));
-    return chooser_without_threads(r);
+    /* Simulated ranks have no threads: over links, polls between kernels do what one would. */
+    const gw_strategy *of = r->a->strategy;
+    gw_spec_arg arg[GW_SPEC_ITEMS];
+    gw_spec polls = *c->run.comm;
+    bool threads = of->plan.helpers > 0;
+    polls.arg = arg;
+    polls.n_args = 0;
+    for (const gw_spec_arg *x = c->run.comm->arg; x < c->run.comm->arg + c->run.comm->n_args; x++)
+        if (strcmp(x->name, "progress") != 0 && strcmp(x->name, "team") != 0)
+            arg[polls.n_args++] = *x;
+    return gw_strategy_find(&r->play.strategy, threads ? &polls : c->run.comm);
 }
 
 static gw_err chooser_measure(run *r) {
@@ -85,51 +73,40 @@ static gw_err chooser_measure(run *r) {
     steps.enough_s = 0.5;
     GW_TRY(gw_layers_time(&steps, &a->times));
     GW_TRY(gw_agree(r->comm, chooser_take_profile(r)));
-    GW_TRY(gw_predict_links(w, &r->network, a->nodes, r->job->yield, r->comm));
+    GW_TRY(gw_predict_links(w, a->nodes, r->job->yield, r->comm));
     a->memory = w->per_host > 1 ? gw_sim_link_json(&w->memory, "core_s_per_byte") : json_null();
     a->link = a->nodes > 1 ? gw_sim_link_json(&w->link, "core_s_per_byte") : json_null();
-    return gw_codec_measure_price(&r->play.exact, false, gw_model_grads(r->job->steps.model),
+    return gw_codec_measure_price(&r->play.exact, "off", gw_model_grads(r->job->steps.model),
                                   r->profile.n, &r->exact, r->comm);
 }
 
 /* ---- candidates ---- */
 
-/* Floats of the longest span that is exchanged at once. */
-static size_t chooser_longest(const run *r) {
+/* The codec with an algorithm that is measured whole, up to the longest span that is exchanged at
+ * once. */
+static gw_err chooser_measure_exchange(const run *r, const gw_codec *codec, const gw_algo *algo,
+                                       gw_candidate *c) {
     const gw_strategy *s = r->a->strategy;
-    size_t most = r->profile.n;
+    const gw_sim_setup *w = &r->play.world;
+    gw_exchange_job job = {.comm = r->comm,
+                           .n = r->profile.n,
+                           .seed = r->a->config->run.seed,
+                           .yield = r->job->yield,
+                           .feedback = c->feedback,
+                           .budget_s = r->exchange_s};
     if (s->ops->shape == GW_SHAPE_BUCKETS) {
         size_t bucket = gw_args_bytes(s->args, "bucket") / sizeof(float);
-        most = bucket > 0 && bucket < most ? bucket : most;
+        job.n = bucket > 0 && bucket < job.n ? bucket : job.n;
     }
-    return most < GW_EXCHANGE_ENOUGH ? most : GW_EXCHANGE_ENOUGH;
-}
-
-/* A link that lets bursts pass at once, as an emulated one does, keeps its rate in the long run. */
-static void chooser_keep_rate(const run *r, gw_candidate *c) {
-    const gw_sim_setup *w = &r->play.world;
+    job.n = job.n < GW_EXCHANGE_ENOUGH ? job.n : GW_EXCHANGE_ENOUGH;
+    gw_err e = gw_exchange_measure(&job, algo, codec, &c->exchange, &c->sent);
+    /* A link that lets bursts pass at once, as an emulated one does, keeps its rate in the long
+     * run. */
     for (int i = 0; i < c->exchange.n && r->a->nodes > 1 && w->per_host == 1; i++) {
         double floats = c->exchange.bytes[i] / sizeof(float);
         c->exchange.time_s[i] =
             fmax(c->exchange.time_s[i], w->link.latency_s + c->sent * floats / w->link.bytes_per_s);
     }
-}
-
-/* The codec with an algorithm that is measured whole; the codec is opened anew, since it learns of
- * the ranks. */
-static gw_err chooser_measure_exchange(const run *r, gw_candidate *c, const gw_algo *algo) {
-    gw_exchange_job job = {.comm = r->comm,
-                           .n = chooser_longest(r),
-                           .seed = r->a->config->run.seed,
-                           .yield = r->job->yield,
-                           .feedback = c->feedback,
-                           .budget_s = r->exchange_s};
-    gw_mix mix;
-    GW_TRY(gw_agree(r->comm,
-                    gw_mix_single(&mix, &r->a->codec[c->nth_codec], r->a->config->run.wire_check)));
-    gw_err e = gw_exchange_measure(&job, algo, mix.codec, &c->exchange, &c->sent);
-    gw_mix_close(&mix);
-    chooser_keep_rate(r, c);
     return e;
 }
 
@@ -167,7 +144,7 @@ static gw_err chooser_predict(const run *r, gw_codec *codec, const gw_codec_pric
     GW_TRY(gw_agree(r->comm, gw_algo_open(&algo, &r->a->algo[c->nth_algo], codec)));
     gw_err e = GW_OK;
     if (!gw_algo_sends_messages(algo.ops) && r->a->ranks > 1) {
-        e = chooser_measure_exchange(r, c, &algo);
+        e = chooser_measure_exchange(r, codec, &algo, c);
         if (e == GW_OK && c->exchange.n == 0)
             e = gw_fail(GW_ERR_UNSUPPORTED, "%s cannot be had on these ranks",
                         r->a->algo[c->nth_algo].text);
@@ -187,8 +164,9 @@ static gw_err chooser_add_candidates(const run *r, gw_codec *codec, int nth) {
     if (identity)
         price = r->exact;
     else if (!r->job->check)
-        GW_TRY(gw_codec_measure_price(codec, feedback, gw_model_grads(r->job->steps.model),
-                                      r->profile.n, &price, r->comm));
+        GW_TRY(gw_codec_measure_price(codec, a->config->run.feedback,
+                                      gw_model_grads(r->job->steps.model), r->profile.n, &price,
+                                      r->comm));
     for (int i = 0; i < a->n_algos && a->n < GW_CHOOSER_MOST; i++) {
         gw_candidate *c = &a->candidate[a->n];
         bool ok;
@@ -263,8 +241,6 @@ static gw_err chooser_nothing_left(const gw_chooser *a) {
 
 /* All ranks choose by rank 0's figures: whatever they were made of, they are then the same. */
 static gw_err chooser_choose(gw_chooser *a, MPI_Comm comm) {
-    if (a->n == 0)
-        return chooser_nothing_left(a);
     GW_TRY(gw_bcast(a->candidate, (int)((size_t)a->n * sizeof *a->candidate), MPI_BYTE, 0, comm));
     qsort(a->candidate, (size_t)a->n, sizeof *a->candidate, gw_stats_ascending);
     for (int i = 0; i < a->n; i++) {
@@ -324,33 +300,6 @@ static int chooser_count_whole(const gw_chooser *a) {
     return n > 0 ? n : 1;
 }
 
-static gw_err chooser_try(run *r) {
-    bool check = r->job->check;
-    if (!check)
-        GW_TRY(chooser_measure(r));
-    r->exchange_s = r->a->budget_s / chooser_count_whole(r->a);
-    for (int i = 0; i < r->a->n_codecs; i++)
-        GW_TRY(chooser_one_codec(r, i));
-    if (!check)
-        return chooser_choose(r->a, r->comm);
-    return r->a->n > 0 ? GW_OK : chooser_nothing_left(r->a);
-}
-
-static gw_err chooser_run(gw_chooser *a, const gw_chooser_job *job) {
-    run r = {.a = a, .job = job, .comm = job->steps.comm};
-    a->nodes = job->nodes;
-    GW_MPI(MPI_Comm_size(r.comm, &a->ranks));
-    chooser_drop_doubles(a);
-    GW_TRY(chooser_check_buckets(a, gw_model_size(job->steps.model)));
-    GW_TRY(gw_agree(r.comm, gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate)));
-    gw_err e = chooser_try(&r);
-    gw_strategy_free(&r.stand_in);
-    gw_network_close(r.network);
-    gw_codec_close(&r.play.exact);
-    gw_step_profile_free(&r.profile);
-    return e;
-}
-
 /* ---- what was chosen ---- */
 
 static gw_err chooser_retake(gw_chooser *a, const char *codec, const char *algo) {
@@ -370,21 +319,33 @@ static gw_err chooser_retake(gw_chooser *a, const char *codec, const char *algo)
                    codec, algo);
 }
 
-static gw_err chooser_bind(const gw_chooser *a) {
-    const gw_candidate *c = &a->candidate[a->chosen];
-    gw_mix mix;
-    GW_TRY(gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->run.wire_check));
-    return gw_session_bind(a->session, &mix, &a->algo[c->nth_algo]);
-}
-
 gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job) {
+    run r = {.a = a, .job = job, .comm = job->steps.comm};
+    gw_mix mix;
     if (!a)
         return GW_OK;
-    GW_TRY(chooser_run(a, job));
-    if (a->named || job->check)
-        return GW_OK;
+    a->nodes = job->nodes;
+    GW_MPI(MPI_Comm_size(r.comm, &a->ranks));
+    chooser_drop_doubles(a);
+    GW_TRY(chooser_check_buckets(a, gw_model_size(job->steps.model)));
+    GW_TRY(gw_agree(r.comm, gw_alloc(&a->candidate, GW_CHOOSER_MOST, sizeof *a->candidate)));
+    r.exchange_s = a->budget_s / chooser_count_whole(a);
+    gw_err e = job->check ? GW_OK : chooser_measure(&r);
+    for (int i = 0; i < a->n_codecs; i++)
+        GW_THEN(e, chooser_one_codec(&r, i));
+    if (e == GW_OK && a->n == 0)
+        e = chooser_nothing_left(a);
+    if (!job->check)
+        GW_THEN(e, chooser_choose(a, r.comm));
+    gw_sim_play_close(&r.play);
+    gw_step_profile_free(&r.profile);
+    if (e != GW_OK || a->named || job->check)
+        return e;
     if (job->codec)
         GW_TRY(chooser_retake(a, job->codec, job->algo));
     a->session->note = a->why;
-    return gw_agree(job->steps.comm, chooser_bind(a));
+    const gw_candidate *c = &a->candidate[a->chosen];
+    e = gw_mix_single(&mix, &a->codec[c->nth_codec], a->config->run.wire_check);
+    GW_THEN(e, gw_session_bind(a->session, &mix, &a->algo[c->nth_algo]));
+    return gw_agree(r.comm, e);
 }

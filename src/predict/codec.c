@@ -96,14 +96,6 @@ static gw_err codec_time_calls(bout *b, size_t part, double each_s[GW_CODINGS], 
     return GW_OK;
 }
 
-static void codec_free_calls(bout *b) {
-    free(b->wire);
-    free(b->other);
-    free(b->len);
-    b->wire = b->other = NULL;
-    b->len = NULL;
-}
-
 /* A line through the times of short and of long calls. */
 static gw_err codec_measure(bout *b, gw_codec_price *out) {
     size_t part[2] = {SHORT < b->n ? SHORT : b->n, LONG < b->n ? LONG : b->n};
@@ -112,7 +104,11 @@ static gw_err codec_measure(bout *b, gw_codec_price *out) {
     gw_err e = GW_OK;
     for (int i = 0; i < 2 && e == GW_OK; i++) {
         e = codec_time_calls(b, part[i], each_s[i], i ? &out->bytes : &unused);
-        codec_free_calls(b);
+        free(b->wire);
+        free(b->other);
+        free(b->len);
+        b->wire = b->other = NULL;
+        b->len = NULL;
     }
     for (int k = 0; k < GW_CODINGS && e == GW_OK; k++) {
         double n[2] = {(double)part[0], (double)part[1]}, many = each_s[1][k] * n[1];
@@ -123,52 +119,43 @@ static gw_err codec_measure(bout *b, gw_codec_price *out) {
     return e;
 }
 
-static gw_err codec_draw(bout *b, float **drawn) {
-    GW_TRY(gw_alloc(drawn, b->n, sizeof **drawn));
-    for (size_t i = 0; i < b->n; i++)
-        (*drawn)[i] = (float)gw_rng_normal(0, i);
-    b->gradient = *drawn;
+gw_err gw_codec_like(const gw_codec *like, gw_codec *out) {
+    GW_TRY(gw_codec_open(out, like->of));
+    if (like->framed)
+        gw_codec_frame(out);
     return GW_OK;
 }
 
-static gw_err codec_time_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
-                               int ranks, gw_codec_price *out) {
+gw_err gw_codec_time_price(const gw_codec *like, const char *feedback, const float *gradient,
+                           size_t n, int ranks, gw_codec_price *out) {
     /* a ticket beyond any warm-up: what the run is like for long */
-    bout b = {.gradient = gradient,
-              .n = n < GW_CODEC_ENOUGH ? n : GW_CODEC_ENOUGH,
-              .ticket = (uint64_t)1 << 40};
-    gw_encoders of = {.n = b.n};
+    bout b = {.n = n < GW_CODEC_ENOUGH ? n : GW_CODEC_ENOUGH, .ticket = (uint64_t)1 << 40};
     float *drawn = NULL;
-    b.encoder = (gw_encoder){.of = &of, .ranks = ranks};
+    gw_codec codec;
     *out = (gw_codec_price){0};
-    gw_err e = gradient ? GW_OK : codec_draw(&b, &drawn);
-    GW_THEN(e, gw_encoder_open(&b.encoder, codec, feedback));
-    GW_THEN(e, gw_codec_join(codec, ranks));
+    GW_TRY(gw_codec_like(like, &codec));
+    gw_encoders of = {.n = b.n};
+    b.encoder = (gw_encoder){.of = &of, .ranks = ranks};
+    gw_err e = gradient ? GW_OK : gw_alloc(&drawn, b.n, sizeof *drawn);
+    for (size_t i = 0; drawn && i < b.n; i++)
+        drawn[i] = (float)gw_rng_normal(0, i);
+    b.gradient = gradient ? gradient : drawn;
+    GW_THEN(e, gw_encoder_open(&b.encoder, &codec, gw_residuals_kept(feedback, codec.caps)));
+    GW_THEN(e, gw_codec_join(&codec, ranks));
     GW_THEN(e, codec_measure(&b, out));
     free(drawn);
     free(b.v);
     gw_encoders_close(&of);
-    return e;
-}
-
-gw_err gw_codec_time_spec(const gw_spec *spec, bool framed, const char *feedback,
-                          const float *gradient, size_t n, int ranks, gw_codec_price *out) {
-    gw_codec codec;
-    GW_TRY(gw_codec_open(&codec, spec));
-    if (framed)
-        gw_codec_frame(&codec);
-    gw_err e =
-        codec_time_price(&codec, gw_residuals_kept(feedback, codec.caps), gradient, n, ranks, out);
     gw_codec_close(&codec);
     return e;
 }
 
-gw_err gw_codec_measure_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
-                              gw_codec_price *out, MPI_Comm comm) {
+gw_err gw_codec_measure_price(const gw_codec *like, const char *feedback, const float *gradient,
+                              size_t n, gw_codec_price *out, MPI_Comm comm) {
     int ranks;
     GW_MPI(MPI_Comm_size(comm, &ranks));
     GW_TRY(gw_barrier(comm)); /* memory is shared: all at the same time, as in a step */
-    GW_TRY(gw_agree(comm, codec_time_price(codec, feedback, gradient, n, ranks, out)));
+    GW_TRY(gw_agree(comm, gw_codec_time_price(like, feedback, gradient, n, ranks, out)));
     return gw_allreduce(MPI_IN_PLACE, out, (int)(sizeof *out / sizeof(double)), MPI_DOUBLE, MPI_MAX,
                         comm);
 }

@@ -11,16 +11,20 @@
 
 enum { GW_CODEC_ENOUGH = 1 << 20 }; /* floats of a gradient that tell speed and size */
 
-/** Measure a price on gradient[0..n), or on as many normal numbers where it is NULL, on each rank
- *  by itself and on all at the same time; the largest figures of all ranks. Nobody else may have
- *  told the codec its ranks. Collective. */
-gw_err gw_codec_measure_price(gw_codec *codec, bool feedback, const float *gradient, size_t n,
-                              gw_codec_price *out, MPI_Comm comm);
+/** Open a codec anew, as `like` was opened and framed: it learns of no ranks that `like` knows.
+ *  Errors of gw_codec_open. */
+gw_err gw_codec_like(const gw_codec *like, gw_codec *out);
 
-/** Measure it here, as one of so many ranks, of the codec that `spec` opens, in frames or not, with
- *  error feedback as `feedback` (--error-feedback) has it. Errors of gw_codec_open, too. */
-gw_err gw_codec_time_spec(const gw_spec *spec, bool framed, const char *feedback,
-                          const float *gradient, size_t n, int ranks, gw_codec_price *out);
+/** Measure here, as one of so many ranks, the price of a codec that is opened like `like`, with
+ *  error feedback as `feedback` (--error-feedback) has it: on gradient[0..n), or on as many normal
+ *  numbers where it is NULL. Errors of gw_codec_open, too. */
+gw_err gw_codec_time_price(const gw_codec *like, const char *feedback, const float *gradient,
+                           size_t n, int ranks, gw_codec_price *out);
+
+/** The same on each rank by itself and on all at the same time; the largest figures of all ranks.
+ *  Collective. */
+gw_err gw_codec_measure_price(const gw_codec *like, const char *feedback, const float *gradient,
+                              size_t n, gw_codec_price *out, MPI_Comm comm);
 
 /** Return it for cores that are so many times as fast. */
 gw_codec_price gw_codec_price_scaled(const gw_codec_price *p, double cores);

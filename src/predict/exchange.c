@@ -4,13 +4,13 @@
 #include "comm/channel.h"
 #include "comm/timing.h"
 #include "mpi/agree.h"
+#include "predict/codec.h"
 
 #include <math.h>
 
 /* ---- measuring ---- */
 
 static const size_t wanted[] = {1 << 10, 16 << 10, 256 << 10, 4 << 20};
-enum { WANTED = sizeof wanted / sizeof *wanted };
 
 typedef struct probe {
     gw_timed timed;
@@ -35,26 +35,11 @@ static gw_err exchange_keep(void *ctx, size_t n) {
     return GW_OK;
 }
 
-static gw_err exchange_sizes(const gw_exchange_job *job, probe *p) {
-    gw_timing timing = {
-        .rounds = {.comm = job->comm, .seed = job->seed, .once = exchange_run, .ctx = p},
-        .timed = {&p->timed},
-        .n = 1};
-    gw_timing_plan plan = {.wanted = wanted,
-                           .n_wanted = WANTED,
-                           .arena = job->n * sizeof(float),
-                           .budget_s = job->budget_s,
-                           .least = 3,
-                           .most = 51,
-                           .hopeless = INFINITY,
-                           .end = exchange_keep};
-    return gw_timing_sizes(&timing, &plan);
-}
-
-gw_err gw_exchange_measure(const gw_exchange_job *job, const gw_algo *algo, gw_codec *codec,
+gw_err gw_exchange_measure(const gw_exchange_job *job, const gw_algo *algo, const gw_codec *like,
                            gw_curve *out, double *sent) {
     probe p = {.timed = {.algo = algo}, .curve = out, .sent = sent};
-    gw_lane_setup setup = {.codec = codec,
+    gw_codec codec;
+    gw_lane_setup setup = {.codec = &codec,
                            .apart = !(algo->ops->caps & GW_ALGO_ORDERED),
                            .n = job->n,
                            .feedback = job->feedback,
@@ -62,14 +47,28 @@ gw_err gw_exchange_measure(const gw_exchange_job *job, const gw_algo *algo, gw_c
                            .yield = job->yield,
                            .shared = algo->ops->caps & GW_ALGO_SHARED,
                            .name = "measured"};
+    gw_timing timing = {
+        .rounds = {.comm = job->comm, .seed = job->seed, .once = exchange_run, .ctx = &p},
+        .timed = {&p.timed},
+        .n = 1};
+    gw_timing_plan plan = {.wanted = wanted,
+                           .n_wanted = sizeof wanted / sizeof *wanted,
+                           .arena = job->n * sizeof(float),
+                           .budget_s = job->budget_s,
+                           .least = 3,
+                           .most = 51,
+                           .hopeless = INFINITY,
+                           .end = exchange_keep};
     out->n = 0;
     *sent = 0;
+    GW_TRY(gw_agree(job->comm, gw_codec_like(like, &codec)));
     gw_err e = gw_lane_open(&p.timed.lane, job->comm, &setup);
     GW_THEN(e, gw_lane_floats(p.timed.lane, job->n, &p.timed.base));
     if (e == GW_OK && gw_lane_size(p.timed.lane) > 1)
-        e = exchange_sizes(job, &p);
+        e = gw_timing_sizes(&timing, &plan);
     gw_timed_close(&p.timed);
     gw_lane_close(p.timed.lane);
+    gw_codec_close(&codec);
     return e;
 }
 

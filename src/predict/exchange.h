@@ -20,9 +20,9 @@ enum { GW_EXCHANGE_ENOUGH = 8 << 20 }; /* floats above which no cache bends the 
 
 /** Measure allreduces of 1 KiB and more, up to job->n floats or the end of the budget: the slowest
  *  rank's typical times by bytes of floats, coding included. *sent: bytes that a rank sends for
- *  each float. Nobody else may have told the codec its ranks. out->n == 0: these ranks cannot have
- *  it. The same result on all ranks. Collective. */
-gw_err gw_exchange_measure(const gw_exchange_job *job, const gw_algo *algo, gw_codec *codec,
+ *  each float. The codec is opened like `like`. out->n == 0: these ranks cannot have it. The same
+ *  result on all ranks. Collective. */
+gw_err gw_exchange_measure(const gw_exchange_job *job, const gw_algo *algo, const gw_codec *like,
                            gw_curve *out, double *sent);
 
 /** In a played world: an algorithm that takes the time of `curve`, which must outlive the play, and

@@ -52,25 +52,19 @@ static gw_err link_time(const ring *r, int messages, int bytes, double *out) {
     return GW_OK;
 }
 
-/* *slope: seconds per byte that goes out while another comes in. */
-static gw_err link_measure(const ring *r, gw_sim_link *out, double *slope) {
-    double one_s, burst_s, short_s, long_s;
-    GW_TRY(link_time(r, 1, TINY, &one_s));
-    GW_TRY(link_time(r, BURST, TINY, &burst_s));
-    GW_TRY(link_time(r, 1, SHORT, &short_s));
-    GW_TRY(link_time(r, 1, LONG, &long_s));
-    out->overhead_s = fmin(fmax(burst_s - one_s, 0) / (BURST - 1), one_s) / 2;
-    out->latency_s = one_s - 2 * out->overhead_s;
-    *slope = fmax(long_s - short_s, 0) / (LONG - SHORT);
-    return GW_OK;
-}
-
 /* Between the ranks of one host messages are the cores' own copying, at both ends in turn. Over a
  * link, a core copies bytes while others are on their way; the receiver's last part is behind
  * that. */
 static gw_err link_of(const ring *r, bool memory, bool yield, gw_sim_link *out) {
-    double slope, moved_s;
-    GW_TRY(link_measure(r, out, &slope));
+    double one_s, burst_s, short_s, long_s, moved_s;
+    GW_TRY(link_time(r, 1, TINY, &one_s));
+    GW_TRY(link_time(r, BURST, TINY, &burst_s));
+    GW_TRY(link_time(r, 1, SHORT, &short_s));
+    GW_TRY(link_time(r, 1, LONG, &long_s));
+    /* seconds per byte that goes out while another comes in */
+    double slope = fmax(long_s - short_s, 0) / (LONG - SHORT);
+    out->overhead_s = fmin(fmax(burst_s - one_s, 0) / (BURST - 1), one_s) / 2;
+    out->latency_s = one_s - 2 * out->overhead_s;
     out->byte_s = slope / 2;
     if (memory)
         return GW_OK;
@@ -109,8 +103,7 @@ static gw_err link_open(ring *host, ring *firsts, MPI_Comm comm) {
     return host->rank == 0 ? gw_comm_place(firsts->comm, &firsts->rank, &firsts->ranks) : GW_OK;
 }
 
-gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, int hosts, bool yield,
-                        MPI_Comm comm) {
+gw_err gw_predict_links(gw_sim_setup *w, int hosts, bool yield, MPI_Comm comm) {
     ring host = {.comm = MPI_COMM_NULL}, firsts = {.comm = MPI_COMM_NULL};
     gw_sim_link both[2] = {{.bytes_per_s = ENDLESS}, {.bytes_per_s = ENDLESS}};
     GW_TRY(gw_comm_place(comm, NULL, &w->ranks));
@@ -129,9 +122,7 @@ gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, int hosts, bool y
     GW_THEN(e, gw_bcast(both, sizeof both, MPI_BYTE, 0, comm));
     w->link = both[0];
     w->memory = both[1];
-    GW_THEN(
-        e, gw_agree(comm, gw_network_open(network, NULL, (w->ranks + w->per_host - 1) / w->per_host,
-                                          w->link.bytes_per_s)));
-    w->network = *network;
+    int stars = (w->ranks + w->per_host - 1) / w->per_host;
+    GW_THEN(e, gw_agree(comm, gw_network_open(&w->network, NULL, stars, w->link.bytes_per_s)));
     return e;
 }

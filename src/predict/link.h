@@ -11,7 +11,6 @@
  *  endless link. `hosts`: how many there are, however ranks lie on them; 0: find them, which must
  *  hold neighbours, as many each, as the ranks of a mesh need it: else GW_ERR_UNSUPPORTED.
  *  `yield`: a host runs more threads than cores. The same result on all ranks. Collective. */
-gw_err gw_predict_links(gw_sim_setup *w, gw_network **network, int hosts, bool yield,
-                        MPI_Comm comm);
+gw_err gw_predict_links(gw_sim_setup *w, int hosts, bool yield, MPI_Comm comm);
 
 #endif

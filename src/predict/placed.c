@@ -6,16 +6,6 @@
 
 #include <stdlib.h>
 
-gw_parallel gw_layout_options(const gw_layout *l) {
-    return (gw_parallel){.timetable = l->timetable,
-                         .codec = {[GW_HOP_ACTIVATION] = &gw_codec_exact},
-                         .shape = l->shape,
-                         .microbatches = l->micro,
-                         .tensor_chunks = 1,
-                         .stages = "flops",
-                         .columns = l->split == GW_SPLIT_COLUMNS};
-}
-
 /* ---- the batch ---- */
 
 gw_err gw_batch_open(gw_dataset *out, const gw_model_spec *spec, gw_span rows, uint64_t seed) {
@@ -54,17 +44,6 @@ void gw_batch_close(gw_dataset *s) {
 
 /* ---- the model ---- */
 
-static gw_err placed_fill(gw_placed *p, const gw_place_setup *s) {
-    gw_micro all = {.n = (int)p->rows.n};
-    gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, all);
-    gw_dataset set;
-    gw_err e = gw_batch_open(&set, &s->spec, p->rows, s->c->run.seed);
-    if (e == GW_OK)
-        gw_dataset_gather(&set, p->idx, all.n, gw_model_work(p->model) + to.off, p->labels);
-    gw_batch_close(&set);
-    return e;
-}
-
 static gw_err placed_open_model(gw_placed *p, const gw_place_setup *s, const gw_session *session) {
     size_t n = p->rows.n;
     if (p->pipeline)
@@ -78,35 +57,44 @@ static gw_err placed_open_model(gw_placed *p, const gw_place_setup *s, const gw_
     GW_TRY(gw_alloc(&p->idx, n, sizeof *p->idx));
     for (size_t i = 0; i < n; i++)
         p->idx[i] = (uint32_t)(p->rows.off + i);
-    return s->set ? GW_OK : placed_fill(p, s);
+    if (s->set)
+        return GW_OK;
+    gw_micro all = {.n = (int)n};
+    gw_span to = gw_model_edge(p->model, 0, GW_EDGE_INPUT, all);
+    gw_dataset set;
+    gw_err e = gw_batch_open(&set, &s->spec, p->rows, s->c->run.seed);
+    if (e == GW_OK)
+        gw_dataset_gather(&set, p->idx, all.n, gw_model_work(p->model) + to.off, p->labels);
+    gw_batch_close(&set);
+    return e;
 }
 
-static gw_err placed_divide(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
+static gw_err placed_divide(gw_placed *p, const gw_place_setup *s, const gw_parallel *o,
                             const gw_session *session) {
     int rank, ranks, servers = session->strategy.plan.servers;
     GW_TRY(gw_comm_place(s->comm, &rank, &ranks));
     GW_TRY(gw_step_batch(s->c, ranks, &p->global));
     gw_span batch = {0, (size_t)p->global};
-    if (!l) {
+    if (!o) {
         p->rows =
             rank < servers ? (gw_span){0} : gw_span_part(batch, rank - servers, ranks - servers);
         return GW_OK;
     }
-    p->c.parallel = gw_layout_options(l);
+    p->c.parallel = *o;
     p->meshed = true;
-    GW_TRY(gw_mesh_open(&p->mesh, &l->shape, s->comm));
+    GW_TRY(gw_mesh_open(&p->mesh, &o->shape, s->comm));
     GW_TRY(gw_agree(s->comm, gw_pipeline_new(&p->pipeline, &p->c, session)));
     p->rows = gw_span_part(batch, p->mesh.at[GW_DIM_DATA], p->mesh.shape.size[GW_DIM_DATA]);
     gw_pipeline_rows rows = {(int)p->rows.n, (int)p->rows.n};
     return p->pipeline ? gw_pipeline_divide(p->pipeline, &p->mesh, &s->spec, rows, s->comm) : GW_OK;
 }
 
-gw_err gw_placed_open(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
+gw_err gw_placed_open(gw_placed *p, const gw_place_setup *s, const gw_parallel *o,
                       const gw_session *session) {
     p->comm = s->comm;
     p->c = *s->c;
     p->set = s->set;
-    GW_TRY(placed_divide(p, s, l, session));
+    GW_TRY(placed_divide(p, s, o, session));
     return gw_agree(s->comm, placed_open_model(p, s, session));
 }
 

@@ -1,11 +1,10 @@
-/** A model, its optimizer and its batch as a layout places them on the ranks: what a run with these
- *  options has, without an exchange of gradients. */
+/** A model, its optimizer and its batch as options of a mesh place them on the ranks: what a run
+ *  with these options has, without an exchange of gradients. */
 #ifndef GW_PREDICT_PLACED_H
 #define GW_PREDICT_PLACED_H
 
 #include "mesh/pipeline.h"
 #include "optim/optimizer.h"
-#include "predict/layout.h"
 #include "predict/profile.h"
 #include "run/session.h"
 
@@ -24,7 +23,7 @@ typedef struct gw_place_setup {
 
 typedef struct gw_placed {
     MPI_Comm comm;
-    gw_train_config c; /* with the layout's `parallel` */
+    gw_train_config c; /* with `parallel` as it was opened */
     gw_mesh mesh;
     gw_pipeline *pipeline; /* NULL: the model is whole, and takes its batch at once */
     gw_model *model;
@@ -37,15 +36,11 @@ typedef struct gw_placed {
     bool meshed;           /* `mesh` is to be closed */
 } gw_placed;
 
-/** The options of a layout. */
-gw_parallel gw_layout_options(const gw_layout *l);
-
-/** Collective: open all of it; p is zeroed, and stays where it is. `l` NULL: the whole model on
- *  each rank that serves no others. `session` says
- *  what options go together. */
-gw_err gw_placed_open(gw_placed *p, const gw_place_setup *s, const gw_layout *l,
+/** Collective: open all of it; p is zeroed, and stays where it is. `o` NULL: the whole model on
+ *  each rank that serves no others. `session` says what options go together. */
+gw_err gw_placed_open(gw_placed *p, const gw_place_setup *s, const gw_parallel *o,
                       const gw_session *session);
-/** Collective where there is a layout; also after an error, and on a zeroed one. */
+/** Collective where there is a mesh; also after an error, and on a zeroed one. */
 void gw_placed_close(gw_placed *p);
 
 /** The steps of an open one, for gw_layers_time. */

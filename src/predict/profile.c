@@ -9,7 +9,6 @@
 #include "machine/host.h"
 #include "mpi/wait.h"
 #include "nn/gemm.h"
-#include "play/profile.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
 
@@ -96,16 +95,6 @@ static gw_err layers_steps(timer *t, gw_layer_times *out) {
     return e;
 }
 
-static gw_err layers_open(timer *t) {
-    const gw_layer_job *job = t->job;
-    GW_TRY(gw_optimizer_like(&t->optimizer, job->optimizer, gw_model_size(job->model)));
-    t->walk = job->walk;
-    if (!t->walk)
-        GW_TRY(gw_pipeline_open_whole(&t->own, job->model, NULL));
-    t->walk = t->own ? t->own : t->walk;
-    return GW_OK;
-}
-
 static double layers_of_steps(const timer *t, gw_samples *s) {
     return s->n == 0          ? 0
            : t->job->shortest ? gw_stats_typical(s->x, s->n)
@@ -160,7 +149,13 @@ gw_err gw_layers_time(const gw_layer_job *job, gw_layer_times *out) {
     *out = (gw_layer_times){0};
     GW_TRY(gw_agree(job->comm, gw_alloc(&t, 1, sizeof *t)));
     t->job = job;
-    gw_err e = gw_agree(job->comm, layers_open(t));
+    t->walk = job->walk;
+    gw_err e = gw_optimizer_like(&t->optimizer, job->optimizer, gw_model_size(job->model));
+    if (!job->walk) {
+        GW_THEN(e, gw_pipeline_open_whole(&t->own, job->model, NULL));
+        t->walk = t->own;
+    }
+    e = gw_agree(job->comm, e);
     if (e == GW_OK)
         e = gw_agree(job->comm, layers_steps(t, out));
     GW_THEN(e, layers_summarize(t, out));
@@ -191,18 +186,84 @@ json_t *gw_layers_json(const gw_layer_times *t) {
 
 /* ---- the profile ---- */
 
-/* The first layer's pass begins with reading the samples. */
-static json_t *layers_tensors(const gw_layers_about *of, const gw_layer_times *t) {
-    double forward_s[GW_MAX_LAYERS], backward_s[GW_MAX_LAYERS];
-    for (int l = 0; l < GW_MAX_LAYERS; l++) {
-        forward_s[l] = t->forward_s[l] + (l == 0 ? t->data_s : 0);
-        backward_s[l] = gw_layer_backward_s(t, l);
+static double layers_deviation(const float *x, size_t n) {
+    double sum = 0, squares = 0;
+    for (size_t i = 0; x && i < n; i++) {
+        sum += x[i];
+        squares += (double)x[i] * x[i];
     }
-    return gw_step_profile_tensors(gw_model_get_spec(of->model), of->columns, forward_s, backward_s,
-                                   gw_model_grads((gw_model *)of->model));
+    return x ? sqrt(fmax(0, squares / (double)n - sum / (double)n * (sum / (double)n))) : 1;
 }
 
-json_t *gw_layers_profile(const gw_layers_about *of, const gw_layer_times *t) {
+static int layers_tensor_count(const gw_shard *whole, int l) {
+    return gw_shard_unit(whole, &whole->layers[l]).n_tensors;
+}
+
+/* A layer without parameters counts to the one below that has some, and so do those below all. */
+static int layers_owner(const gw_shard *whole, int l) {
+    while (l > 0 && layers_tensor_count(whole, l) == 0)
+        l--;
+    while (layers_tensor_count(whole, l) == 0)
+        l++;
+    return l;
+}
+
+/* What tensor ranks divide of tensor i of a layer, and exchange at its first and last one, as
+ * gw_model_join says. */
+static void layers_share(json_t *row, const gw_shard *shared, int l, int i, bool columns) {
+    gw_unit u = gw_shard_unit(shared, &shared->layers[l]);
+    bool sums = u.cut != GW_CUT_COLUMNS, top = l + 1 == shared->n_layers;
+    gw_json_add(row, "shard:i", u.tensor[i].cut == GW_CUT_COLUMNS && u.tensor[i].rows > 1);
+    if (i == 0 && sums)
+        gw_json_add(row, "forward_sum:i", u.out);
+    if (i == 0 && u.cut != GW_CUT_ROWS && l > 0)
+        gw_json_add(row, columns ? "input_parts:i" : "backward_sum:i", u.in);
+    if (i + 1 == u.n_tensors && top && !sums)
+        gw_json_add(row, "forward_gather:i", GW_LOSS_TOLD * gw_model_spec_targets(&shared->spec));
+}
+
+/* A layer is a group, whose gradients come together; the first pass begins with reading the
+ * samples. Nothing is shared where the model cannot be. */
+static json_t *layers_tensors(const gw_layers_about *of, const gw_layer_times *t) {
+    double forward_s[GW_MAX_LAYERS] = {0}, backward_s[GW_MAX_LAYERS] = {0};
+    const float *grads = of->grads;
+    gw_shard whole, shared;
+    gw_share share = gw_share_whole(of->spec);
+    json_t *all = json_array(), *before = NULL;
+    if (gw_shard_of(&whole, of->spec, &share) != GW_OK)
+        return all;
+    share.tensor = 2;
+    share.split = of->columns ? GW_SPLIT_COLUMNS : GW_SPLIT_PAIRS;
+    bool shares = gw_shard_of(&shared, of->spec, &share) == GW_OK;
+    for (int l = 0; l < whole.n_layers; l++) {
+        forward_s[layers_owner(&whole, l)] += t->forward_s[l] + (l == 0 ? t->data_s : 0);
+        backward_s[layers_owner(&whole, l)] += gw_layer_backward_s(t, l);
+    }
+    for (int l = 0, number = 0, group = 0; l < whole.n_layers; l++) {
+        gw_unit u = gw_shard_unit(&whole, &whole.layers[l]);
+        if (u.n_tensors > 0 && before) /* behind a layer, what the next one reads */
+            gw_json_add(before, "activation:i", gw_model_spec_width(of->spec, l - 1));
+        for (int i = 0; i < u.n_tensors; i++, number++) {
+            int rows = u.tensor[i].rows, cols = u.tensor[i].cols;
+            size_t n = (size_t)rows * (size_t)cols;
+            char name[32];
+            snprintf(name, sizeof name, "layer%d.%d", l, number);
+            before = gw_json_object(
+                "name:s shape:o group:i forward_s:f backward_s:f std:f", name,
+                rows > 1 ? json_pack("[i, i]", rows, cols) : json_pack("[i]", cols), group,
+                i == 0 ? forward_s[l] : 0, i + 1 == u.n_tensors ? backward_s[l] : 0,
+                layers_deviation(grads, n));
+            if (shares)
+                layers_share(before, &shared, l, i, of->columns);
+            grads = grads ? grads + n : NULL;
+            json_array_append_new(all, before);
+        }
+        group += u.n_tensors > 0;
+    }
+    return all;
+}
+
+gw_err gw_layers_profile(const gw_layers_about *of, const gw_layer_times *t, gw_step_profile *out) {
     char utc[GW_UTC], model[200];
     gw_host host;
     gw_host_facts(&host);
@@ -210,10 +271,11 @@ json_t *gw_layers_profile(const gw_layers_about *of, const gw_layer_times *t) {
     utc[strlen("2026-01-01")] = '\0';
     gw_text_print(model, sizeof model, "%s%s%s", of->name, of->layers ? " --layers " : "",
                   of->layers ? of->layers : "");
-    return gw_json_object(
+    json_t *document = gw_json_object(
         "schema:i model:s source:s device:s machine:s date:s torch:s threads:i batch:i steps:i "
         "optimizer_s:f tensors:o",
         1, model, "gradwire bench layers: random samples, first weights", "cpu",
         *host.cpu_model ? host.cpu_model : "unknown", utc, NULL, of->threads, of->batch, t->steps,
         t->update_s, layers_tensors(of, t));
+    return gw_step_profile_take(out, document, "the measured step");
 }

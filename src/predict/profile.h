@@ -5,6 +5,7 @@
 
 #include "mesh/pipeline.h"
 #include "optim/optimizer.h"
+#include "play/profile.h"
 
 typedef struct gw_layer_job {
     gw_model *model;   /* its gradients are overwritten */
@@ -50,13 +51,15 @@ gw_err gw_layers_time(const gw_layer_job *job, gw_layer_times *out);
 
 /** What the profile says beside the times. */
 typedef struct gw_layers_about {
-    const gw_model *model;     /* with the gradients of a step */
+    const gw_model_spec *spec;
+    const float *grads;        /* of a step, for deviations; NULL: these are 1 */
     const char *name, *layers; /* of the model; "--layers" of a perceptron, else NULL */
     int threads, batch;
     bool columns; /* tensor ranks cut all layers by columns, else by columns and rows in turn */
 } gw_layers_about;
 
-/** The document, the caller's; NULL without memory. */
-json_t *gw_layers_profile(const gw_layers_about *of, const gw_layer_times *t);
+/** The profile of all layers, whose document bench layers writes; gw_step_profile_free it. Where
+ *  ranks hold parts of a model, times are those of what a rank holds. */
+gw_err gw_layers_profile(const gw_layers_about *of, const gw_layer_times *t, gw_step_profile *out);
 
 #endif

@@ -8,7 +8,6 @@
 #include "mpi/agree.h"
 #include "mpi/wait.h"
 #include "play/options.h"
-#include "predict/placed.h"
 #include "prof/tempo.h"
 
 #include <math.h>
@@ -21,21 +20,17 @@ static int tempo_stages(const gw_pipeline *p) {
     return gw_pipeline_mesh(p)->shape.size[GW_DIM_PIPE];
 }
 
-static void tempo_of_chunk(int chunk, double figure[FIGURES]) {
-    figure[FORWARD] = gw_tempo_action_s('F', chunk);
-    figure[BACKWARD] = gw_tempo_action_s('B', chunk);
-    figure[INPUT] = gw_tempo_action_s('I', chunk);
-    figure[WEIGHTS] = gw_tempo_action_s('W', chunk);
-    figure[ACTIVATION] = gw_tempo_hop_s(gw_pipeline_hop_name(GW_HOP_ACTIVATION));
-    figure[DELTA] = gw_tempo_hop_s(gw_pipeline_hop_name(GW_HOP_DELTA));
-}
-
 /* sum[run][FIGURES], then how many ranks know each: those whose replica has samples. */
 static gw_err tempo_gather(const gw_pipeline *p, bool idle, double *sum, int runs, MPI_Comm comm) {
     double *known = sum + runs * FIGURES;
     for (int chunk = 0; !idle && chunk < gw_pipeline_chunks(p); chunk++) {
         int at = (chunk * tempo_stages(p) + gw_pipeline_mesh(p)->at[GW_DIM_PIPE]) * FIGURES;
-        tempo_of_chunk(chunk, sum + at);
+        sum[at + FORWARD] = gw_tempo_action_s('F', chunk);
+        sum[at + BACKWARD] = gw_tempo_action_s('B', chunk);
+        sum[at + INPUT] = gw_tempo_action_s('I', chunk);
+        sum[at + WEIGHTS] = gw_tempo_action_s('W', chunk);
+        sum[at + ACTIVATION] = gw_tempo_hop_s(gw_pipeline_hop_name(GW_HOP_ACTIVATION));
+        sum[at + DELTA] = gw_tempo_hop_s(gw_pipeline_hop_name(GW_HOP_DELTA));
         for (int k = at; k < at + FIGURES; k++) {
             known[k] = !isnan(sum[k]);
             sum[k] = known[k] > 0 ? sum[k] : 0;
@@ -82,50 +77,41 @@ static json_t *tempo_runs_json(int stages, const double *figure, int runs) {
     return all;
 }
 
-static gw_err tempo_play(const gw_parallel *o, int stages, const double *figure,
-                         gw_step_profile *of, json_t **out) {
-    int runs = of->n_tensors;
-    gw_parallel options = gw_layout_options(
-        &(gw_layout){.shape = {{1, stages, 1}, {GW_DIM_PIPE, GW_DIM_DATA, GW_DIM_TENSOR}},
-                     .timetable = o->timetable,
-                     .micro = o->microbatches});
+static gw_err tempo_simulate(const gw_parallel *o, int stages, const double *figure, int runs,
+                             json_t **out) {
+    gw_step_tensor tensor[GW_MAX_LAYERS];
+    gw_step_profile of = {.model = "the run",
+                          .batch = o->microbatches,
+                          .n_tensors = runs,
+                          .groups = runs,
+                          .n = (size_t)runs,
+                          .tensor = tensor};
+    gw_parallel options = gw_parallel_plain;
     gw_sim_mesh mesh = {0};
     gw_sim_play play = {.world = {.ranks = stages, .link = {1e12, tempo_hop_s(figure, runs), 0, 0}},
-                        .profile = of,
-                        .mesh = &mesh,
-                        .speed = 1,
+                        .script = {.profile = &of, .mesh = &mesh, .speed = 1},
                         .steps = 3};
-    gw_err e = gw_sim_mesh_open(&mesh, &options, of, stages);
+    *out = json_null();
+    for (int i = 0; i < runs; i++) {
+        if (!tempo_tensor(figure + i * FIGURES, o->microbatches, i, &tensor[i]))
+            return GW_OK;
+        of.forward_s += tensor[i].forward_s;
+        of.backward_s += tensor[i].backward_s;
+    }
+    options.shape.size[GW_DIM_PIPE] = stages;
+    options.timetable = o->timetable;
+    options.microbatches = o->microbatches;
+    gw_err e = gw_sim_mesh_open(&mesh, &options, &of, stages);
     GW_THEN(e, gw_sim_play_exact(&play, GW_STRATEGY_PLAIN ":algo=ring"));
     if (e == GW_OK) {
-        double idle_s = fmax(0, play.step_s - (of->forward_s + of->backward_s) / stages),
-               bubble_s = fmin(mesh.bubble_s, idle_s);
+        double idle_s = fmax(0, play.step_s - (of.forward_s + of.backward_s) / stages),
+               bubble_s = fmin(play.bubble_s, idle_s);
         *out = gw_json_object("statistic:s step_s:f idle_s:f bubble_s:f bubble_share:f runs:o",
                               "median", play.step_s, idle_s, bubble_s, bubble_s / play.step_s,
                               tempo_runs_json(stages, figure, runs));
     }
     gw_sim_mesh_close(&mesh);
     return e;
-}
-
-static gw_err tempo_simulate(const gw_parallel *o, int stages, const double *figure, int runs,
-                             json_t **out) {
-    gw_step_tensor tensor[GW_MAX_LAYERS];
-    int micros = o->microbatches;
-    gw_step_profile of = {.model = "the run",
-                          .batch = micros,
-                          .n_tensors = runs,
-                          .groups = runs,
-                          .n = (size_t)runs,
-                          .tensor = tensor};
-    *out = json_null();
-    for (int i = 0; i < runs; i++) {
-        if (!tempo_tensor(figure + i * FIGURES, micros, i, &tensor[i]))
-            return GW_OK;
-        of.forward_s += tensor[i].forward_s;
-        of.backward_s += tensor[i].backward_s;
-    }
-    return tempo_play(o, stages, figure, &of, out);
 }
 
 gw_err gw_predict_tempo(const gw_pipeline *p, const gw_parallel *o, bool idle, json_t **out,

@@ -44,41 +44,31 @@ static void trainer_clock_next(void *ctx, gw_pipeline_job *pass) {
 
 /* ---- what coding takes ---- */
 
-/* The number of the codec's price; a new one if no codec of this text has been seen. */
-static int trainer_clock_price(gw_trainer_prices *p, const char *codec) {
-    int i = 0;
-    while (i < p->n && strcmp(p->codec[i], codec) != 0)
-        i++;
-    p->codec[i] = codec;
-    p->n += i == p->n;
-    return i;
-}
-
-/* On the gradient of the last step that was timed, if any was. */
-static gw_err trainer_clock_measure_codec(gw_trainer *t, const gw_codec *codec,
-                                          gw_codec_price *out) {
-    const float *gradient = t->c->simulated->times ? NULL : gw_model_grads(t->model);
-    GW_TRY(gw_codec_time_spec(codec->of, codec->framed, t->c->run.feedback, gradient,
-                              gw_model_size(t->model), gw_trainer_workers(t), out));
-    *out = gw_codec_price_scaled(out, t->c->simulated->speed);
-    return GW_OK;
-}
-
-/* Each codec gets the price of its text, which the rank that measures finds out. */
+/* Each codec gets the price of its text, which the rank that measures finds out: on the gradient of
+ * the last step that was timed, if any was. */
 static gw_err trainer_clock_codecs(gw_trainer *t, bool measures) {
+    const gw_simulated *s = t->c->simulated;
+    const float *gradient = s->times ? NULL : gw_model_grads(t->model);
+    gw_trainer_prices *p = &t->measures.prices;
     gw_codec *codec[GW_INSIDE_CODECS + GW_PIPELINE_CODECS];
     int n = gw_inside_codecs(t->g, codec);
     if (t->part.pipeline)
         n += gw_pipeline_codecs(t->part.pipeline, codec + n);
     for (int i = 0; i < n; i++) {
-        int known = t->measures.prices.n,
-            at = trainer_clock_price(&t->measures.prices, codec[i]->spec);
-        gw_codec_price *price = &t->measures.prices.of[at];
-        codec[i]->price = price;
-        if (t->c->simulated->price)
-            *price = *t->c->simulated->price;
-        else if (at == known && measures)
-            GW_TRY(trainer_clock_measure_codec(t, codec[i], price));
+        int at = 0;
+        while (at < p->n && strcmp(p->codec[at], codec[i]->spec) != 0)
+            at++;
+        bool known = at < p->n;
+        p->codec[at] = codec[i]->spec;
+        p->n += !known;
+        codec[i]->price = &p->of[at];
+        if (s->price)
+            p->of[at] = *s->price;
+        else if (!known && measures) {
+            GW_TRY(gw_codec_time_price(codec[i], t->c->run.feedback, gradient,
+                                       gw_model_size(t->model), gw_trainer_workers(t), &p->of[at]));
+            p->of[at] = gw_codec_price_scaled(&p->of[at], s->speed);
+        }
     }
     return GW_OK;
 }

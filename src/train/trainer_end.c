@@ -209,7 +209,7 @@ static json_t *run_more(const gw_trainer *t) {
                                    gw_trainer_prices_json(t))
                      : json_null(),
         run_data(t), gw_gauge_json(&t->measures.gauge), gw_work_json(&work),
-        gw_bound_run_json(&t->measures.bound), gw_memory_papi_json(t->measures.memory),
+        gw_bound_json(&t->measures.bound), gw_memory_papi_json(t->measures.memory),
         t->choice ? gw_chooser_json(t->choice) : json_null(),
         overhead ? gw_overhead_json(r->overhead) : json_null(), run_checkpoints(c, r), run_rate(t),
         run_resumed(&t->resume, t->rec.start_utc, t->rec.total.summary.earlier));

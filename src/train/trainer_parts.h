@@ -9,7 +9,7 @@
 #include "data/sampler.h"
 #include "machine/gauge.h"
 #include "optim/lr.h"
-#include "predict/bound_measure.h"
+#include "predict/bound.h"
 #include "predict/chooser.h"
 #include "record/recorder.h"
 #include "step/checks.h"

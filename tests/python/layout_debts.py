@@ -32,5 +32,5 @@ OTHER_WORDS = {
     ("src/predict/bound.c", "delayed"),  # modes of a bound
     ("src/predict/bound.c", "local"),  # a key of JSON
     ("src/predict/bound.c", "sharded"),  # modes of a bound
-    ("src/predict/chooser_json.c", "local"),  # a key of JSON
+    ("src/predict/chooser.c", "local"),  # a key of JSON
 }

@@ -35,7 +35,7 @@ static int compare(const world_kind *kind, int ranks, const char *comm, const ch
                    const gw_step_profile *of) {
     gw_sim_play a = play_of(ranks, link_with_all);
     a.world = world_of(ranks, kind->per_host, kind->network, link_with_all);
-    a.profile = of;
+    a.script.profile = of;
     a.steps = 3;
     gw_sim_play b = a;
     b.unfolded = true;

@@ -15,7 +15,7 @@ static const gw_model_spec spec = {
     .inputs = WIDTH, .classes = 16, .n_hidden = 3, .hidden = {WIDTH, WIDTH, WIDTH}};
 
 static gw_spec *timetables;
-static gw_layout all[GW_LAYOUTS];
+static gw_parallel all[GW_LAYOUTS];
 static gw_mesh_shape wanted; /* data 0: what is left */
 
 static int list(int ranks, int batch, const gw_mesh_shape *shape) {
@@ -33,21 +33,21 @@ static int list(int ranks, int batch, const gw_mesh_shape *shape) {
 
 /* ---- which there are ---- */
 
-static bool same(const gw_layout *a, const gw_layout *b) {
-    return memcmp(&a->shape, &b->shape, sizeof a->shape) == 0 && a->split == b->split &&
-           a->timetable == b->timetable && a->micro == b->micro;
+static bool same(const gw_parallel *a, const gw_parallel *b) {
+    return memcmp(&a->shape, &b->shape, sizeof a->shape) == 0 && a->columns == b->columns &&
+           a->timetable == b->timetable && a->microbatches == b->microbatches;
 }
 
-static void check_layout(const gw_layout *l, int ranks, int batch) {
+static void check_layout(const gw_parallel *l, int ranks, int batch) {
     int data = l->shape.size[GW_DIM_DATA], pipe = l->shape.size[GW_DIM_PIPE];
     int tensor = l->shape.size[GW_DIM_TENSOR];
     gw_timetable *t;
     assert_int_equal(data * pipe * tensor, ranks);
-    assert_true(tensor <= (l->split == GW_SPLIT_PAIRS ? WIDTH : 16));
-    assert_true(data <= batch && l->micro <= (batch + data - 1) / data);
-    assert_true(tensor > 1 || l->split == GW_SPLIT_PAIRS);
-    assert_true(pipe > 1 ? l->timetable != NULL : l->timetable == NULL && l->micro == 1);
-    assert_int_equal(gw_timetable_open(&t, l->timetable, pipe, l->micro), GW_OK);
+    assert_true(tensor <= (l->columns ? 16 : WIDTH));
+    assert_true(data <= batch && l->microbatches <= (batch + data - 1) / data);
+    assert_true(tensor > 1 || !l->columns);
+    assert_true(pipe > 1 ? l->timetable != NULL : l->timetable == NULL && l->microbatches == 1);
+    assert_int_equal(gw_timetable_open(&t, l->timetable, pipe, l->microbatches), GW_OK);
     assert_true(pipe * gw_timetable_chunks(t) <= gw_model_spec_layers(&spec));
     gw_timetable_close(t);
 }

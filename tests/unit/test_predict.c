@@ -23,7 +23,7 @@ static void assert_step(const gw_sim_play *p, double step_s, const char *what) {
 
 static gw_sim_play small_play(void) {
     gw_sim_play p = play_of(2, link_plain);
-    p.profile = &small;
+    p.script.profile = &small;
     return p;
 }
 

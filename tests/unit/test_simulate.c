@@ -383,10 +383,10 @@ static void test_costs(void **state) {
                     const char *comm =
                         comm_of(gw_strategies.entries[of[0]], gw_algos.entries[of[1]]);
                     gw_sim_play p = play_of(ranks, link_with_all);
-                    p.profile = &small;
+                    p.script.profile = &small;
                     p.steps = 3;
-                    p.lazy = (of[0] + of[1] + of[2] + ranks) % 2;
-                    p.sleeps = of[1] % 2;
+                    p.script.lazy = (of[0] + of[1] + of[2] + ranks) % 2;
+                    p.script.sleeps = of[1] % 2;
                     gw_err e = run_play(&p, comm, gw_codecs.entries[of[2]]->name);
                     if (e == GW_OK)
                         for (int i = 0; i < 3; i++)
@@ -422,7 +422,7 @@ static void test_costs(void **state) {
 static void test_periods(void **state) {
     (void)state;
     gw_sim_play each = play_of(4, link_plain), second = each;
-    each.profile = second.profile = &small;
+    each.script.profile = second.script.profile = &small;
     each.steps = 3;
     second.steps = 6; /* of which 2 to 5 count */
     assert_int_equal(run_play(&each, "local:period=1,algo=ring", "none"), GW_OK);
@@ -442,14 +442,14 @@ static void test_periods(void **state) {
 static void test_overlap(void **state) {
     (void)state;
     gw_sim_play a = play_of(2, link_plain), b = play_of(2, link_plain);
-    a.profile = b.profile = &small;
+    a.script.profile = b.script.profile = &small;
     assert_int_equal(run_play(&a, "iallreduce:bucket=1240,algo=ring", "none"), GW_OK);
     assert_int_equal(run_play(&b, "allreduce:algo=ring", "none"), GW_OK);
     assert_near(b.step_s, 9e-3 + b.exposed_s, "a step", 2);
     assert_near(a.step_s, 9e-3 + a.exposed_s, "a step", 2);
     assert_true(a.exposed_s > 2 * LATENCY && a.exposed_s < b.exposed_s + 1e-9);
     a = play_of(2, link_plain);
-    a.profile = &small;
+    a.script.profile = &small;
     gw_codec_price price;
     gw_sim_coding(&price, 1e-6);
     play_price = &price;

@@ -42,8 +42,8 @@ static gw_err parallel_of(gw_parallel *o, int data, int pipe, int micros, const 
 /* A play of `of` over data x pipe ranks. What is not to be had has an error. */
 static gw_err play_mesh(gw_sim_play *p, gw_sim_mesh *m, const gw_parallel *o,
                         const gw_step_profile *of, const char *comm) {
-    p->profile = of;
-    p->mesh = m;
+    p->script.profile = of;
+    p->script.mesh = m;
     gw_err e = gw_sim_mesh_open(m, o, of, p->world.ranks);
     GW_THEN(e, run_play(p, comm, "none"));
     return e;
@@ -85,16 +85,16 @@ static void compare(const char *text, int stages, int micros, bool early, int *c
     double bubble_s = gw_timetable_bubble(t, &(gw_act_cost){each_s, each_s, each_s});
     gw_step_profile of = profile_of(stages * chunks, micros, 0);
     of = early ? of : pairs_of(of);
-    p.sleeps = micros % 2;
+    p.script.sleeps = micros % 2;
     p.steps = 3;
     if (play_mesh(&p, &m, &o, &of, "allreduce:algo=ring") != GW_OK)
         fail_msg("%s: %s", text, gw_err_text());
     /* a hop takes some ns */
-    bool as_said = early ? m.bubble_s < bubble_s + 1e-5 : fabs(m.bubble_s - bubble_s) < 1e-5;
-    if (!as_said || fabs(p.step_s - busy_s - m.bubble_s) > 1e-5 ||
-        fabs(p.exposed_s - m.bubble_s) > 1e-5)
+    bool as_said = early ? p.bubble_s < bubble_s + 1e-5 : fabs(p.bubble_s - bubble_s) < 1e-5;
+    if (!as_said || fabs(p.step_s - busy_s - p.bubble_s) > 1e-5 ||
+        fabs(p.exposed_s - p.bubble_s) > 1e-5)
         fail_msg("%s, %d stages, %d microbatches: a step of %.9g s, a bubble of %.9g, not %.9g",
-                 text, stages, micros, p.step_s, m.bubble_s, bubble_s);
+                 text, stages, micros, p.step_s, p.bubble_s, bubble_s);
     gw_timetable_close(t);
     gw_sim_mesh_close(&m);
     ++*compared;
@@ -205,7 +205,7 @@ static void test_tensor_times(void **state) {
             gw_step_profile bytes = bytes_only;
             gw_sim_play p = play_of(tensor, link_with_all);
             bytes.n = one.n = k ? 480000 : 960000;
-            p.profile = &bytes;
+            p.script.profile = &bytes;
             assert_int_equal(run_play(&p, "allreduce:algo=(ring:chunk=0)", "none"), GW_OK);
             sum_s[k] = p.step_s;
         }
@@ -213,7 +213,7 @@ static void test_tensor_times(void **state) {
             gw_sim_play p = play_of(tensor, link_with_all);
             gw_sim_mesh m;
             gw_step_profile of = profile_of(2, 8, 0);
-            p.sleeps = true;
+            p.script.sleeps = true;
             layer[0].shard = layer[1].shard = 192;
             layer[0].n = layer[1].n = of.n = 192;
             of.n *= 2;
@@ -246,8 +246,8 @@ static void test_tensor_alone(void **state) {
     for (int sums = 0; sums < 2; sums++) {
         gw_sim_play p = play_of(2, link_with_all);
         gw_step_profile of = profile_of(4, 8, 0);
-        p.profile = &of;
-        p.sleeps = true;
+        p.script.profile = &of;
+        p.script.sleeps = true;
         for (int i = 0; i < 4; i++) {
             layer[i].group = 0;
             layer[i].forward_sum = sums ? SUM : 0;
@@ -327,8 +327,8 @@ static void test_strategies(void **state) {
             gw_step_profile of = profile_of(4, 6, 1e-3);
             gw_sim_play plain = play_of(3, link_with_all), p = play_of(6, link_with_all);
             snprintf(comm, sizeof comm, "%s:algo=ring", gw_strategies.entries[i]->name);
-            plain.profile = &of;
-            plain.lazy = p.lazy = lazy;
+            plain.script.profile = &of;
+            plain.script.lazy = p.script.lazy = lazy;
             assert_int_equal(parallel_of(&o, 3, 2, 3, lazy ? "zb" : "1f1b"), GW_OK);
             gw_err e = play_mesh(&p, &m, &o, &of, comm);
             if (e != run_play(&plain, comm, "none"))
@@ -344,7 +344,7 @@ static void test_one_stage(void **state) {
     (void)state;
     gw_step_profile of = profile_of(6, 4, 3e-3);
     gw_sim_play whole = play_of(4, link_with_all);
-    whole.profile = &of;
+    whole.script.profile = &of;
     assert_int_equal(run_play(&whole, "allreduce:algo=ring", "none"), GW_OK);
     for (int micros = 1; micros <= 4; micros++) {
         gw_sim_play p = play_of(4, link_with_all);
@@ -352,7 +352,7 @@ static void test_one_stage(void **state) {
         gw_parallel o;
         assert_int_equal(parallel_of(&o, 4, 1, micros, micros > 1 ? "gpipe" : "1f1b"), GW_OK);
         assert_int_equal(play_mesh(&p, &m, &o, &of, "allreduce:algo=ring"), GW_OK);
-        assert_true(fabs(p.step_s - whole.step_s) < 1e-7 && m.bubble_s == 0);
+        assert_true(fabs(p.step_s - whole.step_s) < 1e-7 && p.bubble_s == 0);
         assert_int_equal(p.tally.bytes, whole.tally.bytes);
         assert_int_equal(p.world.played, whole.world.played);
         gw_sim_mesh_close(&m);
@@ -394,7 +394,7 @@ static void test_overlap(void **state) {
             play_mesh(&p, &m, &o, &of,
                       k == 1 ? "allreduce:algo=ring" : "iallreduce:bucket=4000000,algo=ring"),
             GW_OK);
-        exposed_s[k] = p.exposed_s - m.bubble_s;
+        exposed_s[k] = p.exposed_s - p.bubble_s;
         gw_sim_mesh_close(&m);
     }
     /* 4 layers of 12 ms in one piece hide all but the last sum; of 3 ms a quarter of it */

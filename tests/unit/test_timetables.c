@@ -253,8 +253,8 @@ static double play(const gw_timetable *t, gw_act_cost act, double hop_s) {
         .stages = "flops"};
     gw_sim_mesh m = {0};
     gw_sim_play p = play_of(gw_timetable_stages(t), (gw_sim_link){1e15, hop_s, 0, 0});
-    p.profile = &of;
-    p.mesh = &m;
+    p.script.profile = &of;
+    p.script.mesh = &m;
     for (int i = 0; i < runs; i++)
         tensor[i] = (gw_step_tensor){.name = "stage",
                                      .group = i,

@@ -64,15 +64,17 @@ static gw_err layers_measure(const gw_bench_run *run) {
     return gw_agree(run->place.comm, e);
 }
 
-static json_t *layers_profile(const gw_args *args) {
-    bool dense = gw_model_spec_dense(gw_model_get_spec(b.rig.at.model));
-    gw_layers_about about = {.model = b.rig.at.model,
+static gw_err layers_profile(const gw_args *args, gw_step_profile *out) {
+    const gw_model_spec *spec = gw_model_get_spec(b.rig.at.model);
+    bool dense = gw_model_spec_dense(spec);
+    gw_layers_about about = {.spec = spec,
+                             .grads = gw_model_grads(b.rig.at.model),
                              .name = gw_args_text(args, "model"),
                              .layers = dense ? gw_args_text(args, "layers") : NULL,
                              .threads = b.c.run.threads,
                              .batch = (int)b.rig.at.rows.n,
                              .columns = b.columns};
-    return gw_layers_profile(&about, &b.times);
+    return gw_layers_profile(&about, &b.times, out);
 }
 
 /* ---- results ---- */
@@ -132,7 +134,7 @@ gw_err gw_rig_profile(const gw_bench_run *run, const gw_train_config *c, gw_step
     b = (state){.c = *c, .steps = 20, .warmup = 2};
     gw_err e = layers_measure(run);
     memcpy(spread, b.times.spread, sizeof b.times.spread);
-    GW_THEN(e, gw_step_profile_take(profile, layers_profile(run->args), "the measured step"));
+    GW_THEN(e, layers_profile(run->args, profile));
     layers_release();
     return e;
 }
@@ -149,14 +151,19 @@ static gw_err layers_prepare(gw_bench_run *run) {
 
 static gw_err layers_run(gw_bench_run *run, bool *own) {
     const char *path = gw_args_text(run->args, "profile");
-    gw_file *profile = NULL;
+    gw_step_profile profile = {0};
+    gw_file *file = NULL;
     (void)own;
     if (path)
-        GW_TRY(gw_file_create_at(&profile, path));
+        GW_TRY(gw_file_create_at(&file, path));
     gw_err e = layers_measure(run);
+    if (path)
+        GW_THEN(e, layers_profile(run->args, &profile));
     if (e == GW_OK && path)
-        return gw_json_commit(profile, layers_profile(run->args), JSON_INDENT(1), "the profile");
-    gw_file_abandon(profile);
+        e = gw_json_commit(file, json_incref(profile.document), JSON_INDENT(1), "the profile");
+    else
+        gw_file_abandon(file);
+    gw_step_profile_free(&profile);
     return e;
 }
 

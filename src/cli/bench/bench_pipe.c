@@ -140,12 +140,11 @@ static gw_err pipe_profile(cell *c, const gw_timetable *t) {
 
 /* A timetable that refuses is left out, with its reason; alike on all ranks. */
 static gw_err pipe_open_cell(cell *c, bool *refused) {
-    gw_parallel o = {.timetable = c->spec,
-                     .shape = {{1, b.place->ranks, 1}, {GW_DIM_TENSOR, GW_DIM_DATA, GW_DIM_PIPE}},
-                     .microbatches = c->micros,
-                     .tensor_chunks = 1,
-                     .stages = "flops"};
+    gw_parallel o = gw_parallel_plain;
     gw_timetable *t;
+    o.timetable = c->spec;
+    o.shape = (gw_mesh_shape){{1, b.place->ranks, 1}, {GW_DIM_TENSOR, GW_DIM_DATA, GW_DIM_PIPE}};
+    o.microbatches = c->micros;
     gw_err e = gw_timetable_open(&t, c->spec, b.place->ranks, c->micros);
     *refused = e == GW_ERR_UNSUPPORTED;
     if (*refused)
@@ -227,29 +226,20 @@ static double pipe_hop(const cell *alone) {
 }
 
 static gw_err pipe_simulate(void) {
-    static const gw_spec plain = {.text = GW_STRATEGY_PLAIN, .name = GW_STRATEGY_PLAIN};
     gw_sim_link link = {WIDE, b.hop_s, 0};
     gw_sim_play p = {
         .world = {.ranks = b.place->ranks, .per_host = 1, .link = link, .memory = link},
-        .exact = b.exact,
-        .codec = b.exact,
-        .sleeps = true,
-        .speed = 1,
+        .script = {.sleeps = true, .speed = 1},
         .steps = SIMULATED};
-    gw_network *network;
-    GW_TRY(gw_network_open(&network, NULL, b.place->ranks, WIDE));
-    p.world.network = network;
-    gw_err e = gw_strategy_find(&p.strategy, &plain);
-    GW_THEN(e, gw_sim_play_open_algo(&p));
+    gw_err e = gw_network_open(&p.world.network, NULL, b.place->ranks, WIDE);
+    GW_THEN(e, gw_sim_play_open(&p, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &gw_codec_exact));
     for (int i = 0; i < b.n && e == GW_OK; i++) {
-        p.profile = &b.cells[i].profile;
-        p.mesh = &b.cells[i].mesh;
+        p.script.profile = &b.cells[i].profile;
+        p.script.mesh = &b.cells[i].mesh;
         e = gw_sim_play_run(&p);
         b.cells[i].simulated_s = p.step_s;
     }
-    gw_algo_close(&p.algo);
-    gw_strategy_free(&p.strategy);
-    gw_network_close(network);
+    gw_sim_play_close(&p);
     return e;
 }
 

@@ -272,7 +272,7 @@ static double step_report_one(config *one, double first_s, json_t *rows) {
                    gw_session_feeds_back(one->rig.session), s.n, s.min, s.ci_low, s.ci_high));
     if (choice)
         choice->measured_s = s.median;
-    gw_json_add(row, "bound:o forecast:o unmet:o", gw_bound_run_json(bound),
+    gw_json_add(row, "bound:o forecast:o unmet:o", gw_bound_json(bound),
                 choice ? gw_chooser_json(choice) : json_null(),
                 gw_unmet_json(&one->rig.session->unmet));
     return s.median;

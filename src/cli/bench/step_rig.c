@@ -32,7 +32,7 @@ gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *pla
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
     gw_bench_place place = *s->place;
     gw_placed *p = &r->at;
-    GW_TRY(gw_placed_open(p, &s->at, s->layout, r->session));
+    GW_TRY(gw_placed_open(p, &s->at, s->parallel, r->session));
     r->stepper = (gw_stepper){.model = p->model,
                               .optimizer = p->optimizer,
                               .g = r->g,

@@ -6,7 +6,7 @@
 
 #include "cli/bench/bench.h"
 #include "play/profile.h"
-#include "predict/bound_measure.h"
+#include "predict/bound.h"
 #include "predict/chooser.h"
 #include "predict/placed.h"
 
@@ -24,11 +24,11 @@ typedef struct gw_rig {
 } gw_rig;
 
 /** A setup holds what all rigs of a command have in common, which gw_rig_setup_of sets, and the
- *  layout that one of them may have. */
+ *  mesh that one of them may have. */
 typedef struct gw_rig_setup {
     gw_place_setup at;
     const gw_bench_place *place;
-    const gw_layout *layout; /* NULL: the whole model on each rank */
+    const gw_parallel *parallel; /* NULL: the whole model on each rank */
 } gw_rig_setup;
 
 /** The rows of an option table that gw_rig_setup_of reads beside step_opts.def. */
@@ -83,7 +83,7 @@ gw_err gw_rig_profile(const gw_bench_run *run, const gw_train_config *c, gw_step
 /** Collective where it was started: close the exchange. */
 void gw_rig_stop(gw_rig *r);
 
-/** Free the rest, and all of a rig that was not started. Collective where it has a layout. Safe on
+/** Free the rest, and all of a rig that was not started. Collective where it has a mesh. Safe on
  *  a zeroed rig. */
 void gw_rig_free(gw_rig *r);
 

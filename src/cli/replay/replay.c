@@ -1,5 +1,4 @@
 /* gradwire replay: the step of any model, exchanged as it would be, by its profile. */
-#include "api/inside.h"
 #include "api/words.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -19,8 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { CHECK_FLOATS = 4096 /* of a tensor, where no step is played */ };
 
 #define MIB        1048576
 #define TO(member) 0, 0
@@ -65,7 +62,6 @@ typedef struct job {
     char *text;     /* the words for the library */
     gw_words words; /* as it reads them */
     gw_step_profile profile;
-    gw_gradients gradients;
     gw_player player;
     char file[PATH_MAX]; /* the profile's */
     json_t *run;         /* rank 0, once it is over: what is in run.json */
@@ -86,18 +82,7 @@ static bool replay_passes(const job *j, const gw_opt *o) {
     return gw_args_given(j->args, o->name) && !(j->check && folder);
 }
 
-/* A word in quotation marks, as the library takes them off again. */
-static void replay_put_word(FILE *to, const char *word) {
-    fputc('\'', to);
-    for (; *word; word++) {
-        if (*word == '\'')
-            fputs("'\"'\"'", to);
-        else
-            fputc(*word, to);
-    }
-    fputc('\'', to);
-}
-
+/* Words are in quotation marks, as the library takes them off again. */
 static gw_err replay_put_words(job *j) {
     size_t len;
     FILE *to = open_memstream(&j->text, &len);
@@ -106,39 +91,21 @@ static gw_err replay_put_words(job *j) {
     for (const gw_opt *o = opts; o->name; o++) {
         if (!replay_passes(j, o))
             continue;
-        fprintf(to, " --%s ", o->name);
-        if (o->type != GW_OPT_FLAG)
-            replay_put_word(to, gw_args_text(j->args, o->name));
+        fprintf(to, " --%s", o->name);
+        if (o->type == GW_OPT_FLAG)
+            continue;
+        fputs(" '", to);
+        for (const char *c = gw_args_text(j->args, o->name); *c; c++)
+            fprintf(to, "%.*s", *c == '\'' ? 5 : 1, *c == '\'' ? "'\"'\"'" : c);
+        fputc('\'', to);
     }
     return fclose(to) == 0 ? GW_OK : gw_fail(GW_ERR_NOMEM, "replay: out of memory");
 }
 
-/* Whether bytes or time of an encoding depend on what is encoded. */
-static gw_err replay_look_at_codecs(job *j) {
-    gw_mix mix;
-    GW_TRY(gw_mix_open(&mix, j->words.run.compress, j->words.run.wire_check));
-    for (int i = 0; i < mix.n; i++) {
-        unsigned caps = mix.codec[i].caps;
-        bool picks = caps & GW_CODEC_SPARSE && !(caps & GW_CODEC_SHARED);
-        j->data_dependent |= picks || !mix.codec[i].fixed;
-    }
-    gw_mix_close(&mix);
-    return GW_OK;
-}
-
-static gw_err replay_level(job *j) {
-    gw_strategy strategy = {0};
-    gw_err e = gw_strategy_find(&strategy, j->words.run.comm);
-    j->level = e == GW_OK ? gw_strategy_thread_level(&strategy) : MPI_THREAD_FUNNELED;
-    if (e == GW_OK)
-        j->player.servers = strategy.plan.servers;
-    j->data_dependent |= e == GW_OK && strategy.plan.picks;
-    gw_strategy_free(&strategy);
-    return e;
-}
-
 static gw_err replay_read_args(job *j, int argc, char **argv) {
     int files = 0;
+    gw_strategy strategy = {0};
+    gw_mix mix;
     GW_TRY(gw_args_argv(j->args, "replay", argc, argv, &files));
     if (files != 1)
         return gw_fail(GW_ERR_USAGE, "replay: %d profiles: give one", files);
@@ -147,33 +114,38 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
     GW_TRY(gw_cli_utf8("replay", "out", argc, argv));
     GW_TRY(replay_put_words(j));
     GW_TRY(gw_words_read(&j->words, j->text));
-    GW_TRY(replay_look_at_codecs(j));
+    GW_TRY(gw_mix_open(&mix, j->words.run.compress, j->words.run.wire_check));
+    for (int i = 0; i < mix.n; i++) {
+        unsigned caps = mix.codec[i].caps;
+        bool picks = caps & GW_CODEC_SPARSE && !(caps & GW_CODEC_SHARED);
+        j->data_dependent |= picks || !mix.codec[i].fixed;
+    }
+    gw_mix_close(&mix);
     GW_TRY(gw_step_profile_find(j->file, argv[1]));
     GW_TRY(gw_step_profile_read(&j->profile, j->file));
+    GW_TRY(gw_strategy_find(&strategy, j->words.run.comm));
+    j->level = gw_strategy_thread_level(&strategy);
+    j->data_dependent |= strategy.plan.picks;
     j->player =
         (gw_player){.script = {.profile = &j->profile,
                                .sleeps = strcmp(gw_args_text(j->args, "compute"), "sleep") == 0,
                                .lazy = j->words.run.lazy,
                                .bucket = (size_t)(gw_args_real(j->args, "bucket-mb") * MIB),
                                .speed = gw_args_real(j->args, "speed")},
-                    .gradients = &j->gradients,
+                    .from = gw_args_text(j->args, "gradients"),
+                    .seed = j->words.run.seed,
+                    .servers = strategy.plan.servers,
+                    .keep = &j->run,
                     .steps = j->check ? 0 : (long)gw_args_int(j->args, "steps")};
-    return replay_level(j);
+    gw_strategy_free(&strategy);
+    return GW_OK;
 }
 
 /* ---- what is said of it; rank 0 ---- */
 
 /* Bytes or time of the exchange depend on gradients, and these are drawn. */
 static bool replay_depends(const job *j) {
-    return j->data_dependent && !j->gradients.captured;
-}
-
-/* What the link alone takes for a rank's bytes; NaN: it is not known, or ranks share one. */
-static double replay_floor_s(const job *j, double wire_bytes) {
-    gw_host_link link;
-    if (gw_host_link_read(&link) != GW_OK || !link.emulated || link.hosts < j->player.ranks)
-        return NAN;
-    return 8 * wire_bytes / (double)link.rate_bits_per_s;
+    return j->data_dependent && strcmp(j->player.from, "normal") == 0;
 }
 
 static double replay_number(const json_t *summary, const char *key) {
@@ -181,34 +153,25 @@ static double replay_number(const json_t *summary, const char *key) {
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static json_t *replay_profile_json(const gw_step_profile *p) {
-    return gw_json_object(
-        "model:s source:s device:s machine:s date:s torch:s threads:i batch:i tensors:i "
-        "forward_s:f backward_s:f optimizer_s:f",
-        p->model, p->source, p->device, p->machine, p->date, p->torch, (int)p->threads,
-        (int)p->batch, p->n_tensors, p->forward_s, p->backward_s, p->optimizer_s);
-}
-
 static json_t *replay_json(const job *j, double floor_s) {
     const gw_script *p = &j->player.script;
+    const gw_step_profile *of = p->profile;
     return gw_json_object(
         "profile:o compute:s speed:f bucket_mb:f gradients:s data_dependent:b late_s:f "
         "link_floor_s:f",
-        replay_profile_json(p->profile), p->sleeps ? "sleep" : "spin", p->speed,
-        (double)p->bucket / 1048576, gw_args_text(j->args, "gradients"), replay_depends(j),
-        p->sleeps ? j->player.actor.late_s / (double)j->player.steps : NAN, floor_s);
+        gw_json_object("model:s source:s device:s machine:s date:s torch:s threads:i batch:i "
+                       "tensors:i forward_s:f backward_s:f optimizer_s:f",
+                       of->model, of->source, of->device, of->machine, of->date, of->torch,
+                       (int)of->threads, (int)of->batch, of->n_tensors, of->forward_s,
+                       of->backward_s, of->optimizer_s),
+        p->sleeps ? "sleep" : "spin", p->speed, (double)p->bucket / MIB, j->player.from,
+        replay_depends(j), p->sleeps ? j->player.actor.late_s / (double)j->player.steps : NAN,
+        floor_s);
 }
 
 static void replay_print_part(const char *name, double seconds) {
     if (!isnan(seconds))
         printf(", %s %.3f ms", name, 1e3 * seconds);
-}
-
-static void replay_print_unmet(json_t *item) {
-    const char *option, *value, *what, *why;
-    if (json_unpack(item, "{s:s, s:s, s:s, s:s}", "option", &option, "value", &value, "what", &what,
-                    "why", &why) == 0)
-        printf("note: --%s %s: %s: %s\n", option, value, what, why);
 }
 
 static void replay_print(const job *j, const json_t *run, double floor_s) {
@@ -241,11 +204,17 @@ static void replay_print(const job *j, const json_t *run, double floor_s) {
                json_string_value(json_object_get(busy, "text")));
     if (*j->player.copied)
         printf("note: gradients are copied, not summed in place: %s\n", j->player.copied);
-    const json_t *comm = json_object_get(run, "comm"), *unmet = json_object_get(comm, "unmet");
+    const json_t *comm = json_object_get(run, "comm");
     const char *notes = json_string_value(json_object_get(comm, "notes"));
+    json_t *unmet = json_object_get(comm, "unmet"), *item;
+    size_t i;
     fputs(notes ? notes : "", stdout);
-    for (size_t i = 0; i < json_array_size(unmet); i++)
-        replay_print_unmet(json_array_get(unmet, i));
+    json_array_foreach(unmet, i, item) {
+        const char *option, *value, *what, *why;
+        if (json_unpack(item, "{s:s, s:s, s:s, s:s}", "option", &option, "value", &value, "what",
+                        &what, "why", &why) == 0)
+            printf("note: --%s %s: %s: %s\n", option, value, what, why);
+    }
     if (replay_depends(j))
         printf("note: bytes or time of the exchange depend on the gradients, and these are normal "
                "numbers: give captured ones by --gradients FILE\n");
@@ -253,71 +222,35 @@ static void replay_print(const job *j, const json_t *run, double floor_s) {
         printf("run folder: %s\n", j->words.run.out);
 }
 
-/* The run is closed, and its folder free: it is claimed for this, too. */
-static gw_err replay_write(const job *j) {
-    gw_claim *claim;
+static gw_err replay_report(job *j) {
+    json_t *summary = json_object_get(json_object_get(j->run, "results"), "summary");
+    double wire_bytes = replay_number(summary, "wire_bytes"), floor_s = NAN;
+    gw_host_link link;
+    /* What the link alone takes for a rank's bytes, unless ranks share one. */
+    if (gw_host_link_read(&link) == GW_OK && link.emulated && link.hosts >= j->player.ranks)
+        floor_s = 8 * wire_bytes / (double)link.rate_bits_per_s;
+    j->run = gw_json_add(j->run, "program:s replay:o", "replay", replay_json(j, floor_s));
+    if (!j->run)
+        return gw_fail(GW_ERR_NOMEM, "replay: out of memory");
+    if (!j->quiet)
+        replay_print(j, j->run, floor_s);
+    if (!j->words.run.out)
+        return GW_OK;
+    gw_claim *claim; /* the run is closed, and its folder free: it is claimed for this, too */
     GW_TRY(gw_claim_take(&claim, j->words.run.out));
     gw_err e = gw_runfolder_write(j->words.run.out, json_incref(j->run));
     gw_claim_release(claim);
     return e;
 }
 
-static gw_err replay_report(job *j) {
-    json_t *summary = json_object_get(json_object_get(j->run, "results"), "summary");
-    double floor_s = replay_floor_s(j, replay_number(summary, "wire_bytes"));
-    j->run = gw_json_add(j->run, "program:s replay:o", "replay", replay_json(j, floor_s));
-    if (!j->run)
-        return gw_fail(GW_ERR_NOMEM, "replay: out of memory");
-    if (!j->quiet)
-        replay_print(j, j->run, floor_s);
-    return j->words.run.out ? replay_write(j) : GW_OK;
-}
-
 /* ---- on all ranks ---- */
-
-/* The library's errors are gw_err here; those of one rank alone end the job. */
-static gw_err replay_error(int e, bool *alone) {
-    *alone |= e < 0 && gradwire_alone(e);
-    return e >= 0 ? GW_OK : *alone ? GW_ERR_INTERNAL : (gw_err)e;
-}
-
-static gw_err replay_play(job *j, gradwire *g, MPI_Comm comm, bool *alone) {
-    gw_player_declare(g, &j->profile, j->check ? CHECK_FLOATS : 0); /* open tells what is wrong */
-    GW_TRY(replay_error(gradwire_open(g), alone));
-    if (j->check)
-        return GW_OK;
-    GW_TRY(gw_agree(comm, replay_error(gw_player_open(&j->player, g, comm), alone)));
-    return replay_error(gw_player_run(&j->player), alone);
-}
-
-/* All ranks have the error `e`, if any, whose line stays. */
-static gw_err replay_close(job *j, gradwire *g, gw_err e, bool *alone) {
-    char why[1024];
-    gw_text_copy(why, sizeof why, gradwire_error());
-    gw_err closed = replay_error(gradwire_close(g), alone);
-    if (!*alone)
-        gw_player_free(&j->player);
-    return e == GW_OK ? closed : gw_fail(e, "%s", why);
-}
 
 static gw_err replay_body(void *ctx, MPI_Comm comm, bool *alone) {
     job *j = ctx;
-    gradwire *g;
     int rank;
-    GW_TRY(gw_comm_place(comm, &rank, &j->player.ranks));
-    const char *from = gw_args_text(j->args, "gradients");
-    gw_err e = gw_gradients_open(&j->gradients, &j->profile, from, j->words.run.seed, rank);
-    GW_TRY(gw_agree(comm, e));
-    e = replay_error(gradwire_new(&g, MPI_Comm_c2f(comm), j->text), alone);
-    GW_TRY(e);
-    if (rank == 0)
-        gw_inside_keep(g, &j->run);
-    e = replay_play(j, g, comm, alone);
-    if (!*alone)
-        e = replay_close(j, g, e, alone);
-    if (e != GW_OK || j->check)
-        return e;
-    return gw_agree(comm, rank == 0 ? replay_report(j) : GW_OK);
+    GW_TRY(gw_comm_place(comm, &rank, NULL));
+    GW_TRY(gw_player_play(&j->player, j->text, comm, alone));
+    return j->check ? GW_OK : gw_agree(comm, rank == 0 ? replay_report(j) : GW_OK);
 }
 
 static int replay_run(const gw_args *args, int argc, char **argv) {
@@ -327,7 +260,6 @@ static int replay_run(const gw_args *args, int argc, char **argv) {
     GW_THEN(e, replay_read_args(&j, argc, argv));
     gw_cli_told told = {.command = "replay", .args = j.args, .file = e == GW_OK ? j.file : NULL};
     int status = gw_cli_parallel(&told, j.level, e, replay_body, &j);
-    gw_gradients_close(&j.gradients);
     gw_step_profile_free(&j.profile);
     gw_words_free(&j.words);
     gw_args_free(j.args);

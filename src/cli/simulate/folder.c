@@ -1,4 +1,4 @@
-#include "cli/simulate/folder.h"
+#include "cli/simulate/simulate.h"
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -25,12 +25,17 @@ gw_err gw_sim_folder_take(const char *dir, bool overwrite, gw_sim_play *p, gw_cl
 
 /* ---- rows ---- */
 
-static void folder_put_rows(const gw_sim_play *p, const gw_table *t, FILE *to) {
+/* Those of the step, as it was played; epochs.csv has none: nothing was learnt. */
+static gw_err folder_write_rows(const gw_sim_play *p, gw_rows *rows) {
+    gw_batch_table batches;
+    FILE *to;
+    gw_batch_table_make(&batches, gw_mesh_divides(&p->script.mesh->shape), NULL, 0);
+    GW_TRY(gw_rows_open(rows, &batches.table, &to, NULL));
     for (int step = 0; step < p->steps; step++)
         for (int r = 0; r < folder_row_ranks(p); r++) {
             const gw_sim_step *of = &p->log[(size_t)step * (size_t)p->world.ranks + (size_t)r];
             gw_mesh m;
-            gw_mesh_place(&m, &p->mesh->shape, r, p->world.ranks); /* as it was played */
+            gw_mesh_place(&m, &p->script.mesh->shape, r, p->world.ranks);
             gw_batch_row row = gw_batch_row_of(&(gw_batch_parts){
                 .rank = r,
                 .epoch = 1,
@@ -38,22 +43,13 @@ static void folder_put_rows(const gw_sim_play *p, const gw_table *t, FILE *to) {
                 .step = step + 1,
                 .injected_s = of->cost.phase_s[GW_PHASE_DATA],
                 .slept = true,
-                .logical_bytes = gw_sim_mesh_share(p->mesh, &m)->n * sizeof(float),
+                .logical_bytes = gw_sim_mesh_share(p->script.mesh, &m)->n * sizeof(float),
                 .cost = of->cost,
                 .counts = gw_batch_no_counts,
                 .split = gw_batch_no_split});
             row.skew_s[GW_DIM_PIPE] = of->bubble_s;
-            gw_table_write(t, to, &row, 1);
+            gw_table_write(&batches.table, to, &row, 1);
         }
-}
-
-/* epochs.csv has no rows: nothing was learnt. */
-static gw_err folder_write_rows(const gw_sim_play *p, gw_rows *rows) {
-    gw_batch_table batches;
-    FILE *to;
-    gw_batch_table_make(&batches, gw_mesh_divides(&p->mesh->shape), NULL, 0);
-    GW_TRY(gw_rows_open(rows, &batches.table, &to, NULL));
-    folder_put_rows(p, &batches.table, to);
     GW_TRY(gw_table_write(&batches.table, to, NULL, 0)); /* whether all could be written */
     GW_TRY(gw_rows_commit(rows, &batches.table));
     GW_TRY(gw_rows_open(rows, &gw_epochs, &to, NULL));
@@ -88,19 +84,19 @@ static gw_batch_summary folder_sum_up(const gw_sim_play *p) {
             sum.dim_messages[d] += (double)c->dim[d].messages / (double)n;
         }
     }
-    const int *size = p->mesh->shape.size;
+    const int *size = p->script.mesh->shape.size;
     int shares = size[GW_DIM_PIPE] * size[GW_DIM_TENSOR];
-    for (const gw_sim_share *of = p->mesh->share; of < p->mesh->share + shares; of++)
+    for (const gw_sim_share *of = p->script.mesh->share; of < p->script.mesh->share + shares; of++)
         sum.logical_bytes += (double)(of->n * sizeof(float)) / shares;
-    sum.dim_waiting_s[GW_DIM_PIPE] = p->mesh->bubble_s;
+    sum.dim_waiting_s[GW_DIM_PIPE] = p->bubble_s;
     return sum;
 }
 
 static json_t *folder_comm(const gw_sim_play *p) {
     char algo[128];
     json_t *unmet = json_array();
-    snprintf(algo, sizeof algo, p->modelled ? "%s (modelled as halving:chunk=0)" : "%s",
-             p->modelled ? p->modelled : p->algo.ops->head.name);
+    snprintf(algo, sizeof algo, p->algo.stands_for ? "%s (modelled as halving:chunk=0)" : "%s",
+             p->algo.stands_for ? p->algo.stands_for : p->algo.ops->head.name);
     if (gw_sim_alone(p))
         json_array_append_new(unmet, gw_json_object("option:s value:s what:s why:s", "comm",
                                                     p->strategy.ops->head.name,
@@ -111,21 +107,11 @@ static json_t *folder_comm(const gw_sim_play *p) {
                           unmet, p->notes, json_null(), json_null());
 }
 
-static const char phases[] = "simulated: computation by the profile; mpi_wait_s is all else of a "
-                             "step",
-                  wire[] = "simulated: as counted in the schedules' messages, and as the "
-                           "strategy's formula says";
-
-static json_t *folder_sources(void) {
-    return gw_json_object("phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s peak_bytes:s",
-                          phases, "absent", "absent", "absent", wire, "absent");
-}
-
 /* A recorder that is filled in by hand: there is no MPI, no clock and no memory of a rank. */
 static gw_err folder_json(const gw_sim_play *p, gw_recorder *r, gw_recorder_report *of,
                           json_t **run) {
     const gw_strategy *s = &p->strategy;
-    int ranks = p->world.ranks, replica = ranks / p->mesh->shape.size[GW_DIM_DATA];
+    int ranks = p->world.ranks, replica = ranks / p->script.mesh->shape.size[GW_DIM_DATA];
     gw_host host;
     gw_host_facts(&host);
     r->total.hosts = json_pack("[s]", host.name);
@@ -137,15 +123,15 @@ static gw_err folder_json(const gw_sim_play *p, gw_recorder *r, gw_recorder_repo
     of->stopped_by = "steps";
     of->statistic = "simulated mean";
     of->seed = p->seed;
-    of->parameters = p->profile->n;
+    of->parameters = p->script.profile->n;
     of->wire_bytes = p->tally.bytes;
     of->steps = p->steps;
     of->node.nodes = (ranks + p->world.per_host - 1) / p->world.per_host;
     of->node.ranks = ranks < p->world.per_host ? ranks : p->world.per_host;
     of->workers = ranks - replica * s->plan.servers;
     of->threads = 1;
-    of->dimensions = gw_recorder_dimensions(&r->total.summary, &p->mesh->shape);
-    of->bubble_s = gw_mesh_divides(&p->mesh->shape) ? p->mesh->bubble_s : NAN;
+    of->dimensions = gw_recorder_dimensions(&r->total.summary, &p->script.mesh->shape);
+    of->bubble_s = gw_mesh_divides(&p->script.mesh->shape) ? p->bubble_s : NAN;
     of->comm = folder_comm(p);
     of->machine = gw_json_object("ranks:i clock:s busy:o", ranks, "virtual",
                                  gw_json_object("before:o during:o", json_null(), json_null()));
@@ -160,12 +146,18 @@ gw_err gw_sim_folder_write(const char *dir, bool overwrite, const gw_sim_play *p
     gw_rows *rows = NULL;
     json_t *run;
     gw_recorder_start(&r, &(gw_recorder_setup){.comm = MPI_COMM_NULL, .out = dir});
+    json_t *sources = gw_json_object(
+        "phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s peak_bytes:s",
+        "simulated: computation by the profile; mpi_wait_s is all else of a step", "absent",
+        "absent", "absent",
+        "simulated: as counted in the schedules' messages, and as the strategy's formula says",
+        "absent");
     gw_recorder_report of = {
         .args = args,
         .command = command,
-        .more = gw_json_object("mesh:o simulated:o sources:o link:o", gw_sim_mesh_json(p->mesh),
-                               gw_json_add(simulated, "rows_of_ranks:i", folder_row_ranks(p)),
-                               folder_sources(), json_null())};
+        .more = gw_json_object(
+            "mesh:o simulated:o sources:o link:o", gw_sim_mesh_json(p->script.mesh),
+            gw_json_add(simulated, "rows_of_ranks:i", folder_row_ranks(p)), sources, json_null())};
     gw_err e = gw_runfolder_clear(dir, folder_use(overwrite));
     GW_THEN(e, gw_rows_new(&rows, dir, false));
     GW_THEN(e, folder_write_rows(p, rows));

@@ -37,9 +37,6 @@ void gw_graph_close(gw_graph *g);
 /** What is to watch the world. */
 gw_sim_watch gw_graph_watch(gw_graph *g);
 
-/** Operation i, no JOINS, waits for op[k].after of each k from this one to i. */
-int64_t gw_graph_first(const gw_graph_rank *r, int64_t i);
-
 /** All ranks as GOAL text, which LogGOPSim reads (T. Hoefler, T. Schneider, A. Lumsdaine,
  *  "LogGOPSim: simulating large-scale applications in the LogGOPS model", LSAP 2010). */
 void gw_graph_goal(const gw_graph *g, FILE *to);

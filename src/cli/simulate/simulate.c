@@ -1,10 +1,9 @@
 /* gradwire simulate: the step of any model on many ranks of a modelled network, in one process. */
+#include "cli/simulate/simulate.h"
 #include "base/json.h"
 #include "cli/bench/step_rig.h"
 #include "cli/cli.h"
-#include "cli/simulate/folder.h"
 #include "cli/simulate/graph.h"
-#include "cli/simulate/train.h"
 #include "cli/train/step_opts.h"
 #include "play/options.h"
 #include "predict/codec.h"
@@ -26,8 +25,7 @@ typedef struct simulation {
     gw_sim_mesh mesh;
     gw_sim_play play;
     gw_codec_price price[2]; /* of coding: of the play's codec, of its exact one */
-    gw_network *network;
-    gw_graph *graph;                              /* NULL: not asked for */
+    gw_graph *graph;         /* NULL: not asked for */
     gw_file *goal_file, *chakra_file, *json_file; /* begun before the run; so are these */
     gw_sim_watch watch;
     gw_claim *claim; /* of --out */
@@ -86,62 +84,32 @@ static const gw_rule rules[] = {
 
 /* ---- the command line ---- */
 
-/* A batch takes as long as its samples. */
-static gw_err simulate_parallel(simulation *s) {
-    gw_step_profile *of = &s->profile;
-    if (gw_args_given(s->args, "local-batch")) {
-        double times = gw_args_int(s->args, "local-batch") / (double)of->batch;
-        for (int t = 0; t < of->n_tensors; t++) {
-            of->tensor[t].forward_s *= times;
-            of->tensor[t].backward_s *= times;
-        }
-        of->batch = (long)gw_args_int(s->args, "local-batch");
-        of->forward_s *= times;
-        of->backward_s *= times;
-    }
-    gw_args_fill(s->args, &s->c);
-    GW_TRY(gw_mesh_parse(&s->c.parallel.shape, s->c.parallel.mesh));
-    s->c.parallel.stages = "flops"; /* as train's default: none asked for */
-    s->play.mesh = &s->mesh;
-    return gw_sim_mesh_open(&s->mesh, &s->c.parallel, of, s->play.world.ranks);
-}
-
 /* A model that the options describe, as `train` takes them. */
 static bool simulate_measures(const simulation *s) {
     return gw_args_given(s->args, "layers") || gw_args_given(s->args, "model");
 }
 
 /* Codecs get the price that --coding-ns says, or a measured one where the model is measured. */
-static gw_err simulate_coding(simulation *s) {
-    gw_sim_play *p = &s->play;
-    gw_codec *codec[] = {&p->codec, &p->exact};
-    bool measures = simulate_measures(s) && !gw_args_given(s->args, "coding-ns");
-    for (int i = 0; i < 2; i++) {
-        gw_sim_coding(&s->price[i], 1e-9 * gw_args_real(s->args, "coding-ns"));
-        if (measures) {
-            GW_TRY(gw_codec_time_spec(codec[i]->of, false, "auto", NULL, s->profile.n,
-                                      p->world.ranks, &s->price[i]));
-            s->price[i] = gw_codec_price_scaled(&s->price[i], p->speed);
-        }
-        codec[i]->price = &s->price[i];
-    }
-    return GW_OK;
-}
-
-static gw_err simulate_exchange(simulation *s) {
+static gw_err simulate_read_exchange(simulation *s) {
     const gw_args *a = s->args;
     gw_sim_play *p = &s->play;
-    p->lazy = strcmp(gw_args_text(a, "update"), "lazy") == 0;
+    p->script.lazy = strcmp(gw_args_text(a, "update"), "lazy") == 0;
     p->unfolded = strcmp(gw_args_text(a, "fold"), "off") == 0;
     p->steps = (int)gw_args_int(a, "steps");
     p->seed = (uint64_t)gw_args_int(a, "seed");
     GW_TRY(gw_delay_read(&p->skew, "simulate", gw_args_text(a, "inject-skew")));
     GW_TRY(gw_delay_suits(&p->skew, "simulate", p->world.ranks));
-    GW_TRY(gw_codec_open(&p->exact, &gw_codec_exact));
-    GW_TRY(gw_codec_open(&p->codec, gw_args_spec(a, "compress")));
-    GW_TRY(simulate_coding(s));
-    GW_TRY(gw_strategy_find(&p->strategy, gw_args_spec(a, "comm")));
-    GW_TRY(gw_sim_play_open_algo(p));
+    GW_TRY(gw_sim_play_open(p, gw_args_spec(a, "comm"), gw_args_spec(a, "compress")));
+    gw_codec *codec[] = {&p->codec, &p->exact};
+    for (int i = 0; i < 2; i++) {
+        gw_sim_coding(&s->price[i], 1e-9 * gw_args_real(a, "coding-ns"));
+        if (simulate_measures(s) && !gw_args_given(a, "coding-ns")) {
+            GW_TRY(gw_codec_time_price(codec[i], "auto", NULL, s->profile.n, p->world.ranks,
+                                       &s->price[i]));
+            s->price[i] = gw_codec_price_scaled(&s->price[i], p->script.speed);
+        }
+        codec[i]->price = &s->price[i];
+    }
     return gw_sim_play_check(p);
 }
 
@@ -154,36 +122,31 @@ static gw_err simulate_parse(simulation *s, int argc, char **argv) {
     for (int i = 0; i < 2; i++)
         if (gw_args_given(s->args, i ? "out" : "json"))
             GW_TRY(gw_cli_utf8("simulate", i ? "out" : "json", argc, argv));
-    return gw_sim_network_read(&s->play.world, &s->network, s->args, "simulate");
+    return gw_sim_network_read(&s->play.world, s->args, "simulate");
 }
 
 static gw_err simulate_read(simulation *s) {
-    GW_TRY(gw_sim_steps_read(&s->play, &s->profile, s->args, "simulate"));
-    bool measured = s->profile.document && !gw_args_given(s->args, "profile");
-    s->play.sleeps &= !measured || gw_args_given(s->args, "compute"); /* else this core computes */
-    GW_TRY(simulate_parallel(s));
-    return simulate_exchange(s);
-}
-
-/* A model's profile, measured on this core, with a replica's part of the batch. */
-static gw_err simulate_measure(simulation *s, MPI_Comm comm) {
-    gw_train_config *c = &s->c;
-    gw_bench_run run = {.args = s->args};
-    gw_mesh at;
-    double spread[2];
-    GW_TRY(gw_step_opts_read(c, s->args, "simulate"));
-    GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
-    GW_TRY(gw_mesh_place(&at, &c->parallel.shape, 0, s->play.world.ranks));
-    GW_TRY(gw_bench_place_open(&run.place, comm, c->run.threads));
-    if (run.place.ranks > 1)
-        return gw_fail(GW_ERR_USAGE,
-                       "simulate: one process measures and plays all ranks: start 1, not %d",
-                       run.place.ranks);
-    int replicas = at.shape.size[GW_DIM_DATA];
-    if (!c->local_batch)
-        c->batch = (c->batch + replicas - 1) / replicas;
-    c->local_batch = true;
-    return gw_rig_profile(&run, c, &s->profile, spread);
+    gw_step_profile *of = &s->profile;
+    GW_TRY(gw_sim_steps_read(&s->play, of, s->args, "simulate"));
+    bool measured = of->document && !gw_args_given(s->args, "profile");
+    s->play.script.sleeps &=
+        !measured || gw_args_given(s->args, "compute"); /* else this core computes */
+    if (gw_args_given(s->args, "local-batch")) {        /* which takes as long as its samples */
+        double times = gw_args_int(s->args, "local-batch") / (double)of->batch;
+        for (int t = 0; t < of->n_tensors; t++) {
+            of->tensor[t].forward_s *= times;
+            of->tensor[t].backward_s *= times;
+        }
+        of->batch = (long)gw_args_int(s->args, "local-batch");
+        of->forward_s *= times;
+        of->backward_s *= times;
+    }
+    gw_args_fill(s->args, &s->c);
+    GW_TRY(gw_mesh_parse(&s->c.parallel.shape, s->c.parallel.mesh));
+    s->c.parallel.stages = "flops"; /* as train's default: none asked for */
+    s->play.script.mesh = &s->mesh;
+    GW_TRY(gw_sim_mesh_open(&s->mesh, &s->c.parallel, of, s->play.world.ranks));
+    return simulate_read_exchange(s);
 }
 
 /* ---- what came of it ---- */
@@ -207,26 +170,18 @@ static json_t *simulate_model(const simulation *s) {
         "model:s source:s parameters:I tensors:i batch:I forward_s:f backward_s:f optimizer_s:f "
         "steps:i speed:f compute:s bucket_bytes:I comm:s algorithm:s modelled:s compress:s "
         "update:s inject_skew:s seed:I",
-        p->profile->model, p->profile->source, (int64_t)p->profile->n, p->profile->n_tensors,
-        (int64_t)p->profile->batch, p->profile->forward_s, p->profile->backward_s,
-        p->profile->optimizer_s, p->steps, p->speed, p->sleeps ? "sleep" : "spin",
-        (int64_t)p->bucket, gw_args_text(s->args, "comm"), p->algo.ops->head.name, p->modelled,
+        p->script.profile->model, p->script.profile->source, (int64_t)p->script.profile->n,
+        p->script.profile->n_tensors, (int64_t)p->script.profile->batch,
+        p->script.profile->forward_s, p->script.profile->backward_s, p->script.profile->optimizer_s,
+        p->steps, p->script.speed, p->script.sleeps ? "sleep" : "spin", (int64_t)p->script.bucket,
+        gw_args_text(s->args, "comm"), p->algo.ops->head.name, p->algo.stands_for,
         gw_args_text(s->args, "compress"), gw_args_text(s->args, "update"),
         gw_args_text(s->args, "inject-skew"), (int64_t)p->seed);
     return gw_json_object("program:s engine:s network:o step:o mesh:o events:I cpu_s:f "
                           "memory_bytes:f",
                           "simulate", "gradwire: LogGP, max-min fair flows", network, steps,
-                          gw_sim_mesh_json(p->mesh), (int64_t)p->tally.events, s->cpu_s,
+                          gw_sim_mesh_json(p->script.mesh), (int64_t)p->tally.events, s->cpu_s,
                           simulate_memory_bytes());
-}
-
-static json_t *simulate_json(const simulation *s) {
-    const gw_sim_play *p = &s->play;
-    double ranks = p->world.ranks;
-    return gw_json_add(simulate_model(s),
-                       "step_s:f exposed_s:f bubble_s:f wire_bytes:f messages:f unmet:t notes:t",
-                       p->step_s, p->exposed_s, p->mesh->bubble_s, p->sent.bytes / ranks,
-                       p->sent.messages / ranks, gw_sim_alone(p), p->notes);
 }
 
 static void simulate_print(const simulation *s) {
@@ -235,7 +190,7 @@ static void simulate_print(const simulation *s) {
     const char *skew = gw_args_text(s->args, "inject-skew");
     printf("simulated: %d rank%s, %s %s: %s, %zu parameters; --comm %s --compress %s%s%s\n",
            p->world.ranks, p->world.ranks == 1 ? "" : "s", gw_args_text(s->args, "network"),
-           gw_args_text(s->args, "link"), p->profile->model, p->profile->n,
+           gw_args_text(s->args, "link"), p->script.profile->model, p->script.profile->n,
            gw_args_text(s->args, "comm"), gw_args_text(s->args, "compress"),
            skew ? " --inject-skew " : "", skew ? skew : "");
     printf(
@@ -246,8 +201,8 @@ static void simulate_print(const simulation *s) {
                "of the step\n",
                s->mesh.shape.size[GW_DIM_DATA], s->mesh.shape.size[GW_DIM_PIPE],
                s->mesh.shape.size[GW_DIM_TENSOR], s->mesh.micros, s->mesh.micros == 1 ? "" : "es",
-               gw_timetable_name(s->mesh.timetable), 1e3 * s->mesh.bubble_s,
-               100 * s->mesh.bubble_s / p->step_s);
+               gw_timetable_name(s->mesh.timetable), 1e3 * p->bubble_s,
+               100 * p->bubble_s / p->step_s);
     printf("engine: %llu events, %.2f s of this CPU, %.0f MiB\n",
            (unsigned long long)p->tally.events, s->cpu_s, simulate_memory_bytes() / MIB);
     if (p->world.played)
@@ -257,11 +212,11 @@ static void simulate_print(const simulation *s) {
     if (exchanges && !p->codec.fixed)
         printf("note: --compress %s: size at its bound; independent numbers take 0.9 to 1 of it\n",
                p->codec.spec);
-    if (exchanges && p->modelled)
-        printf("note: algo=%s is MPI's own: modelled as halving:chunk=0\n", p->modelled);
-    if (s->mesh.modelled && s->mesh.shape.size[GW_DIM_TENSOR] > 1)
+    if (exchanges && p->algo.stands_for)
+        printf("note: algo=%s is MPI's own: modelled as halving:chunk=0\n", p->algo.stands_for);
+    if (s->mesh.algo.stands_for && s->mesh.shape.size[GW_DIM_TENSOR] > 1)
         printf("note: --tensor-algo %s is MPI's own: modelled as halving:chunk=0\n",
-               s->mesh.modelled);
+               s->mesh.algo.stands_for);
     if (!exchanges)
         printf("note: --comm %s: nothing is exchanged: %s\n", p->strategy.ops->head.name,
                gw_sim_alone(p));
@@ -301,31 +256,35 @@ static gw_err simulate_begin_files(simulation *s) {
     return GW_OK;
 }
 
-static gw_err simulate_write_chakra(simulation *s) {
-    for (int r = 0; r < s->play.world.ranks; r++) {
+static gw_err simulate_end_files(simulation *s) {
+    const char *out = gw_args_text(s->args, "out");
+    const gw_sim_play *p = &s->play;
+    gw_file *json = s->json_file;
+    double ranks = p->world.ranks;
+    if (s->graph && s->graph->full)
+        return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
+    if (out)
+        GW_TRY(gw_sim_folder_write(out, gw_args_flag(s->args, "overwrite"), p, s->args, s->command,
+                                   simulate_model(s)));
+    if (s->goal_file)
+        gw_graph_goal(s->graph, gw_file_stream(s->goal_file));
+    GW_TRY(gw_file_commit(&s->goal_file));
+    for (int r = 0; r < p->world.ranks && gw_args_given(s->args, "chakra"); r++) {
         if (r > 0)
             GW_TRY(simulate_begin_chakra(s, r));
         gw_graph_chakra(s->graph, r, gw_file_stream(s->chakra_file));
         GW_TRY(gw_file_commit(&s->chakra_file));
     }
-    return GW_OK;
-}
-
-static gw_err simulate_end_files(simulation *s) {
-    const char *out = gw_args_text(s->args, "out");
-    gw_file *json = s->json_file;
-    if (s->graph && s->graph->full)
-        return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
-    if (out)
-        GW_TRY(gw_sim_folder_write(out, gw_args_flag(s->args, "overwrite"), &s->play, s->args,
-                                   s->command, simulate_model(s)));
-    if (s->goal_file)
-        gw_graph_goal(s->graph, gw_file_stream(s->goal_file));
-    GW_TRY(gw_file_commit(&s->goal_file));
-    if (s->chakra_file)
-        GW_TRY(simulate_write_chakra(s));
     s->json_file = NULL;
-    return json ? gw_json_commit(json, simulate_json(s), JSON_INDENT(2), "the figures") : GW_OK;
+    return json ? gw_json_commit(json,
+                                 gw_json_add(simulate_model(s),
+                                             "step_s:f exposed_s:f bubble_s:f wire_bytes:f "
+                                             "messages:f unmet:t notes:t",
+                                             p->step_s, p->exposed_s, p->bubble_s,
+                                             p->sent.bytes / ranks, p->sent.messages / ranks,
+                                             gw_sim_alone(p), p->notes),
+                                 JSON_INDENT(2), "the figures")
+                : GW_OK;
 }
 
 static gw_err simulate_play(simulation *s) {
@@ -344,10 +303,27 @@ static gw_err simulate_play(simulation *s) {
     return simulate_end_files(s);
 }
 
+/* With a model's profile, which is measured on this core with a replica's part of the batch. */
 static gw_err simulate_body(void *ctx, MPI_Comm comm, bool *own) {
     simulation *s = ctx;
+    gw_train_config *c = &s->c;
+    gw_bench_run run = {.args = s->args};
+    gw_mesh at;
+    double spread[2];
     (void)own;
-    GW_TRY(simulate_measure(s, comm));
+    GW_TRY(gw_step_opts_read(c, s->args, "simulate"));
+    GW_TRY(gw_mesh_parse(&c->parallel.shape, c->parallel.mesh));
+    GW_TRY(gw_mesh_place(&at, &c->parallel.shape, 0, s->play.world.ranks));
+    GW_TRY(gw_bench_place_open(&run.place, comm, c->run.threads));
+    if (run.place.ranks > 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "simulate: one process measures and plays all ranks: start 1, not %d",
+                       run.place.ranks);
+    int replicas = at.shape.size[GW_DIM_DATA];
+    if (!c->local_batch)
+        c->batch = (c->batch + replicas - 1) / replicas;
+    c->local_batch = true;
+    GW_TRY(gw_rig_profile(&run, c, &s->profile, spread));
     GW_TRY(simulate_read(s));
     return simulate_play(s);
 }
@@ -378,12 +354,8 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     gw_file_abandon(s.goal_file);
     gw_file_abandon(s.chakra_file);
     gw_file_abandon(s.json_file);
-    gw_network_close(s.network);
     gw_sim_mesh_close(&s.mesh);
-    gw_algo_close(&s.play.algo);
-    gw_strategy_free(&s.play.strategy);
-    gw_codec_close(&s.play.codec);
-    gw_codec_close(&s.play.exact);
+    gw_sim_play_close(&s.play);
     gw_step_profile_free(&s.profile);
     gw_args_free(s.args);
     gw_claim_release(s.claim);

@@ -1,7 +1,7 @@
 /* gradwire simulate --train: the trainer on ranks that are coroutines of one process. They compute
  * and exchange what as many processes would, over a simulated network, and each rank's clock goes
  * on by what its computation takes on a free core of this machine. */
-#include "cli/simulate/train.h"
+#include "cli/simulate/simulate.h"
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -36,7 +36,6 @@ typedef struct simulated {
     gw_args *args;
     char *command;
     gw_sim_setup world;
-    gw_network *network;
     gw_step_profile profile; /* of --step-profile */
     gw_codec_price price;    /* of --coding-ns */
     gw_simulated told;
@@ -147,7 +146,7 @@ static gw_err train_read(simulated *s, int argc, char **argv) {
                        "use timers or off");
     if (gw_args_given(s->args, "out"))
         GW_TRY(gw_cli_utf8("simulate", "out", argc, argv));
-    GW_TRY(gw_sim_network_read(&s->world, &s->network, s->args, "simulate"));
+    GW_TRY(gw_sim_network_read(&s->world, s->args, "simulate"));
     if (gw_args_given(s->args, "coding-ns"))
         gw_sim_coding(&s->price, 1e-9 * gw_args_real(s->args, "coding-ns"));
     else
@@ -208,7 +207,6 @@ static gw_err train_body(void *ctx, MPI_Comm comm, bool *own) {
         return gw_fail(GW_ERR_USAGE,
                        "simulate: --train: one process simulates all ranks: start 1, not %d",
                        ranks);
-    s->world.network = s->network;
     s->world.carries = true;
     s->world.stack = STACK;
     s->world.turn = train_turn;
@@ -243,7 +241,7 @@ int gw_simulate_train(int argc, char **argv) {
         free(s.rank[r].ledger);
     }
     free(s.rank);
-    gw_network_close(s.network);
+    gw_network_close(s.world.network);
     gw_step_profile_free(&s.profile);
     gw_args_free(s.args);
     free(s.command);

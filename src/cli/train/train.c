@@ -3,7 +3,7 @@
 #include "cli/train/step_opts.h"
 #include "cli/train/train_job.h"
 #include "optim/lr.h"
-#include "predict/bound_measure.h"
+#include "predict/bound.h"
 #include "record/live.h"
 #include "run/codec_stats.h"
 #include "run/session.h"
