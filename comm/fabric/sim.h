@@ -1,8 +1,10 @@
 /** Thousands of ranks in one process, on a modelled network: a fabric under virtual time.
  *
- *  Each rank is a coroutine. It runs until it has to wait or to compute; then the next event comes,
- *  and the clock moves to its moment. Only events and gw_sim_compute take time. Payloads are moved
- *  only if the setup says so; else lanes are phantoms (gw_phantom in comm/encoder.h).
+ *  Each rank is a coroutine. It runs until it has to wait or looks at messages; then the next event
+ *  comes, and the clock moves to its moment. A rank that computes goes on at once, with its own
+ *  clock ahead, while what it works on is in the cache. Only events and gw_sim_compute take time.
+ *  Payloads are moved only if the setup says so; else lanes are phantoms (gw_phantom in
+ *  comm/encoder.h).
  *
  *  A message of k bytes from a rank that posts it at t (A. Alexandrov, M. Ionescu, K. Schauser,
  *  C. Scheiman, "LogGP", SPAA 1995; its G and g are the links') takes the sender's core until

@@ -45,7 +45,6 @@ static void sim_yield(const gw_fabric *f, int64_t ns) {
 
 void gw_sim_compute(const gw_fabric *f, double seconds) {
     sim_compute(gw_sim_me(f), seconds);
-    gw_sim_catch_up(gw_sim_me(f));
     gw_sim_sweep_begin(&gw_sim_me(f)->sweep, false);
 }
 
