@@ -27,7 +27,7 @@ static gw_err mem_alloc(void *out, size_t count, size_t size, bool zeroed) {
     size_t bytes = (count * size + GW_ALIGN - 1) / GW_ALIGN * GW_ALIGN;
     if (bytes == 0)
         bytes = GW_ALIGN;
-    bool large = bytes >= GW_LARGE_PAGE;
+    bool large = zeroed && bytes >= GW_LARGE_PAGE; /* of the rest, most may never be written */
     void *p;
     if (posix_memalign(&p, large ? GW_LARGE_PAGE : GW_ALIGN, bytes) != 0)
         return gw_fail(GW_ERR_NOMEM, "cannot allocate %zu bytes", bytes);

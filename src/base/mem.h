@@ -1,5 +1,5 @@
 /** Allocation, 64-byte aligned (a cache line, an AVX-512 register). Blocks of GW_LARGE_PAGE bytes
- *  or more are aligned to GW_LARGE_PAGE and use large pages if the system provides them. */
+ *  or more, if zeroed, are aligned to GW_LARGE_PAGE and use large pages where there are some. */
 #ifndef GW_BASE_MEM_H
 #define GW_BASE_MEM_H
 
