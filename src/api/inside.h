@@ -40,17 +40,17 @@ typedef struct gw_inside_facts {
     int level; /* the MPI thread level that it needs */
     struct {
         bool ready, await, state;
-    } hooks;               /* those that it has */
-    bool synchronous;      /* replicas agree after each step */
-    bool lossy;            /* it compresses by itself */
-    bool feedback;         /* error feedback, for any codec that encodes */
-    gw_unmet *unmet;       /* what was asked for and does not happen; may be added to */
-    bool corrects;         /* it applies momentum in place of the optimizer, */
-    bool masks;            /* and restarts it where an element was sent */
-    const char *rule;      /* of error feedback, for people; NULL: the plain one */
-    bool residual;         /* one is kept; once it is open */
-    float most;            /* gw_session_most of equal shares; likewise */
-    const char *notes;     /* for people; once it is open */
+    } hooks;           /* those that it has */
+    bool synchronous;  /* replicas agree after each step */
+    bool lossy;        /* it compresses by itself */
+    bool feedback;     /* error feedback, for any codec that encodes */
+    gw_unmet *unmet;   /* what was asked for and does not happen; may be added to */
+    bool corrects;     /* it applies momentum in place of the optimizer, */
+    bool masks;        /* and restarts it where an element was sent */
+    const char *rule;  /* of error feedback, for people; NULL: the plain one */
+    bool residual;     /* one is kept; once it is open */
+    float most;        /* gw_session_most of equal shares; likewise */
+    const char *notes; /* for people; once it is open */
 } gw_inside_facts;
 gw_inside_facts gw_inside_know(const gradwire *g);
 bool gw_inside_cuts(const gradwire *g); /* this rank updates parts of tensors; once it is open */
