@@ -5,9 +5,9 @@
 #ifndef GW_COMM_ALGO_H
 #define GW_COMM_ALGO_H
 
-#include "comm/schedule.h"
+#include "comm/schedule/schedule.h"
 
-#define GW_ALGO_ABI 8
+#define GW_ALGO_ABI 9
 
 /** The collectives over base[span] that strategies ask for. part(r) = gw_span_part(span, r, P). */
 typedef enum gw_verb {

@@ -2,7 +2,7 @@
 #ifndef GW_COMM_ENV_H
 #define GW_COMM_ENV_H
 
-#include "comm/collective.h"
+#include "comm/schedule/collective.h"
 
 /** The trainer (its optimizer) then does param[own] -= lr * scale * grad[own]. own.n == 0: this
  *  rank updates nothing. */

@@ -4,8 +4,8 @@
 #ifndef GW_COMM_OVERLAP_H
 #define GW_COMM_OVERLAP_H
 
-#include "comm/collective.h"
-#include "comm/queue.h"
+#include "comm/schedule/collective.h"
+#include "comm/schedule/queue.h"
 #include "comm/strategy.h"
 
 typedef struct gw_overlap {

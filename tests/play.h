@@ -2,7 +2,7 @@
 #ifndef GW_TESTS_PLAY_H
 #define GW_TESTS_PLAY_H
 
-#include "comm/transfers.h"
+#include "comm/schedule/transfers.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * first; they are reduced while it computes the lower ones, which are reduced at its end. This is a
  * strategy outside the tree, as docs/extend-plugin.md describes it: a shared object, loaded by its
  * path, that must pass the same contract as the strategies inside. */
-#include "comm/collective.h"
-#include "comm/queue.h"
+#include "comm/schedule/collective.h"
+#include "comm/schedule/queue.h"
 #include "comm/strategy.h"
 
 enum { LOWER, UPPER, HALVES };

@@ -1,6 +1,6 @@
 /* flip: an allreduce, but after the update of one step one rank flips a bit of its parameters, as
  * damaged memory would. For tests of who notices. A plugin like plugin_example.c. */
-#include "comm/collective.h"
+#include "comm/schedule/collective.h"
 #include "comm/strategy.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* A plugin of all five kinds, built for another abi. tests/unit/test_plugins.c shares these
  * structs, corrects the abi and leaves out one hook after another. */
 #include "comm/algo.h"
+#include "comm/pipeline/timetable.h"
 #include "comm/strategy.h"
-#include "comm/timetable.h"
 #include "optim/optimizer.h"
 
 static gw_err open(void *self, const gw_env *env) {

@@ -8,8 +8,8 @@
  * share the first s bits of theirs. The allgather puts each block where it belongs, so nothing is
  * reordered; but part r of a span is not rank r's, and the other collectives are the kit's.
  *
- * Of P ranks the first Q, the largest power of two, form the core (comm/relay.h). */
-#include "comm/relay.h"
+ * Of P ranks the first Q, the largest power of two, form the core (comm/schedule/relay.h). */
+#include "comm/schedule/relay.h"
 
 #include <stdint.h>
 

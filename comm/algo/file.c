@@ -1,5 +1,5 @@
-/* file: an allreduce that a file lays down, round by round (comm/transfers.h, docs/schedules.md):
- * what a program has searched for a network, or a plan of one's own. Schedules as data: Cowan et
+/* file: an allreduce that a file lays down, round by round (comm/schedule/transfers.h,
+ * docs/schedules.md): what a program has searched for a network, or a plan of one's own. Schedules as data: Cowan et
  * al., "MSCCLang: Microsoft collective communication language", ASPLOS 2023; Shah et al., "TACCL:
  * guiding collective algorithm synthesis using communication sketches", NSDI 2023.
  *
@@ -17,7 +17,7 @@
 #include "comm/algo.h"
 
 #include "base/mem.h"
-#include "comm/transfers.h"
+#include "comm/schedule/transfers.h"
 
 #include <stdlib.h>
 

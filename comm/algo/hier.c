@@ -15,7 +15,7 @@
 
 #include "base/mem.h"
 #include "comm/channel.h"
-#include "comm/crew.h"
+#include "comm/schedule/crew.h"
 #include "comm/sum.h"
 
 #include <stdlib.h>

@@ -16,8 +16,8 @@
  *  3. Every rank decodes the other owners' encodings. The next exchange's first meeting confirms
  *     that all have done so before an owner overwrites its block.
  *
- * Meetings are counts in shared memory (comm/crew.h). Bytes and messages through MPI: none; P n
- * floats are read and P n written in memory, the minimum for sums that all ranks hold. Sharing a
+ * Meetings are counts in shared memory (comm/schedule/crew.h). Bytes and messages through MPI: none;
+ * P n floats are read and P n written in memory, the minimum for sums that all ranks hold. Sharing a
  * node's memory between MPI ranks: Hoefler et al., "MPI + MPI: a new hybrid approach to parallel
  * programming with MPI plus shared memory", Computing 95, 2013; reducing in it by slices: Jain et
  * al., "Framework for scalable intra-node collective operations using shared memory", SC 2018. */
@@ -25,8 +25,8 @@
 
 #include "base/mem.h"
 #include "comm/channel.h"
-#include "comm/crew.h"
 #include "comm/lent.h"
+#include "comm/schedule/crew.h"
 #include "comm/sum.h"
 
 #include <stdlib.h>

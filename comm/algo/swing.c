@@ -1,7 +1,7 @@
 /* swing: a butterfly whose partners stay near on a ring of nodes. D. De Sensi, T. Bonato, D. Saam,
  * T. Hoefler, "Swing: Short-cutting rings for higher bandwidth allreduce", NSDI 2024.
  *
- * The bandwidth form, blocks handed on as comm/relay.h says. In step s = 0, 1, .. of the
+ * The bandwidth form, blocks handed on as comm/schedule/relay.h says. In step s = 0, 1, .. of the
  * reduce-scatter the partner of rank r is r + rho(s) if r is even, r - rho(s) if it is odd, modulo
  * P; rho(s) = (1 - (-2)^(s+1)) / 3 = 1, -1, 3, -5, 11, .. The most data go the shortest way, and no
  * step goes as far as that of recursive halving: a third of 2^(s+1) hops instead of 2^s. A rank
@@ -10,7 +10,7 @@
  * Any even P will do: a block that comes by two ways is sent on the first one of the allgather. Of
  * an odd P the last rank is folded onto rank 0. With several dimensions the paper runs one such
  * collective for each and direction; here ranks are one ring, and one direction is used. */
-#include "comm/relay.h"
+#include "comm/schedule/relay.h"
 
 static int swing_core(int ranks) {
     return ranks & ~1;

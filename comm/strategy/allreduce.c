@@ -1,6 +1,6 @@
 /* allreduce: when the backward pass is over, one blocking allreduce of what the trainer asks for;
  * every rank updates everything. Synchronous, exact as its codec. The baseline of all others. */
-#include "comm/collective.h"
+#include "comm/schedule/collective.h"
 #include "comm/strategy.h"
 
 typedef struct self {

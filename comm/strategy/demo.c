@@ -16,7 +16,7 @@
  * they end with the same bits.
  *
  * Cost: an allgather of one word a coefficient and rank. With --update lazy one a layer. */
-#include "comm/collective.h"
+#include "comm/schedule/collective.h"
 #include "comm/strategy.h"
 
 #include "base/mem.h"

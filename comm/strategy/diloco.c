@@ -26,8 +26,8 @@
  * the round's end, W and v stay. What is under way then is taken in first.
  *
  * Cost: one allreduce of a fragment every H/F steps; memory for W, v and the differences. */
-#include "comm/collective.h"
-#include "comm/queue.h"
+#include "comm/schedule/collective.h"
+#include "comm/schedule/queue.h"
 #include "comm/steps.h"
 #include "comm/strategy.h"
 

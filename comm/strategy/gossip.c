@@ -16,8 +16,8 @@
  * is evaluated or saved is the exact mean over all ranks, by an allreduce (settle).
  *
  * Cost: a step sends the parameters to each neighbour, whatever P is; settle is one allreduce. */
-#include "comm/collective.h"
-#include "comm/queue.h"
+#include "comm/schedule/collective.h"
+#include "comm/schedule/queue.h"
 #include "comm/steps.h"
 #include "comm/strategy.h"
 

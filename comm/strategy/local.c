@@ -14,7 +14,7 @@
  *
  * Cost: one allreduce every `period` steps (momentum=1: and one for each vector of the optimizer's
  * state); memory for the reference and the drift, two arenas. */
-#include "comm/collective.h"
+#include "comm/schedule/collective.h"
 #include "comm/steps.h"
 #include "comm/strategy.h"
 

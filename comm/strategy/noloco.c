@@ -18,7 +18,7 @@
  * Cost: every `period` steps each paired rank sends 2n floats, W and D, whatever P is; memory for
  * W, v and what is exchanged, six arenas, and a schedule for each possible partner (with messages
  * in frames a buffer of 2n, too). */
-#include "comm/collective.h"
+#include "comm/schedule/collective.h"
 #include "comm/steps.h"
 #include "comm/strategy.h"
 

@@ -24,7 +24,7 @@
  * k/P elements to the owners, as many round the ring: 2k (P-1)/P elements a rank, of 5 bytes or a
  * little more (compress/sparse_wire.h); with exact thresholds up to k (P-1) more. Memory: the
  * residual, and room for 3P lists of 2k. With --update lazy all that a layer. */
-#include "comm/sparse_sum.h"
+#include "comm/schedule/sparse_sum.h"
 #include "comm/strategy.h"
 
 #include "base/mem.h"

@@ -8,7 +8,7 @@
  *
  * Cost: one reduce and one broadcast. As many bytes as an allreduce has at least, but all of them
  * through rank 0, whose link sees P-1 encoded gradients a step come in. */
-#include "comm/collective.h"
+#include "comm/schedule/collective.h"
 #include "comm/strategy.h"
 
 enum { SERVER = 0 };

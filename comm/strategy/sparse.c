@@ -13,7 +13,7 @@
  * Cost: P-1 encodings of each layer to and from every rank. That grows with P where an allreduce
  * does not, so it pays while P times the codec's density is small; a dense codec is refused. */
 #include "comm/overlap.h"
-#include "comm/sparse_sum.h"
+#include "comm/schedule/sparse_sum.h"
 
 #include "base/mem.h"
 

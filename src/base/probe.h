@@ -53,8 +53,8 @@ typedef enum gw_coding {
 enum { GW_EXCHANGE_PEERS = 4, GW_EXCHANGE_DIMS = 3 };
 extern const char *const gw_dim_names[GW_EXCHANGE_DIMS + 1]; /* the last is NULL */
 
-/** One run of a schedule (comm/schedule.h): the exchange of one part of an arena among the ranks of
- *  a lane. (lane, schedule, run) names the same exchange on all of them. */
+/** One run of a schedule (comm/schedule/schedule.h): the exchange of one part of an arena among the
+ *  ranks of a lane. (lane, schedule, run) names the same exchange on all of them. */
 typedef struct gw_exchange {
     int dim;            /* the dimension that the ranks of the lane lie along */
     int lane, schedule; /* numbers in order of opening, and of laying down; from 0 */
@@ -72,8 +72,8 @@ typedef enum gw_exchange_event {
     GW_EXCHANGE_UNBLOCK /* the wait is over; same thread */
 } gw_exchange_event;
 
-/** An action of a pipeline's step (comm/timetable.h): F, B, I or W of a microbatch in a chunk. It
- *  includes exchanges with tensor ranks, but not its hops. */
+/** An action of a pipeline's step (comm/pipeline/timetable.h): F, B, I or W of a microbatch in a
+ *  chunk. It includes exchanges with tensor ranks, but not its hops. */
 typedef struct gw_action {
     char letter;
     int chunk, micro;

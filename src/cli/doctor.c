@@ -5,7 +5,6 @@
 #include "counters/papi.h"
 #include "data/data.h"
 #include "machine/busy.h"
-#include "machine/ceilings_file.h"
 #include "machine/host.h"
 #include "mpi/agree.h"
 #include "mpi/launcher.h"
@@ -14,6 +13,7 @@
 #include "nn/openblas.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"
+#include "roofline/ceilings_file.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,11 +2,11 @@
 #include "mesh/pipeline_parts.h"
 
 #include "base/json.h"
-#include "machine/operands.h"
-#include "machine/twins.h"
 #include "mpi/agree.h"
 #include "mpi/wait.h"
 #include "nn/partition.h"
+#include "roofline/operands.h"
+#include "roofline/twins.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef GW_MESH_PIPELINE_PARTS_H
 #define GW_MESH_PIPELINE_PARTS_H
 
-#include "comm/collective.h"
+#include "comm/schedule/collective.h"
 #include "mesh/pipeline.h"
 #include "mesh/walk.h"
 

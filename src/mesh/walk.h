@@ -6,7 +6,7 @@
 #ifndef GW_MESH_WALK_H
 #define GW_MESH_WALK_H
 
-#include "comm/runner.h"
+#include "comm/pipeline/runner.h"
 #include "mpi/mesh.h"
 #include "nn/model.h"
 

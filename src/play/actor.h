@@ -6,8 +6,8 @@
 #define GW_PLAY_ACTOR_H
 
 #include "base/probe.h"
-#include "comm/collective.h"
 #include "comm/fabric/sim.h"
+#include "comm/schedule/collective.h"
 #include "mesh/walk.h"
 #include "play/mesh.h"
 

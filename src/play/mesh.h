@@ -5,7 +5,7 @@
 #define GW_PLAY_MESH_H
 
 #include "comm/algo.h"
-#include "comm/timetable.h"
+#include "comm/pipeline/timetable.h"
 #include "config/config.h"
 #include "nn/model.h"
 #include "play/profile.h"

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "comm/strategy/plain.h"
-#include "machine/transport.h"
+#include "links/transport.h"
 #include "mpi/wait.h"
 #include "play/options.h"
 #include "prof/ledger.h"

@@ -12,7 +12,7 @@
 
 #include "base/probe.h"
 #include "config/config.h"
-#include "machine/curve.h"
+#include "links/curve.h"
 #include "predict/profile.h"
 
 #include <jansson.h>

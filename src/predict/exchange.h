@@ -5,7 +5,7 @@
 
 #include "comm/algo.h"
 #include "comm/fabric/sim.h"
-#include "machine/curve.h"
+#include "links/curve.h"
 
 typedef struct gw_exchange_job {
     MPI_Comm comm;

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "machine/transport.h"
+#include "links/transport.h"
 #include "mpi/wait.h"
 
 #include <math.h>

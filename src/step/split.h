@@ -11,8 +11,8 @@
 #ifndef GW_STEP_SPLIT_H
 #define GW_STEP_SPLIT_H
 
-#include "machine/twins.h"
 #include "prof/batch_row.h"
+#include "roofline/twins.h"
 
 /** How many parameters an optimizer moved, and how. */
 typedef struct gw_moved {

@@ -2,7 +2,7 @@
 
 #include "base/hook.h"
 #include "base/mem.h"
-#include "comm/pending.h"
+#include "comm/schedule/pending.h"
 #include "mpi/present.h"
 
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/registry.h"
 #include "comm/algo.h"
-#include "comm/timetable.h"
+#include "comm/pipeline/timetable.h"
 #include "mesh/pipeline.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"

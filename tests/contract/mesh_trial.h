@@ -3,7 +3,7 @@
 #ifndef GW_TESTS_MESH_TRIAL_H
 #define GW_TESTS_MESH_TRIAL_H
 
-#include "comm/timetable.h"
+#include "comm/pipeline/timetable.h"
 #include "mesh/pipeline.h"
 
 #include "../mpi/check.h"

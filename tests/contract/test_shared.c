@@ -1,10 +1,10 @@
 /* Memory that a node's ranks share, and what works on it: twins, sums, shm and hier in groups. */
 #include "base/mem.h"
 #include "comm/channel.h"
-#include "comm/collective.h"
-#include "comm/crew.h"
 #include "comm/lane.h"
 #include "comm/lent.h"
+#include "comm/schedule/collective.h"
+#include "comm/schedule/crew.h"
 #include "comm/sum.h"
 #include "mpi/guard.h"
 #include "mpi/wait.h"

@@ -1,7 +1,7 @@
 /* algo=auto measures only what the lane can carry, leaves the lane unchanged, and reads back the
  * table that it wrote. A table that cannot be right is refused in one line. */
-#include "comm/collective.h"
 #include "comm/lane.h"
+#include "comm/schedule/collective.h"
 #include "comm/tuning.h"
 #include "mpi/wait.h"
 

@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "comm/algo.h"
 #include "comm/lane.h"
-#include "comm/queue.h"
+#include "comm/schedule/queue.h"
 #include "mpi/wait.h"
 
 #include "../specs.h"

@@ -1,8 +1,8 @@
 /* Ceilings of a run: one rank per host measures and all know them; links; the cache serves the next
  * run; all ranks report a bad file. */
-#include "machine/ceilings_file.h"
-#include "machine/gauge.h"
 #include "prof/clock.h"
+#include "roofline/ceilings_file.h"
+#include "roofline/gauge.h"
 
 #include "check.h"
 

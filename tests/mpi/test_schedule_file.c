@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "comm/algo.h"
 #include "comm/lane.h"
-#include "comm/transfers.h"
+#include "comm/schedule/transfers.h"
 #include "mpi/wait.h"
 #include "prof/clock.h"
 #include "prof/ledger.h"

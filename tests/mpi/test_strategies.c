@@ -1,6 +1,6 @@
 /* What strategies promise beyond the sums and bytes that the contract checks. */
 #include "base/mem.h"
-#include "comm/queue.h"
+#include "comm/schedule/queue.h"
 #include "run/session.h"
 
 #include "../specs.h"

@@ -211,7 +211,7 @@ class Tables(gwrun.Case):
         """Each registry, and what the tables rest on."""
         listed = json.loads(gwrun.said(GRADWIRE, "list", "--json"))
         for key, file in (("strategies", "comm/strategies.def"), ("algorithms", "comm/algos.def"),
-                          ("codecs", "compress/codecs.def"), ("timetables", "comm/timetables.def"),
+                          ("codecs", "compress/codecs.def"), ("timetables", "comm/pipeline/timetables.def"),
                           ("commands", "src/cli/commands.def")):
             self.assertEqual([e["name"].replace("-", "_") for e in listed[key]], gwrun.names(file))
         self.assertLessEqual({"report", "run"}, {tool["name"] for tool in listed["tools"]})

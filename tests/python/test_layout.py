@@ -23,7 +23,7 @@ REGISTRIES = [
     ("compress/codecs.def", "compress/codec", "gw_codec_ops gw_codec_"),
     ("comm/algos.def", "comm/algo", "gw_algo_ops gw_algo_"),
     ("comm/strategies.def", "comm/strategy", "gw_strategy_ops gw_strategy_"),
-    ("comm/timetables.def", "comm/timetable", "gw_timetable_ops gw_timetable_"),
+    ("comm/pipeline/timetables.def", "comm/pipeline/timetable", "gw_timetable_ops gw_timetable_"),
     ("src/optim/optimizers.def", "src/optim", "gw_optimizer_ops gw_optimizer_"),
     ("src/nn/models.def", "src/nn", "gw_model_ops gw_model_"),
     ("src/cli/commands.def", "src/cli", "gw_command gw_command_"),

@@ -30,7 +30,7 @@ class Leaks(unittest.TestCase):
             self.assertIn(("iallreduce", codec), tried)
         for algo in gwrun.names("comm/algos.def"):
             self.assertTrue(any(words[0].split(":path=")[0] == f"iallreduce:algo={algo}" for words in tried), algo)
-        for timetable in gwrun.names("comm/timetables.def"):
+        for timetable in gwrun.names("comm/pipeline/timetables.def"):
             self.assertIn(("pipe=2", timetable), tried)
         for split in ("pairs", "columns"):
             self.assertIn(("tensor=2", split), tried)

@@ -19,7 +19,7 @@ SAME = [(2,), (3, "--comm", "iallreduce:bucket=2K", "--update", "lazy"), (2, "--
         (1, "--microbatches", 4), (2, "--mesh", "pipe=2", "--microbatches", 4, "--recompute", "on"),
         (4, "--mesh", "data=2,pipe=2", "--microbatches", 2, "--stages", "5,3")]
 SAME += [(2, "--mesh", "pipe=2", "--microbatches", 4, "--timetable", name) for name in
-         gwrun.names("comm/timetables.def")]
+         gwrun.names("comm/pipeline/timetables.def")]
 LOSSY = [("--compress", "qsgd:bits=8;layer0=none"), ("--comm", "sparse", "--compress", "topk:ratio=0.1"),
          ("--comm", "powersgd"), ("--comm", "local:period=4"), ("--mesh", "pipe=2", "--compress-activations", "fp16")]
 

@@ -1,8 +1,8 @@
 /* Ceilings: measurements are in order, saved ones are read back, and damaged files are named. */
-#include "machine/ceilings.h"
-#include "machine/ceilings_file.h"
-#include "machine/twins.h"
 #include "prof/clock.h"
+#include "roofline/ceilings.h"
+#include "roofline/ceilings_file.h"
+#include "roofline/twins.h"
 
 #include "../specs.h"
 

@@ -1,7 +1,7 @@
 /* How a change of the machine is told from a disturbed probe; rates come from a script, not from
  * the machine. */
-#include "machine/drift.h"
 #include "prof/clock.h"
+#include "roofline/drift.h"
 
 #include <math.h>
 #include <setjmp.h>

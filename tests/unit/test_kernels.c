@@ -1,7 +1,7 @@
 /* Kernels of known character: what they are made of. How fast they are, and what they wait for, no
  * test may ask of the machine that it meets: `gradwire bench ledger` does. */
-#include "machine/kernels.h"
 #include "prof/clock.h"
+#include "roofline/kernels.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

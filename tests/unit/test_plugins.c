@@ -1,8 +1,8 @@
 /* Shared objects as strategies, algorithms, codecs, timetables and optimizers: one that cannot be
  * used is refused by one line before any of its functions is called. */
 #include "comm/algo.h"
+#include "comm/pipeline/timetable.h"
 #include "comm/strategy.h"
-#include "comm/timetable.h"
 #include "optim/optimizer.h"
 
 #include "../specs.h"

@@ -1,6 +1,6 @@
 /* Every timetable of the registry, or the plugin that argv[1] names: the actions of a step are
  * complete, in an order that ends, and take the time and the slots that the timetable promises. */
-#include "comm/timetable.h"
+#include "comm/pipeline/timetable.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

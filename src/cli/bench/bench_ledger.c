@@ -8,12 +8,12 @@
 #include "base/rng.h"
 #include "cli/bench/bench_grid.h"
 #include "counters/counters.h"
-#include "machine/ceilings.h"
-#include "machine/kernels.h"
 #include "mpi/wait.h"
 #include "nn/gemm.h"
 #include "prof/clock.h"
 #include "prof/waits.h"
+#include "roofline/ceilings.h"
+#include "roofline/kernels.h"
 #include "step/split.h"
 
 #include <math.h>

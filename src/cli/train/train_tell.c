@@ -1,8 +1,8 @@
 #include "cli/train/train_tell.h"
 
-#include "machine/gauge.h"
 #include "nn/gemm.h"
 #include "predict/chooser.h"
+#include "roofline/gauge.h"
 
 #include <math.h>
 #include <stdio.h>
