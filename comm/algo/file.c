@@ -1,7 +1,7 @@
 /* file: an allreduce that a file lays down, round by round (comm/schedule/transfers.h,
- * docs/schedules.md): what a program has searched for a network, or a plan of one's own. Schedules as data: Cowan et
- * al., "MSCCLang: Microsoft collective communication language", ASPLOS 2023; Shah et al., "TACCL:
- * guiding collective algorithm synthesis using communication sketches", NSDI 2023.
+ * docs/schedules.md): what a program has searched for a network, or a plan of one's own. Schedules
+ * as data: Cowan et al., "MSCCLang: Microsoft collective communication language", ASPLOS 2023; Shah
+ * et al., "TACCL: guiding collective algorithm synthesis using communication sketches", NSDI 2023.
  *
  * The span is cut into the file's blocks.
  *

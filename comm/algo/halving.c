@@ -2,11 +2,11 @@
  * reduction operations", ICCS 2004; R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of
  * collective communication operations in MPICH", IJHPCA 2005.
  *
- * Of P ranks the first Q, the largest power of two, form the core (comm/schedule/relay.h). In
- * log2 Q rounds of a reduce-scatter partners at distance Q/2, Q/4, .., 1 share a range of blocks:
- * each sends the half that the other keeps and adds what arrives to its own. In the end rank r owns block r. The
- * allgather goes back at distance 1, 2, .., Q/2. An element is encoded log2 P times on its way, not
- * P-1 times as in a ring.
+ * Of P ranks the first Q, the largest power of two, form the core (comm/schedule/relay.h). In log2
+ * Q rounds of a reduce-scatter partners at distance Q/2, Q/4, .., 1 share a range of blocks: each
+ * sends the half that the other keeps and adds what arrives to its own. In the end rank r owns
+ * block r. The allgather goes back at distance 1, 2, .., Q/2. An element is encoded log2 P times on
+ * its way, not P-1 times as in a ring.
  *
  * Messages on an exact lane 2 Q log2 Q + 2(P-Q), with a codec Q log2 Q + Q(Q-1) + (P-Q)(Q+1). */
 #include "comm/schedule/relay.h"

@@ -2,10 +2,10 @@
  * reduce-scatter operations at scale", arXiv:2506.20252; in NCCL since 2.23.
  *
  * Blocks are handed on as comm/schedule/relay.h says, by P binomial trees at once, one shifted by a
- * rank from the next: block b is at rank b + o after the round of o's lowest bit, sent on by the rank
- * that is nearer by that bit. In the rounds of the allgather rank r sends to r + 2^k, 2^k from the
- * largest one below P to 1: J. Bruck's algorithm backwards, so the farther a message goes the less
- * it carries, P/2 blocks next door and one across the machine. Any P, nobody is folded.
+ * rank from the next: block b is at rank b + o after the round of o's lowest bit, sent on by the
+ * rank that is nearer by that bit. In the rounds of the allgather rank r sends to r + 2^k, 2^k from
+ * the largest one below P to 1: J. Bruck's algorithm backwards, so the farther a message goes the
+ * less it carries, P/2 blocks next door and one across the machine. Any P, nobody is folded.
  *
  * `message` limits how many blocks travel together. Then the near rounds are cut into messages, as
  * in the linear part of the paper's schedule. Partial sums gather in the arena itself, which stands

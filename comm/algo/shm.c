@@ -16,11 +16,12 @@
  *  3. Every rank decodes the other owners' encodings. The next exchange's first meeting confirms
  *     that all have done so before an owner overwrites its block.
  *
- * Meetings are counts in shared memory (comm/schedule/crew.h). Bytes and messages through MPI: none;
- * P n floats are read and P n written in memory, the minimum for sums that all ranks hold. Sharing a
- * node's memory between MPI ranks: Hoefler et al., "MPI + MPI: a new hybrid approach to parallel
- * programming with MPI plus shared memory", Computing 95, 2013; reducing in it by slices: Jain et
- * al., "Framework for scalable intra-node collective operations using shared memory", SC 2018. */
+ * Meetings are counts in shared memory (comm/schedule/crew.h). Bytes and messages through MPI:
+ * none; P n floats are read and P n written in memory, the minimum for sums that all ranks hold.
+ * Sharing a node's memory between MPI ranks: Hoefler et al., "MPI + MPI: a new hybrid approach to
+ * parallel programming with MPI plus shared memory", Computing 95, 2013; reducing in it by slices:
+ * Jain et al., "Framework for scalable intra-node collective operations using shared memory", SC
+ * 2018. */
 #include "comm/algo.h"
 
 #include "base/mem.h"

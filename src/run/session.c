@@ -1,3 +1,4 @@
+/* A session: the strategy, the lanes and the arenas of what ranks exchange in every step. */
 #include "run/session.h"
 
 #include "base/hook.h"
@@ -87,10 +88,6 @@ bool gw_session_feeds_back(const gw_session *s) {
 
 float *gw_session_residual(const gw_session *s) {
     return gw_lane_size(s->env.grads) > 1 ? gw_lane_encoder(s->env.grads)->of->store : NULL;
-}
-
-uint64_t gw_session_frames(const gw_session *s) {
-    return gw_lane_encoder(s->env.grads)->of->frames + gw_lane_encoder(s->env.params)->of->frames;
 }
 
 void gw_session_recount(gw_session *s) {

@@ -15,6 +15,10 @@ static const char *unmet_alone(const gw_session *s, gw_unmet_ask ask) {
                                           : "1 rank exchanges nothing";
 }
 
+uint64_t gw_session_frames(const gw_session *s) {
+    return gw_lane_encoder(s->env.grads)->of->frames + gw_lane_encoder(s->env.params)->of->frames;
+}
+
 /* Add up what all ranks have encoded with each codec, and the frames that they checked. */
 static gw_err unmet_count(gw_session *s, MPI_Comm comm, uint64_t *frames) {
     enum { FRAMES = 2 * GW_MIX_CODECS };

@@ -2,9 +2,9 @@
  *  a step, a part of an evaluation, a new stage of the run. If none comes for too long, it reports
  *  where this rank is stuck and ends the process, so that the launcher ends the job. The report has
  *  the stage and step, the ledger's phase, the strategy's hook, the MPI calls, the schedules under
- *  way with the ranks that they wait for (comm/schedule/pending.h), and which ranks of this host are
- *  stopped or gone, since those cannot report themselves. It writes to stderr and ends the process by
- *  itself: the thread that would is stuck.
+ *  way with the ranks that they wait for (comm/schedule/pending.h), and which ranks of this host
+ *  are stopped or gone, since those cannot report themselves. It writes to stderr and ends the
+ *  process by itself: the thread that would is stuck.
  *
  *  One a process. It adds up time in slices and counts none as longer than two, so that a job that
  *  is stopped as a whole and continued does not look hung. */

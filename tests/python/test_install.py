@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 import unittest
+from pathlib import Path
 
 import gwrun
 from gwrun import GRADWIRE, SOURCE, said
@@ -114,10 +115,10 @@ class Installed(gwrun.Shared):
         mpicc = shutil.which("mpicc.mpich") or "mpicc"  # as the build chooses
         pkg = dict(os.environ, PKG_CONFIG_PATH=self.installed("share", "pkgconfig"))
         include = said("pkg-config", "--cflags", "gradwire", env=pkg).split()
-        for room in os.scandir(include[1][2:]):
-            for name in os.listdir(room):
-                said(mpicc, "-std=c11", "-Werror", *include, "-fsyntax-only", "-x", "c", "-include",
-                     f"{room.name}/{name}", os.devnull)
+        headers = Path(include[1][2:])
+        for header in headers.rglob("*.h"):
+            said(mpicc, "-std=c11", "-Werror", *include, "-fsyntax-only", "-x", "c", "-include",
+                 str(header.relative_to(headers)), os.devnull)
         build, test = commands("extend-plugin.md")
         for name in KINDS:
             text = examples()[name].replace(f"gw_{KINDS[name]}_{name}", f"gw_{KINDS[name]}_plugin")

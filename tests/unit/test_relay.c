@@ -1,5 +1,5 @@
-/* Algorithms that hand blocks on in rounds (comm/schedule/relay.h), on 2 to 17 ranks in memory: each
- * part reaches each rank once, and partners and blocks are those of the papers. */
+/* Algorithms that hand blocks on in rounds (comm/schedule/relay.h), on 2 to 17 ranks in memory:
+ * each part reaches each rank once, and partners and blocks are those of the papers. */
 #include "comm/algo.h"
 #include "comm/schedule/schedule_parts.h"
 
