@@ -1,4 +1,4 @@
-/* What carries: see comm/channel.h. */
+/* A channel carries a lane's messages: see comm/channel.h. */
 #include "comm/channel.h"
 
 gw_err gw_channel_split(const gw_channel *c, int color, gw_channel *sub) {

@@ -1,5 +1,5 @@
-/** What carries a lane's messages: a group of ranks over a fabric, with tags of its own, and the
- *  memory of its ranks on one node. Everybody in comm may read it; who opens it sets it up. */
+/** A channel carries a lane's messages: a group of ranks over a fabric, with tags of its own, and
+ *  the memory of its ranks on one node. Everybody in comm may read it; who opens it sets it up. */
 #ifndef GW_COMM_CHANNEL_H
 #define GW_COMM_CHANNEL_H
 
@@ -19,7 +19,7 @@ typedef struct gw_channel {
  *  sub->fabric is NULL if the color is below 0. Collective. */
 gw_err gw_channel_split(const gw_channel *c, int color, gw_channel *sub);
 
-/** Collective. */
+/** Close the fabric and free the shared memory. Collective. */
 void gw_channel_close(gw_channel *c);
 
 /** Take the next message tag; all ranks take tags in the same order. */

@@ -1,4 +1,4 @@
-/* What encodes: see comm/encoder.h. */
+/* An encoder codes a lane's messages: see comm/encoder.h. */
 #include "comm/encoder.h"
 
 #include "base/mem.h"
@@ -139,7 +139,7 @@ gw_err gw_encoder_encode_agreed(gw_encoder *e, uint64_t ticket, float *base, gw_
 
 /* ---- decoding ---- */
 
-/* What was damaged belongs to these floats; and to these layers, where that is known. */
+/* The message names the floats that were damaged, and their layers where these are known. */
 static gw_err encoder_tell_damage(const gw_encoders *of, gw_span s, gw_err e) {
     char layers[64] = "", count[64] = "";
     uint64_t frames = of->frames;

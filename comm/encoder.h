@@ -1,6 +1,6 @@
-/** What encodes a lane's messages: the codec, its residual of error feedback, what random numbers
- *  depend on, and what is counted. Everything lossy on the way from a gradient to the wire happens
- *  here, so no strategy, algorithm or codec deals with error feedback.
+/** An encoder codes a lane's messages. It has the codec, its residual of error feedback, what
+ *  random numbers depend on, and the counts. Everything lossy on the way from a gradient to the
+ *  wire happens here, so no strategy, algorithm or codec deals with error feedback.
  *
  *  Error feedback (Seide et al., INTERSPEECH 2014; Karimireddy et al., ICML 2019):
  *      v = g + e;  wire = encode(v);  e' = v - decode(wire).
@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-/** What this rank encoded so far of a part of the arena. */
+/** This rank has encoded so much of a part of the arena. */
 typedef struct gw_coded {
     uint64_t bytes, floats;
 } gw_coded;
@@ -34,7 +34,7 @@ typedef struct gw_phantom {
     double bytes;      /* of an encoding per float, where data decide it; 0: its bound */
 } gw_phantom;
 
-/** What the encoders of one arena share: a lane's, those of the lanes split off it, and those of a
+/** The encoders of one arena share this: a lane's, those of the lanes split off it, and those of a
  *  mix's other codecs. */
 typedef struct gw_encoders {
     const char *name; /* what they encode, for messages; NULL: unnamed */

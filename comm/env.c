@@ -1,4 +1,4 @@
-/* What strategies have in common: the spans of a step, and collectives that run once for each. */
+/* Strategies have this in common: the spans of a step, and collectives that run once for each. */
 #include "comm/env.h"
 
 gw_err gw_env_find(const gw_env *env, gw_span s, int *i) {

@@ -1,4 +1,4 @@
-/** What a strategy (comm/strategy.h) works with: arenas, lanes and options of its run. */
+/** A strategy (comm/strategy.h) works with this: arenas, lanes and options of its run. */
 #ifndef GW_COMM_ENV_H
 #define GW_COMM_ENV_H
 
@@ -16,7 +16,7 @@ typedef struct gw_update {
     int n_lists;
 } gw_update;
 
-/** What the session lends a strategy for its lifetime. The session owns all of it. */
+/** The session lends this to a strategy for its lifetime, and owns all of it. */
 typedef struct gw_env {
     float *param, *grad; /* the two arenas; at open they hold initial parameters and zeros. param
                             may be NULL with `parts`, or if the strategy publishes none */

@@ -18,7 +18,7 @@
 
 #define GW_STRATEGY_ABI 18
 
-/** What finish() hands out. The first three are gradients of the same step. */
+/** The kinds of update that finish() hands out. The first three are gradients of the same step. */
 typedef enum gw_gives {
     GW_GIVES_MEAN,     /* to every rank the mean gradient of all ranks */
     GW_GIVES_PARTS,    /* to every rank its part of it (gw_span_part): a reduce-scatter, and
@@ -48,7 +48,7 @@ typedef enum gw_strategy_shape {
     GW_SHAPE_LAYERS   /* each layer's as soon as it is final */
 } gw_strategy_shape;
 
-/** What is known of a strategy with its options before it is opened. */
+/** Facts of a strategy with its options, known before it is opened. */
 typedef struct gw_strategy_plan {
     const gw_args *args;
     const gw_algo *algo;   /* NULL as long as algorithm */
