@@ -63,12 +63,15 @@ gw_err gw_strategy_find(gw_strategy *out, const gw_spec *spec) {
         .args = out->args, .polls = out->ops->progress, .agrees = out->ops->agrees};
     if (out->ops->plan)
         out->ops->plan(&out->plan); /* what it refuses is said with algorithm and codec */
-    if (out->ops->shape != GW_SHAPE_BUCKETS || gw_args_has(out->args, "bucket"))
+    const char *fault = NULL;
+    if (!out->ops->gives)
+        fault = "does not say what finish() hands out: set `gives`";
+    else if (out->ops->shape == GW_SHAPE_BUCKETS && !gw_args_has(out->args, "bucket"))
+        fault = "cuts into buckets, but has no option bucket: give it one";
+    if (!fault)
         return GW_OK;
     gw_strategy_free(out);
-    return gw_fail(GW_ERR_INPUT,
-                   "strategy %s: cuts into buckets, but has no option bucket: give it one",
-                   entry->name);
+    return gw_fail(GW_ERR_INPUT, "strategy %s: %s", entry->name, fault);
 }
 
 const char *gw_strategy_shape_name(const gw_strategy_ops *ops) {

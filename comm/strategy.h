@@ -16,11 +16,11 @@
 #include "base/io.h"
 #include "comm/env.h"
 
-#define GW_STRATEGY_ABI 18
+#define GW_STRATEGY_ABI 19
 
 /** The kinds of update that finish() hands out. The first three are gradients of the same step. */
 typedef enum gw_gives {
-    GW_GIVES_MEAN,     /* to every rank the mean gradient of all ranks */
+    GW_GIVES_MEAN = 1, /* to every rank the mean gradient of all ranks */
     GW_GIVES_PARTS,    /* to every rank its part of it (gw_span_part): a reduce-scatter, and
                           publish() gathers the updated parameters */
     GW_GIVES_ROOT,     /* to rank 0 all of it, to the others nothing */
@@ -62,8 +62,8 @@ typedef struct gw_strategy_plan {
 } gw_strategy_plan;
 
 typedef struct gw_strategy_ops {
-    gw_entry head; /* its options include GW_STRATEGY_ALGO */
-    gw_gives gives;
+    gw_entry head;  /* its options include GW_STRATEGY_ALGO */
+    gw_gives gives; /* no default: the whole program relies on it */
     unsigned traits;
     gw_strategy_shape shape;
     float most; /* the greatest magnitude of a gradient that it can compute with; a larger one would

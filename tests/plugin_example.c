@@ -71,6 +71,7 @@ static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
 
 const gw_strategy_ops gw_strategy_plugin = {
     .head = {GW_STRATEGY_ABI, "halves", "two allreduces, the upper layers' overlapped", opts},
+    .gives = GW_GIVES_MEAN,
     .formula = "two allreduces that add up to n",
     .size = sizeof(self),
     .open = open,

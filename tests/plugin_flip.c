@@ -63,6 +63,7 @@ static const gw_opt opts[] = {
 const gw_strategy_ops gw_strategy_plugin = {
     .head = {GW_STRATEGY_ABI, "flip", "allreduces; then a bit of one rank's parameters flips",
              opts},
+    .gives = GW_GIVES_MEAN,
     .formula = "one allreduce of n",
     .size = sizeof(self),
     .open = open,

@@ -86,6 +86,7 @@ extern gw_optimizer_ops gw_optimizer_plugin;
 
 gw_strategy_ops gw_strategy_plugin = {
     .head = {GW_STRATEGY_ABI + 1, "lame", "a strategy that does nothing", algo_option},
+    .gives = GW_GIVES_MEAN,
     .open = open,
     .close = close,
     .finish = finish,

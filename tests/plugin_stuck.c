@@ -34,6 +34,7 @@ static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
 
 const gw_strategy_ops gw_strategy_plugin = {
     .head = {GW_STRATEGY_ABI, "stuck", "an exchange that never ends", opts},
+    .gives = GW_GIVES_MEAN,
     .formula = "nothing",
     .open = open_stuck,
     .close = close_stuck,

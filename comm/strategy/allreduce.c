@@ -36,6 +36,7 @@ static const gw_opt opts[] = {GW_STRATEGY_ALGO, {0}};
 
 const gw_strategy_ops gw_strategy_allreduce = {
     .head = {GW_STRATEGY_ABI, "allreduce", "one blocking allreduce after the backward pass", opts},
+    .gives = GW_GIVES_MEAN,
     .traits = GW_STRATEGY_ENCODES,
     .shape = GW_SHAPE_WHOLE,
     .formula = "one allreduce of n",

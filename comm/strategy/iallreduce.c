@@ -84,6 +84,7 @@ static const gw_opt opts[] = {
 const gw_strategy_ops gw_strategy_iallreduce = {
     .head = {GW_STRATEGY_ABI, "iallreduce",
              "nonblocking allreduces in buckets, overlapped with the backward pass", opts},
+    .gives = GW_GIVES_MEAN,
     .traits = GW_STRATEGY_ENCODES,
     .shape = GW_SHAPE_BUCKETS,
     .formula = "one allreduce of each bucket",

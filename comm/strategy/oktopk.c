@@ -475,6 +475,7 @@ const gw_strategy_ops gw_strategy_oktopk = {
     .head = {GW_STRATEGY_ABI, "oktopk",
              "the largest elements of all ranks' sums, whose owners share the work; error feedback",
              opts},
+    .gives = GW_GIVES_MEAN,
     .traits = GW_STRATEGY_LOSSY | GW_STRATEGY_VARIES,
     .shape = GW_SHAPE_WHOLE,
     .formula = "about 10 k (P-1) bytes, k = ratio * n, 2P(P-1) messages; at times an allreduce of "

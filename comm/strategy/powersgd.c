@@ -47,6 +47,7 @@ const gw_strategy_ops gw_strategy_powersgd = {
     .head = {GW_STRATEGY_ABI, "powersgd",
              "low-rank factors of each weight matrix, in two small allreduces; error feedback",
              opts},
+    .gives = GW_GIVES_MEAN,
     .traits = GW_STRATEGY_LOSSY,
     .shape = GW_SHAPE_WHOLE,
     .formula = GW_FACTORS_FORMULA,

@@ -96,6 +96,7 @@ const gw_strategy_ops gw_strategy_sparse = {
     .head = {GW_STRATEGY_ABI, "sparse",
              "encodings of each layer gathered and summed locally, overlapped; for sparse codecs",
              opts},
+    .gives = GW_GIVES_MEAN,
     .traits = GW_STRATEGY_ENCODES,
     .shape = GW_SHAPE_LAYERS,
     .formula = "P(P-1) b bytes, P(P-1) messages per layer (an allreduce by gathersum)",

@@ -140,6 +140,12 @@ static void half_made(const char *says) {
     codec->pack = NULL, codec->add = NULL, codec->measure = NULL;
 }
 
+static void unusable(const char *says) {
+    gw_strategy s;
+    assert_int_equal(gw_strategy_find(&s, &GW_SPEC_NAMED(PLUGIN)), GW_ERR_INPUT);
+    assert_non_null(strstr(gw_err_text(), says));
+}
+
 static void test_half_made(void **state) {
     (void)state;
     codec->pack = pack;
@@ -151,6 +157,11 @@ static void test_half_made(void **state) {
     gw_codec c;
     assert_int_equal(open_codec(&c, PLUGIN), GW_OK);
     gw_codec_close(&c);
+    strategy->shape = GW_SHAPE_BUCKETS;
+    unusable("option bucket");
+    strategy->shape = GW_SHAPE_WHOLE, strategy->gives = 0;
+    unusable("set `gives`");
+    strategy->gives = GW_GIVES_MEAN;
 }
 
 static const char *path_of(const char *name) {
