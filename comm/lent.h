@@ -36,7 +36,7 @@ const float *gw_lent_arena(const gw_lent *l);
 size_t gw_lent_rows(const gw_lent *l, gw_span s, float **rows, float *weights);
 
 /** Report, for the row that begins at the arena's float `at`, the greatest magnitude of each rank's
- *  part before the sum, as gw_guard_greatest returns it. Any rank. */
+ *  part before the sum, as gw_norm_greatest returns it. Any rank. */
 void gw_lent_saw(gw_lent *l, size_t at, const uint32_t *most);
 
 /** After an exchange of the whole arena: return the greatest reported for this rank's tensor t. */

@@ -1,7 +1,7 @@
 #include "comm/sum.h"
 
 #include "base/clones.h"
-#include "mpi/guard.h"
+#include "base/norm.h"
 
 #include <string.h>
 
@@ -57,20 +57,6 @@ static void sum_block(float *sum, float *const *rows, const float *weights, int 
             sum_add(sum, rows[r] + i, m);
 }
 
-static void sum_pair(float *a, float *b, const float *weights, size_t m) {
-    if (weights)
-        sum_weigh_pair(a, b, weights, m);
-    else
-        sum_add_pair(a, b, m);
-}
-
-static void sum_look(float *const *rows, int n, size_t i, size_t m, uint32_t *most) {
-    for (int r = 0; r < n; r++) {
-        uint32_t here = gw_guard_greatest(rows[r] + i, m);
-        most[r] = here > most[r] ? here : most[r];
-    }
-}
-
 void gw_sum_rows(float *const *rows, const float *weights, int n, float *const *to, int n_to,
                  size_t len, uint32_t *most) {
     bool pair = n == 2 && n_to == 2 && to[0] == rows[0] && to[1] == rows[1];
@@ -79,12 +65,16 @@ void gw_sum_rows(float *const *rows, const float *weights, int n, float *const *
         most[r] = 0;
     for (size_t i = 0; i < len; i += BLOCK) {
         size_t m = len - i < BLOCK ? len - i : BLOCK;
-        if (most)
-            sum_look(rows, n, i, m, most);
-        if (pair) {
-            sum_pair(rows[0] + i, rows[1] + i, weights, m);
-            continue;
+        for (int r = 0; most && r < n; r++) {
+            uint32_t here = gw_norm_greatest(rows[r] + i, m);
+            most[r] = here > most[r] ? here : most[r];
         }
+        if (pair && weights)
+            sum_weigh_pair(rows[0] + i, rows[1] + i, weights, m);
+        else if (pair)
+            sum_add_pair(rows[0] + i, rows[1] + i, m);
+        if (pair)
+            continue;
         sum_block(sum, rows, weights, n, i, m);
         for (int j = 0; j < n_to; j++)
             memcpy(to[j] + i, sum, m * sizeof *sum);

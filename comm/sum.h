@@ -9,7 +9,7 @@
 /** to[j][0..len) = rows[0] + rows[1] + ... + rows[n-1], each times its weight, added in that order,
  *  for each j < n_to. weights NULL: all are 1. A `to` may be one of the rows; otherwise nothing
  *  overlaps. One pass: each row is read once, each `to` written once. most[r], unless `most` is
- *  NULL: gw_guard_greatest of row r before. */
+ *  NULL: gw_norm_greatest of row r before. */
 void gw_sum_rows(float *const *rows, const float *weights, int n, float *const *to, int n_to,
                  size_t len, uint32_t *most);
 

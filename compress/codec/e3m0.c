@@ -17,6 +17,7 @@
  * A NaN or an infinity makes the scale of its bucket NaN; that bucket alone decodes to NaN. A
  * bucket whose m is below 2^-100 is sent as zeros. */
 #include "base/clones.h"
+#include "base/norm.h"
 #include "base/rng.h"
 #include "compress/bucket.h"
 
@@ -52,17 +53,6 @@ static size_t e3m0_codes_bytes(const void *self, size_t n) {
     return n / 2 + n % 2;
 }
 
-/* NaN: the bucket has one, or an infinity. */
-GW_CLONES static float e3m0_scale(const float *x, size_t n) {
-    uint32_t top = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t magnitude = gw_float_bits(x[i]) & 0x7fffffff;
-        top = magnitude > top ? magnitude : top;
-    }
-    float m = gw_float_of(top);
-    return m < 0x1p-100f ? 0 : isfinite(m) ? m : gw_float_of(GW_SCALE_NAN);
-}
-
 /* Of x / m; `chance` has 23 bits, uniform, or is half of their range. A carry out of the mantissa
  * goes to the next power of two. Without branches, for the compiler's vectors. */
 static inline uint32_t e3m0_code(float ratio, uint32_t chance) {
@@ -90,31 +80,30 @@ GW_CLONES static void e3m0_encode_block(bool nearest, uint64_t key, size_t at, c
         out[i] = (unsigned char)(code[2 * i] | code[2 * i + 1] << 4);
 }
 
-static void e3m0_encode_bucket(const e3m0 *c, uint64_t key, const float *x, size_t n, float m,
-                               unsigned char *out) {
-    size_t at = 0;
-    for (; at + GW_BLOCK <= n; at += GW_BLOCK)
-        e3m0_encode_block(c->nearest, key, at, x + at, m, out + at / 2);
-    if (at == n)
-        return;
-    float rest[GW_BLOCK] = {0}; /* a zero's code is 0 */
-    unsigned char codes[GW_BLOCK / 2];
-    memcpy(rest, x + at, (n - at) * sizeof *rest);
-    e3m0_encode_block(c->nearest, key, at, rest, m, codes);
-    memcpy(out + at / 2, codes, e3m0_codes_bytes(c, n - at));
-}
-
 static void e3m0_encode_part(void *ctx, size_t lo, size_t hi) {
     const gw_bucket_encoding *e = ctx;
+    const e3m0 *c = e->codec;
     for (; lo < hi; lo += e->bucket) {
-        size_t n = hi - lo < e->bucket ? hi - lo : e->bucket;
-        float m = e3m0_scale(e->x + lo, n);
+        size_t n = hi - lo < e->bucket ? hi - lo : e->bucket, at = 0;
+        uint64_t key = gw_rng_u64(e->key, lo / e->bucket);
+        const float *x = e->x + lo;
+        unsigned char *out = e->codes + lo / 2;
+        float m = gw_float_of(gw_norm_greatest(x, n));
+        m = m < 0x1p-100f ? 0 : isfinite(m) ? m : gw_float_of(GW_SCALE_NAN);
         e->scales[lo / e->bucket] = gw_le32(gw_float_bits(m));
-        if (m > 0)
-            e3m0_encode_bucket(e->codec, gw_rng_u64(e->key, lo / e->bucket), e->x + lo, n, m,
-                               e->codes + lo / 2);
-        else /* zero or NaN */
-            memset(e->codes + lo / 2, 0, e3m0_codes_bytes(e->codec, n));
+        if (!(m > 0)) { /* zero or NaN */
+            memset(out, 0, e3m0_codes_bytes(c, n));
+            continue;
+        }
+        for (; at + GW_BLOCK <= n; at += GW_BLOCK)
+            e3m0_encode_block(c->nearest, key, at, x + at, m, out + at / 2);
+        if (at == n)
+            continue;
+        float rest[GW_BLOCK] = {0}; /* a zero's code is 0 */
+        unsigned char codes[GW_BLOCK / 2];
+        memcpy(rest, x + at, (n - at) * sizeof *rest);
+        e3m0_encode_block(c->nearest, key, at, rest, m, codes);
+        memcpy(out + at / 2, codes, e3m0_codes_bytes(c, n - at));
     }
 }
 

@@ -41,6 +41,7 @@
  * what is dropped. */
 #include "compress/kernel/qsgd.h"
 #include "base/clones.h"
+#include "base/norm.h"
 #include "base/rng.h"
 #include "compress/bucket.h"
 
@@ -72,16 +73,6 @@ static size_t qsgd_codes_bytes(const void *self, size_t n) {
 
 /* ---- rounding=nearest and rounding=correlated, in plain C ---- */
 
-/* A NaN compares above all numbers. */
-GW_CLONES static uint32_t qsgd_peak(const float *x, size_t n) {
-    uint32_t top = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t magnitude = gw_float_bits(x[i]) & 0x7fffffff;
-        top = magnitude > top ? magnitude : top;
-    }
-    return top;
-}
-
 /* The first n codes of a block: 8 are `bits` bytes. */
 static void qsgd_pack_codes(unsigned bits, const int32_t *codes, size_t n, unsigned char *out) {
     unsigned char block[GW_BLOCK], *to = block;
@@ -104,7 +95,8 @@ static void qsgd_encode_plain(const gw_bucket_encoding *e, size_t lo, size_t hi,
     const qsgd *q = e->codec;
     for (; lo < hi; lo += e->bucket) {
         size_t n = hi - lo < e->bucket ? hi - lo : e->bucket;
-        uint32_t top = qsgd_peak(e->x + lo, n), scale = top < GW_QSGD_MOST ? top : GW_QSGD_MOST;
+        uint32_t top = gw_norm_greatest(e->x + lo, n),
+                 scale = top < GW_QSGD_MOST ? top : GW_QSGD_MOST;
         bool sent = top >= GW_SCALE_TINY && top < GW_SCALE_INFINITE;
         e->scales[lo / e->bucket] = gw_le32(sent ? scale : top < GW_SCALE_TINY ? 0 : GW_SCALE_NAN);
         for (size_t i = 0; i < n; i += GW_BLOCK) {

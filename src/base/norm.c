@@ -44,3 +44,14 @@ double gw_norm_squares(const float *x, size_t n) {
     }
     return all;
 }
+
+GW_CLONES uint32_t gw_norm_greatest(const float *x, size_t n) {
+    uint32_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t m;
+        memcpy(&m, &x[i], sizeof m);
+        m &= 0x7fffffffu;
+        most = m > most ? m : most;
+    }
+    return most;
+}

@@ -1,8 +1,8 @@
 #include "mpi/guard.h"
 
-#include "base/clones.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/norm.h"
 #include "mpi/wait.h"
 
 #include <inttypes.h>
@@ -24,25 +24,15 @@ static uint32_t guard_magnitude(float x) {
     return bits & 0x7fffffffu;
 }
 
-/* Without a branch. */
-GW_CLONES uint32_t gw_guard_greatest(const float *x, size_t n) {
-    uint32_t most = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t m = guard_magnitude(x[i]);
-        most = m > most ? m : most;
-    }
-    return most;
-}
-
 static bool guard_all_below(const float *x, size_t n, uint32_t limit) {
     int threads = n < SHARED ? 1 : omp_get_max_threads();
     uint32_t most = 0;
     if (threads == 1)
-        return gw_guard_greatest(x, n) < limit;
+        return gw_norm_greatest(x, n) < limit;
 #pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(max : most)
     for (int t = 0; t < threads; t++) {
         gw_span s = gw_span_part((gw_span){0, n}, t, threads);
-        most = gw_guard_greatest(x + s.off, s.n);
+        most = gw_norm_greatest(x + s.off, s.n);
     }
     return most < limit;
 }
@@ -223,22 +213,20 @@ gw_err gw_guard_collect(const gw_guard *g, int ranks, gw_guard_total *out) {
     return gw_gather(&g->bad_steps, out->bad_steps, (int)sizeof g->bad_steps, g->comm);
 }
 
-static json_t *guard_first_json(const gw_fault *f, const char *const *names) {
-    if (f->rank < 0)
-        return json_null();
-    json_t *layer = f->layer == GW_GUARD_LOSS ? json_null() : json_integer(f->layer);
-    const char *what = f->layer == GW_GUARD_LOSS ? "loss" : "gradient";
-    if (names)
-        return gw_json_object("step:I rank:i tensor:s what:s", f->step, f->rank, names[f->layer],
-                              what);
-    return gw_json_object("step:I rank:i layer:o what:s", f->step, f->rank, layer, what);
-}
-
 json_t *gw_guard_json(const gw_guard_total *t, int ranks, const char *const *names) {
     static const char *const words[] = {"stop", "skip", "keep"};
-    json_t *by_rank = json_array();
+    const gw_fault *f = &t->first;
+    bool loss = f->layer == GW_GUARD_LOSS;
+    const char *what = loss ? "loss" : "gradient";
+    json_t *by_rank = json_array(), *first = json_null();
     for (int r = 0; r < ranks; r++)
         json_array_append_new(by_rank, json_integer((json_int_t)t->bad_steps[r]));
+    if (f->rank >= 0 && names)
+        first = gw_json_object("step:I rank:i tensor:s what:s", f->step, f->rank,
+                               loss ? NULL : names[f->layer], what);
+    else if (f->rank >= 0)
+        first = gw_json_object("step:I rank:i layer:o what:s", f->step, f->rank,
+                               loss ? json_null() : json_integer(f->layer), what);
     return gw_json_object("on_nan:s left_out:I by_rank:o first:o", words[t->how], t->out_steps,
-                          by_rank, guard_first_json(&t->first, names));
+                          by_rank, first);
 }

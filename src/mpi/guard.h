@@ -68,10 +68,6 @@ static inline void gw_guard_layer(gw_guard *g, float *grad, int l) {
     gw_guard_values(g, grad + g->layers[l].off, g->layers[l].n, l);
 }
 
-/** Return the bits of the greatest magnitude of n floats: NaN is above infinity, and infinity above
- *  all others. One pass, at the speed of the cache. */
-uint32_t gw_guard_greatest(const float *x, size_t n);
-
 /** As gw_guard_values, given the greatest magnitude; changes no gradient. */
 void gw_guard_most(gw_guard *g, uint32_t most, int l);
 

@@ -1,12 +1,12 @@
 /* Memory that a node's ranks share, and what works on it: twins, sums, shm and hier in groups. */
 #include "base/mem.h"
+#include "base/norm.h"
 #include "comm/channel.h"
 #include "comm/lane.h"
 #include "comm/lent.h"
 #include "comm/schedule/collective.h"
 #include "comm/schedule/crew.h"
 #include "comm/sum.h"
-#include "mpi/guard.h"
 #include "mpi/wait.h"
 
 #include "../mpi/check.h"
@@ -124,7 +124,7 @@ static void sums_of_rows(void) {
             gw_sum_rows(row, way & 2 ? w : NULL, rows, one ? row + rows - 1 : row, one ? 1 : rows,
                         N - 1, way & 2 ? most : NULL);
             for (int r = 0; r < rows && way & 2; r++)
-                CHECK(most[r] == gw_guard_greatest(copy[r], N - 1), "rows=%d row %d", rows, r);
+                CHECK(most[r] == gw_norm_greatest(copy[r], N - 1), "rows=%d row %d", rows, r);
             for (int r = 0; r < 4; r++)
                 for (int i = 0; i < N; i++) {
                     want = copy[0][i] * w[0];
