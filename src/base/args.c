@@ -55,22 +55,17 @@ static size_t args_distance(const char *a, const char *b) {
     return row[lb];
 }
 
-static const char *args_nearest(const char *word, const char *const *names, size_t n) {
-    const char *best = NULL;
+gw_err gw_unknown(const char *owner, const char *kind, const char *word, const char *const *names,
+                  size_t n, const char *otherwise) {
+    const char *near = NULL, *colon = owner ? ": " : "";
     size_t least = strlen(word) / 2 + 1; /* further away is no help */
     for (size_t i = 0; i < n; i++) {
         size_t d = args_distance(word, names[i]);
-        if (d <= least && (!best || d < least)) {
+        if (d <= least && (!near || d < least)) {
             least = d;
-            best = names[i];
+            near = names[i];
         }
     }
-    return best;
-}
-
-gw_err gw_unknown(const char *owner, const char *kind, const char *word, const char *const *names,
-                  size_t n, const char *otherwise) {
-    const char *near = args_nearest(word, names, n), *colon = owner ? ": " : "";
     owner = owner ? owner : "";
     return near ? gw_fail(GW_ERR_USAGE, "%s%sunknown %s '%s': did you mean '%s'?", owner, colon,
                           kind, word, near)
@@ -142,18 +137,6 @@ static double args_whole(const char *text, const char *units) {
     return end == text || end[u != NULL] || errno == ERANGE || fabs(x) > 0x1p53 ? NAN : x;
 }
 
-static double args_real(const char *text) {
-    char *end;
-    double x = strtod(text, &end);
-    return end == text || *end ? NAN : x;
-}
-
-static void args_read_every(const char *text, parsed *v) {
-    double steps = args_whole(text, "");
-    v->count = steps >= 1 ? (int64_t)steps : 0;
-    v->number = v->count ? 0 : isnan(steps) ? args_seconds(text, false) : NAN;
-}
-
 /* The first that is not in range ends it, with NaN. False: there are too many. */
 static bool args_read_list(const gw_opt *o, const char *text, parsed *v, int *list) {
     size_t most = o->size / sizeof(int) - 1; /* the first of them says how many there are */
@@ -170,26 +153,34 @@ static bool args_read_list(const gw_opt *o, const char *text, parsed *v, int *li
     return (size_t)v->count <= most;
 }
 
-static gw_err args_read_choice(const gw_opt *o, const char *owner, const char *text, parsed *v) {
-    size_t len = strlen(text);
-    for (const char *c = o->choices; *c; v->number++) {
-        size_t w = strcspn(c, "|");
-        if (w == len && memcmp(c, text, w) == 0)
-            return GW_OK;
-        c += w + (c[w] == '|');
-    }
-    return gw_fail(GW_ERR_USAGE, "%s: %s=%s: must be one of %s", owner, o->name, text, o->choices);
-}
-
 static void args_read_number(const gw_opt *o, const char *text, parsed *v) {
+    double steps;
+    char *end;
     switch (o->type) {
     case GW_OPT_FLAG:
         v->number = strcmp(text, "0") == 0 ? 0 : strcmp(text, "1") == 0 ? 1 : NAN;
         break;
-    case GW_OPT_REAL: v->number = args_real(text); break;
+    case GW_OPT_REAL:
+        v->number = strtod(text, &end);
+        if (end == text || *end)
+            v->number = NAN;
+        break;
     case GW_OPT_BYTES: v->number = args_whole(text, "KMG"); break;
     case GW_OPT_TIME: v->number = args_seconds(text, true); break;
-    case GW_OPT_EVERY: args_read_every(text, v); break;
+    case GW_OPT_EVERY:
+        steps = args_whole(text, "");
+        v->count = steps >= 1 ? (int64_t)steps : 0;
+        v->number = v->count ? 0 : isnan(steps) ? args_seconds(text, false) : NAN;
+        break;
+    case GW_OPT_CHOICE:
+        for (const char *c = o->choices; *c; v->number++) {
+            size_t w = strcspn(c, "|");
+            if (w == strlen(text) && memcmp(c, text, w) == 0)
+                return;
+            c += w + (c[w] == '|');
+        }
+        v->number = NAN;
+        break;
     default: v->number = args_whole(text, "");
     }
 }
@@ -205,15 +196,19 @@ static bool args_is_spec(const gw_opt *o) {
 static gw_err args_read_value(const gw_opt *o, const char *owner, const char *text, parsed *out,
                               int *list) {
     *out = (parsed){0};
-    if (o->type == GW_OPT_CHOICE)
-        return args_read_choice(o, owner, text, out);
-    if (args_is_text(o) || args_is_spec(o) || (o->choices && strcmp(text, o->choices) == 0))
+    if (args_is_text(o) || args_is_spec(o))
+        return GW_OK;
+    if (o->type != GW_OPT_CHOICE && o->choices && strcmp(text, o->choices) == 0)
         return GW_OK;
     if (o->type != GW_OPT_LIST)
         args_read_number(o, text, out);
     else if (!args_read_list(o, text, out, list))
         return gw_fail(GW_ERR_USAGE, "%s: %s=%s: too many numbers: at most %zu", owner, o->name,
                        text, o->size / sizeof(int) - 1);
+    if (o->type == GW_OPT_CHOICE)
+        return isfinite(out->number) ? GW_OK
+                                     : gw_fail(GW_ERR_USAGE, "%s: %s=%s: must be one of %s", owner,
+                                               o->name, text, o->choices);
     bool counts = o->type == GW_OPT_LIST || (o->type == GW_OPT_EVERY && out->count > 0);
     bool bounded = (o->min != 0 || o->max != 0) && !counts;
     if (isfinite(out->number) && !isspace((unsigned char)*text) &&
@@ -295,43 +290,30 @@ gw_err gw_args_of(gw_args **out, const gw_opt *opts, const char *owner, const gw
     GW_OPENED(e, out, args, gw_args_free);
 }
 
-/* One "--name[=value]" at argv[i]; *used tells how many words it took. */
-static gw_err args_take(gw_args *args, const char *owner, char **argv, int i, int argc, int *used) {
-    char *name = argv[i] + 2, *eq = strchr(name, '=');
-    char key[64];
-    size_t len = eq ? (size_t)(eq - name) : strlen(name);
-    if (len >= sizeof key)
-        return gw_fail(GW_ERR_USAGE, "%s: unknown option '%.40s...'", owner, name);
-    memcpy(key, name, len);
-    key[len] = '\0';
-    value *v = args_find(args, key);
-    if (!v)
-        return args_unknown(args, owner, key);
-    *used = 1;
-    if (args->opts[v - args->values].type == GW_OPT_FLAG)
-        return gw_args_set(args, owner, key, eq ? eq + 1 : "1");
-    if (eq)
-        return gw_args_set(args, owner, key, eq + 1);
-    if (i + 1 >= argc)
-        return gw_fail(GW_ERR_USAGE, "%s: --%s needs a value", owner, key);
-    *used = 2;
-    return gw_args_set(args, owner, key, argv[i + 1]);
-}
-
 gw_err gw_args_argv(gw_args *args, const char *owner, int argc, char **argv, int *positional) {
     int kept = 0;
-    for (int i = 1; i < argc;) {
-        int used = 1;
-        if (strncmp(argv[i], "--", 2) == 0 && argv[i][2]) {
-            GW_TRY(args_take(args, owner, argv, i, argc, &used));
-        } else if (positional) {
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2) != 0 || !argv[i][2]) {
+            if (!positional)
+                return gw_fail(GW_ERR_USAGE, "%s: unexpected word '%s': options start with --",
+                               owner, argv[i]);
             GW_TRY(gw_text_name(owner, "", argv[i]));
             argv[1 + kept++] = argv[i];
-        } else {
-            return gw_fail(GW_ERR_USAGE, "%s: unexpected word '%s': options start with --", owner,
-                           argv[i]);
+            continue;
         }
-        i += used;
+        char *name = argv[i] + 2, *eq = strchr(name, '='), key[64];
+        size_t len = eq ? (size_t)(eq - name) : strlen(name);
+        if (len >= sizeof key)
+            return gw_fail(GW_ERR_USAGE, "%s: unknown option '%.40s...'", owner, name);
+        memcpy(key, name, len);
+        key[len] = '\0';
+        const value *v = args_find(args, key);
+        if (!v)
+            return args_unknown(args, owner, key);
+        bool flag = args->opts[v - args->values].type == GW_OPT_FLAG;
+        if (!eq && !flag && i + 1 >= argc)
+            return gw_fail(GW_ERR_USAGE, "%s: --%s needs a value", owner, key);
+        GW_TRY(gw_args_set(args, owner, key, eq ? eq + 1 : flag ? "1" : argv[++i]));
     }
     if (positional)
         *positional = kept;
@@ -380,66 +362,59 @@ bool gw_opt_is_int(const gw_opt *o) {
 
 /* ---- into a config ---- */
 
-static void args_put_number(const gw_opt *o, double x, void *to) {
-    if (o->size == sizeof(bool))
-        *(bool *)to = x != 0;
-    else if (o->size == sizeof(int))
-        *(int *)to = (int)x;
-    else
-        *(int64_t *)to = (int64_t)x;
-}
-
-static void args_put(const gw_opt *o, const value *v, void *to) {
-    switch (o->type) {
-    case GW_OPT_REAL:
-    case GW_OPT_TIME: *(double *)to = v->is.number; break;
-    case GW_OPT_EVERY: *(gw_count_time *)to = (gw_count_time){v->is.count, v->is.number}; break;
-    case GW_OPT_TEXT:
-    case GW_OPT_PATH:
-    case GW_OPT_FILE: *(const char **)to = v->text; break;
-    case GW_OPT_SPEC:
-    case GW_OPT_SPECS:
-    case GW_OPT_COMMAS:
-    case GW_OPT_CHAIN: *(const gw_spec **)to = v->spec; break;
-    case GW_OPT_LIST:
-        *(int *)to = (int)v->is.count;
-        args_read_value(o, "", v->text, &(parsed){0}, (int *)to + 1);
-        break;
-    default:
-        if (o->type == GW_OPT_CHOICE && o->size == sizeof(char *))
-            *(const char **)to = v->text;
-        else
-            args_put_number(o, v->is.number, to);
-    }
-}
-
 void gw_args_fill(const gw_args *args, void *config) {
-    for (size_t i = 0; i < args->n; i++)
-        if (args->opts[i].into > 0)
-            args_put(&args->opts[i], &args->values[i], (char *)config + args->opts[i].into - 1);
+    for (size_t i = 0; i < args->n; i++) {
+        const gw_opt *o = &args->opts[i];
+        const value *v = &args->values[i];
+        if (o->into == 0)
+            continue;
+        void *to = (char *)config + o->into - 1;
+        switch (o->type) {
+        case GW_OPT_REAL:
+        case GW_OPT_TIME: *(double *)to = v->is.number; break;
+        case GW_OPT_EVERY: *(gw_count_time *)to = (gw_count_time){v->is.count, v->is.number}; break;
+        case GW_OPT_TEXT:
+        case GW_OPT_PATH:
+        case GW_OPT_FILE: *(const char **)to = v->text; break;
+        case GW_OPT_SPEC:
+        case GW_OPT_SPECS:
+        case GW_OPT_COMMAS:
+        case GW_OPT_CHAIN: *(const gw_spec **)to = v->spec; break;
+        case GW_OPT_LIST:
+            *(int *)to = (int)v->is.count;
+            args_read_value(o, "", v->text, &(parsed){0}, (int *)to + 1);
+            break;
+        default:
+            if (o->type == GW_OPT_CHOICE && o->size == sizeof(char *))
+                *(const char **)to = v->text;
+            else if (o->size == sizeof(bool))
+                *(bool *)to = v->is.number != 0;
+            else if (o->size == sizeof(int))
+                *(int *)to = (int)v->is.number;
+            else
+                *(int64_t *)to = (int64_t)v->is.number;
+        }
+    }
 }
 
 /* ---- rules ---- */
 
-/* Whether the option's value is one of "a|b", or with "!a|b" none of these. */
-static bool args_is_one_of(const gw_opt *o, const value *v, const char *words) {
+/* Whether the option's value is one of "a|b", or with "!a|b" none of these; words NULL: whether it
+ * was given. */
+static bool args_holds(const gw_args *args, const char *option, const char *words) {
+    const value *v = args_must_find(args, option);
+    const gw_opt *o = &args->opts[v - args->values];
+    if (!words)
+        return v->given && !(o->type == GW_OPT_FLAG && v->is.number == 0);
     bool none = *words == '!', any = false;
-    for (const char *w = words + none; *w && !any;) {
+    for (const char *w = words + none; v->text && *w && !any;) {
         size_t len = strcspn(w, "|");
         any = gw_opt_is_int(o) || o->type == GW_OPT_REAL
                   ? v->is.number == strtod(w, NULL)
                   : strlen(v->text) == len && memcmp(v->text, w, len) == 0;
         w += len + (w[len] == '|');
     }
-    return any != none;
-}
-
-static bool args_holds(const gw_args *args, const char *option, const char *words) {
-    const value *v = args_must_find(args, option);
-    const gw_opt *o = &args->opts[v - args->values];
-    if (words)
-        return v->text && args_is_one_of(o, v, words);
-    return v->given && !(o->type == GW_OPT_FLAG && v->is.number == 0);
+    return v->text && any != none;
 }
 
 /* "--option", "--option value" as it is, or as it would have to be. */
@@ -479,20 +454,13 @@ const char *gw_opt_meta(const gw_opt *o) {
 
 enum { HELP_TEXT = 37, HELP_LEAST = 60, HELP_USUAL = 80 }; /* columns */
 
-/* The columns of the terminal; a file or a pipe has as many as most of them. */
-static int args_help_width(FILE *to) {
+void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to) {
     struct winsize size;
     const char *set = getenv("COLUMNS");
     int width = set ? atoi(set) : 0;
     if (width <= 0 && ioctl(fileno(to), TIOCGWINSZ, &size) == 0)
         width = size.ws_col;
-    if (width <= 0)
-        width = HELP_USUAL;
-    return width < HELP_LEAST ? HELP_LEAST : width;
-}
-
-void gw_args_help(const gw_opt *opts, const char *prefix, FILE *to) {
-    int width = args_help_width(to);
+    width = width <= 0 ? HELP_USUAL : width < HELP_LEAST ? HELP_LEAST : width;
     for (const gw_opt *o = opts; o && o->name; o++) {
         const char *meta = gw_opt_meta(o);
         bool shown = o->def && *o->def && o->type != GW_OPT_FLAG;

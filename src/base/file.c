@@ -32,17 +32,6 @@ static void file_free(gw_file *f) {
     free(f);
 }
 
-static int file_open_unnamed(gw_file *f) {
-#ifdef O_TMPFILE
-    int fd = openat(f->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
-    f->unnamed = fd >= 0;
-    return fd;
-#else
-    (void)f;
-    return -1;
-#endif
-}
-
 gw_err gw_file_token(char token[GW_FILE_TOKEN]) {
     uint64_t drawn;
     if (getrandom(&drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn)
@@ -91,7 +80,11 @@ gw_err gw_file_create(gw_file **out, const char *dir, const char *name) {
         file_free(f);
         return e;
     }
-    int fd = file_open_unnamed(f);
+    int fd = -1;
+#ifdef O_TMPFILE
+    fd = openat(f->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+    f->unnamed = fd >= 0;
+#endif
     if (fd < 0)
         fd = openat(f->folder, f->named_temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     f->stream = fd < 0 ? NULL : fdopen(fd, "w+");
@@ -151,24 +144,6 @@ static gw_err file_open_direct(gw_file **out, const char *path, int own) {
     return e;
 }
 
-/* The descriptor of this program's output that writes to the same; -1: none does. */
-static int file_own_output(const struct stat *of) {
-    struct stat own;
-    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fstat(fd, &own) == 0 && own.st_dev == of->st_dev && own.st_ino == of->st_ino)
-            return fd;
-    return -1;
-}
-
-static gw_err file_create_by(gw_file **out, const char *path) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-    gw_err e =
-        dir ? gw_file_create(out, dir, name) : gw_fail(GW_ERR_NOMEM, "%s: out of memory", path);
-    free(dir);
-    return e;
-}
-
 gw_err gw_file_create_at(gw_file **out, const char *path) {
     struct stat st;
     size_t len = strlen(path);
@@ -177,7 +152,12 @@ gw_err gw_file_create_at(gw_file **out, const char *path) {
     bool there = stat(path, &st) == 0;
     if (!there && errno != ENOENT)
         return gw_fail(GW_ERR_INPUT, "cannot write %s: %s", path, strerror(errno));
-    int own = there ? file_own_output(&st) : -1;
+    int own = -1; /* the descriptor of this program's output that writes to the same */
+    for (int fd = STDERR_FILENO; there && fd >= STDOUT_FILENO; fd--) {
+        struct stat of;
+        if (fstat(fd, &of) == 0 && of.st_dev == st.st_dev && of.st_ino == st.st_ino)
+            own = fd;
+    }
     if (there && (own >= 0 || S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode)))
         return file_open_direct(out, path, own);
     if (there && !S_ISREG(st.st_mode))
@@ -185,9 +165,14 @@ gw_err gw_file_create_at(gw_file **out, const char *path) {
                        S_ISDIR(st.st_mode) ? "a folder" : "neither a file nor a pipe");
     if (there && access(path, W_OK) != 0)
         return gw_fail(GW_ERR_INPUT, "cannot write %s: %s", path, strerror(errno));
-    char *target = file_follow(path);
-    gw_err e =
-        target ? file_create_by(out, target) : gw_fail(GW_ERR_NOMEM, "%s: out of memory", path);
+    char *target = file_follow(path), *slash = target ? strrchr(target, '/') : NULL, *dir = NULL;
+    if (slash)
+        dir = strndup(target, slash == target ? 1 : (size_t)(slash - target));
+    else if (target)
+        dir = strdup(".");
+    gw_err e = dir ? gw_file_create(out, dir, slash ? slash + 1 : target)
+                   : gw_fail(GW_ERR_NOMEM, "%s: out of memory", path);
+    free(dir);
     free(target);
     return e;
 }
@@ -385,18 +370,6 @@ gw_err gw_file_resume_part(gw_file **out, const char *dir, const char *name, int
     return GW_OK;
 }
 
-static bool file_copy_bytes(int in, FILE *to, int64_t bytes) {
-    char buf[65536];
-    while (bytes > 0) {
-        size_t want = bytes < (int64_t)sizeof buf ? (size_t)bytes : sizeof buf;
-        ssize_t got = read(in, buf, want);
-        if (got <= 0 || fwrite(buf, 1, (size_t)got, to) != (size_t)got)
-            return false;
-        bytes -= got;
-    }
-    return true;
-}
-
 gw_err gw_file_copy_part(gw_file **out, const char *dir, const char *from, const char *name,
                          int64_t bytes) {
     gw_file *source = NULL, *f = NULL;
@@ -405,9 +378,15 @@ gw_err gw_file_copy_part(gw_file **out, const char *dir, const char *from, const
     GW_TRY(file_new(&source, from, name, true));
     gw_err e = file_open_kept(source, bytes, O_RDONLY, &in, &whole);
     GW_THEN(e, gw_file_create_part(&f, dir, name));
-    if (e == GW_OK && !file_copy_bytes(in, f->stream, bytes)) {
-        e = gw_fail(GW_ERR_IO, "cannot copy %s to %s: %s", source->temp, f->temp, strerror(errno));
-        gw_file_abandon(f);
+    while (e == GW_OK && bytes > 0) {
+        char buf[65536];
+        ssize_t got = read(in, buf, bytes < (int64_t)sizeof buf ? (size_t)bytes : sizeof buf);
+        if (got <= 0 || fwrite(buf, 1, (size_t)got, f->stream) != (size_t)got) {
+            e = gw_fail(GW_ERR_IO, "cannot copy %s to %s: %s", source->temp, f->temp,
+                        strerror(errno));
+            gw_file_abandon(f);
+        }
+        bytes -= got;
     }
     if (in >= 0)
         close(in);

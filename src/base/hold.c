@@ -86,28 +86,25 @@ static bool hold_same(const struct stat *a, const struct stat *b) {
     return a->st_ino == b->st_ino && a->st_dev == b->st_dev;
 }
 
-static gw_err hold_lost(const gw_hold *h, bool is, const struct stat *own) {
-    char self[64], where[PATH_MAX];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", h->fd);
-    ssize_t len = is && own->st_nlink > 0 ? readlink(self, where, sizeof where - 1) : -1;
-    if (len < 0)
-        return gw_fail(GW_ERR_LOST,
-                       "--out %s: the folder was removed while this run was writing there: its "
-                       "results are lost",
-                       h->dir);
-    where[len] = '\0';
-    return gw_fail(GW_ERR_LOST,
-                   "--out %s: the folder was moved while this run was writing there: what it had "
-                   "written is in %s",
-                   h->dir, where);
-}
-
 static gw_err hold_check(const gw_hold *h) {
     struct stat own, named, lock;
     bool is = fstat(h->fd, &own) == 0;
     if (!is || !((stat(h->dir, &named) == 0 && hold_same(&own, &named)) ||
-                 (stat(h->real, &named) == 0 && hold_same(&own, &named))))
-        return hold_lost(h, is, &own);
+                 (stat(h->real, &named) == 0 && hold_same(&own, &named)))) {
+        char self[64], where[PATH_MAX];
+        snprintf(self, sizeof self, "/proc/self/fd/%d", h->fd);
+        ssize_t len = is && own.st_nlink > 0 ? readlink(self, where, sizeof where - 1) : -1;
+        if (len < 0)
+            return gw_fail(GW_ERR_LOST,
+                           "--out %s: the folder was removed while this run was writing there: its "
+                           "results are lost",
+                           h->dir);
+        where[len] = '\0';
+        return gw_fail(GW_ERR_LOST,
+                       "--out %s: the folder was moved while this run was writing there: what it "
+                       "had written is in %s",
+                       h->dir, where);
+    }
     if (fstat(h->lock, &lock) != 0 ||
         fstatat(h->fd, GW_HOLD_LOCK, &named, AT_SYMLINK_NOFOLLOW) != 0 || !hold_same(&lock, &named))
         return gw_fail(GW_ERR_LOST,
@@ -181,28 +178,24 @@ gw_err gw_hold_rename(const char *dir, const char *from, const char *to, int *wh
     return e;
 }
 
-/* Removes what is in an open folder, *removed entries. */
-static int hold_empty(DIR *folder, int *removed) {
-    struct dirent *entry;
-    *removed = 0;
-    rewinddir(folder);
-    while ((entry = readdir(folder)) != NULL) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        if (unlinkat(dirfd(folder), entry->d_name, 0) == 0)
-            ++*removed;
-        else if (errno != ENOENT)
-            return -1;
-    }
-    return 0;
-}
-
-static int hold_empty_all(int in, const char *name, const char *first) {
-    int fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), removed = 1;
+/* Removes what is in the folder `name`, `first` before the rest. */
+static bool hold_empty(int in, const char *name, const char *first) {
+    int fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-    int bad = !folder || (unlinkat(fd, first, 0) != 0 && errno != ENOENT);
-    while (!bad && removed) /* readdir may pass over some while others are removed */
-        bad = hold_empty(folder, &removed) != 0;
+    bool bad = !folder || (unlinkat(fd, first, 0) != 0 && errno != ENOENT), more = !bad;
+    while (more) { /* readdir may pass over some while others are removed */
+        struct dirent *entry;
+        more = false;
+        rewinddir(folder);
+        while (!bad && (entry = readdir(folder)) != NULL) {
+            if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+                continue;
+            bool removed = unlinkat(fd, entry->d_name, 0) == 0;
+            more |= removed;
+            bad = !removed && errno != ENOENT;
+        }
+        more &= !bad;
+    }
     int why = errno;
     if (folder)
         closedir(folder);
@@ -218,7 +211,7 @@ gw_err gw_hold_remove(const char *dir, const char *name, const char *first) {
     if (there && S_ISLNK(st.st_mode))
         bad = unlinkat(in, name, 0) != 0;
     else if (there)
-        bad = (first && hold_empty_all(in, name, first) != 0) ||
+        bad = (first && hold_empty(in, name, first)) ||
               (unlinkat(in, name, AT_REMOVEDIR) != 0 && (first || errno != ENOTEMPTY));
     gw_err e =
         bad ? gw_fail(GW_ERR_IO, "cannot remove %s/%s: %s", dir, name, strerror(errno)) : GW_OK;

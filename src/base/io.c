@@ -42,7 +42,17 @@ size_t gw_io_left(const gw_io *io) {
     return io->end - io->at;
 }
 
-static gw_err io_append(gw_io_memory *m, const void *data, size_t n) {
+static gw_err io_put(gw_io *io, const void *data, size_t n) {
+    gw_io_memory *m = io->memory;
+    if (n == 0) /* zlib starts a new checksum if `data` is NULL */
+        return GW_OK;
+    if (!m) {
+        io->crc = crc32_z(io->crc, data, n);
+        if (fwrite(data, 1, n, gw_file_stream(io->file)) != n)
+            return gw_fail(GW_ERR_IO, "cannot write %s: %s", io->path, strerror(errno));
+        io->at += n;
+        return GW_OK;
+    }
     if (n > m->room - m->bytes) {
         size_t room = m->bytes + n > 2 * m->room ? m->bytes + n : 2 * m->room;
         unsigned char *grown = realloc(m->data, room);
@@ -53,18 +63,6 @@ static gw_err io_append(gw_io_memory *m, const void *data, size_t n) {
     }
     memcpy(m->data + m->bytes, data, n);
     m->bytes += n;
-    return GW_OK;
-}
-
-static gw_err io_put(gw_io *io, const void *data, size_t n) {
-    if (n == 0) /* zlib starts a new checksum if `data` is NULL */
-        return GW_OK;
-    if (io->memory)
-        return io_append(io->memory, data, n);
-    io->crc = crc32_z(io->crc, data, n);
-    if (fwrite(data, 1, n, gw_file_stream(io->file)) != n)
-        return gw_fail(GW_ERR_IO, "cannot write %s: %s", io->path, strerror(errno));
-    io->at += n;
     return GW_OK;
 }
 
@@ -100,25 +98,6 @@ gw_err gw_io_save(gw_io **out, const char *dir, const char *name, const char *ma
     GW_OPENED(e, out, io, gw_io_abandon);
 }
 
-static gw_err io_check_header(gw_io *io, const char *magic, uint32_t version) {
-    char head[HEADER];
-    uint32_t found[2];
-    if (io->end < HEADER + sizeof(uint32_t) || fread(head, 1, HEADER, io->in) != HEADER ||
-        memcmp(head, magic, MAGIC) != 0)
-        return gw_fail(GW_ERR_INPUT, "%s: not a gradwire '%.8s' file", io->path, magic);
-    memcpy(found, head + MAGIC, sizeof found);
-    if (found[1] != BYTE_ORDER_MARK)
-        return io_damaged(io, "written on a machine of another byte order");
-    if (found[0] < 1 || found[0] > version)
-        return gw_fail(GW_ERR_INPUT, "%s: format version %u, this gradwire reads %s%u", io->path,
-                       found[0], version > 1 ? "1 to " : "", version);
-    io->version = found[0];
-    io->crc = crc32_z(0, (const Bytef *)head, HEADER);
-    io->at = HEADER;
-    io->end -= sizeof(uint32_t);
-    return GW_OK;
-}
-
 /* Read all up to the end. */
 static gw_err io_read_sum(gw_io *io) {
     char *piece = NULL;
@@ -138,46 +117,51 @@ static gw_err io_read_sum(gw_io *io) {
     return e;
 }
 
-/* The same, then back to the first field. */
-static gw_err io_check_sum(gw_io *io) {
-    gw_err e = io_read_sum(io);
-    io->at = HEADER;
-    if (e == GW_OK && fseek(io->in, HEADER, SEEK_SET) != 0)
-        e = gw_fail(GW_ERR_INPUT, "cannot read %s: %s", io->path, strerror(errno));
-    return e;
-}
-
 static gw_err io_check(gw_io *io, const char *magic, uint32_t version, size_t limit) {
+    char head[HEADER];
+    uint32_t found[2];
     GW_TRY(gw_file_open(io->path, &io->in, &io->end));
     size_t bytes = io->end;
-    GW_TRY(io_check_header(io, magic, version));
+    if (bytes < HEADER + sizeof(uint32_t) || fread(head, 1, HEADER, io->in) != HEADER ||
+        memcmp(head, magic, MAGIC) != 0)
+        return gw_fail(GW_ERR_INPUT, "%s: not a gradwire '%.8s' file", io->path, magic);
+    memcpy(found, head + MAGIC, sizeof found);
+    if (found[1] != BYTE_ORDER_MARK)
+        return io_damaged(io, "written on a machine of another byte order");
+    if (found[0] < 1 || found[0] > version)
+        return gw_fail(GW_ERR_INPUT, "%s: format version %u, this gradwire reads %s%u", io->path,
+                       found[0], version > 1 ? "1 to " : "", version);
     if (bytes > limit)
         return gw_fail(GW_ERR_INPUT, "%s: %zu bytes, but a '%.8s' file has at most %zu", io->path,
                        bytes, magic, limit);
-    return io_check_sum(io);
-}
-
-static gw_err io_check_whole(gw_io *io, uint64_t bytes, uint32_t crc32) {
-    GW_TRY(gw_file_open(io->path, &io->in, &io->end));
-    if (io->end != bytes)
-        return gw_fail(GW_ERR_INPUT, "%s: damaged: %zu bytes, not %llu", io->path, io->end,
-                       (unsigned long long)bytes);
-    if (bytes < HEADER + sizeof(uint32_t))
-        return gw_fail(GW_ERR_INPUT, "%s: damaged: %zu bytes, fewer than its header and checksum",
-                       io->path, io->end);
+    io->version = found[0];
+    io->crc = crc32_z(0, (const Bytef *)head, HEADER);
+    io->at = HEADER;
     io->end -= sizeof(uint32_t);
     GW_TRY(io_read_sum(io));
-    if ((uint32_t)io->crc != crc32)
-        return gw_fail(GW_ERR_INPUT, "%s: not the file that was written: checksum %08x, not %08x",
-                       io->path, (uint32_t)io->crc, crc32);
-    return GW_OK;
+    io->at = HEADER; /* back to the first field */
+    return fseek(io->in, HEADER, SEEK_SET) == 0
+               ? GW_OK
+               : gw_fail(GW_ERR_INPUT, "cannot read %s: %s", io->path, strerror(errno));
 }
 
 gw_err gw_io_check(const char *path, uint64_t bytes, uint32_t crc32) {
     gw_io *io = NULL;
     GW_TRY(gw_alloc(&io, 1, sizeof *io));
     io->path = strdup(path);
-    gw_err e = io->path ? io_check_whole(io, bytes, crc32) : gw_fail(GW_ERR_NOMEM, "out of memory");
+    gw_err e = io->path ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
+    GW_THEN(e, gw_file_open(path, &io->in, &io->end));
+    if (e == GW_OK && io->end != bytes)
+        e = gw_fail(GW_ERR_INPUT, "%s: damaged: %zu bytes, not %llu", path, io->end,
+                    (unsigned long long)bytes);
+    if (e == GW_OK && bytes < HEADER + sizeof(uint32_t))
+        e = gw_fail(GW_ERR_INPUT, "%s: damaged: %zu bytes, fewer than its header and checksum",
+                    path, io->end);
+    io->end -= sizeof(uint32_t);
+    GW_THEN(e, io_read_sum(io));
+    if (e == GW_OK && (uint32_t)io->crc != crc32)
+        e = gw_fail(GW_ERR_INPUT, "%s: not the file that was written: checksum %08x, not %08x",
+                    path, (uint32_t)io->crc, crc32);
     gw_io_abandon(io);
     return e;
 }

@@ -11,16 +11,6 @@
 
 enum { LEAST_ROOM = 8 };
 
-/* Steps walk the arenas from end to end, and sparse updates jump about in them: with 4 KiB pages
- * address translation takes a tenth of a step. Only a hint to the kernel. */
-static void mem_want_large_pages(void *p, size_t bytes) {
-#ifdef MADV_HUGEPAGE
-    madvise(p, bytes, MADV_HUGEPAGE);
-#else
-    (void)p, (void)bytes;
-#endif
-}
-
 static gw_err mem_alloc(void *out, size_t count, size_t size, bool zeroed) {
     if (size != 0 && count > (SIZE_MAX - GW_ALIGN) / size)
         return gw_fail(GW_ERR_NOMEM, "cannot allocate %zu x %zu bytes", count, size);
@@ -31,8 +21,13 @@ static gw_err mem_alloc(void *out, size_t count, size_t size, bool zeroed) {
     void *p;
     if (posix_memalign(&p, large ? GW_LARGE_PAGE : GW_ALIGN, bytes) != 0)
         return gw_fail(GW_ERR_NOMEM, "cannot allocate %zu bytes", bytes);
-    if (large) /* before the first write, which would map small pages */
-        mem_want_large_pages(p, bytes);
+#ifdef MADV_HUGEPAGE
+    /* Steps walk the arenas from end to end, and sparse updates jump about in them: with 4 KiB
+     * pages address translation takes a tenth of a step. Only a hint to the kernel, and before the
+     * first write, which would map small pages. */
+    if (large)
+        madvise(p, bytes, MADV_HUGEPAGE);
+#endif
     if (zeroed)
         memset(p, 0, bytes);
     memcpy(out, &p, sizeof p);

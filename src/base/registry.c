@@ -7,12 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Names are cells of CSV files and parts of specs. */
-static bool registry_named(const char *name) {
-    size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
-    return len > 0 && len <= GW_ENTRY_NAME && !name[len];
-}
-
 /* Why an entry of a plugin cannot be used, as a message. */
 static gw_err registry_check(const gw_registry *reg, const char *path, const gw_entry *entry) {
     if (entry->abi != reg->abi) /* first: all else may lie elsewhere */
@@ -28,25 +22,15 @@ static gw_err registry_check(const gw_registry *reg, const char *path, const gw_
     if (lacks)
         return gw_fail(GW_ERR_INPUT, "%s plugin %s: '%s' is NULL, and every %s needs it: define it",
                        reg->kind, path, lacks, reg->kind);
-    if (!registry_named(entry->name))
+    /* Names are cells of CSV files and parts of specs. */
+    size_t len =
+        strspn(entry->name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
+    if (len == 0 || len > GW_ENTRY_NAME || entry->name[len])
         return gw_fail(
             GW_ERR_INPUT,
             "%s plugin %s: invalid name: it must have 1 to %d letters, digits, '_' or '-'",
             reg->kind, path, GW_ENTRY_NAME);
     return GW_OK;
-}
-
-/* A plugin calls back into whatever this is a part of. A library that was loaded privately, as
- * interpreters load theirs, is not searched for that. */
-static void registry_show_us(void) {
-    Dl_info us;
-    if (dladdr((const void *)&gw_registry_find, &us) == 0 || !us.dli_fname)
-        return;
-    void *so = dlopen(us.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
-    if (so)
-        dlclose(so); /* it stays, and stays seen */
-    else
-        dlerror();
 }
 
 /* Returns true if all that an ELF file's headers place in it lies within its `bytes`: the loader
@@ -91,7 +75,16 @@ static gw_err registry_check_file(const gw_registry *reg, const char *path) {
 
 static gw_err registry_load(const gw_registry *reg, const char *path, const gw_entry **entry) {
     GW_TRY(registry_check_file(reg, path)); /* the loader would also wait for a pipe */
-    registry_show_us();
+    /* A plugin calls back into whatever this is a part of. A library that was loaded privately, as
+     * interpreters load theirs, is not searched for that. */
+    Dl_info us;
+    if (dladdr((const void *)&gw_registry_find, &us) != 0 && us.dli_fname) {
+        void *own = dlopen(us.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+        if (own)
+            dlclose(own); /* it stays, and stays seen */
+        else
+            dlerror();
+    }
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!so)
         return gw_fail(GW_ERR_INPUT, "%s plugin %s: %s", reg->kind, path, dlerror());
@@ -107,9 +100,11 @@ static gw_err registry_load(const gw_registry *reg, const char *path, const gw_e
     return GW_OK;
 }
 
-static gw_err registry_builtin(const gw_registry *reg, const char *name, const gw_entry **entry) {
+gw_err gw_registry_find(const gw_registry *reg, const char *name, const gw_entry **entry) {
     const char *names[256];
     size_t n = 0;
+    if (reg->symbol && strchr(name, '/'))
+        return registry_load(reg, name, entry);
     for (; reg->entries[n] && n < 256; n++) {
         if (strcmp(reg->entries[n]->name, name) == 0) {
             *entry = reg->entries[n];
@@ -123,9 +118,4 @@ static gw_err registry_builtin(const gw_registry *reg, const char *name, const g
                        "unknown %s '%s': a plugin's path has a slash in it: write './%s'",
                        reg->kind, name, name);
     return gw_unknown(NULL, reg->kind, name, names, n, "see 'gradwire list'");
-}
-
-gw_err gw_registry_find(const gw_registry *reg, const char *name, const gw_entry **entry) {
-    return reg->symbol && strchr(name, '/') ? registry_load(reg, name, entry)
-                                            : registry_builtin(reg, name, entry);
 }

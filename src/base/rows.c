@@ -33,19 +33,14 @@ gw_err gw_rows_new(gw_rows **out, const char *dir, bool parts) {
     GW_OPENED(e, out, r, gw_rows_close);
 }
 
-/* Names come from a file and become paths. */
-static bool rows_is_mark(const char *name, const json_t *bytes) {
-    return *name && *name != '.' && !strchr(name, '/') && json_is_integer(bytes) &&
-           json_integer_value(bytes) >= 0;
-}
-
 gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks, const char *by) {
     const char *name;
     json_t *bytes;
     if (!json_is_object(marks))
         return gw_fail(GW_ERR_INPUT, "the checkpoint does not say how long the files of rows were");
     json_object_foreach((json_t *)marks, name, bytes) {
-        if (!rows_is_mark(name, bytes))
+        bool file = *name && *name != '.' && !strchr(name, '/'); /* the name becomes a path */
+        if (!file || !json_is_integer(bytes) || json_integer_value(bytes) < 0)
             return gw_fail(GW_ERR_INPUT, "the checkpoint marks '%s', which is not a file of rows",
                            name);
     }
@@ -61,24 +56,19 @@ gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks, const c
     return GW_OK;
 }
 
-/* DIR/NAME.part, or else DIR/NAME; free(). NULL: neither exists, or out of memory. */
-static char *rows_find(const char *dir, const char *name) {
+/* Where the rows of a marked file are: DIR/NAME.part, or else DIR/NAME; free(). NULL: nowhere, it
+ * was not marked, or out of memory. */
+static char *rows_source(const gw_rows *r, const char *name) {
     static const char *const ends[] = {".part", ""};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && json_object_get(r->marks, name); i++) {
         char *path = NULL;
-        if (asprintf(&path, "%s/%s%s", dir, name, ends[i]) < 0)
+        if (asprintf(&path, "%s/%s%s", r->from ? r->from : r->dir, name, ends[i]) < 0)
             return NULL;
         if (access(path, F_OK) == 0)
             return path;
         free(path);
     }
     return NULL;
-}
-
-/* Where the rows of a marked file are; free(). NULL: nowhere, or it was not marked. */
-static char *rows_source(const gw_rows *r, const char *name) {
-    bool marked = json_object_get(r->marks, name) != NULL;
-    return marked ? rows_find(r->from ? r->from : r->dir, name) : NULL;
 }
 
 bool gw_rows_continue(const gw_rows *r, const char *name) {
@@ -88,39 +78,34 @@ bool gw_rows_continue(const gw_rows *r, const char *name) {
     return there;
 }
 
-/* Rows under another header would be misread. */
-static gw_err rows_headed(const gw_rows *r, const char *path, const gw_table *t) {
-    FILE *in = NULL;
-    size_t len;
-    GW_TRY(gw_file_open(path, &in, &len));
-    bool headed = gw_table_headed(t, in);
-    fclose(in);
-    if (!headed && r->by)
-        return gw_fail(
-            GW_ERR_INPUT,
-            "cannot resume %s: gradwire %s wrote it, whose columns are not those of this "
-            "version: resume with that one, or begin a new run in another folder",
-            path, r->by);
-    return headed ? GW_OK
-                  : gw_fail(GW_ERR_INPUT,
-                            "cannot resume %s: its columns are not those of this run: give the "
-                            "options (--papi-group, --papi-events, --profile) of the run that it "
-                            "comes from",
-                            path);
-}
-
-/* *kept: it exists and can be continued. A file that another folder lacks altogether starts
- * empty. */
+/* *kept: it exists and can be continued. A file that another folder lacks altogether starts empty.
+ * Rows under another header would be misread. */
 static gw_err rows_look(gw_rows *r, const gw_table *t, bool *kept) {
     const json_t *mark = json_object_get(r->marks, t->file);
     const char *dir = r->from ? r->from : r->dir;
     char *path = rows_source(r, t->file);
-    bool lacking = mark && r->from && !path;
+    bool lacking = mark && r->from && !path, headed = true;
+    FILE *in = NULL;
+    size_t len;
     *kept = mark && !lacking;
     r->lack |= lacking;
     gw_err e = *kept ? gw_file_part_check(dir, t->file, json_integer_value(mark)) : GW_OK;
     if (e == GW_OK && path)
-        e = rows_headed(r, path, t);
+        e = gw_file_open(path, &in, &len);
+    if (in) {
+        headed = gw_table_headed(t, in);
+        fclose(in);
+    }
+    if (!headed && r->by)
+        e = gw_fail(GW_ERR_INPUT,
+                    "cannot resume %s: gradwire %s wrote it, whose columns are not those of this "
+                    "version: resume with that one, or begin a new run in another folder",
+                    path, r->by);
+    else if (!headed)
+        e = gw_fail(GW_ERR_INPUT,
+                    "cannot resume %s: its columns are not those of this run: give the options "
+                    "(--papi-group, --papi-events, --profile) of the run that it comes from",
+                    path);
     free(path);
     return e;
 }
@@ -130,23 +115,21 @@ gw_err gw_rows_check(gw_rows *r, const gw_table *t) {
     return rows_look(r, t, &kept);
 }
 
-static gw_err rows_begin(gw_rows *r, gw_file **file, const gw_table *t, bool *kept) {
-    int64_t bytes = json_integer_value(json_object_get(r->marks, t->file));
-    GW_TRY(rows_look(r, t, kept)); /* before truncating */
-    if (!r->parts)
-        return gw_file_create(file, r->dir, t->file);
-    if (!*kept)
-        return gw_file_create_part(file, r->dir, t->file);
-    return r->from ? gw_file_copy_part(file, r->dir, r->from, t->file, bytes)
-                   : gw_file_resume_part(file, r->dir, t->file, bytes);
-}
-
 gw_err gw_rows_open(gw_rows *r, const gw_table *t, FILE **to, bool *kept) {
     gw_file *file = NULL;
     bool old;
+    int64_t bytes = json_integer_value(json_object_get(r->marks, t->file));
     if (r->n == MOST)
         return gw_fail(GW_ERR_INTERNAL, "%s: too many files of rows", t->file);
-    GW_TRY(rows_begin(r, &file, t, &old));
+    GW_TRY(rows_look(r, t, &old)); /* before truncating */
+    if (!r->parts)
+        GW_TRY(gw_file_create(&file, r->dir, t->file));
+    else if (!old)
+        GW_TRY(gw_file_create_part(&file, r->dir, t->file));
+    else if (r->from)
+        GW_TRY(gw_file_copy_part(&file, r->dir, r->from, t->file, bytes));
+    else
+        GW_TRY(gw_file_resume_part(&file, r->dir, t->file, bytes));
     r->files[r->n++] = (growing){t->file, file};
     *to = gw_file_stream(file);
     if (kept)
@@ -176,28 +159,24 @@ static bool rows_was_opened(const gw_rows *r, const char *name) {
     return false;
 }
 
-/* Marks of this folder that this start does not use: a later one may. */
-static gw_err rows_mark_others(const gw_rows *r, json_t *all) {
-    const char *name;
-    json_t *mark;
-    json_object_foreach(r->marks, name, mark) {
-        if (!r->from && !rows_was_opened(r, name) && json_object_set(all, name, mark) != 0)
-            return gw_fail(GW_ERR_NOMEM, "out of memory");
-    }
-    return GW_OK;
-}
-
 gw_err gw_rows_mark(gw_rows *r, json_t **marks) {
-    json_t *all = json_object();
-    gw_err e = all ? rows_mark_others(r, all) : gw_fail(GW_ERR_NOMEM, "out of memory");
+    const char *name;
+    json_t *all = json_object(), *mark;
+    bool bad = !all;
+    json_object_foreach(r->from ? NULL : r->marks, name, mark) {
+        if (!rows_was_opened(r, name)) /* this start does not use it: a later one may */
+            bad |= json_object_set(all, name, mark) != 0;
+    }
+    gw_err e = GW_OK;
     for (int i = 0; e == GW_OK && i < r->n; i++) {
         int64_t bytes = 0;
         if (!r->files[i].file)
             continue;
         e = gw_file_mark(r->files[i].file, &bytes);
-        if (e == GW_OK && json_object_set_new(all, r->files[i].name, json_integer(bytes)) != 0)
-            e = gw_fail(GW_ERR_NOMEM, "out of memory");
+        bad |= json_object_set_new(all, r->files[i].name, json_integer(bytes)) != 0;
     }
+    if (e == GW_OK && bad)
+        e = gw_fail(GW_ERR_NOMEM, "out of memory");
     GW_OPENED(e, marks, all, json_decref);
 }
 

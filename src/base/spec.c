@@ -44,13 +44,6 @@ static char *spec_plus(char *at) {
     }
 }
 
-/* Length of the key of "key=chain"; 0: it is no rule. An entry with arguments has a colon before
- * its first '=', and a path a slash. */
-static size_t spec_key(const char *text) {
-    size_t n = strcspn(text, "=:;,+()/");
-    return text[n] == '=' ? n : 0;
-}
-
 /* "name[:argument=value,..]", which is cut. */
 static gw_err spec_entry(gw_spec *s, char *cut) {
     char *at = strchr(cut, ':');
@@ -79,14 +72,15 @@ static gw_err spec_entry(gw_spec *s, char *cut) {
 }
 
 static gw_err spec_read(gw_spec **out, const spec_reader *r, const char *text, spec_level level) {
-    size_t size = strlen(text) + 1, key = level == SPEC_ITEM ? spec_key(text) : 0;
-    bool list = level == SPEC_LIST;
+    /* An entry with arguments has a colon before its first '=', and a path a slash. */
+    size_t size = strlen(text) + 1, key = strcspn(text, "=:;,+()/");
+    bool list = level == SPEC_LIST, rule = level == SPEC_ITEM && key > 0 && text[key] == '=';
     gw_spec *s = NULL;
     GW_TRY(gw_alloc(&s, 1, sizeof *s + 2 * size));
     char *cut = memcpy((char *)(s + 1) + size, text, size);
     s->name = s->text = memcpy(s + 1, text, size);
     *out = s;
-    if (key > 0) {
+    if (rule) {
         cut[key] = '\0';
         s->key = cut;
         return spec_read(&s->parts, r, spec_bare(cut + key + 1), SPEC_CHAIN);
@@ -109,20 +103,15 @@ static gw_err spec_read(gw_spec **out, const spec_reader *r, const char *text, s
     return GW_OK;
 }
 
-/* A parenthesis that has no partner; the end: all have one. */
-static const char *spec_unbalanced(const char *at) {
-    const char *outer = at;
-    int depth = 0;
-    for (; *at && depth >= 0; at++) {
-        outer = depth == 0 ? at : outer;
-        depth += (*at == '(') - (*at == ')');
-    }
-    return depth == 0 ? at : outer;
-}
-
 gw_err gw_spec_parse(gw_spec **out, const char *owner, const char *option, const char *text,
                      gw_spec_form form) {
-    const char *odd = spec_unbalanced(text);
+    const char *odd = text, *outer = text; /* a parenthesis without a partner, or the end */
+    int depth = 0;
+    for (; *odd && depth >= 0; odd++) {
+        outer = depth == 0 ? odd : outer;
+        depth += (*odd == '(') - (*odd == ')');
+    }
+    odd = depth == 0 ? odd : outer;
     if (*odd)
         return gw_fail(GW_ERR_USAGE,
                        "%s: %s=%s: parentheses do not balance: character %zu has no partner", owner,

@@ -27,10 +27,6 @@ static int stats_interval_rank(int n) {
     return k;
 }
 
-static double stats_middle(const double *sorted, int n) {
-    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
-}
-
 double gw_stats_typical(double *x, int n) {
     qsort(x, (size_t)n, sizeof *x, gw_stats_ascending);
     return x[(n - 1) / 10];
@@ -38,7 +34,7 @@ double gw_stats_typical(double *x, int n) {
 
 double gw_stats_median(double *x, int n) {
     qsort(x, (size_t)n, sizeof *x, gw_stats_ascending);
-    return stats_middle(x, n);
+    return (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 
 gw_stats gw_stats_of(double *x, int n) {

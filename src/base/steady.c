@@ -81,20 +81,14 @@ static int64_t *steady_bin(gw_steady *s, double x) {
     return &s->bin[at < BINS - 1 ? (int)at : BINS - 1];
 }
 
-/* How many neighbours become one piece: 2, or what leads to a whole period. */
-static int64_t steady_factor(const gw_steady *s) {
-    int64_t rest = s->repeat.all / s->width, factor = 2;
-    if (rest < 2)
-        return 2;
-    while (rest % factor && factor < PIECES)
-        factor++;
-    return rest % factor ? rest : factor;
-}
-
-/* All pieces are full. */
+/* All pieces are full. Neighbours become one piece: 2 of them, or what leads to a whole period. */
 static void steady_merge(gw_steady *s) {
     size_t f = (size_t)s->figures;
-    int64_t steps = gw_steady_steps(s), factor = steady_factor(s);
+    int64_t steps = gw_steady_steps(s), rest = s->repeat.all / s->width, factor = 2;
+    while (rest >= 2 && rest % factor && factor < PIECES)
+        factor++;
+    if (rest >= 2 && rest % factor)
+        factor = rest;
     for (int64_t i = 0; i < s->pieces; i++)
         for (size_t k = 0; k < f; k++) {
             size_t from = (size_t)i * f + k, to = (size_t)(i / factor) * f + k;
@@ -162,20 +156,25 @@ static grouping steady_grouping(const gw_steady *s) {
     return c;
 }
 
+/* NaN, 0/0, where no step knows it. */
+static double steady_mean(const gw_steady *s, const block *of, int n, size_t k) {
+    double sum = 0, have = 0;
+    for (int b = 0; b < n; b++)
+        for (int i = of[b].from; i < of[b].to; i++) {
+            sum += s->sum[(size_t)i * (size_t)s->figures + k];
+            have += (double)s->have[(size_t)i * (size_t)s->figures + k];
+        }
+    return sum / have;
+}
+
 /* All blocks, in their order; returns how many. */
 static int steady_blocks(const gw_steady *s, const grouping *c, block *all) {
-    size_t f = (size_t)s->figures;
     int n = c->groups < BLOCKS ? c->groups : BLOCKS;
     for (int b = 0; b < n; b++) {
-        double sum = 0, have = 0;
         int to = (b + 1) * c->groups / n * c->stride;
         all[b].from = b * c->groups / n * c->stride;
         all[b].to = to < s->pieces ? to : s->pieces;
-        for (int i = all[b].from; i < all[b].to; i++) {
-            sum += s->sum[(size_t)i * f];
-            have += (double)s->have[(size_t)i * f];
-        }
-        all[b].mean = sum / have;
+        all[b].mean = steady_mean(s, &all[b], 1, 0);
     }
     return n;
 }
@@ -186,17 +185,6 @@ static int steady_keep(block *of, int n) {
     qsort(of, (size_t)n, sizeof *of, steady_block_by_mean);
     memmove(of, of + cut, (size_t)(n - 2 * cut) * sizeof *of);
     return n - 2 * cut;
-}
-
-/* NaN, 0/0, where no step knows it. */
-static double steady_mean(const gw_steady *s, const block *of, int n, size_t k) {
-    double sum = 0, have = 0;
-    for (int b = 0; b < n; b++)
-        for (int i = of[b].from; i < of[b].to; i++) {
-            sum += s->sum[(size_t)i * (size_t)s->figures + k];
-            have += (double)s->have[(size_t)i * (size_t)s->figures + k];
-        }
-    return sum / have;
 }
 
 gw_steady_kept gw_steady_means(const gw_steady *s, double *steady, double *plain) {

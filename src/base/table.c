@@ -63,8 +63,14 @@ gw_err gw_table_write(const gw_table *t, FILE *to, const void *rows, size_t n) {
     return ferror(to) ? gw_fail(GW_ERR_IO, "cannot write %s: is the disk full?", t->file) : GW_OK;
 }
 
-static double table_figure(const gw_column *c, const void *at) {
-    switch (c->cell) {
+double gw_table_number(const gw_table *t, const void *row, const char *name) {
+    int i = 0;
+    while (i < t->columns && strcmp(t->column[i].name, name) != 0)
+        i++;
+    if (i == t->columns)
+        return NAN;
+    const void *at = (const char *)row + t->column[i].at;
+    switch (t->column[i].cell) {
     case GW_CELL_INT: return *(const int *)at;
     case GW_CELL_I64: return (double)*(const int64_t *)at;
     case GW_CELL_U64:
@@ -75,27 +81,7 @@ static double table_figure(const gw_column *c, const void *at) {
     }
 }
 
-double gw_table_number(const gw_table *t, const void *row, const char *name) {
-    for (int i = 0; i < t->columns; i++)
-        if (strcmp(t->column[i].name, name) == 0)
-            return table_figure(&t->column[i], (const char *)row + t->column[i].at);
-    return NAN;
-}
-
 /* ---- reading ---- */
-
-/* strtod and its like would take blanks, a plus sign, words. */
-static bool table_number(const gw_column *c, const char *text) {
-    text += *text == '-';
-    return isdigit((unsigned char)*text) || (c->cell == GW_CELL_REAL && strcmp(text, "inf") == 0);
-}
-
-static bool table_name(const gw_column *c, const char *text, int *index) {
-    for (*index = 0; c->names[*index]; ++*index)
-        if (strcmp(text, c->names[*index]) == 0)
-            return true;
-    return false;
-}
 
 /* The whole text as a number from `least` to `most`. */
 static bool table_signed(const char *text, int64_t least, int64_t most, int64_t *value) {
@@ -105,54 +91,41 @@ static bool table_signed(const char *text, int64_t least, int64_t most, int64_t 
     return *text && !*end && errno == 0 && *value >= least && *value <= most;
 }
 
-static bool table_unsigned(const char *text, uint64_t *value) {
-    char *end;
-    errno = 0;
-    *value = strtoull(text, &end, 10);
-    return *text != '-' && !*end && errno == 0 && *value != UINT64_MAX; /* which means blank */
-}
-
-static bool table_real(const char *text, double *value) {
-    char *end;
-    *value = strtod(text, &end);
-    return !*end;
-}
-
 static bool table_value(const gw_column *c, const char *text, void *at) {
     int64_t value = -1;
     bool blank = !*text, valid;
-    if (c->cell == GW_CELL_NAME)
-        return table_name(c, text, at);
+    const char *digits = text + (*text == '-');
+    char *end;
+    if (c->cell == GW_CELL_NAME) {
+        int i = 0;
+        while (c->names[i] && strcmp(text, c->names[i]) != 0)
+            i++;
+        *(int *)at = i;
+        return c->names[i];
+    }
     if (c->cell == GW_CELL_TEXT)
         return snprintf(at, (size_t)c->digits, "%s", text) < c->digits;
-    if (!blank && !table_number(c, text))
+    /* strtod and its like would take blanks, a plus sign, words. */
+    if (!blank && !isdigit((unsigned char)*digits) &&
+        !(c->cell == GW_CELL_REAL && strcmp(digits, "inf") == 0))
         return false;
+    errno = 0;
     switch (c->cell) {
     case GW_CELL_INT:
         valid = table_signed(text, INT_MIN, INT_MAX, &value);
         *(int *)at = (int)value;
         return valid;
     case GW_CELL_I64: return table_signed(text, INT64_MIN, INT64_MAX, at);
-    case GW_CELL_U64: *(uint64_t *)at = UINT64_MAX; return blank || table_unsigned(text, at);
+    case GW_CELL_U64:
+        *(uint64_t *)at = blank ? UINT64_MAX : strtoull(text, &end, 10);
+        return blank || (*text != '-' && !*end && errno == 0 && *(uint64_t *)at != UINT64_MAX);
     case GW_CELL_COUNT:
         valid = blank || table_signed(text, 0, LONG_MAX, &value);
         *(long *)at = (long)value;
         return valid;
-    case GW_CELL_REAL: *(double *)at = NAN; return blank || table_real(text, at);
+    case GW_CELL_REAL: *(double *)at = blank ? NAN : strtod(text, &end); return blank || !*end;
     default: return false;
     }
-}
-
-static gw_err table_row(const gw_table_reader *r, char *line, void *row) {
-    const gw_table *t = r->table;
-    char *rest = line, *cell = line;
-    for (int i = 0; i < t->columns && (cell = strsep(&rest, ",")); i++)
-        if (!table_value(&t->column[i], cell, (char *)row + t->column[i].at))
-            return gw_fail(GW_ERR_INPUT, "%s, line %" PRId64 ": invalid %s '%.40s'", r->path,
-                           r->line, t->column[i].name, cell);
-    return cell && !rest ? GW_OK
-                         : gw_fail(GW_ERR_INPUT, "%s, line %" PRId64 ": must have %d fields",
-                                   r->path, r->line, t->columns);
 }
 
 gw_err gw_table_read(gw_table_reader *r, void *row, bool *more) {
@@ -169,5 +142,13 @@ gw_err gw_table_read(gw_table_reader *r, void *row, bool *more) {
         return gw_fail(GW_ERR_INPUT, "%s, line %" PRId64 ": cut off, or too long", r->path,
                        r->line);
     line[len - 1] = '\0';
-    return table_row(r, line, row);
+    const gw_table *t = r->table;
+    char *rest = line, *cell = line;
+    for (int i = 0; i < t->columns && (cell = strsep(&rest, ",")); i++)
+        if (!table_value(&t->column[i], cell, (char *)row + t->column[i].at))
+            return gw_fail(GW_ERR_INPUT, "%s, line %" PRId64 ": invalid %s '%.40s'", r->path,
+                           r->line, t->column[i].name, cell);
+    return cell && !rest ? GW_OK
+                         : gw_fail(GW_ERR_INPUT, "%s, line %" PRId64 ": must have %d fields",
+                                   r->path, r->line, t->columns);
 }
