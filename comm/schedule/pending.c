@@ -101,23 +101,18 @@ static void pending_add_messages(line *l, const gw_schedule *s, const gw_strand 
         pending_add(l, " and %d more", told - MESSAGES);
 }
 
-static void pending_add_flag(line *l, const gw_op *o) {
-    bool lead = o->call.poll == gw_crew_lead;
-    int missing = lead || o->call.poll == gw_crew_all ? gw_crew_missing(o->ctx, lead) : -1;
-    if (missing >= 0)
-        pending_add(l, " the signal of rank %d in shared memory", missing);
-    else
-        pending_add(l, " an event of its algorithm's");
-}
-
 static void pending_add_strand(line *l, const gw_schedule *s, const gw_strand *t) {
     int pc = GW_GET(t->pc), pending = GW_GET(t->pending);
     const gw_op *o = pc < t->end ? &s->ops.x[pc] : NULL;
     pending_add(l, "; strand %d of %d, round %d of %d:", (int)(t - s->strands.x) + 1, s->strands.n,
                 pending_rounds(s, t, pc), pending_rounds(s, t, t->end));
     if (o && o->kind == GW_OP_AWAIT) {
-        pending_add(l, " waits for");
-        pending_add_flag(l, o);
+        bool lead = o->call.poll == gw_crew_lead;
+        int missing = lead || o->call.poll == gw_crew_all ? gw_crew_missing(o->ctx, lead) : -1;
+        if (missing >= 0)
+            pending_add(l, " waits for the signal of rank %d in shared memory", missing);
+        else
+            pending_add(l, " waits for an event of its algorithm's");
     } else if (o && o->kind == GW_OP_CALL) {
         pending_add(l, " blocked in");
         pending_add_message(l, s, o);
@@ -127,11 +122,6 @@ static void pending_add_strand(line *l, const gw_schedule *s, const gw_strand *t
     } else {
         pending_add(l, " at its operation %d of %d", pc - t->first + 1, t->end - t->first);
     }
-}
-
-/* Only those that have begun: later ones of a window have posted nothing. */
-static bool pending_begun(const gw_schedule *s, const gw_strand *t) {
-    return GW_GET(t->running) && t->stage == GW_GET(s->stage) && GW_GET(t->pc) > t->first;
 }
 
 static void pending_describe(line *l, const gw_schedule *s) {
@@ -146,9 +136,12 @@ static void pending_describe(line *l, const gw_schedule *s) {
     int stage = GW_GET(s->stage), told = 0;
     pending_add(l, ", run %" PRIuFAST64 ", stage %d of %d", GW_GET(s->runs), stage + 1,
                 s->stages.n);
-    for (int i = 0; i < s->strands.n; i++)
-        if (pending_begun(s, &s->strands.x[i]) && told++ < STRANDS)
-            pending_add_strand(l, s, &s->strands.x[i]);
+    for (int i = 0; i < s->strands.n; i++) {
+        const gw_strand *t = &s->strands.x[i];
+        bool begun = GW_GET(t->pc) > t->first; /* later ones of a window have posted nothing */
+        if (GW_GET(t->running) && t->stage == stage && begun && told++ < STRANDS)
+            pending_add_strand(l, s, t);
+    }
     if (told > STRANDS)
         pending_add(l, "; and %d strands more", told - STRANDS);
     for (int i = 0; i < s->strands.n && told == 0; i++)

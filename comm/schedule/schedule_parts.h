@@ -1,13 +1,14 @@
-/** The members of a schedule, for the files that lay it down (schedule.c), run it (schedule_run.c)
- *  and report on it (pending.c). Nobody else includes this.
+/** The members of a schedule, for the files that lay it down and run it (schedule.c) and report on
+ *  it (pending.c). Nobody else includes this.
  *
  *  Members that change while it runs are atomic: pending.c reads them from another thread. Only one
  *  thread at a time writes them, in no required order, so they cost no more than plain stores. */
 #ifndef GW_COMM_SCHEDULE_SCHEDULE_PARTS_H
 #define GW_COMM_SCHEDULE_SCHEDULE_PARTS_H
 
+#include "base/probe.h"
 #include "comm/channel.h"
-#include "comm/schedule/schedule.h"
+#include "comm/lane.h"
 
 #include <stdatomic.h>
 
@@ -98,7 +99,7 @@ struct gw_schedule {
     uint64_t ticket;  /* the lane's when this was started: the next may begin meanwhile */
     gw_exchange told; /* what the probe hears: the present run */
     /* for pending.c */
-    gw_schedule *next, *previous;
+    struct gw_schedule *next, *previous;
     bool listed;
     atomic_bool deferred;
     atomic_uint_fast64_t runs;
@@ -106,7 +107,7 @@ struct gw_schedule {
 
 /** For comm/schedule/pending.h. add: `s` is about to run for the first time, or to wait for its
  *  turn. remove: it is gone. */
-void gw_pending_add(gw_schedule *s);
-void gw_pending_remove(gw_schedule *s);
+void gw_pending_add(struct gw_schedule *s);
+void gw_pending_remove(struct gw_schedule *s);
 
 #endif
