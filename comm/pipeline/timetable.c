@@ -79,18 +79,6 @@ gw_err gw_timetable_add(gw_timetable *t, gw_act_kind kind, int chunk) {
     return GW_OK;
 }
 
-static gw_err timetable_lay_down_stage(gw_timetable *t, int stage) {
-    t->laying = stage;
-    GW_TRY(t->ops->lay_down(t->args, t, stage));
-    for (int c = 0; c < t->chunks; c++)
-        if (timetable_passed(t, stage, c)->weights < t->micro)
-            return gw_fail(GW_ERR_INPUT,
-                           "timetable %s: stage %d of %d: %d of %d microbatches pass chunk %d",
-                           t->ops->head.name, stage, t->stages,
-                           timetable_passed(t, stage, c)->weights, t->micro, c);
-    return GW_OK;
-}
-
 /* ---- can a step end? ---- */
 
 /* A stage on its way through a step in which every send waits for its receive. It keeps two
@@ -209,8 +197,16 @@ static gw_err timetable_fill(gw_timetable *t, const gw_spec *spec) {
     GW_TRY(gw_alloc(&t->passed, runs, sizeof *t->passed));
     GW_TRY(gw_alloc(&t->acts, (size_t)t->stages * t->most, sizeof *t->acts));
     GW_TRY(gw_alloc(&t->n, (size_t)t->stages, sizeof *t->n));
-    for (int s = 0; s < t->stages; s++)
-        GW_TRY(timetable_lay_down_stage(t, s));
+    for (int s = 0; s < t->stages; s++) {
+        t->laying = s;
+        GW_TRY(ops->lay_down(t->args, t, s));
+        for (int c = 0; c < t->chunks; c++)
+            if (timetable_passed(t, s, c)->weights < t->micro)
+                return gw_fail(GW_ERR_INPUT,
+                               "timetable %s: stage %d of %d: %d of %d microbatches pass chunk %d",
+                               ops->head.name, s, t->stages, timetable_passed(t, s, c)->weights,
+                               t->micro, c);
+    }
     return timetable_check(t);
 }
 
