@@ -22,15 +22,6 @@ const gw_registry gw_algos = {.kind = "algorithm",
                               .entries = entries,
                               .needs = needs};
 
-/* What suits a codec's traits. Sums that MPI can form are its own affair; of sparse values none is
- * formed on the way, where it would be sparse no more; all else errs least where it is encoded
- * twice at most. */
-static const char *algo_default(const gw_codec *codec) {
-    return gw_codec_summable(codec)        ? "native"
-           : codec->caps & GW_CODEC_SPARSE ? "gathersum"
-                                           : "sra";
-}
-
 bool gw_algo_sends_messages(const gw_algo_ops *ops) {
     return !(ops->caps & (GW_ALGO_ORDERED | GW_ALGO_SHARED));
 }
@@ -47,12 +38,6 @@ const char *gw_algo_replaced(void) {
     return algo_replaced;
 }
 
-static void algo_note_replaced(const char *name) {
-    size_t at = strlen(algo_replaced), len = strlen(name);
-    if (!strstr(algo_replaced, name) && at + len + 3 < sizeof algo_replaced)
-        snprintf(algo_replaced + at, sizeof algo_replaced - at, "%s%s", at ? ", " : "", name);
-}
-
 gw_err gw_algo_replace(gw_algo *a, const gw_codec *codec) {
     static gw_spec_arg whole = {"chunk", "0"};
     static const gw_spec halving = {
@@ -67,7 +52,13 @@ gw_err gw_algo_replace(gw_algo *a, const gw_codec *codec) {
 gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec) {
     gw_algo a = {0};
     const gw_entry *entry = NULL;
-    spec = spec && *spec->text ? spec : &GW_SPEC_NAMED(algo_default(codec)); /* (): none named */
+    /* What suits a codec's traits. Sums that MPI can form are its own affair; of sparse values none
+     * is formed on the way, where it would be sparse no more; all else errs least where it is
+     * encoded twice at most. */
+    const char *suits = gw_codec_summable(codec)        ? "native"
+                        : codec->caps & GW_CODEC_SPARSE ? "gathersum"
+                                                        : "sra";
+    spec = spec && *spec->text ? spec : &GW_SPEC_NAMED(suits); /* (): none named */
     GW_TRY(gw_registry_find(&gw_algos, spec->name, &entry));
     GW_TRY(gw_args_of(&a.args, entry->opts, entry->name, spec));
     a.ops = (const gw_algo_ops *)entry; /* head is the first member */
@@ -224,8 +215,9 @@ gw_err gw_algo_lay_down(const gw_algo *a, gw_schedule *s, gw_verb what, int root
     const gw_lane *lane = gw_schedule_lane(s);
     if (gw_lane_size(lane) == 1 || gw_schedule_span(s).n == 0)
         return GW_OK; /* nobody else, or nothing: nothing is encoded, nothing lost */
-    if (a->stands_for)
-        algo_note_replaced(a->stands_for);
+    size_t at = strlen(algo_replaced), room = sizeof algo_replaced - at;
+    if (a->stands_for && !strstr(algo_replaced, a->stands_for) && strlen(a->stands_for) + 3 < room)
+        snprintf(algo_replaced + at, room, "%s%s", at ? ", " : "", a->stands_for);
     if (algo_has(a->ops, lane, what))
         return a->ops->lay_down(a->args, s, what, root);
     switch (what) {

@@ -51,37 +51,6 @@ static gw_turn encoder_turn(const gw_encoder *e, uint64_t ticket, gw_span s, boo
                      .ranks = alone ? 1 : e->ranks};
 }
 
-static void encoder_tally(const gw_encoders *of, gw_span s, size_t len) {
-    for (int i = 0; of->coded && i < of->n_layers; i++) {
-        size_t n = gw_span_common(of->layers[i], s).n;
-        of->coded[i].floats += n;
-        of->coded[i].bytes += n == s.n ? len : (uint64_t)((double)len * (double)n / (double)s.n);
-    }
-}
-
-static gw_err encoder_encode(const gw_encoder *e, uint64_t ticket, float *base, gw_span s,
-                             unsigned how, void *out, size_t cap, size_t *len) {
-    float *v = base + s.off, *kept = encoder_residual(e, s), *u = e->velocity;
-    const gw_codec *c = e->codec;
-    const gw_phantom *phantom = e->of->phantom;
-    bool adopt = how & GW_ENCODE_ADOPT;
-    gw_turn turn = encoder_turn(e, ticket, s, how & GW_ENCODE_ALONE);
-    if (phantom) {
-        size_t most = gw_codec_bound(c, s.n), some = (size_t)(phantom->bytes * (double)s.n);
-        *len = !c->fixed && some > 0 && some < most ? some : most;
-        return GW_OK;
-    }
-    if (!kept) {
-        GW_TRY(gw_codec_encode(c, turn, v, s.n, out, cap, len));
-        return adopt ? gw_codec_decode(c, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
-    }
-    if (e->of->fed)
-        GW_TRY(gw_feedback_encode_sum(c, turn, v, kept, s.n, adopt, out, cap, len));
-    else
-        GW_TRY(gw_feedback_encode(c, turn, v, kept, s.n, adopt, out, cap, len));
-    return u ? gw_codec_decode(c, out, *len, u + s.off, s.n, GW_INTO_CLEAR) : GW_OK;
-}
-
 void gw_encoder_measure(gw_encoder *e, float *base, gw_span s, void *out) {
     gw_work_enter(GW_PHASE_ENCODE);
     float *v = base + s.off, *kept = encoder_residual(e, s);
@@ -89,16 +58,6 @@ void gw_encoder_measure(gw_encoder *e, float *base, gw_span s, void *out) {
         gw_feedback_add(kept, v, s.n);
     gw_codec_measure(e->codec, kept ? kept : v, s.n, out);
     gw_work_leave();
-}
-
-static gw_err encoder_encode_agreed(const gw_encoder *e, uint64_t ticket, float *base, gw_span s,
-                                    bool adopt, void *out, size_t cap, size_t *len) {
-    float *v = base + s.off, *kept = e->residual; /* gw_encoder_measure has added v to it */
-    gw_turn turn = encoder_turn(e, ticket, s, false);
-    if (kept)
-        return gw_feedback_encode_agreed(e->codec, turn, v, kept + s.off, s.n, out, cap, len);
-    GW_TRY(gw_codec_encode_agreed(e->codec, turn, v, s.n, out, cap, len));
-    return adopt ? gw_codec_decode(e->codec, out, *len, v, s.n, GW_INTO_SET) : GW_OK;
 }
 
 /* `floats` were coded; under virtual time that takes what the codec's price says. */
@@ -112,8 +71,12 @@ static void encoder_spend(const gw_encoder *e, gw_coding kind, size_t floats) {
 /* An encoding of s ended with `result`. */
 static gw_err encoder_encoded(gw_encoder *e, gw_span s, bool adopt, const size_t *len,
                               gw_err result) {
-    if (result == GW_OK)
-        encoder_tally(e->of, s, *len);
+    const gw_encoders *of = e->of;
+    for (int i = 0; result == GW_OK && of->coded && i < of->n_layers; i++) {
+        size_t n = gw_span_common(of->layers[i], s).n;
+        of->coded[i].floats += n;
+        of->coded[i].bytes += n == s.n ? *len : (uint64_t)((double)*len * (double)n / (double)s.n);
+    }
     if (result == GW_OK && e->codings) {
         e->codings->floats += s.n;
         e->codings->bytes += *len;
@@ -126,24 +89,53 @@ static gw_err encoder_encoded(gw_encoder *e, gw_span s, bool adopt, const size_t
 gw_err gw_encoder_encode(gw_encoder *e, uint64_t ticket, float *base, gw_span s, unsigned how,
                          void *out, size_t cap, size_t *len) {
     gw_phase_enter(GW_PHASE_ENCODE);
-    gw_err result = encoder_encode(e, ticket, base, s, how, out, cap, len);
-    return encoder_encoded(e, s, how & GW_ENCODE_ADOPT, len, result);
+    float *v = base + s.off, *kept = encoder_residual(e, s), *u = e->velocity;
+    const gw_codec *c = e->codec;
+    const gw_phantom *phantom = e->of->phantom;
+    bool adopt = how & GW_ENCODE_ADOPT;
+    gw_turn turn = encoder_turn(e, ticket, s, how & GW_ENCODE_ALONE);
+    gw_err result = GW_OK;
+    if (phantom) {
+        size_t most = gw_codec_bound(c, s.n), some = (size_t)(phantom->bytes * (double)s.n);
+        *len = !c->fixed && some > 0 && some < most ? some : most;
+    } else if (!kept) {
+        result = gw_codec_encode(c, turn, v, s.n, out, cap, len);
+        if (adopt)
+            GW_THEN(result, gw_codec_decode(c, out, *len, v, s.n, GW_INTO_SET));
+    } else {
+        result = e->of->fed ? gw_feedback_encode_sum(c, turn, v, kept, s.n, adopt, out, cap, len)
+                            : gw_feedback_encode(c, turn, v, kept, s.n, adopt, out, cap, len);
+        if (u)
+            GW_THEN(result, gw_codec_decode(c, out, *len, u + s.off, s.n, GW_INTO_CLEAR));
+    }
+    return encoder_encoded(e, s, adopt, len, result);
 }
 
 gw_err gw_encoder_encode_agreed(gw_encoder *e, uint64_t ticket, float *base, gw_span s, bool adopt,
                                 void *out, size_t cap, size_t *len) {
     gw_phase_enter(GW_PHASE_ENCODE);
-    gw_err result = encoder_encode_agreed(e, ticket, base, s, adopt, out, cap, len);
+    float *v = base + s.off, *kept = e->residual; /* gw_encoder_measure has added v to it */
+    gw_turn turn = encoder_turn(e, ticket, s, false);
+    gw_err result =
+        kept ? gw_feedback_encode_agreed(e->codec, turn, v, kept + s.off, s.n, out, cap, len)
+             : gw_codec_encode_agreed(e->codec, turn, v, s.n, out, cap, len);
+    if (!kept && adopt)
+        GW_THEN(result, gw_codec_decode(e->codec, out, *len, v, s.n, GW_INTO_SET));
     return encoder_encoded(e, s, adopt, len, result);
 }
 
 /* ---- decoding ---- */
 
-/* The message names the floats that were damaged, and their layers where these are known. */
-static gw_err encoder_tell_damage(const gw_encoders *of, gw_span s, gw_err e) {
+/* A decoding of s ended with `result`. The message names the floats that were damaged, and their
+ * layers where these are known. */
+static gw_err encoder_checked(gw_encoder *e, gw_span s, gw_err result) {
+    gw_encoders *of = e->of;
     char layers[64] = "", count[64] = "";
-    uint64_t frames = of->frames;
     int first = -1, last = -1;
+    if (e->codec->framed && s.n > 0)
+        of->frames++;
+    if (result != GW_ERR_CORRUPT)
+        return result;
     for (int i = 0; i < of->n_layers; i++)
         if (gw_span_overlap(of->layers[i], s)) {
             first = first < 0 ? i : first;
@@ -153,17 +145,10 @@ static gw_err encoder_tell_damage(const gw_encoders *of, gw_span s, gw_err e) {
         snprintf(layers, sizeof layers, "layer %d, ", first);
     else if (first >= 0)
         snprintf(layers, sizeof layers, "layers %d to %d, ", first, last);
-    if (frames > 0)
-        snprintf(count, sizeof count, "; frame %" PRIu64 " that this rank checked", frames);
-    return gw_fail(e, "%s (%s, %sfloats %zu to %zu%s)", gw_err_text(),
+    if (of->frames > 0)
+        snprintf(count, sizeof count, "; frame %" PRIu64 " that this rank checked", of->frames);
+    return gw_fail(result, "%s (%s, %sfloats %zu to %zu%s)", gw_err_text(),
                    of->name ? of->name : "unnamed lane", layers, s.off, gw_span_end(s) - 1, count);
-}
-
-/* A decoding of s ended with `result`. */
-static gw_err encoder_checked(gw_encoder *e, gw_span s, gw_err result) {
-    if (e->codec->framed && s.n > 0)
-        e->of->frames++;
-    return result == GW_ERR_CORRUPT ? encoder_tell_damage(e->of, s, result) : result;
 }
 
 gw_err gw_encoder_decode(gw_encoder *e, const void *in, size_t len, float *base, gw_span s,

@@ -28,87 +28,61 @@ void gw_factors_close(void *p) {
 
 /* ---- laying out ---- */
 
-static bool factors_compresses(const gw_factors *f, const gw_tensor *t, gw_span within) {
-    return t->span.off >= within.off && gw_span_end(t->span) <= gw_span_end(within) &&
-           gw_lowrank_pays((size_t)t->rows, (size_t)t->cols, f->rank);
-}
-
-static void factors_add_matrix(gw_factors *f, gw_factors_group *g, const gw_tensor *t) {
+/* Which tensors of each group are compressed, and where in `flat` all of it goes. Returns its
+ * floats. */
+static size_t factors_lay_out(gw_factors *f) {
     const gw_env *env = f->env;
-    uint64_t seed = gw_rng_key(gw_lane_seed(env->grads), f->setup.stream);
-    g->matrices[g->n_matrices++] =
-        (gw_factors_matrix){.l = {.rows = (size_t)t->rows, .cols = (size_t)t->cols},
-                            .tensor = t,
-                            .key = gw_rng_key(seed, (uint64_t)(t - env->tensors))};
-    g->second.n += (size_t)f->rank * (size_t)t->cols;
-}
-
-static void factors_add_piece(gw_factors *f, gw_factors_group *g, const gw_tensor *t) {
-    gw_span s = gw_span_common(t->span, g->span);
-    if (s.n == 0)
-        return;
-    g->pieces[g->n_pieces++] = (gw_factors_piece){t, s, gw_span_end(g->first), f->whole};
-    g->first.n += s.n;
-    f->whole += s.n;
-}
-
-/* Which tensors of a group are compressed, and where in `flat` all of it goes. Returns its end. */
-static size_t factors_lay_out(gw_factors *f, gw_factors_group *g, size_t at) {
-    const gw_env *env = f->env;
-    g->first.off = at;
-    for (const gw_tensor *t = env->tensors; t < env->tensors + env->n_tensors; t++)
-        (factors_compresses(f, t, g->span) ? factors_add_matrix : factors_add_piece)(f, g, t);
-    for (int i = 0; i < g->n_matrices; i++)
-        g->first.n += (size_t)f->rank * g->matrices[i].l.rows;
-    g->second.off = gw_span_end(g->first);
-    return gw_span_end(g->second);
-}
-
-static size_t factors_lay_out_all(gw_factors *f) {
     gw_factors_matrix *matrices = f->matrices;
     gw_factors_piece *pieces = f->pieces;
+    uint64_t seed = gw_rng_key(gw_lane_seed(env->grads), f->setup.stream);
     size_t at = 0;
     for (int i = 0; i < f->n_groups; i++) {
         gw_factors_group *g = &f->groups[i];
-        g->span = gw_env_span(f->env, i);
+        g->span = gw_env_span(env, i);
         g->matrices = matrices;
         g->pieces = pieces;
-        at = factors_lay_out(f, g, at);
+        g->first.off = at;
+        for (const gw_tensor *t = env->tensors; t < env->tensors + env->n_tensors; t++) {
+            size_t rows = (size_t)t->rows, cols = (size_t)t->cols;
+            gw_span s = gw_span_common(t->span, g->span);
+            if (s.n == t->span.n && gw_lowrank_pays(rows, cols, f->rank)) {
+                uint64_t key = gw_rng_key(seed, (uint64_t)(t - env->tensors));
+                g->matrices[g->n_matrices++] =
+                    (gw_factors_matrix){.l = {.rows = rows, .cols = cols}, .tensor = t, .key = key};
+                g->second.n += (size_t)f->rank * cols;
+            } else if (s.n > 0) {
+                g->pieces[g->n_pieces++] =
+                    (gw_factors_piece){t, s, gw_span_end(g->first), f->whole};
+                g->first.n += s.n;
+                f->whole += s.n;
+            }
+        }
+        for (int m = 0; m < g->n_matrices; m++)
+            g->first.n += (size_t)f->rank * g->matrices[m].l.rows;
+        g->second.off = gw_span_end(g->first);
+        at = gw_span_end(g->second);
         matrices += g->n_matrices;
         pieces += g->n_pieces;
     }
     return at;
 }
 
-static gw_err factors_make_room(gw_factors *f) {
-    const gw_env *env = f->env;
-    int groups = gw_env_spans(env);
-    GW_TRY(gw_alloc(&f->matrices, (size_t)env->n_tensors, sizeof *f->matrices));
-    GW_TRY(gw_alloc(&f->pieces, (size_t)(env->n_tensors + groups), sizeof *f->pieces));
-    GW_TRY(gw_alloc(&f->groups, (size_t)groups, sizeof *f->groups));
-    f->n_groups = groups;
-    return GW_OK;
-}
-
-static gw_err factors_open_group(gw_factors *f, gw_factors_group *g) {
-    float *p = f->flat + gw_span_end(g->first), *q = f->flat + g->second.off;
-    for (int i = g->n_matrices - 1; i >= 0; i--) /* P's are the end of the first part */
-        p -= (size_t)f->rank * g->matrices[i].l.rows;
-    for (int i = 0; i < g->n_matrices; i++) {
-        gw_factors_matrix *m = &g->matrices[i];
-        size_t rows = m->l.rows, cols = m->l.cols;
-        GW_TRY(gw_lowrank_open(&m->l, rows, cols, f->rank, f->setup.feedback, p, q));
-        m->l.keep = f->setup.keep;
-        gw_lowrank_draw(&m->l, m->key);
-        p += (size_t)f->rank * rows;
-        q += (size_t)f->rank * cols;
-    }
-    return GW_OK;
-}
-
 static gw_err factors_open_matrices(gw_factors *f) {
-    for (int i = 0; i < f->n_groups; i++)
-        GW_TRY(factors_open_group(f, &f->groups[i]));
+    size_t rank = (size_t)f->rank;
+    for (gw_factors_group *g = f->groups; g < f->groups + f->n_groups; g++) {
+        float *p = f->flat + gw_span_end(g->first), *q = f->flat + g->second.off;
+        for (int i = g->n_matrices - 1; i >= 0; i--) /* P's are the end of the first part */
+            p -= rank * g->matrices[i].l.rows;
+        for (int i = 0; i < g->n_matrices; i++) {
+            gw_factors_matrix *m = &g->matrices[i];
+            size_t rows = m->l.rows, cols = m->l.cols;
+            GW_TRY(gw_lowrank_open(&m->l, rows, cols, f->rank, f->setup.feedback, p, q));
+            m->l.keep = f->setup.keep;
+            gw_lowrank_draw(&m->l, m->key);
+            p += rank * rows;
+            q += rank * cols;
+        }
+    }
     return GW_OK;
 }
 
@@ -136,16 +110,6 @@ static bool factors_travel(const gw_factors *f) {
     return gw_lane_size(f->env->grads) > 1;
 }
 
-static gw_err factors_lay_down(gw_factors *f) {
-    gw_schedule *unused;
-    for (int i = 0; i < f->n_groups; i++) {
-        GW_TRY(gw_collective_get(&f->sum, f->groups[i].first, &unused));
-        GW_TRY(gw_collective_get(&f->sum, f->groups[i].second, &unused));
-    }
-    factors_note(f);
-    return GW_OK;
-}
-
 gw_err gw_factors_open(gw_factors *f, const gw_env *env, const gw_factors_setup *setup) {
     *f = (gw_factors){.env = env, .setup = *setup, .rank = (int)gw_args_int(env->args, "rank")};
     if (env->n_tensors == 0)
@@ -161,11 +125,23 @@ gw_err gw_factors_open(gw_factors *f, const gw_env *env, const gw_factors_setup 
     if (!factors_travel(f) && !setup->alone)
         return GW_OK;
     gw_lane_reshape(env->grads); /* into factors */
-    GW_TRY(gw_lane_agree(env->grads, factors_make_room(f)));
-    GW_TRY(gw_lane_floats(env->grads, factors_lay_out_all(f), &f->flat));
+    f->n_groups = gw_env_spans(env);
+    size_t tensors = (size_t)env->n_tensors, groups = (size_t)f->n_groups;
+    gw_err e = gw_alloc(&f->matrices, tensors, sizeof *f->matrices);
+    GW_THEN(e, gw_alloc(&f->pieces, tensors + groups, sizeof *f->pieces));
+    GW_THEN(e, gw_alloc(&f->groups, groups, sizeof *f->groups));
+    GW_TRY(gw_lane_agree(env->grads, e));
+    GW_TRY(gw_lane_floats(env->grads, factors_lay_out(f), &f->flat));
     GW_TRY(gw_lane_agree(env->grads, factors_open_matrices(f)));
     f->sum = (gw_collective){.algo = env->algo, .lane = env->grads, .base = f->flat};
-    return factors_travel(f) ? factors_lay_down(f) : GW_OK;
+    for (int i = 0; factors_travel(f) && i < f->n_groups; i++) {
+        gw_schedule *unused;
+        GW_TRY(gw_collective_get(&f->sum, f->groups[i].first, &unused));
+        GW_TRY(gw_collective_get(&f->sum, f->groups[i].second, &unused));
+    }
+    if (factors_travel(f))
+        factors_note(f);
+    return GW_OK;
 }
 
 /* ---- a step ---- */
@@ -220,21 +196,19 @@ void gw_factors_hand_out(const gw_factors *f, gw_factors_group *g) {
     g->steps++;
 }
 
-static gw_err factors_matrix_state(gw_lowrank *l, gw_io *io) {
-    GW_TRY(gw_io_field(io, "r", l->q, (size_t)l->rank * l->cols * sizeof *l->q));
-    if (!l->m)
-        return GW_OK;
-    gw_lowrank_settle(l);
-    return gw_io_field(io, "residual", l->m, l->rows * l->cols * sizeof *l->m);
-}
-
 gw_err gw_factors_state(void *p, gw_io *io) {
     gw_factors *f = p;
     for (int i = 0; i < f->n_groups; i++) {
         gw_factors_group *g = &f->groups[i];
         GW_TRY(gw_io_alike(io, "steps", &g->steps, sizeof g->steps));
-        for (int k = 0; k < g->n_matrices; k++)
-            GW_TRY(factors_matrix_state(&g->matrices[k].l, io));
+        for (int k = 0; k < g->n_matrices; k++) {
+            gw_lowrank *l = &g->matrices[k].l;
+            GW_TRY(gw_io_field(io, "r", l->q, (size_t)l->rank * l->cols * sizeof *l->q));
+            if (!l->m)
+                continue;
+            gw_lowrank_settle(l);
+            GW_TRY(gw_io_field(io, "residual", l->m, l->rows * l->cols * sizeof *l->m));
+        }
     }
     return GW_OK;
 }

@@ -266,21 +266,17 @@ void *gw_lane_attached(const gw_lane *lane, const void *key) {
     return NULL;
 }
 
-static gw_err lane_phantom_floats(gw_phantom *p, size_t n, float **out) {
-    size_t rounded = (n + GW_ALIGN - 1) / GW_ALIGN * GW_ALIGN;
-    if (rounded > p->room - p->used)
-        return gw_fail(GW_ERR_NOMEM, "lane: more than %zu floats are asked for", p->room);
-    *out = p->floats + p->used;
-    p->used += rounded;
-    return GW_OK;
-}
-
 gw_err gw_lane_floats(gw_lane *lane, size_t n, float **out) {
     gw_shared *shared = lane->channel.shared;
+    gw_phantom *phantom = lane->encoder.of->phantom;
     void *fresh = NULL;
-    if (lane->encoder.of->phantom)
-        return lane_phantom_floats(lane->encoder.of->phantom, n, out);
-    if (shared) {
+    if (phantom) {
+        size_t rounded = (n + GW_ALIGN - 1) / GW_ALIGN * GW_ALIGN;
+        if (rounded > phantom->room - phantom->used)
+            return gw_fail(GW_ERR_NOMEM, "lane: more than %zu floats are asked for", phantom->room);
+        fresh = phantom->floats + phantom->used;
+        phantom->used += rounded;
+    } else if (shared) {
         GW_TRY(gw_lane_agree(lane, gw_shared_alloc(shared, n * sizeof(float), &fresh)));
     } else {
         float *own = NULL;

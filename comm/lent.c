@@ -58,18 +58,15 @@ void gw_lent_close(gw_lent *l) {
     free(l);
 }
 
-static gw_err lent_new(gw_lent **out, size_t ranks) {
-    GW_TRY(gw_alloc(out, 1, sizeof **out));
-    GW_TRY(gw_alloc(&(*out)->arena, ranks, sizeof *(*out)->arena));
-    return gw_alloc(&(*out)->table, ranks, sizeof *(*out)->table);
-}
-
 gw_err gw_lent_open(gw_lent **out, gw_shared *memory, float *arena, const gw_tensor *tensors,
                     int n_tensors) {
     gw_lent *l = NULL;
     void *mine = NULL;
     int ranks = gw_shared_size(memory);
-    gw_err e = gw_agree(gw_shared_comm(memory), lent_new(&l, (size_t)ranks));
+    gw_err e = gw_alloc(&l, 1, sizeof *l);
+    GW_THEN(e, gw_alloc(&l->arena, (size_t)ranks, sizeof *l->arena));
+    GW_THEN(e, gw_alloc(&l->table, (size_t)ranks, sizeof *l->table));
+    e = gw_agree(gw_shared_comm(memory), e);
     GW_THEN(e, gw_shared_alloc(memory, (size_t)n_tensors * sizeof(entry), &mine));
     if (e != GW_OK) {
         gw_lent_close(l);
@@ -121,65 +118,49 @@ static gw_err lent_check_mapping(const void *memory, size_t bytes, uint64_t file
                            "lent memory: it is no shared mapping of its file from the beginning");
 }
 
-static gw_err lent_make_offer(void *memory, size_t bytes, int fd, offer *o) {
-    if (fd < 0 || !memory || bytes == 0)
-        return gw_fail(GW_ERR_UNSUPPORTED, "lent memory: a rank had none to lend");
-    GW_TRY(gw_shared_file_of(fd, &o->file));
-    o->bytes = bytes;
-    return lent_check_mapping(memory, bytes, o->file.inode);
-}
-
-static gw_err lent_map(const offer *o, char **at) {
-    struct stat file;
-    int fd;
-    GW_TRY(gw_shared_file_open(&o->file, &fd));
-    void *map = fstat(fd, &file) == 0 && (uint64_t)file.st_size >= o->bytes
-                    ? mmap(NULL, o->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0)
-                    : MAP_FAILED;
-    int why = errno;
-    close(fd);
-    if (map == MAP_FAILED)
-        return gw_fail(GW_ERR_UNSUPPORTED, "lent memory of another rank cannot be mapped: %s",
-                       strerror(why));
-    *at = map;
+static gw_err lent_map_all(gw_lent *l, region *g, const offer *offers, void *mine) {
+    for (int r = 0; r < l->ranks; r++) {
+        size_t bytes = g->bytes[r] = offers[r].bytes;
+        struct stat file;
+        int fd;
+        if (r == l->me) {
+            g->at[r] = mine;
+            continue;
+        }
+        GW_TRY(gw_shared_file_open(&offers[r].file, &fd));
+        void *map =
+            fstat(fd, &file) == 0 && (uint64_t)file.st_size >= bytes
+                ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0)
+                : MAP_FAILED;
+        int why = errno;
+        close(fd);
+        if (map == MAP_FAILED)
+            return gw_fail(GW_ERR_UNSUPPORTED, "lent memory of another rank cannot be mapped: %s",
+                           strerror(why));
+        g->at[r] = map;
+    }
     return GW_OK;
 }
 
-static gw_err lent_map_all(gw_lent *l, region *g, const offer *offers, void *mine) {
-    gw_err e = GW_OK;
-    for (int r = 0; r < l->ranks && e == GW_OK; r++) {
-        g->bytes[r] = offers[r].bytes;
-        if (r == l->me)
-            g->at[r] = mine;
-        else
-            e = lent_map(&offers[r], &g->at[r]);
-    }
-    return e;
-}
-
-/* Every rank's offer to every rank: each fills in its own, and they are added. */
-static gw_err lent_exchange(const gw_lent *l, offer *offers) {
-    enum { WORDS = sizeof *offers / sizeof(uint64_t) };
-    return gw_allreduce(MPI_IN_PLACE, offers, l->ranks * WORDS, MPI_UINT64_T, MPI_SUM,
-                        gw_shared_comm(l->memory));
-}
-
-static gw_err lent_prepare(gw_lent *l, region *g, offer **offers) {
-    size_t ranks = (size_t)l->ranks;
-    GW_TRY(gw_grow(&l->regions, &l->room, l->count + 1, sizeof *l->regions));
-    GW_TRY(gw_alloc(&g->at, ranks, sizeof *g->at));
-    GW_TRY(gw_alloc(&g->bytes, ranks, sizeof *g->bytes));
-    return gw_alloc(offers, ranks, sizeof **offers);
-}
-
 gw_err gw_lent_add(gw_lent *l, void *memory, size_t bytes, int fd) {
+    enum { WORDS = sizeof(offer) / sizeof(uint64_t) };
     MPI_Comm comm = gw_shared_comm(l->memory);
+    size_t ranks = (size_t)l->ranks;
     region g = {0};
     offer *offers = NULL;
-    gw_err e = lent_prepare(l, &g, &offers);
-    GW_THEN(e, lent_make_offer(memory, bytes, fd, &offers[l->me]));
+    gw_err e = gw_grow(&l->regions, &l->room, l->count + 1, sizeof *l->regions);
+    GW_THEN(e, gw_alloc(&g.at, ranks, sizeof *g.at));
+    GW_THEN(e, gw_alloc(&g.bytes, ranks, sizeof *g.bytes));
+    GW_THEN(e, gw_alloc(&offers, ranks, sizeof *offers));
+    if (e == GW_OK && (fd < 0 || !memory || bytes == 0))
+        e = gw_fail(GW_ERR_UNSUPPORTED, "lent memory: a rank had none to lend");
+    GW_THEN(e, gw_shared_file_of(fd, &offers[l->me].file));
+    GW_THEN(e, lent_check_mapping(memory, bytes, offers[l->me].file.inode));
+    if (e == GW_OK)
+        offers[l->me].bytes = bytes;
     e = gw_agree(comm, e);
-    GW_THEN(e, lent_exchange(l, offers));
+    /* Every rank's offer to every rank: each fills in its own, and they are added. */
+    GW_THEN(e, gw_allreduce(MPI_IN_PLACE, offers, l->ranks * WORDS, MPI_UINT64_T, MPI_SUM, comm));
     if (e == GW_OK)
         e = gw_agree(comm, lent_map_all(l, &g, offers, memory));
     free(offers);
@@ -192,31 +173,24 @@ gw_err gw_lent_add(gw_lent *l, void *memory, size_t bytes, int fd) {
 
 /* ---- an exchange ---- */
 
-/* The region that all of a tensor lies in; -1: none. */
-static int lent_find(const gw_lent *l, const float *grad, size_t n, size_t *off) {
-    uintptr_t at = (uintptr_t)grad;
-    for (int i = 0; grad && i < l->count; i++) {
-        uintptr_t from = (uintptr_t)l->regions[i].at[l->me];
-        size_t bytes = l->regions[i].bytes[l->me];
-        if (at >= from && at - from < bytes && bytes - (at - from) >= n * sizeof *grad) {
-            *off = at - from;
-            return i;
-        }
-    }
-    return -1;
-}
-
 bool gw_lent_put(gw_lent *l, int t, float *grad, float weight) {
     entry *mine = &l->table[l->me][t];
+    uintptr_t at = (uintptr_t)grad;
     mine->region = -1;
     mine->weight = 1;
     mine->most = 0;
-    int i = lent_find(l, grad, l->tensors[t].span.n, &mine->off);
-    if (i < 0)
-        return false;
-    mine->region = i;
-    mine->weight = weight;
-    return true;
+    for (int i = 0; grad && i < l->count; i++) { /* the region that all of the tensor lies in */
+        uintptr_t from = (uintptr_t)l->regions[i].at[l->me];
+        size_t bytes = l->regions[i].bytes[l->me];
+        if (at < from || at - from >= bytes ||
+            bytes - (at - from) < l->tensors[t].span.n * sizeof *grad)
+            continue;
+        mine->off = at - from;
+        mine->region = i;
+        mine->weight = weight;
+        return true;
+    }
+    return false;
 }
 
 /* The tensor that the arena's float `at` belongs to. */

@@ -38,13 +38,6 @@ static long mix_layer_of(const char *key) {
     return digits > 0 && digits < 8 && !key[name + digits] ? strtol(key + name, NULL, 10) : -1;
 }
 
-static gw_err mix_layer(gw_mix *mix, const gw_spec *rule, long layer) {
-    for (int i = 1; i < mix->n; i++)
-        if (mix->layer[i] == layer)
-            return gw_fail(GW_ERR_USAGE, "compress: two rules for layer %ld", layer);
-    return mix_add(mix, rule->parts, (int)layer);
-}
-
 /* A misspelt key is taken for a name: so the line names all that it could be. */
 static gw_err mix_pattern(gw_mix *mix, const gw_spec *rule) {
     char why[512];
@@ -76,8 +69,11 @@ static gw_err mix_rule(gw_mix *mix, const gw_spec *rule) {
     if (!rule->key)
         return gw_fail(GW_ERR_USAGE, "compress: rule '%s': must be " RULES, rule->text);
     long layer = mix_layer_of(rule->key);
+    for (int i = 1; i < mix->n; i++)
+        if (layer >= 0 && mix->layer[i] == layer)
+            return gw_fail(GW_ERR_USAGE, "compress: two rules for layer %ld", layer);
     if (layer >= 0)
-        return mix_layer(mix, rule, layer);
+        return mix_add(mix, rule->parts, (int)layer);
     return strcmp(rule->key, "min_bytes") == 0 ? mix_min_bytes(mix, rule) : mix_pattern(mix, rule);
 }
 
@@ -135,108 +131,74 @@ void gw_mix_close(gw_mix *mix) {
 
 /* ---- on a lane ---- */
 
-static gw_err mix_check_layers(const gw_mix *mix, const gw_mix_model *m) {
-    int last = m->layers > 0      ? m->layers - 1
-               : m->n_tensors > 0 ? m->tensors[m->n_tensors - 1].layer
-                                  : -1;
-    for (int i = 1; i < mix->n; i++)
-        if (mix->layer[i] > last)
-            return gw_fail(GW_ERR_USAGE,
-                           "compress: rule for layer %d: the model's layers are 0 to %d",
-                           mix->layer[i], last);
-    return GW_OK;
-}
-
-static bool mix_matches(const char *pattern, const char *name) {
-    return fnmatch(pattern, name, 0) == 0;
-}
-
-/* The first names, as far as there is room. */
-static void mix_list_names(const gw_mix_model *m, char *out, size_t room) {
-    enum { MOST = 6 };
-    char name[64];
-    int n = m->n_tensors < MOST ? m->n_tensors : MOST;
-    *out = '\0';
-    for (int t = 0; t < n; t++) {
-        size_t at = strlen(out);
-        gw_text_plain(name, sizeof name, m->names[t]);
-        snprintf(out + at, room - at, "%s%s", at ? ", " : "", name);
-    }
-    if (n < m->n_tensors)
-        snprintf(out + strlen(out), room - strlen(out), ", .. (%d in all)", m->n_tensors);
-}
-
 static gw_err mix_check_pattern(const char *pattern, const gw_mix_model *m) {
-    char names[480];
+    enum { MOST = 6 }; /* names in the message */
+    char names[480] = "", name[64];
     if (!m->names || m->layers > 0)
         return gw_fail(GW_ERR_USAGE,
                        "compress: rule for '%s': this model's tensors have no names: must be "
                        "layerN=CODEC or min_bytes=BYTES",
                        pattern);
     for (int t = 0; t < m->n_tensors; t++)
-        if (mix_matches(pattern, m->names[t]))
+        if (fnmatch(pattern, m->names[t], 0) == 0)
             return GW_OK;
-    mix_list_names(m, names, sizeof names);
+    for (int t = 0; t < m->n_tensors && t < MOST; t++) {
+        size_t at = strlen(names);
+        gw_text_plain(name, sizeof name, m->names[t]);
+        snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", name);
+    }
+    size_t at = strlen(names);
+    if (m->n_tensors > MOST)
+        snprintf(names + at, sizeof names - at, ", .. (%d in all)", m->n_tensors);
     return gw_fail(GW_ERR_USAGE, "compress: rule for '%s': no tensor has such a name: there are %s",
                    pattern, names);
-}
-
-static gw_err mix_check(const gw_mix *mix, const gw_mix_model *m) {
-    GW_TRY(mix_check_layers(mix, m));
-    for (int i = 1; i < mix->n; i++)
-        if (mix->pattern[i])
-            GW_TRY(mix_check_pattern(mix->pattern[i], m));
-    return GW_OK;
-}
-
-static bool mix_fits(const gw_mix *mix, int i, const gw_mix_model *m, int t) {
-    return mix->pattern[i] ? mix_matches(mix->pattern[i], m->names[t])
-                           : mix->layer[i] == m->tensors[t].layer;
 }
 
 /* Index of the codec for tensor t. */
 static int mix_choice(const gw_mix *mix, const gw_mix_model *m, int t) {
     for (int i = 1; i < mix->n; i++)
-        if (mix_fits(mix, i, m, t))
+        if (mix->pattern[i] ? fnmatch(mix->pattern[i], m->names[t], 0) == 0
+                            : mix->layer[i] == m->tensors[t].layer)
             return i;
     bool small = m->tensors[t].span.n * sizeof(float) < mix->min_bytes;
     return small && mix->exact >= 0 ? mix->exact : 0;
 }
 
-/* Runs of neighbouring tensors with one codec each. */
-static int mix_cut(const gw_mix *mix, const gw_lane *by_codec[], const gw_mix_model *m,
-                   gw_lane_run *runs) {
-    int count = 0, last = -1;
-    for (int t = 0; t < m->n_tensors; t++) {
-        int i = mix_choice(mix, m, t);
-        gw_span span = m->tensors[t].span;
-        if (i == last)
-            runs[count - 1].span.n += span.n;
-        else
-            runs[count++] = (gw_lane_run){span, (gw_lane *)by_codec[i], &mix->algo[i]};
-        last = i;
-    }
-    return count;
-}
-
-gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_mix_model *model,
-                    const bool *feedback) {
+gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_mix_model *m, const bool *feedback) {
+    gw_lane *by_codec[GW_MIX_CODECS] = {lane};
     if (mix->n == 1)
         return GW_OK;
-    GW_TRY(mix_check(mix, model)); /* the same on all ranks */
+    int last = m->layers > 0      ? m->layers - 1
+               : m->n_tensors > 0 ? m->tensors[m->n_tensors - 1].layer
+                                  : -1;
+    for (int i = 1; i < mix->n; i++) /* the same on all ranks */
+        if (mix->layer[i] > last)
+            return gw_fail(GW_ERR_USAGE,
+                           "compress: rule for layer %d: the model's layers are 0 to %d",
+                           mix->layer[i], last);
+    for (int i = 1; i < mix->n; i++)
+        if (mix->pattern[i])
+            GW_TRY(mix_check_pattern(mix->pattern[i], m));
     gw_codings *codings = gw_lane_encoder(lane)->codings;
-    const gw_lane *by_codec[GW_MIX_CODECS] = {lane};
     for (int i = 1; i < mix->n; i++) {
-        gw_lane *other;
         bool apart = !(mix->algo[i].ops->caps & GW_ALGO_ORDERED);
-        GW_TRY(gw_lane_branch(lane, (gw_codec *)&mix->codec[i], apart, feedback[i], &other));
-        gw_lane_encoder(other)->codings = codings ? codings + i : NULL;
-        by_codec[i] = other;
+        GW_TRY(gw_lane_branch(lane, (gw_codec *)&mix->codec[i], apart, feedback[i], &by_codec[i]));
+        gw_lane_encoder(by_codec[i])->codings = codings ? codings + i : NULL;
     }
-    gw_lane_run *runs = NULL;
-    gw_err e = gw_alloc(&runs, (size_t)model->n_tensors, sizeof *runs);
+    gw_lane_run *runs = NULL; /* neighbouring tensors with one codec each */
+    gw_err e = gw_alloc(&runs, (size_t)m->n_tensors, sizeof *runs);
     GW_THEN(e, gw_lane_attach(lane, runs, runs, free));
     GW_TRY(gw_lane_agree(lane, e));
-    gw_lane_divide(lane, runs, mix_cut(mix, by_codec, model, runs));
+    int count = 0;
+    for (int t = 0, before = -1; t < m->n_tensors; t++) {
+        int i = mix_choice(mix, m, t);
+        gw_span span = m->tensors[t].span;
+        if (i == before)
+            runs[count - 1].span.n += span.n;
+        else
+            runs[count++] = (gw_lane_run){span, by_codec[i], &mix->algo[i]};
+        before = i;
+    }
+    gw_lane_divide(lane, runs, count);
     return GW_OK;
 }

@@ -54,7 +54,6 @@ bool gw_mix_warms(const gw_mix *mix);
  *  tensors with one codec each, and each further codec gets its own lane, closed with this one.
  *  feedback[i]: codec i keeps a residual. GW_ERR_USAGE: a rule for a layer that the model lacks, or
  *  a pattern that no name matches. Collective. */
-gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_mix_model *model,
-                    const bool *feedback);
+gw_err gw_mix_apply(const gw_mix *mix, gw_lane *lane, const gw_mix_model *m, const bool *feedback);
 
 #endif

@@ -47,23 +47,19 @@ static int element_free_all(MPI_Comm self, int at_exit, void *value, void *extra
     return MPI_Type_free_keyval(&keyval);
 }
 
-static gw_err element_setup(void) {
-    int at_exit;
-    GW_MPI(MPI_Type_create_keyval(MPI_TYPE_DUP_FN, MPI_TYPE_NULL_DELETE_FN, &keyval, NULL));
-    GW_MPI(MPI_Op_create(element_add, 1, &add_encoded));
-    GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, element_free_all, &at_exit, NULL));
-    GW_MPI(MPI_Comm_set_attr(MPI_COMM_SELF, at_exit, NULL));
-    GW_MPI(MPI_Comm_free_keyval(&at_exit)); /* goes when the attribute does */
-    return GW_OK;
-}
-
 gw_err gw_mpi_element_of(const gw_codec *codec, gw_mpi_element *out) {
     if (codec->ops->sum != GW_SUM_OWN) {
         *out = (gw_mpi_element){codec->ops->sum == GW_SUM_INT8 ? MPI_INT8_T : MPI_FLOAT, MPI_SUM};
         return GW_OK;
     }
-    if (keyval == MPI_KEYVAL_INVALID)
-        GW_TRY(element_setup());
+    if (keyval == MPI_KEYVAL_INVALID) {
+        int at_exit;
+        GW_MPI(MPI_Type_create_keyval(MPI_TYPE_DUP_FN, MPI_TYPE_NULL_DELETE_FN, &keyval, NULL));
+        GW_MPI(MPI_Op_create(element_add, 1, &add_encoded));
+        GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, element_free_all, &at_exit, NULL));
+        GW_MPI(MPI_Comm_set_attr(MPI_COMM_SELF, at_exit, NULL));
+        GW_MPI(MPI_Comm_free_keyval(&at_exit)); /* goes when the attribute does */
+    }
     int i = 0;
     while (i < MOST_CODECS && known[i].ops && known[i].ops != codec->ops)
         i++;

@@ -90,30 +90,6 @@ static void overlap_clear(gw_overlap *o) {
 
 /* ---- a strategy's hooks ---- */
 
-static gw_err overlapped_queue(gw_overlapped *me, int capacity) {
-    const gw_args *args = me->env->args;
-    gw_progress mode = overlap_mode(args);
-    GW_TRY(gw_queue_open(&me->queue, mode, capacity, gw_lane_yields(me->env->grads)));
-    if (!gw_args_has(args, "team"))
-        return GW_OK;
-    if (mode != GW_PROGRESS_THREAD && gw_args_int(args, "team") != 1)
-        return gw_fail(GW_ERR_USAGE,
-                       "team=%s is for the progress thread, and there is none: use "
-                       "progress=thread or leave team out",
-                       gw_args_text(args, "team"));
-    gw_queue_team(me->queue, (int)gw_args_int(args, "team"));
-    return GW_OK;
-}
-
-static void overlap_note_one_piece(const gw_env *env) {
-    char line[160];
-    snprintf(line, sizeof line,
-             "%s: nothing is overlapped: all gradients travel in one piece, which --update eager "
-             "waits for at once",
-             env->name);
-    gw_lane_note(env->grads, line);
-}
-
 gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts parts,
                           bool gathers) {
     gw_collective *collective = &me->grads.collective;
@@ -124,14 +100,31 @@ gw_err gw_overlapped_open(gw_overlapped *me, const gw_env *env, gw_overlap_parts
     collective->lane = env->grads;
     collective->base = late ? collective->base : env->grad;
     GW_TRY(overlap_cut(&me->grads, env, parts));
-    if (me->grads.count == 1 && !env->by_layer && !late && gw_lane_size(env->grads) > 1)
-        overlap_note_one_piece(env);
+    if (me->grads.count == 1 && !env->by_layer && !late && gw_lane_size(env->grads) > 1) {
+        char line[160];
+        snprintf(line, sizeof line,
+                 "%s: nothing is overlapped: all gradients travel in one piece, which --update "
+                 "eager waits for at once",
+                 env->name);
+        gw_lane_note(env->grads, line);
+    }
     if (gathers && !env->parts) {
         me->params.collective = (gw_collective){
             .algo = env->algo, .verb = GW_ALLGATHER, .lane = env->params, .base = env->param};
         GW_TRY(overlap_cut(&me->params, env, parts));
     }
-    return overlapped_queue(me, me->grads.count + me->params.count);
+    gw_progress mode = overlap_mode(env->args);
+    int capacity = me->grads.count + me->params.count;
+    GW_TRY(gw_queue_open(&me->queue, mode, capacity, gw_lane_yields(env->grads)));
+    if (!gw_args_has(env->args, "team"))
+        return GW_OK;
+    if (mode != GW_PROGRESS_THREAD && gw_args_int(env->args, "team") != 1)
+        return gw_fail(GW_ERR_USAGE,
+                       "team=%s is for the progress thread, and there is none: use "
+                       "progress=thread or leave team out",
+                       gw_args_text(env->args, "team"));
+    gw_queue_team(me->queue, (int)gw_args_int(env->args, "team"));
+    return GW_OK;
 }
 
 void gw_overlapped_close(void *self) {

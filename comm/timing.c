@@ -6,12 +6,6 @@
 
 /* ---- one ---- */
 
-static gw_err timing_lay(gw_timed *x, gw_verb verb, int root, size_t n) {
-    GW_TRY(gw_samples_add(&x->times, 0)); /* its memory, while all can agree that there is none */
-    GW_TRY(gw_schedule_new(&x->schedule, x->lane, x->base, (gw_span){0, n}));
-    return gw_algo_lay_down(x->algo, x->schedule, verb, root);
-}
-
 static void timing_drop(gw_timed *x) {
     gw_schedule_free(x->schedule);
     x->schedule = NULL;
@@ -19,7 +13,11 @@ static void timing_drop(gw_timed *x) {
 
 gw_err gw_timed_lay(gw_timed *x, gw_verb verb, int root, size_t n) {
     timing_drop(x);
-    gw_err e = gw_lane_agree(x->lane, timing_lay(x, verb, root, n));
+    /* The samples' memory comes now, while all can agree that there is none. */
+    gw_err e = gw_samples_add(&x->times, 0);
+    GW_THEN(e, gw_schedule_new(&x->schedule, x->lane, x->base, (gw_span){0, n}));
+    GW_THEN(e, gw_algo_lay_down(x->algo, x->schedule, verb, root));
+    e = gw_lane_agree(x->lane, e);
     x->times.n = 0;
     x->done = e != GW_OK;
     if (x->done)
@@ -60,16 +58,6 @@ gw_err gw_timing_round(gw_timing *t) {
 
 /* ---- sizes within a budget ---- */
 
-/* Connections are made, pages touched. */
-static gw_err timing_warm_up(gw_timing *t, bool first) {
-    GW_TRY(gw_timing_round(t));
-    for (int i = 0; i < t->n; i++)
-        t->timed[i]->times.n = 0;
-    if (first) /* not the measuring's own time */
-        t->spent_s = 0;
-    return GW_OK;
-}
-
 static void timing_drop_hopeless(gw_timing *t, double hopeless) {
     double best = INFINITY;
     for (int i = 0; i < t->n; i++)
@@ -88,7 +76,12 @@ static gw_err timing_one_size(gw_timing *t, const gw_timing_plan *p, size_t n, i
     }
     if (p->begin)
         GW_TRY(p->begin(t->rounds.ctx, n));
-    GW_TRY(timing_warm_up(t, t->rounds.drawn == 0));
+    bool first = t->rounds.drawn == 0;
+    GW_TRY(gw_timing_round(t)); /* connections are made, pages touched */
+    for (int i = 0; i < t->n; i++)
+        t->timed[i]->times.n = 0;
+    if (first) /* not the measuring's own time */
+        t->spent_s = 0;
     double end_s = t->spent_s + (p->budget_s - t->spent_s) / sizes_left;
     for (int k = 0; k < p->least || (k < p->most && t->spent_s < end_s); k++) {
         GW_TRY(gw_timing_round(t));
@@ -98,29 +91,14 @@ static gw_err timing_one_size(gw_timing *t, const gw_timing_plan *p, size_t n, i
     return p->end ? p->end(t->rounds.ctx, n) : GW_OK;
 }
 
-static double timing_round_s(const gw_timing *t) {
-    double sum = 0;
-    for (int i = 0; i < t->n; i++)
-        if (t->timed[i]->times.n > 0)
-            sum += gw_stats_typical(t->timed[i]->times.x, t->timed[i]->times.n);
-    return sum;
-}
-
-static int timing_choose_sizes(const gw_timing_plan *p, size_t sizes[GW_TIMING_SIZES]) {
-    int n = 0;
-    while (n < p->n_wanted && p->wanted[n] <= p->arena) {
-        sizes[n] = p->wanted[n];
-        n++;
-    }
-    if (n == 0 || p->arena >= 2 * sizes[n - 1])
-        sizes[n++] = p->arena; /* the whole arena is what is reduced most */
-    return n;
-}
-
 gw_err gw_timing_sizes(gw_timing *t, const gw_timing_plan *p) {
     size_t sizes[GW_TIMING_SIZES];
     double took_s[GW_TIMING_SIZES]; /* a round */
-    int n = timing_choose_sizes(p, sizes);
+    int n = 0;
+    for (; n < p->n_wanted && p->wanted[n] <= p->arena; n++)
+        sizes[n] = p->wanted[n];
+    if (n == 0 || p->arena >= 2 * sizes[n - 1])
+        sizes[n++] = p->arena; /* the whole arena is what is reduced most */
     for (int i = 0; i < n; i++) {
         double next_s = 0; /* from one size alone none can be told */
         if (i > 1)
@@ -130,7 +108,10 @@ gw_err gw_timing_sizes(gw_timing *t, const gw_timing_plan *p) {
         if (t->spent_s + (p->least + 1) * next_s > p->budget_s)
             break;
         GW_TRY(timing_one_size(t, p, sizes[i] / sizeof(float), n - i));
-        took_s[i] = timing_round_s(t);
+        took_s[i] = 0;
+        for (int k = 0; k < t->n; k++)
+            if (t->timed[k]->times.n > 0)
+                took_s[i] += gw_stats_typical(t->timed[k]->times.x, t->timed[k]->times.n);
     }
     return GW_OK;
 }

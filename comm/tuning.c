@@ -2,10 +2,13 @@
 
 #include "base/mem.h"
 #include "base/table.h"
+#include "comm/channel.h"
+#include "comm/timing.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void gw_tuning_clear(gw_tuning *t) {
@@ -111,31 +114,11 @@ static gw_err tuning_algo(reader *r, const char *name, int *out) {
     return GW_OK;
 }
 
-static gw_err tuning_row(reader *r, const tuning_line *line, gw_tuning_row **out) {
-    gw_tuning *t = r->t;
-    gw_tuning_row *last = t->n_sizes ? &t->row[t->n_sizes - 1] : NULL;
-    char text[32];
-    snprintf(text, sizeof text, "%" PRIu64, line->bytes);
-    if (line->bytes == 0 || line->bytes > UINT64_C(1) << 50 || (last && line->bytes < last->bytes))
-        return tuning_bad(r, "sizes must ascend from 1:", text);
-    if (!last || line->bytes > last->bytes) {
-        if (last && last->chosen < 0)
-            return tuning_bad(r, "nothing was chosen before size", text);
-        if (t->n_sizes == GW_TUNING_SIZES)
-            return tuning_bad(r, "too many sizes, at", text);
-        last = &t->row[t->n_sizes++];
-        last->bytes = (size_t)line->bytes;
-        last->chosen = -1;
-        for (int i = 0; i < GW_TUNING_ALGOS; i++)
-            last->time_s[i] = NAN;
-    }
-    *out = last;
-    return GW_OK;
-}
-
 static gw_err tuning_read_line(reader *r, const tuning_line *line) {
-    gw_tuning_row *row = NULL;
+    gw_tuning *t = r->t;
+    gw_tuning_row *row = t->n_sizes ? &t->row[t->n_sizes - 1] : NULL;
     int a = 0;
+    char size[32];
     if (strcmp(line->lane, tuning_lane_name(r->lane)) != 0 ||
         strcmp(line->codec, gw_lane_codec(r->lane)->name) != 0)
         return GW_OK;
@@ -143,7 +126,20 @@ static gw_err tuning_read_line(reader *r, const tuning_line *line) {
         r->other_ranks = line->ranks;
         return GW_OK;
     }
-    GW_TRY(tuning_row(r, line, &row));
+    snprintf(size, sizeof size, "%" PRIu64, line->bytes);
+    if (line->bytes == 0 || line->bytes > UINT64_C(1) << 50 || (row && line->bytes < row->bytes))
+        return tuning_bad(r, "sizes must ascend from 1:", size);
+    if (!row || line->bytes > row->bytes) {
+        if (row && row->chosen < 0)
+            return tuning_bad(r, "nothing was chosen before size", size);
+        if (t->n_sizes == GW_TUNING_SIZES)
+            return tuning_bad(r, "too many sizes, at", size);
+        row = &t->row[t->n_sizes++];
+        row->bytes = (size_t)line->bytes;
+        row->chosen = -1;
+        for (int i = 0; i < GW_TUNING_ALGOS; i++)
+            row->time_s[i] = NAN;
+    }
     GW_TRY(tuning_algo(r, line->algorithm, &a));
     if (!isfinite(line->time_s) || line->time_s < 0)
         return tuning_bad(r, "not a time of", line->algorithm);
@@ -195,6 +191,115 @@ gw_err gw_tuning_read(gw_tuning *t, const gw_lane *lane, const gw_algo_ops *exce
         return gw_fail(GW_ERR_NOMEM, "auto: out of memory");
     gw_err e = tuning_read_all(&r);
     fclose(r.in.in);
+    if (e != GW_OK)
+        gw_tuning_clear(t);
+    return e;
+}
+
+/* ---- measuring ---- */
+
+static const size_t wanted[] = {4 << 10, 64 << 10, 1 << 20, 8 << 20};
+enum { WANTED = sizeof wanted / sizeof *wanted };
+
+typedef struct tuner {
+    gw_tuning *t;
+    gw_lane *lane;
+    gw_timing timing;
+    gw_timed timed[GW_TUNING_ALGOS];
+} tuner;
+
+static gw_err tuning_gather(gw_tuning *t, const gw_lane *lane, const gw_algo_ops *except) {
+    const gw_channel *c = gw_lane_channel(lane);
+    int here = c->shared ? gw_shared_size(c->shared) : 1;
+    int nodes = here > 1 && here < gw_lane_size(lane); /* several, of several ranks each */
+    GW_TRY(c->fabric->ops->sum(c->fabric, &nodes));
+    for (const gw_entry *const *e = gw_algos.entries; *e; e++) {
+        bool layered = strcmp((*e)->name, "hier") == 0; /* on one node the same as shm */
+        if (*e == &except->head || (layered && !nodes) || t->n_algos == GW_TUNING_ALGOS)
+            continue;
+        gw_err err =
+            gw_algo_open(&t->algo[t->n_algos], &GW_SPEC_NAMED((*e)->name), gw_lane_codec(lane));
+        if (err == GW_OK)
+            t->n_algos++;
+        else if (err != GW_ERR_UNSUPPORTED)
+            return err;
+    }
+    return GW_OK;
+}
+
+static gw_err tuning_run_once(void *ctx, int i, double *s) {
+    return gw_timed_run(&((tuner *)ctx)->timed[i], s);
+}
+
+/* The fastest by the medians. */
+static gw_err tuning_choose(void *ctx, size_t n) {
+    tuner *p = ctx;
+    gw_tuning_row *row = &p->t->row[p->t->n_sizes++];
+    *row = (gw_tuning_row){.bytes = n * sizeof(float), .chosen = -1};
+    for (int a = 0; a < p->t->n_algos; a++) {
+        gw_samples *s = &p->timed[a].times;
+        row->time_s[a] = s->n > 0 ? gw_stats_median(s->x, s->n) : NAN;
+        if (s->n > 0 && (row->chosen < 0 || row->time_s[a] < row->time_s[row->chosen]))
+            row->chosen = a;
+    }
+    return row->chosen >= 0
+               ? GW_OK
+               : gw_fail(GW_ERR_UNSUPPORTED, "algo=auto: no algorithm carries codec %s here",
+                         gw_lane_codec(p->lane)->name);
+}
+
+static gw_err tuning_measure(tuner *p, double budget_s) {
+    gw_lane *lane = p->lane;
+    size_t arena = gw_lane_encoder(lane)->of->n * sizeof(float), most = wanted[WANTED - 1];
+    float *scratch;
+    arena = arena < most ? arena : most;
+    gw_timing_plan plan = {.wanted = wanted,
+                           .n_wanted = WANTED,
+                           .arena = arena,
+                           .budget_s = budget_s,
+                           .least = 1,
+                           .most = 15,
+                           .hopeless = 8,
+                           .end = tuning_choose};
+    GW_TRY(gw_lane_floats(lane, arena / sizeof(float), &scratch));
+    p->timing.rounds = (gw_rounds){
+        .comm = gw_lane_comm(lane), .seed = gw_lane_seed(lane), .once = tuning_run_once, .ctx = p};
+    for (int a = 0; a < p->t->n_algos; a++) {
+        p->timed[a] = (gw_timed){.algo = &p->t->algo[a], .lane = lane, .base = scratch};
+        p->timing.timed[p->timing.n++] = &p->timed[a];
+    }
+    gw_err e = gw_timing_sizes(&p->timing, &plan);
+    for (int a = 0; a < p->t->n_algos; a++)
+        gw_timed_close(&p->timed[a]);
+    return e;
+}
+
+gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except, double budget_s) {
+    const gw_encoder *encoder = gw_lane_encoder(lane);
+    size_t n = encoder->of->n;
+    float *residual = NULL;
+    tuner *p = NULL;
+    gw_codings before = {0}; /* what is tried is no part of the run */
+    *t = (gw_tuning){0};
+    gw_err e = gw_alloc(&p, 1, sizeof *p);
+    if (e == GW_OK && encoder->residual)
+        e = gw_alloc(&residual, n, sizeof *residual);
+    GW_THEN(e, tuning_gather(t, lane, except));
+    e = gw_lane_agree(lane, e);
+    if (e == GW_OK) {
+        *p = (tuner){.t = t, .lane = lane};
+        if (encoder->codings)
+            before = *encoder->codings;
+        if (residual)
+            memcpy(residual, encoder->residual, n * sizeof *residual);
+        e = tuning_measure(p, budget_s);
+        if (encoder->codings)
+            *encoder->codings = before;
+        if (residual)
+            memcpy(encoder->residual, residual, n * sizeof *residual);
+    }
+    free(residual);
+    free(p);
     if (e != GW_OK)
         gw_tuning_clear(t);
     return e;

@@ -20,10 +20,6 @@
  * P(P-1) b bytes and messages, all ranks together. */
 #include "comm/algo.h"
 
-#include "base/mem.h"
-
-#include <stdlib.h>
-
 static gw_err doubling_send(gw_schedule *s, int peer) {
     int slot;
     GW_TRY(gw_schedule_pack(s, gw_schedule_span(s), true, &slot));
@@ -39,22 +35,18 @@ static gw_err doubling_add_from(gw_schedule *s, int peer, bool exchange) {
     return gw_schedule_unpack(s, slot, gw_schedule_span(s), true);
 }
 
-/* A rank outside the core sends its part and receives the sum. */
-static gw_err doubling_outside(gw_schedule *s, int partner) {
-    gw_span span = gw_schedule_span(s);
-    int slot;
-    GW_TRY(doubling_send(s, partner));
-    GW_TRY(gw_schedule_round(s)); /* both messages are the arena itself */
-    GW_TRY(gw_schedule_recv(s, span, partner, true, &slot));
-    GW_TRY(gw_schedule_round(s));
-    return gw_schedule_unpack(s, slot, span, false);
-}
-
 static gw_err doubling_sum(gw_schedule *s) {
     const gw_lane *lane = gw_schedule_lane(s);
     int me = gw_lane_rank(lane), core = gw_kit_core(gw_lane_size(lane));
-    if (me >= core)
-        return doubling_outside(s, me - core);
+    gw_span span = gw_schedule_span(s);
+    if (me >= core) {
+        int slot;
+        GW_TRY(doubling_send(s, me - core));
+        GW_TRY(gw_schedule_round(s)); /* both messages are the arena itself */
+        GW_TRY(gw_schedule_recv(s, span, me - core, true, &slot));
+        GW_TRY(gw_schedule_round(s));
+        return gw_schedule_unpack(s, slot, span, false);
+    }
     bool partnered = me + core < gw_lane_size(lane);
     if (partnered)
         GW_TRY(doubling_add_from(s, me + core, false));
@@ -63,35 +55,26 @@ static gw_err doubling_sum(gw_schedule *s) {
     return partnered ? doubling_send(s, me + core) : GW_OK;
 }
 
-static gw_err doubling_gather(gw_schedule *s, int *slots) {
-    const gw_lane *lane = gw_schedule_lane(s);
-    gw_span span = gw_schedule_span(s);
-    int me = gw_lane_rank(lane), ranks = gw_lane_size(lane);
-    GW_TRY(gw_schedule_pack(s, span, false, &slots[me]));
-    for (int have = 1; have < ranks; have *= 2) {
-        int more = have < ranks - have ? have : ranks - have;
-        int from = (me + have) % ranks, to = (me + ranks - have) % ranks;
-        for (int i = 0; i < more; i++)
-            GW_TRY(gw_schedule_recv(s, span, from, false, &slots[(from + i) % ranks]));
-        for (int i = 0; i < more; i++)
-            GW_TRY(gw_schedule_send(s, slots[(me + i) % ranks], to));
-        GW_TRY(gw_schedule_round(s));
-    }
-    for (int r = 0; r < ranks; r++)
-        GW_TRY(gw_schedule_unpack(s, slots[r], span, r > 0));
-    return GW_OK;
-}
-
 static gw_err doubling_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     (void)args, (void)what, (void)root;
     const gw_lane *lane = gw_schedule_lane(s);
+    gw_span span = gw_schedule_span(s);
+    int me = gw_lane_rank(lane), ranks = gw_lane_size(lane), own, slot;
     if (gw_lane_exact(lane))
         return doubling_sum(s);
-    int *slots = NULL;
-    GW_TRY(gw_alloc(&slots, (size_t)gw_lane_size(lane), sizeof *slots));
-    gw_err e = doubling_gather(s, slots);
-    free(slots);
-    return e;
+    GW_TRY(gw_schedule_pack(s, span, false, &own));
+    for (int have = 1; have < ranks; have *= 2) {
+        int more = have < ranks - have ? have : ranks - have;
+        int from = (me + have) % ranks, to = (me + ranks - have) % ranks;
+        for (int i = 0; i < more; i++) /* slots are numbered on: that of rank me + k is own + k */
+            GW_TRY(gw_schedule_recv(s, span, from, false, &slot));
+        for (int i = 0; i < more; i++)
+            GW_TRY(gw_schedule_send(s, own + i, to));
+        GW_TRY(gw_schedule_round(s));
+    }
+    for (int r = 0; r < ranks; r++)
+        GW_TRY(gw_schedule_unpack(s, own + (r - me + ranks) % ranks, span, r > 0));
+    return GW_OK;
 }
 
 static gw_cost doubling_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {

@@ -114,13 +114,6 @@ static gw_err file_recv(const walk *w, const gw_move *x) {
     return GW_OK;
 }
 
-static gw_err file_unpack(const walk *w, const gw_move *x) {
-    int step = file_step(w, x);
-    for (int b = x->first; b < x->first + x->count; b += step)
-        GW_TRY(gw_schedule_unpack(w->s, *file_slot(w, x, b), file_blocks(w, b, step), x->add));
-    return GW_OK;
-}
-
 /* Transfers [first, end): of one round. */
 typedef struct turn {
     int first, end;
@@ -128,26 +121,14 @@ typedef struct turn {
 
 /* What of a round was received is unpacked. */
 static gw_err file_take(const walk *w, turn k, bool add) {
-    for (const gw_move *x = w->t->x + k.first; x < w->t->x + k.end; x++)
-        if (x->to == w->me && x->add == add)
-            GW_TRY(file_unpack(w, x));
-    return GW_OK;
-}
-
-static gw_err file_exchange(const walk *w, turn last, turn now) {
-    const gw_move *first = w->t->x + now.first, *end = w->t->x + now.end;
-    bool any = false;
-    for (const gw_move *x = first; x < end; x++)
-        if (x->to == w->me)
-            GW_TRY(file_recv(w, x));
-    GW_TRY(file_take(w, last, true));
-    for (const gw_move *x = first; x < end; x++) {
-        any = any || x->to == w->me || x->from == w->me;
-        if (x->from == w->me)
-            GW_TRY(file_send(w, x));
+    for (const gw_move *x = w->t->x + k.first; x < w->t->x + k.end; x++) {
+        int step = file_step(w, x);
+        if (x->to != w->me || x->add != add)
+            continue;
+        for (int b = x->first; b < x->first + x->count; b += step)
+            GW_TRY(gw_schedule_unpack(w->s, *file_slot(w, x, b), file_blocks(w, b, step), add));
     }
-    GW_TRY(file_take(w, last, false)); /* forwarded first, then decoded while it travels */
-    return any ? gw_schedule_round(w->s) : GW_OK;
+    return GW_OK;
 }
 
 static gw_err file_chunk(const walk *w) {
@@ -158,39 +139,41 @@ static gw_err file_chunk(const walk *w) {
     for (int b = 0; b < t->blocks; b++)
         w->sum[b] = GW_NO_SLOT;
     do {
+        bool any = false;
         last = now;
         now.first = now.end;
-        while (now.end < t->n && t->x[now.end].round == t->x[now.first].round)
-            now.end++;
-        GW_TRY(file_exchange(w, last, now));
+        for (; now.end < t->n && t->x[now.end].round == t->x[now.first].round; now.end++)
+            if (t->x[now.end].to == w->me)
+                GW_TRY(file_recv(w, &t->x[now.end]));
+        GW_TRY(file_take(w, last, true));
+        for (const gw_move *x = t->x + now.first; x < t->x + now.end; x++) {
+            any = any || x->to == w->me || x->from == w->me;
+            if (x->from == w->me)
+                GW_TRY(file_send(w, x));
+        }
+        GW_TRY(file_take(w, last, false)); /* forwarded first, then decoded while it travels */
+        if (any)
+            GW_TRY(gw_schedule_round(w->s));
     } while (now.first < now.end);
-    return GW_OK;
-}
-
-static gw_err file_chunks(const gw_args *args, walk *w) {
-    gw_span whole = w->span;
-    int chunks = gw_kit_chunks(args, whole.n);
-    gw_schedule_window(w->s, (int)gw_args_int(args, "window"));
-    for (int c = 0; c < chunks; c++) {
-        w->span = gw_span_part(whole, c, chunks);
-        if (c > 0)
-            GW_TRY(gw_schedule_strand(w->s));
-        GW_TRY(file_chunk(w));
-    }
     return GW_OK;
 }
 
 static gw_err file_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     (void)what, (void)root;
     gw_lane *lane = gw_schedule_lane(s);
-    walk w = {.s = s,
-              .span = gw_schedule_span(s),
-              .exact = gw_lane_exact(lane),
-              .me = gw_lane_rank(lane)};
+    gw_span whole = gw_schedule_span(s);
+    int chunks = gw_kit_chunks(args, whole.n);
+    walk w = {.s = s, .exact = gw_lane_exact(lane), .me = gw_lane_rank(lane)};
     GW_TRY(file_transfers(args, lane, &w.t));
     GW_TRY(gw_alloc(&w.sent, (size_t)(w.t->n + w.t->blocks), sizeof *w.sent));
     w.sum = w.sent + w.t->n;
-    gw_err e = file_chunks(args, &w);
+    gw_err e = GW_OK;
+    gw_schedule_window(s, (int)gw_args_int(args, "window"));
+    for (int c = 0; e == GW_OK && c < chunks; c++) {
+        w.span = gw_span_part(whole, c, chunks);
+        e = c > 0 ? gw_schedule_strand(s) : GW_OK;
+        GW_THEN(e, file_chunk(&w));
+    }
     free(w.sent);
     return e;
 }

@@ -10,41 +10,29 @@
  * P = 2 x (compression ratio) sending plain floats by `ring` is cheaper. */
 #include "comm/algo.h"
 
-#include "base/mem.h"
-
-#include <stdlib.h>
-
-static gw_err gathersum_rounds(gw_schedule *s, int *slots) {
+static gw_err gathersum_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args, (void)what, (void)root;
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
-    int me = gw_lane_rank(lane), ranks = gw_lane_size(lane);
+    int me = gw_lane_rank(lane), ranks = gw_lane_size(lane), own;
     /* Rank 0 can add onto its own part, which comes first. Rank 1 cannot, although a + b is b + a:
      * an element that was not sent leaves a -0.0, adding it as 0 makes +0.0. */
     bool in_place = me == 0;
-    for (int i = 1; i < ranks; i++) {
-        int peer = (me + ranks - i) % ranks;
-        GW_TRY(gw_schedule_recv(s, span, peer, false, &slots[peer]));
-    }
+    for (int i = 1; i < ranks; i++)
+        GW_TRY(gw_schedule_recv(s, span, (me + ranks - i) % ranks, false, &own));
     if (in_place)
-        GW_TRY(gw_schedule_pack(s, span, true, &slots[me]));
+        GW_TRY(gw_schedule_pack(s, span, true, &own));
     else
-        GW_TRY(gw_schedule_copy(s, span, false, &slots[me]));
+        GW_TRY(gw_schedule_copy(s, span, false, &own));
     for (int i = 1; i < ranks; i++) /* staggered, so that not all send to rank 0 first */
-        GW_TRY(gw_schedule_send(s, slots[me], (me + i) % ranks));
+        GW_TRY(gw_schedule_send(s, own, (me + i) % ranks));
     GW_TRY(gw_schedule_round(s));
-    for (int r = 0; r < ranks; r++)
+    for (int r = 0; r < ranks; r++) {
+        int slot = own - (r - me + ranks) % ranks; /* slots are numbered on, the own one last */
         if (r != me || !in_place)
-            GW_TRY(gw_schedule_unpack(s, slots[r], span, in_place || r > 0));
+            GW_TRY(gw_schedule_unpack(s, slot, span, in_place || r > 0));
+    }
     return GW_OK;
-}
-
-static gw_err gathersum_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
-    (void)args, (void)what, (void)root;
-    int ranks = gw_lane_size(gw_schedule_lane(s)), *slots = NULL;
-    GW_TRY(gw_alloc(&slots, (size_t)ranks, sizeof *slots));
-    gw_err e = gathersum_rounds(s, slots);
-    free(slots);
-    return e;
 }
 
 static gw_cost gathersum_cost(const gw_args *args, gw_lane *lane, gw_verb what, size_t n) {

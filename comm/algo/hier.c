@@ -156,41 +156,6 @@ static gw_err hier_copy(void *ctx) {
     return GW_OK;
 }
 
-static gw_err hier_begin(gw_schedule *s, const nest *h, job **out) {
-    gw_lane *lane = gw_schedule_lane(s);
-    job *j = NULL;
-    GW_TRY(gw_alloc(&j, 1, sizeof *j));
-    GW_TRY(gw_schedule_own(s, j, hier_release_job));
-    j->span = gw_schedule_span(s);
-    j->one_group = h->groups == 1;
-    GW_TRY(gw_crew_new(&j->crew, gw_lane_channel(lane)->shared, h->first, h->n));
-    GW_TRY(gw_alloc(&j->values, (size_t)h->n, sizeof *j->values));
-    GW_TRY(gw_alloc(&j->rows, (size_t)h->n, sizeof *j->rows));
-    for (int i = 0; i < h->n; i++)
-        j->values[i] = gw_crew_twin(j->crew, gw_schedule_base(s) + j->span.off, i);
-    *out = j;
-    return j->values[0] ? GW_OK
-                        : gw_fail(GW_ERR_UNSUPPORTED,
-                                  "algorithm hier: the span is not in memory that the ranks share: "
-                                  "take it from gw_lane_floats, or use another algorithm");
-}
-
-/* The leaders' exchange, as a stage; every rank reserves as many tags on the whole lane. */
-static gw_err hier_between_groups(gw_schedule *s, const nest *h) {
-    gw_lane *lane = gw_schedule_lane(s);
-    gw_span span = gw_schedule_span(s);
-    GW_TRY(gw_schedule_stage(s));
-    if (h->me == 0) {
-        gw_schedule_on(s, h->leaders);
-        GW_TRY(gw_algo_lay_down(&h->inner, s, GW_ALLREDUCE, 0));
-        gw_schedule_narrow(s, span);
-        gw_schedule_on(s, lane);
-    } else {
-        gw_channel_tag(gw_lane_channel(lane));
-    }
-    return gw_schedule_stage(s);
-}
-
 /* Nothing goes between groups, whatever codec or inner algorithm was asked for. */
 static void hier_note_one_group(const gw_args *args, gw_lane *lane) {
     char line[128];
@@ -205,10 +170,23 @@ static void hier_note_one_group(const gw_args *args, gw_lane *lane) {
 static gw_err hier_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     (void)what, (void)root;
     gw_lane *lane = gw_schedule_lane(s);
+    gw_span span = gw_schedule_span(s);
     nest *h;
-    job *j;
+    job *j = NULL;
     GW_TRY(hier_nest(args, lane, &h));
-    GW_TRY(hier_begin(s, h, &j));
+    GW_TRY(gw_alloc(&j, 1, sizeof *j));
+    GW_TRY(gw_schedule_own(s, j, hier_release_job));
+    j->span = span;
+    j->one_group = h->groups == 1;
+    GW_TRY(gw_crew_new(&j->crew, gw_lane_channel(lane)->shared, h->first, h->n));
+    GW_TRY(gw_alloc(&j->values, (size_t)h->n, sizeof *j->values));
+    GW_TRY(gw_alloc(&j->rows, (size_t)h->n, sizeof *j->rows));
+    for (int i = 0; i < h->n; i++)
+        j->values[i] = gw_crew_twin(j->crew, gw_schedule_base(s) + span.off, i);
+    if (!j->values[0])
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "algorithm hier: the span is not in memory that the ranks share: take it "
+                       "from gw_lane_floats, or use another algorithm");
     bool leader = h->me == 0;
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     GW_TRY(gw_schedule_await(s, gw_crew_all, j->crew));
@@ -220,7 +198,17 @@ static gw_err hier_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, i
         hier_note_one_group(args, lane);
         return GW_OK;
     }
-    GW_TRY(hier_between_groups(s, h));
+    /* The leaders' exchange is a stage; every rank reserves as many tags on the whole lane. */
+    GW_TRY(gw_schedule_stage(s));
+    if (leader) {
+        gw_schedule_on(s, h->leaders);
+        GW_TRY(gw_algo_lay_down(&h->inner, s, GW_ALLREDUCE, 0));
+        gw_schedule_narrow(s, span);
+        gw_schedule_on(s, lane);
+    } else {
+        gw_channel_tag(gw_lane_channel(lane));
+    }
+    GW_TRY(gw_schedule_stage(s));
     GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
     if (!leader) {
         GW_TRY(gw_schedule_await(s, gw_crew_lead, j->crew));

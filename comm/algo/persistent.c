@@ -17,10 +17,6 @@
 
 #include <stdlib.h>
 
-typedef struct job {
-    MPI_Request request; /* inactive between steps */
-} job;
-
 static const char *persistent_refuses(const gw_args *args, const gw_codec *codec) {
     if (MPI_VERSION < 4)
         return "it needs a library of MPI 4, and this one is older: use algo=native";
@@ -31,47 +27,40 @@ static const char *persistent_refuses(const gw_args *args, const gw_codec *codec
 }
 
 static gw_err persistent_issue(void *ctx, MPI_Request *request) {
-    job *j = ctx;
-    GW_MPI(MPI_Start(&j->request));
+    MPI_Request *kept = ctx;
+    GW_MPI(MPI_Start(kept));
     if (!request)
-        return gw_mpi_check(MPI_Wait(&j->request, MPI_STATUS_IGNORE), "MPI_Wait");
-    *request = j->request; /* completion does not free a persistent handle */
+        return gw_mpi_check(MPI_Wait(kept, MPI_STATUS_IGNORE), "MPI_Wait");
+    *request = *kept; /* completion does not free a persistent handle */
     return GW_OK;
 }
 
 static void persistent_release(void *ctx) {
-    job *j = ctx;
-    if (j->request != MPI_REQUEST_NULL)
-        MPI_Request_free(&j->request);
-    free(j);
-}
-
-static gw_err persistent_init(const gw_lane *lane, void *data, size_t n, MPI_Request *request) {
-    gw_mpi_element e;
-    GW_TRY(gw_mpi_element_of(gw_lane_codec(lane), &e));
-    gw_mpi_units u = gw_mpi_units_of(gw_lane_codec(lane), n);
-#if MPI_VERSION >= 4
-    GW_MPI(MPI_Allreduce_init_c(MPI_IN_PLACE, (char *)data + u.prefix, (MPI_Count)u.count, e.type,
-                                e.op, gw_lane_comm(lane), MPI_INFO_NULL, request));
-    return GW_OK;
-#else
-    (void)data, (void)u, (void)request;
-    return gw_fail(GW_ERR_INTERNAL, "persistent: was not refused");
-#endif
+    MPI_Request *kept = ctx;
+    if (*kept != MPI_REQUEST_NULL)
+        MPI_Request_free(kept);
+    free(kept);
 }
 
 static gw_err persistent_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     (void)args, (void)what, (void)root;
-    gw_lane *lane = gw_schedule_lane(s);
+    const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
+    MPI_Request *kept = NULL; /* inactive between steps */
+    gw_mpi_element e;
     int slot;
     GW_TRY(gw_schedule_pack(s, span, false, &slot));
-    job *j = NULL;
-    GW_TRY(gw_alloc(&j, 1, sizeof *j));
-    j->request = MPI_REQUEST_NULL;
-    GW_TRY(gw_schedule_own(s, j, persistent_release));
-    GW_TRY(persistent_init(lane, gw_schedule_slot_data(s, slot), span.n, &j->request));
-    GW_TRY(gw_schedule_call(s, persistent_issue, j));
+    GW_TRY(gw_alloc(&kept, 1, sizeof *kept));
+    *kept = MPI_REQUEST_NULL;
+    GW_TRY(gw_schedule_own(s, kept, persistent_release));
+    GW_TRY(gw_mpi_element_of(gw_lane_codec(lane), &e));
+#if MPI_VERSION >= 4 /* with an older one it was refused */
+    gw_mpi_units u = gw_mpi_units_of(gw_lane_codec(lane), span.n);
+    char *data = gw_schedule_slot_data(s, slot);
+    GW_MPI(MPI_Allreduce_init_c(MPI_IN_PLACE, data + u.prefix, (MPI_Count)u.count, e.type, e.op,
+                                gw_lane_comm(lane), MPI_INFO_NULL, kept));
+#endif
+    GW_TRY(gw_schedule_call(s, persistent_issue, kept));
     GW_TRY(gw_schedule_round(s));
     return gw_schedule_unpack(s, slot, span, false);
 }

@@ -10,29 +10,24 @@
  * allreduce, whose first phase is the kit's. */
 #include "comm/algo.h"
 
-static gw_err root_bcast(gw_schedule *s, int root) {
+static gw_err root_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args;
     const gw_lane *lane = gw_schedule_lane(s);
     gw_span span = gw_schedule_span(s);
-    int slot;
+    int ranks = gw_lane_size(lane), slot;
+    if (what == GW_ALLREDUCE) {
+        GW_TRY(gw_kit_reduce(s, root));
+        GW_TRY(gw_schedule_round(s));
+    }
     if (gw_lane_rank(lane) != root) {
         GW_TRY(gw_schedule_recv(s, span, root, true, &slot));
         GW_TRY(gw_schedule_round(s));
         return gw_schedule_unpack(s, slot, span, false);
     }
-    int ranks = gw_lane_size(lane);
     GW_TRY(gw_schedule_pack(s, span, true, &slot));
     for (int i = 1; i < ranks; i++)
         GW_TRY(gw_schedule_send(s, slot, (root + i) % ranks));
     return GW_OK;
-}
-
-static gw_err root_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
-    (void)args;
-    if (what == GW_ALLREDUCE) {
-        GW_TRY(gw_kit_reduce(s, root));
-        GW_TRY(gw_schedule_round(s));
-    }
-    return root_bcast(s, root);
 }
 
 const gw_algo_ops gw_algo_root = {

@@ -134,10 +134,6 @@ static gw_err shm_copy_root(void *ctx) {
 
 /* ---- with a codec: encodings ---- */
 
-static gw_span shm_part_of(const job *j, int i) {
-    return gw_span_part(j->span, i, j->ranks);
-}
-
 static gw_err shm_encode(job *j, int slot, gw_span part, unsigned how) {
     char *mine = j->block[j->me];
     size_t *len = (size_t *)mine + slot;
@@ -160,22 +156,23 @@ static gw_err shm_encode_foreign(void *ctx) {
     job *j = ctx;
     for (int i = 1; i < j->ranks; i++) {
         int peer = (j->me + i) % j->ranks;
-        GW_TRY(shm_encode(j, peer, shm_part_of(j, peer), 0));
+        GW_TRY(shm_encode(j, peer, gw_span_part(j->span, peer, j->ranks), 0));
     }
     return GW_OK;
 }
 
 static gw_err shm_encode_own(void *ctx) {
     job *j = ctx;
-    return shm_encode(j, j->me, shm_part_of(j, j->me), GW_ENCODE_ADOPT | GW_ENCODE_ALONE);
+    return shm_encode(j, j->me, gw_span_part(j->span, j->me, j->ranks),
+                      GW_ENCODE_ADOPT | GW_ENCODE_ALONE);
 }
 
 static gw_err shm_add_shares(void *ctx) {
     job *j = ctx;
-    int me = j->me;
+    gw_span own = gw_span_part(j->span, j->me, j->ranks);
     for (int r = 0; r < j->ranks; r++)
-        if (r != me)
-            GW_TRY(shm_decode(j, r, me, shm_part_of(j, me), true));
+        if (r != j->me)
+            GW_TRY(shm_decode(j, r, j->me, own, true));
     return GW_OK;
 }
 
@@ -183,7 +180,7 @@ static gw_err shm_decode_sums(void *ctx) {
     job *j = ctx;
     for (int r = 0; r < j->ranks; r++)
         if (r != j->me)
-            GW_TRY(shm_decode(j, r, r, shm_part_of(j, r), false));
+            GW_TRY(shm_decode(j, r, r, gw_span_part(j->span, r, j->ranks), false));
     return GW_OK;
 }
 
@@ -236,36 +233,17 @@ static gw_err shm_make_block(job *j, bool whole) {
     void *mine = NULL;
     gw_err e = gw_alloc(&j->block, ranks, sizeof *j->block);
     GW_THEN(e, gw_alloc(&j->at, ranks, sizeof *j->at));
-    for (int i = 0; i < (whole ? 1 : j->ranks); i++) {
+    int slots = whole ? 1 : j->ranks;
+    for (int i = 0; i < slots; i++) {
         end = (end + LINE - 1) / LINE * LINE;
         if (e == GW_OK)
             j->at[i] = end;
-        end += gw_codec_bound(gw_lane_codec(j->lane), whole ? j->span.n : shm_part_of(j, i).n);
+        end += gw_codec_bound(gw_lane_codec(j->lane), gw_span_part(j->span, i, slots).n);
     }
     GW_TRY(gw_shared_alloc(gw_lane_channel(j->lane)->shared, end, &mine)); /* collective */
     GW_TRY(e);
     for (int r = 0; r < j->ranks; r++)
         j->block[r] = gw_crew_twin(j->crew, mine, r);
-    return GW_OK;
-}
-
-static gw_err shm_begin(gw_schedule *s, int root, bool whole, job **out) {
-    gw_lane *lane = gw_schedule_lane(s);
-    GW_TRY(shm_check_node(lane));
-    job *j = NULL;
-    GW_TRY(gw_alloc(&j, 1, sizeof *j));
-    GW_TRY(gw_schedule_own(s, j, shm_release));
-    *j = (job){.schedule = s,
-               .lane = lane,
-               .me = gw_lane_rank(lane),
-               .ranks = gw_lane_size(lane),
-               .base = gw_schedule_base(s),
-               .span = gw_schedule_span(s),
-               .root = root};
-    GW_TRY(gw_crew_new(&j->crew, gw_lane_channel(lane)->shared, 0, j->ranks));
-    j->crew->lead = root;
-    GW_TRY(gw_lane_exact(lane) ? shm_find_values(j) : shm_make_block(j, whole));
-    *out = j;
     return GW_OK;
 }
 
@@ -291,43 +269,50 @@ static gw_err shm_around_meeting(gw_schedule *s, job *j, gw_err (*write)(void *c
     return shm_meet(s, j);
 }
 
-static gw_err shm_lay_allreduce(gw_schedule *s, job *j) {
-    if (gw_lane_exact(j->lane))
-        return shm_between_meetings(s, j, shm_sum_for_all);
-    GW_TRY(gw_schedule_work(s, shm_encode_foreign, j));
-    GW_TRY(shm_meet(s, j));
-    GW_TRY(gw_schedule_work(s, shm_add_shares, j));
-    GW_TRY(gw_schedule_work(s, shm_encode_own, j));
-    GW_TRY(shm_meet(s, j));
-    return gw_schedule_work(s, shm_decode_sums, j);
-}
-
-static gw_err shm_lay_bcast(gw_schedule *s, job *j) {
-    GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
-    GW_TRY(gw_schedule_await(s, gw_crew_lead, j->crew));
-    GW_TRY(gw_schedule_work(s, shm_copy_root, j));
-    GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
-    /* Only the root needs to know that all have read. */
-    return j->me == j->root ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
-}
-
 static gw_err shm_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
     (void)args;
-    job *j;
-    GW_TRY(shm_begin(s, root, what == GW_REDUCE || what == GW_BCAST, &j));
-    bool exact = gw_lane_exact(j->lane);
+    gw_lane *lane = gw_schedule_lane(s);
+    bool exact = gw_lane_exact(lane), whole = what == GW_REDUCE || what == GW_BCAST;
+    GW_TRY(shm_check_node(lane));
+    job *j = NULL;
+    GW_TRY(gw_alloc(&j, 1, sizeof *j));
+    GW_TRY(gw_schedule_own(s, j, shm_release));
+    *j = (job){.schedule = s,
+               .lane = lane,
+               .me = gw_lane_rank(lane),
+               .ranks = gw_lane_size(lane),
+               .base = gw_schedule_base(s),
+               .span = gw_schedule_span(s),
+               .root = root};
+    GW_TRY(gw_crew_new(&j->crew, gw_lane_channel(lane)->shared, 0, j->ranks));
+    j->crew->lead = root;
+    GW_TRY(exact ? shm_find_values(j) : shm_make_block(j, whole));
     switch (what) {
     case GW_REDUCE:
         return exact ? shm_between_meetings(s, j, shm_sum_for_root)
                      : shm_around_meeting(s, j, shm_encode_whole, shm_add_whole);
-    case GW_BCAST: return shm_lay_bcast(s, j);
+    case GW_BCAST:
+        GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
+        GW_TRY(gw_schedule_await(s, gw_crew_lead, j->crew));
+        GW_TRY(gw_schedule_work(s, shm_copy_root, j));
+        GW_TRY(gw_schedule_work(s, gw_crew_signal, j->crew));
+        /* Only the root needs to know that all have read. */
+        return j->me == root ? gw_schedule_await(s, gw_crew_all, j->crew) : GW_OK;
     case GW_REDUCE_SCATTER:
         return exact ? shm_between_meetings(s, j, shm_sum_for_me)
                      : shm_around_meeting(s, j, shm_encode_foreign, shm_add_shares);
     case GW_ALLGATHER:
         return exact ? shm_between_meetings(s, j, shm_copy_parts)
                      : shm_around_meeting(s, j, shm_encode_own, shm_decode_sums);
-    default: return shm_lay_allreduce(s, j);
+    default:
+        if (exact)
+            return shm_between_meetings(s, j, shm_sum_for_all);
+        GW_TRY(gw_schedule_work(s, shm_encode_foreign, j));
+        GW_TRY(shm_meet(s, j));
+        GW_TRY(gw_schedule_work(s, shm_add_shares, j));
+        GW_TRY(gw_schedule_work(s, shm_encode_own, j));
+        GW_TRY(shm_meet(s, j));
+        return gw_schedule_work(s, shm_decode_sums, j);
     }
 }
 

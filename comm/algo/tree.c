@@ -13,61 +13,37 @@
  * round moves whole spans, so a long span takes log2 P times as long as with `ring`. */
 #include "comm/algo.h"
 
-typedef struct tree {
-    int ranks, root, v;
-} tree;
-
-static tree tree_of(const gw_schedule *s, int root) {
+static gw_err tree_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
+    (void)args;
     const gw_lane *lane = gw_schedule_lane(s);
-    int ranks = gw_lane_size(lane);
-    return (tree){ranks, root, (gw_lane_rank(lane) - root + ranks) % ranks};
-}
-
-static int tree_peer(const tree *t, int v) {
-    return (v + t->root) % t->ranks;
-}
-
-static gw_err tree_reduce(gw_schedule *s, int root) {
-    tree t = tree_of(s, root);
     gw_span span = gw_schedule_span(s);
-    int slot, distance = 1;
-    for (; distance < t.ranks && !(t.v & distance); distance *= 2) {
-        if (t.v + distance >= t.ranks)
+    int ranks = gw_lane_size(lane), me = gw_lane_rank(lane), slot, distance = 1;
+    int v = (me - root + ranks) % ranks;
+    for (; distance < ranks && !(v & distance); distance *= 2) {
+        if (what == GW_BCAST || v + distance >= ranks)
             continue;
-        GW_TRY(gw_schedule_recv(s, span, tree_peer(&t, t.v + distance), false, &slot));
+        GW_TRY(gw_schedule_recv(s, span, (me + distance) % ranks, false, &slot));
         GW_TRY(gw_schedule_round(s));
         GW_TRY(gw_schedule_unpack(s, slot, span, true));
     }
-    if (t.v == 0)
+    int nearer = (me - distance + ranks) % ranks; /* v - d; the root has none */
+    if (what != GW_BCAST && v > 0) {
+        GW_TRY(gw_schedule_pack(s, span, false, &slot));
+        GW_TRY(gw_schedule_send(s, slot, nearer));
+        GW_TRY(gw_schedule_round(s));
+    }
+    if (what == GW_REDUCE)
         return GW_OK;
-    GW_TRY(gw_schedule_pack(s, span, false, &slot));
-    GW_TRY(gw_schedule_send(s, slot, tree_peer(&t, t.v - distance)));
-    return gw_schedule_round(s);
-}
-
-static gw_err tree_bcast(gw_schedule *s, int root) {
-    tree t = tree_of(s, root);
-    gw_span span = gw_schedule_span(s);
-    int slot, distance = 1;
-    while (distance < t.ranks && !(t.v & distance))
-        distance *= 2;
-    if (t.v == 0) {
+    if (v == 0) {
         GW_TRY(gw_schedule_pack(s, span, true, &slot));
     } else {
-        GW_TRY(gw_schedule_recv(s, span, tree_peer(&t, t.v - distance), true, &slot));
+        GW_TRY(gw_schedule_recv(s, span, nearer, true, &slot));
         GW_TRY(gw_schedule_round(s));
     }
     while ((distance /= 2) > 0)
-        if (t.v + distance < t.ranks)
-            GW_TRY(gw_schedule_send(s, slot, tree_peer(&t, t.v + distance)));
-    return t.v == 0 ? GW_OK : gw_schedule_unpack(s, slot, span, false); /* after forwarding */
-}
-
-static gw_err tree_lay_down(const gw_args *args, gw_schedule *s, gw_verb what, int root) {
-    (void)args;
-    if (what != GW_BCAST)
-        GW_TRY(tree_reduce(s, root));
-    return what == GW_REDUCE ? GW_OK : tree_bcast(s, root);
+        if (v + distance < ranks)
+            GW_TRY(gw_schedule_send(s, slot, (me + distance) % ranks));
+    return v == 0 ? GW_OK : gw_schedule_unpack(s, slot, span, false); /* after forwarding */
 }
 
 const gw_algo_ops gw_algo_tree = {

@@ -79,37 +79,32 @@ gw_line *gw_flows_line(const gw_flows *f, const int ends[2]) {
     return at ? GW_HASHED(gw_line, same, *at) : NULL;
 }
 
-static gw_err flows_bundle(gw_flows *f, const gw_route *way, gw_bundle **out) {
+gw_err gw_flows_add(gw_flows *f, const int ends[2], const gw_route *way, gw_line **out) {
     uint64_t hash = flows_hash(way->link, way->links);
     gw_hashed **at = gw_hash_find(&f->bundles, hash, flows_same_bundle, way);
-    gw_bundle *b = at ? GW_HASHED(gw_bundle, same, *at) : NULL;
-    *out = b;
-    if (b)
-        return GW_OK;
-    GW_TRY(gw_alloc(&b, 1, sizeof *b + (size_t)way->links * sizeof b->at[0]));
-    *b = (gw_bundle){.hold = -1, .links = way->links};
-    for (int i = 0; i < b->links; i++)
-        b->at[i].link = way->link[i];
-    *out = b;
-    gw_err e = gw_hash_put(&f->bundles, &b->same, hash);
-    if (e != GW_OK)
-        free(b);
-    return e;
-}
-
-gw_err gw_flows_add(gw_flows *f, const int ends[2], const gw_route *way, gw_line **out) {
-    gw_bundle *of;
+    gw_bundle *of = at ? GW_HASHED(gw_bundle, same, *at) : NULL;
     gw_line *b = NULL;
+    gw_err e = GW_OK;
     int had = f->room; /* a link has all lines at most */
     GW_TRY(gw_grow(&f->with, &f->room, (int)f->lines.n + 2, sizeof *f->with));
     memset(f->with + had, 0, (size_t)(f->room - had) * sizeof *f->with);
     for (int l = 0; l < f->n && f->lines.n == 0; l++)
         f->narrowest = l ? flows_min(f->narrowest, f->link[l].capacity) : f->link[l].capacity;
-    GW_TRY(flows_bundle(f, way, &of));
+    if (!of) {
+        GW_TRY(gw_alloc(&of, 1, sizeof *of + (size_t)way->links * sizeof of->at[0]));
+        *of = (gw_bundle){.hold = -1, .links = way->links};
+        for (int i = 0; i < of->links; i++)
+            of->at[i].link = way->link[i];
+        e = gw_hash_put(&f->bundles, &of->same, hash);
+        if (e != GW_OK) {
+            free(of);
+            return e;
+        }
+    }
     GW_TRY(gw_alloc(&b, 1, sizeof *b));
     *b = (gw_line){.from = ends[0], .to = ends[1], .latency_s = way->latency_s, .of = of};
     *out = b;
-    gw_err e = gw_hash_put(&f->lines, &b->same, flows_hash(ends, 2));
+    e = gw_hash_put(&f->lines, &b->same, flows_hash(ends, 2));
     if (e != GW_OK)
         free(b);
     return e;
@@ -134,26 +129,6 @@ static void flows_queue(gw_flows *f, int l) {
     f->link[l].queued = true;
 }
 
-static gw_err flows_join(gw_flows *f, gw_bundle *b, int i) {
-    gw_link *l = &f->link[b->at[i].link];
-    if (l->n == l->room)
-        GW_TRY(gw_grow(&l->bundle, &l->room, l->n + 1, sizeof *l->bundle));
-    b->at[i].place = l->n++;
-    l->bundle[b->at[i].place] =
-        (gw_link_share){.of = b, .other = b->links == 2 ? b->at[1 - i].link : -1};
-    return GW_OK;
-}
-
-static void flows_leave(gw_flows *f, const gw_bundle *b, int i) {
-    gw_link *l = &f->link[b->at[i].link];
-    int last = --l->n, k = 0;
-    gw_bundle *moved = l->bundle[last].of;
-    while (moved->at[k].link != b->at[i].link)
-        k++;
-    moved->at[k].place = b->at[i].place;
-    l->bundle[b->at[i].place] = l->bundle[last];
-}
-
 static void flows_tally(gw_flows *f, const gw_link *l, int more) {
     if (l->lines == 0)
         return;
@@ -165,21 +140,33 @@ static void flows_tally(gw_flows *f, const gw_link *l, int more) {
         f->most--;
 }
 
-/* So many more of its lines are busy. */
+/* So many more of its lines are busy. The first one enters the bundle in its links' lists, and the
+ * last one takes it out: the end of a list then fills its place. */
 static gw_err flows_count(gw_flows *f, gw_bundle *b, int more) {
     bool begins = b->busy == 0;
     b->busy += more;
     for (int i = 0; i < b->links; i++) {
-        gw_link *l = &f->link[b->at[i].link];
-        if (begins)
-            GW_TRY(flows_join(f, b, i));
-        l->bundle[b->at[i].place].busy = b->busy;
+        gw_bundle_link *at = &b->at[i];
+        gw_link *l = &f->link[at->link];
+        if (begins) {
+            if (l->n == l->room)
+                GW_TRY(gw_grow(&l->bundle, &l->room, l->n + 1, sizeof *l->bundle));
+            at->place = l->n++;
+            l->bundle[at->place] =
+                (gw_link_share){.of = b, .other = b->links == 2 ? b->at[1 - i].link : -1};
+        }
+        l->bundle[at->place].busy = b->busy;
         flows_tally(f, l, -1);
         l->lines += more;
         flows_tally(f, l, 1);
-        flows_queue(f, b->at[i].link);
-        if (b->busy == 0)
-            flows_leave(f, b, i);
+        flows_queue(f, at->link);
+        if (b->busy == 0) {
+            gw_bundle_link *moved = l->bundle[--l->n].of->at;
+            while (moved->link != at->link)
+                moved++;
+            moved->place = at->place;
+            l->bundle[at->place] = l->bundle[l->n];
+        }
     }
     return GW_OK;
 }
@@ -263,10 +250,16 @@ static void flows_spread(gw_flows *f, int l, double before) {
     }
 }
 
-/* Its lines are held by link `to`, and have been served elsewhere until now. */
-static gw_err flows_move(gw_flows *f, gw_bundle *b, int to) {
-    int from = b->hold;
+/* The narrowest of its links holds it; of several the one that did before. Its lines have been
+ * served elsewhere until now. */
+static gw_err flows_hold(gw_flows *f, gw_bundle *b) {
+    int from = b->hold, to = from >= 0 ? from : b->at[0].link;
     gw_err e = GW_OK;
+    for (int i = 0; i < b->links; i++)
+        if (flows_less(f->level[b->at[i].link], f->level[to]))
+            to = b->at[i].link;
+    if (b->busy == 0 || to == from)
+        return GW_OK;
     flows_touch(f, to);
     if (from >= 0)
         flows_touch(f, from);
@@ -279,15 +272,6 @@ static gw_err flows_move(gw_flows *f, gw_bundle *b, int to) {
     }
     b->hold = to;
     return e;
-}
-
-/* The narrowest of its links holds it; of several the one that did before. */
-static gw_err flows_hold(gw_flows *f, gw_bundle *b) {
-    int least = b->hold >= 0 ? b->hold : b->at[0].link;
-    for (int i = 0; i < b->links; i++)
-        if (flows_less(f->level[b->at[i].link], f->level[least]))
-            least = b->at[i].link;
-    return b->busy == 0 || least == b->hold ? GW_OK : flows_move(f, b, least);
 }
 
 static gw_err flows_hold_all(gw_flows *f, int l) {

@@ -12,25 +12,21 @@ static void hash_append(gw_hash *t, gw_hashed *item) {
     *at = item;
 }
 
-static gw_err hash_widen(gw_hash *t) {
-    gw_hash old = *t;
-    gw_hashed **chain = NULL;
-    size_t chains = old.chains ? 2 * old.chains : 1024;
-    GW_TRY(gw_alloc(&chain, chains, sizeof(gw_hashed *)));
-    t->chain = chain;
-    t->chains = chains;
-    for (size_t i = 0; i < old.chains; i++)
-        for (gw_hashed *item = old.chain[i], *next; item; item = next) {
-            next = item->next;
-            hash_append(t, item);
-        }
-    free(old.chain);
-    return GW_OK;
-}
-
 gw_err gw_hash_put(gw_hash *t, gw_hashed *item, uint64_t hash) {
-    if (t->n >= t->chains)
-        GW_TRY(hash_widen(t));
+    if (t->n >= t->chains) {
+        gw_hash old = *t;
+        gw_hashed **chain = NULL;
+        size_t chains = old.chains ? 2 * old.chains : 1024;
+        GW_TRY(gw_alloc(&chain, chains, sizeof(gw_hashed *)));
+        t->chain = chain;
+        t->chains = chains;
+        for (size_t i = 0; i < old.chains; i++)
+            for (gw_hashed *moved = old.chain[i], *next; moved; moved = next) {
+                next = moved->next;
+                hash_append(t, moved);
+            }
+        free(old.chain);
+    }
     item->hash = hash;
     hash_append(t, item);
     t->n++;

@@ -47,63 +47,6 @@ static gw_err sim_match(gw_sim_world *w, const gw_sim_message *like, gw_sim_mess
     return gw_hash_put(&w->open, &m->open, hash);
 }
 
-static gw_sim_rank *sim_rank_of(gw_sim_world *w, const gw_sim_message *m, int end) {
-    return &w->rank[m->group->world[m->end[end]] % w->played];
-}
-
-static void sim_watch_post(gw_sim_world *w, gw_sim_message *m, int end) {
-    const gw_sim_watch *watch = w->setup.watch;
-    int of[2] = {m->group->world[m->end[0]], m->group->world[m->end[1]]};
-    if (!watch)
-        return;
-    m->post[end] = watch->post(watch->ctx, of[end], end == 0, of[1 - end]);
-    if (m->posted[1 - end])
-        watch->match(watch->ctx, of, m->post, m->bytes);
-}
-
-/* Folded: the receiver's like that is played, and whom it receives this message from. */
-static void sim_fold(const gw_sim_world *w, int end[2]) {
-    int ranks = w->setup.ranks, played = w->played, moved = end[1] - end[1] % played;
-    end[1] -= moved;
-    end[0] = w->setup.pairs ? end[0] ^ moved : (end[0] - moved + ranks) % ranks;
-}
-
-/* What was sent enters its links. */
-static gw_err sim_flow(gw_sim_world *w, gw_sim_message *m) {
-    const gw_sim_setup *s = &w->setup;
-    const int ends[2] = {m->group->world[m->end[0]], m->group->world[m->end[1]]};
-    int from = ends[0] / s->per_host, to = ends[1] / s->per_host;
-    m->line = gw_flows_line(&w->flows, ends);
-    if (!m->line) {
-        gw_route way = {.links = 1, .link = {gw_network_links(s->network) + to}};
-        if (from != to)
-            gw_network_way(s->network, from, to, &way);
-        for (int i = 0; from != to && w->played < s->ranks && i < way.links; i++)
-            way.link[i] = gw_network_image(s->network, way.link[i]);
-        GW_TRY(gw_flows_add(&w->flows, ends, &way, &m->line));
-    }
-    return gw_flows_begin(&w->flows, m->line, &m->flow, (double)m->bytes, w->now);
-}
-
-static void sim_hand_over(gw_sim_message *m) {
-    memcpy(m->to, m->copy, m->bytes);
-    free(m->copy);
-    m->copy = NULL;
-}
-
-/* The sender gets its memory back. */
-static gw_err sim_carry(const gw_sim_world *w, gw_sim_message *m) {
-    if (!w->setup.carries || m->bytes == 0 || w->failed != GW_OK)
-        return GW_OK;
-    if (m->posted[1]) {
-        memcpy(m->to, m->data, m->bytes);
-        return GW_OK;
-    }
-    GW_TRY(gw_alloc_unset(&m->copy, m->bytes, 1));
-    memcpy(m->copy, m->data, m->bytes);
-    return GW_OK;
-}
-
 static gw_err sim_post(gw_fabric *f, gw_posts *p, int i, const gw_sim_message *like, int end,
                        gw_sim_message **out) {
     gw_sim_rank *me = gw_sim_me(f);
@@ -114,6 +57,8 @@ static gw_err sim_post(gw_fabric *f, gw_posts *p, int i, const gw_sim_message *l
     if (e != GW_OK)
         return gw_sim_fail(w, e, "%s", gw_err_text());
     gw_sim_message *m = *out;
+    const gw_sim_watch *watch = w->setup.watch;
+    int of[2] = {m->group->world[m->end[0]], m->group->world[m->end[1]]};
     if (end == 0) {
         m->bytes = like->bytes;
         m->data = like->data;
@@ -125,13 +70,19 @@ static gw_err sim_post(gw_fabric *f, gw_posts *p, int i, const gw_sim_message *l
     if (m->posted[1 - end] && m->bytes != m->cap && w->setup.even)
         return gw_sim_fail(w, GW_ERR_UNSUPPORTED, "simulate: ranks send unequal parts");
     if (m->posted[1 - end] && m->bytes > m->cap && w->played == w->setup.ranks)
-        return gw_sim_fail(
-            w, GW_ERR_INTERNAL, "simulate: rank %d sends %zu bytes to rank %d, which receives %zu",
-            m->group->world[m->end[0]], m->bytes, m->group->world[m->end[1]], m->cap);
-    if (m->copy) /* the sender has its memory back already */
-        sim_hand_over(m);
+        return gw_sim_fail(w, GW_ERR_INTERNAL,
+                           "simulate: rank %d sends %zu bytes to rank %d, which receives %zu",
+                           of[0], m->bytes, of[1], m->cap);
+    if (m->copy) { /* the sender has its memory back already */
+        memcpy(m->to, m->copy, m->bytes);
+        free(m->copy);
+        m->copy = NULL;
+    }
     p[i] = (gw_posts){.of = m, .receives = end == 1, .place = p[i].place};
-    sim_watch_post(w, m, end);
+    if (watch)
+        m->post[end] = watch->post(watch->ctx, of[end], end == 0, of[1 - end]);
+    if (watch && m->posted[1 - end])
+        watch->match(watch->ctx, of, m->post, m->bytes);
     if (gw_probe_hooks.posted)
         gw_probe_hooks.posted(end == 0, m->bytes);
     return GW_OK;
@@ -150,8 +101,12 @@ gw_err gw_sim_isend(gw_fabric *f, gw_posts *p, int i, const void *data, size_t l
                                       .bytes = len,
                                       .later = me->later};
     bool within = f->world[f->rank] / w->setup.per_host == f->world[peer] / w->setup.per_host;
-    if (w->played < w->setup.ranks)
-        sim_fold(w, like.end);
+    if (w->played < w->setup.ranks) {
+        /* The receiver's like that is played, and whom it receives this message from. */
+        int ranks = w->setup.ranks, moved = peer - peer % w->played;
+        like.end[1] -= moved;
+        like.end[0] = w->setup.pairs ? f->rank ^ moved : (f->rank - moved + ranks) % ranks;
+    }
     GW_TRY(sim_post(f, p, i, &like, 0, &m));
     m->later = like.later;
     me->later = 0;
@@ -186,7 +141,7 @@ gw_err gw_sim_irecv(gw_fabric *f, gw_posts *p, int i, void *data, size_t cap, in
 /* There is something new about a message for one of its ends. */
 static void sim_tell(gw_sim_world *w, gw_sim_message *m, int end) {
     gw_posts *range = m->range[end];
-    gw_sim_rank *r = sim_rank_of(w, m, end);
+    gw_sim_rank *r = &w->rank[m->group->world[m->end[end]] % w->played];
     if (range && w->failed == GW_OK) { /* afterwards the posts may be gone */
         range->left -= end == 0;
         if (end == 1) {
@@ -200,11 +155,29 @@ static void sim_tell(gw_sim_world *w, gw_sim_message *m, int end) {
 
 /* What is to happen to a message happens. */
 gw_err gw_sim_move(gw_sim_world *w, gw_sim_message *m) {
+    const gw_sim_setup *s = &w->setup;
+    const int ends[2] = {m->group->world[m->end[0]], m->group->world[m->end[1]]};
+    int from = ends[0] / s->per_host, to = ends[1] / s->per_host;
     switch (m->state) {
-    case STARTS: m->state = FLOWS; return sim_flow(w, m);
-    case FLOWS:
+    case STARTS: /* what was sent enters its links */
+        m->state = FLOWS;
+        m->line = gw_flows_line(&w->flows, ends);
+        if (!m->line) {
+            gw_route way = {.links = 1, .link = {gw_network_links(s->network) + to}};
+            if (from != to)
+                gw_network_way(s->network, from, to, &way);
+            for (int i = 0; from != to && w->played < s->ranks && i < way.links; i++)
+                way.link[i] = gw_network_image(s->network, way.link[i]);
+            GW_TRY(gw_flows_add(&w->flows, ends, &way, &m->line));
+        }
+        return gw_flows_begin(&w->flows, m->line, &m->flow, (double)m->bytes, w->now);
+    case FLOWS: /* the sender gets its memory back */
         m->state = ARRIVES;
-        GW_TRY(sim_carry(w, m));
+        if (s->carries && m->bytes > 0 && w->failed == GW_OK) {
+            if (!m->posted[1])
+                GW_TRY(gw_alloc_unset(&m->copy, m->bytes, 1));
+            memcpy(m->posted[1] ? m->to : m->copy, m->data, m->bytes);
+        }
         sim_tell(w, m, 0);
         return gw_events_put(
             &w->flows.events, &m->flow.due,
@@ -234,23 +207,9 @@ static void sim_arm(gw_posts *range, int n) {
     }
 }
 
-static void sim_take(gw_sim_rank *me, gw_sim_message *m, bool receives) {
-    const gw_sim_watch *watch = me->w->setup.watch;
-    if (receives)
-        *m->len = me->w->played < me->w->setup.ranks ? m->cap : m->bytes;
-    if (watch)
-        watch->seen(watch->ctx, me->number, m->post[receives]);
-    if (gw_probe_hooks.completed)
-        gw_probe_hooks.completed();
-    m->seen[receives] = true;
-    if (m->seen[0] && m->seen[1]) {
-        m->next = me->w->idle;
-        me->w->idle = m;
-    }
-}
-
 gw_err gw_sim_test(gw_fabric *f, gw_posts *p, int first, int n, bool *done) {
     gw_sim_rank *me = gw_sim_me(f);
+    gw_sim_world *w = me->w;
     gw_sim_sweep *s = &me->sweep;
     gw_posts *range = &p[first];
     *done = false;
@@ -262,12 +221,25 @@ gw_err gw_sim_test(gw_fabric *f, gw_posts *p, int first, int n, bool *done) {
     if (s->known == 0)
         gw_sim_catch_up(me);
     s->known = 0;
-    GW_TRY(gw_sim_state(me->w));
+    GW_TRY(gw_sim_state(w));
     if (range->n != n)
         sim_arm(range, n);
     if (gw_sim_look(me, range)) {
-        for (int i = 0; i < n; i++)
-            sim_take(me, range[i].of, range[i].receives);
+        for (int i = 0; i < n; i++) {
+            gw_sim_message *m = range[i].of;
+            bool receives = range[i].receives;
+            if (receives)
+                *m->len = w->played < w->setup.ranks ? m->cap : m->bytes;
+            if (w->setup.watch)
+                w->setup.watch->seen(w->setup.watch->ctx, me->number, m->post[receives]);
+            if (gw_probe_hooks.completed)
+                gw_probe_hooks.completed();
+            m->seen[receives] = true;
+            if (m->seen[0] && m->seen[1]) {
+                m->next = w->idle;
+                w->idle = m;
+            }
+        }
         range->n = 0;
         gw_sim_sweep_news(s, range); /* its place is free, and what is tested next another one */
         me->news = *done = true; /* what waited for that may have ended: its caller need not rest */

@@ -109,7 +109,7 @@ struct gw_sim_world {
     gw_sim_tally tally;
     gw_flows flows;
     int64_t now;
-    int hosts, played;
+    int played;
     gw_sim_rank *rank, *running;
     int works;           /* regions of a strategy's own work that have begun, */
     double work_from_s;  /* the first of them then, by setup.clock_s */

@@ -245,21 +245,6 @@ static void sim_enter(void) {
     gw_sim_leave(me);
 }
 
-/* No event is left, and somebody waits. */
-static void sim_tell_deadlock(gw_sim_world *w) {
-    const gw_sim_message *m = gw_sim_lost(w);
-    int r = 0;
-    while (!m && !w->rank[r].waits)
-        r++;
-    if (m)
-        gw_sim_fail(w, GW_ERR_INTERNAL,
-                    "simulate: no rank can go on: rank %d waits for a message of rank %d (tag %d)",
-                    m->group->world[m->end[1]], m->group->world[m->end[0]], m->tag);
-    else
-        gw_sim_fail(w, GW_ERR_INTERNAL, "simulate: no rank can go on: rank %d waits for all others",
-                    r);
-}
-
 static void sim_take_turns(gw_sim_world *w) {
     while (w->n_ready > 0) {
         gw_sim_rank *r = w->running = w->ready[w->first];
@@ -279,8 +264,19 @@ static gw_err sim_happen(gw_sim_world *w) {
     if (w->failed == GW_OK)
         GW_TRY(gw_flows_settle(&w->flows, w->now));
     gw_event *next = gw_events_take(&w->flows.events);
-    if (!next && w->failed == GW_OK)
-        sim_tell_deadlock(w);
+    if (!next && w->failed == GW_OK) { /* nothing will happen, and somebody waits */
+        const gw_sim_message *m = gw_sim_lost(w);
+        int r = 0;
+        if (m)
+            return gw_fail(
+                GW_ERR_INTERNAL,
+                "simulate: no rank can go on: rank %d waits for a message of rank %d (tag %d)",
+                m->group->world[m->end[1]], m->group->world[m->end[0]], m->tag);
+        while (!w->rank[r].waits)
+            r++;
+        return gw_fail(GW_ERR_INTERNAL, "simulate: no rank can go on: rank %d waits for all others",
+                       r);
+    }
     if (next && next->at > GW_SIM_HORIZON && w->failed == GW_OK)
         return gw_fail(GW_ERR_UNSUPPORTED, "simulate: it takes more than 104 days (2^53 ns): give "
                                            "faster links, fewer bytes or fewer steps");
@@ -313,8 +309,8 @@ static gw_err sim_open(gw_sim_world *w) {
     const gw_sim_setup *s = &w->setup;
     int ranks = w->played = s->played ? s->played : s->ranks, links = gw_network_links(s->network);
     size_t each = sim_stack(w) + GUARD, bytes = each * (size_t)ranks;
-    w->hosts = (s->ranks + s->per_host - 1) / s->per_host;
-    GW_TRY(gw_flows_open(&w->flows, links + w->hosts));
+    int hosts = (s->ranks + s->per_host - 1) / s->per_host;
+    GW_TRY(gw_flows_open(&w->flows, links + hosts));
     for (int i = 0; i < w->flows.n; i++)
         w->flows.link[i].capacity =
             1e-9 * (i < links ? gw_network_bytes_per_s(s->network, i) : s->memory.bytes_per_s);

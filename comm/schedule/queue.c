@@ -203,16 +203,6 @@ static void *queue_thread(void *arg) {
     return NULL;
 }
 
-static gw_err queue_begin_thread(gw_queue *q) {
-    pthread_cond_init(&q->changed, NULL);
-    gw_turn_join(true);
-    int rc = pthread_create(&q->thread, NULL, queue_thread, q);
-    if (rc == 0)
-        return GW_OK;
-    gw_turn_join(false);
-    return gw_fail(GW_ERR_INTERNAL, "cannot start the progress thread: %s", strerror(rc));
-}
-
 gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield) {
     gw_queue *q = NULL;
     GW_TRY(gw_alloc(&q, 1, sizeof *q));
@@ -222,8 +212,15 @@ gw_err gw_queue_open(gw_queue **out, gw_progress mode, int capacity, bool yield)
     q->capacity = capacity;
     gw_err e = gw_alloc(&q->inflight, (size_t)capacity, sizeof *q->inflight);
     GW_THEN(e, gw_alloc(&q->waiting, (size_t)capacity, sizeof *q->waiting));
-    if (e == GW_OK && mode == GW_PROGRESS_THREAD)
-        e = queue_begin_thread(q);
+    if (e == GW_OK && mode == GW_PROGRESS_THREAD) {
+        pthread_cond_init(&q->changed, NULL);
+        gw_turn_join(true);
+        int rc = pthread_create(&q->thread, NULL, queue_thread, q);
+        if (rc != 0) {
+            gw_turn_join(false);
+            e = gw_fail(GW_ERR_INTERNAL, "cannot start the progress thread: %s", strerror(rc));
+        }
+    }
     if (e != GW_OK) {
         free(q->inflight);
         free(q->waiting);
@@ -307,27 +304,24 @@ bool gw_queue_in_flight(const gw_queue *q, const gw_schedule *s) {
     return false;
 }
 
-static gw_err queue_wait_for_thread(gw_queue *q, gw_schedule *s) {
-    gw_turn_take();
-    gw_err e = queue_urge(q, s);
-    bool blocks = gw_queue_in_flight(q, s);
-    if (blocks)
-        queue_tell(q, GW_EXCHANGE_BLOCK, s);
-    q->blocked += blocks;
-    while (e == GW_OK && q->failed == GW_OK && gw_queue_in_flight(q, s))
-        gw_turn_wait(&q->changed);
-    q->blocked -= blocks;
-    if (blocks)
-        queue_tell(q, GW_EXCHANGE_UNBLOCK, s);
-    if (q->failed != GW_OK)
-        e = gw_fail(q->failed, "%s", q->message);
-    gw_turn_leave();
-    return e;
-}
-
 gw_err gw_queue_wait(gw_queue *q, gw_schedule *s) {
-    if (q->mode == GW_PROGRESS_THREAD)
-        return queue_wait_for_thread(q, s);
+    if (q->mode == GW_PROGRESS_THREAD) {
+        gw_turn_take();
+        gw_err e = queue_urge(q, s);
+        bool blocks = gw_queue_in_flight(q, s);
+        if (blocks)
+            queue_tell(q, GW_EXCHANGE_BLOCK, s);
+        q->blocked += blocks;
+        while (e == GW_OK && q->failed == GW_OK && gw_queue_in_flight(q, s))
+            gw_turn_wait(&q->changed);
+        q->blocked -= blocks;
+        if (blocks)
+            queue_tell(q, GW_EXCHANGE_UNBLOCK, s);
+        if (q->failed != GW_OK)
+            e = gw_fail(q->failed, "%s", q->message);
+        gw_turn_leave();
+        return e;
+    }
     GW_TRY(queue_urge(q, s));
     if (!gw_queue_in_flight(q, s))
         return GW_OK;

@@ -145,42 +145,31 @@ static gw_err relay_round(const relay *k, int round, bool sum) {
     return relay_unpack(k, in, sum);
 }
 
-/* A rank outside the core. */
-static gw_err relay_outside(const relay *k) {
-    int slot, partner = k->me - k->core;
-    GW_TRY(gw_schedule_pack(k->s, k->span, false, &slot));
-    GW_TRY(gw_schedule_send(k->s, slot, partner));
-    GW_TRY(gw_schedule_round(k->s)); /* both messages may be the arena itself */
-    GW_TRY(relay_recv(k, relay_all(k), partner, false));
-    GW_TRY(gw_schedule_round(k->s));
-    return relay_unpack(k, relay_all(k), false);
-}
-
-static gw_err relay_fold(const relay *k) {
-    int slot;
-    GW_TRY(gw_schedule_recv(k->s, k->span, k->me + k->core, false, &slot));
-    GW_TRY(gw_schedule_round(k->s));
-    return gw_schedule_unpack(k->s, slot, k->span, true);
-}
-
-static gw_err relay_gather(const relay *k) {
-    int own = k->how->own ? k->how->own(k->core, k->me) : k->me;
-    GW_TRY(gw_schedule_pack(k->s, gw_span_part(k->span, own, k->core), true, &k->slots[own]));
-    for (int round = 0; round < k->rounds; round++)
-        GW_TRY(relay_round(k, round, false));
-    return GW_OK;
-}
-
 static gw_err relay_chunk(const relay *k, gw_verb what) {
+    int slot;
     bool partnered = k->me + k->core < k->ranks;
-    if (k->me >= k->core)
-        return relay_outside(k);
-    if (partnered)
-        GW_TRY(relay_fold(k));
+    if (k->me >= k->core) { /* outside the core */
+        int partner = k->me - k->core;
+        GW_TRY(gw_schedule_pack(k->s, k->span, false, &slot));
+        GW_TRY(gw_schedule_send(k->s, slot, partner));
+        GW_TRY(gw_schedule_round(k->s)); /* both messages may be the arena itself */
+        GW_TRY(relay_recv(k, relay_all(k), partner, false));
+        GW_TRY(gw_schedule_round(k->s));
+        return relay_unpack(k, relay_all(k), false);
+    }
+    if (partnered) {
+        GW_TRY(gw_schedule_recv(k->s, k->span, k->me + k->core, false, &slot));
+        GW_TRY(gw_schedule_round(k->s));
+        GW_TRY(gw_schedule_unpack(k->s, slot, k->span, true));
+    }
     for (int round = k->rounds - 1; round >= 0 && what != GW_ALLGATHER; round--)
         GW_TRY(relay_round(k, round, true));
-    if (what != GW_REDUCE_SCATTER)
-        GW_TRY(relay_gather(k));
+    if (what != GW_REDUCE_SCATTER) {
+        int own = k->how->own ? k->how->own(k->core, k->me) : k->me;
+        GW_TRY(gw_schedule_pack(k->s, gw_span_part(k->span, own, k->core), true, &k->slots[own]));
+        for (int round = 0; round < k->rounds; round++)
+            GW_TRY(relay_round(k, round, false));
+    }
     return partnered ? relay_send(k, relay_all(k), k->me + k->core, false) : GW_OK;
 }
 
@@ -189,26 +178,21 @@ static int relay_count_chunks(const gw_args *args, gw_verb what, size_t n) {
     return what == GW_ALLREDUCE ? gw_kit_chunks(args, n) : 1;
 }
 
-static gw_err relay_chunks(relay *k, int chunks, gw_verb what) {
-    gw_span whole = gw_schedule_span(k->s);
-    for (int c = 0; c < chunks; c++) {
-        k->span = gw_span_part(whole, c, chunks);
-        if (c > 0)
-            GW_TRY(gw_schedule_strand(k->s));
-        GW_TRY(relay_chunk(k, what));
-    }
-    return GW_OK;
-}
-
 gw_err gw_relay_lay_down(const gw_relay *how, const gw_args *args, gw_schedule *s, gw_verb what) {
     relay k;
-    int ranks = gw_lane_size(gw_schedule_lane(s));
+    gw_span whole = gw_schedule_span(s);
+    int ranks = gw_lane_size(gw_schedule_lane(s)), chunks = relay_count_chunks(args, what, whole.n);
     if (what != GW_ALLREDUCE && how->core(ranks) < ranks)
         return what == GW_ALLGATHER ? gw_kit_allgather(s) : gw_kit_reduce_scatter(s);
     GW_TRY(relay_open(&k, how, args, gw_schedule_lane(s)));
     k.s = s;
     gw_schedule_window(s, (int)gw_args_int(args, "window"));
-    gw_err e = relay_chunks(&k, relay_count_chunks(args, what, gw_schedule_span(s).n), what);
+    gw_err e = GW_OK;
+    for (int c = 0; e == GW_OK && c < chunks; c++) {
+        k.span = gw_span_part(whole, c, chunks);
+        e = c > 0 ? gw_schedule_strand(s) : GW_OK;
+        GW_THEN(e, relay_chunk(&k, what));
+    }
     relay_close(&k);
     return e;
 }

@@ -78,10 +78,15 @@ static gw_err transfers_read_one(const reader *r, json_t *object, gw_move *x) {
                                               x->from, x->first);
 }
 
-static gw_err transfers_read_rounds(reader *r, json_t *rounds) {
+static gw_err transfers_read_all(reader *r, json_t *root) {
     gw_transfers *t = r->t;
+    json_t *rounds = json_object_get(root, "rounds"), *round, *one;
     size_t n = 0, i, k;
-    json_t *round, *one;
+    int version;
+    GW_TRY(transfers_keys(r, root, " gradwire_schedule about ranks blocks rounds "));
+    GW_TRY(transfers_whole(r, root, "gradwire_schedule", 1, 1, &version));
+    GW_TRY(transfers_whole(r, root, "ranks", 2, GW_TRANSFERS_CELLS, &t->ranks));
+    GW_TRY(transfers_whole(r, root, "blocks", 1, GW_TRANSFERS_CELLS / t->ranks, &t->blocks));
     if (!json_is_array(rounds))
         return transfers_fault(r, "rounds must be a list of rounds");
     json_array_foreach(rounds, i, round) {
@@ -101,16 +106,6 @@ static gw_err transfers_read_rounds(reader *r, json_t *rounds) {
     }
     r->round = r->transfer = -1;
     return GW_OK;
-}
-
-static gw_err transfers_read_all(reader *r, json_t *root) {
-    gw_transfers *t = r->t;
-    int version;
-    GW_TRY(transfers_keys(r, root, " gradwire_schedule about ranks blocks rounds "));
-    GW_TRY(transfers_whole(r, root, "gradwire_schedule", 1, 1, &version));
-    GW_TRY(transfers_whole(r, root, "ranks", 2, GW_TRANSFERS_CELLS, &t->ranks));
-    GW_TRY(transfers_whole(r, root, "blocks", 1, GW_TRANSFERS_CELLS / t->ranks, &t->blocks));
-    return transfers_read_rounds(r, json_object_get(root, "rounds"));
 }
 
 /* ---- the rule ---- */
