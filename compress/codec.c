@@ -39,23 +39,19 @@ typedef struct gw_stage {
     gw_scratch scratch;
 } gw_stage;
 
-/* The reason why a plugin's hooks are incomplete; NULL: they are not. */
-static const char *codec_half_made(const gw_codec_ops *ops) {
-    bool stage = ops->pack || ops->unpack || ops->pack_bound;
-    return stage && !(ops->pack && ops->unpack && ops->pack_bound)
-               ? "pack, unpack and pack_bound belong together"
-           : ops->add && ops->unit_bytes == 0 ? "add needs unit_bytes"
-           : ops->measure && !ops->prefix     ? "measure needs prefix"
-                                              : NULL;
-}
-
 static gw_err codec_open_one(gw_codec *out, const gw_spec *spec) {
     gw_codec c = {0};
     const gw_entry *entry = NULL;
     GW_TRY(gw_registry_find(&gw_codecs, spec->name, &entry));
     GW_TRY(gw_args_of(&c.args, entry->opts, entry->name, spec));
     c.ops = (const gw_codec_ops *)entry; /* head is the first member */
-    const char *lacks = codec_half_made(c.ops);
+    const gw_codec_ops *o = c.ops;
+    bool stage = o->pack || o->unpack || o->pack_bound;
+    const char *lacks = stage && !(o->pack && o->unpack && o->pack_bound)
+                            ? "pack, unpack and pack_bound belong together"
+                        : o->add && o->unit_bytes == 0 ? "add needs unit_bytes"
+                        : o->measure && !o->prefix     ? "measure needs prefix"
+                                                       : NULL;
     gw_err e = lacks ? gw_fail(GW_ERR_INPUT, "codec %s: %s: fix the plugin", spec->text, lacks)
                : c.ops->open ? c.ops->open(&c.self, c.args)
                              : GW_OK;
@@ -105,26 +101,24 @@ static uint32_t codec_tag_text(uint32_t tag, const char *text) {
     return (uint32_t)crc32_z(tag, (const Bytef *)text, strlen(text) + 1);
 }
 
-/* By value, so that 0.1 and 0.10 give one tag. */
-static uint32_t codec_tag_value(const gw_args *args, const gw_opt *o, uint32_t tag) {
-    char number[32] = "";
-    const char *text = gw_args_text(args, o->name);
-    if (!text)
-        return tag;
-    if (gw_opt_is_int(o))
-        snprintf(number, sizeof number, "%lld", gw_args_int(args, o->name));
-    else if (o->type == GW_OPT_BYTES)
-        snprintf(number, sizeof number, "%zu", gw_args_bytes(args, o->name));
-    else if (o->type == GW_OPT_REAL)
-        snprintf(number, sizeof number, "%.17g", gw_args_real(args, o->name) + 0.0); /* no -0 */
-    return codec_tag_text(tag, *number ? number : text);
-}
-
-/* From the resolved name and options: independent of spelling and of a plugin's path. */
+/* From the resolved name and options: independent of spelling and of a plugin's path. Numbers count
+ * by value, so that 0.1 and 0.10 give one tag. */
 static uint32_t codec_tag(const gw_codec *c, uint32_t tag) {
     tag = codec_tag_text(tag, c->ops->head.name);
-    for (const gw_opt *o = c->ops->head.opts; o && o->name; o++)
-        tag = codec_tag_value(c->args, o, codec_tag_text(tag, o->name));
+    for (const gw_opt *o = c->ops->head.opts; o && o->name; o++) {
+        char number[32] = "";
+        const char *text = gw_args_text(c->args, o->name);
+        tag = codec_tag_text(tag, o->name);
+        if (!text)
+            continue;
+        if (gw_opt_is_int(o))
+            snprintf(number, sizeof number, "%lld", gw_args_int(c->args, o->name));
+        else if (o->type == GW_OPT_BYTES)
+            snprintf(number, sizeof number, "%zu", gw_args_bytes(c->args, o->name));
+        else if (o->type == GW_OPT_REAL) /* no -0 */
+            snprintf(number, sizeof number, "%.17g", gw_args_real(c->args, o->name) + 0.0);
+        tag = codec_tag_text(tag, *number ? number : text);
+    }
     return c->stage ? codec_tag(&c->stage->codec, tag) : tag;
 }
 
@@ -200,9 +194,11 @@ static gw_err codec_encode_one(const gw_codec *c, gw_turn turn, const float *x, 
     return codec_check_length(c, n, *len);
 }
 
-static gw_err codec_encode_chain(const gw_codec *c, gw_turn turn, const float *x, float *e,
-                                 size_t n, void *out, size_t cap, size_t *len) {
+static gw_err codec_encode_bare(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
+                                void *out, size_t cap, size_t *len) {
     gw_stage *s = c->stage;
+    if (!s)
+        return codec_encode_one(c, turn, x, e, n, out, cap, len);
     size_t room = c->ops->bound(c->self, n), inner;
     void *codes;
     gw_block *block;
@@ -212,12 +208,6 @@ static gw_err codec_encode_chain(const gw_codec *c, gw_turn turn, const float *x
         err = s->codec.ops->pack(s->codec.self, codes, inner, out, cap, len);
     gw_scratch_give(&s->scratch, block);
     return err;
-}
-
-static gw_err codec_encode_bare(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
-                                void *out, size_t cap, size_t *len) {
-    return c->stage ? codec_encode_chain(c, turn, x, e, n, out, cap, len)
-                    : codec_encode_one(c, turn, x, e, n, out, cap, len);
 }
 
 gw_err gw_codec_encode_feedback(const gw_codec *c, gw_turn turn, const float *x, float *e, size_t n,
@@ -263,19 +253,6 @@ static gw_err codec_decode_one(const gw_codec *c, const void *in, size_t len, si
                    : c->ops->decode(c->self, in, len, to.y, n, to.into);
 }
 
-static gw_err codec_decode_chain(const gw_codec *c, const void *in, size_t len, size_t n,
-                                 target to) {
-    gw_stage *s = c->stage;
-    size_t room = c->ops->bound(c->self, n), inner;
-    void *codes;
-    gw_block *block;
-    GW_TRY(gw_scratch_take(&s->scratch, c->spec, room, &codes, &block));
-    gw_err e = s->codec.ops->unpack(s->codec.self, in, len, codes, room, &inner);
-    GW_THEN(e, codec_decode_one(c, codes, inner, n, to));
-    gw_scratch_give(&s->scratch, block);
-    return e;
-}
-
 static gw_err codec_decode_any(const gw_codec *c, const void *in, size_t len, size_t n, target to) {
     if (len > gw_codec_bound(c, n))
         return gw_fail(GW_ERR_CORRUPT, "codec %s: %zu bytes for %zu floats, at most %zu possible",
@@ -284,7 +261,17 @@ static gw_err codec_decode_any(const gw_codec *c, const void *in, size_t len, si
         GW_TRY(gw_frame_check(in, len, c->spec, c->tag, n, &len));
         in = (const char *)in + GW_FRAME_BYTES;
     }
-    return c->stage ? codec_decode_chain(c, in, len, n, to) : codec_decode_one(c, in, len, n, to);
+    gw_stage *s = c->stage;
+    if (!s)
+        return codec_decode_one(c, in, len, n, to);
+    size_t room = c->ops->bound(c->self, n), inner;
+    void *codes;
+    gw_block *block;
+    GW_TRY(gw_scratch_take(&s->scratch, c->spec, room, &codes, &block));
+    gw_err e = s->codec.ops->unpack(s->codec.self, in, len, codes, room, &inner);
+    GW_THEN(e, codec_decode_one(c, codes, inner, n, to));
+    gw_scratch_give(&s->scratch, block);
+    return e;
 }
 
 gw_err gw_codec_decode(const gw_codec *c, const void *in, size_t len, float *y, size_t n,

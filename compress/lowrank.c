@@ -17,11 +17,6 @@ static size_t lowrank_divide(size_t a, size_t b) {
     return (a + b - 1) / b;
 }
 
-static size_t lowrank_chunk_rows(size_t rows, size_t cols) {
-    size_t work = lowrank_divide(CHUNK_FLOATS, cols), few = lowrank_divide(rows, MOST_CHUNKS);
-    return lowrank_divide(work > few ? work : few, ROW_BLOCK) * ROW_BLOCK;
-}
-
 gw_err gw_lowrank_open(gw_lowrank *l, size_t rows, size_t cols, int rank, bool feedback, float *p,
                        float *q) {
     *l = (gw_lowrank){.rows = rows, .cols = cols, .rank = rank, .p = p, .q = q};
@@ -31,7 +26,8 @@ gw_err gw_lowrank_open(gw_lowrank *l, size_t rows, size_t cols, int rank, bool f
     gw_simd level;
     GW_TRY(gw_simd_pick(&level));
     l->kernels = levels[level];
-    l->chunk = lowrank_chunk_rows(rows, cols);
+    size_t work = lowrank_divide(CHUNK_FLOATS, cols), few = lowrank_divide(rows, MOST_CHUNKS);
+    l->chunk = lowrank_divide(work > few ? work : few, ROW_BLOCK) * ROW_BLOCK;
     size_t wide = (size_t)rank * cols;
     gw_err e = gw_alloc(&l->parts, (lowrank_divide(rows, l->chunk) - 1) * wide, sizeof *l->parts);
     if (e == GW_OK && feedback)
@@ -62,25 +58,15 @@ void gw_lowrank_draw(gw_lowrank *l, uint64_t key) {
         lowrank_draw_column(l, key, j);
 }
 
-/* Ignores a NaN, which stays where it is whatever the scale. */
-static float lowrank_peak(const float *x, size_t n) {
-    float most = 0;
-    for (size_t i = 0; i < n; i++)
-        most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-    return most;
-}
-
-static bool lowrank_holds_nan(const float *x, size_t n) {
-    bool found = false;
-    for (size_t i = 0; i < n; i++)
-        found |= x[i] != x[i];
-    return found;
-}
-
 void gw_lowrank_warm(gw_lowrank *l, uint64_t key) {
     for (int j = 0; j < l->rank; j++) {
-        float *q = l->q + (size_t)j * l->cols, most = lowrank_peak(q, l->cols);
-        if (most == 0 && !lowrank_holds_nan(q, l->cols)) {
+        float *q = l->q + (size_t)j * l->cols, most = 0;
+        bool nan = false; /* it stays where it is, whatever the scale */
+        for (size_t c = 0; c < l->cols; c++) {
+            most = fabsf(q[c]) > most ? fabsf(q[c]) : most;
+            nan |= isnan(q[c]);
+        }
+        if (most == 0 && !nan) {
             lowrank_draw_column(l, key, j);
             continue;
         }

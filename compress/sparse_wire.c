@@ -71,23 +71,21 @@ static unsigned char *sparse_put_many_gaps(const uint32_t *restrict at, size_t n
     return sparse_put_few_gaps(at, i, n, at[i - 1] + 1, gaps);
 }
 
-static unsigned char *sparse_put_gaps(const uint32_t *at, size_t n, unsigned char *gaps) {
-    enum { WIDE = 48 }; /* mean gap from which groups no longer pay */
-    bool many = n && at[n - 1] / n < WIDE;
-    return many ? sparse_put_many_gaps(at, n, gaps) : sparse_put_few_gaps(at, 0, n, 0, gaps);
-}
-
 static void sparse_put_values(const uint32_t *restrict bits, size_t n, gw_u32u *restrict values) {
     for (size_t i = 0; i < n; i++)
         values[i] = gw_le32(bits[i]);
 }
 
 static size_t sparse_put(const gw_kept *kept, void *out) {
-    *(gw_u32u *)out = gw_le32((uint32_t)kept->n);
-    gw_u32u *values =
-        (gw_u32u *)(void *)sparse_put_gaps(kept->at, kept->n, (unsigned char *)out + HEADER);
-    sparse_put_values(kept->bits, kept->n, values);
-    return (size_t)((unsigned char *)(values + kept->n) - (unsigned char *)out);
+    enum { WIDE = 48 }; /* mean gap from which groups no longer pay */
+    const uint32_t *at = kept->at;
+    size_t n = kept->n;
+    unsigned char *gaps = (unsigned char *)out + HEADER;
+    *(gw_u32u *)out = gw_le32((uint32_t)n);
+    gaps = n && at[n - 1] / n < WIDE ? sparse_put_many_gaps(at, n, gaps)
+                                     : sparse_put_few_gaps(at, 0, n, 0, gaps);
+    sparse_put_values(kept->bits, n, (gw_u32u *)(void *)gaps);
+    return (size_t)(gaps + n * VALUE - (unsigned char *)out);
 }
 
 /* Encode x, or e += x; then subtract what is kept from e. */

@@ -80,14 +80,10 @@ static size_t chunktopk_kept(const chunktopk *c, size_t n) {
     return k == 0 && n > 0 ? 1 : k;
 }
 
-/* Kept of n floats that begin with a chunk. */
-static size_t chunktopk_kept_of(const chunktopk *c, size_t n) {
-    return n / c->chunk * c->k + chunktopk_kept(c, n % c->chunk);
-}
-
+/* Of n floats that begin with a chunk. */
 static size_t chunktopk_group_bytes(const chunktopk *c, size_t n) {
-    size_t bits = chunktopk_kept_of(c, n) * (c->place_bits + c->bits);
-    return n ? c->bins * sizeof(float) + (bits + 7) / 8 : 0;
+    size_t kept = n / c->chunk * c->k + chunktopk_kept(c, n % c->chunk);
+    return n ? c->bins * sizeof(float) + (kept * (c->place_bits + c->bits) + 7) / 8 : 0;
 }
 
 static size_t chunktopk_bound(const void *self, size_t n) {

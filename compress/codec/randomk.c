@@ -168,50 +168,34 @@ static void randomk_scatter(const uint64_t *bits, const gw_u32u *value, float *y
         }
 }
 
-static gw_err randomk_check(const randomk *r, size_t len, size_t n, size_t *k) {
-    *k = len < KEY ? 0 : (len - KEY) / VALUE;
-    if (n == 0 || len != KEY + VALUE * *k || *k < gw_ratio_least(&r->ratio, n) ||
-        *k > gw_ratio_most(&r->ratio, n))
-        return gw_fail(GW_ERR_CORRUPT,
-                       "randomk: %zu bytes for %zu floats, expected 8 + 4 k, k from %zu to %zu",
-                       len, n, gw_ratio_least(&r->ratio, n), gw_ratio_most(&r->ratio, n));
-    return GW_OK;
-}
-
-/* Any key gives k places below n: a corrupt one gives wrong places, never places outside. */
-static gw_err randomk_places(const void *self, const void *in, size_t len, size_t n, places **p) {
-    uint64_t key;
-    size_t k;
-    GW_TRY(randomk_check(self, len, n, &k));
-    memcpy(&key, in, KEY);
-    return randomk_take(self, randomk_swap_key(key), n, k, p);
-}
-
-static gw_err randomk_list_values(const places *p, const gw_u32u *value, gw_elements *out) {
-    GW_TRY(gw_elements_reserve(out, p->k));
-    for (size_t i = 0; i < p->n; i += WORD)
-        for (uint64_t word = p->bits[i / WORD]; word; word &= word - 1) {
-            out->value[out->n] = gw_float_of(value[out->n]);
-            out->at[out->n++] = (uint32_t)(i + (size_t)__builtin_ctzll(word));
-        }
-    return GW_OK;
-}
-
-/* Decode to y, or to a list if y is NULL. */
+/* Decode to y, or to a list if y is NULL. Any key gives k places below n: a corrupt one gives wrong
+ * places, never places outside. */
 static gw_err randomk_decode_either(const void *self, const void *in, size_t len, float *y,
                                     size_t n, gw_into into, gw_elements *out) {
+    const randomk *r = self;
+    size_t k = len < KEY ? 0 : (len - KEY) / VALUE;
+    size_t least = gw_ratio_least(&r->ratio, n), most = gw_ratio_most(&r->ratio, n);
+    uint64_t key;
     places *p;
-    gw_err e = GW_OK;
     if (n == 0 && len == 0)
         return GW_OK;
-    GW_TRY(randomk_places(self, in, len, n, &p));
+    if (n == 0 || len != KEY + VALUE * k || k < least || k > most)
+        return gw_fail(GW_ERR_CORRUPT,
+                       "randomk: %zu bytes for %zu floats, expected 8 + 4 k, k from %zu to %zu",
+                       len, n, least, most);
+    memcpy(&key, in, KEY);
+    GW_TRY(randomk_take(self, randomk_swap_key(key), n, k, &p));
     const gw_u32u *value = (const gw_u32u *)(const void *)((const char *)in + KEY);
+    gw_err e = y ? GW_OK : gw_elements_reserve(out, k);
     if (y && into == GW_INTO_SET)
         memset(y, 0, n * sizeof *y);
     if (y)
         randomk_scatter(p->bits, value, y, n, into);
-    else
-        e = randomk_list_values(p, value, out);
+    for (size_t i = 0; !y && e == GW_OK && i < n; i += WORD)
+        for (uint64_t word = p->bits[i / WORD]; word; word &= word - 1) {
+            out->value[out->n] = gw_float_of(value[out->n]);
+            out->at[out->n++] = (uint32_t)(i + (size_t)__builtin_ctzll(word));
+        }
     randomk_give(self, p);
     return e;
 }

@@ -76,16 +76,6 @@ static double thc_density(double z) {
     return exp(-z * z / 2) / sqrt(2 * M_PI);
 }
 
-/* Beyond which a normal value lies with this probability. */
-static double thc_reach(double truncate) {
-    double lo = 0, hi = 8;
-    for (int i = 0; i < 60; i++) {
-        double mid = (lo + hi) / 2;
-        *(2 * thc_below(-mid) > truncate ? &lo : &hi) = mid;
-    }
-    return hi;
-}
-
 /* Of the mean square error of a between two levels, the integral of (a - from) (to - a) over its
  * density, what depends on the table: all but that of -a a. from < 0: between 0 and the lowest
  * positive level. */
@@ -118,19 +108,6 @@ static void thc_solve(const thc *c, int *level) {
     level[0] = at;
 }
 
-static void thc_fill_table(thc *c) {
-    int positive[1 << (MOST_BITS - 1)], n = 1 << (c->bits - 1), at = 0;
-    thc_solve(c, positive);
-    for (int i = 1; i < 2 * n; i++) {
-        int low = i <= n ? -positive[n - i] : positive[i - n - 1];
-        int high = i < n ? -positive[n - i - 1] : positive[i - n];
-        for (; at < high + c->half; at++) {
-            c->low[at] = (float)low;
-            c->gap[at] = (float)(high - low);
-        }
-    }
-}
-
 static gw_err thc_open(void **self, const gw_args *args) {
     long long half = gw_args_int(args, "granularity"), bits = gw_args_int(args, "bits");
     long long bucket = gw_args_int(args, "bucket");
@@ -146,8 +123,22 @@ static gw_err thc_open(void **self, const gw_args *args) {
     thc *c = *self;
     c->bits = (int)bits;
     c->half = (int)half / 2;
-    c->reach = thc_reach(gw_args_real(args, "truncate"));
-    thc_fill_table(c);
+    double truncate = gw_args_real(args, "truncate"), lo = 0;
+    c->reach = 8; /* beyond which a normal value lies with that probability */
+    for (int i = 0; i < 60; i++) {
+        double mid = (lo + c->reach) / 2;
+        *(2 * thc_below(-mid) > truncate ? &lo : &c->reach) = mid;
+    }
+    int positive[1 << (MOST_BITS - 1)], count = 1 << (c->bits - 1), at = 0;
+    thc_solve(c, positive);
+    for (int i = 1; i < 2 * count; i++) {
+        int low = i <= count ? -positive[count - i] : positive[i - count - 1];
+        int high = i < count ? -positive[count - i - 1] : positive[i - count];
+        for (; at < high + c->half; at++) {
+            c->low[at] = (float)low;
+            c->gap[at] = (float)(high - low);
+        }
+    }
     return GW_OK;
 }
 

@@ -23,25 +23,21 @@ static const gw_opt threshold_opts[] = {{"value", GW_OPT_REAL, "0.01", 0, 0x1.ff
                                          NULL, "keep elements of at least this magnitude"},
                                         {0}};
 
-static void threshold_pick(const threshold *t, const float *x, float *e, size_t n, gw_kept *kept) {
-    const float *from = e ? e : x;
-    for (size_t lo = 0; lo < n; lo += CHUNK) {
-        size_t m = n - lo < CHUNK ? n - lo : CHUNK, had = kept->n;
-        kept->n += gw_pick_chunk(t->s.kernels, x + lo, e ? e + lo : NULL, m, t->least, (uint32_t)lo,
-                                 kept->at + had);
-        for (size_t i = had; i < kept->n; i++)
-            kept->bits[i] = gw_float_bits(from[kept->at[i]]);
-    }
-}
-
 static gw_err threshold_select(gw_sparse *s, gw_turn turn, const float *x, float *e, size_t n,
                                gw_kept *kept, gw_block **block) {
     (void)turn;
     size_t room = (n + GW_BLOCK - 1) / GW_BLOCK * GW_BLOCK;
-    uint32_t *words;
+    uint32_t *words, least = ((const threshold *)s)->least;
+    const float *from = e ? e : x;
     GW_TRY(gw_scratch_take(&s->scratch, s->name, 2 * room * sizeof *words, &words, block));
     *kept = (gw_kept){.at = words, .bits = words + room};
-    threshold_pick((const threshold *)s, x, e, n, kept);
+    for (size_t lo = 0; lo < n; lo += CHUNK) {
+        size_t m = n - lo < CHUNK ? n - lo : CHUNK, had = kept->n;
+        kept->n += gw_pick_chunk(s->kernels, x + lo, e ? e + lo : NULL, m, least, (uint32_t)lo,
+                                 kept->at + had);
+        for (size_t i = had; i < kept->n; i++)
+            kept->bits[i] = gw_float_bits(from[kept->at[i]]);
+    }
     return GW_OK;
 }
 

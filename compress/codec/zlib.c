@@ -100,33 +100,28 @@ static gw_err zlib_measure_streams(codec *c) {
     return good ? GW_OK : gw_fail(GW_ERR_NOMEM, "zlib %s: cannot open a stream", zlibVersion());
 }
 
-static gw_err zlib_read_options(codec *c, const gw_args *args) {
+static gw_err zlib_open(void **self, const gw_args *args) {
+    static const gw_shuffle_kernels *const levels[] = GW_SIMD_TABLE(gw_shuffle);
     const char *strategy = gw_args_text(args, "strategy"), *shuffle = gw_args_text(args, "shuffle");
     bool leveled = gw_args_given(args, "level");
-    c->level = (int)gw_args_int(args, "level");
+    gw_simd simd;
+    codec *c = NULL;
+    GW_TRY(gw_simd_pick(&simd));
     if (strcmp(strategy, "auto") == 0)
         strategy = leveled ? "default" : "rle";
+    if (leveled && strcmp(strategy, "default") != 0)
+        return gw_fail(GW_ERR_USAGE,
+                       "zlib: level=%lld: strategy=%s has no levels: remove one of them",
+                       gw_args_int(args, "level"), strategy);
+    GW_TRY(gw_alloc(&c, 1, sizeof *c));
+    c->k = levels[simd];
+    c->level = (int)gw_args_int(args, "level");
     c->strategy = strcmp(strategy, "default") == 0 ? Z_DEFAULT_STRATEGY
                   : strcmp(strategy, "rle") == 0   ? Z_RLE
                                                    : Z_HUFFMAN_ONLY;
-    if (leveled && c->strategy != Z_DEFAULT_STRATEGY)
-        return gw_fail(GW_ERR_USAGE,
-                       "zlib: level=%d: strategy=%s has no levels: remove one of them", c->level,
-                       strategy);
     c->shuffle = strcmp(shuffle, "off") != 0;
     c->stage_shuffle = strcmp(shuffle, "on") == 0;
-    return GW_OK;
-}
-
-static gw_err zlib_open(void **self, const gw_args *args) {
-    static const gw_shuffle_kernels *const levels[] = GW_SIMD_TABLE(gw_shuffle);
-    gw_simd level;
-    GW_TRY(gw_simd_pick(&level));
-    codec *c = NULL;
-    GW_TRY(gw_alloc(&c, 1, sizeof *c));
-    c->k = levels[level];
-    gw_err e = zlib_read_options(c, args);
-    GW_THEN(e, zlib_measure_streams(c));
+    gw_err e = zlib_measure_streams(c);
     GW_OPENED(e, self, c, free);
 }
 
@@ -181,23 +176,6 @@ static void zlib_join_part(void *ctx, size_t lo, size_t hi) {
     }
 }
 
-/* Works on any number of bytes; those after the last whole word are copied. */
-static void zlib_split(const codec *c, const void *in, size_t len, unsigned char *planes) {
-    size_t n = len / WORD, rest = len % WORD;
-    shuffling s = {c->k, planes, (void *)(uintptr_t)in, n, false};
-    gw_simd_split(n, GW_BLOCK, zlib_split_part, &s);
-    if (rest)
-        memcpy(planes + len - rest, (const char *)in + len - rest, rest);
-}
-
-static void zlib_join(const codec *c, unsigned char *planes, size_t len, void *out) {
-    size_t n = len / WORD, rest = len % WORD;
-    shuffling s = {c->k, planes, out, n, false};
-    gw_simd_split(n, GW_BLOCK, zlib_join_part, &s);
-    if (rest)
-        memcpy((char *)out + len - rest, planes + len - rest, rest);
-}
-
 /* *packed is 0 if the result is not shorter. `room`: deflate_room bytes. */
 static gw_err zlib_deflate(const codec *c, void *room, const unsigned char *in, size_t len,
                            unsigned char *out, size_t *packed) {
@@ -222,7 +200,8 @@ static gw_err zlib_check_count(size_t len) {
                          "zlib: %zu bytes are too many for 32-bit lengths: use buckets", len);
 }
 
-/* Pack in[0..len) to out[0..1 + len), with or without shuffling. */
+/* Pack in[0..len) to out[0..1 + len), with or without shuffling, which copies the bytes after the
+ * last whole word. */
 static gw_err zlib_pack_bytes(codec *c, bool shuffle, const void *in, size_t len,
                               unsigned char *out, size_t *packed) {
     *packed = 0;
@@ -235,8 +214,12 @@ static gw_err zlib_pack_bytes(codec *c, bool shuffle, const void *in, size_t len
     GW_TRY(gw_scratch_take(&c->scratch, "zlib", c->deflate_room + extra, &room, &block));
     const unsigned char *bytes = in;
     if (shuffle) {
-        zlib_split(c, in, len, room + c->deflate_room);
-        bytes = room + c->deflate_room;
+        size_t words = len / WORD, rest = len % WORD;
+        unsigned char *planes = room + c->deflate_room;
+        shuffling s = {c->k, planes, (void *)(uintptr_t)in, words, false};
+        gw_simd_split(words, GW_BLOCK, zlib_split_part, &s);
+        memcpy(planes + len - rest, bytes + len - rest, rest);
+        bytes = planes;
     }
     gw_err e = zlib_deflate(c, room, bytes, len, out + KIND, &got);
     if (e == GW_OK) {
@@ -306,24 +289,6 @@ static gw_err zlib_encode(const void *self, gw_turn turn, const float *x, size_t
     return zlib_pack_bytes(c, c->shuffle, x, n * WORD, out, len);
 }
 
-static void zlib_add(const unsigned char *bytes, size_t n, float *y) {
-    for (size_t i = 0; i < n; i++) {
-        float v;
-        memcpy(&v, bytes + WORD * i, sizeof v);
-        y[i] += v;
-    }
-}
-
-static void zlib_place(const codec *c, const unsigned char *bytes, size_t n, float *y, bool add) {
-    shuffling s = {c->k, (unsigned char *)(uintptr_t)bytes, y, n, add};
-    if (c->shuffle)
-        gw_simd_split(n, GW_BLOCK, zlib_join_part, &s);
-    else if (add)
-        zlib_add(bytes, n, y);
-    else
-        memcpy(y, bytes, n * WORD);
-}
-
 static gw_err zlib_decode(const void *self, const void *in, size_t len, float *y, size_t n,
                           gw_into into) {
     codec *c = (codec *)self;
@@ -340,8 +305,16 @@ static gw_err zlib_decode(const void *self, const void *in, size_t len, float *y
     gw_err e = zlib_open_bytes(c, room, in, len, room + c->inflate_room, want, &bytes, &got);
     if (e == GW_OK && got != want)
         e = gw_fail(GW_ERR_CORRUPT, "zlib: %zu bytes for %zu floats, expected %zu", got, n, want);
-    if (e == GW_OK)
-        zlib_place(c, bytes, n, y, into == GW_INTO_ADD);
+    shuffling s = {c->k, (unsigned char *)(uintptr_t)bytes, y, n, into == GW_INTO_ADD};
+    if (e == GW_OK && c->shuffle)
+        gw_simd_split(n, GW_BLOCK, zlib_join_part, &s);
+    else if (e == GW_OK && !s.add)
+        memcpy(y, bytes, want);
+    for (size_t i = 0; e == GW_OK && !c->shuffle && s.add && i < n; i++) {
+        float v;
+        memcpy(&v, bytes + WORD * i, sizeof v);
+        y[i] += v;
+    }
     gw_scratch_give(&c->scratch, block);
     return e;
 }
@@ -374,10 +347,14 @@ static gw_err zlib_unpack(const void *self, const void *in, size_t packed, void 
     GW_TRY(gw_scratch_take(&c->scratch, "zlib", c->inflate_room + extra, &room, &block));
     to = c->stage_shuffle ? room + c->inflate_room : to;
     gw_err e = zlib_open_bytes(c, room, in, packed, to, cap, &bytes, len);
-    if (e == GW_OK && c->stage_shuffle)
-        zlib_join(c, (unsigned char *)(uintptr_t)bytes, *len, out);
-    else if (e == GW_OK && bytes != out)
+    if (e == GW_OK && c->stage_shuffle) {
+        size_t words = *len / WORD, rest = *len % WORD;
+        shuffling s = {c->k, (unsigned char *)(uintptr_t)bytes, out, words, false};
+        gw_simd_split(words, GW_BLOCK, zlib_join_part, &s);
+        memcpy((char *)out + *len - rest, bytes + *len - rest, rest);
+    } else if (e == GW_OK && bytes != out) {
         memcpy(out, bytes, *len);
+    }
     gw_scratch_give(&c->scratch, block);
     return e;
 }

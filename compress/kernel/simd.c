@@ -19,35 +19,21 @@ const char *gw_simd_name(gw_simd level) {
     return simd_names[level];
 }
 
-#ifdef GW_X86
-/* __builtin_cpu_supports of gcc 12 and clang 14 does not know f16c. */
-static bool simd_has_f16c(void) {
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
-}
-
 /* All features that the kernels' targets name (GW_TARGET_AVX2, GW_TARGET_AVX512, and pick's): a
  * virtual machine may hide any of them. */
-static bool simd_has_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-           __builtin_cpu_supports("popcnt") && simd_has_f16c();
-}
-
-static bool simd_has_avx512(void) {
-    return simd_has_avx2() && __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("bmi2");
-}
-#endif
-
 static gw_simd simd_best(void) {
 #ifdef GW_X86
-    if (simd_has_avx512())
-        return GW_SIMD_AVX512;
-    if (simd_has_avx2())
-        return GW_SIMD_AVX2;
-#endif
+    unsigned a, b, c, d;
+    bool f16c = __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C; /* no name in gcc 12, clang 14 */
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+                __builtin_cpu_supports("popcnt") && f16c;
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("bmi2");
+    return avx512 ? GW_SIMD_AVX512 : avx2 ? GW_SIMD_AVX2 : GW_SIMD_PORTABLE;
+#else
     return GW_SIMD_PORTABLE;
+#endif
 }
 
 gw_err gw_simd_pick(gw_simd *level) {
