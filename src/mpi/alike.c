@@ -45,10 +45,14 @@ static int alike_order(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void alike_add_environment(gw_alike *a) {
+void gw_alike_begin(gw_alike *a, const char *command) {
     enum { MOST = 512 };
-    const char *found[MOST];
+    const char *found[MOST]; /* variables of the environment */
     size_t n = 0;
+    *a = (gw_alike){0};
+    a->to = open_memstream(&a->text, &a->size);
+    gw_alike_add(a, "command", "%s", command ? command : "none");
+    gw_alike_add(a, "program", "%s", GW_VERSION " (" GW_COMMIT ")");
     for (char **v = environ; v && *v && n < MOST; v++)
         if (alike_is_watched(*v))
             found[n++] = *v;
@@ -59,14 +63,6 @@ static void alike_add_environment(gw_alike *a) {
         snprintf(name, sizeof name, "$%.*s", (int)(value - found[i]), found[i]);
         gw_alike_add(a, name, "%s", value + 1);
     }
-}
-
-void gw_alike_begin(gw_alike *a, const char *command) {
-    *a = (gw_alike){0};
-    a->to = open_memstream(&a->text, &a->size);
-    gw_alike_add(a, "command", "%s", command ? command : "none");
-    gw_alike_add(a, "program", "%s", GW_VERSION " (" GW_COMMIT ")");
-    alike_add_environment(a);
 }
 
 /* ---- options, and files ---- */
@@ -92,15 +88,6 @@ void gw_alike_file(gw_alike *a, const char *name, const char *path) {
     gw_alike_add(a, of, "%s: %llu bytes, crc32 %08lx, adler32 %08lx", path, bytes, sum, adler);
 }
 
-/* What of a spec may name a file: a plugin, a table. */
-static void alike_add_files(gw_alike *a, const char *name, const char *spec) {
-    char *copy = strdup(spec), *rest = copy;
-    for (char *word; copy && (word = strsep(&rest, ",;:=+()")) != NULL;)
-        if (*word)
-            gw_alike_file(a, name, word);
-    free(copy);
-}
-
 void gw_alike_options(gw_alike *a, const gw_args *args) {
     for (const gw_opt *o = gw_args_opts(args); o && o->name; o++) {
         const char *text = gw_args_text(args, o->name);
@@ -112,8 +99,12 @@ void gw_alike_options(gw_alike *a, const gw_args *args) {
             gw_alike_add(a, name, "%s", text);
         if (text && o->type == GW_OPT_FILE)
             gw_alike_file(a, name, text);
-        else if (text && o->type >= GW_OPT_SPEC && o->type <= GW_OPT_CHAIN)
-            alike_add_files(a, name, text);
+        bool spec = text && o->type >= GW_OPT_SPEC && o->type <= GW_OPT_CHAIN;
+        char *copy = spec ? strdup(text) : NULL, *rest = copy;
+        for (char *word; copy && (word = strsep(&rest, ",;:=+()")) != NULL;)
+            if (*word) /* it may name a file: a plugin, a table */
+                gw_alike_file(a, name, word);
+        free(copy);
     }
 }
 

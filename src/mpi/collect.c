@@ -7,14 +7,6 @@
 
 enum { CHUNK = 2048 /* rows a message */, TAG = 2 };
 
-static gw_err collect_send(const gw_table *t, char *rows, int n, MPI_Comm comm) {
-    for (int done = 0; done < n; done += CHUNK) {
-        int bytes = (n - done < CHUNK ? n - done : CHUNK) * (int)t->row;
-        GW_TRY(gw_message(rows + (size_t)done * t->row, bytes, 0, TAG, true, comm));
-    }
-    return GW_OK;
-}
-
 /* What cannot be written is received all the same: the others send it. */
 static gw_err collect_from(const gw_table *t, FILE *to, char *chunk, int n, int rank,
                            MPI_Comm comm) {
@@ -34,9 +26,11 @@ gw_err gw_collect_rows(const gw_table *t, FILE *to, void *rows, int n, MPI_Comm 
     GW_THEN(e, gw_alloc(&chunk, CHUNK, t->row));
     e = gw_agree(comm, e);
     GW_THEN(e, gw_gather(&n, count, (int)sizeof n, comm));
-    if (e == GW_OK && rank > 0)
-        e = collect_send(t, rows, n, comm);
-    else if (e == GW_OK)
+    for (int done = 0; e == GW_OK && rank > 0 && done < n; done += CHUNK) {
+        int bytes = (n - done < CHUNK ? n - done : CHUNK) * (int)t->row;
+        e = gw_message((char *)rows + (size_t)done * t->row, bytes, 0, TAG, true, comm);
+    }
+    if (e == GW_OK && rank == 0)
         gw_table_write(t, to, rows, (size_t)n);
     for (int r = 1; e == GW_OK && rank == 0 && r < ranks; r++)
         e = collect_from(t, to, chunk, count[r], r, comm);

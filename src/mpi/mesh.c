@@ -1,73 +1,55 @@
 #include "mpi/mesh.h"
 
 #include "base/args.h"
+#include "base/probe.h"
 #include "mpi/team.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"data", "pipe", "tensor"};
-
-static gw_err mesh_dim(const char *name, gw_dim *out) {
-    for (int d = 0; d < GW_DIMS; d++)
-        if (strcmp(names[d], name) == 0) {
-            *out = (gw_dim)d;
-            return GW_OK;
-        }
-    return gw_unknown("--mesh", "dimension", name, names, GW_DIMS, "data, pipe, tensor");
-}
-
-static gw_err mesh_size(const gw_spec *item, int *out) {
-    char *end;
-    const char *text = item->parts ? item->parts->text : "";
-    long n = strtol(text, &end, 10);
-    if (end == text || *end || n < 1 || n > 1 << 20)
-        return gw_fail(GW_ERR_USAGE, "--mesh %s: '%s' is not a number of ranks: give 1 or more",
-                       item->text, text);
-    *out = (int)n;
-    return GW_OK;
-}
-
-static void mesh_append(gw_mesh_shape *s, int *n, gw_dim d) {
-    s->order[(*n)++] = d;
-}
-
-/* The written order, and what was not written where it belongs. */
-static void mesh_nest(gw_mesh_shape *out, const gw_dim *written, int n) {
-    int k = 0;
-    bool placed = out->size[GW_DIM_DATA] > 0;
-    for (int d = 0; d < GW_DIMS; d++) /* of size 1: anywhere */
-        if (out->size[d] == 0 && d != GW_DIM_DATA) {
-            out->size[d] = 1;
-            mesh_append(out, &k, (gw_dim)d);
-        }
-    bool first = !placed && out->size[GW_DIM_PIPE] == 1;
-    if (first)
-        mesh_append(out, &k, GW_DIM_DATA);
-    for (int i = 0; i < n; i++) {
-        mesh_append(out, &k, written[i]);
-        if (!placed && !first && written[i] == GW_DIM_PIPE)
-            mesh_append(out, &k, GW_DIM_DATA);
-    }
-}
-
 gw_err gw_mesh_parse(gw_mesh_shape *out, const gw_spec *spec) {
     gw_dim written[GW_DIMS];
     int n = 0;
     *out = (gw_mesh_shape){0};
     for (const gw_spec *i = spec ? spec->parts : NULL; i; i = i->next) {
-        gw_dim d = GW_DIM_DATA;
+        int d = 0;
+        char *end;
         if (!i->key)
             return gw_fail(GW_ERR_USAGE, "--mesh %s: write it as in data=2,pipe=2,tensor=2",
                            i->text);
-        GW_TRY(mesh_dim(i->key, &d));
+        while (d < GW_DIMS && strcmp(gw_dim_names[d], i->key) != 0)
+            d++;
+        if (d == GW_DIMS)
+            return gw_unknown("--mesh", "dimension", i->key, gw_dim_names, GW_DIMS,
+                              "data, pipe, tensor");
         if (out->size[d] > 0)
-            return gw_fail(GW_ERR_USAGE, "--mesh %s: %s is given twice", spec->text, names[d]);
-        GW_TRY(mesh_size(i, &out->size[d]));
-        written[n++] = d;
+            return gw_fail(GW_ERR_USAGE, "--mesh %s: %s is given twice", spec->text,
+                           gw_dim_names[d]);
+        const char *text = i->parts ? i->parts->text : "";
+        long size = strtol(text, &end, 10);
+        if (end == text || *end || size < 1 || size > 1 << 20)
+            return gw_fail(GW_ERR_USAGE, "--mesh %s: '%s' is not a number of ranks: give 1 or more",
+                           i->text, text);
+        out->size[d] = (int)size;
+        written[n++] = (gw_dim)d;
     }
-    mesh_nest(out, written, n);
+    /* The written order, and what was not written where it belongs. */
+    int k = 0;
+    bool placed = out->size[GW_DIM_DATA] > 0;
+    for (int d = 0; d < GW_DIMS; d++) /* of size 1: anywhere */
+        if (out->size[d] == 0 && d != GW_DIM_DATA) {
+            out->size[d] = 1;
+            out->order[k++] = (gw_dim)d;
+        }
+    bool first = !placed && out->size[GW_DIM_PIPE] == 1;
+    if (first)
+        out->order[k++] = GW_DIM_DATA;
+    for (int i = 0; i < n; i++) {
+        out->order[k++] = written[i];
+        if (!placed && !first && written[i] == GW_DIM_PIPE)
+            out->order[k++] = GW_DIM_DATA;
+    }
     return GW_OK;
 }
 
@@ -77,25 +59,9 @@ void gw_mesh_text(const gw_mesh_shape *s, char *out, size_t cap) {
         size_t have = strlen(out);
         int size = s->size[s->order[i]];
         if (size > 1)
-            snprintf(out + have, cap - have, "%s%s=%d", have ? "," : "", names[s->order[i]], size);
+            snprintf(out + have, cap - have, "%s%s=%d", have ? "," : "", gw_dim_names[s->order[i]],
+                     size);
     }
-}
-
-static gw_err mesh_fit(gw_mesh_shape *s, int ranks) {
-    char text[96];
-    long long model = (long long)s->size[GW_DIM_PIPE] * s->size[GW_DIM_TENSOR];
-    gw_mesh_text(s, text, sizeof text);
-    if (s->size[GW_DIM_DATA] == 0 && ranks % model == 0)
-        s->size[GW_DIM_DATA] = (int)(ranks / model);
-    else if (s->size[GW_DIM_DATA] == 0)
-        return gw_fail(GW_ERR_USAGE, "--mesh %s takes a multiple of %lld ranks, and there %s %d",
-                       text, model, ranks == 1 ? "is" : "are", ranks);
-    long long takes = model * s->size[GW_DIM_DATA];
-    if (takes != ranks)
-        return gw_fail(GW_ERR_USAGE, "--mesh %s takes %lld rank%s, and there %s %d",
-                       *text ? text : "data=1", takes, takes == 1 ? "" : "s",
-                       ranks == 1 ? "is" : "are", ranks);
-    return GW_OK;
 }
 
 int gw_mesh_rank(const gw_mesh *m, const int at[GW_DIMS]) {
@@ -110,12 +76,25 @@ int gw_mesh_group(const gw_mesh *m) {
 }
 
 gw_err gw_mesh_place(gw_mesh *out, const gw_mesh_shape *shape, int rank, int ranks) {
+    gw_mesh_shape *s = &out->shape;
+    char text[96];
     *out = (gw_mesh){.shape = *shape, .comm = {MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL}};
-    GW_TRY(mesh_fit(&out->shape, ranks));
+    long long model = (long long)s->size[GW_DIM_PIPE] * s->size[GW_DIM_TENSOR];
+    gw_mesh_text(s, text, sizeof text);
+    if (s->size[GW_DIM_DATA] == 0 && ranks % model == 0)
+        s->size[GW_DIM_DATA] = (int)(ranks / model);
+    else if (s->size[GW_DIM_DATA] == 0)
+        return gw_fail(GW_ERR_USAGE, "--mesh %s takes a multiple of %lld ranks, and there %s %d",
+                       text, model, ranks == 1 ? "is" : "are", ranks);
+    long long takes = model * s->size[GW_DIM_DATA];
+    if (takes != ranks)
+        return gw_fail(GW_ERR_USAGE, "--mesh %s takes %lld rank%s, and there %s %d",
+                       *text ? text : "data=1", takes, takes == 1 ? "" : "s",
+                       ranks == 1 ? "is" : "are", ranks);
     for (int i = GW_DIMS - 1; i >= 0; i--) {
-        gw_dim d = out->shape.order[i];
-        out->at[d] = rank % out->shape.size[d];
-        rank /= out->shape.size[d];
+        gw_dim d = s->order[i];
+        out->at[d] = rank % s->size[d];
+        rank /= s->size[d];
     }
     return GW_OK;
 }

@@ -95,29 +95,22 @@ static gw_err replicas_gather(const gw_replicas *r, const uint32_t *mine) {
     return e;
 }
 
-static uint32_t replicas_sum(const gw_replicas *r, int l) {
-    gw_span s = r->layers[l];
-    if (!r->params)
-        return r->sum(r->ctx, l);
-    return (uint32_t)crc32_z(0, (const Bytef *)(r->params + s.off), s.n * sizeof(float));
-}
-
-static gw_err replicas_compare(const gw_replicas *r, uint32_t *mine, uint32_t *hash) {
+gw_err gw_replicas_compare(const gw_replicas *r, uint32_t *hash) {
+    uint32_t *mine = NULL;
     uLong crc = 0;
+    GW_TRY(gw_agree(r->comm, gw_alloc(&mine, (size_t)r->n_layers, sizeof *mine)));
     for (int l = 0; l < r->n_layers; l++) {
-        mine[l] = replicas_sum(r, l);
-        crc = crc32_combine(crc, mine[l], (z_off_t)(r->layers[l].n * sizeof(float)));
+        gw_span s = r->layers[l];
+        size_t bytes = s.n * sizeof(float);
+        mine[l] = r->params ? (uint32_t)crc32_z(0, (const Bytef *)(r->params + s.off), bytes)
+                            : r->sum(r->ctx, l);
+        crc = crc32_combine(crc, mine[l], (z_off_t)bytes);
     }
     *hash = (uint32_t)crc;
     uint32_t ends[2] = {*hash, ~*hash}; /* least and greatest in one: the complement turns them */
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, ends, 2, MPI_UINT32_T, MPI_MIN, r->comm));
-    return ends[0] == ~ends[1] ? GW_OK : replicas_gather(r, mine);
-}
-
-gw_err gw_replicas_compare(const gw_replicas *r, uint32_t *hash) {
-    uint32_t *mine = NULL;
-    GW_TRY(gw_agree(r->comm, gw_alloc(&mine, (size_t)r->n_layers, sizeof *mine)));
-    gw_err e = replicas_compare(r, mine, hash);
+    gw_err e = gw_allreduce(MPI_IN_PLACE, ends, 2, MPI_UINT32_T, MPI_MIN, r->comm);
+    if (e == GW_OK && ends[0] != ~ends[1])
+        e = replicas_gather(r, mine);
     free(mine);
     return e;
 }

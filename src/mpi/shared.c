@@ -42,24 +42,17 @@ static int shared_forget(MPI_Comm comm, int key, void *value, void *extra) {
     return rc;
 }
 
-static gw_err shared_keep(MPI_Comm comm, MPI_Comm **node) {
-    if (keyval == MPI_KEYVAL_INVALID)
-        GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, shared_forget, &keyval, NULL));
-    MPI_Comm *kept = NULL;
-    GW_TRY(gw_agree(comm, gw_alloc(&kept, 1, sizeof *kept)));
-    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, kept));
-    GW_MPI(MPI_Comm_set_attr(comm, keyval, kept));
-    *node = kept;
-    return GW_OK;
-}
-
 static gw_err shared_find_node(MPI_Comm comm, MPI_Comm *out) {
     MPI_Comm *node = NULL;
     int found = 0;
-    if (keyval != MPI_KEYVAL_INVALID)
-        GW_MPI(MPI_Comm_get_attr(comm, keyval, (void *)&node, &found));
-    if (!found)
-        GW_TRY(shared_keep(comm, &node));
+    if (keyval == MPI_KEYVAL_INVALID)
+        GW_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, shared_forget, &keyval, NULL));
+    GW_MPI(MPI_Comm_get_attr(comm, keyval, (void *)&node, &found));
+    if (!found) {
+        GW_TRY(gw_agree(comm, gw_alloc(&node, 1, sizeof *node)));
+        GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, node));
+        GW_MPI(MPI_Comm_set_attr(comm, keyval, node));
+    }
     return gw_comm_dup(*node, out);
 }
 
@@ -154,35 +147,28 @@ static gw_err shared_map_object(const gw_shared *m, window *w, const gw_shared_f
 
 /* Rank 0 makes the file; without a process the others learn that it made none, and its error is the
  * one that all learn. */
-static gw_err shared_open_window(const gw_shared *m, window *w, gw_err mine) {
-    gw_shared_file file = {0};
-    int fd = -1;
-    if (m->rank == 0 && mine == GW_OK) {
-        fd = memfd_create("gradwire", MFD_CLOEXEC);
-        mine = fd >= 0 ? gw_shared_file_of(fd, &file)
-                       : gw_fail(GW_ERR_NOMEM, "cannot make shared memory: %s", strerror(errno));
-    }
-    GW_TRY(gw_bcast(&file, sizeof file, MPI_BYTE, 0, m->node));
-    if (mine == GW_OK && file.pid > 0)
-        mine = shared_map_object(m, w, &file, &fd);
-    gw_err e = gw_agree(m->node, mine); /* until all have it open */
-    if (fd >= 0)
-        close(fd);
-    return e;
-}
-
 static gw_err shared_add_window(gw_shared *m, size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     window w = {.size = (bytes < LEAST_WINDOW ? LEAST_WINDOW : bytes + page - 1) / page * page};
+    gw_shared_file file = {0};
+    int fd = -1;
     gw_err e = gw_grow(&m->windows, &m->room, m->count + 1, sizeof *m->windows);
-    e = shared_open_window(m, &w, e);
-    if (e != GW_OK) {
-        if (w.map)
-            munmap(w.map, w.size * (size_t)m->size);
-        return e;
+    if (m->rank == 0 && e == GW_OK) {
+        fd = memfd_create("gradwire", MFD_CLOEXEC);
+        e = fd >= 0 ? gw_shared_file_of(fd, &file)
+                    : gw_fail(GW_ERR_NOMEM, "cannot make shared memory: %s", strerror(errno));
     }
-    m->windows[m->count++] = w;
-    return GW_OK;
+    GW_TRY(gw_bcast(&file, sizeof file, MPI_BYTE, 0, m->node));
+    if (e == GW_OK && file.pid > 0)
+        e = shared_map_object(m, &w, &file, &fd);
+    e = gw_agree(m->node, e); /* until all have it open */
+    if (fd >= 0)
+        close(fd);
+    if (e == GW_OK)
+        m->windows[m->count++] = w;
+    else if (w.map)
+        munmap(w.map, w.size * (size_t)m->size);
+    return e;
 }
 
 gw_err gw_shared_alloc(gw_shared *m, size_t bytes, void **mine) {
