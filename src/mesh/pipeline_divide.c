@@ -5,7 +5,6 @@
 #include "mpi/agree.h"
 #include "mpi/wait.h"
 #include "nn/partition.h"
-#include "roofline/operands.h"
 #include "roofline/twins.h"
 
 #include <stdio.h>
@@ -24,12 +23,9 @@ static gw_err pipeline_time_layers(const gw_model_spec *s, int rows, double *cos
         int n = gw_twin_products_of(&whole, l, rows, all);
         cost[l] = 0;
         for (int i = 0; i < n; i++) {
-            gw_operands o;
-            gw_err e = gw_operands_open(&o, &all[i]);
-            if (e == GW_OK)
-                cost[l] += gw_operands_time(&o);
-            gw_operands_close(&o);
-            GW_TRY(e);
+            double seconds;
+            GW_TRY(gw_twin_time_product(&all[i], &seconds));
+            cost[l] += seconds;
         }
     }
     return GW_OK;

@@ -44,13 +44,6 @@ static bool ceilings_cache_fact(int cpu, int index, const char *name, char out[L
     return gw_file_first_line(path, out, LINE);
 }
 
-/* "32K", "1M", "512" */
-static size_t ceilings_cache_size(const char *text) {
-    char *end;
-    unsigned long long n = strtoull(text, &end, 10);
-    return (size_t)(*end == 'K' ? n << 10 : *end == 'M' ? n << 20 : n);
-}
-
 /* CPUs in a list such as "0-3,8". */
 static int ceilings_count_cpus(const char *at) {
     int n = 0;
@@ -65,10 +58,13 @@ static int ceilings_count_cpus(const char *at) {
     return n;
 }
 
-static void ceilings_read_sys(gw_cache out[GW_CACHES]) {
+/* Of the CPU that the caller runs on: by /sys, or where that is silent by sysconf(3). A cache that
+ * is not larger than the one before is left out. Level 1 is never 0: without any word 32 KiB, which
+ * no current CPU undercuts. */
+static void ceilings_read_caches(gw_cache out[GW_CACHES]) {
     int here = sched_getcpu(), cpu = here < 0 ? 0 : here;
     for (int i = 0; i < MOST_INDICES; i++) {
-        char level[LINE], type[LINE], size[LINE], list[LINE];
+        char level[LINE], type[LINE], size[LINE], list[LINE], *end;
         if (!ceilings_cache_fact(cpu, i, "level", level) ||
             !ceilings_cache_fact(cpu, i, "type", type) ||
             !ceilings_cache_fact(cpu, i, "size", size))
@@ -76,13 +72,11 @@ static void ceilings_read_sys(gw_cache out[GW_CACHES]) {
         int l = atoi(level) - 1;
         if (l < 0 || l >= GW_CACHES || strcmp(type, "Instruction") == 0)
             continue;
-        out[l].bytes = ceilings_cache_size(size);
+        unsigned long long n = strtoull(size, &end, 10); /* "32K", "1M", "512" */
+        out[l].bytes = (size_t)(*end == 'K' ? n << 10 : *end == 'M' ? n << 20 : n);
         if (ceilings_cache_fact(cpu, i, "shared_cpu_list", list))
             out[l].sharers = ceilings_count_cpus(list);
     }
-}
-
-static void ceilings_read_sysconf(gw_cache out[GW_CACHES]) {
 #ifdef _SC_LEVEL1_DCACHE_SIZE
     static const int names[GW_CACHES] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE,
                                          _SC_LEVEL3_CACHE_SIZE};
@@ -91,17 +85,7 @@ static void ceilings_read_sysconf(gw_cache out[GW_CACHES]) {
         if (out[l].bytes == 0 && bytes > 0)
             out[l].bytes = (size_t)bytes;
     }
-#else
-    (void)out;
 #endif
-}
-
-/* Of the CPU that the caller runs on: by /sys, or where that is silent by sysconf(3). A cache that
- * is not larger than the one before is left out. Level 1 is never 0: without any word 32 KiB, which
- * no current CPU undercuts. */
-static void ceilings_read_caches(gw_cache out[GW_CACHES]) {
-    ceilings_read_sys(out);
-    ceilings_read_sysconf(out);
     if (out[0].bytes == 0)
         out[0].bytes = LEAST_L1;
     size_t below = out[0].bytes;
@@ -143,9 +127,17 @@ static void ceiling_line_up(team *t, int n) {
 }
 
 /* All kinds, try by try; the first run of each warms up. */
-static void ceiling_run_kinds(team *t, gw_kernel *k) {
+static void *ceiling_member(void *ctx) {
+    team *t = ctx;
+    gw_kernel *k = NULL;
     int met = 1;
-    for (int i = 0; i < t->b->kinds; i++) {
+    gw_flush_denormals_here();
+    gw_err e = gw_kernel_open(&k, t->b->kind[0], t->b->part);
+    if (e != GW_OK)
+        atomic_store(&t->failed, e);
+    ceiling_line_up(t, 1);
+    bool failed = atomic_load(&t->failed) != GW_OK;
+    for (int i = 0; !failed && i < t->b->kinds; i++) {
         gw_kernel_turn(k, t->b->kind[i]);
         gw_kernel_run(k, t->b->sweeps[i]);
         for (int n = 0; n < t->b->tries; n++) {
@@ -157,46 +149,29 @@ static void ceiling_run_kinds(team *t, gw_kernel *k) {
             pthread_mutex_unlock(&t->lock);
         }
     }
-}
-
-static void *ceiling_member(void *ctx) {
-    team *t = ctx;
-    gw_kernel *k = NULL;
-    gw_flush_denormals_here();
-    gw_err e = gw_kernel_open(&k, t->b->kind[0], t->b->part);
-    if (e != GW_OK)
-        atomic_store(&t->failed, e);
-    ceiling_line_up(t, 1);
-    if (atomic_load(&t->failed) == GW_OK)
-        ceiling_run_kinds(t, k);
     gw_kernel_close(k);
     return NULL;
-}
-
-static gw_err ceiling_run_team(team *t, int threads) {
-    pthread_t *ids = NULL;
-    GW_TRY(gw_alloc(&ids, (size_t)threads, sizeof *ids));
-    pthread_mutex_init(&t->lock, NULL);
-    int started = 0;
-    while (started < threads && pthread_create(&ids[started], NULL, ceiling_member, t) == 0)
-        started++;
-    if (started < threads)
-        atomic_store(&t->failed, GW_ERR_NOMEM);
-    atomic_store(&t->members, started > 0 ? started : 1);
-    for (int i = 0; i < started; i++)
-        pthread_join(ids[i], NULL);
-    pthread_mutex_destroy(&t->lock);
-    free(ids);
-    if (atomic_load(&t->failed) != GW_OK)
-        return gw_fail(GW_ERR_NOMEM, "ceilings: no memory or threads to measure with %d threads",
-                       threads);
-    return GW_OK;
 }
 
 /* The rates of `threads` threads together. */
 static gw_err ceiling_measure_all(const bout *b, int threads) {
     team t = {.b = b};
-    GW_TRY(ceiling_run_team(&t, threads));
+    pthread_t *ids = NULL;
+    GW_TRY(gw_alloc(&ids, (size_t)threads, sizeof *ids));
+    pthread_mutex_init(&t.lock, NULL);
+    int started = 0;
+    while (started < threads && pthread_create(&ids[started], NULL, ceiling_member, &t) == 0)
+        started++;
+    if (started < threads)
+        atomic_store(&t.failed, GW_ERR_NOMEM);
+    atomic_store(&t.members, started > 0 ? started : 1);
+    for (int i = 0; i < started; i++)
+        pthread_join(ids[i], NULL);
+    pthread_mutex_destroy(&t.lock);
+    free(ids);
+    if (atomic_load(&t.failed) != GW_OK)
+        return gw_fail(GW_ERR_NOMEM, "ceilings: no memory or threads to measure with %d threads",
+                       threads);
     for (int i = 0; i < b->kinds; i++) {
         double best = INFINITY;
         for (int n = 0; n < b->tries; n++)
@@ -231,35 +206,9 @@ static int ceilings_sharing(const gw_cache *cache, int active) {
     return sharers < active ? sharers : active;
 }
 
-static size_t ceiling_dram_bytes(const gw_ceilings *c) {
-    gw_host host;
-    gw_host_facts(&host);
-    size_t last = 0, bytes;
-    for (int l = 0; l < GW_CACHES; l++)
-        last = c->caches[l].bytes > last ? c->caches[l].bytes : last;
-    bytes = BEYOND_CACHE * last;
-    bytes = bytes < LEAST_DRAM ? LEAST_DRAM : bytes > MOST_DRAM ? MOST_DRAM : bytes;
-    return bytes < host.memory / 8 || host.memory == 0 ? bytes : host.memory / 8;
-}
-
 /* Working sets: half of a cache, which leaves the other half to whatever else is there; and of all
  * threads each its share of that, if it does not fit the level below. In DRAM each thread's is as
  * large as one's alone, while that can be: virtual machines tell of fewer caches than there are. */
-static void ceilings_working_set(const gw_ceilings *c, int level, size_t *one, size_t *part) {
-    if (level == GW_CACHES) {
-        *one = ceiling_dram_bytes(c);
-        *part = MOST_DRAM_OF_ALL / (size_t)c->all_threads;
-        *part = *part < *one ? *part : *one;
-        return;
-    }
-    const gw_cache *cache = &c->caches[level];
-    *one = cache->bytes / 2;
-    *part = *one / (size_t)ceilings_sharing(cache, c->all_threads);
-    for (int below = level - 1; below >= 0; below--)
-        if (c->caches[below].bytes >= *part)
-            *part = 0;
-}
-
 static gw_err ceiling_measure_level(gw_ceilings *c, int l) {
     gw_ceiling_level *level = &c->level[l];
     bool dram = l == GW_CACHES;
@@ -267,9 +216,24 @@ static gw_err ceiling_measure_level(gw_ceilings *c, int l) {
               .out = {&level->read, &level->update, &c->copy},
               .kinds = dram ? 3 : 2,
               .tries = TRIES};
-    *level = (gw_ceiling_level){0, {NAN, NAN}, {NAN, NAN}};
-    ceilings_working_set(c, l, &b.one, &b.part);
-    level->bytes = b.one;
+    size_t last = 0, threads = (size_t)c->all_threads;
+    if (dram) {
+        gw_host host;
+        gw_host_facts(&host);
+        for (int i = 0; i < GW_CACHES; i++)
+            last = c->caches[i].bytes > last ? c->caches[i].bytes : last;
+        b.one = BEYOND_CACHE * last;
+        b.one = b.one < LEAST_DRAM ? LEAST_DRAM : b.one > MOST_DRAM ? MOST_DRAM : b.one;
+        b.one = b.one < host.memory / 8 || host.memory == 0 ? b.one : host.memory / 8;
+        b.part = MOST_DRAM_OF_ALL / threads < b.one ? MOST_DRAM_OF_ALL / threads : b.one;
+    } else {
+        b.one = c->caches[l].bytes / 2;
+        b.part = b.one / (size_t)ceilings_sharing(&c->caches[l], c->all_threads);
+        for (int below = l - 1; below >= 0; below--)
+            if (c->caches[below].bytes >= b.part)
+                b.part = 0;
+    }
+    *level = (gw_ceiling_level){b.one, {NAN, NAN}, {NAN, NAN}};
     return b.one > 0 ? ceilings_measure(c, &b) : GW_OK;
 }
 

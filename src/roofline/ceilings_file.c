@@ -18,40 +18,26 @@ static json_t *ceilings_pair(const gw_ceiling_pair *p) {
     return gw_json_object("one:f all:f", p->one, p->all);
 }
 
-static json_t *ceilings_caches(const gw_ceilings *c) {
-    json_t *all = json_array();
+json_t *gw_ceilings_json(const gw_ceilings *c) {
+    json_t *caches = json_array(), *levels = json_array(), *times = json_object();
     for (int l = 0; l < GW_CACHES; l++)
-        json_array_append_new(all,
+        json_array_append_new(caches,
                               gw_json_object("level:s bytes:I cpus_sharing:i", gw_level_name(l),
                                              c->caches[l].bytes, c->caches[l].sharers));
-    return all;
-}
-
-static json_t *ceilings_levels(const gw_ceilings *c) {
-    json_t *all = json_array();
     for (int l = 0; l < GW_LEVELS; l++)
         json_array_append_new(
-            all,
+            levels,
             gw_json_object("level:s working_set_bytes:I read_bytes_per_s:o update_bytes_per_s:o",
                            gw_level_name(l), c->level[l].bytes, ceilings_pair(&c->level[l].read),
                            ceilings_pair(&c->level[l].update)));
-    return all;
-}
-
-static json_t *ceilings_times(const gw_ceilings *c) {
-    json_t *all = json_object();
     for (int i = 0; i < c->n_times; i++)
-        json_object_set_new(all, c->time[i].name, gw_json_number(c->time[i].seconds));
-    return all;
-}
-
-json_t *gw_ceilings_json(const gw_ceilings *c) {
+        json_object_set_new(times, c->time[i].name, gw_json_number(c->time[i].seconds));
     return gw_json_object(
         "gradwire_ceilings:i host:s cpu:s kernels:s threads:i all_threads:i oversubscribed:b "
         "measured_at:I caches:o fma_flops_per_s:o copy_bytes_per_s:o levels:o seconds:o",
         GW_CEILINGS_FORMAT, c->host, c->cpu, c->kernels, c->threads, c->all_threads,
-        c->oversubscribed, c->measured_at, ceilings_caches(c), ceilings_pair(&c->fma),
-        ceilings_pair(&c->copy), ceilings_levels(c), ceilings_times(c));
+        c->oversubscribed, c->measured_at, caches, ceilings_pair(&c->fma), ceilings_pair(&c->copy),
+        levels, times);
 }
 
 /* ---- reading; the first thing wrong is kept ---- */
@@ -104,41 +90,6 @@ static gw_ceiling_pair ceiling_pair_of(reader *r, const json_t *o, const char *k
                              ceilings_positive(r, json_object_get(p, "all"), key)};
 }
 
-static void ceiling_read_levels(reader *r, const json_t *root, gw_ceilings *c) {
-    const json_t *sizes = json_object_get(root, "caches"), *all = json_object_get(root, "levels");
-    if (json_array_size(sizes) != GW_CACHES || json_array_size(all) != GW_LEVELS) {
-        ceilings_wrong(r, "levels", "does not list L1, L2, L3 and DRAM");
-        return;
-    }
-    for (size_t l = 0; l < GW_CACHES; l++) {
-        const json_t *o = json_array_get(sizes, l);
-        c->caches[l].bytes = (size_t)ceilings_whole(r, o, "bytes", 0, INT64_MAX);
-        c->caches[l].sharers = (int)ceilings_whole(r, o, "cpus_sharing", 0, INT_MAX);
-    }
-    for (size_t l = 0; l < GW_LEVELS; l++) {
-        const json_t *o = json_array_get(all, l);
-        c->level[l].bytes = (size_t)ceilings_whole(r, o, "working_set_bytes", 0, INT64_MAX);
-        c->level[l].read = ceiling_pair_of(r, o, "read_bytes_per_s");
-        c->level[l].update = ceiling_pair_of(r, o, "update_bytes_per_s");
-    }
-}
-
-static void ceiling_read_times(reader *r, const json_t *root, gw_ceilings *c) {
-    json_t *all = json_object_get(root, "seconds");
-    if (!json_is_object(all) || json_object_size(all) > GW_CEILING_TIMES) {
-        ceilings_wrong(r, "seconds", "is no object of so many times");
-        return;
-    }
-    for (void *at = json_object_iter(all); at; at = json_object_iter_next(all, at)) {
-        const char *key = json_object_iter_key(at);
-        double seconds = ceilings_positive(r, json_object_iter_value(at), key);
-        if (strlen(key) >= GW_CEILING_NAME)
-            ceilings_wrong(r, key, "is too long");
-        else if (isfinite(seconds))
-            gw_ceilings_keep(c, key, seconds);
-    }
-}
-
 static gw_err ceilings_parse(const json_t *root, const char *path, gw_ceilings *c) {
     reader r = {path, GW_OK};
     *c = (gw_ceilings){0};
@@ -153,8 +104,31 @@ static gw_err ceilings_parse(const json_t *root, const char *path, gw_ceilings *
     c->measured_at = ceilings_whole(&r, root, "measured_at", 0, INT64_MAX);
     c->fma = ceiling_pair_of(&r, root, "fma_flops_per_s");
     c->copy = ceiling_pair_of(&r, root, "copy_bytes_per_s");
-    ceiling_read_levels(&r, root, c);
-    ceiling_read_times(&r, root, c);
+    const json_t *sizes = json_object_get(root, "caches"), *all = json_object_get(root, "levels");
+    if (json_array_size(sizes) != GW_CACHES || json_array_size(all) != GW_LEVELS)
+        ceilings_wrong(&r, "levels", "does not list L1, L2, L3 and DRAM");
+    for (size_t l = 0; l < GW_CACHES; l++) {
+        const json_t *o = json_array_get(sizes, l);
+        c->caches[l].bytes = (size_t)ceilings_whole(&r, o, "bytes", 0, INT64_MAX);
+        c->caches[l].sharers = (int)ceilings_whole(&r, o, "cpus_sharing", 0, INT_MAX);
+    }
+    for (size_t l = 0; l < GW_LEVELS; l++) {
+        const json_t *o = json_array_get(all, l);
+        c->level[l].bytes = (size_t)ceilings_whole(&r, o, "working_set_bytes", 0, INT64_MAX);
+        c->level[l].read = ceiling_pair_of(&r, o, "read_bytes_per_s");
+        c->level[l].update = ceiling_pair_of(&r, o, "update_bytes_per_s");
+    }
+    json_t *times = json_object_get(root, "seconds");
+    if (!json_is_object(times) || json_object_size(times) > GW_CEILING_TIMES)
+        ceilings_wrong(&r, "seconds", "is no object of so many times");
+    for (void *at = json_object_iter(times); at; at = json_object_iter_next(times, at)) {
+        const char *key = json_object_iter_key(at);
+        double seconds = ceilings_positive(&r, json_object_iter_value(at), key);
+        if (strlen(key) >= GW_CEILING_NAME)
+            ceilings_wrong(&r, key, "is too long");
+        else if (isfinite(seconds))
+            gw_ceilings_keep(c, key, seconds);
+    }
     return r.e;
 }
 
@@ -200,46 +174,30 @@ gw_err gw_ceilings_fit(const gw_ceilings *got, const gw_ceilings *want, bool any
 
 /* ---- the cache ---- */
 
-/* $XDG_CACHE_HOME/gradwire/NAME-HASH.json; "": there is no such place. */
-static void ceiling_cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
+void gw_ceilings_cache(const gw_ceilings *want, char path[GW_CEILINGS_PATH]) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    unsigned hash = (unsigned)crc32_z(0, (const Bytef *)key, strlen(key));
     bool given = cache && *cache == '/'; /* relative ones are to be ignored, says the standard */
+    char key[512];
+    snprintf(key, sizeof key, "%d|%s|%s|%s|%d|%d|%d", GW_CEILINGS_FORMAT, want->host, want->cpu,
+             want->kernels, want->threads, want->all_threads, want->oversubscribed);
+    unsigned hash = (unsigned)crc32_z(0, (const Bytef *)key, strlen(key));
     *path = '\0';
     if (!given && !(home && *home == '/'))
         return;
-    int len = snprintf(path, GW_CEILINGS_PATH, "%s%s/gradwire/%s-%08x.json", given ? cache : home,
-                       given ? "" : "/.cache", name, hash);
+    int len = snprintf(path, GW_CEILINGS_PATH, "%s%s/gradwire/ceilings-%08x.json",
+                       given ? cache : home, given ? "" : "/.cache", hash);
     if (len >= GW_CEILINGS_PATH)
         *path = '\0';
 }
 
-void gw_ceilings_cache(const gw_ceilings *want, char path[GW_CEILINGS_PATH]) {
-    char key[512];
-    snprintf(key, sizeof key, "%d|%s|%s|%s|%d|%d|%d", GW_CEILINGS_FORMAT, want->host, want->cpu,
-             want->kernels, want->threads, want->all_threads, want->oversubscribed);
-    ceiling_cache_path("ceilings", key, path);
-}
-
-/* The folder that the file at `path` is to lie in. */
-static gw_err ceiling_make_folder(const char *path) {
-    char folder[GW_CEILINGS_PATH];
-    bool made;
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    return gw_file_make_folder(folder, &made);
-}
-
-gw_err gw_cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]) {
-    ceiling_cache_path(name, key, path);
-    if (!*path)
-        return gw_fail(GW_ERR_INPUT, "no folder to keep them in: set HOME or XDG_CACHE_HOME");
-    return ceiling_make_folder(path);
-}
-
 gw_err gw_ceilings_store(const gw_ceilings *c, const char *path) {
-    if (!strchr(path, '/'))
+    char folder[GW_CEILINGS_PATH];
+    const char *slash = strrchr(path, '/');
+    bool made;
+    if (!slash)
         return gw_fail(GW_ERR_INTERNAL, "ceilings: '%s' has no folder", path);
-    GW_TRY(ceiling_make_folder(path));
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    GW_TRY(gw_file_make_folder(folder, &made));
     json_t *all = gw_ceilings_json(c);
     if (!all)
         return gw_fail(GW_ERR_INPUT, "ceilings: host, CPU or kernels are not UTF-8: not kept");

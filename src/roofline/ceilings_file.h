@@ -28,10 +28,6 @@ enum { GW_CEILINGS_PATH = 4096 };
  *  $XDG_CACHE_HOME/gradwire/ceilings-HASH.json, else ~/.cache/..; "": there is no such place. */
 void gw_ceilings_cache(const gw_ceilings *want, char path[GW_CEILINGS_PATH]);
 
-/** Where else a file of this kind is cached, NAME-HASH.json by the hash of `key`, its folders made.
- *  GW_ERR_INPUT: there is no such place. */
-gw_err gw_cache_path(const char *name, const char *key, char path[GW_CEILINGS_PATH]);
-
 /** Write the set to PATH, whole or not at all, making its folders; whoever writes last wins.
  *  GW_ERR_IO, GW_ERR_INPUT: it could not be written. */
 gw_err gw_ceilings_store(const gw_ceilings *c, const char *path);

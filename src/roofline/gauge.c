@@ -64,20 +64,6 @@ static gw_err gauge_gather(const gw_gauge_setup *s, MPI_Comm host, bool leads, g
     return GW_OK;
 }
 
-/* Of all shards; what two of them have in common is measured once. */
-static gw_err gauge_measure_twins(gw_gauge *g, const gw_gauge_setup *s, const gw_shard *shards,
-                                  int n) {
-    gw_twin_setup twins = s->twins;
-    twins.load.batch = g->batch;
-    for (int i = 0; i < n; i++) {
-        int added;
-        twins.load.shard = &shards[i];
-        GW_TRY(gw_twins_measure(&g->c, &twins, &added));
-        g->added += added;
-    }
-    return GW_OK;
-}
-
 /* From the file, the cache, or by measuring. */
 static gw_err gauge_obtain(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings *want,
                            const char *cache) {
@@ -103,7 +89,14 @@ static gw_err gauge_lead(gw_gauge *g, const gw_gauge_setup *s, const gw_ceilings
     char cache[GW_CEILINGS_PATH];
     gw_ceilings_cache(want, cache);
     GW_TRY(gauge_obtain(g, s, want, cache));
-    GW_TRY(gauge_measure_twins(g, s, shards, n));
+    gw_twin_setup twins = s->twins;
+    twins.load.batch = g->batch;
+    for (int i = 0; i < n; i++) { /* what two shards have in common is measured once */
+        int added;
+        twins.load.shard = &shards[i];
+        GW_TRY(gw_twins_measure(&g->c, &twins, &added));
+        g->added += added;
+    }
     bool fresh = g->source == GW_GAUGE_MEASURED || g->added > 0;
     if (g->source == GW_GAUGE_MEASURED && gw_ceilings_disturbed(&g->c)) {
         gauge_remark(
@@ -130,9 +123,7 @@ static gw_err gauge_share(gw_gauge *g, const gw_gauge_setup *s, MPI_Comm host, b
     if (e == GW_OK && leads)
         e = gauge_lead(g, s, &want, shards, n);
     free(shards);
-    MPI_Request request;
-    GW_MPI(MPI_Ibcast(g, (int)sizeof *g, MPI_BYTE, 0, host, &request));
-    GW_TRY(gw_wait_asleep(&request));
+    GW_TRY(gw_bcast_asleep(g, (int)sizeof *g, 0, host));
     return gw_agree(s->comm, e);
 }
 
@@ -194,44 +185,32 @@ gw_err gw_gauge_close(gw_gauge *g, const gw_gauge_setup *s) {
     return GW_OK;
 }
 
-/* ---- run.json ---- */
-
-static json_t *gauge_links(const gw_gauge *g) {
-    json_t *all = json_array();
-    for (int i = 0; i < g->links; i++) {
-        const gw_link *l = &g->link[i];
-        json_array_append_new(all, gw_json_object("from:i to:i over:s alpha_s:f beta_s_per_byte:f",
-                                                  l->from, l->to,
-                                                  l->same_host ? "shared memory" : "network",
-                                                  l->alpha_s, l->beta_s_a_byte));
-    }
-    return all;
-}
-
-/* Products as rates, which is what they are compared by. */
-static json_t *gauge_products(const gw_gauge *g) {
-    json_t *all = json_array();
-    for (int i = 0; i < g->c.n_times; i++) {
-        const gw_ceiling_time *t = &g->c.time[i];
-        char shape[4];
-        int m, n, k;
-        if (sscanf(t->name, "product %2s %dx%dx%d", shape, &m, &n, &k) == 4)
-            json_array_append_new(all, gw_json_object("operands:s m:i n:i k:i s:f flops_per_s:f",
-                                                      shape, m, n, k, t->seconds,
-                                                      2.0 * m * n * k / t->seconds));
-    }
-    return all;
-}
-
 json_t *gw_gauge_json(const gw_gauge *g) {
     static const char *const sources[] = {"absent", "measured", "cached", "file"};
     json_t *all = g->source == GW_GAUGE_ABSENT ? NULL : gw_ceilings_json(&g->c);
     if (!all)
         return json_null();
+    json_t *products = json_array(), *links = json_array();
+    for (int i = 0; i < g->c.n_times; i++) { /* products as rates, by which they are compared */
+        const gw_ceiling_time *t = &g->c.time[i];
+        char shape[4];
+        int m, n, k;
+        if (sscanf(t->name, "product %2s %dx%dx%d", shape, &m, &n, &k) == 4)
+            json_array_append_new(
+                products, gw_json_object("operands:s m:i n:i k:i s:f flops_per_s:f", shape, m, n, k,
+                                         t->seconds, 2.0 * m * n * k / t->seconds));
+    }
+    for (int i = 0; i < g->links; i++) {
+        const gw_link *l = &g->link[i];
+        json_array_append_new(
+            links, gw_json_object("from:i to:i over:s alpha_s:f beta_s_per_byte:f", l->from, l->to,
+                                  l->same_host ? "shared memory" : "network", l->alpha_s,
+                                  l->beta_s_a_byte));
+    }
     json_t *drifted = isnan(g->drift) ? json_null() : json_boolean(fabs(g->drift) > GW_GAUGE_DRIFT);
     return gw_json_add(all,
                        "source:s age_s:f took_s:f times_measured_now:i note:t products:o links:o "
                        "drift:f drifted:o",
-                       sources[g->source], g->age_s, g->took_s, g->added, g->note,
-                       gauge_products(g), gauge_links(g), g->drift, drifted);
+                       sources[g->source], g->age_s, g->took_s, g->added, g->note, products, links,
+                       g->drift, drifted);
 }

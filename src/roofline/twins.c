@@ -5,16 +5,16 @@
 #include "comm/encoder.h"
 #include "nn/layer.h"
 #include "prof/clock.h"
-#include "roofline/operands.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES = 9, CODEC_UNIT = 512, ARRAYS_OF_CODING = 4, LONGEST_SPEC = 100 };
+enum { TRIES = 9, MOST_TRIES = 15, CODEC_UNIT = 512, ARRAYS_OF_CODING = 4, LONGEST_SPEC = 100 };
 #define RUN_S      0.25e-3
-#define MOST_BYTES 4e9 /* of a product's operands */
+#define ENOUGH_S   4e-3 /* of one product, unless a single one is longer */
+#define MOST_BYTES 4e9  /* of a product's operands */
 
 /* ---- names; NULL: there is no such twin ---- */
 
@@ -124,26 +124,46 @@ int gw_twin_products_of(const gw_shard *shard, int l, int rows, gw_product out[G
     return gw_model_ops_of(spec)->products(spec, &shard->layers[l], rows, out);
 }
 
-static gw_err twins_measure_product(gw_ceilings *c, const gw_product *p, int *added) {
-    char name[GW_CEILING_NAME];
-    size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
-    if (twins_known(c, twin_product_name(p, name)) ||
-        ((double)m * (double)k + (double)k * (double)n + (double)m * (double)n) * sizeof(float) >
-            MOST_BYTES)
-        return GW_OK;
-    gw_operands o;
-    gw_err e = gw_operands_open(&o, p);
-    if (e == GW_OK)
-        twins_keep(c, name, gw_operands_time(&o), added);
-    gw_operands_close(&o);
-    return e == GW_ERR_NOMEM ? GW_OK : e;
+gw_err gw_twin_time_product(const gw_product *of, double *seconds) {
+    size_t m = (size_t)of->m, n = (size_t)of->n, k = (size_t)of->k;
+    float *a = NULL, *b = NULL, *c = NULL;
+    double best = INFINITY, spent = 0;
+    gw_err e = gw_alloc(&a, m * k, sizeof *a);
+    GW_THEN(e, gw_alloc(&b, k * n, sizeof *b));
+    GW_THEN(e, gw_alloc(&c, m * n, sizeof *c));
+    for (size_t i = 0; e == GW_OK && i < m * k; i++)
+        a[i] = (float)(i % 7) - 3;
+    for (size_t i = 0; e == GW_OK && i < k * n; i++)
+        b[i] = (float)(i % 5) - 2;
+    for (int t = -1; e == GW_OK && t < MOST_TRIES && (t < 1 || spent < ENOUGH_S); t++) {
+        uint64_t start = gw_clock_ticks();
+        gw_gemm(of->ta, of->tb, of->m, of->n, of->k, a, of->ta ? of->m : of->k, b,
+                of->tb ? of->k : of->n, of->add ? 1 : 0, c, of->n);
+        double took = gw_clock_since(start);
+        spent += took;
+        if (t >= 0)
+            best = fmin(best, took);
+    }
+    free(a);
+    free(b);
+    free(c);
+    *seconds = best;
+    return e;
 }
 
 static gw_err twin_measure_products(gw_ceilings *c, const gw_twin_setup *s, int *added) {
     gw_product all[GW_PRODUCTS];
     int n = s->load.batch > 0 ? gw_twin_products(s->load.shard, gw_load_rows(&s->load), all) : 0;
-    for (int i = 0; i < n; i++)
-        GW_TRY(twins_measure_product(c, &all[i], added));
+    for (int i = 0; i < n; i++) {
+        char name[GW_CEILING_NAME];
+        double m = all[i].m, w = all[i].n, k = all[i].k;
+        if (twins_known(c, twin_product_name(&all[i], name)) ||
+            (m * k + k * w + m * w) * sizeof(float) > MOST_BYTES)
+            continue;
+        double seconds;
+        if (gw_twin_time_product(&all[i], &seconds) == GW_OK) /* or it does not fit the memory */
+            twins_keep(c, name, seconds, added);
+    }
     return n > 0 ? gw_gemm_check() : GW_OK;
 }
 
@@ -252,18 +272,6 @@ static void twins_code(void *ctx) {
     k->e = k->e == GW_OK ? e : k->e;
 }
 
-static gw_err twin_time_codings(gw_ceilings *c, const gw_twin_setup *s, coding *k, int *added) {
-    double copy = twin_best_of(twins_restore, k, TRIES);
-    for (k->kind = GW_CODING_ENCODE; k->kind <= GW_CODING_SET; k->kind++) {
-        char name[GW_CEILING_NAME];
-        twin_coding_name(s, k->kind, name);
-        double seconds = fmax(twin_best_of(twins_code, k, TRIES) - copy, 0) / (double)k->n;
-        GW_TRY(k->e);
-        twins_keep(c, name, fmax(seconds, 1e-15), added); /* a file's times are positive */
-    }
-    return GW_OK;
-}
-
 static gw_err twin_code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_codec *codec,
                                  int *added) {
     coding k = {.n = twin_resident(c) / ARRAYS_OF_CODING / CODEC_UNIT * CODEC_UNIT};
@@ -283,7 +291,15 @@ static gw_err twin_code_resident(gw_ceilings *c, const gw_twin_setup *s, gw_code
         twins_fill(memory, k.n, 1e-2);
         k.gradient = memory;
         k.x = memory + k.n;
-        e = twin_time_codings(c, s, &k, added);
+    }
+    double copy = e == GW_OK ? twin_best_of(twins_restore, &k, TRIES) : 0;
+    for (k.kind = GW_CODING_ENCODE; e == GW_OK && k.kind <= GW_CODING_SET; k.kind++) {
+        char name[GW_CEILING_NAME];
+        twin_coding_name(s, k.kind, name);
+        double seconds = fmax(twin_best_of(twins_code, &k, TRIES) - copy, 0) / (double)k.n;
+        e = k.e;
+        if (e == GW_OK)
+            twins_keep(c, name, fmax(seconds, 1e-15), added); /* a file's times are positive */
     }
     free(memory);
     free(k.wire);

@@ -41,6 +41,10 @@ static inline int gw_load_times(const gw_load *l, const gw_product *p) {
 int gw_twin_products(const gw_shard *shard, int rows, gw_product out[GW_PRODUCTS]);
 int gw_twin_products_of(const gw_shard *shard, int l, int rows, gw_product out[GW_UNIT_PRODUCTS]);
 
+/** Time a product on matrices of its own: the best of up to 15, some milliseconds in all, after one
+ *  that warms up. GW_ERR_NOMEM: its operands do not fit. */
+gw_err gw_twin_time_product(const gw_product *of, double *seconds);
+
 /** What the twins are of. */
 typedef struct gw_twin_setup {
     gw_load load;
