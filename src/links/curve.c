@@ -1,9 +1,5 @@
 #include "links/curve.h"
 
-double gw_curve_alpha(const gw_curve *c) {
-    return c->time_s[0];
-}
-
 double gw_curve_beta(const gw_curve *c) {
     if (c->n == 1)
         return c->time_s[0] / c->bytes[0];

@@ -14,8 +14,7 @@ typedef struct gw_curve {
  * last on by the last slope. Needs a point at least; by a single one proportional above it. */
 double gw_curve_at(const gw_curve *c, double bytes);
 
-/** The latency alpha: time of the smallest size. The last slope, beta, in seconds a byte. */
-double gw_curve_alpha(const gw_curve *c);
+/** The last slope, beta, in seconds a byte. */
 double gw_curve_beta(const gw_curve *c);
 
 #endif

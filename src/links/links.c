@@ -38,34 +38,27 @@ static gw_err links_rounds(void *data, int bytes, int peer, bool leads, MPI_Comm
     return GW_OK;
 }
 
-/* Time messages of some sizes to `peer`, which calls it, too; *out, half round trips, on the one
- * that `leads`. */
-static gw_err links_time(gw_curve *out, int peer, bool leads, MPI_Comm comm) {
+/* Half round trips of messages of some sizes, timed at the link's first rank. */
+static gw_err links_measure(gw_link *l, int rank, MPI_Comm comm) {
+    gw_curve curve = {.n = SIZES};
     char *data = NULL;
-    *out = (gw_curve){.n = SIZES};
-    GW_TRY(gw_alloc(&data, (size_t)sizes[SIZES - 1], 1));
+    bool leads = rank == l->from;
+    double found[2] = {0};
+    if (leads || rank == l->to)
+        GW_TRY(gw_alloc(&data, (size_t)sizes[SIZES - 1], 1));
     gw_err e = GW_OK;
-    for (int i = 0; i < SIZES && e == GW_OK; i++) {
-        out->bytes[i] = sizes[i];
-        e = links_rounds(data, sizes[i], peer, leads, comm, &out->time_s[i]);
+    for (int i = 0; data && i < SIZES && e == GW_OK; i++) {
+        curve.bytes[i] = sizes[i];
+        e = links_rounds(data, sizes[i], leads ? l->to : l->from, leads, comm, &curve.time_s[i]);
     }
     free(data);
-    return e;
-}
-
-static gw_err one_link(gw_link *l, int rank, MPI_Comm comm) {
-    gw_curve curve = {0};
-    if (rank == l->from || rank == l->to)
-        GW_TRY(links_time(&curve, rank == l->from ? l->to : l->from, rank == l->from, comm));
-    double found[2] = {0};
-    if (rank == l->from) {
-        found[0] = gw_curve_alpha(&curve);
+    GW_TRY(e);
+    if (leads) {
+        found[0] = curve.time_s[0];
         double beta = gw_curve_beta(&curve);
         found[1] = beta > 0 ? beta : NAN;
     }
-    MPI_Request request;
-    GW_MPI(MPI_Ibcast(found, 2, MPI_DOUBLE, l->from, comm, &request));
-    GW_TRY(gw_wait_asleep(&request));
+    GW_TRY(gw_bcast_asleep(found, (int)sizeof found, l->from, comm));
     l->alpha_s = found[0];
     l->beta_s_a_byte = found[1];
     return GW_OK;
@@ -87,28 +80,23 @@ static int links_choose(const int *leader, int ranks, gw_link out[GW_LINKS]) {
     return n;
 }
 
-static gw_err links_find_leaders(MPI_Comm comm, int rank, int *leader) {
-    MPI_Comm host;
-    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
-    int mine = rank;
-    gw_err e = gw_bcast(&mine, 1, MPI_INT, 0, host); /* its rank 0 is the lowest of them */
-    GW_MPI(MPI_Comm_free(&host));
-    GW_TRY(e);
-    GW_MPI(MPI_Allgather(&mine, 1, MPI_INT, leader, 1, MPI_INT, comm));
-    return GW_OK;
-}
-
 gw_err gw_links_measure(MPI_Comm comm, gw_link out[GW_LINKS], int *n) {
     int rank, ranks, *leader = NULL;
+    MPI_Comm host;
     *n = 0;
     GW_TRY(gw_comm_place(comm, &rank, &ranks));
+    GW_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
+    int lowest = rank;
+    gw_err e = gw_bcast(&lowest, 1, MPI_INT, 0, host); /* its rank 0 is the lowest of them */
+    GW_MPI(MPI_Comm_free(&host));
+    GW_TRY(e);
     GW_TRY(gw_agree(comm, gw_alloc(&leader, (size_t)ranks, sizeof *leader)));
-    gw_err e = links_find_leaders(comm, rank, leader);
+    e = gw_allgather(&lowest, leader, (int)sizeof lowest, comm);
     int found = e == GW_OK ? links_choose(leader, ranks, out) : 0;
     free(leader);
     GW_TRY(e);
     for (int i = 0; i < found; i++)
-        GW_TRY(one_link(&out[i], rank, comm));
+        GW_TRY(links_measure(&out[i], rank, comm));
     *n = found;
     return GW_OK;
 }

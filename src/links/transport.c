@@ -32,25 +32,18 @@ static void transport_spin(seen *s) {
 
 /* ---- with nothing on its way ---- */
 
-static gw_err transport_test_request(MPI_Request *r, bool *done) {
-    int flag;
-    GW_MPI(MPI_Test(r, &flag, MPI_STATUS_IGNORE));
-    *done = flag;
-    return GW_OK;
-}
-
 /* A message that comes when all have seen that none comes. */
 static gw_err transport_look_idle(int rank, int ranks, MPI_Comm comm, seen *s) {
     MPI_Request request;
     char in, out = 0;
-    bool done = false;
+    int done = 0;
     GW_TRY(gw_barrier(comm));
     GW_MPI(MPI_Irecv(&in, 1, MPI_CHAR, (rank + ranks - 1) % ranks, TAG, comm, &request));
     uint64_t start = gw_clock_ticks();
     while (!done && gw_clock_since(start) < IDLE_S) {
         transport_spin(s);
         uint64_t call = gw_clock_ticks();
-        GW_TRY(transport_test_request(&request, &done));
+        GW_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
         s->calls_s += gw_clock_since(call);
         s->tests++;
     }
@@ -83,11 +76,6 @@ static gw_err transport_run_once(const gw_transport_job *job, MPI_Comm comm, see
     return GW_OK;
 }
 
-static double transport_excess(const seen *with, const seen *idle) {
-    return with->calls_s - with->tests * idle->calls_s / idle->tests + with->gaps_s -
-           with->wall_s * idle->gaps_s / idle->wall_s;
-}
-
 gw_err gw_transport_measure(const gw_transport_job *job, bool oversubscribed, MPI_Comm comm,
                             double *out) {
     int rank, ranks, n = 0;
@@ -102,7 +90,9 @@ gw_err gw_transport_measure(const gw_transport_job *job, bool oversubscribed, MP
     for (int k = -1; n < MOST && (n < LEAST || spent < SPENT_S); k++) {
         seen with = {0};
         GW_TRY(transport_run_once(job, comm, &with));
-        double both[2] = {transport_excess(&with, &idle), MPI_Wtime() - start};
+        double calls_s = with.calls_s - with.tests * idle.calls_s / idle.tests;
+        double gaps_s = with.gaps_s - with.wall_s * idle.gaps_s / idle.wall_s;
+        double both[2] = {calls_s + gaps_s, MPI_Wtime() - start};
         GW_TRY(gw_allreduce(MPI_IN_PLACE, both, 2, MPI_DOUBLE, MPI_MAX, comm));
         spent = both[1];
         if (k >= 0)

@@ -29,17 +29,6 @@ static bool energy_wants(const char *root, const char *name) {
            (strncmp(label, "package", 7) == 0 || strncmp(label, "dram", 4) == 0);
 }
 
-static bool energy_add(gw_energy *e, const char *root, const char *name) {
-    gw_energy_zone *z = &e->zone[e->zones++];
-    char range[GW_ENERGY_PATH];
-    snprintf(z->path, sizeof z->path, "%.200s/%.200s/energy_uj", root, name);
-    snprintf(range, sizeof range, "%.200s/%.200s/max_energy_range_uj", root, name);
-    if (energy_read(range, &z->range) && energy_read(z->path, &z->last))
-        return true;
-    energy_absent(e, z->path, "not readable (by root alone on many systems)");
-    return false;
-}
-
 void gw_energy_open(gw_energy *e, bool reads) {
     const char *named = getenv("GRADWIRE_POWERCAP");
     const char *root = named && *named ? named : "/sys/class/powercap";
@@ -48,8 +37,15 @@ void gw_energy_open(gw_energy *e, bool reads) {
     DIR *all = reads ? opendir(root) : NULL;
     bool whole = true;
     for (struct dirent *d; all && whole && (d = readdir(all));)
-        if (e->zones < GW_ENERGY_ZONES && energy_wants(root, d->d_name))
-            whole = energy_add(e, root, d->d_name);
+        if (e->zones < GW_ENERGY_ZONES && energy_wants(root, d->d_name)) {
+            gw_energy_zone *z = &e->zone[e->zones++];
+            char range[GW_ENERGY_PATH];
+            snprintf(z->path, sizeof z->path, "%.200s/%.200s/energy_uj", root, d->d_name);
+            snprintf(range, sizeof range, "%.200s/%.200s/max_energy_range_uj", root, d->d_name);
+            whole = energy_read(range, &z->range) && energy_read(z->path, &z->last);
+            if (!whole)
+                energy_absent(e, z->path, "not readable (by root alone on many systems)");
+        }
     if (all)
         closedir(all);
     if (e->zones > 0)

@@ -180,22 +180,17 @@ static int host_threads_a_cpu(int threads, int cpus) {
     return cpus > 0 ? (threads + cpus - 1) / cpus : threads;
 }
 
-/* The CPUs this process may use, as bits; returns how many. */
-static int host_mask_bits(uint64_t bits[GW_HOST_WORDS]) {
+/* `sharers`: the ranks whose threads compete for the same CPUs. */
+static gw_err host_fill_node(gw_host_node *out, int threads, MPI_Comm sharers) {
+    uint64_t mine[GW_HOST_WORDS] = {0}, *all = out->mask; /* CPUs that they may use, as bits */
     cpu_set_t mask;
     if (!host_usable_cpus(&mask))
         for (int cpu = 0; cpu < (int)sysconf(_SC_NPROCESSORS_ONLN) && cpu < CPU_SETSIZE; cpu++)
             CPU_SET(cpu, &mask);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &mask))
-            bits[cpu / 64] |= (uint64_t)1 << (cpu % 64);
-    return CPU_COUNT(&mask);
-}
-
-/* `sharers`: the ranks whose threads compete for the same CPUs. */
-static gw_err host_fill_node(gw_host_node *out, int threads, MPI_Comm sharers) {
-    uint64_t mine[GW_HOST_WORDS] = {0}, *all = out->mask;
-    int own = host_threads_a_cpu(threads, host_mask_bits(mine)), worst;
+            mine[cpu / 64] |= (uint64_t)1 << (cpu % 64);
+    int own = host_threads_a_cpu(threads, CPU_COUNT(&mask)), worst;
     GW_TRY(gw_comm_place(sharers, NULL, &out->sharers));
     GW_TRY(gw_allreduce(mine, all, GW_HOST_WORDS, MPI_UINT64_T, MPI_BOR, sharers));
     GW_TRY(gw_allreduce(&threads, &out->threads, 1, MPI_INT, MPI_SUM, sharers));

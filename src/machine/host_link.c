@@ -33,27 +33,10 @@ static bool link_are_rates(const char *text, int hosts) {
     return true;
 }
 
-/* Racks, the uplink's rate, and the ranks of a host in turn. */
-static gw_err link_read_racks(gw_host_link *link, const char *text) {
-    enum { MOST_RANKS = 4096 };
-    const char *rest = text;
-    link->racks = (int)link_number_at(text, link->hosts, &rest);
-    link->uplink_bits_per_s = *rest == 'x' ? link_number_at(rest + 1, MOST_RATE, &rest) : -1;
-    link->ranks_per_host = *rest == 'x' ? (int)link_number_in(rest + 1, MOST_RANKS) : -1;
-    if (link->racks < 2 || link->hosts % link->racks != 0 || link->uplink_bits_per_s < 0 ||
-        link->ranks_per_host < 0)
-        return gw_fail(
-            GW_ERR_USAGE,
-            "GRADWIRE_RACKS='%.300s': must be RACKSxUPLINKxRANKS with 2 racks or more that "
-            "share %d hosts evenly, e.g. 2x200000000x1, as experiments/testbed sets it",
-            text, link->hosts);
-    return GW_OK;
-}
-
 static gw_err link_read_further(gw_host_link *link) {
     const char *slow = getenv("GRADWIRE_SLOW_HOSTS"), *rates = getenv("GRADWIRE_HOST_RATES"),
                *piece = getenv("GRADWIRE_LINK_PIECE"), *racks = getenv("GRADWIRE_RACKS");
-    enum { MOST_SEGMENTS = 1 << 16, MOST_MTU = 1 << 16 };
+    enum { MOST_SEGMENTS = 1 << 16, MOST_MTU = 1 << 16, MOST_RANKS = 4096 };
     if (slow &&
         (!*slow || slow[strspn(slow, "0123456789:.,")] || strlen(slow) >= sizeof link->slow))
         return gw_fail(GW_ERR_USAGE,
@@ -77,7 +60,20 @@ static gw_err link_read_further(gw_host_link *link) {
     }
     snprintf(link->slow, sizeof link->slow, "%s", slow ? slow : "");
     snprintf(link->rates, sizeof link->rates, "%s", rates ? rates : "");
-    return racks ? link_read_racks(link, racks) : GW_OK;
+    if (!racks)
+        return GW_OK;
+    const char *rest = racks; /* how many, the uplink's rate, and the ranks of a host in turn */
+    link->racks = (int)link_number_at(racks, link->hosts, &rest);
+    link->uplink_bits_per_s = *rest == 'x' ? link_number_at(rest + 1, MOST_RATE, &rest) : -1;
+    link->ranks_per_host = *rest == 'x' ? (int)link_number_in(rest + 1, MOST_RANKS) : -1;
+    if (link->racks < 2 || link->hosts % link->racks != 0 || link->uplink_bits_per_s < 0 ||
+        link->ranks_per_host < 0)
+        return gw_fail(
+            GW_ERR_USAGE,
+            "GRADWIRE_RACKS='%.300s': must be RACKSxUPLINKxRANKS with 2 racks or more that "
+            "share %d hosts evenly, e.g. 2x200000000x1, as experiments/testbed sets it",
+            racks, link->hosts);
+    return GW_OK;
 }
 
 gw_err gw_host_link_read(gw_host_link *out) {

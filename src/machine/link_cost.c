@@ -57,21 +57,6 @@ gw_err gw_link_cost_end(gw_link_cost *c, int workers, MPI_Comm comm) {
     return GW_OK;
 }
 
-/* [[sends, receives], ..] in bit/s; null: one rate for all. */
-static json_t *link_cost_rates_json(const char *text) {
-    if (!*text)
-        return json_null();
-    json_t *all = json_array();
-    while (*text) {
-        char *end;
-        long long sends = strtoll(text, &end, 10);
-        long long receives = strtoll(end + 1, &end, 10);
-        json_array_append_new(all, json_pack("[I, I]", (json_int_t)sends, (json_int_t)receives));
-        text = end + (*end == ',');
-    }
-    return all;
-}
-
 json_t *gw_link_cost_json(const gw_link_cost *c) {
     gw_host_link link; /* what cannot be read was refused before the run */
     if (gw_host_link_read(&link) != GW_OK || !link.emulated)
@@ -82,11 +67,18 @@ json_t *gw_link_cost_json(const gw_link_cost *c) {
                         ? json_null()
                         : gw_json_object("count:i uplink_bits_per_s:I ranks_per_host:i", link.racks,
                                          link.uplink_bits_per_s, link.ranks_per_host);
+    json_t *rates = *link.rates ? json_array() : json_null(); /* one rate for all */
+    for (const char *at = link.rates; *at;) {                 /* [[sends, receives], ..] in bit/s */
+        char *end;
+        long long sends = strtoll(at, &end, 10);
+        long long receives = strtoll(end + 1, &end, 10);
+        json_array_append_new(rates, json_pack("[I, I]", (json_int_t)sends, (json_int_t)receives));
+        at = end + (*end == ',');
+    }
     json_t *cost =
         gw_json_object("seconds:f interrupts_s:f ranks_system_s:f cores_per_rank:f warned:b",
                        c->seconds, c->interrupts_s, c->system_s, c->cores, c->warns);
     return gw_json_object(
         "emulated:b hosts:i rate_bits_per_s:I slow_hosts:t host_rates:o piece:o racks:o cost:o",
-        true, link.hosts, link.rate_bits_per_s, link.slow, link_cost_rates_json(link.rates), piece,
-        racks, cost);
+        true, link.hosts, link.rate_bits_per_s, link.slow, rates, piece, racks, cost);
 }

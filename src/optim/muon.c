@@ -55,11 +55,6 @@ GW_CLONES static void muon_look_ahead(float *restrict u, const float *restrict g
     }
 }
 
-static void muon_scale(float *y, float k, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        y[i] *= k;
-}
-
 /* y = k y + a x */
 GW_CLONES static void muon_add(float *restrict y, float k, const float *restrict x, float a,
                                size_t n) {
@@ -100,7 +95,9 @@ static void muon_update(const void *p, const gw_optimizer_part *x) {
         return;
     }
     muon_look_ahead(u, x->grad, x->state[0], x->n, me->momentum, x->scale);
-    muon_scale(u, (float)(1 / (sqrt(gw_norm_squares(u, x->n)) + 1e-7)), x->n);
+    float scale = (float)(1 / (sqrt(gw_norm_squares(u, x->n)) + 1e-7));
+    for (size_t i = 0; i < x->n; i++)
+        u[i] *= scale;
     u = muon_orthogonal(x, u);
     float rate = x->lr * sqrtf(fmaxf(1, x->aspect));
     muon_add(x->param, 1 - x->lr * me->decay, u, -rate, x->n);

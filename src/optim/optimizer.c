@@ -54,16 +54,6 @@ static gw_err optimizer_read(gw_optimizer *o, const gw_optimizer_setup *s) {
     return optimizer_take(o, s->command, "weight-decay", true);
 }
 
-static gw_err optimizer_make_work(gw_optimizer *o) {
-    size_t most = 0;
-    for (int t = 0; t < o->model.n_tensors && o->ops->work; t++) {
-        const gw_tensor *of = &o->model.tensors[t];
-        size_t n = o->ops->work(o->self, of->rows, of->cols);
-        most = n > most ? n : most;
-    }
-    return most > 0 ? gw_alloc(&o->work, most, sizeof(float)) : GW_OK;
-}
-
 static gw_err optimizer_make(gw_optimizer *o, const gw_args *args, size_t n,
                              const gw_optimizer_model *model) {
     o->n = n;
@@ -82,9 +72,14 @@ static gw_err optimizer_make(gw_optimizer *o, const gw_args *args, size_t n,
                        o->ops->head.name, o->state.count, GW_OPTIMIZER_VECTORS);
     GW_TRY(gw_alloc(&o->state.x, (size_t)o->state.count * n, sizeof(float)));
     o->model = *model;
-    for (int t = 0; t < model->n_tensors; t++)
-        o->tracked += model->tensors[t].tracks;
-    return optimizer_make_work(o);
+    size_t most = 0;
+    for (int t = 0; t < model->n_tensors; t++) {
+        const gw_tensor *of = &model->tensors[t];
+        size_t work = o->ops->work ? o->ops->work(o->self, of->rows, of->cols) : 0;
+        o->tracked += of->tracks;
+        most = work > most ? work : most;
+    }
+    return most > 0 ? gw_alloc(&o->work, most, sizeof(float)) : GW_OK;
 }
 
 gw_err gw_optimizer_open(gw_optimizer **out, const gw_optimizer_setup *setup) {
