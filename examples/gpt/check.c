@@ -18,13 +18,6 @@ static double normal(uint64_t seed, uint64_t i) {
            cos(6.283185307179586 * 0x1p-30 * (double)gpt_text_draw(seed, 2 * i + 1, 1 << 30));
 }
 
-/* Weights that leave nothing zero: gpt_draw's would hide an error behind their small size. */
-static void draw(gpt *m) {
-    for (size_t i = 0; i < gpt_size(m); i++) {
-        gpt_param(m)[i] = (float)(0.4 * normal(1, i));
-    }
-}
-
 /* The loss along a random direction of one tensor, and what the gradient says of it. */
 static int tensor_check(gpt *m, const gpt_tensor *t, const uint8_t *text, const size_t *at,
                         uint64_t seed) {
@@ -95,7 +88,9 @@ int main(int argc, char **argv) {
     if (!m) {
         return 2;
     }
-    draw(m);
+    for (size_t i = 0; i < gpt_size(m); i++) { /* not gpt_draw's: zero and small hide errors */
+        gpt_param(m)[i] = (float)(0.4 * normal(1, i));
+    }
     double loss = gpt_forward(m, text, at, BATCH, NULL, NULL);
     gpt_backward(m, NULL, NULL);
     if (argc > 1) {

@@ -3,7 +3,7 @@
  * at the end of a batch, or with --update lazy a group at a time, before the next forward pass reads
  * it. */
 #include "kernels.h"
-#include "options.h"
+#include "model.h"
 #include "text.h"
 
 #include <errno.h>
@@ -17,8 +17,133 @@
 
 enum { MOST_TENSORS = 12 }; /* of a group */
 
+/* ---- the command line ---- */
+
+static const char help[] =
+    "usage: gpt --text FILE [--OPTION NUMBER].. [-- GRADWIRE'S OPTIONS]\n"
+    "Trains a small GPT on the characters of a text; the last tenth of it is the test.\n"
+    "  --steps 3000      batches\n"
+    "  --batch 12        sequences a batch, over all ranks\n"
+    "  --context 64      characters a sequence\n"
+    "  --layers 4        blocks\n"
+    "  --heads 4         of attention; they share the width\n"
+    "  --width 128       of the residual stream\n"
+    "  --rate 0.001      of AdamW: rises over --warmup 100 batches, then falls to a tenth by a cosine\n"
+    "  --test 500        batches between tests; 0: none\n"
+    "  --held 0          hundredths of the text before that tenth, kept to choose options by\n"
+    "  --windows 0       of a test at most, evenly spread; 0: all\n"
+    "  --seed 1          of weights and batches\n"
+    "Behind --: what `gradwire train` has, such as --comm iallreduce --compress qsgd --out runs/gpt\n";
+
+typedef struct options {
+    const char *text;
+    gpt_shape shape; /* but for the vocabulary, which is the text's */
+    int batch;       /* sequences over all ranks */
+    long steps, warmup, every, held, windows;
+    double rate;
+    uint64_t seed;
+    char gradwire[1024]; /* the words behind -- */
+} options;
+
+typedef struct setting {
+    const char *name;
+    int *small;
+    long *large, least, most;
+} setting;
+
+static int set(options *o, const char *name, const char *value, char *message, size_t room) {
+    long seed = -1;
+    char *end;
+    const setting all[] = {{"--steps", NULL, &o->steps, 1, 100000000},
+                           {"--batch", &o->batch, NULL, 1, 4096},
+                           {"--context", &o->shape.context, NULL, 1, 4096},
+                           {"--layers", &o->shape.layers, NULL, 1, 100},
+                           {"--heads", &o->shape.heads, NULL, 1, 128},
+                           {"--width", &o->shape.width, NULL, 1, 8192},
+                           {"--warmup", NULL, &o->warmup, 0, 100000000},
+                           {"--test", NULL, &o->every, 0, 100000000},
+                           {"--held", NULL, &o->held, 0, 50},
+                           {"--windows", NULL, &o->windows, 0, 100000000},
+                           {"--seed", NULL, &seed, 0, 1000000}};
+    if (!strcmp(name, "--text")) {
+        o->text = value;
+        return 0;
+    }
+    if (!strcmp(name, "--rate")) {
+        o->rate = strtod(value, &end);
+        if (!*value || *end || !(o->rate > 0 && o->rate < 1)) {
+            snprintf(message, room, "--rate %s: must be a number between 0 and 1", value);
+            return -1;
+        }
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const setting *s = &all[i];
+        if (!strcmp(name, s->name)) {
+            long n = strtol(value, &end, 10);
+            if (!*value || *end || n < s->least || n > s->most) {
+                snprintf(message, room, "%s %s: must be a number from %ld to %ld", name, value,
+                         s->least, s->most);
+                return -1;
+            }
+            *(s->large ? s->large : &n) = n;
+            *(s->small ? s->small : &(int){0}) = (int)n;
+            o->seed = seed < 0 ? o->seed : (uint64_t)seed;
+            return 0;
+        }
+    }
+    snprintf(message, room, "%s: no such option; see --help", name);
+    return -1;
+}
+
+/* 0; or -1, and `message` says what is wrong. `message` is empty if only help was asked for. */
+static int options_read(options *o, int argc, char **argv, char *message, size_t room) {
+    *o = (options){.shape = {.context = 64, .layers = 4, .heads = 4, .width = 128},
+                   .batch = 12,
+                   .steps = 3000,
+                   .warmup = 100,
+                   .every = 500,
+                   .rate = 1e-3,
+                   .seed = 1};
+    *message = 0;
+    int i = 1;
+    for (; i < argc && strcmp(argv[i], "--") != 0; i += 2) {
+        if (!strcmp(argv[i], "--help")) {
+            return -1;
+        }
+        if (i + 1 == argc) {
+            snprintf(message, room, "%s: a value is missing; see --help", argv[i]);
+            return -1;
+        }
+        if (set(o, argv[i], argv[i + 1], message, room)) {
+            return -1;
+        }
+    }
+    if (!o->text) {
+        snprintf(message, room, "--text FILE is missing; see --help");
+        return -1;
+    }
+    if (o->shape.width % o->shape.heads) {
+        snprintf(message, room, "--width %d: not a multiple of --heads %d", o->shape.width,
+                 o->shape.heads);
+        return -1;
+    }
+    size_t used = 0;
+    for (int k = i + 1; k < argc; k++) {
+        used += (size_t)snprintf(o->gradwire + used, sizeof o->gradwire - used, "%s%s",
+                                 k > i + 1 ? " " : "", argv[k]);
+        if (used >= sizeof o->gradwire) {
+            snprintf(message, room, "more than %zu characters behind --", sizeof o->gradwire - 1);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- training ---- */
+
 typedef struct job {
-    gpt_options o;
+    options o;
     int rank, ranks;
     gpt_text text;
     size_t train, held; /* characters; the others are the test */
@@ -57,7 +182,7 @@ static int check(const job *j, int e) {
 extern void openblas_set_num_threads(int) __attribute__((weak));
 
 static void build(job *j) {
-    gpt_options *o = &j->o;
+    options *o = &j->o;
     char line[300];
     if (gpt_text_read(&j->text, o->text)) {
         snprintf(line, sizeof line, "--text %s: %s", o->text, strerror(errno));
@@ -89,10 +214,7 @@ static void build(job *j) {
     if (!j->first || !j->second) {
         fail(j, 1, "out of memory");
     }
-}
-
-static void connect(job *j) {
-    check(j, gradwire_new(&j->g, -1, j->o.gradwire));
+    check(j, gradwire_new(&j->g, -1, o->gradwire));
     for (int i = 0; i < j->count; i++) {
         const gpt_tensor *t = &j->tensors[i];
         check(j,
@@ -116,7 +238,7 @@ static void group_ready(void *to, int group) {
     check(j, gradwire_ready(j->g, n, index, grad));
 }
 
-static double rate(const gpt_options *o, long step) {
+static double rate(const options *o, long step) {
     if (step < o->warmup) {
         return o->rate * (double)(step + 1) / (double)o->warmup;
     }
@@ -257,11 +379,11 @@ static void train(job *j) {
 int main(int argc, char **argv) {
     job j = {0};
     char message[300];
-    int bad = gpt_options_read(&j.o, argc, argv, message, sizeof message);
+    int bad = options_read(&j.o, argc, argv, message, sizeof message);
     check(&j, gradwire_start(bad ? NULL : j.o.gradwire, &j.rank, &j.ranks));
     if (bad && !*message) {
         if (j.rank == 0) {
-            fputs(gpt_options_help, stdout);
+            fputs(help, stdout);
         }
         return 0;
     }
@@ -272,7 +394,6 @@ int main(int argc, char **argv) {
         openblas_set_num_threads(1);
     }
     build(&j);
-    connect(&j);
     train(&j);
     check(&j, gradwire_close(j.g));
     gpt_free(j.model);
