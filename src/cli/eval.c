@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 #include "cli/train/step_opts.h"
 #include "nn/gemm.h"
-#include "nn/safetensors.h"
+#include "nn/model.h"
 #include "train/evaluate.h"
 
 #include <omp.h>

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "mpi/agree.h"
 #include "mpi/wait.h"
-#include "nn/partition.h"
+#include "nn/shard.h"
 #include "roofline/twins.h"
 
 #include <stdio.h>

@@ -90,21 +90,6 @@ static unit cnn_dense(int in, int out) {
     return (unit){.kind = DENSE, .in = in, .out = out, .places = 1};
 }
 
-static unit cnn_lenet5(const gw_model_spec *spec, int l) {
-    int side = cnn_side(spec), channels = (int)cnn_self(spec)->channels;
-    gw_conv one = cnn_conv(channels, side, 6, 5, 1, 2);
-    one.planes = true;
-    gw_conv two = cnn_conv(6, side / 2, 16, 5, 1, 0);
-    int flat = 16 * (gw_conv_rows(&two) / 2) * (gw_conv_cols(&two) / 2);
-    switch (l) {
-    case 0: return cnn_convolution(one, false, true);
-    case 1: return cnn_convolution(two, false, true);
-    case 2: return cnn_dense(flat, 120);
-    case 3: return cnn_dense(120, 84);
-    default: return cnn_dense(84, spec->classes);
-    }
-}
-
 static unit cnn_resnet(const gw_model_spec *spec, int l) {
     const self *me = cnn_self(spec);
     int side = cnn_side(spec), width = (int)me->width, blocks = (int)me->blocks;
@@ -135,7 +120,20 @@ static unit cnn_resnet(const gw_model_spec *spec, int l) {
 }
 
 static unit cnn_plan(const gw_model_spec *spec, int l) {
-    return cnn_self(spec)->preset == LENET5 ? cnn_lenet5(spec, l) : cnn_resnet(spec, l);
+    if (cnn_self(spec)->preset == RESNET)
+        return cnn_resnet(spec, l);
+    int side = cnn_side(spec), channels = (int)cnn_self(spec)->channels;
+    gw_conv one = cnn_conv(channels, side, 6, 5, 1, 2);
+    one.planes = true;
+    gw_conv two = cnn_conv(6, side / 2, 16, 5, 1, 0);
+    int flat = 16 * (gw_conv_rows(&two) / 2) * (gw_conv_cols(&two) / 2);
+    switch (l) {
+    case 0: return cnn_convolution(one, false, true);
+    case 1: return cnn_convolution(two, false, true);
+    case 2: return cnn_dense(flat, 120);
+    case 3: return cnn_dense(120, 84);
+    default: return cnn_dense(84, spec->classes);
+    }
 }
 
 static const gw_opt cnn_opts[] = {
@@ -310,16 +308,6 @@ static void cnn_finish(const gw_conv *c, bool norm, const tensors *t, const floa
                   t->bias, more, relu, y, rows, c->filters);
 }
 
-static void cnn_product_conv(const unit *u, float *w, const kept *k, const gw_unit_rows *r) {
-    tensors t = cnn_tensors(&u->first, w);
-    gw_conv_forward(&u->first, r->x, t.w, k->z[FIRST], r->n, k->room);
-    cnn_finish(&u->first, u->norm, &t, k->z[FIRST], k->told[FIRST], NULL, true,
-               u->pool ? k->a : r->y, r);
-    if (u->pool)
-        gw_pool_forward(k->a, r->y, r->n, gw_conv_rows(&u->first), gw_conv_cols(&u->first),
-                        u->first.filters);
-}
-
 static void cnn_product_block(const unit *u, float *w, const kept *k, const gw_unit_rows *r) {
     tensors first = cnn_tensors(&u->first, w);
     float *at = w + cnn_conv_floats(&u->first, true);
@@ -338,65 +326,56 @@ static void cnn_product_block(const unit *u, float *w, const kept *k, const gw_u
     cnn_finish(&u->second, true, &second, k->z[SECOND], k->told[SECOND], more, true, r->y, r);
 }
 
-/* Means over the places of each image: (n, channels). */
-static void cnn_mean(const unit *u, const float *x, float *mean, int n) {
-    size_t channels = (size_t)(u->in / u->places);
-    for (int i = 0; i < n; i++, mean += channels) {
-        memset(mean, 0, channels * sizeof *mean);
-        for (int p = 0; p < u->places; p++, x += channels)
-            for (size_t j = 0; j < channels; j++)
-                mean[j] += x[j] / (float)u->places;
-    }
-}
-
 static void cnn_product(const gw_model_spec *spec, const gw_shard_layer *held, const float *params,
                         const gw_unit_rows *r) {
     unit u = cnn_plan(spec, held->number);
     kept k = cnn_kept(&u, r);
     float *w = (float *)params; /* it is only read */
     if (u.kind == CONVOLUTION) {
-        cnn_product_conv(&u, w, &k, r);
+        tensors t = cnn_tensors(&u.first, w);
+        gw_conv_forward(&u.first, r->x, t.w, k.z[FIRST], r->n, k.room);
+        cnn_finish(&u.first, u.norm, &t, k.z[FIRST], k.told[FIRST], NULL, true, u.pool ? k.a : r->y,
+                   r);
+        if (u.pool)
+            gw_pool_forward(k.a, r->y, r->n, gw_conv_rows(&u.first), gw_conv_cols(&u.first),
+                            u.first.filters);
         return;
     }
     if (u.kind == BLOCK) {
         cnn_product_block(&u, w, &k, r);
         return;
     }
-    int in = u.in / u.places;
-    const float *x = r->x, *bias = params + (size_t)in * (size_t)u.out;
-    if (u.kind == HEAD) {
-        cnn_mean(&u, r->x, k.a, r->n);
+    size_t in = (size_t)(u.in / u.places), out = (size_t)u.out;
+    const float *x = r->x, *bias = params + in * out;
+    if (u.kind == HEAD) { /* means over the places of each image: (n, channels) */
+        memset(k.a, 0, (size_t)r->n * in * sizeof *k.a);
+        for (int i = 0; i < r->n * u.places; i++, x += in)
+            for (size_t j = 0; j < in; j++)
+                k.a[(size_t)(i / u.places) * in + j] += x[j] / (float)u.places;
         x = k.a;
     }
     bool relu = held->number + 1 < cnn_units(spec);
-    gw_gemm(false, false, r->n, u.out, in, x, in, params, u.out, 0, r->y, u.out);
-    for (size_t i = 0; i < (size_t)r->n * (size_t)u.out; i++) {
-        float v = r->y[i] + bias[i % (size_t)u.out];
+    gw_gemm(false, false, r->n, u.out, (int)in, x, (int)in, params, u.out, 0, r->y, u.out);
+    for (size_t i = 0; i < (size_t)r->n * out; i++) {
+        float v = r->y[i] + bias[i % out];
         r->y[i] = relu && v < 0 ? 0 : v;
     }
 }
 
 /* ---- backward ---- */
 
-/* What the running statistics are to be moved by (gw_unit's `tracks`): the unbiased variance, as
- * others track it. */
-static void cnn_track(const gw_conv *c, const tensors *t, const tensors *g, const float *told,
-                      const gw_unit_rows *r) {
-    float rows = (float)r->n * (float)gw_conv_places(c),
-          unbiased = rows > 1 ? rows / (rows - 1) : 1;
-    for (int j = 0; j < c->filters; j++) {
-        g->mean[j] += r->share * (t->mean[j] - told[j]);
-        g->var[j] += r->share * (t->var[j] - told[c->filters + j] * unbiased);
-    }
-}
-
-/* d = the gradient of z from that of f(z), which d is. */
+/* d = the gradient of z from that of f(z), which d is. The running statistics are to be moved by
+ * what `mean` and `var` get (gw_unit's `tracks`): of the unbiased variance, as others track it. */
 static void cnn_enter_norm(const gw_conv *c, float *w, float *grads, const float *z,
                            const float *told, const float *dy, float *d, const gw_unit_rows *r) {
     tensors t = cnn_tensors(c, w), g = cnn_tensors(c, grads);
     size_t rows = (size_t)r->n * (size_t)gw_conv_places(c);
+    float unbiased = rows > 1 ? (float)rows / ((float)rows - 1) : 1;
     gw_norm_back(z, told, told + c->filters, t.gain, dy, d, g.gain, g.bias, rows, c->filters);
-    cnn_track(c, &t, &g, told, r);
+    for (int j = 0; j < c->filters; j++) {
+        g.mean[j] += r->share * (t.mean[j] - told[j]);
+        g.var[j] += r->share * (t.var[j] - told[c->filters + j] * unbiased);
+    }
 }
 
 static void cnn_enter_conv(const unit *u, float *w, float *grads, const kept *k,
@@ -437,24 +416,19 @@ static void cnn_enter_block(const unit *u, float *w, float *grads, const kept *k
     cnn_enter_norm(&u->first, w, grads, k->z[FIRST], k->told[FIRST], k->d[FIRST], k->d[FIRST], r);
 }
 
-/* What `enter` gives, it adds to: zero at first. */
-static void cnn_clear(const gw_model_spec *spec, const gw_shard_layer *held, float *grads) {
-    gw_unit u = cnn_unit(spec, held->number);
-    for (int i = 0; i < u.n_tensors; i++) {
-        size_t n = (size_t)u.tensor[i].rows * (size_t)u.tensor[i].cols;
-        if (u.tensor[i].rows == 1 && i > 0)
-            memset(grads, 0, n * sizeof *grads);
-        grads += n;
-    }
-}
-
 static void cnn_enter(const gw_model_spec *spec, const gw_shard_layer *held, const float *params,
                       float *grads, bool add, const gw_unit_rows *r) {
     unit u = cnn_plan(spec, held->number);
+    gw_unit all = cnn_unit(spec, held->number);
     kept k = cnn_kept(&u, r);
     float *w = (float *)params; /* it is only read */
-    if (!add)
-        cnn_clear(spec, held, grads);
+    size_t at = 0;
+    for (int i = 0; i < all.n_tensors && !add; i++) { /* what follows adds to vectors */
+        size_t n = (size_t)all.tensor[i].rows * (size_t)all.tensor[i].cols;
+        if (all.tensor[i].rows == 1 && i > 0)
+            memset(grads + at, 0, n * sizeof *grads);
+        at += n;
+    }
     if (u.kind == CONVOLUTION)
         cnn_enter_conv(&u, w, grads, &k, r);
     if (u.kind == BLOCK)

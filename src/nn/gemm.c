@@ -112,16 +112,13 @@ const char *gw_gemm_warning(void) {
 
 /* ---- which library ---- */
 
-static bool gemm_strided(const gw_product *p) {
-    bool small =
-        p->ta && p->m % STRIDE_SMALL == 0 && p->n % STRIDE_SMALL == 0 && p->k >= STRIDE_SMALL;
-    return p->m <= STRIDE_ROWS && !(p->tb && p->m <= TURN_TO) && (p->n % STRIDE == 0 || small);
-}
-
 /* oneDNN if it may be used, but for the products that it is slow at. */
 static int gemm_library_for(const gw_product *p) {
-    bool slow = gemm_identity[gemm_first].slow_strides && gemm_strided(p);
-    return slow ? gemm_end - 1 : gemm_first;
+    bool small =
+        p->ta && p->m % STRIDE_SMALL == 0 && p->n % STRIDE_SMALL == 0 && p->k >= STRIDE_SMALL;
+    bool strided =
+        p->m <= STRIDE_ROWS && !(p->tb && p->m <= TURN_TO) && (p->n % STRIDE == 0 || small);
+    return gemm_identity[gemm_first].slow_strides && strided ? gemm_end - 1 : gemm_first;
 }
 
 double gw_product_flops(const gw_product *p) {
@@ -151,29 +148,6 @@ static double gemm_cost(int m, int n, int pm, int pn) {
     return tm * tn + 8 * (tm + tn);
 }
 
-static void gemm_choose_grid(int m, int n, int threads, int *pm, int *pn) {
-    *pm = *pn = 1;
-    double best = gemm_cost(m, n, 1, 1);
-    for (int rows = 1; rows <= threads; rows++) {
-        int cols = threads / rows;
-        double c = gemm_cost(m, n, rows, cols);
-        if (c < best) {
-            best = c;
-            *pm = rows;
-            *pn = cols;
-        }
-    }
-}
-
-/* Cost of cutting, as a share of the product's time. */
-static double gemm_lost(const gw_product *p, gw_gemm_cuts c) {
-    return PACKING * (c.rows - 1.0) / p->m + PACKING * (c.cols - 1.0) / p->n;
-}
-
-static double gemm_largest(const gw_product *p, gw_gemm_cuts c) {
-    return 2 * gemm_widest(p->m, c.rows, ROWS) * gemm_widest(p->n, c.cols, COLS) * p->k;
-}
-
 static int gemm_most_cuts(int n, int unit) {
     int units = (n + unit - 1) / unit;
     return units < MOST_CUTS ? units : MOST_CUTS;
@@ -188,7 +162,9 @@ gw_gemm_cuts gw_gemm_pieces(const gw_product *p) {
     for (int c = 1; c <= cols; c++)
         for (int r = 1; r <= rows; r++) {
             gw_gemm_cuts cuts = {r, c};
-            double largest = gemm_largest(p, cuts), costs = gemm_lost(p, cuts);
+            double largest = 2 * gemm_widest(p->m, r, ROWS) * gemm_widest(p->n, c, COLS) * p->k;
+            /* Cost of cutting, as a share of the product's time. */
+            double costs = PACKING * (r - 1.0) / p->m + PACKING * (c - 1.0) / p->n;
             if (costs > MOST_LOST)
                 break; /* more cuts cost more */
             if (size > PIECE_FLOPS ? largest < size : largest <= PIECE_FLOPS && costs < cost) {
@@ -198,25 +174,6 @@ gw_gemm_cuts gw_gemm_pieces(const gw_product *p) {
             }
         }
     return best;
-}
-
-static int gemm_threads(const gw_product *p) {
-    int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
-    double worth = gw_product_flops(p) / FLOPS_PER_THREAD;
-    if (worth < threads)
-        threads = worth < 1 ? 1 : (int)worth;
-    return threads;
-}
-
-static void gemm_scale(int m, int n, float beta, float *c, int ldc) {
-    for (int i = 0; i < m; i++) {
-        float *row = c + (size_t)i * (size_t)ldc;
-        if (beta == 0) /* must not read C: 0 * NaN is NaN */
-            memset(row, 0, (size_t)n * sizeof *row);
-        else if (beta != 1)
-            for (int j = 0; j < n; j++)
-                row[j] *= beta;
-    }
 }
 
 /* A product and where its matrices are. */
@@ -241,12 +198,6 @@ static job gemm_part_of(const job *all, int i, int m, int j, int n) {
 static const char *gemm_call(const job *j, int library) {
     return linked[library]->product(j->p.ta, j->p.tb, j->p.m, j->p.n, j->p.k, j->a, j->lda, j->b,
                                     j->ldb, j->beta, j->c, j->ldc);
-}
-
-static bool gemm_turns(const job *j, int library) {
-    const gw_product *p = &j->p;
-    return linked[library]->slow_rows && !p->ta && p->tb && j->beta == 0 && p->m >= TURN_FROM &&
-           p->m <= TURN_TO && (long long)p->n * p->k >= TURN_B;
 }
 
 static void gemm_transpose(const float *from, int rows, int cols, float *to, int ldto) {
@@ -280,10 +231,13 @@ static const char *gemm_turn(const job *all, int library) {
 
 /* Call the library on this thread only, whatever its OpenMP setting. */
 static void gemm_call_library(const job *j, int library) {
+    const gw_product *p = &j->p;
+    bool turns = linked[library]->slow_rows && !p->ta && p->tb && j->beta == 0 &&
+                 p->m >= TURN_FROM && p->m <= TURN_TO && (long long)p->n * p->k >= TURN_B;
     int before = omp_get_max_threads();
     if (before != 1)
         omp_set_num_threads(1);
-    const char *why = gemm_turns(j, library) ? gemm_turn(j, library) : gemm_call(j, library);
+    const char *why = turns ? gemm_turn(j, library) : gemm_call(j, library);
     const char *none = NULL;
     if (why)
         atomic_compare_exchange_strong(&failure[library], &none, why);
@@ -292,8 +246,19 @@ static void gemm_call_library(const job *j, int library) {
 }
 
 static void gemm_compute(const job *all, int library) {
-    int pm, pn, threads = gemm_threads(&all->p);
-    gemm_choose_grid(all->p.m, all->p.n, threads, &pm, &pn);
+    int threads = omp_in_parallel() ? 1 : omp_get_max_threads(), pm = 1, pn = 1;
+    double worth = gw_product_flops(&all->p) / FLOPS_PER_THREAD;
+    if (worth < threads)
+        threads = worth < 1 ? 1 : (int)worth;
+    double best = gemm_cost(all->p.m, all->p.n, 1, 1);
+    for (int rows = 1; rows <= threads; rows++) {
+        double cost = gemm_cost(all->p.m, all->p.n, rows, threads / rows);
+        if (cost < best) {
+            best = cost;
+            pm = rows;
+            pn = threads / rows;
+        }
+    }
     int tiles = pm * pn;
     if (tiles == 1) {
         gemm_call_library(all, library);
@@ -327,10 +292,13 @@ void gw_gemm(bool ta, bool tb, int m, int n, int k, const float *a, int lda, con
     pthread_once(&gemm_once, gemm_setup);
     if (m == 0 || n == 0)
         return;
-    if (k == 0) {
-        gemm_scale(m, n, beta, c, ldc);
+    for (int i = 0; i < m && k == 0 && beta != 1; i++)
+        for (int j = 0; j < n; j++) { /* must not read C if beta is 0: 0 * NaN is NaN */
+            float *to = c + (size_t)i * (size_t)ldc + (size_t)j;
+            *to = beta == 0 ? 0 : beta * *to;
+        }
+    if (k == 0)
         return;
-    }
     gw_gemm_cuts cuts = gw_gemm_pieces(&all.p);
     int library = gemm_library_for(&all.p);
     for (int piece = 0; piece < cuts.rows * cuts.cols; piece++) {

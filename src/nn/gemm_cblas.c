@@ -50,15 +50,6 @@ static gw_openblas_facts gemm_cblas_gather(void) {
     return f;
 }
 
-/* By its own path, for a process is named after what it executed: `ps` would show "exe". */
-static void gemm_cblas_restart(char **argv) {
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    path[n > 0 ? n : 0] = '\0';
-    execv(path, argv);
-    execv("/proc/self/exe", argv);
-}
-
 static void gemm_cblas_mend(char **argv) {
     gw_openblas_facts f = gemm_cblas_gather();
     const char *core_type;
@@ -67,23 +58,15 @@ static void gemm_cblas_mend(char **argv) {
     /* Set the marker first: without it a failed fix would restart forever. */
     if (setenv(GW_OPENBLAS_MARKER, f.core, 1) != 0)
         return;
-    if (setenv("OPENBLAS_CORETYPE", core_type, 1) == 0)
-        gemm_cblas_restart(argv);
+    if (setenv("OPENBLAS_CORETYPE", core_type, 1) != 0)
+        return;
+    /* By its own path, for a process is named after what it executed: `ps` would show "exe". */
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[n > 0 ? n : 0] = '\0';
+    execv(path, argv);
+    execv("/proc/self/exe", argv);
     /* It failed: as the marker is set, gw_gemm_warning says what to do. */
-}
-
-/* openblas_get_config() begins "OpenBLAS 0.3.21 NO_LAPACKE ...": its first two words. */
-static int gemm_cblas_version_length(const char *config) {
-    const char *space = strchr(config, ' ');
-    return (int)(space ? strcspn(space + 1, " ") + (size_t)(space + 1 - config) : strlen(config));
-}
-
-static void gemm_cblas_name_openblas(const gw_openblas_facts *f, char *out, size_t cap) {
-    const char *config = gemm_cblas_ask("openblas_get_config");
-    if (!config)
-        config = "OpenBLAS";
-    snprintf(out, cap, "%.*s (%s%s%s)", gemm_cblas_version_length(config), config, f->core,
-             f->mended_from ? ", mended from " : "", f->mended_from ? f->mended_from : "");
 }
 
 static void gemm_cblas_name_other(char *out, size_t cap) {
@@ -121,31 +104,32 @@ static void gemm_cblas_keep_to_one_thread(void) {
         mkl(1);
 }
 
-static void gemm_cblas_warn(const gw_openblas_facts *f, gw_openblas_verdict verdict,
-                            const char *core_type, char *out, size_t cap) {
-    if (verdict == GW_OPENBLAS_USER_WEAK)
-        snprintf(out, cap,
-                 "OPENBLAS_CORETYPE=%s makes OpenBLAS use its %s kernels, several times slower "
-                 "than this CPU's: unset it or set OPENBLAS_CORETYPE=%s",
-                 f->user_core, f->core, core_type);
-    else if (verdict != GW_OPENBLAS_FINE)
-        snprintf(out, cap,
-                 "OpenBLAS uses its %s kernels, several times slower than this CPU's %s, and "
-                 "OPENBLAS_CORETYPE does not change that: use a newer OpenBLAS built with "
-                 "DYNAMIC_ARCH, or --gemm dnnl",
-                 f->core, core_type);
-}
-
 static void gemm_cblas_setup(gw_gemm_identity *id) {
     gw_openblas_facts f = gemm_cblas_gather();
     const char *core_type;
     gw_openblas_verdict verdict = gw_openblas_judge(&f, &core_type);
     gemm_cblas_keep_to_one_thread();
-    if (f.core)
-        gemm_cblas_name_openblas(&f, id->library, sizeof id->library);
-    else
+    if (f.core) { /* openblas_get_config() begins "OpenBLAS 0.3.21 NO_LAPACKE ...": two words */
+        const char *config = gemm_cblas_ask("openblas_get_config");
+        config = config ? config : "OpenBLAS";
+        size_t len = strcspn(config, " ");
+        len += config[len] ? 1 + strcspn(config + len + 1, " ") : 0;
+        snprintf(id->library, sizeof id->library, "%.*s (%s%s%s)", (int)len, config, f.core,
+                 f.mended_from ? ", mended from " : "", f.mended_from ? f.mended_from : "");
+    } else {
         gemm_cblas_name_other(id->library, sizeof id->library);
-    gemm_cblas_warn(&f, verdict, core_type, id->warning, sizeof id->warning);
+    }
+    if (verdict == GW_OPENBLAS_USER_WEAK)
+        snprintf(id->warning, sizeof id->warning,
+                 "OPENBLAS_CORETYPE=%s makes OpenBLAS use its %s kernels, several times slower "
+                 "than this CPU's: unset it or set OPENBLAS_CORETYPE=%s",
+                 f.user_core, f.core, core_type);
+    else if (verdict != GW_OPENBLAS_FINE)
+        snprintf(id->warning, sizeof id->warning,
+                 "OpenBLAS uses its %s kernels, several times slower than this CPU's %s, and "
+                 "OPENBLAS_CORETYPE does not change that: use a newer OpenBLAS built with "
+                 "DYNAMIC_ARCH, or --gemm dnnl",
+                 f.core, core_type);
 }
 
 const gw_gemm_backend gw_gemm_cblas = {.name = "cblas",

@@ -39,33 +39,27 @@ static const char *gemm_dnnl_isa_name(dnnl_cpu_isa_t isa) {
     return "generic";
 }
 
-static void gemm_dnnl_judge(dnnl_cpu_isa_t isa, char *warning, size_t cap) {
-#if defined(__x86_64__)
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                  __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-    if (!avx2)
-        snprintf(warning, cap,
-                 "this CPU has no AVX2, so oneDNN's products run on %s kernels, several times "
-                 "slower than on current CPUs: choose another host if there is one",
-                 gemm_dnnl_isa_name(isa));
-    else if (!gemm_dnnl_holds(isa, avx512 ? dnnl_cpu_isa_avx512_core : dnnl_cpu_isa_avx2))
-        snprintf(warning, cap,
-                 "oneDNN is held to %s kernels though this CPU has %s: unset ONEDNN_MAX_CPU_ISA "
-                 "(or DNNL_MAX_CPU_ISA)",
-                 gemm_dnnl_isa_name(isa), avx512 ? "AVX-512" : "AVX2");
-#else
-    (void)isa, (void)warning, (void)cap; /* oneDNN names kernel sets on x86-64 only */
-#endif
-}
-
 static void gemm_dnnl_setup(gw_gemm_identity *id) {
     const dnnl_version_t *v = dnnl_version();
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
     snprintf(id->library, sizeof id->library, "oneDNN %d.%d.%d (%s)", v->major, v->minor, v->patch,
              gemm_dnnl_isa_name(isa));
     id->slow_strides = !gemm_dnnl_holds(isa, dnnl_cpu_isa_avx512_core);
-    gemm_dnnl_judge(isa, id->warning, sizeof id->warning);
+#if defined(__x86_64__) /* oneDNN names kernel sets there only */
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    if (!avx2)
+        snprintf(id->warning, sizeof id->warning,
+                 "this CPU has no AVX2, so oneDNN's products run on %s kernels, several times "
+                 "slower than on current CPUs: choose another host if there is one",
+                 gemm_dnnl_isa_name(isa));
+    else if (!gemm_dnnl_holds(isa, avx512 ? dnnl_cpu_isa_avx512_core : dnnl_cpu_isa_avx2))
+        snprintf(id->warning, sizeof id->warning,
+                 "oneDNN is held to %s kernels though this CPU has %s: unset ONEDNN_MAX_CPU_ISA "
+                 "(or DNNL_MAX_CPU_ISA)",
+                 gemm_dnnl_isa_name(isa), avx512 ? "AVX-512" : "AVX2");
+#endif
 }
 
 /* No `mend`: it chooses by CPU features at each start. */

@@ -212,90 +212,28 @@ static int gpt_threads(size_t rows, int width) {
     return rows * (size_t)width < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
 }
 
-/* `gain` and the biases behind it are whole. */
-static void gpt_norm(const form *f, const float *gain, const float *x, const kept *k, size_t rows) {
-    size_t c = (size_t)f->c;
-    int threads = gpt_threads(rows, f->c);
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int part = 0; part < threads; part++) {
-        gw_span s = gw_share_part((int)rows, part, threads);
-        gw_tokens_norm(k->norm + s.off * c, k->told + 2 * s.off, x + s.off * c, gain, gain + c, s.n,
-                       f->c);
-    }
-}
+#define GPT_THREADS                                                                                \
+    _Pragma("omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)")
 
-/* dx = the gradient through the norm + `above`. */
-static void gpt_norm_back(const form *f, const float *gain, const float *x, const kept *k,
-                          float *dx, const float *above, size_t rows) {
-    size_t c = (size_t)f->c;
-    int threads = gpt_threads(rows, f->c);
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int part = 0; part < threads; part++) {
-        gw_span s = gw_share_part((int)rows, part, threads);
-        gw_tokens_norm_back(dx + s.off * c, above + s.off * c, k->d_norm + s.off * c, x + s.off * c,
-                            k->told + 2 * s.off, gain, s.n, f->c);
-    }
-}
+/* Does `work` on each of the threads that rows x width floats are worth, `s` being its part of `n`
+ * rows or columns. */
+#define GPT_SHARE(n, rows, width, work)                                                            \
+    do {                                                                                           \
+        int threads = gpt_threads(rows, width);                                                    \
+        GPT_THREADS for (int part = 0; part < threads; part++) {                                   \
+            gw_span s = gw_share_part((int)(n), part, threads);                                    \
+            work;                                                                                  \
+        }                                                                                          \
+    } while (0)
 
 /* Of the columns that this rank holds. */
 static void gpt_norm_columns(const form *f, float *grads, const float *x, const kept *k,
                              size_t rows) {
-    int own = (int)f->own.n, threads = gpt_threads(rows, own);
+    int own = (int)f->own.n;
     const float *d = k->d_norm + f->own.off;
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int part = 0; part < threads; part++) {
-        gw_span s = gw_share_part(own, part, threads);
-        gw_tokens_norm_columns(grads, grads + own, d, x + f->own.off, k->told, rows, f->c,
-                               (int)s.off, (int)gw_span_end(s));
-    }
-}
-
-/* Of n columns of rows of `width`. */
-static void gpt_columns(float *sum, const float *x, size_t rows, int width, int n) {
-    int threads = gpt_threads(rows, n);
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int part = 0; part < threads; part++) {
-        gw_span s = gw_share_part(n, part, threads);
-        gw_tokens_columns(sum, x, rows, width, (int)s.off, (int)gw_span_end(s));
-    }
-}
-
-/* The columns of y that this rank holds += bias. */
-static void gpt_add_own(const form *f, float *y, const float *bias, size_t rows) {
-    size_t c = (size_t)f->c;
-    int threads = gpt_threads(rows, (int)f->own.n);
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < f->own.n; j++)
-            y[i * c + f->own.off + j] += bias[j];
-}
-
-static void gpt_fill(float *y, const float *bias, size_t rows, int width) {
-    int threads = gpt_threads(rows, width);
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int part = 0; part < threads; part++) {
-        gw_span s = gw_share_part((int)rows, part, threads);
-        gw_tokens_fill(y + s.off * (size_t)width, bias, s.n, width);
-    }
-}
-
-static void gpt_gelu(float *y, float *x, const float *bias, size_t rows, int width) {
-    int threads = gpt_threads(rows, width);
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int part = 0; part < threads; part++) {
-        gw_span s = gw_share_part((int)rows, part, threads);
-        gw_tokens_gelu(y + s.off * (size_t)width, x + s.off * (size_t)width, bias, s.n, width);
-    }
-}
-
-/* d *= slope, and its sums over rows onto `sum`. */
-static void gpt_slope(float *d, const float *slope, float *sum, size_t rows, int width) {
-    int threads = gpt_threads(rows, width);
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int part = 0; part < threads; part++) {
-        gw_span s = gw_share_part(width, part, threads);
-        gw_tokens_slope(d, slope, sum, rows, width, (int)s.off, (int)gw_span_end(s));
-    }
+    GPT_SHARE(own, rows, own,
+              gw_tokens_norm_columns(grads, grads + own, d, x + f->own.off, k->told, rows, f->c,
+                                     (int)s.off, (int)gw_span_end(s)));
 }
 
 /* ---- attention ---- */
@@ -341,17 +279,14 @@ static void gpt_embed(const form *f, const float *w, const gw_unit_rows *r, int 
     size_t c = (size_t)f->c, own = f->own.n, rows = (size_t)r->n * f->t;
     const float *place = w + (size_t)classes * own;
     int threads = gpt_threads(rows, f->c);
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int part = 0; part < threads; part++) {
-        gw_span s = gw_share_part((int)rows, part, threads);
-        for (size_t i = s.off; i < gw_span_end(s); i++) {
-            const float *word = w + (size_t)r->x[i] * own, *at = place + i % f->t * own;
-            float *y = r->y + i * c;
-            if (own < c)
-                memset(y, 0, c * sizeof *y);
-            for (size_t j = 0; j < own; j++)
-                y[f->own.off + j] = word[j] + at[j];
-        }
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (size_t i = 0; i < rows; i++) {
+        const float *word = w + (size_t)r->x[i] * own, *at = place + i % f->t * own;
+        float *y = r->y + i * c;
+        if (own < c)
+            memset(y, 0, c * sizeof *y);
+        for (size_t j = 0; j < own; j++)
+            y[f->own.off + j] = word[j] + at[j];
     }
 }
 
@@ -373,38 +308,45 @@ static void gpt_embed_weights(const form *f, float *grads, const gw_unit_rows *r
     }
 }
 
-/* A norm's gains, and its biases behind them. */
-static const float *gpt_gain(const float *w, const gw_unit_rows *r) {
-    return r->gathered ? r->gathered : w;
-}
-
 static void gpt_product(const gw_model_spec *spec, const gw_shard_layer *u, const float *w,
                         const gw_unit_rows *r) {
     form f = gpt_form_of(spec, u);
     kept k = gpt_kept_of(spec, u, r);
     kind is = gpt_kind_of(spec, u->number);
     int tokens = r->n * (int)f.t, c = f.c;
+    size_t rows = (size_t)tokens, own = f.own.n, wide = (size_t)f.wide;
     if (is == EMBEDDING) {
         gpt_embed(&f, w, r, spec->classes);
         return;
     }
-    float *wide = is == HEAD ? r->y : k.wide;
-    gpt_norm(&f, gpt_gain(w, r), r->x, &k, (size_t)tokens);
+    float *y = is == HEAD ? r->y : k.wide;
+    const float *gain = r->gathered ? r->gathered : w; /* the norm's biases lie behind it */
+    GPT_SHARE(rows, rows, c,
+              gw_tokens_norm(k.norm + s.off * (size_t)c, k.told + 2 * s.off,
+                             r->x + s.off * (size_t)c, gain, gain + c, s.n, c));
     const float *bias = w + gpt_at(spec, u, WIDE_BIAS);
     if (is == ATTENTION)
-        gpt_fill(wide, bias, (size_t)tokens, f.wide);
+        GPT_SHARE(rows, rows, f.wide, gw_tokens_fill(y + s.off * wide, bias, s.n, f.wide));
     gw_gemm(false, false, tokens, f.wide, c, k.norm, c, w + gpt_at(spec, u, WIDE), f.wide,
-            is == ATTENTION ? 1 : 0, wide, f.wide);
+            is == ATTENTION ? 1 : 0, y, f.wide);
     if (is == HEAD)
         return;
     if (is == ATTENTION)
         gpt_attend(&f, &k, (size_t)r->n, gpt_attend_one);
     else
-        gpt_gelu(k.inner, k.wide, bias, (size_t)tokens, f.wide);
+        GPT_SHARE(rows, rows, f.wide,
+                  gw_tokens_gelu(k.inner + s.off * wide, k.wide + s.off * wide, bias, s.n, f.wide));
     gw_gemm(false, false, tokens, c, f.inner, k.inner, f.inner, w + gpt_at(spec, u, BACK), c, 0,
             r->y, c);
-    if (u->parts > 1)
-        gpt_add_own(&f, r->y, w + gpt_at(spec, u, BACK_BIAS), (size_t)tokens);
+    if (u->parts == 1)
+        return;
+    /* The columns of y that this rank holds get their biases. */
+    const float *last = w + gpt_at(spec, u, BACK_BIAS);
+    int threads = gpt_threads(rows, (int)own);
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < own; j++)
+            r->y[i * (size_t)c + f.own.off + j] += last[j];
 }
 
 /* Of what two products and a sum over tensor ranks, with their biases, lead back to. */
@@ -416,26 +358,7 @@ static void gpt_transfer(const gw_model_spec *spec, const gw_shard_layer *u, con
     if (is == EMBEDDING || is == HEAD)
         return;
     const float *bias = u->parts > 1 ? r->zeros : w + gpt_at(spec, u, BACK_BIAS);
-    int threads = gpt_threads(rows, f.c);
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int part = 0; part < threads; part++) {
-        gw_span s = gw_share_part((int)rows, part, threads);
-        gw_tokens_add(r->y + s.off * c, r->x + s.off * c, bias, s.n, f.c);
-    }
-}
-
-/* d_inner and d_wide from dy; the first product's biases get their gradient. */
-static void gpt_enter_inner(const gw_model_spec *spec, const gw_shard_layer *u, const float *w,
-                            float *d_bias, const gw_unit_rows *r, const form *f, const kept *k) {
-    int tokens = r->n * (int)f->t;
-    gw_gemm(false, true, tokens, f->inner, f->c, r->dy, f->c, w + gpt_at(spec, u, BACK), f->c, 0,
-            k->d_inner, f->inner);
-    if (gpt_kind_of(spec, u->number) == ATTENTION) {
-        gpt_attend(f, k, (size_t)r->n, gpt_attend_one_back);
-        gpt_columns(d_bias, k->d_wide, (size_t)tokens, f->wide, f->wide);
-    } else {
-        gpt_slope(k->d_inner, k->wide, d_bias, (size_t)tokens, f->wide);
-    }
+    GPT_SHARE(rows, rows, f.c, gw_tokens_add(r->y + s.off * c, r->x + s.off * c, bias, s.n, f.c));
 }
 
 /* The gradient behind the first product. */
@@ -461,7 +384,8 @@ static void gpt_enter(const gw_model_spec *spec, const gw_shard_layer *u, const 
     form f = gpt_form_of(spec, u);
     kept k = gpt_kept_of(spec, u, r);
     kind is = gpt_kind_of(spec, u->number);
-    int tokens = r->n * (int)f.t;
+    int tokens = r->n * (int)f.t, own = (int)f.own.n;
+    size_t rows = (size_t)tokens;
     if (is == EMBEDDING)
         return;
     float *wide_bias = grads + gpt_at(spec, u, WIDE_BIAS),
@@ -473,13 +397,26 @@ static void gpt_enter(const gw_model_spec *spec, const gw_shard_layer *u, const 
             memset(back_bias, 0, f.own.n * sizeof *grads);
         }
     }
-    if (is != HEAD) {
-        gpt_enter_inner(spec, u, w, wide_bias, r, &f, &k);
-        gpt_columns(back_bias, r->dy + f.own.off, (size_t)tokens, f.c, (int)f.own.n);
+    if (is != HEAD) /* d_inner and d_wide from dy, and the biases' gradients */
+        gw_gemm(false, true, tokens, f.inner, f.c, r->dy, f.c, w + gpt_at(spec, u, BACK), f.c, 0,
+                k.d_inner, f.inner);
+    if (is == ATTENTION) {
+        gpt_attend(&f, &k, (size_t)r->n, gpt_attend_one_back);
+        GPT_SHARE(
+            f.wide, rows, f.wide,
+            gw_tokens_columns(wide_bias, k.d_wide, rows, f.wide, (int)s.off, (int)gw_span_end(s)));
     }
+    if (is == PERCEPTRON)
+        GPT_SHARE(f.wide, rows, f.wide,
+                  gw_tokens_slope(k.d_inner, k.wide, wide_bias, rows, f.wide, (int)s.off,
+                                  (int)gw_span_end(s)));
+    if (is != HEAD)
+        GPT_SHARE(own, rows, own,
+                  gw_tokens_columns(back_bias, r->dy + f.own.off, rows, f.c, (int)s.off,
+                                    (int)gw_span_end(s)));
     if (u->parts == 1) { /* else when it is the sum */
         gpt_d_norm(spec, u, w, r, &k, k.d_norm);
-        gpt_norm_columns(&f, grads, r->x, &k, (size_t)tokens);
+        gpt_norm_columns(&f, grads, r->x, &k, rows);
     }
 }
 
@@ -487,11 +424,14 @@ static void gpt_enter(const gw_model_spec *spec, const gw_shard_layer *u, const 
 static void gpt_through_norm(const gw_model_spec *spec, const gw_shard_layer *u, const float *gain,
                              const gw_unit_rows *r, const kept *k) {
     form f = gpt_form_of(spec, u);
-    size_t rows = (size_t)r->n * f.t;
+    size_t rows = (size_t)r->n * f.t, c = (size_t)f.c;
     bool head = gpt_kind_of(spec, u->number) == HEAD;
     if (head)
-        memset(r->dx, 0, rows * (size_t)f.c * sizeof *r->dx);
-    gpt_norm_back(&f, gain, r->x, k, r->dx, head ? r->dx : r->dy, rows);
+        memset(r->dx, 0, rows * c * sizeof *r->dx);
+    const float *above = head ? r->dx : r->dy;
+    GPT_SHARE(rows, rows, f.c,
+              gw_tokens_norm_back(r->dx + s.off * c, above + s.off * c, k->d_norm + s.off * c,
+                                  r->x + s.off * c, k->told + 2 * s.off, gain, s.n, f.c));
 }
 
 static void gpt_descend(const gw_model_spec *spec, const gw_shard_layer *u, const float *w,

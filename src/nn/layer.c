@@ -42,21 +42,21 @@ int gw_layer_threads(int rows, int cols) {
     return (long long)rows * cols < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
 }
 
-void gw_layer_finish(gw_transfer transfer, float *y, const float *b, int rows, int cols) {
+void gw_layer_finish(gw_activation transfer, float *y, const float *b, int rows, int cols) {
     switch (transfer) {
-    case GW_TRANSFER_RELU: layer_finish_relu(y, b, rows, cols); break;
-    case GW_TRANSFER_SIGMOID: layer_finish_sigmoid(y, b, rows, cols); break;
-    case GW_TRANSFER_TANH: layer_finish_tanh(y, b, rows, cols); break;
-    case GW_TRANSFER_LINEAR: layer_finish_linear(y, b, rows, cols); break;
+    case GW_RELU: layer_finish_relu(y, b, rows, cols); break;
+    case GW_SIGMOID: layer_finish_sigmoid(y, b, rows, cols); break;
+    case GW_TANH: layer_finish_tanh(y, b, rows, cols); break;
+    case GW_LINEAR: layer_finish_linear(y, b, rows, cols); break;
     }
 }
 
-void gw_layer_start(gw_transfer transfer, float *db, float *dy, const float *y, int rows, int cols,
-                    size_t ld) {
+void gw_layer_start(gw_activation transfer, float *db, float *dy, const float *y, int rows,
+                    int cols, size_t ld) {
     switch (transfer) {
-    case GW_TRANSFER_RELU: layer_start_relu(db, dy, y, rows, cols, ld); break;
-    case GW_TRANSFER_SIGMOID: layer_start_sigmoid(db, dy, y, rows, cols, ld); break;
-    case GW_TRANSFER_TANH: layer_start_tanh(db, dy, y, rows, cols, ld); break;
-    case GW_TRANSFER_LINEAR: layer_start_linear(db, dy, y, rows, cols, ld); break;
+    case GW_RELU: layer_start_relu(db, dy, y, rows, cols, ld); break;
+    case GW_SIGMOID: layer_start_sigmoid(db, dy, y, rows, cols, ld); break;
+    case GW_TANH: layer_start_tanh(db, dy, y, rows, cols, ld); break;
+    case GW_LINEAR: layer_start_linear(db, dy, y, rows, cols, ld); break;
     }
 }

@@ -8,30 +8,28 @@
 
 #include <stdbool.h>
 
-typedef enum gw_activation { GW_RELU, GW_SIGMOID, GW_TANH } gw_activation;
-
-typedef enum gw_transfer {
-    GW_TRANSFER_RELU = GW_RELU,
-    GW_TRANSFER_SIGMOID = GW_SIGMOID,
-    GW_TRANSFER_TANH = GW_TANH,
-    GW_TRANSFER_LINEAR /* the last layer, whose outputs are the logits */
-} gw_transfer;
+typedef enum gw_activation {
+    GW_RELU,
+    GW_SIGMOID,
+    GW_TANH,
+    GW_LINEAR /* the last layer, whose outputs are the logits */
+} gw_activation;
 
 typedef struct gw_layer {
     int in, out;
-    gw_transfer transfer;
+    gw_activation transfer;
     gw_span span; /* W, then the biases that it holds, within the arena */
     gw_span own;  /* outputs whose biases it holds: a part if partial, else all */
     bool partial; /* cut by rows: x W is one term of z, which ranks sum */
 } gw_layer;
 
 /** On one thread. y = f(y + b) on `rows` dense rows of `cols`. */
-void gw_layer_finish(gw_transfer transfer, float *y, const float *b, int rows, int cols);
+void gw_layer_finish(gw_activation transfer, float *y, const float *b, int rows, int cols);
 
 /** dy = dy * f'(z), f' being a function of y, and db += column sums of it, on `cols` of the `ld`
  *  columns of a row. */
-void gw_layer_start(gw_transfer transfer, float *db, float *dy, const float *y, int rows, int cols,
-                    size_t ld);
+void gw_layer_start(gw_activation transfer, float *db, float *dy, const float *y, int rows,
+                    int cols, size_t ld);
 
 /** Threads that these kernels use for a batch of this size: 1, or all. */
 int gw_layer_threads(int rows, int cols);

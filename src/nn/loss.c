@@ -68,22 +68,6 @@ static double loss_sigmoid_part(float *z, size_t label, int n) {
     return above + below;
 }
 
-static double loss_row(gw_output output, float *z, int label, int classes, float scale,
-                       gw_label *best) {
-    float largest;
-    *best = (gw_label)loss_largest(z, classes, 0, &largest);
-    if (output == GW_OUTPUT_SIGMOID) {
-        double loss = loss_sigmoid_part(z, (size_t)label, classes);
-        loss_scale(z, classes, scale);
-        return loss;
-    }
-    double margin = (double)largest - (double)z[label];
-    float sum = loss_exponentials(z, classes, largest);
-    loss_scale(z, classes, scale / sum);
-    z[label] -= scale;
-    return log((double)sum) + margin;
-}
-
 static int loss_threads(int batch, size_t classes) {
     return (size_t)batch * classes < GW_PARALLEL_ELEMENTS ? 1 : omp_get_max_threads();
 }
@@ -92,69 +76,74 @@ void gw_loss_whole(gw_output output, float *z, const gw_label *labels, int batch
                    float scale, double *losses, gw_label *best) {
     int threads = loss_threads(batch, (size_t)classes);
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int i = 0; i < batch; i++)
-        losses[i] =
-            loss_row(output, z + (size_t)i * (size_t)classes, labels[i], classes, scale, &best[i]);
+    for (int i = 0; i < batch; i++) {
+        float largest, *row = z + (size_t)i * (size_t)classes;
+        best[i] = (gw_label)loss_largest(row, classes, 0, &largest);
+        if (output == GW_OUTPUT_SIGMOID) {
+            losses[i] = loss_sigmoid_part(row, labels[i], classes);
+            loss_scale(row, classes, scale);
+            continue;
+        }
+        double margin = (double)largest - (double)row[labels[i]];
+        float sum = loss_exponentials(row, classes, largest);
+        loss_scale(row, classes, scale / sum);
+        row[labels[i]] -= scale;
+        losses[i] = log((double)sum) + margin;
+    }
 }
 
 /* ---- some of the classes ---- */
 
-static void loss_tell_row(float *z, int label, const gw_loss_cut *cut, float *told) {
-    size_t first = cut->classes.off, column = (size_t)label - first; /* huge if below */
-    int n = (int)cut->classes.n, best = loss_largest(z, n, first, &told[GW_LOSS_LARGEST]);
-    float largest = told[GW_LOSS_LARGEST];
-    told[GW_LOSS_LABEL] = column < cut->classes.n ? z[column] : -INFINITY;
-    told[GW_LOSS_BEST] = (float)(first + (size_t)best);
-    if (cut->output == GW_OUTPUT_SIGMOID)
-        told[GW_LOSS_SUM] = (float)(loss_sigmoid_part(z, column, n) / SHARE);
-    else /* nothing but -infinity here need not be so elsewhere: it must give no NaN */
-        told[GW_LOSS_SUM] = loss_exponentials(z, n, largest == -INFINITY ? 0.0f : largest);
-}
-
 void gw_loss_tell(float *z, const gw_label *labels, int batch, gw_loss_cut cut, float *told) {
-    int threads = loss_threads(batch, cut.classes.n);
+    int threads = loss_threads(batch, cut.classes.n), n = (int)cut.classes.n;
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int i = 0; i < batch; i++)
-        loss_tell_row(z + (size_t)i * cut.classes.n, labels[i], &cut,
-                      told + (size_t)i * GW_LOSS_TOLD);
-}
-
-/* `told` of one row; `stride` floats from rank to rank. */
-static double loss_join_row(float *z, int label, const gw_loss_cut *cut, const float *told,
-                            size_t stride, float scale, gw_label *best) {
-    const float *own = told + (size_t)cut->part * stride, *end = told + (size_t)cut->parts * stride;
-    float largest = told[GW_LOSS_LARGEST], at_label = -INFINITY;
-    *best = (gw_label)told[GW_LOSS_BEST];
-    for (const float *t = told; t < end; t += stride) {
-        if (t[GW_LOSS_LARGEST] > largest) {
-            largest = t[GW_LOSS_LARGEST];
-            *best = (gw_label)t[GW_LOSS_BEST];
-        }
-        at_label = fmaxf(at_label, t[GW_LOSS_LABEL]); /* of a NaN the sum tells */
+    for (int i = 0; i < batch; i++) {
+        float *row = z + (size_t)i * cut.classes.n, *to = told + (size_t)i * GW_LOSS_TOLD, largest;
+        size_t first = cut.classes.off, column = (size_t)labels[i] - first; /* huge if below */
+        int best = loss_largest(row, n, first, &largest);
+        to[GW_LOSS_LARGEST] = largest;
+        to[GW_LOSS_LABEL] = column < cut.classes.n ? row[column] : -INFINITY;
+        to[GW_LOSS_BEST] = (float)(first + (size_t)best);
+        if (cut.output == GW_OUTPUT_SIGMOID)
+            to[GW_LOSS_SUM] = (float)(loss_sigmoid_part(row, column, n) / SHARE);
+        else /* nothing but -infinity here need not be so elsewhere: it must give no NaN */
+            to[GW_LOSS_SUM] = loss_exponentials(row, n, largest == -INFINITY ? 0.0f : largest);
     }
-    double sum = 0.0;
-    if (cut->output == GW_OUTPUT_SIGMOID) {
-        for (const float *t = told; t < end; t += stride)
-            sum += (double)t[GW_LOSS_SUM] * SHARE;
-        loss_scale(z, (int)cut->classes.n, scale);
-        return sum;
-    }
-    for (const float *t = told; t < end; t += stride)
-        sum += (double)(t[GW_LOSS_SUM] * gw_expf(t[GW_LOSS_LARGEST] - largest));
-    loss_scale(z, (int)cut->classes.n,
-               gw_expf(own[GW_LOSS_LARGEST] - largest) * (scale / (float)sum));
-    size_t column = (size_t)label - cut->classes.off; /* huge if the label is below */
-    if (column < cut->classes.n)
-        z[column] -= scale;
-    return log(sum) + ((double)largest - (double)at_label);
 }
 
 void gw_loss_join(float *z, const gw_label *labels, int batch, gw_loss_cut cut, const float *told,
                   float scale, double *losses, gw_label *best) {
-    int threads = loss_threads(batch, cut.classes.n);
-    size_t stride = (size_t)batch * GW_LOSS_TOLD;
+    int threads = loss_threads(batch, cut.classes.n), n = (int)cut.classes.n;
+    size_t stride = (size_t)batch * GW_LOSS_TOLD; /* from rank to rank */
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int i = 0; i < batch; i++)
-        losses[i] = loss_join_row(z + (size_t)i * cut.classes.n, labels[i], &cut,
-                                  told + (size_t)i * GW_LOSS_TOLD, stride, scale, &best[i]);
+    for (int i = 0; i < batch; i++) {
+        const float *first = told + (size_t)i * GW_LOSS_TOLD;
+        const float *own = first + (size_t)cut.part * stride;
+        const float *end = first + (size_t)cut.parts * stride;
+        float *row = z + (size_t)i * cut.classes.n;
+        float largest = first[GW_LOSS_LARGEST], at_label = -INFINITY;
+        double sum = 0.0;
+        best[i] = (gw_label)first[GW_LOSS_BEST];
+        for (const float *t = first; t < end; t += stride) {
+            if (t[GW_LOSS_LARGEST] > largest) {
+                largest = t[GW_LOSS_LARGEST];
+                best[i] = (gw_label)t[GW_LOSS_BEST];
+            }
+            at_label = fmaxf(at_label, t[GW_LOSS_LABEL]); /* of a NaN the sum tells */
+        }
+        if (cut.output == GW_OUTPUT_SIGMOID) {
+            for (const float *t = first; t < end; t += stride)
+                sum += (double)t[GW_LOSS_SUM] * SHARE;
+            loss_scale(row, n, scale);
+            losses[i] = sum;
+            continue;
+        }
+        for (const float *t = first; t < end; t += stride)
+            sum += (double)(t[GW_LOSS_SUM] * gw_expf(t[GW_LOSS_LARGEST] - largest));
+        loss_scale(row, n, gw_expf(own[GW_LOSS_LARGEST] - largest) * (scale / (float)sum));
+        size_t column = (size_t)labels[i] - cut.classes.off; /* huge if the label is below */
+        if (column < cut.classes.n)
+            row[column] -= scale;
+        losses[i] = log(sum) + ((double)largest - (double)at_label);
+    }
 }

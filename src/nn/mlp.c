@@ -62,7 +62,7 @@ static void mlp_product(const gw_model_spec *spec, const gw_shard_layer *u, cons
     int threads = gw_layer_threads(r->n, own);
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int i = 0; i < r->n; i++)
-        gw_layer_finish(GW_TRANSFER_LINEAR, z + (size_t)i * (size_t)out, biases, 1, own);
+        gw_layer_finish(GW_LINEAR, z + (size_t)i * (size_t)out, biases, 1, own);
     gw_part_end(GW_PART_FORWARD_POINTWISE);
 }
 
@@ -72,7 +72,7 @@ static void mlp_transfer(const gw_model_spec *spec, const gw_shard_layer *u, con
     const gw_layer *layer = &u->layer;
     size_t in = (size_t)layer->in, out = (size_t)layer->out;
     (void)spec;
-    if (layer->partial && layer->transfer == GW_TRANSFER_LINEAR)
+    if (layer->partial && layer->transfer == GW_LINEAR)
         return;
     const float *biases = layer->partial ? r->zeros : params + in * out;
     gw_part_begin(GW_PART_FORWARD_POINTWISE);
@@ -103,7 +103,7 @@ static void mlp_enter_columns(const gw_layer *layer, float *db, const gw_unit_ro
             end = own.off;
         if (end > hi)
             end = hi;
-        if (held || layer->transfer != GW_TRANSFER_LINEAR)
+        if (held || layer->transfer != GW_LINEAR)
             gw_layer_start(layer->transfer, held ? db + (at - own.off) : others, r->dy + at,
                            r->y + at, r->n, (int)(end - at), (size_t)layer->out);
     }

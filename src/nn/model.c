@@ -153,17 +153,6 @@ static shared model_share(gw_model *m) {
     return s;
 }
 
-/* Room for each gathered tensor as a whole. */
-static gw_span model_take_gathered(gw_model *m, const gw_shard_layer *held) {
-    gw_unit u = gw_model_spec_unit(&m->shard.spec, held->number);
-    gw_span at = {m->work_size, 0};
-    for (int i = 0; i < u.n_tensors && held->cut != GW_CUT_NONE; i++)
-        if (u.tensor[i].gathered)
-            at.n += (size_t)u.tensor[i].rows * (size_t)u.tensor[i].cols;
-    m->work_size += (at.n + LINE - 1) / LINE * LINE;
-    return at;
-}
-
 static gw_area model_as_wide(gw_area area, widths w) {
     area.width = w.own;
     return area;
@@ -182,9 +171,13 @@ static void model_lay_out_rows(gw_model *m, int l, const shared *s) {
     a->below = begins ? model_take(m, below, GW_COPIES_SLOT, held->chunk) : a[-1].y;
     a->x = gathers ? model_take(m, in, outputs, held->chunk) : a->below;
     a->y = model_take(m, out, outputs, held->chunk);
-    int kept = gw_model_spec_unit(&m->shard.spec, held->number).kept;
-    a->kept = model_take(m, (widths){kept, kept}, outputs, held->chunk);
-    a->gathered = model_take_gathered(m, held);
+    gw_unit u = gw_model_spec_unit(&m->shard.spec, held->number);
+    a->kept = model_take(m, (widths){u.kept, u.kept}, outputs, held->chunk);
+    a->gathered = (gw_span){m->work_size, 0}; /* each gathered tensor as a whole */
+    for (int i = 0; i < u.n_tensors && held->cut != GW_CUT_NONE; i++)
+        if (u.tensor[i].gathered)
+            a->gathered.n += (size_t)u.tensor[i].rows * (size_t)u.tensor[i].cols;
+    m->work_size += (a->gathered.n + LINE - 1) / LINE * LINE;
     if (model_tops(m, l))
         a->dy = a->y;
     else if (model_ends(m, l) || m->room.keep)
@@ -225,9 +218,19 @@ gw_span gw_model_edge(const gw_model *m, int chunk, gw_edge edge, gw_micro at) {
 
 /* ---- a model, from its opening to its end ---- */
 
-/* Where each layer and tensor lies in the arena. */
-static void model_lay_out(gw_model *m) {
-    for (int l = 0; l < m->shard.n_layers; l++) {
+static gw_err model_build(gw_model **out, const gw_shard *shard, const gw_model_room *room) {
+    bool sound = room->rows >= 0 && room->deltas >= 1;
+    for (int c = 0; c < shard->share.n_chunks; c++)
+        sound = sound && room->slots[c] >= 1;
+    if (!sound)
+        return gw_fail(GW_ERR_INTERNAL, "a model for %d rows, %d deltas", room->rows, room->deltas);
+    gw_model *m = NULL;
+    GW_TRY(gw_alloc(&m, 1, sizeof *m));
+    m->shard = *shard;
+    m->room = *room;
+    size_t widest = 0, targets = (size_t)gw_model_spec_targets(&shard->spec) * (size_t)room->rows;
+    shared s = model_share(m);
+    for (int l = 0; l < shard->n_layers; l++) { /* where layers and tensors lie in the arenas */
         const gw_shard_layer *held = model_held(m, l);
         gw_unit u = gw_shard_unit(&m->shard, held);
         m->spans[l] = held->layer.span;
@@ -240,40 +243,16 @@ static void model_lay_out(gw_model *m) {
                 m->tensors[m->n_tensors++] =
                     (gw_tensor){{off, n}, held->number, rows, cols, u.tensor[i].tracks};
         }
-    }
-}
-
-static gw_err model_allocate(gw_model *m) {
-    size_t widest = 0,
-           targets = (size_t)gw_model_spec_targets(&m->shard.spec) * (size_t)m->room.rows;
-    for (int l = 0; l < m->shard.n_layers; l++) {
-        const gw_shard_layer *held = model_held(m, l);
         if ((held->layer.partial || held->cut == GW_CUT_BOTH) && held->out.n > widest)
             widest = held->out.n;
-    }
-    GW_TRY(gw_alloc(&m->params, m->shard.size, sizeof(float)));
-    GW_TRY(gw_alloc(&m->grads, m->shard.size, sizeof(float)));
-    GW_TRY(gw_alloc(&m->work, m->work_size, sizeof(float)));
-    GW_TRY(gw_alloc(&m->zeros, widest, sizeof(float)));
-    GW_TRY(gw_alloc(&m->losses, targets, sizeof *m->losses));
-    return gw_alloc(&m->best, targets, sizeof *m->best);
-}
-
-static gw_err model_build(gw_model **out, const gw_shard *shard, const gw_model_room *room) {
-    bool sound = room->rows >= 0 && room->deltas >= 1;
-    for (int c = 0; c < shard->share.n_chunks; c++)
-        sound = sound && room->slots[c] >= 1;
-    if (!sound)
-        return gw_fail(GW_ERR_INTERNAL, "a model for %d rows, %d deltas", room->rows, room->deltas);
-    gw_model *m = NULL;
-    GW_TRY(gw_alloc(&m, 1, sizeof *m));
-    m->shard = *shard;
-    m->room = *room;
-    model_lay_out(m);
-    shared s = model_share(m);
-    for (int l = 0; l < shard->n_layers; l++)
         model_lay_out_rows(m, l, &s);
-    gw_err e = model_allocate(m);
+    }
+    gw_err e = gw_alloc(&m->params, shard->size, sizeof(float));
+    GW_THEN(e, gw_alloc(&m->grads, shard->size, sizeof(float)));
+    GW_THEN(e, gw_alloc(&m->work, m->work_size, sizeof(float)));
+    GW_THEN(e, gw_alloc(&m->zeros, widest, sizeof(float)));
+    GW_THEN(e, gw_alloc(&m->losses, targets, sizeof *m->losses));
+    GW_THEN(e, gw_alloc(&m->best, targets, sizeof *m->best));
     GW_OPENED(e, out, m, gw_model_close);
 }
 
@@ -303,17 +282,13 @@ gw_err gw_model_open_shard(gw_model **out, const gw_shard *shard, const gw_model
     return GW_OK;
 }
 
-static void model_free_arenas(gw_model *m) {
-    if (m->lent)
-        return;
-    free(m->params);
-    free(m->grads);
-}
-
 void gw_model_close(gw_model *m) {
     if (!m)
         return;
-    model_free_arenas(m);
+    if (!m->lent) {
+        free(m->params);
+        free(m->grads);
+    }
     free(m->work);
     free(m->zeros);
     free(m->losses);
@@ -333,10 +308,6 @@ int gw_model_layers(const gw_model *m) {
     return m->shard.n_layers;
 }
 
-gw_span gw_model_span(const gw_model *m, int l) {
-    return m->spans[l];
-}
-
 const gw_span *gw_model_spans(const gw_model *m) {
     return m->spans;
 }
@@ -354,7 +325,10 @@ size_t gw_model_size(const gw_model *m) {
 }
 
 void gw_model_lend(gw_model *m, float *params, float *grads) {
-    model_free_arenas(m);
+    if (!m->lent) {
+        free(m->params);
+        free(m->grads);
+    }
     m->params = params;
     m->grads = grads;
     m->lent = true;

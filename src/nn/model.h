@@ -41,10 +41,8 @@ const gw_shard *gw_model_shard(const gw_model *m);
 
 const gw_model_spec *gw_model_get_spec(const gw_model *m);
 int gw_model_layers(const gw_model *m);
-/** Return layer l's part of the arena: its tensors, one behind another; for a dense layer weights
- *  (in,out) row-major, then biases (out). */
-gw_span gw_model_span(const gw_model *m, int l);
-/** Return all layers' spans in order, and their tensors. Owned by the model. */
+/** Return each layer's part of the arena, in order: its tensors, one behind another; for a dense
+ *  layer weights (in,out) row-major, then biases (out). And the tensors. Owned by the model. */
 const gw_span *gw_model_spans(const gw_model *m);
 const gw_tensor *gw_model_tensors(const gw_model *m);
 int gw_model_tensor_count(const gw_model *m);
@@ -164,5 +162,11 @@ gw_err gw_model_save(gw_model *m, const float *params, const char *dir, const ch
 /** Open a model from such a file. `plugin`: the plugin to load for a plugin's model, whatever name
  *  the file gives; NULL: such a file is refused, because a file must not make code be loaded. */
 gw_err gw_model_load(gw_model **out, const char *path, int max_batch, const gw_spec *plugin);
+
+/** Write all tensors of a whole model to `path` as a safetensors file
+ *  (https://github.com/huggingface/safetensors), which other programs read by name: tensor I of
+ *  layer L, counted from 0, is named "layer.L.I", is float32 and has the shape [rows, cols], a
+ *  vector [cols]. GW_ERR_IO. */
+gw_err gw_safetensors_write(gw_model *m, const char *path);
 
 #endif

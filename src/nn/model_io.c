@@ -1,9 +1,13 @@
-/* The file of a model: what it is, and its parameters. */
+/* The files of a model: its own, with what it is and its parameters, and one that other programs
+ * read. */
+#include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "nn/model.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -14,33 +18,20 @@
  * name of another model than the perceptron. */
 enum { VERSION = 3 };
 
-static uint32_t model_io_version(const gw_model_spec *spec) {
-    return *spec->text ? 3 : spec->output == GW_OUTPUT_SOFTMAX && spec->n_init <= 1 ? 1 : 2;
-}
-
-static gw_err model_io_extra(gw_io *io, gw_model_spec *spec, const char *where) {
-    int32_t head[2] = {(int32_t)spec->output, spec->n_init}, init[GW_MAX_LAYERS];
-    GW_TRY(gw_io_field(io, "output", head, sizeof head));
-    if (head[1] < 0 || head[1] > GW_MAX_LAYERS)
-        return gw_fail(GW_ERR_INPUT, "%s%d initialisations: must be 0 to %d", where, (int)head[1],
-                       GW_MAX_LAYERS);
-    for (int i = 0; i < head[1]; i++)
-        init[i] = (int32_t)spec->init[i];
-    GW_TRY(gw_io_field(io, "init", init, (size_t)head[1] * sizeof *init));
-    spec->output = (gw_output)head[0];
-    spec->n_init = head[1];
-    for (int i = 0; i < head[1]; i++)
-        spec->init[i] = (gw_init)init[i];
-    return GW_OK;
-}
-
-/* The model that `text` names. A file cannot have a plugin loaded: it is the caller's `plugin` that
- * takes its place, or there is none. */
-static gw_err model_io_choose(gw_model_spec *spec, const char *text, const gw_spec *plugin) {
+/* The model by its name, as --model has it. A file cannot have a plugin loaded: it is the caller's
+ * `plugin` that takes its place, or there is none. */
+static gw_err model_io_name(gw_io *io, gw_model_spec *spec, const gw_spec *plugin,
+                            const char *where) {
+    char text[GW_MODEL_TEXT] = {0}, why[512];
     gw_spec *tree = NULL;
-    GW_TRY(gw_spec_parse(&tree, "model file", "model", text, GW_SPEC_ONE));
-    gw_err e = GW_OK;
-    if (strchr(tree->name, '/')) {
+    memcpy(text, spec->text, sizeof text);
+    GW_TRY(gw_io_field(io, "model", text, sizeof text));
+    if (!gw_io_loading(io))
+        return GW_OK;
+    if (text[sizeof text - 1] || !*text || !gw_text_utf8(text))
+        return gw_fail(GW_ERR_INPUT, "%sthe name of the model cannot be", where);
+    gw_err e = gw_spec_parse(&tree, "model file", "model", text, GW_SPEC_ONE);
+    if (e == GW_OK && strchr(tree->name, '/')) {
         if (!plugin || !strchr(plugin->name, '/'))
             e = gw_fail(GW_ERR_INPUT, "it is of the plugin %s: name it with --plugin", tree->name);
         else
@@ -48,20 +39,6 @@ static gw_err model_io_choose(gw_model_spec *spec, const char *text, const gw_sp
     }
     GW_THEN(e, gw_model_spec_choose(spec, tree));
     gw_spec_free(tree);
-    return e;
-}
-
-/* The model by its name, as --model has it. */
-static gw_err model_io_name(gw_io *io, gw_model_spec *spec, const gw_spec *plugin,
-                            const char *where) {
-    char text[GW_MODEL_TEXT] = {0}, why[512];
-    memcpy(text, spec->text, sizeof text);
-    GW_TRY(gw_io_field(io, "model", text, sizeof text));
-    if (!gw_io_loading(io))
-        return GW_OK;
-    if (text[sizeof text - 1] || !*text || !gw_text_utf8(text))
-        return gw_fail(GW_ERR_INPUT, "%sthe name of the model cannot be", where);
-    gw_err e = model_io_choose(spec, text, plugin);
     if (e == GW_OK || e == GW_ERR_NOMEM)
         return e;
     snprintf(why, sizeof why, "%s", gw_err_text());
@@ -89,36 +66,32 @@ static gw_err model_io_spec(gw_io *io, gw_model_spec *spec, const gw_spec *plugi
     spec->init[0] = (gw_init)shape[4];
     for (int i = 0; i < shape[2]; i++)
         spec->hidden[i] = hidden[i];
-    if (gw_io_version(io) > 1)
-        GW_TRY(model_io_extra(io, spec, where));
+    if (gw_io_version(io) == 1)
+        return GW_OK;
+    int32_t head[2] = {(int32_t)spec->output, spec->n_init}, init[GW_MAX_LAYERS];
+    GW_TRY(gw_io_field(io, "output", head, sizeof head));
+    if (head[1] < 0 || head[1] > GW_MAX_LAYERS)
+        return gw_fail(GW_ERR_INPUT, "%s%d initialisations: must be 0 to %d", where, (int)head[1],
+                       GW_MAX_LAYERS);
+    for (int i = 0; i < head[1]; i++)
+        init[i] = (int32_t)spec->init[i];
+    GW_TRY(gw_io_field(io, "init", init, (size_t)head[1] * sizeof *init));
+    spec->output = (gw_output)head[0];
+    spec->n_init = head[1];
+    for (int i = 0; i < head[1]; i++)
+        spec->init[i] = (gw_init)init[i];
     return gw_io_version(io) > 2 ? model_io_name(io, spec, plugin, where) : GW_OK;
-}
-
-/* Save *m or, loading, make it. `file_bytes` limits what a file may claim before memory is
- * allocated for it. */
-static gw_err model_io_fields(gw_io *io, gw_model **m, const float *params, int max_batch,
-                              const gw_spec *plugin, const char *where, size_t file_bytes) {
-    gw_model_spec spec = {0};
-    if (!gw_io_loading(io))
-        spec = *gw_model_get_spec(*m);
-    GW_TRY(model_io_spec(io, &spec, plugin, where));
-    if (gw_io_loading(io)) {
-        size_t found;
-        GW_TRY(gw_model_spec_check(&spec, GW_ERR_INPUT, where, &found));
-        if (found > file_bytes / sizeof(float))
-            return gw_fail(GW_ERR_INPUT, "%struncated: %zu parameters in %zu bytes", where, found,
-                           file_bytes);
-        GW_TRY(gw_model_build(m, &spec, max_batch));
-    }
-    float *data = params ? (float *)params : gw_model_params(*m); /* saving only reads */
-    return gw_io_field(io, "params", data, gw_model_shard(*m)->whole * sizeof(float));
 }
 
 gw_err gw_model_save(gw_model *m, const float *params, const char *dir, const char *name,
                      uint64_t *bytes, uint32_t *crc32) {
     gw_io *io = NULL;
-    GW_TRY(gw_io_save(&io, dir, name, MAGIC, model_io_version(gw_model_get_spec(m))));
-    gw_err e = model_io_fields(io, &m, params, 0, NULL, "", 0);
+    gw_model_spec spec = *gw_model_get_spec(m);
+    float *data = (float *)params; /* it is only read */
+    bool plain = spec.output == GW_OUTPUT_SOFTMAX && spec.n_init <= 1;
+    GW_TRY(gw_io_save(&io, dir, name, MAGIC, *spec.text ? 3 : plain ? 1 : 2));
+    gw_err e = model_io_spec(io, &spec, NULL, "");
+    GW_THEN(e, gw_io_field(io, "params", data, gw_model_shard(m)->whole * sizeof *data));
     if (e == GW_OK)
         return gw_io_close_with(io, bytes, crc32);
     gw_io_abandon(io);
@@ -134,7 +107,57 @@ gw_err gw_model_load(gw_model **out, const char *path, int max_batch, const gw_s
     gw_io *io = NULL;
     GW_TRY(gw_io_load(&io, path, MAGIC, VERSION, LARGEST_FILE));
     gw_model *m = NULL;
-    gw_err e =
-        gw_io_end(io, model_io_fields(io, &m, NULL, max_batch, plugin, where, (size_t)st.st_size));
+    gw_model_spec spec = {0};
+    size_t found = 0;
+    gw_err e = model_io_spec(io, &spec, plugin, where);
+    GW_THEN(e, gw_model_spec_check(&spec, GW_ERR_INPUT, where, &found));
+    /* What a file may claim is limited by its size before memory is allocated for it. */
+    if (e == GW_OK && found > (size_t)st.st_size / sizeof(float))
+        e = gw_fail(GW_ERR_INPUT, "%struncated: %zu parameters in %zu bytes", where, found,
+                    (size_t)st.st_size);
+    GW_THEN(e, gw_model_build(&m, &spec, max_batch));
+    GW_THEN(e, gw_io_field(io, "params", gw_model_params(m), found * sizeof(float)));
+    e = gw_io_end(io, e);
     GW_OPENED(e, out, m, gw_model_close);
+}
+
+/* ---- safetensors ---- */
+
+enum { ALIGN = 8 }; /* bytes: tensors begin at a multiple of this */
+
+gw_err gw_safetensors_write(gw_model *m, const char *path) {
+    const gw_tensor *tensors = gw_model_tensors(m);
+    gw_file *f = NULL;
+    /* {"layer.0.0": {"dtype": "F32", "shape": [784, 16], "data_offsets": [0, 50176]}, ..} */
+    json_t *all = json_object();
+    for (int t = 0, of = 0; t < gw_model_tensor_count(m); t++) {
+        const gw_tensor *x = &tensors[t];
+        char name[48];
+        of = t > 0 && tensors[t - 1].layer == x->layer ? of + 1 : 0;
+        snprintf(name, sizeof name, "layer.%d.%d", x->layer, of);
+        json_t *shape = json_array(), *offsets = json_array();
+        if (x->rows > 1)
+            json_array_append_new(shape, json_integer(x->rows));
+        json_array_append_new(shape, json_integer(x->cols));
+        json_array_append_new(offsets, json_integer((json_int_t)(4 * x->span.off)));
+        json_array_append_new(offsets, json_integer((json_int_t)(4 * gw_span_end(x->span))));
+        json_object_set_new(
+            all, name, gw_json_object("dtype:s shape:o data_offsets:o", "F32", shape, offsets));
+    }
+    char *header = json_dumps(all, JSON_COMPACT);
+    json_decref(all);
+    if (!header)
+        return gw_fail(GW_ERR_NOMEM, "%s: out of memory", path);
+    gw_err e = gw_file_create_at(&f, path);
+    if (e == GW_OK) { /* the header's length in 8 bytes, the header with spaces up to ALIGN, the
+                         floats: little-endian, as this machine is */
+        FILE *to = gw_file_stream(f);
+        uint64_t len = strlen(header), whole = (len + ALIGN - 1) / ALIGN * ALIGN;
+        fwrite(&whole, sizeof whole, 1, to);
+        fprintf(to, "%s%*s", header, (int)(whole - len), "");
+        fwrite(gw_model_params(m), sizeof(float), gw_model_size(m), to);
+        e = gw_file_commit(&f);
+    }
+    free(header);
+    return e;
 }

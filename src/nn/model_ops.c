@@ -71,7 +71,12 @@ bool gw_model_spec_dense(const gw_model_spec *spec) {
 
 /* ---- checks ---- */
 
-static gw_err spec_check_init(const gw_model_spec *spec, gw_err kind, const char *where) {
+static gw_err spec_check_perceptron(const gw_model_spec *spec, gw_err kind, const char *where) {
+    if (spec->n_hidden < 0 || spec->n_hidden >= GW_MAX_LAYERS)
+        return gw_fail(kind, "%s%d hidden layers: must be 0 to %d", where, spec->n_hidden,
+                       GW_MAX_LAYERS - 1);
+    if ((int)spec->activation < GW_RELU || spec->activation > GW_TANH)
+        return gw_fail(kind, "%sunknown activation %d", where, (int)spec->activation);
     int layers = gw_model_spec_layers(spec);
     if (spec->n_init < 0 || (spec->n_init > 1 && spec->n_init != layers))
         return gw_fail(
@@ -87,15 +92,6 @@ static gw_err spec_check_init(const gw_model_spec *spec, gw_err kind, const char
     return GW_OK;
 }
 
-static gw_err spec_check_perceptron(const gw_model_spec *spec, gw_err kind, const char *where) {
-    if (spec->n_hidden < 0 || spec->n_hidden >= GW_MAX_LAYERS)
-        return gw_fail(kind, "%s%d hidden layers: must be 0 to %d", where, spec->n_hidden,
-                       GW_MAX_LAYERS - 1);
-    if ((int)spec->activation < GW_RELU || spec->activation > GW_TANH)
-        return gw_fail(kind, "%sunknown activation %d", where, (int)spec->activation);
-    return spec_check_init(spec, kind, where);
-}
-
 static gw_err spec_check_width(int l, int width, gw_err kind, const char *where) {
     if (l == 0 && width > GW_MAX_WIDTH)
         return gw_fail(kind,
@@ -105,12 +101,6 @@ static gw_err spec_check_width(int l, int width, gw_err kind, const char *where)
         return gw_fail(kind, "%slayer %d has width %d: must be 1 to %d", where, l, width,
                        GW_MAX_WIDTH);
     return GW_OK;
-}
-
-/* Weights and biases, as shards cut them. */
-static bool spec_is_dense(const gw_unit *u) {
-    return u->n_tensors == 2 && u->kept == 0 && u->tensor[0].rows == u->in &&
-           u->tensor[0].cols == u->out && u->tensor[1].rows == 1 && u->tensor[1].cols == u->out;
 }
 
 /* What GW_MODEL_SHARES owes: a way to cut everything, into equal pieces where there are pieces. */
@@ -141,7 +131,10 @@ static gw_err spec_check_unit(const gw_unit *u, bool dense, int l, int below, gw
     for (int i = 0; sound && i < u->n_tensors; i++)
         sound = u->tensor[i].rows > 0 && u->tensor[i].rows <= GW_MAX_WIDTH &&
                 u->tensor[i].cols > 0 && u->tensor[i].cols <= GW_MAX_WIDTH;
-    if (!sound || (dense && !spec_is_dense(u)))
+    bool matrix_and_biases = u->n_tensors == 2 && u->kept == 0 && u->tensor[0].rows == u->in &&
+                             u->tensor[0].cols == u->out && u->tensor[1].rows == 1 &&
+                             u->tensor[1].cols == u->out;
+    if (!sound || (dense && !matrix_and_biases)) /* as shards cut dense ones */
         return gw_fail(kind, "%sunit %d of the model: %d inputs of %d, %d floats kept, %d tensors",
                        where, l, u->in, below, u->kept, u->n_tensors);
     return GW_OK;

@@ -1,10 +1,46 @@
 #include "nn/shard.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Parts of a layer are multiples of so many neurons: whole cache lines, and a tile of the
  * libraries' innermost kernels. */
 enum { UNIT = 16 };
+
+/* The fewest parts of layers from `at` on that each cost no more than `most`. With any bound below
+ * *more they would be these. */
+static int partition_parts(const double *cost, int at, int n, double most, double *more) {
+    int parts = 1;
+    *more = INFINITY;
+    for (double sum = cost[at]; ++at < n; sum += cost[at])
+        if (sum + cost[at] > most) {
+            *more = fmin(*more, sum + cost[at]);
+            parts++;
+            sum = 0;
+        }
+    return parts;
+}
+
+gw_err gw_partition(const double *cost, int n, int parts, int *sizes) {
+    double most = 0, more;
+    if (n < 1 || parts < 1 || parts > n)
+        return gw_fail(GW_ERR_INTERNAL, "%d layers in %d parts", n, parts);
+    for (int i = 0; i < n; i++) {
+        if (!(cost[i] >= 0 && cost[i] < INFINITY))
+            return gw_fail(GW_ERR_INTERNAL, "layer %d costs %g", i, cost[i]);
+        most = fmax(most, cost[i]);
+    }
+    while (partition_parts(cost, 0, n, most, &more) > parts)
+        most = more;
+    for (int k = parts - 1, at = 0; k >= 0; k--) {
+        int end = k ? at + 1 : n;
+        while (k && partition_parts(cost, end, n, most, &more) > k)
+            end++;
+        *sizes++ = end - at;
+        at = end;
+    }
+    return GW_OK;
+}
 
 gw_share gw_share_whole(const gw_model_spec *spec) {
     return (gw_share){.tensor = 1, .n_chunks = 1, .chunks = {{0, gw_model_spec_layers(spec)}}};
@@ -62,29 +98,6 @@ static int shard_most(const gw_model_spec *spec, int l) {
     return most;
 }
 
-static gw_err shard_check_units(const gw_model_spec *spec, const gw_share *share) {
-    const char *name = gw_model_ops_of(spec)->head.name;
-    if (!(gw_model_ops_of(spec)->traits & GW_MODEL_SHARES))
-        return gw_fail(
-            GW_ERR_USAGE,
-            "--mesh tensor=%d: the model %s has no layers that tensor ranks could share: "
-            "leave tensor out",
-            share->tensor, name);
-    if (share->split == GW_SPLIT_COLUMNS)
-        return gw_fail(GW_ERR_USAGE,
-                       "--tensor-split columns: it is of dense layers, and the model %s has "
-                       "others: leave it out",
-                       name);
-    for (int l = 0; l < gw_model_spec_layers(spec); l++)
-        if (share->tensor > shard_most(spec, l))
-            return gw_fail(GW_ERR_USAGE,
-                           "--mesh tensor=%d: unit %d of the model %s comes in %d piece%s: at most "
-                           "tensor=%d",
-                           share->tensor, l, name, shard_most(spec, l),
-                           shard_most(spec, l) == 1 ? "" : "s", shard_most(spec, l));
-    return GW_OK;
-}
-
 static gw_err shard_check(const gw_model_spec *spec, const gw_share *share) {
     int narrowest = -1, from = 0, layers = gw_model_spec_layers(spec);
     if (share->tensor < 1 || share->part < 0 || share->part >= share->tensor ||
@@ -98,26 +111,41 @@ static gw_err shard_check(const gw_model_spec *spec, const gw_share *share) {
                            chunk.first);
         from = chunk.first + chunk.n;
     }
-    for (int l = 0; l < layers; l++) /* held or not: all ranks refuse alike */
-        if (shard_cut_of(share, l) == GW_CUT_COLUMNS &&
-            (narrowest < 0 || gw_model_spec_width(spec, l) < gw_model_spec_width(spec, narrowest)))
-            narrowest = l;
-    int width = gw_model_spec_width(spec, narrowest);
-    if (share->tensor > 1 && !gw_model_spec_dense(spec))
-        return shard_check_units(spec, share);
-    if (narrowest >= 0 && width < share->tensor)
+    if (share->tensor == 1)
+        return GW_OK;
+    if (gw_model_spec_dense(spec)) {
+        for (int l = 0; l < layers; l++) /* held or not: all ranks refuse alike */
+            if (shard_cut_of(share, l) == GW_CUT_COLUMNS &&
+                (narrowest < 0 ||
+                 gw_model_spec_width(spec, l) < gw_model_spec_width(spec, narrowest)))
+                narrowest = l;
+        int width = gw_model_spec_width(spec, narrowest);
+        if (width < share->tensor)
+            return gw_fail(GW_ERR_USAGE,
+                           "--mesh tensor=%d: layer %d has %d neuron%s: at most tensor=%d",
+                           share->tensor, narrowest, width, width == 1 ? "" : "s", width);
+        return GW_OK;
+    }
+    const char *name = gw_model_ops_of(spec)->head.name;
+    if (!(gw_model_ops_of(spec)->traits & GW_MODEL_SHARES))
+        return gw_fail(
+            GW_ERR_USAGE,
+            "--mesh tensor=%d: the model %s has no layers that tensor ranks could share: "
+            "leave tensor out",
+            share->tensor, name);
+    if (share->split == GW_SPLIT_COLUMNS)
         return gw_fail(GW_ERR_USAGE,
-                       "--mesh tensor=%d: layer %d has %d neuron%s: at most tensor=%d",
-                       share->tensor, narrowest, width, width == 1 ? "" : "s", width);
+                       "--tensor-split columns: it is of dense layers, and the model %s has "
+                       "others: leave it out",
+                       name);
+    for (int l = 0; l < layers; l++)
+        if (share->tensor > shard_most(spec, l))
+            return gw_fail(GW_ERR_USAGE,
+                           "--mesh tensor=%d: unit %d of the model %s comes in %d piece%s: at most "
+                           "tensor=%d",
+                           share->tensor, l, name, shard_most(spec, l),
+                           shard_most(spec, l) == 1 ? "" : "s", shard_most(spec, l));
     return GW_OK;
-}
-
-static void shard_add_block(gw_shard *s, gw_block b) {
-    if (b.rows * b.cols == 0)
-        return;
-    b.own = s->size;
-    s->size += b.rows * b.cols;
-    s->blocks[s->n_blocks++] = b;
 }
 
 gw_unit gw_shard_unit(const gw_shard *s, const gw_shard_layer *l) {
@@ -136,10 +164,14 @@ static gw_span shard_add_tensors(gw_shard *s, const gw_shard_layer *l, const gw_
     for (int i = 0; i < u->n_tensors; i++) {
         size_t stride = (size_t)u->tensor[i].cols;
         gw_region r = gw_unit_region(u, i, l->part, l->parts);
-        shard_add_block(s, (gw_block){.off = off + r.rows.off * stride + r.cols.off,
-                                      .rows = r.rows.n,
-                                      .cols = r.cols.n,
-                                      .stride = stride});
+        gw_block b = {.off = off + r.rows.off * stride + r.cols.off,
+                      .own = s->size,
+                      .rows = r.rows.n,
+                      .cols = r.cols.n,
+                      .stride = stride};
+        if (b.rows * b.cols > 0)
+            s->blocks[s->n_blocks++] = b;
+        s->size += b.rows * b.cols;
         off += (size_t)u->tensor[i].rows * stride;
     }
     return (gw_span){first, s->size - first};
@@ -161,7 +193,7 @@ static void shard_set_dense(const gw_shard *s, gw_shard_layer *l, const gw_unit 
         l->in = gw_share_part(u->in, l->part, l->parts);
     l->layer = (gw_layer){.in = (int)l->in.n,
                           .out = (int)l->out.n,
-                          .transfer = last ? GW_TRANSFER_LINEAR : (gw_transfer)s->spec.activation,
+                          .transfer = last ? GW_LINEAR : s->spec.activation,
                           .own = l->cut == GW_CUT_ROWS ? part : (gw_span){0, l->out.n},
                           .partial = l->cut == GW_CUT_ROWS};
 }
@@ -220,17 +252,15 @@ double gw_shard_flops(const gw_model_spec *spec, int l) {
     return flops;
 }
 
-static bool shard_block_fits(const gw_block *b, size_t whole) {
-    return b->rows > 0 && b->cols > 0 && b->cols <= b->stride && b->off <= whole &&
-           b->cols <= whole - b->off && b->rows - 1 <= (whole - b->off - b->cols) / b->stride;
-}
-
 bool gw_blocks_sound(const gw_block *b, int n, size_t own, size_t whole) {
     size_t at = 0;
-    for (int i = 0; i < n; i++) {
-        if (!shard_block_fits(&b[i], whole) || b[i].own != at)
+    for (const gw_block *end = b + n; b < end; b++) {
+        bool fits = b->rows > 0 && b->cols > 0 && b->cols <= b->stride && b->off <= whole &&
+                    b->cols <= whole - b->off &&
+                    b->rows - 1 <= (whole - b->off - b->cols) / b->stride;
+        if (!fits || b->own != at)
             return false;
-        at += b[i].rows * b[i].cols; /* at most `whole` each, of which there are few */
+        at += b->rows * b->cols; /* at most `whole` each, of which there are few */
     }
     return at == own;
 }

@@ -35,6 +35,13 @@ typedef struct gw_share {
 /** All of it. */
 gw_share gw_share_whole(const gw_model_spec *spec);
 
+/** Cut layers 0..n-1 of these costs into contiguous parts, none empty, so that the most expensive
+ *  part costs least: the slowest stage is a pipeline's pace. Of several such cuts, the one with the
+ *  fewest layers in the first part, then in the second, and so on: early stages hold the outputs of
+ *  more microbatches. sizes[i] = layers of part i. GW_ERR_INTERNAL: not 1 <= parts <= n, or a cost
+ *  that is negative or not finite. */
+gw_err gw_partition(const double *cost, int n, int parts, int *sizes);
+
 /** Set the chunks of a stage's share: chunk c of stage s is the model's chunk c * stages + s, and
  *  chunk i of the model has sizes[i] layers (gw_partition). */
 void gw_share_stage(gw_share *share, const int *sizes, int stages, int chunks, int stage);

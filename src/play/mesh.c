@@ -1,12 +1,11 @@
 /* How a profile's model is cut over the ranks of a mesh: into stages that compute alike
- * (nn/partition.h), and into the parts of tensors that the profile has tensor ranks divide
+ * (nn/shard.h), and into the parts of tensors that the profile has tensor ranks divide
  * (Shoeybi et al., "Megatron-LM", 2019). */
 #include "play/mesh.h"
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "mesh/pipeline.h"
-#include "nn/partition.h"
 #include "nn/shard.h"
 
 #include <stdlib.h>

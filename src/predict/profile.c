@@ -67,7 +67,7 @@ static gw_err layers_step(timer *t, double *loss) {
     for (int l = 0; l < gw_model_layers(m); l++) {
         layers_begin(t);
         gw_optimizer_update(t->optimizer, gw_model_params(m), gw_model_grads(m),
-                            gw_model_span(m, l), 0, 1);
+                            gw_model_spans(m)[l], 0, 1);
         layers_spend(t, GW_COMPUTED_UPDATE, l, 0);
     }
     gw_ledger_end(&cost);

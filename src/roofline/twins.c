@@ -31,10 +31,10 @@ static const gw_layer *twin_layer(const gw_twin_setup *s, int l) {
 static const char *twin_pointwise_name(const gw_layer *of, gw_part part,
                                        char name[GW_CEILING_NAME]) {
     static const char *const transfers[] = {
-        [GW_TRANSFER_RELU] = "relu",
-        [GW_TRANSFER_SIGMOID] = "sigmoid",
-        [GW_TRANSFER_TANH] = "tanh",
-        [GW_TRANSFER_LINEAR] = "linear",
+        [GW_RELU] = "relu",
+        [GW_SIGMOID] = "sigmoid",
+        [GW_TANH] = "tanh",
+        [GW_LINEAR] = "linear",
     };
     snprintf(name, GW_CEILING_NAME, "twin %s %s %d",
              part == GW_PART_FORWARD_POINTWISE ? "forward" : "backward", transfers[of->transfer],
@@ -170,7 +170,7 @@ static gw_err twin_measure_products(gw_ceilings *c, const gw_twin_setup *s, int 
 /* ---- pointwise kernels ---- */
 
 typedef struct bout {
-    gw_transfer transfer;
+    gw_activation transfer;
     int rows, cols;
     float *y, *dy, *bias; /* bias: 0, so that y stays what it is; backward: column sums */
     bool backward;

@@ -117,7 +117,7 @@ static void step_loss(void *stepper, double sum) {
 static gw_err step_ready(void *stepper, int l, float *grads) {
     gw_stepper *t = stepper;
     const gw_tensor *tensor = gw_model_tensors(t->model);
-    gw_span layer = gw_model_span(t->model, l);
+    gw_span layer = gw_model_spans(t->model)[l];
     if (t->guard) {
         gw_phase_enter(GW_PHASE_BACKWARD);
         gw_guard_layer(t->guard, grads, l);

@@ -89,7 +89,7 @@ static gw_err step_tell(const gw_stepper *t, gradwire *g, const gw_step_setup *s
 /* Tensor i's layer, of those that the model holds. */
 static int step_layer(const gw_stepper *t, int i) {
     int l = 0;
-    while (gw_span_end(gw_model_span(t->model, l)) <= gw_model_tensors(t->model)[i].span.off)
+    while (gw_span_end(gw_model_spans(t->model)[l]) <= gw_model_tensors(t->model)[i].span.off)
         l++;
     return l;
 }

@@ -8,8 +8,7 @@
 /* Elements are read and written in place; backward through an activation reads its output, too, and
  * through none, as in the last layer, only sums the columns. */
 static double work_pointwise_bytes(const gw_load *load, const gw_layer *layer) {
-    double forward = load->repeats ? 4 : 2,
-           backward = layer->transfer == GW_TRANSFER_LINEAR ? 1 : 3;
+    double forward = load->repeats ? 4 : 2, backward = layer->transfer == GW_LINEAR ? 1 : 3;
     return sizeof(float) * (double)load->batch * layer->out * (forward + backward);
 }
 

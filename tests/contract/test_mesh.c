@@ -34,7 +34,7 @@ static void check_gradient(const rig *r, const trial *t, const whole *w) {
     const float *g = gw_model_grads(r->model);
     gw_shard_gather(gw_model_shard(r->model), w->grads, w->own);
     for (int l = 0; l < gw_model_layers(r->model); l++) {
-        gw_span s = gw_model_span(r->model, l);
+        gw_span s = gw_model_spans(r->model)[l];
         double off = 0, length = 0;
         for (size_t i = s.off; i < gw_span_end(s); i++) {
             double is = (double)g[i] - (r->add ? 0.5 : 0);

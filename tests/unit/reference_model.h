@@ -2,7 +2,7 @@
 #ifndef GW_TEST_REFERENCE_MODEL_H
 #define GW_TEST_REFERENCE_MODEL_H
 
-#include "nn/model_spec.h"
+#include "nn/model_ops.h"
 
 #include <math.h>
 #include <string.h>

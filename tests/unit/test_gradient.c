@@ -27,7 +27,7 @@ static void fill(gw_model *m, gw_label *labels, int batch) {
     for (int i = 0; i < batch * gw_model_spec_targets(s); i++)
         labels[i] = (gw_label)(gw_rng_u64(6, (uint64_t)i) % (uint64_t)s->classes);
     for (int l = 0; l < gw_model_layers(m); l++) { /* initial biases are 0: an easy place to hide */
-        gw_span span = gw_model_span(m, l);
+        gw_span span = gw_model_spans(m)[l];
         for (size_t i = span.off; i < gw_span_end(span); i++)
             gw_model_params(m)[i] += 0.3f * (float)gw_rng_normal(7, i);
     }
@@ -84,7 +84,7 @@ static void check(gw_model_spec spec, int batch) {
     double want = reference_loss(&spec, p, x, labels, batch);
     assert_true(fabs(loss - want) <= 1e-5 * fabs(want));
     for (int l = 0; l < gw_model_layers(m); l++) {
-        gw_span span = gw_model_span(m, l);
+        gw_span span = gw_model_spans(m)[l];
         for (size_t i = span.off; i < gw_span_end(span); i++) {
             double slope = reference_slope(&spec, p, i, x, labels, batch) / batch;
             double got = (double)gw_model_grads(m)[i];

@@ -41,8 +41,8 @@ static void test_layout(void **state) {
     size_t at = 0;
     const size_t want[] = {13 * 9, 10 * 5, 6 * 4};
     for (int l = 0; l < 3; l++) { /* the layers tile the arena */
-        assert_int_equal(gw_model_span(m, l).off, at);
-        assert_int_equal(gw_model_span(m, l).n, want[l]);
+        assert_int_equal(gw_model_spans(m)[l].off, at);
+        assert_int_equal(gw_model_spans(m)[l].n, want[l]);
         assert_int_equal(gw_model_spans(m)[l].off, at);
         const gw_tensor *t = gw_model_tensors(m) + 2 * l;
         assert_true(t[0].span.off == at && t[0].span.n == (size_t)t[0].rows * (size_t)t[0].cols);
@@ -96,7 +96,7 @@ static void test_initial_weights(void **state) {
     mixed.init[2] = GW_INIT_XAVIER;
     gw_model *d = make(&mixed, 1);
     for (size_t i = 0; i < gw_model_size(a); i++) {
-        gw_span one = gw_model_span(a, 1);
+        gw_span one = gw_model_spans(a)[1];
         float was = gw_model_params(a)[i], is = gw_model_params(d)[i];
         assert_true(i < one.off || i >= gw_span_end(one)
                         ? was == is
@@ -104,7 +104,7 @@ static void test_initial_weights(void **state) {
     }
     gw_model_close(d);
     assert_true(gw_model_params(a)[0] != gw_model_params(c)[0]);
-    size_t second = gw_model_span(a, 1).off; /* no layer repeats the draws of another */
+    size_t second = gw_model_spans(a)[1].off; /* no layer repeats the draws of another */
     assert_true(gw_model_params(a)[0] * sqrtf(21.0f) != gw_model_params(a)[second] * sqrtf(14.0f));
     gw_model_close(a);
     gw_model_close(b);

@@ -1,5 +1,5 @@
 /* The cut of layers over stages, against all cuts there are. */
-#include "nn/partition.h"
+#include "nn/shard.h"
 
 #include "base/rng.h"
 

@@ -1,6 +1,5 @@
 /* The shards of a mesh tile the whole arena, and the cuts are those that the exchanges rely on. */
 #include "nn/model.h"
-#include "nn/partition.h"
 
 #include "base/rng.h"
 

@@ -108,7 +108,7 @@ static void layers_report(gw_bench_run *run) {
         while (t < gw_model_tensor_count(m) && gw_model_tensors(m)[t].layer == l)
             t++;
         snprintf(number, sizeof number, "%d", l);
-        double parameters = (double)gw_model_span(m, l).n,
+        double parameters = (double)gw_model_spans(m)[l].n,
                passes_s = b.times.forward_s[l] + gw_layer_backward_s(&b.times, l);
         gw_bench_row(
             &table, run->results, GW_TEXTS(number),
