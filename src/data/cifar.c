@@ -1,4 +1,6 @@
-#include "data/cifar.h"
+/* CIFAR's binary format (Krizhevsky, "Learning multiple layers of features from tiny images",
+ * 2009): colour images of 32 x 32, planes of red, green and blue one behind another. */
+#include "data/raw.h"
 
 #include "base/mem.h"
 #include "base/text.h"
@@ -63,17 +65,6 @@ static gw_err cifar_grow(gw_raw_part *part, uint32_t *room, uint64_t n, const ch
                   : gw_fail(GW_ERR_NOMEM, "%s: out of memory for %u images", path, (unsigned)n);
 }
 
-static gw_err cifar_read_record(gw_raw_part *part, const struct set *set, const char *path,
-                                const uint8_t *record, uint32_t nth) {
-    uint8_t label = record[set->labels - 1];
-    if (label >= set->classes)
-        return gw_fail(GW_ERR_INPUT, "%s: label %d of image %u is out of range: expected 0 to %d",
-                       path, label, nth, set->classes - 1);
-    part->labels[part->n] = label;
-    memcpy(part->images + (size_t)part->n++ * PIXELS, record + set->labels, PIXELS);
-    return GW_OK;
-}
-
 /* The records of one file, behind those that are there. */
 static gw_err cifar_read_file(gw_raw_part *part, uint32_t *room, const struct set *set,
                               const char *path) {
@@ -91,7 +82,14 @@ static gw_err cifar_read_file(gw_raw_part *part, uint32_t *room, const struct se
             break;
         if (part->n == *room)
             e = cifar_grow(part, room, *room ? 2 * (uint64_t)*room : 1 << 10, path);
-        GW_THEN(e, cifar_read_record(part, set, path, record, part->n - before));
+        uint8_t label = record[set->labels - 1];
+        if (e == GW_OK && label >= set->classes)
+            e = gw_fail(GW_ERR_INPUT, "%s: label %d of image %u is out of range: expected 0 to %d",
+                        path, label, part->n - before, set->classes - 1);
+        if (e == GW_OK) {
+            part->labels[part->n] = label;
+            memcpy(part->images + (size_t)part->n++ * PIXELS, record + set->labels, PIXELS);
+        }
     }
     gw_stream_close(stream);
     if (e == GW_OK && got > 0)
@@ -101,20 +99,6 @@ static gw_err cifar_read_file(gw_raw_part *part, uint32_t *room, const struct se
     if (e == GW_OK && part->n == before)
         return gw_fail(GW_ERR_INPUT, "%s: holds no image: fetch it again", path);
     return e;
-}
-
-static gw_err cifar_read_all(gw_raw *raw, const struct set *set, const char *dir) {
-    char path[PATH_MAX];
-    uint32_t room[2] = {0};
-    for (int i = 0; set->file[i]; i++) {
-        bool tests = !set->file[i + 1];
-        gw_raw_part *part = tests ? &raw->test : &raw->train;
-        if (!cifar_find(path, dir, set->file[i]))
-            return gw_fail(GW_ERR_INPUT, "data folder '%s' lacks %s (it may also end in .gz)", dir,
-                           set->file[i]);
-        GW_TRY(cifar_read_file(part, &room[tests], set, path));
-    }
-    return GW_OK;
 }
 
 gw_err gw_cifar_read(gw_raw *raw, const char *dir, bool outline) {
@@ -127,8 +111,17 @@ gw_err gw_cifar_read(gw_raw *raw, const char *dir, bool outline) {
     if (!set)
         return gw_fail(GW_ERR_INPUT, "data folder '%s' lacks CIFAR's files", dir);
     gw_text_copy(raw->source, sizeof raw->source, dir);
-    gw_err e = cifar_read_all(raw, set, dir);
-    for (int i = 0; i < 2 && (e != GW_OK || outline); i++) {
+    gw_err e = GW_OK;
+    uint32_t room[2] = {0};
+    for (int i = 0; e == GW_OK && set->file[i]; i++) {
+        char path[PATH_MAX];
+        bool tests = !set->file[i + 1];
+        if (!cifar_find(path, dir, set->file[i]))
+            e = gw_fail(GW_ERR_INPUT, "data folder '%s' lacks %s (it may also end in .gz)", dir,
+                        set->file[i]);
+        GW_THEN(e, cifar_read_file(tests ? &raw->test : &raw->train, &room[tests], set, path));
+    }
+    for (int i = 0; i < 2 && outline; i++) {
         gw_raw_part *part = i ? &raw->test : &raw->train;
         free(part->images);
         free(part->labels);

@@ -11,6 +11,30 @@
 #include <string.h>
 #include <zlib.h>
 
+gw_span gw_portion_of(size_t n, int r, gw_shares by) {
+    if (r < 0)
+        return (gw_span){0, 0};
+    if (!by.ends)
+        return gw_span_part((gw_span){0, n}, r, by.parts);
+    size_t all = by.ends[by.parts - 1];
+    size_t lo = r > 0 ? n * by.ends[r - 1] / all : 0, hi = n * by.ends[r] / all;
+    return (gw_span){lo, hi - lo};
+}
+
+gw_err gw_portion_cut(uint32_t n, int batch, int r, gw_shares by, uint32_t *first,
+                      uint32_t *count) {
+    if (batch < 1 || (uint32_t)batch > n)
+        return gw_fail(GW_ERR_USAGE,
+                       "global batch %d: must be from 1 to the number of training samples, %u",
+                       batch, n);
+    uint32_t full = n / (uint32_t)batch;
+    gw_span whole = gw_portion_of((size_t)batch, r, by),
+            rest = gw_portion_of(n % (uint32_t)batch, r, by);
+    *first = full * (uint32_t)whole.off + (uint32_t)rest.off;
+    *count = full * (uint32_t)whole.n + (uint32_t)rest.n;
+    return GW_OK;
+}
+
 /* Keys of the draws; they differ from that of the validation set. */
 enum { SALT_WEIGHTS = 0x77656967, SALT_LABELS = 0x6c61626c, SALT_ORDER = 0x70617274 };
 
@@ -221,39 +245,6 @@ static gw_err division_measure(gw_divided *d, const gw_raw *raw) {
 
 /* ---- the whole ---- */
 
-static gw_err division_cut(const gw_division_job *j, gw_divided *d, uint32_t n) {
-    gw_shares by = {d->parts, d->ends};
-    uint32_t first;
-    for (int p = 0; p < d->parts; p++) {
-        GW_TRY(gw_portion_cut(n, j->batch, p, by, &first, &d->samples[p]));
-        if (gw_portion_of((size_t)j->batch, p, by).n == 0)
-            return gw_fail(GW_ERR_USAGE,
-                           "train: --partition: rank %d of %d that train would have %u of %u "
-                           "samples, and none of a global batch of %d: give a larger --batch or "
-                           "alpha, or other sizes",
-                           p, d->parts, d->samples[p], n, j->batch);
-    }
-    return GW_OK;
-}
-
-static gw_err division_sort(const gw_division_job *j, gw_divided *d, gw_raw *raw) {
-    gw_raw_part *set = &raw->train;
-    uint32_t *order = NULL;
-    GW_TRY(gw_alloc(&order, set->n, sizeof *order));
-    for (uint32_t i = 0; i < set->n; i++)
-        order[i] = i;
-    gw_rng_shuffle(gw_rng_key(j->seed, SALT_ORDER), order, set->n);
-    gw_err e = j->how->labels ? division_by_labels(j, d, set->labels, set->n, order) : GW_OK;
-    uLong crc = crc32_z(0, (const Bytef *)order, set->n * sizeof *order);
-    snprintf(d->hash, sizeof d->hash, "crc32:%08lx", crc);
-    GW_THEN(e, division_move(set->images, (size_t)raw->rows * (size_t)raw->cols, order, set->n));
-    GW_THEN(e, division_move((uint8_t *)set->labels, (size_t)raw->targets * sizeof *set->labels,
-                             order, set->n));
-    GW_THEN(e, division_measure(d, raw));
-    free(order);
-    return e;
-}
-
 gw_err gw_division_make(gw_divided *out, const gw_division_job *job, gw_raw *raw, bool outline) {
     size_t parts = (size_t)job->parts;
     int told = job->how->weights[0];
@@ -273,8 +264,34 @@ gw_err gw_division_make(gw_divided *out, const gw_division_job *job, gw_raw *raw
     GW_TRY(gw_alloc(&out->samples, parts, sizeof *out->samples));
     GW_TRY(gw_alloc(&out->skew, parts, sizeof *out->skew));
     GW_TRY(division_weigh(job, out->ends));
-    GW_TRY(division_cut(job, out, raw->train.n));
-    return outline ? GW_OK : division_sort(job, out, raw);
+    gw_shares by = {out->parts, out->ends};
+    for (int p = 0; p < out->parts; p++) {
+        uint32_t first;
+        GW_TRY(gw_portion_cut(raw->train.n, job->batch, p, by, &first, &out->samples[p]));
+        if (gw_portion_of((size_t)job->batch, p, by).n == 0)
+            return gw_fail(GW_ERR_USAGE,
+                           "train: --partition: rank %d of %d that train would have %u of %u "
+                           "samples, and none of a global batch of %d: give a larger --batch or "
+                           "alpha, or other sizes",
+                           p, out->parts, out->samples[p], raw->train.n, job->batch);
+    }
+    if (outline)
+        return GW_OK;
+    gw_raw_part *set = &raw->train;
+    uint32_t *order = NULL;
+    GW_TRY(gw_alloc(&order, set->n, sizeof *order));
+    for (uint32_t i = 0; i < set->n; i++)
+        order[i] = i;
+    gw_rng_shuffle(gw_rng_key(job->seed, SALT_ORDER), order, set->n);
+    gw_err e = job->how->labels ? division_by_labels(job, out, set->labels, set->n, order) : GW_OK;
+    uLong crc = crc32_z(0, (const Bytef *)order, set->n * sizeof *order);
+    snprintf(out->hash, sizeof out->hash, "crc32:%08lx", crc);
+    GW_THEN(e, division_move(set->images, (size_t)raw->rows * (size_t)raw->cols, order, set->n));
+    GW_THEN(e, division_move((uint8_t *)set->labels, (size_t)raw->targets * sizeof *set->labels,
+                             order, set->n));
+    GW_THEN(e, division_measure(out, raw));
+    free(order);
+    return e;
 }
 
 void gw_divided_free(gw_divided *d) {

@@ -1,13 +1,26 @@
-/** Who has which training samples (--partition), where that is not left to each epoch's order:
- *  every sample lies on one rank for the whole run. */
+/** Who has which training samples: how they are cut into portions, and how --partition divides
+ *  them, so that every sample lies on one rank for the whole run. */
 #ifndef GW_DATA_DIVISION_H
 #define GW_DATA_DIVISION_H
 
 #include "base/registry.h"
-#include "data/portion.h"
+#include "base/span.h"
 #include "data/raw.h"
 
 #include <jansson.h>
+
+/** Into how many portions what is divided, and how large they are. */
+typedef struct gw_shares {
+    int parts;
+    const uint32_t *ends; /* of parts 0..p: their weights' sum; NULL: all are equal */
+} gw_shares;
+
+/** The portion of n for part r; empty if r < 0. */
+gw_span gw_portion_of(size_t n, int r, gw_shares by);
+
+/** The cut: the number of samples in part r of an epoch's batches over n samples, and the number
+ *  before them, of lower parts. GW_ERR_USAGE: `batch`, the global one, is not from 1 to n. */
+gw_err gw_portion_cut(uint32_t n, int batch, int r, gw_shares by, uint32_t *first, uint32_t *count);
 
 enum { GW_DIVISION_SIZES = 256 };
 
@@ -28,7 +41,7 @@ gw_err gw_division_read(gw_division *p, const char *text);
 /** What became of it. */
 typedef struct gw_divided {
     int parts;         /* 0: the set is not divided */
-    uint32_t *ends;    /* of its shares (data/portion.h) */
+    uint32_t *ends;    /* of its shares */
     uint32_t *samples; /* of each part */
     double *skew;  /* of each part: the distance in total variation of its labels from all labels */
     char hash[32]; /* "crc32:xxxxxxxx" of the samples' numbers, part by part; outline: "" */

@@ -1,4 +1,6 @@
-#include "data/idx.h"
+/* Folders in MNIST's format: four IDX files (LeCun, Cortes, Burges: "The MNIST database", 1998),
+ * gzipped or not, with any labels from 0 on. */
+#include "data/raw.h"
 
 #include "base/mem.h"
 #include "base/text.h"
@@ -84,7 +86,24 @@ static gw_err idx_short_file(const idx_file *f, uint64_t got, uint64_t want, con
                    f->path, (unsigned long long)got, what, (unsigned long long)want);
 }
 
-static gw_err idx_check_sizes(const idx_file *f, size_t head) {
+static gw_err idx_read_header(idx_file *f, int dims) {
+    uint8_t head[16] = {0};
+    size_t want = 4 + 4 * (size_t)dims, got = 0;
+    uint32_t expected = 0x0800u + (uint32_t)dims; /* 0x08: unsigned bytes */
+    GW_TRY(gw_stream_open(&f->stream, f->path));
+    GW_TRY(gw_stream_read(f->stream, head, want, &got));
+    /* Types 0x0b and 0x0c are numbers of 2 and 4 bytes, which only labels may be. */
+    f->wide = head[2] == 0x08 ? 1 : dims != 1 ? 0 : head[2] == 0x0b ? 2 : head[2] == 0x0c ? 4 : 0;
+    if (got >= 4 && (f->wide == 0 || (idx_big_endian(head) & ~0xff00u) != (expected & ~0xff00u)))
+        return gw_fail(GW_ERR_INPUT,
+                       "%s: magic number 0x%08x, expected 0x%08x (IDX, unsigned bytes, %d "
+                       "dimension%s): is it the right file?",
+                       f->path, idx_big_endian(head), expected, dims, dims == 1 ? "" : "s");
+    if (got < want)
+        return idx_short_file(f, got, want, "header");
+    f->n = idx_big_endian(head + 4);
+    f->rows = dims == 3 ? idx_big_endian(head + 8) : 1;
+    f->cols = dims == 3 ? idx_big_endian(head + 12) : 1;
     if (f->n == 0)
         return gw_fail(GW_ERR_INPUT, "%s: holds 0 samples, expected at least 1", f->path);
     if (f->n > GW_MAX_SAMPLES)
@@ -97,43 +116,13 @@ static gw_err idx_check_sizes(const idx_file *f, size_t head) {
     /* The file's own size limits its contents: check before allocating memory. */
     uint64_t bytes = (uint64_t)f->n * f->rows * f->cols * f->wide;
     uint64_t most = gw_stream_most(f->stream);
-    if (bytes + head > most)
+    if (bytes + want > most)
         return gw_fail(GW_ERR_INPUT,
                        "%s: truncated: its header promises %llu bytes of data, but the file holds "
                        "%llu at most: fetch it again",
                        f->path, (unsigned long long)bytes,
-                       (unsigned long long)(most > head ? most - head : 0));
+                       (unsigned long long)(most > want ? most - want : 0));
     return gw_raw_fits(f->path, (double)bytes);
-}
-
-/* Bytes of a number of this type; 0: it cannot be taken. */
-static uint32_t idx_wide(uint8_t type, int dims) {
-    switch (type) {
-    case 0x08: return 1;
-    case 0x0b: return dims == 1 ? 2 : 0;
-    case 0x0c: return dims == 1 ? 4 : 0;
-    default: return 0;
-    }
-}
-
-static gw_err idx_read_header(idx_file *f, int dims) {
-    uint8_t head[16] = {0};
-    size_t want = 4 + 4 * (size_t)dims, got = 0;
-    uint32_t expected = 0x0800u + (uint32_t)dims; /* 0x08: unsigned bytes */
-    GW_TRY(gw_stream_open(&f->stream, f->path));
-    GW_TRY(gw_stream_read(f->stream, head, want, &got));
-    f->wide = idx_wide(head[2], dims);
-    if (got >= 4 && (f->wide == 0 || (idx_big_endian(head) & ~0xff00u) != (expected & ~0xff00u)))
-        return gw_fail(GW_ERR_INPUT,
-                       "%s: magic number 0x%08x, expected 0x%08x (IDX, unsigned bytes, %d "
-                       "dimension%s): is it the right file?",
-                       f->path, idx_big_endian(head), expected, dims, dims == 1 ? "" : "s");
-    if (got < want)
-        return idx_short_file(f, got, want, "header");
-    f->n = idx_big_endian(head + 4);
-    f->rows = dims == 3 ? idx_big_endian(head + 8) : 1;
-    f->cols = dims == 3 ? idx_big_endian(head + 12) : 1;
-    return idx_check_sizes(f, want);
 }
 
 static gw_err idx_read_data(idx_file *f) {
@@ -151,25 +140,6 @@ static gw_err idx_read_data(idx_file *f) {
                        f->path, f->n);
     gw_stream_close(f->stream);
     f->stream = NULL;
-    return GW_OK;
-}
-
-static gw_err idx_check_pair(const idx_file *images, const idx_file *labels) {
-    if (images->n != labels->n)
-        return gw_fail(GW_ERR_INPUT, "%s holds %u images, but %s holds %u labels: they must match",
-                       images->path, images->n, labels->path, labels->n);
-    return GW_OK;
-}
-
-/* Check the headers against each other before allocating memory: in a .gz a flipped bit of a count
- * may promise a thousand times the file's size and still look possible. */
-static gw_err idx_check_headers(const idx_file f[FILES]) {
-    GW_TRY(idx_check_pair(&f[0], &f[1]));
-    GW_TRY(idx_check_pair(&f[2], &f[3]));
-    if (f[0].rows != f[2].rows || f[0].cols != f[2].cols)
-        return gw_fail(GW_ERR_INPUT,
-                       "%s holds images of %u x %u, but %s of %u x %u: they must match", f[2].path,
-                       f[2].rows, f[2].cols, f[0].path, f[0].rows, f[0].cols);
     return GW_OK;
 }
 
@@ -201,20 +171,6 @@ static gw_err idx_check_classes(const idx_file f[FILES], int *classes) {
     return GW_OK;
 }
 
-/* `outline`: labels only. */
-static gw_err idx_read_all(idx_file files[FILES], const char *dir, bool outline, int *classes) {
-    GW_TRY(idx_locate(files, dir));
-    /* Labels first: they are small and show a wrong folder as well as the images do. */
-    static const int order[FILES] = {1, 3, 2, 0};
-    for (int i = 0; i < FILES; i++)
-        GW_TRY(idx_read_header(&files[order[i]], parts[order[i]].dims));
-    GW_TRY(idx_check_headers(files));
-    for (int i = 0; i < FILES; i++)
-        if (!outline || parts[order[i]].dims == 1)
-            GW_TRY(idx_read_data(&files[order[i]]));
-    return idx_check_classes(files, classes);
-}
-
 static gw_err idx_widen(gw_raw_part *out, const idx_file *images, const idx_file *labels) {
     out->n = images->n;
     GW_TRY(gw_alloc(&out->labels, out->n, sizeof *out->labels));
@@ -228,7 +184,25 @@ gw_err gw_idx_read(gw_raw *raw, const char *dir, bool outline) {
     idx_file *files = NULL;
     int classes = 0;
     GW_TRY(gw_alloc(&files, FILES, sizeof *files));
-    gw_err e = idx_read_all(files, dir, outline, &classes);
+    gw_err e = idx_locate(files, dir);
+    /* Labels first: they are small and show a wrong folder as well as the images do. */
+    static const int order[FILES] = {1, 3, 2, 0};
+    for (int i = 0; i < FILES; i++)
+        GW_THEN(e, idx_read_header(&files[order[i]], parts[order[i]].dims));
+    /* Check the headers against each other before allocating memory: in a .gz a flipped bit of a
+     * count may promise a thousand times the file's size and still look possible. */
+    for (const idx_file *f = files; e == GW_OK && f < files + FILES; f += 2)
+        if (f[0].n != f[1].n)
+            e = gw_fail(GW_ERR_INPUT, "%s holds %u images, but %s holds %u labels: they must match",
+                        f[0].path, f[0].n, f[1].path, f[1].n);
+    if (e == GW_OK && (files[0].rows != files[2].rows || files[0].cols != files[2].cols))
+        e = gw_fail(GW_ERR_INPUT, "%s holds images of %u x %u, but %s of %u x %u: they must match",
+                    files[2].path, files[2].rows, files[2].cols, files[0].path, files[0].rows,
+                    files[0].cols);
+    for (int i = 0; i < FILES; i++)
+        if (!outline || parts[order[i]].dims == 1)
+            GW_THEN(e, idx_read_data(&files[order[i]]));
+    GW_THEN(e, idx_check_classes(files, &classes));
     GW_THEN(e, idx_widen(&raw->train, &files[0], &files[1]));
     GW_THEN(e, idx_widen(&raw->test, &files[2], &files[3]));
     if (e == GW_OK) {

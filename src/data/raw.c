@@ -71,36 +71,6 @@ gw_err gw_raw_limit(gw_raw *raw, int64_t train, int64_t test, const char *name) 
     return raw_limit_part(&raw->test, test, "limit-test", "test", name);
 }
 
-/* Set chosen[i] = 1 for `take` of n samples. */
-static gw_err raw_choose(uint8_t *chosen, uint32_t n, uint32_t take, uint64_t seed) {
-    enum { SALT = 0x76616c69 }; /* differs from that of the epochs' permutations */
-    uint32_t *order = NULL;
-    GW_TRY(gw_alloc(&order, n, sizeof *order));
-    for (uint32_t i = 0; i < n; i++)
-        order[i] = i;
-    gw_rng_shuffle(gw_rng_key(seed, SALT), order, n);
-    for (uint32_t i = 0; i < take; i++)
-        chosen[order[i]] = 1;
-    free(order);
-    return GW_OK;
-}
-
-static void raw_move_chosen(gw_raw *raw, const uint8_t *chosen) {
-    size_t pixels = (size_t)raw->rows * (size_t)raw->cols, targets = (size_t)raw->targets;
-    gw_raw_part *train = &raw->train, *apart = &raw->validation;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < train->n; i++) {
-        gw_raw_part *to = chosen[i] ? apart : train;
-        uint32_t at = chosen[i] ? apart->n++ : kept++;
-        if (to == train && at == i)
-            continue;
-        memcpy(to->images + at * pixels, train->images + i * pixels, pixels);
-        memcpy(to->labels + at * targets, train->labels + i * targets,
-               targets * sizeof *to->labels);
-    }
-    train->n = kept;
-}
-
 gw_err gw_raw_apart(uint32_t n, double fraction, uint32_t *out) {
     if (!(fraction >= 0 && fraction < 1))
         return gw_fail(GW_ERR_USAGE, "validation=%g: must be from 0 to below 1", fraction);
@@ -119,18 +89,37 @@ gw_err gw_raw_split(gw_raw *raw, double fraction, uint64_t seed) {
     GW_TRY(gw_raw_apart(n, fraction, &take));
     if (take == 0)
         return GW_OK;
+    enum { SALT = 0x76616c69 }; /* differs from that of the epochs' permutations */
     gw_raw_part apart = {0};
+    uint32_t *order = NULL;
     uint8_t *chosen = NULL;
     gw_err e = gw_alloc(&chosen, n, 1);
+    GW_THEN(e, gw_alloc(&order, n, sizeof *order));
     GW_THEN(e, gw_alloc(&apart.images, take, (size_t)raw->rows * (size_t)raw->cols));
     GW_THEN(e, gw_alloc(&apart.labels, take, (size_t)raw->targets * sizeof *apart.labels));
-    GW_THEN(e, raw_choose(chosen, n, take, seed));
     if (e == GW_OK) {
+        for (uint32_t i = 0; i < n; i++)
+            order[i] = i;
+        gw_rng_shuffle(gw_rng_key(seed, SALT), order, n);
+        for (uint32_t i = 0; i < take; i++)
+            chosen[order[i]] = 1;
+        size_t pixels = (size_t)raw->rows * (size_t)raw->cols, targets = (size_t)raw->targets;
+        gw_raw_part *train = &raw->train;
         raw->validation = apart;
-        raw_move_chosen(raw, chosen);
+        train->n = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            gw_raw_part *to = chosen[i] ? &raw->validation : train;
+            uint32_t at = to->n++;
+            if (to == train && at == i)
+                continue;
+            memcpy(to->images + at * pixels, train->images + i * pixels, pixels);
+            memcpy(to->labels + at * targets, train->labels + i * targets,
+                   targets * sizeof *to->labels);
+        }
     } else {
         raw_free_part(&apart);
     }
     free(chosen);
+    free(order);
     return e;
 }

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "data/portion.h"
 
 #include <assert.h>
 #include <stdlib.h>

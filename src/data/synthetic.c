@@ -1,4 +1,10 @@
-#include "data/synthetic.h"
+/* Gaussian clusters in the manner of scikit-learn's make_classification (after Guyon: "Design of
+ * experiments of the NIPS 2003 variable selection benchmark", 2003): each cluster sits on a
+ * vertex of a hypercube in a subspace of informative features and is stretched by a random linear
+ * map of its own; redundant features are linear combinations of informative ones, the others
+ * noise; the order of features is random; some labels are replaced by random ones. Every feature
+ * has a variance near 1 and is stored as a byte over -3..3. */
+#include "data/raw.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -54,33 +60,6 @@ static void synthetic_random_rows(uint64_t key, float *m, size_t rows, int width
     }
 }
 
-/* Distinct vertices of the hypercube with corners +-side, one a cluster. */
-static gw_err synthetic_place_centers(mixture *m, double side) {
-    int total = m->classes * m->clusters;
-    uint64_t mask = m->informative < 64 ? ((uint64_t)1 << m->informative) - 1 : UINT64_MAX, ctr = 0;
-    uint64_t key = gw_rng_key(m->key, KEY_VERTEX), *code = NULL;
-    GW_TRY(gw_alloc(&code, (size_t)total, sizeof *code));
-    for (int c = 0; c < total; c++) {
-        int other;
-        do { /* ends: there are at least `total` vertices */
-            code[c] = gw_rng_u64(key, ctr++) & mask;
-            for (other = 0; other < c && code[other] != code[c]; other++)
-                ;
-        } while (other < c);
-        for (int j = 0; j < m->informative; j++)
-            m->center[c * m->informative + j] = (float)(code[c] >> j & 1 ? side : -side);
-    }
-    free(code);
-    return GW_OK;
-}
-
-static void synthetic_free(mixture *m) {
-    free(m->center);
-    free(m->map);
-    free(m->combine);
-    free(m->place);
-}
-
 static gw_err synthetic_build(mixture *m, double separation) {
     size_t total = (size_t)m->classes * (size_t)m->clusters, wide = (size_t)m->informative;
     /* Center and spread together have unit variance, so that one byte range fits all. */
@@ -89,7 +68,22 @@ static gw_err synthetic_build(mixture *m, double separation) {
     GW_TRY(gw_alloc(&m->map, total * wide * wide, sizeof *m->map));
     GW_TRY(gw_alloc(&m->combine, (size_t)m->redundant * wide, sizeof *m->combine));
     GW_TRY(gw_alloc(&m->place, (size_t)m->features, sizeof *m->place));
-    GW_TRY(synthetic_place_centers(m, separation * spread));
+    /* Distinct vertices of the hypercube with corners +-side, one a cluster. */
+    double side = separation * spread;
+    uint64_t mask = m->informative < 64 ? ((uint64_t)1 << m->informative) - 1 : UINT64_MAX, ctr = 0;
+    uint64_t key = gw_rng_key(m->key, KEY_VERTEX), *code = NULL;
+    GW_TRY(gw_alloc(&code, total, sizeof *code));
+    for (size_t c = 0; c < total; c++) {
+        size_t other;
+        do { /* ends: there are at least `total` vertices */
+            code[c] = gw_rng_u64(key, ctr++) & mask;
+            for (other = 0; other < c && code[other] != code[c]; other++)
+                ;
+        } while (other < c);
+        for (size_t j = 0; j < wide; j++)
+            m->center[c * wide + j] = (float)(code[c] >> j & 1 ? side : -side);
+    }
+    free(code);
     synthetic_random_rows(gw_rng_key(m->key, KEY_MAP), m->map, total * wide, m->informative,
                           spread);
     synthetic_random_rows(gw_rng_key(m->key, KEY_COMBINE), m->combine, (size_t)m->redundant,
@@ -146,9 +140,21 @@ static void synthetic_draw(const mixture *m, uint64_t i, gw_label *label, uint8_
         *label = (gw_label)(gw_rng_unit(key, CLASS) * m->classes);
 }
 
+static void synthetic_draw_part(const mixture *m, gw_raw_part *part, uint64_t first) {
+#pragma omp parallel for schedule(static)
+    for (uint32_t i = 0; i < part->n; i++)
+        synthetic_draw(m, first + i, &part->labels[i], part->images + i * (size_t)m->features);
+}
+
 /* Classes of equal size in random order over both parts. */
-static gw_err synthetic_deal_labels(const mixture *m, gw_raw *raw) {
+static gw_err synthetic_fill(const mixture *m, gw_raw *raw) {
     uint32_t n = raw->train.n + raw->test.n, *order = NULL;
+    size_t features = (size_t)m->features;
+    GW_TRY(gw_raw_fits("synthetic", (double)n * (double)(features + sizeof(gw_label))));
+    GW_TRY(gw_alloc(&raw->train.images, raw->train.n, features));
+    GW_TRY(gw_alloc(&raw->train.labels, raw->train.n, sizeof(gw_label)));
+    GW_TRY(gw_alloc(&raw->test.images, raw->test.n, features));
+    GW_TRY(gw_alloc(&raw->test.labels, raw->test.n, sizeof(gw_label)));
     GW_TRY(gw_alloc(&order, n, sizeof *order));
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
@@ -161,31 +167,21 @@ static gw_err synthetic_deal_labels(const mixture *m, gw_raw *raw) {
             raw->test.labels[i - raw->train.n] = label;
     }
     free(order);
-    return GW_OK;
-}
-
-static void synthetic_draw_part(const mixture *m, gw_raw_part *part, uint64_t first) {
-#pragma omp parallel for schedule(static)
-    for (uint32_t i = 0; i < part->n; i++)
-        synthetic_draw(m, first + i, &part->labels[i], part->images + i * (size_t)m->features);
-}
-
-static gw_err synthetic_fill(const mixture *m, gw_raw *raw) {
-    size_t features = (size_t)m->features;
-    GW_TRY(gw_raw_fits("synthetic", ((double)raw->train.n + raw->test.n) *
-                                        (double)(features + sizeof(gw_label))));
-    GW_TRY(gw_alloc(&raw->train.images, raw->train.n, features));
-    GW_TRY(gw_alloc(&raw->train.labels, raw->train.n, sizeof(gw_label)));
-    GW_TRY(gw_alloc(&raw->test.images, raw->test.n, features));
-    GW_TRY(gw_alloc(&raw->test.labels, raw->test.n, sizeof(gw_label)));
-    GW_TRY(synthetic_deal_labels(m, raw));
     synthetic_draw_part(m, &raw->train, 0);
     synthetic_draw_part(m, &raw->test, raw->train.n);
     return GW_OK;
 }
 
-/* Divide the features into kinds; each cluster center needs a vertex of its own. */
-static gw_err synthetic_divide(const gw_args *args, mixture *m) {
+static gw_err synthetic_describe(gw_raw *raw, const gw_args *args, mixture *m) {
+    uint32_t n = (uint32_t)gw_args_int(args, "samples");
+    double test = gw_args_real(args, "test");
+    long long seed = gw_args_int(args, "seed");
+    m->features = (int)gw_args_int(args, "features");
+    m->classes = (int)gw_args_int(args, "classes");
+    m->clusters = (int)gw_args_int(args, "clusters");
+    m->flip = gw_args_real(args, "flip");
+    m->key = gw_rng_key((uint64_t)seed, 0x73796e74);
+    /* Divide the features into kinds; each cluster center needs a vertex of its own. */
     int need = 1, total = m->classes * m->clusters;
     while (need < MAX_INFORMATIVE && (uint64_t)1 << need < (uint64_t)total)
         need++;
@@ -204,19 +200,6 @@ static gw_err synthetic_divide(const gw_args *args, mixture *m) {
         return gw_fail(GW_ERR_USAGE,
                        "synthetic: informative=%d and redundant=%d are more than features=%d",
                        m->informative, others < 0 ? 0 : m->redundant, m->features);
-    return GW_OK;
-}
-
-static gw_err synthetic_describe(gw_raw *raw, const gw_args *args, mixture *m) {
-    uint32_t n = (uint32_t)gw_args_int(args, "samples");
-    double test = gw_args_real(args, "test");
-    long long seed = gw_args_int(args, "seed");
-    m->features = (int)gw_args_int(args, "features");
-    m->classes = (int)gw_args_int(args, "classes");
-    m->clusters = (int)gw_args_int(args, "clusters");
-    m->flip = gw_args_real(args, "flip");
-    m->key = gw_rng_key((uint64_t)seed, 0x73796e74);
-    GW_TRY(synthetic_divide(args, m));
     raw->test.n = (uint32_t)(test * n);
     raw->train.n = n - raw->test.n;
     if (raw->train.n == 0 || raw->test.n == 0)
@@ -248,7 +231,10 @@ gw_err gw_synthetic_make(gw_raw *raw, const char *text, bool outline) {
         e = synthetic_build(&m, gw_args_real(args, "separation"));
     if (e == GW_OK && !outline)
         e = synthetic_fill(&m, raw);
-    synthetic_free(&m);
+    free(m.center);
+    free(m.map);
+    free(m.combine);
+    free(m.place);
     gw_args_free(args);
     if (e != GW_OK)
         gw_raw_free(raw);

@@ -1,4 +1,5 @@
-#include "data/text.h"
+/* Texts, whose next character a model is to tell. */
+#include "data/raw.h"
 
 #include "base/mem.h"
 #include "base/text.h"
@@ -14,24 +15,15 @@ typedef struct whole {
     size_t n;
 } whole;
 
-static gw_err text_grow(whole *t, size_t *room) {
-    size_t more = *room ? 2 * *room : 1 << 20;
-    uint8_t *moved = realloc(t->at, more);
-    if (!moved)
-        return gw_fail(GW_ERR_NOMEM, "out of memory: a text of more than %zu bytes", *room);
-    t->at = moved;
-    *room = more;
-    return GW_OK;
-}
-
 static gw_err text_load(whole *t, const char *path) {
     gw_stream *stream = NULL;
-    size_t room = 0, got = 1;
+    enum { PIECE = 1 << 20 };
+    int room = 0;
+    size_t got = 1;
     gw_err e = gw_stream_open(&stream, path);
     while (e == GW_OK && got > 0 && t->n <= GW_MAX_SAMPLES) {
-        if (t->n == room)
-            e = text_grow(t, &room);
-        GW_THEN(e, gw_stream_read(stream, t->at + t->n, room - t->n, &got));
+        e = gw_grow(&t->at, &room, (int)t->n + PIECE, 1);
+        GW_THEN(e, gw_stream_read(stream, t->at + t->n, (size_t)room - t->n, &got));
         t->n += e == GW_OK ? got : 0;
     }
     gw_stream_close(stream);
@@ -71,24 +63,6 @@ static gw_err text_cut(gw_raw_part *part, const uint8_t *from, int context) {
     return GW_OK;
 }
 
-static gw_err text_divide(gw_raw *raw, const whole *t, const char *path, bool outline) {
-    size_t train = t->n - t->n / TEST_PART;
-    raw->train.n = text_windows(train, raw->cols);
-    raw->test.n = text_windows(t->n - train, raw->cols);
-    if (raw->test.n == 0)
-        return gw_fail(
-            GW_ERR_INPUT,
-            "%s: %zu characters, of which the last %zu are to test: no window of %d fits: "
-            "give a longer text, or a model of a smaller context",
-            path, t->n, t->n - train, raw->cols);
-    if (raw->classes < 2)
-        return gw_fail(GW_ERR_INPUT, "%s: holds one character again and again", path);
-    if (outline)
-        return GW_OK;
-    GW_TRY(text_cut(&raw->train, t->at, raw->cols));
-    return text_cut(&raw->test, t->at + train, raw->cols);
-}
-
 gw_err gw_text_set_read(gw_raw *raw, const char *path, bool bytes, int context, bool outline) {
     whole t = {0};
     *raw = (gw_raw){.rows = 1, .cols = context, .channels = 1, .targets = context, .tokens = true};
@@ -98,10 +72,21 @@ gw_err gw_text_set_read(gw_raw *raw, const char *path, bool bytes, int context, 
                        "give --model gpt:context=N",
                        GW_MAX_SIDE);
     gw_err e = text_load(&t, path);
-    if (e == GW_OK) {
-        raw->classes = text_number(&t, bytes);
-        gw_text_copy(raw->source, sizeof raw->source, path);
-        e = text_divide(raw, &t, path, outline);
+    raw->classes = e == GW_OK ? text_number(&t, bytes) : 0;
+    gw_text_copy(raw->source, sizeof raw->source, path);
+    size_t train = t.n - t.n / TEST_PART;
+    raw->train.n = text_windows(train, context);
+    raw->test.n = text_windows(t.n - train, context);
+    if (e == GW_OK && raw->test.n == 0)
+        e = gw_fail(GW_ERR_INPUT,
+                    "%s: %zu characters, of which the last %zu are to test: no window of %d fits: "
+                    "give a longer text, or a model of a smaller context",
+                    path, t.n, t.n - train, context);
+    if (e == GW_OK && raw->classes < 2)
+        e = gw_fail(GW_ERR_INPUT, "%s: holds one character again and again", path);
+    if (!outline) {
+        GW_THEN(e, text_cut(&raw->train, t.at, context));
+        GW_THEN(e, text_cut(&raw->test, t.at + train, context));
     }
     free(t.at);
     if (e != GW_OK)

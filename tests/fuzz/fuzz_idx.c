@@ -9,7 +9,7 @@
  *         first name the file, 0 to 5 the place, and the second is flipped there */
 #include "harness.h"
 
-#include "data/idx.h"
+#include "data/raw.h"
 
 #include <string.h>
 #include <zlib.h>

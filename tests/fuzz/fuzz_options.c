@@ -15,7 +15,7 @@
 #include "config/delay.h"
 #include "counters/group.h"
 #include "data/division.h"
-#include "data/synthetic.h"
+#include "data/raw.h"
 #include "mpi/mesh.h"
 #include "predict/chooser.h"
 #include "roofline/ceilings_file.h"

@@ -3,7 +3,6 @@
 #include "../idx_files.h"
 #include "check.h"
 #include "data/data.h"
-#include "data/portion.h"
 #include "data/sampler.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "data/data.h"
-#include "data/idx.h"
+#include "data/raw.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

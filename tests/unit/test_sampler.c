@@ -1,6 +1,5 @@
 /* The sampler: any number of ranks visits the serial global batches, every epoch is a permutation,
  * portions tile the set, and in an epoch each rank uses each sample of its portion once. */
-#include "data/portion.h"
 #include "data/sampler.h"
 
 #include <setjmp.h>

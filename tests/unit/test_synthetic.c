@@ -1,6 +1,6 @@
 /* Synthetic clusters: the bytes depend on the options alone, the moments are as promised, and a
  * linear model can tell the classes apart. */
-#include "data/synthetic.h"
+#include "data/raw.h"
 
 #include <math.h>
 #include <omp.h>
