@@ -18,50 +18,12 @@ static int arrival_in_order(const void *a, const void *b) {
     return arrival_by_key(&((const gw_arrival *)a)->x, &((const gw_arrival *)b)->x);
 }
 
-/* ---- all ranks have the same list: two reductions ---- */
-
-/* A number that differs, but for one chance in 2^64, when the keys do. */
-static uint64_t arrival_digest(const gw_arrival *all, size_t n) {
-    uint64_t d = n;
-    for (size_t i = 0; i < n; i++) {
-        const gw_exchange *x = &all[i].x;
-        d = gw_rng_key(gw_rng_key(d, (uint64_t)x->lane << 32 | (uint32_t)x->schedule), x->run);
-    }
-    return d;
-}
-
-static gw_err arrival_same_on_all(const gw_arrival *all, size_t n, bool *same, MPI_Comm comm) {
-    uint64_t d = arrival_digest(all, n), apart = 0;
-    for (size_t i = 0; i < n; i++)
-        apart |= all[i].x.n_peers > 0;
-    uint64_t most[3] = {d, ~d, apart};
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, most, 3, MPI_UINT64_T, MPI_MAX, comm));
-    *same = most[0] == ~most[1] && most[2] == 0;
-    return GW_OK;
-}
-
 typedef struct located {
     double s;
     int rank;
 } located;
 
-static gw_err arrival_reduce(gw_arrival *all, size_t n, int rank, located *latest, MPI_Comm comm) {
-    for (size_t i = 0; i < n; i++)
-        latest[i] = (located){all[i].mine_s, rank};
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, latest, (int)n, MPI_DOUBLE_INT, MPI_MAXLOC, comm));
-    for (size_t i = 0; i < n; i++) {
-        all[i].latest_s = latest[i].s;
-        all[i].last_rank = latest[i].rank;
-        all[i].known = true;
-        latest[i] = (located){all[i].mine_s, rank};
-    }
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, latest, (int)n, MPI_DOUBLE_INT, MPI_MINLOC, comm));
-    for (size_t i = 0; i < n; i++)
-        all[i].first_s = latest[i].s;
-    return GW_OK;
-}
-
-/* ---- else all ranks hear of everything ---- */
+/* ---- all ranks hear of everything, where they have different lists ---- */
 
 typedef struct told {
     gw_exchange x;
@@ -86,29 +48,6 @@ static void arrival_take(gw_arrival *a, const told *of, const int *at, int rank)
     a->first_s = t->s < a->first_s ? t->s : a->first_s;
 }
 
-static void arrival_look_up(gw_arrival *a, const told *of, const int *at, int rank, int ranks) {
-    a->known = true;
-    a->first_s = a->latest_s = a->mine_s;
-    a->last_rank = rank;
-    for (int r = 0; a->x.n_peers == 0 && r < ranks; r++)
-        arrival_take(a, of, at, r);
-    for (int p = 0; p < a->x.n_peers; p++)
-        arrival_take(a, of, at, a->x.peer[p]);
-}
-
-static gw_err arrival_spread(const told *mine, int n, told *of, const int *count, const int *at,
-                             MPI_Comm comm) {
-    MPI_Datatype type;
-    GW_MPI(MPI_Type_contiguous((int)sizeof *mine, MPI_BYTE, &type));
-    gw_err e = gw_mpi_check(MPI_Type_commit(&type), "MPI_Type_commit");
-    MPI_Request request;
-    GW_THEN(e, gw_mpi_check(MPI_Iallgatherv(mine, n, type, of, count, at, type, comm, &request),
-                            "MPI_Iallgatherv"));
-    GW_THEN(e, gw_wait(&request));
-    MPI_Type_free(&type);
-    return e;
-}
-
 static gw_err arrival_tell_all(gw_arrival *all, size_t n, int rank, int ranks, MPI_Comm comm) {
     told *mine = NULL, *of = NULL;
     int *count = NULL, *at = NULL, own = (int)n;
@@ -123,9 +62,25 @@ static gw_err arrival_tell_all(gw_arrival *all, size_t n, int rank, int ranks, M
     GW_THEN(e, gw_agree(comm, gw_alloc(&of, (size_t)at[ranks], sizeof *of)));
     for (size_t i = 0; e == GW_OK && i < n; i++)
         mine[i] = (told){all[i].x, all[i].mine_s};
-    GW_THEN(e, arrival_spread(mine, own, of, count, at, comm));
-    for (size_t i = 0; e == GW_OK && i < n; i++)
-        arrival_look_up(&all[i], of, at, rank, ranks);
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    MPI_Request request;
+    GW_THEN(e, gw_mpi_check(MPI_Type_contiguous((int)sizeof *mine, MPI_BYTE, &type),
+                            "MPI_Type_contiguous"));
+    GW_THEN(e, gw_mpi_check(MPI_Type_commit(&type), "MPI_Type_commit"));
+    GW_THEN(e, gw_mpi_check(MPI_Iallgatherv(mine, own, type, of, count, at, type, comm, &request),
+                            "MPI_Iallgatherv"));
+    GW_THEN(e, gw_wait(&request));
+    if (type != MPI_DATATYPE_NULL)
+        MPI_Type_free(&type);
+    for (gw_arrival *a = all; e == GW_OK && a < all + n; a++) {
+        a->known = true;
+        a->first_s = a->latest_s = a->mine_s;
+        a->last_rank = rank;
+        for (int r = 0; a->x.n_peers == 0 && r < ranks; r++)
+            arrival_take(a, of, at, r);
+        for (int p = 0; p < a->x.n_peers; p++)
+            arrival_take(a, of, at, a->x.peer[p]);
+    }
     free(count);
     free(at);
     free(mine);
@@ -135,16 +90,34 @@ static gw_err arrival_tell_all(gw_arrival *all, size_t n, int rank, int ranks, M
 
 gw_err gw_arrivals_resolve(gw_arrival *all, size_t n, MPI_Comm comm) {
     int rank, ranks;
-    bool same = false;
     located *latest = NULL;
     GW_TRY(gw_comm_place(comm, &rank, &ranks));
     if (n > 0) /* all may be NULL else */
         qsort(all, n, sizeof *all, arrival_in_order);
-    GW_TRY(arrival_same_on_all(all, n, &same, comm));
-    if (!same)
+    uint64_t d = n, apart = 0; /* d differs, but for one chance in 2^64, when the keys do */
+    for (size_t i = 0; i < n; i++) {
+        const gw_exchange *x = &all[i].x;
+        d = gw_rng_key(gw_rng_key(d, (uint64_t)x->lane << 32 | (uint32_t)x->schedule), x->run);
+        apart |= x->n_peers > 0;
+    }
+    uint64_t most[3] = {d, ~d, apart};
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, most, 3, MPI_UINT64_T, MPI_MAX, comm));
+    if (most[0] != ~most[1] || most[2] != 0)
         return arrival_tell_all(all, n, rank, ranks, comm);
+    /* All ranks have the same list: two reductions do. */
     gw_err e = gw_agree(comm, gw_alloc(&latest, n, sizeof *latest));
-    GW_THEN(e, arrival_reduce(all, n, rank, latest, comm));
+    for (size_t i = 0; e == GW_OK && i < n; i++)
+        latest[i] = (located){all[i].mine_s, rank};
+    GW_THEN(e, gw_allreduce(MPI_IN_PLACE, latest, (int)n, MPI_DOUBLE_INT, MPI_MAXLOC, comm));
+    for (size_t i = 0; e == GW_OK && i < n; i++) {
+        all[i].latest_s = latest[i].s;
+        all[i].last_rank = latest[i].rank;
+        all[i].known = true;
+        latest[i] = (located){all[i].mine_s, rank};
+    }
+    GW_THEN(e, gw_allreduce(MPI_IN_PLACE, latest, (int)n, MPI_DOUBLE_INT, MPI_MINLOC, comm));
+    for (size_t i = 0; e == GW_OK && i < n; i++)
+        all[i].first_s = latest[i].s;
     free(latest);
     return e;
 }

@@ -8,16 +8,14 @@ const gw_batch_counts gw_batch_no_counts = {
 const gw_batch_split gw_batch_no_split = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
 _Static_assert(GW_COUNTERS == 8, "each counter has a NaN");
 
-static long row_interrupted(const gw_batch_cost *cost) {
+gw_batch_row gw_batch_row_of(const gw_batch_parts *p) {
+    const gw_batch_counts *counts = &p->counts;
+    const gw_batch_cost *cost = &p->cost;
     const double *t = cost->phase_s;
     double may_sleep =
         t[GW_PHASE_MPI_WAIT] + t[GW_PHASE_MPI_POLL] + t[GW_PHASE_MPI_POST] + t[GW_PHASE_CHECKPOINT];
     double off_cpu = cost->wall_s - cost->cpu_s - may_sleep;
-    return cost->nivcsw < 0 ? -1 : cost->nivcsw > 0 || off_cpu > 0.02 * cost->wall_s;
-}
-
-gw_batch_row gw_batch_row_of(const gw_batch_parts *p) {
-    const gw_batch_counts *counts = &p->counts;
+    bool interrupted = cost->nivcsw > 0 || off_cpu > 0.02 * cost->wall_s;
     gw_batch_row row = {.rank = p->rank,
                         .epoch = p->epoch,
                         .step = p->step,
@@ -32,7 +30,7 @@ gw_batch_row gw_batch_row_of(const gw_batch_parts *p) {
                         .transfer_s = NAN,
                         .clock_err_s = NAN,
                         .logical_bytes = p->logical_bytes,
-                        .interrupted = p->slept ? -1 : row_interrupted(&p->cost)};
+                        .interrupted = p->slept || cost->nivcsw < 0 ? -1 : interrupted};
     bool modelled = !isnan(p->split.memory_twin_s) || !isnan(p->split.memory_model_lo_s);
     row.split.core_ctr_s = counts->core_s;
     row.split.memory_ctr_s = counts->memory_s;

@@ -24,39 +24,6 @@ static uint64_t clock_monotonic_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-#if defined(__x86_64__)
-
-/* Linux strikes the TSC off this list when it found the sockets' counters to disagree. */
-static bool clock_kernel_trusts_tsc(void) {
-    static const char path[] = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
-    char names[256];
-    return !gw_file_first_line(path, names, sizeof names) /* nobody says otherwise */
-           || strstr(names, "tsc") != NULL;
-}
-
-/* CPUID 0x80000007, EDX bit 8: one rate in all power states (Intel SDM vol. 3, "Invariant TSC"). */
-static bool clock_tsc_usable(void) {
-    unsigned a, b, c, d;
-    return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8)) != 0 &&
-           clock_kernel_trusts_tsc();
-}
-
-static uint64_t clock_tsc(void) {
-    return __rdtsc();
-}
-
-#else
-
-static bool clock_tsc_usable(void) {
-    return false;
-}
-
-static uint64_t clock_tsc(void) {
-    return 0;
-}
-
-#endif
-
 void gw_clock_virtual(uint64_t (*ns)(void)) {
     virtual_ns = ns;
 }
@@ -68,7 +35,11 @@ bool gw_clock_is_virtual(void) {
 uint64_t gw_clock_ticks(void) {
     if (__builtin_expect(virtual_ns != NULL, 0))
         return virtual_ns();
-    return use_tsc ? clock_tsc() : clock_monotonic_ns();
+#if defined(__x86_64__)
+    if (use_tsc)
+        return __rdtsc();
+#endif
+    return clock_monotonic_ns();
 }
 
 void gw_clock_anchor(uint64_t *ticks, uint64_t *ns) {
@@ -88,7 +59,15 @@ void gw_clock_begin(void) {
     if (begun)
         return;
     begun = true;
-    use_tsc = clock_tsc_usable();
+#if defined(__x86_64__)
+    /* CPUID 0x80000007, EDX bit 8: one rate in all power states (Intel SDM vol. 3, "Invariant
+     * TSC"). Linux strikes the TSC off its list when it found the sockets' counters to disagree. */
+    static const char path[] = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+    char names[256];
+    unsigned a, b, c, d;
+    use_tsc = __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8)) != 0 &&
+              (!gw_file_first_line(path, names, sizeof names) || strstr(names, "tsc"));
+#endif
     if (use_tsc)
         gw_clock_anchor(&begin_ticks, &begin_ns);
 }

@@ -60,47 +60,32 @@ static void exchange_log_lose(int *what) {
         lg.lost[lg.row] = true;
 }
 
-static void exchange_log_started(const gw_exchange *x, uint64_t now) {
-    place *p = exchange_place_of(x, true);
-    if (!p || lg.n_entries == ENTRIES) {
-        exchange_log_lose(&lg.dropped_entries);
-        lg.dropped++;
-        return;
-    }
-    int64_t step = lg.row < 0 && !is_main ? lg.next : lg.step;
-    p->entry = lg.n_entries++;
-    lg.entries[p->entry] =
-        (gw_exchange_entry){.x = *x, .step = step, .start = now, .last_rank = -1};
-    lg.finished[p->entry] = false;
-}
-
-static int exchange_entry_of(const gw_exchange *x) {
-    const place *p = exchange_place_of(x, false);
-    bool here = p && p->entry >= 0 && lg.entries[p->entry].x.run == x->run;
-    return here ? p->entry : -1;
-}
-
-static void exchange_log_blocked(int entry, uint64_t now) {
-    lg.blocked = entry;
-    if (entry < 0)
-        exchange_log_lose(&lg.dropped_stretches); /* what is waited for was dropped */
-    else if (!lg.entries[entry].block)
-        lg.entries[entry].block = now;
-}
-
 static void exchange_log_hear(gw_exchange_event event, const gw_exchange *x, uint64_t now) {
     pthread_mutex_lock(&lock);
-    int entry = event == GW_EXCHANGE_START ? -1 : exchange_entry_of(x);
-    if (event == GW_EXCHANGE_START)
-        exchange_log_started(x, now);
-    else if (event == GW_EXCHANGE_DONE && entry >= 0)
-        lg.entries[entry].done = now;
-    else if (event == GW_EXCHANGE_BLOCK && is_main)
-        exchange_log_blocked(entry, now);
-    else if (event == GW_EXCHANGE_UNBLOCK && is_main) {
-        if (entry >= 0)
-            lg.entries[entry].unblock = now;
+    place *p = exchange_place_of(x, event == GW_EXCHANGE_START);
+    bool here = p && p->entry >= 0 && lg.entries[p->entry].x.run == x->run;
+    gw_exchange_entry *entry = here ? &lg.entries[p->entry] : NULL;
+    if (event == GW_EXCHANGE_START && (!p || lg.n_entries == ENTRIES)) {
+        exchange_log_lose(&lg.dropped_entries);
+        lg.dropped++;
+    } else if (event == GW_EXCHANGE_START) {
+        int64_t step = lg.row < 0 && !is_main ? lg.next : lg.step;
+        p->entry = lg.n_entries++;
+        lg.entries[p->entry] =
+            (gw_exchange_entry){.x = *x, .step = step, .start = now, .last_rank = -1};
+        lg.finished[p->entry] = false;
+    } else if (event == GW_EXCHANGE_DONE && entry) {
+        entry->done = now;
+    } else if (event == GW_EXCHANGE_BLOCK && is_main) {
+        lg.blocked = entry ? p->entry : -1;
+        if (!entry)
+            exchange_log_lose(&lg.dropped_stretches); /* what is waited for was dropped */
+        else if (!entry->block)
+            entry->block = now;
+    } else if (event == GW_EXCHANGE_UNBLOCK && is_main) {
         lg.blocked = -1;
+        if (entry)
+            entry->unblock = now;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -120,17 +105,13 @@ static void exchange_log_slice(gw_phase phase, uint64_t start, uint64_t end) {
 
 static const gw_ledger_sink sink = {.slice = exchange_log_slice, .exchange = exchange_log_hear};
 
-static gw_err exchange_alloc(int rows) {
-    GW_TRY(gw_alloc_unset(&lg.entries, ENTRIES, sizeof *lg.entries));
-    GW_TRY(gw_alloc_unset(&lg.finished, ENTRIES, sizeof *lg.finished));
-    GW_TRY(gw_alloc_unset(&lg.stretches, STRETCHES, sizeof *lg.stretches));
-    GW_TRY(gw_alloc(&lg.places, SLOTS, sizeof *lg.places));
-    return gw_alloc(&lg.lost, (size_t)rows, sizeof *lg.lost);
-}
-
 gw_err gw_exchange_log_open(int rows) {
     gw_exchange_log_close();
-    gw_err e = exchange_alloc(rows);
+    gw_err e = gw_alloc_unset(&lg.entries, ENTRIES, sizeof *lg.entries);
+    GW_THEN(e, gw_alloc_unset(&lg.finished, ENTRIES, sizeof *lg.finished));
+    GW_THEN(e, gw_alloc_unset(&lg.stretches, STRETCHES, sizeof *lg.stretches));
+    GW_THEN(e, gw_alloc(&lg.places, SLOTS, sizeof *lg.places));
+    GW_THEN(e, gw_alloc(&lg.lost, (size_t)rows, sizeof *lg.lost));
     if (e != GW_OK) {
         gw_exchange_log_close();
         return e;
@@ -197,8 +178,7 @@ gw_exchange_view gw_exchange_log_view(void) {
     return v;
 }
 
-/* Forget all stretches, and all exchanges, or those of the last view that were finished in it. */
-static void exchange_log_empty(bool all) {
+void gw_exchange_log_clear(bool all) {
     int kept = 0;
     if (!lg.entries)
         return;
@@ -219,14 +199,6 @@ static void exchange_log_empty(bool all) {
         lg.dropped = 0;
     }
     pthread_mutex_unlock(&lock);
-}
-
-void gw_exchange_log_clear(void) {
-    exchange_log_empty(false);
-}
-
-void gw_exchange_log_forget(void) {
-    exchange_log_empty(true);
 }
 
 static int exchange_at_most(int limit, int room, int a_row) {

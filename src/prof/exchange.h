@@ -57,11 +57,9 @@ void gw_exchange_log_end(void);
 /** View the log, between batches. */
 gw_exchange_view gw_exchange_log_view(void);
 
-/** Forget all stretches, and all exchanges that were finished in the last view. Between batches. */
-void gw_exchange_log_clear(void);
-
-/** Forget everything. Between batches, while nothing is in flight. */
-void gw_exchange_log_forget(void);
+/** Forget all stretches, and the exchanges that were finished in the last view or, while nothing is
+ *  in flight, `all`. Between batches. */
+void gw_exchange_log_clear(bool all);
 
 /** Return how many rows may come before the next clear, if each has as many exchanges as the
  *  fullest row so far, with as much room again to spare; at least 1, at most `rows`. */

@@ -111,11 +111,6 @@ void gw_ledger_completed(int requests) {
     ledger_unlock(&led->flight.lock);
 }
 
-static bool ledger_communicates(gw_phase phase) {
-    return phase >= GW_PHASE_ENCODE && phase <= GW_PHASE_MPI_WAIT;
-}
-_Static_assert(GW_PHASE_MPI_WAIT - GW_PHASE_ENCODE == 4, "encode, decode, post, poll, wait");
-
 /* A slice ends, and the next begins; return the ticks of it in which a request was in flight. */
 static uint64_t ledger_cut(void) {
     uint64_t before = led->flown;
@@ -132,7 +127,8 @@ static uint64_t ledger_charge(void) {
     gw_phase phase = led->stack[led->depth];
     uint64_t start = led->mark, flown = ledger_cut(), ticks = led->mark - start;
     led->of.ticks[phase] += ticks;
-    if (ledger_communicates(phase))
+    _Static_assert(GW_PHASE_MPI_WAIT - GW_PHASE_ENCODE == 4, "encode, decode, post, poll, wait");
+    if (phase >= GW_PHASE_ENCODE && phase <= GW_PHASE_MPI_WAIT)
         led->of.dim_ticks[gw_probe_dim] += ticks;
     if (gw_phase_computes(phase))
         led->of.inflight += flown;
@@ -152,28 +148,13 @@ static bool ledger_codes(gw_phase phase) {
     return phase == GW_PHASE_ENCODE || phase == GW_PHASE_DECODE;
 }
 
-static void ledger_enter_aside(gw_phase phase) {
-    if (aside.depth++ > 0)
-        return;
-    aside.phase = phase;
-    if (ledger_codes(phase)) /* only then somebody is told */
-        aside.start = gw_clock_ticks();
-}
-
-static void ledger_leave_aside(void) {
-    if (aside.depth == 0) /* the probe was not there yet when it was entered */
-        return;
-    if (--aside.depth > 0 || !ledger_codes(aside.phase) || led->n_sinks == 0)
-        return;
-    uint64_t now = gw_clock_ticks();
-    ledger_lock(&telling);
-    TELL(aside, aside.phase, aside.start, now);
-    ledger_unlock(&telling);
-}
-
 static void ledger_enter(gw_phase phase) {
     if (!is_main) {
-        ledger_enter_aside(phase);
+        if (aside.depth++ > 0)
+            return;
+        aside.phase = phase;
+        if (ledger_codes(phase)) /* only then somebody is told */
+            aside.start = gw_clock_ticks();
         return;
     }
     if (!gw_ledger_counting())
@@ -191,7 +172,14 @@ static void ledger_enter(gw_phase phase) {
 
 static void ledger_leave(void) {
     if (!is_main) {
-        ledger_leave_aside();
+        if (aside.depth == 0) /* the probe was not there yet when it was entered */
+            return;
+        if (--aside.depth > 0 || !ledger_codes(aside.phase) || led->n_sinks == 0)
+            return;
+        uint64_t now = gw_clock_ticks();
+        ledger_lock(&telling);
+        TELL(aside, aside.phase, aside.start, now);
+        ledger_unlock(&telling);
         return;
     }
     if (!gw_ledger_counting())
@@ -362,19 +350,6 @@ void gw_ledger_begin(void) {
     atomic_store(&led->running, true);
 }
 
-/* Other threads exchange gradients alone: what is left is along the data dimension. */
-static void ledger_end_dims(gw_batch_cost *c) {
-    uint64_t bytes = c->wire_bytes, messages = c->messages;
-    for (int d = GW_EXCHANGE_DIMS - 1; d >= 0; d--) {
-        bool data = d == 0;
-        c->dim[d] = (gw_dim_cost){gw_clock_seconds(led->of.dim_ticks[d]),
-                                  data ? bytes : led->of.dim_bytes[d],
-                                  data ? messages : led->of.dim_messages[d]};
-        bytes -= led->of.dim_bytes[d];
-        messages -= led->of.dim_messages[d];
-    }
-}
-
 void gw_ledger_end(gw_batch_cost *cost) {
     if (led->profile == GW_PROFILE_OFF) {
         ledger_end_unmeasured(cost);
@@ -403,7 +378,15 @@ void gw_ledger_end(gw_batch_cost *cost) {
     c.messages = now.messages - led->before.messages;
     c.collectives = now.collectives - led->before.collectives;
     led->before = now;
-    ledger_end_dims(&c);
+    /* Other threads exchange gradients alone: what is left is along the data dimension. */
+    uint64_t bytes = c.wire_bytes, messages = c.messages;
+    for (int d = GW_EXCHANGE_DIMS - 1; d >= 0; d--) {
+        c.dim[d] = (gw_dim_cost){gw_clock_seconds(led->of.dim_ticks[d]),
+                                 d == 0 ? bytes : led->of.dim_bytes[d],
+                                 d == 0 ? messages : led->of.dim_messages[d]};
+        bytes -= led->of.dim_bytes[d];
+        messages -= led->of.dim_messages[d];
+    }
     c.regions = led->of.regions;
     atomic_fetch_add(&led->batches_ended, 1);
     TELL(batch, led->begin, end);

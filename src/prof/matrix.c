@@ -53,25 +53,20 @@ void gw_matrix_close(void) {
     cells = NULL;
 }
 
-/* The table of a communicator that has none yet; NULL: cannot. */
-static int *matrix_names_of(MPI_Comm comm) {
-    int *table = NULL;
-    if (gw_world_ranks(comm, &table) == GW_OK &&
-        MPI_Comm_set_attr(comm, names, table) == MPI_SUCCESS)
-        return table;
-    free(table);
-    return NULL;
-}
-
 int gw_matrix_peer(int rank, MPI_Comm comm) {
     if (!cells || rank < 0)
         return -1;
     if (comm == MPI_COMM_WORLD)
         return rank;
     int found = 0, *table = NULL;
-    if (MPI_Comm_get_attr(comm, names, &table, &found) != MPI_SUCCESS || !found)
-        table = matrix_names_of(comm);
-    return table ? table[rank] : -1;
+    if (MPI_Comm_get_attr(comm, names, &table, &found) == MPI_SUCCESS && found)
+        return table[rank];
+    table = NULL;
+    if (gw_world_ranks(comm, &table) == GW_OK &&
+        MPI_Comm_set_attr(comm, names, table) == MPI_SUCCESS)
+        return table[rank];
+    free(table);
+    return -1;
 }
 
 uint64_t gw_matrix_sent(int peer, uint64_t bytes) {
@@ -112,46 +107,36 @@ static void matrix_add(gw_matrix_total *total, const row *r) {
     *(measured ? &total->bytes : &total->collective_bytes) += r->bytes;
 }
 
-/* At most a row a rank and dimension, and one more a dimension. */
-static int matrix_rows(row *rows, int rank) {
-    int n = 0;
-    for (int i = 0; i < ranks * DIMS; i++) {
+gw_err gw_matrix_write(const char *dir, gw_matrix_total *total, MPI_Comm comm) {
+    int rank, n = 0;
+    row *rows = NULL; /* at most one a rank and dimension, and one more a dimension */
+    gw_file *file = NULL;
+    called now = matrix_called();
+    *total = (gw_matrix_total){0};
+    GW_MPI(MPI_Comm_rank(comm, &rank));
+    gw_err e = gw_alloc(&rows, ((size_t)ranks + 1) * DIMS, sizeof *rows);
+    for (int i = 0; e == GW_OK && i < ranks * DIMS; i++) {
         const cell *c = &cells[i];
         rows[n] = (row){
             rank, i / DIMS, i % DIMS, atomic_load(&c->messages), atomic_load(&c->bytes), MEASURED};
         n += rows[n].messages > 0;
     }
-    called now = matrix_called();
-    for (int d = 0; d < DIMS; d++) {
+    for (int d = 0; e == GW_OK && d < DIMS; d++) {
         rows[n] = (row){
             rank, -1, d, now.calls[d] - before.calls[d], now.bytes[d] - before.bytes[d], MODELLED};
         n += rows[n].messages > 0;
     }
-    return n;
-}
-
-static gw_err matrix_write(FILE *to, row *rows, gw_matrix_total *total, int rank, MPI_Comm comm) {
-    int n = matrix_rows(rows, rank);
     for (int i = 0; i < n; i++)
         matrix_add(total, &rows[i]);
-    if (to)
-        gw_table_header(&table, to);
-    GW_TRY(gw_collect_rows(&table, to, rows, n, comm));
-    return gw_allreduce(MPI_IN_PLACE, total, (int)(sizeof *total / sizeof(uint64_t)), MPI_UINT64_T,
-                        MPI_SUM, comm);
-}
-
-gw_err gw_matrix_write(const char *dir, gw_matrix_total *total, MPI_Comm comm) {
-    int rank;
-    row *rows = NULL;
-    gw_file *file = NULL;
-    *total = (gw_matrix_total){0};
-    GW_MPI(MPI_Comm_rank(comm, &rank));
-    gw_err e = gw_alloc(&rows, ((size_t)ranks + 1) * DIMS, sizeof *rows);
     if (e == GW_OK && rank == 0 && dir)
         e = gw_file_create(&file, dir, table.file);
     e = gw_agree(comm, e);
-    GW_THEN(e, matrix_write(file ? gw_file_stream(file) : NULL, rows, total, rank, comm));
+    FILE *to = file ? gw_file_stream(file) : NULL;
+    if (e == GW_OK && to)
+        gw_table_header(&table, to);
+    GW_THEN(e, gw_collect_rows(&table, to, rows, n, comm));
+    GW_THEN(e, gw_allreduce(MPI_IN_PLACE, total, (int)(sizeof *total / sizeof(uint64_t)),
+                            MPI_UINT64_T, MPI_SUM, comm));
     GW_THEN(e, gw_file_commit(&file));
     gw_file_abandon(file);
     free(rows);

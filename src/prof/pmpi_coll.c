@@ -19,16 +19,9 @@
  *   alltoallv                  what goes to the others                 coll_swapped_v
  *   gather(v)                      n     but 0 at the root             coll_gathered
  *   scatter(v)                     0     but at the root all but its part coll_scattered(_v)
- *   neighbor_*             what goes to the neighbours                coll_near(_v, _w)
+ *   neighbor_*             what goes to the neighbours                coll_near
  *   barrier                        0
  */
-
-uint64_t gw_pmpi_bytes(MPI_Count count, MPI_Datatype type) {
-    MPI_Count size = 0;
-    if (count <= 0 || PMPI_Type_size_x(type, &size) != MPI_SUCCESS || size <= 0)
-        return 0;
-    return (uint64_t)count * (uint64_t)size;
-}
 
 static uint64_t coll_ranks(MPI_Comm comm) {
     int n = 1;
@@ -58,8 +51,13 @@ static counts_of coll_wides(const MPI_Count counts[]) {
     return (counts_of){.wides = counts};
 }
 
+static counts_of coll_each(MPI_Count count) {
+    return (counts_of){.each = count};
+}
+
 #define COUNTS(counts)                                                                             \
-    (_Generic((counts), const int * : coll_ints, const MPI_Count * : coll_wides)(counts))
+    (_Generic((counts), const int * : coll_ints, const MPI_Count * : coll_wides,                   \
+              default: coll_each)(counts))
 
 static MPI_Count coll_at(counts_of counts, int i) {
     return counts.ints ? counts.ints[i] : counts.wides ? counts.wides[i] : counts.each;
@@ -124,54 +122,29 @@ static uint64_t coll_swapped_w(const void *sendbuf, counts_of sendcounts,
     return sum;
 }
 
-/* How many neighbours a rank sends to, by the kind of its communicator (MPI 4.0, section 8.6). On a
- * Cartesian grid they are, for each dimension, the one below and the one above. */
-static int coll_near_neighbours(MPI_Comm comm, int kind) {
-    int n = 0, in = 0, weighted = 0;
-    if (kind == MPI_CART) {
+/* Bytes that a rank sends to its neighbours in `comm`, a grid or graph (MPI 4.0, section 8.6):
+ * counts[i] to the i-th, of types[i] or (types NULL) all of one. On a Cartesian grid they are, for
+ * each dimension, the one below and the one above; behind the border of a grid that is not periodic
+ * there is none. A neighbour that is the rank itself counts. */
+static uint64_t coll_near(counts_of counts, const MPI_Datatype types[], MPI_Datatype type,
+                          MPI_Comm comm) {
+    int kind = MPI_UNDEFINED, n = 0, in = 0, weighted = 0;
+    uint64_t sum = 0;
+    PMPI_Topo_test(comm, &kind);
+    if (kind == MPI_CART)
         PMPI_Cartdim_get(comm, &n);
-        return 2 * n;
-    }
-    if (kind == MPI_GRAPH)
+    else if (kind == MPI_GRAPH)
         PMPI_Graph_neighbors_count(comm, coll_rank_in(comm), &n);
     else if (kind == MPI_DIST_GRAPH)
         PMPI_Dist_graph_neighbors_count(comm, &in, &n, &weighted);
-    return n;
-}
-
-/* False behind the border of a grid that is not periodic: nothing is sent there. */
-static bool coll_near_exists(MPI_Comm comm, int kind, int i) {
-    if (kind != MPI_CART)
-        return true;
-    int below = MPI_PROC_NULL, above = MPI_PROC_NULL;
-    PMPI_Cart_shift(comm, i / 2, 1, &below, &above);
-    return (i % 2 ? above : below) != MPI_PROC_NULL;
-}
-
-/* A type for each neighbour, or (types NULL) one for all. */
-static uint64_t coll_near_sum(counts_of counts, const MPI_Datatype types[], MPI_Datatype type,
-                              MPI_Comm comm) {
-    int kind = MPI_UNDEFINED;
-    uint64_t sum = 0;
-    PMPI_Topo_test(comm, &kind);
-    for (int i = coll_near_neighbours(comm, kind) - 1; i >= 0; i--)
-        if (coll_near_exists(comm, kind, i))
+    for (int i = 0; i < (kind == MPI_CART ? 2 * n : n); i++) {
+        int below = MPI_PROC_NULL, above = MPI_PROC_NULL;
+        if (kind == MPI_CART)
+            PMPI_Cart_shift(comm, i / 2, 1, &below, &above);
+        if (kind != MPI_CART || (i % 2 ? above : below) != MPI_PROC_NULL)
             sum += gw_pmpi_bytes(coll_at(counts, i), types ? types[i] : type);
+    }
     return sum;
-}
-
-/* Bytes that a rank sends to its neighbours in `comm`, a grid or graph: the same to each, or
- * counts[i] (of types[i]) to the i-th. A neighbour that is the rank itself counts. */
-static uint64_t coll_near(MPI_Count count, MPI_Datatype type, MPI_Comm comm) {
-    return coll_near_sum((counts_of){.each = count}, NULL, type, comm);
-}
-
-static uint64_t coll_near_v(counts_of counts, MPI_Datatype type, MPI_Comm comm) {
-    return coll_near_sum(counts, NULL, type, comm);
-}
-
-static uint64_t coll_near_w(counts_of counts, const MPI_Datatype types[], MPI_Comm comm) {
-    return coll_near_sum(counts, types, MPI_DATATYPE_NULL, comm);
 }
 
 /* ---- the calls ---- */
@@ -275,13 +248,16 @@ COLLECTIVE(Alltoallw, alltoallw, SWAP_W,
            coll_swapped_w(sendbuf, COUNTS(sendcounts), sendtypes, COUNTS(recvcounts), recvtypes,
                           comm))
 
-COLLECTIVE(Neighbor_allgather, neighbor_allgather, PARTS, coll_near(sendcount, sendtype, comm))
-COLLECTIVE(Neighbor_allgatherv, neighbor_allgatherv, GATHER_V, coll_near(sendcount, sendtype, comm))
-COLLECTIVE(Neighbor_alltoall, neighbor_alltoall, PARTS, coll_near(sendcount, sendtype, comm))
+COLLECTIVE(Neighbor_allgather, neighbor_allgather, PARTS,
+           coll_near(COUNTS(sendcount), NULL, sendtype, comm))
+COLLECTIVE(Neighbor_allgatherv, neighbor_allgatherv, GATHER_V,
+           coll_near(COUNTS(sendcount), NULL, sendtype, comm))
+COLLECTIVE(Neighbor_alltoall, neighbor_alltoall, PARTS,
+           coll_near(COUNTS(sendcount), NULL, sendtype, comm))
 COLLECTIVE(Neighbor_alltoallv, neighbor_alltoallv, SWAP_V,
-           coll_near_v(COUNTS(sendcounts), sendtype, comm))
+           coll_near(COUNTS(sendcounts), NULL, sendtype, comm))
 COLLECTIVE(Neighbor_alltoallw, neighbor_alltoallw, NEAR_SWAP_W,
-           coll_near_w(COUNTS(sendcounts), sendtypes, comm))
+           coll_near(COUNTS(sendcounts), sendtypes, MPI_DATATYPE_NULL, comm))
 
 /* No data, no counts, so no _c. */
 int MPI_Barrier(MPI_Comm comm) {

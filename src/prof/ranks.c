@@ -39,27 +39,22 @@ gw_err gw_ranks_collect(gw_rank_figures **out, uint64_t *dropped, const gw_recor
     return e;
 }
 
-/* The first rank of the node, which has one copy of what its ranks share. */
-static gw_err ranks_node(int *first, MPI_Comm comm) {
-    MPI_Comm node;
-    GW_TRY(gw_comm_place(comm, first, NULL));
-    GW_TRY(gw_comm_split_host(comm, &node));
-    gw_err e = gw_bcast(first, 1, MPI_INT, 0, node);
-    gw_comm_free(&node);
-    return e;
-}
-
 typedef struct told {
     gw_resident memory;
-    int node;
+    int node; /* the first rank of the node, which has one copy of what its ranks share */
 } told;
 
 gw_err gw_ranks_memory(gw_rank_figures *all, gw_resident *mine, MPI_Comm comm) {
     int rank, ranks;
     told own = {.memory = *mine}, *found = NULL;
+    MPI_Comm node = MPI_COMM_NULL;
     GW_TRY(gw_comm_place(comm, &rank, &ranks));
-    GW_TRY(gw_agree(comm, ranks_node(&own.node, comm)));
-    gw_err e = rank == 0 ? gw_alloc(&found, (size_t)ranks, sizeof *found) : GW_OK;
+    own.node = rank;
+    gw_err e = gw_comm_split_host(comm, &node);
+    GW_THEN(e, gw_bcast(&own.node, 1, MPI_INT, 0, node));
+    gw_comm_free(&node);
+    if (e == GW_OK && rank == 0)
+        e = gw_alloc(&found, (size_t)ranks, sizeof *found);
     e = gw_agree(comm, e);
     GW_THEN(e, gw_gather(&own, found, (int)sizeof own, comm));
     for (int i = 0; e == GW_OK && rank == 0 && i < ranks; i++) {

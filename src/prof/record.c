@@ -52,12 +52,6 @@ struct gw_record {
     int64_t summed[2];       /* so many steps of this start */
 };
 
-static gw_err record_make_type(gw_record *r) {
-    GW_MPI(MPI_Type_contiguous((int)sizeof(gw_batch_row), MPI_BYTE, &r->row_type));
-    GW_MPI(MPI_Type_commit(&r->row_type));
-    return GW_OK;
-}
-
 gw_err gw_record_open(gw_record **out, int64_t rows, bool mesh, MPI_Comm comm) {
     gw_record *r = NULL;
     gw_err e = gw_alloc(&r, 1, sizeof *r);
@@ -71,7 +65,9 @@ gw_err gw_record_open(gw_record **out, int64_t rows, bool mesh, MPI_Comm comm) {
         e = gw_alloc_unset(&r->rows, (size_t)rows, sizeof *r->rows);
     }
     GW_THEN(e, gw_comm_place(comm, &r->rank, &r->ranks));
-    GW_THEN(e, record_make_type(r));
+    GW_THEN(e, gw_mpi_check(MPI_Type_contiguous((int)sizeof(gw_batch_row), MPI_BYTE, &r->row_type),
+                            "MPI_Type_contiguous"));
+    GW_THEN(e, gw_mpi_check(MPI_Type_commit(&r->row_type), "MPI_Type_commit"));
     for (int i = 0; e == GW_OK && i < 2; i++)
         e = gw_alloc(&r->sums[i], (size_t)r->ranks, sizeof **r->sums);
     if (e == GW_OK && r->rank == 0)
@@ -105,18 +101,6 @@ gw_err gw_record_push(gw_record *r, const gw_batch_row *row) {
 gw_batch_row *gw_record_rows(gw_record *r, int64_t *n) {
     *n = r->held;
     return r->rows;
-}
-
-static void record_add_to_rank(gw_record *r, const gw_batch_row *row, int rank) {
-    const double *t = row->cost.phase_s;
-    gw_record_rank *sum = &r->sums[row->step > GW_RECORD_WARMUP][rank];
-    sum->wall_s += row->cost.wall_s;
-    sum->compute_s += gw_phases_computation(t);
-    sum->passes_s += gw_phases_computation(t) - t[GW_PHASE_UPDATE];
-    sum->waiting_s += row->wait_skew_s;
-    sum->transfer_s += row->transfer_s;
-    sum->own_s +=
-        row->cost.wall_s - t[GW_PHASE_MPI_POST] - t[GW_PHASE_MPI_POLL] - t[GW_PHASE_MPI_WAIT];
 }
 
 void gw_record_ranks(const gw_record *r, bool warm, gw_record_rank *out) {
@@ -181,13 +165,6 @@ static void record_end_step(gw_record *r, const step_sums *s) {
     r->source = s->source > r->source ? s->source : r->source;
 }
 
-/* Steps of an earlier start on another number of ranks are no measurement of this one's. */
-static void record_end_kept(gw_record *r, const step_sums *s) {
-    if (s->ranks == r->ranks)
-        record_end_step(r, s);
-    r->earlier = r->seen;
-}
-
 static gw_err record_read_kept(gw_record *r) {
     gw_batch_row row;
     step_sums s = {.mesh = r->mesh};
@@ -195,8 +172,12 @@ static gw_err record_read_kept(gw_record *r) {
     rewind(r->to);
     for (bool more = true;;) {
         GW_TRY(gw_table_read(&in, &row, &more));
-        if (s.ranks && (!more || row.step != s.step))
-            record_end_kept(r, &s);
+        if (s.ranks && (!more || row.step != s.step)) {
+            /* Steps on another number of ranks are no measurement of this one's. */
+            if (s.ranks == r->ranks)
+                record_end_step(r, &s);
+            r->earlier = r->seen;
+        }
         if (!more)
             break;
         if (row.step < 1 || (s.ranks && row.step != s.step && row.step - 1 != s.step))
@@ -216,15 +197,16 @@ gw_err gw_record_check(const gw_record *r, gw_rows *files) {
     return gw_rows_check(files, &r->table.table);
 }
 
-static gw_err record_begin(gw_record *r, gw_rows *files) {
-    bool kept;
-    GW_TRY(gw_rows_open(files, &r->table.table, &r->to, &kept));
-    r->files = files;
-    return kept ? record_read_kept(r) : GW_OK;
-}
-
 gw_err gw_record_begin(gw_record *r, gw_rows *files) {
-    return gw_agree(r->comm, r->rank == 0 && files ? record_begin(r, files) : GW_OK);
+    gw_err e = GW_OK;
+    bool kept = false;
+    if (r->rank == 0 && files) {
+        e = gw_rows_open(files, &r->table.table, &r->to, &kept);
+        r->files = e == GW_OK ? files : NULL;
+    }
+    if (e == GW_OK && kept)
+        e = record_read_kept(r);
+    return gw_agree(r->comm, e);
 }
 
 /* Rank 0: write the gathered rows, step by step. Rank i's rows are all[at[i]..at[i + 1]). */
@@ -238,7 +220,15 @@ static gw_err record_write_steps(gw_record *r, const gw_batch_row *all, const in
                 return gw_fail(GW_ERR_INTERNAL, "batches.csv: the ranks recorded different steps");
             gw_table_write(&r->table.table, r->to, row, 1);
             record_add(&s, row);
-            record_add_to_rank(r, row, rank);
+            const double *t = row->cost.phase_s;
+            gw_record_rank *sum = &r->sums[row->step > GW_RECORD_WARMUP][rank];
+            sum->wall_s += row->cost.wall_s;
+            sum->compute_s += gw_phases_computation(t);
+            sum->passes_s += gw_phases_computation(t) - t[GW_PHASE_UPDATE];
+            sum->waiting_s += row->wait_skew_s;
+            sum->transfer_s += row->transfer_s;
+            sum->own_s += row->cost.wall_s - t[GW_PHASE_MPI_POST] - t[GW_PHASE_MPI_POLL] -
+                          t[GW_PHASE_MPI_WAIT];
         }
         r->summed[s.step > GW_RECORD_WARMUP]++;
         record_end_step(r, &s);
@@ -247,39 +237,27 @@ static gw_err record_write_steps(gw_record *r, const gw_batch_row *all, const in
     return r->files ? gw_rows_held(r->files) : GW_OK;
 }
 
-/* Rank 0 makes room for what the ranks hold; others: count and at stay NULL. */
-static gw_err record_gather_room(gw_record *r, const int *count, int *at, gw_batch_row **all) {
-    size_t total = 0;
-    for (int i = 0; i < r->ranks; i++) {
-        if (total > INT32_MAX)
-            return gw_fail(GW_ERR_INTERNAL, "batches.csv: too many rows at once; flush earlier");
-        at[i] = (int)total;
-        total += (size_t)count[i];
-    }
-    return gw_alloc(all, total, sizeof **all);
-}
-
-static gw_err record_flush(gw_record *r, int *count, int *at, gw_batch_row **all) {
-    int mine = (int)r->held;
-    GW_TRY(gw_gather(&mine, count, (int)sizeof mine, r->comm));
-    gw_err e = r->rank == 0 ? record_gather_room(r, count, at, all) : GW_OK;
-    GW_TRY(gw_agree(r->comm, e));
-    GW_TRY(gw_gatherv(r->rows, mine, *all, count, at, r->row_type, r->comm));
-    e = r->rank == 0 ? record_write_steps(r, *all, count, at) : GW_OK;
-    GW_TRY(gw_agree(r->comm, e));
-    r->held = 0;
-    return GW_OK;
-}
-
 gw_err gw_record_flush(gw_record *r) {
-    int *count = NULL, *at = NULL;
+    int *count = NULL, *at = NULL, mine = (int)r->held; /* count, at: by rank; rank 0's */
     gw_batch_row *all = NULL;
-    size_t ranks = r->rank == 0 ? (size_t)r->ranks : 0;
+    size_t ranks = r->rank == 0 ? (size_t)r->ranks : 0, total = 0;
     gw_err e = r->held <= INT32_MAX ? GW_OK : gw_fail(GW_ERR_INTERNAL, "too many rows at once");
     GW_THEN(e, gw_alloc(&count, ranks, sizeof *count));
     GW_THEN(e, gw_alloc(&at, ranks, sizeof *at));
     e = gw_agree(r->comm, e);
-    GW_THEN(e, record_flush(r, count, at, &all));
+    GW_THEN(e, gw_gather(&mine, count, (int)sizeof mine, r->comm));
+    for (size_t i = 0; e == GW_OK && i < ranks && total <= INT32_MAX; i++) {
+        at[i] = (int)total;
+        total += (size_t)count[i];
+    }
+    GW_THEN(e, gw_agree(r->comm, total <= INT32_MAX
+                                     ? gw_alloc(&all, total, sizeof *all)
+                                     : gw_fail(GW_ERR_INTERNAL, "batches.csv: too many rows at "
+                                                                "once; flush earlier")));
+    GW_THEN(e, gw_gatherv(r->rows, mine, all, count, at, r->row_type, r->comm));
+    GW_THEN(e, gw_agree(r->comm, r->rank == 0 ? record_write_steps(r, all, count, at) : GW_OK));
+    if (e == GW_OK)
+        r->held = 0;
     free(count);
     free(at);
     free(all);

@@ -47,14 +47,6 @@ static void resident_refuse(gw_resident *r, const char *name, const char *why) {
         snprintf(r->why, sizeof r->why, "%s/%s: %s", r->proc, name, why);
 }
 
-static void resident_set_back(gw_resident *r) {
-    int fd = resident_open(r, "clear_refs", O_WRONLY);
-    if (fd < 0 || write(fd, "5", 1) != 1)
-        resident_refuse(r, "clear_refs", strerror(errno));
-    if (fd >= 0)
-        close(fd);
-}
-
 static void resident_keep(gw_resident_bytes *most, gw_resident_bytes b) {
     if (isnan(most->peak) || b.peak > most->peak)
         *most = b;
@@ -75,7 +67,11 @@ void gw_resident_start(gw_resident *r, const char *proc) {
 
 void gw_resident_enter(gw_resident *r, gw_resident_phase next) {
     resident_leave(r);
-    resident_set_back(r);
+    int fd = resident_open(r, "clear_refs", O_WRONLY);
+    if (fd < 0 || write(fd, "5", 1) != 1) /* sets the peak back */
+        resident_refuse(r, "clear_refs", strerror(errno));
+    if (fd >= 0)
+        close(fd);
     r->now = next;
 }
 

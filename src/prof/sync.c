@@ -86,15 +86,6 @@ static gw_err sync_ask(const gw_sync *s, gw_sync_point *best) {
     return GW_OK;
 }
 
-/* Every second look goes, but the first and the last two stay. */
-static void sync_thin_out(gw_sync *s) {
-    int kept = 0;
-    for (int i = 0; i < s->n; i++)
-        if (i % 2 == 0 || i >= s->n - 2)
-            s->points[kept++] = s->points[i];
-    s->n = kept;
-}
-
 gw_err gw_sync_again(gw_sync *s) {
     gw_sync_point p = {0};
     if (s->rank == 0) {
@@ -106,8 +97,12 @@ gw_err gw_sync_again(gw_sync *s) {
     }
     GW_TRY(gw_bcast(&p, (int)sizeof p, MPI_BYTE, 0, s->host));
     p.error_s += s->resolution_s;
-    if (s->n == POINTS)
-        sync_thin_out(s);
+    if (s->n == POINTS) { /* every second look goes, but the first and the last two stay */
+        s->n = 0;
+        for (int i = 0; i < POINTS; i++)
+            if (i % 2 == 0 || i >= POINTS - 2)
+                s->points[s->n++] = s->points[i];
+    }
     double before_s = s->n > 0 ? s->points[s->n - 1].error_s : 0;
     s->points[s->n++] = p;
     double worst = fmax(p.error_s, before_s);
@@ -119,22 +114,17 @@ gw_err gw_sync_again(gw_sync *s) {
 
 /* ---- opening ---- */
 
-/* What a reading takes: closer together two instants cannot be told apart. */
-static double sync_resolution(uint64_t (*ticks)(void)) {
-    double least = 1;
-    for (int run = 0; run < RUNS; run++) {
-        uint64_t start = ticks();
-        for (int i = 0; i < READS - 1; i++)
-            ticks();
-        least = fmin(least, gw_clock_seconds(ticks() - start) / READS);
-    }
-    return least;
-}
-
 /* Rank 0 learns who speaks for the other hosts. */
-static gw_err sync_find_leaders(gw_sync *s) {
-    int ranks, lead = s->on_host == 0, *leads = NULL;
-    GW_TRY(gw_comm_place(s->comm, NULL, &ranks));
+static gw_err sync_open_hosts(gw_sync *s, bool apart, MPI_Comm comm) {
+    int ranks, *leads = NULL;
+    GW_TRY(gw_comm_dup(comm, &s->comm));
+    GW_TRY(gw_comm_place(s->comm, &s->rank, &ranks));
+    if (apart)
+        GW_MPI(MPI_Comm_split(s->comm, s->rank, 0, &s->host));
+    else
+        GW_MPI(MPI_Comm_split_type(s->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &s->host));
+    GW_TRY(gw_comm_place(s->host, &s->on_host, NULL));
+    int lead = s->on_host == 0;
     GW_TRY(gw_allreduce(&lead, &s->hosts, 1, MPI_INT, MPI_SUM, s->comm));
     gw_err e = s->rank == 0 ? gw_alloc(&s->leaders, (size_t)s->hosts, sizeof(int)) : GW_OK;
     if (e == GW_OK && s->rank == 0)
@@ -149,24 +139,19 @@ static gw_err sync_find_leaders(gw_sync *s) {
     return e;
 }
 
-static gw_err sync_open_hosts(gw_sync *s, bool apart, MPI_Comm comm) {
-    GW_TRY(gw_comm_dup(comm, &s->comm));
-    GW_TRY(gw_comm_place(s->comm, &s->rank, NULL));
-    if (apart)
-        GW_MPI(MPI_Comm_split(s->comm, s->rank, 0, &s->host));
-    else
-        GW_MPI(MPI_Comm_split_type(s->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &s->host));
-    GW_TRY(gw_comm_place(s->host, &s->on_host, NULL));
-    return sync_find_leaders(s);
-}
-
 gw_err gw_sync_open(gw_sync **out, const gw_sync_setup *setup, MPI_Comm comm) {
     gw_sync *s = NULL;
     GW_TRY(gw_agree(comm, gw_alloc(&s, 1, sizeof *s)));
     s->comm = s->host = MPI_COMM_NULL;
     s->ticks = setup && setup->ticks ? setup->ticks : gw_clock_ticks;
     s->zero = gw_ledger_zero();
-    s->resolution_s = sync_resolution(s->ticks);
+    s->resolution_s = 1; /* what a reading takes: closer together two instants are one */
+    for (int run = 0; run < RUNS; run++) {
+        uint64_t start = s->ticks();
+        for (int i = 0; i < READS - 1; i++)
+            s->ticks();
+        s->resolution_s = fmin(s->resolution_s, gw_clock_seconds(s->ticks() - start) / READS);
+    }
     gw_err e = sync_open_hosts(s, setup && setup->apart, comm);
     GW_THEN(e, gw_sync_again(s));
     GW_OPENED(e, out, s, gw_sync_close);

@@ -24,12 +24,6 @@ static struct {
     unsigned ends;
 } use;
 
-static double usage_cpu_time(void) {
-    struct timespec t = {0};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* CPU time at `when` of a thread that was not switched out since the last reading. */
 static double usage_extrapolate(uint64_t when) {
     uint64_t gone = when > use.last.when ? when - use.last.when : 0;
@@ -41,11 +35,12 @@ static double usage_extrapolate(uint64_t when) {
 static void usage_ask(void) {
     uint64_t before = gw_clock_ticks(), nearest = UINT64_MAX;
     for (int i = 0; i < TRIES; i++) {
-        double cpu_s = usage_cpu_time();
+        struct timespec t = {0};
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
         uint64_t after = gw_clock_ticks();
         if (after - before < nearest) {
             nearest = after - before;
-            use.last.cpu_s = cpu_s;
+            use.last.cpu_s = (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
             use.last.when = after;
         }
         if (gw_clock_seconds(nearest) < CLOSE_S)

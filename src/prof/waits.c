@@ -30,23 +30,6 @@ struct gw_waits {
     double *waiting_s; /* for each row, between two flushes, and for each dimension of it */
 };
 
-/* The numbers that the ranks of `along` have in w->comm. */
-static gw_err waits_number(gw_waits *w, MPI_Comm along, int **out) {
-    int size;
-    GW_TRY(gw_comm_place(along, NULL, &size));
-    GW_TRY(gw_alloc(out, (size_t)size, sizeof **out));
-    return gw_mpi_check(MPI_Allgather(&w->rank, 1, MPI_INT, *out, 1, MPI_INT, along),
-                        "MPI_Allgather");
-}
-
-static gw_err waits_open_dims(gw_waits *w, const MPI_Comm *along) {
-    for (int d = 0; d < (along ? GW_EXCHANGE_DIMS : 1); d++) {
-        w->along[d] = along ? along[d] : w->comm;
-        GW_TRY(waits_number(w, w->along[d], &w->ranks_of[d]));
-    }
-    return GW_OK;
-}
-
 gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, const MPI_Comm *along,
                      MPI_Comm comm) {
     gw_waits *w = NULL;
@@ -55,7 +38,15 @@ gw_err gw_waits_open(gw_waits **out, gw_rows *files, int rows, const MPI_Comm *a
     w->rows = rows;
     w->files = files;
     gw_err e = gw_comm_place(comm, &w->rank, &w->ranks);
-    GW_THEN(e, waits_open_dims(w, along));
+    for (int d = 0; e == GW_OK && d < (along ? GW_EXCHANGE_DIMS : 1); d++) {
+        int size = 0;
+        w->along[d] = along ? along[d] : comm;
+        e = gw_comm_place(w->along[d], NULL, &size);
+        GW_THEN(e, gw_alloc(&w->ranks_of[d], (size_t)size, sizeof *w->ranks_of[d]));
+        GW_THEN(e, gw_mpi_check(
+                       MPI_Allgather(&w->rank, 1, MPI_INT, w->ranks_of[d], 1, MPI_INT, w->along[d]),
+                       "MPI_Allgather"));
+    }
     for (int i = 0; i < 2; i++)
         GW_THEN(e, gw_alloc(&w->sums[i].caused_s, (size_t)w->ranks, sizeof(double)));
     GW_THEN(e, gw_alloc(&w->waiting_s, (size_t)rows * GW_EXCHANGE_DIMS, sizeof *w->waiting_s));
@@ -75,15 +66,6 @@ const gw_sync *gw_waits_sync(const gw_waits *w) {
 
 static waits_sums *waits_sums_of(gw_waits *w, int64_t step) {
     return &w->sums[step > GW_RECORD_WARMUP];
-}
-
-/* What a hop takes is seen where somebody was blocked for it before both ends were there. */
-static void waits_tell_tempo(const gw_waits *w, const gw_exchange_entry *e) {
-    double done_s = gw_sync_seconds(w->sync, e->done);
-    bool seen = e->step > 0 && e->x.dim == PIPE && e->done && e->block &&
-                gw_sync_seconds(w->sync, e->block) <= e->latest_s;
-    if (seen && done_s > e->latest_s)
-        gw_tempo_hop(e->x.name, done_s - e->latest_s);
 }
 
 /* Ask all ranks along a dimension for the arrivals there that are not known yet. */
@@ -108,8 +90,13 @@ static gw_err waits_resolve(gw_waits *w, const gw_exchange_view *v, int dim) {
         to->resolved = true;
         to->first_s = a->first_s;
         to->latest_s = a->latest_s;
+        /* What a hop takes is seen where somebody was blocked for it before both ends were
+         * there. */
+        double hop_s = gw_sync_seconds(w->sync, to->done) - to->latest_s;
+        if (to->step > 0 && dim == PIPE && to->done && to->block && hop_s > 0 &&
+            gw_sync_seconds(w->sync, to->block) <= to->latest_s)
+            gw_tempo_hop(to->x.name, hop_s);
         bool told = a->latest_s - a->first_s > error_s;
-        waits_tell_tempo(w, to);
         to->last_rank = told ? w->ranks_of[dim][a->last_rank] : -1;
         if (to->step > 0 && to->last_rank >= 0) {
             waits_sums *sums = waits_sums_of(w, to->step);
@@ -119,14 +106,6 @@ static gw_err waits_resolve(gw_waits *w, const gw_exchange_view *v, int dim) {
     }
     free(all);
     return e;
-}
-
-/* Seconds of a stretch that lie before the common clock's instant `when`. In ticks of our own, so
- * that before and after add up to the stretch whatever the clocks' rates. */
-static double waits_before(const gw_exchange_stretch *s, double when, const gw_sync *sync) {
-    double from = gw_sync_seconds(sync, s->start), to = gw_sync_seconds(sync, s->end);
-    double share = to > from ? (when - from) / (to - from) : 0;
-    return fmin(fmax(share, 0), 1) * gw_clock_seconds(s->end - s->start);
 }
 
 static double *waits_of(gw_waits *w, int64_t row, int dim) {
@@ -143,8 +122,13 @@ static int waits_split(gw_waits *w, const gw_exchange_view *v, const gw_batch_ro
         const gw_exchange_stretch *s = &v->stretches[at];
         if (s->entry != first->entry || s->row != first->row)
             break;
-        all_s += gw_clock_seconds(s->end - s->start);
-        waiting_s += e->resolved ? waits_before(s, e->latest_s, w->sync) : 0;
+        /* What lies before the last arrival, in ticks of our own, so that before and after add up
+         * to the stretch whatever the clocks' rates. */
+        double from = gw_sync_seconds(w->sync, s->start), to = gw_sync_seconds(w->sync, s->end);
+        double share = to > from ? (e->latest_s - from) / (to - from) : 0;
+        double took_s = gw_clock_seconds(s->end - s->start);
+        all_s += took_s;
+        waiting_s += e->resolved ? fmin(fmax(share, 0), 1) * took_s : 0;
     }
     if (!e->resolved) {
         *row_s = NAN;
@@ -213,34 +197,32 @@ static double waits_at(const gw_waits *w, uint64_t ticks) {
     return ticks ? gw_sync_seconds(w->sync, ticks) : NAN;
 }
 
-static row waits_row(const gw_waits *w, const gw_exchange_entry *e) {
-    row r = {.rank = w->rank,
-             .step = e->step,
-             .dim = e->x.dim,
-             .schedule = e->x.schedule,
-             .run = e->x.run,
-             .off = e->x.off,
-             .n = e->x.n,
-             .start_s = waits_at(w, e->start),
-             .block_s = waits_at(w, e->block),
-             .unblock_s = waits_at(w, e->unblock),
-             .done_s = waits_at(w, e->done),
-             .waiting_s = e->resolved ? e->waiting_s : NAN,
-             .transfer_s = e->resolved ? e->transfer_s : NAN,
-             .skew_s = e->resolved ? e->latest_s - e->first_s : NAN,
-             .last_rank = e->resolved ? e->last_rank : -1};
-    snprintf(r.lane, sizeof r.lane, "%s", e->x.name ? e->x.name : "");
-    return r;
-}
-
 /* The finished exchanges of recorded batches. */
 static gw_err waits_write(gw_waits *w, const gw_exchange_view *v) {
     row *rows = NULL;
     int n = 0;
     GW_TRY(gw_agree(w->comm, gw_alloc(&rows, (size_t)v->n_entries, sizeof *rows)));
-    for (int i = 0; i < v->n_entries; i++)
-        if (v->finished[i] && v->entries[i].step > 0)
-            rows[n++] = waits_row(w, &v->entries[i]);
+    for (int i = 0; i < v->n_entries; i++) {
+        const gw_exchange_entry *e = &v->entries[i];
+        if (!v->finished[i] || e->step <= 0)
+            continue;
+        rows[n] = (row){.rank = w->rank,
+                        .step = e->step,
+                        .dim = e->x.dim,
+                        .schedule = e->x.schedule,
+                        .run = e->x.run,
+                        .off = e->x.off,
+                        .n = e->x.n,
+                        .start_s = waits_at(w, e->start),
+                        .block_s = waits_at(w, e->block),
+                        .unblock_s = waits_at(w, e->unblock),
+                        .done_s = waits_at(w, e->done),
+                        .waiting_s = e->resolved ? e->waiting_s : NAN,
+                        .transfer_s = e->resolved ? e->transfer_s : NAN,
+                        .skew_s = e->resolved ? e->latest_s - e->first_s : NAN,
+                        .last_rank = e->resolved ? e->last_rank : -1};
+        snprintf(rows[n++].lane, sizeof rows->lane, "%s", e->x.name ? e->x.name : "");
+    }
     gw_err e = gw_collect_rows(&gw_waits_collectives, w->to, rows, n, w->comm);
     free(rows);
     return e;
@@ -257,7 +239,7 @@ gw_err gw_waits_flush(gw_waits *w, gw_batch_row *rows, int64_t n, int *room) {
     if (w->files)
         GW_TRY(waits_write(w, &v));
     *room = gw_exchange_log_room();
-    gw_exchange_log_clear();
+    gw_exchange_log_clear(false);
     return gw_allreduce(MPI_IN_PLACE, room, 1, MPI_INT, MPI_MIN, w->comm);
 }
 

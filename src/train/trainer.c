@@ -453,7 +453,7 @@ static gw_err trainer_rehearse(void *ctx, int64_t i, gw_batch_cost *cost) {
     gw_trainer *t = ctx;
     int b = (int)(i % gw_sampler_batches(t->sampler));
     if (i % FORGET_EVERY == 0)
-        gw_exchange_log_forget(); /* it would fill up */
+        gw_exchange_log_clear(true); /* it would fill up */
     step_job job = {.batch = gw_sampler_batch(t->sampler, b), .settle = true};
     gw_err e = trainer_step(t, &job);
     *cost = job.parts.cost;
@@ -475,7 +475,7 @@ static gw_err trainer_measure_overhead(gw_trainer *t) {
                            .comm = t->comm};
     GW_TRY(gw_overhead_measure(t->watcher.result->overhead, &job, t->own));
     gw_codec_stats_restart(t->rec.stats);
-    gw_exchange_log_forget();
+    gw_exchange_log_clear(true);
     gw_counters_forget(gw_memory_counters(t->measures.memory));
     gw_split_forget(&t->measures.split);
     return gw_agree(t->comm, gw_matrix_open()); /* from zero again */

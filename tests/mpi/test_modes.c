@@ -85,7 +85,7 @@ static void check_times(const mode *m, int64_t before) {
               "%s %s lazy=%d: exchange %d of step %d, %s", m->comm, m->codec, m->lazy, i,
               (int)(e->step - before), e->done ? "complete" : "not complete");
     }
-    gw_exchange_log_forget();
+    gw_exchange_log_clear(true);
 }
 
 static void try_mode(const mode *m) {

@@ -77,7 +77,7 @@ static void test_stretches(void **state) {
     double in_second = gw_clock_seconds(waited(&v, 1, 1));
     assert_true(in_first >= 2e-4 && in_first <= first.phase_s[GW_PHASE_MPI_WAIT]);
     assert_true(in_second >= 4e-4 && in_second <= second.phase_s[GW_PHASE_MPI_WAIT]);
-    gw_exchange_log_clear();
+    gw_exchange_log_clear(false);
     assert_int_equal(gw_exchange_log_view().n_entries, 0);
 }
 
@@ -91,7 +91,7 @@ static void test_carried(void **state) {
     gw_exchange_tell(GW_EXCHANGE_DONE, &done);
     end();
     gw_exchange_log_view().entries[1].latest_s = 42;
-    gw_exchange_log_clear();
+    gw_exchange_log_clear(false);
     gw_exchange_view v = gw_exchange_log_view();
     assert_int_equal(v.n_entries, 1);
     assert_int_equal(v.entries[0].x.schedule, 2);
@@ -104,7 +104,7 @@ static void test_carried(void **state) {
     assert_true(v.finished[0]);
     assert_int_equal(v.entries[0].step, 1);
     assert_true(waited(&v, 0, 0) > 0);
-    gw_exchange_log_clear();
+    gw_exchange_log_clear(false);
 }
 
 /* Outside rows arrivals are kept, without a step, since the other ranks' lists have them, too; what
@@ -121,7 +121,7 @@ static void test_between_batches(void **state) {
     assert_int_equal(v.n_entries, 1);
     assert_int_equal(v.entries[0].step, 0);
     assert_int_equal(v.n_stretches, 0);
-    gw_exchange_log_clear();
+    gw_exchange_log_clear(false);
 }
 
 /* Full: counted, and the rows it hits are marked; the others are right as before. */
@@ -152,11 +152,11 @@ static void test_full(void **state) {
     assert_false(v.lost[3]);
     assert_int_equal(v.n_stretches, 0);
     assert_int_equal(gw_exchange_log_room(), 1); /* such a row does not fit twice */
-    gw_exchange_log_clear();
+    gw_exchange_log_clear(false);
     begin(5);
     end();
     assert_false(gw_exchange_log_view().lost[0]);
-    gw_exchange_log_clear();
+    gw_exchange_log_clear(false);
 }
 
 /* The rows until the next flush follow from the fullest row, with as much again to spare. */
@@ -170,7 +170,7 @@ static void test_room(void **state) {
     }
     end();
     (void)gw_exchange_log_view();
-    gw_exchange_log_clear();
+    gw_exchange_log_clear(false);
     assert_int_equal(gw_exchange_log_room(), 10);
     begin(2);
     gw_exchange x = {.schedule = 0, .run = 2};
@@ -185,7 +185,7 @@ static void test_room(void **state) {
     gw_phase_leave();
     end();
     assert_int_equal(gw_exchange_log_room(), 3);
-    gw_exchange_log_clear();
+    gw_exchange_log_clear(false);
 }
 
 static int open_log(void **state) {
