@@ -33,26 +33,19 @@ typedef struct plan {
     int64_t batches;
 } plan;
 
-typedef struct plans {
-    int groups, columns;
-    plan plan[GW_GROUPS];
-    char column[GW_COUNTERS][GW_COUNTER_NAME];
-} plans;
-
 struct gw_counters {
     const gw_counter_source *source;
     uint64_t serial; /* 1.. in this process */
     int threads;
-    plans in;         /* use */
+    int groups, columns;
+    plan plan[GW_GROUPS]; /* of the groups in use */
+    char column[GW_COUNTERS][GW_COUNTER_NAME];
     int64_t batch;    /* 1..; of gw_counters_begin */
     int active;       /* group of this batch */
     bool inside;      /* between begin and end */
     atomic_bool lost; /* this batch's counts cannot be used */
 
-    double read_s, edge_s;
-    bool regions;
-    char why[160], failed[256];
-    int64_t lost_batches;
+    gw_counters_state is;
     long long last[EVENTS], phase[GW_PHASES][EVENTS]; /* main thread */
     int64_t reads;                                    /* in the trial */
     double wall_s;
@@ -61,14 +54,6 @@ struct gw_counters {
 };
 
 /* ---- which events of a choice count here, and in which columns ---- */
-
-static int counters_column_of(plans *c, const char *name) {
-    for (int i = 0; i < c->columns; i++)
-        if (strcmp(c->column[i], name) == 0)
-            return i;
-    strcpy(c->column[c->columns], name);
-    return c->columns++;
-}
 
 /* The first of an event's names that counts goes to *out; if none does, out->reason says why. */
 static bool counters_find_name(const gw_counter_source *source, const gw_group_event *e,
@@ -107,8 +92,8 @@ static bool counters_count_together(const gw_counter_source *source, const plan 
     return false;
 }
 
-/* Does each event that `e` reads count? */
-static bool counters_usable(const plan *p, const gw_expr *e) {
+bool gw_counters_usable(const gw_counters *c, int g, const gw_expr *e) {
+    const plan *p = &c->plan[g];
     for (int i = 0; i < p->group.events; i++) {
         bool counts = false;
         for (int k = 0; k < p->n; k++)
@@ -119,47 +104,38 @@ static bool counters_usable(const plan *p, const gw_expr *e) {
     return true;
 }
 
-static void counters_plan_group(plans *c, const gw_counter_source *source, const gw_group *g,
-                                gw_counters_report *report) {
+static void counters_plan_group(gw_counters *c, const gw_group *g, gw_counters_report *report) {
     gw_counter_event *said = &report->event[report->events];
     plan *p = &c->plan[c->groups];
     *p = (plan){.group = *g};
     for (int i = 0; i < g->events; i++) {
         gw_text_print(said[i].group, sizeof said[i].group, "%s", g->name);
         gw_text_print(said[i].name, sizeof said[i].name, "%s", g->event[i].name);
-        if (!counters_find_name(source, &g->event[i], &said[i]))
+        if (!counters_find_name(c->source, &g->event[i], &said[i]))
             continue;
         strcpy(p->papi[p->n], said[i].papi);
-        if (source->per_thread(said[i].papi))
+        if (c->source->per_thread(said[i].papi))
             p->worker[p->workers++] = p->n;
         p->event[p->n++] = i;
     }
     report->events += g->events;
-    if (p->n == 0 || !counters_count_together(source, p, said))
+    if (p->n == 0 || !counters_count_together(c->source, p, said))
         return;
     c->groups++;
-    for (int i = 0; i < p->n; i++)
-        p->column[i] = counters_column_of(c, p->group.event[p->event[i]].name);
-    p->memory = g->memory.steps > 0 && counters_usable(p, &g->memory);
+    for (int i = 0; i < p->n; i++) {
+        const char *name = p->group.event[p->event[i]].name;
+        int at = 0;
+        while (at < c->columns && strcmp(c->column[at], name) != 0)
+            at++;
+        if (at == c->columns)
+            strcpy(c->column[c->columns++], name);
+        p->column[i] = at;
+    }
+    p->memory = g->memory.steps > 0 && gw_counters_usable(c, c->groups - 1, &g->memory);
     if (p->memory) {
         report->memory = true;
         report->bound = g->bound;
     }
-}
-
-/* Says which event does not count first. */
-static void counters_say_why(gw_counters_report *r, const gw_group_choice *choice) {
-    if (choice->groups == 0) {
-        gw_text_print(r->reason, sizeof r->reason, "%s", choice->reason);
-        return;
-    }
-    for (int i = 0; i < r->events; i++)
-        if (!*r->event[i].papi) {
-            gw_text_print(r->reason, sizeof r->reason, "%s, event %s: %s", choice->name,
-                          r->event[i].name, r->event[i].reason);
-            return;
-        }
-    gw_text_print(r->reason, sizeof r->reason, "%s: no formula for it", choice->name);
 }
 
 /* Only a file of many groups with different events has more columns than a row. */
@@ -182,20 +158,27 @@ static gw_err counters_count_columns(const gw_group_choice *choice) {
 
 /* Try each event alone, then each group. Events that do not count are dropped, with the reason in
  * *report; if choice->named that is GW_ERR_UNSUPPORTED. */
-static gw_err counters_make_plans(plans *out, gw_counters_report *report,
-                                  const gw_counter_source *source, const gw_group_choice *choice) {
+static gw_err counters_make_plans(gw_counters *c, gw_counters_report *report,
+                                  const gw_group_choice *choice) {
     GW_TRY(counters_count_columns(choice));
     for (int g = 0; g < choice->groups; g++)
-        counters_plan_group(out, source, &choice->group[g], report);
+        counters_plan_group(c, &choice->group[g], report);
     gw_sanity_end();
-    if (!report->memory)
-        counters_say_why(report, choice);
-    for (int i = 0; i < report->events && choice->named; i++)
-        if (!*report->event[i].papi)
-            return gw_fail(GW_ERR_UNSUPPORTED,
-                           "%s: event %s cannot be counted here: %s (see gradwire doctor)",
-                           choice->name, report->event[i].name, report->event[i].reason);
-    return GW_OK;
+    int failed = 0; /* the first event that does not count */
+    while (failed < report->events && *report->event[failed].papi)
+        failed++;
+    if (!report->memory && choice->groups == 0)
+        gw_text_print(report->reason, sizeof report->reason, "%s", choice->reason);
+    else if (!report->memory && failed < report->events)
+        gw_text_print(report->reason, sizeof report->reason, "%s, event %s: %s", choice->name,
+                      report->event[failed].name, report->event[failed].reason);
+    else if (!report->memory)
+        gw_text_print(report->reason, sizeof report->reason, "%s: no formula for it", choice->name);
+    return failed == report->events || !choice->named
+               ? GW_OK
+               : gw_fail(GW_ERR_UNSUPPORTED,
+                         "%s: event %s cannot be counted here: %s (see gradwire doctor)",
+                         choice->name, report->event[failed].name, report->event[failed].reason);
 }
 
 /* ---- the calling thread's sets ---- */
@@ -234,24 +217,6 @@ static void counters_make_key(void) {
     pthread_key_create(&counters_ends, counters_close_mine);
 }
 
-static gw_err counters_open_mine(const gw_counters *c, bool main) {
-    mine.owner = c->serial;
-    mine.source = c->source;
-    mine.main = main;
-    mine.running = -1;
-    pthread_setspecific(counters_ends, &mine);
-    for (int g = 0; g < c->in.groups; g++) {
-        const plan *p = &c->in.plan[g];
-        const char *names[EVENTS]; /* of the events that this thread counts */
-        int n = main ? p->n : p->workers;
-        for (int i = 0; i < n; i++)
-            names[i] = p->papi[main ? i : p->worker[i]];
-        if (n > 0)
-            GW_TRY(c->source->open(&mine.set[g], names, n));
-    }
-    return GW_OK;
-}
-
 static gw_err counters_read_mine(const gw_counters *c, long long values[EVENTS]) {
     memset(values, 0, EVENTS * sizeof *values);
     return mine.running >= 0 ? c->source->read(mine.set[mine.running], values) : GW_OK;
@@ -259,8 +224,22 @@ static gw_err counters_read_mine(const gw_counters *c, long long values[EVENTS])
 
 static gw_err counters_begin_mine(const gw_counters *c, bool main) {
     int g = c->active;
-    if (mine.owner != c->serial)
-        GW_TRY(counters_open_mine(c, main));
+    if (mine.owner != c->serial) {
+        mine.owner = c->serial;
+        mine.source = c->source;
+        mine.main = main;
+        mine.running = -1;
+        pthread_setspecific(counters_ends, &mine);
+        for (int i = 0; i < c->groups; i++) {
+            const plan *p = &c->plan[i];
+            const char *names[EVENTS]; /* of the events that this thread counts */
+            int n = main ? p->n : p->workers;
+            for (int k = 0; k < n; k++)
+                names[k] = p->papi[main ? k : p->worker[k]];
+            if (n > 0)
+                GW_TRY(c->source->open(&mine.set[i], names, n));
+        }
+    }
     if (mine.running != g) {
         if (mine.running >= 0)
             GW_TRY(c->source->stop(mine.set[mine.running]));
@@ -294,13 +273,13 @@ static void counters_fail(gw_counters *c, gw_err e) {
     if (e == GW_OK)
         return;
 #pragma omp critical(gw_counters_fail)
-    if (!*c->failed)
-        gw_text_print(c->failed, sizeof c->failed, "%.255s", gw_err_text());
+    if (!*c->is.failed)
+        gw_text_print(c->is.failed, sizeof c->is.failed, "%.255s", gw_err_text());
     atomic_store(&c->lost, true);
 }
 
 static bool counters_others_count(const gw_counters *c) {
-    return c->threads > 1 && c->in.plan[c->active].workers > 0;
+    return c->threads > 1 && c->plan[c->active].workers > 0;
 }
 
 /* ---- edges of phases ---- */
@@ -314,7 +293,7 @@ static bool counters_computing(gw_phase p) {
 static void counters_edge(gw_phase ended, gw_phase begun) {
     gw_counters *c = counters_listening;
     bool add = counters_computing(ended);
-    if (!c->inside || !c->in.plan[c->active].memory || (!add && !counters_computing(begun)))
+    if (!c->inside || !c->plan[c->active].memory || (!add && !counters_computing(begun)))
         return;
     long long now[EVENTS];
     counters_fail(c, counters_read_mine(c, now));
@@ -331,27 +310,12 @@ static void counters_stop_edges(gw_counters *c) {
         gw_ledger_unlisten(&counters_sink);
         counters_listening = NULL;
     }
-    c->regions = false;
-}
-
-/* Judged once, when the number of reads a batch is known. */
-static void counters_judge_share(gw_counters *c) {
-    double share = (double)c->reads * c->read_s / c->wall_s;
-    double each = (double)c->reads / (TRIAL - TRIAL / 2);
-    if (share > GW_COUNTERS_SHARE) {
-        counters_stop_edges(c);
-        snprintf(c->why, sizeof c->why,
-                 "%.0f reads of %.0f ns would take %.2f%% of a batch, above %.1f%%", each,
-                 c->read_s * 1e9, share * 100, GW_COUNTERS_SHARE * 100);
-    } else {
-        snprintf(c->why, sizeof c->why, "%.0f reads of %.0f ns take %.2f%% of a batch", each,
-                 c->read_s * 1e9, share * 100);
-    }
+    c->is.regions = false;
 }
 
 static void counters_begin(gw_counters *c) {
     memset(c->worker, 0, (size_t)c->threads * sizeof *c->worker);
-    c->active = (int)(c->batch++ % c->in.groups);
+    c->active = (int)(c->batch++ % c->groups);
     memset(c->phase, 0, sizeof c->phase);
     atomic_store(&c->lost, false);
     if (counters_others_count(c)) {
@@ -365,9 +329,9 @@ static void counters_begin(gw_counters *c) {
 }
 
 void gw_counters_begin(gw_counters *c) {
-    if (!c || *c->failed || gw_ledger_profile() != GW_PROFILE_FULL)
+    if (!c || *c->is.failed || gw_ledger_profile() != GW_PROFILE_FULL)
         return;
-    if (c->regions &&
+    if (c->is.regions &&
         counters_listening != c) { /* now, as the ledger drops its sinks when it starts */
         counters_listening = c;
         gw_ledger_listen(&counters_sink);
@@ -392,29 +356,12 @@ static double counters_time_of(const gw_counters *c, const gw_batch_cost *cost, 
     double t = cost->phase_s[p];
     if (t == 0)
         return 0;
-    return t * (c->regions ? counters_fraction(&c->in.plan[c->active], c->phase[p]) : whole);
-}
-
-static void counters_split(gw_counters *c, const long long sum[EVENTS], const gw_batch_cost *cost,
-                           gw_batch_counts *out) {
-    double whole = counters_fraction(&c->in.plan[c->active], sum), compute = 0, memory = 0;
-    for (gw_phase p = GW_PHASE_FORWARD; p <= GW_PHASE_UPDATE; p++) {
-        compute += cost->phase_s[p];
-        memory += counters_time_of(c, cost, p, whole);
-    }
-    if (isnan(memory)) {
-        c->lost_batches++;
-        return;
-    }
-    out->memory_s = memory;
-    out->core_s = compute - memory;
-    out->memory_codec_s = counters_time_of(c, cost, GW_PHASE_ENCODE, whole) +
-                          counters_time_of(c, cost, GW_PHASE_DECODE, whole);
+    return t * (c->is.regions ? counters_fraction(&c->plan[c->active], c->phase[p]) : whole);
 }
 
 static void counters_use(gw_counters *c, const long long main[EVENTS], const gw_batch_cost *cost,
                          gw_batch_counts *out) {
-    plan *p = &c->in.plan[c->active];
+    plan *p = &c->plan[c->active];
     long long sum[EVENTS];
     memcpy(sum, main, sizeof sum);
     for (int t = 1; counters_others_count(c) && t < c->threads; t++)
@@ -425,8 +372,21 @@ static void counters_use(gw_counters *c, const long long main[EVENTS], const gw_
         p->total[p->event[i]] += (double)sum[i];
     }
     p->batches++;
-    if (p->memory)
-        counters_split(c, sum, cost, out);
+    if (!p->memory)
+        return;
+    double whole = counters_fraction(p, sum), compute = 0, memory = 0;
+    for (gw_phase of = GW_PHASE_FORWARD; of <= GW_PHASE_UPDATE; of++) {
+        compute += cost->phase_s[of];
+        memory += counters_time_of(c, cost, of, whole);
+    }
+    if (isnan(memory)) {
+        c->is.lost++;
+        return;
+    }
+    out->memory_s = memory;
+    out->core_s = compute - memory;
+    out->memory_codec_s = counters_time_of(c, cost, GW_PHASE_ENCODE, whole) +
+                          counters_time_of(c, cost, GW_PHASE_DECODE, whole);
 }
 
 gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost) {
@@ -447,7 +407,7 @@ gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost) {
         }
     }
     if (!all || atomic_load(&c->lost))
-        c->lost_batches++;
+        c->is.lost++;
     else
         counters_use(c, counted, cost, &out);
     c->wall_s += cost->wall_s;
@@ -455,57 +415,57 @@ gw_batch_counts gw_counters_end(gw_counters *c, const gw_batch_cost *cost) {
         c->reads = 0;
         c->wall_s = 0;
     }
-    if (*c->failed)
+    if (*c->is.failed)
         counters_stop_edges(c);
-    else if (c->regions && c->batch == TRIAL)
-        counters_judge_share(c);
+    else if (c->is.regions && c->batch == TRIAL) { /* the number of reads a batch is known now */
+        double share = (double)c->reads * c->is.read_s / c->wall_s;
+        bool much = share > GW_COUNTERS_SHARE;
+        if (much)
+            counters_stop_edges(c);
+        int len =
+            snprintf(c->is.why, sizeof c->is.why, "%.0f reads of %.0f ns %s %.2f%% of a batch",
+                     (double)c->reads / (TRIAL - TRIAL / 2), c->is.read_s * 1e9,
+                     much ? "would take" : "take", share * 100);
+        if (much)
+            snprintf(c->is.why + len, sizeof c->is.why - (size_t)len, ", above %.1f%%",
+                     GW_COUNTERS_SHARE * 100);
+    }
     return out;
 }
 
-/* Cost of a batch's edges; the counts of these batches are discarded. */
-static void counters_measure_edges(gw_counters *c) {
-    c->edge_s = 1;
-    for (int run = 0; run < COST_RUNS && !*c->failed; run++) {
+static gw_err counters_start(gw_counters *c) {
+    long long values[EVENTS];
+    bool memory = false;
+    pthread_once(&counters_ends_once, counters_make_key);
+    GW_TRY(gw_alloc(&c->worker, (size_t)c->threads, sizeof *c->worker));
+    c->is.edge_s = c->is.read_s = 1;
+    /* The first of these batches opens the sets of all threads. */
+    for (int run = 0; run < COST_RUNS && !*c->is.failed; run++) {
         gw_batch_cost cost = {0};
         uint64_t from = gw_clock_ticks();
         counters_begin(c);
         gw_counters_end(c, &cost);
-        c->edge_s = fmin(c->edge_s, gw_clock_since(from));
+        c->is.edge_s = fmin(c->is.edge_s, gw_clock_since(from));
     }
     gw_counters_forget(c);
-}
-
-static void counters_measure_read(gw_counters *c) {
-    long long values[EVENTS];
-    c->read_s = 1;
-    for (int run = 0; run < COST_RUNS && !*c->failed; run++) {
+    for (int run = 0; run < COST_RUNS && !*c->is.failed; run++) {
         uint64_t from = gw_clock_ticks();
         for (int i = 0; i < COST_READS; i++)
             counters_fail(c, counters_read_mine(c, values));
-        c->read_s = fmin(c->read_s, gw_clock_since(from) / COST_READS);
+        c->is.read_s = fmin(c->is.read_s, gw_clock_since(from) / COST_READS);
     }
-}
-
-static void counters_choose_edges(gw_counters *c) {
-    bool memory = false;
-    for (int g = 0; g < c->in.groups; g++)
-        memory = memory || c->in.plan[g].memory;
-    c->regions = memory && c->read_s <= GW_COUNTERS_READ_S;
-    if (memory && !c->regions)
-        snprintf(c->why, sizeof c->why, "a read takes %.0f ns, above %.0f: a system call",
-                 c->read_s * 1e9, GW_COUNTERS_READ_S * 1e9);
+    if (*c->is.failed)
+        return gw_fail(GW_ERR_UNSUPPORTED, "counters: %s", c->is.failed);
+    for (int g = 0; g < c->groups; g++)
+        memory = memory || c->plan[g].memory;
+    c->is.regions = memory && c->is.read_s <= GW_COUNTERS_READ_S;
+    if (memory && !c->is.regions)
+        snprintf(c->is.why, sizeof c->is.why, "a read takes %.0f ns, above %.0f: a system call",
+                 c->is.read_s * 1e9, GW_COUNTERS_READ_S * 1e9);
     else
-        snprintf(c->why, sizeof c->why, "%sa read takes %.0f ns",
-                 memory ? "" : "no formula asks for more; ", c->read_s * 1e9);
-}
-
-static gw_err counters_start(gw_counters *c) {
-    pthread_once(&counters_ends_once, counters_make_key);
-    GW_TRY(gw_alloc(&c->worker, (size_t)c->threads, sizeof *c->worker));
-    counters_measure_edges(c); /* opens the sets of all threads */
-    if (!*c->failed)
-        counters_measure_read(c);
-    return *c->failed ? gw_fail(GW_ERR_UNSUPPORTED, "counters: %s", c->failed) : GW_OK;
+        snprintf(c->is.why, sizeof c->is.why, "%sa read takes %.0f ns",
+                 memory ? "" : "no formula asks for more; ", c->is.read_s * 1e9);
+    return GW_OK;
 }
 
 gw_err gw_counters_open(gw_counters **out, gw_counters_report *report,
@@ -519,15 +479,14 @@ gw_err gw_counters_open(gw_counters **out, gw_counters_report *report,
     c->source = source;
     c->serial = ++serial;
     c->threads = threads;
-    gw_err e = counters_make_plans(&c->in, report, source, choice);
-    if (e == GW_OK && c->in.groups > 0) {
+    gw_err e = counters_make_plans(c, report, choice);
+    if (e == GW_OK && c->groups > 0) {
         e = counters_start(c);
         if (e == GW_ERR_UNSUPPORTED) {
             report->memory = false;
             gw_text_print(report->reason, sizeof report->reason, "%s", gw_err_text());
         }
         if (e == GW_OK) {
-            counters_choose_edges(c);
             *out = c;
             return GW_OK;
         }
@@ -553,42 +512,35 @@ void gw_counters_close(gw_counters *c) {
 void gw_counters_forget(gw_counters *c) {
     if (!c)
         return;
-    c->batch = c->reads = c->lost_batches = 0;
+    c->batch = c->reads = c->is.lost = 0;
     c->wall_s = 0;
-    for (int g = 0; g < c->in.groups; g++) {
-        memset(c->in.plan[g].total, 0, sizeof c->in.plan[g].total);
-        c->in.plan[g].batches = 0;
+    for (int g = 0; g < c->groups; g++) {
+        memset(c->plan[g].total, 0, sizeof c->plan[g].total);
+        c->plan[g].batches = 0;
     }
 }
 
 int gw_counters_columns(const gw_counters *c, const char *names[GW_COUNTERS]) {
-    for (int i = 0; i < c->in.columns; i++)
-        names[i] = c->in.column[i];
-    return c->in.columns;
+    for (int i = 0; i < c->columns; i++)
+        names[i] = c->column[i];
+    return c->columns;
 }
 
 void gw_counters_tell(const gw_counters *c, gw_counters_state *out) {
-    *out = (gw_counters_state){
-        .read_s = c->read_s, .edge_s = c->edge_s, .regions = c->regions, .lost = c->lost_batches};
-    strcpy(out->why, c->why);
-    strcpy(out->failed, c->failed);
+    *out = c->is;
 }
 
 int gw_counters_groups(const gw_counters *c) {
-    return c->in.groups;
+    return c->groups;
 }
 
 const gw_group *gw_counters_totals(const gw_counters *c, int g, double values[GW_GROUP_EVENTS],
                                    int64_t *batches) {
-    const plan *p = &c->in.plan[g];
+    const plan *p = &c->plan[g];
     for (int i = 0; i < EVENTS; i++)
         values[i] = NAN;
     for (int i = 0; i < p->n; i++)
         values[p->event[i]] = p->total[p->event[i]];
     *batches = p->batches;
     return &p->group;
-}
-
-bool gw_counters_usable(const gw_counters *c, int g, const gw_expr *e) {
-    return counters_usable(&c->in.plan[g], e);
 }

@@ -43,36 +43,29 @@ static gw_err expr_expect(reader *r, char c) {
 
 static gw_err expr_sum(reader *r);
 
-static gw_err expr_two_arguments(reader *r, char op) {
-    GW_TRY(expr_expect(r, '('));
-    GW_TRY(expr_sum(r));
-    GW_TRY(expr_expect(r, ','));
-    GW_TRY(expr_sum(r));
-    GW_TRY(expr_expect(r, ')'));
-    return expr_emit(r, op, 0, 0);
-}
-
-static gw_err expr_word(reader *r) {
-    const char *from = r->at;
-    size_t len = 0;
-    while (isalnum((unsigned char)from[len]) || from[len] == '_')
-        len++;
-    for (int i = 0; i < r->n; i++)
-        if (strlen(r->names[i]) == len && memcmp(r->names[i], from, len) == 0) {
-            r->at += len;
-            return expr_emit(r, '$', i, 0);
-        }
-    bool min = len == 3 && memcmp(from, "min", 3) == 0;
-    if (!min && !(len == 3 && memcmp(from, "max", 3) == 0))
-        return expr_wrong(r, "not the name of an event");
-    r->at += len;
-    return expr_two_arguments(r, min ? '<' : '>');
-}
-
 static gw_err expr_atom(reader *r) {
     expr_blanks(r);
-    if (isalpha((unsigned char)*r->at) || *r->at == '_')
-        return expr_word(r);
+    if (isalpha((unsigned char)*r->at) || *r->at == '_') {
+        const char *from = r->at;
+        size_t len = 0;
+        while (isalnum((unsigned char)from[len]) || from[len] == '_')
+            len++;
+        for (int i = 0; i < r->n; i++)
+            if (strlen(r->names[i]) == len && memcmp(r->names[i], from, len) == 0) {
+                r->at += len;
+                return expr_emit(r, '$', i, 0);
+            }
+        bool min = len == 3 && memcmp(from, "min", 3) == 0;
+        if (!min && !(len == 3 && memcmp(from, "max", 3) == 0))
+            return expr_wrong(r, "not the name of an event");
+        r->at += len;
+        GW_TRY(expr_expect(r, '('));
+        GW_TRY(expr_sum(r));
+        GW_TRY(expr_expect(r, ','));
+        GW_TRY(expr_sum(r));
+        GW_TRY(expr_expect(r, ')'));
+        return expr_emit(r, min ? '<' : '>', 0, 0);
+    }
     if (*r->at == '(') {
         r->at++;
         GW_TRY(expr_sum(r));

@@ -29,10 +29,6 @@ typedef struct gw_papi_report {
  *  libsde. */
 void gw_sde_offer(void);
 
-/** Start PAPI with thread support, unless it runs; it then runs until the process ends.
- *  GW_ERR_UNSUPPORTED with the reason. Main thread. */
-gw_err gw_papi_start(void);
-
 /** Fill *out, starting PAPI; never fails: *out holds the reasons. Main thread, outside batches,
  *  while PAPI counts nothing. */
 void gw_papi_probe(gw_papi_report *out);

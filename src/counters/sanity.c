@@ -83,50 +83,33 @@ static void sanity_chase_apart(void) {
     }
 }
 
-/* Stores to the second half of each line, which holds no pointer of the chase. */
-static void sanity_store(void) {
-    for (size_t i = 0; i < memory.lines; i++)
-        *(volatile uint64_t *)(memory.bytes + i * LINE + LINE / 2) = i;
-}
-
-/* Kernels that need memory beyond the caches. */
-static bool sanity_beyond(gw_sanity s) {
-    return s >= GW_SANITY_STALLS;
-}
-
-/* Run the kernel of `s`; *least: the lowest plausible count. */
-static gw_err sanity_run(gw_sanity s, double *least) {
-    if (sanity_beyond(s))
-        GW_TRY(sanity_prepare());
-    *least = 1;
-    switch (s) {
-    case GW_SANITY_CYCLES:
-    case GW_SANITY_INSTRUCTIONS:
-        sanity_chain();
-        *least = GW_SANITY_STEPS;
-        break;
-    case GW_SANITY_STALLS:
-        sanity_chase();
-        *least = LOADS;
-        break;
-    case GW_SANITY_MISSES: sanity_chase(); break;
-    case GW_SANITY_STORES: sanity_store(); break;
-    case GW_SANITY_WINDOW: sanity_chase_apart(); break;
-    default: *least = 0;
-    }
-    return GW_OK;
-}
-
 /* Check one event of a running set with its kernel. */
 static gw_err sanity_check_one(const gw_counter_source *source, void *set, int i, const char *event,
                                gw_sanity s) {
     long long before[GW_SANITY_EVENTS], after[GW_SANITY_EVENTS];
-    double least = 0;
-    if (sanity_beyond(s)) /* outside the count */
+    double least = 1;          /* the lowest plausible count */
+    if (s >= GW_SANITY_STALLS) /* it needs memory beyond the caches; outside the count */
         GW_TRY(sanity_prepare());
     uint64_t from = gw_clock_ticks();
     GW_TRY(source->read(set, before));
-    GW_TRY(sanity_run(s, &least));
+    switch (s) {
+    case GW_SANITY_CYCLES:
+    case GW_SANITY_INSTRUCTIONS:
+        sanity_chain();
+        least = GW_SANITY_STEPS;
+        break;
+    case GW_SANITY_STALLS:
+        sanity_chase();
+        least = LOADS;
+        break;
+    case GW_SANITY_MISSES: sanity_chase(); break;
+    case GW_SANITY_STORES: /* to the second half of each line, which holds no pointer */
+        for (size_t k = 0; k < memory.lines; k++)
+            *(volatile uint64_t *)(memory.bytes + k * LINE + LINE / 2) = k;
+        break;
+    case GW_SANITY_WINDOW: sanity_chase_apart(); break;
+    default: least = 0;
+    }
     GW_TRY(source->read(set, after));
     double ns = gw_clock_since(from) * 1e9, most = INFINITY;
     if (s == GW_SANITY_CYCLES)

@@ -98,8 +98,8 @@ static bool per_thread(const char *event) {
     return strcmp(event, "GLOBAL") != 0;
 }
 
-static const gw_counter_source fake = {"fake",   open_set,  start_set,  read_set,
-                                       stop_set, close_set, per_thread, NULL};
+static const gw_counter_source fake = {open_set,  start_set,  read_set, stop_set,
+                                       close_set, per_thread, NULL};
 
 static gw_group_choice choice_of(const char *text) {
     gw_group_choice c;
