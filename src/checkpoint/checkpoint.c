@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "base/probe.h"
 #include "base/text.h"
-#include "checkpoint/merge.h"
 #include "mpi/wait.h"
 #include "prof/ledger.h"
 
@@ -102,27 +101,21 @@ static gw_err checkpoint_wait_for_worker(worker *w) {
 
 /* ---- opening ---- */
 
-static gw_err checkpoint_allocate(gw_checkpoint *c) {
-    gw_stepper *t = c->s.stepper;
-    gw_rank_state_shape(&c->state, gw_model_shard(t->model));
-    c->state.vectors.count = t->optimizer->state.count;
-    GW_TRY(gw_alloc(&c->state.params, c->state.n, sizeof(float)));
-    GW_TRY(
-        gw_alloc(&c->state.vectors.x, c->state.n * (size_t)c->state.vectors.count, sizeof(float)));
-    if (c->rank == 0) {
-        size_t files = (size_t)c->ranks + 2;
-        GW_TRY(gw_alloc(&c->manifest.files, files, sizeof *c->manifest.files));
-        c->manifest.ranks = c->ranks;
-        if (c->s.best->params)
-            GW_TRY(gw_alloc(&c->best, c->s.best->n, sizeof *c->best));
-    }
-    return GW_OK;
-}
-
 static gw_err checkpoint_open_mine(gw_checkpoint *c) {
+    gw_stepper *t = c->s.stepper;
+    gw_vectors *vectors = &c->state.vectors;
     GW_TRY(gw_store_path(c->dir, c->s.c->run.out, GW_STORE_FOLDER));
-    GW_TRY(checkpoint_allocate(c));
-    return c->rank == 0 ? gw_store_sweep(c->dir) : GW_OK;
+    gw_rank_state_shape(&c->state, gw_model_shard(t->model));
+    vectors->count = t->optimizer->state.count;
+    GW_TRY(gw_alloc(&c->state.params, c->state.n, sizeof(float)));
+    GW_TRY(gw_alloc(&vectors->x, c->state.n * (size_t)vectors->count, sizeof(float)));
+    if (c->rank != 0)
+        return GW_OK;
+    c->manifest.ranks = c->ranks;
+    GW_TRY(gw_alloc(&c->manifest.files, (size_t)c->ranks + 2, sizeof *c->manifest.files));
+    if (c->s.best->params)
+        GW_TRY(gw_alloc(&c->best, c->s.best->n, sizeof *c->best));
+    return gw_store_sweep(c->dir);
 }
 
 gw_err gw_checkpoint_open(gw_checkpoint **out, const gw_checkpoint_setup *setup) {
@@ -186,23 +179,21 @@ void gw_checkpoint_ballot(gw_checkpoint *c, gw_ballot *ballot) {
 
 /* ---- taking ---- */
 
-static gw_err checkpoint_take(gw_checkpoint *c) {
+gw_err gw_checkpoint_take(gw_checkpoint *c) {
     gw_stepper *t = c->s.stepper;
     gw_rank_state *r = &c->state;
     gw_io *io = NULL;
-    GW_TRY(gw_io_keep(&io, &r->exchange));
-    /* It drains, and what was in flight may end in the parameters: before they are copied. */
-    GW_TRY(gw_io_end(io, gw_inside_state(t->g, io)));
-    memcpy(r->params, gw_model_params(t->model), r->n * sizeof(float));
-    memcpy(r->vectors.x, t->optimizer->state.x, r->n * (size_t)r->vectors.count * sizeof(float));
-    r->updates = t->optimizer->updates;
-    r->owned = t->owned;
-    return GW_OK;
-}
-
-gw_err gw_checkpoint_take(gw_checkpoint *c) {
     gw_phase_enter(GW_PHASE_CHECKPOINT);
-    gw_err e = checkpoint_take(c);
+    gw_err e = gw_io_keep(&io, &r->exchange);
+    /* It drains, and what was in flight may end in the parameters: before they are copied. */
+    GW_THEN(e, gw_io_end(io, gw_inside_state(t->g, io)));
+    if (e == GW_OK) {
+        memcpy(r->params, gw_model_params(t->model), r->n * sizeof(float));
+        memcpy(r->vectors.x, t->optimizer->state.x,
+               r->n * (size_t)r->vectors.count * sizeof(float));
+        r->updates = t->optimizer->updates;
+        r->owned = t->owned;
+    }
     gw_phase_leave();
     c->lacking = e == GW_ERR_NOMEM;
     return c->lacking ? GW_OK : e;
@@ -229,40 +220,32 @@ static int checkpoint_replicas(const gw_checkpoint *c) {
     return c->s.mesh->shape.size[GW_DIM_DATA];
 }
 
-static gw_err checkpoint_add_rank(const gw_checkpoint *c, gw_merge *m, int rank, float *whole) {
-    gw_rank_state r;
-    GW_TRY(gw_rank_state_load(&r, c->temp, rank, c->manifest.files[rank].bytes, c->state.whole));
-    if (c->agree)
-        gw_blocks_scatter(r.blocks, r.n_blocks, r.params, whole);
-    else
-        gw_merge_add(m, &r);
-    gw_rank_state_free(&r);
-    return GW_OK;
-}
-
 /* What an evaluation would see: one replica or, where they may differ, their mean. All ranks' files
  * are on the disk by now. */
-static gw_err checkpoint_assemble(const gw_checkpoint *c, float *whole) {
-    gw_merge m = {0};
+static gw_err checkpoint_write_model(gw_checkpoint *c) {
+    gw_store_file *f = &c->manifest.files[c->ranks];
+    bool apart = !c->agree || c->state.n < c->state.whole; /* this rank does not have it all */
     int replicas = checkpoint_replicas(c), places = c->ranks / replicas;
-    gw_err e = c->agree ? GW_OK : gw_merge_open(&m, c->state.whole, 0);
-    for (int d = 0; d < (c->agree ? 1 : replicas); d++)
-        for (int place = 0; place < places; place++)
-            GW_THEN(e, checkpoint_add_rank(c, &m, checkpoint_rank_at(c, d, place), whole));
+    float *whole = NULL;
+    gw_merge m = {0};
+    gw_err e = apart ? gw_alloc(&whole, c->state.whole, sizeof *whole) : GW_OK;
+    if (!c->agree)
+        GW_THEN(e, gw_merge_open(&m, c->state.whole, 0));
+    for (int i = 0; apart && e == GW_OK && i < (c->agree ? 1 : replicas) * places; i++) {
+        gw_rank_state r;
+        int rank = checkpoint_rank_at(c, i / places, i % places);
+        e = gw_rank_state_load(&r, c->temp, rank, c->manifest.files[rank].bytes, c->state.whole);
+        if (e != GW_OK)
+            break;
+        if (c->agree)
+            gw_blocks_scatter(r.blocks, r.n_blocks, r.params, whole);
+        else
+            gw_merge_add(&m, &r);
+        gw_rank_state_free(&r);
+    }
     if (!c->agree)
         GW_THEN(e, gw_merge_end(&m, c->temp, whole, NULL));
     gw_merge_free(&m);
-    return e;
-}
-
-static gw_err checkpoint_write_model(gw_checkpoint *c) {
-    gw_store_file *f = &c->manifest.files[c->ranks];
-    float *whole = NULL;
-    gw_err e = GW_OK;
-    if (!c->agree || c->state.n < c->state.whole) {
-        e = gw_alloc(&whole, c->state.whole, sizeof *whole);
-        GW_THEN(e, checkpoint_assemble(c, whole));
-    }
     snprintf(f->name, sizeof f->name, "model.gw");
     GW_THEN(e, gw_model_save(c->s.stepper->model, whole ? whole : c->state.params, c->temp, f->name,
                              &f->bytes, &f->crc32));
@@ -270,19 +253,15 @@ static gw_err checkpoint_write_model(gw_checkpoint *c) {
     return e;
 }
 
-static gw_err checkpoint_write_best(gw_checkpoint *c) {
-    gw_store_file *f = &c->manifest.files[c->ranks + 1];
-    bool there = c->best && c->best_epoch > 0;
-    c->manifest.n_files = (size_t)c->ranks + (there ? 2 : 1);
-    snprintf(f->name, sizeof f->name, GW_BEST_FILE);
-    return there
-               ? gw_model_save(c->s.stepper->model, c->best, c->temp, f->name, &f->bytes, &f->crc32)
-               : GW_OK;
-}
-
 static gw_err checkpoint_commit(gw_checkpoint *c) {
+    gw_store_file *best = &c->manifest.files[c->ranks + 1];
+    bool there = c->best && c->best_epoch > 0;
     GW_TRY(checkpoint_write_model(c));
-    GW_TRY(checkpoint_write_best(c));
+    c->manifest.n_files = (size_t)c->ranks + (there ? 2 : 1);
+    snprintf(best->name, sizeof best->name, GW_BEST_FILE);
+    if (there)
+        GW_TRY(gw_model_save(c->s.stepper->model, c->best, c->temp, best->name, &best->bytes,
+                             &best->crc32));
     GW_TRY(gw_rows_sync(c->s.rows));
     return gw_store_commit(c->temp, &c->manifest, c->s.c->keep.most, c->final);
 }
@@ -348,25 +327,6 @@ gw_err gw_checkpoint_write(gw_checkpoint *c, const gw_position *at, json_t *fact
 
 /* ---- completing ---- */
 
-static gw_err checkpoint_compare_ranks(const gw_checkpoint *c, const part *all, int a, int b) {
-    if (all[a].params_crc32 == all[b].params_crc32)
-        return GW_OK;
-    return gw_fail(GW_ERR_DIVERGED,
-                   "step %lld: parameters of rank %d differ from rank %d's (crc32 %08x, %08x), so "
-                   "no checkpoint is kept of it: the strategy, algorithm or codec does not keep "
-                   "replicas equal",
-                   (long long)c->state.at.step, b, a, all[b].params_crc32, all[a].params_crc32);
-}
-
-static gw_err checkpoint_compare(const gw_checkpoint *c, const part *all) {
-    int replicas = checkpoint_replicas(c);
-    for (int place = 0; c->agree && place < c->ranks / replicas; place++)
-        for (int d = 1; d < replicas; d++)
-            GW_TRY(checkpoint_compare_ranks(c, all, checkpoint_rank_at(c, 0, place),
-                                            checkpoint_rank_at(c, d, place)));
-    return GW_OK;
-}
-
 static gw_err checkpoint_gather(gw_checkpoint *c) {
     part *all = NULL;
     MPI_Request request;
@@ -384,15 +344,38 @@ static gw_err checkpoint_gather(gw_checkpoint *c) {
             f[r].bytes = all[r].bytes;
             f[r].crc32 = all[r].crc32;
         }
-        e = checkpoint_compare(c, all);
+    }
+    int replicas = checkpoint_replicas(c),
+        places = c->rank == 0 && c->agree ? c->ranks / replicas : 0;
+    for (int i = 0; e == GW_OK && i < places * replicas; i++) {
+        int a = checkpoint_rank_at(c, 0, i / replicas);
+        int b = checkpoint_rank_at(c, i % replicas, i / replicas);
+        if (all[a].params_crc32 != all[b].params_crc32)
+            e = gw_fail(GW_ERR_DIVERGED,
+                        "step %lld: parameters of rank %d differ from rank %d's (crc32 %08x, "
+                        "%08x), so no checkpoint is kept of it: the strategy, algorithm or codec "
+                        "does not keep replicas equal",
+                        (long long)c->state.at.step, b, a, all[b].params_crc32,
+                        all[a].params_crc32);
     }
     free(all);
     return gw_agree(c->s.comm, e);
 }
 
-/* Rank 0's thread is done, and knows. */
-static gw_err checkpoint_conclude(gw_checkpoint *c) {
+/* The ranks' threads are done, or this waits for them; of those that complete, rank 0's knows. */
+static gw_err checkpoint_advance(gw_checkpoint *c) {
     gw_err e = checkpoint_wait_for_worker(&c->worker);
+    if (c->phase == WRITING) {
+        e = gw_agree(c->s.comm, e);
+        if (e != GW_OK)
+            return checkpoint_failed(c, e);
+        GW_TRY(checkpoint_gather(c));
+        c->phase = COMMITTING;
+        c->final[0] = '\0';
+        if (c->rank == 0)
+            checkpoint_start_worker(c, checkpoint_commit);
+        return GW_OK;
+    }
     int end[2] = {c->final[0] != '\0', e}; /* complete; why not */
     GW_TRY(gw_bcast(end, 2, MPI_INT, 0, c->s.comm));
     if (end[1] == GW_ERR_LOST)
@@ -408,21 +391,6 @@ static gw_err checkpoint_conclude(gw_checkpoint *c) {
                         &c->cramped);
     else
         c->cramped = false;
-    return GW_OK;
-}
-
-/* The ranks' threads are done, or this waits for them. */
-static gw_err checkpoint_advance(gw_checkpoint *c) {
-    if (c->phase == COMMITTING)
-        return checkpoint_conclude(c);
-    gw_err e = gw_agree(c->s.comm, checkpoint_wait_for_worker(&c->worker));
-    if (e != GW_OK)
-        return checkpoint_failed(c, e);
-    GW_TRY(checkpoint_gather(c));
-    c->phase = COMMITTING;
-    c->final[0] = '\0';
-    if (c->rank == 0)
-        checkpoint_start_worker(c, checkpoint_commit);
     return GW_OK;
 }
 

@@ -53,51 +53,33 @@ static void facts_layout_now(const gw_facts_of *run, facts_layout *now) {
 
 /* ---- writing ---- */
 
-static json_t *facts_layout_json(const gw_facts_of *run) {
-    facts_layout now;
-    facts_layout_now(run, &now);
-    json_t *all = json_object();
-    for (int i = 0; i < LAYOUT; i++)
-        json_object_set_new(all, layout[i], json_string(now.text[i]));
-    return all;
-}
-
-static json_t *facts_options(const gw_train_config *c) {
-    json_t *all = json_object();
-    for (const gw_opt *o = gw_args_opts(c->args); o->name; o++) {
-        const char *text = gw_args_text(c->args, o->name);
-        json_object_set_new(all, o->name, text ? json_string(text) : json_null());
-    }
-    return all;
-}
-
-static json_t *facts_choices(const gw_facts_of *run) {
-    bool alone = gw_mesh_divides(&run->c->parallel.shape); /* of rank 0's replica group */
-    char *table = alone ? NULL : gw_inside_choices(run->g);
-    json_t *all = json_pack("{s:s?, s:s?, s:s?}", "codec", run->codec, "algorithm", run->algo,
-                            "table", table);
-    free(table);
-    return all;
-}
-
-static json_t *facts_vectors_json(const gw_optimizer *o) {
-    json_t *all = json_array();
-    for (const char *const *name = o->names; *name; name++)
-        json_array_append_new(all, json_string(*name));
-    return all;
-}
-
 json_t *gw_facts_make(const gw_facts_of *run) {
     gw_inside_facts is = gw_inside_know(run->g);
+    const gw_args *args = run->c->args;
+    json_t *options = json_object(), *parts = json_object(), *vectors = json_array();
+    for (const gw_opt *o = gw_args_opts(args); o->name; o++) {
+        const char *text = gw_args_text(args, o->name);
+        json_object_set_new(options, o->name, text ? json_string(text) : json_null());
+    }
+    facts_layout now;
+    facts_layout_now(run, &now);
+    for (int i = 0; i < LAYOUT; i++)
+        json_object_set_new(parts, layout[i], json_string(now.text[i]));
+    for (const char *const *name = run->optimizer->names; *name; name++)
+        json_array_append_new(vectors, json_string(*name));
+    bool alone = gw_mesh_divides(&run->c->parallel.shape); /* of rank 0's replica group */
+    char *table = alone ? NULL : gw_inside_choices(run->g);
+    json_t *choices = json_pack("{s:s?, s:s?, s:s?}", "codec", run->codec, "algorithm", run->algo,
+                                "table", table);
+    free(table);
     return json_pack(
         "{s:o, s:o, s:s, s:I, s:i, s:I, s:i, s:i, s:I, s:s, s:o, s:b, s:b, s:s?, s:o, s:o}",
-        "options", facts_options(run->c), "layout", facts_layout_json(run), "data_hash",
-        run->data->hash, "training_samples", (json_int_t)run->data->train.n_global, "parts",
-        run->data->divided.parts, "parameters", (json_int_t)run->parameters, "ranks", run->ranks,
-        "global_batch", run->global_batch, "schedule_end", (json_int_t)run->schedule, "optimizer",
-        run->optimizer->ops->head.name, "vectors", facts_vectors_json(run->optimizer), "residuals",
-        is.residual, "corrected_momentum", is.rule != NULL, "strategy_state",
-        is.hooks.state ? is.strategy : NULL, "choices", facts_choices(run), "gemm",
+        "options", options, "layout", parts, "data_hash", run->data->hash, "training_samples",
+        (json_int_t)run->data->train.n_global, "parts", run->data->divided.parts, "parameters",
+        (json_int_t)run->parameters, "ranks", run->ranks, "global_batch", run->global_batch,
+        "schedule_end", (json_int_t)run->schedule, "optimizer", run->optimizer->ops->head.name,
+        "vectors", vectors, "residuals", is.residual, "corrected_momentum", is.rule != NULL,
+        "strategy_state", is.hooks.state ? is.strategy : NULL, "choices", choices, "gemm",
         json_string(gw_gemm_library()));
 }
 
@@ -222,8 +204,10 @@ bool gw_facts_best(const json_t *facts, const gw_facts_of *run) {
 
 /* ---- what is lost ---- */
 
-static gw_err facts_exchange_lost(const json_t *facts, const gw_facts_of *run, bool inside,
-                                  gw_notes *to) {
+gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, gw_notes *to) {
+    const gw_optimizer *o = run->optimizer;
+    gw_facts_state s = gw_facts_vectors(facts, o);
+    bool found[GW_OPTIMIZER_VECTORS] = {false};
     char why[REASON];
     const char *strategy = facts_text(facts, "strategy_state"), *codec, *algo, *table;
     facts_reason(facts, run, why);
@@ -240,16 +224,10 @@ static gw_err facts_exchange_lost(const json_t *facts, const gw_facts_of *run, b
     for (size_t i = 0; *why && i < sizeof lost / sizeof *lost; i++)
         if (lost[i].is)
             GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED, "%s: %s", why, lost[i].what));
-    return *why && *strategy
-               ? gw_notes_add(to, GW_NOTE_DROPPED,
-                              "%s: what --comm %.100s carried from step to step is dropped", why,
-                              strategy)
-               : GW_OK;
-}
-
-static gw_err facts_vectors_lost(const json_t *facts, const gw_optimizer *o, gw_notes *to) {
-    gw_facts_state s = gw_facts_vectors(facts, o);
-    bool found[GW_OPTIMIZER_VECTORS] = {false};
+    if (*why && *strategy)
+        GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED,
+                            "%s: what --comm %.100s carried from step to step is dropped", why,
+                            strategy));
     for (int i = 0; i < s.count; i++)
         if (s.to[i] >= 0)
             found[s.to[i]] = true;
@@ -261,12 +239,6 @@ static gw_err facts_vectors_lost(const json_t *facts, const gw_optimizer *o, gw_
         if (!found[v])
             GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED, "the optimizer had no %s: it starts at zero",
                                 o->names[v]));
-    return GW_OK;
-}
-
-gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside, gw_notes *to) {
-    GW_TRY(facts_exchange_lost(facts, run, inside, to));
-    GW_TRY(facts_vectors_lost(facts, run->optimizer, to));
     if (!json_is_null(json_object_get(facts, GW_BEST_FACT)) && !gw_facts_best(facts, run))
         GW_TRY(gw_notes_add(to, GW_NOTE_DROPPED,
                             "--save-model best: the checkpoint has no model of an epoch before: "
@@ -279,21 +251,6 @@ gw_err gw_facts_dropped(const json_t *facts, const gw_facts_of *run, bool inside
 
 static bool facts_divides(const char *mesh) {
     return strstr(mesh, "pipe") || strstr(mesh, "tensor");
-}
-
-/* A mesh of data alone is told by the number of ranks. */
-static gw_err facts_layout_changed(const json_t *facts, const gw_facts_of *run, gw_notes *to) {
-    facts_layout then, now;
-    facts_layout_then(facts, &then);
-    facts_layout_now(run, &now);
-    bool divides = facts_divides(then.text[0]) || facts_divides(now.text[0]);
-    for (int i = 0; divides && i < LAYOUT; i++) {
-        const char *a = then.text[i], *b = now.text[i];
-        if (strcmp(a, b) != 0 && (i == 0 || (*a && *b)))
-            GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED, "--%s '%.100s' then, '%.100s' now", layout[i],
-                                a, b));
-    }
-    return GW_OK;
 }
 
 gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, gw_notes *to) {
@@ -312,7 +269,17 @@ gw_err gw_facts_changed(const json_t *facts, const gw_facts_of *run, gw_notes *t
         GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED,
                             "--lr-schedule ended with step %lld then, %lld now", (long long)end,
                             (long long)run->schedule));
-    GW_TRY(facts_layout_changed(facts, run, to));
+    facts_layout then, now;
+    facts_layout_then(facts, &then);
+    facts_layout_now(run, &now);
+    /* A mesh of data alone is told by the number of ranks. */
+    bool divides = facts_divides(then.text[0]) || facts_divides(now.text[0]);
+    for (int i = 0; divides && i < LAYOUT; i++) {
+        const char *a = then.text[i], *b = now.text[i];
+        if (strcmp(a, b) != 0 && (i == 0 || (*a && *b)))
+            GW_TRY(gw_notes_add(to, GW_NOTE_CHANGED, "--%s '%.100s' then, '%.100s' now", layout[i],
+                                a, b));
+    }
     if (ranks == run->ranks)
         return GW_OK;
     return gw_notes_add(

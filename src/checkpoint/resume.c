@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "checkpoint/merge.h"
 #include "mpi/wait.h"
 
 #include <stdlib.h>
@@ -98,8 +97,11 @@ gw_err gw_resume_find(gw_resume *r, const gw_train_config *c, MPI_Comm comm) {
 
 /* ---- checking ---- */
 
-static gw_err resume_check_end(const gw_resume *r, const gw_train_config *c) {
+static gw_err resume_check(gw_resume *r, const gw_facts_of *run) {
+    const json_t *facts = r->manifest.facts;
     const gw_store_manifest *m = &r->manifest;
+    const gw_train_config *c = run->c;
+    GW_TRY(gw_facts_check(facts, run, r->path));
     if (c->until.steps > 0 && c->until.steps < m->step)
         return gw_fail(GW_ERR_USAGE,
                        "--resume %s: it has %lld step%s done already, and --steps is %lld", r->path,
@@ -107,19 +109,11 @@ static gw_err resume_check_end(const gw_resume *r, const gw_train_config *c) {
     if (c->until.epochs < m->epoch)
         return gw_fail(GW_ERR_USAGE, "--resume %s: it is in epoch %d already, and --epochs is %d",
                        r->path, m->epoch, c->until.epochs);
-    return GW_OK;
-}
-
-static gw_err resume_check(gw_resume *r, const gw_facts_of *run) {
-    const json_t *facts = r->manifest.facts;
-    GW_TRY(gw_facts_check(facts, run, r->path));
-    GW_TRY(resume_check_end(r, run->c));
     GW_TRY(gw_notes_add(&r->notes, GW_NOTE_TOLD, "%s: %lld step%s done, in epoch %d", r->path,
-                        (long long)r->manifest.step, r->manifest.step == 1 ? "" : "s",
-                        r->manifest.epoch));
-    GW_TRY(gw_facts_dropped(facts, run, r->manifest.batch > 0, &r->notes));
+                        (long long)m->step, m->step == 1 ? "" : "s", m->epoch));
+    GW_TRY(gw_facts_dropped(facts, run, m->batch > 0, &r->notes));
     const char *first = gw_notes_first(&r->notes, GW_NOTE_DROPPED);
-    if (first && run->c->keep.strict)
+    if (first && c->keep.strict)
         return gw_fail(GW_ERR_INPUT, "--resume-strict: resume: %s", first);
     return gw_facts_changed(facts, run, &r->notes);
 }
@@ -177,20 +171,10 @@ static gw_err resume_read_rank(const gw_resume *r, int rank, size_t whole, gw_ra
                    here ? "optimizer" : "step");
 }
 
-static void resume_put(const gw_resume *r, const gw_rank_state *state, gw_stepper *t) {
-    gw_optimizer *o = t->optimizer;
-    memcpy(gw_model_params(t->model), state->params, state->n * sizeof(float));
-    for (int i = 0; i < r->state.count; i++)
-        if (r->state.to[i] >= 0)
-            memcpy(o->state.x + (size_t)r->state.to[i] * o->n,
-                   state->vectors.x + (size_t)i * state->n, state->n * sizeof(float));
-    if (r->state.same)
-        o->updates = state->updates;
-}
-
 /* What this rank had. */
 static gw_err resume_load_own(gw_resume *r, int rank, gw_stepper *t, uint32_t *alike) {
     const gw_shard *shard = gw_model_shard(t->model);
+    gw_optimizer *o = t->optimizer;
     gw_rank_state state = {0}, mine = {0};
     gw_io *io = NULL;
     GW_TRY(resume_read_rank(r, rank, shard->whole, &state));
@@ -207,8 +191,15 @@ static gw_err resume_load_own(gw_resume *r, int rank, gw_stepper *t, uint32_t *a
         *alike = gw_io_alike_sum(io);
         e = gw_io_end(io, e);
     }
-    if (e == GW_OK)
-        resume_put(r, &state, t); /* last: draining must not touch them */
+    if (e == GW_OK) { /* last: draining must not touch them */
+        memcpy(gw_model_params(t->model), state.params, state.n * sizeof(float));
+        for (int i = 0; i < r->state.count; i++)
+            if (r->state.to[i] >= 0)
+                memcpy(o->state.x + (size_t)r->state.to[i] * o->n,
+                       state.vectors.x + (size_t)i * state.n, state.n * sizeof(float));
+        if (r->state.same)
+            o->updates = state.updates;
+    }
     r->collected = state.statistics;
     state.statistics = (gw_io_memory){0};
     gw_rank_state_free(&state);
@@ -228,16 +219,6 @@ static gw_err resume_same(const gw_resume *r, const int64_t *figures, int n, MPI
         if (most[i] != ~most[n + i])
             return gw_fail(GW_ERR_INPUT, "%s: the ranks' files do not belong together", r->path);
     return GW_OK;
-}
-
-/* By what the ranks' files say that is the same on all of them they decide, each for itself, what
- * to do together. Exchanges are those of a replica group. */
-static gw_err resume_check_alike(const gw_resume *r, uint32_t alike, const gw_mesh *mesh,
-                                 MPI_Comm comm) {
-    int64_t at[] = {r->at.samples, r->at.checks.comparisons, r->at.checks.compared};
-    int64_t exchange = alike;
-    GW_TRY(gw_agree(comm, resume_same(r, &exchange, 1, mesh->comm[GW_DIM_DATA])));
-    return resume_same(r, at, sizeof at / sizeof *at, comm);
 }
 
 /* ---- out of another mesh, another exchange ---- */
@@ -260,27 +241,6 @@ static gw_err resume_add_ranks(gw_resume *r, gw_merge *m) {
     return GW_OK;
 }
 
-/* Whole arenas at rank 0. */
-typedef struct arenas {
-    float *params, *state; /* state: all vectors of the checkpoint */
-    int64_t updates;
-} arenas;
-
-static gw_err resume_merge(gw_resume *r, size_t n, arenas *to) {
-    gw_merge m = {0};
-    gw_err e = gw_merge_open(&m, n, r->state.count);
-    GW_THEN(e, gw_alloc(&to->params, n, sizeof(float)));
-    GW_THEN(e, gw_alloc(&to->state, (size_t)r->state.count * n, sizeof(float)));
-    GW_THEN(e, resume_add_ranks(r, &m));
-    GW_THEN(e, gw_merge_end(&m, r->path, to->params, to->state));
-    to->updates = m.updates;
-    if (m.differ)
-        GW_THEN(e, gw_notes_add(&r->notes, GW_NOTE_TOLD,
-                                "parameters differed over the ranks: their mean is taken"));
-    gw_merge_free(&m);
-    return e;
-}
-
 /* To each rank what it holds of rank 0's whole arena. */
 static gw_err resume_deal(const float *whole, float *own, gw_stepper *t, const gw_mesh *mesh,
                           MPI_Comm comm) {
@@ -301,25 +261,39 @@ static gw_err resume_load_merged(gw_resume *r, int rank, gw_stepper *t, const gw
                                  MPI_Comm comm) {
     gw_optimizer *o = t->optimizer;
     size_t n = gw_model_shard(t->model)->whole;
-    arenas all = {0};
-    gw_err e = gw_agree(comm, rank == 0 ? resume_merge(r, n, &all) : GW_OK);
-    GW_THEN(e, gw_bcast(&all.updates, 1, MPI_INT64_T, 0, comm));
+    gw_merge m = {0};
+    float *params = NULL, *state = NULL; /* rank 0: whole arenas; state: of all vectors */
+    gw_err e = GW_OK;
+    if (rank == 0) {
+        e = gw_merge_open(&m, n, r->state.count);
+        GW_THEN(e, gw_alloc(&params, n, sizeof(float)));
+        GW_THEN(e, gw_alloc(&state, (size_t)r->state.count * n, sizeof(float)));
+        GW_THEN(e, resume_add_ranks(r, &m));
+        GW_THEN(e, gw_merge_end(&m, r->path, params, state));
+        if (m.differ)
+            GW_THEN(e, gw_notes_add(&r->notes, GW_NOTE_TOLD,
+                                    "parameters differed over the ranks: their mean is taken"));
+    }
+    int64_t updates = m.updates;
+    gw_merge_free(&m);
+    e = gw_agree(comm, e);
+    GW_THEN(e, gw_bcast(&updates, 1, MPI_INT64_T, 0, comm));
     GW_THEN(e, gw_bcast(&r->at, (int)sizeof r->at, MPI_BYTE, 0, comm));
     if (rank != 0) {
         r->at.loss_sum = r->at.wire_bytes = 0, r->at.left_out = 0;
         gw_checks_clear(&r->at.checks);
     }
     r->at.checks.bad_steps = 0; /* of each rank, and these are others */
-    GW_THEN(e, resume_deal(all.params, gw_model_params(t->model), t, mesh, comm));
+    GW_THEN(e, resume_deal(params, gw_model_params(t->model), t, mesh, comm));
     for (int i = 0; i < r->state.count; i++)
         if (r->state.to[i] >= 0)
-            GW_THEN(e, resume_deal(rank == 0 ? all.state + (size_t)i * n : NULL,
+            GW_THEN(e, resume_deal(rank == 0 ? state + (size_t)i * n : NULL,
                                    o->state.x + (size_t)r->state.to[i] * o->n, t, mesh, comm));
     if (r->state.same)
-        o->updates = all.updates;
+        o->updates = updates;
     gw_inside_count_on(t->g, r->at.step);
-    free(all.params);
-    free(all.state);
+    free(params);
+    free(state);
     return e;
 }
 
@@ -328,12 +302,16 @@ gw_err gw_resume_load(gw_resume *r, gw_stepper *t, const gw_mesh *mesh, MPI_Comm
     if (!*r->path)
         return GW_OK;
     GW_TRY(gw_comm_place(comm, &rank, NULL));
-    if (r->whole) {
-        uint32_t alike = 0;
-        GW_TRY(gw_agree(comm, resume_load_own(r, rank, t, &alike)));
-        return resume_check_alike(r, alike, mesh, comm);
-    }
-    return resume_load_merged(r, rank, t, mesh, comm);
+    if (!r->whole)
+        return resume_load_merged(r, rank, t, mesh, comm);
+    uint32_t alike = 0;
+    GW_TRY(gw_agree(comm, resume_load_own(r, rank, t, &alike)));
+    /* By what the ranks' files say that is the same on all of them they decide, each for itself,
+     * what to do together. Exchanges are those of a replica group. */
+    int64_t at[] = {r->at.samples, r->at.checks.comparisons, r->at.checks.compared};
+    int64_t exchange = alike;
+    GW_TRY(gw_agree(comm, resume_same(r, &exchange, 1, mesh->comm[GW_DIM_DATA])));
+    return resume_same(r, at, sizeof at / sizeof *at, comm);
 }
 
 gw_err gw_resume_statistics(gw_resume *r, gw_codec_stats *stats, MPI_Comm comm) {

@@ -14,7 +14,7 @@
  * Its next bit says which version of `model`. */
 #include "harness.h"
 
-#include "checkpoint/merge.h"
+#include "checkpoint/position.h"
 #include "folder/store.h"
 #include "nn/model.h"
 

@@ -1,6 +1,6 @@
 /* A whole model comes back out of the files of the ranks of any mesh, to the bit; vectors from
  * those that own it. */
-#include "checkpoint/merge.h"
+#include "checkpoint/position.h"
 
 #include "base/rng.h"
 #include "folder/store.h"
