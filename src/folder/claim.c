@@ -33,36 +33,11 @@ static gw_err claim_check_folder(const char *dir) {
     return GW_OK;
 }
 
-/* Who holds it has written that into the file, for this line alone. */
-static gw_err claim_refuse(const gw_claim *c) {
-    char holder[128] = {0};
-    ssize_t n = pread(c->lock, holder, sizeof holder - 1, 0);
-    holder[n > 0 ? strcspn(holder, "\n") : 0] = '\0';
-    bool told = *holder && gw_text_utf8(holder);
-    return gw_fail(GW_ERR_INPUT,
-                   "--out %s: another run is writing there%s%s%s: wait for it or end it, or name "
-                   "another folder",
-                   c->dir, told ? " (" : "", told ? holder : "", told ? ")" : "");
-}
-
 static gw_err claim_refuse_lock(const gw_claim *c) {
     return gw_fail(GW_ERR_INPUT,
                    "--out %s: cannot lock %s/" GW_HOLD_LOCK
                    ": %s: name a folder on a file system with locks",
                    c->dir, c->dir, strerror(errno));
-}
-
-/* Old checkpoints are removed: from no folder that only a link leads to. */
-static gw_err claim_check_link(const gw_claim *c) {
-    struct stat st;
-    bool link =
-        fstatat(c->folder, GW_STORE_FOLDER, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
-    return link ? gw_fail(GW_ERR_INPUT,
-                          "--out %s: " GW_STORE_FOLDER " is a symbolic link, and what it leads to "
-                          "is not this run's to replace: put a folder there, or let the link be "
-                          "--out itself",
-                          c->dir)
-                : GW_OK;
 }
 
 static gw_err claim_lock(gw_claim *c) {
@@ -74,9 +49,19 @@ static gw_err claim_lock(gw_claim *c) {
         errno = why;
         return why == ENOENT ? GW_OK : claim_refuse_lock(c); /* the folder was just removed */
     }
-    if (flock(c->lock, LOCK_EX | LOCK_NB) != 0)
-        return errno == EWOULDBLOCK ? claim_refuse(c) : claim_refuse_lock(c);
-    return gw_hold_begin(&c->hold, c->dir, c->folder, c->lock);
+    if (flock(c->lock, LOCK_EX | LOCK_NB) == 0)
+        return gw_hold_begin(&c->hold, c->dir, c->folder, c->lock);
+    if (errno != EWOULDBLOCK)
+        return claim_refuse_lock(c);
+    /* Who holds it has written that into the file, for this line alone. */
+    char holder[128] = {0};
+    ssize_t n = pread(c->lock, holder, sizeof holder - 1, 0);
+    holder[n > 0 ? strcspn(holder, "\n") : 0] = '\0';
+    bool told = *holder && gw_text_utf8(holder);
+    return gw_fail(GW_ERR_INPUT,
+                   "--out %s: another run is writing there%s%s%s: wait for it or end it, or name "
+                   "another folder",
+                   c->dir, told ? " (" : "", told ? holder : "", told ? ")" : "");
 }
 
 /* Without a hold afterwards, and GW_OK: to be tried again. */
@@ -112,8 +97,13 @@ gw_err gw_claim_take(gw_claim **out, const char *dir) {
         e = claim_try(c);
     if (e == GW_OK && !c->hold)
         e = gw_fail(GW_ERR_INPUT, "--out %s: it is made and removed again and again", dir);
-    if (c->hold)
-        e = claim_check_link(c);
+    struct stat st; /* old checkpoints are removed: from no folder that only a link leads to */
+    if (c->hold && fstatat(c->folder, GW_STORE_FOLDER, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISLNK(st.st_mode))
+        e = gw_fail(GW_ERR_INPUT,
+                    "--out %s: " GW_STORE_FOLDER " is a symbolic link, and what it leads to is not "
+                    "this run's to replace: put a folder there, or let the link be --out itself",
+                    dir);
     if (e != GW_OK) {
         gw_claim_release(c);
         return e;

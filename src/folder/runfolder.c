@@ -56,29 +56,18 @@ bool gw_runfolder_grows(const char *name) {
     return false;
 }
 
-static bool folder_lies_in(const char *path, const char *dir) {
-    char there[PATH_MAX], here[PATH_MAX];
-    if (!realpath(path, there) || !realpath(dir, here))
-        return false;
-    size_t len = strlen(here);
-    return strncmp(there, here, len) == 0 && (there[len] == '/' || there[len] == '\0');
-}
-
 gw_runfolder_use gw_runfolder_use_of(const char *dir, bool overwrite, const char *resume,
                                      const char *found) {
-    char own[LONGEST]; /* a run may lie within the folder of another */
+    char own[LONGEST], there[PATH_MAX], here[PATH_MAX];
     snprintf(own, sizeof own, "%s/" GW_STORE_FOLDER, dir);
-    if (*found && folder_lies_in(found, own))
-        return GW_RUNFOLDER_RESUME;
+    if (*found && realpath(found, there) && realpath(own, here)) {
+        size_t len = strlen(here); /* a run may lie within the folder of another */
+        if (strncmp(there, here, len) == 0 && (there[len] == '/' || there[len] == '\0'))
+            return GW_RUNFOLDER_RESUME;
+    }
     if (!*found && resume && strcmp(resume, "auto") == 0)
         return GW_RUNFOLDER_AGAIN;
     return overwrite ? GW_RUNFOLDER_REPLACE : GW_RUNFOLDER_NEW;
-}
-
-static bool folder_has_checkpoints(const char *dir) {
-    char path[LONGEST];
-    snprintf(path, sizeof path, "%s/" GW_STORE_FOLDER, dir);
-    return gw_store_any(path);
 }
 
 /* The first of names[0..n) that the folder has, NULL: none. */
@@ -102,8 +91,9 @@ static gw_err folder_check_new(const char *dir) {
                        "--out %s: holds a run already (%s): name another folder, or give "
                        "--overwrite",
                        dir, found);
-    found = folder_has_checkpoints(dir) ? GW_STORE_FOLDER
-                                        : folder_first_of(dir, growing, GROWING, ".part", path);
+    snprintf(path, sizeof path, "%s/" GW_STORE_FOLDER, dir);
+    found = gw_store_any(path) ? GW_STORE_FOLDER
+                               : folder_first_of(dir, growing, GROWING, ".part", path);
     return found ? gw_fail(GW_ERR_INPUT,
                            "--out %s: holds a run that was interrupted (%s): resume it by "
                            "--resume auto, name another folder, or give --overwrite",
@@ -111,24 +101,19 @@ static gw_err folder_check_new(const char *dir) {
                  : GW_OK;
 }
 
-/* A whole run has nothing to begin again for. (Checkpoints that cannot be used were refused when
- * they were looked for.) */
-static gw_err folder_check_again(const char *dir) {
-    char path[LONGEST];
-    const char *found = folder_first_of(dir, ends, ENDS, "", path);
-    return found
-               ? gw_fail(GW_ERR_INPUT,
-                         "--resume auto: --out %s holds a run (%s) without a checkpoint to resume "
-                         "from: name another folder, or give --overwrite without --resume",
-                         dir, found)
-               : GW_OK;
-}
-
 gw_err gw_runfolder_check(const char *dir, gw_runfolder_use use) {
+    char path[LONGEST];
     GW_TRY(gw_hold_check(dir)); /* what is read below is what is held */
-    gw_err e = use == GW_RUNFOLDER_NEW     ? folder_check_new(dir)
-               : use == GW_RUNFOLDER_AGAIN ? folder_check_again(dir)
-                                           : GW_OK;
+    gw_err e = use == GW_RUNFOLDER_NEW ? folder_check_new(dir) : GW_OK;
+    /* A whole run has nothing to begin again for. (Checkpoints that cannot be used were refused
+     * when they were looked for.) */
+    const char *found =
+        use == GW_RUNFOLDER_AGAIN ? folder_first_of(dir, ends, ENDS, "", path) : NULL;
+    if (found)
+        e = gw_fail(GW_ERR_INPUT,
+                    "--resume auto: --out %s holds a run (%s) without a checkpoint to resume from: "
+                    "name another folder, or give --overwrite without --resume",
+                    dir, found);
     return e == GW_ERR_INPUT && gw_hold_check(dir) != GW_OK ? GW_ERR_LOST : e;
 }
 
