@@ -62,38 +62,28 @@ static double live_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static gw_err live_open(gw_live *l, const char *where) {
-    struct stat of;
-    if (snprintf(l->path, sizeof l->path, "%s", where + FORM) >= (int)sizeof l->path)
-        return gw_fail(GW_ERR_INPUT, "the path is too long");
-    /* O_NONBLOCK: a pipe that nobody reads would never open. */
-    int fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (fd < 0 && errno != ENXIO)
-        return gw_fail(GW_ERR_INPUT, "%s: %s", l->path, strerror(errno));
-    l->out = fd >= 0 && fstat(fd, &of) == 0 && S_ISREG(of.st_mode) ? fdopen(fd, "a") : NULL;
-    if (!l->out) {
-        if (fd >= 0)
-            close(fd);
-        return gw_fail(GW_ERR_INPUT, "%s: no regular file: name one, and follow it by tail -F",
-                       l->path);
-    }
-    return GW_OK;
-}
-
 gw_err gw_live_open(gw_live **out, const char *where, int every) {
-    gw_live *l;
+    struct stat of;
+    gw_live *l = NULL;
+    if (strlen(where + FORM) >= sizeof l->path)
+        return gw_fail(GW_ERR_INPUT, "--log %s: the path is too long", where);
     GW_TRY(gw_alloc(&l, 1, sizeof *l));
     *l = (gw_live){.every = every};
+    strcpy(l->path, where + FORM);
     gw_batch_table_make(&l->table, false, NULL, 0);
-    gw_err e = live_open(l, where);
-    if (e != GW_OK) {
-        char why[4400];
-        snprintf(why, sizeof why, "%s", gw_err_text());
-        free(l);
-        return gw_fail(e, "--log %s: %s", where, why);
-    }
-    *out = l;
-    return GW_OK;
+    /* O_NONBLOCK: a pipe that nobody reads would never open. */
+    int fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666);
+    gw_err e = fd < 0 && errno != ENXIO
+                   ? gw_fail(GW_ERR_INPUT, "--log %s: %s: %s", where, l->path, strerror(errno))
+                   : GW_OK;
+    l->out = fd >= 0 && fstat(fd, &of) == 0 && S_ISREG(of.st_mode) ? fdopen(fd, "a") : NULL;
+    if (e == GW_OK && !l->out)
+        e = gw_fail(GW_ERR_INPUT,
+                    "--log %s: %s: no regular file: name one, and follow it by tail -F", where,
+                    l->path);
+    if (fd >= 0 && !l->out)
+        close(fd);
+    GW_OPENED(e, out, l, free);
 }
 
 /* ---- lines ---- */

@@ -1,10 +1,15 @@
-/* Records a run: claims and opens its folder, writes steps and epochs to files, and completes
- * these. */
+/* Records a run: claims and opens its folder, writes steps and epochs to files, completes these,
+ * and tells of all in run.json. */
 #include "record/recorder.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/version.h"
+#include "machine/host.h"
 #include "mpi/wait.h"
+#include "mpi/world.h"
+#include "prof/clock.h"
 #include "run/codec_stats.h"
 #include "trace/trace.h"
 
@@ -54,17 +59,6 @@ gw_err gw_recorder_claim(gw_recorder *r, const gw_recorder_setup *of) {
     return of->early ? gw_busy_open(&r->watch, of->node, of->comm) : GW_OK;
 }
 
-/* *folder: that of the run that wrote the checkpoint, which lies in its model.ckpt.d; free(). */
-static gw_err recorder_folder_of(const char *checkpoint, char **folder) {
-    char *end;
-    *folder = realpath(checkpoint, NULL);
-    if (!*folder)
-        return gw_fail(GW_ERR_INPUT, "--resume %s: %s", checkpoint, strerror(errno));
-    for (int i = 0; i < 2 && (end = strrchr(*folder, '/')) != NULL; i++)
-        *end = '\0';
-    return GW_OK;
-}
-
 /* Reads the checkpoint's marks of its run's files. Names come out of a file, and what they name is
  * cut. */
 static gw_err recorder_find_marks(gw_recorder *r, const gw_recorder_opening *o, double *clock_s) {
@@ -84,74 +78,49 @@ static gw_err recorder_find_marks(gw_recorder *r, const gw_recorder_opening *o, 
             return gw_fail(GW_ERR_INPUT, "%s: marks '%s', which does not grow by rows", past->path,
                            name);
     }
-    char *from = NULL;
-    if (o->use != GW_RUNFOLDER_RESUME)
-        GW_TRY(recorder_folder_of(past->path, &from));
+    /* The folder of the run that wrote the checkpoint, which lies in its model.ckpt.d. */
+    char *from = o->use == GW_RUNFOLDER_RESUME ? NULL : realpath(past->path, NULL), *end;
+    if (o->use != GW_RUNFOLDER_RESUME && !from)
+        return gw_fail(GW_ERR_INPUT, "--resume %s: %s", past->path, strerror(errno));
+    for (int i = 0; from && i < 2 && (end = strrchr(from, '/')) != NULL; i++)
+        *end = '\0';
     gw_err e = gw_rows_resume(r->rows, from, files, past->by);
     free(from);
     return e;
 }
 
-/* Before anything is replaced or cut: can this start continue all that it will open? */
-static gw_err recorder_check_rows(gw_recorder *r, const gw_recorder_opening *o) {
-    static const char lacks[] = "the rows of the steps before are not beside the checkpoint:"
-                                " batches.csv and its like begin here";
-    GW_TRY(gw_record_check(r->record, r->rows));
-    GW_TRY(gw_rows_check(r->rows, &gw_epochs));
-    if (r->of.evaluations)
-        GW_TRY(gw_rows_check(r->rows, &gw_evaluations));
-    if (o->compress_stats > 0)
-        GW_TRY(gw_rows_check(r->rows, &gw_codec_stats_table));
-    if (r->of.collectives)
-        GW_TRY(gw_rows_check(r->rows, &gw_waits_collectives));
-    if (!gw_rows_lack(r->rows))
-        return GW_OK;
-    r->earlier.lacks = lacks;
-    return o->past->strict ? gw_fail(GW_ERR_INPUT, "--resume-strict: resume: %s", lacks) : GW_OK;
-}
-
-/* Rows behind the mark are of steps that this run shall not have had: what tells of them goes. */
-static void recorder_look_for_end(gw_recorder *r, const gw_recorder_past *past) {
-    gw_recorder_earlier *earlier = &r->earlier;
-    earlier->concludes = past->ended && !gw_rows_beyond(r->rows, GW_BATCHES);
-    if (!earlier->concludes)
-        return;
-    earlier->matrix = gw_matrix_read(r->of.out, &r->total.traffic) == GW_OK;
-    earlier->trace = gw_runfolder_has(r->of.out, "trace.json");
-    earlier->told = gw_runfolder_read(r->of.out);
-}
-
 /* Rank 0: lets an older run in the folder give way, or go on. */
 static gw_err recorder_replace(gw_recorder *r, const gw_recorder_opening *o) {
-    if (o->past)
-        GW_TRY(recorder_check_rows(r, o));
-    if (o->use == GW_RUNFOLDER_RESUME)
-        recorder_look_for_end(r, o->past);
-    else
+    static const char lacks[] = "the rows of the steps before are not beside the checkpoint:"
+                                " batches.csv and its like begin here";
+    gw_recorder_earlier *earlier = &r->earlier;
+    /* Before anything is replaced or cut: can this start continue all that it will open? */
+    if (o->past) {
+        GW_TRY(gw_record_check(r->record, r->rows));
+        GW_TRY(gw_rows_check(r->rows, &gw_epochs));
+        if (r->of.evaluations)
+            GW_TRY(gw_rows_check(r->rows, &gw_evaluations));
+        if (o->compress_stats > 0)
+            GW_TRY(gw_rows_check(r->rows, &gw_codec_stats_table));
+        if (r->of.collectives)
+            GW_TRY(gw_rows_check(r->rows, &gw_waits_collectives));
+        earlier->lacks = gw_rows_lack(r->rows) ? lacks : NULL;
+        if (earlier->lacks && o->past->strict)
+            return gw_fail(GW_ERR_INPUT, "--resume-strict: resume: %s", lacks);
+    }
+    if (o->use != GW_RUNFOLDER_RESUME)
         GW_TRY(gw_runfolder_clear(r->of.out, o->use));
+    else /* rows behind the mark are of steps that this run shall not have had: what tells of them
+            goes */
+        earlier->concludes = o->past->ended && !gw_rows_beyond(r->rows, GW_BATCHES);
+    if (earlier->concludes) {
+        earlier->matrix = gw_matrix_read(r->of.out, &r->total.traffic) == GW_OK;
+        earlier->trace = gw_runfolder_has(r->of.out, "trace.json");
+        earlier->told = gw_runfolder_read(r->of.out);
+    }
     GW_TRY(gw_rows_open(r->rows, &gw_epochs, &r->to.epochs, NULL));
     return r->of.evaluations ? gw_rows_open(r->rows, &gw_evaluations, &r->to.evaluations, NULL)
                              : GW_OK;
-}
-
-/* Starts the ledger, `clock_s` seconds after the run's first start. */
-static gw_err recorder_measure(gw_recorder *r, double clock_s) {
-    const gw_recorder_setup *of = &r->of;
-    GW_TRY(gw_record_begin(r->record, r->rows));
-    GW_TRY(gw_barrier(of->comm));
-    gw_ledger_start();
-    gw_ledger_resume(clock_s);
-    r->state = GW_RECORDER_OPEN;
-    if (r->to.live)
-        gw_live_begin(r->to.live, gw_recorder_options(of->args), of->ranks, r->step, clock_s > 0);
-    gw_ledger_set_profile(of->profile);
-    r->flush_at = r->step + GW_RECORDER_ROWS;
-    if (of->profile == GW_PROFILE_OFF || gw_team_of(of->comm)) /* these see MPI and real clocks */
-        return GW_OK;
-    r->flush_at = r->step + FIRST;
-    GW_TRY(gw_waits_open(&r->waits, of->collectives ? r->rows : NULL, GW_RECORDER_ROWS, of->along,
-                         of->comm));
-    return gw_agree(of->comm, gw_matrix_open());
 }
 
 gw_err gw_recorder_open(gw_recorder *r, const gw_recorder_opening *o) {
@@ -177,7 +146,21 @@ gw_err gw_recorder_open(gw_recorder *r, const gw_recorder_opening *o) {
     r->earlier.trace = news[1] != 0;
     r->tested = (int64_t)news[2];
     GW_TRY(gw_codec_stats_open(&r->stats, of->comm, o->session, o->compress_stats, r->rows));
-    return recorder_measure(r, news[0]);
+    GW_TRY(gw_record_begin(r->record, r->rows));
+    GW_TRY(gw_barrier(of->comm));
+    gw_ledger_start();
+    gw_ledger_resume(news[0]); /* seconds after the run's first start */
+    r->state = GW_RECORDER_OPEN;
+    if (r->to.live)
+        gw_live_begin(r->to.live, gw_recorder_options(of->args), of->ranks, r->step, news[0] > 0);
+    gw_ledger_set_profile(of->profile);
+    r->flush_at = r->step + GW_RECORDER_ROWS;
+    if (of->profile == GW_PROFILE_OFF || gw_team_of(of->comm)) /* these see MPI and real clocks */
+        return GW_OK;
+    r->flush_at = r->step + FIRST;
+    GW_TRY(gw_waits_open(&r->waits, of->collectives ? r->rows : NULL, GW_RECORDER_ROWS, of->along,
+                         of->comm));
+    return gw_agree(of->comm, gw_matrix_open());
 }
 
 void gw_recorder_count_on(gw_recorder *r, int64_t steps) {
@@ -359,14 +342,6 @@ static gw_err recorder_total_up(gw_recorder *r, int workers) {
     return recorder_hosts(&t->hosts, of->comm);
 }
 
-/* Completes and renames the files of rows. */
-static gw_err recorder_commit(gw_recorder *r) {
-    GW_TRY(gw_rows_commit(r->rows, &gw_epochs));
-    GW_TRY(gw_rows_commit(r->rows, &gw_codec_stats_table));
-    GW_TRY(gw_rows_commit(r->rows, &gw_evaluations));
-    return gw_rows_finish(r->rows);
-}
-
 gw_err gw_recorder_end(gw_recorder *r, int workers) {
     int64_t left; /* rows, as many on all ranks */
     GW_TRY(recorder_turn(r, GW_RECORDER_BEGUN, GW_RECORDER_ENDED));
@@ -384,8 +359,12 @@ gw_err gw_recorder_end(gw_recorder *r, int workers) {
     if (waits)
         GW_TRY(gw_waits_close(waits));
     gw_err e = gw_live_end(r->to.live);
-    if (e == GW_OK && r->of.out && r->of.rank == 0)
-        e = recorder_commit(r);
+    if (r->of.out && r->of.rank == 0) { /* the files of rows are complete, and get their names */
+        GW_THEN(e, gw_rows_commit(r->rows, &gw_epochs));
+        GW_THEN(e, gw_rows_commit(r->rows, &gw_codec_stats_table));
+        GW_THEN(e, gw_rows_commit(r->rows, &gw_evaluations));
+        GW_THEN(e, gw_rows_finish(r->rows));
+    }
     return gw_agree(r->of.comm, e);
 }
 
@@ -405,4 +384,208 @@ void gw_recorder_close(gw_recorder *r) {
     free(r->total.by_rank);
     if (r->state >= GW_RECORDER_OPEN)
         gw_ledger_set_profile(GW_PROFILE_OFF);
+}
+
+/* ---- run.json ---- */
+
+json_t *gw_recorder_options(const gw_args *args) {
+    json_t *all = json_object();
+    for (const gw_opt *o = gw_args_opts(args); o->name; o++) {
+        const char *text = gw_args_text(args, o->name);
+        json_t *v = o->type == GW_OPT_FLAG ? json_boolean(text && *text == '1')
+                    : !text                ? json_null()
+                    : o->type == GW_OPT_REAL || o->type == GW_OPT_TIME
+                        ? json_real(gw_args_real(args, o->name))
+                    : gw_opt_is_int(o) || o->type == GW_OPT_BYTES
+                        ? json_integer(gw_args_int(args, o->name))
+                        : json_string(text);
+        json_object_set_new(all, o->name, v);
+    }
+    return all;
+}
+
+/* What tunes the MPI library and its transports is as much a factor as any option. */
+static json_t *recorder_environment(void) {
+    static const char *const families[] = {"UCX_", "MPIR_CVAR_", "MPICH_", "FI_"};
+    json_t *all = json_object();
+    for (char *const *v = environ; *v; v++)
+        for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+            char name[128];
+            const char *value = strchr(*v, '=');
+            if (!value || strncmp(*v, families[i], strlen(families[i])) != 0 || !gw_text_utf8(*v))
+                continue;
+            snprintf(name, sizeof name, "%.*s", (int)(value - *v), *v);
+            json_object_set_new(all, name, json_string(value + 1));
+        }
+    return all;
+}
+
+/* The MPI library, its thread level, and what of the environment tunes it. Simulated ranks have
+ * none. */
+static json_t *recorder_mpi(MPI_Comm comm) {
+    if (comm == MPI_COMM_NULL)
+        return gw_json_object("library:s standard:o thread_level:s environment:o", "none",
+                              json_null(), "none", json_null());
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+    int len = 0, version = 0, subversion = 0, level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    if (MPI_Get_library_version(library, &len) != MPI_SUCCESS)
+        library[0] = '\0';
+    library[strcspn(library, "\n")] = '\0';
+    MPI_Get_version(&version, &subversion);
+    char standard[32];
+    snprintf(standard, sizeof standard, "%d.%d", version, subversion);
+    return gw_json_object("library:s standard:s thread_level:s environment:o", library, standard,
+                          gw_world_thread_level(level), recorder_environment());
+}
+
+/* Memory time by each source apart; see docs/measurement.md. */
+static json_t *recorder_memory(const gw_batch_summary *b, const gw_recorder_report *of) {
+    static const char *const names[] = {"absent", "twin+model", "ctr"};
+    const gw_batch_split *s = &b->split;
+    return gw_json_object("source:s ctr_s:f twin_s:f model_lo_s:f model_hi_s:f core_ctr_s:f "
+                          "core_twin_s:f core_model_lo_s:f core_model_hi_s:f codec_ctr_s:f "
+                          "codec_twin_s:f batches:I batches_inconsistent:I",
+                          names[b->source], s->memory_ctr_s, s->memory_twin_s, s->memory_model_lo_s,
+                          s->memory_model_hi_s, s->core_ctr_s, s->core_twin_s, s->core_model_lo_s,
+                          s->core_model_hi_s, s->memory_codec_ctr_s, s->memory_codec_twin_s,
+                          of->split, of->flagged);
+}
+
+/* Computation divided by its best source into parts that add up to it; null: undivided. Batches
+ * without counters are taken to be like those that have them; by twins and model what is in neither
+ * may be either. */
+static json_t *recorder_division(const gw_batch_summary *b, double compute) {
+    const gw_batch_split *s = &b->split;
+    double core = b->core_least_s, memory = b->memory_least_s;
+    if (b->source == GW_SPLIT_NONE)
+        return json_null();
+    if (b->source == GW_SPLIT_CTR) {
+        memory = compute * s->memory_ctr_s / (s->core_ctr_s + s->memory_ctr_s);
+        core = compute - memory;
+    }
+    return gw_json_object("source:s core_s:f core_or_memory_s:f memory_s:f",
+                          b->source == GW_SPLIT_CTR ? "ctr" : "twin+model", core,
+                          b->source == GW_SPLIT_CTR ? NAN : compute - core - memory, memory);
+}
+
+json_t *gw_recorder_dimensions(const gw_batch_summary *b, const gw_mesh_shape *mesh) {
+    if (!gw_mesh_divides(mesh))
+        return json_null();
+    json_t *all = json_object();
+    for (int d = 0; d < GW_DIMS; d++)
+        json_object_set_new(all, gw_dim_names[d],
+                            gw_json_object("ranks:i comm_s:f waiting_s:f bytes:f messages:f",
+                                           mesh->size[d], b->dim_comm_s[d], b->dim_waiting_s[d],
+                                           b->dim_bytes[d], b->dim_messages[d]));
+    return all;
+}
+
+static json_t *recorder_summary(const gw_recorder *r, const gw_recorder_report *of) {
+    const gw_batch_summary *b = &r->total.summary;
+    const gw_steady_doubt *d = &b->doubt;
+    const double *p = b->phase_s;
+    double compute = gw_phases_computation(p);
+    json_t *phases = json_object();
+    for (int i = 0; i < GW_PHASES; i++) {
+        char key[40];
+        snprintf(key, sizeof key, "%s_s", gw_phase_name((gw_phase)i));
+        json_object_set_new(phases, key, gw_json_number(p[i]));
+    }
+    return gw_json_object(
+        "batches:I statistic:s period:I counted:I interrupted:f wall_s:f spread:o halves:o "
+        "compute_s:f division:o memory_s:o exposed_s:f waiting_s:f transfer_s:f hidden_s:f "
+        "codec_s:f wire_bytes:f logical_bytes:f phases:o dimensions:o bubble_s:f bubble_share:f",
+        b->batches, of->statistic ? of->statistic : gw_steady_name(&b->kept), b->kept.period,
+        b->kept.steps, b->interrupted, b->wall_s, gw_json_object("p10_s:f p90_s:f", d->p10, d->p90),
+        gw_json_object("odd_s:f even_s:f first_s:f last_s:f apart:f warned:b", d->odd, d->even,
+                       d->first, d->last, d->apart, gw_steady_doubts(d)),
+        compute, recorder_division(b, compute), recorder_memory(b, of),
+        p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT], b->waiting_s,
+        b->transfer_s, b->inflight_s, p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE], b->wire_bytes,
+        b->logical_bytes, phases, of->dimensions, of->bubble_s, of->bubble_s / b->wall_s);
+}
+
+static json_t *recorder_machine(const gw_recorder *r, const gw_recorder_report *of) {
+    gw_host h;
+    gw_host_facts(&h);
+    const gw_busy *before = r->total.before.seconds > 0 ? &r->total.before : NULL;
+    return gw_json_object(
+        "hosts:o cpu:s cpus_online:i cpus_usable:i cores_usable:i memory_bytes:I ranks:i workers:i "
+        "nodes:i ranks_on_this_node:i threads_per_rank:i helper_threads_per_rank:i "
+        "oversubscribed:b busy:o clock:s",
+        json_incref(r->total.hosts), h.cpu_model, h.cpus_online, h.cpus_usable, h.cores_usable,
+        h.memory, r->of.ranks, of->workers, of->node.nodes, of->node.ranks, of->threads,
+        of->helpers, of->oversubscribed, gw_busy_run_json(before, &r->total.during),
+        gw_clock_name());
+}
+
+/* Which figures were observed and which follow from a formula. */
+static json_t *recorder_sources(const gw_recorder *r, const gw_recorder_report *of) {
+    static const char form[] =
+        "phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s peak_bytes:s";
+    if (r->of.profile == GW_PROFILE_OFF)
+        return gw_json_object(form, "absent", "absent", "absent", "absent", "absent",
+                              of->sources.resident);
+    return gw_json_object(form, of->sources.phases,
+                          gw_clock_is_virtual() ? "absent"
+                                                : "measured: blocked before the last rank's "
+                                                  "arrival, on a common clock",
+                          "upper bound: computation while a message was in flight",
+                          of->sources.memory, of->sources.wire, of->sources.resident);
+}
+
+static json_t *recorder_results(const gw_recorder *r, const gw_recorder_report *of) {
+    const gw_epoch_row *last = &r->last;
+    const gw_recorder_total *t = &r->total;
+    const gw_matrix_total *sent = &t->traffic;
+    const gw_straggler *s = &t->straggler;
+    json_t *peak, *sum, *traffic = json_null(), *straggler = json_null();
+    char hash[16];
+    if (r->of.profile != GW_PROFILE_OFF) /* else nothing is counted */
+        traffic =
+            gw_json_object("messages:I message_bytes:I collectives:I collective_bytes:I",
+                           sent->messages, sent->bytes, sent->collectives, sent->collective_bytes);
+    if (s->rank >= 0)
+        straggler = gw_json_object("rank:i of_waiting:f last_share:f waited_s:f of_step:f", s->rank,
+                                   s->of_waiting, s->last_share, s->waited_s, s->of_step);
+    gw_ranks_memory_json(t->by_rank, r->of.ranks, &peak, &sum);
+    json_t *results = gw_json_object(
+        "steps:I stopped_by:s train_loss:f validation_loss:f validation_accuracy:f test_loss:f "
+        "test_accuracy:f elapsed_s:f train_s:f wire_bytes:u traffic:o summary:o peak_bytes:o "
+        "peak_sum_bytes:o ranks:o straggler:o exchanges_dropped:I energy:o",
+        of->steps, of->stopped_by, last->train_loss, last->validation_loss,
+        last->validation_accuracy, last->test_loss, last->test_accuracy, t->elapsed_s, r->train_s,
+        of->wire_bytes, traffic, recorder_summary(r, of), peak, sum,
+        gw_ranks_json(t->by_rank, r->of.ranks), straggler, t->dropped,
+        t->energy ? json_incref(t->energy) : json_null());
+    snprintf(hash, sizeof hash, "%08x", last->replica_hash);
+    return last->epoch > 0 ? gw_json_add(results, "replica_hash:s", hash) : results;
+}
+
+/* Adds the members of `more` to the object `to`, and frees `more`. Returns NULL, and frees both, if
+ * either is NULL. */
+static json_t *recorder_join(json_t *to, json_t *more) {
+    bool joined = to && more && json_object_update(to, more) == 0;
+    json_decref(more);
+    if (!joined)
+        json_decref(to);
+    return joined ? to : NULL;
+}
+
+gw_err gw_recorder_json(const gw_recorder *r, const gw_recorder_report *of, json_t **out) {
+    json_t *interruptions = NULL;
+    gw_err e = r->of.out ? gw_history_read(r->of.out, &interruptions) : GW_OK;
+    json_t *run = gw_json_object(
+        "schema:i program:s version:s commit:s command:s started_utc:s options:o seed:I "
+        "parameters:I comm:o mpi:o machine:o link:o sources:o interruptions:o results:o",
+        GW_RUN_SCHEMA, of->program, GW_VERSION, GW_COMMIT, of->command, of->started_utc,
+        gw_recorder_options(of->args), of->seed, of->parameters, of->comm, recorder_mpi(r->of.comm),
+        recorder_join(recorder_machine(r, of), of->machine), gw_link_cost_json(&r->total.link_cost),
+        recorder_sources(r, of), interruptions ? interruptions : json_null(),
+        recorder_join(recorder_results(r, of), of->results));
+    run = recorder_join(run, of->more);
+    if (e == GW_OK && !run)
+        e = gw_fail(GW_ERR_INTERNAL, "run.json: a text in it is not UTF-8");
+    GW_OPENED(e, out, run, json_decref);
 }
