@@ -27,12 +27,6 @@ static void *signals_take(void *mask) {
     return NULL;
 }
 
-static int signal_start_taker(sigset_t *mask) {
-    pthread_t taker;
-    int rc = pthread_create(&taker, NULL, signals_take, mask);
-    return rc != 0 ? rc : pthread_detach(taker);
-}
-
 /* While oneDNN 2.6 multiplies, the stack pointer of its thread points into a buffer on the heap,
  * and a handler that ran there would write over what lies below it. So a thread that computes takes
  * no signal: this one and those that it will start have them blocked, and one that does nothing
@@ -46,9 +40,10 @@ gw_err gw_signals_watch(void) {
     sigaddset(&mask, SIGINT);
     sigaction(SIGTERM, &action, NULL); /* cannot fail: both exist and can be caught. A thread of */
     sigaction(SIGINT, &action, NULL);  /* the MPI library's may take them as well */
+    pthread_t taker;
     int rc = pthread_sigmask(SIG_BLOCK, &mask, NULL);
-    if (rc == 0)
-        rc = signal_start_taker(&mask);
+    rc = rc == 0 ? pthread_create(&taker, NULL, signals_take, &mask) : rc;
+    rc = rc == 0 ? pthread_detach(taker) : rc;
     return rc == 0 ? GW_OK : gw_fail(GW_ERR_NOMEM, "no thread to take signals: %s", strerror(rc));
 }
 
