@@ -19,44 +19,29 @@ typedef struct tally {
     double seconds, forward_s;
 } tally;
 
-static int evaluate_give_up(double start_s) {
-    int signal = gw_signals_seen();
-    return signal && gw_ledger_now() - start_s > GW_EVALUATE_GRACE_S ? signal : 0;
-}
-
-typedef struct samples {
-    uint32_t *idx;
-    gw_label *labels;
-    int n;
-} samples;
-
-static gw_err evaluate_pass(const gw_evaluator *by, const gw_dataset *set, const samples *s,
-                            tally *sum) {
-    gw_pipeline_samples shared = {set, s->idx, s->n, s->labels};
-    gw_pipeline_result found;
-    gw_dataset_labels(set, s->idx, s->n, s->labels);
-    GW_TRY(gw_pipeline_test(by->pipeline, &shared, &found));
-    sum->loss_sum += found.loss;
-    sum->correct += found.correct;
-    sum->forward_s += found.forward_s;
-    return GW_OK;
-}
-
-static gw_err evaluate_count(const gw_evaluator *by, const gw_dataset *set, samples *s,
-                             int64_t *confusion, tally *sum) {
+/* idx, labels: room for a pass. */
+static gw_err evaluate_count(const gw_evaluator *by, const gw_dataset *set, uint32_t *idx,
+                             gw_label *labels, int64_t *confusion, tally *sum) {
     const gw_model_spec *spec = gw_model_get_spec(by->model);
     bool whole = gw_pipeline_is_whole(by->pipeline);
     double start_s = gw_ledger_now();
     gw_span part = gw_span_part((gw_span){0, set->n}, by->part, by->parts);
     for (size_t at = 0; at < part.n && !sum->signal; at += (size_t)by->chunk) {
-        s->n = (int)(part.n - at < (size_t)by->chunk ? part.n - at : (size_t)by->chunk);
-        for (int i = 0; i < s->n; i++)
-            s->idx[i] = (uint32_t)(part.off + at + (size_t)i);
-        GW_TRY(evaluate_pass(by, set, s, sum));
+        int n = (int)(part.n - at < (size_t)by->chunk ? part.n - at : (size_t)by->chunk);
+        for (int i = 0; i < n; i++)
+            idx[i] = (uint32_t)(part.off + at + (size_t)i);
+        gw_pipeline_samples shared = {set, idx, n, labels};
+        gw_pipeline_result found;
+        gw_dataset_labels(set, idx, n, labels);
+        GW_TRY(gw_pipeline_test(by->pipeline, &shared, &found));
+        sum->loss_sum += found.loss;
+        sum->correct += found.correct;
+        sum->forward_s += found.forward_s;
         if (confusion && gw_pipeline_counts(by->pipeline))
-            gw_confusion_add(confusion, spec->classes, gw_model_predictions(by->model), s->labels,
-                             s->n * gw_model_spec_targets(spec));
-        sum->signal = whole ? evaluate_give_up(start_s) : 0;
+            gw_confusion_add(confusion, spec->classes, gw_model_predictions(by->model), labels,
+                             n * gw_model_spec_targets(spec));
+        bool late = gw_ledger_now() - start_s > GW_EVALUATE_GRACE_S;
+        sum->signal = whole && late ? gw_signals_seen() : 0;
         gw_watchdog_beat();
     }
     gw_err e = gw_pipeline_tested(by->pipeline);
@@ -70,20 +55,21 @@ gw_err gw_evaluate(const gw_evaluator *by, const gw_dataset *set, int64_t *confu
     int classes = spec->classes;
     size_t targets = (size_t)gw_model_spec_targets(spec);
     MPI_Comm comm = by->comm;
-    samples s = {0};
-    gw_err e = gw_alloc(&s.idx, (size_t)by->chunk, sizeof *s.idx);
-    GW_THEN(e, gw_alloc(&s.labels, (size_t)by->chunk * targets, sizeof *s.labels));
+    uint32_t *idx = NULL;
+    gw_label *labels = NULL;
+    gw_err e = gw_alloc(&idx, (size_t)by->chunk, sizeof *idx);
+    GW_THEN(e, gw_alloc(&labels, (size_t)by->chunk * targets, sizeof *labels));
     e = gw_agree(comm, e);
     tally sum = {0};
     if (e == GW_OK) {
         if (confusion)
             memset(confusion, 0, (size_t)classes * (size_t)classes * sizeof *confusion);
-        e = evaluate_count(by, set, &s, confusion, &sum);
+        e = evaluate_count(by, set, idx, labels, confusion, &sum);
         GW_THEN(e, gw_gemm_check());
         e = gw_agree(comm, e);
     }
-    free(s.idx);
-    free(s.labels);
+    free(idx);
+    free(labels);
     GW_TRY(e);
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.loss_sum, 1, MPI_DOUBLE, MPI_SUM, comm));
     GW_TRY(gw_allreduce(MPI_IN_PLACE, &sum.correct, 1, MPI_INT64_T, MPI_SUM, comm));

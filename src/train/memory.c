@@ -69,18 +69,6 @@ static gw_err memory_start_all(gw_memory *m) {
     return gw_allreduce(MPI_IN_PLACE, &m->ranks_counting, 1, MPI_INT, MPI_SUM, m->comm);
 }
 
-static void memory_say_source(gw_memory *m) {
-    static const char *const words[] = {"hardware counters (ctr)",
-                                        "hardware counters (ctr), a lower bound",
-                                        "hardware counters (ctr), an upper bound"};
-    if (!m->choice)
-        gw_text_print(m->source, sizeof m->source, "absent: counters were not asked for");
-    else if (m->counters && m->report.memory)
-        gw_text_print(m->source, sizeof m->source, "measured: %s", words[m->report.bound]);
-    else
-        gw_text_print(m->source, sizeof m->source, "absent: %s", m->report.reason);
-}
-
 gw_err gw_memory_open(gw_memory **out, const gw_group_choice *choice, int threads, MPI_Comm comm) {
     gw_memory *m = NULL;
     GW_TRY(gw_agree(comm, gw_alloc(&m, 1, sizeof *m)));
@@ -97,7 +85,15 @@ gw_err gw_memory_open(gw_memory **out, const gw_group_choice *choice, int thread
         gw_memory_close(m);
         return e;
     }
-    memory_say_source(m);
+    static const char *const words[] = {"hardware counters (ctr)",
+                                        "hardware counters (ctr), a lower bound",
+                                        "hardware counters (ctr), an upper bound"};
+    if (!m->choice)
+        gw_text_print(m->source, sizeof m->source, "absent: counters were not asked for");
+    else if (m->counters && m->report.memory)
+        gw_text_print(m->source, sizeof m->source, "measured: %s", words[m->report.bound]);
+    else
+        gw_text_print(m->source, sizeof m->source, "absent: %s", m->report.reason);
     *out = m;
     return GW_OK;
 }
@@ -142,15 +138,7 @@ const char *gw_memory_source(const gw_memory *m) {
 
 /* ---- run.json ---- */
 
-static json_t *memory_components_json(const gw_papi_report *p) {
-    json_t *all = json_array();
-    for (int i = 0; i < p->components; i++)
-        json_array_append_new(all, gw_json_object("name:s enabled:b reason:t", p->component[i].name,
-                                                  p->component[i].enabled, p->component[i].reason));
-    return all;
-}
-
-/* What was wanted (counted false) or counts, by name; and each with its fate. */
+/* What was wanted (counted false) or counts, by name. */
 static json_t *memory_events_json(const gw_counters_report *r, bool counted) {
     json_t *all = json_array();
     for (int i = 0; i < r->events; i++)
@@ -159,59 +147,32 @@ static json_t *memory_events_json(const gw_counters_report *r, bool counted) {
     return all;
 }
 
-static json_t *memory_fates_json(const gw_counters_report *r) {
-    json_t *all = json_array();
-    for (int i = 0; i < r->events; i++) {
-        const gw_counter_event *e = &r->event[i];
-        json_array_append_new(all, gw_json_object("group:s name:s papi:t reason:t", e->group,
-                                                  e->name, e->papi, e->reason));
-    }
-    return all;
-}
-
-/* A group's figures over all batches and ranks. */
-static json_t *memory_figures_json(const gw_memory *m, int g, const gw_group *group) {
-    json_t *all = json_object();
-    const double *value = m->sum[g].value;
-    if (group->memory.steps && gw_counters_usable(m->counters, g, &group->memory))
-        json_object_set_new(all, "memory_bound",
-                            gw_json_number(gw_expr_value(&group->memory, value)));
-    for (int i = 0; i < group->figures; i++) {
-        const gw_group_figure *f = &group->figure[i];
-        bool usable = gw_counters_usable(m->counters, g, &f->value);
-        json_object_set_new(all, f->name,
-                            usable ? gw_json_number(gw_expr_value(&f->value, value)) : json_null());
-    }
-    return all;
-}
-
+/* Each group's counts and figures over all batches and ranks. */
 static json_t *memory_groups_json(const gw_memory *m) {
     json_t *all = json_array();
     for (int g = 0; m->counters && g < gw_counters_groups(m->counters); g++) {
         double own[GW_GROUP_EVENTS];
+        const double *value = m->sum[g].value;
         int64_t batches;
         const gw_group *group = gw_counters_totals(m->counters, g, own, &batches);
-        json_t *sums = json_object();
+        json_t *sums = json_object(), *figures = json_object();
         for (int i = 0; i < group->events; i++)
             json_object_set_new(sums, group->event[i].name,
-                                isnan(own[i]) ? json_null() : json_real(m->sum[g].value[i]));
+                                isnan(own[i]) ? json_null() : json_real(value[i]));
+        if (group->memory.steps && gw_counters_usable(m->counters, g, &group->memory))
+            json_object_set_new(figures, "memory_bound",
+                                gw_json_number(gw_expr_value(&group->memory, value)));
+        for (int i = 0; i < group->figures; i++) {
+            const gw_group_figure *f = &group->figure[i];
+            double x = gw_counters_usable(m->counters, g, &f->value)
+                           ? gw_expr_value(&f->value, value)
+                           : NAN;
+            json_object_set_new(figures, f->name, gw_json_number(x));
+        }
         json_array_append_new(all, gw_json_object("name:s batches:I sums:o figures:o", group->name,
-                                                  (int64_t)m->sum[g].batches, sums,
-                                                  memory_figures_json(m, g, group)));
+                                                  (int64_t)m->sum[g].batches, sums, figures));
     }
     return all;
-}
-
-static json_t *memory_reading_json(const gw_memory *m) {
-    if (!m->counters)
-        return json_null();
-    gw_counters_state s;
-    gw_counters_tell(m->counters, &s);
-    return gw_json_object(
-        "at:s why:s read_s:f batch_edges_s:f threads:i ranks:i batches_lost:I ended_early:t",
-        s.regions ? "the edges of computing phases (main thread), of batches (others)"
-                  : "the edges of batches",
-        s.why, s.read_s, s.edge_s, m->threads, m->ranks_counting, s.lost, s.failed);
 }
 
 json_t *gw_memory_papi_json(const gw_memory *m) {
@@ -219,11 +180,26 @@ json_t *gw_memory_papi_json(const gw_memory *m) {
         return json_null();
     const gw_papi_report *p = &m->papi;
     const gw_counters_report *r = &m->report;
+    json_t *components = json_array(), *fates = json_array(), *reading = json_null();
+    gw_counters_state s;
+    if (m->counters) {
+        gw_counters_tell(m->counters, &s);
+        reading = gw_json_object(
+            "at:s why:s read_s:f batch_edges_s:f threads:i ranks:i batches_lost:I ended_early:t",
+            s.regions ? "the edges of computing phases (main thread), of batches (others)"
+                      : "the edges of batches",
+            s.why, s.read_s, s.edge_s, m->threads, m->ranks_counting, s.lost, s.failed);
+    }
+    for (const gw_papi_component *c = p->component; c < p->component + p->components; c++)
+        json_array_append_new(components, gw_json_object("name:s enabled:b reason:t", c->name,
+                                                         c->enabled, c->reason));
+    for (const gw_counter_event *e = r->event; e < r->event + r->events; e++)
+        json_array_append_new(fates, gw_json_object("group:s name:s papi:t reason:t", e->group,
+                                                    e->name, e->papi, e->reason));
     return gw_json_object("version:s hardware_counters:b reason:t components:o group:t "
                           "events_wanted:o events_counted:o events:o groups:o reading:o "
                           "memory_reason:t",
-                          p->version, p->hardware, p->reason, memory_components_json(p),
-                          m->choice->name, memory_events_json(r, false),
-                          memory_events_json(r, true), memory_fates_json(r), memory_groups_json(m),
-                          memory_reading_json(m), r->reason);
+                          p->version, p->hardware, p->reason, components, m->choice->name,
+                          memory_events_json(r, false), memory_events_json(r, true), fates,
+                          memory_groups_json(m), reading, r->reason);
 }

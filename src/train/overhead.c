@@ -21,7 +21,7 @@ typedef struct rehearsal {
     int n, rounds;
     int64_t taken; /* rounds, the warm-up's included */
     double *wall;  /* (n, rounds) */
-    double spent;  /* on the last round, slowest ranks' walls */
+
     uint64_t regions[LEVELS];
     bool *own;
 } rehearsal;
@@ -52,38 +52,6 @@ static gw_err overhead_round_of(rehearsal *r, double wall[LEVELS]) {
     return GW_OK;
 }
 
-/* How many rounds the budget is good for; 0: too few. */
-static gw_err overhead_affordable(rehearsal *r, int *rounds) {
-    double wall[LEVELS], spent = 0;
-    for (int k = 0; k < WARMUP; k++) {
-        spent = 0;
-        GW_TRY(overhead_round_of(r, wall));
-        for (int i = 0; i < r->n; i++)
-            spent += wall[i];
-    }
-    GW_TRY(gw_allreduce(MPI_IN_PLACE, &spent, 1, MPI_DOUBLE, MPI_MAX, r->job->comm));
-    r->spent = spent;
-    *rounds = r->job->rounds;
-    if (*rounds == GW_OVERHEAD_AUTO) {
-        double fit = BUDGET_S / (2 * spent);
-        *rounds = fit < GW_OVERHEAD_LEAST ? 0 : fit > 1000 ? 1000 : (int)fit;
-    }
-    memset(r->regions, 0, sizeof r->regions);
-    return GW_OK;
-}
-
-static gw_err overhead_all_rounds(rehearsal *r) {
-    GW_TRY(gw_agree(r->job->comm,
-                    gw_alloc(&r->wall, (size_t)r->n * (size_t)r->rounds, sizeof *r->wall)));
-    for (int k = 0; k < r->rounds; k++) {
-        double wall[LEVELS];
-        GW_TRY(overhead_round_of(r, wall));
-        for (int i = 0; i < r->n; i++)
-            r->wall[(size_t)i * (size_t)r->rounds + (size_t)k] = wall[i];
-    }
-    return gw_allreduce(MPI_IN_PLACE, r->wall, r->n * r->rounds, MPI_DOUBLE, MPI_MAX, r->job->comm);
-}
-
 static gw_err overhead_compare(rehearsal *r, int level, gw_overhead *o) {
     const double *off = r->wall, *on = r->wall + (size_t)level * (size_t)r->rounds;
     double *x = NULL;
@@ -108,15 +76,37 @@ static gw_err overhead_compare(rehearsal *r, int level, gw_overhead *o) {
 }
 
 static gw_err overhead_rehearse(rehearsal *r, gw_overhead *out) {
-    GW_TRY(overhead_affordable(r, &r->rounds));
+    /* How many rounds the budget is good for; 0: too few. */
+    double wall[LEVELS], spent = 0; /* on the last round, slowest ranks' walls */
+    for (int k = 0; k < WARMUP; k++) {
+        spent = 0;
+        GW_TRY(overhead_round_of(r, wall));
+        for (int i = 0; i < r->n; i++)
+            spent += wall[i];
+    }
+    GW_TRY(gw_allreduce(MPI_IN_PLACE, &spent, 1, MPI_DOUBLE, MPI_MAX, r->job->comm));
+    r->rounds = r->job->rounds;
+    if (r->rounds == GW_OVERHEAD_AUTO) {
+        double fit = BUDGET_S / (2 * spent);
+        r->rounds = fit < GW_OVERHEAD_LEAST ? 0 : fit > 1000 ? 1000 : (int)fit;
+    }
+    memset(r->regions, 0, sizeof r->regions);
     for (int i = 1; r->rounds == 0 && i < r->n; i++)
         snprintf(out[i - 1].why, sizeof out->why,
                  "too short: two steps of each take %.3g ms, and %d times as much should fit into "
                  "%.1f s: --overhead PAIRS measures it",
-                 2 * r->spent * 1e3, GW_OVERHEAD_LEAST, BUDGET_S);
+                 2 * spent * 1e3, GW_OVERHEAD_LEAST, BUDGET_S);
     if (r->rounds == 0)
         return GW_OK;
-    GW_TRY(overhead_all_rounds(r));
+    GW_TRY(gw_agree(r->job->comm,
+                    gw_alloc(&r->wall, (size_t)r->n * (size_t)r->rounds, sizeof *r->wall)));
+    for (int k = 0; k < r->rounds; k++) {
+        GW_TRY(overhead_round_of(r, wall));
+        for (int i = 0; i < r->n; i++)
+            r->wall[(size_t)i * (size_t)r->rounds + (size_t)k] = wall[i];
+    }
+    GW_TRY(
+        gw_allreduce(MPI_IN_PLACE, r->wall, r->n * r->rounds, MPI_DOUBLE, MPI_MAX, r->job->comm));
     for (int i = 1; i < r->n; i++)
         GW_TRY(overhead_compare(r, i, &out[i - 1]));
     return GW_OK;

@@ -27,18 +27,6 @@ typedef struct step_job {
     gw_batch_parts parts;
 } step_job;
 
-/* Keeps the rank busy, as if it had more to do than the others have. */
-static void trainer_hold_up(const gw_trainer *t, double seconds) {
-    const gw_exec *exec = t->stepper.exec;
-    uint64_t start = gw_clock_ticks();
-    gw_phase_enter(GW_PHASE_DATA);
-    if (exec)
-        exec->rest(exec->ctx, seconds);
-    while (!exec && gw_clock_since(start) < seconds)
-        ;
-    gw_phase_leave();
-}
-
 /* Takes a step between the clocks, with all that the run does for a row. */
 static gw_err trainer_step(gw_trainer *t, step_job *job) {
     gw_batch_parts *parts = &job->parts;
@@ -48,8 +36,17 @@ static gw_err trainer_step(gw_trainer *t, step_job *job) {
     gw_trace_step(parts->step);
     gw_counters_begin(counters);
     gw_ledger_begin();
-    if (parts->injected_s > 0)
-        trainer_hold_up(t, parts->injected_s);
+    if (parts->injected_s > 0) {
+        /* Keep the rank busy, as if it had more to do than the others have. */
+        const gw_exec *exec = t->stepper.exec;
+        uint64_t start = gw_clock_ticks();
+        gw_phase_enter(GW_PHASE_DATA);
+        if (exec)
+            exec->rest(exec->ctx, parts->injected_s);
+        while (!exec && gw_clock_since(start) < parts->injected_s)
+            ;
+        gw_phase_leave();
+    }
     gw_err e = gw_step(&t->stepper, job->batch, job->rate, &parts->loss_sum);
     if (job->settle)
         GW_THEN(e, gw_step_settle(&t->stepper));
@@ -71,16 +68,6 @@ static bool trainer_evaluates(const gw_trainer *t, int64_t step) {
     return every > 0 && step / every > t->rec.tested / every;
 }
 
-/* After the present step somebody reads parameters: nothing may be pending then. */
-static bool trainer_must_settle(const gw_trainer *t) {
-    int64_t step = t->at.step;
-    bool due = trainer_evaluates(t, step) || gw_checks_due(&t->measures.checks, step);
-    return t->at.batch + 1 == gw_sampler_batches(t->sampler) || step == t->c->until.steps ||
-           step == t->rec.flush_at || step == t->at.stop_at || t->at.keep ||
-           (due && gw_inside_agrees(t->g, t->stepper.pending + 1)) ||
-           gw_codec_stats_settles(t->rec.stats, step);
-}
-
 /* Returns the next step, with its row as far as that is known before. */
 static step_job trainer_next_step(gw_trainer *t) {
     bool counts = !t->part.pipeline || gw_pipeline_counts(t->part.pipeline); /* its replica's */
@@ -89,10 +76,16 @@ static step_job trainer_next_step(gw_trainer *t) {
     t->measures.checks.guard.step = step;
     t->at.keep = gw_checkpoint_due(t->checkpoint, step);
     gw_codec_stats_begin(t->rec.stats, step);
+    bool due = trainer_evaluates(t, step) || gw_checks_due(&t->measures.checks, step);
+    /* After it somebody reads parameters: nothing may be pending then. */
+    bool settle = t->at.batch + 1 == gw_sampler_batches(t->sampler) || step == t->c->until.steps ||
+                  step == t->rec.flush_at || step == t->at.stop_at || t->at.keep ||
+                  (due && gw_inside_agrees(t->g, t->stepper.pending + 1)) ||
+                  gw_codec_stats_settles(t->rec.stats, step);
     return (step_job){
         .batch = batch,
         .rate = gw_trainer_rate(t, step),
-        .settle = trainer_must_settle(t),
+        .settle = settle,
         .keep = t->at.keep,
         .parts = {
             .rank = t->rank,
@@ -183,19 +176,6 @@ static void trainer_pass_on_warning(gw_trainer *t) {
     t->watcher.status.warning = t->rec.warning;
 }
 
-static gw_position trainer_keep_position(const gw_trainer *t) {
-    return (gw_position){.step = t->at.step,
-                         .epoch = t->at.epoch,
-                         .batch = t->at.batch,
-                         .samples = t->at.samples,
-                         .loss_sum = t->rec.sum.loss,
-                         .left_out = t->rec.sum.left_out,
-                         .checks = gw_checks_keep(&t->measures.checks),
-                         .elapsed_s = gw_ledger_now() - t->rec.zero_s,
-                         .train_s = t->rec.train_s,
-                         .wire_bytes = t->rec.wire_bytes};
-}
-
 static gw_err trainer_make_facts(gw_trainer *t, json_t **facts) {
     gw_facts_of run = gw_trainer_facts(t);
     json_t *marks;
@@ -214,7 +194,16 @@ static gw_err trainer_keep(gw_trainer *t) {
     GW_TRY(gw_guard_check(&t->measures.checks.guard)); /* nothing is kept of what follows a fault */
     GW_TRY(gw_recorder_flush(&t->rec));
     gw_err ready = trainer_make_facts(t, &facts);
-    gw_position at = trainer_keep_position(t);
+    gw_position at = {.step = t->at.step,
+                      .epoch = t->at.epoch,
+                      .batch = t->at.batch,
+                      .samples = t->at.samples,
+                      .loss_sum = t->rec.sum.loss,
+                      .left_out = t->rec.sum.left_out,
+                      .checks = gw_checks_keep(&t->measures.checks),
+                      .elapsed_s = gw_ledger_now() - t->rec.zero_s,
+                      .train_s = t->rec.train_s,
+                      .wire_bytes = t->rec.wire_bytes};
     GW_TRY(gw_checkpoint_write(t->checkpoint, &at, facts, ready));
     trainer_pass_on_warning(t);
     return GW_OK;
@@ -234,26 +223,7 @@ static gw_err trainer_keep_last(gw_trainer *t) {
     return trainer_keep(t);
 }
 
-static gw_err trainer_kept(gw_trainer *t) {
-    GW_TRY(gw_checkpoint_wait(t->checkpoint));
-    trainer_pass_on_warning(t);
-    return GW_OK;
-}
-
 /* ---- votes ---- */
-
-/* The time limit by rank 0's clock, so that all stop at the same step. */
-static gw_err trainer_begin_vote(gw_trainer *t) {
-    double now = gw_ledger_now();
-    bool limited = t->rank == 0 && t->c->until.time_s > 0;
-    gw_ballot ballot = {.signal = gw_signals_seen(),
-                        .time_over = limited && now - t->at.limit_from_s >= t->c->until.time_s,
-                        .not_finite = gw_guard_stops(&t->measures.checks.guard)};
-    gw_checkpoint_ballot(t->checkpoint, &ballot);
-    GW_TRY(gw_vote_begin(&t->at.vote, now, &ballot));
-    gw_ledger_completed(1); /* a step that computes while the vote is open hides no exchange */
-    return GW_OK;
-}
 
 static gw_err trainer_end_vote(gw_trainer *t) {
     gw_ballot ballot;
@@ -272,29 +242,36 @@ static gw_err trainer_end_vote(gw_trainer *t) {
     return GW_OK;
 }
 
-/* Ranks of one process need no vote: whoever sees a reason names a step that none has begun. */
-static void trainer_stop_together(gw_trainer *t, gw_stop_together *s) {
-    int signal = gw_signals_seen();
-    bool bad = gw_guard_stops(&t->measures.checks.guard);
-    s->step = t->at.step > s->step ? t->at.step : s->step;
-    if (s->at == 0 && (signal || bad)) {
-        s->at = s->step + 2;
-        s->signal = bad ? 0 : signal;
-    }
-    t->at.stop_at = s->at;
-    if (t->at.step == s->at)
-        gw_trainer_heed(t, s->signal);
-}
-
 /* What a lazy step leaves pending is not waited for: the vote ends a step later, and if the run is
  * to stop, it does after one more step, which settles. */
 static gw_err trainer_vote(gw_trainer *t, bool *stop) {
-    if (t->c->simulated)
-        trainer_stop_together(t, t->c->simulated->stop);
+    if (t->c->simulated) {
+        /* Ranks of one process need no vote: whoever sees a reason names a step that none has
+         * begun. */
+        gw_stop_together *s = t->c->simulated->stop;
+        int signal = gw_signals_seen();
+        bool bad = gw_guard_stops(&t->measures.checks.guard);
+        s->step = t->at.step > s->step ? t->at.step : s->step;
+        if (s->at == 0 && (signal || bad)) {
+            s->at = s->step + 2;
+            s->signal = bad ? 0 : signal;
+        }
+        t->at.stop_at = s->at;
+        if (t->at.step == s->at)
+            gw_trainer_heed(t, s->signal);
+    }
     if (t->at.vote.open)
         GW_TRY(trainer_end_vote(t));
     if (t->at.step == t->at.vote.next && t->at.stop_at == 0) {
-        GW_TRY(trainer_begin_vote(t));
+        /* The time limit by rank 0's clock, so that all stop at the same step. */
+        double now = gw_ledger_now();
+        bool limited = t->rank == 0 && t->c->until.time_s > 0;
+        gw_ballot ballot = {.signal = gw_signals_seen(),
+                            .time_over = limited && now - t->at.limit_from_s >= t->c->until.time_s,
+                            .not_finite = gw_guard_stops(&t->measures.checks.guard)};
+        gw_checkpoint_ballot(t->checkpoint, &ballot);
+        GW_TRY(gw_vote_begin(&t->at.vote, now, &ballot));
+        gw_ledger_completed(1); /* a step that computes while the vote is open hides no exchange */
         if (!t->stepper.pending)
             GW_TRY(trainer_end_vote(t));
     }
@@ -316,15 +293,6 @@ static gw_err trainer_limit_reached(gw_trainer *t, bool *stop) {
 
 /* ---- an epoch ---- */
 
-/* Bytes of a settling belong to the run, but to no batch. */
-static gw_err trainer_settle_replicas(gw_trainer *t) {
-    gw_recorder_aside();
-    gw_err e = gw_inside_drain(t->g);
-    gw_recorder_aside_end(&t->rec);
-    *t->own = e != GW_OK;
-    return e;
-}
-
 /* Where several ranks hold the model, rank 0 gets all of it; *hash is that of its floats. */
 static gw_err trainer_epoch_collect(gw_trainer *t, uint32_t *hash) {
     size_t n = gw_trainer_parameters(t);
@@ -340,24 +308,15 @@ static gw_err trainer_epoch_collect(gw_trainer *t, uint32_t *hash) {
     return gw_agree(t->comm, e);
 }
 
-/* Enters into the epoch's row what the evaluations found. */
-static void trainer_epoch_note(const gw_trainer *t, const gw_evaluation *test,
-                               const gw_evaluation *validation, gw_epoch_row *row) {
-    static gw_class_metrics per[GW_MAX_CONFUSED];
-    row->test_loss = test->loss;
-    row->test_accuracy = test->accuracy;
-    row->test_s = t->c->simulated ? NAN : test->seconds; /* no rank's clock saw it */
-    row->test_forward_s = t->c->simulated ? NAN : test->forward_s;
-    row->validation_loss = validation->loss;
-    row->validation_accuracy = validation->accuracy;
-    row->macro = (gw_class_metrics){NAN, NAN, NAN, 0};
-    if (!isnan(test->accuracy) && t->epochs.confusion)
-        gw_confusion_metrics(t->epochs.confusion, t->data->classes, per, &row->macro);
-}
-
 static gw_err trainer_end_epoch(gw_trainer *t) {
+    static gw_class_metrics per[GW_MAX_CONFUSED];
     gw_watchdog_stage("settling the replicas");
-    GW_TRY(trainer_settle_replicas(t));
+    /* Bytes of a settling belong to the run, but to no batch. */
+    gw_recorder_aside();
+    gw_err e = gw_inside_drain(t->g);
+    gw_recorder_aside_end(&t->rec);
+    *t->own = e != GW_OK;
+    GW_TRY(e);
     GW_TRY(gw_guard_check(&t->measures.checks.guard));
     gw_watchdog_stage("closing the epoch");
     gw_epoch_row row = {.epoch = t->at.epoch};
@@ -377,7 +336,15 @@ static gw_err trainer_end_epoch(gw_trainer *t) {
     gw_watchdog_stage("comparing the replicas");
     GW_TRY(gw_checks_compare(&t->measures.checks, t->at.step, &row.replica_hash));
     GW_TRY(trainer_epoch_collect(t, &row.replica_hash));
-    trainer_epoch_note(t, &test, &validation, &row);
+    row.test_loss = test.loss;
+    row.test_accuracy = test.accuracy;
+    row.test_s = t->c->simulated ? NAN : test.seconds; /* no rank's clock saw it */
+    row.test_forward_s = t->c->simulated ? NAN : test.forward_s;
+    row.validation_loss = validation.loss;
+    row.validation_accuracy = validation.accuracy;
+    row.macro = (gw_class_metrics){NAN, NAN, NAN, 0};
+    if (!isnan(test.accuracy) && t->epochs.confusion)
+        gw_confusion_metrics(t->epochs.confusion, t->data->classes, per, &row.macro);
     gw_best epoch = {
         t->at.epoch, row.validation_loss, row.validation_accuracy, row.test_accuracy, NULL, 0};
     gw_best_offer(&t->epochs.best, &epoch, gw_trainer_whole(t));
@@ -436,7 +403,8 @@ static gw_err trainer_epoch(gw_trainer *t, bool *stop) {
     *stop |= t->watcher.result->signal != 0;
     if (last || *stop) {
         gw_watchdog_stage("waiting for the checkpoint");
-        GW_TRY(trainer_kept(t));
+        GW_TRY(gw_checkpoint_wait(t->checkpoint));
+        trainer_pass_on_warning(t);
     }
     gw_watchdog_stage("training");
     t->watcher.status.epoch_end = true;
@@ -511,12 +479,6 @@ static gw_err trainer_prepare(gw_trainer *t, bool *begins) {
     return GW_OK;
 }
 
-/* A folder that cannot be read now was fine when the run began. */
-static gw_err trainer_finish(gw_trainer *t) {
-    gw_err e = gw_trainer_finish(t);
-    return e == GW_ERR_INPUT ? GW_ERR_IO : e;
-}
-
 static gw_err trainer_check(gw_trainer *t) {
     GW_TRY(gw_trainer_check(t));
     t->at.stopped_by = "check";
@@ -546,7 +508,10 @@ gw_err gw_train(gw_train_setup *s, MPI_Comm comm, gw_train_result *result, bool 
         GW_THEN(e, trainer_limit_reached(&t, &stop)); /* a run at its end is only concluded again */
         while (e == GW_OK && t.at.epoch <= config->until.epochs && !(stop && t.at.batch == 0))
             e = trainer_epoch(&t, &stop);
-        GW_THEN(e, trainer_finish(&t));
+        if (e == GW_OK) { /* a folder that cannot be read now was fine when the run began */
+            e = gw_trainer_finish(&t);
+            e = e == GW_ERR_INPUT ? GW_ERR_IO : e;
+        }
     }
     /* After a failure of one rank alone no collective can be relied on, closing included. */
     if (*own || gw_err_alone(e))

@@ -118,32 +118,27 @@ static gw_err trainer_clock_measure(gw_trainer *t, gw_step_times *out) {
     return GW_OK;
 }
 
-/* Ranks that hold equal parts of the model take equally long: the first that takes samples measures
- * for them. */
-static gw_err trainer_clock_times(gw_trainer *t, gw_step_times *times) {
-    const gw_simulated *s = t->c->simulated;
-    bool measures = t->mesh.at[GW_DIM_DATA] == t->part.servers;
-    gw_err e = GW_OK;
-    gw_watchdog_stage("measuring computation");
-    if (s->times)
-        e = s->times(s->ctx, t->model, times);
-    else if (measures)
-        e = trainer_clock_measure(t, times);
-    GW_THEN(e, trainer_clock_codecs(t, measures));
-    memset(gw_model_grads(t->model), 0, gw_model_size(t->model) * sizeof(float));
-    GW_TRY(gw_agree(t->comm, e));
-    GW_TRY(
-        gw_bcast(times, (int)sizeof *times, MPI_BYTE, t->part.servers, t->mesh.comm[GW_DIM_DATA]));
-    return gw_bcast(t->measures.prices.of, (int)sizeof t->measures.prices.of, MPI_BYTE,
-                    t->part.servers, t->mesh.comm[GW_DIM_DATA]);
-}
-
 gw_err gw_trainer_open_clock(gw_trainer *t) {
     const gw_simulated *s = t->c->simulated;
     gw_step_times times;
     if (!s)
         return GW_OK;
-    GW_TRY(trainer_clock_times(t, &times));
+    /* Ranks that hold equal parts of the model take equally long: the first that takes samples
+     * measures for them. */
+    bool measures = t->mesh.at[GW_DIM_DATA] == t->part.servers;
+    gw_err e = GW_OK;
+    gw_watchdog_stage("measuring computation");
+    if (s->times)
+        e = s->times(s->ctx, t->model, &times);
+    else if (measures)
+        e = trainer_clock_measure(t, &times);
+    GW_THEN(e, trainer_clock_codecs(t, measures));
+    memset(gw_model_grads(t->model), 0, gw_model_size(t->model) * sizeof(float));
+    GW_TRY(gw_agree(t->comm, e));
+    GW_TRY(
+        gw_bcast(&times, (int)sizeof times, MPI_BYTE, t->part.servers, t->mesh.comm[GW_DIM_DATA]));
+    GW_TRY(gw_bcast(t->measures.prices.of, (int)sizeof t->measures.prices.of, MPI_BYTE,
+                    t->part.servers, t->mesh.comm[GW_DIM_DATA]));
     t->stepper.exec = s->open(s->ctx, t->comm, &times);
     GW_TRY(gw_barrier(t->comm));
     gw_clock_virtual(s->ns);

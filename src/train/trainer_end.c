@@ -13,20 +13,6 @@
 
 /* ---- run.json ---- */
 
-static json_t *run_data(const gw_trainer *t) {
-    const gw_data *d = t->data;
-    const gw_data_spec *of = &t->c->data;
-    return gw_json_object(
-        "name:s source:s hash:s features:i image:o channels:i classes:i train:I validation:I "
-        "test:I limit:u limit_test:u replicate:I partition:o",
-        d->name, d->source, d->hash, gw_dataset_features(&d->train),
-        json_pack("[i, i]", d->train.to_rows / d->train.channels, d->train.to_cols),
-        d->train.channels, d->classes, (int64_t)d->train.n_global, (int64_t)d->validation.n_global,
-        (int64_t)d->test.n_global, of->limit ? (uint64_t)of->limit : UINT64_MAX,
-        of->limit_test ? (uint64_t)of->limit_test : UINT64_MAX, of->replicate,
-        gw_divided_json(&d->divided));
-}
-
 /* MPI does not say what its own collectives send: those of gradients, or of tensor ranks. */
 static const char *run_wire_source(const gw_trainer *t) {
     bool mesh = gw_mesh_divides(&t->mesh.shape), one = t->mesh.shape.size[GW_DIM_DATA] == 1;
@@ -37,25 +23,6 @@ static const char *run_wire_source(const gw_trainer *t) {
            : !tensor        ? "modelled: what the bandwidth-optimal collective sends (data)"
            : !data          ? "modelled: what the bandwidth-optimal collective sends (tensor)"
                    : "modelled: what the bandwidth-optimal collective sends (data, tensor)";
-}
-
-/* Where figures come from. */
-typedef struct run_sources {
-    char memory[1024], resident[256];
-} run_sources;
-
-static void run_find_sources(const gw_trainer *t, run_sources *s) {
-    snprintf(s->memory, sizeof s->memory, "%s%s",
-             t->rec.total.summary.source == GW_SPLIT_TWIN_MODEL
-                 ? "modelled: times against cache-resident twins, products as an interval "
-                   "(twin+model); counters "
-                 : "",
-             gw_memory_source(t->measures.memory));
-    snprintf(s->resident, sizeof s->resident, "measured: VmHWM, set back at each change of phase");
-    if (*t->rec.resident.why)
-        snprintf(s->resident, sizeof s->resident,
-                 "measured: getrusage, the total alone: phases cannot be told apart (%s)",
-                 t->rec.resident.why);
 }
 
 /* Of "results", what only a run of the trainer has. */
@@ -89,17 +56,6 @@ static json_t *run_step_or_null(int64_t step) {
     return step > 0 ? json_integer((json_int_t)step) : json_null();
 }
 
-/* Of this start; null: none were asked for. */
-static json_t *run_checkpoints(const gw_train_config *c, const gw_train_result *r) {
-    const gw_checkpoint_counts *n = &r->checkpoints;
-    if (c->keep.every.count == 0 && !(c->keep.every.s > 0))
-        return json_null();
-    return gw_json_object(
-        "every_steps:o every_s:f keep:i written:I failed:I late:I last_step:o ledger_s:f",
-        run_step_or_null(c->keep.every.count), c->keep.every.s > 0 ? c->keep.every.s : NAN,
-        c->keep.most, n->written, n->failed, n->late, run_step_or_null(n->step), r->checkpoint_s);
-}
-
 /* What an earlier start had of these went with it, unless it had written them: files, what the
  * first adds up to, and figures that are in run.json alone. */
 static const char *const since_resume[] = {"matrix.csv",
@@ -116,13 +72,6 @@ static const char *const since_resume[] = {"matrix.csv",
                                            "results.summary.memory_s.batches"};
 enum { FIGURES = 3, SINCE = sizeof since_resume / sizeof *since_resume };
 
-static json_t *run_since_json(void) {
-    json_t *all = json_array();
-    for (int i = 0; i < SINCE; i++)
-        json_array_append_new(all, json_string(since_resume[i]));
-    return all;
-}
-
 /* The object that has the last key of "a.b.key"; *key: that. NULL: there is none. */
 static json_t *run_object_of(const json_t *run, const char *path, const char **key) {
     const json_t *object = run;
@@ -135,16 +84,12 @@ static json_t *run_object_of(const json_t *run, const char *path, const char **k
     return (json_t *)object;
 }
 
-static bool run_same_ranks(const json_t *run, const json_t *told) {
-    const json_t *mine = json_object_get(json_object_get(run, "machine"), "ranks");
-    const json_t *other = json_object_get(json_object_get(told, "machine"), "ranks");
-    return json_equal(mine, other);
-}
-
 /* For a start that took no step: what is named above and in no other file, out of run.json of the
  * start that took the last one, if it had as many ranks. */
 static void run_keep_told(json_t *run, const json_t *told) {
-    if (!run_same_ranks(run, told))
+    const json_t *mine = json_object_get(json_object_get(run, "machine"), "ranks");
+    const json_t *other = json_object_get(json_object_get(told, "machine"), "ranks");
+    if (!json_equal(mine, other))
         return;
     for (int i = FIGURES; i < SINCE; i++) {
         const char *key;
@@ -161,13 +106,15 @@ static void run_keep_told(json_t *run, const json_t *told) {
 static json_t *run_resumed(const gw_resume *r, const char *utc, int64_t counted) {
     if (!*r->path)
         return json_null();
-    return gw_json_object("step:I path:s from_ranks:i utc:s dropped:o changed:o passed_over:o "
-                          "steps_not_in_summary:I since_resume:o",
-                          r->manifest.step, r->path, r->manifest.ranks, utc,
-                          gw_notes_json(&r->notes, GW_NOTE_DROPPED),
-                          gw_notes_json(&r->notes, GW_NOTE_CHANGED),
-                          gw_notes_json(&r->notes, GW_NOTE_PASSED_OVER), r->manifest.step - counted,
-                          run_since_json());
+    json_t *since = json_array();
+    for (int i = 0; i < SINCE; i++)
+        json_array_append_new(since, json_string(since_resume[i]));
+    return gw_json_object(
+        "step:I path:s from_ranks:i utc:s dropped:o changed:o passed_over:o "
+        "steps_not_in_summary:I since_resume:o",
+        r->manifest.step, r->path, r->manifest.ranks, utc,
+        gw_notes_json(&r->notes, GW_NOTE_DROPPED), gw_notes_json(&r->notes, GW_NOTE_CHANGED),
+        gw_notes_json(&r->notes, GW_NOTE_PASSED_OVER), r->manifest.step - counted, since);
 }
 
 /* Phases are means over the ranks, of which servers compute nothing. Where each holds another part
@@ -188,39 +135,65 @@ static gw_work_run run_work(const gw_trainer *t) {
                          .compute_s = compute_s};
 }
 
-static json_t *run_rate(const gw_trainer *t) {
-    int64_t end = gw_lr_end(t->c->rate.schedule, gw_trainer_steps(t));
-    return gw_json_object("first:f last:f schedule_end:u", (double)gw_trainer_rate(t, 1),
-                          (double)gw_trainer_rate(t, t->at.step),
-                          end > 0 ? (uint64_t)end : UINT64_MAX);
-}
-
 /* Of run.json. */
 static json_t *run_more(const gw_trainer *t) {
     const gw_train_config *c = t->c;
     const gw_train_result *r = t->watcher.result;
+    const gw_data *d = t->data;
+    const gw_data_spec *of = &c->data;
     gw_work_run work = run_work(t);
     bool overhead = c->overhead != 0 && c->run.profile != GW_PROFILE_OFF; /* asked for */
-    return gw_json_object(
-        "mesh:o simulated:o data:o ceilings:o work:o bound:o papi:o "
-        "forecast:o overhead:o checkpoints:o rate:o resumed:o",
-        gw_pipeline_json(t->part.pipeline),
-        c->simulated ? gw_json_add(c->simulated->json(c->simulated->ctx), "coding:o",
-                                   gw_trainer_prices_json(t))
-                     : json_null(),
-        run_data(t), gw_gauge_json(&t->measures.gauge), gw_work_json(&work),
-        gw_bound_json(&t->measures.bound), gw_memory_papi_json(t->measures.memory),
-        t->choice ? gw_chooser_json(t->choice) : json_null(),
-        overhead ? gw_overhead_json(r->overhead) : json_null(), run_checkpoints(c, r), run_rate(t),
-        run_resumed(&t->resume, t->rec.start_utc, t->rec.total.summary.earlier));
+    json_t *data = gw_json_object(
+        "name:s source:s hash:s features:i image:o channels:i classes:i train:I validation:I "
+        "test:I limit:u limit_test:u replicate:I partition:o",
+        d->name, d->source, d->hash, gw_dataset_features(&d->train),
+        json_pack("[i, i]", d->train.to_rows / d->train.channels, d->train.to_cols),
+        d->train.channels, d->classes, (int64_t)d->train.n_global, (int64_t)d->validation.n_global,
+        (int64_t)d->test.n_global, of->limit ? (uint64_t)of->limit : UINT64_MAX,
+        of->limit_test ? (uint64_t)of->limit_test : UINT64_MAX, of->replicate,
+        gw_divided_json(&d->divided));
+    const gw_checkpoint_counts *n = &r->checkpoints;
+    json_t *checkpoints = json_null(); /* of this start; null: none were asked for */
+    if (c->keep.every.count > 0 || c->keep.every.s > 0)
+        checkpoints = gw_json_object(
+            "every_steps:o every_s:f keep:i written:I failed:I late:I last_step:o ledger_s:f",
+            run_step_or_null(c->keep.every.count), c->keep.every.s > 0 ? c->keep.every.s : NAN,
+            c->keep.most, n->written, n->failed, n->late, run_step_or_null(n->step),
+            r->checkpoint_s);
+    int64_t end = gw_lr_end(c->rate.schedule, gw_trainer_steps(t));
+    json_t *rate = gw_json_object("first:f last:f schedule_end:u", (double)gw_trainer_rate(t, 1),
+                                  (double)gw_trainer_rate(t, t->at.step),
+                                  end > 0 ? (uint64_t)end : UINT64_MAX);
+    return gw_json_object("mesh:o simulated:o data:o ceilings:o work:o bound:o papi:o "
+                          "forecast:o overhead:o checkpoints:o rate:o resumed:o",
+                          gw_pipeline_json(t->part.pipeline),
+                          c->simulated ? gw_json_add(c->simulated->json(c->simulated->ctx),
+                                                     "coding:o", gw_trainer_prices_json(t))
+                                       : json_null(),
+                          data, gw_gauge_json(&t->measures.gauge), gw_work_json(&work),
+                          gw_bound_json(&t->measures.bound),
+                          gw_memory_papi_json(t->measures.memory),
+                          t->choice ? gw_chooser_json(t->choice) : json_null(),
+                          overhead ? gw_overhead_json(r->overhead) : json_null(), checkpoints, rate,
+                          run_resumed(&t->resume, t->rec.start_utc, t->rec.total.summary.earlier));
 }
 
 static gw_err run_write(const gw_trainer *t, json_t *tempo) {
     const gw_train_config *c = t->c;
     const gw_train_result *r = t->watcher.result;
-    run_sources sources;
+    char memory[1024], resident[256];
     json_t *run;
-    run_find_sources(t, &sources);
+    snprintf(memory, sizeof memory, "%s%s",
+             t->rec.total.summary.source == GW_SPLIT_TWIN_MODEL
+                 ? "modelled: times against cache-resident twins, products as an interval "
+                   "(twin+model); counters "
+                 : "",
+             gw_memory_source(t->measures.memory));
+    snprintf(resident, sizeof resident, "measured: VmHWM, set back at each change of phase");
+    if (*t->rec.resident.why)
+        snprintf(resident, sizeof resident,
+                 "measured: getrusage, the total alone: phases cannot be told apart (%s)",
+                 t->rec.resident.why);
     gw_recorder_report of = {
         .program = c->simulated ? "simulate" : "train",
         .command = c->command,
@@ -240,8 +213,8 @@ static gw_err run_write(const gw_trainer *t, json_t *tempo) {
         .flagged = r->flagged,
         .dimensions = gw_recorder_dimensions(&t->rec.total.summary, &t->mesh.shape),
         .bubble_s = r->bubble_s,
-        .sources = {"measured: exclusive timers, MPI by PMPI", sources.memory, run_wire_source(t),
-                    sources.resident},
+        .sources = {"measured: exclusive timers, MPI by PMPI", memory, run_wire_source(t),
+                    resident},
         .comm = gw_inside_json(t->g, t->rec.codec_rows, t->rec.warning),
         .more = run_more(t),
         .machine = gw_json_object("gemm:s gemm_warning:t", gw_gemm_library(), gw_gemm_warning()),
@@ -259,19 +232,6 @@ static gw_err run_write(const gw_trainer *t, json_t *tempo) {
     return gw_runfolder_write(t->rec.of.out, run);
 }
 
-/* Collective: and algo.csv beside it. */
-static gw_err trainer_write(const gw_trainer *t) {
-    json_t *tempo = NULL;
-    gw_err e = gw_predict_tempo(t->part.pipeline, &t->c->parallel,
-                                gw_sampler_batch(t->sampler, 0).local == 0, &tempo, t->comm);
-    if (e == GW_OK && t->rank == 0) {
-        e = gw_inside_write_choices(t->g, t->c->run.out);
-        gw_err late = run_write(t, tempo);
-        e = e == GW_OK ? late : e;
-    }
-    return gw_agree(t->comm, e);
-}
-
 /* ---- the whole ---- */
 
 void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
@@ -286,17 +246,6 @@ void gw_trainer_note(const gw_trainer *t, gw_train_result *r) {
     r->best = t->epochs.best;
     r->best.params = NULL; /* the trainer's */
     snprintf(r->stopped_by, sizeof r->stopped_by, "%s", t->at.stopped_by);
-}
-
-/* Rank 0: the model is what all this led to, or its best. */
-static gw_err trainer_save_model(gw_trainer *t) {
-    bool saves = t->c->keep.model == GW_SAVE_BEST ? t->epochs.best.epoch > 0
-                                                  : t->c->keep.model == GW_SAVE_LAST;
-    const float *params = t->epochs.best.params ? t->epochs.best.params : gw_trainer_whole(t);
-    uint64_t bytes;
-    uint32_t crc32;
-    return saves ? gw_model_save(t->model, params, t->c->run.out, "model.gw", &bytes, &crc32)
-                 : GW_OK;
 }
 
 gw_err gw_trainer_finish(gw_trainer *t) {
@@ -328,6 +277,24 @@ gw_err gw_trainer_finish(gw_trainer *t) {
     gw_watchdog_stage("writing the results");
     if (!t->c->run.out)
         return GW_OK;
-    GW_TRY(gw_agree(t->comm, t->rank == 0 ? trainer_save_model(t) : GW_OK));
-    return trainer_write(t);
+    /* The model is what all this led to, or its best. */
+    bool saves = t->c->keep.model == GW_SAVE_BEST ? t->epochs.best.epoch > 0
+                                                  : t->c->keep.model == GW_SAVE_LAST;
+    const float *params = t->epochs.best.params ? t->epochs.best.params : gw_trainer_whole(t);
+    uint64_t bytes;
+    uint32_t crc32;
+    gw_err e = GW_OK;
+    if (saves && t->rank == 0)
+        e = gw_model_save(t->model, params, t->c->run.out, "model.gw", &bytes, &crc32);
+    GW_TRY(gw_agree(t->comm, e));
+    /* Then run.json, and algo.csv beside it. */
+    json_t *tempo = NULL;
+    e = gw_predict_tempo(t->part.pipeline, &t->c->parallel,
+                         gw_sampler_batch(t->sampler, 0).local == 0, &tempo, t->comm);
+    if (e == GW_OK && t->rank == 0) {
+        e = gw_inside_write_choices(t->g, t->c->run.out);
+        gw_err late = run_write(t, tempo);
+        e = e == GW_OK ? late : e;
+    }
+    return gw_agree(t->comm, e);
 }

@@ -15,7 +15,6 @@
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Samples a pass of an evaluation, and floats that they may leave in memory. */
 enum { EVAL_CHUNK = 256, EVAL_FLOATS = 1 << 24 };
@@ -40,33 +39,6 @@ static gw_err trainer_count_ranks(gw_trainer *t) {
     t->oversubscribed = over;
     gw_wait_yields(over);
     return GW_OK;
-}
-
-/* Before anybody reads the folder. */
-static gw_err trainer_claim(gw_trainer *t) {
-    const gw_train_config *c = t->c;
-    gw_recorder_setup of = {.comm = t->comm,
-                            .rank = t->rank,
-                            .ranks = t->ranks,
-                            .along = t->mesh.comm,
-                            .out = c->run.out,
-                            .profile = c->run.profile,
-                            .collectives = c->run.collectives,
-                            .trace = c->run.trace,
-                            .evaluations = c->eval_every > 0,
-                            .log = c->run.log,
-                            .log_every = c->run.log_every,
-                            .args = c->args,
-                            .node = &t->node,
-                            .early = true};
-    return c->check ? GW_OK : gw_recorder_claim(&t->rec, &of);
-}
-
-static gw_err trainer_open_sampler(gw_trainer *t) {
-    const gw_train_config *c = t->c;
-    return gw_sampler_open(&t->sampler, &t->data->train, t->part.global_batch, c->data.sharded,
-                           c->run.seed, t->mesh.at[GW_DIM_DATA] - t->part.servers,
-                           gw_trainer_workers(t));
 }
 
 static gw_model_spec trainer_spec(const gw_trainer *t) {
@@ -112,25 +84,21 @@ static gw_err trainer_check_tracked(const gw_trainer *t, const gw_model_spec *sp
     return GW_OK;
 }
 
-/* A text of a transformer leaves megabytes, an image of a perceptron some kilobytes. */
-static int trainer_chunk(const gw_model_spec *spec) {
-    size_t row = 1;
-    for (int l = 0; l < gw_model_spec_layers(spec); l++) {
-        gw_unit u = gw_model_spec_unit(spec, l);
-        row += (size_t)u.out + (size_t)u.kept;
-    }
-    size_t fit = EVAL_FLOATS / row;
-    return fit < 1 ? 1 : fit < EVAL_CHUNK ? (int)fit : EVAL_CHUNK;
-}
-
 static gw_err trainer_opening_open_model(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_model_spec spec = trainer_spec(t);
     GW_TRY(gw_trainer_fits(t, &spec));
     GW_TRY(trainer_check_tracked(t, &spec));
-    int local = gw_sampler_max_local(t->sampler), chunk = trainer_chunk(&spec);
-    int most = local > chunk ? local : chunk;
-    t->part.chunk = chunk;
+    /* A text of a transformer leaves megabytes, an image of a perceptron some kilobytes. */
+    size_t row = 1;
+    for (int l = 0; l < gw_model_spec_layers(&spec); l++) {
+        gw_unit u = gw_model_spec_unit(&spec, l);
+        row += (size_t)u.out + (size_t)u.kept;
+    }
+    size_t fit = EVAL_FLOATS / row;
+    int local = gw_sampler_max_local(t->sampler);
+    t->part.chunk = fit < 1 ? 1 : fit < EVAL_CHUNK ? (int)fit : EVAL_CHUNK;
+    int most = local > t->part.chunk ? local : t->part.chunk;
     if (t->part.pipeline) {
         const gw_model_room *room = gw_pipeline_room(t->part.pipeline);
         t->part.chunk = room->rows;
@@ -159,12 +127,6 @@ static gw_runfolder_use trainer_use(const gw_trainer *t) {
                                t->resume.path);
 }
 
-static gw_err trainer_opening_check_folder(const gw_trainer *t) {
-    if (!t->c->run.out || t->rank != 0)
-        return GW_OK;
-    return gw_runfolder_check(t->c->run.out, trainer_use(t));
-}
-
 /* Named by the environment, perhaps: the command line was checked when it was read. */
 static gw_err trainer_check_source(const gw_trainer *t) {
     if (!t->c->run.out || t->rank != 0 || gw_text_utf8(t->data->source))
@@ -188,14 +150,12 @@ gw_load gw_trainer_load(const gw_trainer *t, int batch) {
 }
 
 /* A full batch, as most are. */
-static gw_batch trainer_opening_batch(gw_trainer *t) {
-    gw_watchdog_beat();
-    return gw_sampler_batch(t->sampler, t->measures.rehearsed++ % gw_sampler_full(t->sampler));
-}
-
 static void trainer_opening_next(void *ctx, gw_pipeline_job *pass) {
-    const gw_stepper *s = &((gw_trainer *)ctx)->stepper;
-    gw_batch b = trainer_opening_batch(ctx);
+    gw_trainer *t = ctx;
+    const gw_stepper *s = &t->stepper;
+    gw_watchdog_beat();
+    int full = gw_sampler_full(t->sampler);
+    gw_batch b = gw_sampler_batch(t->sampler, t->measures.rehearsed++ % full);
     *pass = (gw_pipeline_job){s->set, b.idx, s->labels, b.local, b.global, s->is.plan.polls, 0};
 }
 
@@ -209,35 +169,6 @@ static gw_layer_job trainer_opening_steps(gw_trainer *t) {
                           .comm = t->comm};
 }
 
-static gw_err trainer_opening_choose(gw_trainer *t) {
-    if (!t->choice)
-        return GW_OK;
-    gw_watchdog_stage("predicting steps");
-    gw_chooser_job job = {.check = t->c->check,
-                          .steps = trainer_opening_steps(t),
-                          .nodes = t->node.nodes,
-                          .yield = t->oversubscribed,
-                          .codec = t->resume.codec,
-                          .algo = t->resume.algo};
-    return gw_chooser_settle(t->choice, &job);
-}
-
-static gw_err trainer_measure_bound(gw_trainer *t) {
-    if (!t->c->bound)
-        return GW_OK;
-    gw_watchdog_stage("measuring the bound of a step");
-    gw_layer_job steps = trainer_opening_steps(t);
-    return gw_bound_measure(&t->measures.bound, &t->stepper, &steps, t->oversubscribed, t->own);
-}
-
-/* What has a twin: one codec for all tensors, that one thread runs, and no momentum of the
- * session's on top of it. */
-static const gw_spec *trainer_codec_to_time(const gw_trainer *t) {
-    gw_inside_facts is = gw_inside_know(t->g);
-    bool coded = !(is.codec->caps & GW_CODEC_IDENTITY) && is.one && !is.lossy;
-    return coded && t->c->run.threads == 1 && !is.rule ? is.codec->of : NULL;
-}
-
 static bool trainer_opening_gauges(const gw_trainer *t) {
     const gw_train_config *c = t->c;
     return c->ceilings && c->run.out && c->run.profile == GW_PROFILE_FULL;
@@ -246,10 +177,14 @@ static bool trainer_opening_gauges(const gw_trainer *t) {
 static gw_err trainer_open_gauge(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_inside_facts is = gw_inside_know(t->g);
+    bool gauges = trainer_opening_gauges(t);
+    /* What has a twin: one codec for all tensors, that one thread runs, and no momentum of the
+     * session's on top of it. */
+    bool coded = !(is.codec->caps & GW_CODEC_IDENTITY) && is.one && !is.lossy && !is.rule;
     gw_twin_setup twins = {.load = gw_trainer_load(t, gw_sampler_max_local(t->sampler)),
                            .threads = c->run.threads,
                            .optimizer = t->optimizer,
-                           .codec = trainer_codec_to_time(t),
+                           .codec = coded && c->run.threads == 1 ? is.codec->of : NULL,
                            .feedback = is.feedback,
                            .framed = is.codec->framed,
                            .joined = is.codec->ranks};
@@ -260,11 +195,10 @@ static gw_err trainer_open_gauge(gw_trainer *t) {
                                            .twins = twins};
     t->measures.gauge.drift = NAN;
     gw_watchdog_stage("measuring the ceilings");
-    if (trainer_opening_gauges(t))
+    if (gauges)
         GW_TRY(gw_gauge_open(&t->measures.gauge, &t->measures.gauging));
     twins.load.batch = t->measures.gauge.batch;
-    gw_split_open(&t->measures.split, trainer_opening_gauges(t) ? &t->measures.gauge.c : NULL,
-                  &twins);
+    gw_split_open(&t->measures.split, gauges ? &t->measures.gauge.c : NULL, &twins);
     return GW_OK;
 }
 
@@ -288,31 +222,6 @@ static gw_step_setup trainer_step_setup(const gw_trainer *t) {
     return setup;
 }
 
-/* What the ranks that hold a model together send to each other. */
-static gw_err trainer_open_pipeline(gw_trainer *t) {
-    if (!t->part.pipeline)
-        return GW_OK;
-    gw_watchdog_stage("opening the exchange of activations");
-    gw_pipeline_hooks hooks = gw_step_hooks(&t->stepper);
-    /* Replicas draw apart, too: their codecs' errors must not add up. */
-    uint64_t seed = gw_rng_key(t->c->run.seed, (uint64_t)t->mesh.at[GW_DIM_DATA]);
-    return gw_pipeline_open(t->part.pipeline, t->model, &hooks, seed, trainer_yields(t), t->comm);
-}
-
-/* Adds notes on the schedule: options beyond the end of the run, and a rate of 0 before it. */
-static void trainer_unmet_rate(const gw_trainer *t, int64_t steps, gw_unmet *u) {
-    const gw_lr *s = t->c->rate.schedule;
-    char why[160];
-    const char *how = t->c->rate.how ? t->c->rate.how->text : "constant";
-    int64_t zero = s ? gw_lr_zero(s, steps) : 0;
-    if (s)
-        gw_unmet_late(u, "lr-schedule", how, gw_lr_args(s), steps);
-    snprintf(why, sizeof why, "nothing moves from step %lld of %lld on", (long long)zero,
-             (long long)steps);
-    if (zero > 0)
-        gw_unmet_add(u, "lr-schedule", how, "the rate is 0", why);
-}
-
 /* What was asked for and does not happen: of the exchange of gradients, then of activations, whose
  * encodings are only counted. */
 gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
@@ -322,7 +231,17 @@ gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
                         .steps = t->c->rate.schedule ? gw_trainer_steps(t) : 0,
                         .carried = gw_mesh_divides(&t->mesh.shape)};
     GW_TRY(gw_inside_unmet(t->g, ask, t->comm));
-    trainer_unmet_rate(t, ask.steps, u);
+    /* The schedule: options beyond the end of the run, and a rate of 0 before it. */
+    const gw_lr *s = t->c->rate.schedule;
+    char why[160];
+    const char *how = t->c->rate.how ? t->c->rate.how->text : "constant";
+    int64_t zero = s ? gw_lr_zero(s, ask.steps) : 0;
+    if (s)
+        gw_unmet_late(u, "lr-schedule", how, gw_lr_args(s), ask.steps);
+    snprintf(why, sizeof why, "nothing moves from step %lld of %lld on", (long long)zero,
+             (long long)ask.steps);
+    if (zero > 0)
+        gw_unmet_add(u, "lr-schedule", how, "the rate is 0", why);
     if (t->c->data.partition.on && t->data->divided.parts == 0)
         gw_unmet_add(u, "partition", gw_args_text(t->c->args, "partition"), "nothing is divided",
                      "one rank takes all samples");
@@ -340,16 +259,10 @@ gw_err gw_trainer_unmet(gw_trainer *t, bool ended) {
     return GW_OK;
 }
 
-/* The numbers in the whole model of the layers that this rank holds. */
-static const int *trainer_layer_numbers(gw_trainer *t) {
-    const gw_shard *s = gw_model_shard(t->model);
-    for (int l = 0; l < s->n_layers; l++)
-        t->part.layer_numbers[l] = s->layers[l].number;
-    return t->part.layer_numbers;
-}
-
 gw_facts_of gw_trainer_facts(const gw_trainer *t) {
-    const gw_candidate *c = gw_chooser_choice(t->choice);
+    const gw_chooser *a = t->choice;
+    bool chosen = gw_chooser_chooses(a) && a->chosen >= 0;
+    const gw_candidate *c = chosen ? &a->candidate[a->chosen] : NULL;
     return (gw_facts_of){.c = t->c,
                          .codec = c ? c->codec : NULL,
                          .algo = c ? c->algo : NULL,
@@ -366,31 +279,60 @@ gw_facts_of gw_trainer_facts(const gw_trainer *t) {
 
 /* Ranks, data set and model; then codec and algorithm are known, too. */
 static gw_err trainer_open_basis(gw_trainer *t) {
-    omp_set_num_threads(t->c->run.threads);
+    const gw_train_config *c = t->c;
+    omp_set_num_threads(c->run.threads);
     GW_TRY(trainer_count_ranks(t));
     GW_TRY(gw_watchdog_meet(t->comm));
-    GW_TRY(gw_agree(t->comm, gw_step_batch(t->c, gw_trainer_workers(t), &t->part.global_batch)));
-    GW_TRY(trainer_claim(t));
-    GW_TRY(gw_resume_find(&t->resume, t->c, t->comm));
-    if (!t->c->check)
-        GW_TRY(gw_agree(t->comm, trainer_opening_check_folder(t)));
+    GW_TRY(gw_agree(t->comm, gw_step_batch(c, gw_trainer_workers(t), &t->part.global_batch)));
+    gw_recorder_setup of = {.comm = t->comm,
+                            .rank = t->rank,
+                            .ranks = t->ranks,
+                            .along = t->mesh.comm,
+                            .out = c->run.out,
+                            .profile = c->run.profile,
+                            .collectives = c->run.collectives,
+                            .trace = c->run.trace,
+                            .evaluations = c->eval_every > 0,
+                            .log = c->run.log,
+                            .log_every = c->run.log_every,
+                            .args = c->args,
+                            .node = &t->node,
+                            .early = true};
+    if (!c->check) /* before anybody reads the folder */
+        GW_TRY(gw_recorder_claim(&t->rec, &of));
+    GW_TRY(gw_resume_find(&t->resume, c, t->comm));
+    bool holds = c->run.out && t->rank == 0;
+    if (!c->check)
+        GW_TRY(gw_agree(t->comm, holds ? gw_runfolder_check(c->run.out, trainer_use(t)) : GW_OK));
     gw_flush_denormals(); /* starts the threads: after what may be refused */
     gw_watchdog_stage("reading the data set");
-    gw_data_spec spec = t->c->data;
-    spec.context = t->c->model.context;
+    gw_data_spec spec = c->data;
+    spec.context = c->model.context;
     spec.batch = t->part.global_batch;
     spec.servers = t->part.servers;
     spec.parts = gw_trainer_workers(t);
-    spec.outline = t->c->check;
+    spec.outline = c->check;
     GW_TRY(gw_data_open(&t->data, &spec, t->comm));
     gw_watchdog_stage("making the model");
-    GW_TRY(gw_agree(t->comm, trainer_open_sampler(t)));
+    GW_TRY(gw_agree(t->comm, gw_sampler_open(&t->sampler, &t->data->train, t->part.global_batch,
+                                             c->data.sharded, c->run.seed,
+                                             t->mesh.at[GW_DIM_DATA] - t->part.servers,
+                                             gw_trainer_workers(t))));
     GW_TRY(trainer_divide(t));
     GW_TRY(gw_agree(t->comm, trainer_opening_open_model(t)));
     GW_TRY(gw_trainer_share_params(t));
     gw_facts_of facts = gw_trainer_facts(t);
     GW_TRY(gw_resume_check(&t->resume, &facts, t->comm));
-    return trainer_opening_choose(t);
+    if (!t->choice)
+        return GW_OK;
+    gw_watchdog_stage("predicting steps");
+    gw_chooser_job job = {.check = c->check,
+                          .steps = trainer_opening_steps(t),
+                          .nodes = t->node.nodes,
+                          .yield = t->oversubscribed,
+                          .codec = t->resume.codec,
+                          .algo = t->resume.algo};
+    return gw_chooser_settle(t->choice, &job);
 }
 
 gw_err gw_trainer_check(gw_trainer *t) {
@@ -423,24 +365,6 @@ static gw_repeat trainer_opening_repeat(const gw_trainer *t, int64_t from) {
     return repeat;
 }
 
-/* Notes in the folder's history that the run went on, or that it began again after an interruption
- * that is noted there. */
-static gw_err trainer_note_start(const char *dir, const gw_resume *r, int ranks) {
-    char utc[GW_UTC];
-    json_t *all = NULL;
-    GW_TRY(gw_history_read(dir, &all));
-    bool news = *r->path || json_array_size(all) > 0;
-    json_decref(all);
-    if (!news)
-        return GW_OK;
-    gw_utc_now(utc);
-    return gw_history_add(dir,
-                          gw_json_object("event:s utc:s step:I path:t ranks:i changed:o dropped:o",
-                                         "resumed", utc, r->manifest.step, r->path, ranks,
-                                         gw_notes_json(&r->notes, GW_NOTE_CHANGED),
-                                         gw_notes_json(&r->notes, GW_NOTE_DROPPED)));
-}
-
 /* Rank 0, when nothing can be refused any more: removes what the end of the resumed run wrote, and
  * notes the restart in its history. */
 static gw_err trainer_reopen(gw_trainer *t) {
@@ -450,24 +374,32 @@ static gw_err trainer_reopen(gw_trainer *t) {
         GW_TRY(gw_resume_forget_later(&t->resume, t->c->run.out));
         GW_TRY(gw_runfolder_reopen(t->c->run.out, t->rec.earlier.concludes));
     }
-    return trainer_note_start(t->c->run.out, &t->resume, t->ranks);
-}
-
-static bool trainer_opening_ended(const gw_trainer *t) {
-    const gw_store_manifest *at = &t->resume.manifest;
-    bool last = at->epoch == t->c->until.epochs && at->batch == gw_sampler_batches(t->sampler);
-    return last || (t->c->until.steps > 0 && at->step >= t->c->until.steps);
+    char utc[GW_UTC];
+    json_t *all = NULL;
+    GW_TRY(gw_history_read(t->c->run.out, &all));
+    bool news = *t->resume.path || json_array_size(all) > 0;
+    json_decref(all);
+    if (!news)
+        return GW_OK;
+    gw_utc_now(utc);
+    return gw_history_add(t->c->run.out,
+                          gw_json_object("event:s utc:s step:I path:t ranks:i changed:o dropped:o",
+                                         "resumed", utc, t->resume.manifest.step, t->resume.path,
+                                         t->ranks, gw_notes_json(&t->resume.notes, GW_NOTE_CHANGED),
+                                         gw_notes_json(&t->resume.notes, GW_NOTE_DROPPED)));
 }
 
 static gw_err trainer_open_files(gw_trainer *t) {
     const gw_train_config *c = t->c;
     const char *counters[GW_COUNTERS];
-    bool goes_on = *t->resume.path;
+    const gw_store_manifest *at = &t->resume.manifest;
+    bool goes_on = *t->resume.path,
+         last = at->epoch == c->until.epochs && at->batch == gw_sampler_batches(t->sampler);
     gw_recorder_past past = {.path = t->resume.path,
-                             .marks = json_object_get(t->resume.manifest.facts, "marks"),
-                             .by = gw_store_other(&t->resume.manifest),
+                             .marks = json_object_get(at->facts, "marks"),
+                             .by = gw_store_other(at),
                              .strict = c->keep.strict,
-                             .ended = trainer_opening_ended(t)};
+                             .ended = last || (c->until.steps > 0 && at->step >= c->until.steps)};
     gw_recorder_opening o = {
         .use = trainer_use(t),
         .parts = goes_on || c->keep.every.count > 0 || c->keep.every.s > 0,
@@ -477,7 +409,7 @@ static gw_err trainer_open_files(gw_trainer *t) {
         .n_counters = gw_memory_columns(t->measures.memory, counters),
         .session = gw_inside_session(t->g),
         .compress_stats = c->run.compress_stats,
-        .step = t->resume.manifest.step,
+        .step = at->step,
         .past = goes_on ? &past : NULL};
     GW_TRY(gw_recorder_open(&t->rec, &o));
     return gw_agree(t->comm, t->rank == 0 && c->run.out ? trainer_reopen(t) : GW_OK);
@@ -488,12 +420,27 @@ gw_err gw_trainer_open(gw_trainer *t) {
     gw_watchdog_stage("opening the exchange");
     gw_step_setup setup = trainer_step_setup(t);
     GW_TRY(gw_agree(t->comm, gw_step_open(&t->stepper, t->g, &setup)));
-    GW_TRY(trainer_open_pipeline(t));
+    if (t->part.pipeline) {
+        gw_watchdog_stage("opening the exchange of activations");
+        gw_pipeline_hooks hooks = gw_step_hooks(&t->stepper);
+        /* Replicas draw apart, too: their codecs' errors must not add up. */
+        uint64_t seed = gw_rng_key(t->c->run.seed, (uint64_t)t->mesh.at[GW_DIM_DATA]);
+        GW_TRY(
+            gw_pipeline_open(t->part.pipeline, t->model, &hooks, seed, trainer_yields(t), t->comm));
+    }
     GW_TRY(gw_trainer_unmet(t, false));
     GW_TRY(gw_resume_load(&t->resume, &t->stepper, &t->mesh, t->comm));
-    GW_TRY(trainer_measure_bound(t));
+    if (t->c->bound) {
+        gw_watchdog_stage("measuring the bound of a step");
+        gw_layer_job steps = trainer_opening_steps(t);
+        GW_TRY(
+            gw_bound_measure(&t->measures.bound, &t->stepper, &steps, t->oversubscribed, t->own));
+    }
+    const gw_shard *held = gw_model_shard(t->model);
+    for (int l = 0; l < held->n_layers; l++)
+        t->part.layer_numbers[l] = held->layers[l].number;
     gw_checks_open(&t->measures.checks, t->c, t->g, t->comm, t->mesh.comm[GW_DIM_DATA],
-                   gw_model_spans(t->model), gw_model_layers(t->model), trainer_layer_numbers(t));
+                   gw_model_spans(t->model), gw_model_layers(t->model), t->part.layer_numbers);
     t->measures.checks.pipeline = t->part.pipeline;
     t->stepper.guard = &t->measures.checks.guard;
     gw_clock_start();
