@@ -129,19 +129,14 @@ static bool actor_joins(const void *actor, int l, gw_moment moment, gw_micro at)
     return actor_floats(actor, l, moment) > 0;
 }
 
-static gw_verb actor_verb(const gw_actor *a, int l, gw_moment moment) {
-    switch (moment) {
-    case GW_MOMENT_PRODUCT: return GW_ALLREDUCE;
-    case GW_MOMENT_DELTA: return a->has->group[l].scatters ? GW_REDUCE_SCATTER : GW_ALLREDUCE;
-    default: return GW_ALLGATHER;
-    }
-}
-
 static gw_err actor_join(void *actor, int l, gw_moment moment, gw_micro at, bool starts,
                          gw_schedule **out) {
     gw_actor *a = actor;
     size_t floats = actor_floats(a, l, moment);
-    gw_collective *of = &a->lanes.join[actor_verb(a, l, moment)];
+    bool scatters = moment == GW_MOMENT_DELTA && a->has->group[l].scatters,
+         sums = moment == GW_MOMENT_PRODUCT || moment == GW_MOMENT_DELTA;
+    gw_verb verb = scatters ? GW_REDUCE_SCATTER : sums ? GW_ALLREDUCE : GW_ALLGATHER;
+    gw_collective *of = &a->lanes.join[verb];
     gw_span span = {(size_t)at.first * floats, (size_t)at.n * floats};
     *out = NULL;
     if (floats == 0)
@@ -372,18 +367,6 @@ static gw_err actor_lay_hops(gw_actor *a, gw_codec *exact, gw_phantom *phantom) 
     return GW_OK;
 }
 
-static gw_err actor_join_ranks(gw_actor *a, gw_codec *exact, gw_phantom *phantom) {
-    const gw_sim_mesh *m = a->script.mesh;
-    gw_lane_setup lane = {.codec = exact, .phantom = phantom, .n = m->joined};
-    float *floats;
-    GW_TRY(gw_actor_lane(a, GW_DIM_TENSOR, lane, &a->lanes.tensor));
-    GW_TRY(gw_lane_floats(a->lanes.tensor, m->joined, &floats));
-    for (int verb = 0; verb <= GW_ALLGATHER; verb++)
-        a->lanes.join[verb] = (gw_collective){
-            .algo = &m->algo, .verb = (gw_verb)verb, .lane = a->lanes.tensor, .base = floats};
-    return GW_OK;
-}
-
 static gw_err actor_beside(void *actor) {
     gw_actor *a = actor;
     if (a->world->rest)
@@ -405,8 +388,15 @@ gw_err gw_actor_open(gw_actor *a, int servers, gw_codec *exact, gw_phantom *phan
     int flying = 4 * (m->micros + 1) * gw_timetable_chunks(m->timetable) + 4 * m->pieces;
     GW_TRY(gw_queue_open(&r->queue, GW_PROGRESS_POLL, flying, true));
     gw_queue_beside(r->queue, actor_beside, a);
-    if (m->shape.size[GW_DIM_TENSOR] > 1)
-        GW_TRY(actor_join_ranks(a, exact, phantom));
+    if (m->shape.size[GW_DIM_TENSOR] > 1) {
+        gw_lane_setup lane = {.codec = exact, .phantom = phantom, .n = m->joined};
+        float *floats;
+        GW_TRY(gw_actor_lane(a, GW_DIM_TENSOR, lane, &a->lanes.tensor));
+        GW_TRY(gw_lane_floats(a->lanes.tensor, m->joined, &floats));
+        for (int verb = 0; verb <= GW_ALLGATHER; verb++)
+            a->lanes.join[verb] = (gw_collective){
+                .algo = &m->algo, .verb = (gw_verb)verb, .lane = a->lanes.tensor, .base = floats};
+    }
     return actor_stages(m) > 1 ? actor_lay_hops(a, exact, phantom) : GW_OK;
 }
 

@@ -88,27 +88,6 @@ static bool mesh_cuts(const gw_step_profile *of, int t) {
     return t + 1 == of->n_tensors || of->tensor[t].activation > 0;
 }
 
-/* A rank holds tensor t, too, behind what it has of this run and those before. */
-static void mesh_hold(gw_sim_share *s, const gw_step_tensor *t, bool opens) {
-    int rows = t->rows ? (int)t->rows : 1;
-    if (opens)
-        s->layers[s->n_layers++].off = s->n;
-    s->of[s->n_tensors] = *t;
-    s->tensors[s->n_tensors++] = (gw_tensor){.span = {s->n, t->n},
-                                             .layer = s->n_layers - 1,
-                                             .rows = rows,
-                                             .cols = (int)(t->n / (size_t)rows)};
-    s->layers[s->n_layers - 1].n += t->n;
-    s->n += t->n;
-    gw_sim_group *of = &s->group[s->n_layers - 1];
-    of->joins[GW_MOMENT_INPUT] += t->input_parts;
-    of->joins[GW_MOMENT_PRODUCT] += t->forward_sum;
-    of->joins[GW_MOMENT_LOSS] += t->forward_gather;
-    of->joins[GW_MOMENT_DELTA] += t->input_parts + t->backward_sum;
-    of->scatters |= t->input_parts > 0;
-    of[1].first = s->n_tensors;
-}
-
 /* Tensors [begin, end) are a run's. Where the last group of it is divided and not summed, tensor
  * ranks have parts of what passes on. */
 static gw_err mesh_share_run(gw_sim_mesh *m, const gw_step_tensor *x, int run, int begin, int end) {
@@ -118,7 +97,24 @@ static gw_err mesh_share_run(gw_sim_mesh *m, const gw_step_tensor *x, int run, i
         gw_sim_share *s = &share[part];
         for (int t = begin; t < end; t++) {
             gw_step_tensor own = mesh_part(m, &x[t], part);
-            mesh_hold(s, &own, t == begin || x[t].group != x[t - 1].group);
+            /* A rank holds tensor t, too, behind what it has of this run and those before. */
+            int rows = own.rows ? (int)own.rows : 1;
+            if (t == begin || x[t].group != x[t - 1].group)
+                s->layers[s->n_layers++].off = s->n;
+            s->of[s->n_tensors] = own;
+            s->tensors[s->n_tensors++] = (gw_tensor){.span = {s->n, own.n},
+                                                     .layer = s->n_layers - 1,
+                                                     .rows = rows,
+                                                     .cols = (int)(own.n / (size_t)rows)};
+            s->layers[s->n_layers - 1].n += own.n;
+            s->n += own.n;
+            gw_sim_group *of = &s->group[s->n_layers - 1];
+            of->joins[GW_MOMENT_INPUT] += own.input_parts;
+            of->joins[GW_MOMENT_PRODUCT] += own.forward_sum;
+            of->joins[GW_MOMENT_LOSS] += own.forward_gather;
+            of->joins[GW_MOMENT_DELTA] += own.input_parts + own.backward_sum;
+            of->scatters |= own.input_parts > 0;
+            of[1].first = s->n_tensors;
         }
         s->first[run / mesh_stages(m) + 1] = s->n_layers;
     }
@@ -180,29 +176,6 @@ static gw_err mesh_cut(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profi
     return gw_partition(cost, parts, runs, m->sizes);
 }
 
-static gw_err mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_profile *of) {
-    size_t n = (size_t)of->n_tensors, runs = (size_t)mesh_runs(m), stages = (size_t)mesh_stages(m),
-           tensor = (size_t)mesh_tensor(m);
-    size_t hops = (runs > 1 ? runs : 0) * GW_HOP_KINDS * (size_t)m->micros;
-    double *cost;
-    GW_TRY(gw_alloc(&m->sizes, runs, sizeof *m->sizes));
-    GW_TRY(gw_alloc(&m->edge, runs, sizeof *m->edge));
-    GW_TRY(gw_alloc(&m->sent, (size_t)m->shape.size[GW_DIM_DATA] * tensor * hops, sizeof *m->sent));
-    GW_TRY(gw_alloc(&m->share, stages * tensor, sizeof *m->share));
-    for (gw_sim_share *s = m->share; s < m->share + stages * tensor; s++) {
-        GW_TRY(gw_alloc(&s->of, n, sizeof *s->of));
-        GW_TRY(gw_alloc(&s->tensors, n, sizeof *s->tensors));
-        GW_TRY(gw_alloc(&s->layers, n, sizeof *s->layers));
-        GW_TRY(gw_alloc(&s->group, n + 1, sizeof *s->group));
-        GW_TRY(gw_alloc(&s->first, runs / stages + 1, sizeof *s->first));
-    }
-    GW_TRY(gw_alloc(&cost, n, sizeof *cost));
-    gw_err e = mesh_cut(m, o, of, cost);
-    free(cost);
-    GW_THEN(e, mesh_share(m, of));
-    return e;
-}
-
 const gw_parallel gw_parallel_plain = {
     .codec = {[GW_HOP_ACTIVATION] = &gw_codec_exact},
     .shape = {{0, 1, 1}, {GW_DIM_PIPE, GW_DIM_TENSOR, GW_DIM_DATA}},
@@ -236,7 +209,26 @@ gw_err gw_sim_mesh_open(gw_sim_mesh *m, const gw_parallel *o, const gw_step_prof
     if (m->micros > 1)
         GW_TRY(gw_pipeline_check_samples(o, m->samples));
     GW_TRY(gw_timetable_open(&m->timetable, o->timetable, mesh_stages(m), m->micros));
-    return mesh_open(m, o, of);
+    size_t n = (size_t)of->n_tensors, runs = (size_t)mesh_runs(m), stages = (size_t)mesh_stages(m),
+           tensor = (size_t)mesh_tensor(m);
+    size_t hops = (runs > 1 ? runs : 0) * GW_HOP_KINDS * (size_t)m->micros;
+    double *cost;
+    GW_TRY(gw_alloc(&m->sizes, runs, sizeof *m->sizes));
+    GW_TRY(gw_alloc(&m->edge, runs, sizeof *m->edge));
+    GW_TRY(gw_alloc(&m->sent, (size_t)m->shape.size[GW_DIM_DATA] * tensor * hops, sizeof *m->sent));
+    GW_TRY(gw_alloc(&m->share, stages * tensor, sizeof *m->share));
+    for (gw_sim_share *s = m->share; s < m->share + stages * tensor; s++) {
+        GW_TRY(gw_alloc(&s->of, n, sizeof *s->of));
+        GW_TRY(gw_alloc(&s->tensors, n, sizeof *s->tensors));
+        GW_TRY(gw_alloc(&s->layers, n, sizeof *s->layers));
+        GW_TRY(gw_alloc(&s->group, n + 1, sizeof *s->group));
+        GW_TRY(gw_alloc(&s->first, runs / stages + 1, sizeof *s->first));
+    }
+    GW_TRY(gw_alloc(&cost, n, sizeof *cost));
+    e = mesh_cut(m, o, of, cost);
+    free(cost);
+    GW_THEN(e, mesh_share(m, of));
+    return e;
 }
 
 void gw_sim_mesh_close(gw_sim_mesh *m) {

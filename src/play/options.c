@@ -8,8 +8,6 @@
 
 enum { WORDS = 3 };
 
-#define MIB 1048576
-
 static gw_err options_link(const gw_args *args, const char *owner, const char *option,
                            gw_sim_link *link) {
     static const gw_opt parts[] = {{"rate", GW_OPT_TEXT, ""},
@@ -52,7 +50,7 @@ gw_err gw_sim_steps_read(gw_sim_play *p, gw_step_profile *profile, const gw_args
     p->script.profile = profile;
     p->script.sleeps = strcmp(gw_args_text(args, "compute"), "sleep") == 0;
     p->script.speed = gw_args_real(args, "speed");
-    p->script.bucket = (size_t)(gw_args_real(args, "bucket-mb") * MIB);
+    p->script.bucket = (size_t)(gw_args_real(args, "bucket-mb") * 0x1p20);
     if (path)
         return gw_step_profile_read(profile, path);
     if (!gw_args_given(args, "bytes"))

@@ -126,34 +126,6 @@ static int play_ranks(const gw_sim_play *p) {
     return p->world.played ? p->world.played : p->world.ranks;
 }
 
-/* What this rank's step was: all that is neither computed nor held up is its exchange's. */
-static void play_log(gw_actor *a, int64_t now) {
-    const player *p = a->ctx;
-    const gw_sim_play *of = p->on->play;
-    gw_batch_cost c = {.start_s = 1e-9 * (double)(p->step_from - p->on->begun),
-                       .wall_s = 1e-9 * (double)(now - p->step_from),
-                       .inflight_s = NAN,
-                       .nivcsw = -1,
-                       .minflt = -1,
-                       .cpu_s = NAN};
-    memcpy(c.phase_s, a->phase_s, sizeof c.phase_s);
-    c.phase_s[GW_PHASE_MPI_WAIT] =
-        fmax(0, c.wall_s - c.phase_s[GW_PHASE_DATA] - gw_phases_computation(c.phase_s));
-    double rest_s = c.phase_s[GW_PHASE_MPI_WAIT] - a->comm_s - a->joins_s,
-           comm_s[GW_DIMS] = {rest_s, a->comm_s, a->joins_s};
-    for (int d = 0; d < GW_DIMS; d++) {
-        c.dim[d] = (gw_dim_cost){comm_s[d], a->sent[d].bytes, a->sent[d].messages};
-        c.wire_bytes += c.dim[d].bytes;
-        c.messages += c.dim[d].messages;
-    }
-    c.phase_s[GW_PHASE_ENCODE] = c.phase_s[GW_PHASE_DECODE] = NAN; /* in that, and not told apart */
-    for (int r = a->fabric->rank; of->log && r < of->world.ranks; r += play_ranks(of))
-        of->log[(size_t)a->step * (size_t)of->world.ranks + (size_t)r] =
-            (gw_sim_step){c, a->bubble_s}; /* of its likes, too */
-    memset(a->phase_s, 0, sizeof a->phase_s);
-    memset(a->sent, 0, sizeof a->sent);
-}
-
 /* The end of the run: what the next step would end ends, and what is in flight arrives. */
 static gw_err play_drain(player *p) {
     stage *on = p->on;
@@ -188,7 +160,30 @@ static gw_err play_end(gw_actor *a) {
     if (on->play->steps == 1)
         GW_TRY(play_drain(p));
     int64_t now = a->fabric->ops->now_ns(a->fabric);
-    play_log(a, now);
+    /* What this rank's step was: all that is neither computed nor held up is its exchange's. */
+    const gw_sim_play *of = on->play;
+    gw_batch_cost c = {.start_s = 1e-9 * (double)(p->step_from - on->begun),
+                       .wall_s = 1e-9 * (double)(now - p->step_from),
+                       .inflight_s = NAN,
+                       .nivcsw = -1,
+                       .minflt = -1,
+                       .cpu_s = NAN};
+    memcpy(c.phase_s, a->phase_s, sizeof c.phase_s);
+    c.phase_s[GW_PHASE_MPI_WAIT] =
+        fmax(0, c.wall_s - c.phase_s[GW_PHASE_DATA] - gw_phases_computation(c.phase_s));
+    double rest_s = c.phase_s[GW_PHASE_MPI_WAIT] - a->comm_s - a->joins_s,
+           comm_s[GW_DIMS] = {rest_s, a->comm_s, a->joins_s};
+    for (int d = 0; d < GW_DIMS; d++) {
+        c.dim[d] = (gw_dim_cost){comm_s[d], a->sent[d].bytes, a->sent[d].messages};
+        c.wire_bytes += c.dim[d].bytes;
+        c.messages += c.dim[d].messages;
+    }
+    c.phase_s[GW_PHASE_ENCODE] = c.phase_s[GW_PHASE_DECODE] = NAN; /* in that, and not told apart */
+    for (int r = a->fabric->rank; of->log && r < of->world.ranks; r += play_ranks(of))
+        of->log[(size_t)a->step * (size_t)of->world.ranks + (size_t)r] =
+            (gw_sim_step){c, a->bubble_s}; /* of its likes, too */
+    memset(a->phase_s, 0, sizeof a->phase_s);
+    memset(a->sent, 0, sizeof a->sent);
     on->end[a->step] = now > on->end[a->step] ? now : on->end[a->step];
     on->bubble_s += a->step >= on->skipped ? a->bubble_s : 0;
     if (a->step + 1 == on->skipped) {
@@ -234,7 +229,25 @@ static gw_err play_lane(player *p, gw_codec *codec, const char *name, gw_lane **
     return gw_lane_floats(*lane, p->env.n, arena);
 }
 
-static gw_err play_open(player *p) {
+/* Between two meetings, so that nobody sends meanwhile. */
+static gw_err play_count(player *p, bool begins) {
+    stage *on = p->on;
+    gw_fabric *f = p->actor.fabric;
+    GW_TRY(f->ops->barrier(f));
+    if (begins) {
+        on->before = *gw_sim_so_far(f);
+        memset(p->actor.sent, 0, sizeof p->actor.sent);
+        on->begun = f->ops->now_ns(f);
+    } else {
+        on->play->tally = *gw_sim_so_far(f);
+        on->drained = f->ops->now_ns(f);
+    }
+    return f->ops->barrier(f);
+}
+
+static gw_err play_whole(player *p) {
+    stage *on = p->on;
+    int steps = on->play->steps;
     gw_sim_play *of = p->on->play;
     const gw_strategy *s = &of->strategy;
     int servers = s->plan.servers;
@@ -262,29 +275,7 @@ static gw_err play_open(player *p) {
     if (e == GW_ERR_UNSUPPORTED)
         return gw_fail(e, "simulate: --comm %s: %s", p->env.name, gw_err_text());
     GW_THEN(e, play_skip(p));
-    return e;
-}
-
-/* Between two meetings, so that nobody sends meanwhile. */
-static gw_err play_count(player *p, bool begins) {
-    stage *on = p->on;
-    gw_fabric *f = p->actor.fabric;
-    GW_TRY(f->ops->barrier(f));
-    if (begins) {
-        on->before = *gw_sim_so_far(f);
-        memset(p->actor.sent, 0, sizeof p->actor.sent);
-        on->begun = f->ops->now_ns(f);
-    } else {
-        on->play->tally = *gw_sim_so_far(f);
-        on->drained = f->ops->now_ns(f);
-    }
-    return f->ops->barrier(f);
-}
-
-static gw_err play_whole(player *p) {
-    stage *on = p->on;
-    int steps = on->play->steps;
-    GW_TRY(play_open(p));
+    GW_TRY(e);
     GW_TRY(play_count(p, true));
     GW_TRY(gw_actor_play(&p->actor, steps));
     if (steps > 0)

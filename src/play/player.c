@@ -45,42 +45,6 @@ static gw_err gradients_map(gw_gradients *g, const char *path) {
     return GW_OK;
 }
 
-static gw_err gradients_open(gw_gradients *g, const gw_step_profile *profile, const char *from,
-                             uint64_t seed, int rank) {
-    *g = (gw_gradients){.profile = profile, .key = gw_rng_key(seed, (uint64_t)rank)};
-    if (strcmp(from, "normal") != 0)
-        return gradients_map(g, from);
-    GW_TRY(gw_alloc(&g->table, TABLE, sizeof *g->table));
-    for (size_t i = 0; i < TABLE; i++)
-        g->table[i] = (float)gw_rng_normal(g->key, i);
-    return GW_OK;
-}
-
-static void gradients_close(gw_gradients *g) {
-    if (g->captured)
-        munmap((void *)g->captured, g->bytes);
-    free(g->table);
-    *g = (gw_gradients){0};
-}
-
-/* The gradient of a tensor, which begins `at` floats into the model, in a step. */
-static void gradients_write(const gw_gradients *g, int tensor, size_t at, long step, float *to) {
-    const gw_step_tensor *t = &g->profile->tensor[tensor];
-    if (g->captured) {
-        long which = (step + (long)(g->key % (uint64_t)g->steps)) % g->steps;
-        memcpy(to, g->captured + (size_t)which * g->profile->n + at, t->n * sizeof *to);
-        return;
-    }
-    float std = (float)t->std;
-    size_t from = gw_rng_u64(gw_rng_key(g->key, (uint64_t)step), (uint64_t)tensor) % TABLE;
-    for (size_t i = 0; i < t->n; from = 0) {
-        size_t n = t->n - i < TABLE - from ? t->n - i : TABLE - from;
-        for (size_t k = 0; k < n; k++)
-            to[i + k] = std * g->table[from + k];
-        i += n;
-    }
-}
-
 /* ---- the exchange ---- */
 
 /* What the library returns, without what is no error. */
@@ -103,9 +67,24 @@ static gw_err player_enter(gw_actor *a, gw_phase phase) {
 
 static gw_err player_draw(gw_actor *a, int tensor) {
     const gw_player *p = a->ctx;
-    float *to = p->own + a->has->tensors[tensor].span.off;
-    if (!a->idle)
-        gradients_write(&p->gradients, tensor, a->has->tensors[tensor].span.off, a->step, to);
+    const gw_gradients *g = &p->gradients;
+    const gw_step_tensor *t = &g->profile->tensor[tensor];
+    size_t at = a->has->tensors[tensor].span.off, from;
+    float *to = p->own + at;
+    if (a->idle)
+        return GW_OK;
+    if (g->captured) {
+        long which = (a->step + (long)(g->key % (uint64_t)g->steps)) % g->steps;
+        memcpy(to, g->captured + (size_t)which * g->profile->n + at, t->n * sizeof *to);
+        return GW_OK;
+    }
+    from = gw_rng_u64(gw_rng_key(g->key, (uint64_t)a->step), (uint64_t)tensor) % TABLE;
+    for (size_t i = 0; i < t->n; from = 0) {
+        size_t n = t->n - i < TABLE - from ? t->n - i : TABLE - from;
+        for (size_t k = 0; k < n; k++)
+            to[i + k] = (float)t->std * g->table[from + k];
+        i += n;
+    }
     return GW_OK;
 }
 
@@ -228,21 +207,6 @@ static gw_err player_run(gw_player *p) {
     return player_error(gradwire_settle(p->g));
 }
 
-static void player_free(gw_player *p) {
-    if (p->actor.fabric)
-        p->actor.fabric->ops->close(p->actor.fabric);
-    gw_sim_mesh_close(&p->mesh);
-    free(p->backward);
-    free(p->grad);
-    free(p->owned);
-    if (p->lends && p->own)
-        munmap(p->own, player_bytes(p));
-    else
-        free(p->own);
-    if (p->lends && p->file >= 0)
-        close(p->file);
-}
-
 /* The library's errors are gw_err here; those of one rank alone end the job. */
 static gw_err player_told(gw_err e, bool *alone) {
     *alone |= e < 0 && gradwire_alone(e);
@@ -269,15 +233,32 @@ static gw_err player_close(gw_player *p, gw_err e, bool *alone) {
     char why[1024];
     gw_text_copy(why, sizeof why, gradwire_error());
     gw_err closed = player_told((gw_err)gradwire_close(p->g), alone);
-    if (!*alone)
-        player_free(p);
+    if (!*alone) {
+        if (p->actor.fabric)
+            p->actor.fabric->ops->close(p->actor.fabric);
+        gw_sim_mesh_close(&p->mesh);
+        free(p->backward);
+        free(p->grad);
+        free(p->owned);
+        if (p->lends && p->own)
+            munmap(p->own, player_bytes(p));
+        else
+            free(p->own);
+        if (p->lends && p->file >= 0)
+            close(p->file);
+    }
     return e == GW_OK ? closed : gw_fail(e, "%s", why);
 }
 
 gw_err gw_player_play(gw_player *p, const char *words, MPI_Comm comm, bool *alone) {
+    gw_gradients *g = &p->gradients;
     int rank;
     GW_TRY(gw_comm_place(comm, &rank, &p->ranks));
-    gw_err e = gradients_open(&p->gradients, p->script.profile, p->from, p->seed, rank);
+    *g = (gw_gradients){.profile = p->script.profile, .key = gw_rng_key(p->seed, (uint64_t)rank)};
+    gw_err e = strcmp(p->from, "normal") == 0 ? gw_alloc(&g->table, TABLE, sizeof *g->table)
+                                              : gradients_map(g, p->from);
+    for (size_t i = 0; g->table && i < TABLE; i++)
+        g->table[i] = (float)gw_rng_normal(g->key, i);
     e = gw_agree(comm, e);
     GW_THEN(e, player_told((gw_err)gradwire_new(&p->g, MPI_Comm_c2f(comm), words), alone));
     if (e == GW_OK) {
@@ -286,6 +267,9 @@ gw_err gw_player_play(gw_player *p, const char *words, MPI_Comm comm, bool *alon
         e = player_steps(p, comm, alone);
         e = *alone ? e : player_close(p, e, alone);
     }
-    gradients_close(&p->gradients);
+    if (g->captured)
+        munmap((void *)g->captured, g->bytes);
+    free(g->table);
+    *g = (gw_gradients){0};
     return e;
 }

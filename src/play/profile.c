@@ -194,13 +194,6 @@ static gw_err profile_check_value(const place *at, const field *f, const json_t 
     }
 }
 
-static const field *profile_field(const field *fields, const char *key) {
-    for (; fields->key; fields++)
-        if (strcmp(fields->key, key) == 0)
-            return fields;
-    return NULL;
-}
-
 /* Every key is known and has a value that it may have, and none is lacking. */
 static gw_err profile_check(const place *at, const field *fields, json_t *object) {
     const char *key;
@@ -208,8 +201,10 @@ static gw_err profile_check(const place *at, const field *fields, json_t *object
     json_object_foreach(object, key, value) {
         char shown[64];
         gw_text_copy(shown, sizeof shown, key);
-        const field *f = profile_field(fields, key);
-        if (!f)
+        const field *f = fields;
+        while (f->key && strcmp(f->key, key) != 0)
+            f++;
+        if (!f->key)
             return profile_fault(at, shown, NULL, "unknown key: remove it");
         GW_TRY(profile_check_value(at, f, value));
     }
@@ -311,25 +306,6 @@ static gw_err profile_add_tensor(gw_step_profile *p, place *at, json_t *object, 
     return GW_OK;
 }
 
-/* Only a loss reads what is gathered behind a product. */
-static gw_err profile_tensors(gw_step_profile *p, place *at, json_t *list) {
-    json_t *names = json_object();
-    gw_err e = names ? gw_alloc(&p->tensor, json_array_size(list), sizeof *p->tensor)
-                     : gw_fail(GW_ERR_NOMEM, "%s: out of memory", at->path);
-    for (size_t i = 0; e == GW_OK && i < json_array_size(list); i++)
-        e = profile_add_tensor(p, at, json_array_get(list, i), names);
-    json_decref(names);
-    for (at->tensor = 0; e == GW_OK && at->tensor < p->n_tensors; at->tensor++) {
-        const gw_step_tensor *t = &p->tensor[at->tensor];
-        at->name = t->name;
-        if (t->forward_gather && t->group + 1 < p->groups)
-            e = profile_fault(at, "forward_gather", NULL,
-                              "must stand in the last group, for the loss: elsewhere let the next "
-                              "group gather its input_parts");
-    }
-    return e;
-}
-
 /* ---- the file ---- */
 
 static const field of_profile[] = {
@@ -376,7 +352,22 @@ gw_err gw_step_profile_take(gw_step_profile *p, json_t *of, const char *name) {
     p->threads = (long)profile_number(of, "threads");
     p->batch = (long)profile_number(of, "batch");
     p->optimizer_s = profile_number(of, "optimizer_s");
-    return profile_tensors(p, &at, json_object_get(of, "tensors"));
+    json_t *list = json_object_get(of, "tensors"), *names = json_object();
+    gw_err e = names ? gw_alloc(&p->tensor, json_array_size(list), sizeof *p->tensor)
+                     : gw_fail(GW_ERR_NOMEM, "%s: out of memory", name);
+    for (size_t i = 0; e == GW_OK && i < json_array_size(list); i++)
+        e = profile_add_tensor(p, &at, json_array_get(list, i), names);
+    json_decref(names);
+    /* Only a loss reads what is gathered behind a product. */
+    for (at.tensor = 0; e == GW_OK && at.tensor < p->n_tensors; at.tensor++) {
+        const gw_step_tensor *t = &p->tensor[at.tensor];
+        at.name = t->name;
+        if (t->forward_gather && t->group + 1 < p->groups)
+            e = profile_fault(&at, "forward_gather", NULL,
+                              "must stand in the last group, for the loss: elsewhere let the next "
+                              "group gather its input_parts");
+    }
+    return e;
 }
 
 void gw_step_profile_free(gw_step_profile *p) {

@@ -4,8 +4,6 @@
 #include "comm/fabric/sim.h"
 #include "nn/gemm.h"
 
-#include <math.h>
-
 /* Messages under way are polled between the pieces that the kernel has computed. */
 static void spend_computed(void *ctx, gw_computed what, int l, size_t n) {
     gw_spender *s = ctx;

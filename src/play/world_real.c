@@ -11,21 +11,15 @@
 
 enum { REST_NS = 20000 /* between two polls of a wait */ };
 
-/* What the kernel takes of the core, above all for messages, makes computation last longer. */
-static void world_spin(double seconds) {
-    double last = gw_nap_now();
-    while (seconds > 0) {
-        double now = gw_nap_now(), gap = now - last;
-        seconds -= gap < TAKEN_S ? gap : 0;
-        last = now;
-    }
-}
-
-/* A rest too short for a nap passes without one. */
+/* A rest too short for a nap passes without one. What the kernel takes of a core that computes,
+ * above all for messages, makes computation last longer. */
 static void world_spend(gw_actor *a, double seconds) {
-    double until_s = gw_nap_now() + seconds;
+    double last = gw_nap_now(), until_s = last + seconds, now;
     if (!a->script.sleeps)
-        world_spin(seconds);
+        for (; seconds > 0; last = now) {
+            now = gw_nap_now();
+            seconds -= now - last < TAKEN_S ? now - last : 0;
+        }
     else if (seconds > a->wake_s)
         gw_nap_in_time(until_s, &a->wake_s);
     else
