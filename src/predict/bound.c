@@ -158,10 +158,14 @@ gw_err gw_bound_of(const gw_inside_facts *s, bool lazy, gw_bound_mode *mode) {
 
 /* ---- measuring all parts ---- */
 
-/* The exchange of `gradient` without a step, as a blocking step has it, but nothing is computed.
- * *owned: floats that this rank would update. */
-static gw_err bound_time_exchange(gw_stepper *stepper, const float *gradient, MPI_Comm comm,
-                                  gw_bound_run *out, size_t *owned) {
+/* The exchange of `gradient` without a step, as a blocking step has it, but nothing is computed;
+ * and the transport. */
+static gw_err bound_measure_parts(gw_stepper *stepper, const float *gradient, MPI_Comm comm,
+                                  bool oversubscribed, gw_bound_run *out) {
+    double byte_s, size = (double)gw_model_size(stepper->model);
+    size_t owned;
+    int ranks;
+    GW_MPI(MPI_Comm_size(comm, &ranks));
     double wall[MOST], codec[MOST], spent = 0, start = MPI_Wtime();
     int n = 0;
     for (int k = -WARMUP; n < MOST && (n < LEAST || spent < ENOUGH_S); k++) {
@@ -169,7 +173,7 @@ static gw_err bound_time_exchange(gw_stepper *stepper, const float *gradient, MP
         GW_TRY(gw_step_offer(stepper, gradient));
         GW_TRY(gw_barrier(comm));
         gw_ledger_begin();
-        gw_err e = gw_step_exchange(stepper, owned);
+        gw_err e = gw_step_exchange(stepper, &owned);
         gw_ledger_end(&c);
         GW_TRY(e);
         double s[] = {c.wall_s, c.phase_s[GW_PHASE_ENCODE] + c.phase_s[GW_PHASE_DECODE],
@@ -184,17 +188,6 @@ static gw_err bound_time_exchange(gw_stepper *stepper, const float *gradient, MP
     }
     out->parts.codec_s = gw_stats_typical(codec, n);
     out->parts.wire_s = fmax(0, gw_stats_typical(wall, n) - out->parts.codec_s);
-    return GW_OK;
-}
-
-/* The gradient of the last step without exchange is what is exchanged. */
-static gw_err bound_measure_parts(gw_stepper *stepper, const float *gradient, MPI_Comm comm,
-                                  bool oversubscribed, gw_bound_run *out) {
-    double byte_s, size = (double)gw_model_size(stepper->model);
-    size_t owned;
-    int ranks;
-    GW_MPI(MPI_Comm_size(comm, &ranks));
-    GW_TRY(bound_time_exchange(stepper, gradient, comm, out, &owned));
     GW_TRY(gw_transport_byte(oversubscribed, comm, &byte_s));
     double mean[2] = {out->wire_bytes / ranks, (double)owned / size / ranks};
     GW_TRY(gw_allreduce(MPI_IN_PLACE, mean, 2, MPI_DOUBLE, MPI_SUM, comm));
@@ -227,6 +220,7 @@ gw_err gw_bound_measure(gw_bound_run *out, gw_stepper *stepper, const gw_layer_j
     e = gw_agree(job.comm, e);
     GW_THEN(e, gw_layers_time(&job, &out->parts.local));
     if (e == GW_OK) {
+        /* what the last of these steps leaves is exchanged */
         memcpy(gradient, gw_model_grads(stepper->model), gw_model_size(model) * sizeof *gradient);
         e = bound_measure_parts(stepper, gradient, job.comm, oversubscribed, out);
         *own = e != GW_OK;

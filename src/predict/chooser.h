@@ -80,11 +80,6 @@ void gw_chooser_free(gw_chooser *a);
  *  NULL. */
 const gw_spec *gw_chooser_named(const gw_chooser *a);
 
-/** *ok: that codec can be had by this algorithm under the strategy; if not, the last message tells
- *  why. */
-gw_err gw_chooser_combine(const gw_chooser *a, const struct gw_codec *codec, const gw_spec *spec,
-                          bool *ok);
-
 typedef struct gw_chooser_job {
     gw_layer_job steps; /* without `warmup`, `least`, `most` and `enough_s` */
     int nodes;          /* that the ranks are on: those of one exchange through its memory */
@@ -100,9 +95,6 @@ gw_err gw_chooser_settle(gw_chooser *a, const gw_chooser_job *job);
 
 /** Does it choose the codec, rather than predict, or is it NULL? */
 bool gw_chooser_chooses(const gw_chooser *a);
-
-/** What it chose; NULL: nothing yet, or it only predicts, or `a` is NULL. */
-const gw_candidate *gw_chooser_choice(const gw_chooser *a);
 
 /** Everything predicted, for run.json and `gradwire plan --json`; NULL without memory. */
 json_t *gw_chooser_json(const gw_chooser *a);

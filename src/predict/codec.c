@@ -21,7 +21,7 @@ typedef struct bout {
     gw_encoder encoder;
     uint64_t ticket;
     const float *gradient;
-    size_t n, part;
+    size_t n;
     int parts;
     float *v; /* scratch arena */
     char *wire, *other;

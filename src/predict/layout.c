@@ -161,19 +161,10 @@ static gw_err layouts_cut(const gw_pipeline *p, const gw_model_spec *spec, char 
     return GW_OK;
 }
 
-/* Layers that are shared and cut alike take the same time, whatever the timetable. */
-static const gw_layer_times *layouts_known(const gw_parallel *all, int nth, const opened *known) {
-    for (int i = 0; i < nth; i++)
-        if (memcmp(&all[i].shape, &all[nth].shape, sizeof all->shape) == 0 &&
-            all[i].columns == all[nth].columns && all[i].microbatches == all[nth].microbatches)
-            return &known[i].times;
-    return NULL;
-}
-
 static gw_err layouts_open(const gw_layout_plays *s, const gw_parallel *all, int nth, opened *of) {
     gw_placed p = {0};
     opened *o = &of[nth];
-    const gw_layer_times *known = layouts_known(all, nth, of);
+    const gw_layer_times *known = NULL;
     MPI_Comm comm = s->place->comm;
     gw_err e = gw_placed_open(&p, s->place, &all[nth], s->session);
     if (e == GW_OK) {
@@ -185,10 +176,23 @@ static gw_err layouts_open(const gw_layout_plays *s, const gw_parallel *all, int
     }
     if (e == GW_OK && all[nth].shape.size[GW_DIM_PIPE] > 1)
         e = layouts_cut(p.pipeline, &s->place->spec, o->stages);
-    if (known)
+    /* Layers that are shared and cut alike take the same time, whatever the timetable. */
+    for (int i = 0; i < nth && !known; i++)
+        if (memcmp(&all[i].shape, &all[nth].shape, sizeof all->shape) == 0 &&
+            all[i].columns == all[nth].columns && all[i].microbatches == all[nth].microbatches)
+            known = &of[i].times;
+    if (known) {
         o->times = *known;
-    else
-        GW_THEN(e, gw_placed_time(&p, &o->times));
+    } else if (e == GW_OK) { /* the ranks compute at once, as they would in a run */
+        gw_layer_job job = gw_placed_layers(&p);
+        job.warmup = 1;
+        job.least = 3;
+        job.most = 25;
+        job.enough_s = 0.15;
+        if (p.pipeline)
+            gw_pipeline_lend(p.pipeline, p.model);
+        e = gw_layers_time(&job, &o->times);
+    }
     gw_placed_close(&p);
     return e;
 }

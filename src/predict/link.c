@@ -22,19 +22,6 @@ typedef struct ring {
     char *data; /* that goes out, then what comes in */
 } ring;
 
-/* So many messages to the next rank, and as many from the last one. */
-static gw_err link_round(const ring *r, int messages, int bytes) {
-    MPI_Request request[2 * BURST];
-    int next = (r->rank + 1) % r->ranks, last = (r->rank + r->ranks - 1) % r->ranks;
-    for (int i = 0; i < messages; i++)
-        GW_MPI(MPI_Irecv(r->data + LONG, bytes, MPI_BYTE, last, TAG, r->comm, &request[i]));
-    for (int i = messages; i < 2 * messages; i++)
-        GW_MPI(MPI_Isend(r->data, bytes, MPI_BYTE, next, TAG, r->comm, &request[i]));
-    for (int i = 0; i < 2 * messages; i++)
-        GW_TRY(gw_wait(&request[i]));
-    return GW_OK;
-}
-
 /* The slowest rank's, typical. */
 static gw_err link_time(const ring *r, int messages, int bytes, double *out) {
     double run[MOST], spent_s = 0;
@@ -42,7 +29,15 @@ static gw_err link_time(const ring *r, int messages, int bytes, double *out) {
     for (; n < LEAST || (n < MOST && spent_s < ENOUGH_S); n++) {
         GW_TRY(gw_barrier(r->comm));
         double start_s = MPI_Wtime();
-        GW_TRY(link_round(r, messages, bytes));
+        /* So many messages to the next rank, and as many from the last one. */
+        MPI_Request request[2 * BURST];
+        int next = (r->rank + 1) % r->ranks, last = (r->rank + r->ranks - 1) % r->ranks;
+        for (int i = 0; i < messages; i++)
+            GW_MPI(MPI_Irecv(r->data + LONG, bytes, MPI_BYTE, last, TAG, r->comm, &request[i]));
+        for (int i = messages; i < 2 * messages; i++)
+            GW_MPI(MPI_Isend(r->data, bytes, MPI_BYTE, next, TAG, r->comm, &request[i]));
+        for (int i = 0; i < 2 * messages; i++)
+            GW_TRY(gw_wait(&request[i]));
         double took_s = MPI_Wtime() - start_s;
         GW_TRY(gw_allreduce(MPI_IN_PLACE, &took_s, 1, MPI_DOUBLE, MPI_MAX, r->comm));
         spent_s += took_s;
@@ -95,19 +90,16 @@ static gw_err link_check_hosts(const ring *host, MPI_Comm comm) {
                : GW_OK;
 }
 
-/* The first rank of each host is in `firsts`, too. */
-static gw_err link_open(ring *host, ring *firsts, MPI_Comm comm) {
-    GW_TRY(gw_comm_split_host(comm, &host->comm));
-    GW_TRY(gw_comm_place(host->comm, &host->rank, &host->ranks));
-    GW_TRY(gw_comm_split(comm, host->rank == 0 ? 0 : -1, &firsts->comm));
-    return host->rank == 0 ? gw_comm_place(firsts->comm, &firsts->rank, &firsts->ranks) : GW_OK;
-}
-
 gw_err gw_predict_links(gw_sim_setup *w, int hosts, bool yield, MPI_Comm comm) {
     ring host = {.comm = MPI_COMM_NULL}, firsts = {.comm = MPI_COMM_NULL};
     gw_sim_link both[2] = {{.bytes_per_s = ENDLESS}, {.bytes_per_s = ENDLESS}};
     GW_TRY(gw_comm_place(comm, NULL, &w->ranks));
-    gw_err e = gw_agree(comm, link_open(&host, &firsts, comm));
+    gw_err e = gw_comm_split_host(comm, &host.comm);
+    GW_THEN(e, gw_comm_place(host.comm, &host.rank, &host.ranks));
+    GW_THEN(e, gw_comm_split(comm, host.rank == 0 ? 0 : -1, &firsts.comm)); /* one of each host */
+    if (host.rank == 0)
+        GW_THEN(e, gw_comm_place(firsts.comm, &firsts.rank, &firsts.ranks));
+    e = gw_agree(comm, e);
     if (e == GW_OK && hosts == 0)
         e = link_check_hosts(&host, comm);
     w->per_host = hosts > 0 ? (w->ranks + hosts - 1) / hosts : host.ranks;

@@ -69,32 +69,27 @@ static gw_err placed_open_model(gw_placed *p, const gw_place_setup *s, const gw_
     return e;
 }
 
-static gw_err placed_divide(gw_placed *p, const gw_place_setup *s, const gw_parallel *o,
-                            const gw_session *session) {
-    int rank, ranks, servers = session->strategy.plan.servers;
-    GW_TRY(gw_comm_place(s->comm, &rank, &ranks));
-    GW_TRY(gw_step_batch(s->c, ranks, &p->global));
-    gw_span batch = {0, (size_t)p->global};
-    if (!o) {
-        p->rows =
-            rank < servers ? (gw_span){0} : gw_span_part(batch, rank - servers, ranks - servers);
-        return GW_OK;
-    }
-    p->c.parallel = *o;
-    p->meshed = true;
-    GW_TRY(gw_mesh_open(&p->mesh, &o->shape, s->comm));
-    GW_TRY(gw_agree(s->comm, gw_pipeline_new(&p->pipeline, &p->c, session)));
-    p->rows = gw_span_part(batch, p->mesh.at[GW_DIM_DATA], p->mesh.shape.size[GW_DIM_DATA]);
-    gw_pipeline_rows rows = {(int)p->rows.n, (int)p->rows.n};
-    return p->pipeline ? gw_pipeline_divide(p->pipeline, &p->mesh, &s->spec, rows, s->comm) : GW_OK;
-}
-
 gw_err gw_placed_open(gw_placed *p, const gw_place_setup *s, const gw_parallel *o,
                       const gw_session *session) {
     p->comm = s->comm;
     p->c = *s->c;
     p->set = s->set;
-    GW_TRY(placed_divide(p, s, o, session));
+    int rank, ranks, servers = session->strategy.plan.servers;
+    GW_TRY(gw_comm_place(s->comm, &rank, &ranks));
+    GW_TRY(gw_step_batch(s->c, ranks, &p->global));
+    gw_span batch = {0, (size_t)p->global};
+    if (o) {
+        p->c.parallel = *o;
+        p->meshed = true;
+        GW_TRY(gw_mesh_open(&p->mesh, &o->shape, s->comm));
+        GW_TRY(gw_agree(s->comm, gw_pipeline_new(&p->pipeline, &p->c, session)));
+        p->rows = gw_span_part(batch, p->mesh.at[GW_DIM_DATA], p->mesh.shape.size[GW_DIM_DATA]);
+    } else if (rank >= servers) {
+        p->rows = gw_span_part(batch, rank - servers, ranks - servers);
+    }
+    gw_pipeline_rows rows = {(int)p->rows.n, (int)p->rows.n};
+    if (p->pipeline)
+        GW_TRY(gw_pipeline_divide(p->pipeline, &p->mesh, &s->spec, rows, s->comm));
     return gw_agree(s->comm, placed_open_model(p, s, session));
 }
 
@@ -110,8 +105,6 @@ void gw_placed_close(gw_placed *p) {
     *p = (gw_placed){0};
 }
 
-/* ---- timing the layers of a step ---- */
-
 gw_layer_job gw_placed_layers(const gw_placed *p) {
     return (gw_layer_job){.model = p->model,
                           .walk = p->pipeline,
@@ -123,15 +116,4 @@ gw_layer_job gw_placed_layers(const gw_placed *p) {
                                    .global = p->global,
                                    .step = 1},
                           .comm = p->comm};
-}
-
-gw_err gw_placed_time(gw_placed *p, gw_layer_times *out) {
-    gw_layer_job job = gw_placed_layers(p);
-    job.warmup = 1;
-    job.least = 3;
-    job.most = 25;
-    job.enough_s = 0.15;
-    if (p->pipeline)
-        gw_pipeline_lend(p->pipeline, p->model);
-    return gw_layers_time(&job, out);
 }

@@ -46,8 +46,4 @@ void gw_placed_close(gw_placed *p);
 /** The steps of an open one, for gw_layers_time. */
 gw_layer_job gw_placed_layers(const gw_placed *p);
 
-/** Time steps, as gw_layers_time does, which the setup's ranks compute at once, as they would in a
- *  run. Collective over them. */
-gw_err gw_placed_time(gw_placed *p, gw_layer_times *out);
-
 #endif

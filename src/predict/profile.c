@@ -133,17 +133,6 @@ static gw_err layers_summarize(timer *t, gw_layer_times *out) {
     return GW_OK;
 }
 
-static void layers_close(timer *t) {
-    gw_pipeline_close(t->own);
-    gw_pipeline_free(t->own);
-    gw_optimizer_close(t->optimizer);
-    for (int w = 0; w < KERNELS; w++)
-        for (int l = 0; l < GW_MAX_LAYERS; l++)
-            gw_samples_free(&t->of[w][l]);
-    gw_samples_free(&t->step);
-    free(t);
-}
-
 gw_err gw_layers_time(const gw_layer_job *job, gw_layer_times *out) {
     timer *t = NULL;
     *out = (gw_layer_times){0};
@@ -159,7 +148,14 @@ gw_err gw_layers_time(const gw_layer_job *job, gw_layer_times *out) {
     if (e == GW_OK)
         e = gw_agree(job->comm, layers_steps(t, out));
     GW_THEN(e, layers_summarize(t, out));
-    layers_close(t);
+    gw_pipeline_close(t->own);
+    gw_pipeline_free(t->own);
+    gw_optimizer_close(t->optimizer);
+    for (int w = 0; w < KERNELS; w++)
+        for (int l = 0; l < GW_MAX_LAYERS; l++)
+            gw_samples_free(&t->of[w][l]);
+    gw_samples_free(&t->step);
+    free(t);
     return e;
 }
 

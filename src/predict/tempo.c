@@ -66,17 +66,6 @@ static double tempo_hop_s(const double *figure, int runs) {
     return runs > 1 ? sum / (2 * (runs - 1)) : 0;
 }
 
-static json_t *tempo_runs_json(int stages, const double *figure, int runs) {
-    json_t *all = json_array();
-    for (int i = 0; i < runs; i++, figure += FIGURES)
-        json_array_append_new(
-            all, gw_json_object("stage:i chunk:i forward_s:f backward_s:f input_s:f weights_s:f "
-                                "activation_s:f delta_s:f",
-                                i % stages, i / stages, figure[FORWARD], figure[BACKWARD],
-                                figure[INPUT], figure[WEIGHTS], figure[ACTIVATION], figure[DELTA]));
-    return all;
-}
-
 static gw_err tempo_simulate(const gw_parallel *o, int stages, const double *figure, int runs,
                              json_t **out) {
     gw_step_tensor tensor[GW_MAX_LAYERS];
@@ -104,11 +93,18 @@ static gw_err tempo_simulate(const gw_parallel *o, int stages, const double *fig
     gw_err e = gw_sim_mesh_open(&mesh, &options, &of, stages);
     GW_THEN(e, gw_sim_play_exact(&play, GW_STRATEGY_PLAIN ":algo=ring"));
     if (e == GW_OK) {
+        json_t *all = json_array();
+        for (int i = 0; i < runs; i++, figure += FIGURES)
+            json_array_append_new(
+                all,
+                gw_json_object("stage:i chunk:i forward_s:f backward_s:f input_s:f weights_s:f "
+                               "activation_s:f delta_s:f",
+                               i % stages, i / stages, figure[FORWARD], figure[BACKWARD],
+                               figure[INPUT], figure[WEIGHTS], figure[ACTIVATION], figure[DELTA]));
         double idle_s = fmax(0, play.step_s - (of.forward_s + of.backward_s) / stages),
                bubble_s = fmin(play.bubble_s, idle_s);
         *out = gw_json_object("statistic:s step_s:f idle_s:f bubble_s:f bubble_share:f runs:o",
-                              "median", play.step_s, idle_s, bubble_s, bubble_s / play.step_s,
-                              tempo_runs_json(stages, figure, runs));
+                              "median", play.step_s, idle_s, bubble_s, bubble_s / play.step_s, all);
     }
     gw_sim_mesh_close(&mesh);
     return e;
