@@ -43,14 +43,6 @@ static gw_err step_opts_init(gw_model_spec *m, const char *text, const char *own
     return GW_OK;
 }
 
-static gw_err step_opts_check_optimizer(const gw_train_config *c) {
-    gw_optimizer *o = NULL;
-    gw_err e =
-        gw_optimizer_open(&o, &(gw_optimizer_setup){.spec = c->optimizer, .command = c->args});
-    gw_optimizer_close(o);
-    return e;
-}
-
 gw_err gw_step_opts_read(gw_train_config *c, const gw_args *a, const char *owner) {
     GW_TRY(gw_args_check(a, rules, owner));
     if (gw_args_has(a, "error-feedback"))
@@ -58,7 +50,11 @@ gw_err gw_step_opts_read(gw_train_config *c, const gw_args *a, const char *owner
     GW_TRY(gw_gemm_allow(gw_args_text(a, "gemm")));
     gw_args_fill(a, c);
     c->args = a;
-    GW_TRY(step_opts_check_optimizer(c));
+    gw_optimizer *o = NULL;
+    gw_err e =
+        gw_optimizer_open(&o, &(gw_optimizer_setup){.spec = c->optimizer, .command = c->args});
+    gw_optimizer_close(o);
+    GW_TRY(e);
     GW_TRY(gw_mesh_parse(&c->parallel.shape, NULL)); /* all ranks are data, unless told otherwise */
     GW_TRY(step_opts_init(&c->model, gw_args_text(a, "init"), owner));
     GW_TRY(gw_model_spec_choose(&c->model, gw_args_spec(a, "model")));

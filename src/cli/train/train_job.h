@@ -1,12 +1,23 @@
-/** A training run out of its options, for the commands that train. */
+/** A training run out of its options, for the commands that train, and what is printed of it. */
 #ifndef GW_CLI_TRAIN_TRAIN_JOB_H
 #define GW_CLI_TRAIN_TRAIN_JOB_H
 
 #include "base/args.h"
-#include "cli/train/train_tell.h"
+#include "train/trainer.h"
 
 /** Rules say which options of train_opts.def exclude each other. */
 extern const gw_rule gw_train_rules[];
+
+/** What printing needs to know, on rank 0. */
+typedef struct gw_train_teller {
+    const gw_train_config *config;
+    const gradwire *g;        /* until the run is over */
+    int helpers;              /* threads for progress */
+    const gw_chooser *choice; /* NULL: nothing is chosen or predicted */
+    bool quiet;               /* errors only, and why a run was stopped */
+    bool terminal;            /* one line is written over and over */
+    double last_s;            /* of the run, when progress was last shown */
+} gw_train_teller;
 
 typedef struct gw_train_job {
     const gw_args *args;
@@ -24,5 +35,8 @@ typedef struct gw_train_job {
 gw_err gw_train_job_read(gw_train_job *j);
 
 void gw_train_job_free(gw_train_job *j);
+
+/** The watcher of gw_train: print how the run goes. Its context is a gw_train_teller. */
+void gw_train_tell(void *ctx, const gw_train_status *s);
 
 #endif

@@ -1,4 +1,5 @@
-#include "cli/train/train_tell.h"
+/* What `gradwire train` prints of a run as it goes, and at its end. */
+#include "cli/train/train_job.h"
 
 #include "nn/gemm.h"
 #include "predict/chooser.h"
@@ -11,12 +12,6 @@
  * width of the overhead's interval, as a share of the step; batches whose interval is empty. */
 #define WIDEST_OVERHEAD 0.2
 #define MOST_FLAGGED    0.5
-
-static const char *tell_feedback_text(const gw_inside_facts *r, char text[64]) {
-    const char *rule = r->rule ? r->rule : "";
-    snprintf(text, 64, " with error feedback%s%s%s", *rule ? " (" : "", rule, *rule ? ")" : "");
-    return r->feedback ? text : "";
-}
 
 /* "2 ranks x 1 thread + 1 for progress", "4 ranks (data 2 x pipe 2 x tensor 1) x 1 thread" */
 static void tell_put_place(const gw_train_teller *t, int ranks) {
@@ -42,16 +37,18 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
     const gw_train_config *c = t->config;
     const gw_data *d = s->data;
     gw_inside_facts is = gw_inside_know(t->g);
-    char feedback[64];
+    const char *rule = is.rule ? is.rule : "";
     printf("%s: %u training, %u validation, %u test samples of %d inputs, %d classes\n", d->name,
            d->train.n_global, d->validation.n_global, d->test.n_global,
            gw_dataset_features(&d->train), d->classes);
     printf("%zu parameters; ", s->parameters);
     tell_put_place(t, s->ranks);
-    printf("; %s over %s, %s%s%s; GEMM by %s\n", is.strategy, is.algorithm,
+    printf("; %s over %s, %s%s", is.strategy, is.algorithm,
            gw_chooser_chooses(t->choice) ? is.codec->spec : c->run.compress->text,
-           is.unmet->idle ? " (not encoded here)" : "", tell_feedback_text(&is, feedback),
-           gw_gemm_library());
+           is.unmet->idle ? " (not encoded here)" : "");
+    if (is.feedback)
+        printf(" with error feedback%s%s%s", *rule ? " (" : "", rule, *rule ? ")" : "");
+    printf("; GEMM by %s\n", gw_gemm_library());
     gw_unmet_print(is.unmet, NULL, stdout);
     if (gw_gemm_warning())
         printf("note: %s\n", gw_gemm_warning());
@@ -61,37 +58,6 @@ static void tell_say_start(const gw_train_teller *t, const gw_train_status *s) {
         printf("note: oversubscribed: more threads than cores, waits give the core away and times "
                "say little\n");
     tell_say_busy("before", s->busy);
-}
-
-static void tell_say_epoch(const gw_train_teller *t, const gw_train_status *s) {
-    if (t->terminal)
-        printf("\r\033[K");
-    printf("epoch %d/%d: step %lld, loss %.4f", s->epoch, s->epochs, (long long)s->step, s->loss);
-    if (!isnan(s->last.test_accuracy)) /* NaN: a signal left no time for it */
-        printf(", test loss %.4f, test accuracy %.4f", s->last.test_loss, s->last.test_accuracy);
-    if (!isnan(s->last.validation_accuracy))
-        printf(", validation accuracy %.4f", s->last.validation_accuracy);
-    printf(", %.0f samples/s, %.1f s\n", s->samples_per_s, s->elapsed_s);
-}
-
-static void tell_say_step(const gw_train_teller *t, const gw_train_status *s) {
-    double left = s->elapsed_s / (double)s->step * (double)(s->steps - s->step);
-    printf("%sepoch %d/%d, step %lld/%lld", t->terminal ? "\r\033[K" : "", s->epoch, s->epochs,
-           (long long)s->step, (long long)s->steps);
-    if (!isnan(s->loss))
-        printf(", loss %.4f", s->loss);
-    printf(", %.0f samples/s, %.0f s left%s", s->samples_per_s, left, t->terminal ? "" : "\n");
-}
-
-static void tell_say_warning(const gw_train_teller *t, const gw_train_status *s) {
-    printf("%swarning: %s\n", t->terminal ? "\r\033[K" : "", s->warning);
-    fflush(stdout);
-}
-
-/* Parts that few runs have. */
-static void tell_say_part(const char *name, double s) {
-    if (s > 0)
-        printf(", %s %.1f", name, s * 1e6);
 }
 
 /* All parts are of the steps that the step time is of, so they add up to it. */
@@ -123,7 +89,8 @@ static void tell_say_step_time(const gw_train_result *r, gw_profile profile) {
         printf(" (waiting %.1f, transfer %.1f, other in MPI %.1f)", b->waiting_s * 1e6,
                b->transfer_s * 1e6, rest * 1e6);
     printf(", codec %.1f", codec * 1e6);
-    tell_say_part("checkpoint", p[GW_PHASE_CHECKPOINT]);
+    if (p[GW_PHASE_CHECKPOINT] > 0)
+        printf(", checkpoint %.1f", p[GW_PHASE_CHECKPOINT] * 1e6);
     printf(", other %.1f; in flight under computation %.1f us; %.0f wire bytes a rank",
            p[GW_PHASE_OTHER] * 1e6, b->inflight_s * 1e6, b->wire_bytes);
     if (isfinite(r->bubble_s))
@@ -147,15 +114,6 @@ static void tell_say_spread(const gw_batch_summary *b) {
                d->odd * 1e6, d->even * 1e6, d->first * 1e6, d->last * 1e6);
 }
 
-/* Of all steps: rare long waits are what a straggler is noticed by. */
-static void tell_say_straggler(const gw_straggler *s) {
-    if (s->rank >= 0)
-        printf("rank %d holds the others up: each other rank waits for it %.1f us per step (%.0f%% "
-               "of the step), %.0f%% of all waiting for late ranks, by means over all steps, rare "
-               "long ones included\n",
-               s->rank, s->waited_s * 1e6, 100 * s->of_step, 100 * s->of_waiting);
-}
-
 /* By the best source; twins and model add up to one interval. */
 static void tell_say_memory(const gw_train_result *r) {
     const gw_batch_summary *b = &r->total.summary;
@@ -177,20 +135,6 @@ static void tell_say_memory(const gw_train_result *r) {
                s->memory_twin_s * 1e6);
 }
 
-static void tell_say_drift(double drift) {
-    if (fabs(drift) > GW_GAUGE_DRIFT)
-        printf("warning: the machine changed while this ran: multiply-adds are %.0f%% %s than "
-               "before the first step; do not compare this run\n",
-               100 * fabs(drift), drift < 0 ? "slower" : "faster");
-}
-
-static void tell_say_link(const gw_link_cost *c) {
-    if (c->warns)
-        printf("warning: the links' interrupts took %.0f%% of a core for each rank that trains: "
-               "overlap gains less here than over real links\n",
-               100 * c->cores);
-}
-
 static void tell_say_overhead(const gw_overhead *o) {
     const gw_stats *ratio = &o->ratio;
     if (o->pairs == 0)
@@ -210,21 +154,15 @@ static void tell_say_overhead(const gw_overhead *o) {
                100 * (ratio->median - 1), o->pairs);
 }
 
-static void tell_say_forecast(const gw_chooser *a) {
-    double step_s = a ? a->candidate[a->chosen].step_s : NAN;
-    if (a)
-        printf("predicted step %.1f us: %.2f of the measured\n", step_s * 1e6,
-               step_s / a->measured_s);
-}
-
-static void tell_say_bound(const gw_train_result *r) {
-    if (r->bound_s > 0)
-        printf("bound of a step (%s): %.1f us; the measured step takes %.2f times that\n",
-               gw_bound_name(r->bound_mode), r->bound_s * 1e6,
-               r->total.summary.wall_s / r->bound_s);
-}
-
-static void tell_say_accuracy(const gw_train_result *r) {
+/* What was learnt, and what is left of it. */
+static void tell_say_model(const gw_train_config *c, const gw_train_result *r) {
+    if (r->left_out > 0) {
+        char first[200];
+        gw_fault_text(first, sizeof first, &r->first_fault, NULL);
+        printf("left out %lld step%s of %lld; the first: %s\n", (long long)r->left_out,
+               r->left_out == 1 ? "" : "s", (long long)r->steps, first);
+    }
+    gw_unmet_print(&r->unmet, &r->told, stdout);
     if (isnan(r->last.test_accuracy))
         printf("not evaluated (the signal left no time for it)");
     else
@@ -232,67 +170,56 @@ static void tell_say_accuracy(const gw_train_result *r) {
     printf(" after %lld step%s in %.1f s; %s (crc32 %08x)\n", (long long)r->steps,
            r->steps == 1 ? "" : "s", r->total.elapsed_s,
            r->ranks == 1 ? "one replica" : "replicas equal", r->last.replica_hash);
-}
-
-static void tell_say_best(const gw_train_config *c, const gw_best *b) {
-    if (c->keep.model != GW_SAVE_BEST)
-        return;
-    if (b->epoch == 0)
+    if (c->keep.model == GW_SAVE_BEST && r->best.epoch == 0)
         printf("no model.gw: no epoch was validated\n");
-    else
+    else if (c->keep.model == GW_SAVE_BEST)
         printf("model.gw is that of epoch %d: least validation loss, %.4f; test accuracy %.4f\n",
-               b->epoch, b->validation_loss, b->test_accuracy);
-}
-
-static void tell_say_checkpoints(const gw_checkpoint_counts *n) {
-    if (n->written + n->failed == 0)
-        return;
-    printf("%lld checkpoint%s", (long long)n->written, n->written == 1 ? "" : "s");
-    if (n->late > 0)
-        printf(", %lld later than due, since the one before was still being written",
-               (long long)n->late);
-    if (n->failed > 0)
-        printf("; %lld could not be written", (long long)n->failed);
-    printf("\n");
-}
-
-static void tell_say_left_out(const gw_train_result *r) {
-    char first[200];
-    if (r->left_out == 0)
-        return;
-    gw_fault_text(first, sizeof first, &r->first_fault, NULL);
-    printf("left out %lld step%s of %lld; the first: %s\n", (long long)r->left_out,
-           r->left_out == 1 ? "" : "s", (long long)r->steps, first);
+               r->best.epoch, r->best.validation_loss, r->best.test_accuracy);
 }
 
 static void tell_say_end(const gw_train_teller *t, const gw_train_result *r) {
+    const gw_straggler *late = &r->total.straggler;
+    const gw_link_cost *link = &r->total.link_cost;
+    const gw_checkpoint_counts *n = &r->checkpoints;
+    double step_s = r->total.summary.wall_s;
     tell_say_step_time(r, t->config->run.profile);
     tell_say_spread(&r->total.summary);
     tell_say_busy("during", &r->total.during);
-    tell_say_forecast(t->choice);
-    tell_say_bound(r);
+    if (t->choice) {
+        double predicted_s = t->choice->candidate[t->choice->chosen].step_s;
+        printf("predicted step %.1f us: %.2f of the measured\n", predicted_s * 1e6,
+               predicted_s / t->choice->measured_s);
+    }
+    if (r->bound_s > 0)
+        printf("bound of a step (%s): %.1f us; the measured step takes %.2f times that\n",
+               gw_bound_name(r->bound_mode), r->bound_s * 1e6, step_s / r->bound_s);
     tell_say_memory(r);
     tell_say_overhead(r->overhead);
-    tell_say_straggler(&r->total.straggler);
-    tell_say_drift(r->ceilings_drift);
-    tell_say_link(&r->total.link_cost);
-    tell_say_checkpoints(&r->checkpoints);
-    tell_say_left_out(r);
-    gw_unmet_print(&r->unmet, &r->told, stdout);
-    tell_say_accuracy(r);
-    tell_say_best(t->config, &r->best);
+    if (late->rank >= 0) /* of all steps: rare long waits are what a straggler is noticed by */
+        printf("rank %d holds the others up: each other rank waits for it %.1f us per step (%.0f%% "
+               "of the step), %.0f%% of all waiting for late ranks, by means over all steps, rare "
+               "long ones included\n",
+               late->rank, late->waited_s * 1e6, 100 * late->of_step, 100 * late->of_waiting);
+    if (fabs(r->ceilings_drift) > GW_GAUGE_DRIFT)
+        printf("warning: the machine changed while this ran: multiply-adds are %.0f%% %s than "
+               "before the first step; do not compare this run\n",
+               100 * fabs(r->ceilings_drift), r->ceilings_drift < 0 ? "slower" : "faster");
+    if (link->warns)
+        printf("warning: the links' interrupts took %.0f%% of a core for each rank that trains: "
+               "overlap gains less here than over real links\n",
+               100 * link->cores);
+    if (n->written + n->failed > 0) {
+        printf("%lld checkpoint%s", (long long)n->written, n->written == 1 ? "" : "s");
+        if (n->late > 0)
+            printf(", %lld later than due, since the one before was still being written",
+                   (long long)n->late);
+        if (n->failed > 0)
+            printf("; %lld could not be written", (long long)n->failed);
+        printf("\n");
+    }
+    tell_say_model(t->config, r);
     if (t->config->run.out)
         printf("run folder: %s\n", t->config->run.out);
-}
-
-/* Whatever --quiet says: why the status is not 0. */
-static void tell_say_stopped(const gw_train_result *r) {
-    if (r->steps > 0)
-        fprintf(stderr, "gradwire: stopped by %s after step %lld\n", r->stopped_by,
-                (long long)r->steps);
-    else
-        fprintf(stderr, "gradwire: stopped by %s before the first step: nothing was written\n",
-                r->stopped_by);
 }
 
 static void tell_say_check(const gw_train_teller *t, const gw_train_result *r) {
@@ -308,8 +235,13 @@ static void tell_end(const gw_train_teller *teller, const gw_train_result *r) {
     bool taken = r->steps > 0 || !r->signal;
     if (!teller->quiet && taken)
         (teller->config->check ? tell_say_check : tell_say_end)(teller, r);
-    if (r->signal)
-        tell_say_stopped(r);
+    /* Whatever --quiet says: why the status is not 0. */
+    if (r->signal && r->steps > 0)
+        fprintf(stderr, "gradwire: stopped by %s after step %lld\n", r->stopped_by,
+                (long long)r->steps);
+    else if (r->signal)
+        fprintf(stderr, "gradwire: stopped by %s before the first step: nothing was written\n",
+                r->stopped_by);
 }
 
 void gw_train_tell(void *ctx, const gw_train_status *s) {
@@ -321,16 +253,33 @@ void gw_train_tell(void *ctx, const gw_train_status *s) {
     }
     if (t->quiet)
         return;
-    if (s->warning)
-        tell_say_warning(t, s);
-    if (s->begins)
+    if (s->warning) {
+        printf("%swarning: %s\n", t->terminal ? "\r\033[K" : "", s->warning);
+        fflush(stdout);
+    }
+    if (s->begins) {
         tell_say_start(t, s);
-    else if (s->epoch_end)
-        tell_say_epoch(t, s);
-    else if (s->elapsed_s - t->last_s >= every_s)
-        tell_say_step(t, s);
-    else
+    } else if (s->epoch_end) {
+        if (t->terminal)
+            printf("\r\033[K");
+        printf("epoch %d/%d: step %lld, loss %.4f", s->epoch, s->epochs, (long long)s->step,
+               s->loss);
+        if (!isnan(s->last.test_accuracy)) /* NaN: a signal left no time for it */
+            printf(", test loss %.4f, test accuracy %.4f", s->last.test_loss,
+                   s->last.test_accuracy);
+        if (!isnan(s->last.validation_accuracy))
+            printf(", validation accuracy %.4f", s->last.validation_accuracy);
+        printf(", %.0f samples/s, %.1f s\n", s->samples_per_s, s->elapsed_s);
+    } else if (s->elapsed_s - t->last_s >= every_s) {
+        double left = s->elapsed_s / (double)s->step * (double)(s->steps - s->step);
+        printf("%sepoch %d/%d, step %lld/%lld", t->terminal ? "\r\033[K" : "", s->epoch, s->epochs,
+               (long long)s->step, (long long)s->steps);
+        if (!isnan(s->loss))
+            printf(", loss %.4f", s->loss);
+        printf(", %.0f samples/s, %.0f s left%s", s->samples_per_s, left, t->terminal ? "" : "\n");
+    } else {
         return;
+    }
     t->last_s = s->elapsed_s;
     fflush(stdout);
 }
