@@ -203,17 +203,23 @@ static void doctor_check_host(int provided) {
     }
 }
 
-static void doctor_check_gemm(void) {
-    const char *warning = gw_gemm_warning();
-    if (warning)
-        doctor_say(PROBLEM, "gemm", warning, "%s", gw_gemm_library());
-    else
-        doctor_say(OK, "gemm", NULL, "%s", gw_gemm_library());
-}
-
-/* Places are numbered within a process's own CPUs: ranks that share theirs would pin all their
- * threads to the same ones. True: something was said. */
-static bool doctor_check_binding(const gw_host *host, const gw_host_node *node, int threads) {
+static void doctor_check_variables(const gw_host *host, const gw_host_node *node, int threads) {
+    static const char *const watched[] = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS",
+                                          "MKL_NUM_THREADS", "OPENBLAS_CORETYPE"};
+    size_t n = sizeof watched / sizeof *watched;
+    int before = tally[NOTE] + tally[PROBLEM];
+    if (getenv(GW_OPENBLAS_MARKER))
+        n--; /* gradwire itself has set the last one, and says so with the GEMM */
+    for (size_t i = 0; i < n; i++)
+        if (doctor_variable(watched[i]))
+            doctor_say(NOTE, "variables", "unset it unless you mean it: gradwire chooses by itself",
+                       "%s=%s", watched[i], doctor_variable(watched[i]));
+    const char *omp = doctor_variable("OMP_NUM_THREADS");
+    if (omp && atoi(omp) != threads)
+        doctor_say(NOTE, "variables", "--threads wins; unset OMP_NUM_THREADS or make them agree",
+                   "OMP_NUM_THREADS=%s, --threads %d", omp, threads);
+    /* Places are numbered within a process's own CPUs: ranks that share theirs would pin all their
+     * threads to the same ones. */
     const char *bind = doctor_variable("OMP_PROC_BIND");
     bool pinned = bind && strcasecmp(bind, "false") != 0;
     bool shared = node->ranks > 1 && host->cpus_usable == node->cpus;
@@ -227,32 +233,7 @@ static bool doctor_check_binding(const gw_host *host, const gw_host_node *node, 
     else if (!pinned && threads > 1)
         doctor_say(NOTE, "variables", "export OMP_PROC_BIND=close OMP_PLACES=cores",
                    "OMP_PROC_BIND is not set: threads may wander over the cores");
-    else
-        return false;
-    return true;
-}
-
-static void doctor_check_variables(const gw_host *host, const gw_host_node *node, int threads) {
-    static const char *const watched[] = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS",
-                                          "MKL_NUM_THREADS", "OPENBLAS_CORETYPE"};
-    size_t n = sizeof watched / sizeof *watched;
-    bool noted = false;
-    if (getenv(GW_OPENBLAS_MARKER))
-        n--; /* gradwire itself has set the last one, and says so with the GEMM */
-    for (size_t i = 0; i < n; i++)
-        if (doctor_variable(watched[i])) {
-            doctor_say(NOTE, "variables", "unset it unless you mean it: gradwire chooses by itself",
-                       "%s=%s", watched[i], doctor_variable(watched[i]));
-            noted = true;
-        }
-    const char *omp = doctor_variable("OMP_NUM_THREADS");
-    if (omp && atoi(omp) != threads) {
-        doctor_say(NOTE, "variables", "--threads wins; unset OMP_NUM_THREADS or make them agree",
-                   "OMP_NUM_THREADS=%s, --threads %d", omp, threads);
-        noted = true;
-    }
-    noted = doctor_check_binding(host, node, threads) || noted;
-    if (!noted)
+    if (tally[NOTE] + tally[PROBLEM] == before)
         doctor_say(OK, "variables", NULL, "no variable of OpenMP or the BLAS stands in the way");
 }
 
@@ -263,27 +244,6 @@ static void doctor_check_clock(void) {
                tsc ? NULL
                    : "nothing to do: timing costs some more on a CPU without an invariant TSC",
                "%s; timing a region costs %.0f ns", gw_clock_name(), gw_ledger_region_cost() * 1e9);
-}
-
-static void doctor_check_perf(const gw_host *host) {
-    bool may = host->perf_paranoid <= 2;
-    doctor_say(may ? OK : NOTE, "perf", may ? NULL : lower_paranoid,
-               "perf_event_paranoid %d: a user %s count own programs", host->perf_paranoid,
-               may ? "may" : "may not");
-}
-
-static void doctor_list_components(const gw_papi_report *papi) {
-    char names[2][512] = {"", ""}; /* disabled, enabled */
-    for (int i = 0; i < papi->components; i++) {
-        const gw_papi_component *c = &papi->component[i];
-        char *list = names[c->enabled];
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof names[0] - used, "%s%s", used ? ", " : "", c->name);
-    }
-    if (papi->components > 0)
-        doctor_say(papi->hardware ? OK : NOTE, "papi", NULL, "components %s%s%s%s",
-                   *names[1] ? names[1] : "none", *names[0] ? "; disabled: " : "", names[0],
-                   papi->hardware ? "" : "; none counts hardware events");
 }
 
 /* Why nothing counts is told here, once: what follows from it has no lines. True: events count. */
@@ -305,18 +265,24 @@ static bool doctor_check_counters(const gw_host *host) {
                           : "bare metal, or a VM with a virtual PMU; times stay exact without them",
                    "PAPI %s, hardware counters absent: %s%s", papi.version,
                    closed ? "perf_event_paranoid is above 2; " : "", papi.reason);
-    doctor_list_components(&papi);
-    if (host->paranoid_known && papi.hardware)
-        doctor_check_perf(host);
+    char names[2][512] = {"", ""}; /* disabled, enabled */
+    for (int i = 0; i < papi.components; i++) {
+        const gw_papi_component *c = &papi.component[i];
+        char *list = names[c->enabled];
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof names[0] - used, "%s%s", used ? ", " : "", c->name);
+    }
+    if (papi.components > 0)
+        doctor_say(papi.hardware ? OK : NOTE, "papi", NULL, "components %s%s%s%s",
+                   *names[1] ? names[1] : "none", *names[0] ? "; disabled: " : "", names[0],
+                   papi.hardware ? "" : "; none counts hardware events");
+    if (host->paranoid_known && papi.hardware) {
+        bool may = host->perf_paranoid <= 2;
+        doctor_say(may ? OK : NOTE, "perf", may ? NULL : lower_paranoid,
+                   "perf_event_paranoid %d: a user %s count own programs", host->perf_paranoid,
+                   may ? "may" : "may not");
+    }
     return papi.hardware;
-}
-
-/* An event that does not count, unless `told` names it. */
-static void doctor_check_event(const gw_counter_event *event, const char *told) {
-    if (*event->papi)
-        doctor_say(OK, "event", NULL, "%s/%s counts as %s", event->group, event->name, event->papi);
-    else if (!strstr(told, event->reason))
-        doctor_say(NOTE, "event", NULL, "%s/%s: %s", event->group, event->name, event->reason);
 }
 
 /* Whether a run here can tell memory-bound computation by counters, and what each event lacks. */
@@ -336,8 +302,13 @@ static void doctor_check_events(void) {
     else
         doctor_say(NOTE, "memory", "--papi-group FILE brings other events",
                    MODELLED "; hardware counters (ctr) absent: %s", report.reason);
-    for (int i = 0; i < report.events; i++)
-        doctor_check_event(&report.event[i], report.reason);
+    for (int i = 0; i < report.events; i++) {
+        const gw_counter_event *of = &report.event[i];
+        if (*of->papi)
+            doctor_say(OK, "event", NULL, "%s/%s counts as %s", of->group, of->name, of->papi);
+        else if (!strstr(report.reason, of->reason)) /* it is told above */
+            doctor_say(NOTE, "event", NULL, "%s/%s: %s", of->group, of->name, of->reason);
+    }
     if (counters) {
         gw_counters_state state;
         gw_counters_tell(counters, &state);
@@ -346,19 +317,6 @@ static void doctor_check_events(void) {
     }
     gw_counters_close(counters);
     free(choice);
-}
-
-static void doctor_say_ceilings(const gw_ceilings *c) {
-    const gw_ceiling_pair *dram = &c->level[GW_CACHES].update;
-    char together[96] = "";
-    if (c->all_threads > 1)
-        snprintf(together, sizeof together, "; all %d together %.0f GFLOP/s, DRAM %.1f GB/s",
-                 c->all_threads, c->fma.all * 1e-9, dram->all * 1e-9);
-    doctor_say(
-        OK, "ceilings", NULL,
-        "a thread does %.0f GFLOP/s; updates %.0f GB/s in L1, %.1f in DRAM%s (%.1f hours ago)",
-        c->fma.one * 1e-9, c->level[0].update.one * 1e-9, dram->one * 1e-9, together,
-        (double)(time(NULL) - c->measured_at) / 3600);
 }
 
 /* What is cached for such runs; measuring is left to them. */
@@ -391,25 +349,17 @@ static void doctor_check_ceilings(const gw_host *host, const gw_host_node *node,
                    "%s was measured while others were at work: all %d threads together did less "
                    "than half of what one does alone",
                    path, c.all_threads);
-    else
-        doctor_say_ceilings(&c);
-}
-
-static void doctor_check_data(void) {
-    const char *dir = gw_data_find_fashion_mnist();
-    if (dir)
-        doctor_say(OK, "data", NULL, "Fashion-MNIST in %s", dir);
-    else
-        doctor_say(NOTE, "data",
-                   "apt install dataset-fashion-mnist, or put the four IDX files into "
-                   "$GW_DATA_DIR/fashion-mnist",
-                   "Fashion-MNIST not found; synthetic:... works without files");
-}
-
-static gw_err doctor_print(json_t *all) {
-    bool printed = all && json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0;
-    json_decref(all);
-    return printed && putchar('\n') != EOF ? GW_OK : gw_fail(GW_ERR_NOMEM, "doctor: out of memory");
+    else {
+        char together[96] = "";
+        if (c.all_threads > 1)
+            snprintf(together, sizeof together, "; all %d together %.0f GFLOP/s, DRAM %.1f GB/s",
+                     c.all_threads, c.fma.all * 1e-9, dram->all * 1e-9);
+        doctor_say(
+            OK, "ceilings", NULL,
+            "a thread does %.0f GFLOP/s; updates %.0f GB/s in L1, %.1f in DRAM%s (%.1f hours ago)",
+            c.fma.one * 1e-9, c.level[0].update.one * 1e-9, dram->one * 1e-9, together,
+            (double)(time(NULL) - c.measured_at) / 3600);
+    }
 }
 
 static gw_err doctor_diagnose(const gw_args *args, int provided) {
@@ -424,8 +374,13 @@ static gw_err doctor_diagnose(const gw_args *args, int provided) {
     gw_busy busy;
     GW_TRY(gw_host_node_of(&node, threads, MPI_COMM_WORLD));
     GW_TRY(gw_busy_for(&busy, 0.4, &node, MPI_COMM_WORLD));
-    if (rank == 0 && gw_args_flag(args, "busy"))
-        return doctor_print(gw_busy_json(&busy));
+    if (rank == 0 && gw_args_flag(args, "busy")) {
+        json_t *all = gw_busy_json(&busy);
+        bool printed = all && json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0;
+        json_decref(all);
+        return printed && putchar('\n') != EOF ? GW_OK
+                                               : gw_fail(GW_ERR_NOMEM, "doctor: out of memory");
+    }
     if (rank != 0)
         return GW_OK;
     gw_host host;
@@ -439,7 +394,11 @@ static gw_err doctor_diagnose(const gw_args *args, int provided) {
     doctor_check_launcher();
     doctor_check_mpi_threads(provided);
     doctor_check_host(provided);
-    doctor_check_gemm();
+    const char *warning = gw_gemm_warning();
+    if (warning)
+        doctor_say(PROBLEM, "gemm", warning, "%s", gw_gemm_library());
+    else
+        doctor_say(OK, "gemm", NULL, "%s", gw_gemm_library());
     doctor_check_variables(&host, &node, threads);
     doctor_check_clock();
     if (doctor_check_counters(&host))
@@ -447,7 +406,14 @@ static gw_err doctor_diagnose(const gw_args *args, int provided) {
     else
         doctor_say(OK, "memory", NULL, MODELLED);
     doctor_check_ceilings(&host, &node, threads);
-    doctor_check_data();
+    const char *dir = gw_data_find_fashion_mnist();
+    if (dir)
+        doctor_say(OK, "data", NULL, "Fashion-MNIST in %s", dir);
+    else
+        doctor_say(NOTE, "data",
+                   "apt install dataset-fashion-mnist, or put the four IDX files into "
+                   "$GW_DATA_DIR/fashion-mnist",
+                   "Fashion-MNIST not found; synthetic:... works without files");
     printf("\n%d ok, %d note%s, %d problem%s\n", tally[OK], tally[NOTE],
            tally[NOTE] == 1 ? "" : "s", tally[PROBLEM], tally[PROBLEM] == 1 ? "" : "s");
     return GW_OK;

@@ -19,26 +19,6 @@ static const gw_opt opts[] = {{"json", GW_OPT_FLAG, NULL, 0, 0, NULL, NULL,
 
 /* ---- what an entry states beyond its name, summary and options ---- */
 
-static const char *list_error_of(unsigned caps) {
-    return caps & GW_CODEC_LOSSLESS   ? "none"
-           : caps & GW_CODEC_UNBIASED ? "unbiased"
-           : caps & GW_CODEC_BIASED   ? "biased"
-                                      : "rounding";
-}
-
-/* With its default options. */
-static gw_err list_state_codec(const gw_entry *e, json_t **out) {
-    gw_codec c;
-    GW_TRY(gw_codec_open(&c, &GW_SPEC_NAMED(e->name)));
-    double bits = gw_codec_bits(&c, 1 << 20);
-    *out =
-        gw_json_object("bits_per_element:f error:s sparse:b mpi_sums:b stage:b",
-                       bits > 0 ? bits : NAN, list_error_of(c.caps),
-                       (c.caps & GW_CODEC_SPARSE) != 0, gw_codec_summable(&c), c.ops->pack != NULL);
-    gw_codec_close(&c);
-    return GW_OK;
-}
-
 typedef struct part {
     const char *key;
     const gw_registry *registry;
@@ -59,24 +39,31 @@ static const part parts[] = {
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
-static json_t *list_state_strategy(const gw_strategy_ops *s) {
-    return gw_json_object("synchronous:b exact:b shape:s mean:b directs:b sends:s",
-                          gw_strategy_synchronous(s), gw_strategy_exact(s),
-                          gw_strategy_shape_name(s),
-                          s->gives == GW_GIVES_MEAN || s->gives == GW_GIVES_LATE,
-                          s->gives == GW_GIVES_DIRECTION, s->formula);
-}
-
 /* The head of an entry is the first member of what its registry holds. */
 static gw_err list_state(const gw_registry *of, const gw_entry *e, json_t **out) {
     const void *ops = e;
+    const gw_strategy_ops *strategy = ops;
     const gw_timetable_ops *timetable = ops;
     const gw_model_ops *model = ops;
     const gw_optimizer_ops *optimizer = ops;
-    if (of == &gw_codecs)
-        return list_state_codec(e, out);
-    if (of == &gw_strategies)
-        *out = list_state_strategy(ops);
+    if (of == &gw_codecs) { /* with its default options */
+        gw_codec c;
+        GW_TRY(gw_codec_open(&c, &GW_SPEC_NAMED(e->name)));
+        double bits = gw_codec_bits(&c, 1 << 20);
+        const char *error = c.caps & GW_CODEC_LOSSLESS   ? "none"
+                            : c.caps & GW_CODEC_UNBIASED ? "unbiased"
+                            : c.caps & GW_CODEC_BIASED   ? "biased"
+                                                         : "rounding";
+        *out = gw_json_object("bits_per_element:f error:s sparse:b mpi_sums:b stage:b",
+                              bits > 0 ? bits : NAN, error, (c.caps & GW_CODEC_SPARSE) != 0,
+                              gw_codec_summable(&c), c.ops->pack != NULL);
+        gw_codec_close(&c);
+    } else if (of == &gw_strategies)
+        *out = gw_json_object("synchronous:b exact:b shape:s mean:b directs:b sends:s",
+                              gw_strategy_synchronous(strategy), gw_strategy_exact(strategy),
+                              gw_strategy_shape_name(strategy),
+                              strategy->gives == GW_GIVES_MEAN || strategy->gives == GW_GIVES_LATE,
+                              strategy->gives == GW_GIVES_DIRECTION, strategy->formula);
     else if (of == &gw_algos)
         *out = gw_json_object("sends:s", ((const gw_algo_ops *)ops)->formula);
     else if (of == &gw_timetables)
@@ -134,27 +121,23 @@ static void list_print_traits(const char *name, const json_t *o) {
     printf("\n");
 }
 
-static gw_err list_print_part(const part *p) {
-    printf("%s (%s):\n", p->key, p->option);
-    for (const gw_entry *const *e = p->registry->entries; *e; e++) {
-        json_t *traits = NULL;
-        GW_TRY(list_state(p->registry, *e, &traits));
-        printf("  %-12s %s\n", (*e)->name, (*e)->summary);
-        if (json_object_size(traits) > 0)
-            list_print_traits((*e)->name, traits);
-        json_decref(traits);
-        for (const gw_opt *o = (*e)->opts; o && o->name; o++) {
-            const gw_opt one[] = {*o, {0}};
-            gw_args_help(one, "      :", stdout);
-        }
-    }
-    printf("\n");
-    return GW_OK;
-}
-
 static gw_err list_print_text(void) {
-    for (int i = 0; i < PARTS; i++)
-        GW_TRY(list_print_part(&parts[i]));
+    for (int i = 0; i < PARTS; i++) {
+        printf("%s (%s):\n", parts[i].key, parts[i].option);
+        for (const gw_entry *const *e = parts[i].registry->entries; *e; e++) {
+            json_t *traits = NULL;
+            GW_TRY(list_state(parts[i].registry, *e, &traits));
+            printf("  %-12s %s\n", (*e)->name, (*e)->summary);
+            if (json_object_size(traits) > 0)
+                list_print_traits((*e)->name, traits);
+            json_decref(traits);
+            for (const gw_opt *o = (*e)->opts; o && o->name; o++) {
+                const gw_opt one[] = {*o, {0}};
+                gw_args_help(one, "      :", stdout);
+            }
+        }
+        printf("\n");
+    }
     printf("sends: bytes and messages that all P ranks together hand to MPI, in each step "
            "(strategies)\n"
            "or each allreduce (algorithms); n: parameters, b: bytes of their encoding.\n"
@@ -175,16 +158,12 @@ static gw_err list_print_text(void) {
 
 /* ---- as JSON ---- */
 
-static json_t *list_options_json(const gw_opt *options) {
+static json_t *list_described(const char *name, const char *summary, const gw_opt *options) {
     json_t *all = json_array();
     for (const gw_opt *o = options; o && o->name; o++)
         json_array_append_new(all, gw_json_object("name:s value:s default:s help:s", o->name,
                                                   gw_opt_meta(o), o->def, o->help));
-    return all;
-}
-
-static json_t *list_described(const char *name, const char *summary, const gw_opt *options) {
-    return gw_json_object("name:s summary:s options:o", name, summary, list_options_json(options));
+    return gw_json_object("name:s summary:s options:o", name, summary, all);
 }
 
 /* A rule about one value, not about all but some. */
@@ -211,21 +190,16 @@ static json_t *list_rules_json(bool needs) {
     return all;
 }
 
-static gw_err list_part_json(const part *p, json_t *all) {
-    for (const gw_entry *const *e = p->registry->entries; *e; e++) {
-        json_t *traits = NULL;
-        GW_TRY(list_state(p->registry, *e, &traits));
-        json_object_update_new(traits, list_described((*e)->name, (*e)->summary, (*e)->opts));
-        json_array_append_new(all, traits);
-    }
-    return GW_OK;
-}
-
 static gw_err list_fill(json_t *document) {
     for (int i = 0; i < PARTS; i++) {
         json_t *all = json_array();
         json_object_set_new(document, parts[i].key, all);
-        GW_TRY(list_part_json(&parts[i], all));
+        for (const gw_entry *const *e = parts[i].registry->entries; *e; e++) {
+            json_t *traits = NULL;
+            GW_TRY(list_state(parts[i].registry, *e, &traits));
+            json_object_update_new(traits, list_described((*e)->name, (*e)->summary, (*e)->opts));
+            json_array_append_new(all, traits);
+        }
     }
     json_t *all = json_array();
     json_object_set_new(document, "commands", all);

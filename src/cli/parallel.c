@@ -16,17 +16,6 @@ int gw_cli_fail(gw_err e) {
     return gw_err_status(e);
 }
 
-static gw_err parallel_check_level(int wanted, int provided) {
-    if (provided >= wanted)
-        return GW_OK;
-    return gw_fail(GW_ERR_UNSUPPORTED,
-                   "this MPI library provides thread level %d of the %d that the strategy needs: "
-                   "use another progress= or another library",
-                   provided, wanted);
-}
-
-static const struct timespec moment = {.tv_nsec = 200000000};
-
 gw_err gw_cli_alike(const gw_cli_told *told, MPI_Comm comm) {
     gw_alike alike;
     char command[64];
@@ -47,7 +36,11 @@ gw_err gw_cli_begin(const gw_cli_told *told, int level, gw_err parsed) {
         return gw_fail(GW_ERR_MPI, "MPI_Init_thread failed");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     GW_THEN(e, gw_launcher_check());
-    GW_THEN(e, parallel_check_level(level, provided));
+    if (e == GW_OK && provided < level)
+        e = gw_fail(GW_ERR_UNSUPPORTED,
+                    "this MPI library provides thread level %d of the %d that the strategy needs: "
+                    "use another progress= or another library",
+                    provided, level);
     e = gw_agree(MPI_COMM_WORLD, e);
     GW_THEN(e, gw_cli_alike(told, MPI_COMM_WORLD));
     return e;
@@ -63,7 +56,7 @@ int gw_cli_end(gw_err e, bool own) {
         fprintf(stderr, "gradwire: rank %d: %s\n", rank, gw_err_text());
         /* A launcher that hears of the abort ends the job at once, and with it what it has not read
          * of this line. */
-        nanosleep(&moment, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
         MPI_Abort(MPI_COMM_WORLD, 1);
         exit(1); /* MPICH under PMIx returns from it, and would wait for the others below */
     }

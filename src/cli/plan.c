@@ -3,7 +3,6 @@
 #include "cli/plan.h"
 #include "cli/cli.h"
 #include "cli/train/step_opts.h"
-#include "mpi/agree.h"
 #include "nn/gemm.h"
 #include "play/options.h"
 #include "predict/layout.h"
@@ -111,7 +110,15 @@ static gw_err plan_measure_codecs(gw_bench_run *run, bool *own) {
 
 /* ---- results; rank 0 ---- */
 
-static void plan_print_table(const plan *p, const gw_chooser *a) {
+static void plan_report_codecs(gw_bench_run *run) {
+    plan *p = &the;
+    const gw_chooser *a = p->rig.choice;
+    gw_plan_trial t = plan_trial(a, a->chosen);
+    gw_bench_place_say(p->setup.place, "plan of a training step");
+    printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n",
+           gw_model_size(p->rig.at.model), p->rig.at.global,
+           p->rig.session->strategy.ops->head.name, gw_gemm_library());
+    gw_rig_say_warning();
     int top = (int)gw_args_int(p->c.args, "top");
     printf("\n  %-18s %-14s %-3s %10s %10s %10s %10s %11s%s\n", "codec", "algorithm", "ef",
            "step ms", "local", "codec", "exposed", "sent bytes",
@@ -130,18 +137,6 @@ static void plan_print_table(const plan *p, const gw_chooser *a) {
     }
     if (a->n > top)
         printf("(%d candidates in all: --top N shows more, --json all)\n", a->n);
-}
-
-static void plan_report_codecs(gw_bench_run *run) {
-    plan *p = &the;
-    const gw_chooser *a = p->rig.choice;
-    gw_plan_trial t = plan_trial(a, a->chosen);
-    gw_bench_place_say(p->setup.place, "plan of a training step");
-    printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n",
-           gw_model_size(p->rig.at.model), p->rig.at.global,
-           p->rig.session->strategy.ops->head.name, gw_gemm_library());
-    gw_rig_say_warning();
-    plan_print_table(p, a);
     gw_plan_trials_print();
     if (gw_chooser_named(a))
         t.algo = NULL;

@@ -127,19 +127,6 @@ static gw_err plan_mesh_open_trial(plan_mesh *p, int of) {
     return gw_plan_trial_open(t, &setup);
 }
 
-/* The choice, whatever is predicted fastest, and data alone. */
-static gw_err plan_mesh_verify(plan_mesh *p, bool *own) {
-    int most = (int)gw_args_int(p->c.args, "verify");
-    if (most == 0)
-        return GW_OK;
-    GW_TRY(plan_mesh_open_trial(p, p->chosen));
-    for (int i = 0; i < p->n && gw_plan_trials_count() < most; i++)
-        GW_TRY(plan_mesh_open_trial(p, i));
-    if (p->plain >= 0)
-        GW_TRY(plan_mesh_open_trial(p, p->plain));
-    return gw_plan_trials_measure(&p->setup, own);
-}
-
 /* Equal figures everywhere make equal choices. */
 static gw_err plan_mesh_measure(gw_bench_run *run, bool *own) {
     plan_mesh *p = &the;
@@ -164,7 +151,16 @@ static gw_err plan_mesh_measure(gw_bench_run *run, bool *own) {
         p->plain < 0 || gw_chooser_gains(plan_mesh_ns(&p->all[0]), plan_mesh_ns(&p->all[p->plain]),
                                          gw_args_real(p->c.args, "margin"));
     p->chosen = gains ? 0 : p->plain;
-    return plan_mesh_verify(p, own);
+    int most = (int)gw_args_int(p->c.args, "verify");
+    if (most == 0)
+        return GW_OK;
+    /* The choice, whatever is predicted fastest, and data alone. */
+    GW_TRY(plan_mesh_open_trial(p, p->chosen));
+    for (int i = 0; i < p->n && gw_plan_trials_count() < most; i++)
+        GW_TRY(plan_mesh_open_trial(p, i));
+    if (p->plain >= 0)
+        GW_TRY(plan_mesh_open_trial(p, p->plain));
+    return gw_plan_trials_measure(&p->setup, own);
 }
 
 /* ---- results; rank 0 ---- */
@@ -173,7 +169,61 @@ static const char *plan_mesh_split(const gw_parallel *l) {
     return l->shape.size[GW_DIM_TENSOR] == 1 ? "-" : l->columns ? "columns" : "pairs";
 }
 
-static void plan_mesh_print_table(const plan_mesh *p) {
+/* The row that `train` takes for a layout. */
+static void plan_mesh_command(const plan_mesh *p, const gw_parallel *l, FILE *to) {
+    char mesh[GW_LAYOUT_TEXT];
+    gw_layout_mesh(l, mesh);
+    fprintf(to, "mpiexec -n %d gradwire train", p->setup.place->ranks);
+    gw_plan_print_given(p->c.args, "", to);
+    fprintf(to, " --mesh '%s'", mesh);
+    if (l->microbatches > 1)
+        fprintf(to, " --microbatches %d", l->microbatches);
+    if (l->timetable)
+        fprintf(to, " --timetable '%s'", l->timetable->text);
+    if (l->columns)
+        fprintf(to, " --tensor-split columns");
+}
+
+static json_t *plan_mesh_json(const plan_mesh *p) {
+    const gw_sim_setup *w = &p->plays.play.world;
+    json_t *all = json_array();
+    char *text = NULL;
+    size_t length;
+    FILE *command = open_memstream(&text, &length);
+    for (const gw_layout_forecast *f = p->all; f < p->all + p->n; f++) {
+        const int *size = f->of->shape.size;
+        const double *sent = f->sent;
+        char mesh[GW_LAYOUT_TEXT];
+        gw_layout_mesh(f->of, mesh);
+        json_t *row = gw_json_object(
+            "mesh:s data:i pipe:i tensor:i split:t timetable:s microbatches:i step_s:f compute_s:f "
+            "bubble_s:f tensor_s:f data_s:f activation_bytes:f sent_bytes:o measured_step_s:f",
+            mesh, size[GW_DIM_DATA], size[GW_DIM_PIPE], size[GW_DIM_TENSOR],
+            size[GW_DIM_TENSOR] > 1 ? plan_mesh_split(f->of) : "",
+            f->of->timetable ? f->of->timetable->text : NULL, f->of->microbatches, f->step_s,
+            f->compute_s, f->bubble_s, f->tensor_s, f->exchange_s, f->activation_bytes,
+            gw_json_object("data:f pipe:f tensor:f", sent[GW_DIM_DATA], sent[GW_DIM_PIPE],
+                           sent[GW_DIM_TENSOR]),
+            f->measured_s);
+        json_array_append_new(all, row);
+    }
+    if (command) {
+        plan_mesh_command(p, p->all[p->chosen].of, command);
+        fclose(command);
+    }
+    json_t *o = gw_json_object(
+        "chosen:i command:s margin:f per_host:i link:o memory_link:o layouts:o", p->chosen, text,
+        gw_args_real(p->c.args, "margin"), w->per_host, gw_sim_link_json(&w->link, "byte_s"),
+        gw_sim_link_json(&w->memory, "byte_s"), all);
+    free(text);
+    return o;
+}
+
+static void plan_mesh_report(gw_bench_run *run) {
+    plan_mesh *p = &the;
+    gw_bench_place_say(p->setup.place, "plan of a mesh");
+    printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n", p->parameters, p->c.batch,
+           p->session->strategy.ops->head.name, gw_gemm_library());
     int top = (int)gw_args_int(p->c.args, "top");
     printf("\n  %-22s %-7s %-13s %3s %9s %9s %9s %9s %9s %8s %11s%s\n", "mesh", "split",
            "timetable", "M", "step ms", "compute", "bubble", "tensor", "data", "MiB", "sent bytes",
@@ -197,66 +247,6 @@ static void plan_mesh_print_table(const plan_mesh *p) {
     }
     if (p->n > top)
         printf("(%d ways in all: --top N shows more, --json all)\n", p->n);
-}
-
-/* The row that `train` takes for a layout. */
-static void plan_mesh_command(const plan_mesh *p, const gw_parallel *l, FILE *to) {
-    char mesh[GW_LAYOUT_TEXT];
-    gw_layout_mesh(l, mesh);
-    fprintf(to, "mpiexec -n %d gradwire train", p->setup.place->ranks);
-    gw_plan_print_given(p->c.args, "", to);
-    fprintf(to, " --mesh '%s'", mesh);
-    if (l->microbatches > 1)
-        fprintf(to, " --microbatches %d", l->microbatches);
-    if (l->timetable)
-        fprintf(to, " --timetable '%s'", l->timetable->text);
-    if (l->columns)
-        fprintf(to, " --tensor-split columns");
-}
-
-static json_t *plan_mesh_row_json(const gw_layout_forecast *f) {
-    const int *size = f->of->shape.size;
-    const double *sent = f->sent;
-    char mesh[GW_LAYOUT_TEXT];
-    gw_layout_mesh(f->of, mesh);
-    return gw_json_object(
-        "mesh:s data:i pipe:i tensor:i split:t timetable:s microbatches:i step_s:f compute_s:f "
-        "bubble_s:f tensor_s:f data_s:f activation_bytes:f sent_bytes:o measured_step_s:f",
-        mesh, size[GW_DIM_DATA], size[GW_DIM_PIPE], size[GW_DIM_TENSOR],
-        size[GW_DIM_TENSOR] > 1 ? plan_mesh_split(f->of) : "",
-        f->of->timetable ? f->of->timetable->text : NULL, f->of->microbatches, f->step_s,
-        f->compute_s, f->bubble_s, f->tensor_s, f->exchange_s, f->activation_bytes,
-        gw_json_object("data:f pipe:f tensor:f", sent[GW_DIM_DATA], sent[GW_DIM_PIPE],
-                       sent[GW_DIM_TENSOR]),
-        f->measured_s);
-}
-
-static json_t *plan_mesh_json(const plan_mesh *p) {
-    const gw_sim_setup *w = &p->plays.play.world;
-    json_t *all = json_array();
-    char *text = NULL;
-    size_t length;
-    FILE *command = open_memstream(&text, &length);
-    for (int i = 0; i < p->n; i++)
-        json_array_append_new(all, plan_mesh_row_json(&p->all[i]));
-    if (command) {
-        plan_mesh_command(p, p->all[p->chosen].of, command);
-        fclose(command);
-    }
-    json_t *o = gw_json_object(
-        "chosen:i command:s margin:f per_host:i link:o memory_link:o layouts:o", p->chosen, text,
-        gw_args_real(p->c.args, "margin"), w->per_host, gw_sim_link_json(&w->link, "byte_s"),
-        gw_sim_link_json(&w->memory, "byte_s"), all);
-    free(text);
-    return o;
-}
-
-static void plan_mesh_report(gw_bench_run *run) {
-    plan_mesh *p = &the;
-    gw_bench_place_say(p->setup.place, "plan of a mesh");
-    printf("%zu parameters, global batch %d, strategy %s; GEMM by %s\n", p->parameters, p->c.batch,
-           p->session->strategy.ops->head.name, gw_gemm_library());
-    plan_mesh_print_table(p);
     gw_plan_trials_print();
     printf("\nrecommended: ");
     plan_mesh_command(p, p->all[p->chosen].of, stdout);

@@ -4,8 +4,6 @@
 #include "cli/plan.h"
 
 #include "base/json.h"
-#include "base/mem.h"
-#include "base/rng.h"
 #include "base/text.h"
 #include "cli/train/step_opts.h"
 #include "mpi/wait.h"
@@ -97,23 +95,8 @@ static gw_err scale_add_entry(int part, const gw_entry *e) {
                           (gw_spec){.text = text, .name = e->name, .arg = &uncut, .n_args = 1});
 }
 
-/* Codecs begin with the exact one. */
-static gw_err scale_list(int part) {
-    static const gw_registry *const of[] = {&gw_strategies, &gw_algos, &gw_codecs};
-    bool given = gw_args_given(the.args, lists[part]);
-    const gw_spec *s = given ? gw_args_spec(the.args, lists[part])->parts : NULL;
-    if (part == CODEC)
-        GW_TRY(scale_add_part(part, gw_codec_exact));
-    for (; s; s = s->next)
-        if (part != CODEC || strcmp(s->text, "none") != 0)
-            GW_TRY(scale_add_part(part, *s));
-    for (const gw_entry *const *e = of[part]->entries; !given && *e; e++)
-        if (part != CODEC || strcmp((*e)->name, "none") != 0)
-            GW_TRY(scale_add_entry(part, *e));
-    return GW_OK;
-}
-
 static gw_err scale_prepare(gw_bench_run *run) {
+    static const gw_registry *const of[] = {&gw_strategies, &gw_algos, &gw_codecs};
     const gw_args *a = the.args = run->args;
     gw_sim_play *p = &the.play;
     GW_TRY(gw_step_opts_read(&the.c, a, "plan"));
@@ -125,8 +108,17 @@ static gw_err scale_prepare(gw_bench_run *run) {
     if (gw_args_given(a, "profile") || gw_args_given(a, "bytes"))
         GW_TRY(gw_sim_steps_read(p, &the.profile, a, "plan"));
     GW_TRY(gw_codec_open(&p->exact, &gw_codec_exact));
-    for (int part = 0; part < PARTS; part++)
-        GW_TRY(scale_list(part));
+    GW_TRY(scale_add_part(CODEC, gw_codec_exact));
+    for (int part = 0; part < PARTS; part++) {
+        bool given = gw_args_given(a, lists[part]);
+        const gw_spec *s = given ? gw_args_spec(a, lists[part])->parts : NULL;
+        for (; s; s = s->next)
+            if (part != CODEC || strcmp(s->text, "none") != 0)
+                GW_TRY(scale_add_part(part, *s));
+        for (const gw_entry *const *e = of[part]->entries; !given && *e; e++)
+            if (part != CODEC || strcmp((*e)->name, "none") != 0)
+                GW_TRY(scale_add_entry(part, *e));
+    }
     return GW_OK;
 }
 
@@ -294,32 +286,19 @@ static gw_plan_trial scale_trial(int of) {
                            .codec = &the.spec[CODEC][x->part[CODEC]]};
 }
 
-/* The choice, the baseline, the fastest exact and the fastest lossy way, then what is shown. */
-static gw_err scale_verify(const gw_bench_place *place, int most, bool *own) {
-    bool rigs = !gw_args_given(the.args, "profile") && !gw_args_given(the.args, "bytes");
-    gw_rig_setup setup = gw_rig_setup_of(&the.c, place);
-    int first[] = {scale_choice(), the.all.base, 0, the.all.n_exact};
-    for (int i = 0; i < 4 + the.all.n && gw_plan_trials_count() < most; i++) {
-        int of = i < 4 ? first[i] : i - 4;
-        if (of >= the.all.n || (i >= 4 && !the.all.at[of].shown))
-            continue;
-        GW_TRY(rigs ? gw_plan_trial_open(scale_trial(of), &setup)
-                    : gw_plan_trial_replay(scale_trial(of), &the.play, &setup, own));
-    }
-    return rigs ? gw_plan_trials_measure(&setup, own) : GW_OK;
-}
-
 /* Parts are measured on all ranks at the same time: of the trainer's own model the step, at the
  * batch that each of the ranks will have; and codecs. */
 static gw_err scale_measure(gw_bench_run *run, bool *own) {
     const gw_bench_place *p = &run->place;
     int most = (int)gw_args_int(the.args, "verify"), ranks = the.play.world.ranks;
+    bool rigs = !gw_args_given(the.args, "profile") && !gw_args_given(the.args, "bytes");
+    gw_rig_setup setup = gw_rig_setup_of(&the.c, p);
     if (p->ranks != (most ? ranks : 1))
         return gw_fail(GW_ERR_USAGE,
                        "plan: --ranks is played by one process, and verified by as "
                        "many as ranks: start %d, not %d",
                        most ? ranks : 1, p->ranks);
-    if (!the.profile.model) {
+    if (rigs) {
         gw_train_config c = the.c;
         if (!most && !c.local_batch)
             c.batch = (c.batch + ranks - 1) / ranks;
@@ -335,7 +314,16 @@ static gw_err scale_measure(gw_bench_run *run, bool *own) {
                                           &the.price[k], p->comm));
     GW_TRY(gw_agree(p->comm, p->rank == 0 ? scale_play_all() : GW_OK));
     GW_TRY(gw_bcast(&the.all, (int)sizeof the.all, MPI_BYTE, 0, p->comm));
-    return most ? scale_verify(p, most, own) : GW_OK;
+    /* The choice, the baseline, the fastest exact and the fastest lossy way, then what is shown. */
+    int first[] = {scale_choice(), the.all.base, 0, the.all.n_exact};
+    for (int i = 0; i < 4 + the.all.n && gw_plan_trials_count() < most; i++) {
+        int of = i < 4 ? first[i] : i - 4;
+        if (of >= the.all.n || (i >= 4 && !the.all.at[of].shown))
+            continue;
+        GW_TRY(rigs ? gw_plan_trial_open(scale_trial(of), &setup)
+                    : gw_plan_trial_replay(scale_trial(of), &the.play, &setup, own));
+    }
+    return most && rigs ? gw_plan_trials_measure(&setup, own) : GW_OK;
 }
 
 /* ---- results; rank 0 ---- */
@@ -381,7 +369,17 @@ static void scale_print_rows(int from, int to, json_t *rows) {
     }
 }
 
-static void scale_print_notes(void) {
+static void scale_report(gw_bench_run *run) {
+    const gw_step_profile *of = &the.profile;
+    double computed_s = (of->forward_s + of->backward_s + of->optimizer_s) / the.play.script.speed;
+    printf("plan of a step on %d ranks, %s %s: %s, %zu parameters, %.3f ms of computation; %d "
+           "plays\n\nexact gradients",
+           the.play.world.ranks, gw_args_text(the.args, "network"), gw_args_text(the.args, "link"),
+           of->model, of->n, 1e3 * computed_s, the.all.plays);
+    scale_print_rows(0, the.all.n_exact, run->results);
+    printf("\nlossy codecs; what they cost in accuracy is not priced");
+    scale_print_rows(the.all.n_exact, the.all.n, run->results);
+    gw_plan_trials_print();
     printf(
         "\nat least, at most: links %.3g and %.3g times as fast, for exchanges of 2 MiB and more "
         "took %.2f to %.2f times as long as\nplayed ones (docs/simulate.md), and cores %.3g and "
@@ -404,20 +402,6 @@ static void scale_print_notes(void) {
                 printf("--codecs: %s: size at its bound; independent numbers take 0.9 to 1 of it\n",
                        the.codec[k].spec);
         }
-}
-
-static void scale_report(gw_bench_run *run) {
-    const gw_step_profile *of = &the.profile;
-    double computed_s = (of->forward_s + of->backward_s + of->optimizer_s) / the.play.script.speed;
-    printf("plan of a step on %d ranks, %s %s: %s, %zu parameters, %.3f ms of computation; %d "
-           "plays\n\nexact gradients",
-           the.play.world.ranks, gw_args_text(the.args, "network"), gw_args_text(the.args, "link"),
-           of->model, of->n, 1e3 * computed_s, the.all.plays);
-    scale_print_rows(0, the.all.n_exact, run->results);
-    printf("\nlossy codecs; what they cost in accuracy is not priced");
-    scale_print_rows(the.all.n_exact, the.all.n, run->results);
-    gw_plan_trials_print();
-    scale_print_notes();
     const way *exact = &the.all.at[0], *lossy = &the.all.at[the.all.n_exact];
     bool compares = the.all.n > the.all.n_exact;
     printf("\nfastest exact: ");

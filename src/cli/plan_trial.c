@@ -36,19 +36,17 @@ int gw_plan_trials_count(void) {
 
 /* ---- steps of the trainer's model ---- */
 
-static gw_err trial_new_session(trial *t, const gw_train_config *c) {
-    gw_mix mix = {.framed = c->run.wire_check};
-    GW_TRY(gw_rig_new(&t->rig, t->is.strategy, &mix, c->run.feedback));
-    GW_TRY(gw_mix_single(&mix, t->is.codec, c->run.wire_check));
-    return gw_session_bind(t->rig.session, &mix, t->is.algo);
-}
-
 gw_err gw_plan_trial_open(gw_plan_trial t, const gw_rig_setup *s) {
     trial *one = trial_add(t);
     if (!one)
         return GW_OK;
-    one->rig.lazy = s->at.c->run.lazy;
-    GW_TRY(gw_agree(s->at.comm, trial_new_session(one, s->at.c)));
+    const gw_train_config *c = s->at.c;
+    gw_mix mix = {.framed = c->run.wire_check};
+    one->rig.lazy = c->run.lazy;
+    gw_err e = gw_rig_new(&one->rig, t.strategy, &mix, c->run.feedback);
+    GW_THEN(e, gw_mix_single(&mix, t.codec, c->run.wire_check));
+    GW_THEN(e, gw_session_bind(one->rig.session, &mix, t.algo));
+    GW_TRY(gw_agree(s->at.comm, e));
     GW_TRY(gw_rig_open(&one->rig, s));
     return gw_rig_start(&one->rig);
 }

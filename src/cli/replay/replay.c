@@ -1,7 +1,6 @@
 /* gradwire replay: the step of any model, exchanged as it would be, by its profile. */
 #include "api/words.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "cli/cli.h"
 #include "comm/mix.h"
 #include "comm/strategy.h"
@@ -19,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB        1048576
 #define TO(member) 0, 0
 
 static const gw_opt opts[] = {
@@ -130,7 +128,7 @@ static gw_err replay_read_args(job *j, int argc, char **argv) {
         (gw_player){.script = {.profile = &j->profile,
                                .sleeps = strcmp(gw_args_text(j->args, "compute"), "sleep") == 0,
                                .lazy = j->words.run.lazy,
-                               .bucket = (size_t)(gw_args_real(j->args, "bucket-mb") * MIB),
+                               .bucket = (size_t)(gw_args_real(j->args, "bucket-mb") * 0x1p20),
                                .speed = gw_args_real(j->args, "speed")},
                     .from = gw_args_text(j->args, "gradients"),
                     .seed = j->words.run.seed,
@@ -151,22 +149,6 @@ static bool replay_depends(const job *j) {
 static double replay_number(const json_t *summary, const char *key) {
     const json_t *value = json_object_get(summary, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static json_t *replay_json(const job *j, double floor_s) {
-    const gw_script *p = &j->player.script;
-    const gw_step_profile *of = p->profile;
-    return gw_json_object(
-        "profile:o compute:s speed:f bucket_mb:f gradients:s data_dependent:b late_s:f "
-        "link_floor_s:f",
-        gw_json_object("model:s source:s device:s machine:s date:s torch:s threads:i batch:i "
-                       "tensors:i forward_s:f backward_s:f optimizer_s:f",
-                       of->model, of->source, of->device, of->machine, of->date, of->torch,
-                       (int)of->threads, (int)of->batch, of->n_tensors, of->forward_s,
-                       of->backward_s, of->optimizer_s),
-        p->sleeps ? "sleep" : "spin", p->speed, (double)p->bucket / MIB, j->player.from,
-        replay_depends(j), p->sleeps ? j->player.actor.late_s / (double)j->player.steps : NAN,
-        floor_s);
 }
 
 static void replay_print_part(const char *name, double seconds) {
@@ -229,7 +211,20 @@ static gw_err replay_report(job *j) {
     /* What the link alone takes for a rank's bytes, unless ranks share one. */
     if (gw_host_link_read(&link) == GW_OK && link.emulated && link.hosts >= j->player.ranks)
         floor_s = 8 * wire_bytes / (double)link.rate_bits_per_s;
-    j->run = gw_json_add(j->run, "program:s replay:o", "replay", replay_json(j, floor_s));
+    const gw_script *p = &j->player.script;
+    const gw_step_profile *of = p->profile;
+    json_t *profile = gw_json_object(
+        "model:s source:s device:s machine:s date:s torch:s threads:i batch:i tensors:i "
+        "forward_s:f backward_s:f optimizer_s:f",
+        of->model, of->source, of->device, of->machine, of->date, of->torch, (int)of->threads,
+        (int)of->batch, of->n_tensors, of->forward_s, of->backward_s, of->optimizer_s);
+    json_t *replay = gw_json_object(
+        "profile:o compute:s speed:f bucket_mb:f gradients:s data_dependent:b late_s:f "
+        "link_floor_s:f",
+        profile, p->sleeps ? "sleep" : "spin", p->speed, (double)p->bucket / 0x1p20, j->player.from,
+        replay_depends(j), p->sleeps ? j->player.actor.late_s / (double)j->player.steps : NAN,
+        floor_s);
+    j->run = gw_json_add(j->run, "program:s replay:o", "replay", replay);
     if (!j->run)
         return gw_fail(GW_ERR_NOMEM, "replay: out of memory");
     if (!j->quiet)
