@@ -14,8 +14,9 @@ typedef struct gw_command {
     const char *notes;          /* further help text, or NULL */
     const gw_opt *opts;         /* NULL: none */
     const gw_rule *rules;       /* what gw_args_check wants of them; NULL: nothing */
-    /** Print the help; argv as in `run`. NULL: it is made from the above. */
-    int (*help)(int argc, char **argv);
+    /** Print the help, and return true; argv as in `run`. NULL or false: it is made from the
+     *  above. */
+    bool (*help)(int argc, char **argv);
     bool parses; /* its options itself: `run` gets no args */
     /** With its options, parsed and checked; argv[0] is the command's name. Returns the exit
      *  status. */

@@ -29,19 +29,11 @@ static int main_help(void) {
     return 0;
 }
 
-static int main_command_help(const gw_command *c) {
+static void main_command_help(const gw_command *c) {
     printf("gradwire %s: %s\n\nusage: gradwire %s %s\n\n", c->name, c->summary, c->name, c->usage);
     gw_args_help(c->opts, "--", stdout);
     if (c->notes)
         printf("\n%s\n", c->notes);
-    return 0;
-}
-
-static const gw_command *main_find(const char *name) {
-    for (size_t i = 0; gw_commands[i]; i++)
-        if (strcmp(gw_commands[i]->name, name) == 0)
-            return gw_commands[i];
-    return NULL;
 }
 
 /* Refuse commands, options and benchmarks that are gone, and say what to use instead. An option is
@@ -79,7 +71,7 @@ static gw_err main_run_tool(char **argv) {
         names[commands] = gw_commands[commands]->name;
     for (size_t i = 0; i < count; i++) {
         if (strcmp(tools[i].name, argv[0]) == 0)
-            exit(gw_cli_fail(gw_tool_run(argv[0], argv))); /* not by MPI: other ranks may be gone */
+            exit(gw_cli_fail(gw_tool_run(argv))); /* not by MPI: other ranks may be gone */
         names[commands + i] = tools[i].name;
     }
     for (size_t i = 0, at = strlen(all); i < commands + count; i++)
@@ -112,12 +104,17 @@ int main(int argc, char **argv) {
     gw_gemm_mend(argv);
     if (main_check_gone(argc, argv) != GW_OK)
         return gw_cli_refuse(GW_ERR_USAGE);
-    const gw_command *c = main_find(argv[1]);
+    const gw_command *const *found = gw_commands, *c;
+    while ((c = *found) && strcmp(c->name, argv[1]) != 0)
+        found++;
     if (!c)
         return gw_cli_refuse(main_run_tool(argv + 1));
     for (int i = 2; i < argc; i++)
-        if (main_asks_help(argv[i]))
-            return main_end(c->help ? c->help(argc - 1, argv + 1) : main_command_help(c));
+        if (main_asks_help(argv[i])) {
+            if (!c->help || !c->help(argc - 1, argv + 1))
+                main_command_help(c);
+            return main_end(0);
+        }
     gw_args *args;
     gw_err e = gw_cli_read(c, argc - 1, argv + 1, &args);
     int status = e == GW_OK ? c->run(args, argc - 1, argv + 1) : gw_cli_refuse(e);

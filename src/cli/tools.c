@@ -79,12 +79,12 @@ static bool tools_first_rank(void) {
     return true;
 }
 
-gw_err gw_tool_run(const char *name, char **argv) {
+gw_err gw_tool_run(char **argv) {
     char folder[PATH_MAX], path[2 * PATH_MAX];
     if (!tools_first_rank())
         exit(0);
     GW_TRY(tools_folder(folder));
-    tools_join(path, folder, name);
+    tools_join(path, folder, argv[0]);
     execv(path, argv);
     return gw_fail(GW_ERR_INPUT, "%s: %s", path, strerror(errno));
 }

@@ -18,8 +18,8 @@ enum { GW_TOOLS_MOST = 64 };
  *  this program is not known. */
 gw_err gw_tools_find(gw_tool tools[GW_TOOLS_MOST], size_t *count);
 
-/** Become the tool `name`, with the arguments argv[1], .. and under a launcher on its first rank
+/** Become the tool argv[0], with the arguments argv[1], .. and under a launcher on its first rank
  *  only: the others exit. Returns where it cannot be started. */
-gw_err gw_tool_run(const char *name, char **argv);
+gw_err gw_tool_run(char **argv);
 
 #endif

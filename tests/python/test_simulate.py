@@ -287,7 +287,7 @@ class Simulate(gwrun.Case):
                 "--inject-skew", "1:soon")
         refused("simulate: --inject-skew delays rank 4, but the ranks are 0 to 3", *whole, "--comm",
                 "allreduce:algo=ring", "--inject-skew", "4:1ms")
-        refused("is no option", *whole, "--comm", "allreduce:algo=ring", "x")
+        refused("unexpected word", *whole, "--comm", "allreduce:algo=ring", "x")
         refused("simulate: --comm onebitadam: it starts one of MPI's own collectives", *whole,
                 "--comm", "onebitadam:algo=ring")
         refused("--comm local: its exchange repeats after 8 steps, and of 3 steps 2 count in a step's figures: play 9 or more",

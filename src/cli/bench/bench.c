@@ -36,14 +36,14 @@ static gw_err bench_find(int argc, char **argv, const gw_benchmark **out) {
     return gw_unknown("bench", "benchmark", argv[1], names, BENCHMARKS, all);
 }
 
-static int bench_help(int argc, char **argv) {
+static bool bench_help(int argc, char **argv) {
     const gw_benchmark *b = NULL;
     if (argc >= 2 && bench_find(argc, argv, &b) == GW_OK) {
         printf("gradwire bench %s: %s\n\nusage: gradwire bench %s [options]\n\n", b->name,
                b->summary, b->name);
         gw_args_help(b->opts, "--", stdout);
         printf("\n%s\n", b->notes);
-        return 0;
+        return true;
     }
     printf(
         "gradwire bench: %s\n\nusage: gradwire bench NAME [options]      (under mpiexec for more "
@@ -53,7 +53,7 @@ static int bench_help(int argc, char **argv) {
         printf("  %-10s %s\n", benchmarks[i]->name, benchmarks[i]->summary);
     printf("\n'gradwire bench NAME --help' lists a benchmark's options; docs/benchmarks.md defines "
            "every figure.\n");
-    return 0;
+    return true;
 }
 
 static int bench_run(const gw_args *none, int argc, char **argv) {

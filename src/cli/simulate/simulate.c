@@ -1,19 +1,20 @@
 /* gradwire simulate: the step of any model on many ranks of a modelled network, in one process. */
 #include "cli/simulate/simulate.h"
+
 #include "base/json.h"
+#include "base/mem.h"
 #include "cli/bench/step_rig.h"
 #include "cli/cli.h"
 #include "cli/simulate/graph.h"
 #include "cli/train/step_opts.h"
 #include "play/options.h"
 #include "predict/codec.h"
+#include "record/recorder.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-
-#define MIB 1048576
 
 enum { TIMED_STEPS = 20 /* of a model that is measured */ };
 
@@ -29,7 +30,7 @@ typedef struct simulation {
     gw_file *goal_file, *chakra_file, *json_file; /* begun before the run; so are these */
     gw_sim_watch watch;
     gw_claim *claim; /* of --out */
-    double cpu_s;
+    double cpu_s, memory_bytes;
 } simulation;
 
 static const gw_opt opts[] = {
@@ -89,10 +90,30 @@ static bool simulate_measures(const simulation *s) {
     return gw_args_given(s->args, "layers") || gw_args_given(s->args, "model");
 }
 
-/* Codecs get the price that --coding-ns says, or a measured one where the model is measured. */
-static gw_err simulate_read_exchange(simulation *s) {
+/* What is played. Codecs get the price that --coding-ns says, or a measured one where the model is
+ * measured. */
+static gw_err simulate_read(simulation *s) {
     const gw_args *a = s->args;
     gw_sim_play *p = &s->play;
+    gw_step_profile *of = &s->profile;
+    GW_TRY(gw_sim_steps_read(p, of, a, "simulate"));
+    bool measured = of->document && !gw_args_given(a, "profile");
+    p->script.sleeps &= !measured || gw_args_given(a, "compute"); /* else this core computes */
+    if (gw_args_given(a, "local-batch")) { /* which takes as long as its samples */
+        double times = gw_args_int(a, "local-batch") / (double)of->batch;
+        for (int t = 0; t < of->n_tensors; t++) {
+            of->tensor[t].forward_s *= times;
+            of->tensor[t].backward_s *= times;
+        }
+        of->batch = (long)gw_args_int(a, "local-batch");
+        of->forward_s *= times;
+        of->backward_s *= times;
+    }
+    gw_args_fill(a, &s->c);
+    GW_TRY(gw_mesh_parse(&s->c.parallel.shape, s->c.parallel.mesh));
+    s->c.parallel.stages = "flops"; /* as train's default: none asked for */
+    p->script.mesh = &s->mesh;
+    GW_TRY(gw_sim_mesh_open(&s->mesh, &s->c.parallel, of, p->world.ranks));
     p->script.lazy = strcmp(gw_args_text(a, "update"), "lazy") == 0;
     p->unfolded = strcmp(gw_args_text(a, "fold"), "off") == 0;
     p->steps = (int)gw_args_int(a, "steps");
@@ -113,49 +134,7 @@ static gw_err simulate_read_exchange(simulation *s) {
     return gw_sim_play_check(p);
 }
 
-static gw_err simulate_parse(simulation *s, int argc, char **argv) {
-    int files = 0;
-    GW_TRY(gw_args_argv(s->args, "simulate", argc, argv, &files));
-    GW_TRY(gw_args_check(s->args, rules, "simulate"));
-    if (files)
-        return gw_fail(GW_ERR_USAGE, "simulate: '%s' is no option", argv[1]);
-    for (int i = 0; i < 2; i++)
-        if (gw_args_given(s->args, i ? "out" : "json"))
-            GW_TRY(gw_cli_utf8("simulate", i ? "out" : "json", argc, argv));
-    return gw_sim_network_read(&s->play.world, s->args, "simulate");
-}
-
-static gw_err simulate_read(simulation *s) {
-    gw_step_profile *of = &s->profile;
-    GW_TRY(gw_sim_steps_read(&s->play, of, s->args, "simulate"));
-    bool measured = of->document && !gw_args_given(s->args, "profile");
-    s->play.script.sleeps &=
-        !measured || gw_args_given(s->args, "compute"); /* else this core computes */
-    if (gw_args_given(s->args, "local-batch")) {        /* which takes as long as its samples */
-        double times = gw_args_int(s->args, "local-batch") / (double)of->batch;
-        for (int t = 0; t < of->n_tensors; t++) {
-            of->tensor[t].forward_s *= times;
-            of->tensor[t].backward_s *= times;
-        }
-        of->batch = (long)gw_args_int(s->args, "local-batch");
-        of->forward_s *= times;
-        of->backward_s *= times;
-    }
-    gw_args_fill(s->args, &s->c);
-    GW_TRY(gw_mesh_parse(&s->c.parallel.shape, s->c.parallel.mesh));
-    s->c.parallel.stages = "flops"; /* as train's default: none asked for */
-    s->play.script.mesh = &s->mesh;
-    GW_TRY(gw_sim_mesh_open(&s->mesh, &s->c.parallel, of, s->play.world.ranks));
-    return simulate_read_exchange(s);
-}
-
 /* ---- what came of it ---- */
-
-static double simulate_memory_bytes(void) {
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    return 1024.0 * (double)use.ru_maxrss;
-}
 
 /* The model, for --json and the run's folder. */
 static json_t *simulate_model(const simulation *s) {
@@ -181,7 +160,7 @@ static json_t *simulate_model(const simulation *s) {
                           "memory_bytes:f",
                           "simulate", "gradwire: LogGP, max-min fair flows", network, steps,
                           gw_sim_mesh_json(p->script.mesh), (int64_t)p->tally.events, s->cpu_s,
-                          simulate_memory_bytes());
+                          s->memory_bytes);
 }
 
 static void simulate_print(const simulation *s) {
@@ -204,7 +183,7 @@ static void simulate_print(const simulation *s) {
                gw_timetable_name(s->mesh.timetable), 1e3 * p->bubble_s,
                100 * p->bubble_s / p->step_s);
     printf("engine: %llu events, %.2f s of this CPU, %.0f MiB\n",
-           (unsigned long long)p->tally.events, s->cpu_s, simulate_memory_bytes() / MIB);
+           (unsigned long long)p->tally.events, s->cpu_s, s->memory_bytes / 0x1p20);
     if (p->world.played)
         printf("folded: %d rank%s played, and all others do the same\n", p->world.played,
                p->world.played == 1 ? " is" : "s are");
@@ -223,6 +202,161 @@ static void simulate_print(const simulation *s) {
     fputs(p->notes, stdout);
 }
 
+/* ---- --out: the folder of a run ---- */
+
+/* run.json and batches.csv are as a real run has them, marked by `simulated` in run.json.
+ * docs/run-folder.md says what such a folder lacks. */
+
+enum { MOST_ROWS = 256 /* ranks with rows in batches.csv: a table of thousands helps nobody */ };
+
+static int simulate_row_ranks(const gw_sim_play *p) {
+    return p->world.ranks < MOST_ROWS ? p->world.ranks : MOST_ROWS;
+}
+
+static gw_runfolder_use simulate_folder_use(const simulation *s) {
+    return gw_args_flag(s->args, "overwrite") ? GW_RUNFOLDER_REPLACE : GW_RUNFOLDER_NEW;
+}
+
+/* Those of the step, as it was played; epochs.csv has none: nothing was learnt. */
+static gw_err simulate_write_rows(const gw_sim_play *p, gw_rows *rows) {
+    gw_batch_table batches;
+    FILE *to;
+    gw_batch_table_make(&batches, gw_mesh_divides(&p->script.mesh->shape), NULL, 0);
+    GW_TRY(gw_rows_open(rows, &batches.table, &to, NULL));
+    for (int step = 0; step < p->steps; step++)
+        for (int r = 0; r < simulate_row_ranks(p); r++) {
+            const gw_sim_step *of = &p->log[(size_t)step * (size_t)p->world.ranks + (size_t)r];
+            gw_mesh m;
+            gw_mesh_place(&m, &p->script.mesh->shape, r, p->world.ranks);
+            gw_batch_row row = gw_batch_row_of(&(gw_batch_parts){
+                .rank = r,
+                .epoch = 1,
+                .place = {m.at[GW_DIM_DATA], m.at[GW_DIM_PIPE], m.at[GW_DIM_TENSOR]},
+                .step = step + 1,
+                .injected_s = of->cost.phase_s[GW_PHASE_DATA],
+                .slept = true,
+                .logical_bytes = gw_sim_mesh_share(p->script.mesh, &m)->n * sizeof(float),
+                .cost = of->cost,
+                .counts = gw_batch_no_counts,
+                .split = gw_batch_no_split});
+            row.skew_s[GW_DIM_PIPE] = of->bubble_s;
+            gw_table_write(&batches.table, to, &row, 1);
+        }
+    GW_TRY(gw_table_write(&batches.table, to, NULL, 0)); /* whether all could be written */
+    GW_TRY(gw_rows_commit(rows, &batches.table));
+    GW_TRY(gw_rows_open(rows, &gw_epochs, &to, NULL));
+    return gw_rows_commit(rows, &gw_epochs);
+}
+
+/* Means over all ranks, and the steps that count. */
+static gw_batch_summary simulate_sum_up(const gw_sim_play *p) {
+    gw_batch_summary sum = {.batches = p->counted,
+                            .kept = {.steps = p->counted, .period = p->counted},
+                            .doubt = gw_steady_no_doubt,
+                            .interrupted = NAN};
+    size_t ranks = (size_t)p->world.ranks, n = ranks * (size_t)sum.batches;
+    for (size_t i = 0; i < sizeof sum.figure / sizeof *sum.figure; i++)
+        sum.figure[i] = NAN;
+    sum.wall_s = sum.wire_bytes = sum.logical_bytes = 0;
+    memset(sum.dim_bytes, 0, sizeof sum.dim_bytes);
+    memset(sum.dim_messages, 0, sizeof sum.dim_messages);
+    memset(sum.phase_s, 0, sizeof sum.phase_s);
+    memset(sum.dim_comm_s, 0, sizeof sum.dim_comm_s);
+    for (const gw_sim_step *s = p->log + ranks * (size_t)p->steps - n, *end = s + n; s < end; s++) {
+        const gw_batch_cost *c = &s->cost;
+        sum.wall_s += c->wall_s / (double)n;
+        sum.wire_bytes += (double)c->wire_bytes / (double)n;
+        for (int phase = 0; phase < GW_PHASES; phase++)
+            sum.phase_s[phase] += c->phase_s[phase] / (double)n;
+        for (int d = 0; d < GW_DIMS; d++) {
+            sum.dim_comm_s[d] += c->dim[d].comm_s / (double)n;
+            sum.dim_bytes[d] += (double)c->dim[d].bytes / (double)n;
+            sum.dim_messages[d] += (double)c->dim[d].messages / (double)n;
+        }
+    }
+    const int *size = p->script.mesh->shape.size;
+    int shares = size[GW_DIM_PIPE] * size[GW_DIM_TENSOR];
+    for (const gw_sim_share *of = p->script.mesh->share; of < p->script.mesh->share + shares; of++)
+        sum.logical_bytes += (double)(of->n * sizeof(float)) / shares;
+    sum.dim_waiting_s[GW_DIM_PIPE] = p->bubble_s;
+    return sum;
+}
+
+/* A recorder that is filled in by hand: there is no MPI, no clock and no memory of a rank. */
+static gw_err simulate_folder_json(const gw_sim_play *p, gw_recorder *r, gw_recorder_report *of,
+                                   json_t **run) {
+    const gw_strategy *s = &p->strategy;
+    int ranks = p->world.ranks, replica = ranks / p->script.mesh->shape.size[GW_DIM_DATA];
+    gw_host host;
+    gw_host_facts(&host);
+    r->total.hosts = json_pack("[s]", host.name);
+    r->total.summary = simulate_sum_up(p);
+    r->total.straggler.rank = -1;
+    r->total.elapsed_s = r->train_s = p->elapsed_s;
+    of->program = "simulate";
+    of->started_utc = r->start_utc;
+    of->stopped_by = "steps";
+    of->statistic = "simulated mean";
+    of->seed = p->seed;
+    of->parameters = p->script.profile->n;
+    of->wire_bytes = p->tally.bytes;
+    of->steps = p->steps;
+    of->node.nodes = (ranks + p->world.per_host - 1) / p->world.per_host;
+    of->node.ranks = ranks < p->world.per_host ? ranks : p->world.per_host;
+    of->workers = ranks - replica * s->plan.servers;
+    of->threads = 1;
+    of->dimensions = gw_recorder_dimensions(&r->total.summary, &p->script.mesh->shape);
+    of->bubble_s = gw_mesh_divides(&p->script.mesh->shape) ? p->bubble_s : NAN;
+    char algo[128];
+    json_t *unmet = json_array();
+    snprintf(algo, sizeof algo, p->algo.stands_for ? "%s (modelled as halving:chunk=0)" : "%s",
+             p->algo.stands_for ? p->algo.stands_for : p->algo.ops->head.name);
+    if (gw_sim_alone(p))
+        json_array_append_new(unmet, gw_json_object("option:s value:s what:s why:s", "comm",
+                                                    p->strategy.ops->head.name,
+                                                    "nothing is exchanged", gw_sim_alone(p)));
+    of->comm =
+        gw_json_object("strategy:s algorithm:s codec:s error_feedback:b clip:o unmet:o notes:t "
+                       "layers:o warning:o",
+                       p->strategy.ops->head.name, algo, p->codec.spec, false, json_null(), unmet,
+                       p->notes, json_null(), json_null());
+    of->machine = gw_json_object("ranks:i clock:s busy:o", ranks, "virtual",
+                                 gw_json_object("before:o during:o", json_null(), json_null()));
+    of->results = gw_json_object("ranks:o peak_bytes:o peak_sum_bytes:o", json_null(), json_null(),
+                                 json_null());
+    return gw_recorder_json(r, of, run);
+}
+
+static gw_err simulate_write_folder(const simulation *s) {
+    const gw_sim_play *p = &s->play;
+    const char *dir = gw_args_text(s->args, "out");
+    gw_recorder r;
+    gw_rows *rows = NULL;
+    json_t *run;
+    gw_recorder_start(&r, &(gw_recorder_setup){.comm = MPI_COMM_NULL, .out = dir});
+    gw_err e = gw_runfolder_clear(dir, simulate_folder_use(s));
+    GW_THEN(e, gw_rows_new(&rows, dir, false));
+    GW_THEN(e, simulate_write_rows(p, rows));
+    gw_rows_close(rows);
+    GW_TRY(e);
+    json_t *sources = gw_json_object(
+        "phases:s waiting_s:s hidden_s:s memory_s:s wire_bytes:s peak_bytes:s",
+        "simulated: computation by the profile; mpi_wait_s is all else of a step", "absent",
+        "absent", "absent",
+        "simulated: as counted in the schedules' messages, and as the strategy's formula says",
+        "absent");
+    gw_recorder_report of = {
+        .args = s->args,
+        .command = s->command,
+        .more =
+            gw_json_object("mesh:o simulated:o sources:o link:o", gw_sim_mesh_json(p->script.mesh),
+                           gw_json_add(simulate_model(s), "rows_of_ranks:i", simulate_row_ranks(p)),
+                           sources, json_null())};
+    e = simulate_folder_json(p, &r, &of, &run);
+    json_decref(r.total.hosts);
+    return e == GW_OK ? gw_runfolder_write(dir, run) : e;
+}
+
 /* ---- the run ---- */
 
 static gw_err simulate_begin_chakra(simulation *s, int rank) {
@@ -238,8 +372,12 @@ static gw_err simulate_begin_files(simulation *s) {
     const char *json = gw_args_text(s->args, "json"), *goal = gw_args_text(s->args, "goal");
     const char *chakra = gw_args_text(s->args, "chakra"), *out = gw_args_text(s->args, "out");
     bool made;
-    if (out)
-        GW_TRY(gw_sim_folder_take(out, gw_args_flag(s->args, "overwrite"), &s->play, &s->claim));
+    if (out) { /* what lies there stays, until this run is over */
+        size_t rows = (size_t)s->play.world.ranks * (size_t)s->play.steps;
+        GW_TRY(gw_claim_take(&s->claim, out));
+        GW_TRY(gw_runfolder_check(out, simulate_folder_use(s)));
+        GW_TRY(gw_alloc(&s->play.log, rows, sizeof *s->play.log));
+    }
     if (json)
         GW_TRY(gw_file_create_at(&s->json_file, json));
     if (goal)
@@ -257,15 +395,13 @@ static gw_err simulate_begin_files(simulation *s) {
 }
 
 static gw_err simulate_end_files(simulation *s) {
-    const char *out = gw_args_text(s->args, "out");
     const gw_sim_play *p = &s->play;
     gw_file *json = s->json_file;
     double ranks = p->world.ranks;
     if (s->graph && s->graph->full)
         return gw_fail(GW_ERR_NOMEM, "simulate: out of memory");
-    if (out)
-        GW_TRY(gw_sim_folder_write(out, gw_args_flag(s->args, "overwrite"), p, s->args, s->command,
-                                   simulate_model(s)));
+    if (gw_args_given(s->args, "out"))
+        GW_TRY(simulate_write_folder(s));
     if (s->goal_file)
         gw_graph_goal(s->graph, gw_file_stream(s->goal_file));
     GW_TRY(gw_file_commit(&s->goal_file));
@@ -298,6 +434,7 @@ static gw_err simulate_play(simulation *s) {
     getrusage(RUSAGE_SELF, &use);
     s->cpu_s = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
                1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+    s->memory_bytes = 1024.0 * (double)use.ru_maxrss;
     if (!gw_args_flag(s->args, "quiet"))
         simulate_print(s);
     return simulate_end_files(s);
@@ -342,7 +479,12 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     simulation s = {.command = gw_cli_line(argc, argv)};
     gw_err e = s.command ? GW_OK : gw_fail(GW_ERR_NOMEM, "out of memory");
     GW_THEN(e, gw_args_new(&s.args, opts));
-    GW_THEN(e, simulate_parse(&s, argc, argv));
+    GW_THEN(e, gw_args_argv(s.args, "simulate", argc, argv, NULL));
+    GW_THEN(e, gw_args_check(s.args, rules, "simulate"));
+    for (int i = 0; i < 2 && e == GW_OK; i++)
+        if (gw_args_given(s.args, i ? "out" : "json"))
+            e = gw_cli_utf8("simulate", i ? "out" : "json", argc, argv);
+    GW_THEN(e, gw_sim_network_read(&s.play.world, s.args, "simulate"));
     bool measures = e == GW_OK && simulate_measures(&s);
     gw_cli_told told = {.command = "simulate", .args = s.args};
     int status = measures ? gw_cli_parallel(&told, MPI_THREAD_FUNNELED, e, simulate_body, &s) : 0;
@@ -364,32 +506,22 @@ static int simulate_run(const gw_args *unused, int argc, char **argv) {
     return e == GW_OK ? status : gw_cli_refuse(e);
 }
 
-static const char simulate_usage[] =
-    "--ranks N --link RATE[,LATENCY[,OVERHEAD]] (--profile FILE | --bytes N | --layers ..)\n"
-    "       gradwire simulate --train --ranks N --link RATE.. [options of train]";
-static const char simulate_notes[] =
-    "docs/simulate.md: the model, and what it cannot predict. `gradwire simulate --train --help`\n"
-    "lists the options of training in virtual time.";
-
-extern const gw_command gw_command_simulate;
-
-static int simulate_help(int argc, char **argv) {
-    if (simulate_trains(argc, argv)) {
+static bool simulate_help(int argc, char **argv) {
+    bool trains = simulate_trains(argc, argv);
+    if (trains)
         gw_simulate_train_help();
-        return 0;
-    }
-    printf("gradwire simulate: %s\n\nusage: gradwire simulate %s\n\n", gw_command_simulate.summary,
-           simulate_usage);
-    gw_args_help(opts, "--", stdout);
-    printf("\n%s\n", simulate_notes);
-    return 0;
+    return trains;
 }
 
 const gw_command gw_command_simulate = {
     .name = "simulate",
     .summary = "play a step on many ranks of a modelled network, in one process",
-    .usage = simulate_usage,
-    .notes = simulate_notes,
+    .usage =
+        "--ranks N --link RATE[,LATENCY[,OVERHEAD]] (--profile FILE | --bytes N | --layers ..)\n"
+        "       gradwire simulate --train --ranks N --link RATE.. [options of train]",
+    .notes = "docs/simulate.md: the model, and what it cannot predict. `gradwire simulate --train "
+             "--help`\n"
+             "lists the options of training in virtual time.",
     .help = simulate_help,
     .opts = opts,
     .parses = true,

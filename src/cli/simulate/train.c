@@ -9,7 +9,6 @@
 #include "cli/cli.h"
 #include "cli/train/step_opts.h"
 #include "cli/train/train_job.h"
-#include "nn/gemm.h"
 #include "play/options.h"
 #include "play/spend.h"
 #include "prof/clock.h"
@@ -134,10 +133,7 @@ static gw_err train_read_rank(simulated *s, train_rank *r) {
 }
 
 static gw_err train_read(simulated *s, int argc, char **argv) {
-    int files = 0;
-    GW_TRY(gw_args_argv(s->args, "simulate", argc, argv, &files));
-    if (files)
-        return gw_fail(GW_ERR_USAGE, "simulate: '%s' is no option", argv[1]);
+    GW_TRY(gw_args_argv(s->args, "simulate", argc, argv, NULL));
     GW_TRY(gw_args_check(s->args, rules, "simulate"));
     GW_TRY(gw_args_check(s->args, gw_train_rules, "simulate"));
     if (gw_args_given(s->args, "profile") && strcmp(gw_args_text(s->args, "profile"), "full") == 0)
