@@ -1,6 +1,7 @@
 /** `gradwire bench`: one file src/cli/bench/bench_NAME.c a benchmark, one line in benchmarks.def.
  *  It has its options, its cases and how it measures them; bench_run.c has what all runs have in
- *  common, and bench_place.c where they run. The figures are defined in docs/benchmarks.md. */
+ *  common, and bench_place.c where they run, and their table. The figures are defined in
+ *  docs/benchmarks.md. */
 #ifndef GW_CLI_BENCH_BENCH_H
 #define GW_CLI_BENCH_BENCH_H
 
@@ -12,12 +13,10 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { GW_BENCH_ITEMS = GW_SPEC_ITEMS };
-
 /** Sizes of spans in bytes, multiples of 4: a list of numbers and of ranges LOW..HIGH, which double
  *  from LOW as long as they stay within HIGH. */
 typedef struct gw_bench_sizes {
-    size_t bytes[GW_BENCH_ITEMS], most;
+    size_t bytes[GW_SPEC_ITEMS], most;
     int n;
 } gw_bench_sizes;
 

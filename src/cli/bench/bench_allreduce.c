@@ -2,7 +2,6 @@
 #include "cli/bench/bench_grid.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_ROUNDS = 1000000 };
@@ -19,7 +18,6 @@ typedef struct state {
     gw_grid grid;
     progress of[GW_GRID_CELLS];
     gw_timing timing;
-    const gw_bench_place *place;
     json_t *results;
     const char *verb; /* grid.verb's name */
     bool nonblocking, polls, verify;
@@ -64,8 +62,10 @@ static const char notes[] =
 
 /* ---- the command line ---- */
 
-/* MPI's own call first; it goes over fp32, like the codec none. */
-static gw_err allreduce_add_cells(void) {
+static gw_err allreduce_prepare(gw_bench_run *run) {
+    GW_TRY(gw_grid_read(&b.grid, run->args));
+    b.verb = gw_args_text(run->args, "verb");
+    /* MPI's own call first; it goes over fp32, like the codec none. */
     gw_grid *g = &b.grid;
     GW_TRY(gw_grid_add(g, GW_SPEC_NAMED("native"), &gw_codec_exact, true));
     for (const gw_spec *c = g->codecs; c; c = c->next) {
@@ -75,12 +75,6 @@ static gw_err allreduce_add_cells(void) {
             GW_TRY(gw_grid_add(g, GW_SPEC_NAMED((*a)->name), c, false));
     }
     return GW_OK;
-}
-
-static gw_err allreduce_prepare(gw_bench_run *run) {
-    GW_TRY(gw_grid_read(&b.grid, run->args));
-    b.verb = gw_args_text(run->args, "verb");
-    return allreduce_add_cells();
 }
 
 /* ---- measuring one size ---- */
@@ -96,7 +90,7 @@ static bool allreduce_skips(const gw_grid_cell *c) {
 }
 
 static gw_err allreduce_run_cell(gw_grid_cell *c, double *s) {
-    GW_TRY(gw_grid_run(&b.grid, c, b.place, b.nonblocking, b.n, s));
+    GW_TRY(gw_grid_run(&b.grid, c, b.nonblocking, b.n, s));
     if (b.verify)
         gw_grid_check(&b.grid, c, b.n);
     return GW_OK;
@@ -141,7 +135,7 @@ static gw_err allreduce_measure_size(size_t n) {
         c->timed.done = !gw_grid_ready(c);
         if (!c->timed.done) { /* it warms up, too */
             GW_TRY(allreduce_run_cell(c, &s));
-            GW_TRY(gw_grid_weigh(&b.grid, c, b.place, n));
+            GW_TRY(gw_grid_weigh(&b.grid, c, n));
         }
     }
     while (left) {
@@ -166,36 +160,29 @@ static const gw_bench_table table = {
     .keys = "bytes|algorithm|codec|min_s|median_s|p95_s|algbw|busbw|ratio_native|wrong|repeats|||"
             "verb|ci_low_s|ci_high_s|bound|limited|wire_bytes"};
 
-/* busbw / algbw: nccl-tests' convention, so that the figure compares with a link's rate. */
-static double allreduce_bus_factor(void) {
-    double p = b.place->ranks;
-    switch (b.grid.verb) {
-    case GW_ALLREDUCE: return 2 * (p - 1) / p;
-    case GW_REDUCE_SCATTER:
-    case GW_ALLGATHER: return (p - 1) / p;
-    case GW_REDUCE:
-    case GW_BCAST: return p > 1;
-    }
-    abort(); /* no such verb */
-}
-
 static gw_err allreduce_report_size(size_t bytes) {
+    gw_verb verb = b.grid.verb;
+    double p = b.grid.place->ranks;
+    /* busbw / algbw: nccl-tests' convention, so that the figure compares with a link's rate. */
+    double bus = verb == GW_ALLREDUCE                                ? 2 * (p - 1) / p
+                 : verb == GW_REDUCE_SCATTER || verb == GW_ALLGATHER ? (p - 1) / p
+                                                                     : p > 1;
     for (int i = 0; i < b.grid.n; i++) {
         const gw_grid_cell *c = &b.grid.cell[i];
-        progress *p = &b.of[i];
+        progress *of = &b.of[i];
         if (c->timed.times.n == 0)
             continue;
         char codec[GW_GRID_LABEL];
-        GW_TRY(gw_samples_stats(&c->timed.times, &p->stats));
-        const gw_stats *s = &p->stats;
+        GW_TRY(gw_samples_stats(&c->timed.times, &of->stats));
+        const gw_stats *s = &of->stats;
         double algbw = 1e-9 * (double)bytes / s->median;
         gw_bench_row(&table, b.results,
                      GW_TEXTS(allreduce_is_native(c) && b.polls ? "native/poll" : c->spec.text,
-                              gw_grid_codec(c, codec), p->limited ? "*" : "", b.verb),
-                     GW_NUMBERS((double)bytes, s->min, s->median, s->p95, algbw,
-                                algbw * allreduce_bus_factor(), b.of[0].stats.median / s->median,
-                                b.verify ? (double)c->wrong : NAN, s->n, gw_stats_precision(s),
-                                s->ci_low, s->ci_high, c->wire->bound, p->limited, c->wire_bytes));
+                              gw_grid_codec(c, codec), of->limited ? "*" : "", b.verb),
+                     GW_NUMBERS((double)bytes, s->min, s->median, s->p95, algbw, algbw * bus,
+                                b.of[0].stats.median / s->median, b.verify ? (double)c->wrong : NAN,
+                                s->n, gw_stats_precision(s), s->ci_low, s->ci_high, c->wire->bound,
+                                of->limited, c->wire_bytes));
     }
     return GW_OK;
 }
@@ -216,7 +203,6 @@ static void allreduce_report(gw_bench_run *run) {
 
 static gw_err allreduce_measure(gw_bench_run *run, bool *own) {
     char what[96];
-    b.place = &run->place;
     b.results = run->results;
     b.polls = b.nonblocking || run->place.oversubscribed;
     GW_TRY(gw_grid_open(&b.grid, &run->place));
@@ -228,8 +214,8 @@ static gw_err allreduce_measure(gw_bench_run *run, bool *own) {
     gw_bench_place_say(&run->place, what);
     if (run->place.rank == 0)
         gw_bench_head(&table);
-    return gw_grid_sizes(&b.grid, run, allreduce_skips, allreduce_measure_size,
-                         allreduce_report_size, own);
+    return gw_grid_sizes(&b.grid, allreduce_skips, allreduce_measure_size, allreduce_report_size,
+                         own);
 }
 
 const gw_benchmark gw_bench_allreduce = {

@@ -39,9 +39,9 @@ typedef struct row {
 } row;
 
 typedef struct state {
-    gw_spec spec[GW_BENCH_ITEMS];
-    gw_codec codec[GW_BENCH_ITEMS];
-    int rank[GW_BENCH_ITEMS]; /* of low-rank factors; 0: it is a codec */
+    gw_spec spec[GW_SPEC_ITEMS];
+    gw_codec codec[GW_SPEC_ITEMS];
+    int rank[GW_SPEC_ITEMS]; /* of low-rank factors; 0: it is a codec */
     gw_bench_sizes sizes;
     int codecs, repeats;
     double scale;
@@ -85,46 +85,21 @@ static const char notes[] =
 
 static const char powersgd[] = "powersgd";
 
-static gw_err codec_open_lowrank(const gw_spec *spec) {
-    static const gw_opt rank[] = {
-        {"rank", GW_OPT_INT, "2", 1, GW_LOWRANK_MOST, NULL, NULL, "factors"}, {0}};
-    gw_args *args;
-    GW_TRY(gw_args_of(&args, rank, powersgd, spec));
-    b.rank[b.codecs] = (int)gw_args_int(args, "rank");
-    gw_args_free(args);
-    return GW_OK;
-}
-
 static gw_err open_codec(gw_spec spec) {
-    if (b.codecs == GW_BENCH_ITEMS)
-        return gw_fail(GW_ERR_USAGE, "bench: more than %d codecs", GW_BENCH_ITEMS);
     gw_spec *of = &b.spec[b.codecs];
     *of = spec;
-    if (strcmp(of->name, powersgd) == 0)
-        GW_TRY(codec_open_lowrank(of));
-    else
+    if (strcmp(of->name, powersgd) == 0) {
+        static const gw_opt rank[] = {
+            {"rank", GW_OPT_INT, "2", 1, GW_LOWRANK_MOST, NULL, NULL, "factors"}, {0}};
+        gw_args *args;
+        GW_TRY(gw_args_of(&args, rank, powersgd, of));
+        b.rank[b.codecs] = (int)gw_args_int(args, "rank");
+        gw_args_free(args);
+    } else {
         GW_TRY(gw_codec_open(&b.codec[b.codecs], of));
+    }
     b.codecs++;
     return GW_OK;
-}
-
-static gw_err codec_open_all(const gw_spec *list) {
-    if (!list) {
-        for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
-            GW_TRY(open_codec(GW_SPEC_NAMED((*c)->name)));
-        return open_codec(GW_SPEC_NAMED(powersgd));
-    }
-    for (const gw_spec *s = list->parts; s; s = s->next)
-        GW_TRY(open_codec(*s));
-    return GW_OK;
-}
-
-static void codec_fill_gradient(float *x, size_t n, double by) {
-    for (size_t i = 0; i < n; i++) {
-        double scale = by * 1e-3 * exp2(4 * gw_rng_unit(KEY + 1, i / 4096));
-        int zero = gw_rng_u64(KEY + 2, i) >> 61 == 0;
-        x[i] = zero ? 0.0f : (float)(scale * gw_rng_normal(KEY, i));
-    }
 }
 
 /* ---- one row ---- */
@@ -135,46 +110,30 @@ static gw_err codec_row_fed_back(row *r) {
     return gw_alloc(&r->e, r->n, sizeof *r->e);
 }
 
-/* A matrix that the span holds, about as wide as high, its width a multiple of 64 as those of
- * layers mostly are. */
-static gw_err codec_row_factors(row *r, int rank) {
-    size_t cols = (size_t)sqrt((double)r->n);
-    cols = cols > 64 ? cols / 64 * 64 : cols;
-    size_t rows = r->n / cols;
-    r->n = rows * cols;
-    GW_TRY(codec_row_fed_back(r));
-    GW_TRY(gw_alloc(&r->p, rows * (size_t)rank, sizeof *r->p));
-    GW_TRY(gw_alloc(&r->q, cols * (size_t)rank, sizeof *r->q));
-    GW_TRY(gw_lowrank_open(&r->low, rows, cols, rank, true, r->p, r->q));
-    gw_lowrank_draw(&r->low, KEY);
-    r->wire_bytes = (rows + cols) * (size_t)rank * sizeof(float);
-    return GW_OK;
-}
-
 static gw_err codec_row_open(row *r, int codec, size_t bytes) {
+    int rank = b.rank[codec];
     r->spec = b.spec[codec].text;
-    r->codec = b.rank[codec] ? NULL : (gw_codec *)&b.codec[codec];
+    r->codec = rank ? NULL : &b.codec[codec];
     r->n = bytes / sizeof(float);
-    if (!r->codec)
-        GW_TRY(codec_row_factors(r, b.rank[codec]));
-    else
-        GW_TRY(gw_alloc(&r->wire, gw_codec_bound(r->codec, r->n), 1));
-    if (r->codec && gw_residuals_kept("auto", r->codec->caps))
+    if (!r->codec) {
+        /* A matrix that the span holds, about as wide as high, its width a multiple of 64 as those
+         * of layers mostly are. */
+        size_t cols = (size_t)sqrt((double)r->n);
+        cols = cols > 64 ? cols / 64 * 64 : cols;
+        size_t rows = r->n / cols;
+        r->n = rows * cols;
         GW_TRY(codec_row_fed_back(r));
-    return GW_OK;
-}
-
-static void codec_row_close(row *r) {
-    free(r->wire);
-    free(r->v);
-    free(r->e);
-    gw_lowrank_close(&r->low);
-    free(r->p);
-    free(r->q);
-    for (int op = 0; op < OPS; op++) {
-        gw_samples_free(&r->copy_s[op]);
-        gw_samples_free(&r->run_s[op]);
+        GW_TRY(gw_alloc(&r->p, rows * (size_t)rank, sizeof *r->p));
+        GW_TRY(gw_alloc(&r->q, cols * (size_t)rank, sizeof *r->q));
+        GW_TRY(gw_lowrank_open(&r->low, rows, cols, rank, true, r->p, r->q));
+        gw_lowrank_draw(&r->low, KEY);
+        r->wire_bytes = (rows + cols) * (size_t)rank * sizeof(float);
+    } else {
+        GW_TRY(gw_alloc(&r->wire, gw_codec_bound(r->codec, r->n), 1));
+        if (gw_residuals_kept("auto", r->codec->caps))
+            GW_TRY(codec_row_fed_back(r));
     }
+    return GW_OK;
 }
 
 /* What one rank does for its matrix in a step. Residual and approximation add up to the same matrix
@@ -288,28 +247,25 @@ static json_t *codec_summarise(row *r, int op, shown *out) {
                           copied.median);
 }
 
-static void codec_report_row(row *r, json_t *rows) {
-    static const char *const keys[OPS] = {"encode", "encode_feedback", "decode_add"};
-    shown s[OPS];
-    json_t *figures[OPS];
-    for (int op = 0; op < OPS; op++)
-        figures[op] = codec_summarise(r, op, &s[op]);
-    json_t *kept = gw_bench_row(&table, rows, GW_TEXTS(r->spec, s[0].ratio, s[1].ratio, s[2].ratio),
-                                GW_NUMBERS((double)(r->n * sizeof(float)),
-                                           8.0 * (double)r->wire_bytes / (double)r->n, s[0].gb_s,
-                                           s[1].gb_s, s[2].gb_s, r->error, (double)r->wire_bytes));
-    for (int op = 0; op < OPS; op++)
-        json_object_set_new(kept, keys[op], figures[op]);
-}
-
 static void codec_report(gw_bench_run *run) {
+    static const char *const keys[OPS] = {"encode", "encode_feedback", "decode_add"};
     int threads = run->place.threads;
     const char *simd = gw_simd_name(b.simd);
     printf("codecs against memcpy: %d thread%s, %s, %d repeats\n", threads, threads == 1 ? "" : "s",
            simd, b.repeats);
     gw_bench_head(&table);
-    for (int i = 0; i < b.n_rows; i++)
-        codec_report_row(&b.rows[i], run->results);
+    for (row *r = b.rows; r < b.rows + b.n_rows; r++) {
+        shown s[OPS];
+        json_t *figures[OPS];
+        for (int op = 0; op < OPS; op++)
+            figures[op] = codec_summarise(r, op, &s[op]);
+        json_t *kept = gw_bench_row(
+            &table, run->results, GW_TEXTS(r->spec, s[0].ratio, s[1].ratio, s[2].ratio),
+            GW_NUMBERS((double)(r->n * sizeof(float)), 8.0 * (double)r->wire_bytes / (double)r->n,
+                       s[0].gb_s, s[1].gb_s, s[2].gb_s, r->error, (double)r->wire_bytes));
+        for (int op = 0; op < OPS; op++)
+            json_object_set_new(kept, keys[op], figures[op]);
+    }
     gw_json_add(run->facts, "simd:s repeats:i scale:f", simd, b.repeats, b.scale);
 }
 
@@ -318,22 +274,14 @@ static void codec_report(gw_bench_run *run) {
 static gw_err codec_prepare(gw_bench_run *run) {
     const gw_args *args = run->args;
     GW_TRY(gw_bench_sizes_read(&b.sizes, gw_args_text(args, "sizes")));
-    return codec_open_all(gw_args_spec(args, "codecs"));
-}
-
-static gw_err codec_make_rows(void) {
-    if (b.scale == 1)
-        gw_flush_denormals();
-    GW_TRY(gw_alloc(&b.x, b.sizes.most, 1));
-    GW_TRY(gw_alloc(&b.y, b.sizes.most, 1));
-    codec_fill_gradient(b.x, b.sizes.most / sizeof(float), b.scale);
-    GW_TRY(gw_alloc(&b.rows, (size_t)(b.codecs * b.sizes.n), sizeof *b.rows));
-    for (int s = 0; s < b.sizes.n; s++)
-        for (int c = 0; c < b.codecs; c++) {
-            row *r = &b.rows[b.n_rows++];
-            GW_TRY(codec_row_open(r, c, b.sizes.bytes[s]));
-            GW_TRY(codec_row_error(r));
-        }
+    const gw_spec *list = gw_args_spec(args, "codecs");
+    if (!list) {
+        for (const gw_entry *const *c = gw_codecs.entries; *c; c++)
+            GW_TRY(open_codec(GW_SPEC_NAMED((*c)->name)));
+        return open_codec(GW_SPEC_NAMED(powersgd));
+    }
+    for (const gw_spec *s = list->parts; s; s = s->next)
+        GW_TRY(open_codec(*s));
     return GW_OK;
 }
 
@@ -341,15 +289,40 @@ static gw_err codec_measure(gw_bench_run *run, bool *own) {
     gw_rounds rounds = {.comm = run->place.comm, .seed = KEY, .once = codec_one_turn};
     (void)own;
     GW_TRY(gw_simd_pick(&b.simd));
-    GW_TRY(codec_make_rows());
+    if (b.scale == 1)
+        gw_flush_denormals();
+    GW_TRY(gw_alloc(&b.x, b.sizes.most, 1));
+    GW_TRY(gw_alloc(&b.y, b.sizes.most, 1));
+    for (size_t i = 0; i < b.sizes.most / sizeof(float); i++) {
+        double scale = b.scale * 1e-3 * exp2(4 * gw_rng_unit(KEY + 1, i / 4096));
+        int zero = gw_rng_u64(KEY + 2, i) >> 61 == 0;
+        b.x[i] = zero ? 0.0f : (float)(scale * gw_rng_normal(KEY, i));
+    }
+    GW_TRY(gw_alloc(&b.rows, (size_t)(b.codecs * b.sizes.n), sizeof *b.rows));
+    for (int s = 0; s < b.sizes.n; s++)
+        for (int c = 0; c < b.codecs; c++) {
+            row *r = &b.rows[b.n_rows++];
+            GW_TRY(codec_row_open(r, c, b.sizes.bytes[s]));
+            GW_TRY(codec_row_error(r));
+        }
     for (int rep = 0; rep < b.repeats; rep++)
         GW_TRY(gw_rounds_next(&rounds, OPS * b.n_rows, NULL, NULL));
     return GW_OK;
 }
 
 static void codec_release(void) {
-    for (int i = 0; i < b.n_rows; i++)
-        codec_row_close(&b.rows[i]);
+    for (row *r = b.rows; r < b.rows + b.n_rows; r++) {
+        free(r->wire);
+        free(r->v);
+        free(r->e);
+        gw_lowrank_close(&r->low);
+        free(r->p);
+        free(r->q);
+        for (int op = 0; op < OPS; op++) {
+            gw_samples_free(&r->copy_s[op]);
+            gw_samples_free(&r->run_s[op]);
+        }
+    }
     for (int c = 0; c < b.codecs; c++)
         gw_codec_close(&b.codec[c]); /* zeroed, where there is none */
     free(b.rows);

@@ -27,21 +27,20 @@ static float *grid_table(const gw_grid *g, int rank) {
 
 /* The same on all ranks. Each of the P-1 additions rounds a partial sum of at most sum|x| by 2^-24
  * of it; doubled, for sums that are kept in another form on the way. */
-static gw_err grid_open_data(gw_grid *g, const gw_bench_place *place) {
-    g->rank = place->rank;
-    g->ranks = place->ranks;
-    GW_TRY(gw_alloc(&g->each, (size_t)g->ranks * PERIOD, sizeof *g->each));
+static gw_err grid_open_data(gw_grid *g) {
+    int ranks = g->place->ranks;
+    GW_TRY(gw_alloc(&g->each, (size_t)ranks * PERIOD, sizeof *g->each));
     GW_TRY(gw_alloc(&g->sum, PERIOD, sizeof *g->sum));
     GW_TRY(gw_alloc(&g->slack, PERIOD, sizeof *g->slack));
     for (int i = 0; i < PERIOD; i++) {
         double size = 0;
-        for (int r = 0; r < g->ranks; r++) {
+        for (int r = 0; r < ranks; r++) {
             float *x = &grid_table(g, r)[i];
             *x = (float)gw_rng_normal(gw_rng_key(g->seed, (uint64_t)r), (uint64_t)i);
             g->sum[i] += *x;
             size += fabsf(*x);
         }
-        g->slack[i] = 0x1p-23 * g->ranks * size;
+        g->slack[i] = 0x1p-23 * ranks * size;
     }
     return GW_OK;
 }
@@ -68,14 +67,14 @@ static gw_err grid_find_bound(const gw_grid *g, gw_grid_wire *w) {
     if (!w->lane || w->codec.caps & (GW_CODEC_IDENTITY | GW_CODEC_LOSSLESS))
         return GW_OK;
     gw_err e = gw_alloc(&wire, gw_codec_bound(&w->codec, PERIOD), 1);
-    for (int r = 0; e == GW_OK && r < g->ranks; r++) {
+    for (int r = 0; e == GW_OK && r < g->place->ranks; r++) {
         for (int i = 0; i < PERIOD; i++)
             sum[i] += grid_table(g, r)[i];
         e = grid_widen(&w->codec, grid_table(g, r), wire, &most);
         GW_THEN(e, grid_widen(&w->codec, sum, wire, &most));
     }
     free(wire);
-    w->bound = 3.0 * g->ranks * most;
+    w->bound = 3.0 * g->place->ranks * most;
     return e;
 }
 
@@ -91,23 +90,17 @@ static uint64_t grid_wrong_in(const gw_grid *g, const float *y, gw_span s, int o
     return wrong;
 }
 
-/* Of what this rank must hold after the collective over y[0..n). */
-static uint64_t grid_wrong(const gw_grid *g, const float *y, size_t n, double bound) {
+void gw_grid_check(gw_grid *g, gw_grid_cell *c, size_t n) {
     enum { SUM = -1 };
-    gw_span all = {0, n};
-    uint64_t wrong = 0;
-    switch (g->verb) {
-    case GW_ALLREDUCE: return grid_wrong_in(g, y, all, SUM, bound);
-    case GW_REDUCE: return g->rank == ROOT ? grid_wrong_in(g, y, all, SUM, bound) : 0;
-    case GW_BCAST: return grid_wrong_in(g, y, all, ROOT, bound);
-    case GW_REDUCE_SCATTER:
-        return grid_wrong_in(g, y, gw_span_part(all, g->rank, g->ranks), SUM, bound);
-    case GW_ALLGATHER:
-        for (int r = 0; r < g->ranks; r++)
-            wrong += grid_wrong_in(g, y, gw_span_part(all, r, g->ranks), r, bound);
-        return wrong;
-    }
-    abort(); /* no such verb */
+    const float *y = c->wire->base;
+    double bound = c->wire->bound;
+    int rank = g->place->rank, ranks = g->place->ranks;
+    gw_span all = {0, n}, own = g->verb == GW_REDUCE_SCATTER ? gw_span_part(all, rank, ranks) : all;
+    if (g->verb == GW_ALLGATHER)
+        for (int r = 0; r < ranks; r++)
+            c->wrong += grid_wrong_in(g, y, gw_span_part(all, r, ranks), r, bound);
+    else if (g->verb != GW_REDUCE || rank == ROOT)
+        c->wrong += grid_wrong_in(g, y, own, g->verb == GW_BCAST ? ROOT : SUM, bound);
 }
 
 /* ---- cells ---- */
@@ -165,23 +158,16 @@ gw_err gw_grid_add(gw_grid *g, gw_spec algo, const gw_spec *codec, bool mpi) {
     return grid_keep_refusal(c, e);
 }
 
-static gw_err grid_open_wire(gw_grid *g, gw_grid_wire *w, const gw_bench_place *place) {
+static gw_err grid_open_wire(gw_grid *g, gw_grid_wire *w) {
     size_t n = g->sizes.most / sizeof(float);
     gw_lane_setup setup = {.codec = &w->codec,
                            .apart = w->apart,
                            .n = n,
                            .seed = g->seed,
-                           .yield = place->oversubscribed,
+                           .yield = g->place->oversubscribed,
                            .shared = true}; /* for the algorithms that read their peers' memory */
-    GW_TRY(gw_lane_open(&w->lane, place->comm, &setup));
+    GW_TRY(gw_lane_open(&w->lane, g->place->comm, &setup));
     return gw_lane_floats(w->lane, n, &w->base);
-}
-
-static bool grid_runs(const gw_grid *g, const gw_grid_wire *w) {
-    bool runs = false;
-    for (int i = 0; i < g->n; i++)
-        runs = runs || (g->cell[i].wire == w && !g->cell[i].never);
-    return runs;
 }
 
 /* Why it did not open is the refusal of its cells. */
@@ -202,10 +188,11 @@ static gw_err grid_refuse_wire(gw_grid *g, const gw_grid_wire *w, gw_err e) {
 }
 
 gw_err gw_grid_open(gw_grid *g, const gw_bench_place *place) {
-    GW_TRY(gw_agree(place->comm, grid_open_data(g, place)));
-    for (gw_grid_wire *w = g->wire; w < g->wire + g->wires; w++)
-        if (grid_runs(g, w))
-            GW_TRY(grid_refuse_wire(g, w, grid_open_wire(g, w, place)));
+    g->place = place;
+    GW_TRY(gw_agree(place->comm, grid_open_data(g)));
+    for (const gw_grid_cell *c = g->cell; c < g->cell + g->n; c++)
+        if (!c->never && !c->wire->lane)
+            GW_TRY(grid_refuse_wire(g, c->wire, grid_open_wire(g, c->wire)));
     gw_err e = GW_OK;
     for (int w = 0; w < g->wires && e == GW_OK; w++) /* of the codec as it is for these ranks */
         e = grid_find_bound(g, &g->wire[w]);
@@ -235,21 +222,16 @@ bool gw_grid_ready(const gw_grid_cell *c) {
 
 /* ---- MPI's own ---- */
 
-/* Counts and offsets of the ranks' parts, in ints: sizes end at 1 GiB. */
-static gw_err grid_parts(size_t n, int ranks, int **counts, int **offsets) {
-    GW_TRY(gw_alloc(counts, 2 * (size_t)ranks, sizeof **counts));
-    *offsets = *counts + ranks;
+static gw_err grid_scatter_or_gather(const gw_lane *lane, gw_verb verb, float *x, size_t n) {
+    int *counts = NULL, ranks = gw_lane_size(lane), rc;
+    /* Counts and offsets of the ranks' parts, in ints: sizes end at 1 GiB. */
+    GW_TRY(gw_alloc(&counts, 2 * (size_t)ranks, sizeof *counts));
+    int *offsets = counts + ranks;
     for (int r = 0; r < ranks; r++) {
         gw_span s = gw_span_part((gw_span){0, n}, r, ranks);
-        (*counts)[r] = (int)s.n;
-        (*offsets)[r] = (int)s.off;
+        counts[r] = (int)s.n;
+        offsets[r] = (int)s.off;
     }
-    return GW_OK;
-}
-
-static gw_err grid_scatter_or_gather(const gw_lane *lane, gw_verb verb, float *x, size_t n) {
-    int *counts = NULL, *offsets = NULL, rc;
-    GW_TRY(grid_parts(n, gw_lane_size(lane), &counts, &offsets));
     if (verb == GW_ALLGATHER) {
         rc = MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, x, counts, offsets, MPI_FLOAT,
                             gw_lane_comm(lane));
@@ -264,21 +246,18 @@ static gw_err grid_scatter_or_gather(const gw_lane *lane, gw_verb verb, float *x
 }
 
 static gw_err grid_mpi_blocking(const gw_lane *lane, gw_verb verb, float *x, size_t n) {
-    int count = (int)n;
+    MPI_Comm comm = gw_lane_comm(lane);
     bool root = gw_lane_rank(lane) == ROOT;
-    switch (verb) {
-    case GW_ALLREDUCE:
-        GW_MPI(MPI_Allreduce(MPI_IN_PLACE, x, count, MPI_FLOAT, MPI_SUM, gw_lane_comm(lane)));
-        return GW_OK;
-    case GW_REDUCE:
-        GW_MPI(MPI_Reduce(root ? MPI_IN_PLACE : x, root ? x : NULL, count, MPI_FLOAT, MPI_SUM, ROOT,
-                          gw_lane_comm(lane)));
-        return GW_OK;
-    case GW_BCAST: GW_MPI(MPI_Bcast(x, count, MPI_FLOAT, ROOT, gw_lane_comm(lane))); return GW_OK;
-    case GW_REDUCE_SCATTER:
-    case GW_ALLGATHER: return grid_scatter_or_gather(lane, verb, x, n);
-    }
-    abort(); /* no such verb */
+    if (verb == GW_ALLREDUCE)
+        GW_MPI(MPI_Allreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, comm));
+    else if (verb == GW_REDUCE)
+        GW_MPI(MPI_Reduce(root ? MPI_IN_PLACE : x, root ? x : NULL, (int)n, MPI_FLOAT, MPI_SUM,
+                          ROOT, comm));
+    else if (verb == GW_BCAST)
+        GW_MPI(MPI_Bcast(x, (int)n, MPI_FLOAT, ROOT, comm));
+    else
+        return grid_scatter_or_gather(lane, verb, x, n);
+    return GW_OK;
 }
 
 /* ---- running ---- */
@@ -298,16 +277,15 @@ static gw_err grid_polled(gw_schedule *s, bool yield) {
 void gw_grid_fill(gw_grid *g, gw_grid_cell *c, size_t n) {
     grid_turn(c);
     for (size_t i = 0; i < n; i += PERIOD)
-        memcpy(c->wire->base + i, grid_table(g, g->rank),
+        memcpy(c->wire->base + i, grid_table(g, g->place->rank),
                (n - i < PERIOD ? n - i : PERIOD) * sizeof(float));
     gw_lane_begin(c->wire->lane); /* every exchange draws its own random numbers */
 }
 
-gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, bool polls, size_t n,
-                   double *s) {
+gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, bool polls, size_t n, double *s) {
     const gw_lane *lane = c->wire->lane;
     gw_grid_fill(g, c, n);
-    GW_TRY(gw_bench_sync(place));
+    GW_TRY(gw_bench_sync(g->place));
     uint64_t start = gw_clock_ticks();
     if (c->mpi)
         GW_TRY(grid_mpi_blocking(lane, g->verb, c->wire->base, n));
@@ -318,54 +296,41 @@ gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, boo
     return GW_OK;
 }
 
-gw_err gw_grid_weigh(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, size_t n) {
+gw_err gw_grid_weigh(gw_grid *g, gw_grid_cell *c, size_t n) {
+    const gw_bench_place *place = g->place;
     double s;
     gw_batch_cost cost;
     gw_ledger_start();
     gw_ledger_begin();
-    GW_TRY(gw_grid_run(g, c, place, false, n, &s));
+    GW_TRY(gw_grid_run(g, c, false, n, &s));
     gw_ledger_end(&cost);
     gw_ledger_set_profile(GW_PROFILE_OFF); /* what is timed goes without probes */
     c->wire_bytes = (double)cost.wire_bytes / place->ranks;
     return gw_allreduce(MPI_IN_PLACE, &c->wire_bytes, 1, MPI_DOUBLE, MPI_SUM, place->comm);
 }
 
-void gw_grid_check(gw_grid *g, gw_grid_cell *c, size_t n) {
-    c->wrong += grid_wrong(g, c->wire->base, n, c->wire->bound);
-}
-
 /* ---- all sizes ---- */
 
-static gw_err grid_lay_all(gw_grid *g, bool (*skips)(const gw_grid_cell *c), size_t n) {
-    for (int i = 0; i < g->n; i++) {
-        g->cell[i].wrong = 0;
-        if (!skips || !skips(&g->cell[i]))
-            GW_TRY(gw_grid_lay(g, &g->cell[i], n));
-    }
-    return GW_OK;
-}
-
-static gw_err grid_count(gw_grid *g, MPI_Comm comm) {
-    for (int i = 0; i < g->n; i++) {
-        uint64_t *wrong = &g->cell[i].wrong;
-        g->cell[i].encoded = g->cell[i].codings.floats;
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, wrong, 1, MPI_UINT64_T, MPI_SUM, comm));
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, &g->cell[i].encoded, 1, MPI_UINT64_T, MPI_SUM, comm));
-        g->wrong += *wrong;
-    }
-    return GW_OK;
-}
-
-gw_err gw_grid_sizes(gw_grid *g, const gw_bench_run *run, bool (*skips)(const gw_grid_cell *c),
-                     gw_err (*measure)(size_t n), gw_err (*report)(size_t bytes), bool *own) {
-    const gw_bench_place *place = &run->place;
+gw_err gw_grid_sizes(gw_grid *g, bool (*skips)(const gw_grid_cell *c), gw_err (*measure)(size_t n),
+                     gw_err (*report)(size_t bytes), bool *own) {
+    const gw_bench_place *place = g->place;
     for (int s = 0; s < g->sizes.n; s++) {
         size_t n = g->sizes.bytes[s] / sizeof(float);
-        GW_TRY(grid_lay_all(g, skips, n));
+        for (int i = 0; i < g->n; i++) {
+            g->cell[i].wrong = 0;
+            if (!skips || !skips(&g->cell[i]))
+                GW_TRY(gw_grid_lay(g, &g->cell[i], n));
+        }
         gw_err e = measure(n);
         *own = e != GW_OK; /* the others wait in an exchange */
         GW_TRY(e);
-        GW_TRY(grid_count(g, place->comm));
+        for (int i = 0; i < g->n; i++) {
+            gw_grid_cell *c = &g->cell[i];
+            c->encoded = c->codings.floats;
+            GW_TRY(gw_allreduce(MPI_IN_PLACE, &c->wrong, 1, MPI_UINT64_T, MPI_SUM, place->comm));
+            GW_TRY(gw_allreduce(MPI_IN_PLACE, &c->encoded, 1, MPI_UINT64_T, MPI_SUM, place->comm));
+            g->wrong += c->wrong;
+        }
         GW_TRY(gw_agree(place->comm, place->rank == 0 ? report(g->sizes.bytes[s]) : GW_OK));
     }
     return GW_OK;
@@ -391,7 +356,8 @@ void gw_grid_tell(const gw_grid *g, int each, json_t *facts) {
     json_t *refused = json_array(), *idle = json_array();
     for (int i = 0; i < g->n; i += each) {
         const gw_grid_cell *c = &g->cell[i];
-        const char *why = g->ranks == 1 ? "1 rank exchanges nothing" : "no encoding was counted";
+        const char *why =
+            g->place->ranks == 1 ? "1 rank exchanges nothing" : "no encoding was counted";
         if (c->refused) {
             printf("refused: %s\n", c->refused);
             grid_keep(refused, c, c->refused);

@@ -40,11 +40,11 @@ typedef struct gw_grid {
     const gw_spec *algos, *codecs; /* the first of each; algos NULL: none are listed */
     gw_verb verb;
     uint64_t seed;
-    gw_grid_wire wire[2 * GW_BENCH_ITEMS + 1];
+    gw_grid_wire wire[2 * GW_SPEC_ITEMS + 1];
     gw_grid_cell cell[GW_GRID_CELLS];
     int wires, n;
-    uint64_t wrong; /* in all */
-    int rank, ranks;
+    uint64_t wrong;              /* in all */
+    const gw_bench_place *place; /* once it is open */
     /* The known data. x_r[i] = table_r[i mod period] of normal random numbers: tables stay in a
      * cache, so filling and checking every repetition disturbs the timing little; the period is a
      * prime, so that a part that lands in the wrong place is seen. */
@@ -75,11 +75,10 @@ void gw_grid_fill(gw_grid *g, gw_grid_cell *c, size_t n);
 
 /** Run a cell once; *s: how long this rank took, from a start together. `polls`: start it and poll
  *  until it is complete, else blocking. */
-gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, bool polls, size_t n,
-                   double *s);
+gw_err gw_grid_run(gw_grid *g, gw_grid_cell *c, bool polls, size_t n, double *s);
 
 /** Collective: run a cell once, not timed, to count what its ranks hand to MPI. */
-gw_err gw_grid_weigh(gw_grid *g, gw_grid_cell *c, const gw_bench_place *place, size_t n);
+gw_err gw_grid_weigh(gw_grid *g, gw_grid_cell *c, size_t n);
 
 /** Count what is wrong in its result. */
 void gw_grid_check(gw_grid *g, gw_grid_cell *c, size_t n);
@@ -87,8 +86,8 @@ void gw_grid_check(gw_grid *g, gw_grid_cell *c, size_t n);
 /** Collective: for each size, lay down all cells but those that `skips` (NULL: none), `measure`
  *  them, put their wrong elements together, and `report` on rank 0. *own: as gw_cli_parallel has
  *  it. */
-gw_err gw_grid_sizes(gw_grid *g, const gw_bench_run *run, bool (*skips)(const gw_grid_cell *c),
-                     gw_err (*measure)(size_t n), gw_err (*report)(size_t bytes), bool *own);
+gw_err gw_grid_sizes(gw_grid *g, bool (*skips)(const gw_grid_cell *c), gw_err (*measure)(size_t n),
+                     gw_err (*report)(size_t bytes), bool *own);
 
 /** The cell's codec, and where it encoded nothing, "(not encoded here)"; in `text` then. */
 enum { GW_GRID_LABEL = 160 };

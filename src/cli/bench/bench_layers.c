@@ -44,21 +44,17 @@ static const char notes[] =
 
 /* ---- measuring ---- */
 
-static gw_err layers_open(const gw_bench_run *run) {
+static gw_err layers_measure(const gw_bench_run *run) {
     gw_rig_setup setup = gw_rig_setup_of(&b.c, &run->place);
     gw_mix exact;
-    GW_TRY(gw_mix_single(&exact, &gw_codec_exact, false));
-    GW_TRY(gw_rig_new(&b.rig, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &exact, "off"));
-    return gw_rig_open(&b.rig, &setup);
-}
-
-static gw_err layers_measure(const gw_bench_run *run) {
-    GW_TRY(gw_agree(run->place.comm, layers_open(run)));
+    gw_err e = gw_mix_single(&exact, &gw_codec_exact, false);
+    GW_THEN(e, gw_rig_new(&b.rig, &GW_SPEC_NAMED(GW_STRATEGY_PLAIN), &exact, "off"));
+    GW_THEN(e, gw_rig_open(&b.rig, &setup));
+    GW_TRY(gw_agree(run->place.comm, e));
     gw_layer_job job = gw_placed_layers(&b.rig.at);
     job.warmup = b.warmup;
     job.least = job.most = b.steps;
     GW_TRY(gw_layers_time(&job, &b.times));
-    gw_err e = GW_OK;
     if (!isfinite(b.times.loss))
         e = gw_fail(GW_ERR_DIVERGED, "bench: layers: the loss of the first weights is not finite");
     return gw_agree(run->place.comm, e);
@@ -90,13 +86,10 @@ static double layers_rate(double work, double seconds) {
     return work > 0 ? 1e-9 * work / seconds : NAN;
 }
 
-/* The optimizer reads the gradient, and reads and writes the parameter and its vectors. */
-static double layers_update_bytes(double parameters) {
-    return sizeof(float) * parameters * (3 + 2 * b.rig.at.optimizer->state.count);
-}
-
 static void layers_report(gw_bench_run *run) {
     const gw_model *m = b.rig.at.model;
+    /* The optimizer reads the gradient, and reads and writes the parameter and its vectors. */
+    double moved = sizeof(float) * (3.0 + 2 * b.rig.at.optimizer->state.count);
     gw_bench_place_say(&run->place, "a step by layers, without exchange");
     printf("%zu parameters, batch %d; GEMM by %s\n", gw_model_size(m), b.rig.at.global,
            gw_gemm_library());
@@ -116,8 +109,7 @@ static void layers_report(gw_bench_run *run) {
                 t - first, parameters, b.times.forward_s[l], gw_layer_backward_s(&b.times, l),
                 passes_s / b.times.step_s,
                 layers_rate(gw_shard_flops(gw_model_get_spec(m), l) * b.rig.at.global, passes_s),
-                layers_rate(layers_update_bytes(parameters), b.times.moved_s[l]),
-                b.times.moved_s[l]));
+                layers_rate(moved * parameters, b.times.moved_s[l]), b.times.moved_s[l]));
     }
     printf("update %.1f us, whole step %.1f us\n", b.times.update_s * 1e6, b.times.step_s * 1e6);
     gw_json_add(run->facts, "update_s:f step_s:f", b.times.update_s, b.times.step_s);

@@ -102,16 +102,6 @@ static void ledger_run_product(void) {
     gw_gemm(false, false, n, n, n, b.matrix[0], n, b.matrix[1], n, 0, b.matrix[2], n);
 }
 
-static gw_batch_counts ledger_one_batch(void (*work)(void), gw_batch_cost *cost) {
-    gw_counters_begin(b.counters);
-    gw_ledger_begin();
-    gw_phase_enter(GW_PHASE_FORWARD);
-    work();
-    gw_phase_leave();
-    gw_ledger_end(cost);
-    return gw_counters_end(b.counters, cost);
-}
-
 /* What disturbs a batch only makes it slower, so the quickest tells the kernel's own time: *took_s.
  * The counters' share is the median over the batches that have one. *hot_s: the same work outside
  * of batches, in turns with them. */
@@ -125,7 +115,13 @@ static gw_err batches(void (*work)(void), result *r, double *took_s, double *hot
         uint64_t start = gw_clock_ticks();
         work();
         *hot_s = fmin(*hot_s, gw_clock_since(start));
-        gw_batch_counts counts = ledger_one_batch(work, &cost);
+        gw_counters_begin(b.counters);
+        gw_ledger_begin();
+        gw_phase_enter(GW_PHASE_FORWARD);
+        work();
+        gw_phase_leave();
+        gw_ledger_end(&cost);
+        gw_batch_counts counts = gw_counters_end(b.counters, &cost);
         double compute = cost.phase_s[GW_PHASE_FORWARD];
         if (!isnan(counts.memory_s))
             shares[counted++] = counts.memory_s / compute;
@@ -180,8 +176,15 @@ static gw_err ledger_kernel(int which, gw_kernel_kind kind, size_t bytes) {
     return GW_OK;
 }
 
-/* A product has no twin; the model holds it against itself on hot operands. */
-static gw_err ledger_product(void) {
+static gw_err ledger_kernels(void) {
+    b.ceilings.threads = b.ceilings.all_threads = 1;
+    snprintf(b.ceilings.kernels, sizeof b.ceilings.kernels, "%s", gw_gemm_library());
+    GW_TRY(gw_ceilings_measure(&b.ceilings));
+    GW_TRY(gw_counters_open(&b.counters, &b.report, &gw_counters_papi, b.choice, 1));
+    GW_TRY(ledger_kernel(STREAM, GW_KERNEL_UPDATE, b.bytes));
+    GW_TRY(ledger_kernel(FMA, GW_KERNEL_FMA, 0));
+    GW_TRY(ledger_kernel(CHASE, GW_KERNEL_CHASE, b.bytes));
+    /* A product has no twin; the model holds it against itself on hot operands. */
     size_t n = (size_t)b.edge * (size_t)b.edge;
     double took_s = NAN, hot_s;
     for (int i = 0; i < 3; i++) {
@@ -196,26 +199,7 @@ static gw_err ledger_product(void) {
     return gw_gemm_check();
 }
 
-static gw_err ledger_kernels(void) {
-    b.ceilings.threads = b.ceilings.all_threads = 1;
-    snprintf(b.ceilings.kernels, sizeof b.ceilings.kernels, "%s", gw_gemm_library());
-    GW_TRY(gw_ceilings_measure(&b.ceilings));
-    GW_TRY(gw_counters_open(&b.counters, &b.report, &gw_counters_papi, b.choice, 1));
-    GW_TRY(ledger_kernel(STREAM, GW_KERNEL_UPDATE, b.bytes));
-    GW_TRY(ledger_kernel(FMA, GW_KERNEL_FMA, 0));
-    GW_TRY(ledger_kernel(CHASE, GW_KERNEL_CHASE, b.bytes));
-    return ledger_product();
-}
-
 /* ---- an exchange that the last rank comes late to ---- */
-
-static double ledger_late_s(uint64_t start) {
-    gw_phase_enter(GW_PHASE_FORWARD);
-    while (gw_clock_since(start) < b.skew_s)
-        ;
-    gw_phase_leave();
-    return gw_clock_since(start);
-}
 
 /* Each batch begins together, as far as a barrier can do; *injected_s: what the last rank was late
  * by, on all ranks. */
@@ -226,8 +210,14 @@ static gw_err ledger_late_exchange(int step, gw_batch_row *row, double *injected
     GW_TRY(gw_bench_sync(b.place));
     gw_exchange_log_begin(step);
     gw_ledger_begin();
-    if (b.place->rank == last)
-        *injected_s = ledger_late_s(gw_clock_ticks());
+    if (b.place->rank == last) {
+        uint64_t start = gw_clock_ticks();
+        gw_phase_enter(GW_PHASE_FORWARD);
+        while (gw_clock_since(start) < b.skew_s)
+            ;
+        gw_phase_leave();
+        *injected_s = gw_clock_since(start);
+    }
     gw_err e = gw_schedule_run(b.grid.cell[0].timed.schedule);
     gw_ledger_end(&batch.cost);
     gw_exchange_log_end();
@@ -260,10 +250,19 @@ static gw_err ledger_judge_skew(const gw_batch_row *rows, const double *injected
     return gw_allreduce(MPI_IN_PLACE, &r->error_s, 1, MPI_DOUBLE, MPI_MAX, b.place->comm);
 }
 
-static gw_err ledger_run_skew(gw_waits *w) {
+/* *own: the others wait in an exchange, so nothing can be closed together with them. */
+static gw_err ledger_skew(bool *own) {
+    gw_waits *w = NULL;
+    gw_grid *g = &b.grid;
     int n = b.exchanges, done = 0, room = 1;
     gw_batch_row *rows = NULL;
     double *injected = NULL;
+    g->seed = 1;
+    g->sizes.most = SKEW_SPAN * sizeof(float);
+    GW_TRY(gw_grid_add(g, GW_SPEC_NAMED("sra"), &gw_codec_exact, false));
+    GW_TRY(gw_grid_open(g, b.place));
+    GW_TRY(gw_grid_lay(g, &g->cell[0], SKEW_SPAN));
+    GW_TRY(gw_waits_open(&w, NULL, n, NULL, b.place->comm));
     gw_err e = gw_alloc(&rows, (size_t)n, sizeof *rows);
     GW_THEN(e, gw_alloc(&injected, (size_t)n, sizeof *injected));
     e = gw_agree(b.place->comm, e);
@@ -278,44 +277,11 @@ static gw_err ledger_run_skew(gw_waits *w) {
     GW_THEN(e, ledger_judge_skew(rows + SKEW_WARMUP, injected + SKEW_WARMUP, n - SKEW_WARMUP));
     free(rows);
     free(injected);
-    return e;
-}
-
-static gw_err ledger_open_skew(gw_waits **w) {
-    gw_grid *g = &b.grid;
-    g->seed = 1;
-    g->sizes.most = SKEW_SPAN * sizeof(float);
-    GW_TRY(gw_grid_add(g, GW_SPEC_NAMED("sra"), &gw_codec_exact, false));
-    GW_TRY(gw_grid_open(g, b.place));
-    GW_TRY(gw_grid_lay(g, &g->cell[0], SKEW_SPAN));
-    return gw_waits_open(w, NULL, b.exchanges, NULL, b.place->comm);
-}
-
-/* *own: the others wait in an exchange, so nothing can be closed together with them. */
-static gw_err ledger_skew(bool *own) {
-    gw_waits *w = NULL;
-    GW_TRY(ledger_open_skew(&w));
-    gw_err e = ledger_run_skew(w);
     *own = e != GW_OK;
     return e == GW_OK ? gw_waits_close(w) : e;
 }
 
 /* ---- verdicts and the table; rank 0 ---- */
-
-static void ledger_judge(result *r) {
-    r->ok = true;
-    for (int s = 0; s < SOURCES; s++) {
-        range m = r->memory[s];
-        if (isnan(m.lo))
-            continue;
-        r->known = true;
-        r->ok = r->ok && m.lo <= r->expected.hi && m.hi >= r->expected.lo;
-    }
-    if (!isnan(r->error_s)) {
-        r->known = true;
-        r->ok = r->error_s <= fmax(20e-6, 0.05 * r->injected_s);
-    }
-}
 
 static const gw_bench_table table = {
     .form = "%-10s %10.1u %10.1u %13s %13s %13s %10.1u %10.1u  %-18s %s",
@@ -332,33 +298,6 @@ static const char *ledger_share_text(char out[24], range m) {
     return out;
 }
 
-static void ledger_report_one(const result *r, json_t *rows) {
-    char share[SOURCES][24], expected[40];
-    const range *m = r->memory;
-    double core_s = NAN; /* by the best source that knows a point */
-    for (int s = SOURCES - 1; s >= 0; s--)
-        if (m[s].lo == m[s].hi)
-            core_s = r->wall_s * (1 - m[s].lo);
-    if (isnan(r->expected.lo))
-        snprintf(expected, sizeof expected, "waiting=%.1fus", r->injected_s * 1e6);
-    else
-        snprintf(expected, sizeof expected, "memory%s%.2f", r->expected.lo > 0 ? ">" : "<",
-                 r->expected.lo > 0 ? r->expected.lo : r->expected.hi);
-    const char *verdict = !r->known ? "not measured" : r->ok ? "ok" : "ELSEWHERE";
-    json_t *memory = json_object();
-    json_t *row =
-        gw_bench_row(&table, rows,
-                     GW_TEXTS(r->name, ledger_share_text(share[CTR], m[CTR]),
-                              ledger_share_text(share[TWIN], m[TWIN]),
-                              ledger_share_text(share[MODEL], m[MODEL]), expected, verdict),
-                     GW_NUMBERS(r->wall_s, core_s, r->waiting_s, r->transfer_s, r->expected.lo,
-                                r->expected.hi, r->injected_s, r->error_s));
-    for (int s = 0; s < SOURCES; s++)
-        json_object_set_new(memory, source_names[s],
-                            gw_json_object("low:f high:f", m[s].lo, m[s].hi));
-    gw_json_add(row, "memory_share:o ok:o", memory, r->known ? json_boolean(r->ok) : json_null());
-}
-
 static void ledger_report(gw_bench_run *run) {
     gw_bench_place_say(&run->place, "validation of the ledger");
     printf(
@@ -369,8 +308,43 @@ static void ledger_report(gw_bench_run *run) {
         gw_gemm_library());
     gw_bench_head(&table);
     for (int i = 0; i < (run->place.ranks > 1 ? RESULTS : SKEW); i++) {
-        ledger_judge(&b.results[i]);
-        ledger_report_one(&b.results[i], run->results);
+        result *r = &b.results[i];
+        const range *m = r->memory;
+        r->ok = true;
+        for (int s = 0; s < SOURCES; s++) {
+            if (isnan(m[s].lo))
+                continue;
+            r->known = true;
+            r->ok = r->ok && m[s].lo <= r->expected.hi && m[s].hi >= r->expected.lo;
+        }
+        if (!isnan(r->error_s)) {
+            r->known = true;
+            r->ok = r->error_s <= fmax(20e-6, 0.05 * r->injected_s);
+        }
+        char share[SOURCES][24], expected[40];
+        double core_s = NAN; /* by the best source that knows a point */
+        for (int s = SOURCES - 1; s >= 0; s--)
+            if (m[s].lo == m[s].hi)
+                core_s = r->wall_s * (1 - m[s].lo);
+        if (isnan(r->expected.lo))
+            snprintf(expected, sizeof expected, "waiting=%.1fus", r->injected_s * 1e6);
+        else
+            snprintf(expected, sizeof expected, "memory%s%.2f", r->expected.lo > 0 ? ">" : "<",
+                     r->expected.lo > 0 ? r->expected.lo : r->expected.hi);
+        const char *verdict = !r->known ? "not measured" : r->ok ? "ok" : "ELSEWHERE";
+        json_t *memory = json_object();
+        json_t *row =
+            gw_bench_row(&table, run->results,
+                         GW_TEXTS(r->name, ledger_share_text(share[CTR], m[CTR]),
+                                  ledger_share_text(share[TWIN], m[TWIN]),
+                                  ledger_share_text(share[MODEL], m[MODEL]), expected, verdict),
+                         GW_NUMBERS(r->wall_s, core_s, r->waiting_s, r->transfer_s, r->expected.lo,
+                                    r->expected.hi, r->injected_s, r->error_s));
+        for (int s = 0; s < SOURCES; s++)
+            json_object_set_new(memory, source_names[s],
+                                gw_json_object("low:f high:f", m[s].lo, m[s].hi));
+        gw_json_add(row, "memory_share:o ok:o", memory,
+                    r->known ? json_boolean(r->ok) : json_null());
     }
 }
 

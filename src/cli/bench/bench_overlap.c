@@ -103,20 +103,15 @@ static gw_err overlap_add_mode(const char *name) {
     return gw_fail(GW_ERR_USAGE, "bench: progress=%s: must be none, poll or thread", name);
 }
 
-static gw_err overlap_read_modes(const gw_spec *list, int *level) {
-    for (const gw_spec *s = list->parts; s; s = s->next)
-        GW_TRY(overlap_add_mode(s->text));
-    for (int i = 0; i < b.n_modes; i++)
-        if (b.modes[i] == GW_PROGRESS_THREAD)
-            *level = MPI_THREAD_SERIALIZED;
-    return GW_OK;
-}
-
 static gw_err overlap_prepare(gw_bench_run *run) {
     const gw_args *args = run->args;
     gw_grid *g = &b.grid;
     GW_TRY(gw_grid_read(g, args));
-    GW_TRY(overlap_read_modes(gw_args_spec(args, "progress"), &run->level));
+    for (const gw_spec *s = gw_args_spec(args, "progress")->parts; s; s = s->next)
+        GW_TRY(overlap_add_mode(s->text));
+    for (int i = 0; i < b.n_modes; i++)
+        if (b.modes[i] == GW_PROGRESS_THREAD)
+            run->level = MPI_THREAD_SERIALIZED;
     for (const gw_spec *c = g->codecs; c; c = c->next)
         for (const gw_spec *a = g->algos; a; a = a->next)
             for (int m = 0; m < b.n_modes; m++) {
@@ -274,24 +269,22 @@ static gw_err overlap_exchange_test(void *cell, bool *done) {
     return gw_schedule_test(((gw_grid_cell *)cell)->timed.schedule, done);
 }
 
-static gw_err overlap_measure_transport(gw_grid_cell *c, lap *l) {
-    gw_transport_job job = {overlap_exchange_prepare, overlap_exchange_start, overlap_exchange_test,
-                            c};
-    return gw_transport_measure(&job, overlap_must_yield(l), b.place->comm, &l->transport_s);
-}
-
 static gw_err overlap_measure_size(size_t n) {
     bool in[GW_GRID_CELLS];
     b.n = n;
     for (int i = 0; i < b.grid.n; i++) {
         gw_grid_cell *c = &b.grid.cell[i];
+        lap *l = &b.lap[i];
         for (int f = 0; f < FIGURES; f++)
-            b.lap[i].samples[f].n = 0;
+            l->samples[f].n = 0;
         in[i] = gw_grid_ready(c);
         if (in[i]) {
-            GW_TRY(gw_grid_weigh(&b.grid, c, b.place, n));
-            GW_TRY(overlap_calibrate(c, &b.lap[i]));
-            GW_TRY(overlap_measure_transport(c, &b.lap[i]));
+            GW_TRY(gw_grid_weigh(&b.grid, c, n));
+            GW_TRY(overlap_calibrate(c, l));
+            gw_transport_job job = {overlap_exchange_prepare, overlap_exchange_start,
+                                    overlap_exchange_test, c};
+            GW_TRY(
+                gw_transport_measure(&job, overlap_must_yield(l), b.place->comm, &l->transport_s));
         }
     }
     for (int r = 0; r < b.repeats; r++)
@@ -325,52 +318,48 @@ static void overlap_print_head(gw_bench_run *run) {
     gw_bench_head(&table);
 }
 
-/* Each figure with its interval and all rounds. */
-static void overlap_keep_figures(json_t *row, const lap *l, const gw_stats *s) {
-    for (int f = 0; f < FIGURES; f++) {
-        const char *unit = f == HIDDEN ? "" : "_s";
-        char key[64];
-        json_t *all = json_array();
-        for (int i = 0; i < l->samples[f].n && !isnan(s[f].median); i++)
-            json_array_append_new(all, gw_json_number(l->samples[f].x[i]));
-        gw_json_stats(row, figure_names[f], unit, &s[f]);
-        snprintf(key, sizeof key, "%s_rounds%s", figure_names[f], unit);
-        json_object_set_new(row, key, all);
-    }
-}
-
-static gw_err overlap_report_cell(size_t bytes, const gw_grid_cell *c, const lap *l) {
-    gw_stats s[FIGURES];
-    char interval[32], codec[GW_GRID_LABEL];
-    for (int f = 0; f < FIGURES; f++)
-        GW_TRY(gw_samples_stats(&l->samples[f], &s[f]));
-    if (b.place->ranks == 1)
-        s[HIDDEN].median = s[HIDDEN].ci_low = s[HIDDEN].ci_high = NAN;
-    snprintf(interval, sizeof interval, "%.2f..%.2f", s[HIDDEN].ci_low, s[HIDDEN].ci_high);
-    /* No exchange takes a core for longer than it lasts, but for noise: it was disturbed. */
-    bool disturbed = l->transport_s > 1.5 * s[COMM].median;
-    double transport_s = disturbed ? NAN : l->transport_s;
-    /* All of computation and of what the exchange takes of the core, or the exchange alone. */
-    double core_s = s[COMP].median + (isnan(transport_s) ? 0 : transport_s);
-    double bound_s = disturbed ? NAN : fmax(core_s, s[COMM].median);
-    json_t *row =
-        gw_bench_row(&table, b.results,
-                     GW_TEXTS(c->spec.text, gw_grid_codec(c, codec), mode_names[l->mode],
-                              isfinite(s[HIDDEN].ci_low) ? interval : NULL),
-                     GW_NUMBERS((double)bytes, s[COMM].median, s[COMP].median, s[BOTH].median,
-                                s[HIDDEN].median, s[SAVED].median, s[INTERFERENCE].median,
-                                s[EXPOSED].median, transport_s, bound_s, s[BOTH].median / bound_s,
-                                l->kernels, b.repeats, (double)c->wrong, c->wire_bytes));
-    overlap_keep_figures(row, l, s);
-    if (s[COMP].median < s[COMM].median && b.compute_ratio >= 1 && b.place->ranks > 1)
-        printf("%10s  note: computation was shorter than communication: not all could hide\n", "");
-    return GW_OK;
-}
-
 static gw_err overlap_report_size(size_t bytes) {
-    for (int i = 0; i < b.grid.n; i++)
-        if (gw_grid_ready(&b.grid.cell[i]))
-            GW_TRY(overlap_report_cell(bytes, &b.grid.cell[i], &b.lap[i]));
+    for (int cell = 0; cell < b.grid.n; cell++) {
+        const gw_grid_cell *c = &b.grid.cell[cell];
+        const lap *l = &b.lap[cell];
+        gw_stats s[FIGURES];
+        char interval[32], codec[GW_GRID_LABEL];
+        if (!gw_grid_ready(c))
+            continue;
+        for (int f = 0; f < FIGURES; f++)
+            GW_TRY(gw_samples_stats(&l->samples[f], &s[f]));
+        if (b.place->ranks == 1)
+            s[HIDDEN].median = s[HIDDEN].ci_low = s[HIDDEN].ci_high = NAN;
+        snprintf(interval, sizeof interval, "%.2f..%.2f", s[HIDDEN].ci_low, s[HIDDEN].ci_high);
+        /* No exchange takes a core for longer than it lasts, but for noise: it was disturbed. */
+        bool disturbed = l->transport_s > 1.5 * s[COMM].median;
+        double transport_s = disturbed ? NAN : l->transport_s;
+        /* All of computation and of what the exchange takes of the core, or the exchange alone. */
+        double core_s = s[COMP].median + (isnan(transport_s) ? 0 : transport_s);
+        double bound_s = disturbed ? NAN : fmax(core_s, s[COMM].median);
+        json_t *row = gw_bench_row(
+            &table, b.results,
+            GW_TEXTS(c->spec.text, gw_grid_codec(c, codec), mode_names[l->mode],
+                     isfinite(s[HIDDEN].ci_low) ? interval : NULL),
+            GW_NUMBERS((double)bytes, s[COMM].median, s[COMP].median, s[BOTH].median,
+                       s[HIDDEN].median, s[SAVED].median, s[INTERFERENCE].median, s[EXPOSED].median,
+                       transport_s, bound_s, s[BOTH].median / bound_s, l->kernels, b.repeats,
+                       (double)c->wrong, c->wire_bytes));
+        /* Each figure with its interval and all rounds. */
+        for (int f = 0; f < FIGURES; f++) {
+            const char *unit = f == HIDDEN ? "" : "_s";
+            char key[64];
+            json_t *all = json_array();
+            for (int i = 0; i < l->samples[f].n && !isnan(s[f].median); i++)
+                json_array_append_new(all, gw_json_number(l->samples[f].x[i]));
+            gw_json_stats(row, figure_names[f], unit, &s[f]);
+            snprintf(key, sizeof key, "%s_rounds%s", figure_names[f], unit);
+            json_object_set_new(row, key, all);
+        }
+        if (s[COMP].median < s[COMM].median && b.compute_ratio >= 1 && b.place->ranks > 1)
+            printf("%10s  note: computation was shorter than communication: not all could hide\n",
+                   "");
+    }
     return GW_OK;
 }
 
@@ -393,7 +382,7 @@ static gw_err overlap_measure(gw_bench_run *run, bool *own) {
     GW_TRY(gw_grid_open(&b.grid, &run->place));
     GW_TRY(overlap_choose_kernel());
     overlap_print_head(run);
-    return gw_grid_sizes(&b.grid, run, NULL, overlap_measure_size, overlap_report_size, own);
+    return gw_grid_sizes(&b.grid, NULL, overlap_measure_size, overlap_report_size, own);
 }
 
 static void overlap_close_queues(void) {

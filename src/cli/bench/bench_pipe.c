@@ -12,7 +12,6 @@
 #include "play/options.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum {
     MOST_MICROS = 16, /* numbers of microbatches in --microbatches */
@@ -106,20 +105,16 @@ static gw_err pipe_prepare(gw_bench_run *run) {
 
 /* ---- opening ---- */
 
-/* Actions of a whole backward pass send their delta at its end, as the formulas have it. */
-static double pipe_input_share(const gw_timetable *t) {
-    int n;
-    const gw_act *acts = gw_timetable_acts(t, b.place->ranks - 1, &n);
-    for (int i = 0; i < n; i++)
-        if (acts[i].kind == GW_ACT_INPUT)
-            return b.pace.input_s / (b.pace.input_s + b.pace.weights_s);
-    return 1;
-}
-
 /* Each stage takes the pace for a microbatch with all its chunks. */
 static gw_err pipe_profile(cell *c, const gw_timetable *t) {
-    int chunks = gw_timetable_chunks(t), runs = chunks * b.place->ranks;
+    int chunks = gw_timetable_chunks(t), runs = chunks * b.place->ranks, n;
+    const gw_act *acts = gw_timetable_acts(t, b.place->ranks - 1, &n);
     double times = (double)c->micros / chunks;
+    double input =
+        1; /* a whole backward pass sends its delta at its end, as the formulas have it */
+    for (int i = 0; i < n; i++)
+        if (acts[i].kind == GW_ACT_INPUT)
+            input = b.pace.input_s / (b.pace.input_s + b.pace.weights_s);
     gw_step_profile *p = &c->profile;
     *p = (gw_step_profile){.model = "a pipe",
                            .batch = (long)b.rows * c->micros,
@@ -133,41 +128,36 @@ static gw_err pipe_profile(cell *c, const gw_timetable *t) {
                                         .n = 1,
                                         .forward_s = times * b.pace.forward_s,
                                         .backward_s = times * (b.pace.input_s + b.pace.weights_s),
-                                        .input_extra = pipe_input_share(t) - 0.5,
+                                        .input_extra = input - 0.5,
                                         .activation = (size_t)b.width};
     return GW_OK;
 }
 
 /* A timetable that refuses is left out, with its reason; alike on all ranks. */
-static gw_err pipe_open_cell(cell *c, bool *refused) {
-    gw_parallel o = gw_parallel_plain;
-    gw_timetable *t;
-    o.timetable = c->spec;
-    o.shape = (gw_mesh_shape){{1, b.place->ranks, 1}, {GW_DIM_TENSOR, GW_DIM_DATA, GW_DIM_PIPE}};
-    o.microbatches = c->micros;
-    gw_err e = gw_timetable_open(&t, c->spec, b.place->ranks, c->micros);
-    *refused = e == GW_ERR_UNSUPPORTED;
-    if (*refused)
-        json_array_append_new(b.left_out, json_string(gw_err_text()));
-    if (e != GW_OK)
-        return *refused ? GW_OK : e;
-    e = pipe_profile(c, t);
-    gw_timetable_close(t);
-    GW_THEN(e, gw_sim_mesh_open(&c->mesh, &o, &c->profile, b.place->ranks));
-    return e;
-}
-
 static gw_err pipe_open_cells(void) {
-    int n = b.n;
-    if (b.place->ranks == 1)
+    int n = b.n, ranks = b.place->ranks;
+    gw_parallel o = gw_parallel_plain;
+    o.shape = (gw_mesh_shape){{1, ranks, 1}, {GW_DIM_TENSOR, GW_DIM_DATA, GW_DIM_PIPE}};
+    if (ranks == 1)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "bench: a pipe has two stages or more, each on a rank: start more ranks");
     b.n = 0;
     for (int i = 0; i < n; i++) {
-        bool refused;
-        b.cells[b.n] = b.cells[i];
-        gw_err e = pipe_open_cell(&b.cells[b.n], &refused);
-        b.n += !refused;
+        cell *c = &b.cells[b.n];
+        gw_timetable *t;
+        *c = b.cells[i];
+        gw_err e = gw_timetable_open(&t, c->spec, ranks, c->micros);
+        if (e == GW_ERR_UNSUPPORTED) {
+            json_array_append_new(b.left_out, json_string(gw_err_text()));
+            continue;
+        }
+        GW_TRY(e);
+        b.n++;
+        o.timetable = c->spec;
+        o.microbatches = c->micros;
+        e = pipe_profile(c, t);
+        gw_timetable_close(t);
+        GW_THEN(e, gw_sim_mesh_open(&c->mesh, &o, &c->profile, ranks));
         GW_TRY(e);
     }
     return b.n > 1 ? GW_OK
@@ -204,13 +194,6 @@ static gw_err pipe_turn(void *none, int i, double *unused) {
     return GW_OK;
 }
 
-static gw_err pipe_measure_steps(void) {
-    gw_rounds rounds = {.comm = b.place->comm, .seed = 1, .once = pipe_turn};
-    for (int k = 0; k < b.steps; k += b.block)
-        GW_TRY(gw_rounds_next(&rounds, b.n, NULL, NULL));
-    return GW_OK;
-}
-
 /* ---- in virtual time ---- */
 
 /* Seconds that each stage works in a step. */
@@ -218,14 +201,13 @@ static double pipe_work(const cell *c) {
     return c->micros * (b.pace.forward_s + b.pace.input_s + b.pace.weights_s);
 }
 
-/* A microbatch that is alone passes all stages forth and back, one at a time. */
-static double pipe_hop(const cell *alone) {
+static gw_err pipe_conclude(void) {
+    for (int i = 0; i < b.n; i++)
+        GW_TRY(gw_samples_stats(&b.cells[i].step, &b.cells[i].stats));
+    /* A microbatch that is alone passes all stages forth and back, one at a time. */
     int ranks = b.place->ranks;
-    double left_s = alone->stats.median - ranks * pipe_work(alone);
-    return left_s > 0 ? left_s / (2 * (ranks - 1)) : 0;
-}
-
-static gw_err pipe_simulate(void) {
+    double left_s = b.cells[0].stats.median - ranks * pipe_work(&b.cells[0]);
+    b.hop_s = left_s > 0 ? left_s / (2 * (ranks - 1)) : 0;
     gw_sim_link link = {WIDE, b.hop_s, 0};
     gw_sim_play p = {
         .world = {.ranks = b.place->ranks, .per_host = 1, .link = link, .memory = link},
@@ -243,14 +225,8 @@ static gw_err pipe_simulate(void) {
     return e;
 }
 
-static gw_err pipe_conclude(void) {
-    for (int i = 0; i < b.n; i++)
-        GW_TRY(gw_samples_stats(&b.cells[i].step, &b.cells[i].stats));
-    b.hop_s = pipe_hop(&b.cells[0]);
-    return pipe_simulate();
-}
-
 static gw_err pipe_measure(gw_bench_run *run, bool *own) {
+    gw_rounds rounds = {.comm = run->place.comm, .seed = 1, .once = pipe_turn};
     b.place = &run->place;
     b.left_out = json_array();
     gw_nap_lightly();
@@ -258,7 +234,8 @@ static gw_err pipe_measure(gw_bench_run *run, bool *own) {
     gw_err e = gw_codec_open(&b.exact, &gw_codec_exact);
     GW_THEN(e, pipe_open_cells());
     GW_TRY(gw_agree(run->place.comm, e));
-    e = pipe_measure_steps();
+    for (int k = 0; k < b.steps && e == GW_OK; k += b.block)
+        e = gw_rounds_next(&rounds, b.n, NULL, NULL);
     *own = e != GW_OK; /* the others wait for a message */
     return e == GW_OK ? gw_agree(run->place.comm, pipe_conclude()) : e;
 }
@@ -272,17 +249,6 @@ static const gw_bench_table table = {
     .keys = "timetable|microbatches|median_s||simulated_s|ratio_simulated|formula_s|ratio_formula|"
             "idle_s|simulated_idle_s|formula_idle_s|work_s|ci_low_s|ci_high_s"};
 
-static void pipe_report_one(const cell *c, json_t *rows) {
-    const gw_stats *s = &c->stats;
-    double work_s = pipe_work(c), sim_s = c->simulated_s;
-    bool fills = c->micros >= b.place->ranks;
-    double bubble_s = fills ? gw_timetable_bubble(c->mesh.timetable, &b.pace) : NAN;
-    gw_bench_row(&table, rows, GW_TEXTS(c->spec->text),
-                 GW_NUMBERS(c->micros, s->median, gw_stats_precision(s), sim_s, s->median / sim_s,
-                            work_s + bubble_s, s->median / (work_s + bubble_s), s->median - work_s,
-                            sim_s - work_s, bubble_s, work_s, s->ci_low, s->ci_high));
-}
-
 static void pipe_report(gw_bench_run *run) {
     size_t i;
     json_t *why;
@@ -291,8 +257,18 @@ static void pipe_report(gw_bench_run *run) {
     printf("F %d us, I %d us, W %d us; a hop of %d bytes takes %.1f us\n", b.pace_us.x[0],
            b.pace_us.x[1], b.pace_us.x[2], bytes, b.hop_s * 1e6);
     gw_bench_head(&table);
-    for (int k = 1; k < b.n; k++)
-        pipe_report_one(&b.cells[k], run->results);
+    for (int k = 1; k < b.n; k++) {
+        const cell *c = &b.cells[k];
+        const gw_stats *s = &c->stats;
+        double work_s = pipe_work(c), sim_s = c->simulated_s;
+        bool fills = c->micros >= b.place->ranks;
+        double bubble_s = fills ? gw_timetable_bubble(c->mesh.timetable, &b.pace) : NAN;
+        gw_bench_row(&table, run->results, GW_TEXTS(c->spec->text),
+                     GW_NUMBERS(c->micros, s->median, gw_stats_precision(s), sim_s,
+                                s->median / sim_s, work_s + bubble_s,
+                                s->median / (work_s + bubble_s), s->median - work_s, sim_s - work_s,
+                                bubble_s, work_s, s->ci_low, s->ci_high));
+    }
     json_array_foreach(b.left_out, i, why)
         printf("%snot measured: %s\n", i == 0 ? "\n" : "", json_string_value(why));
     gw_json_add(run->facts, "hop_s:f hop_bytes:i left_out:o", b.hop_s, bytes,

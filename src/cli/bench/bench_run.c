@@ -18,37 +18,6 @@ typedef struct job {
     gw_busy before, during;
 } job;
 
-/* ---- the JSON file; rank 0 ---- */
-
-static json_t *bench_options_json(const gw_opt *opts, const gw_args *args) {
-    json_t *all = json_object();
-    for (const gw_opt *o = opts; o->name; o++) {
-        const char *text = gw_args_text(args, o->name);
-        json_object_set_new(all, o->name,
-                            o->type == GW_OPT_FLAG ? json_boolean(gw_args_flag(args, o->name))
-                            : text                 ? json_string(text)
-                                                   : json_null());
-    }
-    return all;
-}
-
-static json_t *bench_document(const job *j) {
-    const gw_bench_place *p = &j->run.place;
-    char utc[GW_UTC];
-    gw_host host;
-    gw_host_facts(&host);
-    gw_utc_now(utc);
-    json_t *all = gw_json_object(
-        "schema:i benchmark:s version:s finished_utc:s options:o ranks:i nodes:i threads:i "
-        "oversubscribed:b busy:o mpi_library:s host:s cpu:s results:o",
-        1, j->bench->name, GW_VERSION " (" GW_COMMIT ")", utc,
-        bench_options_json(j->bench->opts, j->run.args), p->ranks, p->nodes, p->threads,
-        p->oversubscribed, gw_busy_run_json(&j->before, &j->during), p->mpi, host.name,
-        host.cpu_model, json_incref(j->run.results));
-    json_object_update(all, j->run.facts);
-    return all;
-}
-
 static void bench_say_busy(const job *j, const char *when, const gw_busy *b) {
     char text[GW_BUSY_TEXT];
     gw_busy_text(b, text, sizeof text);
@@ -56,19 +25,42 @@ static void bench_say_busy(const job *j, const char *when, const gw_busy *b) {
         printf("warning: %s this benchmark %s: its times are not to be trusted\n", when, text);
 }
 
+/* Report, and write the file, if there is one; rank 0. */
 static gw_err bench_finish(job *j, gw_file *file) {
-    if (j->run.place.rank != 0)
+    const gw_bench_place *p = &j->run.place;
+    char utc[GW_UTC];
+    gw_host host;
+    if (p->rank != 0)
         return GW_OK;
     if (j->bench->report)
         j->bench->report(&j->run);
     bench_say_busy(j, "during", &j->during);
     fflush(stdout);
-    return file ? gw_json_commit(file, bench_document(j), JSON_INDENT(2), "the figures") : GW_OK;
+    if (!file)
+        return GW_OK;
+    gw_host_facts(&host);
+    gw_utc_now(utc);
+    json_t *options = json_object();
+    for (const gw_opt *o = j->bench->opts; o->name; o++) {
+        const char *text = gw_args_text(j->run.args, o->name);
+        bool flag = o->type == GW_OPT_FLAG;
+        json_object_set_new(options, o->name,
+                            flag   ? json_boolean(gw_args_flag(j->run.args, o->name))
+                            : text ? json_string(text)
+                                   : json_null());
+    }
+    json_t *all = gw_json_object(
+        "schema:i benchmark:s version:s finished_utc:s options:o ranks:i nodes:i threads:i "
+        "oversubscribed:b busy:o mpi_library:s host:s cpu:s results:o",
+        1, j->bench->name, GW_VERSION " (" GW_COMMIT ")", utc, options, p->ranks, p->nodes,
+        p->threads, p->oversubscribed, gw_busy_run_json(&j->before, &j->during), p->mpi, host.name,
+        host.cpu_model, json_incref(j->run.results));
+    json_object_update(all, j->run.facts);
+    return gw_json_commit(file, all, JSON_INDENT(2), "the figures");
 }
-
-/* ---- the whole ---- */
-
-static gw_err bench_open_place(job *j, MPI_Comm comm) {
+static gw_err bench_body(void *ctx, MPI_Comm comm, bool *own) {
+    job *j = ctx;
+    gw_file *file = NULL;
     gw_bench_run *r = &j->run;
     GW_TRY(gw_bench_place_open(&r->place, comm, r->threads));
     if (!j->bench->denormals)
@@ -81,13 +73,6 @@ static gw_err bench_open_place(job *j, MPI_Comm comm) {
     GW_TRY(gw_busy_open(&j->watch, &r->place.node, comm));
     GW_TRY(gw_busy_look(&j->watch, 0, &j->before));
     bench_say_busy(j, "before", &j->before);
-    return GW_OK;
-}
-
-static gw_err bench_body(void *ctx, MPI_Comm comm, bool *own) {
-    job *j = ctx;
-    gw_file *file = NULL;
-    GW_TRY(bench_open_place(j, comm));
     const char *path = j->run.place.rank == 0 ? gw_args_text(j->run.args, "json") : NULL;
     GW_TRY(gw_agree(comm, path ? gw_file_create_at(&file, path) : GW_OK)); /* told at once */
     gw_err e = j->bench->measure(&j->run, own);

@@ -73,28 +73,6 @@ static const gw_opt fields[] = {{"comm", GW_OPT_SPEC, GW_STRATEGY_PLAIN, 0, 0, N
                                 {"update", GW_OPT_CHOICE, "eager", 0, 0, "eager|lazy", NULL, ""},
                                 {0}};
 
-/* "COMM|CODEC|UPDATE", which is cut. */
-static gw_err step_read_one(config *one, char *text) {
-    int n = 0;
-    GW_TRY(gw_args_new(&one->fields, fields));
-    for (char *item; (item = strsep(&text, "|")) != NULL; n++) {
-        if (n == 3)
-            return gw_fail(GW_ERR_USAGE, "bench: configs: '%s': more than COMM|CODEC|UPDATE", item);
-        if (!*item)
-            return gw_fail(GW_ERR_USAGE,
-                           "bench: configs: number %d has nothing in its field %d of "
-                           "COMM|CODEC|UPDATE",
-                           b.given, n + 1);
-        GW_TRY(gw_args_set(one->fields, "bench: configs", fields[n].name, item));
-    }
-    one->c.run.comm = gw_args_spec(one->fields, "comm");
-    if (n > 1)
-        one->c.run.compress = gw_args_spec(one->fields, "compress");
-    if (n > 2)
-        one->c.run.lazy = strcmp(gw_args_text(one->fields, "update"), "lazy") == 0;
-    return GW_OK;
-}
-
 /* That one of several cannot run is no reason against the others: configs[i] leaves the list. */
 static gw_err step_refuse(int i, gw_err e) {
     if (e != GW_ERR_UNSUPPORTED || !b.configs[i]->fields)
@@ -122,13 +100,33 @@ static gw_err step_open_session(config *one, int *level) {
     return GW_OK;
 }
 
-static gw_err step_add_config(const gw_spec *item, int *level) {
+/* given: "COMM|CODEC|UPDATE", which is cut; NULL: the options' own. */
+static gw_err step_add_config(const gw_spec *given, int *level) {
     if (b.given == MOST_CONFIGS)
         return gw_fail(GW_ERR_USAGE, "bench: more than %d configurations", MOST_CONFIGS);
     config *one = b.configs[b.n++] = &b.all[b.given++];
     *one = (config){.c = b.c};
-    if (item)
-        GW_TRY(step_read_one(one, (char *)item->text));
+    if (given) {
+        char *text = (char *)given->text;
+        int n = 0;
+        GW_TRY(gw_args_new(&one->fields, fields));
+        for (char *item; (item = strsep(&text, "|")) != NULL; n++) {
+            if (n == 3)
+                return gw_fail(GW_ERR_USAGE, "bench: configs: '%s': more than COMM|CODEC|UPDATE",
+                               item);
+            if (!*item)
+                return gw_fail(GW_ERR_USAGE,
+                               "bench: configs: number %d has nothing in its field %d of "
+                               "COMM|CODEC|UPDATE",
+                               b.given, n + 1);
+            GW_TRY(gw_args_set(one->fields, "bench: configs", fields[n].name, item));
+        }
+        one->c.run.comm = gw_args_spec(one->fields, "comm");
+        if (n > 1)
+            one->c.run.compress = gw_args_spec(one->fields, "compress");
+        if (n > 2)
+            one->c.run.lazy = strcmp(gw_args_text(one->fields, "update"), "lazy") == 0;
+    }
     return step_refuse(b.n - 1, step_open_session(one, level));
 }
 
@@ -142,59 +140,27 @@ static gw_err step_prepare(gw_bench_run *run) {
     return step_some_left();
 }
 
-/* ---- opening ---- */
-
-static gw_err step_open_all(bool *own) {
-    gw_rig_setup setup = gw_rig_setup_of(&b.c, b.place);
-    for (int i = 0, left; i < b.n; i += left == b.n) {
-        left = b.n;
-        gw_err e = gw_rig_open(&b.configs[i]->rig, &setup);
-        GW_THEN(e, gw_rig_start(&b.configs[i]->rig));
-        GW_TRY(step_refuse(i, e));
-    }
-    GW_TRY(step_some_left());
-    for (int i = 0; i < b.n && b.bounds; i++)
-        GW_TRY(gw_rig_bound(&b.configs[i]->rig, &b.configs[i]->bound, own));
-    return GW_OK;
-}
-
 /* ---- measuring ---- */
 
 static gw_rig *rig(int i) {
     return &b.configs[i]->rig;
 }
 
-static void step_put_together(const gw_batch_cost *cost, double part[PARTS]) {
-    const double *p = cost->phase_s;
-    part[COMPUTATION] = p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
-    part[EXPOSED] = p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
-    part[CODEC] = p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE];
-    part[OTHER] = p[GW_PHASE_OTHER];
-    part[INFLIGHT] = cost->inflight_s;
-    part[WIRE] = (double)cost->wire_bytes;
-}
-
 static gw_err step_keep(int i, const gw_batch_cost *cost, int n) {
     static double part[GW_RIG_BLOCK][PARTS];
-    for (int k = 0; k < n; k++)
-        step_put_together(&cost[k], part[k]);
+    for (int k = 0; k < n; k++) {
+        const double *p = cost[k].phase_s;
+        part[k][COMPUTATION] = p[GW_PHASE_FORWARD] + p[GW_PHASE_BACKWARD] + p[GW_PHASE_UPDATE];
+        part[k][EXPOSED] = p[GW_PHASE_MPI_POST] + p[GW_PHASE_MPI_POLL] + p[GW_PHASE_MPI_WAIT];
+        part[k][CODEC] = p[GW_PHASE_ENCODE] + p[GW_PHASE_DECODE];
+        part[k][OTHER] = p[GW_PHASE_OTHER];
+        part[k][INFLIGHT] = cost[k].inflight_s;
+        part[k][WIRE] = (double)cost[k].wire_bytes;
+    }
     GW_TRY(gw_allreduce(MPI_IN_PLACE, part, n * PARTS, MPI_DOUBLE, MPI_SUM, b.place->comm));
     for (int k = 0; k < n; k++)
         for (int p = 0; p < PARTS; p++)
             GW_TRY(gw_samples_add(&b.configs[i]->part[p], part[k][p] / b.place->ranks));
-    return GW_OK;
-}
-
-/* A step that does not learn numbers is no training step. */
-static gw_err step_check_losses(void) {
-    for (int i = 0; i < b.n; i++) {
-        double loss = b.configs[i]->rig.loss;
-        GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, b.place->comm));
-        if (!isfinite(loss))
-            return gw_fail(GW_ERR_DIVERGED,
-                           "bench: %s with %s: the loss is no longer finite: try a smaller --lr",
-                           b.configs[i]->c.run.comm->text, b.configs[i]->c.run.compress->text);
-    }
     return GW_OK;
 }
 
@@ -210,7 +176,35 @@ static const gw_bench_table table = {
             "inflight_s|wire_bytes|ratio_first|||algorithm|error_feedback|steps|min_s|ci_low_s|"
             "ci_high_s"};
 
-static void step_print_head(gw_bench_run *run) {
+static double step_report_one(config *one, double first_s, json_t *rows) {
+    gw_chooser *choice = one->rig.choice;
+    const gw_session *session = one->rig.session;
+    const gw_bound_run *bound = &one->bound;
+    gw_stats s = gw_stats_of(one->rig.wall.x, one->rig.wall.n);
+    double bound_s = bound->measured ? bound->parts.step_s[bound->mode] : NAN, part[PARTS];
+    char codec[256]; /* as it was given, or what `auto` chose */
+    gw_text_print(codec, sizeof codec, "%s%s",
+                  choice ? session->mix.codec->spec : one->c.run.compress->text,
+                  session->unmet.idle ? " (not encoded here)" : "");
+    for (int p = 0; p < PARTS; p++)
+        part[p] = gw_stats_median(one->part[p].x, one->part[p].n);
+    json_t *row =
+        gw_bench_row(&table, rows,
+                     GW_TEXTS(one->c.run.comm->text, codec, one->rig.lazy ? "lazy" : "eager",
+                              session->mix.algo->ops->head.name),
+                     GW_NUMBERS(s.median, s.p95, gw_stats_precision(&s), part[COMPUTATION],
+                                part[EXPOSED], part[CODEC], part[OTHER], part[INFLIGHT], part[WIRE],
+                                first_s > 0 ? first_s / s.median : 1, bound_s, s.median / bound_s,
+                                gw_session_feeds_back(session), s.n, s.min, s.ci_low, s.ci_high));
+    if (choice)
+        choice->measured_s = s.median;
+    gw_json_add(row, "bound:o forecast:o unmet:o", gw_bound_json(bound),
+                choice ? gw_chooser_json(choice) : json_null(), gw_unmet_json(&session->unmet));
+    return s.median;
+}
+
+static void step_report(gw_bench_run *run) {
+    double first_s = 0;
     gw_bench_place_say(&run->place, "training step without data loading");
     printf("%zu parameters, global batch %d; GEMM by %s\n",
            gw_model_size(b.configs[0]->rig.at.model), b.configs[0]->rig.at.global,
@@ -222,63 +216,10 @@ static void step_print_head(gw_bench_run *run) {
         gw_unmet_print(&s->unmet, NULL, stdout);
     }
     gw_bench_head(&table);
-}
-
-/* As it was given; or what `auto` chose. With what became of it, in `text`. */
-static const char *step_codec_of(const config *one, char text[256]) {
-    const gw_session *s = one->rig.session;
-    gw_text_print(text, 256, "%s%s",
-                  one->rig.choice ? s->mix.codec->spec : one->c.run.compress->text,
-                  s->unmet.idle ? " (not encoded here)" : "");
-    return text;
-}
-
-/* What the bounds are made of. */
-static void step_print_parts(void) {
-    printf("\nbounds:\n");
     for (int i = 0; i < b.n; i++) {
-        const gw_bound_parts *p = &b.configs[i]->bound.parts;
-        if (!b.configs[i]->bound.measured)
-            continue;
-        printf("%-32s computation %.1f us, codec %.1f, wire %.1f, transport ",
-               b.configs[i]->c.run.comm->text, gw_layers_sum(&p->local) * 1e6, p->codec_s * 1e6,
-               p->wire_s * 1e6);
-        if (isnan(p->transport_s))
-            printf("absent:");
-        else
-            printf("%.1f:", p->transport_s * 1e6);
-        for (int m = 0; m < GW_BOUND_MODES; m++)
-            printf(" %s%s %.1f", m == (int)b.configs[i]->bound.mode ? "*" : "",
-                   gw_bound_name((gw_bound_mode)m), p->step_s[m] * 1e6);
-        printf("\n");
+        double median_s = step_report_one(b.configs[i], first_s, run->results);
+        first_s = i == 0 ? median_s : first_s;
     }
-}
-
-static double step_report_one(config *one, double first_s, json_t *rows) {
-    gw_chooser *choice = one->rig.choice;
-    const gw_bound_run *bound = &one->bound;
-    gw_stats s = gw_stats_of(one->rig.wall.x, one->rig.wall.n);
-    double bound_s = bound->measured ? bound->parts.step_s[bound->mode] : NAN, part[PARTS];
-    char codec[256];
-    for (int p = 0; p < PARTS; p++)
-        part[p] = gw_stats_median(one->part[p].x, one->part[p].n);
-    json_t *row = gw_bench_row(
-        &table, rows,
-        GW_TEXTS(one->c.run.comm->text, step_codec_of(one, codec), one->rig.lazy ? "lazy" : "eager",
-                 one->rig.session->mix.algo->ops->head.name),
-        GW_NUMBERS(s.median, s.p95, gw_stats_precision(&s), part[COMPUTATION], part[EXPOSED],
-                   part[CODEC], part[OTHER], part[INFLIGHT], part[WIRE],
-                   first_s > 0 ? first_s / s.median : 1, bound_s, s.median / bound_s,
-                   gw_session_feeds_back(one->rig.session), s.n, s.min, s.ci_low, s.ci_high));
-    if (choice)
-        choice->measured_s = s.median;
-    gw_json_add(row, "bound:o forecast:o unmet:o", gw_bound_json(bound),
-                choice ? gw_chooser_json(choice) : json_null(),
-                gw_unmet_json(&one->rig.session->unmet));
-    return s.median;
-}
-
-static void step_report_refused(json_t *facts) {
     json_t *refused = json_array();
     for (const config *one = b.all; one < b.all + b.given; one++) {
         if (!*one->refused)
@@ -288,24 +229,47 @@ static void step_report_refused(json_t *facts) {
         json_array_append_new(
             refused, gw_json_object("comm:s compress:s reason:s", comm, codec, one->refused));
     }
-    json_object_set_new(facts, "refused", refused);
-}
-
-static void step_report(gw_bench_run *run) {
-    double first_s = 0;
-    step_print_head(run);
+    json_object_set_new(run->facts, "refused", refused);
+    if (b.bounds) /* what they are made of */
+        printf("\nbounds:\n");
     for (int i = 0; i < b.n; i++) {
-        double median_s = step_report_one(b.configs[i], first_s, run->results);
-        first_s = i == 0 ? median_s : first_s;
+        const gw_bound_run *bound = &b.configs[i]->bound;
+        const gw_bound_parts *p = &bound->parts;
+        if (!bound->measured)
+            continue;
+        printf("%-32s computation %.1f us, codec %.1f, wire %.1f, transport ",
+               b.configs[i]->c.run.comm->text, gw_layers_sum(&p->local) * 1e6, p->codec_s * 1e6,
+               p->wire_s * 1e6);
+        if (isnan(p->transport_s))
+            printf("absent:");
+        else
+            printf("%.1f:", p->transport_s * 1e6);
+        for (int m = 0; m < GW_BOUND_MODES; m++)
+            printf(" %s%s %.1f", m == (int)bound->mode ? "*" : "", gw_bound_name((gw_bound_mode)m),
+                   p->step_s[m] * 1e6);
+        printf("\n");
     }
-    step_report_refused(run->facts);
-    if (b.bounds)
-        step_print_parts();
 }
 
 /* ---- the whole ---- */
 
 static gw_err step_measure(gw_bench_run *run, bool *own) {
+    b.place = &run->place;
+    gw_rig_setup setup = gw_rig_setup_of(&b.c, b.place);
+    for (int i = 0, left; i < b.n; i += left == b.n) {
+        left = b.n;
+        gw_err e = gw_rig_open(&b.configs[i]->rig, &setup);
+        GW_THEN(e, gw_rig_start(&b.configs[i]->rig));
+        GW_TRY(step_refuse(i, e));
+    }
+    GW_TRY(step_some_left());
+    for (int i = 0; i < b.n && b.bounds; i++) {
+        gw_rig *r = &b.configs[i]->rig;
+        gw_bound_run *bound = &b.configs[i]->bound;
+        gw_layer_job steps = gw_placed_layers(&r->at);
+        if (gw_bound_of(&r->stepper.is, r->lazy, &bound->mode) == GW_OK) /* else none is known */
+            GW_TRY(gw_bound_measure(bound, &r->stepper, &steps, r->yield, own));
+    }
     gw_rig_turns turns = {.place = &run->place,
                           .rig = rig,
                           .n = b.n,
@@ -314,8 +278,6 @@ static gw_err step_measure(gw_bench_run *run, bool *own) {
                           .warmup = b.warmup,
                           .seed = b.c.run.seed,
                           .keep = step_keep};
-    b.place = &run->place;
-    GW_TRY(step_open_all(own));
     gw_err e = gw_rig_take_turns(&turns);
     *own = e != GW_OK; /* the others wait in an exchange */
     GW_TRY(e);
@@ -323,7 +285,16 @@ static gw_err step_measure(gw_bench_run *run, bool *own) {
         gw_session *s = b.configs[i]->rig.session;
         GW_TRY(gw_session_find_unmet(s, (gw_unmet_ask){.ended = true}, run->place.comm));
     }
-    return step_check_losses();
+    /* A step that does not learn numbers is no training step. */
+    for (int i = 0; i < b.n; i++) {
+        double loss = b.configs[i]->rig.loss;
+        GW_TRY(gw_allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, b.place->comm));
+        if (!isfinite(loss))
+            return gw_fail(GW_ERR_DIVERGED,
+                           "bench: %s with %s: the loss is no longer finite: try a smaller --lr",
+                           b.configs[i]->c.run.comm->text, b.configs[i]->c.run.compress->text);
+    }
+    return GW_OK;
 }
 
 static void step_close_sessions(void) {

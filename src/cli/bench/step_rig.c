@@ -6,7 +6,6 @@
 #include "prof/ledger.h"
 #include "prof/record.h"
 
-#include <math.h>
 #include <stdio.h>
 
 gw_err gw_rig_new(gw_rig *r, const gw_spec *comm, gw_mix *mix, const char *feedback) {
@@ -17,16 +16,11 @@ gw_err gw_rig_new(gw_rig *r, const gw_spec *comm, gw_mix *mix, const char *feedb
     return GW_OK;
 }
 
-/* The model that the command line describes. */
-static gw_model_spec rig_spec(const gw_train_config *c) {
-    gw_model_spec spec = c->model;
+gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *place) {
+    gw_model_spec spec = c->model; /* that the command line describes */
     spec.inputs = spec.context > 0 ? spec.context : (int)gw_args_int(c->args, "inputs");
     spec.classes = (int)gw_args_int(c->args, "classes");
-    return spec;
-}
-
-gw_rig_setup gw_rig_setup_of(const gw_train_config *c, const gw_bench_place *place) {
-    return (gw_rig_setup){.at = {.comm = place->comm, .c = c, .spec = rig_spec(c)}, .place = place};
+    return (gw_rig_setup){.at = {.comm = place->comm, .c = c, .spec = spec}, .place = place};
 }
 
 gw_err gw_rig_open(gw_rig *r, const gw_rig_setup *s) {
@@ -70,43 +64,28 @@ void gw_rig_say_warning(void) {
         printf("note: %s\n", gw_gemm_warning());
 }
 
-gw_err gw_rig_bound(gw_rig *r, gw_bound_run *out, bool *own) {
-    gw_layer_job steps = gw_placed_layers(&r->at);
-    *out = (gw_bound_run){0};
-    if (gw_bound_of(&r->stepper.is, r->lazy, &out->mode) != GW_OK)
-        return GW_OK;
-    return gw_bound_measure(out, &r->stepper, &steps, r->yield, own);
-}
-
 /* ---- turns ---- */
-
-static gw_err rig_one_step(gw_rig *r, gw_batch_cost *cost) {
-    const gw_placed *p = &r->at;
-    gw_batch batch = {p->set ? p->idx : NULL, (int)p->rows.n, p->global};
-    gw_ledger_begin();
-    gw_err e = gw_step(&r->stepper, batch, (float)p->c.rate.lr, &r->loss);
-    gw_ledger_end(cost);
-    return e;
-}
-
-static gw_err rig_settle(gw_rig *r) {
-    gw_batch_cost cost;
-    gw_ledger_begin();
-    gw_err e = gw_step_settle(&r->stepper);
-    GW_THEN(e, gw_inside_drain(r->g));
-    gw_ledger_end(&cost);
-    return e;
-}
 
 /* n steps after one more that is not kept. */
 static gw_err rig_turn(const gw_rig_turns *t, int i, int n, bool timed) {
     static gw_batch_cost cost[1 + GW_RIG_BLOCK];
     static double wall[GW_RIG_BLOCK], mean[GW_RIG_BLOCK];
     gw_rig *r = t->rig(i);
+    const gw_placed *p = &r->at;
+    gw_batch batch = {p->set ? p->idx : NULL, (int)p->rows.n, p->global};
+    gw_batch_cost settling;
     GW_TRY(gw_bench_sync(t->place));
-    for (int k = 0; k <= n; k++)
-        GW_TRY(rig_one_step(r, &cost[k]));
-    GW_TRY(rig_settle(r));
+    gw_err e = GW_OK;
+    for (int k = 0; k <= n && e == GW_OK; k++) {
+        gw_ledger_begin();
+        e = gw_step(&r->stepper, batch, (float)p->c.rate.lr, &r->loss);
+        gw_ledger_end(&cost[k]);
+    }
+    gw_ledger_begin();
+    GW_THEN(e, gw_step_settle(&r->stepper));
+    GW_THEN(e, gw_inside_drain(r->g));
+    gw_ledger_end(&settling);
+    GW_TRY(e);
     for (int k = 0; k < n; k++) {
         wall[k] = cost[1 + k].wall_s;
         mean[k] = wall[k] / t->place->ranks;

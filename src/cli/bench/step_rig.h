@@ -53,10 +53,6 @@ gw_err gw_rig_start(gw_rig *r);
 /** Print what is wrong with the library of the products, if anything; on rank 0. */
 void gw_rig_say_warning(void);
 
-/** Collective, after gw_rig_start: the bound of a step, and its parts; zeroed where none is known
- *  for the strategy. Starts the ledger anew. *own: as in gw_bound_measure. */
-gw_err gw_rig_bound(gw_rig *r, gw_bound_run *out, bool *own);
-
 enum { GW_RIG_BLOCK = 1000 };
 
 /** Rigs that take turns. */
