@@ -95,8 +95,10 @@ static gw_err eval_load(job *j) {
     return gw_alloc(&j->confusion, classes * classes, sizeof *j->confusion);
 }
 
-static gw_err eval_evaluate(job *j, MPI_Comm comm) {
+static gw_err eval_body(void *ctx, MPI_Comm comm, bool *own) {
+    job *j = ctx;
     int rank, ranks;
+    *own = false; /* every error is agreed on */
     GW_TRY(gw_comm_place(comm, &rank, &ranks));
     omp_set_num_threads((int)gw_args_int(j->args, "threads"));
     const char *to = gw_args_text(j->args, "export");
@@ -108,26 +110,19 @@ static gw_err eval_evaluate(job *j, MPI_Comm comm) {
                          .image_scale = (int)gw_args_int(j->args, "image-scale"),
                          .image_size = gw_args_text(j->args, "image-size"),
                          .limit_test = gw_args_int(j->args, "limit-test")};
-    GW_TRY(gw_data_open(&j->data, &spec, comm));
-    GW_TRY(gw_agree(comm, eval_check_fit(j)));
+    gw_err e = gw_data_open(&j->data, &spec, comm);
+    GW_THEN(e, gw_agree(comm, eval_check_fit(j)));
+    GW_THEN(e, gw_agree(comm, gw_pipeline_open_whole(&j->walk, j->model, NULL)));
     gw_evaluation v;
-    GW_TRY(gw_agree(comm, gw_pipeline_open_whole(&j->walk, j->model, NULL)));
     gw_evaluator by = {.model = j->model,
                        .pipeline = j->walk,
                        .chunk = CHUNK,
                        .part = rank,
                        .parts = ranks,
                        .comm = comm};
-    GW_TRY(gw_evaluate(&by, &j->data->test, j->confusion, &v));
-    if (rank == 0)
+    GW_THEN(e, gw_evaluate(&by, &j->data->test, j->confusion, &v));
+    if (e == GW_OK && rank == 0)
         eval_print(j, &v);
-    return GW_OK;
-}
-
-static gw_err eval_body(void *ctx, MPI_Comm comm, bool *own) {
-    job *j = ctx;
-    *own = false; /* every error is agreed on */
-    gw_err e = eval_evaluate(j, comm);
     gw_data_close(j->data);
     return e;
 }

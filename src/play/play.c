@@ -204,23 +204,6 @@ static const gw_play_exchange play_exchange = {.begin = play_hold_up,
 
 /* ---- a run ---- */
 
-/* The first step counts in no figure unless it is the only one. Of the others whole periods of the
- * exchange count, or all if it never repeats. */
-static gw_err play_skip(const player *p) {
-    stage *on = p->on;
-    int steps = on->play->steps, most = steps > 1 ? steps - 1 : 1;
-    int64_t period = gw_strategy_period(play_ops(p), p->self, steps > 1);
-    if (period > most && steps > 0)
-        return gw_fail(GW_ERR_UNSUPPORTED,
-                       "--comm %s: its exchange repeats after %" PRId64
-                       " steps, and of %d steps %d "
-                       "count in a step's figures: play %" PRId64 " or more",
-                       p->env.name, period, steps, most, period + 1);
-    on->play->counted = period > 1 ? (int)(most / period * period) : most;
-    on->skipped = steps - on->play->counted;
-    return GW_OK;
-}
-
 static gw_err play_lane(player *p, gw_codec *codec, const char *name, gw_lane **lane,
                         float **arena) {
     gw_lane_setup setup = {
@@ -247,17 +230,16 @@ static gw_err play_count(player *p, bool begins) {
 
 static gw_err play_whole(player *p) {
     stage *on = p->on;
-    int steps = on->play->steps;
-    gw_sim_play *of = p->on->play;
+    gw_sim_play *of = on->play;
     const gw_strategy *s = &of->strategy;
-    int servers = s->plan.servers;
+    int steps = of->steps, servers = s->plan.servers;
     p->actor.script = of->script;
-    p->actor.script.mesh = p->on->mesh;
+    p->actor.script.mesh = on->mesh;
     p->actor.script.ahead = of->script.profile->ahead && s->ops->await;
-    p->phantom = p->on->phantom;
+    p->phantom = on->phantom;
     GW_TRY(gw_actor_open(&p->actor, servers, &of->exact, &p->phantom));
     const gw_sim_share *has = p->actor.has;
-    int replicas = p->on->mesh->shape.size[GW_DIM_DATA];
+    int replicas = on->mesh->shape.size[GW_DIM_DATA];
     p->env = (gw_env){.n = has->n,
                       .layers = has->layers,
                       .n_layers = has->n_layers,
@@ -274,8 +256,19 @@ static gw_err play_whole(player *p) {
     gw_err e = gw_strategy_open(s, &p->env, &p->self);
     if (e == GW_ERR_UNSUPPORTED)
         return gw_fail(e, "simulate: --comm %s: %s", p->env.name, gw_err_text());
-    GW_THEN(e, play_skip(p));
     GW_TRY(e);
+    /* The first step counts in no figure unless it is the only one. Of the others whole periods of
+     * the exchange count, or all if it never repeats. */
+    int most = steps > 1 ? steps - 1 : 1;
+    int64_t period = gw_strategy_period(play_ops(p), p->self, steps > 1);
+    if (period > most && steps > 0)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "--comm %s: its exchange repeats after %" PRId64
+                       " steps, and of %d steps %d "
+                       "count in a step's figures: play %" PRId64 " or more",
+                       p->env.name, period, steps, most, period + 1);
+    of->counted = period > 1 ? (int)(most / period * period) : most;
+    on->skipped = steps - of->counted;
     GW_TRY(play_count(p, true));
     GW_TRY(gw_actor_play(&p->actor, steps));
     if (steps > 0)

@@ -41,11 +41,20 @@ static int profile_match(const struct dirent *entry) {
     return dot && dot > entry->d_name && strcmp(dot, suffix) == 0;
 }
 
-static gw_err profile_refuse(const char *name, const char *folder) {
-    char names[512] = "";
+gw_err gw_step_profile_find(char path[PATH_MAX], const char *name) {
+    char folder[PATH_MAX] = "", names[512] = "";
     struct dirent **found = NULL;
-    int n = scandir(folder, &found, profile_match, alphasort);
-    for (int i = 0; i < n; i++) {
+    size_t n = strlen(name);
+    bool file =
+        strchr(name, '/') || (n > strlen(suffix) && strcmp(name + n - strlen(suffix), suffix) == 0);
+    gw_text_copy(path, PATH_MAX, name);
+    if (file || access(name, F_OK) == 0 || !profile_folder(folder, sizeof folder))
+        return GW_OK;
+    gw_text_print(path, PATH_MAX, "%s/%s%s", folder, name, suffix);
+    if (access(path, F_OK) == 0)
+        return GW_OK;
+    int all = scandir(folder, &found, profile_match, alphasort);
+    for (int i = 0; i < all; i++) {
         size_t at = strlen(names);
         gw_text_print(names + at, sizeof names - at, "%s%.*s", i ? ", " : "",
                       (int)strcspn(found[i]->d_name, "."), found[i]->d_name);
@@ -55,18 +64,6 @@ static gw_err profile_refuse(const char *name, const char *folder) {
     return gw_fail(GW_ERR_INPUT,
                    "%s: no such file, and no profile of that name: name one of %s, or a file", name,
                    names);
-}
-
-gw_err gw_step_profile_find(char path[PATH_MAX], const char *name) {
-    char folder[PATH_MAX] = "";
-    size_t n = strlen(name);
-    bool file =
-        strchr(name, '/') || (n > strlen(suffix) && strcmp(name + n - strlen(suffix), suffix) == 0);
-    gw_text_copy(path, PATH_MAX, name);
-    if (file || access(name, F_OK) == 0 || !profile_folder(folder, sizeof folder))
-        return GW_OK;
-    gw_text_print(path, PATH_MAX, "%s/%s%s", folder, name, suffix);
-    return access(path, F_OK) == 0 ? GW_OK : profile_refuse(name, folder);
 }
 
 /* ---- faults ---- */

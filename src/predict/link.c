@@ -69,13 +69,6 @@ static gw_err link_of(const ring *r, bool memory, bool yield, gw_sim_link *out) 
     return GW_OK;
 }
 
-static gw_err link_of_ring(ring *r, bool memory, bool yield, gw_sim_link *out) {
-    GW_TRY(gw_agree(r->comm, gw_alloc(&r->data, 2, LONG)));
-    gw_err e = link_of(r, memory, yield, out);
-    free(r->data);
-    return e;
-}
-
 /* As many ranks on each host, and neighbours on the same one. */
 static gw_err link_check_hosts(const ring *host, MPI_Comm comm) {
     int rank, ranks;
@@ -99,15 +92,18 @@ gw_err gw_predict_links(gw_sim_setup *w, int hosts, bool yield, MPI_Comm comm) {
     GW_THEN(e, gw_comm_split(comm, host.rank == 0 ? 0 : -1, &firsts.comm)); /* one of each host */
     if (host.rank == 0)
         GW_THEN(e, gw_comm_place(firsts.comm, &firsts.rank, &firsts.ranks));
+    GW_THEN(e, gw_alloc(&host.data, 2, LONG));
+    firsts.data = host.data;
     e = gw_agree(comm, e);
     if (e == GW_OK && hosts == 0)
         e = link_check_hosts(&host, comm);
     w->per_host = hosts > 0 ? (w->ranks + hosts - 1) / hosts : host.ranks;
     if (e == GW_OK && host.ranks > 1)
-        e = link_of_ring(&host, true, yield, &both[1]);
+        e = link_of(&host, true, yield, &both[1]);
     e = gw_agree(comm, e);
     if (e == GW_OK && w->per_host < w->ranks && host.rank == 0)
-        e = link_of_ring(&firsts, false, yield, &both[0]);
+        e = link_of(&firsts, false, yield, &both[0]);
+    free(host.data);
     gw_comm_free(&host.comm);
     gw_comm_free(&firsts.comm);
     e = gw_agree(comm, e);

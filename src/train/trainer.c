@@ -479,13 +479,6 @@ static gw_err trainer_prepare(gw_trainer *t, bool *begins) {
     return GW_OK;
 }
 
-static gw_err trainer_check(gw_trainer *t) {
-    GW_TRY(gw_trainer_check(t));
-    t->at.stopped_by = "check";
-    gw_trainer_note(t, t->watcher.result);
-    return GW_OK;
-}
-
 gw_err gw_train(gw_train_setup *s, MPI_Comm comm, gw_train_result *result, bool *own) {
     const gw_train_config *config = s->config;
     gw_trainer t = {.c = config,
@@ -503,7 +496,11 @@ gw_err gw_train(gw_train_setup *s, MPI_Comm comm, gw_train_result *result, bool 
                              .compress = config->run.compress->text};
     gw_watchdog_start(&dog, comm);
     bool begins = false, stop = false;
-    gw_err e = config->check ? trainer_check(&t) : trainer_prepare(&t, &begins);
+    gw_err e = config->check ? gw_trainer_check(&t) : trainer_prepare(&t, &begins);
+    if (config->check && e == GW_OK) {
+        t.at.stopped_by = "check";
+        gw_trainer_note(&t, result);
+    }
     if (begins) {
         GW_THEN(e, trainer_limit_reached(&t, &stop)); /* a run at its end is only concluded again */
         while (e == GW_OK && t.at.epoch <= config->until.epochs && !(stop && t.at.batch == 0))

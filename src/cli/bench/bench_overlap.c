@@ -303,21 +303,6 @@ static const gw_bench_table table = {
     .keys = "bytes|algorithm|codec|progress|||||||||transport_s|bound_s|over_bound|kernels|repeats|"
             "wrong|wire_bytes"};
 
-static void overlap_print_head(gw_bench_run *run) {
-    const gw_bench_place *place = &run->place;
-    gw_bench_place_say(&run->place, "overlap of an allreduce with computation");
-    if (place->rank != 0)
-        return;
-    if (place->nodes == 1 && place->ranks > 1)
-        printf("note: one node: a transfer is the ranks' own copying, which nothing can hide\n");
-    if (place->crowded && !place->oversubscribed)
-        printf("note: with progress=thread there are more threads than cores: those times say "
-               "little\n");
-    printf("compute kernel: product of %d x %d matrices, %.1f us, by %s\n", b.edge, b.edge,
-           b.kernel_s * 1e6, gw_gemm_library());
-    gw_bench_head(&table);
-}
-
 static gw_err overlap_report_size(size_t bytes) {
     for (int cell = 0; cell < b.grid.n; cell++) {
         const gw_grid_cell *c = &b.grid.cell[cell];
@@ -381,7 +366,18 @@ static gw_err overlap_measure(gw_bench_run *run, bool *own) {
     GW_TRY(gw_agree(run->place.comm, e));
     GW_TRY(gw_grid_open(&b.grid, &run->place));
     GW_TRY(overlap_choose_kernel());
-    overlap_print_head(run);
+    gw_bench_place_say(b.place, "overlap of an allreduce with computation");
+    if (b.place->rank == 0) {
+        if (b.place->nodes == 1 && b.place->ranks > 1)
+            printf("note: one node: a transfer is the ranks' own copying, which nothing can "
+                   "hide\n");
+        if (b.place->crowded && !b.place->oversubscribed)
+            printf("note: with progress=thread there are more threads than cores: those times say "
+                   "little\n");
+        printf("compute kernel: product of %d x %d matrices, %.1f us, by %s\n", b.edge, b.edge,
+               b.kernel_s * 1e6, gw_gemm_library());
+        gw_bench_head(&table);
+    }
     return gw_grid_sizes(&b.grid, NULL, overlap_measure_size, overlap_report_size, own);
 }
 
