@@ -1,4 +1,4 @@
-/** Simulated worlds and plays for tests. To be included after cmocka.h. */
+/** Simulated worlds and plays for tests. */
 #ifndef GW_TESTS_SIMULATED_H
 #define GW_TESTS_SIMULATED_H
 
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "specs.h"
+#include "unit/unit.h"
 
 #define RATE     1e9 /* bytes a second */
 #define LATENCY  20e-6

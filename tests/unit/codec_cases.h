@@ -2,19 +2,13 @@
 #ifndef GW_TESTS_CODEC_CASES_H
 #define GW_TESTS_CODEC_CASES_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/mem.h"
 #include "base/rng.h"
 #include "compress/codec.h"
 #include "compress/kernel/simd.h"
 
 #include "../specs.h"
+#include "unit.h"
 
 #include <math.h>
 #include <stdlib.h>

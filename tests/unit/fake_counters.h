@@ -5,17 +5,12 @@
 #include "counters/counters.h"
 
 #include "../timed.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { NAMES = 5 };
 static const char *const names[NAMES] = {"CYC", "MEM", "WAIT", "INS", "GLOBAL"};
@@ -124,7 +119,6 @@ static gw_counters *open_counters(const char *text, int threads, gw_counters_rep
 }
 
 static int reset(void **state) {
-    (void)state;
     slow_s = 0;
     broken_after = 0;
     gw_ledger_start();
@@ -133,7 +127,6 @@ static int reset(void **state) {
 
 /* Nothing is left open on any thread. A thread that ends closes its sets some time later. */
 static int all_closed(void **state) {
-    (void)state;
     int left = 1;
     for (int ms = 0; left > 0 && ms < 10000; ms++) {
 #pragma omp atomic read

@@ -8,13 +8,11 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+#include "unit.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MAX_STAGES = 6, MAX_TENSOR = 4, MAX_MICRO = 4, MAX_PARTS = 12 };
 

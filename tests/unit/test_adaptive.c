@@ -44,7 +44,6 @@ static int fewest(const double *scale, size_t buckets, double allowed) {
 }
 
 static void widths_are_the_fewest_bits(void **state) {
-    (void)state;
     enum { BUCKETS = 6, DRAWS = 60 };
     int gained = 0, exact = 0;
     for (int bits = 3; bits <= 7; bits++)
@@ -84,7 +83,6 @@ static void widths_are_the_fewest_bits(void **state) {
 }
 
 static void equal_scales_are_qsgd(void **state) {
-    (void)state;
     static const size_t n[] = {1, 2, 63, 64, 65, 127, 128, 1000, 4096};
     gw_codec plain = must_open("qsgd:bits=4,bucket=64"), c = must_open("adaptive:bucket=64");
     for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
@@ -102,7 +100,6 @@ static void equal_scales_are_qsgd(void **state) {
 
 /* A tenth of the buckets a thousand times as large: these get more bits, the others the least. */
 static void large_buckets_pay(void **state) {
-    (void)state;
     enum { BUCKETS = 100 };
     double scale[BUCKETS];
     float x[BUCKETS * BUCKET];
@@ -124,7 +121,6 @@ static void large_buckets_pay(void **state) {
 }
 
 static void the_mean_is_the_value(void **state) {
-    (void)state;
     enum { N = 3 * BUCKET, DRAWS = 3200 };
     static double sum[N];
     static const double scale[] = {1, 100, 0.01};
@@ -142,7 +138,6 @@ static void the_mean_is_the_value(void **state) {
 }
 
 static void damage_is_refused(void **state) {
-    (void)state;
     enum { N = 5 * BUCKET + 3 };
     float x[N], y[N];
     size_t len;

@@ -1,14 +1,10 @@
 /* Which epoch is the best, and what a checkpoint may say of it. */
 #include "checkpoint/best.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
 
 static bool offer(gw_best *b, int epoch, double loss, float *params) {
     gw_best now = {
@@ -17,7 +13,6 @@ static bool offer(gw_best *b, int epoch, double loss, float *params) {
 }
 
 static void test_rule(void **state) {
-    (void)state;
     float kept[2] = {0}, params[2] = {1, 2};
     gw_best b = {.params = kept, .n = 2};
     assert_false(offer(&b, 1, NAN, params)); /* no validation set, or an evaluation cut short */
@@ -46,7 +41,6 @@ static gw_err read_back(gw_best *b, const char *text) {
 
 /* To the last bit: a resumed run compares with it. */
 static void test_facts(void **state) {
-    (void)state;
     gw_best b = {
         .epoch = 3, .validation_loss = 1.0 / 3, .validation_accuracy = 0.1, .test_accuracy = NAN};
     gw_best back = {0};

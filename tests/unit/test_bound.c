@@ -1,12 +1,9 @@
 /* The bound of a step, compared with numbers worked out by hand, and the order of the modes. */
 #include "predict/bound.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 /* Parts are small, and polls many, within bounds. */
 static void near(double got, double want) {
@@ -39,7 +36,6 @@ static gw_bound_parts by_hand(double wire_s) {
 }
 
 static void test_blocking(void **state) {
-    (void)state;
     gw_bound_parts p = by_hand(100);
     near(bound(&p, GW_BOUND_BLOCKING), 293 + 100);
     p.codec_s = 7;
@@ -48,7 +44,6 @@ static void test_blocking(void **state) {
 }
 
 static void test_delayed(void **state) {
-    (void)state;
     gw_bound_parts p = by_hand(100);
     near(bound(&p, GW_BOUND_DELAYED), 293);
     p.wire_s = 400;
@@ -61,7 +56,6 @@ static void test_delayed(void **state) {
 }
 
 static void test_eager(void **state) {
-    (void)state;
     gw_bound_parts p = by_hand(100); /* layer 1 from 40 to 80, layer 0 from 140 to 200 */
     near(bound(&p, GW_BOUND_EAGER), 200 + 153);
     p.wire_s = 400; /* layer 1 from 40 to 200, layer 0 to 440 */
@@ -76,7 +70,6 @@ static void test_eager(void **state) {
 }
 
 static void test_lazy(void **state) {
-    (void)state;
     gw_bound_parts p = by_hand(400);
     /* In order: layer 1 from 40 to 200, then layer 0, which is needed first, until 440. The forward
      * pass hides nothing; data and the rest do. */
@@ -95,7 +88,6 @@ static void test_lazy(void **state) {
 
 /* Four equal layers, all complete at once, so that the order matters. */
 static void test_priority(void **state) {
-    (void)state;
     static const gw_span four[] = {{0, 1000}, {1000, 1000}, {2000, 1000}, {3000, 1000}};
     gw_bound_parts p = {.local = {.forward_s = {20, 20, 20, 20}},
                         .wire_s = 80,
@@ -112,7 +104,6 @@ static void test_priority(void **state) {
 }
 
 static void test_sharded(void **state) {
-    (void)state;
     gw_bound_parts p = by_hand(200);
     /* Scatters: layer 1 from 40 to 80, layer 0 from 140 to 200. Update of layer 0 until 230, its
      * gather until 290; of layer 1 until 250, its gather from 290 to 330. Forward 0 from 290 to
@@ -126,7 +117,6 @@ static void test_sharded(void **state) {
 
 /* No mode is faster than computation or the wire alone, or slower than both in turn. */
 static void test_between(void **state) {
-    (void)state;
     gw_bound_parts p = by_hand(0);
     for (int w = 0; w <= 1000; w += 500)
         for (int t = 0; t <= 60; t += 60)

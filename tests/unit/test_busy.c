@@ -3,17 +3,14 @@
 #include "base/json.h"
 #include "machine/busy.h"
 
+#include "unit.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char proc[] = "/tmp/gw_busy_XXXXXX";
 static const uint64_t cpus_0_and_2[GW_HOST_WORDS] = {5};
@@ -40,7 +37,6 @@ static gw_busy_counts look(const char *stat, const char *load, const char *press
 }
 
 static int make_folder(void **state) {
-    (void)state;
     char path[128];
     assert_non_null(mkdtemp(proc));
     snprintf(path, sizeof path, "%s/pressure", proc);
@@ -48,7 +44,6 @@ static int make_folder(void **state) {
 }
 
 static int remove_folder(void **state) {
-    (void)state;
     char path[128];
     look(NULL, NULL, NULL, NULL);
     snprintf(path, sizeof path, "%s/pressure", proc);
@@ -67,7 +62,6 @@ static int remove_folder(void **state) {
 #define GROUP "nr_periods 40\nnr_throttled 30\nthrottled_usec 5\n"
 
 static void test_read(void **state) {
-    (void)state;
     double ticks = (double)sysconf(_SC_CLK_TCK);
     gw_busy_counts c = look(STAT, LOAD, PRESSURE, GROUP);
     assert_float_equal(c.busy_s * ticks, 400, 1e-9); /* user, nice, system */
@@ -78,7 +72,6 @@ static void test_read(void **state) {
 
 /* Absent, never 0. */
 static void test_absent(void **state) {
-    (void)state;
     gw_busy_counts c = look(NULL, NULL, NULL, NULL);
     assert_true(isnan(c.busy_s) && isnan(c.steal_s) && isnan(c.pressure_s) && isnan(c.load) &&
                 isnan(c.runnable) && isnan(c.periods) && isnan(c.throttled) && isfinite(c.at_s));
@@ -92,7 +85,6 @@ static void test_absent(void **state) {
 }
 
 static void test_malformed(void **state) {
-    (void)state;
     static const char *const bad[] = {"",
                                       "\n",
                                       "cpu",
@@ -121,7 +113,6 @@ static gw_busy after(double busy_s, double steal_s, double own_s) {
 }
 
 static void test_others(void **state) {
-    (void)state;
     gw_busy b = after(20, 0.5, 3);
     assert_float_equal(b.others, 1.7, 1e-9);
     assert_float_equal(b.steal, 0.05, 1e-9);
@@ -133,7 +124,6 @@ static void test_others(void **state) {
 
 /* What the ranks take themselves is nobody else's, and they may take all. */
 static void test_own(void **state) {
-    (void)state;
     gw_busy b = after(20, 0, 19.9);
     assert_true(b.others < 0.011 && b.lack < 0.006 && !gw_busy_warns(&b));
     b = after(19, 0, 20); /* the kernel's ticks are coarser than its account of a process */
@@ -144,7 +134,6 @@ static void test_own(void **state) {
 
 /* Others that leave enough are no harm. */
 static void test_room(void **state) {
-    (void)state;
     gw_busy_counts end = start;
     end.at_s += 10;
     end.busy_s += 630;
@@ -157,7 +146,6 @@ static void test_room(void **state) {
 }
 
 static void test_throttled(void **state) {
-    (void)state;
     gw_busy_counts end = {110, 50, NAN, NAN, 60, 45, NAN, NAN};
     gw_busy b = gw_busy_between(&start, &end, 0, 2, 2);
     assert_float_equal(b.throttled, 0.75, 1e-9);
@@ -165,7 +153,6 @@ static void test_throttled(void **state) {
 }
 
 static void test_unknown(void **state) {
-    (void)state;
     char text[GW_BUSY_TEXT];
     gw_busy_counts none = {110, NAN, NAN, NAN, NAN, NAN, NAN, NAN}, soon = start;
     gw_busy b = gw_busy_between(&start, &none, 3, 2, 2);
@@ -182,7 +169,6 @@ static void test_unknown(void **state) {
 }
 
 static void test_told(void **state) {
-    (void)state;
     char text[GW_BUSY_TEXT];
     gw_busy b = after(20, 0.5, 3);
     gw_busy_text(&b, text, sizeof text);

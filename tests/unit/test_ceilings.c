@@ -5,19 +5,15 @@
 #include "roofline/twins.h"
 
 #include "../specs.h"
+#include "unit.h"
 
 #include <math.h>
 #include <omp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* Of a machine made up. */
 static gw_ceilings made_up(void) {
@@ -41,7 +37,6 @@ static gw_ceilings made_up(void) {
 
 /* Each level of the machine is larger than the one inside it and has its rates. */
 static void test_measured_is_in_order(void **state) {
-    (void)state;
     static gw_ceilings c;
     gw_model_spec spec = {.inputs = 256, .classes = 10, .n_hidden = 1, .hidden = {256}};
     gw_share share = gw_share_whole(&spec);
@@ -76,7 +71,6 @@ static void test_measured_is_in_order(void **state) {
 /* Measured several times: the two measurements are apart in time, and another process may use the
  * core during one of them. A probe that is itself too slow fails each time. */
 static void test_no_product_beats_its_arithmetic(void **state) {
-    (void)state;
     static gw_ceilings c;
     gw_model_spec spec = {.inputs = 256, .classes = 10, .n_hidden = 1, .hidden = {256}};
     gw_share share = gw_share_whole(&spec);
@@ -99,7 +93,6 @@ static void test_no_product_beats_its_arithmetic(void **state) {
 #endif
 
 static void test_several_threads(void **state) {
-    (void)state;
     static gw_ceilings c;
     c.threads = 1;
     c.all_threads = 2;
@@ -111,7 +104,6 @@ static void test_several_threads(void **state) {
 }
 
 static void test_levels(void **state) {
-    (void)state;
     gw_ceilings c = made_up();
     assert_int_equal(gw_ceilings_level(&c, 16 << 10, 1), 0);
     assert_int_equal(gw_ceilings_level(&c, 17 << 10, 1), 1);
@@ -128,7 +120,6 @@ static void test_levels(void **state) {
 
 /* When all places are taken, the one kept longest ago goes. */
 static void test_times_give_way(void **state) {
-    (void)state;
     static gw_ceilings c;
     char name[GW_CEILING_NAME];
     for (int i = 0; i < GW_CEILING_TIMES; i++) {
@@ -143,7 +134,6 @@ static void test_times_give_way(void **state) {
 }
 
 static void test_unused_are_dropped(void **state) {
-    (void)state;
     static gw_ceilings c;
     c.n_times = 0;
     gw_ceilings_keep(&c, "a", 1);
@@ -167,7 +157,6 @@ static void path_of(const char *name, char path[GW_CEILINGS_PATH]) {
 }
 
 static void test_comes_back(void **state) {
-    (void)state;
     char path[GW_CEILINGS_PATH];
     static gw_ceilings back;
     gw_ceilings c = made_up();
@@ -184,7 +173,6 @@ static void test_comes_back(void **state) {
 }
 
 static void test_foreign_is_named(void **state) {
-    (void)state;
     gw_ceilings c = made_up(), other = made_up();
     snprintf(other.host, sizeof other.host, "elsewhere");
     assert_int_equal(gw_ceilings_fit(&c, &other, false, "f"), GW_ERR_INPUT);
@@ -213,7 +201,6 @@ static void refused(const char *text, const char *from, const char *to, const ch
 }
 
 static void test_damage_is_named(void **state) {
-    (void)state;
     gw_ceilings c = made_up();
     json_t *all = gw_ceilings_json(&c);
     char *text = json_dumps(all, JSON_INDENT(1));
@@ -234,7 +221,6 @@ static void test_damage_is_named(void **state) {
 
 /* Processes write the same file while others read it: every reader finds a complete one. */
 static void test_many_write_at_once(void **state) {
-    (void)state;
     enum { WRITERS = 4, ROUNDS = 25 };
     char path[GW_CEILINGS_PATH];
     pid_t pid[WRITERS];
@@ -262,7 +248,6 @@ static void test_many_write_at_once(void **state) {
 }
 
 static void test_cache_path(void **state) {
-    (void)state;
     char a[GW_CEILINGS_PATH], b[GW_CEILINGS_PATH];
     gw_ceilings c = made_up();
     setenv("XDG_CACHE_HOME", "/x", 1);
@@ -281,13 +266,11 @@ static void test_cache_path(void **state) {
 }
 
 static int make_folder(void **state) {
-    (void)state;
     gw_clock_start();
     return mkdtemp(folder) ? 0 : -1;
 }
 
 static int remove_folder(void **state) {
-    (void)state;
     char command[64];
     snprintf(command, sizeof command, "rm -r %s", folder);
     return system(command);

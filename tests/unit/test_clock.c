@@ -2,14 +2,11 @@
 #include "machine/host.h"
 #include "prof/clock.h"
 
+#include "unit.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 static double monotonic(void) {
     struct timespec t;
@@ -18,7 +15,6 @@ static double monotonic(void) {
 }
 
 static void test_never_steps_back(void **state) {
-    (void)state;
     uint64_t last = gw_clock_ticks();
     for (int i = 0; i < 1000000; i++) {
         uint64_t now = gw_clock_ticks();
@@ -30,7 +26,6 @@ static void test_never_steps_back(void **state) {
 /* Two clocks, each read between two readings of the other. The time between readings is allowed
  * for, so a busy machine does not matter. */
 static void test_rate(void **state) {
-    (void)state;
     double a0 = monotonic();
     uint64_t t0 = gw_clock_ticks();
     double b0 = monotonic();
@@ -43,7 +38,6 @@ static void test_rate(void **state) {
 }
 
 static void test_anchor(void **state) {
-    (void)state;
     uint64_t before[2], t[2], ns[2];
     double slack = 0;
     for (int i = 0; i < 2; i++) {
@@ -59,14 +53,12 @@ static void test_anchor(void **state) {
 }
 
 static void test_name(void **state) {
-    (void)state;
     const char *name = gw_clock_name();
     assert_true(strcmp(name, "tsc") == 0 || strcmp(name, "monotonic") == 0);
 }
 
 /* Either counters count, or there is a reason why not. */
 static void test_papi(void **state) {
-    (void)state;
     for (int again = 0; again < 2; again++) {
         gw_papi_report r;
         gw_papi_probe(&r);
@@ -81,7 +73,6 @@ static void test_papi(void **state) {
 }
 
 static void test_host(void **state) {
-    (void)state;
     gw_host h;
     gw_host_facts(&h);
     assert_true(h.cpus_usable >= 1 && h.cpus_usable <= h.cpus_online);

@@ -42,7 +42,6 @@ static void check_levels(const char *spec) {
 }
 
 static void levels_agree(void **state) {
-    (void)state;
     each_spec(check_levels);
 }
 
@@ -102,7 +101,6 @@ static void check_wild_scales(const char *spec) {
 }
 
 static void wild_scales_are_nan(void **state) {
-    (void)state;
     static const char *const specs[] = {"qsgd:bits=2", "qsgd:bits=3", "qsgd:bits=4", "qsgd:bits=5",
                                         "qsgd:bits=6", "qsgd:bits=7", "qsgd:bits=8", "int8sum",
                                         "ternary",     "onebit",      "e3m0"};
@@ -111,7 +109,6 @@ static void wild_scales_are_nan(void **state) {
 }
 
 static void threads_agree(void **state) {
-    (void)state;
     each_spec(check_threads);
 }
 
@@ -133,7 +130,6 @@ static void check_keys(const char *spec) {
 }
 
 static void keys_fix_the_bytes(void **state) {
-    (void)state;
     each_spec(check_keys);
 }
 
@@ -216,7 +212,6 @@ static void check_sums(const char *spec) {
 }
 
 static void encoded_bytes_add_up(void **state) {
-    (void)state;
     each_spec(check_sums);
 }
 
@@ -233,7 +228,6 @@ static void check_golden(const char *spec, const float *x, size_t n, const char 
 }
 
 static void golden_vectors(void **state) {
-    (void)state;
     const float halves[] = {1, -2, 65504, 0x1p-24f, -0.0f, INFINITY, 0x1.006p0f};
     check_golden("fp16", halves, 7, "003c00c0ff7b01000080007c023c");
     const float uppers[] = {1, -2, 3e38f, 0x1p-126f, -0.0f, INFINITY, 0x1.03p0f};
@@ -294,7 +288,6 @@ static void golden_vectors(void **state) {
 
 /* The rounding itself, frozen: another build that joins a run must draw the same numbers. */
 static void golden_randomness(void **state) {
-    (void)state;
     const struct {
         const char *spec;
         uLong crc;
@@ -360,14 +353,12 @@ static void check_half(const char *spec, int fraction, int least, double overflo
 }
 
 static void halves_round_to_nearest_even(void **state) {
-    (void)state;
     check_half("fp16", 10, -14, 65536);
     check_half("bf16", 7, -126, 0x1p128);
 }
 
 /* All 65536 halves decode to their value and encode to themselves. */
 static void all_halves(void **state) {
-    (void)state;
     enum { N = 65536 };
     uint16_t *h = must_alloc(N * sizeof *h), *back = must_alloc(N * sizeof *h);
     float *y = must_alloc(N * sizeof *y);
@@ -437,7 +428,6 @@ static void check_flushing(const char *spec) {
 }
 
 static void flushing_denormals_changes_no_byte(void **state) {
-    (void)state;
     each_spec(check_flushing);
     gw_flush_denormals();
     each_spec(check_flushing);

@@ -34,7 +34,6 @@ static void check_sizes(const char *spec) {
 }
 
 static void sizes(void **state) {
-    (void)state;
     each_or_plugin(check_sizes);
 }
 
@@ -68,7 +67,6 @@ static void check_guarded(const char *spec) {
 }
 
 static void guard_pages(void **state) {
-    (void)state;
     each_or_plugin(check_guarded);
 }
 
@@ -97,7 +95,6 @@ static void check_wrong_length(const char *spec) {
 }
 
 static void wrong_length_is_corrupt(void **state) {
-    (void)state;
     each_or_plugin(check_wrong_length);
 }
 
@@ -122,7 +119,6 @@ static void check_garbage(const char *spec) {
 }
 
 static void garbage_is_harmless(void **state) {
-    (void)state;
     each_or_plugin(check_garbage);
 }
 
@@ -161,7 +157,6 @@ static void check_unbiased(const char *spec) {
 }
 
 static void unbiased(void **state) {
-    (void)state;
     each_or_plugin(check_unbiased);
 }
 
@@ -244,7 +239,6 @@ static void check_errors(const char *spec) {
 }
 
 static void error_bounds_and_zeros(void **state) {
-    (void)state;
     each_spec(check_errors);
 }
 
@@ -272,7 +266,6 @@ static void check_tiny(const char *spec) {
 }
 
 static void tiny_buckets(void **state) {
-    (void)state;
     each_spec(check_tiny);
 }
 
@@ -294,7 +287,6 @@ static void check_largest(const char *spec) {
 }
 
 static void largest_float_stays_finite(void **state) {
-    (void)state;
     each_spec(check_largest);
 }
 
@@ -330,7 +322,6 @@ static void check_scaling(const char *spec) {
 }
 
 static void powers_of_two_commute(void **state) {
-    (void)state;
     each_spec(check_scaling);
 }
 
@@ -357,7 +348,6 @@ static void check_sign(const char *spec) {
 }
 
 static void signs_are_symmetric(void **state) {
-    (void)state;
     each_spec(check_sign);
 }
 
@@ -408,12 +398,10 @@ static void check_poison(const char *spec) {
 }
 
 static void bad_values_poison_their_bucket(void **state) {
-    (void)state;
     each_spec(check_poison);
 }
 
 static void overflow_is_visible(void **state) {
-    (void)state;
     gw_codec c = must_open("fp16");
     float x[4] = {65519, 65520, -1e6f, 0x1p-25f}, y[4];
     round_trip(&c, 0, x, 4, y);
@@ -422,7 +410,6 @@ static void overflow_is_visible(void **state) {
 }
 
 static void bad_options(void **state) {
-    (void)state;
     static const char *const specs[] = {
         "int8sum:bucket=70",
         "qsgd:bits=9",

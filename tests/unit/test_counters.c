@@ -41,7 +41,6 @@ static void check_sums(const gw_batch_counts *counts, const gw_batch_cost *cost)
 }
 
 static void test_by_phase(void **state) {
-    (void)state;
     gw_counters_report r;
     gw_counters *c = open_counters(MEMORY, 1, &r);
     assert_true(r.memory);
@@ -74,7 +73,6 @@ static void test_by_phase(void **state) {
 
 /* A read that takes as long as a system call: the batch's fraction serves all its phases. */
 static void test_by_batch(void **state) {
-    (void)state;
     slow_s = 2e-6;
     gw_counters_report r;
     gw_counters *c = open_counters(MEMORY, 1, &r);
@@ -95,7 +93,6 @@ static void test_by_batch(void **state) {
 
 /* Fast reads, but so many that they would be a burden: given up after the trial. */
 static void test_too_often(void **state) {
-    (void)state;
     gw_counters_report r;
     gw_counters *c = open_counters(MEMORY, 1, &r);
     gw_counters_state s;
@@ -123,7 +120,6 @@ static void test_too_often(void **state) {
 
 /* A fraction that cannot be: no figure, but a count of such batches. */
 static void test_impossible(void **state) {
-    (void)state;
     gw_counters_report r;
     gw_counters *c = open_counters("group g\nevent cycles cycles = CYC\nevent stalls stalls = MEM\n"
                                    "memory = stalls / cycles\n",
@@ -145,7 +141,6 @@ static void test_impossible(void **state) {
 /* Groups take turns; a figure of the other group is not known, and an event of both is one column.
  */
 static void test_rotation(void **state) {
-    (void)state;
     gw_counters_report r;
     gw_counters *c = open_counters(MEMORY "group traffic\nevent cycles cycles = CYC\n"
                                           "event instructions instructions = INS\n",
@@ -185,7 +180,6 @@ static void test_rotation(void **state) {
 
 /* Thread t does 1000 (t + 1) cycles; an event of the process is counted once. */
 static void test_threads(void **state) {
-    (void)state;
     enum { THREADS = 3 };
     omp_set_dynamic(0);
     omp_set_num_threads(THREADS);
@@ -220,7 +214,6 @@ static void test_threads(void **state) {
 /* OpenMP may replace threads where a team of another size ran: the batch is then without figures,
  * and the next one has them again. */
 static void test_replaced(void **state) {
-    (void)state;
     omp_set_dynamic(0);
     gw_counters_report r;
     gw_counters *c = open_counters(MEMORY, 4, &r);
@@ -245,7 +238,6 @@ static void test_replaced(void **state) {
 
 /* The source fails in the middle of a run: the run goes on, without figures and with the reason. */
 static void test_breaks(void **state) {
-    (void)state;
     gw_counters_report r;
     gw_counters *c = open_counters(MEMORY, 1, &r);
     broken_after = 4;
@@ -262,7 +254,6 @@ static void test_breaks(void **state) {
 
 /* With --profile timers for a while nothing is counted, and then again. */
 static void test_profile(void **state) {
-    (void)state;
     gw_counters_report r;
     gw_counters *c = open_counters(MEMORY, 1, &r);
     gw_batch_cost cost;

@@ -30,7 +30,6 @@ static void refuses(const char *event, const char *check, const char *why) {
 }
 
 static void test_refused(void **state) {
-    (void)state;
     refuses("REFUSED", "stalls", "REFUSED cannot be added");
     refuses("DEAD", "stalls", "DEAD is accepted, but counted 0 for a kernel");
     refuses("DEAD", "cycles", "DEAD is accepted, but counted 0 for a kernel");
@@ -45,7 +44,6 @@ static void test_refused(void **state) {
 
 /* An event that nothing must produce may count 0; and the first name that counts is taken. */
 static void test_taken(void **state) {
-    (void)state;
     gw_counters_report r;
     gw_counters *c = open_counters(
         "group g\nevent a any = DEAD\nevent c cycles = REFUSED | DEAD | CYC | INS\n", 1, &r);
@@ -60,7 +58,6 @@ static void test_taken(void **state) {
 /* Nothing counts: no error where nobody asked for it by name, and one that names the event where
  * somebody did. */
 static void test_nothing(void **state) {
-    (void)state;
     gw_counters_report r;
     const char *text = "group g\nevent c cycles = DEAD | REFUSED\nmemory = c\n";
     assert_null(open_counters(text, 1, &r));
@@ -81,7 +78,6 @@ static void test_nothing(void **state) {
 
 /* Each counts, but not both at once. */
 static void test_together(void **state) {
-    (void)state;
     gw_counters_report r;
     assert_null(open_counters("group g\nevent c cycles = CYC\nevent a any = ALONE\n", 1, &r));
     assert_non_null(strstr(r.event[0].reason, "counts alone, not in its group: ALONE cannot"));
@@ -90,7 +86,6 @@ static void test_together(void **state) {
 
 /* More columns than a row has room for. */
 static void test_too_many(void **state) {
-    (void)state;
     gw_group_choice wide =
         choice_of("group a\nevent a any=CYC\nevent b any=CYC\nevent c any=CYC\n"
                   "group b\nevent d any=CYC\nevent e any=CYC\nevent f any=CYC\n"

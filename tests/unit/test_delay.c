@@ -1,12 +1,9 @@
 /* Delays of --inject-skew: drawn as their laws say, by (seed, rank, step) alone. */
 #include "config/delay.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 enum { DRAWS = 200000 };
 
@@ -38,7 +35,6 @@ static const double shares[] = {0.01, 0.1, 0.5, 0.9, 0.99, 0.999};
 enum { SHARES = sizeof shares / sizeof *shares };
 
 static void pareto_is_pareto(void **state) {
-    (void)state;
     gw_delay d = read("all:pareto:alpha=1.5,scale=5ms"), capped, thin = read("0:pareto:alpha=3");
     for (int i = 0; i < SHARES; i++)
         expect_share(&d, 5e-3 * pow(1 - shares[i], -1 / 1.5), shares[i]);
@@ -51,7 +47,6 @@ static void pareto_is_pareto(void **state) {
 }
 
 static void others_are_what_they_say(void **state) {
-    (void)state;
     gw_delay exponential = read("all:exp:mean=2ms"), even = read("all:uniform:low=1ms,high=3ms");
     for (int i = 0; i < SHARES; i++) {
         expect_share(&exponential, -2e-3 * log(1 - shares[i]), shares[i]);
@@ -70,7 +65,6 @@ static void others_are_what_they_say(void **state) {
 
 /* Another rank, step or seed draws anew; `all` and a rank alone draw alike. */
 static void draws_are_pure(void **state) {
-    (void)state;
     gw_delay all = read("all:exp"), one = read("2:exp");
     double product = 0;
     for (int step = 1; step <= DRAWS; step++) {
@@ -83,7 +77,6 @@ static void draws_are_pure(void **state) {
 }
 
 static void refusals(void **state) {
-    (void)state;
     const char *const bad[] = {"",
                                "1",
                                "all",

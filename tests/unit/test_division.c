@@ -4,15 +4,12 @@
 
 #include "base/mem.h"
 
+#include "unit.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { N = 3001, CLASSES = 10, BATCH = 64, MOST = 5 };
 static const char *const kinds[] = {"labels:alpha=0.1", "labels:alpha=1", "labels:alpha=100",
@@ -88,14 +85,12 @@ static void covers(const char *text, int parts) {
 }
 
 static void each_sample_lies_on_one_rank(void **state) {
-    (void)state;
     for (int parts = 2; parts <= MOST; parts++)
         for (int k = 0; k < KINDS; k++)
             covers(kinds[k], parts);
 }
 
 static void one_rank_is_not_divided(void **state) {
-    (void)state;
     gw_raw raw = make_set();
     gw_divided d = divide(&raw, "labels:alpha=0.1", 3, 1);
     assert_int_equal(d.parts, 0);
@@ -107,7 +102,6 @@ static void one_rank_is_not_divided(void **state) {
 
 /* As many samples for each rank; distances as defined; and falling with alpha. */
 static void labels_are_skewed(void **state) {
-    (void)state;
     enum { PARTS = 4, SEEDS = 20 };
     double skew[3] = {0};
     for (int k = 0; k < 3; k++)
@@ -137,7 +131,6 @@ static void labels_are_skewed(void **state) {
 }
 
 static void sizes_are_as_told(void **state) {
-    (void)state;
     gw_raw raw = make_set();
     gw_divided d = divide(&raw, "sizes:4,2,1,1", 3, 4);
     const int of_batch[] = {32, 16, 8, 8};
@@ -149,7 +142,6 @@ static void sizes_are_as_told(void **state) {
 
 /* Shares of Dirichlet(a, .., a) over P ranks: mean 1 / P, mean square (a + 1) / (P (P a + 1)). */
 static void sizes_are_dirichlet(void **state) {
-    (void)state;
     enum { PARTS = 4, SEEDS = 20000 };
     static const double alphas[] = {1, 10};
     for (int k = 0; k < 2; k++) {
@@ -174,7 +166,6 @@ static void sizes_are_dirichlet(void **state) {
 
 /* In an epoch each rank takes each of its samples once, and of each batch what it has of all. */
 static void sampler_keeps_to_the_parts(void **state) {
-    (void)state;
     enum { PARTS = 3, EPOCHS = 2 };
     const uint32_t ends[PARTS] = {5, 7, 8};
     const int full[PARTS] = {40, 16, 8};
@@ -206,7 +197,6 @@ static void sampler_keeps_to_the_parts(void **state) {
 
 /* The same on any machine. */
 static void parts_are_known(void **state) {
-    (void)state;
     static const char *const hashes[KINDS] = {"crc32:b180652f", "crc32:e8274b47", "crc32:71ffd202",
                                               "crc32:59391adb"};
     for (int k = 0; k < KINDS; k++) {
@@ -219,7 +209,6 @@ static void parts_are_known(void **state) {
 }
 
 static void refusals(void **state) {
-    (void)state;
     static const char *const bad[] = {
         "",          "shares",   "labels:alpha=0", "labels:beta=1",      "sizes",          "sizes:",
         "sizes:0,1", "sizes:3,", "sizes:-1",       "sizes:alpha=1,of=2", "uniform:alpha=1"};

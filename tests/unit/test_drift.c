@@ -3,12 +3,9 @@
 #include "prof/clock.h"
 #include "roofline/drift.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 static int probes; /* so far */
 
@@ -40,13 +37,11 @@ static double drift(const double *start, const double *end) {
 static const double calm[] = {1e10, 1.01e10, 0.99e10, 0};
 
 static void test_calm(void **state) {
-    (void)state;
     assert_true(fabs(drift(calm, calm)) < 0.05);
     assert_int_equal(probes, 2); /* and no more time is spent */
 }
 
 static void test_disturbed_probes_are_no_drift(void **state) {
-    (void)state;
     static const double waking[] = {0.42e10, 0.7e10, 1e10, 1e10, 0}; /* its clock rises */
     static const double visited[] = {0.45e10, 1e10, 0.3e10, 1e10, 0};
     static const double twice[] = {0.5e10, 0.5e10, 1e10, 1e10, 0}; /* what two probes agree on */
@@ -58,7 +53,6 @@ static void test_disturbed_probes_are_no_drift(void **state) {
 }
 
 static void test_change_is_drift(void **state) {
-    (void)state;
     static const double slow[] = {0.7e10, 0.71e10, 0.2e10, 0.7e10, 0};
     assert_true(fabs(drift(calm, slow) + 0.3) < 0.02);
     assert_true(fabs(drift(slow, calm) - 1 / 0.7 + 1) < 0.04);
@@ -66,7 +60,6 @@ static void test_change_is_drift(void **state) {
 }
 
 static void test_unrest_tells_nothing(void **state) {
-    (void)state;
     static const double wild[] = {1e9,   2e9,   4e9,   8e9,  16e9, 32e9, 64e9,
                                   128e9, 256e9, 512e9, 1e12, 2e12, 4e12, 0};
     assert_true(isnan(look(wild)));
@@ -77,7 +70,6 @@ static void test_unrest_tells_nothing(void **state) {
 
 /* The machine's own: a rate, whichever it is. */
 static void test_probe(void **state) {
-    (void)state;
     double rate = 0;
     gw_clock_start();
     assert_int_equal(gw_drift_probe(NULL, &rate), GW_OK);

@@ -2,17 +2,14 @@
  * and what makes it absent. */
 #include "machine/energy.h"
 
+#include "unit.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char root[] = "/tmp/gw_energy_XXXXXX";
 
@@ -37,7 +34,6 @@ static void zone(const char *name, const char *label, const char *uj) {
 }
 
 static void test_counts(void **state) {
-    (void)state;
     gw_energy e;
     gw_energy_open(&e, true);
     assert_int_equal(e.zones, 0);
@@ -71,7 +67,6 @@ static void test_counts(void **state) {
 }
 
 static void test_absent(void **state) {
-    (void)state;
     gw_energy e;
     zone("intel-rapl:0", "package-0", "1000000");
     zone("intel-rapl:1", "package-1", NULL); /* as where it is root's alone */

@@ -4,12 +4,7 @@
 #include "prof/ledger.h"
 
 #include "../timed.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { ROWS = 64, FEW = 8, ENTRIES = 16384, STRETCHES = 65536 };
 
@@ -48,7 +43,6 @@ static uint64_t waited(const gw_exchange_view *v, int entry, int row) {
 
 /* What is waited for an exchange is mpi_wait's, tick for tick, and of the row it was waited in. */
 static void test_stretches(void **state) {
-    (void)state;
     gw_exchange a = {.lane = 1, .schedule = 3, .run = 1}, b = {.lane = 0, .schedule = 3, .run = 1};
     begin(11);
     gw_exchange_tell(GW_EXCHANGE_START, &a);
@@ -83,7 +77,6 @@ static void test_stretches(void **state) {
 
 /* An exchange that is under way at a flush stays, and is found again. */
 static void test_carried(void **state) {
-    (void)state;
     gw_exchange done = {.schedule = 1, .run = 9}, open = {.schedule = 2, .run = 5};
     begin(1);
     gw_exchange_tell(GW_EXCHANGE_START, &done);
@@ -110,7 +103,6 @@ static void test_carried(void **state) {
 /* Outside rows arrivals are kept, without a step, since the other ranks' lists have them, too; what
  * is waited then is nobody's. */
 static void test_between_batches(void **state) {
-    (void)state;
     gw_exchange x = {.schedule = 4, .run = 1};
     gw_batch_cost c;
     gw_ledger_begin();
@@ -126,7 +118,6 @@ static void test_between_batches(void **state) {
 
 /* Full: counted, and the rows it hits are marked; the others are right as before. */
 static void test_full(void **state) {
-    (void)state;
     assert_int_equal(gw_exchange_log_room(), ROWS);
     begin(1);
     end();
@@ -161,7 +152,6 @@ static void test_full(void **state) {
 
 /* The rows until the next flush follow from the fullest row, with as much again to spare. */
 static void test_room(void **state) {
-    (void)state;
     begin(1);
     for (int i = 0; i < ENTRIES / 20; i++) {
         gw_exchange x = {.schedule = i, .run = 1};
@@ -189,12 +179,10 @@ static void test_room(void **state) {
 }
 
 static int open_log(void **state) {
-    (void)state;
     return gw_exchange_log_open(ROWS);
 }
 
 static int close_log(void **state) {
-    (void)state;
     gw_exchange_log_close();
     return 0;
 }

@@ -1,14 +1,10 @@
 /* Formulas: what they yield, and what is refused where. */
 #include "counters/expr.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
+#include <string.h>
 
 static const char *const names[] = {"a", "b", "stalls_1"};
 static const double values[] = {6, 4, 0.5};
@@ -20,7 +16,6 @@ static double value_of(const char *text) {
 }
 
 static void test_values(void **state) {
-    (void)state;
     const struct {
         const char *text;
         double value;
@@ -49,7 +44,6 @@ static void test_values(void **state) {
 
 /* A rate of nothing is not known; what is not known stays so, in min and max, too. */
 static void test_unknown(void **state) {
-    (void)state;
     assert_true(isnan(value_of("0 / 0")));
     assert_true(isnan(value_of("a / (b - 4)")));
     assert_true(isnan(value_of("min(1, a / 0)")));
@@ -60,7 +54,6 @@ static void test_unknown(void **state) {
 }
 
 static void test_uses(void **state) {
-    (void)state;
     gw_expr e;
     assert_int_equal(gw_expr_parse(&e, "min(a, 3) / stalls_1", names, 3), GW_OK);
     assert_true(gw_expr_uses(&e, 0));
@@ -69,7 +62,6 @@ static void test_uses(void **state) {
 }
 
 static void test_refused(void **state) {
-    (void)state;
     const struct {
         const char *text, *what;
     } cases[] = {
@@ -97,7 +89,6 @@ static void test_refused(void **state) {
 
 /* However long and deep, a formula is refused, not run into. */
 static void test_limits(void **state) {
-    (void)state;
     char text[4096];
     gw_expr e;
     memset(text, '(', sizeof text - 1);

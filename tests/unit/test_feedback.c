@@ -57,7 +57,6 @@ static void check_levels(const char *spec) {
 }
 
 static void fused_is_the_same_as_three_passes(void **state) {
-    (void)state;
     each_spec(check_levels);
 }
 
@@ -125,13 +124,11 @@ static void check_all_odd(const char *spec) {
 }
 
 static void odd_values_are_the_same_as_well(void **state) {
-    (void)state;
     each_spec(check_all_odd);
 }
 
 /* Last: it leaves the mode on. */
 static void and_with_denormals_flushed(void **state) {
-    (void)state;
     gw_flush_denormals();
     each_spec(check_all_odd);
 }
@@ -168,7 +165,6 @@ static void check_sums(const char *spec) {
 }
 
 static void what_was_added_before_is_encoded_alike(void **state) {
-    (void)state;
     each_spec(check_sums);
 }
 
@@ -199,7 +195,6 @@ static void check_threads(const char *spec) {
 }
 
 static void threads_agree(void **state) {
-    (void)state;
     each_spec(check_threads);
 }
 
@@ -228,7 +223,6 @@ static void check_sum(const char *spec) {
 }
 
 static void nothing_is_lost(void **state) {
-    (void)state;
     each_spec(check_sum);
 }
 

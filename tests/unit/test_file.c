@@ -2,19 +2,16 @@
  * process resumes; outputs where something else than a file is. */
 #include "base/file.h"
 
+#include "unit.h"
+
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char dir[] = "/tmp/gw-test-file-XXXXXX";
 
@@ -37,7 +34,6 @@ static int is_there(const char *name) {
 }
 
 static void test_sweep(void **state) {
-    (void)state;
     static const char *const names[] = {"run.json", "a.csv"};
     static const struct {
         const char *name;
@@ -105,7 +101,6 @@ static int64_t killed_writer(const char *name, const char *kept, const char *los
 }
 
 static void test_part_goes_on(void **state) {
-    (void)state;
     gw_file *f;
     int64_t mark = killed_writer("rows", "head\n1\n", "2\nhalf a ro"), again;
     assert_false(is_there("rows"));
@@ -134,7 +129,6 @@ static void test_part_goes_on(void **state) {
 }
 
 static void test_part_refused(void **state) {
-    (void)state;
     gw_file *f;
     assert_int_equal(gw_file_resume_part(&f, dir, "none", 0), GW_ERR_INPUT);
     assert_non_null(strstr(gw_err_text(), "none.part: No such file"));
@@ -151,7 +145,6 @@ static void test_part_refused(void **state) {
 }
 
 static void test_part_copied(void **state) {
-    (void)state;
     char from[64];
     gw_file *f;
     int64_t mark = killed_writer("copied", "a\nb\n", "c");
@@ -168,7 +161,6 @@ static void test_part_copied(void **state) {
 
 /* Whoever removes or replaces a part takes its rows away: no commit names something else. */
 static void test_part_taken(void **state) {
-    (void)state;
     char part[1100];
     gw_file *f;
     path_of(part, "taken.part");
@@ -216,7 +208,6 @@ static mode_t kind_of(const char *name) {
 
 /* Only a regular file that an option names as an output is replaced, also behind links. */
 static void test_output(void **state) {
-    (void)state;
     char path[1100], got[8] = "";
     make("old");
     path_of(path, "sub");
@@ -251,7 +242,6 @@ static void test_output(void **state) {
 }
 
 static void test_read_text(void **state) {
-    (void)state;
     char path[1100], *data;
     size_t len;
     FILE *to;
@@ -264,12 +254,10 @@ static void test_read_text(void **state) {
 }
 
 static int set_up(void **state) {
-    (void)state;
     return mkdtemp(dir) ? 0 : -1;
 }
 
 static int tear_down(void **state) {
-    (void)state;
     char command[64];
     snprintf(command, sizeof command, "rm -r %s", dir);
     return system(command);

@@ -1,14 +1,10 @@
 /* Folded worlds take as long, and send as much, as worlds in which every rank is played. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "../simulated.h"
+#include "unit.h"
 
 typedef struct world_kind {
     const char *network;
@@ -48,7 +44,6 @@ static int compare(const world_kind *kind, int ranks, const char *comm, const ch
 }
 
 static void test_all_that_fold(void **state) {
-    (void)state;
     int folded[64] = {0}, n = 0, nth = 0;
     for (; gw_algos.entries[n]; n++)
         for (int s = 0; gw_strategies.entries[s]; s++)
@@ -71,7 +66,6 @@ static void test_all_that_fold(void **state) {
 }
 
 static void test_more_ranks(void **state) {
-    (void)state;
     static const char *const algos[] = {"ring", "sra", "doubling", "(halving:chunk=0)",
                                         "(halving:chunk=12800,window=2)"};
     static const world_kind racks = {"fattree:racks=4,uplink=8gbit", 2, 8};
@@ -87,7 +81,6 @@ static void test_more_ranks(void **state) {
 
 /* Roles differ, ranks go apart, or hosts are not alike. */
 static void test_what_does_not_fold(void **state) {
-    (void)state;
     static const world_kind torus = {"torus:dims=4x2", 1, 8};
     one.n = bytes_only.n = 1000000;
     assert_int_equal(compare(&torus, 8, "allreduce:algo=ring", "none", &bytes_only), 0);

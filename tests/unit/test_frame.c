@@ -13,7 +13,6 @@ static gw_codec must_frame(const char *spec) {
 
 /* crc32 of the other fields and the payload, as any CRC-32 tool computes it of these bytes. */
 static void golden_frame(void **state) {
-    (void)state;
     static const unsigned char want[] = {'G',  'W',  'F',  'R',  1, 0, 0, 0, 0xef, 0xcd, 0xab, 0x89,
                                          0x46, 0x56, 0xbb, 0x67, 5, 0, 0, 0, 0,    0,    0,    0,
                                          3,    0,    0,    0,    0, 0, 0, 0, 'a',  'b',  'c'};
@@ -27,7 +26,6 @@ static void golden_frame(void **state) {
 }
 
 static void golden_tags(void **state) {
-    (void)state;
     const struct {
         const char *spec;
         uint32_t tag;
@@ -49,7 +47,6 @@ static void same_tag(const char *one, const char *other, bool same) {
 
 /* However the options are written; but not whatever they are. */
 static void tags_are_of_values(void **state) {
-    (void)state;
     same_tag("qsgd", "qsgd:bucket=512,bits=8", true);
     same_tag("topk:ratio=0.1", "topk:ratio=0.10,warmup=00", true);
     same_tag("topk:ratio=1e-1+zlib:level=5", "topk:ratio=.1+zlib:level=05", true);
@@ -87,7 +84,6 @@ static void promises_in_a_frame(const char *spec) {
 }
 
 static void promises(void **state) {
-    (void)state;
     each_spec(promises_in_a_frame);
 }
 
@@ -133,7 +129,6 @@ static void damage(const char *spec) {
 }
 
 static void damage_is_seen(void **state) {
-    (void)state;
     each_spec(damage);
 }
 
@@ -145,7 +140,6 @@ static void says(const gw_codec *c, const unsigned char *wire, size_t len, const
 }
 
 static void messages(void **state) {
-    (void)state;
     gw_codec c = must_frame("qsgd:bits=4"), other = must_frame("qsgd:bits=8");
     float x[N];
     size_t len, foreign;

@@ -2,14 +2,11 @@
  * without threads, and nothing written behind the end. */
 #include "data/data.h"
 
+#include "unit.h"
+
 #include <omp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { FIRST = 1000, SAMPLES = 37, GUARD = 16 };
 
@@ -52,7 +49,6 @@ static void expect_gathered(const gw_dataset *s, int n, int threads) {
 /* Enlarged by 1 to 5; by ratios that are no whole numbers; reduced; and one way each. The samples
  * in memory stand for five more of a second copy. */
 static void matches_the_definition(void **state) {
-    (void)state;
     static const int shapes[][2] = {{1, 1}, {1, 783}, {5, 7}, {28, 28}, {3, 130}};
     static const int sizes[][2] = {{56, 58}, {112, 112}, {1, 1}, {13, 9}, {40, 5}, {2, 131}};
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
@@ -84,7 +80,6 @@ static void matches_the_definition(void **state) {
 }
 
 static void every_byte_lands_in_0_to_1(void **state) {
-    (void)state;
     uint8_t image[256];
     gw_label label = 3;
     for (int i = 0; i < 256; i++)
@@ -100,7 +95,6 @@ static void every_byte_lands_in_0_to_1(void **state) {
 
 /* Planes that lie one behind another are resized each by itself. */
 static void planes_stay_apart(void **state) {
-    (void)state;
     enum { PLANES = 3, SIDE = 4 };
     static const int sizes[][2] = {{4, 4}, {8, 8}, {3, 5}, {7, 2}, {1, 1}};
     uint8_t image[PLANES * SIDE * SIDE];

@@ -4,14 +4,11 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+#include "unit.h"
+
 #include <math.h>
 #include <omp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { PAD = 3 };                /* leading dimensions exceed the widths by this */
 static const float GUARD = 7.5f; /* what lies between the rows of C */
@@ -84,23 +81,19 @@ static void with_threads(int threads) {
 }
 
 static void test_one_thread(void **state) {
-    (void)state;
     with_threads(1);
 }
 
 static void test_two_threads(void **state) {
-    (void)state;
     with_threads(2);
 }
 
 static void test_five_threads(void **state) {
-    (void)state;
     with_threads(5);
 }
 
 /* Called by a team's members, each computes alone and gets its own product right. */
 static void test_inside_a_team(void **state) {
-    (void)state;
     enum { N = 200 };
     float *a = random_matrix(1, N, N), *one = random_matrix(2, N, N), *each[2];
     for (int t = 0; t < 2; t++)
@@ -124,7 +117,6 @@ static void count(void *calls) {
 /* A product that is cut lets others have a turn between its pieces, and is right; its bits do not
  * depend on whether anybody asks for that. */
 static void test_in_pieces(void **state) {
-    (void)state;
     enum { M = 2048, N = 256, K = 2112 };
     float *a = random_matrix(1, M, K), *b = random_matrix(2, K, N),
           *polled = random_matrix(3, M, N), *alone = random_matrix(4, M, N);
@@ -153,7 +145,6 @@ static void test_in_pieces(void **state) {
 
 /* The rule: as few pieces as the size allows, and no more than cost 2% by packing. */
 static void test_how_many_pieces(void **state) {
-    (void)state;
     static const struct {
         gw_product p;
         gw_gemm_cuts want;

@@ -2,13 +2,9 @@
  * library's entry is replaced by one that fails on demand (CBLAS has no way to fail). */
 #include "nn/gemm.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 enum { SUCCESS = 0, OUT_OF_MEMORY = 1 }; /* dnnl_status_t */
 
@@ -30,7 +26,6 @@ static void multiply(void) {
 }
 
 static void test_failure_is_kept(void **state) {
-    (void)state;
     bool can_fail = gw_gemm_allow("dnnl") == GW_OK;
     multiply();
     assert_int_equal(gw_gemm_check(), GW_OK);

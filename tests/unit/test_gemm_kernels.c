@@ -4,17 +4,14 @@
 #include "nn/gemm.h"
 #include "nn/openblas.h"
 
+#include "unit.h"
+
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 char *openblas_get_corename(void);
 
@@ -71,7 +68,6 @@ static gw_openblas_verdict judge(gw_openblas_facts f, const char **type) {
 }
 
 static void test_fitting_kernels(void **state) {
-    (void)state;
     const char *type;
     static const char *const best[] = {"SkylakeX", "Cooperlake", "SapphireRapids", "SKYLAKEX"};
     for (int i = 0; i < 4; i++)
@@ -88,7 +84,6 @@ static void test_fitting_kernels(void **state) {
 }
 
 static void test_poor_kernels(void **state) {
-    (void)state;
     const char *type;
     static const char *const poor[] = {"Prescott", "Core2", "Nehalem", "Generic", "Haswell", "Zen"};
     for (int i = 0; i < 6; i++) {
@@ -120,7 +115,6 @@ static bool has_avx2(void) {
 }
 
 static void test_openblas_is_mended(void **state) {
-    (void)state;
     if (!has_openblas() || !has_avx2())
         skip();
     const char *said = child("FAKE_CORE=obedient", "cblas");
@@ -132,7 +126,6 @@ static void test_openblas_is_mended(void **state) {
 }
 
 static void test_openblas_of_the_user(void **state) {
-    (void)state;
     if (!has_openblas() || !has_avx2())
         skip();
     const char *said = child("OPENBLAS_CORETYPE=Prescott", "cblas");
@@ -140,7 +133,6 @@ static void test_openblas_of_the_user(void **state) {
 }
 
 static void test_dnnl_held_back(void **state) {
-    (void)state;
     if (!strstr(gw_gemm_library(), "oneDNN") || !has_avx2())
         skip();
     const char *said = child("ONEDNN_MAX_CPU_ISA=SSE41", "dnnl");
@@ -149,7 +141,6 @@ static void test_dnnl_held_back(void **state) {
 
 /* Whatever library it is, a plain start on this CPU ends with kernels that fit. */
 static void test_plain_start(void **state) {
-    (void)state;
     const char *said = child("", "auto");
     if (has_avx2())
         assert_says(said, ")|no warning|an argument");

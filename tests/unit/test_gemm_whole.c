@@ -2,15 +2,11 @@
  * ones that count. */
 #include "nn/gemm.h"
 
+#include "unit.h"
+
 #include <math.h>
 #include <omp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static int products, by_dnnl;
 
@@ -54,7 +50,6 @@ static void poll(void *calls) {
 
 /* The same pieces, whether somebody polls between them or not. */
 static void test_pieces_of_the_shape(void **state) {
-    (void)state;
     int polls = 0, pieces;
     omp_set_num_threads(1);
     multiply();
@@ -69,7 +64,6 @@ static void test_pieces_of_the_shape(void **state) {
 
 /* oneDNN, but for what its AVX2 kernels are slow at; and only what is allowed. */
 static void test_library_of_the_shape(void **state) {
-    (void)state;
     if (!strstr(gw_gemm_library(), " + "))
         skip();
     bool slow = !strstr(gw_gemm_library(), "avx512");

@@ -6,15 +6,12 @@
 
 #include "reference_model.h"
 #include "tests/simple_step.h"
+#include "unit.h"
 
 #include <math.h>
 #include <omp.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MAX_PARAMS = 20000, LOOKED_AT = 2000, MAX_ROWS = 16 };
 
@@ -123,23 +120,19 @@ static void check_activation(gw_activation a) {
 }
 
 static void test_relu(void **state) {
-    (void)state;
     check_activation(GW_RELU);
 }
 
 static void test_sigmoid(void **state) {
-    (void)state;
     check_activation(GW_SIGMOID);
 }
 
 static void test_tanh(void **state) {
-    (void)state;
     check_activation(GW_TANH);
 }
 
 /* Large enough that products, biases, loss and derivatives are all shared by the threads. */
 static void test_threads_agree(void **state) {
-    (void)state;
     enum { BATCH = 301 };
     static gw_label labels[BATCH];
     gw_model_spec spec = {.inputs = 70, .classes = 200, .n_hidden = 2, .hidden = {130, 113}};
@@ -243,7 +236,6 @@ static void check_model(const char *text) {
 }
 
 static void test_models(void **state) {
-    (void)state;
     for (const gw_entry *const *e = gw_models.entries; *e; e++)
         check_model(strcmp((*e)->name, "gpt") == 0 ? "gpt:layers=1,heads=2,width=8,context=5"
                                                    : (*e)->name);

@@ -1,24 +1,19 @@
 /* Event groups: the files in the program, the CPUs they are for, and bad files. */
 #include "counters/group.h"
 
+#include "unit.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static const gw_cpu nothing = {.family = -1, .model = -1, .implementer = -1, .part = -1};
 
 /* Each file parses; a cycle without stalls is not memory-bound, one full of them is, and every
  * figure has a value. */
 static void test_shipped(void **state) {
-    (void)state;
     assert_true(gw_group_text_count >= 7);
     static gw_group_choice c;
     for (int i = 0; i < gw_group_text_count; i++) {
@@ -53,7 +48,6 @@ static void test_shipped(void **state) {
 
 /* Formulas on numbers by hand. */
 static void test_formulas(void **state) {
-    (void)state;
     static gw_group_choice c;
     const struct {
         const char *name;
@@ -93,7 +87,6 @@ static void test_formulas(void **state) {
 
 /* Which file a CPU gets, by what /proc/cpuinfo says of it. */
 static void test_cpus(void **state) {
-    (void)state;
     const struct {
         const char *cpuinfo, *file;
     } cases[] = {
@@ -144,7 +137,6 @@ static void test_cpus(void **state) {
 
 /* Every mistake is told with its line. */
 static void test_bad_files(void **state) {
-    (void)state;
     const struct {
         const char *text, *says;
     } cases[] = {
@@ -196,7 +188,6 @@ static void test_bad_files(void **state) {
 }
 
 static void test_choice(void **state) {
-    (void)state;
     gw_group_choice *c = NULL;
     assert_int_equal(gw_group_choose(&c, "amd-zen4", NULL), GW_OK);
     assert_int_equal(c->groups, 2);

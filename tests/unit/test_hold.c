@@ -2,22 +2,19 @@
 #include "base/file.h"
 #include "base/hold.h"
 
+#include "unit.h"
+
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static char top[64], dir[96], other[96], link_at[160];
 static gw_hold *hold;
 
 static int set_up(void **state) {
-    (void)state;
     snprintf(top, sizeof top, "/tmp/gw-test-hold-XXXXXX");
     if (!mkdtemp(top))
         return 1;
@@ -32,7 +29,6 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    (void)state;
     char command[128];
     gw_hold_end(hold);
     snprintf(command, sizeof command, "rm -rf %s", top);
@@ -54,7 +50,6 @@ static gw_err write_file(const char *in) {
 }
 
 static void another_takes_its_name(void **state) {
-    (void)state;
     gw_file *begun;
     int why;
     assert_int_equal(write_file(dir), GW_OK);
@@ -79,7 +74,6 @@ static void another_takes_its_name(void **state) {
 }
 
 static void its_lock_goes(void **state) {
-    (void)state;
     assert_int_equal(gw_hold_check(dir), GW_OK);
     char lock[128];
     snprintf(lock, sizeof lock, "%s/" GW_HOLD_LOCK, dir);
@@ -90,7 +84,6 @@ static void its_lock_goes(void **state) {
 }
 
 static void process_changes_its_folder(void **state) {
-    (void)state;
     char here[4096];
     gw_hold *inner;
     assert_non_null(getcwd(here, sizeof here));
@@ -108,7 +101,6 @@ static void process_changes_its_folder(void **state) {
 }
 
 static void goes_through_no_link(void **state) {
-    (void)state;
     assert_int_equal(write_file(other), GW_OK);
     assert_int_equal(symlink(other, link_at), 0);
     assert_int_equal(write_file(link_at), GW_ERR_INPUT);

@@ -5,24 +5,18 @@
 #include "base/text.h"
 #include "data/data.h"
 #include "data/raw.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
 
 static char dir[] = "/tmp/gw-test-idx-XXXXXX";
 
 static int set_up(void **state) {
-    (void)state;
     memcpy(dir + sizeof dir - 7, "XXXXXX", 6);
     return mkdtemp(dir) ? 0 : -1;
 }
 
 static int tear_down(void **state) {
-    (void)state;
     remove_folder(dir);
     return 0;
 }
@@ -62,7 +56,6 @@ static void refused(const char *const *words) {
 }
 
 static void reads_plain(void **state) {
-    (void)state;
     assert_false(gw_idx_present(dir));
     write_folder(dir, 0);
     assert_true(gw_idx_present(dir));
@@ -70,13 +63,11 @@ static void reads_plain(void **state) {
 }
 
 static void reads_packed(void **state) {
-    (void)state;
     write_folder(dir, 1);
     expect_whole(dir);
 }
 
 static void reads_dotted_and_mixed_names(void **state) {
-    (void)state;
     uint8_t data[FILE_BYTES];
     write_bytes(dir, "train-images.idx3-ubyte", data, idx_content(0, data));
     write_packed(dir, "train-labels.idx1-ubyte.gz", data, idx_content(1, data));
@@ -86,7 +77,6 @@ static void reads_dotted_and_mixed_names(void **state) {
 }
 
 static void prefers_plain(void **state) {
-    (void)state;
     write_folder(dir, 0);
     for (int i = 0; i < 4; i++) {
         char name[64];
@@ -97,7 +87,6 @@ static void prefers_plain(void **state) {
 }
 
 static void reads_members(void **state) {
-    (void)state;
     write_folder(dir, 1);
     uint8_t data[FILE_BYTES], out[2 * FILE_BYTES];
     size_t n = idx_content(0, data), half = n / 2 + 3;
@@ -108,7 +97,6 @@ static void reads_members(void **state) {
 }
 
 static void reads_fashion_mnist(void **state) {
-    (void)state;
     const char *folder = gw_data_find_fashion_mnist();
     if (!folder)
         fail_msg("Fashion-MNIST not found: install Debian's dataset-fashion-mnist");
@@ -134,7 +122,6 @@ static void reads_fashion_mnist(void **state) {
 }
 
 static void refuses_folders(void **state) {
-    (void)state;
     gw_raw raw;
     expect_refused(dir, "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                    "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", ".gz");
@@ -148,7 +135,6 @@ static void refuses_folders(void **state) {
 }
 
 static void refuses_a_folder_in_place_of_a_file(void **state) {
-    (void)state;
     char path[512];
     write_folder(dir, 0);
     remove_file(dir, idx_names[3]);
@@ -159,7 +145,6 @@ static void refuses_a_folder_in_place_of_a_file(void **state) {
 }
 
 static void refuses_wrong_magic(void **state) {
-    (void)state;
     uint8_t data[FILE_BYTES];
     write_folder(dir, 0);
     write_bytes(dir, idx_names[1], data, idx_content(0, data)); /* images as labels */
@@ -180,7 +165,6 @@ static void write_header(uint32_t n, uint32_t rows, uint32_t cols) {
 }
 
 static void refuses_wrong_sizes(void **state) {
-    (void)state;
     write_folder(dir, 0);
     write_header(0, SIDE_R, SIDE_C);
     expect_refused(idx_names[0], "0 samples");
@@ -205,7 +189,6 @@ static void refuses_wrong_sizes(void **state) {
 }
 
 static void refuses_plain_truncation(void **state) {
-    (void)state;
     uint8_t data[FILE_BYTES];
     size_t n = idx_content(0, data);
     write_folder(dir, 0);
@@ -218,7 +201,6 @@ static void refuses_plain_truncation(void **state) {
 
 /* Cut anywhere, the trailer included: no prefix of a gzip file passes for the whole. */
 static void refuses_every_packed_prefix(void **state) {
-    (void)state;
     uint8_t data[FILE_BYTES], out[2 * FILE_BYTES];
     size_t len = pack(data, idx_content(0, data), out, sizeof out);
     write_folder(dir, 1);
@@ -229,7 +211,6 @@ static void refuses_every_packed_prefix(void **state) {
 }
 
 static void refuses_damaged_packed(void **state) {
-    (void)state;
     uint8_t data[FILE_BYTES + 1], out[2 * FILE_BYTES];
     size_t n = idx_content(0, data), len = pack(data, n, out, sizeof out);
     const char *name = "train-images-idx3-ubyte.gz";
@@ -255,7 +236,6 @@ static void refuses_damaged_packed(void **state) {
 /* A flipped bit of the count that the file's size allows for, since it inflates well: the labels'
  * header gives it away before a byte is allocated for it. */
 static void compares_counts_first(void **state) {
-    (void)state;
     uint8_t data[16 + TRAIN_N] = {0}; /* images of one byte */
     put32(data, 0x803);
     put32(data + 4, TRAIN_N | 1u << 13);
@@ -268,7 +248,6 @@ static void compares_counts_first(void **state) {
 }
 
 static void refuses_a_bomb(void **state) {
-    (void)state;
     uint8_t head[16], out[256];
     put32(head, 0x803);
     put32(head + 4, 1u << 20);
@@ -280,7 +259,6 @@ static void refuses_a_bomb(void **state) {
 }
 
 static void refuses_sets_that_disagree(void **state) {
-    (void)state;
     uint8_t data[FILE_BYTES];
     write_folder(dir, 0);
     write_bytes(dir, idx_names[1], data, idx_content(3, data)); /* the test set's labels */
@@ -294,7 +272,6 @@ static void refuses_sets_that_disagree(void **state) {
 }
 
 static void refuses_labels_out_of_range(void **state) {
-    (void)state;
     uint8_t data[FILE_BYTES];
     write_folder(dir, 0);
     size_t n = idx_content(1, data);
@@ -316,7 +293,6 @@ static void refuses_labels_out_of_range(void **state) {
 /* Any few bytes changed or cut: a whole set or a clear refusal, and (under the sanitizers) no
  * access astray. */
 static void survives_mutations(void **state) {
-    (void)state;
     uint8_t plain[FILE_BYTES], packed[2 * FILE_BYTES], spoilt[2 * FILE_BYTES];
     int ok = 0, bad = 0;
     for (uint64_t round = 0; round < 600; round++) {
@@ -352,7 +328,6 @@ static void survives_mutations(void **state) {
 
 /* A long name of a folder is cut, but not within a character: run.json holds it. */
 static void cuts_the_source_between_characters(void **state) {
-    (void)state;
     char deep[300];
     int len = snprintf(deep, sizeof deep, "%s/", dir);
     while (len < 260)
@@ -369,7 +344,6 @@ static void cuts_the_source_between_characters(void **state) {
 }
 
 static void splits_validation_apart(void **state) {
-    (void)state;
     write_folder(dir, 0);
     uint32_t first_pick = 0;
     for (uint64_t seed = 1; seed <= 2; seed++) {
@@ -406,7 +380,6 @@ static void splits_validation_apart(void **state) {
 }
 
 static void refuses_empty_splits(void **state) {
-    (void)state;
     write_folder(dir, 0);
     gw_raw raw;
     assert_int_equal(gw_idx_read(&raw, dir, false), GW_OK);

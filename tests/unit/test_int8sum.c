@@ -5,7 +5,6 @@
 #include <math.h>
 
 static void no_sum_of_codes_overflows(void **state) {
-    (void)state;
     enum { N = 512 };
     float x[N];
     for (int i = 0; i < N; i++)
@@ -29,7 +28,6 @@ static void no_sum_of_codes_overflows(void **state) {
 }
 
 static void too_many_ranks_are_refused(void **state) {
-    (void)state;
     gw_codec c = must_open("int8sum");
     assert_int_equal(gw_codec_join(&c, 128), GW_ERR_UNSUPPORTED);
     assert_non_null(strstr(gw_err_text(), "128 ranks"));
@@ -66,7 +64,6 @@ static void summed(int ranks, float (*x)[SPAN], uint64_t key, float *sum) {
 /* Against the sum in double precision: each element within the bound of the header, and without
  * bias: the mean over many keys is nearer by far. */
 static void sums_are_sums(void **state) {
-    (void)state;
     enum { RANKS = 127, KEYS = 60 };
     static const int sizes[] = {1, 2, 3, 4, 31, RANKS};
     static float x[RANKS][SPAN], sum[SPAN];
@@ -99,7 +96,6 @@ static void sums_are_sums(void **state) {
 
 /* One rank's NaN, infinity or large value is the bucket's on all; tiny floats are gone. */
 static void one_rank_is_enough(void **state) {
-    (void)state;
     static float x[3][SPAN], sum[SPAN];
     const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     for (int kind = 0; kind < 4; kind++) {

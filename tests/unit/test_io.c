@@ -2,11 +2,10 @@
  * memory for it. */
 #include "base/io.h"
 
+#include "unit.h"
+
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #define MAGIC "GWTEST01"
 enum { LIMIT = 1 << 28 };
 
 static char dir[] = "/tmp/gw-test-io-XXXXXX", path[64];
 
 static int set_up(void **state) {
-    (void)state;
     memcpy(dir + sizeof dir - 7, "XXXXXX", 6);
     if (!mkdtemp(dir))
         return -1;
@@ -31,7 +27,6 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    (void)state;
     unlink(path);
     return rmdir(dir);
 }
@@ -53,7 +48,6 @@ static void refused(size_t limit, const char *why) {
 }
 
 static void loads_what_was_saved(void **state) {
-    (void)state;
     gw_io *io = NULL;
     int32_t number = 0;
     save(MAGIC, 1);
@@ -67,7 +61,6 @@ static void loads_what_was_saved(void **state) {
 }
 
 static void refuses_by_the_first_bytes(void **state) {
-    (void)state;
     save("GWOTHER1", 1);
     /* Terabytes, of which the disk holds none: the header alone decides. */
     assert_int_equal(truncate(path, (off_t)1 << 40), 0);
@@ -87,7 +80,6 @@ static long peak_kib(void) {
 }
 
 static void takes_no_memory_for_a_file(void **state) {
-    (void)state;
     save(MAGIC, 1);
     assert_int_equal(truncate(path, LIMIT), 0);
     long before = peak_kib();
@@ -96,7 +88,6 @@ static void takes_no_memory_for_a_file(void **state) {
 }
 
 static void refuses_what_is_no_file(void **state) {
-    (void)state;
     refused(LIMIT, "No such file");
     assert_int_equal(mkfifo(path, 0600), 0);
     refused(LIMIT, "not a regular file"); /* and does not wait for a writer */
@@ -108,7 +99,6 @@ static void refuses_what_is_no_file(void **state) {
 
 /* A name in a file may be anything; the message about it is one plain line. */
 static void quotes_other_fields_plainly(void **state) {
-    (void)state;
     gw_io *io = NULL;
     int32_t number = 42;
     assert_int_equal(gw_io_save(&io, dir, "state", MAGIC, 1), GW_OK);
@@ -122,7 +112,6 @@ static void quotes_other_fields_plainly(void **state) {
 
 /* The figures of a closed file know it from every other one, even from a whole one of its size. */
 static void tells_a_file_by_its_figures(void **state) {
-    (void)state;
     uint64_t bytes[2];
     uint32_t crc[2];
     for (int32_t i = 0; i < 2; i++) {
@@ -155,7 +144,6 @@ static int limit_files(rlim_t bytes) {
 }
 
 static void says_why_it_cannot_write(void **state) {
-    (void)state;
     gw_io *io = NULL;
     char data[1 << 16] = {0};
     assert_int_equal(gw_io_save(&io, dir, "state", MAGIC, 1), GW_OK);
@@ -172,7 +160,6 @@ static void says_why_it_cannot_write(void **state) {
 
 /* In memory: what was kept comes back, any number of times; the next save takes its place. */
 static void memory_keeps_the_last(void **state) {
-    (void)state;
     gw_io_memory m = {0};
     gw_io *io = NULL;
     for (int32_t round = 0; round < 3; round++) {
@@ -202,7 +189,6 @@ static void memory_keeps_the_last(void **state) {
 
 /* Another object's state is not taken for one's own. */
 static void memory_wants_its_fields(void **state) {
-    (void)state;
     gw_io_memory m = {0};
     gw_io *io = NULL;
     int32_t number = 42;

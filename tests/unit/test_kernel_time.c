@@ -1,16 +1,12 @@
 /* What /proc/stat tells of interrupts; a figure that is not kept there is absent, not 0. */
 #include "machine/link_cost.h"
 
+#include "unit.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 static void test_parse(void **state) {
-    (void)state;
     static const struct {
         const char *stat;
         long ticks;
@@ -34,7 +30,6 @@ static void test_parse(void **state) {
 
 /* Sums since the machine and the process began: they never fall. */
 static void test_now(void **state) {
-    (void)state;
     gw_kernel_time before = gw_kernel_time_now(), after = gw_kernel_time_now();
     assert_true(before.system_s >= 0 && after.system_s >= before.system_s);
     assert_int_equal(isnan(before.interrupts_s), isnan(after.interrupts_s));

@@ -3,16 +3,11 @@
 #include "prof/clock.h"
 #include "roofline/kernels.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { TWIN = 16 << 10 };
 
 static void test_work_is_what_a_sweep_does(void **state) {
-    (void)state;
     const struct {
         gw_kernel_kind kind;
         double work;
@@ -29,7 +24,6 @@ static void test_work_is_what_a_sweep_does(void **state) {
 }
 
 static void test_runs_take_time(void **state) {
-    (void)state;
     for (gw_kernel_kind kind = 0; kind < GW_KERNELS; kind++) {
         gw_kernel *k = NULL;
         assert_int_equal(gw_kernel_open(&k, kind, TWIN), GW_OK);

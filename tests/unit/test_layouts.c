@@ -1,12 +1,9 @@
 /* Ways to spread a model over ranks: which there are. */
 #include "predict/layout.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 enum { WIDTH = 512 };
 
@@ -53,7 +50,6 @@ static void check_layout(const gw_parallel *l, int ranks, int batch) {
 }
 
 static void test_list(void **state) {
-    (void)state;
     for (int ranks = 1; ranks <= 24; ranks++) {
         int n = list(ranks, 12, NULL), plain = 0;
         for (int i = 0; i < n; i++) {
@@ -71,7 +67,6 @@ static void test_list(void **state) {
 }
 
 static void test_list_of_one_mesh(void **state) {
-    (void)state;
     char text[GW_LAYOUT_TEXT];
     wanted = (gw_mesh_shape){.size = {0, 2, 2}, .order = {GW_DIM_TENSOR, GW_DIM_DATA, GW_DIM_PIPE}};
     int n = list(8, 12, &wanted);
@@ -89,13 +84,11 @@ static void test_list_of_one_mesh(void **state) {
 }
 
 static int open_timetables(void **state) {
-    (void)state;
     return gw_spec_parse(&timetables, "test", "timetables",
                          "1f1b;1f1b:eager=1;gpipe;interleaved;zb", GW_SPEC_LIST) != GW_OK;
 }
 
 static int close_timetables(void **state) {
-    (void)state;
     gw_spec_free(timetables);
     return 0;
 }

@@ -3,17 +3,13 @@
 #include "prof/clock.h"
 
 #include "../timed.h"
+#include "unit.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* The wall is taken from two marks, the leaves from one mark a region: a stretch that no leaf or
  * two leaves were charged with shows here. A tick is above 0.1 ns, a batch of these tests below 0.1
@@ -24,7 +20,6 @@ static void check_sum(const gw_batch_cost *c) {
 }
 
 static void test_sums_to_wall(void **state) {
-    (void)state;
     for (int batch = 0; batch < 50; batch++) {
         gw_batch_cost c;
         double before = gw_ledger_now();
@@ -56,7 +51,6 @@ static void tell_batch(uint64_t start, uint64_t end) {
 
 /* The trace hears of every tick of the batch once, and of the same batch as the cost. */
 static void test_slices_fill_the_batch(void **state) {
-    (void)state;
     const gw_ledger_sink sink = {.slice = tell_slice, .batch = tell_batch};
     gw_batch_cost c;
     told_slices = told_batch = 0;
@@ -101,7 +95,6 @@ static void tell_other(gw_exchange_event event, const gw_exchange *x, uint64_t n
 
 /* All listeners hear of an exchange, and where it blocks the main thread the slices are cut. */
 static void test_exchanges_cut_slices(void **state) {
-    (void)state;
     const gw_ledger_sink one = {.slice = tell_wait, .exchange = tell_exchange};
     const gw_ledger_sink other = {.exchange = tell_other};
     const gw_exchange x = {.run = 7};
@@ -131,7 +124,6 @@ static void test_exchanges_cut_slices(void **state) {
 }
 
 static void test_nested_is_exclusive(void **state) {
-    (void)state;
     gw_batch_cost c;
     gw_ledger_begin();
     gw_phase_enter(GW_PHASE_BACKWARD);
@@ -155,7 +147,6 @@ static void test_nested_is_exclusive(void **state) {
 }
 
 static void test_deepest_wins(void **state) {
-    (void)state;
     /* The best of some tries: one preemption must not decide. */
     double best = 1;
     for (int i = 0; i < 20; i++) {
@@ -172,7 +163,6 @@ static void test_deepest_wins(void **state) {
 }
 
 static void test_outside_batch_nothing(void **state) {
-    (void)state;
     gw_batch_cost c;
     spin_in(GW_PHASE_FORWARD, 0.001);
     gw_ledger_count(1000, 1, 1);
@@ -185,7 +175,6 @@ static void test_outside_batch_nothing(void **state) {
 }
 
 static void test_inflight_counts_computation_only(void **state) {
-    (void)state;
     gw_batch_cost c;
     gw_ledger_begin();
     spin_in(GW_PHASE_FORWARD, 0.002); /* nothing posted yet */
@@ -202,7 +191,6 @@ static void test_inflight_counts_computation_only(void **state) {
 }
 
 static void test_inflight_spans_batches(void **state) {
-    (void)state;
     gw_batch_cost a, b, none;
     gw_ledger_begin();
     spin_in(GW_PHASE_BACKWARD, 0.001);
@@ -222,7 +210,6 @@ static void test_inflight_spans_batches(void **state) {
 }
 
 static void test_completions_never_go_negative(void **state) {
-    (void)state;
     gw_batch_cost c;
     gw_ledger_begin();
     gw_ledger_completed(3); /* of calls that are not interposed */
@@ -253,7 +240,6 @@ static void *complete_mid_slice(void *arg) {
 }
 
 static void test_inflight_ends_mid_slice(void **state) {
-    (void)state;
     mid_slice m = {0};
     pthread_t thread;
     gw_batch_cost c;
@@ -322,7 +308,6 @@ static uint64_t told_inflight(void) {
 /* Also what was in flight under computation, to the tick: threads post and complete while the main
  * one changes its phase, and each does so at an instant of its own. */
 static void test_threads_count_exactly(void **state) {
-    (void)state;
     const gw_ledger_sink sink = {.slice = tell_computed, .flight = tell_flown};
     pthread_t threads[THREADS];
     gw_batch_cost c, after;
@@ -351,7 +336,6 @@ static void test_threads_count_exactly(void **state) {
 }
 
 static void test_usage_at_edges(void **state) {
-    (void)state;
     gw_batch_cost c;
     uint64_t before = gw_clock_ticks();
     gw_ledger_begin();
@@ -372,7 +356,6 @@ static void test_usage_at_edges(void **state) {
 
 /* Off: a wall time, and nobody listens; afterwards all is as before. */
 static void test_profile_off(void **state) {
-    (void)state;
     gw_batch_cost c;
     gw_ledger_posted(1); /* whose end nobody will see */
     gw_ledger_set_profile(GW_PROFILE_OFF);
@@ -403,7 +386,6 @@ static void test_profile_off(void **state) {
 
 /* How much that is of a step, `gradwire bench overhead` says. */
 static void test_region_cost(void **state) {
-    (void)state;
     double cost = gw_ledger_region_cost();
     print_message("a region costs %.1f ns (%s)\n", cost * 1e9, gw_clock_name());
     assert_true(cost > 0);

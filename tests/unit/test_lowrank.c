@@ -5,15 +5,12 @@
 #include "compress/kernel/simd.h"
 #include "compress/lowrank.h"
 
+#include "unit.h"
+
 #include <math.h>
 #include <omp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST_RANKS = 3 };
 
@@ -166,7 +163,6 @@ static void check_residual(world *w) {
 }
 
 static void test_passes(void **state) {
-    (void)state;
     for (size_t s = 0; s < COUNT(shapes); s++)
         for (size_t r = 0; r < 2 * COUNT(some_ranks); r++) {
             world w = begin(1, shapes[s][0], shapes[s][1], some_ranks[r / 2], r % 2);
@@ -188,7 +184,6 @@ static void test_passes(void **state) {
 }
 
 static void test_bad_rank(void **state) {
-    (void)state;
     gw_lowrank l;
     assert_int_equal(gw_lowrank_open(&l, 3, 3, 0, true, NULL, NULL), GW_ERR_INTERNAL);
     assert_int_equal(gw_lowrank_open(&l, 3, 3, 33, true, NULL, NULL), GW_ERR_INTERNAL);
@@ -217,7 +212,6 @@ static void orthonormal(const float *p, size_t rows, int rank, int zeros) {
 }
 
 static void test_orthonormalise(void **state) {
-    (void)state;
     enum { ROWS = 301 };
     static float p[GW_LOWRANK_MOST * ROWS];
     for (int size = -1; size <= 1; size++)
@@ -230,7 +224,6 @@ static void test_orthonormalise(void **state) {
 }
 
 static void test_dependent_columns_become_zero(void **state) {
-    (void)state;
     enum { ROWS = 100, RANK = 5 };
     static float p[RANK * ROWS];
     for (size_t i = 0; i < ROWS; i++) {
@@ -247,7 +240,6 @@ static void test_dependent_columns_become_zero(void **state) {
 }
 
 static void test_bad_values_show(void **state) {
-    (void)state;
     const float bad[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 3; i++)
         for (int feedback = 0; feedback < 2; feedback++) {
@@ -269,7 +261,6 @@ static void test_bad_values_show(void **state) {
 
 /* Gradients whose sum has as many independent columns as there are factors are not approximated. */
 static void test_low_rank_is_exact(void **state) {
-    (void)state;
     for (size_t s = 0; s < COUNT(shapes); s++)
         for (size_t r = 0; r < COUNT(some_ranks); r++) {
             size_t rows = shapes[s][0], cols = shapes[s][1];
@@ -301,7 +292,6 @@ static void test_low_rank_is_exact(void **state) {
 /* What has been sent and the residuals are together what there was to send; without feedback what
  * is not sent is gone. */
 static void test_feedback_adds_up(void **state) {
-    (void)state;
     enum { STEPS = 50, ROWS = 60, COLS = 35, N = ROWS * COLS };
     for (int feedback = 0; feedback < 2; feedback++) {
         world w = begin(3, ROWS, COLS, 2, feedback);
@@ -352,7 +342,6 @@ static double residual_norm(int steps, bool averaged) {
 }
 
 static void test_residual_is_bounded(void **state) {
-    (void)state;
     double early = residual_norm(200, false), late = residual_norm(2000, false);
     double early_averaged = residual_norm(200, true), late_averaged = residual_norm(2000, true);
     print_message("residual after 200, 2000 steps: %.1f, %.1f; averaged: %.1f, %.1f\n", early, late,
@@ -362,7 +351,6 @@ static void test_residual_is_bounded(void **state) {
 }
 
 static void test_settling_changes_no_bits(void **state) {
-    (void)state;
     const int ranks[] = {2, 11};
     for (size_t r = 0; r < COUNT(ranks); r++) {
         world a = begin(2, 50, 27, ranks[r], true), b = begin(2, 50, 27, ranks[r], true);
@@ -381,7 +369,6 @@ static void test_settling_changes_no_bits(void **state) {
 
 /* update(-2^k g) = -2^k update(g) in every bit, over steps, and at any magnitude. */
 static void test_scales(void **state) {
-    (void)state;
     enum { N = 40 * 30 };
     const float scale[] = {-1, 0x1p40f, -0x1p-40f, 0x1p70f, 0x1p-90f};
     for (size_t s = 0; s < COUNT(scale); s++) {
@@ -405,7 +392,6 @@ static void test_scales(void **state) {
 
 /* Zeros stay zeros; and directions that were lost in them are found again. */
 static void test_zeros(void **state) {
-    (void)state;
     enum { N = 40 * 30 };
     world w = begin(2, 40, 30, 2, true);
     for (uint64_t t = 0; t < 3; t++) {
@@ -443,7 +429,6 @@ static void run_at(const char *level, int threads, int rank, float *out) {
 }
 
 static void test_same_bits(void **state) {
-    (void)state;
     enum { N = 2 * 700 * 331 };
     const int ranks[] = {1, 2, 3, 6, 8, 12};
     float *want = floats(N), *have = floats(N);

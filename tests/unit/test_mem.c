@@ -1,18 +1,14 @@
 /* What gw_alloc promises of alignment and contents, on either side of a large page. */
 #include "base/mem.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static void aligned_and_zeroed(void **state) {
-    (void)state;
     static const size_t sizes[] = {
         0, 1, 4097, GW_LARGE_PAGE - 1, GW_LARGE_PAGE, 3 * GW_LARGE_PAGE + 5};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -44,7 +40,6 @@ static void flags_of(const void *p, char *flags, int room) {
 
 /* Whether it then gives them is the kernel's affair. */
 static void asks_for_large_pages(void **state) {
-    (void)state;
     char flags[512];
     void *p = NULL;
     if (access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) != 0)

@@ -5,12 +5,9 @@
 #include "base/rng.h"
 #include "folder/store.h"
 #include "store_kit.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 enum { MOST = 3000, REPLICAS = 3, VECTORS = 2 };
 
@@ -92,7 +89,6 @@ static gw_err merge_all(gw_merge *all, const mesh *m, float drift, int lacks) {
 }
 
 static void comes_back(void **state) {
-    (void)state;
     for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
         for (int drift = 0; drift < 2; drift++) {
             gw_merge all = {0};
@@ -103,7 +99,6 @@ static void comes_back(void **state) {
 }
 
 static void lacks_a_rank(void **state) {
-    (void)state;
     for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
         gw_merge all = {0};
         int places = meshes[i].stages * meshes[i].tensor;
@@ -115,7 +110,6 @@ static void lacks_a_rank(void **state) {
 
 /* Before the first step of a run nobody owns any: it is where it was merged to. */
 static void nobody_owns(void **state) {
-    (void)state;
     float whole[2], both[4];
     gw_merge all = {0};
     gw_rank_state r = {.whole = 2,
@@ -134,7 +128,6 @@ static void nobody_owns(void **state) {
 
 /* Of a matrix of 4 rows and 5 columns. */
 static void sound_blocks(void **state) {
-    (void)state;
     const struct {
         gw_block b[2];
         int n;

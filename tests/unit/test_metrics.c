@@ -1,11 +1,9 @@
 #include "nn/metrics.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
 
 static void near(double got, double want) {
     if (!(fabs(got - want) <= 1e-12))
@@ -13,7 +11,6 @@ static void near(double got, double want) {
 }
 
 static void test_confusion(void **state) {
-    (void)state;
     int64_t confusion[9] = {0};
     const gw_label predictions[] = {2, 0, 0, 1}, labels[] = {2, 1, 0, 1};
     gw_confusion_add(confusion, 3, predictions, labels, 4);
@@ -24,7 +21,6 @@ static void test_confusion(void **state) {
 }
 
 static void test_metrics(void **state) {
-    (void)state;
     /* Class 3 is predicted once, wrongly, and never true; class 2 is true, but never predicted. */
     const int64_t confusion[] = {3, 1, 0, 0, 1, 4, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0};
     gw_class_metrics c[4], macro;
@@ -51,7 +47,6 @@ static void test_metrics(void **state) {
 }
 
 static void test_nothing_seen(void **state) {
-    (void)state;
     const int64_t confusion[4] = {0};
     gw_class_metrics c[2], macro;
     near(gw_confusion_metrics(confusion, 2, c, &macro), 0.0);

@@ -5,17 +5,15 @@
 #include "base/mem.h"
 #include "tests/simple_step.h"
 
+#include "unit.h"
+
 #include <math.h>
 #include <omp.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char dir[] = "/tmp/gw_test_model.XXXXXX";
 static char path[64];
@@ -35,7 +33,6 @@ static gw_model *make(const gw_model_spec *spec, int max_batch) {
 }
 
 static void test_layout(void **state) {
-    (void)state;
     gw_model *m = make(&small, 3);
     assert_int_equal(gw_model_layers(m), 3);
     size_t at = 0;
@@ -79,7 +76,6 @@ static void check_variance(gw_init init, double want) {
 }
 
 static void test_initial_weights(void **state) {
-    (void)state;
     check_variance(GW_INIT_HE, 2.0 / 300);
     check_variance(GW_INIT_XAVIER, 2.0 / 500);
     gw_model *a = make(&small, 1);
@@ -112,7 +108,6 @@ static void test_initial_weights(void **state) {
 }
 
 static void test_empty_batch(void **state) {
-    (void)state;
     gw_model *m = make(&small, 2);
     for (size_t i = 0; i < gw_model_size(m); i++)
         gw_model_grads(m)[i] = NAN;
@@ -131,7 +126,6 @@ static void test_empty_batch(void **state) {
 }
 
 static void test_correct(void **state) {
-    (void)state;
     gw_model_spec spec = {.inputs = 3, .classes = 3};
     gw_model *m = make(&spec, 3);
     memset(gw_model_params(m), 0, gw_model_size(m) * sizeof(float));
@@ -156,7 +150,6 @@ static void refused(gw_model_spec spec) {
 }
 
 static void test_refused(void **state) {
-    (void)state;
     const gw_model_spec good = {.inputs = 4, .classes = 2, .n_hidden = 1, .hidden = {3}};
     gw_model_spec bad[11];
     for (int i = 0; i < 11; i++)
@@ -184,7 +177,6 @@ static gw_err save(gw_model *m) {
 }
 
 static void test_round_trip(void **state) {
-    (void)state;
     for (int hidden = 0; hidden <= 2; hidden++) {
         gw_model_spec spec = small;
         spec.n_hidden = hidden;
@@ -230,7 +222,6 @@ static void assert_not_a_model(void) {
 
 /* A file must not have code loaded. */
 static void test_plugins_are_named_by_the_caller(void **state) {
-    (void)state;
     gw_model_spec spec = small;
     strcpy(spec.text, "./nowhere.so:width=3");
     gw_model *m = make(&spec, 1), *back = NULL;
@@ -271,7 +262,6 @@ static void damage(gw_model_spec spec) {
 }
 
 static void test_damaged_files(void **state) {
-    (void)state;
     gw_model_spec spec = small;
     spec.n_init = 3; /* version 2 */
     damage(spec);
@@ -309,7 +299,6 @@ static void write_shape(const int32_t shape[5], int32_t hidden) {
 }
 
 static void test_hostile_extra(void **state) {
-    (void)state;
     static const int32_t shape[5] = {3, 1, 0, 0, 0};
     static const int32_t bad[][3] = {
         {2, 1, 0}, {-1, 1, 0}, {0, -1, 0}, {0, INT32_MAX, 0}, {0, GW_MAX_LAYERS + 1, 0},
@@ -328,7 +317,6 @@ static void test_hostile_extra(void **state) {
 }
 
 static void test_hostile_files(void **state) {
-    (void)state;
     static const struct {
         int32_t shape[5], hidden;
     } bad[] = {
@@ -365,7 +353,6 @@ static void test_hostile_files(void **state) {
 }
 
 static int set_up(void **state) {
-    (void)state;
     if (!mkdtemp(dir))
         return -1;
     snprintf(path, sizeof path, "%s/model", dir);
@@ -373,7 +360,6 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    (void)state;
     unlink(path);
     return rmdir(dir);
 }

@@ -5,7 +5,6 @@
 #include <math.h>
 
 static void bits_an_element(void **state) {
-    (void)state;
     gw_codec c = must_open("natural");
     assert_int_equal(gw_codec_bound(&c, 512 * 1000), (512 + 1) * 1000); /* 8.016 */
     assert_int_equal(gw_codec_bound(&c, 513), 513 + 2);
@@ -45,7 +44,6 @@ static void check_odds(int level, float top, float x, float lower, float upper, 
 }
 
 static void odds_over_the_range(void **state) {
-    (void)state;
     const float least = 0x1p-126f;
     for (int level = 0; level < GW_SIMD_LEVELS; level++) {
         /* The window begins at zero: normal numbers and denormals. */
@@ -74,7 +72,6 @@ static void odds_over_the_range(void **state) {
 
 /* The relative variance is largest, 1/8, half way up. */
 static void variance(void **state) {
-    (void)state;
     enum { N = 51200 };
     gw_codec c = must_open("natural");
     float *x = must_alloc(N * sizeof *x), *y = must_alloc(N * sizeof *y);
@@ -93,7 +90,6 @@ static void variance(void **state) {
 
 /* A window that no encoder writes means a bucket with a NaN. */
 static void foreign_windows(void **state) {
-    (void)state;
     for (int level = 0; level < GW_SIMD_LEVELS; level++) {
         gw_codec c;
         if (!open_at(&c, "natural:bucket=64", level))

@@ -1,15 +1,11 @@
 /* Networks: how many links ways have, how long a message takes on them, and what is refused. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "../simulated.h"
+#include "unit.h"
 
 /* Of all ways between different hosts: how many links, none of them twice. */
 static void measure(const gw_network *n, int hosts, int *least, int *most, double *mean) {
@@ -36,7 +32,6 @@ static void measure(const gw_network *n, int hosts, int *least, int *most, doubl
 }
 
 static void test_lengths(void **state) {
-    (void)state;
     static const struct {
         const char *text;
         int hosts, links, least, most;
@@ -64,7 +59,6 @@ static void test_lengths(void **state) {
 
 /* Every link of a torus is shared by as many ways as its mirror image: no direction is left out. */
 static void test_torus_uses_all(void **state) {
-    (void)state;
     const gw_network *n = network_of("torus:dims=3x3", 9);
     int uses[54] = {0};
     gw_route way;
@@ -118,7 +112,6 @@ static void assert_takes(const char *network, int hosts, int to, double us) {
 }
 
 static void test_one_message(void **state) {
-    (void)state;
     char path[64], spec[96];
     assert_takes("star", 8, 3, 1020);
     assert_takes("fattree:racks=2,uplink=1gbit,hop=5us", 8, 3, 1020);
@@ -145,7 +138,6 @@ static void assert_refused(const char *text, int hosts, const char *says) {
 }
 
 static void test_refusals(void **state) {
-    (void)state;
     static const struct {
         const char *links, *says;
     } files[] = {{"", "no link stands in it"},

@@ -8,7 +8,6 @@ static float scale_at(const unsigned char *wire, size_t signs, size_t bucket) {
 }
 
 static void bits_an_element(void **state) {
-    (void)state;
     gw_codec c = must_open("onebit");
     assert_int_equal(gw_codec_bound(&c, 512 * 1000), (64 + 4) * 1000); /* 1.0625 */
     assert_int_equal(gw_codec_bound(&c, 513), 65 + 2 * 4);
@@ -16,7 +15,6 @@ static void bits_an_element(void **state) {
 }
 
 static void mean_and_signs(void **state) {
-    (void)state;
     enum { N = 1300, SIGNS = (N + 7) / 8 };
     gw_codec c = must_open("onebit");
     float x[N], y[N];
@@ -40,7 +38,6 @@ static void mean_and_signs(void **state) {
 }
 
 static void minus_x_is_minus_its_value(void **state) {
-    (void)state;
     enum { N = 700 };
     gw_codec c = must_open("onebit");
     float x[N], y[N], z[N];
@@ -56,7 +53,6 @@ static void minus_x_is_minus_its_value(void **state) {
 
 /* The mean of large floats is a float, although their sum is not. */
 static void large_means(void **state) {
-    (void)state;
     enum { N = 512 };
     for (int level = 0; level < GW_SIMD_LEVELS; level++) {
         gw_codec c;
@@ -82,7 +78,6 @@ static void large_means(void **state) {
 /* A denormal counts as zero in any mode. A mean below 2^-100 becomes zero, one just above
  * does not. */
 static void small_means(void **state) {
-    (void)state;
     gw_codec c = must_open("onebit");
     const struct {
         float x[4], mean;

@@ -3,6 +3,7 @@
 #include "optim/optimizer.h"
 
 #include "../specs.h"
+#include "unit.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -11,14 +12,10 @@
 #include <float.h>
 #include <math.h>
 #include <omp.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { N = 70001, STEPS = 4 };
 
@@ -88,7 +85,6 @@ static void check(double mu, double decay, bool nesterov, int threads) {
 }
 
 static void test_rules(void **state) {
-    (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         check(0.0, 0.0, false, threads);
         check(0.0, 0.01, false, threads);
@@ -99,7 +95,6 @@ static void test_rules(void **state) {
 }
 
 static void test_refused(void **state) {
-    (void)state;
     gw_optimizer *o = NULL;
     const char *const bad[] = {"-0.1", "1.0", "nan", "inf"};
     const char *const options[] = {"momentum", "weight-decay", "mass"};
@@ -129,7 +124,6 @@ static void reference_adam(fixture *f, int step, double lr, double scale) {
 /* Each update in three calls, of which threads share the larger ones; one that is begun anew, and
  * one that goes on from another's state, come to the same. */
 static void test_adam(void **state) {
-    (void)state;
     const gw_span parts[] = {{0, 5}, {5, 40000}, {40005, N - 40005}};
     fixture f;
     gw_optimizer *o = NULL, *other = NULL;
@@ -218,7 +212,6 @@ static void check_promises(const char *spec) {
 }
 
 static void test_promises(void **state) {
-    (void)state;
     for (const gw_entry *const *e = gw_optimizers.entries; *e; e++)
         check_promises((*e)->name);
     check_promises("sgd:momentum=0.9,nesterov=1,weight-decay=0.1");
@@ -229,7 +222,6 @@ static void test_promises(void **state) {
 
 /* A gradient that is not a number shows in what it moved. */
 static void test_nan(void **state) {
-    (void)state;
     gw_optimizer_setup setup = {.n = N, .model = model};
     for (const gw_entry *const *e = gw_optimizers.entries; *e; e++) {
         fixture f;
@@ -248,7 +240,6 @@ static void test_nan(void **state) {
 
 /* The greatest gradient that a rule takes leaves nothing behind that is not finite. */
 static void test_most(void **state) {
-    (void)state;
     for (const gw_entry *const *e = gw_optimizers.entries; *e; e++) {
         gw_optimizer_setup setup = {.n = N, .model = model};
         fixture f;
@@ -269,7 +260,6 @@ static void test_most(void **state) {
 
 /* A rule of whole tensors gets one after another, however large, and those of a span alone. */
 static void test_tensors(void **state) {
-    (void)state;
     gw_optimizer_setup setup = {.n = N, .model = model};
     fixture f;
     gw_optimizer *o = NULL;
@@ -315,7 +305,6 @@ static gw_err open_by(gw_optimizer **o, const char *spec, const char *momentum, 
 
 /* --momentum of the command line is sgd's, unless the exchange applies it. */
 static void test_command(void **state) {
-    (void)state;
     gw_optimizer *o = NULL;
     for (int corrected = 0; corrected < 2; corrected++) {
         assert_int_equal(open_by(&o, "sgd", "0.5", corrected), GW_OK);
@@ -336,7 +325,6 @@ static void test_command(void **state) {
 
 /* An update by a list equals that by a gradient that is zero elsewhere, bit for bit. */
 static void test_listed(void **state) {
-    (void)state;
     enum { STRIDE = 3, LISTED = (N + STRIDE - 1) / STRIDE };
     static uint32_t at[LISTED];
     static float value[LISTED];
@@ -386,7 +374,6 @@ static gw_err load(gw_optimizer *o, const char *path) {
 
 /* A run that stops and resumes ends with the same bits as one that did not stop. */
 static void test_state(void **state) {
-    (void)state;
     char dir[] = "/tmp/gw_test_optimizer.XXXXXX", path[64];
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/opt", dir);

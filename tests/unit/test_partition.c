@@ -3,13 +3,10 @@
 
 #include "base/rng.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
+#include <string.h>
 
 enum { MOST = 10 };
 
@@ -60,7 +57,6 @@ static void check(const double *cost, int n, int parts) {
 }
 
 static void test_all_cuts(void **state) {
-    (void)state;
     for (int n = 1; n <= MOST; n++)
         for (int parts = 1; parts <= n; parts++)
             for (int draw = 0; draw < 40; draw++) {
@@ -73,7 +69,6 @@ static void test_all_cuts(void **state) {
 }
 
 static void test_known(void **state) {
-    (void)state;
     int sizes[3];
     const double even[] = {1, 1, 1, 1, 1}, steep[] = {8, 4, 2, 1, 0.5}, none[] = {0, 0, 0};
     assert_int_equal(gw_partition(even, 5, 2, sizes), GW_OK);
@@ -90,7 +85,6 @@ static void test_known(void **state) {
 }
 
 static void test_refused(void **state) {
-    (void)state;
     int sizes[3];
     const double cost[] = {1, 2}, negative[] = {1, -1}, unknown[] = {1, NAN},
                  endless[] = {INFINITY};

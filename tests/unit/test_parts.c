@@ -6,17 +6,12 @@
 
 #include "../timed.h"
 #include "tests/simple_step.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 static void test_part_stays_in_its_phase(void **state) {
-    (void)state;
     gw_batch_cost c;
     gw_ledger_start();
     gw_ledger_begin();
@@ -42,7 +37,6 @@ static void test_part_stays_in_its_phase(void **state) {
 }
 
 static void test_only_the_full_profile_counts(void **state) {
-    (void)state;
     for (gw_profile profile = GW_PROFILE_OFF; profile <= GW_PROFILE_FULL; profile++) {
         gw_batch_cost c;
         gw_ledger_start();
@@ -62,7 +56,6 @@ static void test_only_the_full_profile_counts(void **state) {
 
 /* The model itself tells: both parts of a step take time, and less than their phases. */
 static void test_model_tells_its_pointwise_work(void **state) {
-    (void)state;
     enum { BATCH = 32 };
     gw_model_spec spec = {.inputs = 8, .classes = 10, .n_hidden = 1, .hidden = {512}, .seed = 1};
     gw_model *m = NULL;

@@ -6,21 +6,16 @@
 #include "optim/optimizer.h"
 
 #include "../specs.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <dlfcn.h>
-#include <stdint.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 
 static gw_strategy_ops *strategy;
 static gw_algo_ops *algo;
@@ -45,7 +40,6 @@ static void refused(const gw_registry *reg, const char *spec, const char *says) 
 }
 
 static void test_abi(void **state) {
-    (void)state;
     refused(&gw_strategies, PLUGIN, "abi");
     refused(&gw_algos, PLUGIN, "abi");
     refused(&gw_codecs, PLUGIN, "rebuild it");
@@ -83,7 +77,6 @@ static void each_hook(const gw_registry *reg, gw_entry *head) {
 }
 
 static void test_hooks(void **state) {
-    (void)state;
     each_hook(&gw_strategies, &strategy->head);
     each_hook(&gw_algos, &algo->head);
     each_hook(&gw_codecs, &codec->head);
@@ -94,7 +87,6 @@ static void test_hooks(void **state) {
 /* What a plugin leaves out shows when its actions are laid down. */
 static void test_empty_timetable(void **state) {
     gw_timetable *t = NULL;
-    (void)state;
     assert_int_equal(gw_timetable_open(&t, &GW_SPEC_NAMED(PLUGIN), 2, 4), GW_ERR_INPUT);
     assert_non_null(strstr(gw_err_text(), "timetable lame: stage 0 of 2: 0 of 4 microbatches"));
     assert_null(t);
@@ -102,7 +94,6 @@ static void test_empty_timetable(void **state) {
 
 /* A name stands in CSV files and in specs. */
 static void test_entry_names(void **state) {
-    (void)state;
     const char *name = algo->head.name;
     char longest[GW_ENTRY_NAME + 2];
     memset(longest, 'x', sizeof longest);
@@ -147,7 +138,6 @@ static void unusable(const char *says) {
 }
 
 static void test_half_made(void **state) {
-    (void)state;
     codec->pack = pack;
     half_made("unpack");
     codec->add = add;
@@ -171,7 +161,6 @@ static const char *path_of(const char *name) {
 }
 
 static void test_files(void **state) {
-    (void)state;
     refused(&gw_codecs, path_of("missing.so"), "No such file");
     refused(&gw_codecs, scratch, "not a regular file");
     const char *pipe = path_of("pipe.so");
@@ -210,14 +199,12 @@ static void test_files(void **state) {
 /* zlib is a shared object, too. */
 static void test_symbol(void **state) {
     Dl_info info;
-    (void)state;
     assert_true(dladdr((void *)(uintptr_t)inflateReset, &info) != 0);
     refused(&gw_codecs, info.dli_fname, "exports no 'gw_codec_plugin'");
 }
 
 /* A name without a slash is not a path: the loader must not search for it. */
 static void test_names(void **state) {
-    (void)state;
     void *by_name = dlopen("libm.so.6", RTLD_NOW);
     assert_non_null(by_name); /* so the loader would */
     dlclose(by_name);

@@ -4,15 +4,10 @@
 #include "predict/exchange.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "../simulated.h"
+#include "unit.h"
 
 enum { COMPUTED_MS = 9, FLOATS = 940 }; /* of a step of `small` */
 
@@ -31,7 +26,6 @@ static gw_sim_play small_play(void) {
 
 /* Two halves each way: a rank sends one while it receives the other, and so again. */
 static void test_cores_copy(void **state) {
-    (void)state;
     gw_sim_play p = small_play();
     double each_s = LATENCY + 4.0 * FLOATS / 2 / RATE;
     assert_int_equal(run_play(&p, "allreduce:algo=(ring:chunk=0)", "none"), GW_OK);
@@ -42,7 +36,6 @@ static void test_cores_copy(void **state) {
 }
 
 static void test_coding_calls(void **state) {
-    (void)state;
     gw_sim_play free_of = small_play(), p = small_play();
     gw_codec_price price;
     gw_sim_coding(&price, 1e-9);
@@ -59,7 +52,6 @@ static void test_coding_calls(void **state) {
 
 /* Each codec has its own price: that of gradients, and the exact one of parameters. */
 static void test_coding_by_codec(void **state) {
-    (void)state;
     static const struct {
         const char *comm, *compress;
         bool codes[2]; /* by the codec, by the exact one */
@@ -97,7 +89,6 @@ static gw_err works(void *ctx, gw_fabric *f) {
 }
 
 static void test_own_work_is_timed_once(void **state) {
-    (void)state;
     double end[2];
     gw_sim_setup w = small_play().world;
     w.clock_s = clock_s;
@@ -107,7 +98,6 @@ static void test_own_work_is_timed_once(void **state) {
 }
 
 static void test_sizes_of_data(void **state) {
-    (void)state;
     gw_sim_play p = small_play();
     assert_int_equal(run_play(&p, "allreduce:algo=gathersum", "topk:ratio=0.1+zlib"),
                      GW_ERR_UNSUPPORTED);
@@ -138,7 +128,6 @@ static double curve_s(size_t floats) {
 }
 
 static void test_whole_exchange(void **state) {
-    (void)state;
     gw_sim_play p = small_play();
     assert_int_equal(measured_play(&p, "allreduce:algo=ring", false), GW_OK);
     assert_step(&p, 1e-3 * COMPUTED_MS + curve_s(FLOATS), "on the cores");
@@ -151,7 +140,6 @@ static void test_whole_exchange(void **state) {
 
 /* On links it hides behind computation, one behind another; the cores do nothing else meanwhile. */
 static void test_whole_exchange_overlaps(void **state) {
-    (void)state;
     gw_sim_play cores = small_play(), links = small_play();
     const char *comm = "iallreduce:bucket=1240,algo=ring";
     cores.world.link = links.world.link = (gw_sim_link){.bytes_per_s = 1e15};
@@ -168,7 +156,6 @@ static void test_whole_exchange_overlaps(void **state) {
 /* ---- the best ---- */
 
 static void test_margin(void **state) {
-    (void)state;
     assert_false(gw_chooser_gains(96, 100, 0.05)); /* a gain of 4% may be none */
     assert_true(gw_chooser_gains(96, 100, 0.03));
     assert_false(gw_chooser_gains(100, 100, 0.03)); /* plain is the best itself */

@@ -27,7 +27,6 @@ static void check_size(const gw_codec *c, int bits) {
 }
 
 static void bits_an_element(void **state) {
-    (void)state;
     each_width(check_size);
 }
 
@@ -41,7 +40,6 @@ static void check_largest(const gw_codec *c, int bits) {
 }
 
 static void largest_float_stays_finite(void **state) {
-    (void)state;
     each_width(check_largest);
 }
 
@@ -62,7 +60,6 @@ static void check_codes(const gw_codec *c, int bits) {
 }
 
 static void whole_steps_are_kept(void **state) {
-    (void)state;
     each_width(check_codes);
 }
 
@@ -96,7 +93,6 @@ static void check_nans(const gw_codec *c, int bits) {
 }
 
 static void no_nan_is_missed(void **state) {
-    (void)state;
     each_width(check_nans);
 }
 
@@ -171,7 +167,6 @@ static void fill_even(float *x, int ranks) {
 /* Each rank's own values are as they are without: no bias, an error below a step. Of P equal values
  * the mean's error falls as 1 / 6 P^2 instead of 1 / 6 P; of others it does not rise. */
 static void ranks_errors_cancel(void **state) {
-    (void)state;
     static float x[RANKS * SPAN];
     fill_even(x, RANKS);
     for (int ranks = 1; ranks <= RANKS; ranks++) {
@@ -190,7 +185,6 @@ static void ranks_errors_cancel(void **state) {
 /* Offsets of all pairs of ranks are alike: of two ranks that have values among four, their errors
  * cancel whichever two these are. A cyclic shift for a permutation would fail here. */
 static void any_two_ranks_cancel(void **state) {
-    (void)state;
     static float x[SPAN], y[2][SPAN];
     gw_codec c = must_open(correlated);
     for (int i = 0; i < SPAN; i++)
@@ -214,7 +208,6 @@ static void any_two_ranks_cancel(void **state) {
 
 /* A rank that knows of no others, or encodes a sum, has the bits of rounding=stochastic. */
 static void alone_as_ever(void **state) {
-    (void)state;
     static float x[SPAN], y[SPAN], z[SPAN];
     gw_codec c = must_open(correlated), plain = must_open("qsgd:bits=4");
     fill_gradient(3, x, SPAN);

@@ -24,7 +24,6 @@ static size_t drawn(const gw_codec *c, uint64_t key, size_t n, float *y) {
 /* Distinct, else fewer than k would be kept; ascending, else values would return to wrong
  * places. */
 static void places_are_distinct(void **state) {
-    (void)state;
     static const char *const specs[] = {"randomk:ratio=1e-9", "randomk",
                                         "randomk:ratio=0.3",  "randomk:ratio=0.5",
                                         "randomk:ratio=0.8",  "randomk:ratio=1"};
@@ -81,7 +80,6 @@ static void check_likely(const char *spec, size_t n) {
 }
 
 static void places_are_equally_likely(void **state) {
-    (void)state;
     check_likely("randomk:ratio=0.1", 250);
     check_likely("randomk:ratio=0.1", 63);
     check_likely("randomk:ratio=0.45", 200);
@@ -90,7 +88,6 @@ static void places_are_equally_likely(void **state) {
 
 /* What has been encoded once loses nothing when a sum of it is encoded with the same key. */
 static void requantising_loses_nothing(void **state) {
-    (void)state;
     enum { N = 10007 };
     static float x[N], y[N], z[N];
     gw_codec c = must_open("randomk:ratio=0.05");
@@ -102,7 +99,6 @@ static void requantising_loses_nothing(void **state) {
 }
 
 static void warming_up_is_not_summable(void **state) {
-    (void)state;
     gw_codec c = must_open("randomk"), warm = must_open("randomk:warmup=4");
     assert_true(gw_codec_summable(&c) && !gw_codec_summable(&warm));
     assert_int_equal(gw_codec_prefix(&c, 10), KEY);
@@ -116,7 +112,6 @@ static void warming_up_is_not_summable(void **state) {
 
 /* A falling ratio: the wire tells how many, and a number that no turn sends is refused. */
 static void warm_up(void **state) {
-    (void)state;
     enum { N = 10000 };
     static const size_t want[] = {2500, 1118, 500, 224, 100, 100};
     static float x[N], y[N];
@@ -137,7 +132,6 @@ static void warm_up(void **state) {
 
 /* Any key names places within the span. */
 static void hostile_keys(void **state) {
-    (void)state;
     enum { TIMES = 20000, MOST = 300 };
     gw_codec c = must_open("randomk:ratio=0.2");
     for (uint64_t t = 0; t < TIMES; t++) {

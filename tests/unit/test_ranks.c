@@ -1,12 +1,9 @@
 /* Which rank is called a straggler. */
 #include "prof/ranks.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 static gw_rank_figures figures(double last_share, double waited_for_s) {
     return (gw_rank_figures){
@@ -21,7 +18,6 @@ static int named(double share, double waited_for_s) {
 
 /* 5% of a step for each of the two others; the number of exchanges does not count. */
 static void test_rule(void **state) {
-    (void)state;
     assert_int_equal(named(0.5, 101e-6), 1);
     assert_int_equal(named(0.01, 101e-6), 1);
     assert_int_equal(named(1, 99e-6), -1);
@@ -29,7 +25,6 @@ static void test_rule(void **state) {
 }
 
 static void test_figures(void **state) {
-    (void)state;
     const gw_rank_figures all[] = {figures(0.2, 1e-4), figures(0.1, 5e-4), figures(0.7, 6e-4)};
     gw_straggler s = gw_ranks_straggler(all, 3);
     assert_int_equal(s.rank, 2);
@@ -41,14 +36,12 @@ static void test_figures(void **state) {
 
 /* Waiting is a part of the steps of those who wait, whatever the straggler's own steps take. */
 static void test_late_between_steps(void **state) {
-    (void)state;
     gw_rank_figures all[] = {figures(0, 0), figures(1, 9e-4)};
     all[1].step.wall_s = 1e-4;
     assert_true(fabs(gw_ranks_straggler(all, 2).of_step - 0.9) < 1e-9);
 }
 
 static void test_alone(void **state) {
-    (void)state;
     const gw_rank_figures one = figures(1, 1);
     assert_int_equal(gw_ranks_straggler(&one, 1).rank, -1);
     assert_int_equal(gw_ranks_straggler(&one, 0).rank, -1);

@@ -2,16 +2,13 @@
 
 #include "base/file.h"
 
+#include "unit.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char dir[] = "/tmp/gradwire-record-XXXXXX", path[64];
 
@@ -67,7 +64,6 @@ static gw_record *open_counting(gw_rows *files) {
 }
 
 static void test_round_trip(void **state) {
-    (void)state;
     gw_rows *files;
     assert_int_equal(gw_rows_new(&files, dir, false), GW_OK);
     gw_record *r = open_counting(files);
@@ -107,7 +103,6 @@ static void test_round_trip(void **state) {
 /* Memory does not grow with the run. Of walls 1..n the middle half of the blocks counts, in pieces
  * of many steps. */
 static void test_long_run(void **state) {
-    (void)state;
     enum { STEPS = 500000 };
     gw_record *r;
     gw_batch_summary s;
@@ -136,7 +131,6 @@ static void test_long_run(void **state) {
 }
 
 static void test_full_buffer(void **state) {
-    (void)state;
     gw_record *r;
     gw_batch_row row = sample_row(1);
     assert_int_equal(gw_record_open(&r, 1, false, MPI_COMM_SELF), GW_OK);
@@ -146,7 +140,6 @@ static void test_full_buffer(void **state) {
 }
 
 static void test_summary(void **state) {
-    (void)state;
     gw_record *r;
     gw_batch_summary s;
     assert_int_equal(gw_record_open(&r, 2000, true, MPI_COMM_SELF), GW_OK);
@@ -190,7 +183,6 @@ static void test_summary(void **state) {
 }
 
 static void test_abandon_leaves_nothing(void **state) {
-    (void)state;
     gw_rows *files;
     gw_batch_row row = sample_row(1);
     assert_int_equal(gw_rows_new(&files, dir, false), GW_OK);
@@ -258,7 +250,6 @@ static void assert_same_summary(gw_record *a, gw_record *b) {
 }
 
 static void test_goes_on(void **state) {
-    (void)state;
     gw_record *whole;
     gw_record_rank ranks;
     char *data;
@@ -291,7 +282,6 @@ static void test_goes_on(void **state) {
 
 /* A file with other columns, or without rows, is not continued. */
 static void test_refuses_rows(void **state) {
-    (void)state;
     gw_record *r;
     char part[80], *data;
     size_t len;
@@ -337,7 +327,6 @@ static void test_refuses_rows(void **state) {
 }
 
 static void test_interrupted(void **state) {
-    (void)state;
     gw_batch_parts p = {.cost = sample_row(1).cost};
     gw_batch_cost *c = &p.cost;
     assert_int_equal(gw_batch_row_of(&p).interrupted, 0);
@@ -354,7 +343,6 @@ static void test_interrupted(void **state) {
 
 /* A row follows from its parts: it names the best source that knows something. */
 static void test_parts(void **state) {
-    (void)state;
     gw_batch_parts p = {.counts = gw_batch_no_counts, .split = gw_batch_no_split};
     gw_batch_row row = gw_batch_row_of(&p);
     assert_true(row.source == GW_SPLIT_NONE && isnan(row.loss));

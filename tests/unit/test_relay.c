@@ -5,14 +5,10 @@
 
 #include "../mpi/memory_fabric.h"
 #include "../specs.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = MEMORY_RANKS, N = 3 * MOST + 1, ROUNDS = 12 };
 
@@ -117,7 +113,6 @@ static void try_spans(const char *algo, const char *codec, gw_verb what, int ran
 }
 
 static void parts_arrive_once(void **state) {
-    (void)state;
     static const char *const cuts[] = {"", ":message=8", ":chunk=40,window=2"};
     char spec[64];
     for (int ranks = 2; ranks <= MOST; ranks++)
@@ -182,7 +177,6 @@ static trial whole_blocks(const char *algo, int ranks) {
 }
 
 static void butterflies_keep_to_their_partners(void **state) {
-    (void)state;
     for (int ranks = 2; ranks <= MOST; ranks += 2) {
         trial swing = whole_blocks("swing", ranks);
         check_hops(&swing, swing_hop);
@@ -199,7 +193,6 @@ static void butterflies_keep_to_their_partners(void **state) {
 
 /* Blocks of a step lie side by side: the arena itself is sent. */
 static void bine_packs_nothing(void **state) {
-    (void)state;
     for (int ranks = 2; ranks <= MOST; ranks++) {
         trial bine = whole_blocks("bine", ranks), swing = whole_blocks("swing", ranks);
         run(&bine);
@@ -211,7 +204,6 @@ static void bine_packs_nothing(void **state) {
 
 /* As many blocks at distance 2^k as there are offsets below P whose lowest bit is k. */
 static void pat_carries_least_farthest(void **state) {
-    (void)state;
     for (int ranks = 2; ranks <= MOST; ranks++) {
         trial t = whole_blocks("pat", ranks);
         check_hops(&t, pat_hop);
@@ -240,7 +232,6 @@ static size_t travel(const char *algo, int ranks) {
 
 /* Recursive halving sends P/2 blocks P/2 hops first, then P/4 blocks P/4 hops, .. */
 static void near_partners_shorten_the_way(void **state) {
-    (void)state;
     size_t floats = 2 * 16 * 3; /* both ways, of a block on each rank */
     assert_int_equal(travel("halving", 16), floats * (8 * 8 + 4 * 4 + 2 * 2 + 1 * 1));
     assert_int_equal(travel("swing", 16), floats * (8 * 1 + 4 * 1 + 2 * 3 + 1 * 5));

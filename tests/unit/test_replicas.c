@@ -1,12 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "base/err.h"
 #include "mpi/replicas.h"
+
+#include "unit.h"
 
 #include <string.h>
 
@@ -20,7 +16,6 @@ static void says(const uint32_t *all, int ranks, const char *words) {
 }
 
 static void a_minority(void **state) {
-    (void)state;
     static const uint32_t all[] = {1, 2, 3, 1, 9, 8, 1, 2, 3};
     says(all, 3,
          "step 7: replicas differ: rank 1 from all others, first in layer 1 (crc32 00000009 "
@@ -29,7 +24,6 @@ static void a_minority(void **state) {
 
 /* The majority need not equal rank 0, and the others need not equal each other. */
 static void rank_0(void **state) {
-    (void)state;
     static const uint32_t all[] = {1, 2, 0xabc, 1, 2, 3, 5, 2, 3, 1, 2, 3, 1, 2, 3};
     says(all, 5,
          "ranks 0, 2 from all others, first in layer 0 (crc32 00000005 on rank 2, 00000001 "
@@ -37,7 +31,6 @@ static void rank_0(void **state) {
 }
 
 static void no_majority(void **state) {
-    (void)state;
     static const uint32_t two[] = {1, 2, 3, 1, 2, 4}, four[] = {1, 2, 3, 1, 2, 3, 0, 2, 3, 0, 2, 3};
     says(two, 2,
          "ranks 0, 1 have no majority, first in layer 2 (crc32 00000004 on rank 1, "
@@ -48,7 +41,6 @@ static void no_majority(void **state) {
 }
 
 static void many(void **state) {
-    (void)state;
     uint32_t all[32 * LAYERS] = {0};
     for (int r = 1; r < 12; r++)
         all[r * LAYERS + 2] = (uint32_t)r;

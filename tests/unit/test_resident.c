@@ -1,18 +1,15 @@
 /* Peaks of resident memory, phase by phase; and what is left where the kernel sets none back. */
 #include "prof/resident.h"
 
+#include "unit.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define MIB   1048576.0
 #define LUMPS (4 * MIB) /* the kernel counts the pages of each thread and core in lumps */
@@ -29,7 +26,6 @@ static volatile char *map(int flags) {
 /* What a phase needs and frees is in its peak, and in no later one's. One that comes again keeps
  * its larger peak. */
 static void test_phases(void **state) {
-    (void)state;
     gw_resident r;
     gw_resident_start(&r, "/proc/self");
     gw_resident_enter(&r, GW_RESIDENT_TRAINING);
@@ -50,7 +46,6 @@ static void test_phases(void **state) {
 
 /* Shared pages are told apart from private ones. */
 static void test_shared(void **state) {
-    (void)state;
     gw_resident r;
     gw_resident_start(&r, "/proc/self");
     gw_resident_enter(&r, GW_RESIDENT_TRAINING);
@@ -89,7 +84,6 @@ static void walk(gw_resident *r, const char *proc) {
 
 /* A kernel without clear_refs, or a status that lacks the figures: the total alone, and why. */
 static void test_refused(void **state) {
-    (void)state;
     char dir[] = "resident.XXXXXX";
     gw_resident r;
     assert_non_null(mkdtemp(dir));

@@ -2,13 +2,10 @@
  * portions tile the set, and in an epoch each rank uses each sample of its portion once. */
 #include "data/sampler.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "unit.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define EQUAL(n) ((gw_shares){.parts = (n)})
 
@@ -123,12 +120,10 @@ static void sharded_case(uint32_t n, int batch, int ranks) {
 }
 
 static void ranks_walk_the_serial_batches(void **state) {
-    (void)state;
     for_each_case(replicated_case);
 }
 
 static void shards_tile_the_set(void **state) {
-    (void)state;
     for_each_case(sharded_case);
 }
 
@@ -142,7 +137,6 @@ static void order_of(uint32_t *out, bool sharded, uint64_t seed, int epoch, int 
 }
 
 static void order_follows_seed_and_epoch(void **state) {
-    (void)state;
     uint32_t a[500], b[500];
     for (int sharded = 0; sharded < 2; sharded++) {
         order_of(a, sharded, 1, 4, 0);
@@ -160,7 +154,6 @@ static void order_follows_seed_and_epoch(void **state) {
 }
 
 static void stands_at_epoch_0(void **state) {
-    (void)state;
     gw_sampler *s = open_sampler(1000, 1000, false, 9, 0, 1);
     uint32_t before[1000];
     memcpy(before, gw_sampler_batch(s, 0).idx, sizeof before);
@@ -171,7 +164,6 @@ static void stands_at_epoch_0(void **state) {
 
 /* The position of a sample in an epoch is uniform: chi-squared over 20 parts of the epoch. */
 static void order_is_uniform(void **state) {
-    (void)state;
     enum { RUNS = 4000, BINS = 20 };
     int bins[BINS] = {0};
     gw_sampler *s = open_sampler(100, 100, false, 3, 0, 1);
@@ -190,7 +182,6 @@ static void order_is_uniform(void **state) {
 }
 
 static void refuses_bad_batches(void **state) {
-    (void)state;
     gw_dataset set = {.n = 100, .n_global = 100, .rows = 1, .cols = 1, .to_rows = 1, .to_cols = 1};
     gw_sampler *s = NULL;
     uint32_t first, count;

@@ -1,12 +1,8 @@
 /* Scratch: the spare block that is kept is the larger one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "compress/scratch.h"
+
+#include "unit.h"
 
 #include <stdlib.h>
 
@@ -14,7 +10,6 @@ enum { SMALL = 100, LARGE = 100000 };
 
 /* Two blocks in use, given back in either order: the next large request allocates nothing. */
 static void keeps_the_larger(void **state) {
-    (void)state;
     for (int large_first = 0; large_first < 2; large_first++) {
         gw_scratch s = {NULL};
         void *small, *large, *again;

@@ -3,12 +3,10 @@
 
 #include "base/rng.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 40000 };
 
@@ -22,7 +20,6 @@ static const gw_model_spec specs[] = {
 /* Contiguous, not empty but beyond the last neuron, and cut at whole cache lines if there are
  * enough of them. */
 static void test_parts(void **state) {
-    (void)state;
     for (int width = 1; width <= 300; width++)
         for (int parts = 1; parts <= 9; parts++) {
             size_t at = 0, widest = 0, narrowest = 300;
@@ -107,7 +104,6 @@ static void check_mesh(const gw_model_spec *spec, int stages, int chunks, gw_sha
 }
 
 static void test_tiles(void **state) {
-    (void)state;
     for (int m = 0; m < 4; m++)
         for (int chunks = 1; chunks <= 3; chunks++)
             for (int stages = 1; stages * chunks <= gw_model_spec_layers(&specs[m]); stages++)
@@ -122,7 +118,6 @@ static void test_tiles(void **state) {
 
 /* A strided block holds the floats of its rows and columns. */
 static void test_known(void **state) {
-    (void)state;
     const gw_model_spec spec = {.inputs = 2, .classes = 3, .n_hidden = 1, .hidden = {4}};
     gw_share share = gw_share_whole(&spec);
     gw_shard s;
@@ -146,7 +141,6 @@ static void refused(const gw_model_spec *spec, gw_share share, gw_err e, const c
 }
 
 static void test_refused(void **state) {
-    (void)state;
     gw_share share = gw_share_whole(&specs[3]);
     share.tensor = 6; /* the last layer has so many, the one by rows below it 1 */
     refused(&specs[3], share, GW_ERR_USAGE,
@@ -171,7 +165,6 @@ static void test_refused(void **state) {
 
 /* A shard's tensors and spans tile its arena; a part without biases has no tensor of them. */
 static void test_tensors(void **state) {
-    (void)state;
     gw_share share = gw_share_whole(&specs[3]);
     gw_model_room room = {.rows = 2, .slots = {1}, .deltas = 1};
     gw_shard s;
@@ -207,7 +200,6 @@ static void check_join(const gw_model *m, int l, gw_moment moment, gw_join_kind 
 
 /* What the tensor ranks exchange, and how much: nothing below the first layer. */
 static void test_joins(void **state) {
-    (void)state;
     const gw_model_spec *spec = &specs[2]; /* four layers of 131, 33, 70 and 9 neurons */
     static const size_t block[] = {0, 48, 11, 32};
     gw_model_room room = {.rows = 5, .slots = {1}, .deltas = 1};

@@ -154,7 +154,6 @@ static grid_plan plan(int stages, int tensor, gw_tensor_split split_by) {
 /* Over all activations, both losses, stages and tensor ranks, both splits; 3 neurons on 4 ranks
  * leave one without biases, where layers are cut in pairs. */
 static void test_meshes(void **state) {
-    (void)state;
     for (int a = GW_RELU; a <= GW_TANH; a++) {
         gw_model_spec spec = narrow;
         spec.activation = (gw_activation)a;
@@ -170,7 +169,6 @@ static void test_meshes(void **state) {
 
 /* A split loss behind either split, parts of whole cache lines and a last one of their rest. */
 static void test_wide(void **state) {
-    (void)state;
     gw_model_spec yes_or_no = wide;
     yes_or_no.output = GW_OUTPUT_SIGMOID;
     for (int stages = 1; stages <= 3; stages++)
@@ -184,7 +182,6 @@ static void test_wide(void **state) {
 
 /* One to four microbatches, some short or empty, held in each way, by runs of rows or not. */
 static void test_microbatches(void **state) {
-    (void)state;
     static const int rows[][MAX_MICRO] = {{9}, {6, 6}, {5, 5, 3}, {0, 4, 4}, {4, 0, 4, 1}, {1, 0}};
     static const int micro[] = {1, 2, 3, 3, 4, 2};
     for (int i = 0; i < 6; i++)
@@ -203,7 +200,6 @@ static void test_microbatches(void **state) {
 
 /* Several chunks a stage, of one layer or two. */
 static void test_interleaved(void **state) {
-    (void)state;
     for (int stages = 1; stages <= 3; stages++)
         for (int chunks = 2; chunks * stages <= 6; chunks++)
             for (int tensor = 1; tensor <= 3; tensor++)
@@ -219,7 +215,6 @@ static void test_interleaved(void **state) {
 
 /* Large enough that several threads share each kernel's work, and the copies around joins. */
 static void test_threads(void **state) {
-    (void)state;
     gw_model_spec spec = {
         .inputs = 70, .classes = 200, .n_hidden = 2, .hidden = {256, 258}, .activation = GW_TANH};
     omp_set_num_threads(3);
@@ -245,7 +240,6 @@ static gw_model_spec transformer(const char *text, int context) {
 /* Heads, hidden neurons and classes on ranks that have more or fewer of them; norms that are
  * gathered, and whose gradient arrives late. */
 static void test_transformer(void **state) {
-    (void)state;
     const gw_model_spec all[] = {transformer("gpt:layers=2,heads=4,width=12,context=5", 5),
                                  transformer("gpt:layers=2,heads=5,width=40,context=3", 3)};
     for (int i = 0; i < 2; i++)
@@ -290,7 +284,6 @@ static void check_slopes(const gw_model_spec *spec, grid_plan p) {
 }
 
 static void test_slopes(void **state) {
-    (void)state;
     gw_model_spec tiny = {
         .inputs = 5, .classes = 4, .n_hidden = 3, .hidden = {6, 4, 5}, .activation = GW_TANH};
     for (int n_hidden = 2; n_hidden <= 3; n_hidden++) /* the last layer by columns, and by rows */

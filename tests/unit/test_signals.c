@@ -1,18 +1,14 @@
 /* Signals are noted, and interrupt no thread that computes. */
 #include "watch/signals.h"
 
+#include "unit.h"
+
 #include <omp.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { THREADS = 3 };
 
@@ -30,7 +26,6 @@ static void await_signal(void) {
 
 /* The kernel must not write the handler's frame to where oneDNN has set the stack pointer. */
 static void taken_elsewhere(void **state) {
-    (void)state;
     assert_false(blocked());
     assert_int_equal(gw_signals_watch(), GW_OK);
     assert_int_equal(gw_signals_seen(), 0);
@@ -47,7 +42,6 @@ static void taken_elsewhere(void **state) {
 
 /* In a child, because the signal kills it; after SIGTERM from the test before. */
 static void second_interrupt(void **state) {
-    (void)state;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {

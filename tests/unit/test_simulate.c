@@ -3,16 +3,12 @@
 #include "comm/fabric/flows.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "../simulated.h"
+#include "unit.h"
 
 /* A blocking exchange of n floats, in seconds. */
 static double exchange_s(gw_sim_play p, const char *algo, size_t n) {
@@ -41,7 +37,6 @@ static int log_of(int ranks) {
 }
 
 static void test_ring(void **state) {
-    (void)state;
     for (int p = 2; p <= 17; p++) {
         size_t n = 10000 * (size_t)p;
         double each = LATENCY + 2 * OVERHEAD + 4.0 * (double)n / p / RATE;
@@ -80,7 +75,6 @@ static void assert_pairs(int ranks, const char *algo, double least, double all) 
 }
 
 static void test_halving_and_doubling(void **state) {
-    (void)state;
     for (int p = 2; p <= 17; p++) {
         int log = log_of(p), near[8], far[8];
         double all = 1 << 18, whole[8], parts[8];
@@ -102,7 +96,6 @@ static void test_halving_and_doubling(void **state) {
 /* Up the tree one message after another. Down, a rank's messages share its link: k of them are all
  * there after k times as long, and the farthest rank sends on to k-1. */
 static void test_tree(void **state) {
-    (void)state;
     for (int p = 2; p <= 16; p *= 2) {
         size_t n = 1 << 16;
         int log = log_of(p);
@@ -115,7 +108,6 @@ static void test_tree(void **state) {
 /* ---- shared links ---- */
 
 static void test_sra_fills_the_link(void **state) {
-    (void)state;
     size_t n = 1 << 20;
     assert_near(exchange_s(play_of(4, link_plain), "sra", n),
                 2 * LATENCY + 2 * 3.0 / 4 * 4 * (double)n / RATE, "sra", 4);
@@ -123,7 +115,6 @@ static void test_sra_fills_the_link(void **state) {
 
 /* One message of each hop leaves a rack: over its link they follow each other. */
 static void test_racks_and_hosts(void **state) {
-    (void)state;
     size_t n = 1 << 20;
     gw_sim_play racks = play_of(4, link_plain), hosts = play_of(4, link_plain);
     racks.world = world_of(4, 1, "fattree:racks=2,uplink=1gbit", link_plain);
@@ -142,7 +133,6 @@ static void test_racks_and_hosts(void **state) {
 /* Link 0 carries 10 bytes a ns, link 1 carries 4. Flow 0 goes over 0, flow 1 over both, flow 2 over
  * 1: 8, 2 and 2 until flow 0 is through, and nothing changes for the others; then flow 1 ends. */
 static void test_max_min(void **state) {
-    (void)state;
     gw_flows f;
     gw_flow x[3] = {0};
     const gw_route way[] = {{1, {0}}, {2, {0, 1}}, {1, {1}}};
@@ -198,7 +188,6 @@ static gw_err pairs(void *ctx, gw_fabric *f) {
 
 /* 0 and 1 live on one host: what they send takes twice as long as alone. */
 static void test_two_flows_on_one_link(void **state) {
-    (void)state;
     double end[4];
     gw_sim_setup w = world_of(4, 2, "star", link_plain);
     assert_int_equal(gw_sim_run(&w, pairs, end), GW_OK);
@@ -236,7 +225,6 @@ static gw_err line(void *ctx, gw_fabric *f) {
 }
 
 static void test_one_behind_another(void **state) {
-    (void)state;
     double end[2];
     gw_sim_setup w = world_of(2, 1, "star", link_plain);
     assert_int_equal(gw_sim_run(&w, line, end), GW_OK);
@@ -266,7 +254,6 @@ static gw_err polls(void *ctx, gw_fabric *f) {
 }
 
 static void test_polls(void **state) {
-    (void)state;
     int64_t seen[2] = {0};
     gw_sim_setup w = world_of(2, 1, "star", link_plain);
     assert_int_equal(gw_sim_run(&w, polls, seen), GW_OK);
@@ -314,7 +301,6 @@ static gw_err sweep(void *ctx, gw_fabric *f) {
 }
 
 static void test_waiting_without_turns(void **state) {
-    (void)state;
     sweeps is[2] = {{.alone = true}, {.alone = false}};
     gw_sim_setup w = world_of(5, 1, "star", link_with_all);
     for (int i = 0; i < 2; i++)
@@ -346,7 +332,6 @@ static gw_err leaves_behind(void *ctx, gw_fabric *f) {
 }
 
 static void test_nobody_can_go_on(void **state) {
-    (void)state;
     gw_sim_setup w = world_of(3, 1, "star", link_plain);
     assert_int_equal(gw_sim_run(&w, waits_in_vain, NULL), GW_ERR_INTERNAL);
     assert_string_equal(gw_err_text(), "simulate: no rank can go on: rank 2 waits for a message of "
@@ -374,7 +359,6 @@ static void must_be_played(const char *kind, const char *name, int plays, bool p
 }
 
 static void test_costs(void **state) {
-    (void)state;
     int played[3][32] = {{0}}, of[3] = {0};
     for (; gw_strategies.entries[of[0]]; of[0]++)
         for (of[1] = 0; gw_algos.entries[of[1]]; of[1]++)
@@ -420,7 +404,6 @@ static void test_costs(void **state) {
 
 /* Figures of a step are of whole periods: an exchange every second step costs half per step. */
 static void test_periods(void **state) {
-    (void)state;
     gw_sim_play each = play_of(4, link_plain), second = each;
     each.script.profile = second.script.profile = &small;
     each.steps = 3;
@@ -440,7 +423,6 @@ static void test_periods(void **state) {
 
 /* With progress=poll a step hides what computation covers; without, nothing. */
 static void test_overlap(void **state) {
-    (void)state;
     gw_sim_play a = play_of(2, link_plain), b = play_of(2, link_plain);
     a.script.profile = b.script.profile = &small;
     assert_int_equal(run_play(&a, "iallreduce:bucket=1240,algo=ring", "none"), GW_OK);
@@ -460,7 +442,6 @@ static void test_overlap(void **state) {
 }
 
 static void test_many(void **state) {
-    (void)state;
     gw_sim_play p = play_of(96, link_with_all), q = p;
     one.n = bytes_only.n = 25000000 / 4;
     assert_int_equal(run_play(&p, "iallreduce:bucket=2500000,algo=halving", "none"), GW_OK);

@@ -1,15 +1,11 @@
 /* Simulated meshes: what hops and gradients send, by closed form; steps and bubbles by those of the
  * timetables, where hops take no time; and a whole model against one stage. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "../simulated.h"
+#include "unit.h"
 
 enum { MOST_LAYERS = 24, PART = 3 /* floats of a sample that pass on */ };
 
@@ -101,7 +97,6 @@ static void compare(const char *text, int stages, int micros, bool early, int *c
 }
 
 static void test_timetables(void **state) {
-    (void)state;
     static const char *const more[] = {"1f1b:eager=1", "interleaved:chunks=1",
                                        "interleaved:chunks=3"};
     for (int i = 0, n = 0; n < 3; i++) {
@@ -119,7 +114,6 @@ static void test_timetables(void **state) {
 /* ---- bytes ---- */
 
 static void test_bytes(void **state) {
-    (void)state;
     for (int data = 1; data <= 3; data++)
         for (int pipe = 1; pipe <= 4; pipe++)
             for (int micros = 1; micros <= 5; micros += 2) {
@@ -172,7 +166,6 @@ static gw_err play_shared(gw_sim_play *p, gw_sim_mesh *m, int data, int pipe, in
 }
 
 static void test_tensor_bytes(void **state) {
-    (void)state;
     for (int data = 1; data <= 2; data++)
         for (int pipe = 1; pipe <= 3; pipe++)
             for (int tensor = 1; tensor <= 3; tensor++)
@@ -198,7 +191,6 @@ static void test_tensor_bytes(void **state) {
 /* What tensor ranks sum takes as long as an allreduce of so many floats alone; parts of it hide
  * behind the computation of others; and each computes its part. */
 static void test_tensor_times(void **state) {
-    (void)state;
     for (int tensor = 2; tensor <= 4; tensor++) {
         double step_s[2], sum_s[2];
         for (int k = 0; k < 2; k++) {
@@ -238,7 +230,6 @@ static void test_tensor_times(void **state) {
 /* Where no other rank has a part, nothing waits for what tensor ranks would exchange, however late
  * a host is that codes. */
 static void test_tensor_alone(void **state) {
-    (void)state;
     double step_s[2];
     gw_codec_price price;
     gw_sim_coding(&price, 1e-4); /* 5 ms for a layer's half */
@@ -262,7 +253,6 @@ static void test_tensor_alone(void **state) {
 
 /* Times of a share that was measured are those of each tensor rank; others are divided. */
 static void test_tensor_shared(void **state) {
-    (void)state;
     for (int shared = 0; shared < 2; shared++) {
         gw_sim_play p = play_of(2, (gw_sim_link){RATE, 0, 0, 0});
         gw_sim_mesh m;
@@ -281,7 +271,6 @@ static void test_tensor_shared(void **state) {
 
 /* What a group sums of its input's gradient travels in one piece. */
 static void test_tensor_groups(void **state) {
-    (void)state;
     gw_sim_play p = play_of(3, link_with_all);
     gw_sim_mesh m;
     gw_step_profile of = shared_of(5);
@@ -294,7 +283,6 @@ static void test_tensor_groups(void **state) {
 }
 
 static void test_tensor_refusals(void **state) {
-    (void)state;
     gw_sim_play p = play_of(4, link_with_all);
     gw_sim_mesh m;
     gw_step_profile of = profile_of(4, 8, 0);
@@ -318,7 +306,6 @@ static void test_tensor_refusals(void **state) {
 /* Each is played over a mesh, too, if it can be played, whatever it exchanges (which play.h
  * compares with its formula), and with servers among the replicas. */
 static void test_strategies(void **state) {
-    (void)state;
     for (int i = 0; gw_strategies.entries[i]; i++)
         for (int lazy = 0; lazy < 2; lazy++) {
             char comm[64];
@@ -341,7 +328,6 @@ static void test_strategies(void **state) {
 
 /* What nothing overlaps takes as long in any number of microbatches. */
 static void test_one_stage(void **state) {
-    (void)state;
     gw_step_profile of = profile_of(6, 4, 3e-3);
     gw_sim_play whole = play_of(4, link_with_all);
     whole.script.profile = &of;
@@ -361,7 +347,6 @@ static void test_one_stage(void **state) {
 
 /* Stages as they are listed, whatever they compute: the longer one sets the step. */
 static void test_listed_stages(void **state) {
-    (void)state;
     static const char *const cuts[] = {"1,3", "2,2"};
     for (int k = 0; k < 2; k++) {
         gw_sim_play p = play_of(2, (gw_sim_link){RATE, 0, 0, 0});
@@ -379,7 +364,6 @@ static void test_listed_stages(void **state) {
 
 /* Gradients overlap with the last microbatch's backward pass, and with no other. */
 static void test_overlap(void **state) {
-    (void)state;
     double exposed_s[3];
     for (int k = 0; k < 3; k++) {
         gw_sim_play p = play_of(4, link_with_all);

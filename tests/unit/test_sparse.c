@@ -55,7 +55,6 @@ static void check_feedback(const gw_codec *c, int kind, size_t n, size_t first) 
 }
 
 static void feedback_is_exact(void **state) {
-    (void)state;
     for (int s = 0; s < SPECS; s++)
         for (int level = 0; level < GW_SIMD_LEVELS; level++) {
             gw_codec c;
@@ -71,7 +70,6 @@ static void feedback_is_exact(void **state) {
 
 /* decode + e' = g + e over many turns: nothing is lost or sent twice. */
 static void nothing_leaks(void **state) {
-    (void)state;
     enum { N = 20000, TURNS = 50 };
     static float g[N], e[N], sent[N];
     for (int s = 0; s < SPECS; s++) {
@@ -119,7 +117,6 @@ static size_t write_wire(unsigned char *wire, uint32_t k, const char *gaps, size
 }
 
 static void hostile_counts_and_gaps(void **state) {
-    (void)state;
     enum { N = 10 };
     unsigned char wire[256];
     gw_codec c = must_open("threshold");
@@ -178,7 +175,6 @@ static void check_kernels(const gw_pick_kernels *k, size_t n, uint32_t least) {
 
 /* Both kinds of AVX-512; a program uses one of them. */
 static void kernels_agree(void **state) {
-    (void)state;
     static const float limits[] = {0, 1e-3f, 0.02f, 0.1f, INFINITY};
     const gw_pick_kernels *kernels[GW_SIMD_LEVELS + 1] = {&gw_pick_portable};
     size_t count = 1;
@@ -201,7 +197,6 @@ static void kernels_agree(void **state) {
 /* ---- threshold ---- */
 
 static void keeps_what_reaches_it(void **state) {
-    (void)state;
     enum { N = 10000 };
     static float x[N], y[N];
     const float value = 0.03f;
@@ -221,7 +216,6 @@ static void keeps_what_reaches_it(void **state) {
 }
 
 static void size_follows_the_data(void **state) {
-    (void)state;
     enum { N = 1000 };
     static float x[N], y[N];
     gw_codec c = must_open("threshold:value=1");
@@ -244,7 +238,6 @@ static void size_follows_the_data(void **state) {
 /* ---- warm-up ---- */
 
 static void topk_warms_up(void **state) {
-    (void)state;
     enum { N = 10000 };
     static const size_t want[] = {2500, 1118, 500, 224, 100, 100};
     static float x[N], y[N];

@@ -1,13 +1,9 @@
 /* Specs: the tree of a text, and the position at which a wrong one is refused. */
 #include "base/args.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 static gw_spec *parse(const char *text, gw_spec_form form) {
     gw_spec *s = NULL;
@@ -24,7 +20,6 @@ static void is_arg(const gw_spec *s, int i, const char *name, const char *value)
 }
 
 static void test_mix(void **state) {
-    (void)state;
     gw_spec *list = parse("qsgd:bits=4,bucket=512+zlib;layer2=(topk:ratio=(+0.1));h.[0-9].B*=none",
                           GW_SPEC_LIST);
     const gw_spec *first = list->parts, *rule = first->next, *last = rule->next;
@@ -46,7 +41,6 @@ static void test_mix(void **state) {
 
 /* What only looks like a rule: the path of a plugin, and an argument. */
 static void test_no_rules(void **state) {
-    (void)state;
     gw_spec *list = parse("./a=b.so:x=1;qsgd:bits=4", GW_SPEC_LIST);
     assert_null(list->parts->key);
     is_arg(list->parts, 0, "x", "1");
@@ -55,7 +49,6 @@ static void test_no_rules(void **state) {
 }
 
 static void test_commas(void **state) {
-    (void)state;
     static const char *const same[] = {"sra,(ring:chunk=64K,window=4),tree",
                                        "sra;ring:chunk=64K,window=4;tree"};
     for (int i = 0; i < 2; i++) {
@@ -70,7 +63,6 @@ static void test_commas(void **state) {
 
 /* An entry alone, or with stages behind it; a list's separators mean nothing. */
 static void test_chain(void **state) {
-    (void)state;
     gw_spec *one = parse("topk:ratio=1e+2", GW_SPEC_CHAIN);
     assert_null(one->parts);
     assert_string_equal(one->name, "topk");
@@ -88,7 +80,6 @@ static void test_chain(void **state) {
 
 /* An argument that is a spec becomes its own tree; in it, a list's separators mean nothing. */
 static void test_nested(void **state) {
-    (void)state;
     static const gw_opt opts[] = {{"algo", GW_OPT_SPEC, "", 0, 0, NULL, NULL, ""},
                                   {"codecs", GW_OPT_SPECS, NULL, 0, 0, NULL, NULL, ""},
                                   {0}};
@@ -106,7 +97,6 @@ static void test_nested(void **state) {
 }
 
 static void test_twice(void **state) {
-    (void)state;
     static const gw_opt opts[] = {{"bits", GW_OPT_INT, "4", 1, 8, NULL, NULL, ""}, {0}};
     gw_spec *s = parse("qsgd:bits=2,bits=4", GW_SPEC_ONE);
     gw_args *args = NULL;
@@ -116,7 +106,6 @@ static void test_twice(void **state) {
 }
 
 static void test_refused(void **state) {
-    (void)state;
     static const struct {
         const char *text, *says;
     } bad[] = {{"qsgd;(topk", "character 6 has no partner"},

@@ -4,14 +4,10 @@
 #include "step/split.h"
 
 #include "../specs.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { BATCH = 32 };
 
@@ -20,7 +16,6 @@ static gw_shard whole;
 static gw_twin_setup of = {.load = {.shard = &whole, .batch = BATCH}, .threads = 1, .joined = 1};
 
 static void test_interval(void **state) {
-    (void)state;
     double lo, hi;
     gw_split_interval(10, 7, 5, &lo, &hi);
     assert_true(lo == 3 && hi == 5);
@@ -35,7 +30,6 @@ static void test_interval(void **state) {
 }
 
 static void test_compulsory_bytes(void **state) {
-    (void)state;
     gw_product p = {.tb = true, .m = 3, .n = 5, .k = 7};
     assert_true(gw_split_bytes(&p) == 4 * (21 + 35 + 2 * 15));
     gw_product all[GW_PRODUCTS];
@@ -78,7 +72,6 @@ static gw_batch_cost cost_of(double forward, double backward, double update) {
 }
 
 static void test_split(void **state) {
-    (void)state;
     static gw_ceilings c;
     gw_split m;
     gw_moved moved = {.alone = 5000};
@@ -103,7 +96,6 @@ static void test_split(void **state) {
 
 /* In four parts, with the forward passes repeated: a fourth of the rows at a time. */
 static void test_parts(void **state) {
-    (void)state;
     static gw_ceilings c;
     gw_split m;
     gw_moved moved = {.alone = 5000};
@@ -136,7 +128,6 @@ static void test_parts(void **state) {
 }
 
 static void test_what_stays_blank(void **state) {
-    (void)state;
     static gw_ceilings c;
     gw_split m;
     gw_moved moved = {.alone = 5000};
@@ -162,7 +153,6 @@ static void test_what_stays_blank(void **state) {
 }
 
 static void test_codec(void **state) {
-    (void)state;
     static gw_ceilings c;
     gw_split m;
     gw_moved moved = {0};
@@ -185,7 +175,6 @@ static void test_codec(void **state) {
 }
 
 static int set_out(void **state) {
-    (void)state;
     gw_share share = gw_share_whole(&spec);
     gw_optimizer *sgd = NULL;
     gw_clock_start();
@@ -195,7 +184,6 @@ static int set_out(void **state) {
 }
 
 static int set_back(void **state) {
-    (void)state;
     gw_optimizer_close((gw_optimizer *)of.optimizer);
     return 0;
 }

@@ -1,16 +1,12 @@
 #include "base/stats.h"
 
+#include "unit.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 static void test_median_and_interval(void **state) {
-    (void)state;
     /* Binomial tables: of 10 fair tosses at most 1 is heads with probability 1.1%, so the second
      * least and the second largest bound the median. */
     double x[] = {9, 1, 8, 2, 7, 3, 6, 4, 5, 10};

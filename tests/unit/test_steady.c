@@ -1,13 +1,10 @@
 #include "base/rng.h"
 #include "base/steady.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
 
 static double steady(const double *x, int n) {
     double out;
@@ -22,7 +19,6 @@ static double recurring(int64_t i, int64_t n) {
 }
 
 static void test_what_recurs_counts(void **state) {
-    (void)state;
     enum { N = 1600 };
     static double x[N];
     for (int i = 0; i < N; i++)
@@ -31,7 +27,6 @@ static void test_what_recurs_counts(void **state) {
 }
 
 static void test_few_steps(void **state) {
-    (void)state;
     assert_true(steady((double[]){3}, 1) == 3);
     assert_true(steady((double[]){9, 1, 2}, 3) == 4); /* a quarter of three is none */
     assert_true(steady((double[]){90, 3, 2, 4, 1, 3, 2, 90}, 8) == 3); /* two of each end */
@@ -39,7 +34,6 @@ static void test_few_steps(void **state) {
 
 /* Unequal blocks: of 41 steps one has two. */
 static void test_all_steps_are_in_blocks(void **state) {
-    (void)state;
     double x[41];
     for (int i = 0; i < 41; i++)
         x[i] = i;
@@ -49,7 +43,6 @@ static void test_all_steps_are_in_blocks(void **state) {
 /* The parts are of the steps that the first figure keeps, and add up to it, whatever their own
  * order; of steps that do not know a part the others stand for it. */
 static void test_parts_add_up(void **state) {
-    (void)state;
     enum { N = 100000, FIGURES = 4 };
     gw_steady *s;
     double mean[FIGURES], plain[FIGURES];
@@ -69,7 +62,6 @@ static void test_parts_add_up(void **state) {
 }
 
 static void test_forget(void **state) {
-    (void)state;
     gw_steady *s;
     double mean[2], plain[2];
     assert_int_equal(gw_steady_open(&s, 2), GW_OK);
@@ -92,7 +84,6 @@ static double exchanging(int64_t i, int64_t period) {
 /* Blocks are whole periods, whatever the run's length: in each mean there are as many exchanges as
  * periods, and it is a mean over exactly the steps that it says. */
 static void test_whole_periods(void **state) {
-    (void)state;
     static const int64_t periods[] = {1, 2, 3, 30, 97, 1000, 1024, 5003};
     static const int64_t lengths[] = {3, 50, 90, 1000, 4096, 4100, 5000, 21000, 70001};
     for (size_t p = 0; p < sizeof periods / sizeof *periods; p++)
@@ -128,7 +119,6 @@ static void test_whole_periods(void **state) {
 
 /* Rarer work makes blocks longer; if it comes too seldom, or never repeats, nothing is left out. */
 static void test_rarer_work(void **state) {
-    (void)state;
     static const struct {
         int64_t period, every; /* of the exchange, of the rarer work */
         int steps, kept, unit;
@@ -168,7 +158,6 @@ static gw_steady_doubt doubt(const double *x, int n) {
 
 /* By hand: blocks of one step, sorted and trimmed; too few of them tell nothing of halves. */
 static void test_halves(void **state) {
-    (void)state;
     double x[20];
     for (int i = 0; i < 20; i++)
         x[i] = (i % 2 ? 3 : 1) + (i >= 10 ? 0.5 : 0);
@@ -187,7 +176,6 @@ static void test_halves(void **state) {
 
 /* Of all steps, also where neighbours were merged; what was forgotten is in none. */
 static void test_percentiles(void **state) {
-    (void)state;
     gw_steady *s;
     assert_int_equal(gw_steady_open(&s, 1), GW_OK);
     for (int i = 0; i < 10; i++)
@@ -250,7 +238,6 @@ static int doubted(kind *step, int n, int *moved, int *told) {
 }
 
 static void test_how_often(void **state) {
-    (void)state;
     static const struct {
         const char *name;
         kind *step;

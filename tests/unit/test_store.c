@@ -2,25 +2,19 @@
  * test_store_flips.c. */
 #include "base/text.h"
 #include "store_kit.h"
+#include "unit.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
 
 static char top[KIT_PATH], dir[KIT_DIR], final[GW_STORE_PATH];
 
 static int set_up(void **state) {
-    (void)state;
     return kit_open(top, dir);
 }
 
 static int tear_down(void **state) {
-    (void)state;
     return kit_close(top);
 }
 
@@ -62,7 +56,6 @@ static const char *inside(const char *name) {
 /* ---- what was written comes back ---- */
 
 static void comes_back(void **state) {
-    (void)state;
     gw_store_manifest m;
     newest_is(-1); /* no folder yet */
     save(1200, 1);
@@ -138,7 +131,6 @@ static void cut_at_every_length(const char *name) {
 }
 
 static void wrong_lengths(void **state) {
-    (void)state;
     save(1200, 1);
     cut_at_every_length(GW_STORE_MANIFEST);
     cut_at_every_length("model.gw");
@@ -153,7 +145,6 @@ static void put_aside(const char *name, const char *other) {
 }
 
 static void wrong_files(void **state) {
-    (void)state;
     const char *const names[] = {"rank-00000.gw", "model.gw", GW_STORE_MANIFEST};
     save(1200, 1);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -183,7 +174,6 @@ static void damage(const char *name) {
 }
 
 static void newest_skips_damaged_ones(void **state) {
-    (void)state;
     char skipped[4096], few[40];
     save(100, 9);
     save(200, 9);
@@ -212,7 +202,6 @@ static void newest_skips_damaged_ones(void **state) {
 }
 
 static void keeps_those_written_last(void **state) {
-    (void)state;
     for (int step = 1; step <= 5; step++) {
         save(step * 10, 2);
         assert_int_equal(kit_count(dir, "step-"), step < 2 ? step : 2);
@@ -229,7 +218,6 @@ static void keeps_those_written_last(void **state) {
 
 /* A damaged checkpoint is never removed and does not count. */
 static void prunes_complete_ones_only(void **state) {
-    (void)state;
     char skipped[1024];
     save(10, 2);
     save(20, 2);
@@ -244,7 +232,6 @@ static void prunes_complete_ones_only(void **state) {
 
 /* Someone has moved a checkpoint to a larger disk. */
 static void leaves_what_a_link_leads_to(void **state) {
-    (void)state;
     char moved[2 * KIT_PATH];
     snprintf(moved, sizeof moved, "%s/moved", top);
     save(10, 1);
@@ -258,7 +245,6 @@ static void leaves_what_a_link_leads_to(void **state) {
 }
 
 static void same_step_again(void **state) {
-    (void)state;
     gw_store_manifest m;
     save(100, 3);
     save(100, 3);
@@ -276,7 +262,6 @@ static void same_step_again(void **state) {
 
 /* The state after a run was killed between setting aside and renaming. */
 static void finds_one_that_is_set_aside(void **state) {
-    (void)state;
     char aside[2 * GW_STORE_PATH];
     save(50, 9);
     save(100, 9);
@@ -290,7 +275,6 @@ static void finds_one_that_is_set_aside(void **state) {
 }
 
 static void sweeps_what_the_dead_left(void **state) {
-    (void)state;
     char path[2 * GW_STORE_PATH], temp[GW_STORE_PATH];
     gw_store_file f;
     const char *const others[] = {".step-7.99999999.tmp", ".step-000000000007.99999999",
@@ -321,7 +305,6 @@ static void sweeps_what_the_dead_left(void **state) {
 
 /* A new run takes the folder: all old checkpoints go, and nothing else. */
 static void clears_all_checkpoints(void **state) {
-    (void)state;
     char other[2 * GW_STORE_PATH];
     assert_false(gw_store_any(dir));
     assert_int_equal(gw_store_clear(dir), GW_OK); /* no folder */
@@ -342,7 +325,6 @@ static void clears_all_checkpoints(void **state) {
 /* ---- what cannot be written ---- */
 
 static void refuses_to_commit_what_is_not_there(void **state) {
-    (void)state;
     gw_store_file files[KIT_FILES];
     char temp[GW_STORE_PATH];
     save(1, 1);
@@ -360,7 +342,6 @@ static void refuses_to_commit_what_is_not_there(void **state) {
 }
 
 static void wants_a_folder_to_begin_in(void **state) {
-    (void)state;
     char temp[GW_STORE_PATH], deep[2 * GW_STORE_PATH];
     snprintf(deep, sizeof deep, "%s/not/there", dir);
     assert_int_equal(gw_store_begin(deep, 1, temp), GW_ERR_IO);

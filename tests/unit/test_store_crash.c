@@ -5,21 +5,17 @@
  *    test_store_crash [KILLS]     at moments by chance; 100 unless told */
 #include "base/rng.h"
 #include "store_kit.h"
+#include "unit.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 static char top[KIT_PATH], dir[KIT_DIR], final[GW_STORE_PATH];
 
@@ -81,12 +77,10 @@ int openat(int fd, const char *path, int flags, ...) {
 /* ---- what must hold whatever happened ---- */
 
 static int set_up(void **state) {
-    (void)state;
     return kit_open(top, dir);
 }
 
 static int tear_down(void **state) {
-    (void)state;
     return kit_close(top);
 }
 
@@ -162,17 +156,14 @@ static void fails_at_every_call(calamity what, int why) {
 }
 
 static void disk_is_full(void **state) {
-    (void)state;
     fails_at_every_call(FULL, ENOSPC);
 }
 
 static void disk_becomes_read_only(void **state) {
-    (void)state;
     fails_at_every_call(READ_ONLY, EROFS);
 }
 
 static void one_call_fails(void **state) {
-    (void)state;
     fails_at_every_call(FAILS_ONCE, EIO);
 }
 
@@ -196,7 +187,6 @@ static bool kill_at(int64_t step, int at) {
 }
 
 static void killed_before_every_call(void **state) {
-    (void)state;
     for (int64_t step = 100; step <= 200; step += 100) {
         int at = 0;
         int64_t found, serial = 1;
@@ -295,7 +285,6 @@ static unsigned long time_of_checkpoints(int64_t step) {
 }
 
 static void killed_at_any_moment(void **state) {
-    (void)state;
     enum { SEED = 4711 };
     volatile int64_t *committed =
         mmap(NULL, sizeof *committed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -7,14 +7,10 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "store_kit.h"
+#include "unit.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
 
 enum { BODY_BITS = 10000, SEED = 4711, MAGIC = 8, HEAD = 16 };
 
@@ -54,7 +50,6 @@ static void read_head(victim *v) {
 }
 
 static int set_up(void **state) {
-    (void)state;
     if (!folder[0]) {
         char dir[KIT_DIR];
         if (kit_open(top, dir) != 0)
@@ -75,7 +70,6 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    (void)state;
     gw_store_manifest whole;
     if (gw_store_open(folder, &whole) != GW_OK) /* all has been mended */
         fail_msg("%s", gw_err_text());
@@ -120,14 +114,12 @@ static void refused_with(const victim *v, uint64_t bit) {
 }
 
 static void every_bit_of_the_manifest(void **state) {
-    (void)state;
     for (uint64_t bit = 0; bit < 8 * manifest_file.bytes; bit++)
         refused_with(&manifest_file, bit);
     print_message("%llu bits\n", (unsigned long long)(8 * manifest_file.bytes));
 }
 
 static void every_bit_of_the_heads(void **state) {
-    (void)state;
     uint64_t bits = 0;
     for (size_t i = 0; i < manifest.n_files; i++)
         for (uint64_t bit = 0; bit < 8 * files[i].head; bit++, bits++)
@@ -137,7 +129,6 @@ static void every_bit_of_the_heads(void **state) {
 
 /* Anywhere after the heads, including the files' own checksums. */
 static void bits_of_the_bodies(void **state) {
-    (void)state;
     uint64_t body = 0;
     for (size_t i = 0; i < manifest.n_files; i++)
         body += files[i].bytes - files[i].head;

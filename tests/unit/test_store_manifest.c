@@ -2,15 +2,12 @@
 #include "base/text.h"
 #include "folder/store.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 
 enum { ROOM = 4096 };
 
@@ -44,7 +41,6 @@ static void refused(const char *text, size_t n, const char *why) {
 }
 
 static void is_understood(void **state) {
-    (void)state;
     gw_store_manifest m, again;
     char *text = NULL;
     size_t len;
@@ -128,7 +124,6 @@ static void edit(char out[ROOM], const char *from, const char *to) {
 }
 
 static void refuses_what_is_wrong(void **state) {
-    (void)state;
     char text[ROOM];
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         edit(text, edits[i].from, edits[i].to);
@@ -142,7 +137,6 @@ static void refuses_what_is_wrong(void **state) {
 
 /* The last line is compared as text, to its last byte, and nothing may follow it. */
 static void wants_the_last_line(void **state) {
-    (void)state;
     static const char *const lines[] = {"",
                                         "\n",
                                         "crc32 %08lX\n",
@@ -166,7 +160,6 @@ static void wants_the_last_line(void **state) {
 
 /* A long one within the limit is parsed; one above the limit is not even read. */
 static void has_limits(void **state) {
-    (void)state;
     gw_store_manifest m;
     char *text = malloc(GW_STORE_MOST_BYTES + 1);
     assert_non_null(text);
@@ -179,7 +172,6 @@ static void has_limits(void **state) {
 }
 
 static void most_files(void **state) {
-    (void)state;
     gw_store_manifest m = {.serial = 1, .epoch = 1, .ranks = GW_STORE_MOST_FILES}, back;
     char *text = NULL;
     size_t len;
@@ -203,7 +195,6 @@ static void most_files(void **state) {
 
 /* A manifest that could not be read back is not written. */
 static void refuses_to_write_it(void **state) {
-    (void)state;
     gw_store_manifest m;
     char *text = NULL;
     size_t len;

@@ -1,11 +1,8 @@
 #include "prof/sync.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 /* The common clock is at 100 s when ours reads `first`, and runs 1e-9 s a tick at first, then
  * slower; measurements have no error. */
@@ -21,7 +18,6 @@ static void check(const gw_sync_point *at, int n, int64_t after, double seconds)
 }
 
 static void test_interpolation(void **state) {
-    (void)state;
     gw_sync_point at[3];
     look(&at[0], 0, 100);
     check(at, 1, 0, 100);
@@ -40,7 +36,6 @@ static void test_interpolation(void **state) {
 
 /* Many measurements: each instant uses its own interval. */
 static void test_many_looks(void **state) {
-    (void)state;
     gw_sync_point at[100];
     for (int i = 0; i < 100; i++)
         look(&at[i], (uint64_t)i * 1000, 100 + (double)i * i * 1e-3);

@@ -2,15 +2,12 @@
  * linear model can tell the classes apart. */
 #include "data/raw.h"
 
+#include "unit.h"
+
 #include <math.h>
 #include <omp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const char *spec_of(const char *options) {
     static char text[256];
@@ -31,7 +28,6 @@ static void same(const gw_raw *a, const gw_raw *b) {
 }
 
 static void depends_on_options_alone(void **state) {
-    (void)state;
     gw_raw a, b;
     const char *spec = "samples=500,features=40,classes=4,clusters=2,seed=7";
     int threads = omp_get_max_threads();
@@ -53,7 +49,6 @@ static void depends_on_options_alone(void **state) {
 }
 
 static void has_the_shape_asked_for(void **state) {
-    (void)state;
     gw_raw r;
     make(&r, "samples=1000,features=30,classes=5,test=0.25,flip=0");
     assert_int_equal(r.train.n, 750);
@@ -78,7 +73,6 @@ static void has_the_shape_asked_for(void **state) {
 
 /* Labels differ from the unflipped ones at the rate flip * (1 - 1/classes). */
 static void flips_labels_at_the_rate(void **state) {
-    (void)state;
     gw_raw a, b;
     make(&a, "samples=20000,features=4,classes=4,flip=0");
     make(&b, "samples=20000,features=4,classes=4,flip=0.2");
@@ -95,7 +89,6 @@ static void flips_labels_at_the_rate(void **state) {
 /* Noise features are standard normal over -3..3: mean 127.5, deviation 42.5 less what is cut off,
  * excess kurtosis near 0, and no correlation with their neighbour. */
 static void noise_is_normal(void **state) {
-    (void)state;
     enum { N = 20000, F = 40 };
     gw_raw r;
     make(&r, "samples=24000,features=40,classes=2,informative=1,redundant=0,separation=0,flip=0");
@@ -159,7 +152,6 @@ static double fit(const gw_raw *r) {
 }
 
 static void classes_can_be_told_apart(void **state) {
-    (void)state;
     gw_raw r;
     make(&r, NULL);
     double accuracy = fit(&r);
@@ -182,7 +174,6 @@ static void refuse(const char *spec, const char *word) {
 }
 
 static void refuses_what_cannot_be(void **state) {
-    (void)state;
     refuse("sample=5", "did you mean 'samples'");
     refuse("samples=1", "samples=1");
     refuse("classes=1", "from 2 to 65535");
@@ -199,7 +190,6 @@ static void refuses_what_cannot_be(void **state) {
 
 /* The tightest fit: every vertex of the hypercube holds a cluster. */
 static void fills_the_hypercube(void **state) {
-    (void)state;
     gw_raw r;
     make(&r, "samples=64,features=5,informative=5,classes=16,clusters=2,separation=100,flip=0");
     bool seen[32] = {false};

@@ -1,14 +1,12 @@
 /* The reader of CSV tables: a cell is taken whole and as it is, or refused by its line. */
 #include "base/table.h"
 
+#include "unit.h"
+
 #include <limits.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 typedef struct row {
     int i;
@@ -40,7 +38,6 @@ static gw_err read_row(const char *line, row *out) {
 }
 
 static void test_ends_of_ranges(void **state) {
-    (void)state;
     row r;
     assert_int_equal(read_row("2147483647,9223372036854775807,18446744073709551614,"
                               "9223372036854775807,1e308",
@@ -54,14 +51,12 @@ static void test_ends_of_ranges(void **state) {
 }
 
 static void test_blank(void **state) {
-    (void)state;
     row r;
     assert_int_equal(read_row("1,1,,,", &r), GW_OK);
     assert_true(r.big == UINT64_MAX && r.count == -1 && isnan(r.real));
 }
 
 static void test_refused(void **state) {
-    (void)state;
     static const struct {
         const char *line, *says;
     } cases[] = {

@@ -3,13 +3,9 @@
 #include "prof/tempo.h"
 
 #include "../timed.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 static void act(char letter, int chunk, double seconds) {
     gw_action a = {letter, chunk, 0};
@@ -19,7 +15,6 @@ static void act(char letter, int chunk, double seconds) {
 }
 
 static void test_actions(void **state) {
-    (void)state;
     gw_batch_cost cost;
     gw_ledger_start();
     act('F', 0, 0); /* nobody listens */
@@ -40,7 +35,6 @@ static void test_actions(void **state) {
 }
 
 static void test_hops(void **state) {
-    (void)state;
     static const char *const names[] = {"a", "b", "c", "d", "e"};
     gw_tempo_hop("a", 1); /* nobody keeps it */
     assert_int_equal(gw_tempo_open(1), GW_OK);

@@ -4,7 +4,6 @@
 #include <math.h>
 
 static void bits_an_element(void **state) {
-    (void)state;
     gw_codec c = must_open("ternary");
     assert_int_equal(gw_codec_bound(&c, 640 * 1000), (128 + 4) * 1000); /* 1.65 */
     assert_int_equal(gw_codec_bound(&c, 641), 129 + 2 * 4);
@@ -19,7 +18,6 @@ static int digit(unsigned byte, int run) {
 
 /* Full and short buckets: all possible bytes, compared with plain arithmetic. */
 static void every_byte(void **state) {
-    (void)state;
     enum { RUN = 256, N = 5 * RUN };
     for (int level = 0; level < GW_SIMD_LEVELS; level++)
         for (int full = 0; full < 2; full++) {
@@ -50,7 +48,6 @@ static void every_byte(void **state) {
 /* Without random rounding: the largest magnitudes and zeros, of any length, come back unchanged and
  * lie where ternary.c says. */
 static void layout(void **state) {
-    (void)state;
     enum { MOST = 1500, BUCKET = 640 };
     for (int level = 0; level < GW_SIMD_LEVELS; level++) {
         gw_codec c;
@@ -79,7 +76,6 @@ static void layout(void **state) {
 }
 
 static void odds(void **state) {
-    (void)state;
     enum { N = 640, KEYS = 200 };
     static const float odds_of[] = {0.5f, 0.25f, 0.9f, 0.01f, 0x1p-16f, 0x1p-20f};
     gw_codec c = must_open("ternary");
@@ -105,7 +101,6 @@ static void odds(void **state) {
 }
 
 static void largest_float(void **state) {
-    (void)state;
     gw_codec c = must_open("ternary");
     float x[3] = {0x1.fffffep127f, -0x1.fffffep127f, 0}, y[3];
     for (uint64_t key = 0; key < 100; key++) {

@@ -1,15 +1,12 @@
 #include "base/err.h"
 #include "base/text.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 static void test_utf8(void **state) {
-    (void)state;
     static const char *const good[] = {
         "",
         "runs/a",
@@ -52,7 +49,6 @@ static void copied(size_t cap, const char *src, const char *want) {
 }
 
 static void test_copy(void **state) {
-    (void)state;
     copied(1, "abc", "");
     copied(3, "abc", "ab");
     copied(4, "abc", "abc");
@@ -75,7 +71,6 @@ static void printed(size_t cap, const char *src, const char *want) {
 }
 
 static void test_print(void **state) {
-    (void)state;
     printed(1, "abc", "");
     printed(3, "abc", "ab");
     printed(5, "abc", "abc!");
@@ -97,7 +92,6 @@ static void made_line(const char *src, const char *want) {
 }
 
 static void test_line(void **state) {
-    (void)state;
     made_line("", "");
     made_line("a b~", "a b~");
     made_line("one\ntwo\r\n\tthree", "one?two???three");
@@ -112,7 +106,6 @@ static void test_line(void **state) {
 /* Whatever a message quotes, it stays one line and no character is cut. */
 static void test_message(void **state) {
     char name[1100];
-    (void)state;
     gw_fail(GW_ERR_INPUT, "%s: no such file", "a\nb\033");
     assert_string_equal(gw_err_text(), "a?b?: no such file");
     for (size_t odd = 0; odd < 2; odd++) { /* a buffer of even length ends in one or the other */
@@ -126,7 +119,6 @@ static void test_message(void **state) {
 
 static void test_name(void **state) {
     char name[8] = "a?b";
-    (void)state;
     for (int c = 1; c < 256; c++) {
         name[1] = (char)c;
         bool control = c < 0x20 || c == 0x7f;

@@ -119,7 +119,6 @@ static unsigned levels_sent(const char *spec) {
 
 /* Truncation beyond `reach` standard deviations: of 1/32, a tenth and a hundredth. */
 static void levels_are_the_best(void **state) {
-    (void)state;
     static const struct {
         const char *spec;
         int bits, half;
@@ -140,7 +139,6 @@ static void levels_are_the_best(void **state) {
 
 /* Of normal values the mean square error is the table's, and the truncation's. */
 static void error_is_the_tables(void **state) {
-    (void)state;
     enum { N = 1 << 16 };
     static float x[N], y[N];
     double reach = 2.15387469, sd = 15 / reach, lost = 0, all = 0, beyond = 0;
@@ -167,7 +165,6 @@ static void error_is_the_tables(void **state) {
 /* A whole bucket's H has whole numbers for levels, and 1 / sqrt(4096) is a power of two: sums of
  * what is decoded are exact, and equal the decoded sum to the bit. Elsewhere up to rounding. */
 static void sums_are_sums(void **state) {
-    (void)state;
     enum { RANKS = 8, N = 2 * 4096 + 1000 };
     static float x[RANKS * N], own[RANKS * N], y[N];
     for (int r = 0; r < RANKS; r++)
@@ -194,7 +191,6 @@ static void sums_are_sums(void **state) {
 }
 
 static void no_sum_overflows(void **state) {
-    (void)state;
     static const struct {
         const char *spec;
         int most;
@@ -216,7 +212,6 @@ static void no_sum_overflows(void **state) {
 /* All ranks flip the same signs, in each exchange others: of one peak all elements of x' are as
  * large, and their signs are all that an encoding shows. */
 static void signs_are_common(void **state) {
-    (void)state;
     enum { N = 4096 };
     static float x[2 * N];
     static signed char level[4][N];
@@ -280,7 +275,6 @@ static double bias(const char *spec, int ranks, const float *x, const double *wa
 /* Without truncation none, whatever the number of ranks and with a short last bucket; the error's
  * norm is at most sqrt(n) M / h times the widest gap. With it there is one. */
 static void only_truncation_biases(void **state) {
-    (void)state;
     enum { RANKS = 4, HALF = 15, GAP = 5 };
     static float x[RANKS * SPAN];
     static double want[SPAN];
@@ -307,7 +301,6 @@ static void only_truncation_biases(void **state) {
 /* One rank's NaN or infinity is the bucket's on all; zeros stay zeros and tiny floats become some;
  * the largest floats stay finite. */
 static void one_rank_is_enough(void **state) {
-    (void)state;
     enum { N = 5 * 512 + 77, RANKS = 3 };
     static float x[RANKS * N], own[RANKS * N], y[N];
     const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -334,7 +327,6 @@ static void one_rank_is_enough(void **state) {
 
 /* Wild prefixes: no crash, and a range that no encoder writes is a NaN. */
 static void wild_ranges_are_nan(void **state) {
-    (void)state;
     enum { N = 700 };
     static const uint32_t wild[] = {0x7f800000, 0x7fc00000, 0x80000001, 0xbf800000, 0xffffffff};
     float x[N], y[N];

@@ -2,16 +2,12 @@
  * complete, in an order that ends, and take the time and the slots that the timetable promises. */
 #include "comm/pipeline/timetable.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "../simulated.h"
+#include "unit.h"
 
 enum { STAGES = 8, CHUNKS = 8, MICRO = 3 * STAGES, RUNS = STAGES * CHUNKS, KINDS = 4 };
 
@@ -101,7 +97,6 @@ static void complete(const gw_timetable *t) {
 }
 
 static void test_complete(void **state) {
-    (void)state;
     each_case(complete);
 }
 
@@ -115,7 +110,6 @@ static void ascending(const gw_timetable *t) {
 }
 
 static void test_ascending(void **state) {
-    (void)state;
     each_case(ascending);
 }
 
@@ -157,7 +151,6 @@ static void ends(const gw_timetable *t) {
 }
 
 static void test_ends(void **state) {
-    (void)state;
     each_case(ends);
 }
 
@@ -193,7 +186,6 @@ static void hops(const gw_timetable *t) {
 }
 
 static void test_hops(void **state) {
-    (void)state;
     each_case(hops);
 }
 
@@ -219,7 +211,6 @@ static void slots(const gw_timetable *t) {
 }
 
 static void test_slots(void **state) {
-    (void)state;
     each_case(slots);
 }
 
@@ -293,7 +284,6 @@ static void idles_as_promised(const gw_timetable *t) {
 }
 
 static void test_bubble(void **state) {
-    (void)state;
     each_case(idles_as_promised);
 }
 
@@ -304,7 +294,6 @@ static void hides_hops(const gw_timetable *t) {
 }
 
 static void test_cost_of_hops(void **state) {
-    (void)state;
     each_size("gpipe", hides_hops);
     each_size("1f1b:eager=1", hides_hops);
     each_size("interleaved", hides_hops);
@@ -347,7 +336,6 @@ static void lays_down(const char *text, int stages, int micro, const char *fault
 }
 
 static void test_faulty(void **state) {
-    (void)state;
     lays_down("F0B0F0I0W0\nF0I0W0F0B0", 2, 2, NULL);
     lays_down("F0B0\nB0F0", 2, 1, "stage 1 of 2, action 0: B of chunk 0");
     lays_down("F0W0I0", 1, 1, "action 1");
@@ -361,7 +349,6 @@ static void test_faulty(void **state) {
 }
 
 static void test_deadlock(void **state) {
-    (void)state;
     /* The last stage wants both microbatches before it sends a delta, the first one after it. */
     lays_down(
         "F0B0F0B0\nF0F0B0B0", 2, 2,
@@ -382,7 +369,6 @@ static void refused(const char *text, int stages, int micro, gw_err e, const cha
 }
 
 static void test_refusals(void **state) {
-    (void)state;
     refused("interleaved", 4, 6, GW_ERR_UNSUPPORTED,
             "--timetable interleaved: 6 microbatches on 4 stages: give a multiple of 4");
     refused("1f1c", 4, 6, GW_ERR_USAGE, "'1f1b'");

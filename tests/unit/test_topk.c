@@ -88,7 +88,6 @@ static void check_exact(double ratio, size_t n) {
 }
 
 static void keeps_the_largest(void **state) {
-    (void)state;
     static const double ratios[] = {1e-5, 0.001, 0.01, 0.1, 0.5, 1};
     static const size_t counts[] = {1, 2, 63, 64, 65, 129, 1000, 4095, 4097, 10000, 100003};
     for (size_t r = 0; r < sizeof ratios / sizeof *ratios; r++)
@@ -98,7 +97,6 @@ static void keeps_the_largest(void **state) {
 }
 
 static void lowest_indices_win_ties(void **state) {
-    (void)state;
     enum { N = 50000, K = 500 };
     float *x = must_alloc(N * sizeof *x), *y = must_alloc(N * sizeof *y);
     for (size_t i = 0; i < N; i++)
@@ -112,7 +110,6 @@ static void lowest_indices_win_ties(void **state) {
 }
 
 static void bad_values_come_first(void **state) {
-    (void)state;
     float x[100] = {0}, y[100];
     for (int i = 0; i < 100; i++)
         x[i] = 3e38f;
@@ -128,7 +125,6 @@ static void bad_values_come_first(void **state) {
 }
 
 static void minus_x_gives_minus_y(void **state) {
-    (void)state;
     enum { N = 30000, K = 300 };
     float *x = must_alloc(N * sizeof *x);
     size_t len, same;
@@ -150,7 +146,6 @@ static void minus_x_gives_minus_y(void **state) {
 
 /* Concurrent calls share no scratch. */
 static void encodes_at_the_same_time(void **state) {
-    (void)state;
     enum { N = 40000, TIMES = 200 };
     float *x = must_alloc(N * sizeof *x);
     size_t len;
@@ -174,7 +169,6 @@ static void encodes_at_the_same_time(void **state) {
 /* ---- how many bytes ---- */
 
 static void counts_round_half_up(void **state) {
-    (void)state;
     static const struct {
         double ratio;
         size_t n, k;
@@ -197,7 +191,6 @@ static void counts_round_half_up(void **state) {
 
 /* All dropped elements in one gap: the bound is reached to the byte. */
 static void bound_is_reached(void **state) {
-    (void)state;
     enum { N = 20000 };
     static float x[N];
     for (size_t i = 0; i < N; i++)
@@ -215,7 +208,6 @@ static void bound_is_reached(void **state) {
 }
 
 static void bits_an_element(void **state) {
-    (void)state;
     enum { N = 1000000 };
     float *x = must_alloc(N * sizeof *x);
     fill_gradient(29, x, N);
@@ -243,7 +235,6 @@ static void refuse(const gw_codec *c, const unsigned char *wire, size_t len, siz
 }
 
 static void corrupt_encodings(void **state) {
-    (void)state;
     enum { N = 3000, K = 30 };
     float x[N];
     fill_gradient(5, x, N);
@@ -280,7 +271,6 @@ static void corrupt_encodings(void **state) {
 
 /* Encodings with a few bytes changed: refused, or decoded within their span. */
 static void damaged_encodings_stay_inside(void **state) {
-    (void)state;
     enum { N = 5000, TIMES = 20000 };
     float x[N];
     fill_gradient(7, x, N);
@@ -306,7 +296,6 @@ static void damaged_encodings_stay_inside(void **state) {
 }
 
 static void a_span_of_none_has_no_bytes(void **state) {
-    (void)state;
     gw_codec c = must_open("topk");
     unsigned char byte[1] = {0};
     float y[1];

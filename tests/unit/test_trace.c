@@ -4,18 +4,14 @@
 #include "prof/ledger.h"
 
 #include "../timed.h"
+#include "unit.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char dir[] = "/tmp/gradwire-trace-XXXXXX";
 static gw_sync *the_clock;
@@ -84,7 +80,6 @@ static json_int_t dropped(const json_t *root, const char *kind) {
 }
 
 static void test_slices_nest(void **state) {
-    (void)state;
     assert_int_equal(gw_trace_open(1000, MPI_COMM_SELF), GW_OK);
     gw_trace_step(41);
     for (int i = 0; i < 3; i++)
@@ -123,7 +118,6 @@ static void test_slices_nest(void **state) {
 
 /* Batch 7 counts, the settling after it does not, and batch 8 follows. */
 static void test_between_steps(void **state) {
-    (void)state;
     assert_int_equal(gw_trace_open(1000, MPI_COMM_SELF), GW_OK);
     static const int steps[] = {7, 0, 8};
     for (int i = 0; i < 3; i++) {
@@ -147,7 +141,6 @@ static void test_between_steps(void **state) {
 }
 
 static void test_flights(void **state) {
-    (void)state;
     assert_int_equal(gw_trace_open(1000, MPI_COMM_SELF), GW_OK);
     for (int i = 0; i < 5; i++)
         one_batch();
@@ -171,7 +164,6 @@ static void test_flights(void **state) {
 
 /* What is left of the ring begins with a whole batch. */
 static void test_full_ring_drops_the_oldest(void **state) {
-    (void)state;
     enum { ROOM = 12, BATCHES = 20 };
     assert_int_equal(gw_trace_open(ROOM, MPI_COMM_SELF), GW_OK);
     for (int i = 0; i < BATCHES; i++)
@@ -213,7 +205,6 @@ typedef struct told {
 } told;
 
 static void test_exchanges(void **state) {
-    (void)state;
     static const told want[] = {{"b", 0, 1, 1}, {"b", 1, 1, 2}, {"e", 0, 1, 1},
                                 {"b", 0, 2, 2}, {"e", 1, 1, 1}, {"e", 0, 2, 0}};
     assert_int_equal(gw_trace_open(1000, MPI_COMM_SELF), GW_OK);
@@ -255,7 +246,6 @@ static void test_exchanges(void **state) {
 }
 
 static void test_waits(void **state) {
-    (void)state;
     gw_batch_cost c;
     assert_int_equal(gw_trace_open(1000, MPI_COMM_SELF), GW_OK);
     gw_trace_step(3);
@@ -288,7 +278,6 @@ static void test_waits(void **state) {
 
 /* More exchanges than can be told apart, and than the ring holds. */
 static void test_too_many_exchanges(void **state) {
-    (void)state;
     enum { MANY = 3000, ROOM = 400 };
     assert_int_equal(gw_trace_open(ROOM, MPI_COMM_SELF), GW_OK);
     for (int i = 0; i < MANY; i++)
@@ -323,7 +312,6 @@ static void *code_aside(void *unused) {
 
 /* Encoding on the main thread and two others at once: a track each, none lost. */
 static void test_codec_tracks(void **state) {
-    (void)state;
     gw_batch_cost c;
     pthread_t threads[2];
     assert_int_equal(gw_trace_open(1000, MPI_COMM_SELF), GW_OK);
@@ -364,7 +352,6 @@ static void test_codec_tracks(void **state) {
 
 /* Counters of a batch, at its start; a missing one is left out. */
 static void test_figures(void **state) {
-    (void)state;
     static const char *const names[] = {"PAPI_TOT_CYC", "PAPI_TOT_INS"};
     gw_record *record;
     gw_batch_parts parts = {.counts = gw_batch_no_counts, .split = gw_batch_no_split};
@@ -410,7 +397,6 @@ static void test_figures(void **state) {
 }
 
 static void test_closed_trace_listens_no_more(void **state) {
-    (void)state;
     gw_trace_close();
     one_batch(); /* nothing to write to: must not crash */
     assert_int_equal(gw_trace_write(dir, the_clock, MPI_COMM_SELF), GW_ERR_INTERNAL);
@@ -418,7 +404,6 @@ static void test_closed_trace_listens_no_more(void **state) {
 }
 
 static void test_unwritable_folder(void **state) {
-    (void)state;
     assert_int_equal(gw_trace_open(10, MPI_COMM_SELF), GW_OK);
     assert_int_equal(gw_trace_write("/nonexistent/folder", the_clock, MPI_COMM_SELF), GW_ERR_INPUT);
     assert_non_null(strstr(gw_err_text(), "/nonexistent/folder/trace.json"));

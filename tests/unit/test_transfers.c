@@ -1,13 +1,9 @@
 /* Schedules as data: what is refused, and where the message says it is. */
 #include "../play.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define HEAD(ranks, blocks)                                                                        \
     "{\"gradwire_schedule\":1,\"ranks\":" #ranks ",\"blocks\":" #blocks ",\"rounds\":["
@@ -24,7 +20,6 @@ static gw_err parse(const char *text) {
 }
 
 static void takes_what_is_valid(void **state) {
-    (void)state;
     static const char *const valid[] = {
         HEAD(2, 1) "[" ADD(0, 1, 0) "],[" SET(1, 0, 0) "]]}",
         HEAD(2, 1) "[],[" ADD(0, 1, 0) "],[],[" SET(1, 0, 0) "],[]]}",
@@ -100,7 +95,6 @@ static const struct {
 };
 
 static void refuses_what_is_damaged(void **state) {
-    (void)state;
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++)
         if (parse(damaged[i].text) != GW_ERR_INPUT || !strstr(gw_err_text(), damaged[i].said) ||
             strncmp(gw_err_text(), "schedule x.json: ", 17) != 0)
@@ -110,7 +104,6 @@ static void refuses_what_is_damaged(void **state) {
 /* Every schedule of four transfers among three ranks of which the first adds rank 0's to rank 1's:
  * what is accepted gives all ranks the same bits, and all that should be is. */
 static void keeps_bits_equal(void **state) {
-    (void)state;
     enum { KINDS = 12, BREAKS = 8 }; /* transfers there are; with or without a new round between */
     int accepted = 0;
     for (int n = 0; n < KINDS * KINDS * KINDS * BREAKS; n++) {
@@ -136,7 +129,6 @@ static void keeps_bits_equal(void **state) {
 }
 
 static void refuses_files(void **state) {
-    (void)state;
     gw_transfers t;
     assert_int_equal(gw_transfers_load(&t, "/nonesuch.json"), GW_ERR_INPUT);
     gw_transfers_clear(&t);

@@ -4,15 +4,11 @@
 #include "prof/clock.h"
 
 #include "../timed.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #define RATES 1e-3 /* of two clocks, one of them calibrated */
 
@@ -35,7 +31,6 @@ static double since(uint64_t tick) {
  * up to what the kernel counted, and a nap shows in its batch. A thread that is not switched out
  * counts as running, so wall times are the upper bounds. */
 static void test_cpu_time(void **state) {
-    (void)state;
     enum { BATCHES = 200 };
     double sum = 0, walls = 0, naps = 0, start = thread_time();
     uint64_t first = gw_clock_ticks();
@@ -66,7 +61,6 @@ static void test_cpu_time(void **state) {
 
 /* What happens between two distant batches belongs to neither. */
 static void test_between_batches(void **state) {
-    (void)state;
     enum { BYTES = 8 << 20, PAGE = 4096 };
     gw_usage_begin(gw_clock_ticks());
     gw_usage_end(gw_clock_ticks());

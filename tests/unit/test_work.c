@@ -1,13 +1,10 @@
 /* What a step must compute, compared with sums made by hand. */
 #include "step/work.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
 
 enum { BATCH = 8 };
 
@@ -22,7 +19,6 @@ static gw_load whole(void) {
 }
 
 static void counts_products(void **state) {
-    (void)state;
     gw_work w;
     gw_load load = whole();
     gw_work_count(&w, &load, 0);
@@ -38,7 +34,6 @@ static void counts_products(void **state) {
 }
 
 static void counts_the_rest(void **state) {
-    (void)state;
     gw_work w;
     gw_load load = whole();
     gw_work_count(&w, &load, 1);
@@ -49,7 +44,6 @@ static void counts_the_rest(void **state) {
 
 /* What several ranks hold of the model adds up to it, and parts of the rows to the batch. */
 static void divides_the_model(void **state) {
-    (void)state;
     gw_work w, all;
     gw_load load = whole();
     gw_work_count(&all, &load, 1);
@@ -87,7 +81,6 @@ static double real(const json_t *o, const char *key) {
 }
 
 static void tells_what_is_known(void **state) {
-    (void)state;
     gw_split none = {0};
     gw_work_run run = {.load = whole(), .split = &none, .compute_s = NAN};
     json_t *o = gw_work_json(&run);

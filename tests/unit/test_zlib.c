@@ -16,7 +16,6 @@ static void decode_is(const char *spec, const unsigned char *wire, size_t len, s
 
 /* Streams of another deflate, which may compress the same floats differently. */
 static void streams_of_others(void **state) {
-    (void)state;
     const float zeros[8] = {0};
     /* A literal 0, a match of 31 bytes at distance 1, in fixed Huffman codes. */
     const unsigned char run[] = {1, 0x63, 0x60, 0xc0, 0x0f, 0x00};
@@ -28,7 +27,6 @@ static void streams_of_others(void **state) {
 
 /* The bound holds, and how small an encoding can be. */
 static void lengths_of_streams(void **state) {
-    (void)state;
     enum { N = 100000 };
     static float x[N];
     gw_codec c = must_open("zlib");
@@ -52,7 +50,6 @@ static void lengths_of_streams(void **state) {
 
 /* NaN payloads, denormals, signs of zero: bit for bit, with any options. */
 static void no_bit_is_lost(void **state) {
-    (void)state;
     enum { N = 5003 };
     static const char *const specs[] = {"zlib",
                                         "zlib:shuffle=off",
@@ -87,7 +84,6 @@ static void expect_corrupt(const gw_codec *c, const unsigned char *wire, size_t 
 }
 
 static void hostile_streams(void **state) {
-    (void)state;
     enum { N = 1000 };
     gw_codec c = must_open("zlib");
     float x[N];
@@ -118,7 +114,6 @@ static void hostile_streams(void **state) {
 
 /* Four kilobytes that expand to two megabytes: not a byte is written outside the buffer. */
 static void bombs_do_not_go_off(void **state) {
-    (void)state;
     enum { N = 1000, MANY = 1 << 19 };
     gw_codec c = must_open("zlib"), chain = must_open("qsgd:bits=8+zlib");
     float *zeros = must_alloc(MANY * sizeof *zeros);
@@ -136,7 +131,6 @@ static void bombs_do_not_go_off(void **state) {
 
 /* As a stage it gets any number of bytes at any address. */
 static void stages_pack_any_bytes(void **state) {
-    (void)state;
     enum { MOST = 600 };
     static const char *const specs[] = {"zlib", "zlib:shuffle=on", "zlib:strategy=huffman"};
     unsigned char in[MOST + 1], packed[MOST + 2], out[MOST + 1];
@@ -162,7 +156,6 @@ static void stages_pack_any_bytes(void **state) {
 }
 
 static void stages_shrink_codes(void **state) {
-    (void)state;
     enum { N = 50000 };
     static float x[N];
     for (size_t i = 0; i < N; i++) /* a few large ones, as in the gradient of a wide layer */
@@ -186,7 +179,6 @@ static void refused(const char *spec, gw_err code, const char *says) {
 }
 
 static void bad_specs(void **state) {
-    (void)state;
     refused("zlib:level=0", GW_ERR_USAGE, "level");
     refused("zlib:level=10", GW_ERR_USAGE, "level");
     refused("zlib:strategy=fixed", GW_ERR_USAGE, "strategy");
@@ -209,7 +201,6 @@ static void bad_specs(void **state) {
 
 /* A '+' in a number or inside parentheses does not begin a stage. */
 static void plus_of_a_number(void **state) {
-    (void)state;
     gw_codec c = must_open("topk:ratio=1e+0");
     assert_null(c.stage);
     gw_codec_close(&c);
@@ -222,7 +213,6 @@ static void plus_of_a_number(void **state) {
 
 /* 4 GiB are refused before any memory is touched. */
 static void too_long(void **state) {
-    (void)state;
     gw_codec c = must_open("zlib");
     float x = 0;
     size_t len, n = (size_t)1 << 30;
