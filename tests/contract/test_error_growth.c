@@ -11,8 +11,6 @@
 #include "../mpi/check.h"
 #include "../specs.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { N = 1 << 16, ROUNDS = 4 };

@@ -12,7 +12,6 @@
 #include "../specs.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

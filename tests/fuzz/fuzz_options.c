@@ -21,7 +21,6 @@
 #include "roofline/ceilings_file.h"
 #include "run/session.h"
 
-#include <math.h>
 #include <string.h>
 
 extern const gw_command gw_command_train, gw_command_eval;

@@ -14,9 +14,7 @@
 
 #include <math.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { BUCKET = 512, SPANS = 3, N = 5000, BAD = 3333 };
 

@@ -5,8 +5,6 @@
 
 #include "check.h"
 
-#include <stdlib.h>
-
 enum { N = 300 };
 
 static int me, ranks;

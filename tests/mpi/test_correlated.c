@@ -9,7 +9,6 @@
 #include "../specs.h"
 #include "check.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -7,7 +7,6 @@
 #include "check.h"
 
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { N = 1003, LAYERS = 3 };

@@ -1,7 +1,5 @@
 /* Folded worlds take as long, and send as much, as worlds in which every rank is played. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../simulated.h"
 #include "unit.h"

@@ -4,7 +4,6 @@
 
 #include "unit.h"
 
-#include <math.h>
 #include <omp.h>
 #include <string.h>
 

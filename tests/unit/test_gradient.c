@@ -10,7 +10,6 @@
 
 #include <math.h>
 #include <omp.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_PARAMS = 20000, LOOKED_AT = 2000, MAX_ROWS = 16 };

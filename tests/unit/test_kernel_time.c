@@ -4,7 +4,6 @@
 #include "unit.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 static void test_parse(void **state) {
     static const struct {

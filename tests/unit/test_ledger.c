@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The wall is taken from two marks, the leaves from one mark a region: a stretch that no leaf or
  * two leaves were charged with shows here. A tick is above 0.1 ns, a batch of these tests below 0.1

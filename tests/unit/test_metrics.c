@@ -3,7 +3,6 @@
 #include "unit.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 static void near(double got, double want) {
     if (!(fabs(got - want) <= 1e-12))

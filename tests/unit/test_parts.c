@@ -9,7 +9,6 @@
 #include "unit.h"
 
 #include <math.h>
-#include <string.h>
 
 static void test_part_stays_in_its_phase(void **state) {
     gw_batch_cost c;

@@ -4,7 +4,6 @@
 #include "predict/exchange.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "../simulated.h"
 #include "unit.h"

@@ -3,7 +3,6 @@
 
 #include "unit.h"
 
-#include <omp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,7 +1,6 @@
 /* Simulated meshes: what hops and gradients send, by closed form; steps and bubbles by those of the
  * timetables, where hops take no time; and a whole model against one stage. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "../simulated.h"

@@ -7,7 +7,6 @@
 #include "unit.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { BATCH = 32 };
 

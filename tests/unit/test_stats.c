@@ -3,8 +3,6 @@
 #include "unit.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void test_median_and_interval(void **state) {
     /* Binomial tables: of 10 fair tosses at most 1 is heads with probability 1.1%, so the second

@@ -4,7 +4,6 @@
 #include "unit.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 static double steady(const double *x, int n) {
     double out;

@@ -2,8 +2,6 @@
  * complete, in an order that ends, and take the time and the slots that the timetable promises. */
 #include "comm/pipeline/timetable.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "../simulated.h"

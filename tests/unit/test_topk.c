@@ -2,7 +2,6 @@
 #include "codec_cases.h"
 
 #include <math.h>
-#include <omp.h>
 
 enum { HEADER = 4, VALUE = 4 };
 

@@ -6,7 +6,6 @@
 #include "../timed.h"
 #include "unit.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 

@@ -4,7 +4,6 @@
 #include "unit.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { BATCH = 8 };
 

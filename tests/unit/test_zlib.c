@@ -2,8 +2,6 @@
  * stages, chains. */
 #include "codec_cases.h"
 
-#include <zlib.h>
-
 static void decode_is(const char *spec, const unsigned char *wire, size_t len, size_t n,
                       const float *want) {
     gw_codec c = must_open(spec);
