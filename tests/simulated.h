@@ -45,8 +45,7 @@ static inline gw_network *network_of(const char *text, int hosts) {
     snprintf(kept[i].text, sizeof kept[i].text, "%s", text);
     kept[i].hosts = hosts;
     assert_int_equal(keep_spec(&spec, text, GW_SPEC_ONE), GW_OK);
-    if (gw_network_open(&kept[i].network, spec, hosts, RATE) != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(gw_network_open(&kept[i].network, spec, hosts, RATE));
     return kept[i].network;
 }
 

@@ -100,22 +100,32 @@ static gw_group_choice choice_of(const char *text) {
     gw_group_choice c;
     bool fits;
     gw_cpu cpu = {.family = 1};
-    if (gw_group_parse(&c, &fits, &cpu, "test", text) != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(gw_group_parse(&c, &fits, &cpu, "test", text));
     snprintf(c.name, sizeof c.name, "test");
     return c;
 }
 
-static gw_counters *open_counters(const char *text, int threads, gw_counters_report *report) {
+static gw_counters_report report; /* of the counters that were opened last */
+
+static gw_counters *open_counters(const char *text, int threads) {
     static gw_group_choice c; /* not kept */
     gw_counters *counters = NULL;
     known_work = false;
     c = choice_of(text);
-    if (gw_counters_open(&counters, report, &fake, &c, threads) != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(gw_counters_open(&counters, &report, &fake, &c, threads));
     memset(&c, 0, sizeof c);
     known_work = true;
     return counters;
+}
+
+static void begin_batch(gw_counters *c) {
+    gw_counters_begin(c);
+    gw_ledger_begin();
+}
+
+static gw_batch_counts end_batch(gw_counters *c, gw_batch_cost *cost) {
+    gw_ledger_end(cost);
+    return gw_counters_end(c, cost);
 }
 
 static int reset(void **state) {

@@ -12,8 +12,7 @@ static void near(double got, double want) {
 }
 
 static double bound(gw_bound_parts *p, gw_bound_mode mode) {
-    if (gw_bound_play(p) != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(gw_bound_play(p));
     return p->step_s[mode];
 }
 

@@ -3,27 +3,18 @@
 #include "base/json.h"
 #include "machine/busy.h"
 
-#include "unit.h"
+#include "folder.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char proc[] = "/tmp/gw_busy_XXXXXX";
 static const uint64_t cpus_0_and_2[GW_HOST_WORDS] = {5};
 
 static void put(const char *name, const char *text) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", proc, name);
-    unlink(path);
-    if (!text)
-        return;
-    FILE *to = fopen(path, "w");
-    assert_non_null(to);
-    fputs(text, to);
-    fclose(to);
+    unlink(in_folder(name));
+    if (text)
+        put_text(name, text);
 }
 
 static gw_busy_counts look(const char *stat, const char *load, const char *pressure,
@@ -32,21 +23,11 @@ static gw_busy_counts look(const char *stat, const char *load, const char *press
     put("loadavg", load);
     put("pressure/cpu", pressure);
     put("cpu.stat", group);
-    return gw_busy_read(proc, proc, cpus_0_and_2);
+    return gw_busy_read(folder, folder, cpus_0_and_2);
 }
 
-static int make_folder(void **state) {
-    char path[128];
-    assert_non_null(mkdtemp(proc));
-    snprintf(path, sizeof path, "%s/pressure", proc);
-    return mkdir(path, 0777);
-}
-
-static int remove_folder(void **state) {
-    char path[128];
-    look(NULL, NULL, NULL, NULL);
-    snprintf(path, sizeof path, "%s/pressure", proc);
-    return rmdir(path) || rmdir(proc);
+static int make_folders(void **state) {
+    return make_folder(state) || mkdir(in_folder("pressure"), 0777);
 }
 
 #define STAT                                                                                       \
@@ -74,7 +55,7 @@ static void test_absent(void **state) {
     gw_busy_counts c = look(NULL, NULL, NULL, NULL);
     assert_true(isnan(c.busy_s) && isnan(c.steal_s) && isnan(c.pressure_s) && isnan(c.load) &&
                 isnan(c.runnable) && isnan(c.periods) && isnan(c.throttled) && isfinite(c.at_s));
-    c = gw_busy_read(proc, "", cpus_0_and_2); /* no quota: no group to ask */
+    c = gw_busy_read(folder, "", cpus_0_and_2); /* no quota: no group to ask */
     assert_true(isnan(c.periods));
     c = look("cpu0 5 0 0 9 0 0 0 0 0 0\n", LOAD, PRESSURE, "nr_periods 4\n");
     assert_true(c.busy_s > 0 && isnan(c.steal_s)); /* none since the machine began: not told */
@@ -192,5 +173,5 @@ int main(void) {
         cmocka_unit_test(test_throttled), cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_told),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folders, remove_folder);
 }

@@ -5,7 +5,7 @@
 #include "roofline/twins.h"
 
 #include "../specs.h"
-#include "unit.h"
+#include "folder.h"
 
 #include <math.h>
 #include <omp.h>
@@ -150,17 +150,10 @@ static void test_unused_are_dropped(void **state) {
 
 /* ---- files ---- */
 
-static char folder[] = "/tmp/gw-ceilings-XXXXXX";
-
-static void path_of(const char *name, char path[GW_CEILINGS_PATH]) {
-    snprintf(path, GW_CEILINGS_PATH, "%s/%s", folder, name);
-}
-
 static void test_comes_back(void **state) {
-    char path[GW_CEILINGS_PATH];
     static gw_ceilings back;
     gw_ceilings c = made_up();
-    path_of("some/where/a.json", path);
+    const char *path = in_folder("some/where/a.json");
     assert_int_equal(gw_ceilings_store(&c, path), GW_OK);
     assert_int_equal(gw_ceilings_load(&back, path), GW_OK);
     assert_int_equal(gw_ceilings_fit(&back, &c, false, path), GW_OK);
@@ -175,29 +168,24 @@ static void test_comes_back(void **state) {
 static void test_foreign_is_named(void **state) {
     gw_ceilings c = made_up(), other = made_up();
     snprintf(other.host, sizeof other.host, "elsewhere");
-    assert_int_equal(gw_ceilings_fit(&c, &other, false, "f"), GW_ERR_INPUT);
-    assert_non_null(strstr(gw_err_text(), "elsewhere"));
+    assert_fails(gw_ceilings_fit(&c, &other, false, "f"), GW_ERR_INPUT, "elsewhere");
     assert_int_equal(gw_ceilings_fit(&c, &other, true, "f"), GW_OK);
     other.all_threads = 8;
-    assert_int_equal(gw_ceilings_fit(&c, &other, true, "f"), GW_ERR_INPUT);
-    assert_non_null(strstr(gw_err_text(), "1 of 8"));
+    assert_fails(gw_ceilings_fit(&c, &other, true, "f"), GW_ERR_INPUT, "1 of 8");
 }
 
 /* `text` with the first `from` replaced; written, it must be refused with a word about `word`. */
 static void refused(const char *text, const char *from, const char *to, const char *word) {
-    char path[GW_CEILINGS_PATH];
+    char bad[10000];
     static gw_ceilings c;
     const char *at = strstr(text, from);
     assert_non_null(at);
-    path_of("bad.json", path);
-    FILE *out = fopen(path, "w");
-    assert_non_null(out);
-    fprintf(out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
-    fclose(out);
+    assert_true(strlen(text) + strlen(to) < sizeof bad);
+    snprintf(bad, sizeof bad, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    const char *path = put_text("bad.json", bad);
     assert_int_equal(gw_ceilings_load(&c, path), GW_ERR_INPUT);
-    if (!strstr(gw_err_text(), word))
-        fail_msg("no '%s' in: %s", word, gw_err_text());
-    assert_non_null(strstr(gw_err_text(), path));
+    assert_message(word);
+    assert_message(path);
 }
 
 static void test_damage_is_named(void **state) {
@@ -222,10 +210,9 @@ static void test_damage_is_named(void **state) {
 /* Processes write the same file while others read it: every reader finds a complete one. */
 static void test_many_write_at_once(void **state) {
     enum { WRITERS = 4, ROUNDS = 25 };
-    char path[GW_CEILINGS_PATH];
     pid_t pid[WRITERS];
     gw_ceilings c = made_up();
-    path_of("shared.json", path);
+    const char *path = in_folder("shared.json");
     assert_int_equal(gw_ceilings_store(&c, path), GW_OK);
     for (int w = 0; w < WRITERS; w++) {
         pid[w] = fork();
@@ -265,18 +252,8 @@ static void test_cache_path(void **state) {
     assert_string_equal(a, "");
 }
 
-static int make_folder(void **state) {
-    gw_clock_start();
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-    char command[64];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
-
 int main(void) {
+    gw_clock_start();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_measured_is_in_order),
 #ifndef GW_NO_CLONES

@@ -18,8 +18,7 @@ static void do_work(gw_phase phase, long long cycles, long long stalls) {
 /* forward 25% memory-bound, backward (in two regions) 50%, update 100%, codec 10% and 80%; a wait
  * in between that would spoil all of them. */
 static gw_batch_counts one_batch(gw_counters *c, gw_batch_cost *cost) {
-    gw_counters_begin(c);
-    gw_ledger_begin();
+    begin_batch(c);
     do_work(GW_PHASE_DATA, 1000, 999);
     do_work(GW_PHASE_FORWARD, 1000, 250);
     do_work(GW_PHASE_BACKWARD, 100, 100);
@@ -28,8 +27,7 @@ static gw_batch_counts one_batch(gw_counters *c, gw_batch_cost *cost) {
     do_work(GW_PHASE_ENCODE, 1000, 100);
     do_work(GW_PHASE_DECODE, 1000, 800);
     do_work(GW_PHASE_UPDATE, 500, 500);
-    gw_ledger_end(cost);
-    return gw_counters_end(c, cost);
+    return end_batch(c, cost);
 }
 
 static void check_sums(const gw_batch_counts *counts, const gw_batch_cost *cost) {
@@ -41,10 +39,9 @@ static void check_sums(const gw_batch_counts *counts, const gw_batch_cost *cost)
 }
 
 static void test_by_phase(void **state) {
-    gw_counters_report r;
-    gw_counters *c = open_counters(MEMORY, 1, &r);
-    assert_true(r.memory);
-    assert_string_equal(r.reason, "");
+    gw_counters *c = open_counters(MEMORY, 1);
+    assert_true(report.memory);
+    assert_string_equal(report.reason, "");
     gw_counters_state s;
     gw_counters_tell(c, &s);
     assert_true(s.read_s > 0 && s.edge_s > 0);
@@ -74,8 +71,7 @@ static void test_by_phase(void **state) {
 /* A read that takes as long as a system call: the batch's fraction serves all its phases. */
 static void test_by_batch(void **state) {
     slow_s = 2e-6;
-    gw_counters_report r;
-    gw_counters *c = open_counters(MEMORY, 1, &r);
+    gw_counters *c = open_counters(MEMORY, 1);
     gw_counters_state s;
     gw_counters_tell(c, &s);
     assert_false(s.regions);
@@ -93,22 +89,19 @@ static void test_by_batch(void **state) {
 
 /* Fast reads, but so many that they would be a burden: given up after the trial. */
 static void test_too_often(void **state) {
-    gw_counters_report r;
-    gw_counters *c = open_counters(MEMORY, 1, &r);
+    gw_counters *c = open_counters(MEMORY, 1);
     gw_counters_state s;
     gw_counters_tell(c, &s);
     bool fast = s.regions;
     for (int batch = 0; batch < 20; batch++) {
         gw_batch_cost cost;
-        gw_counters_begin(c);
-        gw_ledger_begin();
+        begin_batch(c);
         for (int i = 0; i < 100; i++) {
             gw_phase_enter(GW_PHASE_FORWARD);
             work[0] += 1;
             gw_phase_leave();
         }
-        gw_ledger_end(&cost);
-        gw_batch_counts counts = gw_counters_end(c, &cost);
+        gw_batch_counts counts = end_batch(c, &cost);
         near(counts.counter[0], 100);
     }
     gw_counters_tell(c, &s);
@@ -120,16 +113,13 @@ static void test_too_often(void **state) {
 
 /* A fraction that cannot be: no figure, but a count of such batches. */
 static void test_impossible(void **state) {
-    gw_counters_report r;
     gw_counters *c = open_counters("group g\nevent cycles cycles = CYC\nevent stalls stalls = MEM\n"
                                    "memory = stalls / cycles\n",
-                                   1, &r);
+                                   1);
     gw_batch_cost cost;
-    gw_counters_begin(c);
-    gw_ledger_begin();
+    begin_batch(c);
     do_work(GW_PHASE_FORWARD, 100, 150);
-    gw_ledger_end(&cost);
-    gw_batch_counts counts = gw_counters_end(c, &cost);
+    gw_batch_counts counts = end_batch(c, &cost);
     near(counts.counter[1], 150);
     assert_true(isnan(counts.memory_s) && isnan(counts.core_s));
     gw_counters_state s;
@@ -141,10 +131,9 @@ static void test_impossible(void **state) {
 /* Groups take turns; a figure of the other group is not known, and an event of both is one column.
  */
 static void test_rotation(void **state) {
-    gw_counters_report r;
     gw_counters *c = open_counters(MEMORY "group traffic\nevent cycles cycles = CYC\n"
                                           "event instructions instructions = INS\n",
-                                   1, &r);
+                                   1);
     const char *columns[GW_COUNTERS];
     assert_int_equal(gw_counters_columns(c, columns), 3);
     assert_string_equal(columns[0], "cycles");
@@ -152,12 +141,10 @@ static void test_rotation(void **state) {
     assert_string_equal(columns[2], "instructions");
     for (int batch = 0; batch < 5; batch++) {
         gw_batch_cost cost;
-        gw_counters_begin(c);
-        gw_ledger_begin();
+        begin_batch(c);
         work[3] += 7;
         do_work(GW_PHASE_FORWARD, 100, 30);
-        gw_ledger_end(&cost);
-        gw_batch_counts counts = gw_counters_end(c, &cost);
+        gw_batch_counts counts = end_batch(c, &cost);
         bool memory = batch % 2 == 0;
         near(counts.counter[0], 100);
         assert_int_equal(isnan(counts.counter[1]), !memory);
@@ -183,15 +170,13 @@ static void test_threads(void **state) {
     enum { THREADS = 3 };
     omp_set_dynamic(0);
     omp_set_num_threads(THREADS);
-    gw_counters_report r;
     gw_counters *c = open_counters("group g\nevent cycles cycles = CYC\nevent stalls stalls = MEM\n"
                                    "event all any = GLOBAL\nmemory = min(1, stalls / cycles)\n",
-                                   THREADS, &r);
+                                   THREADS);
     assert_true(open_sets >= THREADS);
     for (int batch = 0; batch < 4; batch++) {
         gw_batch_cost cost;
-        gw_counters_begin(c);
-        gw_ledger_begin();
+        begin_batch(c);
         gw_phase_enter(GW_PHASE_FORWARD);
 #pragma omp parallel
         {
@@ -201,8 +186,7 @@ static void test_threads(void **state) {
             work[4] += 11;
         }
         gw_phase_leave();
-        gw_ledger_end(&cost);
-        gw_batch_counts counts = gw_counters_end(c, &cost);
+        gw_batch_counts counts = end_batch(c, &cost);
         near(counts.counter[0], 6000);
         near(counts.counter[1], 600 * (batch + 1));
         near(counts.counter[2], 11);
@@ -215,12 +199,10 @@ static void test_threads(void **state) {
  * and the next one has them again. */
 static void test_replaced(void **state) {
     omp_set_dynamic(0);
-    gw_counters_report r;
-    gw_counters *c = open_counters(MEMORY, 4, &r);
+    gw_counters *c = open_counters(MEMORY, 4);
     for (int batch = 0; batch < 3; batch++) {
         gw_batch_cost cost;
-        gw_counters_begin(c);
-        gw_ledger_begin();
+        begin_batch(c);
         gw_phase_enter(GW_PHASE_FORWARD);
 #pragma omp parallel num_threads(4)
         work[0] += 1000;
@@ -228,8 +210,7 @@ static void test_replaced(void **state) {
 #pragma omp parallel num_threads(2)
             work[0] += 0;
         gw_phase_leave();
-        gw_ledger_end(&cost);
-        gw_batch_counts counts = gw_counters_end(c, &cost);
+        gw_batch_counts counts = end_batch(c, &cost);
         if (batch != 1 || !isnan(counts.counter[0]))
             near(counts.counter[0], 4000);
     }
@@ -238,8 +219,7 @@ static void test_replaced(void **state) {
 
 /* The source fails in the middle of a run: the run goes on, without figures and with the reason. */
 static void test_breaks(void **state) {
-    gw_counters_report r;
-    gw_counters *c = open_counters(MEMORY, 1, &r);
+    gw_counters *c = open_counters(MEMORY, 1);
     broken_after = 4;
     gw_batch_cost cost;
     gw_batch_counts counts;
@@ -254,8 +234,7 @@ static void test_breaks(void **state) {
 
 /* With --profile timers for a while nothing is counted, and then again. */
 static void test_profile(void **state) {
-    gw_counters_report r;
-    gw_counters *c = open_counters(MEMORY, 1, &r);
+    gw_counters *c = open_counters(MEMORY, 1);
     gw_batch_cost cost;
     gw_ledger_set_profile(GW_PROFILE_TIMERS);
     gw_batch_counts counts = one_batch(c, &cost);

@@ -9,8 +9,7 @@ enum { DRAWS = 200000 };
 
 static gw_delay read(const char *text) {
     gw_delay d;
-    if (gw_delay_read(&d, "train", text) != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(gw_delay_read(&d, "train", text));
     return d;
 }
 

@@ -17,8 +17,7 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static gw_division read(const char *text) {
     gw_division how;
-    if (gw_division_read(&how, text) != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(gw_division_read(&how, text));
     return how;
 }
 

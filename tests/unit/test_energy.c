@@ -2,7 +2,7 @@
  * and what makes it absent. */
 #include "machine/energy.h"
 
-#include "unit.h"
+#include "folder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,20 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char root[] = "/tmp/gw_energy_XXXXXX";
-
 static void put(const char *zone, const char *file, const char *text) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", root, zone);
-    mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/%s/%s", root, zone, file);
-    unlink(path);
-    if (!text)
-        return;
-    FILE *to = fopen(path, "w");
-    assert_non_null(to);
-    fprintf(to, "%s\n", text);
-    fclose(to);
+    char name[64], line[64];
+    mkdir(in_folder(zone), 0700);
+    snprintf(name, sizeof name, "%s/%s", zone, file);
+    snprintf(line, sizeof line, "%s\n", text ? text : "");
+    unlink(in_folder(name));
+    if (text)
+        put_text(name, line);
 }
 
 static void zone(const char *name, const char *label, const char *uj) {
@@ -83,13 +77,12 @@ static void test_absent(void **state) {
     assert_int_equal(e.zones, 3); /* and the memory of the test before */
 }
 
+static int set_up(void **state) {
+    return make_folder(state) || setenv("GRADWIRE_POWERCAP", folder, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts),
                                        cmocka_unit_test(test_absent)};
-    char remove[64];
-    if (!mkdtemp(root) || setenv("GRADWIRE_POWERCAP", root, 1) != 0)
-        return 1;
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    snprintf(remove, sizeof remove, "rm -r %s", root);
-    return system(remove) == 0 ? failed : 1;
+    return cmocka_run_group_tests(tests, set_up, remove_folder);
 }

@@ -2,7 +2,7 @@
  * process resumes; outputs where something else than a file is. */
 #include "base/file.h"
 
-#include "unit.h"
+#include "folder.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -13,24 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char dir[] = "/tmp/gw-test-file-XXXXXX";
-
-static void path_of(char path[1100], const char *name) {
-    snprintf(path, 1100, "%s/%s", dir, name);
-}
-
-static void make(const char *name) {
-    char path[1100];
-    path_of(path, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fclose(f);
-}
-
 static int is_there(const char *name) {
-    char path[1100];
-    path_of(path, name);
-    return access(path, F_OK) == 0;
+    return access(in_folder(name), F_OK) == 0;
 }
 
 static void test_sweep(void **state) {
@@ -55,9 +39,9 @@ static void test_sweep(void **state) {
     };
     enum { CASES = sizeof cases / sizeof *cases };
     for (int i = 0; i < CASES; i++)
-        make(cases[i].name);
-    make("run.json");
-    assert_int_equal(gw_file_sweep(dir, names, 2), GW_OK);
+        put_text(cases[i].name, "");
+    put_text("run.json", "");
+    assert_int_equal(gw_file_sweep(folder, names, 2), GW_OK);
     for (int i = 0; i < CASES; i++)
         if (is_there(cases[i].name) != cases[i].stays)
             fail_msg("%s %s", cases[i].name, cases[i].stays ? "is gone" : "is still there");
@@ -70,10 +54,9 @@ static void write_to(gw_file *f, const char *text) {
 }
 
 static void assert_holds(const char *name, const char *text) {
-    char path[1100], *data;
+    char *data;
     size_t len;
-    path_of(path, name);
-    assert_int_equal(gw_file_read(path, 1000, &data, &len), GW_OK);
+    assert_int_equal(gw_file_read(in_folder(name), 1000, &data, &len), GW_OK);
     assert_string_equal(data, text);
     free(data);
 }
@@ -85,7 +68,7 @@ static int64_t killed_writer(const char *name, const char *kept, const char *los
     if (child == 0) {
         gw_file *f;
         int64_t at = -1;
-        if (gw_file_create_part(&f, dir, name) != GW_OK)
+        if (gw_file_create_part(&f, folder, name) != GW_OK)
             _exit(1);
         fputs(kept, gw_file_stream(f));
         if (gw_file_mark(f, &at) != GW_OK || at != bytes)
@@ -105,7 +88,7 @@ static void test_part_goes_on(void **state) {
     int64_t mark = killed_writer("rows", "head\n1\n", "2\nhalf a ro"), again;
     assert_false(is_there("rows"));
     assert_holds("rows.part", "head\n1\n2\nhalf a ro");
-    assert_int_equal(gw_file_resume_part(&f, dir, "rows", mark), GW_OK);
+    assert_int_equal(gw_file_resume_part(&f, folder, "rows", mark), GW_OK);
     assert_holds("rows.part", "head\n1\n");
     char line[16];
     rewind(gw_file_stream(f)); /* it can be read, too */
@@ -117,12 +100,12 @@ static void test_part_goes_on(void **state) {
     assert_int_equal(again, mark + 2);
     write_to(f, "3\n");
     gw_file_abandon(f); /* marked: who failed may be started again */
-    assert_int_equal(gw_file_resume_part(&f, dir, "rows", again), GW_OK);
+    assert_int_equal(gw_file_resume_part(&f, folder, "rows", again), GW_OK);
     assert_int_equal(gw_file_commit(&f), GW_OK);
     assert_false(is_there("rows.part"));
     assert_holds("rows", "head\n1\n2\n");
     /* A file that was closed whole becomes a part again. */
-    assert_int_equal(gw_file_resume_part(&f, dir, "rows", mark), GW_OK);
+    assert_int_equal(gw_file_resume_part(&f, folder, "rows", mark), GW_OK);
     assert_false(is_there("rows"));
     gw_file_abandon(f);
     assert_holds("rows.part", "head\n1\n");
@@ -130,62 +113,55 @@ static void test_part_goes_on(void **state) {
 
 static void test_part_refused(void **state) {
     gw_file *f;
-    assert_int_equal(gw_file_resume_part(&f, dir, "none", 0), GW_ERR_INPUT);
-    assert_non_null(strstr(gw_err_text(), "none.part: No such file"));
+    assert_fails(gw_file_resume_part(&f, folder, "none", 0), GW_ERR_INPUT,
+                 "none.part: No such file");
     assert_false(is_there("none.part"));
     int64_t mark = killed_writer("short", "1\n", "");
-    assert_int_equal(gw_file_resume_part(&f, dir, "short", mark + 1), GW_ERR_INPUT);
-    assert_non_null(strstr(gw_err_text(), "too short"));
+    assert_fails(gw_file_resume_part(&f, folder, "short", mark + 1), GW_ERR_INPUT, "too short");
     assert_holds("short.part", "1\n");
     /* A part that no run can resume is removed. */
-    assert_int_equal(gw_file_create_part(&f, dir, "fresh"), GW_OK);
+    assert_int_equal(gw_file_create_part(&f, folder, "fresh"), GW_OK);
     assert_true(is_there("fresh.part"));
     gw_file_abandon(f);
     assert_false(is_there("fresh.part"));
 }
 
 static void test_part_copied(void **state) {
-    char from[64];
+    const char *from = in_folder("elsewhere");
     gw_file *f;
     int64_t mark = killed_writer("copied", "a\nb\n", "c");
-    snprintf(from, sizeof from, "%s/elsewhere", dir);
     assert_int_equal(mkdir(from, 0777), 0);
-    assert_int_equal(gw_file_copy_part(&f, from, dir, "copied", mark), GW_OK);
+    assert_int_equal(gw_file_copy_part(&f, from, folder, "copied", mark), GW_OK);
     write_to(f, "d\n");
     assert_int_equal(gw_file_commit(&f), GW_OK);
     assert_holds("elsewhere/copied", "a\nb\nd\n");
     assert_holds("copied.part", "a\nb\nc");
-    assert_int_equal(gw_file_copy_part(&f, from, dir, "copied", 100), GW_ERR_INPUT);
+    assert_int_equal(gw_file_copy_part(&f, from, folder, "copied", 100), GW_ERR_INPUT);
     assert_false(is_there("elsewhere/copied.part"));
 }
 
 /* Whoever removes or replaces a part takes its rows away: no commit names something else. */
 static void test_part_taken(void **state) {
-    char part[1100];
     gw_file *f;
-    path_of(part, "taken.part");
     for (int by = 0; by < 3; by++) {
-        assert_int_equal(gw_file_create_part(&f, dir, "taken"), GW_OK);
+        assert_int_equal(gw_file_create_part(&f, folder, "taken"), GW_OK);
         write_to(f, "1\n");
-        assert_int_equal(unlink(part), 0);
+        assert_int_equal(unlink(in_folder("taken.part")), 0);
         if (by == 1)
-            assert_int_equal(mkdir(part, 0777), 0);
+            assert_int_equal(mkdir(in_folder("taken.part"), 0777), 0);
         else if (by == 2)
-            make("taken.part");
-        assert_int_equal(gw_file_commit(&f), GW_ERR_IO);
-        assert_non_null(strstr(gw_err_text(), "taken.part was removed or replaced"));
+            put_text("taken.part", "");
+        assert_fails(gw_file_commit(&f), GW_ERR_IO, "taken.part was removed or replaced");
         assert_false(is_there("taken"));
         assert_int_equal(is_there("taken.part"), by > 0); /* it is another's */
         if (by == 1)
-            assert_int_equal(rmdir(part), 0);
+            assert_int_equal(rmdir(in_folder("taken.part")), 0);
     }
 }
 
 static gw_err output(const char *name, const char *text) {
-    char path[1100];
     gw_file *f;
-    path_of(path, name);
-    gw_err e = gw_file_create_at(&f, path);
+    gw_err e = gw_file_create_at(&f, in_folder(name));
     if (e != GW_OK)
         return e;
     write_to(f, text);
@@ -193,25 +169,20 @@ static gw_err output(const char *name, const char *text) {
 }
 
 static void link_to(const char *to, const char *name) {
-    char path[1100];
-    path_of(path, name);
-    assert_int_equal(symlink(to, path), 0);
+    assert_int_equal(symlink(to, in_folder(name)), 0);
 }
 
 static mode_t kind_of(const char *name) {
-    char path[1100];
     struct stat of;
-    path_of(path, name);
-    assert_int_equal(lstat(path, &of), 0);
+    assert_int_equal(lstat(in_folder(name), &of), 0);
     return of.st_mode & S_IFMT;
 }
 
 /* Only a regular file that an option names as an output is replaced, also behind links. */
 static void test_output(void **state) {
-    char path[1100], got[8] = "";
-    make("old");
-    path_of(path, "sub");
-    assert_int_equal(mkdir(path, 0777), 0);
+    char got[8] = "";
+    put_text("old", "");
+    assert_int_equal(mkdir(in_folder("sub"), 0777), 0);
     link_to("old", "link");
     link_to("../link", "sub/chain");
     link_to("sub/new", "dangling");
@@ -223,44 +194,26 @@ static void test_output(void **state) {
     assert_true(S_ISLNK(kind_of("link")) && S_ISLNK(kind_of("sub/chain")) &&
                 S_ISLNK(kind_of("dangling")));
     assert_int_equal(output("circle", ""), GW_ERR_INPUT);
-    assert_int_equal(output("sub", ""), GW_ERR_INPUT);
-    assert_non_null(strstr(gw_err_text(), "a folder"));
+    assert_fails(output("sub", ""), GW_ERR_INPUT, "a folder");
     assert_int_equal(output("sub/", ""), GW_ERR_USAGE);
-    path_of(path, "pipe");
-    assert_int_equal(mkfifo(path, 0666), 0);
-    assert_int_equal(output("pipe", ""), GW_ERR_INPUT);
-    assert_non_null(strstr(gw_err_text(), "nothing reads this pipe"));
-    int in = open(path, O_RDONLY | O_NONBLOCK);
+    assert_int_equal(mkfifo(in_folder("pipe"), 0666), 0);
+    assert_fails(output("pipe", ""), GW_ERR_INPUT, "nothing reads this pipe");
+    int in = open(in_folder("pipe"), O_RDONLY | O_NONBLOCK);
     assert_int_equal(output("pipe", "3\n"), GW_OK);
     assert_int_equal(read(in, got, sizeof got - 1), 2);
     assert_string_equal(got, "3\n");
     assert_true(S_ISFIFO(kind_of("pipe")));
     close(in);
     gw_file *f; /* a run's own file: nothing that is not a file has its name */
-    assert_int_equal(gw_file_create(&f, dir, "pipe"), GW_ERR_INPUT);
-    assert_int_equal(gw_file_create(&f, dir, "sub"), GW_ERR_INPUT);
+    assert_int_equal(gw_file_create(&f, folder, "pipe"), GW_ERR_INPUT);
+    assert_int_equal(gw_file_create(&f, folder, "sub"), GW_ERR_INPUT);
 }
 
 static void test_read_text(void **state) {
-    char path[1100], *data;
+    char *data;
     size_t len;
-    FILE *to;
-    path_of(path, "zero");
-    assert_non_null(to = fopen(path, "w"));
-    assert_int_equal(fwrite("ab\0c", 1, 4, to), 4);
-    fclose(to);
-    assert_int_equal(gw_file_read(path, 1000, &data, &len), GW_ERR_INPUT);
-    assert_non_null(strstr(gw_err_text(), "byte 2 is a zero byte"));
-}
-
-static int set_up(void **state) {
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int tear_down(void **state) {
-    char command[64];
-    snprintf(command, sizeof command, "rm -r %s", dir);
-    return system(command);
+    const char *path = put_bytes("zero", "ab\0c", 4);
+    assert_fails(gw_file_read(path, 1000, &data, &len), GW_ERR_INPUT, "byte 2 is a zero byte");
 }
 
 int main(void) {
@@ -269,5 +222,5 @@ int main(void) {
         cmocka_unit_test(test_part_refused), cmocka_unit_test(test_part_copied),
         cmocka_unit_test(test_part_taken),   cmocka_unit_test(test_output),
         cmocka_unit_test(test_read_text)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -80,16 +80,10 @@ static void with_threads(int threads) {
     omp_set_num_threads(1);
 }
 
-static void test_one_thread(void **state) {
-    with_threads(1);
-}
-
-static void test_two_threads(void **state) {
-    with_threads(2);
-}
-
-static void test_five_threads(void **state) {
-    with_threads(5);
+static void test_threads(void **state) {
+    static const int threads[] = {1, 2, 5};
+    for (int i = 0; i < 3; i++)
+        with_threads(threads[i]);
 }
 
 /* Called by a team's members, each computes alone and gets its own product right. */
@@ -166,9 +160,10 @@ static void test_how_many_pieces(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_thread),   cmocka_unit_test(test_two_threads),
-        cmocka_unit_test(test_five_threads), cmocka_unit_test(test_inside_a_team),
-        cmocka_unit_test(test_in_pieces),    cmocka_unit_test(test_how_many_pieces),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_inside_a_team),
+        cmocka_unit_test(test_in_pieces),
+        cmocka_unit_test(test_how_many_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,6 @@
 
 #include "unit.h"
 
-#include <string.h>
-
 enum { SUCCESS = 0, OUT_OF_MEMORY = 1 }; /* dnnl_status_t */
 
 static int status = SUCCESS;
@@ -15,8 +13,6 @@ int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, c
 
 int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-    (void)ta, (void)tb, (void)m, (void)n, (void)k, (void)alpha, (void)a, (void)lda, (void)b;
-    (void)ldb, (void)beta, (void)c, (void)ldc;
     return status;
 }
 
@@ -35,8 +31,8 @@ static void test_failure_is_kept(void **state) {
     multiply();
     assert_int_equal(gw_gemm_check(), can_fail ? GW_ERR_INTERNAL : GW_OK);
     if (can_fail) {
-        assert_non_null(strstr(gw_err_text(), "oneDNN"));
-        assert_non_null(strstr(gw_err_text(), "out_of_memory"));
+        assert_message("oneDNN");
+        assert_message("out_of_memory");
     }
 }
 

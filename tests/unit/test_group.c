@@ -1,13 +1,12 @@
 /* Event groups: the files in the program, the CPUs they are for, and bad files. */
 #include "counters/group.h"
 
-#include "unit.h"
+#include "folder.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const gw_cpu nothing = {.family = -1, .model = -1, .implementer = -1, .part = -1};
 
@@ -19,8 +18,7 @@ static void test_shipped(void **state) {
     for (int i = 0; i < gw_group_text_count; i++) {
         bool fits = true;
         const gw_group_text *t = &gw_group_texts[i];
-        if (gw_group_parse(&c, &fits, &nothing, t->name, t->text) != GW_OK)
-            fail_msg("%s", gw_err_text());
+        assert_ok(gw_group_parse(&c, &fits, &nothing, t->name, t->text));
         assert_false(fits); /* none is for a CPU that says nothing */
         int with_memory = 0;
         for (int g = 0; g < c.groups; g++) {
@@ -112,14 +110,7 @@ static void test_cpus(void **state) {
     };
     static gw_group_choice c;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char path[] = "/tmp/gw-cpuinfo-XXXXXX";
-        int fd = mkstemp(path);
-        assert_true(fd >= 0);
-        assert_int_equal(write(fd, cases[i].cpuinfo, strlen(cases[i].cpuinfo)),
-                         strlen(cases[i].cpuinfo));
-        close(fd);
-        gw_cpu cpu = gw_cpu_read(path);
-        unlink(path);
+        gw_cpu cpu = gw_cpu_read(put_text("cpuinfo", cases[i].cpuinfo));
         int found = 0;
         for (int t = 0; t < gw_group_text_count; t++) {
             bool fits = false;
@@ -177,14 +168,13 @@ static void test_bad_files(void **state) {
     bool fits;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(gw_group_parse(&c, &fits, &nothing, "f", cases[i].text), GW_ERR_INPUT);
-        if (!strstr(gw_err_text(), cases[i].says))
-            fail_msg("'%s': %s", cases[i].text, gw_err_text());
+        assert_message(cases[i].says);
     }
     char line[2048];
     memset(line, ' ', sizeof line - 1);
     line[sizeof line - 1] = '\0';
-    assert_int_equal(gw_group_parse(&c, &fits, &nothing, "f", line), GW_ERR_INPUT);
-    assert_non_null(strstr(gw_err_text(), "line 1: longer than"));
+    assert_fails(gw_group_parse(&c, &fits, &nothing, "f", line), GW_ERR_INPUT,
+                 "line 1: longer than");
 }
 
 static void test_choice(void **state) {
@@ -220,8 +210,7 @@ static void test_choice(void **state) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(gw_group_choose(&c, bad[i].group, bad[i].events), GW_ERR_USAGE);
-        if (!strstr(gw_err_text(), bad[i].says))
-            fail_msg("case %zu: %s", i, gw_err_text());
+        assert_message(bad[i].says);
     }
     assert_int_equal(gw_group_choose(&c, "/", NULL), GW_ERR_INPUT); /* a folder */
 }
@@ -232,5 +221,5 @@ int main(void) {
         cmocka_unit_test(test_cpus),    cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_choice),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

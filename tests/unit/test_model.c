@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "tests/simple_step.h"
 
-#include "unit.h"
+#include "folder.h"
 
 #include <math.h>
 #include <omp.h>
@@ -14,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static char dir[] = "/tmp/gw_test_model.XXXXXX";
 static char path[64];
 
 static const gw_model_spec small = {.inputs = 12,
@@ -172,7 +171,7 @@ static void test_refused(void **state) {
 static gw_err save(gw_model *m) {
     uint64_t bytes;
     uint32_t crc32;
-    return gw_model_save(m, gw_model_params(m), dir, "model", &bytes, &crc32);
+    return gw_model_save(m, gw_model_params(m), folder, "model", &bytes, &crc32);
 }
 
 static void test_round_trip(void **state) {
@@ -205,18 +204,11 @@ static void test_round_trip(void **state) {
     }
 }
 
-static void write_bytes(const char *data, size_t n) {
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
 static void assert_not_a_model(void) {
     gw_model *m = NULL;
     assert_int_equal(gw_model_load(&m, path, 1, NULL), GW_ERR_INPUT);
     assert_null(m);
-    assert_non_null(strstr(gw_err_text(), path)); /* the message names the file */
+    assert_message(path); /* the message names the file */
 }
 
 /* A file must not have code loaded. */
@@ -227,9 +219,9 @@ static void test_plugins_are_named_by_the_caller(void **state) {
     assert_int_equal(save(m), GW_OK);
     gw_model_close(m);
     assert_not_a_model();
-    assert_non_null(strstr(gw_err_text(), "plugin ./nowhere.so: name it with --plugin"));
-    assert_int_equal(gw_model_load(&back, path, 1, &GW_SPEC_NAMED("./missing.so")), GW_ERR_INPUT);
-    assert_non_null(strstr(gw_err_text(), "missing.so"));
+    assert_message("plugin ./nowhere.so: name it with --plugin");
+    assert_fails(gw_model_load(&back, path, 1, &GW_SPEC_NAMED("./missing.so")), GW_ERR_INPUT,
+                 "missing.so");
     assert_int_equal(gw_model_load(&back, path, 1, &GW_SPEC_NAMED("mlp")), GW_ERR_INPUT);
     assert_null(back);
 }
@@ -245,12 +237,12 @@ static void damage(gw_model_spec spec) {
     assert_int_equal(fread(data, 1, n, in), n);
     fclose(in);
     for (size_t cut = 0; cut < n; cut++) {
-        write_bytes(data, cut);
+        put_bytes("model", data, cut);
         assert_not_a_model();
     }
     for (size_t at = 0; at < n; at++) {
         data[at] ^= 0x10;
-        write_bytes(data, n);
+        put_bytes("model", data, n);
         assert_not_a_model();
         data[at] ^= 0x10;
     }
@@ -278,7 +270,7 @@ static void write_file(const int32_t shape[5], int32_t hidden, const int32_t *ex
     for (int i = 0; i <= GW_MAX_LAYERS; i++)
         widths[i] = hidden;
     size_t n = shape[2] > 0 && shape[2] <= GW_MAX_LAYERS ? (size_t)shape[2] : 0;
-    assert_int_equal(gw_io_save(&io, dir, "model", "GWMODEL1", extra ? 2 : 1), GW_OK);
+    assert_int_equal(gw_io_save(&io, folder, "model", "GWMODEL1", extra ? 2 : 1), GW_OK);
     assert_int_equal(gw_io_field(io, "shape", (void *)(uintptr_t)shape, 5 * sizeof *shape), GW_OK);
     assert_int_equal(gw_io_field(io, "hidden", widths, n * sizeof *widths), GW_OK);
     assert_int_equal(gw_io_field(io, "seed", &seed, sizeof seed), GW_OK);
@@ -343,7 +335,7 @@ static void test_hostile_files(void **state) {
     const int32_t greedy[5] = {1 << 20, 1, 1, 0, 0};
     write_shape(greedy, 2000);
     assert_not_a_model();
-    assert_non_null(strstr(gw_err_text(), "truncated: 2097156001 parameters in"));
+    assert_message("truncated: 2097156001 parameters in");
     const int32_t good[5] = {3, 1, 0, 0, 0};
     gw_model *m = NULL;
     write_shape(good, 0);
@@ -352,15 +344,9 @@ static void test_hostile_files(void **state) {
 }
 
 static int set_up(void **state) {
-    if (!mkdtemp(dir))
-        return -1;
-    snprintf(path, sizeof path, "%s/model", dir);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    unlink(path);
-    return rmdir(dir);
+    int failed = make_folder(state);
+    snprintf(path, sizeof path, "%s/model", folder);
+    return failed;
 }
 
 int main(void) {
@@ -376,5 +362,5 @@ int main(void) {
         cmocka_unit_test(test_hostile_files),
         cmocka_unit_test(test_hostile_extra),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, remove_folder);
 }

@@ -1,11 +1,10 @@
 /* Networks: how many links ways have, how long a message takes on them, and what is refused. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "../simulated.h"
-#include "unit.h"
+#include "folder.h"
 
 /* Of all ways between different hosts: how many links, none of them twice. */
 static void measure(const gw_network *n, int hosts, int *least, int *most, double *mean) {
@@ -94,14 +93,6 @@ static gw_err one_message(void *ctx, gw_fabric *f) {
     return e;
 }
 
-static void write_links(char *path, const char *text) {
-    strcpy(path, "/tmp/gradwire-links-XXXXXX");
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-    close(fd);
-}
-
 static void assert_takes(const char *network, int hosts, int to, double us) {
     gw_sim_setup w = world_of(hosts, 1, network, link_plain);
     int far = to;
@@ -112,19 +103,18 @@ static void assert_takes(const char *network, int hosts, int to, double us) {
 }
 
 static void test_one_message(void **state) {
-    char path[64], spec[96];
+    char spec[96];
     assert_takes("star", 8, 3, 1020);
     assert_takes("fattree:racks=2,uplink=1gbit,hop=5us", 8, 3, 1020);
     assert_takes("fattree:racks=2,uplink=1gbit,hop=5us", 8, 4, 8030);
     assert_takes("torus:dims=4x2,rate=2gbit,hop=5us", 8, 6, 4035); /* two on, one across */
     assert_takes("dragonfly:groups=2,routers=2,within=4gbit,between=2gbit,hop=5us", 8, 4, 4025);
     assert_takes("dragonfly:groups=2,routers=2,within=4gbit,between=2gbit,hop=5us", 8, 2, 2025);
-    write_links(path, "# two switches\n0 4 8gbit\n1 4 8gbit\n\n2 5 8gbit 1us\n3 5 8gbit\n"
-                      "4 5 2gbit 7us # between them\n");
+    const char *path = put_text("links", "# two switches\n0 4 8gbit\n1 4 8gbit\n\n2 5 8gbit 1us\n"
+                                         "3 5 8gbit\n4 5 2gbit 7us # between them\n");
     snprintf(spec, sizeof spec, "file:path=%s", path);
     assert_takes(spec, 4, 1, 1020);
     assert_takes(spec, 4, 2, 4028);
-    unlink(path);
 }
 
 static void assert_refused(const char *text, int hosts, const char *says) {
@@ -133,8 +123,7 @@ static void assert_refused(const char *text, int hosts, const char *says) {
     assert_int_equal(keep_spec(&spec, text, GW_SPEC_ONE), GW_OK);
     assert_int_not_equal(gw_network_open(&n, spec, hosts, RATE), GW_OK);
     assert_null(n);
-    if (!strstr(gw_err_text(), says))
-        fail_msg("%s: '%s' lacks '%s'", text, gw_err_text(), says);
+    assert_message(says);
 }
 
 static void test_refusals(void **state) {
@@ -149,7 +138,7 @@ static void test_refusals(void **state) {
                  {"0 1 10gbit 1us 2\n", "a link is two"},
                  {"0 9999999999 10gbit\n", "a link is two"},
                  {"0 1 10gbit\n", "no links lead from host 2 to host 0"}};
-    char path[64], spec[96];
+    char spec[96];
     assert_refused("mesh", 4, "mesh");
     assert_refused("fattree:racks=3", 4, "4 hosts cannot be cut into equal racks");
     assert_refused("fattree:racks=2,uplink=fast", 4, "fattree: uplink: fast: a rate must be");
@@ -163,10 +152,8 @@ static void test_refusals(void **state) {
     assert_refused("file", 4, "path=FILE is missing");
     assert_refused("file:path=/nowhere/links", 4, "/nowhere/links");
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        write_links(path, files[i].links);
-        snprintf(spec, sizeof spec, "file:path=%s", path);
+        snprintf(spec, sizeof spec, "file:path=%s", put_text("links", files[i].links));
         assert_refused(spec, 4, files[i].says);
-        unlink(path);
     }
 }
 
@@ -174,5 +161,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lengths), cmocka_unit_test(test_torus_uses_all),
         cmocka_unit_test(test_one_message), cmocka_unit_test(test_refusals)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

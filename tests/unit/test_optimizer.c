@@ -3,7 +3,7 @@
 #include "optim/optimizer.h"
 
 #include "../specs.h"
-#include "unit.h"
+#include "folder.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { N = 70001, STEPS = 4 };
 
@@ -165,16 +164,22 @@ static const gw_tensor tensors[] = {{{0, 60000}, 0, 300, 200},
 static const gw_optimizer_model model = {
     .tensors = tensors, .n_tensors = 5, .head = 2, .inputs_rows = true, .product = gw_gemm};
 
+static gw_optimizer *open_rule(const char *spec) {
+    gw_optimizer_setup setup = {.n = N, .model = model};
+    gw_optimizer *o = NULL;
+    assert_int_equal(keep_spec(&setup.spec, spec, GW_SPEC_ONE), GW_OK);
+    assert_int_equal(gw_optimizer_open(&o, &setup), GW_OK);
+    return o;
+}
+
 /* Whatever the rule, an update in parts on one thread and as a whole on three come to the same
  * bits; one that goes on from another's state, too; and at rate 0 nothing moves. */
 static void check_promises(const char *spec) {
-    gw_optimizer_setup setup = {.n = N, .model = model};
     fixture a, b;
-    gw_optimizer *o = NULL, *other = NULL;
+    gw_optimizer *other = NULL;
     begin(&a);
     begin(&b);
-    assert_int_equal(keep_spec(&setup.spec, spec, GW_SPEC_ONE), GW_OK);
-    assert_int_equal(gw_optimizer_open(&o, &setup), GW_OK);
+    gw_optimizer *o = open_rule(spec);
     assert_int_equal(gw_optimizer_like(&other, o, N), GW_OK);
     for (int step = 0; step < STEPS; step++) {
         new_gradient(&a, step);
@@ -222,15 +227,12 @@ static void test_promises(void **state) {
 
 /* A gradient that is not a number shows in what it moved. */
 static void test_nan(void **state) {
-    gw_optimizer_setup setup = {.n = N, .model = model};
     for (const gw_entry *const *e = gw_optimizers.entries; *e; e++) {
         fixture f;
-        gw_optimizer *o = NULL;
         begin(&f);
         new_gradient(&f, 1);
         f.grad[5] = NAN;
-        assert_int_equal(keep_spec(&setup.spec, (*e)->name, GW_SPEC_ONE), GW_OK);
-        assert_int_equal(gw_optimizer_open(&o, &setup), GW_OK);
+        gw_optimizer *o = open_rule((*e)->name);
         gw_optimizer_update(o, f.param, f.grad, (gw_span){0, N}, 0.01f, 1);
         assert_true(isnan(f.param[5]));
         gw_optimizer_close(o);
@@ -241,12 +243,9 @@ static void test_nan(void **state) {
 /* The greatest gradient that a rule takes leaves nothing behind that is not finite. */
 static void test_most(void **state) {
     for (const gw_entry *const *e = gw_optimizers.entries; *e; e++) {
-        gw_optimizer_setup setup = {.n = N, .model = model};
         fixture f;
-        gw_optimizer *o = NULL;
         begin(&f);
-        assert_int_equal(keep_spec(&setup.spec, (*e)->name, GW_SPEC_ONE), GW_OK);
-        assert_int_equal(gw_optimizer_open(&o, &setup), GW_OK);
+        gw_optimizer *o = open_rule((*e)->name);
         float most = o->ops->most;
         for (int i = 0; i < N; i++)
             f.grad[i] = most > 0 ? most : FLT_MAX;
@@ -260,13 +259,10 @@ static void test_most(void **state) {
 
 /* A rule of whole tensors gets one after another, however large, and those of a span alone. */
 static void test_tensors(void **state) {
-    gw_optimizer_setup setup = {.n = N, .model = model};
     fixture f;
-    gw_optimizer *o = NULL;
     begin(&f);
     new_gradient(&f, 1);
-    assert_int_equal(keep_spec(&setup.spec, "lars:trust=0.02", GW_SPEC_ONE), GW_OK);
-    assert_int_equal(gw_optimizer_open(&o, &setup), GW_OK);
+    gw_optimizer *o = open_rule("lars:trust=0.02");
     assert_true(gw_optimizer_whole(o));
     assert_int_equal(gw_optimizer_piece(o, (gw_span){0, N}, 7), 60000);
     assert_int_equal(gw_optimizer_piece(o, (gw_span){60000, N - 60000}, 7), 200);
@@ -315,10 +311,10 @@ static void test_command(void **state) {
         assert_true(gw_args_real(o->args, "momentum") == (corrected ? 0 : 0.5));
         gw_optimizer_close(o);
         o = NULL;
-        assert_int_equal(open_by(&o, "sgd:momentum=0.5", "0.5", corrected), GW_ERR_USAGE);
-        assert_non_null(strstr(gw_err_text(), "--momentum and --optimizer sgd:momentum=0.5"));
-        assert_int_equal(open_by(&o, ADAM, "0.5", corrected), GW_ERR_USAGE);
-        assert_non_null(strstr(gw_err_text(), "--momentum: --optimizer adam has no such option"));
+        assert_fails(open_by(&o, "sgd:momentum=0.5", "0.5", corrected), GW_ERR_USAGE,
+                     "--momentum and --optimizer sgd:momentum=0.5");
+        assert_fails(open_by(&o, ADAM, "0.5", corrected), GW_ERR_USAGE,
+                     "--momentum: --optimizer adam has no such option");
         assert_null(o);
     }
 }
@@ -374,9 +370,7 @@ static gw_err load(gw_optimizer *o, const char *path) {
 
 /* A run that stops and resumes ends with the same bits as one that did not stop. */
 static void test_state(void **state) {
-    char dir[] = "/tmp/gw_test_optimizer.XXXXXX", path[64];
-    assert_non_null(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/opt", dir);
+    const char *path = in_folder("opt");
     fixture a, b;
     gw_optimizer *through = NULL, *resumed = NULL, *plain = NULL;
     begin(&a);
@@ -386,14 +380,14 @@ static void test_state(void **state) {
     assert_int_equal(open_optimizer(&plain, "sgd", N), GW_OK);
     new_gradient(&a, 0);
     gw_optimizer_update(through, a.param, a.grad, (gw_span){0, N}, 0.1f, 1.0f);
-    assert_int_equal(save(through, dir), GW_OK);
+    assert_int_equal(save(through, folder), GW_OK);
     assert_int_equal(load(resumed, path), GW_OK);
     assert_int_equal(load(plain, path), GW_ERR_INPUT); /* has no velocity to put it in */
     memcpy(b.param, a.param, N * sizeof *a.param);
     gw_optimizer_update(through, a.param, a.grad, (gw_span){0, N}, 0.1f, 1.0f);
     gw_optimizer_update(resumed, b.param, a.grad, (gw_span){0, N}, 0.1f, 1.0f);
     assert_memory_equal(a.param, b.param, N * sizeof *a.param);
-    assert_int_equal(save(plain, dir), GW_OK);
+    assert_int_equal(save(plain, folder), GW_OK);
     assert_int_equal(load(plain, path), GW_OK);
     assert_int_equal(load(resumed, path), GW_ERR_INPUT);
     gw_optimizer_close(through);
@@ -401,8 +395,6 @@ static void test_state(void **state) {
     gw_optimizer_close(plain);
     end(&a);
     end(&b);
-    unlink(path);
-    rmdir(dir);
 }
 
 int main(void) {
@@ -413,5 +405,5 @@ int main(void) {
         cmocka_unit_test(test_state),   cmocka_unit_test(test_promises),
         cmocka_unit_test(test_nan),     cmocka_unit_test(test_most),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -145,13 +145,11 @@ static int halving_hop(int rank, int step, int ranks) {
 
 /* 1 - 2 + 4 - .. : both papers' distance. */
 static int swing_hop(int rank, int step, int ranks) {
-    (void)ranks;
     static const int rho[] = {1, -1, 3, -5};
     return rank % 2 ? -rho[step] : rho[step];
 }
 
 static int pat_hop(int rank, int step, int ranks) {
-    (void)rank, (void)ranks;
     return -(1 << step);
 }
 

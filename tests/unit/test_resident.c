@@ -1,15 +1,12 @@
 /* Peaks of resident memory, phase by phase; and what is left where the kernel sets none back. */
 #include "prof/resident.h"
 
-#include "unit.h"
+#include "folder.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #define MIB   1048576.0
 #define LUMPS (4 * MIB) /* the kernel counts the pages of each thread and core in lumps */
@@ -61,21 +58,6 @@ static void test_shared(void **state) {
     munmap((void *)shared, SIZE);
 }
 
-static void put(const char *dir, const char *name, const char *text) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *to = fopen(path, "w");
-    assert_non_null(to);
-    fputs(text, to);
-    fclose(to);
-}
-
-static void take(const char *dir, const char *name) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    assert_int_equal(remove(path), 0);
-}
-
 static void walk(gw_resident *r, const char *proc) {
     gw_resident_start(r, proc);
     gw_resident_enter(r, GW_RESIDENT_TRAINING);
@@ -84,11 +66,9 @@ static void walk(gw_resident *r, const char *proc) {
 
 /* A kernel without clear_refs, or a status that lacks the figures: the total alone, and why. */
 static void test_refused(void **state) {
-    char dir[] = "resident.XXXXXX";
     gw_resident r;
-    assert_non_null(mkdtemp(dir));
-    put(dir, "status", "Name:\tx\nVmHWM:\t    2048 kB\nRssFile:\t 100 kB\nRssShmem:\t 24 kB\n");
-    walk(&r, dir);
+    put_text("status", "Name:\tx\nVmHWM:\t    2048 kB\nRssFile:\t 100 kB\nRssShmem:\t 24 kB\n");
+    walk(&r, folder);
     assert_non_null(strstr(r.why, "/clear_refs: No such file or directory"));
     assert_true(isnan(r.most[GW_RESIDENT_SETUP].peak) && isnan(r.most[GW_RESIDENT_TRAINING].peak));
     struct rusage use;
@@ -96,19 +76,16 @@ static void test_refused(void **state) {
     assert_true(r.most[GW_RESIDENT_TOTAL].peak == 1024.0 * (double)use.ru_maxrss);
     assert_true(r.most[GW_RESIDENT_TOTAL].shared == 124 * 1024.0);
 
-    put(dir, "clear_refs", "");
-    walk(&r, dir);
+    put_text("clear_refs", "");
+    walk(&r, folder);
     assert_string_equal(r.why, "");
     assert_true(r.most[GW_RESIDENT_SETUP].peak == 2 * MIB);
     assert_true(r.most[GW_RESIDENT_TOTAL].shared == 124 * 1024.0);
 
-    put(dir, "status", "Name:\tx\nVmHWM:\tmuch\nRssFile:\t 100 kB\n");
-    walk(&r, dir);
+    put_text("status", "Name:\tx\nVmHWM:\tmuch\nRssFile:\t 100 kB\n");
+    walk(&r, folder);
     assert_non_null(strstr(r.why, "/status: has no VmHWM"));
     assert_true(r.most[GW_RESIDENT_TOTAL].peak > 0 && isnan(r.most[GW_RESIDENT_TOTAL].shared));
-    take(dir, "status");
-    take(dir, "clear_refs");
-    rmdir(dir);
 }
 
 int main(void) {
@@ -117,5 +94,5 @@ int main(void) {
         cmocka_unit_test(test_shared),
         cmocka_unit_test(test_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

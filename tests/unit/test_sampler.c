@@ -19,8 +19,7 @@ static gw_sampler *open_sampler(uint32_t n, int batch, bool sharded, uint64_t se
     gw_sampler *s = NULL;
     if (sharded)
         assert_int_equal(gw_portion_cut(n, batch, rank, EQUAL(ranks), &set.first, &set.n), GW_OK);
-    if (gw_sampler_open(&s, &set, batch, sharded, seed, rank, ranks) != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(gw_sampler_open(&s, &set, batch, sharded, seed, rank, ranks));
     return s;
 }
 
@@ -187,8 +186,8 @@ static void refuses_bad_batches(void **state) {
     uint32_t first, count;
     static const int bad[] = {101, 0, -1};
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(gw_sampler_open(&s, &set, bad[i], false, 1, 0, 1), GW_ERR_USAGE);
-        assert_non_null(strstr(gw_err_text(), "1 to the number of training samples, 100"));
+        assert_fails(gw_sampler_open(&s, &set, bad[i], false, 1, 0, 1), GW_ERR_USAGE,
+                     "1 to the number of training samples, 100");
         assert_int_equal(gw_portion_cut(100, bad[i], 0, EQUAL(1), &first, &count), GW_ERR_USAGE);
     }
     /* A whole set is refused as a shard, and so is a shard cut for another batch. */

@@ -1,7 +1,6 @@
 /* Simulated meshes: what hops and gradients send, by closed form; steps and bubbles by those of the
  * timetables, where hops take no time; and a whole model against one stage. */
 #include <math.h>
-#include <string.h>
 
 #include "../simulated.h"
 #include "unit.h"
@@ -172,8 +171,7 @@ static void test_tensor_bytes(void **state) {
                     gw_sim_play p = play_of(data * pipe * tensor, link_with_all);
                     gw_sim_mesh m;
                     gw_step_profile of = shared_of(5); /* in 2 microbatches */
-                    if (play_shared(&p, &m, data, pipe, tensor, 2, pieces, &of) != GW_OK)
-                        fail_msg("%s", gw_err_text());
+                    assert_ok(play_shared(&p, &m, data, pipe, tensor, 2, pieces, &of));
                     /* behind a layer cut by rows each rank has all that passes on */
                     static const int all_behind[] = {0, 0, 2};
                     uint64_t passing = pipe == 2 ? 1 : (uint64_t)(all_behind[pipe - 1] * tensor),
@@ -212,8 +210,7 @@ static void test_tensor_times(void **state) {
             layer[0].activation = layer[1].activation = 0;
             layer[0].backward_sum = 60000;
             layer[1].forward_sum = 120000;
-            if (play_shared(&p, &m, 1, 1, tensor, 1, pieces, &of) != GW_OK)
-                fail_msg("%s", gw_err_text());
+            assert_ok(play_shared(&p, &m, 1, 1, tensor, 1, pieces, &of));
             step_s[pieces > 1] = p.step_s;
             assert_true(m.share[0].n == 384 / (size_t)tensor);
             gw_sim_mesh_close(&m);
@@ -259,8 +256,7 @@ static void test_tensor_shared(void **state) {
         of.shared = shared;
         for (int i = 0; i < 2; i++)
             layer[i].shard = layer[i].rows;
-        if (play_shared(&p, &m, 1, 1, 2, 1, 1, &of) != GW_OK)
-            fail_msg("%s", gw_err_text());
+        assert_ok(play_shared(&p, &m, 1, 1, 2, 1, 1, &of));
         double computed_s = 2 * 18e-3 / (shared ? 1 : 2);
         if (fabs(p.step_s - computed_s) > 1e-6)
             fail_msg("shared %d: a step of %.9g s", shared, p.step_s);
@@ -285,18 +281,18 @@ static void test_tensor_refusals(void **state) {
     gw_sim_play p = play_of(4, link_with_all);
     gw_sim_mesh m;
     gw_step_profile of = profile_of(4, 8, 0);
-    assert_int_equal(play_shared(&p, &m, 1, 1, 4, 1, 1, &of), GW_ERR_USAGE);
-    assert_non_null(strstr(gw_err_text(), "does not say what tensor ranks divide"));
+    assert_fails(play_shared(&p, &m, 1, 1, 4, 1, 1, &of), GW_ERR_USAGE,
+                 "does not say what tensor ranks divide");
     gw_sim_mesh_close(&m);
     p = play_of(8, link_with_all);
     of = shared_of(8);
     layer[2].forward_sum = 0; /* so that they have parts of what passes on */
-    assert_int_equal(play_shared(&p, &m, 1, 2, 4, 1, 1, &of), GW_ERR_USAGE);
-    assert_non_null(strstr(gw_err_text(), "divide the 3 floats that pass on behind w"));
+    assert_fails(play_shared(&p, &m, 1, 2, 4, 1, 1, &of), GW_ERR_USAGE,
+                 "divide the 3 floats that pass on behind w");
     gw_sim_mesh_close(&m);
     layer[3].shard = 3;
-    assert_int_equal(play_shared(&p, &m, 1, 2, 4, 1, 1, &of), GW_ERR_USAGE);
-    assert_non_null(strstr(gw_err_text(), "comes in 3 parts: at most tensor=3"));
+    assert_fails(play_shared(&p, &m, 1, 2, 4, 1, 1, &of), GW_ERR_USAGE,
+                 "comes in 3 parts: at most tensor=3");
     gw_sim_mesh_close(&m);
 }
 

@@ -39,17 +39,22 @@ static void test_compulsory_bytes(void **state) {
     assert_true(flops == 2.0 * BATCH * (2 * 64 * 48 + 3 * 48 * 10));
 }
 
-/* 1 ns an element of everything elementwise, products at 1 GFLOP/s, 10 GB/s everywhere. */
-static void set_up(gw_ceilings *c) {
-    *c = (gw_ceilings){.threads = 1, .all_threads = 1, .caches = {{32 << 10, 1}}};
+/* Products at 1 GFLOP/s. */
+static void keep_products(gw_ceilings *c, int batch) {
     gw_product all[GW_PRODUCTS];
-    int n = gw_twin_products(&whole, BATCH, all);
+    int n = gw_twin_products(&whole, batch, all);
     char name[GW_CEILING_NAME];
     for (int i = 0; i < n; i++) {
         snprintf(name, sizeof name, "product %c%c %dx%dx%d", all[i].ta ? 't' : 'n',
                  all[i].tb ? 't' : 'n', all[i].m, all[i].n, all[i].k);
         gw_ceilings_keep(c, name, 2e-9 * all[i].m * all[i].n * all[i].k);
     }
+}
+
+/* 1 ns an element of everything elementwise, 10 GB/s everywhere. */
+static void set_up(gw_ceilings *c) {
+    *c = (gw_ceilings){.threads = 1, .all_threads = 1, .caches = {{32 << 10, 1}}};
+    keep_products(c, BATCH);
     gw_ceilings_keep(c, "twin forward relu 48", 1e-9);
     gw_ceilings_keep(c, "twin backward relu 48", 1e-9);
     gw_ceilings_keep(c, "twin forward linear 10", 1e-9);
@@ -102,14 +107,7 @@ static void test_parts(void **state) {
     parts.load.micro = 4;
     parts.load.repeats = true;
     set_up(&c);
-    gw_product all[GW_PRODUCTS];
-    int n = gw_twin_products(&whole, BATCH / 4, all);
-    for (int i = 0; i < n; i++) {
-        char name[GW_CEILING_NAME];
-        snprintf(name, sizeof name, "product %c%c %dx%dx%d", all[i].ta ? 't' : 'n',
-                 all[i].tb ? 't' : 'n', all[i].m, all[i].n, all[i].k);
-        gw_ceilings_keep(&c, name, 2e-9 * all[i].m * all[i].n * all[i].k);
-    }
+    keep_products(&c, BATCH / 4);
     gw_split_open(&m, &c, &parts);
     double flop = 2e-9 * BATCH * (3 * 64 * 48 + 4 * 48 * 10);
     assert_true(fabs(m.flop_s - flop) < 1e-12);

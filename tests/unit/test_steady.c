@@ -198,7 +198,6 @@ enum { RUNS = 200, LONGEST = 1000 };
 typedef double kind(uint64_t key, int i, int n, bool *slow);
 
 static double unimodal(uint64_t key, int i, int n, bool *slow) {
-    (void)n, (void)slow;
     return exp(0.15 * gw_rng_normal(key, (uint64_t)i));
 }
 

@@ -32,8 +32,7 @@ static void save(int64_t step, int keep) {
 static int64_t newest(char *skipped, size_t room) {
     gw_store_manifest m;
     char path[GW_STORE_PATH];
-    if (gw_store_newest(dir, &m, path, skipped, room) != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(gw_store_newest(dir, &m, path, skipped, room));
     int64_t step = path[0] ? m.step : -1;
     for (int i = 0; step >= 0 && i < KIT_FILES; i++)
         assert_true(kit_holds(path, i, step));
@@ -60,8 +59,7 @@ static void comes_back(void **state) {
     newest_is(-1); /* no folder yet */
     save(1200, 1);
     assert_string_equal(final + strlen(final) - 18, "/step-000000001200");
-    if (gw_store_open(final, &m) != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(gw_store_open(final, &m));
     assert_int_equal(m.serial, 1);
     assert_int_equal(m.step, 1200);
     assert_int_equal(m.epoch, 3);

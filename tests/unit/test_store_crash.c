@@ -93,8 +93,7 @@ static void save(int64_t step, int keep) {
 static int64_t newest(int64_t *step) {
     gw_store_manifest m;
     char path[GW_STORE_PATH], skipped[1024];
-    if (gw_store_newest(dir, &m, path, skipped, sizeof skipped) != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(gw_store_newest(dir, &m, path, skipped, sizeof skipped));
     assert_string_equal(skipped, "");
     assert_true(path[0]);
     int64_t serial = m.serial;
@@ -106,8 +105,7 @@ static int64_t newest(int64_t *step) {
 }
 
 static void sweep(void) {
-    if (gw_store_sweep(dir) != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(gw_store_sweep(dir));
     assert_int_equal(kit_count(dir, ".step-"), 0);
 }
 

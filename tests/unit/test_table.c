@@ -80,9 +80,8 @@ static void test_refused(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         row r;
-        assert_int_equal(read_row(cases[i].line, &r), GW_ERR_INPUT);
-        assert_non_null(strstr(gw_err_text(), "here, line 2: "));
-        assert_non_null(strstr(gw_err_text(), cases[i].says));
+        assert_fails(read_row(cases[i].line, &r), GW_ERR_INPUT, "here, line 2: ");
+        assert_message(cases[i].says);
     }
 }
 

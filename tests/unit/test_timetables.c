@@ -254,8 +254,7 @@ static double play(const gw_timetable *t, gw_act_cost act, double hop_s) {
                                      .input_extra = input_extra(t, act)};
     gw_err e = gw_sim_mesh_open(&m, &o, &of, gw_timetable_stages(t));
     GW_THEN(e, run_play(&p, "allreduce:algo=ring", "none"));
-    if (e != GW_OK)
-        fail_msg("%s", gw_err_text());
+    assert_ok(e);
     gw_sim_mesh_close(&m);
     return p.step_s;
 }
@@ -302,7 +301,6 @@ static void test_cost_of_hops(void **state) {
 static const char *script; /* of all stages, a line each: F, B, I or W and the chunk */
 
 static gw_err scripted_lay_down(const gw_args *args, gw_timetable *t, int stage) {
-    (void)args;
     const char *at = script;
     for (; stage > 0; stage--)
         at = strchr(at, '\n') + 1;
@@ -312,7 +310,6 @@ static gw_err scripted_lay_down(const gw_args *args, gw_timetable *t, int stage)
 }
 
 static int scripted_chunks(const gw_args *args) {
-    (void)args;
     return *script == '0' ? 0 : strchr(script, '1') ? 2 : 1;
 }
 

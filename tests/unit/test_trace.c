@@ -4,16 +4,14 @@
 #include "prof/ledger.h"
 
 #include "../timed.h"
-#include "unit.h"
+#include "folder.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static char dir[] = "/tmp/gradwire-trace-XXXXXX";
 static gw_sync *the_clock;
 
 static void one_batch(void) {
@@ -31,10 +29,9 @@ static void one_batch(void) {
 }
 
 static json_t *written(void) {
-    char path[64];
+    const char *path = in_folder("trace.json");
     json_error_t why;
-    assert_int_equal(gw_trace_write(dir, the_clock, MPI_COMM_SELF), GW_OK);
-    snprintf(path, sizeof path, "%s/trace.json", dir);
+    assert_int_equal(gw_trace_write(folder, the_clock, MPI_COMM_SELF), GW_OK);
     json_t *root = json_load_file(path, 0, &why);
     if (!root)
         fail_msg("trace.json line %d: %s", why.line, why.text);
@@ -399,21 +396,19 @@ static void test_figures(void **state) {
 static void test_closed_trace_listens_no_more(void **state) {
     gw_trace_close();
     one_batch(); /* nothing to write to: must not crash */
-    assert_int_equal(gw_trace_write(dir, the_clock, MPI_COMM_SELF), GW_ERR_INTERNAL);
+    assert_int_equal(gw_trace_write(folder, the_clock, MPI_COMM_SELF), GW_ERR_INTERNAL);
     assert_int_equal(gw_trace_open(0, MPI_COMM_SELF), GW_ERR_USAGE);
 }
 
 static void test_unwritable_folder(void **state) {
     assert_int_equal(gw_trace_open(10, MPI_COMM_SELF), GW_OK);
-    assert_int_equal(gw_trace_write("/nonexistent/folder", the_clock, MPI_COMM_SELF), GW_ERR_INPUT);
-    assert_non_null(strstr(gw_err_text(), "/nonexistent/folder/trace.json"));
+    assert_fails(gw_trace_write("/nonexistent/folder", the_clock, MPI_COMM_SELF), GW_ERR_INPUT,
+                 "/nonexistent/folder/trace.json");
     gw_trace_close();
 }
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
-    if (!mkdtemp(dir))
-        return 1;
     gw_ledger_start();
     if (gw_sync_open(&the_clock, NULL, MPI_COMM_SELF) != GW_OK)
         return 1;
@@ -430,9 +425,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_closed_trace_listens_no_more),
         cmocka_unit_test(test_unwritable_folder),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
     gw_sync_close(the_clock);
-    rmdir(dir);
     MPI_Finalize();
     return failed;
 }

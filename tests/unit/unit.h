@@ -8,8 +8,30 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <string.h>
 
-/* cmocka hands each test a state, which few of them read. */
+#include "base/err.h"
+
+/* cmocka hands each test a state, which few of them read; so it is with other callbacks. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
+
+#define assert_ok(call)                                                                            \
+    do {                                                                                           \
+        if ((call) != GW_OK)                                                                       \
+            fail_msg("%s", gw_err_text());                                                         \
+    } while (0)
+
+/* The message of the last error has `words` in it. */
+#define assert_message(words)                                                                      \
+    do {                                                                                           \
+        if (!strstr(gw_err_text(), words))                                                         \
+            fail_msg("'%s' lacks '%s'", gw_err_text(), words);                                     \
+    } while (0)
+
+#define assert_fails(call, code, words)                                                            \
+    do {                                                                                           \
+        assert_int_equal(call, code);                                                              \
+        assert_message(words);                                                                     \
+    } while (0)
 
 #endif
