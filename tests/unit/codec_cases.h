@@ -28,12 +28,14 @@ static const char *const more_specs[] = {
     "qsgd:bits=8,bucket=64",
     "qsgd:bits=4,bucket=1024",
     "topk:ratio=0.1",
+    "topk:ratio=0.6",
     "topk:ratio=1",
     "topk:warmup=10",
     "randomk:ratio=0.1",
     "randomk:ratio=0.7",
     "randomk:warmup=10",
     "threshold:value=0.03",
+    "threshold:value=0",
     "zlib:shuffle=off",
     "zlib:level=9",
     "qsgd:bits=4+zlib",
@@ -177,6 +179,22 @@ static inline guarded guard(size_t bytes, int at_end) {
 
 static inline void unguard(guarded g) {
     munmap(g.map, g.map_bytes);
+}
+
+/** A corrupt encoding: no way of decoding takes it, or changes a float first. */
+static inline void refuse(const gw_codec *c, const unsigned char *wire, size_t len, size_t n) {
+    guarded in = guard(len, 1), out = guard(n * sizeof(float), 1);
+    bool sparse = c->caps & GW_CODEC_SPARSE;
+    int last = sparse ? GW_INTO_CLEAR : GW_INTO_ADD;
+    float *y = out.p;
+    memcpy(in.p, wire, len);
+    for (size_t i = 0; i < n; i++)
+        y[i] = 7;
+    for (int into = sparse ? GW_INTO_SUBTRACT : GW_INTO_SET; into <= last; into++)
+        assert_int_equal(gw_codec_decode(c, in.p, len, y, n, (gw_into)into), GW_ERR_CORRUPT);
+    for (size_t i = 0; i < n; i++)
+        assert_true(y[i] == 7);
+    unguard(in), unguard(out);
 }
 
 #endif

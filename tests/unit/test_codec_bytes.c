@@ -74,10 +74,8 @@ static void check_wild_scales(const char *spec) {
     enum { N = 1500 };
     static const uint32_t wild[] = {0x7f800000, 0x7f800001, 0x7fc00000, 0x7fffffff, 0x80000000,
                                     0x80000001, 0xbf800000, 0xff800000, 0xffc00000};
-    for (int level = 0; level < GW_SIMD_LEVELS; level++) {
-        gw_codec c;
-        if (!open_at(&c, spec, level))
-            break;
+    gw_codec c;
+    for (int level = 0; level < GW_SIMD_LEVELS && open_at(&c, spec, level); level++) {
         float x[N], y[N];
         size_t len, buckets = (N + bucket_of(&c) - 1) / bucket_of(&c);
         fill_gradient(4, x, N);
@@ -135,10 +133,8 @@ static void keys_fix_the_bytes(void **state) {
 
 /* add(encode a, encode b) = encode(decode(encode a) + decode(encode b)), on every level. */
 static void check_add(const char *spec) {
-    for (int level = 0; level < GW_SIMD_LEVELS; level++) {
-        gw_codec c;
-        if (!open_at(&c, spec, level))
-            break;
+    gw_codec c;
+    for (int level = 0; level < GW_SIMD_LEVELS && open_at(&c, spec, level); level++) {
         for (size_t i = 0; i < LENGTHS && gw_codec_summable(&c); i++) {
             size_t n = lengths[i], len;
             float *x = must_alloc(n * sizeof *x), *y = must_alloc(n * sizeof *y);
@@ -167,10 +163,8 @@ static void check_add(const char *spec) {
  * and b decode to, up to the rounding of these two, which thc's rotation spreads over a bucket. */
 static void check_agreed_add(const char *spec) {
     bool rotates = strncmp(spec, "thc", 3) == 0;
-    for (int level = 0; level < GW_SIMD_LEVELS; level++) {
-        gw_codec c;
-        if (!open_at(&c, spec, level))
-            break;
+    gw_codec c;
+    for (int level = 0; level < GW_SIMD_LEVELS && open_at(&c, spec, level); level++) {
         assert_int_equal(gw_codec_join(&c, 2), GW_OK);
         for (size_t i = 0; i < LENGTHS; i++) {
             size_t n = lengths[i], len, head = gw_codec_prefix(&c, n), cap = gw_codec_bound(&c, n);
@@ -298,7 +292,7 @@ static void golden_randomness(void **state) {
         {"qsgd:bits=7", 0xd5c2d740},       {"int8sum", 0x04a0adad},
         {"randomk:ratio=0.1", 0xf505c7d5}, {"randomk:ratio=0.9", 0x82c99163},
         {"natural", 0x72d7e64e},           {"ternary", 0x72547b2c},
-        {"thc:bucket=64", 0xc419943f},
+        {"thc:bucket=64", 0xc419943f},     {"onebit", 0x1bf9a5cd},
     };
     float x[1000];
     for (int i = 0; i < 1000; i++)
@@ -325,10 +319,8 @@ static float nearest(float x, int fraction, int least, double overflow) {
 static void check_half(const char *spec, int fraction, int least, double overflow) {
     enum { N = 1 << 18 };
     float *x = must_alloc(N * sizeof *x), *y = must_alloc(N * sizeof *y);
-    for (int level = 0; level < GW_SIMD_LEVELS; level++) {
-        gw_codec c;
-        if (!open_at(&c, spec, level))
-            break;
+    gw_codec c;
+    for (int level = 0; level < GW_SIMD_LEVELS && open_at(&c, spec, level); level++) {
         for (uint64_t i = 0; i < N; i++) {
             uint32_t bits = (uint32_t)gw_rng_u64(6, i);
             if (i % 2) /* around the ties and the ends of the range */

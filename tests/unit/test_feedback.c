@@ -20,32 +20,48 @@ static size_t reference(const gw_codec *c, uint64_t key, const float *x, float *
     return len;
 }
 
+/* Gradients; floats of one magnitude; zeros; few large ones; any bits at all. */
+static void fill_kind(int kind, uint64_t key, float *x, size_t n) {
+    fill_gradient(key, x, n);
+    for (size_t i = 0; i < n; i++)
+        switch (kind) {
+        case 1: x[i] = i % 3 ? 0.5f : -0.5f; break;
+        case 2: x[i] = 0; break;
+        case 3: x[i] = i % 701 ? x[i] * 1e-6f : x[i]; break;
+        case 4: x[i] = gw_float_of((uint32_t)gw_rng_u64(key, i)); break;
+        default: break;
+        }
+}
+enum { KINDS = 5 };
+
+static void check_pass(const gw_codec *plain, const gw_codec *c, int kind, size_t n, int at_end) {
+    size_t cap = gw_codec_bound(c, n), len = 0;
+    float *want = must_alloc(n * sizeof *want), *value = must_alloc(n * sizeof *value);
+    unsigned char *bytes;
+    guarded x = guard(n * sizeof(float), at_end), e = guard(n * sizeof(float), at_end);
+    guarded wire = guard(cap, at_end);
+    fill_kind(kind, n, x.p, n);
+    fill_kind(kind, n + 100, e.p, n);
+    memcpy(want, e.p, n * sizeof *want);
+    size_t same = reference(plain, 5, x.p, want, n, &bytes, value);
+    assert_int_equal(gw_feedback_encode(c, (gw_turn){5, 1}, x.p, e.p, n, true, wire.p, cap, &len),
+                     GW_OK);
+    assert_int_equal(len, same);
+    assert_memory_equal(wire.p, bytes, len);
+    assert_same_floats(e.p, want, n);
+    assert_same_floats(x.p, value, n);
+    unguard(x), unguard(e), unguard(wire);
+    free(bytes), free(want), free(value);
+}
+
 static void check_passes(const char *spec, int level) {
     gw_codec plain = must_open(spec), c;
     bool opened = open_at(&c, spec, level);
-    for (size_t i = 0; i < LENGTHS && opened; i++) {
-        size_t n = lengths[i], cap = gw_codec_bound(&c, n), len = 0;
-        float *want = must_alloc(n * sizeof *want), *value = must_alloc(n * sizeof *value);
-        unsigned char *bytes;
-        for (int at_end = 0; at_end < 2; at_end++) {
-            guarded x = guard(n * sizeof(float), at_end), e = guard(n * sizeof(float), at_end);
-            guarded wire = guard(cap, at_end);
-            fill_gradient(n, x.p, n);
-            fill_gradient(n + 100, e.p, n);
-            memcpy(want, e.p, n * sizeof *want);
-            size_t same = reference(&plain, 5, x.p, want, n, &bytes, value);
-            assert_int_equal(
-                gw_feedback_encode(&c, (gw_turn){5, 1}, x.p, e.p, n, true, wire.p, cap, &len),
-                GW_OK);
-            assert_int_equal(len, same);
-            assert_memory_equal(wire.p, bytes, len);
-            assert_memory_equal(e.p, want, n * sizeof *want);
-            assert_memory_equal(x.p, value, n * sizeof *value);
-            unguard(x), unguard(e), unguard(wire);
-            free(bytes);
-        }
-        free(want), free(value);
-    }
+    int kinds = plain.caps & GW_CODEC_SPARSE ? KINDS : 1;
+    for (int kind = 0; kind < kinds && opened; kind++)
+        for (size_t i = 0; i < LENGTHS; i++)
+            for (int at_end = 0; at_end < 2; at_end++)
+                check_pass(&plain, &c, kind, lengths[i], at_end);
     if (opened)
         gw_codec_close(&c);
     gw_codec_close(&plain);

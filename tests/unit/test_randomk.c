@@ -86,18 +86,6 @@ static void places_are_equally_likely(void **state) {
     check_likely("randomk:ratio=0.9", 100);
 }
 
-/* What has been encoded once loses nothing when a sum of it is encoded with the same key. */
-static void requantising_loses_nothing(void **state) {
-    enum { N = 10007 };
-    static float x[N], y[N], z[N];
-    gw_codec c = must_open("randomk:ratio=0.05");
-    fill_gradient(3, x, N);
-    round_trip(&c, 9, x, N, y);
-    round_trip(&c, 9, y, N, z);
-    assert_memory_equal(y, z, sizeof y);
-    gw_codec_close(&c);
-}
-
 static void warming_up_is_not_summable(void **state) {
     gw_codec c = must_open("randomk"), warm = must_open("randomk:warmup=4");
     assert_true(gw_codec_summable(&c) && !gw_codec_summable(&warm));
@@ -154,7 +142,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_are_distinct),
         cmocka_unit_test(places_are_equally_likely),
-        cmocka_unit_test(requantising_loses_nothing),
+
         cmocka_unit_test(warming_up_is_not_summable),
         cmocka_unit_test(warm_up),
         cmocka_unit_test(hostile_keys),
