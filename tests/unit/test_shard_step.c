@@ -2,7 +2,6 @@
  * loss, predictions and gradients, over all meshes, splits and ways to hold a microbatch. */
 #include "nn/model_ops.h"
 
-#include "reference_model.h"
 #include "shard_grid.h"
 #include "tests/simple_step.h"
 
@@ -260,50 +259,11 @@ static void test_transformer(void **state) {
     omp_set_num_threads(1);
 }
 
-/* Against central differences of a plain model in double. */
-static void check_slopes(const gw_model_spec *spec, grid_plan p) {
-    grid g;
-    double exact[1000];
-    fill(spec, plan_rows(&p));
-    step_whole(spec, &p);
-    grid_open(&g, spec, &p);
-    size_t n = gw_model_shard(g.model[0][0])->whole;
-    assert_true(n <= sizeof exact / sizeof *exact);
-    for (size_t i = 0; i < n; i++)
-        exact[i] = (double)params[i];
-    grid_deal(&g, params);
-    grid_step(&g, data.x, data.labels, 1.0f / (float)data.rows, &split.correct, split.predictions);
-    grid_collect(&g, gw_model_grads, split.grads);
-    for (size_t i = 0; i < n; i++) {
-        double slope = reference_slope(spec, exact, i, data.x, data.labels, data.rows) / data.rows;
-        double got = (double)split.grads[i];
-        if (!(fabs(got - slope) <= 2e-6 + 1e-5 * fabs(slope)))
-            fail_msg("%s: element %zu: %.9g, want %.9g", plan_text(spec, &p), i, got, slope);
-    }
-    grid_close(&g);
-}
-
-static void test_slopes(void **state) {
-    gw_model_spec tiny = {
-        .inputs = 5, .classes = 4, .n_hidden = 3, .hidden = {6, 4, 5}, .activation = GW_TANH};
-    for (int n_hidden = 2; n_hidden <= 3; n_hidden++) /* the last layer by columns, and by rows */
-        for (int stages = 1; stages <= n_hidden + 1; stages++)
-            for (int tensor = 1; tensor <= 4; tensor++) {
-                tiny.n_hidden = n_hidden;
-                for (int o = GW_OUTPUT_SOFTMAX; o <= GW_OUTPUT_SIGMOID; o++) {
-                    tiny.output = (gw_output)o;
-                    check_slopes(&tiny, plan(stages, tensor, GW_SPLIT_PAIRS));
-                    check_slopes(&tiny, plan(stages, tensor, GW_SPLIT_COLUMNS));
-                }
-            }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_meshes),       cmocka_unit_test(test_wide),
         cmocka_unit_test(test_microbatches), cmocka_unit_test(test_interleaved),
         cmocka_unit_test(test_threads),      cmocka_unit_test(test_transformer),
-        cmocka_unit_test(test_slopes),
     };
     omp_set_num_threads(1);
     return cmocka_run_group_tests(tests, NULL, NULL);
