@@ -36,6 +36,14 @@ static inline void gw_fuzz_stop(const char *what, const char *name) {
     exit(2);
 }
 
+/** Damage n bytes at `at`: 3 bytes of `data` each, where (16-bit) and what is flipped there; a last
+ *  byte that is left over cuts as many bytes off. Return how many are left. */
+static inline size_t gw_fuzz_damage(uint8_t *at, size_t n, const uint8_t *data, size_t size) {
+    for (; size >= 3 && n > 0; data += 3, size -= 3)
+        at[(size_t)(data[0] | data[1] << 8) % n] ^= data[2];
+    return size == 1 && n > 0 ? n - data[0] % n : n;
+}
+
 #define MUST(promise)                                                                              \
     do {                                                                                           \
         if (!(promise)) {                                                                          \

@@ -9,8 +9,7 @@
  * A file's first byte, modulo 4:
  *   0     the rest is all of it
  *   1     the rest are its fields; head and checksum are made right
- *   2, 3  damage to one whose fields are right: 3 bytes each, where (16-bit) and what is flipped
- *         there; a last byte that is left over cuts as many bytes off; as for 1
+ *   2, 3  damage (gw_fuzz_damage) to one whose fields are right; as for 1
  * Its next bit says which version of `model`. */
 #include "harness.h"
 
@@ -149,8 +148,8 @@ static void put(bytes *b, const void *data, size_t n) {
     b->n += n;
 }
 
-static void begin(bytes *b, const char *magic, uint32_t version) {
-    const uint32_t head[2] = {version, 0x01020304u};
+static void begin(bytes *b, const char *magic, uint32_t number) {
+    const uint32_t head[2] = {number, 0x01020304u};
     b->n = 0;
     put(b, magic, 8);
     put(b, head, sizeof head);
@@ -169,44 +168,22 @@ static void field(bytes *b, const char *name, const void *data, uint64_t n) {
     put(b, data, n);
 }
 
-static void damage(bytes *b, const uint8_t *data, size_t size) {
-    for (; size >= 3; data += 3, size -= 3)
-        b->at[(size_t)(data[0] | data[1] << 8) % b->n] ^= data[2];
-    if (size == 1)
-        b->n -= data[0] % b->n;
-}
+static int version; /* of the model's file, less one */
 
-static void right_model_start(bytes *b) {
-    const int32_t shape[5] = {2, 2, 1, 0, 0}, hidden[1] = {3};
+static void right_model(bytes *b) {
+    const int32_t shape[5] = {2, 2, 1, 0, 0}, hidden[1] = {3}, output[2] = {1, 2}, init[2] = {0, 1};
     const uint64_t seed = 1;
+    const char name[GW_MODEL_TEXT] = "mlp";
+    const float params[(2 + 1) * 3 + (3 + 1) * 2] = {1, 2, 3};
     field(b, "shape", shape, sizeof shape);
     field(b, "hidden", hidden, sizeof hidden);
     field(b, "seed", &seed, sizeof seed);
-}
-
-static void right_model(bytes *b) {
-    const float params[(2 + 1) * 3 + (3 + 1) * 2] = {1, 2, 3};
-    right_model_start(b);
-    field(b, "params", params, sizeof params);
-}
-
-static void right_model_2(bytes *b) {
-    const int32_t output[2] = {1, 2}, init[2] = {0, 1};
-    const float params[(2 + 1) * 3 + (3 + 1) * 2] = {1, 2, 3};
-    right_model_start(b);
-    field(b, "output", output, sizeof output);
-    field(b, "init", init, sizeof init);
-    field(b, "params", params, sizeof params);
-}
-
-static void right_model_3(bytes *b) {
-    const int32_t output[2] = {1, 2}, init[2] = {0, 1};
-    const float params[(2 + 1) * 3 + (3 + 1) * 2] = {1, 2, 3};
-    const char name[GW_MODEL_TEXT] = "mlp";
-    right_model_start(b);
-    field(b, "output", output, sizeof output);
-    field(b, "init", init, sizeof init);
-    field(b, "model", name, sizeof name);
+    if (version >= 1) {
+        field(b, "output", output, sizeof output);
+        field(b, "init", init, sizeof init);
+    }
+    if (version >= 2)
+        field(b, "model", name, sizeof name);
     field(b, "params", params, sizeof params);
 }
 
@@ -245,18 +222,18 @@ static void right_shard(bytes *b) {
 static gw_fuzz_folder folder;
 
 /* The file that the input stands for, into the folder; its size. */
-static size_t put_file(int file, const char *magic, uint32_t version, void (*right)(bytes *b),
+static size_t put_file(int file, const char *magic, uint32_t number, void (*right)(bytes *b),
                        const uint8_t *data, size_t size) {
     bytes b = {.n = 0};
     int what = data[0] % 4;
     if (what >= 1)
-        begin(&b, magic, version);
+        begin(&b, magic, number);
     if (what <= 1)
         put(&b, data + 1, size - 1);
     else
         right(&b);
     if (what >= 2)
-        damage(&b, data + 1, size - 1);
+        b.n = gw_fuzz_damage(b.at, b.n, data + 1, size - 1);
     if (what >= 1)
         end(&b);
     gw_fuzz_folder_put(&folder, file, b.at, b.n);
@@ -272,9 +249,8 @@ static void touch(const void *data, size_t n) {
 static void one_model(const uint8_t *data, size_t size) {
     char path[128];
     gw_model *m = NULL;
-    static void (*const right[])(bytes * b) = {right_model, right_model_2, right_model_3};
-    int version = data[0] / 4 % 3;
-    put_file(0, "GWMODEL1", 1 + version, right[version], data, size);
+    version = data[0] / 4 % 3;
+    put_file(0, "GWMODEL1", (uint32_t)version + 1, right_model, data, size);
     snprintf(path, sizeof path, "%s/model.gw", folder.path);
     gw_fuzz_forget();
     gw_err e = gw_model_load(&m, path, 1, NULL);

@@ -7,8 +7,7 @@
  *   1     the wire, repeated up to bound(n)
  *   2     the wire of a framed codec; if its first byte is odd, the rest, in a frame that is right
  *   3     the floats, repeated: to be encoded and decoded
- *   4..7  damage to an encoding: 3 bytes each, where (16-bit) and what is flipped there; a last
- *         byte that is left over cuts as many bytes off */
+ *   4..7  damage (gw_fuzz_damage) to an encoding */
 #include "fuzz.h"
 
 #include "base/rng.h"
@@ -211,10 +210,7 @@ static void try_damaged(const gw_codec *c, const uint8_t *data, size_t size, siz
     for (size_t i = 0; i < n; i++)
         ((float *)x.at)[i] = i % 7 ? (float)gw_rng_normal(n, i) : 0.0f;
     buffer wire = encode(c, x.at, n);
-    for (size_t i = 0; i + 3 <= size && wire.n; i += 3)
-        ((uint8_t *)wire.at)[(data[i] + 256u * data[i + 1]) % wire.n] ^= data[i + 2];
-    size_t cut = size % 3 ? data[size - 1] : 0;
-    try_decode(c, wire.at, cut < wire.n ? wire.n - cut : 0, n, into);
+    try_decode(c, wire.at, gw_fuzz_damage(wire.at, wire.n, data, size), n, into);
     free(wire.block);
     free(x.block);
 }

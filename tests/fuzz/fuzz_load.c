@@ -4,8 +4,7 @@
  * An input's first byte, modulo 4:
  *   0  the rest is the whole state
  *   1  the rest are its fields; head and checksum are made right
- *   2  damage to one that is right: 3 bytes each, where (16-bit) and what is flipped there; a last
- *      byte that is left over cuts as many bytes off
+ *   2  damage (gw_fuzz_damage) to one that is right
  *   3  damage to its fields alone; head and checksum are made right */
 #include "harness.h"
 
@@ -72,13 +71,6 @@ static void seal(uint8_t *state, size_t n) {
     memcpy(state + n - SUM, &sum, sizeof sum);
 }
 
-/* n bytes from `at` on; how many are left of them. */
-static size_t damage(uint8_t *at, size_t n, const uint8_t *data, size_t size) {
-    for (; size >= 3; data += 3, size -= 3)
-        at[(size_t)(data[0] | data[1] << 8) % n] ^= data[2];
-    return size == 1 ? n - data[0] % n : n;
-}
-
 /* The state that the input stands for, malloced. */
 static uint8_t *state_of(const uint8_t *data, size_t size, size_t *n) {
     int what = data[0] % 4;
@@ -92,9 +84,9 @@ static uint8_t *state_of(const uint8_t *data, size_t size, size_t *n) {
         memcpy(state + skip, data + 1, size - 1);
         *n = skip + size - 1 + (what == 1 ? SUM : 0);
     } else if (what == 2) {
-        *n = damage(state, right_n, data + 1, size - 1);
+        *n = gw_fuzz_damage(state, right_n, data + 1, size - 1);
     } else {
-        *n = HEAD + damage(state + HEAD, right_n - HEAD - SUM, data + 1, size - 1) + SUM;
+        *n = HEAD + gw_fuzz_damage(state + HEAD, right_n - HEAD - SUM, data + 1, size - 1) + SUM;
     }
     if (what % 2 == 1)
         seal(state, *n);
