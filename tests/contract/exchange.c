@@ -17,7 +17,6 @@
 
 enum { LAYERS = 3, STEPS = 4, VOID = 1 };
 
-static int me, ranks;
 static MPI_Comm all_ranks = MPI_COMM_WORLD;
 static bool yield, framed;
 

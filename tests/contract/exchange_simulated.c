@@ -37,14 +37,14 @@ static gw_err simulated_rank(void *ctx, gw_fabric *fabric) {
     return e;
 }
 
-uint32_t exchange_simulate(const trial *t, int ranks) {
+uint32_t exchange_simulate(const trial *t, int n) {
     static const gw_spec star = {.text = "star", .name = "star"};
     gw_network *network;
     simulated of = {.t = t};
-    CHECK_OK(gw_network_open(&network, &star, ranks, 1e8));
-    for (int r = 0; r < ranks; r++)
+    CHECK_OK(gw_network_open(&network, &star, n, 1e8));
+    for (int r = 0; r < n; r++)
         CHECK_OK(gw_ledger_new(&of.rank[r].ledger));
-    gw_sim_setup world = {.ranks = ranks,
+    gw_sim_setup world = {.ranks = n,
                           .per_host = 1,
                           .network = network,
                           .link = {1e8, 1e-5, 1e-6},
@@ -57,7 +57,7 @@ uint32_t exchange_simulate(const trial *t, int ranks) {
     gw_ledger_use(NULL);
     exchange_be(own, MPI_COMM_WORLD, false);
     CHECK(e == GW_OK, "%s %s n=%zu simulated: %s", t->comm, t->codec, t->n, gw_err_text());
-    for (int r = 0; r < ranks; r++)
+    for (int r = 0; r < n; r++)
         free(of.rank[r].ledger);
     gw_network_close(network);
     return of.rank[0].o.crc;

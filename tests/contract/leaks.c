@@ -15,7 +15,6 @@
 #include "comm/pipeline/timetable.h"
 #include "mesh/pipeline.h"
 #include "mpi/wait.h"
-#include "prof/clock.h"
 #include "prof/ledger.h"
 
 #include "../mpi/check.h"
@@ -32,7 +31,7 @@ enum { LAYERS = 3, N = 2003, LOOKS = 3 };
 enum { ENOUGH = 1000 };
 static const double grown_most = 0.01;
 
-static int ranks, steps;
+static int steps;
 static const char *to_lose = ""; /* of one object, in the middle */
 
 typedef struct look {
@@ -130,8 +129,6 @@ static void compare(const char *name, const look *was, const look *is, bool memo
 }
 
 static void report(const char *comm, const char *codec, const look *from, const look *to) {
-    int me;
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
     if (me != 0)
         return;
     printf("%-28s %-12s", comm, codec);
@@ -357,16 +354,12 @@ static void cut_layers(void) {
 }
 
 int main(int argc, char **argv) {
-    int level, left = 0;
+    int left = 0;
     object_count at_end[OBJECT_KINDS];
-    CHECK_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level));
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     CHECK(argc == 3 || argc == 5, "usage: leaks RANKS STEPS [COMM CODEC | leak WHAT]");
     steps = atoi(argv[2]);
     CHECK(steps >= 30 && steps <= 1 << 24, "%s steps: must be 30 to 16777216", argv[2]);
-    gw_wait_yields(true);
-    gw_clock_start();
-    gw_ledger_start();
     cut_layers();
     if (argc == 5 && strcmp(argv[3], "leak") == 0) {
         to_lose = argv[4];

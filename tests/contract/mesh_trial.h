@@ -17,8 +17,6 @@
 
 enum { INPUTS = 12, CLASSES = 6, SAMPLES = 97, GLOBAL = 7, TESTED = 11 };
 
-static int me, ranks;
-static bool yield;
 static gw_dataset set;
 static gw_session *session;
 
@@ -222,7 +220,7 @@ static void rig_open(rig *r, const trial *t) {
     gw_pipeline_hooks hooks = {r, rig_await, rig_begin, rig_ready, rig_loss, NULL};
     CHECK_OK(gw_model_open_shard(&r->model, gw_pipeline_shard(r->pipeline),
                                  gw_pipeline_room(r->pipeline)));
-    RIG_CHECK(r, gw_pipeline_open(r->pipeline, r->model, &hooks, 5, yield, MPI_COMM_WORLD) == GW_OK,
+    RIG_CHECK(r, gw_pipeline_open(r->pipeline, r->model, &hooks, 5, true, MPI_COMM_WORLD) == GW_OK,
               "%s", gw_err_text());
 }
 

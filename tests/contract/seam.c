@@ -3,7 +3,7 @@
  * the parameters, with what `gradwire train` comes to.
  *
  *      seam STEPS RATE WORDS..    each of WORDS is a run */
-#include "../mpi/check.h"
+#include "../mpi/client.h"
 #include "base/mem.h"
 #include "data/sampler.h"
 #include "nn/gemm.h"
@@ -11,7 +11,6 @@
 #include "optim/optimizer.h"
 #include "tests/simple_step.h"
 
-#include <gradwire.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -30,18 +29,13 @@ typedef struct client {
     bool lazy;
 } client;
 
-static int ok(int e) {
-    CHECK(e >= 0, "%s", gradwire_error());
-    return e;
-}
-
 /* Its arenas are the library's: tensors lie there as in the model. */
-static void client_open(client *c, const char *words, int rank, int ranks) {
+static void client_open(client *c, const char *words) {
     gw_model_spec spec = {
         .inputs = 16, .classes = CLASSES, .hidden = {12}, .n_hidden = 1, .seed = 1};
     gw_data_spec of = {.source = set, .image_scale = 1, .seed = 1, .batch = BATCH};
     CHECK_OK(gw_data_open(&c->data, &of, MPI_COMM_WORLD));
-    CHECK_OK(gw_sampler_open(&c->sampler, &c->data->train, BATCH, false, 1, rank, ranks));
+    CHECK_OK(gw_sampler_open(&c->sampler, &c->data->train, BATCH, false, 1, me, ranks));
     spec.n_init = 1;
     spec.init[0] = GW_INIT_HE;
     CHECK_OK(gw_model_open(&c->model, &spec, BATCH));
@@ -100,9 +94,9 @@ static void client_step(client *c, gw_batch b, bool first, bool last) {
     ok(gradwire_end(c->g, b.local ? loss / b.local : 0));
 }
 
-static uint32_t client_run(const char *words, int steps, float rate, int rank, int ranks) {
+static uint32_t client_run(const char *words, int steps, float rate) {
     client c = {.rate = rate};
-    client_open(&c, words, rank, ranks);
+    client_open(&c, words);
     int batches = gw_sampler_batches(c.sampler);
     for (int s = 0; s < steps; s++) {
         if (s % batches == 0)
@@ -122,15 +116,14 @@ static uint32_t client_run(const char *words, int steps, float rate, int rank, i
 }
 
 int main(int argc, char **argv) {
-    int rank, ranks;
     CHECK(argc > 3, "seam STEPS RATE WORDS..");
     gw_gemm_mend(argv); /* as the program does at its start: the same kernels */
-    ok(gradwire_start("--comm iallreduce", &rank, &ranks));
+    ok(gradwire_start("--comm iallreduce", &me, &ranks));
     gw_flush_denormals();
     CHECK_OK(gw_gemm_allow("cblas"));
     for (int i = 3; i < argc; i++) {
-        uint32_t sum = client_run(argv[i], atoi(argv[1]), strtof(argv[2], NULL), rank, ranks);
-        if (rank == 0)
+        uint32_t sum = client_run(argv[i], atoi(argv[1]), strtof(argv[2], NULL));
+        if (me == 0)
             printf("%08x\n", sum);
     }
     return 0;

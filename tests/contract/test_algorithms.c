@@ -5,7 +5,6 @@
 #include "base/rng.h"
 #include "comm/algo.h"
 #include "mpi/wait.h"
-#include "prof/clock.h"
 #include "prof/ledger.h"
 
 #include "../mpi/check.h"
@@ -13,10 +12,8 @@
 
 #include <math.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 enum {
     GUARD = 3, /* floats of the arena before and after the span */
@@ -24,7 +21,6 @@ enum {
     LONG = 1000003
 };
 
-static int me, ranks;
 static bool yield;
 
 typedef struct trial {
@@ -64,9 +60,7 @@ static bool wanted(const trial *t, int round, size_t i, int owner, float *want) 
 }
 
 static void same_everywhere(const trial *t, const float *x) {
-    uint32_t crc = (uint32_t)crc32_z(0, (const Bytef *)x, t->n * sizeof *x), all[2] = {crc, ~crc};
-    CHECK_OK(gw_allreduce(MPI_IN_PLACE, all, 2, MPI_UINT32_T, MPI_MAX, MPI_COMM_WORLD));
-    CHECK(all[0] == crc && all[1] == ~crc, "%s %s %s root %d n=%zu: ranks differ", t->algo,
+    CHECK(same_on_all(x, t->n * sizeof *x), "%s %s %s root %d n=%zu: ranks differ", t->algo,
           t->codec, verbs[t->what], t->root, t->n);
 }
 
@@ -91,18 +85,6 @@ static void judge(const trial *t, bool exact, int round, const float *x) {
               t->algo, verbs[t->what], t->n);
     if (t->what != GW_REDUCE && t->what != GW_REDUCE_SCATTER)
         same_everywhere(t, x);
-}
-
-static void check_cost(const trial *t, const gw_algo *a, gw_lane *lane, const gw_batch_cost *c) {
-    uint64_t sent[2] = {c->wire_bytes, c->messages};
-    gw_cost want = gw_algo_cost(a, lane, t->what, t->n);
-    CHECK_OK(gw_allreduce(MPI_IN_PLACE, sent, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
-    /* For an MPI collective the ledger charges each rank a whole number of bytes. */
-    long long slack = a->ops->caps & GW_ALGO_ORDERED ? ranks : 0;
-    CHECK(llabs((long long)(sent[0] - want.bytes)) <= slack && sent[1] == want.messages,
-          "%s %s %s n=%zu: %llu bytes in %llu messages, the formula says %llu in %llu", t->algo,
-          t->codec, verbs[t->what], t->n, (unsigned long long)sent[0], (unsigned long long)sent[1],
-          (unsigned long long)want.bytes, (unsigned long long)want.messages);
 }
 
 static void execute(const trial *t, gw_schedule *s) {
@@ -138,7 +120,7 @@ static void try(const bench *b, const trial *t) {
         gw_ledger_end(&cost);
         judge(t, gw_lane_exact(b->lane) || ranks == 1, round, b->base + GUARD);
         if (gw_lane_codec(b->lane)->caps & GW_CODEC_FIXED)
-            check_cost(t, &b->algo, b->lane, &cost);
+            check_charges(t->algo, &cost, gw_algo_cost(&b->algo, b->lane, t->what, t->n));
     }
     CHECK(e == GW_OK || e == GW_ERR_UNSUPPORTED, "%s: %s", t->algo, gw_err_text());
     gw_schedule_free(s);
@@ -215,7 +197,7 @@ static void with_codec(try_all *all, const char *algo, const char *spec, size_t 
     gw_codec_close(&codec);
 }
 
-/* Chunks smaller than a span, of one float, and of no float for some ranks. */
+/* Chunks smaller than a span, of one float, and of no float for some ranks; uneven groups. */
 static const struct {
     const char *algo;
     size_t longest;
@@ -227,6 +209,9 @@ static const struct {
                {"halving:chunk=1000,window=1", SHORT},
                {"halving:chunk=64K", LONG},
                {"swing:chunk=1000,message=100", SHORT},
+               {"hier:group=1", SHORT},
+               {"hier:group=2", LONG},
+               {"hier:group=3", SHORT},
                {"bine:message=64K", LONG},
                {"pat:chunk=64K,message=4K", LONG},
                {"file:path=" SCHEDULES "/2.json", LONG},
@@ -256,15 +241,10 @@ static void each_codec_awkward(const char *algo) {
 
 /* Arguments: the number of ranks that must be there; an algorithm or a plugin's path [all]. */
 int main(int argc, char **argv) {
-    int level;
     const char *only = argc > 2 ? argv[2] : NULL;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN); /* tests share the machine with others */
     gw_wait_yields(yield);
-    gw_clock_start();
-    gw_ledger_start();
     draw_values();
     for (const gw_entry *const *a = gw_algos.entries; *a && !only; a++) {
         each_codec((*a)->name, LONG);

@@ -5,17 +5,10 @@
  * the encodings of each algorithm gives its curve. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "comm/algo.h"
-#include "comm/lane.h"
 
-#include "../mpi/check.h"
-#include "../specs.h"
-
-#include <unistd.h>
+#include "../mpi/lane_rig.h"
 
 enum { N = 1 << 16, ROUNDS = 4 };
-
-static int me, ranks;
 
 /* Mean square error over mean square, in units of that of one encoding, for P = 2, 3, 4. */
 typedef struct curve {
@@ -85,22 +78,13 @@ static double measure(const char *name, gw_lane *lane, float *x) {
 }
 
 int main(int argc, char **argv) {
-    int level;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    ranks = check_ranks(argc, argv);
-    gw_codec codec;
-    gw_lane *lane = NULL;
-    float *x = NULL;
-    CHECK_OK(open_codec(&codec, "qsgd:bits=4"));
-    gw_lane_setup setup = {
-        .codec = &codec, .n = N, .seed = 3, .yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN)};
-    CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
-    CHECK_OK(gw_lane_floats(lane, N, &x));
-    double one = measure(NULL, lane, x), ring = 0;
+    check_start(argc, argv);
+    rig r;
+    rig_open(&r, "sra", "qsgd:bits=4", N, false);
+    double one = measure(NULL, r.lane, r.base), ring = 0;
     for (size_t i = 0; i < sizeof curves / sizeof *curves; i++) {
         const curve *c = &curves[i];
-        double growth = measure(c->algo, lane, x) / one;
+        double growth = measure(c->algo, r.lane, r.base) / one;
         ring = i == 0 ? growth : ring;
         if (ranks == 1) {
             CHECK(growth == 0, "%s: one rank errs by %g", c->algo, growth);
@@ -112,8 +96,7 @@ int main(int argc, char **argv) {
         CHECK(i == 0 || ranks == 2 || growth < ring, "%s errs by %g, a ring by %g", c->algo, growth,
               ring);
     }
-    gw_lane_close(lane);
-    gw_codec_close(&codec);
+    rig_close(&r);
     MPI_Finalize();
     return 0;
 }

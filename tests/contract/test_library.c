@@ -5,14 +5,11 @@
  * trainer's optimizer does. What an exact one hands out is the mean. A run that was saved continues
  * to the bit. A rule by names is the rule by layers that has the same tensors; of two the first
  * holds. */
-#include "../mpi/check.h"
+#include "../mpi/client.h"
 #include "../specs.h"
 #include "comm/strategy.h"
-#include "rule.h"
 
-#include <gradwire.h>
 #include <math.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { TENSORS = 4, GROUPS = 2, STEPS = 6, CUT = 3 };
@@ -20,7 +17,6 @@ static const size_t sizes[TENSORS] = {96, 12, 60, 5}, rows[TENSORS] = {8, 0, 12,
 static const int group_of[TENSORS] = {0, 0, 1, 1}, every[TENSORS] = {0, 1, 2, 3};
 enum { N = 96 + 12 + 60 + 5 };
 static const float rate = 0.05f;
-static int rank, ranks;
 
 typedef struct setting {
     const char *comm, *codec, *rule; /* rule: of gradwire_update; NULL: the caller's own */
@@ -35,14 +31,6 @@ typedef struct model {
     float param[N], grad[N];
     size_t off[TENSORS];
 } model;
-
-static float draw(int step, int of, size_t i) {
-    uint32_t x = (uint32_t)(step * 7919 + of * 104729 + (int)i * 31 + 17);
-    x ^= x << 13;
-    x ^= x >> 17;
-    x ^= x << 5;
-    return (float)(x % 2001) / 1000.0f - 1.0f;
-}
 
 static void model_make(model *m) {
     size_t off = 0;
@@ -63,9 +51,9 @@ static double share_of(int r) {
 }
 
 static void model_gradient(model *m, int step, bool mean) {
-    float by = mean ? 1 : (float)share_of(rank);
+    float by = mean ? 1 : (float)share_of(me);
     for (size_t i = 0; i < N; i++)
-        m->grad[i] = draw(step, rank, i) * by;
+        m->grad[i] = draw(step, me, i) * by;
 }
 
 /* ---- through the header ---- */
@@ -74,26 +62,9 @@ static void model_gradient(model *m, int step, bool mean) {
 static float *lent;
 static int lent_file = -1;
 
-static void lent_make(void) {
-    lent_file = memfd_create("gradients", 0);
-    CHECK(lent_file >= 0 && ftruncate(lent_file, sizeof(float[N])) == 0, "memory to lend");
-    lent = mmap(NULL, sizeof(float[N]), PROT_READ | PROT_WRITE, MAP_SHARED, lent_file, 0);
-    CHECK(lent != MAP_FAILED, "memory to lend");
-}
-
 /* Where the caller has a gradient: on each rank others lie in memory that is not lent. */
 static float *grad_of(const setting *s, model *m, int t) {
-    return (s->lent && (t + rank) % 3 != 0 ? lent : m->grad) + m->off[t];
-}
-
-static int ok(int e) {
-    CHECK(e >= 0, "%s", gradwire_error());
-    return e;
-}
-
-static void one_line(void) {
-    const char *text = gradwire_error();
-    CHECK(*text && !strchr(text, '\n'), "not one line: '%s'", text);
+    return (s->lent && (t + me) % 3 != 0 ? lent : m->grad) + m->off[t];
 }
 
 static int library_open(gradwire **g, const setting *s, model *m) {
@@ -157,7 +128,7 @@ static void library_catch_up(gradwire *g, const setting *s, model *m) {
 static void library_step(gradwire *g, const setting *s, model *m, int step, bool last) {
     int order[TENSORS] = {3, 2, 1, 0};
     float *grads[TENSORS];
-    ok(gradwire_begin(g, rank + 1, global_samples()));
+    ok(gradwire_begin(g, me + 1, global_samples()));
     if (s->lazy && step > 1 && step != CUT + 1)
         library_catch_up(g, s, m);
     ok(gradwire_phase(g, GRADWIRE_BACKWARD));
@@ -187,7 +158,7 @@ static bool library_run(const setting *s, model *m, bool cut) {
     size_t bytes = 0;
     model_make(m);
     if (library_open(&g, s, m) < 0) {
-        one_line();
+        says("");
         gradwire_close(g);
         return false;
     }
@@ -215,6 +186,27 @@ static bool library_run(const setting *s, model *m, bool cut) {
 
 /* ---- the session itself ---- */
 
+/* Summed in the order of the library's loops. */
+static void rule_product(bool ta, bool tb, int m, int n, int k, const float *a, int lda,
+                         const float *b, int ldb, float beta, float *c, int ldc) {
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = beta != 0 ? beta * c[i * ldc + j] : 0;
+            for (int l = 0; l < k; l++)
+                sum += a[ta ? l * lda + i : i * lda + l] * b[tb ? j * ldb + l : l * ldb + j];
+            c[i * ldc + j] = sum;
+        }
+}
+
+/* An optimizer as the trainer opens it, but for its products, which are those of the library. The
+ * last two of the tensors, which must outlive it, are of the last layer. */
+static gw_err open_rule(gw_optimizer **out, const char *text, const gw_tensor *tensors, int n) {
+    gw_optimizer_setup setup = {.n = gw_span_end(tensors[n - 1].span),
+                                .model = {tensors, n, .head = n - 2, .product = rule_product}};
+    GW_TRY(keep_spec(&setup.spec, text, GW_SPEC_ONE));
+    return gw_optimizer_open(out, &setup);
+}
+
 static gw_optimizer *rule; /* NULL: param -= rate * gradient */
 
 static gw_err session_update(gw_session *s, gw_span span) {
@@ -232,7 +224,7 @@ static gw_err session_update(gw_session *s, gw_span span) {
 }
 
 static gw_err session_step(gw_session *s, const gw_span *layers, model *m, int step, bool lazy) {
-    gw_session_begin(s, share_of(rank));
+    gw_session_begin(s, share_of(me));
     if (rule)
         gw_optimizer_begin(rule);
     float *sums = gw_session_sums(s);
@@ -363,11 +355,11 @@ static void try_idle(const char *comm) {
     float *grads[TENSORS];
     model_make(&m);
     ok(library_open(&g, &s, &m));
-    ok(gradwire_begin(g, rank, ranks * (ranks - 1) / 2));
+    ok(gradwire_begin(g, me, ranks * (ranks - 1) / 2));
     for (int t = 0; t < TENSORS; t++) {
         grads[t] = grad_of(&s, &m, t);
         for (size_t i = 0; i < sizes[t]; i++)
-            grads[t][i] = rank == 0 ? NAN : 2;
+            grads[t][i] = me == 0 ? NAN : 2;
     }
     ok(gradwire_ready(g, TENSORS, every, grads));
     ok(gradwire_finish(g, GRADWIRE_ALL));
@@ -412,7 +404,7 @@ static void try_mean(const char *comm) {
     size_t from, n;
     model_make(&m);
     ok(library_open(&g, &s, &m));
-    ok(gradwire_begin(g, rank + 1, global_samples()));
+    ok(gradwire_begin(g, me + 1, global_samples()));
     model_gradient(&m, 1, true);
     float *grads[TENSORS];
     for (t = 0; t < TENSORS; t++)
@@ -472,9 +464,9 @@ static void try_memory(const char *comm, bool writes) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(gradwire_start(NULL, &rank, &ranks) == 0, "%s", gradwire_error());
+    CHECK(gradwire_start(NULL, &me, &ranks) == 0, "%s", gradwire_error());
     CHECK(check_ranks(argc, argv) == ranks, "ranks");
-    lent_make();
+    lent = lendable(sizeof(float[N]), &lent_file);
     const char *comm = argc > 2 ? argv[2] : "allreduce";
     gw_strategy strategy;
     int carried = 0;

@@ -14,7 +14,6 @@
 #include <math.h>
 #include <omp.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 /* ---- what a step must be ---- */
@@ -351,11 +350,7 @@ static void try_pairs(int n_codecs) {
 int main(int argc, char **argv) {
     static uint8_t images[SAMPLES * INPUTS];
     static gw_label labels[SAMPLES];
-    MPI_Init(&argc, &argv);
-    ranks = check_ranks(argc, argv);
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
-    yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN);
-    gw_wait_yields(yield);
+    check_start(argc, argv);
     omp_set_num_threads(1);
     for (int i = 0; i < SAMPLES * INPUTS; i++)
         images[i] = (uint8_t)gw_rng_u64(gw_rng_key(11, 0), (uint64_t)i);
@@ -363,7 +358,6 @@ int main(int argc, char **argv) {
         labels[i] = (gw_label)(gw_rng_u64(gw_rng_key(11, 1), (uint64_t)i) % CLASSES);
     set = (gw_dataset){SAMPLES, SAMPLES, 0, SAMPLES, 1, INPUTS, 1, INPUTS, images, labels, 1};
     CHECK_OK(new_session(&session, "allreduce", "none", "auto", false));
-    gw_ledger_start();
     list_meshes();
     list_timetables();
     try_pairs(1);

@@ -1,25 +1,20 @@
-/* Memory that a node's ranks share, and what works on it: twins, sums, shm and hier in groups. */
+/* Memory that a node's ranks share, and what works on it: twins, sums, lent gradients. */
 #include "base/mem.h"
 #include "base/norm.h"
 #include "comm/channel.h"
-#include "comm/lane.h"
 #include "comm/lent.h"
 #include "comm/schedule/collective.h"
 #include "comm/schedule/crew.h"
 #include "comm/sum.h"
 #include "mpi/wait.h"
 
-#include "../mpi/check.h"
-#include "../specs.h"
+#include "../mpi/lane_rig.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-static int me, ranks;
-static bool yield;
 
 /* ---- gw_shared ---- */
 
@@ -144,36 +139,7 @@ static float value(int rank, size_t i) {
            50.0f; /* sums are exact in any order */
 }
 
-static gw_lane *open_lane(gw_codec *codec, size_t n, bool shared) {
-    gw_lane *lane = NULL;
-    gw_lane_setup setup = {
-        .codec = codec, .n = n, .feedback = true, .seed = 3, .yield = yield, .shared = shared};
-    CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
-    return lane;
-}
-
-/* An algorithm with its own lane, which is kept since making lanes takes long. */
-typedef struct rig {
-    gw_codec codec;
-    gw_algo algo;
-    gw_lane *lane;
-    float *base;
-} rig;
-
 enum { MOST = 20000, SKIP = 3 /* spans that do not start on a cache line */ };
-
-static void rig_up(rig *r, const char *spec, const char *compress) {
-    CHECK_OK(open_codec(&r->codec, compress));
-    CHECK_OK(open_algo(&r->algo, spec, &r->codec));
-    r->lane = open_lane(&r->codec, MOST + SKIP, r->algo.ops->caps & GW_ALGO_SHARED);
-    CHECK_OK(gw_lane_floats(r->lane, MOST + SKIP, &r->base));
-}
-
-static void rig_down(rig *r) {
-    gw_lane_close(r->lane);
-    gw_algo_close(&r->algo);
-    gw_codec_close(&r->codec);
-}
 
 /* The collective several times over n floats; the last result is out[0..n). */
 static void collect(rig *r, gw_verb what, size_t n, float *out) {
@@ -199,26 +165,13 @@ static double sum_of(size_t i) {
     return sum;
 }
 
-static void exact_sums(const char *spec) {
-    static const size_t sizes[] = {1, 2, 3, 5, 77, 1003, MOST};
-    static float out[MOST];
-    rig r;
-    rig_up(&r, spec, "none");
-    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-        collect(&r, GW_ALLREDUCE, sizes[k], out);
-        for (size_t i = 0; i < sizes[k]; i++)
-            CHECK(out[i] == sum_of(i), "%s n=%zu: element %zu is %g", spec, sizes[k], i, out[i]);
-    }
-    rig_down(&r);
-}
-
 /* shm with a codec gives the same bits as sra, error feedback included. */
 static void same_as_sra(const char *compress) {
     static const size_t sizes[] = {1, 2, 5, 1003};
     static float a[1003], b[1003];
     rig sra, shm;
-    rig_up(&sra, "sra", compress);
-    rig_up(&shm, "shm", compress);
+    rig_open(&sra, "sra", compress, MOST + SKIP, true);
+    rig_open(&shm, "shm", compress, MOST + SKIP, true);
     for (int what = GW_ALLREDUCE; what <= GW_ALLGATHER; what++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             size_t n = sizes[k];
@@ -232,8 +185,8 @@ static void same_as_sra(const char *compress) {
             CHECK(memcmp(a + part.off, b + part.off, part.n * sizeof *a) == 0, "%s, verb %d, n=%zu",
                   compress, what, n);
         }
-    rig_down(&sra);
-    rig_down(&shm);
+    rig_close(&sra);
+    rig_close(&shm);
 }
 
 /* ---- memory that is lent ---- */
@@ -300,7 +253,7 @@ static void lent_memory(void) {
     static const gw_span spans[] = {{0, MOST + SKIP}, {SKIP, 30}, {39, 2}, {17, 1600}};
     int file;
     rig r;
-    rig_up(&r, "shm", "none");
+    rig_open(&r, "shm", "none", MOST + SKIP, true);
     CHECK_OK(gw_lent_open(&gw_lane_channel(r.lane)->lent, gw_lane_channel(r.lane)->shared, r.base,
                           tensors, TENSORS));
     float *lent = lend(gw_lane_channel(r.lane)->lent, &file);
@@ -310,20 +263,7 @@ static void lent_memory(void) {
     gw_lent_close(gw_lane_channel(r.lane)->lent);
     munmap(lent, (MOST + SKIP) * sizeof *lent);
     close(file);
-    rig_down(&r);
-}
-
-static void algorithms(void) {
-    exact_sums("shm");
-    yield = ranks > sysconf(_SC_NPROCESSORS_ONLN); /* spin if there are enough cores */
-    exact_sums("shm");
-    yield = true;
-    exact_sums("hier");
-    exact_sums("hier:group=1");
-    exact_sums("hier:group=2");
-    exact_sums("hier:group=3");
-    same_as_sra("none");
-    same_as_sra("qsgd");
+    rig_close(&r);
 }
 
 /* ---- refusals ---- */
@@ -347,7 +287,9 @@ static void refusals(void) {
         for (int shared = 0; shared < 2; shared++) {
             gw_schedule *s = NULL;
             CHECK_OK(open_algo(&algo, specs[i], &codec));
-            gw_lane *lane = open_lane(&codec, 100, shared);
+            gw_lane *lane = NULL;
+            gw_lane_setup setup = {.codec = &codec, .n = 100, .yield = true, .shared = shared};
+            CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
             CHECK_OK(gw_schedule_new(&s, lane, own, (gw_span){0, 100}));
             refused(gw_algo_lay_down(&algo, s, GW_ALLREDUCE, 0),
                     shared ? "gw_lane_floats" : "share no memory");
@@ -359,16 +301,13 @@ static void refusals(void) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    ranks = check_ranks(argc, argv);
-    yield = true;
-    gw_wait_yields(true);
+    check_start(argc, argv);
     twins_and_growth();
     meetings();
     parts_tile();
     sums_of_rows();
-    algorithms();
+    same_as_sra("none");
+    same_as_sra("qsgd");
     if (ranks > 1)
         lent_memory();
     refusals();

@@ -14,7 +14,6 @@
 
 enum { N = 40000 };
 
-static int me, ranks;
 extern const gw_algo_ops gw_algo_auto;
 
 static gw_lane_notes notes;
@@ -34,15 +33,6 @@ static gw_lane *open_lane(gw_codec *codec, bool yield) {
 }
 
 /* ---- measuring ---- */
-
-static void same_everywhere(const char *rows) {
-    enum { MOST = 1 << 16 };
-    static char first[MOST];
-    CHECK(strlen(rows) < MOST, "%zu bytes", strlen(rows));
-    strcpy(first, rows);
-    CHECK_OK(gw_bcast(first, MOST, MPI_CHAR, 0, MPI_COMM_WORLD));
-    CHECK(strcmp(first, rows) == 0, "ranks measured different tables");
-}
 
 static void check_table(const gw_tuning *t, const gw_lane *lane) {
     CHECK(t->n_sizes >= 1 && t->n_sizes <= GW_TUNING_SIZES, "%d sizes", t->n_sizes);
@@ -77,7 +67,7 @@ static void round_trip(const char *compress, bool yield) {
         CHECK(residual[i] == (float)i, "measuring changes the residual at %zu", i);
     check_table(&t, lane);
     CHECK_OK(gw_tuning_print(&t, lane, &rows));
-    same_everywhere(rows);
+    CHECK(same_on_all(rows, strlen(rows)), "ranks measured different tables");
     snprintf(text, sizeof text, "%s%s", GW_TUNING_HEADER, rows);
     CHECK_OK(gw_tuning_read(&again, lane, &gw_algo_auto, "f", text));
     CHECK(again.n_sizes == t.n_sizes, "%d sizes", again.n_sizes);
@@ -157,10 +147,7 @@ static void starts_together_in_any_order(void) {
     CHECK_OK(gw_tuning_measure(&t, lane, &gw_algo_auto, 0.05));
     gw_probe_hooks.exchange = NULL;
     check_orders(t.n_algos);
-    int first[MOST_RUNS];
-    memcpy(first, watched.schedule, sizeof first);
-    CHECK_OK(gw_bcast(first, MOST_RUNS, MPI_INT, 0, MPI_COMM_WORLD));
-    CHECK(memcmp(first, watched.schedule, sizeof first) == 0, "ranks run different orders");
+    CHECK(same_on_all(watched.schedule, sizeof watched.schedule), "ranks run different orders");
     gw_tuning_clear(&t);
     gw_lane_close(lane);
     gw_codec_close(&codec);
@@ -300,10 +287,7 @@ static void missing_table(const char *path) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    ranks = check_ranks(argc, argv);
-    gw_wait_yields(true);
+    check_start(argc, argv);
     round_trip("none", true);
     round_trip("qsgd", true);
     if (ranks < sysconf(_SC_NPROCESSORS_ONLN))

@@ -3,14 +3,9 @@
  * error feedback the residuals of the ranks hold what the sums lack. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "comm/algo.h"
-#include "comm/lane.h"
 #include "mpi/wait.h"
-#include "prof/clock.h"
-#include "prof/ledger.h"
 
-#include "../specs.h"
-#include "check.h"
+#include "lane_rig.h"
 
 #include <math.h>
 #include <sched.h>
@@ -18,14 +13,9 @@
 
 enum { BUCKET = 512, SPANS = 3, N = 5000, BAD = 3333 };
 
-static int me, ranks;
-
 static const gw_span spans[SPANS] = {{0, 1}, {1, 1500}, {1501, N - 1501}};
 
-static gw_codec codec;
-static gw_algo native;
-static gw_lane *lane;
-static float base[N];
+static rig native;
 static gw_schedule *schedules[SPANS];
 
 static float value(int rank, uint64_t step, size_t i) {
@@ -35,30 +25,23 @@ static float value(int rank, uint64_t step, size_t i) {
 }
 
 static void fill(uint64_t step, bool bad) {
-    gw_lane_begin_at(lane, step);
+    gw_lane_begin_at(native.lane, step);
     for (size_t i = 0; i < N; i++)
-        base[i] = value(me, step, i);
+        native.base[i] = value(me, step, i);
     if (bad && me == ranks - 1)
-        base[BAD] = NAN;
+        native.base[BAD] = NAN;
 }
 
 static void open_all(bool feedback) {
-    CHECK_OK(open_codec(&codec, "int8sum"));
-    CHECK_OK(open_algo(&native, "native", &codec));
-    gw_lane_setup setup = {.codec = &codec, .n = N, .feedback = feedback, .seed = 5, .yield = true};
-    CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
-    for (int s = 0; s < SPANS; s++) {
-        CHECK_OK(gw_schedule_new(&schedules[s], lane, base, spans[s]));
-        CHECK_OK(gw_algo_lay_down(&native, schedules[s], GW_ALLREDUCE, 0));
-    }
+    rig_open(&native, "native", "int8sum", N, feedback);
+    for (int s = 0; s < SPANS; s++)
+        schedules[s] = rig_sum(&native, spans[s]);
 }
 
 static void close_all(void) {
     for (int s = 0; s < SPANS; s++)
         gw_schedule_free(schedules[s]);
-    gw_lane_close(lane);
-    gw_algo_close(&native);
-    gw_codec_close(&codec);
+    rig_close(&native);
 }
 
 /* All exchanges at once. Each rank polls them in its own order, so that the second collective of
@@ -113,35 +96,25 @@ static void judge(uint64_t step, bool bad) {
             if (ranks == 1)
                 most = 0; /* sends nothing, loses nothing */
             if (bad && s == SPANS - 1 && ranks > 1 && spoilt(spans[s], i))
-                CHECK(isnan(base[i]), "element %zu: %g, a rank has a NaN in its bucket", i,
-                      base[i]);
+                CHECK(isnan(native.base[i]), "element %zu: %g, a rank has a NaN in its bucket", i,
+                      native.base[i]);
             else if (!bad || ranks > 1)
-                CHECK(fabs(base[i] - want) <= most, "element %zu: %g, not %g within %g", i, base[i],
-                      want, most);
+                CHECK(fabs(native.base[i] - want) <= most, "element %zu: %g, not %g within %g", i,
+                      native.base[i], want, most);
         }
 }
 
-static void same_everywhere(void) {
-    static float first[N];
-    memcpy(first, base, sizeof first);
-    CHECK_MPI(MPI_Bcast(first, N, MPI_FLOAT, 0, MPI_COMM_WORLD));
-    CHECK(memcmp(first, base, sizeof first) == 0, "ranks differ");
-}
-
 static void check_bytes(const gw_batch_cost *c) {
-    uint64_t sent = c->wire_bytes, want = 0, exact = 0;
+    gw_cost want = {0};
+    uint64_t exact = 0;
     for (int s = 0; s < SPANS; s++) {
         size_t scales = (spans[s].n + BUCKET - 1) / BUCKET;
         exact += 2 * (uint64_t)(ranks - 1) * (spans[s].n + 4 * scales);
-        want += gw_algo_cost(&native, lane, GW_ALLREDUCE, spans[s].n).bytes;
+        want = gw_cost_sum(want, gw_algo_cost(&native.algo, native.lane, GW_ALLREDUCE, spans[s].n));
     }
-    CHECK_OK(gw_allreduce(MPI_IN_PLACE, &sent, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
-    CHECK(want == exact, "the formula says %llu bytes, not %llu", (unsigned long long)want,
-          (unsigned long long)exact);
-    /* The ledger charges each rank a whole number of bytes a collective. */
-    CHECK(sent <= want && sent + 2 * SPANS * (uint64_t)ranks >= want,
-          "%llu bytes on the wire, the formula says %llu", (unsigned long long)sent,
-          (unsigned long long)want);
+    CHECK(want.bytes == exact, "the formula says %llu bytes, not %llu",
+          (unsigned long long)want.bytes, (unsigned long long)exact);
+    check_charges("int8sum", c, want);
 }
 
 static void run(void (*exchange)(void), uint64_t step, bool bad, float *result) {
@@ -151,9 +124,9 @@ static void run(void (*exchange)(void), uint64_t step, bool bad, float *result) 
     exchange();
     gw_ledger_end(&cost);
     judge(step, bad);
-    same_everywhere();
+    CHECK(same_on_all(native.base, N * sizeof(float)), "ranks differ");
     check_bytes(&cost);
-    memcpy(result, base, sizeof base);
+    memcpy(result, native.base, N * sizeof *result);
 }
 
 /* Over all steps, the received sums plus the residuals of all ranks equal the gradients. */
@@ -167,15 +140,15 @@ static void nothing_is_lost(void) {
             blocking();
         else
             overlapped();
-        same_everywhere();
+        CHECK(same_on_all(native.base, N * sizeof(float)), "ranks differ");
         for (size_t i = 0; i < N; i++) {
-            arrived[i] += base[i];
+            arrived[i] += native.base[i];
             for (int r = 0; r < ranks; r++)
                 in[i] += value(r, step, i);
         }
     }
     for (size_t i = 0; i < N; i++)
-        left[i] = gw_lane_encoder(lane)->residual[i];
+        left[i] = gw_lane_encoder(native.lane)->residual[i];
     CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, left, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
     for (size_t i = 0; i < N; i++) {
         held = fmax(held, fabs(left[i]));
@@ -189,13 +162,7 @@ static void nothing_is_lost(void) {
 int main(int argc, char **argv) {
     enum { STEPS = 20 };
     static float one[N], other[N];
-    int level;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    ranks = check_ranks(argc, argv);
-    gw_wait_yields(true);
-    gw_clock_start();
-    gw_ledger_start();
+    check_start(argc, argv);
     open_all(false);
     for (uint64_t step = 1; step <= STEPS; step++) {
         bool bad = step % 5 == 0;

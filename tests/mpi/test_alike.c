@@ -4,11 +4,10 @@
 
 #include "cli/bench/bench.h"
 #include "cli/cli.h"
-#include "mpi/wait.h"
 
 #include <string.h>
 
-static int rank, ranks, refusals;
+static int refusals;
 
 /* All ranks are refused by one line, which names this fact, and the last rank and the first one
  * with what they have; or, alone, none is. */
@@ -74,7 +73,7 @@ static gw_err compare(const char *command, const gw_opt *opts, const char *name,
 }
 
 static void try_option(const char *command, const gw_opt *opts, const gw_opt *o) {
-    bool odd = rank == ranks - 1 && ranks > 1;
+    bool odd = me == ranks - 1 && ranks > 1;
     char a[128], b[128], name[128];
     snprintf(name, sizeof name, "--%s", o->name);
     if (o->type == GW_OPT_FLAG) {
@@ -111,7 +110,7 @@ static void try_tables(void) {
 }
 
 static void try_command(void) {
-    bool odd = rank == ranks - 1 && ranks > 1;
+    bool odd = me == ranks - 1 && ranks > 1;
     refused(compare(odd ? "eval" : "train", NULL, NULL, NULL), "command", "eval", "train");
 }
 
@@ -121,7 +120,7 @@ static void try_environment(void) {
                                           "OPENBLAS_NUM_THREADS"};
     static const char *const others[] = {"OMP_NUM_THREADS", "UCX_NET_DEVICES", "GW_DATA_DIR",
                                          "OMP_PLACES"};
-    bool odd = rank == ranks - 1 && ranks > 1;
+    bool odd = me == ranks - 1 && ranks > 1;
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
         char name[128];
         snprintf(name, sizeof name, "$%s", watched[i]);
@@ -155,7 +154,7 @@ static void try_files(void) {
     static const char one[] =
         "x.csv: 3 bytes, crc32 352441c2, adler32 024d0127", /* zlib's of "abc", and of "abd" */
         other[] = "x.csv: 3 bytes, crc32 ab40d461, adler32 024e0128";
-    bool odd = rank == ranks - 1 && ranks > 1;
+    bool odd = me == ranks - 1 && ranks > 1;
     char dir[] = "/tmp/test_alike.XXXXXX";
     CHECK(mkdtemp(dir) && chdir(dir) == 0, "no folder");
     put("x.csv", odd ? "abd" : "abc");
@@ -174,11 +173,8 @@ static void try_files(void) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
+    check_start(argc, argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    ranks = check_ranks(argc, argv);
-    gw_wait_yields(true); /* thousands of small collectives */
     try_tables();
     try_command();
     try_environment();

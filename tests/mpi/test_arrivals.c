@@ -7,8 +7,6 @@
 
 enum { N = 300 };
 
-static int me, ranks;
-
 static gw_arrival arrival(int id, int schedule, uint64_t run, double at) {
     gw_arrival a = {.x = {.lane = schedule % 2, .schedule = schedule, .run = run}, .id = id};
     a.mine_s = at;
@@ -67,9 +65,7 @@ static void test_none(void) {
 }
 
 int main(int argc, char **argv) {
-    CHECK_MPI(MPI_Init(&argc, &argv));
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     gw_wait_yields(ranks > 2);
     test_all(false);
     test_all(true);

@@ -10,7 +10,6 @@
 
 #include <math.h>
 
-static int me, ranks;
 static uint64_t origin;
 
 /* Ahead by 3 s a rank, and 100 ppm a rank fast: worse than any quartz. */
@@ -86,11 +85,8 @@ static void test_one_host(void) {
 }
 
 int main(int argc, char **argv) {
-    CHECK_MPI(MPI_Init(&argc, &argv));
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     gw_wait_yields(ranks > 2);
-    gw_ledger_start();
     origin = gw_clock_ticks();
     CHECK_MPI(MPI_Bcast(&origin, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
     test_apart();

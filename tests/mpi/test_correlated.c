@@ -3,18 +3,13 @@
  * again, they are without bias, as offsets that depended on those before would not be. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "comm/algo.h"
-#include "comm/lane.h"
 
-#include "../specs.h"
-#include "check.h"
+#include "lane_rig.h"
 
 #include <string.h>
-#include <unistd.h>
 
 enum { N = 2001, DRAWS = 300 };
 
-static int me, ranks;
 static double mean[N];
 
 typedef struct errors {
@@ -27,29 +22,17 @@ static float value(size_t i) {
 
 static errors measure(const char *name, const char *rounding) {
     char spec[64];
-    gw_codec codec;
-    gw_algo algo;
-    gw_lane *lane;
-    gw_schedule *s;
-    float *x;
+    rig r;
     errors e = {0};
     snprintf(spec, sizeof spec, "qsgd:bits=4,rounding=%s", rounding);
-    CHECK_OK(open_codec(&codec, spec));
-    CHECK_OK(open_algo(&algo, name, &codec));
-    gw_lane_setup setup = {.codec = &codec,
-                           .n = N,
-                           .seed = 3,
-                           .shared = true,
-                           .yield = ranks >= sysconf(_SC_NPROCESSORS_ONLN)};
-    CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
-    CHECK_OK(gw_lane_floats(lane, N, &x));
-    CHECK_OK(gw_schedule_new(&s, lane, x, (gw_span){0, N}));
-    CHECK_OK(gw_algo_lay_down(&algo, s, GW_ALLREDUCE, 0));
+    rig_open(&r, name, spec, N, false);
+    gw_schedule *s = rig_sum(&r, (gw_span){0, N});
+    float *x = r.base;
     memset(mean, 0, sizeof mean);
     for (int draw = 0; draw < DRAWS; draw++) {
         for (size_t i = 0; i < N; i++)
             x[i] = value(i);
-        gw_lane_begin(lane);
+        gw_lane_begin(r.lane);
         CHECK_OK(gw_schedule_run(s));
         for (size_t i = 0; i < N; i++) {
             double d = (double)x[i] - ranks * (double)value(i);
@@ -60,19 +43,14 @@ static errors measure(const char *name, const char *rounding) {
     for (size_t i = 0; i < N; i++)
         e.bias += mean[i] * mean[i] / N * DRAWS / e.square;
     gw_schedule_free(s);
-    gw_lane_close(lane);
-    gw_algo_close(&algo);
-    gw_codec_close(&codec);
+    rig_close(&r);
     return e;
 }
 
 int main(int argc, char **argv) {
     static const char *const algos[] = {"gathersum", "doubling", "ring", "sra",
                                         "halving",   "tree",     "root", "shm"};
-    int level;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     for (size_t i = 0; i < sizeof algos / sizeof *algos && ranks > 1; i++) {
         errors one = measure(algos[i], "stochastic"), with = measure(algos[i], "correlated");
         double ratio = with.square / one.square;

@@ -7,8 +7,6 @@
 
 #include <stdbool.h>
 
-static int rank, ranks;
-
 /* `set` holds what `whole` (read alone) does at the same global indices. */
 static void expect_same(const gw_dataset *set, const gw_dataset *whole, const char *what) {
     enum { ROWS = 64 };
@@ -40,13 +38,13 @@ static void expect_same(const gw_dataset *set, const gw_dataset *whole, const ch
 static void expect_one_copy(const gw_dataset *set) {
     MPI_Comm node;
     int node_rank, node_size;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, me, MPI_INFO_NULL, &node);
     MPI_Comm_rank(node, &node_rank);
     MPI_Comm_size(node, &node_size);
     volatile uint8_t *byte = (volatile uint8_t *)(uintptr_t)set->images;
     uint8_t was = *byte;
     for (int writer = 0; writer < node_size; writer++) {
-        uint8_t mark = (uint8_t)(was ^ (writer + 1) ^ (rank << 4 & 0x10));
+        uint8_t mark = (uint8_t)(was ^ (writer + 1) ^ (me << 4 & 0x10));
         MPI_Bcast(&mark, 1, MPI_BYTE, writer, node);
         if (node_rank == writer)
             *byte = mark;
@@ -62,8 +60,8 @@ static void expect_one_copy(const gw_dataset *set) {
 
 static void expect_shards(const gw_data *d, int batch) {
     uint32_t first, count, total = d->train.n;
-    CHECK_OK(gw_portion_cut(d->train.n_global, batch, rank, (gw_shares){.parts = ranks}, &first,
-                            &count));
+    CHECK_OK(
+        gw_portion_cut(d->train.n_global, batch, me, (gw_shares){.parts = ranks}, &first, &count));
     CHECK(d->train.first == first && d->train.n == count, "shard %u + %u, expected %u + %u",
           d->train.first, d->train.n, first, count);
     MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD);
@@ -118,7 +116,7 @@ static void expect_layouts(const char *source, const char *name, double validati
         else
             CHECK(d->train.n == d->train.n_global && d->train.first == 0, "not the whole set");
         gw_sampler *s; /* the layouts are those that the sampler wants */
-        CHECK_OK(gw_sampler_open(&s, &d->train, batch, sharded, 1, rank, ranks));
+        CHECK_OK(gw_sampler_open(&s, &d->train, batch, sharded, 1, me, ranks));
         gw_sampler_close(s);
         expect_outline(&spec, d);
         gw_data_close(d);
@@ -193,7 +191,7 @@ static void expect_refused(const gw_data_spec *spec, gw_err want, const char *wo
     CHECK(e == want && d == NULL, "error %d, expected %d: %s", e, want, gw_err_text());
     CHECK(strstr(gw_err_text(), word) != NULL, "'%s' lacks '%s'", gw_err_text(), word);
     CHECK(strchr(gw_err_text(), '\n') == NULL, "more than one line: %s", gw_err_text());
-    if (rank == 0)
+    if (me == 0)
         snprintf(text, sizeof text, "%s", gw_err_text());
     MPI_Bcast(text, sizeof text, MPI_CHAR, 0, MPI_COMM_WORLD);
     CHECK(strcmp(text, gw_err_text()) == 0, "rank 0 says '%s', this one '%s'", text, gw_err_text());
@@ -243,21 +241,21 @@ static void expect_errors(const char *dir) {
     spec.batch = TRAIN_N + 1;
     expect_refused(&spec, GW_ERR_USAGE, "104");
     uint8_t data[FILE_BYTES];
-    if (rank == 0)
+    if (me == 0)
         write_bytes(dir, "t10k-images-idx3-ubyte", data, idx_content(2, data) - 5);
     spec = good;
     expect_refused(&spec, GW_ERR_INPUT, "t10k-images-idx3-ubyte: truncated");
-    if (rank == 0)
+    if (me == 0)
         remove_file(dir, "t10k-images-idx3-ubyte");
 }
 
 /* Only rank 0's spec counts: a rank with a bad spec still gets the set. */
 static void expect_rank_0_decides(const char *dir) {
-    gw_data_spec spec = {.source = rank == 0 ? dir : "/nonexistent",
+    gw_data_spec spec = {.source = me == 0 ? dir : "/nonexistent",
                          .image_scale = 1,
-                         .sharded = rank != 0,
+                         .sharded = me != 0,
                          .seed = 1,
-                         .batch = rank};
+                         .batch = me};
     gw_data *d;
     CHECK_OK(gw_data_open(&d, &spec, MPI_COMM_WORLD));
     CHECK(d->train.n == TRAIN_N, "%u samples", d->train.n);
@@ -275,7 +273,7 @@ static void expect_two_nodes(void) {
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_size(node, &node_size);
     MPI_Comm_free(&node);
-    CHECK(node_size == (ranks + 1 - rank % 2) / 2, "%d ranks on this node", node_size);
+    CHECK(node_size == (ranks + 1 - me % 2) / 2, "%d ranks on this node", node_size);
 }
 #endif
 
@@ -283,14 +281,12 @@ int main(int argc, char **argv) {
 #ifdef EMULATE_NODES
     setenv("MPIR_CVAR_ODD_EVEN_CLIQUES", "1", 1); /* MPICH: odd and even ranks are two nodes */
 #endif
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
 #ifdef EMULATE_NODES
     expect_two_nodes();
 #endif
     char dir[] = "/tmp/gw-test-data-XXXXXX";
-    if (rank == 0) {
+    if (me == 0) {
         must(mkdtemp(dir) != NULL, dir);
         write_folder(dir, 1);
     }
@@ -307,7 +303,7 @@ int main(int argc, char **argv) {
     expect_errors(dir);
     expect_rank_0_decides(dir);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (rank == 0)
+    if (me == 0)
         remove_folder(dir);
     MPI_Finalize();
     return 0;

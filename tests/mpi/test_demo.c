@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "mpi/wait.h"
 #include "run/session.h"
 
 #include <math.h>
@@ -17,7 +16,6 @@ enum { TENSORS = 4, STEPS = 8, K = 300, MOST_RANKS = 4, MOST = 4096 };
 static const int shape[TENSORS][2] = {{12, 10}, {130, 6}, {1, 200}, {1, 7}};
 static const double beta = 0.9;
 
-static int me, ranks;
 static size_t total;
 static gw_tensor tensor[TENSORS];
 static gw_span layers[2];
@@ -176,10 +174,7 @@ static void run(const char *comm, bool by_layer) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    ranks = check_ranks(argc, argv);
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
-    gw_wait_yields(true);
+    check_start(argc, argv);
     lay_out();
     run("demo:k=300,beta=0.9", false);
     run("demo:k=300,beta=0.9", true);

@@ -18,7 +18,7 @@
 
 enum { N = 200, BUCKETS = 3, STEPS = 2 };
 
-static int me, ranks, seeds;
+static int seeds;
 
 /* ---- every algorithm, with every codec ---- */
 
@@ -382,11 +382,8 @@ static void find_faults(void) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     CHECK(ranks <= MEMORY_RANKS, "%d ranks, and at most %d", ranks, MEMORY_RANKS);
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
-    gw_wait_yields(true);
     seeds = argc > 2 ? atoi(argv[2]) : 16 / ranks;
     if (me == 0)
         find_faults();

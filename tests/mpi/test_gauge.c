@@ -1,6 +1,5 @@
 /* Ceilings of a run: one rank per host measures and all know them; links; the cache serves the next
  * run; all ranks report a bad file. */
-#include "prof/clock.h"
 #include "roofline/ceilings_file.h"
 #include "roofline/gauge.h"
 
@@ -12,7 +11,6 @@
 
 static const gw_model_spec spec = {.inputs = 32, .classes = 4, .n_hidden = 1, .hidden = {24}};
 static const gw_spec qsgd = {.text = "qsgd", .name = "qsgd"};
-static int rank, size;
 
 static const gw_shard *part_of(int parts, int part) {
     static gw_shard shard;
@@ -28,7 +26,7 @@ static gw_gauge_setup setup(const char *from) {
                             .from = from,
                             .threads = 1,
                             .oversubscribed = true, /* whatever the cores: not all at once */
-                            .twins = {.load = {part_of(1, 0), 8 + rank},
+                            .twins = {.load = {part_of(1, 0), 8 + me},
                                       .threads = 1,
                                       .codec = &qsgd,
                                       .feedback = true,
@@ -36,10 +34,8 @@ static gw_gauge_setup setup(const char *from) {
 }
 
 static void check_same_everywhere(const gw_gauge *g) {
-    double mine[3] = {g->c.fma.one, g->c.n_times, g->batch}, least[3], most[3];
-    CHECK_MPI(MPI_Allreduce(mine, least, 3, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD));
-    CHECK_MPI(MPI_Allreduce(mine, most, 3, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD));
-    CHECK(memcmp(least, most, sizeof least) == 0, "ranks of a host have different ceilings");
+    double mine[3] = {g->c.fma.one, g->c.n_times, g->batch};
+    CHECK(same_on_all(mine, sizeof mine), "ranks of a host have different ceilings");
 }
 
 static void check_measured(const char *cache) {
@@ -47,14 +43,15 @@ static void check_measured(const char *cache) {
     gw_gauge_setup s = setup("auto");
     CHECK_OK(gw_gauge_open(&g, &s));
     CHECK(g.source == GW_GAUGE_MEASURED && g.added > 0, "source %d, added %d", g.source, g.added);
-    CHECK(g.batch == 8 + size - 1, "the host's largest batch is %d, not %d", 8 + size - 1, g.batch);
-    CHECK(g.c.all_threads == size, "%d threads on %d ranks", g.c.all_threads, size);
-    CHECK(g.c.fma.one > 0 && (size == 1 || isnan(g.c.fma.all)), "more threads than CPUs");
+    CHECK(g.batch == 8 + ranks - 1, "the host's largest batch is %d, not %d", 8 + ranks - 1,
+          g.batch);
+    CHECK(g.c.all_threads == ranks, "%d threads on %d ranks", g.c.all_threads, ranks);
+    CHECK(g.c.fma.one > 0 && (ranks == 1 || isnan(g.c.fma.all)), "more threads than CPUs");
     for (gw_coding k = GW_CODING_ENCODE; k <= GW_CODING_SET; k++)
         CHECK(gw_twin_coded(&g.c, &s.twins, k) > 0, "no twin of coding %d", k);
     check_same_everywhere(&g);
-    CHECK(g.links == (size > 1), "%d links among %d ranks of a host", g.links, size);
-    if (size > 1)
+    CHECK(g.links == (ranks > 1), "%d links among %d ranks of a host", g.links, ranks);
+    if (ranks > 1)
         CHECK(g.link[0].from == 0 && g.link[0].to == 1 && g.link[0].same_host &&
                   g.link[0].alpha_s > 0,
               "link %d-%d", g.link[0].from, g.link[0].to);
@@ -81,12 +78,12 @@ static void check_parts(void) {
     static gw_gauge g;
     gw_gauge_setup s = setup("auto");
     gw_product all[GW_PRODUCTS];
-    int parts = size < 4 ? size : 4;
-    s.twins.load.shard = part_of(parts, rank % parts);
+    int parts = ranks < 4 ? ranks : 4;
+    s.twins.load.shard = part_of(parts, me % parts);
     CHECK_OK(gw_gauge_open(&g, &s));
     int n = gw_twin_products(s.twins.load.shard, g.batch, all);
     for (int i = 0; i < n; i++)
-        CHECK(gw_twin_product(&g.c, &all[i]) > 0, "product %d of rank %d was not timed", i, rank);
+        CHECK(gw_twin_product(&g.c, &all[i]) > 0, "product %d of rank %d was not timed", i, me);
     for (int l = 0; l < 2; l++)
         CHECK(gw_twin_pointwise(&g.c, &s.twins, l, GW_PART_FORWARD_POINTWISE) > 0, "layer %d", l);
     check_same_everywhere(&g);
@@ -105,7 +102,7 @@ static void check_file(const char *cache) {
 static void check_damaged(const char *cache) {
     static gw_gauge g;
     gw_gauge_setup s = setup("auto");
-    if (rank == 0) {
+    if (me == 0) {
         CHECK(truncate(cache, 100) == 0, "cannot cut %s", cache);
     }
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -119,12 +116,9 @@ int main(int argc, char **argv) {
     char folder[] = "/tmp/gw-gauge-XXXXXX", command[64];
     static gw_ceilings want;
     char cache[GW_CEILINGS_PATH];
-    CHECK_MPI(MPI_Init(&argc, &argv));
+    check_start(argc, argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    size = check_ranks(argc, argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    gw_clock_start();
-    if (rank == 0)
+    if (me == 0)
         CHECK(mkdtemp(folder), "no folder");
     CHECK_MPI(MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, MPI_COMM_WORLD));
     setenv("XDG_CACHE_HOME", folder, 1);
@@ -136,7 +130,7 @@ int main(int argc, char **argv) {
     check_parts();
     check_file(cache);
     check_damaged(cache);
-    if (rank == 0) {
+    if (me == 0) {
         snprintf(command, sizeof command, "rm -r %s", folder);
         CHECK(system(command) == 0, "cannot remove %s", folder);
     }

@@ -1,16 +1,13 @@
 /* A gradient that is not finite on one rank, in one layer and step, is found and named. With skip,
- * all ranks leave the step out, and nothing of it stays in parameters, momentum or residuals, for
- * every strategy and codec. If ranks meet in each step, the state equals that before the step, bit
- * by bit. */
+ * all ranks leave the step out, and parameters, momentum and residuals stay finite, for every
+ * strategy and codec. That nothing of the step stays is in test_left_out.c. */
 #include "../specs.h"
 #include "check.h"
 
 #include "base/mem.h"
 #include "comm/strategy.h"
 #include "compress/codec.h"
-#include "mpi/wait.h"
 #include "step/checks.h"
-#include "step/snapshot.h"
 #include "step/step.h"
 #include "tests/simple_step.h"
 
@@ -19,8 +16,6 @@
 #include <unistd.h>
 
 enum { INPUTS = 6, HIDDEN = 40, CLASSES = 4, BATCH = 4, STEPS = 5, BAD = 3 };
-
-static int me, ranks;
 
 typedef struct rig {
     gw_model *model;
@@ -157,54 +152,6 @@ static void skips(const char *comm, const char *codec, bool lazy) {
     close_rig(&r);
 }
 
-/* A void step leaves no trace, on healthy ranks either: what the exchange took from the
- * residual, momentum that it cleared, factors that it turned and random numbers that it drew
- * are as before. */
-static void leaves_nothing(const gw_train_config *c) {
-    rig r;
-    double loss;
-    bool last = me == ranks - 1;
-    gw_snapshot before = {0}, after = {0};
-    bool opened = open(&r, c);
-    gw_gives gives = opened ? r.session->strategy.ops->gives : GW_GIVES_OWN;
-    bool whole = gives != GW_GIVES_OWN && gives != GW_GIVES_LATE;
-    for (int k = 1; whole && k <= BAD; k++) {
-        fill(&r, k, k == BAD && last);
-        CHECK_OK(gw_snapshot_take(&before, &r.stepper));
-        CHECK_OK(step(&r, k, k == BAD && last, &loss));
-        CHECK_OK(gw_step_settle(&r.stepper));
-        CHECK_OK(gw_snapshot_take(&after, &r.stepper));
-        CHECK(gw_snapshot_same(&before, &after) == (k == BAD),
-              "%s, %s, feedback=%s, lazy=%d: step %d", c->run.comm->text, c->run.compress->text,
-              c->run.feedback, c->run.lazy, k);
-    }
-    gw_snapshot_free(&before);
-    gw_snapshot_free(&after);
-    close_rig(&r);
-}
-
-static void leave_nothing(const char *comm) {
-    const gw_train_config how[] = {
-        {.run.compress = &GW_SPEC_NAMED("none"), .run.feedback = "auto", .run.lazy = true},
-        {.run.compress = &GW_SPEC_NAMED("topk:ratio=0.2"), .run.feedback = "auto"},
-        {.run.compress = &GW_SPEC_NAMED("topk:ratio=0.2"), .run.feedback = "dgc"},
-        {.run.compress = &GW_SPEC_NAMED("onebit"), .run.feedback = "momentum", .run.lazy = true},
-    };
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-        gw_train_config c = how[i];
-        c.run.comm = &GW_SPEC_NAMED(comm);
-        c.run.on_nan = GW_ON_NAN_SKIP;
-        leaves_nothing(&c);
-    }
-    for (const gw_entry *const *codec = gw_codecs.entries; *codec; codec++) {
-        gw_train_config c = {.run.comm = &GW_SPEC_NAMED(comm),
-                             .run.compress = &GW_SPEC_NAMED((*codec)->name),
-                             .run.feedback = "auto",
-                             .run.on_nan = GW_ON_NAN_SKIP};
-        leaves_nothing(&c);
-    }
-}
-
 /* ---- stop ---- */
 
 /* The first in the order of steps, not of ranks; all ranks report the same line. */
@@ -261,23 +208,13 @@ static void sees_each(void) {
 }
 
 int main(int argc, char **argv) {
-    int level;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
-    ranks = check_ranks(argc, argv);
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
-    gw_wait_yields(ranks >= sysconf(_SC_NPROCESSORS_ONLN));
+    check_start(argc, argv);
     sees_each();
     loss_first();
     names_first();
     for (const gw_entry *const *s = gw_strategies.entries; *s; s++)
         for (int lazy = 0; lazy < 2; lazy++)
             skips((*s)->name, lazy ? "topk" : "none", lazy);
-    for (const gw_entry *const *s = gw_strategies.entries; *s; s++)
-        leave_nothing((*s)->name);
-    leave_nothing("iallreduce:bucket=256,progress=thread");
-    leave_nothing("iallreduce:bucket=256,order=priority,credit=512,algo=sra");
-    leave_nothing("sharded:progress=thread");
-    leave_nothing("sparse:progress=thread");
     skips("sparse", "topk", false);
     skips("allreduce", "none", true);
     skips("sharded", "none", true);

@@ -1,14 +1,12 @@
 /* Several handles of a process: two models that train in turns, one's batches within the other's or
  * not, come to the bits that each comes to alone; the first one's record has what both sent. And
  * gradwire_mean, gradwire_share and gradwire_words. */
-#include "check.h"
+#include "client.h"
 
-#include <gradwire.h>
 #include <math.h>
 #include <string.h>
 
 enum { N = 300, STEPS = 6, MODELS = 2 };
-static int rank, ranks;
 static float param[MODELS][N], grad[MODELS][N], alone[MODELS][N];
 static double sent; /* by a rank, in the batches of what records */
 
@@ -16,17 +14,6 @@ static const char *const words[][MODELS] = {
     {"--comm iallreduce --compress onebit", "--comm sparse --compress topk:ratio=0.1"},
     {"--comm delayed", "--comm sharded"},
     {"--comm local:period=2", "--comm allreduce --compress qsgd:bits=4"}};
-
-static int ok(int e) {
-    CHECK(e >= 0, "%s", gradwire_error());
-    return e;
-}
-
-static void refused(int e, const char *part) {
-    const char *text = gradwire_error();
-    CHECK(e < 0 && strstr(text, part) && !strchr(text, '\n'), "'%s' was expected, not '%s'", part,
-          text);
-}
 
 static gradwire *open_model(int m, const char *its) {
     gradwire *g;
@@ -45,7 +32,7 @@ static void hand_over(gradwire *g, int m, int step) {
     ok(gradwire_begin(g, 1, ranks));
     ok(gradwire_phase(g, GRADWIRE_BACKWARD));
     for (int i = 0; i < N; i++)
-        grad[m][i] = param[m][i] * (float)((i + step + rank) % 7) / 7 - 0.3f;
+        grad[m][i] = param[m][i] * (float)((i + step + me) % 7) / 7 - 0.3f;
     ok(gradwire_ready(g, 2, (int[]){1, 0}, grads));
 }
 
@@ -141,12 +128,12 @@ static void words_of_the_second(void) {
 
 static void mean(void) {
     gradwire *g = open_model(0, NULL);
-    double value[] = {rank, 1, rank ? 7 : NAN}, sum = ranks * (ranks - 1) / 2.0;
+    double value[] = {me, 1, me ? 7 : NAN}, sum = ranks * (ranks - 1) / 2.0;
     ok(gradwire_mean(g, 2, value, 1));
     CHECK(value[0] == sum / ranks && value[1] == 1, "%g %g", value[0], value[1]);
     hand_over(g, 0, 0);
-    value[0] = rank;
-    ok(gradwire_mean(g, 3, value, rank)); /* that of rank 0 is not read */
+    value[0] = me;
+    ok(gradwire_mean(g, 3, value, me)); /* that of rank 0 is not read */
     double squares = 0;
     for (int r = 0; r < ranks; r++)
         squares += (double)r * r;
@@ -159,13 +146,13 @@ static void mean(void) {
 /* Rank 0's bytes, and no byte beside them; ranks with other sizes are told. */
 static void share(void) {
     gradwire *g = open_model(0, NULL);
-    double value[3] = {rank + 0.5, NAN, rank};
+    double value[3] = {me + 0.5, NAN, me};
     ok(gradwire_share(g, value, 2 * sizeof *value));
-    CHECK(value[0] == 0.5 && isnan(value[1]) && value[2] == rank, "%g %g", value[0], value[2]);
+    CHECK(value[0] == 0.5 && isnan(value[1]) && value[2] == me, "%g %g", value[0], value[2]);
     ok(gradwire_share(g, NULL, 0));
     refused(gradwire_share(g, NULL, 1), "memory is NULL");
     if (ranks > 1)
-        refused(gradwire_share(g, value, rank ? 8 : 16), "has size '8 bytes', and rank 0");
+        refused(gradwire_share(g, value, me ? 8 : 16), "has size '8 bytes', and rank 0");
     hand_over(g, 0, 0);
     refused(gradwire_share(g, value, 1), "a batch is open");
     take(g, 0);
@@ -188,7 +175,7 @@ static void words_alone(void) {
 
 int main(int argc, char **argv) {
     words_alone();
-    CHECK(gradwire_start(NULL, &rank, &ranks) == 0, "%s", gradwire_error());
+    CHECK(gradwire_start(NULL, &me, &ranks) == 0, "%s", gradwire_error());
     CHECK(check_ranks(argc, argv) == ranks, "ranks");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         both(words[i]);

@@ -3,8 +3,6 @@
 
 #include "check.h"
 
-static int rank, ranks;
-
 static void test_host_node(void) {
     gw_host_node node;
     CHECK(gw_host_node_of(&node, 3, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
@@ -37,7 +35,7 @@ static void test_emulated_hosts(void) {
         CHECK((e == GW_OK) == cases[i].fine && link.emulated == cases[i].fine, "case %zu", i);
         gw_host_node node;
         /* If one rank's variable is malformed, all ranks fail. */
-        if (rank == ranks - 1 && !cases[i].fine && ranks > 1)
+        if (me == ranks - 1 && !cases[i].fine && ranks > 1)
             unsetenv("GRADWIRE_TESTBED"), unsetenv("GRADWIRE_LINK_RATE");
         CHECK(gw_host_node_of(&node, 1, MPI_COMM_WORLD) == (cases[i].fine ? GW_OK : GW_ERR_USAGE),
               "case %zu", i);
@@ -51,9 +49,7 @@ static void test_emulated_hosts(void) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     test_host_node();
     test_emulated_hosts();
     MPI_Finalize();

@@ -1,23 +1,19 @@
 /* A batch in which one rank's gradient is not finite, or larger than exchange and update carry, or
  * that one rank cancels, is left out: through the public header, with every strategy, codec and
  * optimizer, the parameters have the bits of a run that never took that batch. */
-#include "check.h"
+#include "client.h"
 
 #include "comm/strategy.h"
 #include "compress/codec.h"
 #include "optim/optimizer.h"
 
-#include <gradwire.h>
 #include <math.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum { TENSORS = 3, GROUPS = 2, N = 96 + 12 + 60, STEPS = 10 };
 static const size_t sizes[TENSORS] = {96, 12, 60}, rows[TENSORS] = {8, 0, 12};
 static const int group_of[TENSORS] = {0, 0, 1};
 static const float rate = 0.05f;
-static int rank, ranks;
 
 /* What happens in a step on the last rank. */
 typedef enum event { PLAIN, BAD_NAN, BAD_INF, HUGE, CANCELS } event;
@@ -36,21 +32,8 @@ typedef struct setting {
 static float param[N], *grad; /* the latter in a file's memory */
 static int grad_file;
 
-static int ok(int e) {
-    CHECK(e >= 0, "%s", gradwire_error());
-    return e;
-}
-
-static float draw(int step, int of, size_t i) {
-    uint32_t x = (uint32_t)(step * 7919 + of * 104729 + (int)i * 31 + 17);
-    x ^= x << 13;
-    x ^= x >> 17;
-    x ^= x << 5;
-    return (float)(x % 2001) / 1000.0f - 1.0f;
-}
-
 static bool last(void) {
-    return rank == ranks - 1;
+    return me == ranks - 1;
 }
 
 /* False: it was refused. */
@@ -61,7 +44,7 @@ static bool open_handle(gradwire **g, const setting *s, const char *how) {
              "--comm '%s' --compress '%s' --error-feedback %s --update %s --profile off %s "
              "--on-nan %s %s%s",
              s->comm, s->codec, s->feedback, s->lazy ? "lazy" : "eager",
-             strcmp(s->feedback, "dgc") == 0 ? "--momentum 0.9" : "", how,
+             strstr("dgc momentum", s->feedback) ? "--momentum 0.9" : "", how,
              s->rule ? "--optimizer " : "", s->rule ? s->rule : "");
     for (size_t i = 0; i < N; i++)
         param[i] = draw(0, 99, i);
@@ -101,7 +84,7 @@ static void catch_up(gradwire *g, const setting *s) {
 
 static void make_gradient(int step, event e) {
     for (size_t i = 0; i < N; i++)
-        grad[i] = draw(step, rank, i);
+        grad[i] = draw(step, me, i);
     if (last() && e != PLAIN && e != CANCELS) /* in the group that goes out last */
         grad[(size_t)step] = e == BAD_NAN ? NAN : e == BAD_INF ? -INFINITY : 3e38f;
 }
@@ -228,12 +211,6 @@ static void try_lent(const char *comm) {
                           .lent = true});
 }
 
-static void refused(int e, const char *part) {
-    const char *text = gradwire_error();
-    CHECK(e < 0 && strstr(text, part) && !strchr(text, '\n'), "'%s' was expected, not '%s'", part,
-          text);
-}
-
 /* All ranks are told by the same line, and can close. */
 static void stops(const char *comm, bool lent) {
     setting s = {.comm = comm, .codec = "none", .feedback = "auto", .lent = lent};
@@ -324,12 +301,9 @@ static void cancels_anywhere(const char *comm) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(gradwire_start(NULL, &rank, &ranks) == 0, "%s", gradwire_error());
+    CHECK(gradwire_start(NULL, &me, &ranks) == 0, "%s", gradwire_error());
     CHECK(check_ranks(argc, argv) == ranks, "ranks");
-    grad_file = memfd_create("gradients", 0);
-    CHECK(grad_file >= 0 && ftruncate(grad_file, sizeof(float[N])) == 0, "memory to lend");
-    grad = mmap(NULL, sizeof(float[N]), PROT_READ | PROT_WRITE, MAP_SHARED, grad_file, 0);
-    CHECK(grad != MAP_FAILED, "memory to lend");
+    grad = lendable(sizeof(float[N]), &grad_file);
     for (const gw_entry *const *s = gw_strategies.entries; *s; s++) {
         const char *comm = (*s)->name;
         const gw_strategy_ops *ops = (const gw_strategy_ops *)*s;
@@ -342,6 +316,8 @@ int main(int argc, char **argv) {
             cancels_anywhere(comm);
     }
     try_strategy("sparse", "topk:ratio=0.1", "dgc");
+    try_strategy("sparse:progress=thread", "topk:ratio=0.1", "momentum");
+    try_strategy("sharded:progress=thread", "none", "auto");
     try_rules(true);
     try_rules(false);
     for (const gw_entry *const *c = gw_codecs.entries; *c; c++) {
@@ -351,6 +327,7 @@ int main(int argc, char **argv) {
         try_strategy("allreduce", (*c)->name, "loco:reset=3");
     }
     try_strategy("iallreduce:bucket=256,progress=thread", "onebit", "on");
+    try_strategy("iallreduce:bucket=256,order=priority,credit=512,algo=sra", "none", "on");
     for (int i = 0; i < 2 && ranks > 1; i++) {
         const char *comm = i == 0 ? "allreduce:algo=shm" : "iallreduce:bucket=256,algo=shm";
         try_lent(comm);

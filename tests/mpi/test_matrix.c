@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int me, ranks;
-
 /* `count` ints to the next rank of comm, received from the one before. */
 static void around(MPI_Comm comm, int count, bool persistent) {
     int rank, size, out[64] = {0}, in[64];
@@ -52,14 +50,11 @@ static void check_line(const char *path, int rank, const char *peer, int dim, lo
 }
 
 int main(int argc, char **argv) {
-    CHECK_MPI(MPI_Init(&argc, &argv));
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     gw_wait_yields(ranks > 2);
     MPI_Comm back, copy; /* back: the ranks in opposite order */
     CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, -me, &back));
     CHECK_MPI(MPI_Comm_dup(back, &copy));
-    gw_ledger_start();
     CHECK_OK(gw_matrix_open());
     around(MPI_COMM_WORLD, 50, false); /* between batches: not counted */
     gw_batch_cost cost;

@@ -1,8 +1,7 @@
 /* What a caller of the library can do wrong: one line that says so, no crash and no hang, and ranks
  * that find nothing wrong with themselves learn of the others. */
-#include "check.h"
+#include "client.h"
 
-#include <gradwire.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -11,24 +10,7 @@
 #endif
 
 enum { N = 8 };
-static int rank, ranks;
 static float param[N], grad[N];
-
-static int ok(int e) {
-    CHECK(e >= 0, "%s", gradwire_error());
-    return e;
-}
-
-/* The last call left one line that has `part` in it. */
-static void says(const char *part) {
-    const char *text = gradwire_error();
-    CHECK(strstr(text, part) && !strchr(text, '\n'), "'%s' was expected, not '%s'", part, text);
-}
-
-static void refused(int e, const char *part) {
-    CHECK(e < 0, "'%s' was expected, and nothing was refused", part);
-    says(part);
-}
 
 static gradwire *make(const char *words) {
     gradwire *g;
@@ -114,8 +96,8 @@ static void try_words(void) {
     refused(gradwire_new(&g, -1, "--comm ps"), "nobody");
     unsetenv("GRADWIRE");
     if (ranks > 1) { /* one rank's alone */
-        refused(gradwire_new(&g, -1, rank == 1 ? "--comm nobody" : NULL), "nobody");
-        refused(gradwire_new(&g, -1, rank == 1 ? "--seed 2" : NULL),
+        refused(gradwire_new(&g, -1, me == 1 ? "--comm nobody" : NULL), "nobody");
+        refused(gradwire_new(&g, -1, me == 1 ? "--seed 2" : NULL),
                 "rank 1 has --seed '2', and rank 0 --seed '1'");
     }
 }
@@ -145,7 +127,7 @@ static void try_tensors(void) {
                 wrong[i].part);
     ok(gradwire_close(g));
     for (int way = 0; way < 3 && ranks > 1; way++) { /* one rank's differ */
-        bool odd = rank == ranks - 1;
+        bool odd = me == ranks - 1;
         g = make(NULL);
         ok(gradwire_tensor(g, odd && way == 0 ? "v" : "w", 0, odd && way == 1 ? N - 1 : N, 0,
                            param));
@@ -249,9 +231,9 @@ static void try_damage(void) {
     g = ready_to_go("--compress topk --comm sparse");
     refused(gradwire_load(g, NULL, 0), "NULL");
     for (size_t at = 0; at < n; at++) { /* every byte, on one rank alone */
-        blob[at] ^= rank == ranks - 1 ? 4 : 0;
+        blob[at] ^= me == ranks - 1 ? 4 : 0;
         refused(gradwire_load(g, blob, n), "gradwire_load");
-        blob[at] ^= rank == ranks - 1 ? 4 : 0;
+        blob[at] ^= me == ranks - 1 ? 4 : 0;
     }
     for (size_t less = 1; less <= n; less += 7)
         refused(gradwire_load(g, blob, n - less), "gradwire_load");
@@ -293,7 +275,7 @@ static void try_close_within(void) {
 }
 
 int main(int argc, char **argv) {
-    ok(gradwire_start("--comm iallreduce", &rank, &ranks));
+    ok(gradwire_start("--comm iallreduce", &me, &ranks));
     CHECK(check_ranks(argc, argv) == ranks, "ranks");
     refused(gradwire_start("--comm nobody", NULL, NULL), "nobody");
     try_no_handle();

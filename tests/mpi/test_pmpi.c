@@ -1,5 +1,5 @@
-/* MPI calls, charged and counted by interposition: phases, bytes compared with the formulas, and
- * requests in flight. */
+/* MPI calls one after another, charged and counted by interposition: phases, and requests in
+ * flight. test_pmpi_calls.c has each call by itself. */
 #include "../timed.h"
 #include "check.h"
 
@@ -167,69 +167,6 @@ static void test_nothing_to_complete(void) {
           c.inflight_s, c.phase_s[GW_PHASE_FORWARD]);
 }
 
-static void test_point_to_point(void) {
-    int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, flag = 0;
-    MPI_Request r;
-    MPI_Status status;
-    gw_ledger_begin();
-    MPI_Sendrecv(in, 10, MPI_FLOAT, next, 1, out, 10, MPI_FLOAT, before, 1, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
-    MPI_Send(in, 5, MPI_FLOAT, MPI_PROC_NULL, 1, MPI_COMM_WORLD); /* nothing is sent */
-    MPI_Isend(in, 3, MPI_DOUBLE, next, 2, MPI_COMM_WORLD, &r);
-    while (!flag)
-        MPI_Iprobe(before, 2, MPI_COMM_WORLD, &flag, &status);
-    MPI_Recv(out, 3, MPI_DOUBLE, before, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Wait(&r, MPI_STATUS_IGNORE);
-    gw_batch_cost c = expect("point to point", 10 * 4 + 3 * 8, 2, 0);
-    CHECK(c.phase_s[GW_PHASE_MPI_POLL] > 0, "Iprobe polls");
-}
-
-/* One call at a time, and its bytes on this rank. */
-static void test_collectives(void) {
-    const uint64_t p = (uint64_t)ranks, n = N * sizeof(float), part = n / p;
-    int counts[4] = {0}, at[4] = {0}, own = N / ranks;
-    for (int i = 0; i < ranks; i++) {
-        counts[i] = own;
-        at[i] = i * own;
-    }
-    MPI_Request r;
-    gw_ledger_begin();
-    MPI_Bcast(in, N, MPI_FLOAT, 0, MPI_COMM_WORLD);
-    expect("bcast", (p - 1) * n / p, 0, 1);
-    gw_ledger_begin();
-    MPI_Reduce(in, out, N, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
-    expect("reduce", (p - 1) * n / p, 0, 1);
-    gw_ledger_begin();
-    MPI_Reduce_scatter_block(in, out, own, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    expect("reduce_scatter_block", (p - 1) * n / p, 0, 1);
-    gw_ledger_begin();
-    MPI_Reduce_scatter(in, out, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    expect("reduce_scatter", (p - 1) * n / p, 0, 1);
-    gw_ledger_begin();
-    MPI_Iallgather(in, own, MPI_FLOAT, out, own, MPI_FLOAT, MPI_COMM_WORLD, &r);
-    MPI_Wait(&r, MPI_STATUS_IGNORE);
-    expect("iallgather", (p - 1) * part, 0, 1);
-    gw_ledger_begin();
-    MPI_Allgatherv(in, own, MPI_FLOAT, out, counts, at, MPI_FLOAT, MPI_COMM_WORLD);
-    expect("allgatherv", (p - 1) * part, 0, 1);
-    gw_ledger_begin();
-    MPI_Gatherv(in, own, MPI_FLOAT, out, counts, at, MPI_FLOAT, 0, MPI_COMM_WORLD);
-    expect("gatherv", rank == 0 ? 0 : part, 0, 1);
-    gw_ledger_begin();
-    MPI_Scatter(in, own, MPI_FLOAT, out, own, MPI_FLOAT, 0, MPI_COMM_WORLD);
-    MPI_Scatterv(in, counts, at, MPI_FLOAT, out, own, MPI_FLOAT, 0, MPI_COMM_WORLD);
-    expect("scatter(v)", rank == 0 ? 2 * (n - part) : 0, 0, 2);
-    gw_ledger_begin();
-    MPI_Alltoall(in, own, MPI_FLOAT, out, own, MPI_FLOAT, MPI_COMM_WORLD);
-    MPI_Alltoallv(in, counts, at, MPI_FLOAT, out, counts, at, MPI_FLOAT, MPI_COMM_WORLD);
-    expect("alltoall(v)", 2 * (p - 1) * part, 0, 2);
-    gw_ledger_begin();
-    MPI_Ibarrier(MPI_COMM_WORLD, &r);
-    MPI_Wait(&r, MPI_STATUS_IGNORE);
-    MPI_Barrier(MPI_COMM_WORLD);
-    expect("barriers", 0, 0, 2);
-}
-
 static void *exchange_beside(void *arg) {
     MPI_Comm comm = *(MPI_Comm *)arg;
     float mine = 1, all = 0;
@@ -272,8 +209,6 @@ int main(int argc, char **argv) {
     test_persistent();
 #endif
     test_nothing_to_complete();
-    test_point_to_point();
-    test_collectives();
     if (provided == MPI_THREAD_MULTIPLE)
         test_other_thread();
     MPI_Finalize();

@@ -20,11 +20,9 @@ static void check_link(const gw_sim_link *l, const char *name, bool copies) {
 int main(int argc, char **argv) {
     /* MPICH: odd and even ranks are two nodes, from 2 ranks on */
     setenv("MPIR_CVAR_ODD_EVEN_CLIQUES", "1", 1);
-    MPI_Init(&argc, &argv);
-    int ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     bool crowded = ranks >= sysconf(_SC_NPROCESSORS_ONLN);
     gw_sim_setup w = {0};
-    gw_wait_yields(crowded);
     gw_err e = gw_predict_links(&w, 0, crowded, MPI_COMM_WORLD);
     if (ranks > 2) { /* neighbours lie apart */
         CHECK(e == GW_ERR_UNSUPPORTED && strstr(gw_err_text(), "host by host"), "%d: %s", e,

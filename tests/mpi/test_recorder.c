@@ -6,15 +6,13 @@
 #include "../specs.h"
 #include "check.h"
 
-static int rank, ranks;
-
 static void refused(gw_err e, const char *call) {
     CHECK(e == GW_ERR_INTERNAL, "%s out of its turn: %d", call, e);
 }
 
 static gw_err step(gw_recorder *r, int64_t number) {
     const char *warning;
-    gw_batch_parts parts = {.rank = rank,
+    gw_batch_parts parts = {.rank = me,
                             .epoch = 1,
                             .step = number,
                             .samples = 2,
@@ -36,15 +34,13 @@ static gw_session *exchange(void) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     gw_recorder r = {0};
     gw_host_node node;
     gw_epoch_row row = {.epoch = 1};
     CHECK_OK(gw_host_node_of(&node, 1, MPI_COMM_WORLD));
     gw_recorder_setup of = {.comm = MPI_COMM_WORLD,
-                            .rank = rank,
+                            .rank = me,
                             .ranks = ranks,
                             .profile = GW_PROFILE_TIMERS,
                             .node = &node};
@@ -65,7 +61,7 @@ int main(int argc, char **argv) {
           (int)row.step);
     CHECK_OK(gw_recorder_epoch(&r, &row));
     CHECK_OK(gw_recorder_end(&r, ranks));
-    CHECK(rank > 0 || r.total.summary.batches == 4, "%d steps", (int)r.total.summary.batches);
+    CHECK(me > 0 || r.total.summary.batches == 4, "%d steps", (int)r.total.summary.batches);
     refused(gw_recorder_end(&r, ranks), "end");
     refused(gw_recorder_epoch(&r, &row), "epoch");
     gw_recorder_close(&r);

@@ -12,7 +12,6 @@
 
 enum { N = 3 * 4 * 1000 }; /* floats: divides by every number of ranks */
 
-static int rank, ranks;
 static float in[N], out[N];
 
 /* Index of a column of the header line. */
@@ -75,7 +74,7 @@ static void test_batches_csv(const char *dir) {
     CHECK(gw_record_open(&record, 5, false, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
     CHECK(gw_record_begin(record, files) == GW_OK, "%s", gw_err_text());
     for (int step = 1; step <= STEPS; step++) {
-        gw_batch_parts parts = {.rank = rank,
+        gw_batch_parts parts = {.rank = me,
                                 .epoch = 1,
                                 .step = step,
                                 .samples = 4,
@@ -93,7 +92,7 @@ static void test_batches_csv(const char *dir) {
     CHECK(gw_record_flush(record) == GW_OK, "%s", gw_err_text());
     gw_batch_summary s;
     gw_record_summary(record, &s);
-    if (rank == 0) {
+    if (me == 0) {
         double wire = 2.0 * (ranks - 1) / ranks * N * sizeof(float);
         CHECK(s.batches == STEPS, "%lld", (long long)s.batches);
         CHECK(s.wall_s > 0.0002 && s.inflight_s == 0, "wall %g, in flight %g", s.wall_s,
@@ -104,7 +103,7 @@ static void test_batches_csv(const char *dir) {
     }
     CHECK(gw_record_close(record) == GW_OK, "%s", gw_err_text());
     gw_rows_close(files);
-    if (rank == 0) {
+    if (me == 0) {
         char path[128];
         snprintf(path, sizeof path, "%s/batches.csv", dir);
         check_rows(path, STEPS);
@@ -147,7 +146,7 @@ static void test_trace(const char *dir, bool apart) {
     CHECK(gw_trace_write(dir, sync, MPI_COMM_WORLD) == GW_OK, "%s", gw_err_text());
     gw_trace_close();
     gw_sync_close(sync);
-    if (rank != 0)
+    if (me != 0)
         return;
     char path[128];
     snprintf(path, sizeof path, "%s/trace.json", dir);
@@ -184,18 +183,15 @@ static void test_trace(const char *dir, bool apart) {
 
 int main(int argc, char **argv) {
     char dir[] = "/tmp/gradwire-rows-XXXXXX";
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     CHECK(ranks <= 4, "made for 1 to 4 ranks");
-    gw_ledger_start();
-    if (rank == 0)
+    if (me == 0)
         CHECK(mkdtemp(dir), "no temporary folder");
     test_batches_csv(dir);
     test_record_errors_reach_all();
     test_trace(dir, false);
     test_trace(dir, true);
-    if (rank == 0)
+    if (me == 0)
         rmdir(dir);
     MPI_Finalize();
     return 0;

@@ -3,24 +3,16 @@
  * schedules the sum: exactly, or, with error feedback, all but what the residuals kept. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "comm/algo.h"
-#include "comm/lane.h"
 #include "comm/schedule/transfers.h"
 #include "mpi/wait.h"
-#include "prof/clock.h"
-#include "prof/ledger.h"
 
-#include "../specs.h"
-#include "check.h"
+#include "lane_rig.h"
 
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <zlib.h>
 
 enum { N = 1003, STEPS = 3, MOST = 1024, RANDOM = 12 };
-
-static int me, ranks;
 
 /* ---- schedules ---- */
 
@@ -138,51 +130,30 @@ static float value(int rank, int step, size_t i) {
     return i % 5 == 0 ? -0.0f : (float)(gw_rng_unit(key, i) - 0.5);
 }
 
-static void check_cost(const char *algo, const gw_algo *a, gw_lane *lane, const gw_batch_cost *c) {
-    uint64_t sent[2] = {c->wire_bytes, c->messages};
-    gw_cost want = gw_algo_cost(a, lane, GW_ALLREDUCE, N);
-    CHECK_OK(gw_allreduce(MPI_IN_PLACE, sent, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
-    CHECK(sent[0] == want.bytes && sent[1] == want.messages,
-          "%s: %llu bytes in %llu messages, the formula says %llu in %llu", algo,
-          (unsigned long long)sent[0], (unsigned long long)sent[1], (unsigned long long)want.bytes,
-          (unsigned long long)want.messages);
-}
-
 static gw_cost run(const char *algo, const char *spec, result *out) {
-    gw_codec codec;
-    gw_algo a;
-    gw_lane *lane;
-    gw_schedule *s;
-    float *base;
-    CHECK_OK(open_codec(&codec, spec));
-    CHECK_OK(open_algo(&a, algo, &codec));
-    gw_lane_setup setup = {.codec = &codec, .n = N, .feedback = true, .seed = 5, .yield = true};
-    CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
-    CHECK_OK(gw_lane_floats(lane, N, &base));
-    gw_cost before = gw_algo_cost(&a, lane, GW_ALLREDUCE, N); /* nothing is laid down yet */
-    CHECK_OK(gw_schedule_new(&s, lane, base, (gw_span){0, N}));
-    CHECK_OK(gw_algo_lay_down(&a, s, GW_ALLREDUCE, 0));
-    gw_cost cost = gw_algo_cost(&a, lane, GW_ALLREDUCE, N);
+    rig r;
+    rig_open(&r, algo, spec, N, true);
+    gw_cost before = gw_algo_cost(&r.algo, r.lane, GW_ALLREDUCE, N); /* nothing is laid down yet */
+    gw_schedule *s = rig_sum(&r, (gw_span){0, N});
+    gw_cost cost = gw_algo_cost(&r.algo, r.lane, GW_ALLREDUCE, N);
     CHECK(before.bytes == cost.bytes && before.messages == cost.messages, "%s: another cost", algo);
     for (int k = 0; k < STEPS; k++) {
         gw_batch_cost counted;
         for (size_t i = 0; i < N; i++)
-            base[i] = value(me, k, i);
-        gw_lane_begin(lane);
+            r.base[i] = value(me, k, i);
+        gw_lane_begin(r.lane);
         gw_ledger_begin();
         CHECK_OK(gw_schedule_run(s));
         gw_ledger_end(&counted);
-        if (codec.caps & GW_CODEC_FIXED)
-            check_cost(algo, &a, lane, &counted);
-        memcpy(out->sum[k], base, sizeof out->sum[k]);
+        if (r.codec.caps & GW_CODEC_FIXED)
+            check_charges(algo, &counted, cost);
+        memcpy(out->sum[k], r.base, sizeof out->sum[k]);
     }
     memset(out->residual, 0, sizeof out->residual);
-    if (gw_lane_encoder(lane)->residual)
-        memcpy(out->residual, gw_lane_encoder(lane)->residual, sizeof out->residual);
+    if (gw_lane_encoder(r.lane)->residual)
+        memcpy(out->residual, gw_lane_encoder(r.lane)->residual, sizeof out->residual);
     gw_schedule_free(s);
-    gw_lane_close(lane);
-    gw_algo_close(&a);
-    gw_codec_close(&codec);
+    rig_close(&r);
     return cost;
 }
 
@@ -207,9 +178,7 @@ static void check_sums(plan p, const char *options, const char *codec, int numbe
     write_plan(&p);
     snprintf(algo, sizeof algo, "file:path=%s%s", p.path, options);
     run(algo, codec, &r);
-    uint32_t crc = (uint32_t)crc32_z(0, (const Bytef *)r.sum, sizeof r.sum), all[2] = {crc, ~crc};
-    CHECK_OK(gw_allreduce(MPI_IN_PLACE, all, 2, MPI_UINT32_T, MPI_MAX, MPI_COMM_WORLD));
-    CHECK(all[0] == crc && all[1] == ~crc, "schedule %d, %s: ranks differ", number, codec);
+    CHECK(same_on_all(r.sum, sizeof r.sum), "schedule %d, %s: ranks differ", number, codec);
     CHECK_OK(gw_allreduce(r.residual, kept, N, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
     for (size_t i = 0; i < N; i++) {
         double want = 0, have = kept[i];
@@ -255,13 +224,7 @@ static void check_other_ranks(void) {
 
 int main(int argc, char **argv) {
     static const char *const codecs[] = {"none", "qsgd:bits=4", "topk:ratio=0.1"};
-    int level;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
-    ranks = check_ranks(argc, argv);
-    gw_wait_yields(true);
-    gw_clock_start();
-    gw_ledger_start();
+    check_start(argc, argv);
     check_other_ranks();
     for (int c = 0; c < 3 && ranks > 1; c++) {
         check_same(ring(), "ring:chunk=0", codecs[c]);

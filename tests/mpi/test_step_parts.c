@@ -17,14 +17,8 @@
 
 enum { N = 30000 };
 
-static int me, ranks;
-
 static void same_everywhere(const void *x, size_t bytes) {
-    char *first = malloc(bytes);
-    memcpy(first, x, bytes);
-    CHECK_OK(gw_bcast(first, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD));
-    CHECK(memcmp(first, x, bytes) == 0, "ranks measured different figures");
-    free(first);
+    CHECK(same_on_all(x, bytes), "ranks measured different figures");
 }
 
 /* ---- links ---- */
@@ -164,9 +158,7 @@ static void test_layers(void) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    ranks = check_ranks(argc, argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    check_start(argc, argv);
     gw_wait_yields(ranks > 2);
     test_links();
     test_codec();
