@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int me, ranks;
-
 static outcome combination(const char *strategy, const char *options, const char *algo,
                            const char *codec, const char *feedback, size_t n, bool lazy) {
     trial t = {.feedback = feedback, .n = n, .lazy = lazy};
@@ -51,6 +49,7 @@ static const variant strategy_variants[] = {
     {"local", "period=1,"},
     {"local", "period=3,"},
     {"diloco", "period=1,outer-lr=1,outer-momentum=0,"},
+    {"diloco", "period=3,outer-lr=1,outer-momentum=0,"},
     {"diloco", "period=4,fragments=2,outer-lr=1,outer-momentum=0,"},
     {"diloco", "period=6,fragments=3,tau=1,alpha=1,"},
     {"delayed", "progress=none,bucket=1K,"},

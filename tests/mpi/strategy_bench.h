@@ -10,9 +10,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-static int me, ranks;
 
 typedef struct bench {
     gw_strategy strategy;
@@ -23,10 +20,11 @@ typedef struct bench {
     void *self;
 } bench;
 
-/* `of`: the tensors and layers, and how many floats they have. */
-static void open_bench(bench *b, const char *comm, bool lazy, const gw_env *of) {
+/* `of`: the tensors and layers, and how many floats they have. Encodings have error feedback. */
+static inline void open_bench(bench *b, const char *comm, const char *codec, bool lazy,
+                              const gw_env *of) {
     memset(b, 0, sizeof *b);
-    CHECK_OK(open_codec(&b->codec, "none"));
+    CHECK_OK(open_codec(&b->codec, codec));
     CHECK_OK(open_codec(&b->exact, "none"));
     CHECK_OK(find_strategy(&b->strategy, comm));
     CHECK_OK(open_algo(&b->algo, gw_args_text(b->strategy.args, "algo"), &b->codec));
@@ -37,8 +35,12 @@ static void open_bench(bench *b, const char *comm, bool lazy, const gw_env *of) 
     b->env.algo = &b->algo;
     b->env.args = b->strategy.args;
     b->env.name = b->strategy.ops->head.name;
-    gw_lane_setup lane = {
-        .codec = &b->codec, .n = of->n, .seed = 5, .yield = true, .notes = &b->notes};
+    gw_lane_setup lane = {.codec = &b->codec,
+                          .n = of->n,
+                          .seed = 5,
+                          .yield = true,
+                          .feedback = true,
+                          .notes = &b->notes};
     CHECK_OK(gw_lane_open(&b->env.grads, MPI_COMM_WORLD, &lane));
     lane.codec = &b->exact;
     CHECK_OK(gw_lane_open(&b->env.params, MPI_COMM_WORLD, &lane));
@@ -47,7 +49,7 @@ static void open_bench(bench *b, const char *comm, bool lazy, const gw_env *of) 
     CHECK_OK(gw_strategy_open(&b->strategy, &b->env, &b->self));
 }
 
-static void close_bench(bench *b) {
+static inline void close_bench(bench *b) {
     gw_strategy_close(&b->strategy, b->self);
     gw_lane_close(b->env.grads);
     gw_lane_close(b->env.params);
@@ -58,87 +60,40 @@ static void close_bench(bench *b) {
     gw_codec_close(&b->exact);
 }
 
-/* Exchange the arena of gradients; it becomes the update. */
-static void exchange(bench *b) {
+/* Exchange the arena of gradients; it becomes the update, which may come as lists. */
+static inline void exchange(bench *b) {
+    const gw_strategy_ops *ops = b->strategy.ops;
+    float *grad = b->env.grad;
     gw_update u;
     gw_lane_begin(b->env.grads);
+    for (int l = b->env.n_layers - 1; ops->ready && l >= 0; l--)
+        CHECK_OK(ops->ready(b->self, b->env.layers[l]));
     for (int i = 0; i < gw_env_spans(&b->env); i++) {
         gw_span s = gw_env_span(&b->env, i);
-        CHECK_OK(gw_strategy_finish(b->strategy.ops, b->self, &b->env, s, &u));
-        CHECK(u.grad == b->env.grad && u.own.off == s.off && u.own.n == s.n && u.scale == 1,
-              "an update of something else");
+        CHECK_OK(gw_strategy_finish(ops, b->self, &b->env, s, &u));
+        CHECK(u.own.off == s.off && u.own.n == s.n && u.scale == 1, "an update of something else");
+        CHECK((u.n_lists > 0) == (b->env.lists && ranks > 1), "%d lists", u.n_lists);
+        CHECK(u.n_lists > 0 || u.grad == grad, "the update is elsewhere");
+        if (u.n_lists > 0)
+            memset(grad + s.off, 0, s.n * sizeof *grad);
+        for (int l = 0; l < u.n_lists; l++)
+            for (size_t k = 0; k < u.lists[l].n; k++)
+                grad[u.lists[l].at[k]] = u.lists[l].value[k];
     }
 }
 
-static float noise(int rank, int step, size_t i) {
+static inline float noise(int rank, int step, size_t i) {
     uint64_t key = gw_rng_key(gw_rng_key(9, (uint64_t)rank), (uint64_t)step);
     return (float)gw_rng_normal(key, i);
 }
 
-static void fill(const bench *b, int step) {
+static inline void fill(const bench *b, int step) {
     for (size_t i = 0; i < b->env.n; i++)
         b->env.grad[i] = noise(me, step, i);
 }
 
-static void check_agreed(const bench *b, const char *when) {
-    size_t bytes = b->env.n * sizeof(float);
-    float *first = malloc(bytes);
-    memcpy(first, b->env.grad, bytes);
-    CHECK_MPI(MPI_Bcast(first, (int)b->env.n, MPI_FLOAT, 0, MPI_COMM_WORLD));
-    CHECK(memcmp(first, b->env.grad, bytes) == 0, "ranks differ %s", when);
-    free(first);
-}
-
-/* ---- state ---- */
-
-/* Of the rank that `dir` belongs to. */
-static void state(bench *b, const char *dir, bool load) {
-    gw_io *io;
-    char path[128];
-    snprintf(path, sizeof path, "%s/state", dir);
-    if (load)
-        CHECK_OK(gw_io_load(&io, path, "STRATEGY", 1, 1 << 20));
-    else
-        CHECK_OK(gw_io_save(&io, dir, "state", "STRATEGY", 1));
-    CHECK_OK(b->strategy.ops->state(b->self, io));
-    CHECK_OK(gw_io_close(io));
-}
-
-static void check_same(const bench *a, const bench *b, const char *comm, const char *what) {
-    CHECK(memcmp(a->env.grad, b->env.grad, a->env.n * sizeof(float)) == 0, "%s, lazy=%d: %s", comm,
-          a->env.by_layer, what);
-}
-
-/* Three runs: one without a break, one that saves in the middle, and one that loads that. */
-static void resumes(const char *comm, bool lazy, const gw_env *of) {
-    enum { BEFORE = 5, AFTER = 5 };
-    bench through, saved, loaded;
-    char dir[] = "/tmp/strategy-XXXXXX", path[64];
-    CHECK(mkdtemp(dir), "no temporary folder");
-    open_bench(&through, comm, lazy, of);
-    open_bench(&saved, comm, lazy, of);
-    open_bench(&loaded, comm, lazy, of);
-    for (int step = 0; step < BEFORE + AFTER; step++) {
-        if (step == BEFORE) {
-            state(&saved, dir, false);
-            state(&loaded, dir, true);
-        }
-        fill(&through, step);
-        fill(&saved, step);
-        exchange(&through);
-        exchange(&saved);
-        check_same(&through, &saved, comm, "saving changes a step");
-        if (step < BEFORE)
-            continue;
-        fill(&loaded, step);
-        exchange(&loaded);
-        check_same(&saved, &loaded, comm, "loading changes a step");
-    }
-    close_bench(&through);
-    close_bench(&saved);
-    close_bench(&loaded);
-    snprintf(path, sizeof path, "%s/state", dir);
-    CHECK(unlink(path) == 0 && rmdir(dir) == 0, "%s is not empty", dir);
+static inline void check_agreed(const bench *b, const char *when) {
+    CHECK(same_on_all(b->env.grad, b->env.n * sizeof(float)), "ranks differ %s", when);
 }
 
 #endif

@@ -4,13 +4,13 @@
 #include "mpi/wait.h"
 #include "run/session.h"
 
+enum { N = 3000, STEPS = 9, MOST_RANKS = 4 };
+
 #include "small_run.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { STEPS = 9, MOST_RANKS = 4 };
 
 static const double eta = 0.3, beta = 0.75;
 enum { RESET = 4, FREEZE = 3 };
@@ -107,21 +107,6 @@ static void onebit_adam(int step) {
     }
 }
 
-static void step(run *r, int number, bool by_layer) {
-    float *at = r->session->env.param;
-    gw_session_begin(r->session, 1.0 / ranks);
-    backward(r, number);
-    for (int l = 0; l < (by_layer ? LAYERS : 1); l++) {
-        gw_span s = by_layer ? r->layers[l] : (gw_span){0, N};
-        gw_update u;
-        CHECK_OK(gw_session_finish(r->session, s, &u));
-        for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
-            at[i] -= u.scale * u.grad[i];
-        CHECK_OK(gw_session_publish(r->session, s));
-        CHECK_OK(gw_session_await(r->session, s));
-    }
-}
-
 static void compare(const char *comm, const char *feedback, void (*published)(int step)) {
     run r = {0};
     parts = strcmp(comm, "sparse") == 0 ? LAYERS : 1;
@@ -131,7 +116,7 @@ static void compare(const char *comm, const char *feedback, void (*published)(in
     memset(param, 0, sizeof param);
     open_session(&r, comm, "topk:ratio=0.05", feedback, (gw_session_setup){0});
     for (int k = 0; k < STEPS; k++) {
-        step(&r, k, false);
+        take_step(&r, k);
         published(k);
         for (size_t i = 0; i < N; i++) {
             param[i] -= direction[i];
@@ -152,7 +137,7 @@ static void momentum_alone(const char *comm, bool by_layer) {
     open_session(&r, comm, "topk:ratio=1", "ef21:eta=0.3",
                  (gw_session_setup){.by_layer = by_layer});
     for (int k = 0; k < STEPS; k++) {
-        step(&r, k, by_layer);
+        take_step(&r, k);
         for (size_t i = 0; i < N; i++) {
             double g = 0;
             for (int q = 0; q < ranks; q++)
@@ -192,10 +177,7 @@ static void unused_parameters(void) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    ranks = check_ranks(argc, argv);
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
-    gw_wait_yields(true);
+    check_start(argc, argv);
     compare("sparse", "ef21:eta=0.3", ef21);
     compare("allreduce:algo=gathersum", "ef21:eta=0.3", ef21);
     compare("sparse", "loco:beta=0.75,reset=4", loco);

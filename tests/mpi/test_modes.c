@@ -2,10 +2,10 @@
  * with a pause between two batches in which only a progress thread can continue it. Bytes and
  * messages add up, the log has every exchange in a step of the run, from its start to its end, and
  * the progress thread opens no OpenMP team larger than asked for. */
-#include "../specs.h"
-#include "check.h"
+enum { N = 3000 };
 
-#include "base/rng.h"
+#include "small_run.h"
+
 #include "comm/lane.h"
 #include "comm/schedule/queue.h"
 #include "mpi/wait.h"
@@ -19,61 +19,27 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LAYERS = 3, N = 3000, STEPS = 6, ROWS = 64, PAUSE_US = 3000 };
-
-static int me, ranks;
-static gw_span layers[LAYERS];
+enum { STEPS = 6, ENTRIES = 64, PAUSE_US = 3000 };
 
 typedef struct mode {
     const char *comm, *codec;
     bool lazy;
 } mode;
 
-static void finish(gw_session *s, gw_span span) {
-    gw_update u;
-    CHECK_OK(gw_session_finish(s, span, &u));
-    for (size_t i = u.own.off; i < gw_span_end(u.own); i++)
-        s->env.param[i] -= u.scale * u.grad[i];
-    CHECK_OK(gw_session_publish(s, span));
-    CHECK_OK(gw_session_await(s, span));
-}
-
-static void backward(gw_session *s, int step) {
-    float *grad = s->env.grad;
-    gw_session_begin(s, 1.0 / ranks);
-    for (int l = LAYERS - 1; l >= 0; l--) {
-        for (size_t i = layers[l].off; i < gw_span_end(layers[l]); i++)
-            grad[i] = (float)gw_rng_unit(gw_rng_key((uint64_t)me, (uint64_t)step), i) - 0.5f;
-        CHECK_OK(gw_session_ready(s, layers[l]));
-        CHECK_OK(gw_session_progress(s));
-    }
-}
-
 /* As the trainer does it; the last step is settled. */
-static void take_step(gw_session *s, const mode *m, int step) {
-    for (int l = 0; m->lazy && step > 1 && l < LAYERS; l++)
-        finish(s, layers[l]);
-    backward(s, step);
-    if (!m->lazy)
-        finish(s, (gw_span){0, N});
-    for (int l = 0; m->lazy && step == STEPS && l < LAYERS; l++)
-        finish(s, layers[l]);
+static void step(run *r, const mode *m, int number) {
+    if (m->lazy && number > 1)
+        update_all(r);
+    gw_session_begin(r->session, 1.0 / ranks);
+    backward(r, number);
+    if (!m->lazy || number == STEPS)
+        update_all(r);
 }
 
 static void add(gw_batch_cost *sum, const gw_batch_cost *c) {
     sum->wire_bytes += c->wire_bytes;
     sum->messages += c->messages;
     sum->collectives += c->collectives;
-}
-
-static void check_counts(const mode *m, const gw_batch_cost *sum, gw_cost want) {
-    uint64_t mine[3] = {sum->wire_bytes, sum->messages, sum->collectives}, all[3];
-    CHECK_OK(gw_allreduce(mine, all, 3, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
-    /* For an MPI collective each rank is charged a whole number of bytes. */
-    CHECK(all[0] <= want.bytes && all[0] + all[2] >= want.bytes && all[1] == want.messages,
-          "%s %s lazy=%d: %llu bytes in %llu messages, the formula says %llu in %llu", m->comm,
-          m->codec, m->lazy, (unsigned long long)all[0], (unsigned long long)all[1],
-          (unsigned long long)want.bytes, (unsigned long long)want.messages);
 }
 
 static void check_times(const mode *m, int64_t before) {
@@ -90,21 +56,15 @@ static void check_times(const mode *m, int64_t before) {
 
 static void try_mode(const mode *m) {
     static int64_t steps;
-    gw_session *s = NULL;
-    gw_session_setup setup = {.n = N,
-                              .layers = layers,
-                              .n_layers = LAYERS,
-                              .by_layer = m->lazy,
-                              .seed = 5,
-                              .yield = true};
+    run r = {0};
     gw_batch_cost cost, sum = {0};
     gw_cost want = {0};
-    CHECK_OK(new_session(&s, m->comm, m->codec, "auto", false));
-    CHECK_OK(gw_session_open(s, MPI_COMM_WORLD, &setup));
+    open_session(&r, m->comm, m->codec, "auto", (gw_session_setup){.by_layer = m->lazy});
+    gw_session *s = r.session;
     for (int k = 1; k <= STEPS; k++) {
         gw_exchange_log_begin(steps + k);
         gw_ledger_begin();
-        take_step(s, m, k);
+        step(&r, m, k);
         if (k == STEPS)
             CHECK_OK(gw_session_settle(s));
         gw_ledger_end(&cost);
@@ -115,12 +75,11 @@ static void try_mode(const mode *m) {
         usleep(PAUSE_US); /* long enough for a progress thread to send */
     }
     want = gw_cost_sum(want, s->settled);
-    check_counts(m, &sum, want);
+    check_charges(m->comm, &sum, want);
     if (ranks > 1)
         check_times(m, steps);
     steps += STEPS;
-    gw_session_close(s);
-    gw_session_free(s);
+    close_run(&r);
 }
 
 static void try_all(void) {
@@ -206,16 +165,9 @@ static void check_team(int asked, int expected) {
 }
 
 int main(int argc, char **argv) {
-    int level;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
-    ranks = check_ranks(argc, argv);
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
-    gw_wait_yields(true);
+    check_start(argc, argv);
     omp_set_num_threads(1);
-    for (int l = 0; l < LAYERS; l++)
-        layers[l] = gw_span_part((gw_span){0, N}, l, LAYERS);
-    gw_ledger_start();
-    CHECK_OK(gw_exchange_log_open(ROWS));
+    CHECK_OK(gw_exchange_log_open(ENTRIES));
     try_all();
     gw_exchange_log_close();
     polls_are_of_use();

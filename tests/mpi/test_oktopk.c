@@ -1,14 +1,8 @@
 /* oktopk, step by step against the published algorithm, written down here in doubles for all ranks
- * at once; what it sends, by the ledger; that a run continues from its saved state unchanged. */
-#include "base/mem.h"
-#include "base/rng.h"
-#include "comm/strategy.h"
-#include "mpi/wait.h"
-#include "prof/clock.h"
+ * at once; and what it sends, by the ledger. */
 #include "prof/ledger.h"
 
-#include "../specs.h"
-#include "check.h"
+#include "strategy_bench.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,89 +10,22 @@
 
 enum { N = 1003, LAYERS = 2, MOST_RANKS = 8, LARGE = 30011 };
 
-static const gw_span layers[LAYERS] = {{0, 330}, {330, N - 330}};
-
-static int me, ranks;
-
-/* A strategy on its own lanes, without a trainer. */
-typedef struct bench {
-    gw_strategy strategy;
-    gw_algo algo;
-    gw_codec codec, exact;
-    gw_env env;
-    gw_span whole;
-    void *self;
-} bench;
-
-static gw_err open_bench(bench *b, const char *comm, const char *codec, size_t n, bool lazy) {
-    memset(b, 0, sizeof *b);
-    CHECK_OK(open_codec(&b->codec, codec));
-    CHECK_OK(open_codec(&b->exact, "none"));
-    CHECK_OK(find_strategy(&b->strategy, comm));
-    CHECK_OK(open_algo(&b->algo, gw_args_text(b->strategy.args, "algo"), &b->codec));
-    CHECK_OK(gw_strategy_check(&b->strategy, &b->algo, &b->codec));
-    b->whole = (gw_span){0, n};
-    b->env = (gw_env){.n = n,
-                      .layers = lazy ? layers : &b->whole,
-                      .n_layers = lazy ? LAYERS : 1,
-                      .by_layer = lazy,
-                      .share = 1.0 / ranks,
-                      .algo = &b->algo,
-                      .args = b->strategy.args};
-    bool feeds = strcmp(codec, "none") != 0;
-    gw_lane_setup lane = {
-        .codec = &b->codec, .n = n, .seed = 5, .yield = true, .feedback = feeds, .apart = true};
-    CHECK_OK(gw_lane_open(&b->env.grads, MPI_COMM_WORLD, &lane));
-    lane.codec = &b->exact;
-    CHECK_OK(gw_lane_open(&b->env.params, MPI_COMM_WORLD, &lane));
-    CHECK_OK(gw_lane_floats(b->env.grads, n, &b->env.grad));
-    CHECK_OK(gw_lane_floats(b->env.params, n, &b->env.param));
-    return gw_strategy_open(&b->strategy, &b->env, &b->self);
-}
-
-static void close_bench(bench *b) {
-    gw_strategy_close(&b->strategy, b->self);
-    gw_lane_close(b->env.grads);
-    gw_lane_close(b->env.params);
-    gw_algo_close(&b->algo);
-    gw_strategy_free(&b->strategy);
-    gw_codec_close(&b->codec);
-    gw_codec_close(&b->exact);
-}
-
-/* Exchange the arena of gradients; `out` becomes the update. */
-static void exchange(bench *b, float *out) {
-    gw_lane_begin(b->env.grads);
-    for (int l = b->env.n_layers - 1; b->strategy.ops->ready && l >= 0; l--)
-        CHECK_OK(b->strategy.ops->ready(b->self, b->env.layers[l]));
-    for (int i = 0; i < gw_env_spans(&b->env); i++) {
-        gw_update u;
-        gw_span s = gw_env_span(&b->env, i);
-        CHECK_OK(gw_strategy_finish(b->strategy.ops, b->self, &b->env, s, &u));
-        CHECK(u.own.off == s.off && u.own.n == s.n && u.scale == 1, "an update of something else");
-        CHECK((u.n_lists > 0) == (b->env.lists && ranks > 1), "%d lists", u.n_lists);
-        if (u.n_lists == 0)
-            memcpy(out + s.off, u.grad + s.off, s.n * sizeof *out);
-        else
-            memset(out + s.off, 0, s.n * sizeof *out);
-        for (int l = 0; l < u.n_lists; l++)
-            for (size_t k = 0; k < u.lists[l].n; k++)
-                out[u.lists[l].at[k]] = u.lists[l].value[k];
-    }
-}
+static const gw_span layers[LAYERS] = {{0, 330}, {330, N - 330}}, large = {0, LARGE};
+static const gw_env shape = {.n = N, .layers = layers, .n_layers = LAYERS};
+static const gw_env large_shape = {.n = LARGE, .layers = &large, .n_layers = 1};
 
 /* Ranks have their large elements in different places and of different sizes; in some steps all of
  * them are much larger or smaller. */
-static float noise(int rank, int step, size_t i, size_t n) {
+static float gradient(int rank, int step, size_t i, size_t n) {
     static const double scale[] = {1, 1, 1, 1, 8, 8, 8, 0.2, 0.2, 0.2, 1, 1};
     uint64_t key = gw_rng_key(gw_rng_key(9, (uint64_t)rank), (uint64_t)step);
     double near = fabs((double)i / (double)n - 0.2 * (rank + 1)) < 0.1 ? 3 : 1;
     return (float)(gw_rng_normal(key, i) * near * (1 + 0.5 * rank) * scale[step % 12]);
 }
 
-static void fill(const bench *b, int step) {
+static void make_gradient(bench *b, int step) {
     for (size_t i = 0; i < b->env.n; i++)
-        b->env.grad[i] = noise(me, step, i, b->env.n);
+        b->env.grad[i] = gradient(me, step, i, b->env.n);
 }
 
 /* ---- the algorithm ---- */
@@ -211,18 +138,11 @@ static void step_of_part(algorithm *a, int step, int part, gw_span s) {
 static void algorithm_step(algorithm *a, int step, bool lazy) {
     for (int r = 0; r < ranks; r++)
         for (size_t i = 0; i < N; i++)
-            a->v[r][i] += (double)noise(r, step, i, N);
+            a->v[r][i] += (double)gradient(r, step, i, N);
     if (!lazy)
         step_of_part(a, step, 0, (gw_span){0, N});
     for (int l = 0; lazy && l < LAYERS; l++)
         step_of_part(a, step, l, layers[l]);
-}
-
-static void check_agreed(const float *x, const char *comm, int step) {
-    static float first[N];
-    memcpy(first, x, sizeof first);
-    CHECK_MPI(MPI_Bcast(first, N, MPI_FLOAT, 0, MPI_COMM_WORLD));
-    CHECK(memcmp(first, x, sizeof first) == 0, "%s: ranks differ after step %d", comm, step);
 }
 
 /* The residual of this rank, which its state begins with. */
@@ -254,13 +174,13 @@ static void is_as_published(const char *options, double ratio, int every, int bo
                             bool lists) {
     static algorithm a;
     static double gradients[N], sent[N];
-    float update[N];
     char comm[128];
     bench b;
     snprintf(comm, sizeof comm, "oktopk:ratio=%g,every=%d,boundaries=%d%s", ratio, every,
              boundaries, options);
-    CHECK_OK(open_bench(&b, comm, "none", N, lazy));
+    open_bench(&b, comm, "none", lazy, &shape);
     b.env.lists = lists;
+    const float *update = b.env.grad;
     memset(&a, 0, sizeof a);
     memset(gradients, 0, sizeof gradients);
     memset(sent, 0, sizeof sent);
@@ -268,14 +188,14 @@ static void is_as_published(const char *options, double ratio, int every, int bo
     a.every = every;
     a.boundaries = boundaries;
     for (int step = 0; step < 24; step++) {
-        fill(&b, step);
-        exchange(&b, update);
-        check_agreed(update, comm, step);
+        make_gradient(&b, step);
+        exchange(&b);
+        check_agreed(&b, comm);
         algorithm_step(&a, step, lazy);
         for (size_t i = 0; i < N; i++) {
             double want = a.update[i];
             for (int r = 0; r < ranks; r++)
-                gradients[i] += (double)noise(r, step, i, N);
+                gradients[i] += (double)gradient(r, step, i, N);
             sent[i] += (double)update[i];
             CHECK(fabs((double)update[i] - want) < 1e-5 * (1 + fabs(want)),
                   "%s, lazy=%d, step %d: element %zu is %.9g, the algorithm says %.9g", comm, lazy,
@@ -288,13 +208,13 @@ static void is_as_published(const char *options, double ratio, int every, int bo
 
 static void one_rank_drops_nothing(void) {
     bench b;
-    float update[N];
-    CHECK_OK(open_bench(&b, "oktopk", "none", N, false));
+    open_bench(&b, "oktopk", "none", false, &shape);
     for (int step = 0; step < 3; step++) {
-        fill(&b, step);
-        exchange(&b, update);
+        make_gradient(&b, step);
+        exchange(&b);
         for (size_t i = 0; i < N; i++)
-            CHECK(update[i] == noise(0, step, i, N), "element %zu is %g", i, (double)update[i]);
+            CHECK(b.env.grad[i] == gradient(0, step, i, N), "element %zu is %g", i,
+                  (double)b.env.grad[i]);
     }
     close_bench(&b);
 }
@@ -307,28 +227,24 @@ enum { STEPS = 60, WARM = 40 };
  * the most in an update. */
 static double most_words(const char *comm, const char *codec, size_t *elements) {
     bench b;
-    float *update = NULL;
     uint64_t most = 0;
     *elements = 0;
-    CHECK_OK(gw_alloc(&update, LARGE, sizeof *update));
-    CHECK_OK(open_bench(&b, comm, codec, LARGE, false));
+    open_bench(&b, comm, codec, false, &large_shape);
     for (int step = 0; step < STEPS; step++) {
         gw_batch_cost cost;
-        for (size_t i = 0; i < LARGE; i++)
-            b.env.grad[i] = noise(me, 12 * step, i, LARGE);
+        make_gradient(&b, 12 * step);
         gw_ledger_begin();
-        exchange(&b, update);
+        exchange(&b);
         gw_ledger_end(&cost);
         if (step < WARM)
             continue;
         size_t m = 0;
         for (size_t i = 0; i < LARGE; i++)
-            m += update[i] != 0;
+            m += b.env.grad[i] != 0;
         most = most > cost.wire_bytes ? most : cost.wire_bytes;
         *elements = *elements > m ? *elements : m;
     }
     close_bench(&b);
-    free(update);
     CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD));
     return (double)most / 4;
 }
@@ -351,71 +267,9 @@ static void sends_little(void) {
     CHECK(ranks < 4 || words < all, "%g words in a step, %g by gathering", words, all);
 }
 
-/* ---- state ---- */
-
-static void pass_state(bench *from, bench *to) {
-    gw_io_memory m = {0};
-    gw_io *io;
-    CHECK_OK(gw_io_keep(&io, &m));
-    CHECK_OK(from->strategy.ops->state(from->self, io));
-    CHECK_OK(gw_io_close(io));
-    CHECK_OK(gw_io_recall(&io, &m));
-    CHECK_OK(to->strategy.ops->state(to->self, io));
-    CHECK_OK(gw_io_close(io));
-    free(m.data);
-}
-
-static void resumes(bool lazy) {
-    enum { BEFORE = 5, AFTER = 9 };
-    static float all[N], rest[N];
-    bench through, resumed;
-    const char *comm = "oktopk:ratio=0.03,every=9,boundaries=4";
-    CHECK_OK(open_bench(&through, comm, "none", N, lazy));
-    CHECK_OK(open_bench(&resumed, comm, "none", N, lazy));
-    for (int step = 0; step < BEFORE + AFTER; step++) {
-        if (step == BEFORE)
-            pass_state(&through, &resumed);
-        fill(&through, step);
-        exchange(&through, all);
-        if (step < BEFORE)
-            continue;
-        fill(&resumed, step);
-        exchange(&resumed, rest);
-        CHECK(memcmp(all, rest, sizeof all) == 0, "lazy=%d: resuming changes step %d", lazy, step);
-    }
-    close_bench(&through);
-    close_bench(&resumed);
-}
-
-/* ---- refusals ---- */
-
-static void refuses_codecs(void) {
-    static const char *const codecs[] = {"fp16", "topk", "zlib"};
-    for (int i = 0; i < 3; i++) {
-        gw_strategy s;
-        gw_codec codec;
-        gw_algo algo;
-        CHECK_OK(find_strategy(&s, "oktopk"));
-        CHECK_OK(open_codec(&codec, codecs[i]));
-        CHECK_OK(open_algo(&algo, "sra", &codec));
-        gw_err e = gw_strategy_check(&s, &algo, &codec);
-        CHECK(e == GW_ERR_UNSUPPORTED && strstr(gw_err_text(), "--compress none"), "%s: %d: %s",
-              codecs[i], e, gw_err_text());
-        gw_algo_close(&algo);
-        gw_codec_close(&codec);
-        gw_strategy_free(&s);
-    }
-}
-
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     CHECK(ranks <= MOST_RANKS, "at most %d ranks", MOST_RANKS);
-    gw_wait_yields(true); /* there may be more ranks than cores */
-    gw_clock_start();
-    gw_ledger_start();
-    refuses_codecs();
     if (ranks == 1) {
         one_rank_drops_nothing();
     } else {
@@ -423,7 +277,6 @@ int main(int argc, char **argv) {
             is_as_published("", 0.05, 5, 3, lazy, false);
             is_as_published(",algo=ring", 0.02, 100, 7, lazy, true);
             is_as_published("", 0.3, 1, 1, lazy, true);
-            resumes(lazy);
         }
         sends_little();
     }

@@ -1,25 +1,20 @@
 /* Local steps and outer optimizers, step by step against the published algorithms, written down
  * here in doubles for all ranks at once: `diloco` with its fragments and codecs, `noloco`. */
 #include "base/mem.h"
-#include "base/rng.h"
 #include "run/session.h"
 
-#include "../specs.h"
-#include "check.h"
+enum { N = 1003, MOST_RANKS = 4 };
+
+#include "small_run.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { N = 1003, LAYERS = 3, MOST_RANKS = 4 };
-
-static int me, ranks;
 
 typedef double table[MOST_RANKS][N];
 
 /* A run, and what the algorithm says that it comes to. */
 typedef struct trial {
-    gw_session *session;
-    gw_span layers[LAYERS];
+    run run;
     bool lazy;
     int step;                    /* done so far */
     float momentum[N], moved[N]; /* of the inner optimizer; parameters that it has left */
@@ -30,58 +25,42 @@ typedef struct trial {
 static gw_err open_trial(trial *t, const char *comm, const char *codec, bool lazy) {
     memset(t, 0, sizeof *t);
     t->lazy = lazy;
-    for (int l = 0; l < LAYERS; l++)
-        t->layers[l] = gw_span_part((gw_span){0, N}, l, LAYERS);
     float start[N];
     for (size_t i = 0; i < N; i++)
         start[i] = 1 + (float)gw_rng_unit(3, i) / 4;
-    gw_session_setup setup = {.n = N,
-                              .layers = t->layers,
-                              .n_layers = LAYERS,
-                              .by_layer = lazy,
-                              .params = start,
-                              .seed = 5,
-                              .yield = true};
-    CHECK_OK(new_session(&t->session, comm, codec, "auto", false));
-    return gw_session_open(t->session, MPI_COMM_WORLD, &setup);
-}
-
-static void close_trial(trial *t) {
-    gw_session_close(t->session);
-    gw_session_free(t->session);
+    return try_session(&t->run, comm, codec, "auto",
+                       (gw_session_setup){.by_layer = lazy, .params = start});
 }
 
 /* The outer optimizer sees what plain SGD with momentum has left. */
-static void update(trial *t, gw_span s, float rate) {
+static void descend(trial *t, gw_span s, float rate) {
     gw_update u;
-    float *param = t->session->env.param;
-    CHECK_OK(gw_session_finish(t->session, s, &u));
+    float *param = t->run.session->env.param;
+    CHECK_OK(gw_session_finish(t->run.session, s, &u));
     for (size_t i = u.own.off; i < gw_span_end(u.own); i++) {
         t->momentum[i] = 0.5f * t->momentum[i] + u.scale * u.grad[i];
         param[i] -= rate * t->momentum[i];
     }
     memcpy(t->moved + s.off, param + s.off, s.n * sizeof *param);
-    CHECK_OK(gw_session_publish(t->session, s));
+    CHECK_OK(gw_session_publish(t->run.session, s));
 }
 
 /* A rank has (rank + 1) of the samples, and draws towards a place of its own. */
 static void walk(trial *t) {
-    float *grad = t->session->env.grad;
+    gw_session *s = t->run.session;
     double share = (me + 1) * 2.0 / (ranks * (ranks + 1));
-    gw_session_begin(t->session, share);
+    gw_session_begin(s, share);
     for (size_t i = 0; i < N; i++) {
         double place = gw_rng_unit(gw_rng_key(7, (uint64_t)me), i) + 0.1 * (t->step % 5);
-        grad[i] = (float)(share * ((double)t->session->env.param[i] - place));
+        s->env.grad[i] = (float)(share * ((double)s->env.param[i] - place));
     }
     for (int l = LAYERS - 1; l >= 0; l--) {
-        CHECK_OK(gw_session_ready(t->session, t->layers[l]));
-        CHECK_OK(gw_session_progress(t->session));
+        CHECK_OK(gw_session_ready(s, t->run.layers[l]));
+        CHECK_OK(gw_session_progress(s));
     }
-    for (int l = 0; t->lazy && l < LAYERS; l++)
-        update(t, t->layers[l], 0.125f);
-    if (!t->lazy)
-        update(t, (gw_span){0, N}, 0.125f);
-    CHECK_OK(gw_session_await(t->session, (gw_span){0, N}));
+    for (int i = 0; i < gw_env_spans(&s->env); i++)
+        descend(t, gw_env_span(&s->env, i), 0.125f);
+    CHECK_OK(gw_session_await(s, (gw_span){0, N}));
     t->step++;
     CHECK_MPI(MPI_Allgather(t->moved, N, MPI_FLOAT, t->all, N, MPI_FLOAT, MPI_COMM_WORLD));
     for (int r = 0; r < ranks; r++)
@@ -90,7 +69,7 @@ static void walk(trial *t) {
 }
 
 static void compare(const trial *t, const char *what) {
-    const float *param = t->session->env.param;
+    const float *param = t->run.session->env.param;
     for (size_t i = 0; i < N; i++)
         CHECK(fabs((double)param[i] - t->want[me][i]) < 4e-6,
               "%s, lazy=%d, step %d: parameter %zu is %.9g, the algorithm says %.9g", what, t->lazy,
@@ -118,7 +97,7 @@ typedef struct outer {
 
 static bool in_fragment(const trial *t, const outer *o, size_t i, int turn) {
     int layer = 0;
-    while (i >= gw_span_end(t->layers[layer]))
+    while (i >= gw_span_end(t->run.layers[layer]))
         layer++;
     return layer % o->fragments == turn % o->fragments;
 }
@@ -146,42 +125,30 @@ static void outer_take(trial *t, outer *o, int turn) {
     o->waits = false;
 }
 
-/* The session knows of a step beforehand whether the replicas agree after it, and says so of none
- * after which they do not. */
-static void agree_if_said(const trial *t, const char *comm, bool foretold) {
-    bool agrees = gw_session_agrees(t->session, 0);
-    CHECK(agrees == foretold, "%s, step %d: foretold %d, then %d", comm, t->step, foretold, agrees);
-    for (int r = 1; r < ranks && agrees; r++)
-        CHECK(memcmp(t->want[r], t->want[0], sizeof t->want[0]) == 0,
-              "%s, step %d: replicas are said to agree, and do not", comm, t->step);
-}
-
 /* 14 steps; after the 8th the replicas are settled, in the middle of most rounds. */
 static void diloco_is_as_published(const char *comm, outer o, bool lazy) {
     static trial t;
     int each = o.period / o.fragments;
     CHECK_OK(open_trial(&t, comm, "none", lazy));
     for (size_t i = 0; i < N; i++)
-        o.w[i] = (double)t.session->env.param[i];
+        o.w[i] = (double)t.run.session->env.param[i];
     for (int k = 1; k <= 14; k++) {
-        bool foretold = gw_session_agrees(t.session, 1);
         walk(&t);
         if ((k + o.tau) % each == 0)
             outer_send(&t, &o, (k + o.tau) / each - 1);
         if (k % each == 0 && o.waits)
             outer_take(&t, &o, k / each - 1);
         compare(&t, comm);
-        agree_if_said(&t, comm, foretold);
         if (k != 8)
             continue;
-        CHECK_OK(gw_session_settle(t.session));
+        CHECK_OK(gw_session_settle(t.run.session));
         if (o.waits)
             outer_take(&t, &o, k / each);
         if (k % each != 0 || o.fragments > 1 || o.alpha > 0)
             want_mean(&t);
         compare(&t, "settled");
     }
-    close_trial(&t);
+    close_run(&t.run);
 }
 
 static void every_diloco_is_as_published(void) {
@@ -216,7 +183,7 @@ static void sparseloco_is_as_published(void) {
     CHECK_OK(open_trial(&t, "diloco:period=2,outer-lr=1,outer-momentum=0,decay=0.9",
                         "chunktopk:k=4,chunk=64", false));
     memset(e, 0, sizeof e);
-    memcpy(w, t.session->env.param, sizeof w);
+    memcpy(w, t.run.session->env.param, sizeof w);
     for (int k = 1; k <= 8; k++) {
         walk(&t);
         memset(sum, 0, sizeof sum);
@@ -239,7 +206,7 @@ static void sparseloco_is_as_published(void) {
     }
     free(wire);
     gw_codec_close(&codec);
-    close_trial(&t);
+    close_run(&t.run);
 }
 
 /* H = 1, plain steps, eta = 1, mu = 0 is `allreduce`: to the bit where no float rounds; else within
@@ -249,12 +216,12 @@ static void one_step_rounds_are_allreduce(bool rounds) {
     CHECK_OK(open_trial(&a, "diloco:period=1,outer-lr=1,outer-momentum=0,algo=sra", "none", 0));
     CHECK_OK(open_trial(&b, "allreduce:algo=sra", "none", 0));
     trial *both[] = {&a, &b};
-    float *x = a.session->env.param, *y = b.session->env.param;
+    float *x = a.run.session->env.param, *y = b.run.session->env.param;
     for (size_t i = 0; i < N; i++)
         x[i] = y[i] = rounds ? 1.5f + (float)gw_rng_unit(9, i) / 4 : (float)(i % 64) / 8;
     for (int k = 1; k <= 20; k++) {
         for (int which = 0; which < 2; which++) {
-            gw_session *s = both[which]->session;
+            gw_session *s = both[which]->run.session;
             gw_session_begin(s, 1.0 / ranks);
             for (size_t i = 0; i < N; i++) {
                 double u = gw_rng_unit(gw_rng_key(11 + (uint64_t)k, (uint64_t)me), i) - 0.5;
@@ -262,15 +229,15 @@ static void one_step_rounds_are_allreduce(bool rounds) {
             }
             CHECK_OK(gw_session_ready(s, (gw_span){0, N}));
             memset(both[which]->momentum, 0, sizeof(float[N]));
-            update(both[which], (gw_span){0, N}, rounds ? 0.1f : 0.125f);
+            descend(both[which], (gw_span){0, N}, rounds ? 0.1f : 0.125f);
         }
         for (size_t i = 0; i < N; i++)
             CHECK(fabsf(x[i] - y[i]) <= (rounds ? (float)k * 1.5f * 0x1p-23f : 0),
                   "step %d: parameter %zu is %.9g, by allreduce %.9g", k, i, (double)x[i],
                   (double)y[i]);
     }
-    close_trial(&a);
-    close_trial(&b);
+    close_run(&a.run);
+    close_run(&b.run);
 }
 
 /* ---- noloco ---- */
@@ -284,7 +251,7 @@ static void noloco_is_as_published(const char *comm, int period, double a, doubl
     memset(v, 0, sizeof v);
     for (int r = 0; r < ranks; r++)
         for (size_t i = 0; i < N; i++)
-            w[r][i] = (double)t.session->env.param[i];
+            w[r][i] = (double)t.run.session->env.param[i];
     for (int k = 1; k <= 11; k++) {
         walk(&t);
         for (uint32_t r = 0; r < (uint32_t)ranks; r++)
@@ -306,7 +273,7 @@ static void noloco_is_as_published(const char *comm, int period, double a, doubl
         compare(&t, comm);
         if (k != 7)
             continue;
-        CHECK_OK(gw_session_settle(t.session)); /* a round keeps how far it has come */
+        CHECK_OK(gw_session_settle(t.run.session)); /* a round keeps how far it has come */
         for (int r = 0; r < ranks; r++)
             for (size_t i = 0; i < N; i++)
                 w[r][i] -= t.want[r][i];
@@ -316,7 +283,7 @@ static void noloco_is_as_published(const char *comm, int period, double a, doubl
                 w[r][i] += t.want[r][i];
         compare(&t, "settled");
     }
-    close_trial(&t);
+    close_run(&t.run);
 }
 
 /* ---- refusals ---- */
@@ -325,13 +292,11 @@ static void refused(const char *comm, const char *codec, const char *says) {
     static trial t;
     gw_err e = open_trial(&t, comm, codec, false);
     CHECK(e == GW_ERR_USAGE && strstr(gw_err_text(), says), "%s: %d: %s", comm, e, gw_err_text());
-    close_trial(&t);
+    close_run(&t.run);
 }
 
 int main(int argc, char **argv) {
-    CHECK_MPI(MPI_Init(&argc, &argv));
-    ranks = check_ranks(argc, argv);
-    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &me));
+    check_start(argc, argv);
     every_diloco_is_as_published();
     sparseloco_is_as_published();
     one_step_rounds_are_allreduce(false);

@@ -1,6 +1,5 @@
-/* powersgd, beyond the sums and bytes that the contract checks: what low rank promises, where the
- * rest goes, and that a run continues from its saved state unchanged. */
-#include "mpi/wait.h"
+/* powersgd, beyond the sums and bytes that the contract checks: what low rank promises, and where
+ * the rest goes. */
 
 #include "strategy_bench.h"
 
@@ -25,7 +24,7 @@ static void low_rank_is_exact(bool lazy) {
     bench b;
     char comm[64];
     snprintf(comm, sizeof comm, "powersgd:feedback=off,rank=%d", ranks);
-    open_bench(&b, comm, lazy, &shape);
+    open_bench(&b, comm, "none", lazy, &shape);
     for (int step = 0; step < 4; step++) {
         static double want[N];
         memset(want, 0, sizeof want);
@@ -53,7 +52,7 @@ static double missing(const char *comm, int steps, bool lazy) {
     static double left[N];
     double size = 0, lack = 0;
     bench b;
-    open_bench(&b, comm, lazy, &shape);
+    open_bench(&b, comm, "none", lazy, &shape);
     for (size_t i = 0; i < N; i++) {
         left[i] = 0;
         for (int k = 0; k < ranks; k++)
@@ -95,8 +94,8 @@ static void warm_starts_find_more(void) {
     double found[2];
     for (int warm = 0; warm < 2; warm++) {
         bench b;
-        open_bench(&b, warm ? "powersgd:feedback=off" : "powersgd:feedback=off,warm=off", false,
-                   &shape);
+        open_bench(&b, warm ? "powersgd:feedback=off" : "powersgd:feedback=off,warm=off", "none",
+                   false, &shape);
         for (int step = 0; step < 30; step++) {
             fill(&b, 0);
             exchange(&b);
@@ -112,25 +111,10 @@ static void warm_starts_find_more(void) {
 
 /* ---- refusals ---- */
 
-static void refuses_a_codec(void) {
-    gw_strategy s;
-    gw_codec codec;
-    gw_algo algo;
-    CHECK_OK(find_strategy(&s, "powersgd"));
-    CHECK_OK(open_codec(&codec, "fp16"));
-    CHECK_OK(open_algo(&algo, "sra", &codec));
-    gw_err e = gw_strategy_check(&s, &algo, &codec);
-    CHECK(e == GW_ERR_UNSUPPORTED && strstr(gw_err_text(), "--compress"), "%d: %s", e,
-          gw_err_text());
-    gw_algo_close(&algo);
-    gw_codec_close(&codec);
-    gw_strategy_free(&s);
-}
-
 static void refuses_an_unknown_shape(void) {
     bench b;
     void *self = NULL;
-    open_bench(&b, "powersgd", false, &shape);
+    open_bench(&b, "powersgd", "none", false, &shape);
     gw_env blind = b.env;
     blind.n_tensors = 0;
     gw_err e = gw_strategy_open(&b.strategy, &blind, &self);
@@ -140,7 +124,7 @@ static void refuses_an_unknown_shape(void) {
 
 static void says_what_travels(void) {
     bench b;
-    open_bench(&b, "powersgd:rank=2", true, &shape);
+    open_bench(&b, "powersgd:rank=2", "none", true, &shape);
     const char *notes = b.notes.lines, *want = "2 matrices of 1260 floats travel as 186, the "
                                                "other 33 floats as they are";
     CHECK(ranks == 1 ? !notes : notes && strstr(notes, want), "'%s'", notes ? notes : "");
@@ -148,20 +132,12 @@ static void says_what_travels(void) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    ranks = check_ranks(argc, argv);
-    gw_wait_yields(true); /* there may be more ranks than cores */
+    check_start(argc, argv);
     for (int lazy = 0; lazy < 2; lazy++) {
         low_rank_is_exact(lazy);
         all_arrives(lazy);
-        resumes("powersgd", lazy, &shape);
-        resumes("powersgd:warm=off,algo=sra", lazy, &shape);
-        resumes("powersgd:rank=9", lazy, &shape);
     }
-    resumes("powersgd:feedback=off", false, &shape);
     warm_starts_find_more();
-    refuses_a_codec();
     refuses_an_unknown_shape();
     says_what_travels();
     MPI_Finalize();

@@ -3,75 +3,28 @@
 #include "comm/schedule/queue.h"
 #include "run/session.h"
 
-#include "../specs.h"
-#include "check.h"
+enum { N = 1003 };
 
+#include "lane_rig.h"
+#include "small_run.h"
+
+#include <math.h>
 #include <sched.h>
 #include <string.h>
 
-enum { N = 1003, LAYERS = 3 };
-
-static int me, ranks;
-static int listed; /* updates that came as lists */
-
-typedef struct bench {
-    gw_session *session;
-    gw_span layers[LAYERS];
-    bool lazy, lists;
-} bench;
-
-static gw_err open_bench(bench *b, const char *comm, const char *codec, bool lazy,
-                         gw_vectors state) {
-    b->lazy = lazy;
-    CHECK_OK(new_session(&b->session, comm, codec, "auto", false));
-    for (int l = 0; l < LAYERS; l++)
-        b->layers[l] = gw_span_part((gw_span){0, N}, l, LAYERS);
-    gw_session_setup setup = {.n = N,
-                              .layers = b->layers,
-                              .n_layers = LAYERS,
-                              .by_layer = lazy,
-                              .lists = b->lists,
-                              .vectors = state,
-                              .seed = 5,
-                              .yield = true};
-    return gw_session_open(b->session, MPI_COMM_WORLD, &setup);
-}
-
-static void close_bench(bench *b) {
-    gw_session_close(b->session);
-    gw_session_free(b->session);
-}
-
-static void update(bench *b, gw_span s) {
-    gw_update u;
-    float *param = b->session->env.param;
-    CHECK_OK(gw_session_finish(b->session, s, &u));
-    CHECK(b->lists || !u.lists, "a list that nobody asked for");
-    for (size_t i = u.own.off; !u.lists && i < gw_span_end(u.own); i++)
-        param[i] -= u.scale * u.grad[i];
-    for (int l = 0; l < u.n_lists; l++)
-        for (size_t i = 0; i < u.lists[l].n; i++)
-            param[u.lists[l].at[i]] -= u.scale * u.lists[l].value[i];
-    listed += u.lists != NULL;
-    CHECK_OK(gw_session_publish(b->session, s));
-}
-
 /* A step; its gradients are `size` times a value that depends on rank, step and place. */
-static void step(bench *b, int number, float size) {
-    float *grad = b->session->env.grad;
+static void step(run *b, int number, float size) {
     gw_session_begin(b->session, 1.0 / ranks);
+    float *sums = gw_session_sums(b->session), *grad = sums ? sums : b->session->env.grad;
     for (int l = LAYERS - 1; l >= 0; l--) {
-        for (size_t i = b->layers[l].off; i < gw_span_end(b->layers[l]); i++)
-            grad[i] = size * (float)((int)(i * 7 + (size_t)(me * 13 + number * 5)) % 31 - 15);
+        for (size_t i = b->layers[l].off; i < gw_span_end(b->layers[l]); i++) {
+            int value = (int)(i * 7 + (size_t)(me * 13 + number * 5)) % 31 - 15;
+            grad[i] = (sums ? grad[i] : 0) + size * (float)value;
+        }
         CHECK_OK(gw_session_ready(b->session, b->layers[l]));
         CHECK_OK(gw_session_progress(b->session));
     }
-    gw_span all = {0, N};
-    for (int l = 0; b->lazy && l < LAYERS; l++)
-        update(b, b->layers[l]);
-    if (!b->lazy)
-        update(b, all);
-    CHECK_OK(gw_session_await(b->session, all));
+    update_all(b);
 }
 
 /* Largest difference between any rank's values and the mean over ranks. */
@@ -93,12 +46,12 @@ static double spread(const float *x) {
  * random numbers and whoever polled when. */
 static void delayed_is_one_step_late(bool lazy, const char *progress) {
     enum { K = 3 };
-    bench late = {0}, prompt = {0};
+    run late = {0}, prompt = {0};
     char comm[96];
     snprintf(comm, sizeof comm, "delayed:algo=sra,bucket=1K,progress=%s", progress);
-    CHECK_OK(open_bench(&late, comm, "qsgd:bits=4", lazy, (gw_vectors){0}));
-    CHECK_OK(
-        open_bench(&prompt, "iallreduce:algo=sra,bucket=1K", "qsgd:bits=4", lazy, (gw_vectors){0}));
+    open_session(&late, comm, "qsgd:bits=4", "auto", (gw_session_setup){.by_layer = lazy});
+    open_session(&prompt, "iallreduce:algo=sra,bucket=1K", "qsgd:bits=4", "auto",
+                 (gw_session_setup){.by_layer = lazy});
     const float *param = late.session->env.param;
     step(&late, 0, 1);
     for (int i = 0; i < N; i++)
@@ -113,18 +66,19 @@ static void delayed_is_one_step_late(bool lazy, const char *progress) {
     CHECK_OK(gw_session_settle(late.session));
     CHECK(memcmp(param, prompt.session->env.param, N * sizeof *param) == 0,
           "settling moves parameters");
-    close_bench(&late);
-    close_bench(&prompt);
+    close_run(&late);
+    close_run(&prompt);
 }
 
-/* Sums that come as lists give the same parameters as those in the arena, bit for bit. */
+/* Sums that come as lists give the same parameters as those in the arena, bit for bit, even if
+ * gradients are added to the residual at once. */
 static void lists_are_the_sums(const char *codec, bool lazy, const char *progress) {
-    bench dense = {.lists = false}, lists = {.lists = true};
+    run dense = {0}, lists = {0};
     char comm[32];
     snprintf(comm, sizeof comm, "sparse:progress=%s", progress);
-    CHECK_OK(open_bench(&dense, comm, codec, lazy, (gw_vectors){0}));
-    CHECK_OK(open_bench(&lists, comm, codec, lazy, (gw_vectors){0}));
-    listed = 0;
+    open_session(&dense, comm, codec, "auto", (gw_session_setup){.by_layer = lazy});
+    open_session(&lists, comm, codec, "auto",
+                 (gw_session_setup){.by_layer = lazy, .lists = true, .adds = true});
     for (int k = 0; k < 5; k++) {
         step(&dense, k, 1);
         step(&lists, k, 1);
@@ -132,14 +86,79 @@ static void lists_are_the_sums(const char *codec, bool lazy, const char *progres
               "%s, %s, lazy=%d, step %d: not the parameters that dense sums give", codec, comm,
               lazy, k);
     }
-    CHECK((listed > 0) == (ranks > 1 && !strchr(codec, ';')), "%s: %d lists", codec, listed);
-    close_bench(&dense);
-    close_bench(&lists);
+    CHECK((lists.listed > 0) == (ranks > 1), "%s: %d lists", codec, lists.listed);
+    close_run(&dense);
+    close_run(&lists);
 }
 
+/* ---- gradients that are added to the residual ---- */
+
+static bool adds(run *r, const char *comm, const char *codec, const char *feedback, bool asked) {
+    open_session(r, comm, codec, feedback, (gw_session_setup){.adds = asked, .lists = true});
+    gw_session_begin(r->session, 1.0 / ranks);
+    return gw_session_sums(r->session);
+}
+
+static void see(void *ctx, const float *grad, gw_span s) {
+    run *r = ctx;
+    for (size_t i = s.off; i < gw_span_end(s); i++) {
+        float want = gradient(me, r->step, i);
+        CHECK(fabsf(grad[i] - want) < 1e-5f, "step %d, float %zu: saw %g, expected %g", r->step, i,
+              grad[i], want);
+    }
+    r->seen++;
+}
+
+static void ignore(void *ctx, const gw_update *u) {
+    (void)ctx, (void)u;
+}
+
+/* A tap sees the gradient alone. The contract compares the updates. */
+static void check_adds(const char *comm, const char *codec) {
+    run r = {0};
+    gw_session_tap tap = {&r, see, ignore};
+    CHECK(adds(&r, comm, codec, "auto", true) == (ranks > 1), "%s %s", comm, codec);
+    for (r.step = 0; r.step < 6; r.step++) {
+        bool taps = r.step % 2;
+        r.seen = 0;
+        r.session->tap = taps ? tap : (gw_session_tap){0};
+        take_step(&r, r.step);
+        CHECK(r.seen == (taps ? LAYERS : 0), "step %d: %d layers seen", r.step, r.seen);
+    }
+    close_run(&r);
+    CHECK(!adds(&r, comm, codec, "auto", false), "%s %s: unasked", comm, codec);
+    close_run(&r);
+}
+
+/* No gradient is added if the strategy needs the gradient itself or there is no residual. */
+static void check_not(const char *comm, const char *codec, const char *feedback) {
+    run r = {0};
+    CHECK(!adds(&r, comm, codec, feedback, true), "%s %s %s: adds", comm, codec, feedback);
+    close_run(&r);
+}
+
+static void who_adds(void) {
+    static const char *const codecs[] = {"topk:ratio=0.05", "randomk:ratio=0.05",
+                                         "threshold:value=0.4"};
+    for (int i = 0; i < 3; i++) {
+        check_adds("sparse", codecs[i]);
+        check_adds("allreduce:algo=gathersum", codecs[i]);
+        check_adds("iallreduce:algo=gathersum,bucket=1K", codecs[i]);
+    }
+    check_adds("allreduce:algo=native", "randomk:ratio=0.05");
+    check_adds("sparse:progress=none", "topk:ratio=0.05+zlib");
+    check_not("sparse", "topk", "off");
+    check_not("sparse", "topk", "dgc");
+    check_not("delayed", "topk", "auto");
+    check_not("allreduce:algo=ring", "randomk", "auto");
+    check_not("allreduce:algo=sra", "onebit", "auto");
+}
+
+/* ---- replicas that differ in between ---- */
+
 static void local_meets_every_period(bool lazy) {
-    bench b = {0};
-    CHECK_OK(open_bench(&b, "local:period=3", "none", lazy, (gw_vectors){0}));
+    run b = {0};
+    open_session(&b, "local:period=3", "none", "auto", (gw_session_setup){.by_layer = lazy});
     const float *param = b.session->env.param;
     for (int k = 0; k < 7; k++) {
         step(&b, k, 1);
@@ -151,37 +170,37 @@ static void local_meets_every_period(bool lazy) {
     }
     CHECK_OK(gw_session_settle(b.session));
     CHECK(spread(param) < 1e-3, "replicas differ when settled");
-    close_bench(&b);
+    close_run(&b);
 }
 
 static void state_is_averaged(void) {
     enum { VECTORS = 2 };
     static float state[VECTORS * N];
     for (int on = 0; on < 2; on++) {
-        bench b = {0};
+        run b = {0};
         for (int i = 0; i < VECTORS * N; i++)
             state[i] = (float)(me + i);
-        CHECK_OK(open_bench(&b, on ? "local:period=1,momentum=1" : "local:period=1", "none", 0,
-                            (gw_vectors){state, VECTORS}));
+        open_session(&b, on ? "local:period=1,momentum=1" : "local:period=1", "none", "auto",
+                     (gw_session_setup){.vectors = {state, VECTORS}});
         step(&b, 0, 1);
         for (int i = 0; i < VECTORS * N; i++) {
             float want = (float)i + (on ? (float)(ranks - 1) / 2 : (float)me);
             float off = state[i] - want;
             CHECK(off * off < 1e-6f, "momentum=%d: %g, expected %g", on, state[i], want);
         }
-        close_bench(&b);
+        close_run(&b);
     }
-    bench b = {0};
-    gw_err e = open_bench(&b, "local:momentum=1", "none", false, (gw_vectors){0});
+    run b = {0};
+    gw_err e = try_session(&b, "local:momentum=1", "none", "auto", (gw_session_setup){0});
     CHECK(e == GW_ERR_USAGE && strstr(gw_err_text(), "momentum"), "%d: %s", e, gw_err_text());
-    close_bench(&b);
+    close_run(&b);
 }
 
 /* Without gradients the replicas converge, to about their mean. */
 static void gossip_agrees(const char *comm, bool lazy) {
-    bench b = {0};
+    run b = {0};
     bool exponential = strstr(comm, "exponential"), power = (ranks & (ranks - 1)) == 0;
-    CHECK_OK(open_bench(&b, comm, "none", lazy, (gw_vectors){0}));
+    open_session(&b, comm, "none", "auto", (gw_session_setup){.by_layer = lazy});
     float *param = b.session->env.param;
     for (int i = 0; i < N; i++)
         param[i] = (float)(me * me + i);
@@ -199,16 +218,16 @@ static void gossip_agrees(const char *comm, bool lazy) {
     float mean = (float)((ranks - 1) * (2 * ranks - 1)) / 6, off = param[0] - mean;
     CHECK(off * off < 1e-6f && spread(param) == 0, "%s: mean %g, expected %g", comm, param[0],
           mean);
-    close_bench(&b);
+    close_run(&b);
 }
 
 static void a_server_needs_workers(void) {
-    bench b = {0};
-    gw_err e = open_bench(&b, "ps:dedicated=1", "none", false, (gw_vectors){0});
+    run b = {0};
+    gw_err e = try_session(&b, "ps:dedicated=1", "none", "auto", (gw_session_setup){0});
     CHECK(e == (ranks == 1 ? GW_ERR_USAGE : GW_OK), "%d: %s", e, gw_err_text());
     int servers = b.session->strategy.plan.servers;
     CHECK(servers == 1, "%d servers", servers);
-    close_bench(&b);
+    close_run(&b);
 }
 
 /* ---- the queue's order ---- */
@@ -305,26 +324,19 @@ static void credit_by_rate(void) {
 static void peers_choices_are_answered(const char *spec) {
     enum { EACH = 24 };
     static int id[BUCKETS] = {0, 1, 2, 3};
-    static float base[BUCKETS * EACH];
-    gw_codec codec;
-    gw_algo algo;
-    gw_lane *lane;
     gw_queue *q;
     gw_schedule *s[BUCKETS];
-    CHECK_OK(open_codec(&codec, "none"));
-    CHECK_OK(open_algo(&algo, spec, &codec));
-    gw_lane_setup setup = {.codec = &codec, .n = BUCKETS * EACH, .yield = true};
-    CHECK_OK(gw_lane_open(&lane, MPI_COMM_WORLD, &setup));
+    rig r;
+    rig_open(&r, spec, "none", BUCKETS * EACH, false);
     CHECK_OK(gw_queue_open(&q, GW_PROGRESS_POLL, BUCKETS, true));
     gw_queue_limit(q, EACH * sizeof(float));
     for (int i = 0; i < BUCKETS; i++) {
-        CHECK_OK(gw_schedule_new(&s[i], lane, base, (gw_span){(size_t)i * EACH, EACH}));
-        CHECK_OK(gw_algo_lay_down(&algo, s[i], GW_ALLREDUCE, 0));
+        s[i] = rig_sum(&r, (gw_span){(size_t)i * EACH, EACH});
         CHECK_OK(gw_schedule_stage(s[i]));
         CHECK_OK(gw_schedule_work(s[i], note_start, &id[i]));
     }
     for (int i = 0; i < BUCKETS * EACH; i++)
-        base[i] = (float)(me + i);
+        r.base[i] = (float)(me + i);
     n_started = 0;
     for (int i = 0; i < BUCKETS; i++)
         CHECK_OK(gw_queue_start(q, s[(me + i) % BUCKETS]));
@@ -336,20 +348,16 @@ static void peers_choices_are_answered(const char *spec) {
     CHECK(n_started == BUCKETS, "%s: %d of %d buckets done, each rank has another one in flight",
           spec, n_started, BUCKETS);
     for (int i = 0; i < BUCKETS * EACH; i++)
-        CHECK(base[i] == (float)(ranks * i + ranks * (ranks - 1) / 2), "%s: sum %d is %g", spec, i,
-              base[i]);
+        CHECK(r.base[i] == (float)(ranks * i + ranks * (ranks - 1) / 2), "%s: sum %d is %g", spec,
+              i, r.base[i]);
     gw_queue_close(q);
     for (int i = 0; i < BUCKETS; i++)
         gw_schedule_free(s[i]);
-    gw_lane_close(lane);
-    gw_algo_close(&algo);
-    gw_codec_close(&codec);
+    rig_close(&r);
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    ranks = check_ranks(argc, argv);
+    check_start(argc, argv);
     for (int lazy = 0; lazy < 2; lazy++) {
         delayed_is_one_step_late(lazy, "poll");
         delayed_is_one_step_late(lazy, "none");
@@ -358,6 +366,7 @@ int main(int argc, char **argv) {
         gossip_agrees("gossip:topology=exponential", lazy);
     }
     credit_by_rate();
+    who_adds();
     for (int lazy = 0; lazy < 2; lazy++) {
         lists_are_the_sums("topk:ratio=0.1", lazy, "poll");
         lists_are_the_sums("topk:ratio=0.3,warmup=3", lazy, "none");
