@@ -45,18 +45,18 @@ class Drawing:
         self.named, self.others, self.dashed = named, others, dashed
         self.axes = [axis for axis in AXES if axis[0] != "sent" or by_bytes(curves)]
 
-    def __call__(self, fig, narrow):
+    def __call__(self, fig):
         entries = panels.entries(self.named, self.others)
         entries += [figure.line(what, figure.FAINT, linestyle=BESIDE[what]) for what in self.beside]
         if self.target is not None:
             entries.append(figure.line(f"target {self.target:.4g}", figure.INK, linestyle=":"))
         if self.dashed and len(self.axes) == len(AXES):
             entries.append(figure.line("bytes modelled", figure.FAINT, linestyle="--"))
-        axes = panels.panels(fig, narrow, len(self.axes), entries)
+        axes = panels.panels(fig, len(self.axes), entries)
         for ax, (attribute, factor, label) in zip(axes, self.axes):
             self.panel(ax, attribute, factor)
             ax.set_xlabel(label)
-            if narrow or ax is axes[0]:
+            if ax is axes[0]:
                 ax.set_ylabel(self.label)
             if self.target is not None:
                 ax.axhline(self.target, color=figure.INK, linestyle=":", linewidth=1)

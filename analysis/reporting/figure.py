@@ -57,7 +57,7 @@ BETTER, WORSE = COLOURS[BETTER_NAME][0], COLOURS[WORSE_NAME][0]
 MODELLED = {"hatch": "////", "edgecolor": GROUND, "linewidth": 0}
 
 SHARP = 192  # pixels an inch of what a notebook shows at half of that
-WIDE_IN, NARROW_IN = (9.2, 3.4), (3.4, 3.2)  # width, and the height unless draw() sets another
+SIZE_IN = (9.2, 3.4)  # width, and the height unless draw() sets another
 
 STYLE = {
     "svg.fonttype": "none",
@@ -95,22 +95,21 @@ def patch(label, colour, **more):
 
 
 @contextlib.contextmanager
-def _style(chart, narrow=False):
+def _style(chart):
     """All that is drawn within looks alike, and equal charts give equal bytes."""
-    salt = f"{chart.name} {'narrow' if narrow else 'wide'}"
-    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": salt, "pdf.fonttype": 42}]), \
+    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": chart.name, "pdf.fonttype": 42}]), \
             warnings.catch_warnings():
         # Letters that matplotlib's font lacks: in SVG they are the reader's, of PDF paper.py tells.
         warnings.filterwarnings("ignore", "Glyph ")
         yield
 
 
-def _drawn(chart, narrow, canvas):
+def _drawn(chart, canvas):
     """The chart as bytes of the canvas's format."""
-    with _style(chart, narrow):
-        figure = Figure(figsize=NARROW_IN if narrow else WIDE_IN, layout="constrained")
+    with _style(chart):
+        figure = Figure(figsize=SIZE_IN, layout="constrained")
         canvas(figure)
-        chart.draw(figure, narrow)
+        chart.draw(figure)
         file = io.BytesIO()
         if canvas is FigureCanvasSVG:
             figure.canvas.print_svg(file, metadata={"Date": None})  # savefig() draws everything twice
@@ -120,14 +119,14 @@ def _drawn(chart, narrow, canvas):
 
 
 class Drawing(Figure):
-    """A chart as a matplotlib figure on white, wide or for a narrow column, which a notebook shows without pyplot."""
+    """A chart as a matplotlib figure on white, which a notebook shows without pyplot."""
 
-    def __init__(self, chart, narrow=False):
-        with _style(chart, narrow):
-            super().__init__(figsize=NARROW_IN if narrow else WIDE_IN, layout="constrained", facecolor=GROUND)
+    def __init__(self, chart):
+        with _style(chart):
+            super().__init__(figsize=SIZE_IN, layout="constrained", facecolor=GROUND)
             FigureCanvasAgg(self)
             self.chart = chart
-            chart.draw(self, narrow)
+            chart.draw(self)
 
     def _repr_png_(self):
         file = io.BytesIO()
@@ -138,14 +137,14 @@ class Drawing(Figure):
 
 
 def pdf(chart):
-    """The bytes of a PDF file with the wide drawing."""
+    """The bytes of a PDF file with the drawing."""
     from matplotlib.backends.backend_pdf import FigureCanvasPdf  # pages need none
-    return _drawn(chart, False, FigureCanvasPdf)
+    return _drawn(chart, FigureCanvasPdf)
 
 
-def _render(chart, narrow):
+def _render(chart):
     """The root element of the chart's SVG."""
-    root = ElementTree.fromstring(_drawn(chart, narrow, FigureCanvasSVG))
+    root = ElementTree.fromstring(_drawn(chart, FigureCanvasSVG))
     for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)
     _slim(root)
@@ -201,53 +200,48 @@ def _adapt(element):
         element.set(key.rpartition("}")[2], value)
 
 
-def _describe(root, chart, **more):
+def _describe(root, chart):
     for key in ("width", "height", "version"):
         root.attrib.pop(key, None)
-    for key, value in {"role": "img", "aria-label": f"{chart.title}. {chart.caption}",
-                       **more}.items():
-        root.set(key, value)
+    root.set("role", "img")
+    root.set("aria-label", f"{chart.title}. {chart.caption}")
 
 
-def _inline(chart, narrow, where):
-    kind = "narrow" if narrow else "wide"
-    root = _render(chart, narrow)
-    whose = hashlib.sha256(f"{where} {chart.name}".encode()).hexdigest()
-    _own_ids(root, f"c{whose[:8]}-{kind[0]}-")
-    for parent in list(root.iter()):
-        for style in parent.findall(f"{{{SVG}}}style"):  # it would apply to the whole page
-            parent.remove(style)
+def _join(root, where):
+    """Makes a drawing part of a page, whose drawings `where` distinguishes."""
+    _own_ids(root, f"c{hashlib.sha256(where.encode()).hexdigest()[:8]}-")
+    for element in list(root.iter()):
+        for style in element.findall(f"{{{SVG}}}style"):  # it would apply to the whole page
+            element.remove(style)
     for element in root.iter():
         _adapt(element)
-    _describe(root, chart, **{"class": kind})
-    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _boxed(root):
+    """HTML of the drawing in a box that scrolls on a narrow screen, by keyboard, too."""
+    return f'<div class="drawing" tabindex="0">{ElementTree.tostring(root, encoding="unicode")}</div>'
 
 
 def inline_svg(chart, where=""):
-    """HTML of the chart's two drawings; CSS shows the one that fits the screen. `where`
-    distinguishes charts of the same name in one page."""
-    drawings = "\n".join(_inline(chart, narrow, where) for narrow in (False, True))
-    return f'<div class="drawing">{drawings}</div>'
+    """HTML of the chart's drawing. `where` distinguishes charts of the same name in one page."""
+    root = _render(chart)
+    _join(root, f"{where} {chart.name}")
+    _describe(root, chart)
+    return _boxed(root)
 
 
 def kept_svg(path, where):
-    """(HTML of a drawing that standalone_svg() wrote, for all screens; its title and caption)."""
+    """(HTML of a drawing that standalone_svg() wrote; its title and caption)."""
     root = ElementTree.parse(path).getroot()
-    _own_ids(root, f"k{hashlib.sha256(where.encode()).hexdigest()[:8]}-")
-    for element in list(root.iter()):
-        for style in element.findall(f"{{{SVG}}}style"):
-            element.remove(style)
     for rect in root.findall(f"{{{SVG}}}rect")[:1]:  # the ground, which the page has
         root.remove(rect)
-    for element in root.iter():
-        _adapt(element)
-    said = root.get("aria-label", "")
-    return f'<div class="drawing">{ElementTree.tostring(root, encoding="unicode")}</div>', said
+    _join(root, where)
+    return _boxed(root), root.get("aria-label", "")
 
 
 def standalone_svg(chart):
-    """The text of a separate file, in plain colours on white, for wide screens."""
-    root = _render(chart, False)
+    """The text of a separate file, in plain colours on white."""
+    root = _render(chart)
     _own_ids(root, "i")
     _describe(root, chart)
     root.insert(0, ElementTree.Element(f"{{{SVG}}}rect", width="100%", height="100%", fill=GROUND))
@@ -265,10 +259,8 @@ CSS = f"""\
 @media print {{ :root {{ color-scheme: light; {_variables(0)} }} }}
 .drawing svg {{ display: block; width: 100%; height: auto; fill: var(--ink); overflow: visible; }}
 .drawing svg * {{ stroke-linejoin: round; stroke-linecap: butt; }}
-.drawing svg.narrow {{ display: none; }}
 @media screen and (max-width: 760px) {{
-  .drawing {{ max-width: 34rem; margin: 0 auto; }}
-  .drawing svg.wide {{ display: none; }}
-  .drawing svg.narrow {{ display: block; }}
+  .drawing {{ overflow: auto hidden; }}
+  .drawing svg {{ min-width: 45rem; }}
 }}
 """

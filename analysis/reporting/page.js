@@ -12,7 +12,7 @@ const save = (name, type, text) => {
 };
 
 const drawing = section => {
-  const shown = [...section.querySelectorAll(".drawing svg")].find(svg => svg.getClientRects().length);
+  const shown = section.querySelector(".drawing svg");
   const copy = shown.cloneNode(true), [, , width, height] = shown.getAttribute("viewBox").split(" ");
   for (const [key, value] of Object.entries({width: width + "pt", height: height + "pt", fill: LIGHT.ink,
     "stroke-linejoin": "round"}))

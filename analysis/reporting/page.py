@@ -37,7 +37,7 @@ class Drawn:
     """The charts of one study."""
 
     def __init__(self, results, where):
-        self.shown = []  # (Chart, HTML of its drawings)
+        self.shown = []  # (Chart, HTML of its drawing)
         self.not_shown = []  # (title, why)
         self.errors = []  # (name, error): a bug of the chart
         for name in charts.ORDER if results.cells else ():

@@ -1,5 +1,4 @@
-"""Charts with lines: panels side by side (narrow: one below the other) under a legend, and which
-lines get a colour."""
+"""Charts with lines: panels side by side under a legend, and which lines get a colour."""
 
 import math
 import textwrap
@@ -61,9 +60,9 @@ def point(ax, x, interval, cell, colour):
                 markerfacecolor=figure.GROUND if cell.oversubscribed else colour)
 
 
-def panels(fig, narrow, count, entries, height_in=2.7):
-    """Axes for `count` plots, side by side (narrow: one below the other), under a legend of the
-    entries [(label, handle)]; sets the figure's height."""
+def panels(fig, count, entries, height_in=2.7):
+    """Axes for `count` plots, side by side under a legend of the entries [(label, handle)]; sets the figure's
+    height."""
     width = fig.get_size_inches()[0]
     longest = max((len(label) for label, _ in entries), default=0)
     columns = max(1, min(3, len(entries), int(width / (0.5 + 0.068 * min(longest, 48)))))
@@ -71,20 +70,18 @@ def panels(fig, narrow, count, entries, height_in=2.7):
     labels = [textwrap.wrap(label, wrap)[:2] for label, _ in entries]
     lines = sum(max(map(len, labels[i:i + columns])) for i in range(0, len(entries), columns))
     legend_in = lines * LEGEND_LINE_IN + 0.08 if entries else 0.02
-    down, across = (count, 1) if narrow else (1, count)
-    height = legend_in + down * height_in
+    height = legend_in + height_in
     fig.set_layout_engine("none")  # the axes are placed here, which is far quicker
     fig.set_size_inches(width, height)
     if entries:
         fig.legend([handle for _, handle in entries], list(map("\n".join, labels)),
                    loc="upper left", ncol=columns, frameon=False, borderaxespad=0.2,
                    columnspacing=1.2, labelspacing=0.35, handlelength=1.8, bbox_to_anchor=(0, 1))
-    each = (width - RIGHT_IN) / across - LEFT_IN
+    each = (width - RIGHT_IN) / count - LEFT_IN
     axes = []
     for i in range(count):
-        left, top = i % across * (LEFT_IN + each) + LEFT_IN, legend_in + i // across * height_in
         axes.append(fig.add_axes([
-            left / width, 1 - (top + height_in - BOTTOM_IN) / height, each / width,
+            (i * (LEFT_IN + each) + LEFT_IN) / width, BOTTOM_IN / height, each / width,
             (height_in - TOP_IN - BOTTOM_IN) / height]))
         axes[-1].grid(True)
     return axes

@@ -1,7 +1,6 @@
 """Charts with one row per configuration: selection, labels, axes, units and whiskers.
 
-Labels are left of the rows in wide charts, above them in narrow ones. All sizes are inches: the
-chart grows with its rows."""
+Labels are left of the rows. All sizes are inches: the chart grows with its rows."""
 
 import math
 import re
@@ -13,11 +12,11 @@ from .model import Cell
 MOST = 25  # rows that a chart shows; its table has all
 MOST_NAMES = 8  # in a note
 MOST_NOTES = 6  # of one kind
-WRAP_WIDE, WRAP_NARROW = 34, 45  # letters in a line of a label
+WRAP = 34  # letters in a line of a label
 LETTER_IN = 0.068
 LINE_IN = 0.15
+LEGEND_COLUMNS = 3
 CAP = 0.04  # half of a whisker's cap
-ABOVE_IN = 0.1  # what a figure above the marks of a row takes beside the label above it
 THICK = 0.17  # of a bar
 
 
@@ -172,40 +171,28 @@ def measured(ax, y, value, interval, factor, end):
 
 
 class Rows:
-    """Axes of panels over the same rows, side by side (narrow: one below the other), the first row
-    on top. y is in inches, downwards: the marks of row i are at at(i), and bars are THICK. above: inches above all;
-    figures: whether figures stand above the marks."""
+    """Axes of panels over the same rows, side by side, the first row on top. y is in inches, downwards: the marks of
+    row i are at at(i), and bars are THICK. above: inches above all."""
 
-    def __init__(self, fig, narrow, labels, panels=("",), legend=(), above=0.0, figures=False):
-        self.fig, self.narrow, self.legend = fig, narrow, list(legend)
-        self.room = THICK + 0.09 + ABOVE_IN * figures
-        self.labels = [row_lines(text, WRAP_NARROW if narrow else WRAP_WIDE) for text in labels]
-        self.heights = [self.row_in(len(lines)) for lines in self.labels]
+    def __init__(self, fig, labels, panels=("",), legend=(), above=0.0):
+        self.fig, self.legend, self.columns = fig, list(legend), len(panels)
+        self.labels = [row_lines(text, WRAP) for text in labels]
+        self.heights = [max(THICK + 0.12, len(lines) * LINE_IN + 0.1) for lines in self.labels]
         self.width = fig.get_size_inches()[0]
-        self.columns = 1 if narrow else len(panels)
         self.title = 0.27 if any(panels) else 0.07
-        panel = self.title + sum(self.heights) + 0.5
         top = self.legend_in() + above
-        self.height = top + (len(panels) if narrow else 1) * panel
+        self.height = top + self.title + sum(self.heights) + 0.5
         fig.set_layout_engine("none")  # the axes are placed here
         fig.set_size_inches(self.width, self.height)
-        self.axes = [self.panel(i, name, top + (i * panel if narrow else 0))
-                     for i, name in enumerate(panels)]
+        self.axes = [self.panel(i, name, top) for i, name in enumerate(panels)]
         self.draw_legend()
 
-    def row_in(self, lines):
-        text = lines * LINE_IN
-        return text + self.room if self.narrow else max(THICK + 0.12, text + 0.1)
-
     def legend_in(self):
-        longest = max((len(name) for name, _ in self.legend), default=0)
-        self.legend_columns = 3 if not self.narrow else 1 if longest > 22 else 2
-        return math.ceil(len(self.legend) / self.legend_columns) * 0.175
+        return math.ceil(len(self.legend) / LEGEND_COLUMNS) * 0.175
 
     def at(self, i):
-        """y of the marks of row i; narrow, below its label."""
-        end = sum(self.heights[:i + 1])
-        return end - THICK / 2 - 0.05 if self.narrow else end - self.heights[i] / 2
+        """y of the marks of row i."""
+        return sum(self.heights[:i]) + self.heights[i] / 2
 
     def place(self, left, top, width, height):
         """Axes by inches from the figure's upper left corner."""
@@ -214,11 +201,10 @@ class Rows:
 
     def panel(self, i, name, top):
         longest = max(len(line) for lines in self.labels for line in lines)
-        left = 0.15 if self.narrow else 0.25 + LETTER_IN * longest
+        left = 0.25 + LETTER_IN * longest
         gap, rest = 0.3, 0.15
         each = (self.width - left - rest - gap * (self.columns - 1)) / self.columns
-        column = 0 if self.narrow else i
-        ax = self.place(left + column * (each + gap), top + self.title, each, sum(self.heights))
+        ax = self.place(left + i * (each + gap), top + self.title, each, sum(self.heights))
         ax.set_ylim(sum(self.heights), 0)
         ax.set_yticks([])
         ax.spines["left"].set_visible(False)
@@ -226,20 +212,19 @@ class Rows:
         ax.grid(axis="x")
         ax.tick_params(axis="x", length=0)
         ax.set_title(name, loc="left")
-        if column == 0:
+        if i == 0:
             self.draw_labels(ax, each)
         return ax
 
     def draw_labels(self, ax, each):
         for i, lines in enumerate(self.labels):
-            x, y = (0, sum(self.heights[:i]) + 0.02) if self.narrow else (-0.1 / each, self.at(i))
-            ax.text(x, y, "\n".join(lines), transform=ax.get_yaxis_transform(), linespacing=1.0,
-                    va="top" if self.narrow else "center", ha="left" if self.narrow else "right")
+            ax.text(-0.1 / each, self.at(i), "\n".join(lines), transform=ax.get_yaxis_transform(), linespacing=1.0,
+                    va="center", ha="right")
 
     def draw_legend(self):
         if self.legend:
             names, handles = zip(*self.legend)
-            self.fig.legend(handles, names, loc="upper left", ncol=self.legend_columns,
+            self.fig.legend(handles, names, loc="upper left", ncol=LEGEND_COLUMNS,
                             frameon=False, bbox_to_anchor=(0, 1), borderaxespad=0.1,
                             handlelength=1.4, columnspacing=1.2, labelspacing=0.3)
 

@@ -26,7 +26,6 @@ RUNS = {
     "auto": ("--compress", "auto:budget=0.3"),
 }
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-EITHER_WAY = (False, True)  # wide, narrow
 
 
 def seconds(table, row, column):
@@ -37,12 +36,12 @@ def seconds(table, row, column):
     return None if value is None else value * UNITS[unit]
 
 
-def drawn(chart, narrow):
+def drawn(chart):
     """The figure as a page would have it, on a canvas that can measure its texts."""
     with matplotlib.style.context(["default", figure.STYLE]):
-        fig = Figure(figsize=figure.NARROW_IN if narrow else figure.WIDE_IN, layout="constrained")
+        fig = Figure(figsize=figure.SIZE_IN, layout="constrained")
         FigureCanvasAgg(fig)
-        chart.draw(fig, narrow)
+        chart.draw(fig)
         fig.draw_without_rendering()
     return fig
 

@@ -7,7 +7,7 @@ import math
 import unittest
 
 import numpy
-from chartcase import EITHER_WAY, overprints
+from chartcase import overprints
 from chartcase import drawn as drawn_on
 from matplotlib.figure import Figure
 from reportcase import of_kind
@@ -400,8 +400,8 @@ class Axes(unittest.TestCase):
 
 
 class Drawings(Case):
-    def draw(self, results, widths=(True,)):
-        """Titles of the charts that could be drawn, each so wide, or narrow (True)."""
+    def draw(self, results):
+        """Names of the charts that could be drawn."""
         drawn = set()
         for module in ALL:
             try:
@@ -409,8 +409,7 @@ class Drawings(Case):
             except model.NotShown as reason:
                 self.assertRegex(str(reason), r"^[A-Z].*\.$")
                 continue
-            for narrow in widths:
-                self.assertEqual(overprints(drawn_on(chart, narrow)), [], (chart.title, narrow))
+            self.assertEqual(overprints(drawn_on(chart)), [], chart.title)
             self.assertEqual({len(row) for row in chart.table.rows}, {len(chart.table.columns)})
             drawn.add(module.__name__.rpartition(".")[2])
         return drawn
@@ -426,7 +425,7 @@ class Drawings(Case):
         return made
 
     def test_the_study(self):
-        self.assertEqual(self.draw(self.results, EITHER_WAY),
+        self.assertEqual(self.draw(self.results),
                          {"accuracy", "effects", "final_accuracy", "loss", "roofline", "scaling", "sweep",
                           "traffic"})
 
@@ -436,7 +435,7 @@ class Drawings(Case):
 
     def test_many_configurations_with_long_names(self):
         drawn = self.draw(self.many(26, "a name that is far too long for any axis, and then some: "
-                                    "iallreduce:algo=sra,bucket=256K"), EITHER_WAY)
+                                    "iallreduce:algo=sra,bucket=256K"))
         self.assertEqual(drawn, {"accuracy", "effects", "final_accuracy", "loss", "roofline", "sweep",
                                  "traffic"})
 

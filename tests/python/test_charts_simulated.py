@@ -4,7 +4,7 @@ import math
 import os
 
 import gwrun
-from chartcase import EITHER_WAY, drawn
+from chartcase import drawn
 from reporting import judge, runs
 from reporting.charts import break_even
 from reporting.model import NotShown
@@ -55,8 +55,7 @@ class BreakEven(gwrun.Case):
         self.assertEqual(row["verdict"], "confirmed")
         results.runs[0].marks = [f"{mark}, and delays are drawn" for mark in results.runs[0].marks]
         self.assertEqual(judge.of_results(results)[0]["verdict"], "undecided")
-        for narrow in EITHER_WAY:
-            drawn(chart, narrow)
+        drawn(chart)
         results.cells = [cell for cell in results.cells if cell.levels["ranks"] == "2"]
         self.assertRaises(NotShown, break_even.build, results)
 

@@ -127,7 +127,7 @@ class Dimensions(gwrun.Shared):
                 of = measured["dimensions"][name]
                 self.assertAlmostEqual(share, of["waiting_s"] / of["comm_s"], places=6)
         self.assertIn("Stages wait for one another for", chart.see)
-        self.assertEqual(figure.inline_svg(chart).count("<svg"), 2)  # wide and narrow
+        self.assertEqual(figure.inline_svg(chart).count("<svg"), 1)
         plain = [cell for cell in self.results.cells if cell.runs[0].folder in ("plain", "one")]
         with self.assertRaises(NotShown), mock.patch.object(self.results, "cells", plain):
             dimensions.build(self.results)

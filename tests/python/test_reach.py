@@ -88,8 +88,7 @@ class Pays(unittest.TestCase):
         self.assertEqual(self.row(chart, "worse")["verdict"], "pays at none from 100mbit to 1gbit")
         self.assertEqual([self.row(chart, "odd")[name] for name in ("pays up to", "costs from")], [None, None])
         self.assertTrue(all(row[1] == "base" for row in chart.table.rows))
-        for narrow in (False, True):
-            chart.draw(Figure(figsize=(3.5 if narrow else 7, 3)), narrow)
+        chart.draw(Figure(figsize=(7, 3)))
 
     def test_simulated_links(self):
         results = self.results({"base": (20, 2500), "rare": (30, 500)})
@@ -263,8 +262,7 @@ class Studies(StudyCase):
     def test_chart_is_drawn(self):
         for reached, lost in (([2, 3] * 4, ()), ([99] * 8, ()), ([2] * 5 + [99] * 3, (0,))):
             chart = target.build(self.made(reached, lost))
-            for width in (4, 8):
-                chart.draw(Figure((width, 3)), width == 4)
+            chart.draw(Figure((8, 3)))
 
 
 class Forecast(unittest.TestCase):

@@ -55,10 +55,10 @@ def legend(visible, words):
     return [entry for entry, holds in entries if any(holds(one) for _, one in visible)]
 
 
-def draw(fig, narrow, visible, words=("slower", "faster"), what="step time"):
+def draw(fig, visible, words=("slower", "faster"), what="step time"):
     """[(cell, Comparison)]; `words` for a ratio above and below 1 of `what`."""
     labels = [rows.row_label(cell, short(one)) for cell, one in visible]
-    grid = rows.Rows(fig, narrow, labels, legend=legend(visible, words))
+    grid = rows.Rows(fig, labels, legend=legend(visible, words))
     ax = grid.axes[0]
     low, high = span(visible)
     if high / low > WIDE_RANGE:
@@ -135,5 +135,5 @@ def build(results):
         f"the configuration with the same {' and '.join(within)} and otherwise the levels of the "
         f"baseline ({baseline.label})")
     return Chart(TITLE, CAPTION.format(reference=reference, how=how),
-                 lambda fig, narrow: draw(fig, narrow, visible), table(found, pairs),
+                 lambda fig: draw(fig, visible), table(found, pairs),
                  notes(found, paired, pairs, results.cells) + left_out, see(found))

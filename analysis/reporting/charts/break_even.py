@@ -86,11 +86,11 @@ def lines_of(results):
     return made
 
 
-def draw(fig, narrow, lines):
+def draw(fig, lines):
     titles = list(dict.fromkeys(line.panel for line in lines))
     labels = list(dict.fromkeys(line.label for line in lines))
     strong = [next(line for line in lines if line.label == label) for label in labels[:panels.MOST]]
-    axes = panels.panels(fig, narrow, len(titles), panels.entries(strong, [], marker="o"), 2.8)
+    axes = panels.panels(fig, len(titles), panels.entries(strong, [], marker="o"), 2.8)
     rates = [rate / 1e9 for line in lines for one in line.points for rate in one.ratios]
     ranks = sorted({one.ranks for line in lines for one in line.points})
     for ax, title in zip(axes, titles):
@@ -120,4 +120,4 @@ def build(results):
     even = [one.rate for line in lines for one in line.points if one.rate]
     see = (f"{len(even)} of {sum(len(line.points) for line in lines)} comparisons break even within the simulated rates"
            + (f", from {rate_text(float(f'{min(even):.3g}'))} to {rate_text(float(f'{max(even):.3g}'))}." if even else "."))
-    return Chart(TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, lines), table, rows.remarks(results.cells), see)
+    return Chart(TITLE, CAPTION, lambda fig: draw(fig, lines), table, rows.remarks(results.cells), see)

@@ -55,10 +55,10 @@ def units(figures):
     return {"comm_s": time, "skew_s": time, "bytes": rows.bytes_unit(of("bytes"))}
 
 
-def draw(fig, narrow, figures):
+def draw(fig, figures):
     unit = units(figures)
     used = [dim for dim in DIMENSIONS if any(one[dim, "comm_s"] is not None for _, one in figures)]
-    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in figures],
+    grid = rows.Rows(fig, [rows.row_label(cell) for cell, _ in figures],
                      [f"{title} ({unit[what][1]})" for what, title in FIGURES],
                      [figure.patch(f"along {dim}", COLOURS[dim]) for dim in used])
     for ax, (what, _) in zip(grid.axes, FIGURES):
@@ -101,6 +101,6 @@ def build(results):
         raise NotShown("No run has pipe or tensor in its mesh.")
     figures = [(cell, of_cell(cell)) for cell in results.cells]
     visible, left_out = rows.chosen(figures, results.baseline)
-    return Chart(TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, visible), table(figures),
+    return Chart(TITLE, CAPTION, lambda fig: draw(fig, visible), table(figures),
                  rows.remarks(results.cells) + rows.repetitions(results.cells) + left_out,
                  see(figures))

@@ -102,7 +102,7 @@ def table_of(found):
     return table
 
 
-def draw(fig, narrow, shown, cells):
+def draw(fig, shown, cells):
     """One row per level, factor by factor, over one axis: one point per cell, lines between cells
     that differ in this factor alone."""
     steps = {cell.name: cell.step_s for cell in cells}
@@ -112,11 +112,11 @@ def draw(fig, narrow, shown, cells):
                figure.line("differ in the factor alone", figure.FAINT, linewidth=0.8)]
     if any(len(one.cells) > 1 for _, one in shown):
         entries.append(figure.dot("median", figure.SERIES[0], marker="D"))
-    grid = rows.Rows(fig, narrow, [f"{factor}: {one.level}" for factor, one in shown],
+    grid = rows.Rows(fig, [f"{factor}: {one.level}" for factor, one in shown],
                      legend=entries + panels.hollow(cells))
     ax = grid.axes[0]
     log = panels.spread(steps.values()) > 4
-    panels.axis(ax, "x", steps.values(), log, most=5 if narrow else 8)
+    panels.axis(ax, "x", steps.values(), log, most=8)
     ax.set_xlabel(f"step time ({unit}" + (", logarithmic)" if log else ")"))
     places = {(factor, one.level): grid.at(i) for i, (factor, one) in enumerate(shown)}
     for factor in dict.fromkeys(factor for factor, _ in shown):
@@ -198,6 +198,6 @@ def build(results):
                "over configurations that differ in nothing else; its interval, in the table, is "
                "over blocks: of a single pair that of its verdict, of several one of 95%, which "
                "no verdict rests on. Measured.")
-    return Chart(TITLE, caption, lambda fig, narrow: draw(fig, narrow, shown, cells),
+    return Chart(TITLE, caption, lambda fig: draw(fig, shown, cells),
                  table_of(found), notes_of(results, found, cells, len(lines) - len(shown)),
                  see(results, found, cells))

@@ -80,11 +80,11 @@ def table_of(results, compared, lost):
     return table
 
 
-def draw(fig, narrow, cells, compared, lost):
+def draw(fig, cells, compared, lost):
     """One row per configuration: its runs; beside them the difference."""
     titles = ["test accuracy, each run"] + ["less the baseline's, points"] * bool(compared)
-    grid = rows.Rows(fig, narrow, [rows.label(cell) + " (diverged)" * bool(lost.get(cell.name))
-                                   for cell in cells], titles, figures=True)
+    grid = rows.Rows(fig, [rows.label(cell) + " (diverged)" * bool(lost.get(cell.name))
+                                   for cell in cells], titles)
     for i, cell in enumerate(cells):
         y, values = grid.at(i), cell.figures(learning.final)
         grid.axes[0].plot(values, [y] * len(values), "o", color=figure.SERIES[0], markersize=4,
@@ -147,6 +147,6 @@ def build(results):
          [name for name, _ in learning.lost_rows(results, lost)]),
         ("Without any accuracy", [cell.label for cell in results.cells if cell not in cells]))
     return Chart(TITLE, caption,
-                 lambda fig, narrow: draw(fig, narrow, drawn, compared, lost),
+                 lambda fig: draw(fig, drawn, compared, lost),
                  table_of(results, compared, lost),
                  notes + rows.repetitions(cells) + rows.remarks(cells), see(cells, compared))

@@ -89,11 +89,11 @@ def draw_ratios(grid, ax, figures):
     ax.set_xlabel("predicted / measured" + (", logarithmic" if high / low > 10 else ""))
 
 
-def draw(fig, narrow, figures, visible):
+def draw(fig, figures, visible):
     legend = [figure.dot("configuration", figure.SERIES[0]),
               figure.line("as predicted", figure.FAINT, linewidth=1.0),
               figure.patch(f"within {BAND:.0%}", figure.GRID)]
-    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in visible], legend=legend,
+    grid = rows.Rows(fig, [rows.row_label(cell) for cell, _ in visible], legend=legend,
                      above=SIDE + 0.65)
     low, high = limits(figures)
     draw_scatter(grid.place(0.6, grid.legend_in() + 0.1, SIDE, SIDE), figures, high / low > 10)
@@ -124,6 +124,6 @@ def build(results):
     without = [cell.label for cell, one in found if not one]
     visible, left_out = rows.chosen(figures, results.baseline)
     said = notes(figures, without)
-    return Chart(TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, figures, visible),
+    return Chart(TITLE, CAPTION, lambda fig: draw(fig, figures, visible),
                  table(figures), said + rows.remarks([cell for cell, _ in figures]) + left_out,
                  said[0])

@@ -31,10 +31,10 @@ def table_of(cells):
                   "at most (MiB a rank)", "training, all ranks (MiB)", "at most, all ranks (MiB)"], lines)
 
 
-def draw(fig, narrow, cells):
+def draw(fig, cells):
     """One row per configuration."""
     entries = [figure.dot(phase, colour) for phase, colour in PHASES.items()]
-    grid = rows.Rows(fig, narrow, [rows.label(cell) for cell in cells],
+    grid = rows.Rows(fig, [rows.label(cell) for cell in cells],
                      ["a rank, at most (MiB)", "all ranks (MiB)"], entries)
     for i, cell in enumerate(cells):
         y, everyone = grid.at(i), size(cell, "peak_sum_bytes", "total")
@@ -76,5 +76,5 @@ def build(results):
                          [cell.label for cell in results.cells if cell not in cells]),
                         ("Phases cannot be told apart on this system (sources.peak_bytes of run.json)",
                          [cell.label for cell in cells if size(cell, "peak_bytes", "training") is None]))
-    return Chart(TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, visible), table_of(cells),
+    return Chart(TITLE, CAPTION, lambda fig: draw(fig, visible), table_of(cells),
                  notes + rows.repetitions(cells) + rows.remarks(cells), see(cells))

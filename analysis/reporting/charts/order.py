@@ -46,7 +46,7 @@ def draw_line(ax, change, ratios):
     ax.plot(places, line, color=figure.SERIES[1], linewidth=1.4)
 
 
-def draw(fig, narrow, found, flag):
+def draw(fig, found, flag):
     blocks = spans(found)
     ratios = np.array([ratio for _, _, ratio, _ in found])
     places = np.arange(1, len(found) + 1)
@@ -56,7 +56,7 @@ def draw(fig, narrow, found, flag):
     legend += [figure.dot("outlier", figure.INK, **ring)] * bool(far.any())
     legend += [figure.line("drift", figure.SERIES[1])] * flag.raised
     legend += [figure.patch("every other block", figure.GRID, alpha=0.5)] * (len(blocks) > 1)
-    ax = panels.panels(fig, narrow, 1, legend)[0]
+    ax = panels.panels(fig, 1, legend)[0]
     for first, last in blocks[1::2]:
         ax.axvspan(first + 0.5, last + 1.5, facecolor=figure.GRID, alpha=0.5, linewidth=0)
     ax.axhline(1, color=figure.FAINT, linewidth=1.0)
@@ -111,5 +111,5 @@ def build(results):
     found = ordered(cells)
     flag = stats.drift([(cell.name, run.step_s) for cell, run, _, _ in found])
     alone = [cell.label for cell in results.cells if len(cell.runs) == 1]
-    return Chart(TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, found, flag),
+    return Chart(TITLE, CAPTION, lambda fig: draw(fig, found, flag),
                  table(found), notes(found, flag, alone) + rows.remarks(cells), see(found, flag))

@@ -40,8 +40,8 @@ def unit_of(figures):
     return rows.unit([sum(value or 0 for value in bar.values()) for _, bar in figures if bar])
 
 
-def draw(fig, narrow, figures):
-    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in figures], legend=legend(figures))
+def draw(fig, figures):
+    grid = rows.Rows(fig, [rows.row_label(cell) for cell, _ in figures], legend=legend(figures))
     ax = grid.axes[0]
     factor, name = unit_of(figures)
     for i, (_, bar) in enumerate(figures):
@@ -89,5 +89,5 @@ def build(results):
     if not any(run.info["machine"]["ranks"] > 1 for run in results.runs):
         raise NotShown("All runs had one rank, which communicates with nobody.")
     visible, left_out = rows.chosen(figures, results.baseline)
-    return Chart(TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, visible), table(figures),
+    return Chart(TITLE, CAPTION, lambda fig: draw(fig, visible), table(figures),
                  notes(results.cells, figures) + left_out, see(figures))

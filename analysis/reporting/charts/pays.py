@@ -135,8 +135,8 @@ def found_in(results):
     return made
 
 
-def draw(fig, narrow, found):
-    grid = rows.Rows(fig, narrow, [f"{one.label} - {one.text}" for one in found], legend=[
+def draw(fig, found):
+    grid = rows.Rows(fig, [f"{one.label} - {one.text}" for one in found], legend=[
         figure.line("sooner", figure.BETTER, linewidth=4), figure.line("cannot be told", figure.FAINT, linewidth=4),
         figure.line("later", figure.WORSE, linewidth=4), figure.dot("as soon", figure.INK)])
     ax = grid.axes[0]
@@ -169,5 +169,5 @@ def build(results):
         raise NotShown("No configuration is compared with a baseline over links of several rates by the time to a "
                        "target that the study names.")
     said = [f"{one.label}: {one.text}" for one in found]
-    return Chart(TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, found), table_of(found),
+    return Chart(TITLE, CAPTION, lambda fig: draw(fig, found), table_of(found),
                  rows.remarks(results.cells), "; ".join(said[:rows.MOST_NOTES]) + ".")

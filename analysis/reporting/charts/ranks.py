@@ -103,11 +103,11 @@ def draw_panel(grid, ax, key, colour, figures):
     ax.set_xlabel(f"mean a step ({name})")
 
 
-def draw(fig, narrow, figures):
+def draw(fig, figures):
     stragglers = [named(cell) for cell, _ in figures]
     labels = [rows.row_label(cell, "" if one is None else f"- rank {one} lags")
               for (cell, _), one in zip(figures, stragglers)]
-    grid = rows.Rows(fig, narrow, labels, [title for _, title, _ in PANELS],
+    grid = rows.Rows(fig, labels, [title for _, title, _ in PANELS],
                      [figure.line("straggler", figure.INK, **RING)] if set(stragglers) != {None}
                      else ())
     for ax, (key, _, colour) in zip(grid.axes, PANELS):
@@ -187,6 +187,6 @@ def build(results):
     more = rows.noted(("One rank, and so not shown",
                        [cell.label for cell, ranks in figures if len(ranks) <= 1]))
     visible, left_out = rows.chosen(several, results.baseline)
-    return Chart(TITLE, CAPTION, lambda fig, narrow: draw(fig, narrow, visible),
+    return Chart(TITLE, CAPTION, lambda fig: draw(fig, visible),
                  table(several), notes(several) + more
                  + rows.remarks([cell for cell, _ in several]) + left_out, see(several))

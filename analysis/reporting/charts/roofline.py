@@ -134,8 +134,8 @@ class Drawing:
         return entries + [figure.line(roof_label(roof), figure.INK, linestyle=style, linewidth=1)
                           for roof, style in zip(self.roofs, ("-", "--"))]
 
-    def __call__(self, fig, narrow):
-        ax = panels.panels(fig, narrow, 1, self.legend(), 3.2 if narrow else 3.8)[0]
+    def __call__(self, fig):
+        ax = panels.panels(fig, 1, self.legend(), 3.8)[0]
         panels.log_axis(ax, "x", [min(self.x) / 1.6, max(self.x) * 1.6], most=7)
         panels.log_axis(ax, "y", [min(self.y) / 1.6, max(self.y) * 1.6], most=7)
         ax.set_xlabel("operations a byte (modelled)")

@@ -184,14 +184,14 @@ class Drawing:
         most = max(point.step.value for line in lines for point in line.points)
         self.factor, self.unit = rows.unit([most])
 
-    def __call__(self, fig, narrow):
+    def __call__(self, fig):
         entries = [figure.line(line.label, figure.SERIES[i], marker="o")
                    for i, line in enumerate(self.lines)]
         entries.append(figure.line("ideal", figure.FAINT, linestyle=":"))
         if any(line.fit for line in self.lines):
             entries.append(figure.line("fitted law", figure.FAINT, linestyle="--"))
         entries += panels.hollow(point.cell for line in self.lines for point in line.points)
-        left, right = panels.panels(fig, narrow, 2, entries)
+        left, right = panels.panels(fig, 2, entries)
         for ax in (left, right):
             self.workers_axis(ax)
         left.plot(self.cores, self.cores, ":", color=figure.FAINT)

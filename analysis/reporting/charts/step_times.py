@@ -72,11 +72,11 @@ def draw_row(ax, y, cell, edges, factor, quantiles):
     panels.figure_above(ax, middle, y, f"{middle:.3g}")
 
 
-def draw(fig, narrow, cells, quantiles):
+def draw(fig, cells, quantiles):
     legend = [figure.patch("steps of all runs", figure.SERIES[5]),
               figure.dot("median of a run", figure.SERIES[1]),
               figure.line("p95, p99", figure.INK, linewidth=1.2)]
-    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell in cells], legend=legend, figures=True)
+    grid = rows.Rows(fig, [rows.row_label(cell) for cell in cells], legend=legend)
     logarithmic = tail_is_long(cells)
     edges = edges_of(cells, logarithmic)
     factor, name = rows.unit([quantiles[cell.name]["p50"].value for cell in cells])
@@ -131,6 +131,6 @@ def build(results):
     quantiles = {cell.name: quantiles_of(cell) for cell in cells}
     drawn, left_out = rows.chosen(cells, results.baseline)
     return Chart(TITLE, CAPTION,
-                 lambda fig, narrow: draw(fig, narrow, drawn, quantiles), table(cells, quantiles),
+                 lambda fig: draw(fig, drawn, quantiles), table(cells, quantiles),
                  notes(cells) + rows.remarks(cells) + rows.repetitions(cells) + left_out,
                  see(cells, quantiles))

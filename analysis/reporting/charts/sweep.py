@@ -55,7 +55,7 @@ def shown(lines, figures):
     return any(getattr(point, figures).value for line in lines for point in line.points)
 
 
-def draw(fig, narrow, factor, values, named, others):
+def draw(fig, factor, values, named, others):
     """One line per combination of the other factors' levels: the step, and dashed its exposed
     communication."""
     lines = named + others
@@ -65,13 +65,13 @@ def draw(fig, narrow, factor, values, named, others):
     entries += panels.hollow(point.cell for line in named for point in line.points)
     steps = [point.step.value for line in lines for point in line.points]
     scale, unit = rows.unit(steps)
-    axes = panels.panels(fig, narrow, len(titles), entries, 2.8)
+    axes = panels.panels(fig, len(titles), entries, 2.8)
     for ax, (figures, title) in zip(axes, titles.items()):
         drawn = []
         for line, colour, strong in panels.coloured(named, others):
             drawn += draw_line(ax, line.points, figures, scale, colour, strong)
         panels.axis(ax, "y", drawn, panels.spread(steps) > 10, 1.1)
-        x_axis(ax, factor, values, 5 if narrow or len(titles) > 1 else 10)
+        x_axis(ax, factor, values, 5 if len(titles) > 1 else 10)
         panels.figures_at(ax, [(point.x, getattr(point, figures).value * scale,
                                 f"{getattr(point, figures).value * scale:.3g}")
                                for line in named for point in line.points
@@ -142,6 +142,6 @@ def build(results):
                "dashed, the part of it in MPI calls, when the step could not compute: a mean over the "
                "same steps. Measured.")
     return Chart(TITLE, caption,
-                 lambda fig, narrow: draw(fig, narrow, factor, values, named, others),
+                 lambda fig: draw(fig, factor, values, named, others),
                  table_of(factor, lines),
                  notes + rows.repetitions(cells) + rows.remarks(cells), see(results, factor, lines))

@@ -70,6 +70,6 @@ def build(results):
         f"{cell.label}, {reach.named(goal)}" for cell, goal, one in found if isinstance(one.estimate, reach.Bounded)]))
     within = results.hints.get("compare_within")
     reference = results.baseline.label if not within else f"the configuration with the same {' and '.join(within)}"
-    return Chart(TITLE, CAPTION.format(reference=reference), lambda fig, narrow: baseline.draw(
-        fig, narrow, visible, ("more", "less"), "spent until the target"), table_of(results, found),
+    return Chart(TITLE, CAPTION.format(reference=reference), lambda fig: baseline.draw(
+        fig, visible, ("more", "less"), "spent until the target"), table_of(results, found),
                  never + left_out + rows.remarks(results.cells), see(found))

@@ -75,15 +75,15 @@ def draw_bar(ax, y, bar, factor):
             left += value
 
 
-def draw(fig, narrow, bars, intervals):
+def draw(fig, bars, intervals):
     totals = [bar.total() for _, bar in bars]
     far_apart = max(totals) > FAR * min(totals)
     titles = ("step", "its parts as shares") if far_apart else ("",)
-    grid = rows.Rows(fig, narrow, [rows.row_label(cell) for cell, _ in bars], titles, legend(bars))
+    grid = rows.Rows(fig, [rows.row_label(cell) for cell, _ in bars], titles, legend(bars))
     factor, name = rows.unit(totals)
     ax = grid.axes[0]
     end = limit(bars, intervals) * factor
-    right = end * (1.2 if narrow or far_apart else 1.08)  # room for the figures
+    right = end * (1.2 if far_apart else 1.08)  # room for the figures
     for i, (cell, bar) in enumerate(bars):
         draw_bar(ax, grid.at(i), bar, factor)
         rows.measured(ax, grid.at(i), bar.total(), intervals[cell.name], factor, end)
@@ -186,6 +186,6 @@ def build(results):
                  for cell in cells}
     visible, left_out = rows.chosen(bars, results.baseline)
     return Chart(TITLE, CAPTION,
-                 lambda fig, narrow: draw(fig, narrow, visible, intervals),
+                 lambda fig: draw(fig, visible, intervals),
                  table(bars, intervals),
                  notes(bars) + rows.remarks(cells) + rows.repetitions(cells) + left_out, see(bars))

@@ -86,7 +86,7 @@ def see(found):
             f"{most.cell.label}" + f" (modelled: {', '.join(modelled)})" * bool(modelled) + "; beside the bytes stands what the step takes.")
 
 
-def draw(fig, narrow, found):
+def draw(fig, found):
     """One row per configuration: bytes; beside them the step and the codec's part of it."""
     entries = [figure.patch("bytes on the wire", figure.SERIES[0])]
     if any(one.modelled and one.wire for one in found):
@@ -96,7 +96,7 @@ def draw(fig, narrow, found):
     factor, unit = rows.unit([one.step.value for one in found])
     most = max(one.step.value for one in found) * factor * 1.12
     # Beyond `most` there is room for the figures.
-    grid = rows.Rows(fig, narrow, [rows.label(one.cell) for one in found],
+    grid = rows.Rows(fig, [rows.label(one.cell) for one in found],
                      [f"bytes a rank and step ({wire[1]})", f"time of a step ({unit})"], entries)
     left, right = grid.axes
     left.set_xlim(0, max((one.wire for one in found if one.wire), default=1) * wire[0] * 1.75)
@@ -132,6 +132,6 @@ def build(results):
     if any(one.modelled and one.wire for one in found):
         notes.append("Modelled (hatched): MPI does not say what its own collectives send; the "
                      "figure is that of the bandwidth-optimal algorithm.")
-    return Chart(TITLE, caption, lambda fig, narrow: draw(fig, narrow, visible),
+    return Chart(TITLE, caption, lambda fig: draw(fig, visible),
                  table_of(found),
                  notes + rows.repetitions(results.cells) + rows.remarks(results.cells), see(found))

@@ -2,8 +2,8 @@
 
 Each takes a folder or a table of runs() and returns a matplotlib figure, which a notebook shows: change its `axes`, or
 `savefig` it. `table` is a DataFrame of what is drawn, in full; `caption` says how that was measured, `notes` what to know
-before believing it. baseline: a cell, its label, or FACTOR=LEVEL,..; narrow: for a column of a paper. Raises NotShown
-where the runs do not hold what the chart needs."""
+before believing it. baseline: a cell, its label, or FACTOR=LEVEL,... Raises NotShown where the runs do not hold what
+the chart needs."""
 
 import importlib
 
@@ -28,10 +28,10 @@ def _one(runs, baseline):
 def _function(name):
     module = importlib.import_module(f"{charts.__name__}.{name}")
 
-    def chart(runs, baseline=None, narrow=False):
+    def chart(runs, baseline=None):
         made = module.build(_one(runs, baseline))
         made.name = name
-        drawing = figure.Drawing(made, narrow)
+        drawing = figure.Drawing(made)
         drawing.table = pandas.DataFrame(made.table.rows, columns=made.table.columns)
         drawing.caption, drawing.notes = made.caption, made.notes
         return drawing
