@@ -6,7 +6,7 @@ import csv
 import os
 
 from . import claims, ends, sheet, specs
-from .model import Cell, Lost, Results, Run
+from .model import Cell, Lost, Results, Run, Table
 from .base import BadInput
 
 RUNS, TUNED = "runs.csv", "tuned.csv"
@@ -16,7 +16,7 @@ MOST = 4 << 20  # bytes of a CSV file
 FACTS = ("study", "cell", "state", "why", "baseline", "block", "seed", "started_utc", "cpu", "cores", "ranks", "threads",
          "nodes", "marks", "step_s")
 DIGITS = 9  # claims of the runs and of what is kept of them agree
-# Charts that runs.csv has the figures of; of the others a folder may have the drawing, NAME.svg.
+# Charts that runs.csv has the figures of; of the others a folder may have the drawing, NAME.svg, and the table, NAME.csv.
 CHARTS = ("baseline", "effects", "sweep", "final_accuracy", "memory", "order")
 NOT_KEPT = "not kept: runs.csv has figures of whole runs, not their steps, epochs, ranks or options"
 EXPOSED = ("mean.mpi_post_s", "mean.mpi_poll_s", "mean.mpi_wait_s")
@@ -77,6 +77,20 @@ def rows_in(path):
     except (OSError, ValueError, csv.Error) as error:
         raise BadInput(f"{path}: {getattr(error, 'strerror', None) or error}: must be written by "
                        "`gradwire report`, `export` or `claims`") from error
+
+
+def figure(text):
+    """What a file of `gradwire report --tables` says in a place: a number, a text, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return text or None
+
+
+def table_in(path):
+    """The Table of such a file."""
+    rows = rows_in(path)
+    return Table(list(rows[0]) if rows else [], [[label, *map(figure, rest)] for label, *rest in map(dict.values, rows)])
 
 
 def results_of(rows, labels=None, **study):

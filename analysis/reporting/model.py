@@ -166,7 +166,7 @@ class Chart:
 
     title: str
     caption: str  # what is drawn, how it was measured or modelled, what the interval is over
-    draw: object  # draw(figure): fills a matplotlib figure; None: a kept drawing
+    draw: object  # draw(figure): fills a matplotlib figure; None: a table alone, or a kept drawing
     table: Table | None  # None: of a kept drawing
     notes: list = field(default_factory=list)  # marks and limits
     see: str = ""  # what there is to see, in a line

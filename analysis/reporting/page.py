@@ -26,7 +26,7 @@ STATISTICS = (
     "difference within the noise is reported as such, with the least one that would be detected. "
     "Accuracies are a family of their own, and each claim of the spec is judged alone.")
 
-DRAWN_THEN = "Drawn when the runs were there; the figures behind it were not kept."
+MADE_THEN, BEHIND_IT = "Made when the runs were there", "; the figures behind it were not kept."
 MANY = 4  # sentences on the first screen; more are folded
 BADGES = {expect.SUPPORTED: ("\u2713 supported", "badge better"),
           expect.REFUTED: ("\u2717 refuted", "badge worse"),
@@ -37,7 +37,7 @@ class Drawn:
     """The charts of one study."""
 
     def __init__(self, results, where):
-        self.shown = []  # (Chart, HTML of its drawing)
+        self.shown = []  # (Chart, HTML of its drawing; "": it has none)
         self.not_shown = []  # (title, why)
         self.errors = []  # (name, error): a bug of the chart
         for name in charts.ORDER if results.cells else ():
@@ -47,11 +47,11 @@ class Drawn:
         module = importlib.import_module(f".{name}", charts.__name__)
         try:
             if results.kept is not None and name not in kept.CHARTS:
-                self.shown.append(drawing_of(results.kept, name, module.TITLE, where))
+                self.shown.append(kept_chart(results.kept, name, module, where))
                 return
             chart = module.build(results)
             chart.name = name
-            self.shown.append((chart, figure.inline_svg(chart, where)))
+            self.shown.append((chart, figure.inline_svg(chart, where) if chart.draw else ""))
         except NotShown as reason:
             self.not_shown.append((module.TITLE, str(reason)))
         except Exception as error:  # one chart's bug must not lose the report
@@ -59,13 +59,18 @@ class Drawn:
             self.errors.append((name, error))
 
 
-def drawing_of(folder, name, title, where):
-    """(Chart, HTML) of a drawing that was kept in the folder, whose figures were not."""
-    path = os.path.join(folder, f"{name}.svg")
-    if not os.path.lexists(path):
+def kept_chart(folder, name, module, where):
+    """(Chart, HTML of its drawing) of the drawing and the table that were kept in the folder."""
+    drawing, figures = (os.path.join(folder, f"{name}.{kind}") for kind in ("svg", "csv"))
+    made = kept.table_in(figures) if os.path.lexists(figures) else None
+    if os.path.lexists(drawing):
+        html, said = figure.kept_svg(drawing, f"{where} {name}")
+        caption = said.removeprefix(f"{module.TITLE}. ")
+    elif made and name in charts.TABLES:
+        html, caption = "", module.CAPTION
+    else:
         raise NotShown(kept.NOT_KEPT)
-    html, said = figure.kept_svg(path, f"{where} {name}")
-    return Chart(title, said.removeprefix(f"{title}. "), None, None, name=name, see=DRAWN_THEN), html
+    return Chart(module.TITLE, caption, None, made, name=name, see=MADE_THEN + ("." if made else BEHIND_IT)), html
 
 
 # ---- the head of a study ----
@@ -352,12 +357,13 @@ def lead_of(results, shown):
 def chart_section(chart, drawing, where, common):
     """`common`: the notes that stand elsewhere."""
     name = f"{where}-{chart.name}"
-    save = tag("p", "Save this chart: ", button("svg", name, "SVG"), class_="save")
+    save = tag("p", "Save this chart: ", button("svg", name, "SVG"), class_="save") if drawing else ""
+    figures = table(chart.table.columns, chart.table.rows, f"Data: {chart.title}", name) if chart.table else ""
     notes = [paragraph(note, "note") for note in chart.notes if note not in common]
     see = chart.see or re.split(r"(?<=[.:]) ", chart.caption)[0]
-    return tag("section", tag("h3", escape(chart.title)), paragraph(see, "see"), drawing, save,
-               folded("Data, and how it was measured", paragraph(chart.caption, "caption"), *notes,
-                      table(chart.table.columns, chart.table.rows, f"Data: {chart.title}", name) if chart.table else ""),
+    return tag("section", tag("h3", escape(chart.title)), paragraph(see, "see"), drawing or figures, save,
+               folded("Data, and how it was measured" if drawing else "How it was measured",
+                      paragraph(chart.caption, "caption"), *notes, figures if drawing else ""),
                class_="chart" + " detail" * (chart.name in charts.DETAILS), id=name) + "\n"
 
 

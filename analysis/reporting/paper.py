@@ -158,8 +158,9 @@ def files_of(all_results, drawn, names):
     """(path in DIR, text or bytes) of each file but README.md."""
     for name, results, one in zip(names, all_results, drawn):
         for chart, _ in one.shown:
-            yield f"figures/{name}-{chart.name}.svg", figure.standalone_svg(chart)
-            yield f"figures/{name}-{chart.name}.pdf", figure.pdf(chart)
+            if chart.draw:
+                yield f"figures/{name}-{chart.name}.svg", figure.standalone_svg(chart)
+                yield f"figures/{name}-{chart.name}.pdf", figure.pdf(chart)
             yield f"tables/{name}-{chart.name}.tex", latex_table(chart.table)
         if results.cells:
             yield f"tables/{name}-answer.tex", latex_table(answer.table(results))

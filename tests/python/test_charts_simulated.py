@@ -1,10 +1,9 @@
-"""Simulated studies: the chart of break-even rates, its figures against the runs' and by hand, and claims of one run."""
+"""Simulated studies: the table of break-even rates, its figures against the runs' and by hand, and claims of one run."""
 
 import math
 import os
 
 import gwrun
-from chartcase import drawn
 from reporting import judge, runs
 from reporting.charts import break_even
 from reporting.model import NotShown
@@ -55,7 +54,6 @@ class BreakEven(gwrun.Case):
         self.assertEqual(row["verdict"], "confirmed")
         results.runs[0].marks = [f"{mark}, and delays are drawn" for mark in results.runs[0].marks]
         self.assertEqual(judge.of_results(results)[0]["verdict"], "undecided")
-        drawn(chart)
         results.cells = [cell for cell in results.cells if cell.levels["ranks"] == "2"]
         self.assertRaises(NotShown, break_even.build, results)
 

@@ -1,4 +1,4 @@
-"""`gradwire report` of a folder of experiments/results: the page is made of the kept figures and drawings alone."""
+"""`gradwire report` of a folder of experiments/results: the page is made of the kept figures, drawings and tables alone."""
 
 import html
 import os
@@ -10,7 +10,7 @@ import gwrun
 from reportcase import call
 from test_report import Checker
 
-from reporting import charts, claims, kept
+from reporting import charts, claims, kept, markup
 
 RESULTS = os.path.join(gwrun.SOURCE, "experiments", "results")
 ONE = "B"  # a study of runs.csv, time_stack.svg and several kinds of cells
@@ -56,7 +56,7 @@ class KeptPages(gwrun.Case):
         self.assertEqual(checker.faults, [])
         drawn = {name for name in charts.ORDER if f'id="s0-{name}"' in page}
         self.assertLessEqual({"baseline", "time_stack", "order"}, drawn)
-        self.assertEqual(page.count("Drawn when the runs were there"),
+        self.assertEqual(page.count("Made when the runs were there"),
                          len([name for name in drawn if name not in kept.CHARTS]))
         self.assertGreater(page.count(kept.NOT_KEPT), 4)  # among them the distribution of steps
         for name in charts.ORDER:
@@ -66,6 +66,20 @@ class KeptPages(gwrun.Case):
             self.assertRegex(page, rf"<th[^>]*>(\* )?{re.escape(html.escape(row['label']))}</th>"
                              rf"<td[^>]*>{1e3 * float(row['step_s']):,.4g}</td>")
         self.assertEqual(self.page_of(self.copy(ONE)), page)  # nothing depends on when or where
+
+    @mock.patch.object(charts, "ORDER", ["target", *charts.TABLES])
+    def test_kept_tables(self):
+        """Beside the drawing, or alone: the files that `report --tables` wrote."""
+        page = self.page_of(os.path.join(RESULTS, "methods"))
+        drawn, alone = (page.partition(f'id="s0-{name}"')[2].partition("</section>")[0] for name in ("target", "pays"))
+        self.assertEqual([part.count("<svg") for part in (drawn, alone)], [1, 0])
+        for name, part in (("target", drawn), ("pays", alone)):
+            for row in gwrun.rows(RESULTS, "methods", f"{name}.csv"):
+                start = f"<tr>{markup.cell(row['configuration'], 'th', scope='row')}{markup.cell(row['compared with'])}"
+                self.assertTrue(start in part and markup.cell(row["verdict"]) in part, row)
+        even = next(row for row in gwrun.rows(RESULTS, "methods", "pays.csv") if row["pays up to"])
+        self.assertTrue(markup.cell(float(even["pays up to"])) in alone, even)
+        self.assertFalse('id="s0-break_even"' in page)  # was not kept
 
     @mock.patch.object(charts, "ORDER", [])
     def test_a_run_without_figures(self):

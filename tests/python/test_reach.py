@@ -88,7 +88,6 @@ class Pays(unittest.TestCase):
         self.assertEqual(self.row(chart, "worse")["verdict"], "pays at none from 100mbit to 1gbit")
         self.assertEqual([self.row(chart, "odd")[name] for name in ("pays up to", "costs from")], [None, None])
         self.assertTrue(all(row[1] == "base" for row in chart.table.rows))
-        chart.draw(Figure(figsize=(7, 3)))
 
     def test_simulated_links(self):
         results = self.results({"base": (20, 2500), "rare": (30, 500)})

@@ -6,7 +6,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from .. import levels, panels, rows, verdicts
+from .. import levels, rows, verdicts
 from ..info import number
 from ..loose import rate_text
 from ..model import Chart, NotShown, Table
@@ -14,9 +14,9 @@ from ..model import Chart, NotShown, Table
 TITLE = "Break-even: the link rate below which it is faster"
 CAPTION = (
     "Simulated steps over links of several rates: for each number of ranks the rate at which a configuration's step is as "
-    "long as that of the configuration it is compared with. Below the line it is faster. Between two simulated rates the "
+    "long as that of the configuration it is compared with. Between two simulated rates the "
     "logarithm of the ratio is taken to be linear in that of the rate; steps within 5%, by which the simulator may be off, "
-    "count for neither. A line ends where one of both is faster at all simulated rates; nothing is said beyond these.")
+    "count for neither. Nothing is said beyond the simulated rates.")
 OFF = math.log(1.05)
 
 # `rate`: bits a second, None: `text` says why; `ratios`: {rate: step over the reference's}.
@@ -86,26 +86,6 @@ def lines_of(results):
     return made
 
 
-def draw(fig, lines):
-    titles = list(dict.fromkeys(line.panel for line in lines))
-    labels = list(dict.fromkeys(line.label for line in lines))
-    strong = [next(line for line in lines if line.label == label) for label in labels[:panels.MOST]]
-    axes = panels.panels(fig, len(titles), panels.entries(strong, [], marker="o"), 2.8)
-    rates = [rate / 1e9 for line in lines for one in line.points for rate in one.ratios]
-    ranks = sorted({one.ranks for line in lines for one in line.points})
-    for ax, title in zip(axes, titles):
-        for one, colour, _ in panels.coloured(strong, []):
-            for line in lines:
-                if (line.panel, line.label) == (title, one.label):
-                    ax.plot([at.ranks for at in line.points],
-                            [at.rate / 1e9 if at.rate else math.nan for at in line.points], "o--", color=colour)
-        panels.log_axis(ax, "y", rates)
-        panels.log_axis(ax, "x", ranks, labels={count: str(count) for count in ranks})
-        ax.set_title(title, loc="left")
-        ax.set_ylabel("rate of the links (Gbit/s)")
-        ax.set_xlabel("ranks")
-
-
 def build(results):
     lines = lines_of(results)
     if not lines:
@@ -120,4 +100,4 @@ def build(results):
     even = [one.rate for line in lines for one in line.points if one.rate]
     see = (f"{len(even)} of {sum(len(line.points) for line in lines)} comparisons break even within the simulated rates"
            + (f", from {rate_text(float(f'{min(even):.3g}'))} to {rate_text(float(f'{max(even):.3g}'))}." if even else "."))
-    return Chart(TITLE, CAPTION, lambda fig: draw(fig, lines), table, rows.remarks(results.cells), see)
+    return Chart(TITLE, CAPTION, None, table, rows.remarks(results.cells), see)

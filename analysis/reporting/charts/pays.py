@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from .. import figure, levels, panels, reach, rows, stats, verdicts
+from .. import levels, reach, rows, stats, verdicts
 from ..info import number
 from ..loose import rate_text
 from ..model import Chart, NotShown, Table, judged
@@ -19,10 +19,11 @@ POINTS = 1001  # rates that are looked at, from the slowest link to the fastest
 CAPTION = (
     "Seconds within steps until the first test that has the target, less those of the baseline over the same link with "
     "the same seed, at each rate. Between the measured rates this difference is taken to grow in proportion to 1/rate, "
-    "as the time of bytes over a link does: a line by least squares for each seed. The mark is the rate at which the "
-    "mean line is zero. Left of the bar the configuration is sooner, right of it later, by a t-test over the seeds at "
-    "95% at each rate (Fieller's interval of the ratio of intercept and slope); within the bar it cannot be told. Each "
-    "row is judged alone. Nothing is said beyond the measured rates, nor where a run does not reach the target.")
+    "as the time of bytes over a link does: a line by least squares for each seed. They are even at the rate at which "
+    "the mean line is zero. At each rate a t-test over the seeds at 95% decides whether the configuration is sooner (it "
+    "pays) or later (it costs); between these rates it cannot be told (Fieller's interval of the ratio of intercept and "
+    "slope). Each row is judged alone. Nothing is said beyond the measured rates, nor where a run does not reach the "
+    "target.")
 
 # `rates`: the slowest and the fastest; `value`, `low`, `high`: rates, None where there is none between them; `better`:
 # it surely pays at some (True), at none and surely costs at some (False), else None.
@@ -135,26 +136,6 @@ def found_in(results):
     return made
 
 
-def draw(fig, found):
-    grid = rows.Rows(fig, [f"{one.label} - {one.text}" for one in found], legend=[
-        figure.line("sooner", figure.BETTER, linewidth=4), figure.line("cannot be told", figure.FAINT, linewidth=4),
-        figure.line("later", figure.WORSE, linewidth=4), figure.dot("as soon", figure.INK)])
-    ax = grid.axes[0]
-    ends = min(one.rates[0] for one in found) / 1e6, max(one.rates[1] for one in found) / 1e6
-    panels.log_axis(ax, "x", list(ends))
-    for i, one in enumerate(found):
-        slowest, fastest = (rate / 1e6 for rate in one.rates)
-        low, high = (one.low or one.rates[0]) / 1e6, (one.high or one.rates[1]) / 1e6
-        for start, end, colour in ((slowest, low if one.low else slowest, figure.BETTER),
-                                   (low, high, figure.FAINT), (high if one.high else fastest, fastest, figure.WORSE)):
-            if end > start:
-                ax.plot([start, end], [grid.at(i)] * 2, color=colour, linewidth=4, solid_capstyle="butt")
-        if one.value:
-            ax.plot([one.value / 1e6], [grid.at(i)], marker="o", color=figure.INK, zorder=6)
-    ax.set_xlim(ends[0] / 1.1, ends[1] * 1.1)
-    ax.set_xlabel("rate of the links (Mbit/s), logarithmic", color=figure.INK)
-
-
 def table_of(found):
     columns = ["configuration", "compared with", "figure", "even at (Mbit/s)", "pays up to", "costs from", "verdict"]
     return Table(columns, [
@@ -169,5 +150,5 @@ def build(results):
         raise NotShown("No configuration is compared with a baseline over links of several rates by the time to a "
                        "target that the study names.")
     said = [f"{one.label}: {one.text}" for one in found]
-    return Chart(TITLE, CAPTION, lambda fig: draw(fig, found), table_of(found),
-                 rows.remarks(results.cells), "; ".join(said[:rows.MOST_NOTES]) + ".")
+    return Chart(TITLE, CAPTION, None, table_of(found), rows.remarks(results.cells),
+                 "; ".join(said[:rows.MOST_NOTES]) + ".")

@@ -13,7 +13,7 @@ from gradwire.analysis.read import results
 from gradwire.analysis.reporting import charts, figure
 from gradwire.analysis.reporting.base import BadInput
 
-__all__ = list(charts.ORDER)
+__all__ = [name for name in charts.ORDER if name not in charts.TABLES]
 
 
 def _one(runs, baseline):
@@ -41,4 +41,4 @@ def _function(name):
     return chart
 
 
-globals().update({name: _function(name) for name in charts.ORDER})
+globals().update({name: _function(name) for name in __all__})
