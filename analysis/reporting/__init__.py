@@ -8,7 +8,8 @@ as does base.py, what all may use. runs.py finds and reads run folders (loose.py
 batches.py: means of rows) into the classes of model.py. stats.py and fits.py compute, verdicts.py
 writes sentences, sidebyside.py compares two results. charts/ has one file per chart, figure.py
 renders them (panels.py, rows.py, curves.py: what several share), answer.py says what a report's first
-screen says (expect.py: what a study expects; failed.py: what failed), page.py composes the report of
+screen says (expect.py: what a study expects; failed.py: what failed), efficiency.py how far runs are
+from what they could reach, page.py composes the report of
 the elements of markup.py and page.js, racks.py counts the bytes between racks, summary.py writes the
 table, perrun.py that of all runs, paper.py what a paper needs; sheet.py writes all CSV files.
 claims.py says what a claim is and judge.py judges it (kept.py: by the runs.csv that was kept),

@@ -6,9 +6,9 @@ import os
 import re
 from collections import Counter
 
-from . import answer, charts, claims, ends, expect, failed, figure, judge, kept, learning, pop, verdicts
+from . import answer, charts, claims, efficiency, ends, expect, failed, figure, judge, kept, learning, verdicts
 from .batches import WARM_UP_RULE
-from .info import look, unlike
+from .info import unlike
 from .loose import link_text
 from .markup import (button, escape, facts, folded, items, page, paragraph, table, tag)
 from .model import Chart, NotShown, judged
@@ -303,25 +303,10 @@ def pairs_of(results):
 
 
 def efficiencies(results):
-    """POP's, in percent: medians over the runs that have them."""
-    rows = [[cell.label] + [scaled(cell.middle(lambda run: run.means.get(f"pop_{name}")), 100) for name in pop.NAMES]
-            for cell in results.cells]
-    if all(value is None for _, *values in rows for value in values):
-        return ""
-    return folded("POP's efficiencies (%)", table(
-        ["configuration", *pop.NAMES.values()], rows, f"POP's efficiencies of {results.name}"), paragraph(
-        "Of the mean step, by what each rank does outside MPI: parallel is load balance times communication, and "
-        "communication is serialisation times transfer. Medians over the runs; blank where a run does not hold what they "
-        "take (docs/analysis.md, Efficiencies).", "note"))
-
-
-def energy(results):
-    rows = [[cell.label, cell.middle(lambda run: look(run.info, "results.energy.joules_per_step"))] for cell in results.cells]
-    if all(value is None for _, value in rows):
-        return ""
-    return folded("Energy (J a step)", table(["configuration", "J a step"], rows, f"energy of {results.name}"), paragraph(
-        "Of the processors of all nodes, by means over all steps. Medians over the runs; blank where no counter of energy "
-        "can be read (docs/measurement-compute.md, Energy).", "note"))
+    made, said = efficiency.table_of(results)
+    return folded("Efficiencies", table(made.columns, made.rows, f"Efficiencies of {results.name}"), paragraph(
+        " ".join(said) + " Medians over the runs; absent where a run does not hold what it takes (docs/analysis.md, "
+        "Efficiencies).", "note")) if said else ""
 
 
 def against_baseline(results):
@@ -429,7 +414,7 @@ def first_screen(results, lead, where, common):
         return claim + paragraph("No finished run.") + ended(results)
     return (verdict_of(results) + ended(results) + answer_table(results, where) + claims_of(results) + pairs_of(results)
             + (chart_section(*lead, where, common) if lead else "")
-            + against_baseline(results) + efficiencies(results) + energy(results) + warnings_of(results))
+            + against_baseline(results) + efficiencies(results) + warnings_of(results))
 
 
 def section(results, drawn, where):

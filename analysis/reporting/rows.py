@@ -172,40 +172,34 @@ def measured(ax, y, value, interval, factor, end):
 
 class Rows:
     """Axes of panels over the same rows, side by side, the first row on top. y is in inches, downwards: the marks of
-    row i are at at(i), and bars are THICK. above: inches above all."""
+    row i are at at(i), and bars are THICK."""
 
-    def __init__(self, fig, labels, panels=("",), legend=(), above=0.0):
+    def __init__(self, fig, labels, panels=("",), legend=()):
         self.fig, self.legend, self.columns = fig, list(legend), len(panels)
         self.labels = [row_lines(text, WRAP) for text in labels]
         self.heights = [max(THICK + 0.12, len(lines) * LINE_IN + 0.1) for lines in self.labels]
         self.width = fig.get_size_inches()[0]
         self.title = 0.27 if any(panels) else 0.07
-        top = self.legend_in() + above
+        top = math.ceil(len(self.legend) / LEGEND_COLUMNS) * 0.175
         self.height = top + self.title + sum(self.heights) + 0.5
         fig.set_layout_engine("none")  # the axes are placed here
         fig.set_size_inches(self.width, self.height)
         self.axes = [self.panel(i, name, top) for i, name in enumerate(panels)]
         self.draw_legend()
 
-    def legend_in(self):
-        return math.ceil(len(self.legend) / LEGEND_COLUMNS) * 0.175
-
     def at(self, i):
         """y of the marks of row i."""
         return sum(self.heights[:i]) + self.heights[i] / 2
-
-    def place(self, left, top, width, height):
-        """Axes by inches from the figure's upper left corner."""
-        return self.fig.add_axes([left / self.width, 1 - (top + height) / self.height,
-                                  width / self.width, height / self.height])
 
     def panel(self, i, name, top):
         longest = max(len(line) for lines in self.labels for line in lines)
         left = 0.25 + LETTER_IN * longest
         gap, rest = 0.3, 0.15
         each = (self.width - left - rest - gap * (self.columns - 1)) / self.columns
-        ax = self.place(left + i * (each + gap), top + self.title, each, sum(self.heights))
-        ax.set_ylim(sum(self.heights), 0)
+        height = sum(self.heights)
+        ax = self.fig.add_axes([(left + i * (each + gap)) / self.width, 1 - (top + self.title + height) / self.height,
+                                each / self.width, height / self.height])
+        ax.set_ylim(height, 0)
         ax.set_yticks([])
         ax.spines["left"].set_visible(False)
         ax.spines["bottom"].set_color(figure.GRID)

@@ -10,10 +10,10 @@ from chartcase import RUNS, ChartCase, drawn, overprints, seconds
 import gwrun
 import numpy as np
 
-from reporting import figure, parts, rows
-from reporting.charts import baseline, forecast, order, overlap, ranks, step_times, time_stack
+from reporting import efficiency, figure, parts, rows
+from reporting.charts import baseline, order, overlap, ranks, step_times, time_stack
 
-ALL = (baseline, time_stack, overlap, step_times, ranks, forecast, order)
+ALL = (baseline, time_stack, overlap, step_times, ranks, order)
 
 
 class TimeStack(ChartCase):
@@ -253,34 +253,19 @@ class Ranks(ChartCase):
 
 class Forecast(ChartCase):
     def test_figures(self):
-        chart = self.one(forecast, "auto", "plain")
-        (row,) = chart.table.rows
+        table, said = efficiency.table_of(self.results({name: [self.run_of(name)] for name in ("auto", "plain")}))
+        auto, plain = (dict(zip(table.columns, row)) for row in table.rows)
         found = self.info["auto"]["forecast"]
-        self.assertAlmostEqual(seconds(chart.table, row, "predicted, modelled"),
-                               found["predicted_step_s"], delta=1e-12)
-        self.assertAlmostEqual(seconds(chart.table, row, "measured"), found["measured_step_s"],
-                               delta=1e-12)
-        ratio = found["predicted_step_s"] / found["measured_step_s"]
-        self.assertAlmostEqual(row[chart.table.columns.index("predicted / measured")], ratio)
-        self.assertEqual(row[-1], "yes" if abs(ratio - 1) <= 0.15 else "no")
-        self.assertIn("Without a forecast (neither --forecast nor --compress auto): plain.",
-                      chart.notes)
-
-    def test_points_stay_legible_under_wide_intervals(self):
-        several = []
-        for measured in (1e-4, 1.1e-4, 2e-2):  # an interval over several orders of magnitude
-            run = self.run_of("auto", str(measured))
-            run.info["forecast"].update(predicted_step_s=1e-4, measured_step_s=measured)
-            several.append(run)
-        scatter = drawn(self.build(forecast, {"a": several})).axes[-1]
-        self.assertEqual(scatter.get_aspect(), 1)
-        low, high = scatter.get_xlim()
-        self.assertLess(high / low, 3)
-        self.assertTrue(low < 110 < high, "microseconds, the median")
+        self.assertAlmostEqual(auto["predicted step, modelled (ms)"], 1e3 * found["predicted_step_s"])
+        self.assertAlmostEqual(auto["measured there (ms)"], 1e3 * found["measured_step_s"])
+        self.assertAlmostEqual(auto["predicted / measured"], found["predicted_step_s"] / found["measured_step_s"])
+        self.assertIsNone(plain["predicted / measured"])
+        self.assertIn("The prediction was made", " ".join(said))
 
     def test_not_shown(self):
-        self.assertIn("No run has a forecast",
-                      self.reason(forecast, {"a": [self.run_of("plain")]}))
+        table, said = efficiency.table_of(self.results({"a": [self.run_of("plain")]}))
+        self.assertNotIn("predicted / measured", table.columns)
+        self.assertNotIn("The prediction was made", " ".join(said))
 
 
 class Baseline(ChartCase):
@@ -420,7 +405,7 @@ class Legible(ChartCase):
         self.assertIn("3 of 28 configurations are in the table only.", said)
 
     def test_one_configuration(self):
-        for module in (time_stack, overlap, step_times, ranks, forecast):
+        for module in (time_stack, overlap, step_times, ranks):
             chart = self.one(module, "auto")
             with self.subTest(chart=module.TITLE):
                 self.check(chart)

@@ -57,7 +57,7 @@ class Energy(gwrun.Case):
         self.assertAlmostEqual(found["joules_per_step"], found["joules"] / 8)
         self.assertRegex(gwrun.quiet(gwrun.run(0, "show", self.out)), r"energy: [0-9.]+ J a step of all nodes")
         gwrun.quiet(gwrun.run(0, "report", self.out, "--out", self.path("page.html")))
-        self.assertIn("Energy (J a step)", gwrun.read(self.path("page.html")))
+        self.assertIn("energy of a step (J)", gwrun.read(self.path("page.html")))
 
     def test_absent(self):
         found = self.trained(os.environ)
