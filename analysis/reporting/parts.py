@@ -32,6 +32,7 @@ COUNTERS, MODEL = "counters", "twins and model (modelled)"
 class Parts:
     seconds: dict  # of the known parts
     source: str | None  # of the division of computation; None: undivided
+    hidden: float | None = None  # within computation: a message was in flight; None: not measured
 
     def total(self):
         return sum(self.seconds.values())
@@ -76,7 +77,7 @@ def parts_of(run):
     for key in ("data", "checkpoint", "other"):
         if mean(key + "_s") is not None:
             seconds[key] = mean(key + "_s")
-    return Parts(seconds, source)
+    return Parts(seconds, source, mean("inflight_s"))
 
 
 def middle_of(runs, value):
@@ -92,7 +93,7 @@ def undivided(parts):
     inner = ("core", "either", "memory", "compute")
     compute = sum(parts.seconds.get(key, 0.0) for key in inner)
     rest = {key: value for key, value in parts.seconds.items() if key not in inner}
-    return Parts({"compute": compute, **rest}, None)
+    return Parts({"compute": compute, **rest}, None, parts.hidden)
 
 
 def parts_of_cell(runs):
@@ -105,4 +106,5 @@ def parts_of_cell(runs):
         found = [undivided(parts) for parts in found]
     keys = {key for parts in found for key in parts.seconds}
     mean = {key: sum(parts.seconds.get(key, 0.0) for parts in found) / len(found) for key in keys}
-    return Parts(mean, found[0].source)
+    hidden = [parts.hidden for parts in found]
+    return Parts(mean, found[0].source, None if None in hidden else sum(hidden) / len(hidden))

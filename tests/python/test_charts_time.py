@@ -11,9 +11,9 @@ import gwrun
 import numpy as np
 
 from reporting import efficiency, figure, parts, rows
-from reporting.charts import baseline, order, overlap, ranks, step_times, time_stack
+from reporting.charts import baseline, order, ranks, step_times, time_stack
 
-ALL = (baseline, time_stack, overlap, step_times, ranks, order)
+ALL = (baseline, time_stack, step_times, ranks, order)
 
 
 class TimeStack(ChartCase):
@@ -21,7 +21,7 @@ class TimeStack(ChartCase):
         chart = self.one(time_stack, *RUNS)
         for row in chart.table.rows:
             wall = self.info[row[0]]["results"]["summary"]["wall_s"]
-            titles = [title.rpartition(" (")[0] for title in chart.table.columns[5:-1]]
+            titles = [title.rpartition(" (")[0] for title in chart.table.columns[5:-2]]
             found = [seconds(chart.table, row, title) for title in titles]
             self.assertAlmostEqual(seconds(chart.table, row, "step"), wall, delta=1e-9 * wall)
             self.assertAlmostEqual(sum(value for value in found if value is not None), wall,
@@ -67,7 +67,7 @@ class TimeStack(ChartCase):
         bare = self.run_of("plain")
         bare.info["results"]["summary"]["division"] = None
         chart = self.build(time_stack, {"a": [bare]})
-        self.assertEqual(chart.table.rows[0][-1], "none")
+        self.assertEqual(chart.table.rows[0][-2], "none")
         self.assertIn("not divided", " ".join(chart.notes))
 
     def test_repetitions_still_add_up(self):
@@ -124,26 +124,15 @@ class TimeStack(ChartCase):
         self.assertFalse(chart.table.rows[1][0].startswith("*"))
         self.assertIn("* oversubscribed: a.", chart.notes)
 
-
-class Overlap(ChartCase):
-    def test_figures(self):
-        chart = self.one(overlap, "plain", "overlapped", "off")
-        plain, overlapped, off = chart.table.rows
-        found = self.info["overlapped"]["results"]["summary"]
-        exposed = seconds(chart.table, overlapped, "exposed without waiting") \
-            + seconds(chart.table, overlapped, "waiting")
-        self.assertAlmostEqual(exposed, found["exposed_s"], delta=1e-9)
-        self.assertAlmostEqual(seconds(chart.table, overlapped, "hidden, at most"), found["hidden_s"],
-                               delta=1e-12)
-        self.assertEqual(seconds(chart.table, plain, "hidden, at most"), 0)  # blocking: measured
-        self.assertIsNone(seconds(chart.table, off, "hidden, at most"))
-        self.assertIn("--profile off", " ".join(chart.notes))
-
-    def test_not_shown(self):
-        self.assertIn("--profile off", self.reason(overlap, {"a": [self.run_of("off")]}))
-        alone = self.run_of("plain")
-        alone.info["machine"]["ranks"] = 1
-        self.assertIn("one rank", self.reason(overlap, {"a": [alone]}))
+    def test_hidden_communication(self):
+        chart = self.one(time_stack, "plain", "overlapped", "off")
+        plain, overlapped, off = (seconds(chart.table, row, "hidden communication, at most") for row in chart.table.rows)
+        self.assertAlmostEqual(overlapped, self.info["overlapped"]["results"]["summary"]["hidden_s"], delta=1e-12)
+        self.assertEqual(plain, 0)  # blocking: measured
+        self.assertIsNone(off)
+        drawn_s = max(line.get_xdata()[1] for line in drawn(chart).axes[0].lines if line.get_color() == figure.SERIES[2])
+        self.assertAlmostEqual(drawn_s, chart.table.rows[1][-1])
+        self.assertTrue(any("of the communication of overlapped ran under" in note for note in chart.notes), chart.notes)
 
 
 class StepTimes(ChartCase):
@@ -405,7 +394,7 @@ class Legible(ChartCase):
         self.assertIn("3 of 28 configurations are in the table only.", said)
 
     def test_one_configuration(self):
-        for module in (time_stack, overlap, step_times, ranks):
+        for module in (time_stack, step_times, ranks):
             chart = self.one(module, "auto")
             with self.subTest(chart=module.TITLE):
                 self.check(chart)

@@ -3,7 +3,7 @@
 A chart is a module with TITLE and `build(results)`, which returns a model.Chart; or raises
 model.NotShown with the reason where the runs do not hold what it needs. One of TABLES has a CAPTION, too."""
 
-ORDER = ["baseline", "effects", "sweep", "scaling", "time_stack", "dimensions", "overlap",
+ORDER = ["baseline", "effects", "sweep", "scaling", "time_stack", "dimensions",
          "step_times", "ranks", "traffic", "accuracy", "target", "pays",
          "break_even", "loss", "final_accuracy", "memory", "order"]
 TABLES = {"pays", "break_even"}  # have no drawing

@@ -11,11 +11,14 @@ CAPTION = (
     "bar shows the one with the median step (of an even number, the mean of the middle two): its length "
     "is the median over the runs, and its parts still add up. The line at a bar's "
     "end is the 95% interval of that median, over runs. Exposed communication is the "
-    "time in MPI calls without waiting for the last rank. If bars differ much in "
-    "length, their parts are also shown as shares.")
+    "time in MPI calls without waiting for the last rank. Hidden communication is computation while a message was in "
+    "flight, an upper bound, since such a message need not make progress: it lies within computation, so it neither "
+    "adds to the step time nor shows what overlap saves. If bars differ much in length, their parts are also shown as "
+    "shares.")
 
 FAR = 5.0  # longest bar / shortest: beyond it shares are drawn, too
 UNTOLD = 0.1  # of a bar: a part that is not told apart has its reason from here on
+HIDDEN = {"color": figure.SERIES[2], "linewidth": 2, "solid_capstyle": "butt"}
 UNEVEN = 1.5  # bar / step time, where that is a median: beyond it a note mentions rare long steps
 
 NOTES = {
@@ -56,7 +59,8 @@ def legend(bars):
     used = {key for _, bar in bars for key, value in merged(bar).items() if value > 0}
     names = {"other": "data, checkpoint, other"}
     return [figure.patch(names.get(key, title_of(key, title, bars)), None, **style(key, colour))
-            for key, title, colour in parts.PARTS if key in used]
+            for key, title, colour in parts.PARTS if key in used] + \
+        [figure.line("hidden communication, at most", HIDDEN["color"], linewidth=HIDDEN["linewidth"])] * any(bar.hidden for _, bar in bars)
 
 
 def limit(bars, intervals):
@@ -73,6 +77,8 @@ def draw_bar(ax, y, bar, factor):
         if value > 0:
             ax.barh(y, value, height=rows.THICK, left=left, **style(key, colour))
             left += value
+    if bar.hidden:
+        ax.plot([0, bar.hidden * factor], [y + 0.6 * rows.THICK] * 2, **HIDDEN)
 
 
 def draw(fig, bars, intervals):
@@ -102,10 +108,11 @@ def table(bars, intervals):
             if any(key in bar.seconds for _, bar in bars)]
     columns = ["configuration", "runs", f"step ({name})", f"95% from ({name})", f"95% to ({name})",
                *(f"{title_of(key, title, bars)} ({name})" for key, title in used),
-               "division of computation"]
+               "division of computation", f"hidden communication, at most ({name})"]
     return Table(columns, [
         [rows.label(cell), len(cell.runs), *rows.figures(intervals[cell.name], factor),
-         *(rows.scaled(bar.seconds.get(key), factor) for key, _ in used), bar.source or "none"]
+         *(rows.scaled(bar.seconds.get(key), factor) for key, _ in used), bar.source or "none",
+         rows.scaled(bar.hidden, factor)]
         for cell, bar in bars])
 
 
@@ -155,6 +162,17 @@ def see(bars):
             f"({bars[last][0].label}) of it; figures are the whole step.")
 
 
+def hidden(bars):
+    """How much of the communication ran under computation, at most."""
+    shares = [(bar.hidden / (bar.hidden + bar.seconds["exposed"] + bar.seconds.get("waiting", 0.0)), cell.label)
+              for cell, bar in bars if bar.hidden]
+    if not shares:
+        return []
+    share, label = max(shares)
+    return [f"At most {share:.0%} of the communication of {label} ran under computation: the largest share measured (no test "
+            "compares them)."]
+
+
 def sources(bars):
     """One note for each way in which computation was divided."""
     found = {}
@@ -167,7 +185,7 @@ def sources(bars):
 
 
 def notes(bars):
-    return sources(bars) + untold(bars) + rows.noted(
+    return sources(bars) + hidden(bars) + untold(bars) + rows.noted(
         ("Measured without phases (--profile off), so the parts are unknown",
          [cell.label for cell, bar in bars if "undivided" in bar.seconds]),
         (f"Rare long steps weigh in means: the mean step is longer than {UNEVEN} median ones",
