@@ -9,7 +9,6 @@ Curve = namedtuple("Curve", "epochs seconds sent figure low high")
 # An axis: attribute of Curve, factor, label.
 AXES = [("epochs", 1, "epochs"), ("seconds", 1, "time of training (s)"),
         ("sent", 1e-6, "bytes sent by all ranks (MB)")]
-BESIDE = {"training": ":", "validation": "-."}  # what of a cell may lie beside its test, and its line
 
 
 def curve_of(cell, column):
@@ -36,18 +35,17 @@ def by_bytes(curves):
 
 class Drawing:
     """Lines of `curves`, a panel for each axis that has something. `dashed`: cells whose bytes are
-    modelled; `beside`: {what: {name of a cell: further Curve}}, in the styles of BESIDE; `target`: a level
-    to reach."""
+    modelled; `validation`: {name of a cell: its Curve on the validation samples}; `target`: a level to reach, or
+    None."""
 
-    def __init__(self, label, curves, named, others, dashed, beside=None, target=None):
-        self.label, self.curves, self.target = label, curves, target
-        self.beside = {what: found for what, found in (beside or {}).items() if found}
+    def __init__(self, label, curves, named, others, dashed, validation, target):
+        self.label, self.curves, self.validation, self.target = label, curves, validation, target
         self.named, self.others, self.dashed = named, others, dashed
         self.axes = [axis for axis in AXES if axis[0] != "sent" or by_bytes(curves)]
 
     def __call__(self, fig):
         entries = panels.entries(self.named, self.others)
-        entries += [figure.line(what, figure.FAINT, linestyle=BESIDE[what]) for what in self.beside]
+        entries += [figure.line("validation", figure.FAINT, linestyle="-.")] * bool(self.validation)
         if self.target is not None:
             entries.append(figure.line(f"target {self.target:.4g}", figure.INK, linestyle=":"))
         if self.dashed and len(self.axes) == len(AXES):
@@ -73,11 +71,10 @@ class Drawing:
         for cell, colour, strong in panels.coloured(self.named, self.others):
             style = "--" if attribute == "sent" and cell.name in self.dashed else "-"
             draw_line(ax, self.curves[cell.name], lines[cell.name], colour, strong, log, style)
-            for what, found in self.beside.items():
-                if strong and cell.name in found:
-                    x = [None if value is None else value * factor
-                         for value in getattr(found[cell.name], attribute)]
-                    draw_line(ax, found[cell.name], x, colour, False, log, BESIDE[what])
+            if strong and cell.name in self.validation:
+                beside = self.validation[cell.name]
+                x = [None if value is None else value * factor for value in getattr(beside, attribute)]
+                draw_line(ax, beside, x, colour, False, log, "-.")
 
 
 def draw_line(ax, curve, x, colour, strong, log, style):

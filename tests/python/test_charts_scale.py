@@ -16,10 +16,10 @@ from scalecase import BLOCKS, CODECS, RANKS, Case, row_of, with_cells, workers
 from scalecase import setUpModule  # noqa: F401 unittest looks for it in this module
 
 from reporting import efficiency, figure, learning, levels, model, panels, rows, steps, verdicts
-from reporting.charts import (accuracy, baseline, effects, final_accuracy, loss, scaling,
+from reporting.charts import (accuracy, baseline, effects, final_accuracy, scaling,
                               sweep, traffic)
 
-ALL = (accuracy, effects, final_accuracy, loss, scaling, sweep, traffic)
+ALL = (accuracy, effects, final_accuracy, scaling, sweep, traffic)
 
 
 class Scaling(Case):
@@ -131,8 +131,29 @@ class Accuracy(Case):
         self.results.study["report"]["target_accuracy"] = 1.01
         chart = accuracy.build(self.results)
         self.assertIn("as the study says", chart.caption)
-        self.assertEqual({row[5] for row in chart.table.rows}, {"not reached"})
+        self.assertEqual({row[6] for row in chart.table.rows}, {"not reached"})
         self.assertTrue(any(note.startswith("Never at the target") for note in chart.notes))
+
+    def test_losses_are_those_of_epochs_csv(self):
+        losses = {of: [float(lines[-1][f"{of}_loss"]) for lines in self.files("2", "fp16", "epochs.csv")]
+                  for of in ("test", "train")}
+        found = row_of(accuracy.build(self.results), configuration=self.name("2", "fp16"))
+        self.assertEqual(found["tests"], 2)
+        self.assertAlmostEqual(found["test loss at the end, median"], numpy.median(losses["test"]), 6)
+        self.assertAlmostEqual(found["least"], min(losses["test"]), 6)
+        self.assertAlmostEqual(found["most"], max(losses["test"]), 6)
+        self.assertAlmostEqual(found["training loss there"], numpy.median(losses["train"]), 6)
+        self.assertNotIn("validation loss there", found)  # no run had such samples
+
+    def test_runs_that_test_their_loss_alone(self):
+        for run in self.results.runs:
+            for row in run.epochs:
+                row["test_accuracy"] = None
+        chart = accuracy.build(self.results)
+        best = min(self.results.cells, key=lambda cell: cell.middle(lambda run: run.epochs[-1]["test_loss"]))
+        self.assertIn(f"the lowest median loss at the end: {best.label}, ", chart.see)
+        self.assertEqual({row[5] for row in chart.table.rows}, {None})  # of a target
+        self.assertEqual(drawn_on(chart).axes[0].get_ylabel(), "test loss")
 
     def test_one_of_three_late_runs_leaves_a_median_without_interval(self):
         reach = learning.Reached([1.0, 2.0, math.inf], 2, 3)
@@ -413,15 +434,15 @@ class Drawings(Case):
 
     def test_the_study(self):
         self.assertEqual(self.draw(self.results),
-                         {"accuracy", "effects", "final_accuracy", "loss", "scaling", "sweep", "traffic"})
+                         {"accuracy", "effects", "final_accuracy", "scaling", "sweep", "traffic"})
 
     def test_a_single_configuration(self):
-        self.assertEqual(self.draw(self.many(1)), {"accuracy", "final_accuracy", "loss", "traffic"})
+        self.assertEqual(self.draw(self.many(1)), {"accuracy", "final_accuracy", "traffic"})
 
     def test_many_configurations_with_long_names(self):
         drawn = self.draw(self.many(26, "a name that is far too long for any axis, and then some: "
                                     "iallreduce:algo=sra,bucket=256K"))
-        self.assertEqual(drawn, {"accuracy", "effects", "final_accuracy", "loss", "sweep", "traffic"})
+        self.assertEqual(drawn, {"accuracy", "effects", "final_accuracy", "sweep", "traffic"})
 
     def test_single_repetitions(self):
         for cell in self.results.cells:
@@ -437,8 +458,7 @@ class Drawings(Case):
             run.info["results"]["summary"]["exposed_s"] = None
             for row in run.epochs:
                 row["wire_bytes"] = None
-        self.assertEqual(self.draw(self.results), {"accuracy", "effects", "final_accuracy", "loss",
-                                                   "scaling", "sweep"})
+        self.assertEqual(self.draw(self.results), {"accuracy", "effects", "final_accuracy", "scaling", "sweep"})
         for run in self.results.runs:
             run.epochs = []  # run.json still has the last accuracy
         self.assertEqual(self.draw(self.results), {"effects", "final_accuracy", "scaling", "sweep"})
@@ -450,4 +470,4 @@ class Drawings(Case):
                 run.block = None
         self.results.baseline = None
         self.assertEqual(self.draw(self.results),
-                         {"accuracy", "effects", "final_accuracy", "loss", "scaling", "sweep", "traffic"})
+                         {"accuracy", "effects", "final_accuracy", "scaling", "sweep", "traffic"})

@@ -72,6 +72,11 @@ return [...document.querySelectorAll("section.chart:has(svg)")].map(section => {
           marks: drawing.querySelectorAll("path, use").length, least: Math.min(...sizes)};
 });"""
 
+# The tables without a drawing, which are not folded.
+ALONE = """
+return [...document.querySelectorAll("section.chart:not(:has(svg)) > .data table")].filter(
+  table => table.getClientRects().length).map(table => table.closest("section").id);"""
+
 OVERFLOW = """
 const page = document.documentElement;
 return {page: page.scrollWidth, window: page.clientWidth, wide: page.scrollWidth <= page.clientWidth
@@ -182,6 +187,7 @@ class Browser(unittest.TestCase):
             self.assertGreater(drawing["least"], 8, drawing)  # pixels of the least letters
             self.assertEqual(drawing["out"], [], drawing)  # nothing is cut off
             self.assertEqual(drawing["over"], [], drawing)  # nor printed over something else
+        self.assertEqual(self.driver.execute_script(ALONE), ["s0-pays"])  # break-even is of simulated studies
 
     def test_every_view(self):
         """Every chart is drawn, nothing is wider than the screen or clipped, nothing is complained of."""
@@ -226,7 +232,7 @@ class Browser(unittest.TestCase):
         shown = self.driver.execute_script("""
             const shown = selector => [...document.querySelectorAll(selector)].filter(one => one.getClientRects().length);
             return [shown(".answer table").map(table => table.tBodies[0].rows.length), shown(".detail").length,
-                    shown(".chart").length > 9];""")
+                    shown(".chart").length > 8];""")
         self.assertEqual(shown, [[len(cells)], 0, True])
 
     def test_the_answer_comes_first(self):

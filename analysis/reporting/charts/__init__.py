@@ -5,6 +5,6 @@ model.NotShown with the reason where the runs do not hold what it needs. One of 
 
 ORDER = ["baseline", "effects", "sweep", "scaling", "time_stack", "dimensions",
          "step_times", "ranks", "traffic", "accuracy", "target", "pays",
-         "break_even", "loss", "final_accuracy", "memory", "order"]
+         "break_even", "final_accuracy", "memory", "order"]
 TABLES = {"pays", "break_even"}  # have no drawing
 DETAILS = {"step_times", "ranks", "order"}  # of steps, ranks and runs: paper has them with all details alone
