@@ -70,9 +70,12 @@ def table_of(results, found, target, lost):
     return table
 
 
-def order_of(target):
-    """Which lines get a colour: those first at the target, then those that end highest."""
+def order_of(found, target):
+    """Which lines get a colour: those first at the target, then those that end highest; of losses those that end
+    lowest."""
     def order(cell):
+        if target is None:
+            return found[cell.name].figure[-1]
         value = learning.summary(learning.reached(cell, target, 0))[0]
         return numpy.inf if value is None else value, -learning.median_final(cell)
     return order
@@ -128,7 +131,7 @@ def build(results):
         raise NotShown("No run finished an epoch, so none tested its accuracy.")
     lost = learning.diverged(results)
     named, others = panels.named([cell for cell in cells if cell.name in found], results.baseline,
-                                 (lambda cell: found[cell.name].figure[-1]) if target is None else order_of(target))
+                                 order_of(found, target))
     drawing = curves.Drawing(f"test {what}", found, named, others, {cell.name for cell in modelled(cells)},
                              curves.curves_of(cells, f"validation_{what}"), target)
     whole = any(row.get("train_s") is None for run in results.runs for row in run.epochs)
