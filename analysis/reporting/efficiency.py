@@ -7,7 +7,7 @@ from .model import Table
 
 ROOF = ("operations a byte (modelled)", "Gflop/s a thread", "Gflop/s, 95% from", "Gflop/s, 95% to", "working set in",
         "roof there (Gflop/s a thread)", "share of the roof", "products alone (Gflop/s a thread)")
-FORECAST = ("predicted step, modelled (ms)", "measured there (ms)", "predicted / measured", "ratio, 95% from",
+FORECAST = ("predicted step, modelled (ms)", "measured step (ms)", "predicted / measured", "ratio, 95% from",
             "ratio, 95% to")
 
 
@@ -64,7 +64,7 @@ FAMILIES = (
     (roof_of, "The roof (Williams, Waterman and Patterson, Roofline, Communications of the ACM 2009) is what the machine's "
               "measured ceilings allow forward and backward pass. Operations are those of the matrix products; bytes are "
               "modelled as compulsory (each operand read once, each result fetched and written), so the true traffic is "
-              "larger if caches hold less than the step touches. Products alone have hot operands."),
+              "larger if caches hold less than the step touches. Products alone were measured with operands in the caches."),
     (forecast_of, "The prediction was made at the start of the run from parts that it measured there."),
     (energy_of, "Energy is that of the processors of all nodes, by means over all steps."))
 

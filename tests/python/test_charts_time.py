@@ -246,7 +246,7 @@ class Forecast(ChartCase):
         auto, plain = (dict(zip(table.columns, row)) for row in table.rows)
         found = self.info["auto"]["forecast"]
         self.assertAlmostEqual(auto["predicted step, modelled (ms)"], 1e3 * found["predicted_step_s"])
-        self.assertAlmostEqual(auto["measured there (ms)"], 1e3 * found["measured_step_s"])
+        self.assertAlmostEqual(auto["measured step (ms)"], 1e3 * found["measured_step_s"])
         self.assertAlmostEqual(auto["predicted / measured"], found["predicted_step_s"] / found["measured_step_s"])
         self.assertIsNone(plain["predicted / measured"])
         self.assertIn("The prediction was made", " ".join(said))

@@ -72,7 +72,7 @@ return [...document.querySelectorAll("section.chart:has(svg)")].map(section => {
           marks: drawing.querySelectorAll("path, use").length, least: Math.min(...sizes)};
 });"""
 
-# The tables without a drawing, which are not folded.
+# This finds the tables without a drawing, which are not folded.
 ALONE = """
 return [...document.querySelectorAll("section.chart:not(:has(svg)) > .data table")].filter(
   table => table.getClientRects().length).map(table => table.closest("section").id);"""
