@@ -33,7 +33,7 @@ gw_lane *gw_schedule_lane(const gw_schedule *s);
 gw_span gw_schedule_span(const gw_schedule *s);
 float *gw_schedule_base(const gw_schedule *s);
 
-/* ---- laying down; later operations refer to a slot by *slot_out ---- */
+/* ---- laying down; later operations name a slot by *slot_out, and slots are numbered on ---- */
 
 /** Encode `part`; `adopt` as in gw_encoder_encode. */
 gw_err gw_schedule_pack(gw_schedule *s, gw_span part, bool adopt, int *slot_out);
