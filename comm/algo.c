@@ -52,9 +52,9 @@ gw_err gw_algo_replace(gw_algo *a, const gw_codec *codec) {
 gw_err gw_algo_open(gw_algo *out, const gw_spec *spec, const gw_codec *codec) {
     gw_algo a = {0};
     const gw_entry *entry = NULL;
-    /* What suits a codec's traits. Sums that MPI can form are its own affair; of sparse values none
-     * is formed on the way, where it would be sparse no more; all else errs least where it is
-     * encoded twice at most. */
+    /* The default suits the codec's traits. MPI forms the sums that it can form. Sparse values
+     * are not summed on the way, where the sum would be sparse no more. All else errs least where
+     * it is encoded twice at most. */
     const char *suits = gw_codec_summable(codec)        ? "native"
                         : codec->caps & GW_CODEC_SPARSE ? "gathersum"
                                                         : "sra";

@@ -279,7 +279,7 @@ gw_err gw_tuning_measure(gw_tuning *t, gw_lane *lane, const gw_algo_ops *except,
     size_t n = encoder->of->n;
     float *residual = NULL;
     tuner *p = NULL;
-    gw_codings before = {0}; /* what is tried is no part of the run */
+    gw_codings before = {0}; /* trials are no part of the run */
     *t = (gw_tuning){0};
     gw_err e = gw_alloc(&p, 1, sizeof *p);
     if (e == GW_OK && encoder->residual)

@@ -101,8 +101,8 @@ static uint32_t codec_tag_text(uint32_t tag, const char *text) {
     return (uint32_t)crc32_z(tag, (const Bytef *)text, strlen(text) + 1);
 }
 
-/* From the resolved name and options: independent of spelling and of a plugin's path. Numbers count
- * by value, so that 0.1 and 0.10 give one tag. */
+/* A tag depends on the resolved name and options, not on spelling or on a plugin's path. Numbers
+ * count by value, so that 0.1 and 0.10 give one tag. */
 static uint32_t codec_tag(const gw_codec *c, uint32_t tag) {
     tag = codec_tag_text(tag, c->ops->head.name);
     for (const gw_opt *o = c->ops->head.opts; o && o->name; o++) {

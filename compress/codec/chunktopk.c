@@ -80,7 +80,7 @@ static size_t chunktopk_kept(const chunktopk *c, size_t n) {
     return k == 0 && n > 0 ? 1 : k;
 }
 
-/* Of n floats that begin with a chunk. */
+/* Return the bytes of n floats that begin with a chunk. */
 static size_t chunktopk_group_bytes(const chunktopk *c, size_t n) {
     size_t kept = n / c->chunk * c->k + chunktopk_kept(c, n % c->chunk);
     return n ? c->bins * sizeof(float) + (kept * (c->place_bits + c->bits) + 7) / 8 : 0;

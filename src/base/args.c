@@ -399,8 +399,8 @@ void gw_args_fill(const gw_args *args, void *config) {
 
 /* ---- rules ---- */
 
-/* Whether the option's value is one of "a|b", or with "!a|b" none of these; words NULL: whether it
- * was given. */
+/* Is the option's value one of "a|b", or with "!a|b" none of these? With words NULL: was it
+ * given? */
 static bool args_holds(const gw_args *args, const char *option, const char *words) {
     const value *v = args_must_find(args, option);
     const gw_opt *o = &args->opts[v - args->values];

@@ -56,8 +56,8 @@ gw_err gw_rows_resume(gw_rows *r, const char *from, const json_t *marks, const c
     return GW_OK;
 }
 
-/* Where the rows of a marked file are: DIR/NAME.part, or else DIR/NAME; free(). NULL: nowhere, it
- * was not marked, or out of memory. */
+/* Return the path of a marked file's rows, DIR/NAME.part or else DIR/NAME; free(). NULL: there is
+ * neither, it was not marked, or out of memory. */
 static char *rows_source(const gw_rows *r, const char *name) {
     static const char *const ends[] = {".part", ""};
     for (int i = 0; i < 2 && json_object_get(r->marks, name); i++) {

@@ -1,5 +1,5 @@
-/** Where a run is, the file from which one rank resumes, and a whole model put together out of such
- *  files. */
+/** A run's position is in a file per rank, from which that rank resumes; a whole model is put
+ *  together out of such files. */
 #ifndef GW_CHECKPOINT_POSITION_H
 #define GW_CHECKPOINT_POSITION_H
 

@@ -138,7 +138,7 @@ static gw_err group_event_line(reader *r, gw_group *g, char *rest) {
             *bar = '\0';
         char *papi = group_trim(names);
         if (!*papi || strlen(papi) >= GW_EVENT_NAME || strpbrk(papi, " \t,"))
-            return BAD(r, "event %s: '%s' is no name of PAPI's", e->name, papi);
+            return BAD(r, "event %s: '%s' is not the name of a PAPI event", e->name, papi);
         if (e->names == GW_GROUP_NAMES)
             return BAD(r, "event %s: more than %d names", e->name, GW_GROUP_NAMES);
         strcpy(e->papi[e->names++], papi);

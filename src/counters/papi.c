@@ -21,7 +21,7 @@ static unsigned long papi_thread(void) {
     return (unsigned long)pthread_self();
 }
 
-/* With thread support, unless it runs already; it then runs until the process ends. */
+/* Start PAPI with thread support, unless it runs already; it runs until the process ends. */
 static gw_err papi_start(void) {
     if (PAPI_is_initialized() != PAPI_NOT_INITED)
         return GW_OK;

@@ -1,5 +1,5 @@
-/** Who has which training samples: how they are cut into portions, and how --partition divides
- *  them, so that every sample lies on one rank for the whole run. */
+/** Training samples are cut into portions, and --partition divides them among the ranks, so that
+ *  every sample lies on one rank for the whole run. */
 #ifndef GW_DATA_DIVISION_H
 #define GW_DATA_DIVISION_H
 

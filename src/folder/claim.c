@@ -53,7 +53,7 @@ static gw_err claim_lock(gw_claim *c) {
         return gw_hold_begin(&c->hold, c->dir, c->folder, c->lock);
     if (errno != EWOULDBLOCK)
         return claim_refuse_lock(c);
-    /* Who holds it has written that into the file, for this line alone. */
+    /* The run that holds the folder has named itself in the file, only for this line. */
     char holder[128] = {0};
     ssize_t n = pread(c->lock, holder, sizeof holder - 1, 0);
     holder[n > 0 ? strcspn(holder, "\n") : 0] = '\0';

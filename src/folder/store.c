@@ -77,7 +77,7 @@ static void store_last_line(const char *text, size_t len, char out[LAST_LINE + 1
 
 /* ---- a manifest out of its text ---- */
 
-/* What jansson found wrong, with nothing in it that a terminal takes for a command. */
+/* Say what jansson found wrong, with nothing in it that a terminal takes for a command. */
 static gw_err store_not_as_expected(const char *where, const json_error_t *error) {
     char plain[sizeof error->text];
     gw_text_plain(plain, sizeof plain, error->text);

@@ -111,7 +111,7 @@ gw_err gw_model_load(gw_model **out, const char *path, int max_batch, const gw_s
     size_t found = 0;
     gw_err e = model_io_spec(io, &spec, plugin, where);
     GW_THEN(e, gw_model_spec_check(&spec, GW_ERR_INPUT, where, &found));
-    /* What a file may claim is limited by its size before memory is allocated for it. */
+    /* A file's size limits the number that it may claim, before memory is allocated for it. */
     if (e == GW_OK && found > (size_t)st.st_size / sizeof(float))
         e = gw_fail(GW_ERR_INPUT, "%struncated: %zu parameters in %zu bytes", where, found,
                     (size_t)st.st_size);

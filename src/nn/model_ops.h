@@ -34,8 +34,9 @@ typedef enum gw_init { GW_INIT_HE, GW_INIT_XAVIER } gw_init;
 
 enum { GW_UNIT_TENSORS = 16, GW_MODEL_TEXT = 128, GW_MODEL_SELF = 8 };
 
-/** How tensor ranks share a tensor: its columns or its rows. And a unit: by its outputs, so that dx
- *  is a sum over ranks; by its inputs, so that y is; or both, with whole rows on either side. */
+/** Tensor ranks share a tensor by its columns or by its rows. They share a unit by its outputs, so
+ *  that dx is a sum over ranks; by its inputs, so that y is; or by both, with whole rows on either
+ *  side. */
 typedef enum gw_cut { GW_CUT_NONE, GW_CUT_COLUMNS, GW_CUT_ROWS, GW_CUT_BOTH } gw_cut;
 
 /** A unit of a model: what the walk passes through at once. Its tensors lie one behind another, a
@@ -83,7 +84,7 @@ static inline int gw_model_spec_targets(const gw_model_spec *spec) {
     return spec->context > 0 ? spec->context : 1;
 }
 
-/** How the perceptron's layer l is initialised. */
+/** Return the initialisation of the perceptron's layer l. */
 static inline gw_init gw_model_spec_init(const gw_model_spec *spec, int l) {
     return spec->init[spec->n_init > 1 ? l : 0];
 }

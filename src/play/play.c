@@ -160,7 +160,7 @@ static gw_err play_end(gw_actor *a) {
     if (on->play->steps == 1)
         GW_TRY(play_drain(p));
     int64_t now = a->fabric->ops->now_ns(a->fabric);
-    /* What this rank's step was: all that is neither computed nor held up is its exchange's. */
+    /* The exchange has all of this rank's step that is neither computed nor held up. */
     const gw_sim_play *of = on->play;
     gw_batch_cost c = {.start_s = 1e-9 * (double)(p->step_from - on->begun),
                        .wall_s = 1e-9 * (double)(now - p->step_from),

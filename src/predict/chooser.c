@@ -401,7 +401,7 @@ static gw_err chooser_choose(gw_chooser *a, MPI_Comm comm) {
     return GW_OK;
 }
 
-/* How many exchanges will be measured whole, at most. */
+/* Return the most exchanges that will be measured whole. */
 static int chooser_count_whole(const gw_chooser *a) {
     int n = 0;
     for (int i = 0; i < a->n_codecs; i++)

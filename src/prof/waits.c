@@ -90,8 +90,7 @@ static gw_err waits_resolve(gw_waits *w, const gw_exchange_view *v, int dim) {
         to->resolved = true;
         to->first_s = a->first_s;
         to->latest_s = a->latest_s;
-        /* What a hop takes is seen where somebody was blocked for it before both ends were
-         * there. */
+        /* A hop's time shows where somebody was blocked for it before both ends were there. */
         double hop_s = gw_sync_seconds(w->sync, to->done) - to->latest_s;
         if (to->step > 0 && dim == PIPE && to->done && to->block && hop_s > 0 &&
             gw_sync_seconds(w->sync, to->block) <= to->latest_s)
@@ -122,8 +121,8 @@ static int waits_split(gw_waits *w, const gw_exchange_view *v, const gw_batch_ro
         const gw_exchange_stretch *s = &v->stretches[at];
         if (s->entry != first->entry || s->row != first->row)
             break;
-        /* What lies before the last arrival, in ticks of our own, so that before and after add up
-         * to the stretch whatever the clocks' rates. */
+        /* The share before the last arrival is in ticks of our own, so that before and after add
+         * up to the stretch whatever the clocks' rates. */
         double from = gw_sync_seconds(w->sync, s->start), to = gw_sync_seconds(w->sync, s->end);
         double share = to > from ? (e->latest_s - from) / (to - from) : 0;
         double took_s = gw_clock_seconds(s->end - s->start);

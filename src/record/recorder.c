@@ -94,7 +94,7 @@ static gw_err recorder_replace(gw_recorder *r, const gw_recorder_opening *o) {
     static const char lacks[] = "the rows of the steps before are not beside the checkpoint:"
                                 " batches.csv and its like begin here";
     gw_recorder_earlier *earlier = &r->earlier;
-    /* Before anything is replaced or cut: can this start continue all that it will open? */
+    /* All that this start will open must be fit to be continued, before anything is replaced. */
     if (o->past) {
         GW_TRY(gw_record_check(r->record, r->rows));
         GW_TRY(gw_rows_check(r->rows, &gw_epochs));
@@ -404,7 +404,7 @@ json_t *gw_recorder_options(const gw_args *args) {
     return all;
 }
 
-/* What tunes the MPI library and its transports is as much a factor as any option. */
+/* Variables that tune the MPI library and its transports are factors as much as any option. */
 static json_t *recorder_environment(void) {
     static const char *const families[] = {"UCX_", "MPIR_CVAR_", "MPICH_", "FI_"};
     json_t *all = json_object();

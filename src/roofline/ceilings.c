@@ -58,9 +58,9 @@ static int ceilings_count_cpus(const char *at) {
     return n;
 }
 
-/* Of the CPU that the caller runs on: by /sys, or where that is silent by sysconf(3). A cache that
- * is not larger than the one before is left out. Level 1 is never 0: without any word 32 KiB, which
- * no current CPU undercuts. */
+/* Read the caches of the CPU that the caller runs on, out of /sys, or where that is silent by
+ * sysconf(3). A cache that is not larger than the one before is left out. Level 1 is never 0: if
+ * neither knows it, it is 32 KiB, which no current CPU undercuts. */
 static void ceilings_read_caches(gw_cache out[GW_CACHES]) {
     int here = sched_getcpu(), cpu = here < 0 ? 0 : here;
     for (int i = 0; i < MOST_INDICES; i++) {

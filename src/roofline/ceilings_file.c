@@ -120,7 +120,7 @@ static gw_err ceilings_parse(const json_t *root, const char *path, gw_ceilings *
     }
     json_t *times = json_object_get(root, "seconds");
     if (!json_is_object(times) || json_object_size(times) > GW_CEILING_TIMES)
-        ceilings_wrong(&r, "seconds", "is no object of so many times");
+        ceilings_wrong(&r, "seconds", "is not an object, or has too many times");
     for (void *at = json_object_iter(times); at; at = json_object_iter_next(times, at)) {
         const char *key = json_object_iter_key(at);
         double seconds = ceilings_positive(&r, json_object_iter_value(at), key);

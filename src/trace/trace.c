@@ -27,20 +27,20 @@ typedef struct stretch {
     int32_t track;
 } stretch;
 
-/* Of an exchange: in flight, or waited for. */
+/* A stretch in which an exchange was in flight, or waited for. */
 typedef struct exchange {
     uint64_t start, end;
     int64_t step; /* in which it started; 0: between steps */
     gw_exchange what;
 } exchange;
 
-/* Of a pipeline's step. */
+/* An action of a pipeline's step. */
 typedef struct action {
     uint64_t start, end;
     gw_action what;
 } action;
 
-/* Of a batch; NaN: absent. */
+/* A batch's figures; NaN: absent. */
 typedef struct figures {
     uint64_t at; /* when the batch began */
     double wire_bytes;
@@ -270,7 +270,7 @@ enum { TAG = 1, PIECE = 1 << 16, LONGEST = 2048 /* bytes of an event's text */ }
  * Perfetto takes equal thread numbers of two processes for one thread. */
 enum { MAIN = 1, CODEC, REQUESTS, WAITS, PIPELINE, ASIDE, TRACKS_A_RANK = 100 };
 
-/* What to write of an item, in the order of simultaneous events. */
+/* The parts of an item that are written, in the order of simultaneous events. */
 typedef enum shape { END, SLICE, CODEC_SLICE, FIGURES, BEGIN, END_AT_ONCE } shape;
 
 typedef struct event {
@@ -626,7 +626,7 @@ static void trace_put_tail(FILE *to, const uint64_t (*dropped)[GW_TRACE_RINGS], 
 
 /* ---- from the ranks to the file ---- */
 
-/* What rank 0 needs to write; all NULL elsewhere. */
+/* Rank 0 writes by these; all are NULL elsewhere. */
 typedef struct writer {
     gw_file *file;
     uint64_t (*dropped)[GW_TRACE_RINGS];

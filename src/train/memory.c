@@ -138,7 +138,7 @@ const char *gw_memory_source(const gw_memory *m) {
 
 /* ---- run.json ---- */
 
-/* What was wanted (counted false) or counts, by name. */
+/* List by name the events that count, or (counted false) those that were wanted. */
 static json_t *memory_events_json(const gw_counters_report *r, bool counted) {
     json_t *all = json_array();
     for (int i = 0; i < r->events; i++)

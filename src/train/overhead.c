@@ -76,7 +76,7 @@ static gw_err overhead_compare(rehearsal *r, int level, gw_overhead *o) {
 }
 
 static gw_err overhead_rehearse(rehearsal *r, gw_overhead *out) {
-    /* How many rounds the budget is good for; 0: too few. */
+    /* The warm-up tells how many rounds the budget is good for; 0: too few. */
     double wall[LEVELS], spent = 0; /* on the last round, slowest ranks' walls */
     for (int k = 0; k < WARMUP; k++) {
         spent = 0;

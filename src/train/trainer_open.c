@@ -178,8 +178,8 @@ static gw_err trainer_open_gauge(gw_trainer *t) {
     const gw_train_config *c = t->c;
     gw_inside_facts is = gw_inside_know(t->g);
     bool gauges = trainer_opening_gauges(t);
-    /* What has a twin: one codec for all tensors, that one thread runs, and no momentum of the
-     * session's on top of it. */
+    /* A codec has a twin if it is one for all tensors, one thread runs it, and no momentum of the
+     * session's lies on top of it. */
     bool coded = !(is.codec->caps & GW_CODEC_IDENTITY) && is.one && !is.lossy && !is.rule;
     gw_twin_setup twins = {.load = gw_trainer_load(t, gw_sampler_max_local(t->sampler)),
                            .threads = c->run.threads,

@@ -81,7 +81,7 @@ static gw_err watchdog_peers(peer **out, const gw_shared *m) {
     return GW_OK;
 }
 
-/* What keeps the rank from going on, as the kernel sees it; NULL: nothing, or it cannot be seen. */
+/* Return why the rank does not go on, as the kernel sees it; NULL: it does, or that is not seen. */
 static const char *watchdog_ails(const peer *p) {
     unsigned long long born = 0;
     if (!p->seen)

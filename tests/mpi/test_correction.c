@@ -55,7 +55,7 @@ static void check_refused(const char *comm, const char *codec, const char *feedb
     CHECK(strstr(gw_err_text(), why), "'%s' does not say '%s'", gw_err_text(), why);
 }
 
-/* From one run to another. */
+/* One run's state is saved, and loaded into another. */
 static void pass_state(run *from, run *to) {
     gw_io_memory m = {0};
     gw_io *io;

@@ -17,7 +17,7 @@ static inline int make_folder(void **state) {
     return mkdtemp(folder) ? 0 : -1;
 }
 
-/* And its teardown. */
+/* A teardown for cmocka. */
 static inline int remove_folder(void **state) {
     char command[64];
     snprintf(command, sizeof command, "rm -r %s", folder);

@@ -1,5 +1,5 @@
-/* What codecs that send places and values share: hostile encodings, and their kernels; then
- * threshold's own behaviour and the warm-up of topk. */
+/* Codecs that send places and values: hostile encodings, and their kernels; then threshold's own
+ * behaviour and the warm-up of topk. */
 #include "codec_cases.h"
 #include "compress/kernel/pick.h"
 

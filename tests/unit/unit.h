@@ -1,4 +1,4 @@
-/* What every unit test includes: cmocka, and the headers that it wants before it. */
+/* Every unit test includes this: cmocka, and the headers that it wants before it. */
 #ifndef GW_TESTS_UNIT_H
 #define GW_TESTS_UNIT_H
 

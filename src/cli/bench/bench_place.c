@@ -1,4 +1,4 @@
-/* What benchmarks measure with: sizes of spans, where they run, a start together, and a table. */
+/* Benchmarks share these: sizes of spans, where they run, a start together, and a table. */
 #include "cli/bench/bench.h"
 
 #include "base/json.h"

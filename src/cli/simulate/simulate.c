@@ -90,8 +90,8 @@ static bool simulate_measures(const simulation *s) {
     return gw_args_given(s->args, "layers") || gw_args_given(s->args, "model");
 }
 
-/* What is played. Codecs get the price that --coding-ns says, or a measured one where the model is
- * measured. */
+/* Read what is to be played. Codecs get the price that --coding-ns says, or a measured one where
+ * the model is measured. */
 static gw_err simulate_read(simulation *s) {
     const gw_args *a = s->args;
     gw_sim_play *p = &s->play;
@@ -217,7 +217,7 @@ static gw_runfolder_use simulate_folder_use(const simulation *s) {
     return gw_args_flag(s->args, "overwrite") ? GW_RUNFOLDER_REPLACE : GW_RUNFOLDER_NEW;
 }
 
-/* Those of the step, as it was played; epochs.csv has none: nothing was learnt. */
+/* Write the rows of the step as it was played. epochs.csv has none, since nothing was learnt. */
 static gw_err simulate_write_rows(const gw_sim_play *p, gw_rows *rows) {
     gw_batch_table batches;
     FILE *to;

@@ -1,4 +1,4 @@
-/** What `gradwire simulate` has beside its play: training. */
+/** `gradwire simulate` has this beside its play: training. */
 #ifndef GW_CLI_SIMULATE_SIMULATE_H
 #define GW_CLI_SIMULATE_SIMULATE_H
 

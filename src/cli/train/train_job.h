@@ -8,7 +8,7 @@
 /** Rules say which options of train_opts.def exclude each other. */
 extern const gw_rule gw_train_rules[];
 
-/** What printing needs to know, on rank 0. */
+/** Printing needs this, on rank 0. */
 typedef struct gw_train_teller {
     const gw_train_config *config;
     const gradwire *g;        /* until the run is over */

@@ -1,4 +1,4 @@
-/* What `gradwire train` prints of a run as it goes, and at its end. */
+/* `gradwire train` prints this of a run as it goes, and at its end. */
 #include "cli/train/train_job.h"
 
 #include "nn/gemm.h"
@@ -154,7 +154,7 @@ static void tell_say_overhead(const gw_overhead *o) {
                100 * (ratio->median - 1), o->pairs);
 }
 
-/* What was learnt, and what is left of it. */
+/* Say what was learnt, and which model was kept. */
 static void tell_say_model(const gw_train_config *c, const gw_train_result *r) {
     if (r->left_out > 0) {
         char first[200];
